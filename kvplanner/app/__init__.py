@@ -1,0 +1,1 @@
+"""The application's state without widgets: document, jobs, settings, session."""

@@ -1,0 +1,281 @@
+"""The interface between an engine and everything that plans with it: request in, plan out, both frozen.
+
+Names follow the plan schema (kvplanner.plan/1). All sizes are bytes per device unless said otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, Protocol
+
+from kvplanner.estimate import Estimate
+from kvplanner.gpu.spec import Device, Machine
+from kvplanner.model.spec import ModelSpec
+from kvplanner.model.tensors import Inventory
+
+SegmentKind = Literal[
+    "driver_reserved", "other", "runtime_outside", "runtime", "weights", "workspace", "activations", "cuda_graphs",
+    "kv_cache", "headroom",
+]  # fmt: skip
+# In drawing order; those of BUDGET_KINDS lie inside the engine's budget.
+SEGMENT_KINDS: Final[tuple[SegmentKind, ...]] = (
+    "driver_reserved", "other", "runtime_outside", "runtime", "weights", "workspace", "activations", "cuda_graphs",
+    "kv_cache", "headroom",
+)  # fmt: skip
+BUDGET_KINDS: Final[tuple[SegmentKind, ...]] = (
+    "runtime", "weights", "workspace", "activations", "cuda_graphs", "kv_cache",
+)  # fmt: skip
+
+Stage = Literal[
+    "free_memory_check", "weights", "profile", "kv_cache_sizing", "kv_cache_too_small", "kv_cache_allocation",
+    "graph_capture", "runtime",
+]  # fmt: skip
+
+OptionValue = bool | int | float | str
+Origin = Literal["user", "default", "derived"]
+OptionType = Literal["bool", "int", "tokens", "float", "text", "choice", "bytes"]
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model to plan for: what it is, its tensors and where both came from.
+
+    id: hub id, file name or store name. stored_bytes: of the files' tensors, exact or by rule.
+    source_kind: "catalogue", "config", "safetensors", "gguf", "hub" ...; inventory None: the layers are known but
+    the tensors are not. problems: contradictions to tell the user.
+    """
+
+    id: str
+    spec: ModelSpec
+    inventory: Inventory | None
+    source_kind: str
+    source_detail: str = ""
+    weight_format: str = ""
+    parameters: int | None = None
+    stored: Estimate | None = None
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What the server should carry: users at once, each with a prompt and an answer, in tokens."""
+
+    users: int
+    prompt_tokens: int
+    output_tokens: int
+
+    @property
+    def tokens_per_user(self) -> int:
+        """Tokens that one user holds in the KV cache at the end of the answer."""
+        return self.prompt_tokens + self.output_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """A measured value from a neighbouring run: kind as in Segment, era, gpu and model family it was seen with."""
+
+    kind: SegmentKind
+    bytes: int
+    era: str
+    gpu: str
+    family: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRequest:
+    """Everything that a plan depends on. `options` holds only what the user set, by canonical name.
+
+    version None: the engine's newest modelled one. measured: given bytes by segment kind.
+    """
+
+    model: Model
+    machine: Machine
+    engine: str = "vllm"
+    version: str | None = None
+    options: Mapping[str, OptionValue] = field(default_factory=dict)
+    load: Load | None = None
+    weight_format: str | None = None
+    measured: Mapping[str, int] = field(default_factory=dict)
+    calibration: tuple[Calibration, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One engine option, declared once for the form, the terminal, command lines, plan files and documentation.
+
+    name: the canonical long flag without dashes and with underscores. flags: every spelling, the canonical first.
+    negation: the flag that turns a boolean off. env: an environment variable that sets it.
+    default: text of the default rule for people ("0.92", "from the GPU: 8192 or 2048").
+    moves: the segment kinds (or "" for admission only) that it changes. everyday: shown without searching.
+    low, high: the range that makes sense, None for open.
+    """
+
+    name: str
+    flags: tuple[str, ...]
+    type: OptionType
+    section: str
+    help: str
+    default: str = ""
+    negation: str = ""
+    env: str = ""
+    choices: tuple[str, ...] = ()
+    moves: tuple[str, ...] = ()
+    everyday: bool = False
+    low: float | None = None
+    high: float | None = None
+    since: str = ""
+    until: str = ""
+    modelled: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """An option's value in a plan, who set it, and why the default is what it is."""
+
+    value: OptionValue | None
+    origin: Origin
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One part of a device's memory."""
+
+    kind: SegmentKind
+    estimate: Estimate
+
+    @property
+    def bytes(self) -> int:
+        """The part's size."""
+        return self.estimate.value
+
+
+@dataclass(frozen=True, slots=True)
+class StageMemory:
+    """Device memory in use at one stage of start-up: at its end, and at its highest.
+
+    label: for people ("load weights"); failing: the plan fails here.
+    """
+
+    stage: str
+    label: str
+    end_bytes: int
+    peak_bytes: int
+    failing: bool = False
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DevicePlan:
+    """One device (identical ranks are planned once and repeated here).
+
+    role: "tp0", "pp1/tp0" ...; budget: what the engine allows itself, None where it has no budget.
+    overflow_bytes: by how much the segments exceed total_bytes (0 when they fit).
+    """
+
+    device: Device
+    role: str
+    total_bytes: int
+    cuda_total_bytes: int
+    budget: Estimate | None
+    segments: tuple[Segment, ...]
+    bytes_per_block: int = 0
+    overflow_bytes: int = 0
+    stages: tuple[StageMemory, ...] = ()
+
+    def segment(self, kind: SegmentKind) -> Segment | None:
+        """The segment of a kind, None when the plan has none."""
+        return next((s for s in self.segments if s.kind == kind), None)
+
+
+@dataclass(frozen=True, slots=True)
+class CacheGroup:
+    """A group of layers that share block tables. spec: "full", "sliding", "chunked", "mla", "state" ..."""
+
+    kind: str
+    layers: int
+    block_size: int
+    page_bytes: int
+    blocks_per_request: int
+    padding_layers: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class KvCache:
+    """The KV cache of one engine replica.
+
+    available: bytes per device (of the tightest rank). tokens: what the engine prints as KV cache size;
+    max_concurrency: full-length requests at once, as printed. bytes_per_token: None where it is not a constant.
+    error: the engine's own words when one request does not fit; estimated_max_model_len: what it then suggests.
+    """
+
+    available: Estimate
+    bytes_per_block: int
+    block_size: int
+    num_blocks: int
+    tokens: int
+    tokens_low: int
+    tokens_high: int
+    max_concurrency: float
+    context_length: int
+    bytes_per_token: float | None
+    groups: tuple[CacheGroup, ...]
+    error: str | None = None
+    estimated_max_model_len: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The largest settings that still work, and how many of the load's users are served at once.
+
+    blocks_per_user: KV blocks that one user of the load holds.
+    """
+
+    max_context_length: int | None
+    max_concurrent_requests: int | None
+    serves_users: int | None = None
+    blocks_per_user: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The answer. fits None: cannot be told, and warnings say why.
+
+    stage: where start-up would fail, None when it does not. engine_message: what the engine would print there.
+    missing_bytes: how much is missing at the failing stage on the tightest device.
+    rules: the rule era used. tightest: index into devices.
+    """
+
+    request: PlanRequest
+    engine_version: str
+    rules: str
+    fits: bool | None
+    stage: Stage | None
+    summary: str
+    devices: tuple[DevicePlan, ...]
+    options: Mapping[str, Resolved]
+    kv_cache: KvCache | None
+    limits: Limits
+    warnings: tuple[str, ...] = ()
+    engine_message: str = ""
+    missing_bytes: int = 0
+    tightest: int = 0
+    replicas: int = 1
+
+
+class Engine(Protocol):
+    """What an engine package offers. All functions are pure."""
+
+    name: str
+    title: str
+    versions: tuple[str, ...]
+
+    def options(self, version: str | None = None) -> tuple[Option, ...]:
+        """The options that exist in a version (the newest when None)."""
+        ...
+
+    def plan(self, request: PlanRequest) -> Plan:
+        """The plan. Raises BadInput for values that the engine refuses, NotModelled for models it does not know."""
+        ...

@@ -1,0 +1,1 @@
+"""vLLM: options, rule eras, weights per rank, KV cache, buffers, activations, graphs and the budget."""

@@ -1,0 +1,71 @@
+"""GpuSpec, Device and Machine: the hardware side of a plan.
+
+total is what NVML reports; cuda_total is what CUDA (and so PyTorch) sees: total minus what the driver keeps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from kvplanner.estimate import Estimate
+
+Vendor = Literal["nvidia", "amd", "apple", "intel", "custom"]
+DeviceKind = Literal["gpu", "host"]
+
+
+@dataclass(frozen=True, slots=True)
+class GpuSpec:
+    """A GPU model.
+
+    compute_capability: (major, minor) or None; total and cuda_total carry their basis and source, and are None
+    where not even the memory size is known. nvlink: whether GPUs of this model can be joined by NVLink.
+    """
+
+    id: str
+    name: str
+    vendor: Vendor
+    total: Estimate | None
+    cuda_total: Estimate | None
+    compute_capability: tuple[int, int] | None = None
+    arch: str = ""
+    memory_type: str = ""
+    gpu_class: str = ""
+    unified_memory: bool = False
+    nvlink: bool = False
+    ecc_default: bool | None = None
+    bandwidth_gbs: float | None = None
+    aliases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One GPU (or the host) of a machine.
+
+    free_bytes: what is free before the engine starts, None when nothing was said (then nothing else runs there).
+    free_source: "--free", "NVML, 12:03" ... uuid, pci and marks: of a real device.
+    """
+
+    index: int
+    gpu: GpuSpec
+    free_bytes: int | None = None
+    free_source: str = ""
+    uuid: str = ""
+    pci: str = ""
+    marks: tuple[str, ...] = ()
+    kind: DeviceKind = "gpu"
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The devices that a plan may use, in the engine's order; source: "catalogue", "this machine", "custom"."""
+
+    devices: tuple[Device, ...]
+    source: str = "catalogue"
+
+    def describe(self) -> str:
+        """Text such as "2 × NVIDIA GeForce RTX 4090" or "RTX 4090 + RTX 3090"."""
+        names: dict[str, int] = {}
+        for device in self.devices:
+            names[device.gpu.name] = names.get(device.gpu.name, 0) + 1
+        return " + ".join(f"{count} × {name}" if count > 1 else name for name, count in names.items())

@@ -1,0 +1,1 @@
+"""Readers of config.json: one small module per family of architectures, found through the registry."""

@@ -1,0 +1,204 @@
+"""ModelSpec: what a model's layers are, told once for each distinct layer.
+
+Sizes are elements and counts; nothing here depends on an engine. A field that a config does not state is
+None or absent, never a guess.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+StateKind = Literal["mamba1", "mamba2", "gated_delta", "kda", "lightning", "short_conv"]
+TowerKind = Literal["vision", "audio", "projector"]
+Task = Literal["generate", "embed", "encode"]
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """Softmax attention that keeps keys and values.
+
+    window: tokens that a sliding-window layer sees; chunk: size of a chunked-local layer; both None: full.
+    cross: attends to an encoder's tokens only. causal False: encoder attention, which keeps no cache.
+    owns_cache False: reuses the cache of an earlier layer of its kind.
+    index: a block-sparse layer's extra key cache.
+    """
+
+    heads: int
+    kv_heads: int
+    head_size: int
+    head_size_v: int
+    window: int | None = None
+    chunk: int | None = None
+    cross: bool = False
+    causal: bool = True
+    owns_cache: bool = True
+    sinks: bool = False
+    index: Indexer | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Indexer:
+    """The side cache of sparse attention: one key of head_size per token, beside its layer's cache.
+
+    owns_cache False: the layer reuses an earlier layer's selection.
+    """
+
+    heads: int
+    head_size: int
+    top_k: int
+    owns_cache: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Mla:
+    """Multi-head latent attention: caches kv_lora_rank + qk_rope elements per token, whatever the heads.
+
+    q_lora_rank None: the query projection is one full matrix.
+    """
+
+    heads: int
+    kv_lora_rank: int
+    qk_nope: int
+    qk_rope: int
+    head_size_v: int
+    q_lora_rank: int | None = None
+    index: Indexer | None = None
+    window: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Compressed:
+    """DeepSeek-V4 attention: one shared latent of head_size, kept for each `ratio` tokens, and a window.
+
+    ratio 0: the window alone. index: the selector of ratio-4 layers.
+    """
+
+    heads: int
+    head_size: int
+    ratio: int
+    window: int
+    index: Indexer | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A recurrent layer: a state of fixed size per sequence and a short convolution's last inputs.
+
+    Meaning by kind (elements):
+    mamba1: channels × state_size and channels × (conv_kernel − 1).
+    mamba2: heads × head_size × state_size and (heads × head_size + 2 × groups × state_size) × (conv_kernel − 1).
+    gated_delta: heads (values) × key_size × head_size; key_heads × key_size twice and heads × head_size convolved.
+    kda: heads × head_size × key_size, all three streams convolved.
+    lightning: heads × head_size × head_size, no convolution.
+    short_conv: channels × (conv_kernel − 1).
+    state_dtype: dtype that the config asks for the state, or None.
+    """
+
+    kind: StateKind
+    conv_kernel: int = 0
+    heads: int = 0
+    head_size: int = 0
+    key_heads: int = 0
+    key_size: int = 0
+    state_size: int = 0
+    groups: int = 0
+    channels: int = 0
+    state_dtype: str | None = None
+
+
+Mixer = Attention | Mla | Compressed | State
+
+
+@dataclass(frozen=True, slots=True)
+class Mlp:
+    """A dense feed-forward block; matrices: 3 with a gate, 2 without."""
+
+    width: int
+    matrices: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Moe:
+    """Routed experts. shared_width: total width of the shared experts (0: none).
+
+    hidden: width that the experts work at, when it is not the model's (latent experts).
+    """
+
+    experts: int
+    top_k: int
+    width: int
+    shared_width: int = 0
+    matrices: int = 3
+    hidden: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LayerSpec:
+    """One distinct kind of decoder layer: what mixes tokens, and what follows it.
+
+    mixers: usually one; two where attention and a state run in parallel; none for a pure MLP layer.
+    mlps: usually one; a dense block and experts side by side in Gemma 4; none where the layer has no MLP.
+    """
+
+    mixers: tuple[Mixer, ...]
+    mlps: tuple[Mlp | Moe, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Tower:
+    """An encoder beside the language model.
+
+    params: elements, sharded or not as the inventory says. tokens_per_item: most tokens that one item makes.
+    """
+
+    kind: TowerKind
+    hidden_size: int
+    depth: int
+    params: int
+    heads: int = 0
+    patch_tokens_per_item: int | None = None
+    tokens_per_item: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSpec:
+    """What a config says about memory.
+
+    layers: the distinct LayerSpecs; layer_of[i]: which of them layer i is.
+    context_length: the limit that engines derive from the config; None when it states none.
+    dtype: of the unquantised tensors, for example "bfloat16".
+    kv_cache_dtype: what the checkpoint asks of an engine's KV cache ("fp8"), or None.
+    quantization: the method's name in the config ("fp8", "awq" ...), or None.
+    mtp_layers: multi-token-prediction blocks that the file holds and an engine loads only on request.
+    not_modelled: facts that an engine would need and this reader does not understand; a plan says so.
+    assumed_fields: config fields that come from class defaults and were seen in no file.
+    """
+
+    architecture: str
+    model_type: str
+    hidden_size: int
+    vocab_size: int
+    layers: tuple[LayerSpec, ...]
+    layer_of: tuple[int, ...]
+    context_length: int | None
+    dtype: str
+    tied_embeddings: bool
+    quantization: str | None = None
+    kv_cache_dtype: str | None = None
+    towers: tuple[Tower, ...] = ()
+    mtp_layers: int = 0
+    task: Task = "generate"
+    multimodal: bool = False
+    assumed_fields: tuple[str, ...] = ()
+    not_modelled: tuple[str, ...] = ()
+
+    @property
+    def num_layers(self) -> int:
+        """Decoder layers, MTP blocks not counted."""
+        return len(self.layer_of)
+
+    def counts(self, first: int = 0, end: int | None = None) -> tuple[int, ...]:
+        """How many layers of each distinct LayerSpec lie in [first, end)."""
+        part = self.layer_of[first:end]
+        return tuple(part.count(i) for i in range(len(self.layers)))

@@ -1,0 +1,1 @@
+"""The real thing: GPUs through NVML, processes, server metrics."""

@@ -1,0 +1,1 @@
+"""What calls an engine many times or keeps plans: reports, plan files, sweeps."""

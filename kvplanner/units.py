@@ -1,0 +1,96 @@
+"""Bytes and tokens: plain integers, with the few functions that read and show them.
+
+GB is 10**9 bytes and GiB is 2**30 bytes; text made here always carries its unit.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Literal
+
+KIB: Final = 1 << 10
+MIB: Final = 1 << 20
+GIB: Final = 1 << 30
+TIB: Final = 1 << 40
+KB: Final = 10**3
+MB: Final = 10**6
+GB: Final = 10**9
+TB: Final = 10**12
+
+ByteUnit = Literal["GiB", "GB", "MiB", "MB"]
+
+_BYTES_PER: Final[dict[str, int]] = {
+    "": 1, "b": 1, "kib": KIB, "mib": MIB, "gib": GIB, "tib": TIB,
+    "kb": KB, "mb": MB, "gb": GB, "tb": TB,
+}  # fmt: skip
+_SIZE: Final = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-zA-Z]*)\s*")
+_COUNT: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kKmMgG]?)\s*")
+# vLLM's own reading: a lower-case suffix is decimal, an upper-case one binary (engine/arg_utils.py, 0.33).
+_COUNT_FACTOR: Final[dict[str, int]] = {
+    "": 1, "k": KB, "m": MB, "g": GB, "K": KIB, "M": MIB, "G": GIB,
+}  # fmt: skip
+
+
+def ceil_div(numerator: int, denominator: int) -> int:
+    """The smallest integer not below numerator / denominator."""
+    return -(-numerator // denominator)
+
+
+def round_up(value: int, multiple: int) -> int:
+    """The smallest multiple of `multiple` that is not below `value`."""
+    return -(-value // multiple) * multiple
+
+
+def parse_size(text: str) -> int:
+    """Bytes named by text such as "3GB", "1.5 GiB" or "1073741824".
+
+    Raises ValueError for anything else; a unit is never guessed.
+    """
+    match = _SIZE.fullmatch(text)
+    factor = _BYTES_PER.get(match[2].lower()) if match else None
+    if match is None or factor is None:
+        raise ValueError(f"{text!r} is not a size: write for example 3GB, 1.5GiB or a number of bytes")
+    return round(float(match[1]) * factor) if "." in match[1] else int(match[1]) * factor
+
+
+def parse_count(text: str) -> int:
+    """Tokens or sequences named by text such as "8192", "32k" (32,000) or "32K" (32,768).
+
+    Raises ValueError for anything else.
+    """
+    match = _COUNT.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is not a count: write for example 8192, 32k (32,000) or 32K (32,768)")
+    return round(float(match[1]) * _COUNT_FACTOR[match[2]])
+
+
+def format_bytes(value: int | float, unit: ByteUnit = "GiB", digits: int = 2) -> str:
+    """Text such as "14.96 GiB"; the sign of a negative value is kept."""
+    return f"{value / _BYTES_PER[unit.lower()]:,.{digits}f} {unit}"
+
+
+def in_unit(value: int | float, unit: ByteUnit = "GiB") -> float:
+    """The value as a number of `unit`."""
+    return value / _BYTES_PER[unit.lower()]
+
+
+def format_both(value: int) -> str:
+    """Both readings side by side: "16.06 GB = 14.96 GiB"."""
+    return f"{format_bytes(value, 'GB')} = {format_bytes(value, 'GiB')}"
+
+
+def format_count(value: int) -> str:
+    """A whole number with thousands separators."""
+    return f"{value:,}"
+
+
+def round_to_band(value: int, low: int, high: int) -> int:
+    """The value with no more digits than its band allows (three significant ones at most of doubt).
+
+    An exact value (low == high) comes back unchanged.
+    """
+    spread = max(value - low, high - value)
+    if spread <= 0 or value == 0:
+        return value
+    step = int("1" + "0" * (len(str(spread)) - 1))
+    return round(value / step) * step

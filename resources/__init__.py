@@ -1,0 +1,1 @@
+"""Data shipped with kvplanner; read through importlib.resources as kvplanner.resources."""
