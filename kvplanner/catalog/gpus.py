@@ -1,0 +1,196 @@
+"""The bundled GPU catalogue: a small index at start, a record parsed when it is asked for.
+
+Totals that no public print shows are estimated by rule and marked `assumed`:
+a CUDA total is the NVML total less 2 % (at least 300 MiB); an NVML total is that of the nearest card of the same
+memory and family.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final
+
+from kvplanner.errors import UnknownName
+from kvplanner.estimate import Estimate, Input, banded, exact
+from kvplanner.gpu.match import GpuEntry, find, parse_machine
+from kvplanner.gpu.spec import GpuSpec, Machine
+from kvplanner.units import MIB
+
+_FOLDER: Final = files("kvplanner.resources") / "gpus"
+_RESERVED_SHARE: Final = 0.02
+_RESERVED_LEAST: Final = 300 * MIB
+
+
+@cache
+def _index() -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((_FOLDER / "index.json").read_bytes())
+    return loaded
+
+
+@cache
+def index() -> tuple[GpuEntry, ...]:
+    """All GPUs, in the catalogue's order."""
+    return tuple(GpuEntry(g[0], g[1], tuple(g[2]), *g[3:]) for g in _index()["gpus"])
+
+
+@cache
+def _lines() -> dict[str, bytes]:
+    lines = (_FOLDER / "records.jsonl").read_bytes().splitlines()
+    return {entry.id: line for entry, line in zip(index(), lines, strict=True)}
+
+
+@cache
+def record(gpu_id: str) -> dict[str, Any]:
+    """The facts of one GPU with their provenance. Raises UnknownName."""
+    line = _lines().get(gpu_id)
+    if line is None:
+        raise UnknownName(f"no GPU has the id {gpu_id!r}", "GPU catalogue")
+    loaded: dict[str, Any] = json.loads(line)
+    return loaded
+
+
+@cache
+def gpu(gpu_id: str) -> GpuSpec:
+    """The GPU with an id; its totals are None only when not even the memory size is known."""
+    facts = record(gpu_id)
+    entry = next(e for e in index() if e.id == gpu_id)
+    capability = facts.get("compute_capability")
+    major_minor = tuple(int(part) for part in str(capability).split(".")) if capability else None
+    total, cuda_total = _totals(facts)
+    return GpuSpec(
+        id=gpu_id,
+        name=entry.name,
+        vendor=facts["vendor"],
+        total=total,
+        cuda_total=cuda_total,
+        compute_capability=(major_minor[0], major_minor[1]) if major_minor and len(major_minor) == 2 else None,
+        arch=facts.get("arch", ""),
+        memory_type=facts.get("memory_type", ""),
+        gpu_class=facts["class"],
+        unified_memory=facts.get("unified_memory", False),
+        nvlink=bool(facts.get("nvlink")),
+        ecc_default={"on": True, "off": False}.get(facts.get("ecc_default", "")),
+        bandwidth_gbs=facts.get("bandwidth_gbs"),
+        aliases=entry.aliases,
+    )
+
+
+def machine(text: str) -> Machine:
+    """The machine that text such as "2xRTX 4090" names. Raises UnknownName, BadInput."""
+    return parse_machine(text, index(), gpu)
+
+
+def by_nvml_name(name: str, total_bytes: int | None = None) -> GpuSpec | None:
+    """The GPU that NVML calls `name`; among boards of one name the one whose total is nearest."""
+    found = [e for e in index() if e.name.lower() == name.lower()]
+    if not found:
+        try:
+            found = [find(name, index())]
+        except UnknownName:
+            return None
+    specs = [gpu(e.id) for e in found]
+    if total_bytes is None:
+        return specs[0]
+    return min(specs, key=lambda s: abs((s.total.value if s.total else 0) - total_bytes))
+
+
+def _totals(facts: dict[str, Any]) -> tuple[Estimate | None, Estimate | None]:
+    cuda_mib, nvml_mib = facts.get("torch_total_mib"), facts.get("nvml_total_mib")
+    cuda = _printed(facts, "torch_total_mib") if cuda_mib else None
+    total = _printed(facts, "nvml_total_mib") if nvml_mib else None
+    if facts.get("unified_memory"):
+        return (cuda, cuda) if cuda else (_nominal(facts), _nominal(facts))
+    if total is None:
+        total = _total_from_cuda(facts) if cuda_mib else _like_nearest(facts) or _nominal(facts)
+    if cuda is None and total is not None:
+        cuda = _cuda_from_total(total)
+    return total, cuda
+
+
+def _printed(facts: dict[str, Any], key: str) -> Estimate:
+    sources = facts.get("facts", {}).get(key, {}).get("sources", [])
+    where = "; ".join(sources) if sources else "catalogue"
+    value = facts[key] * MIB
+    return exact(value, "{total}", Input("total", value, "B", where))
+
+
+def _cuda_from_total(total: Estimate) -> Estimate:
+    reserved = max(round(total.value * _RESERVED_SHARE), _RESERVED_LEAST)
+    return banded(
+        total.value - reserved,
+        total.low - 2 * reserved,
+        total.high,
+        "assumed",
+        "{NVML total} − {driver reserved}",
+        Input("NVML total", total.value, "B", total.inputs[0].source if total.inputs else "catalogue"),
+        Input("driver reserved", reserved, "B", "assumed: 2 % of the total, at least 300 MiB"),
+    )
+
+
+def _total_from_cuda(facts: dict[str, Any]) -> Estimate:
+    cuda = facts["torch_total_mib"] * MIB
+    nearest = _nearest(facts, "torch_total_mib")
+    if nearest:
+        reserved = max(nearest["nvml_total_mib"] - nearest["torch_total_mib"], 0) * MIB
+        why = f"as on {nearest.get('nvml_name') or nearest['id']}"
+    else:
+        reserved, why = max(round(cuda * _RESERVED_SHARE), _RESERVED_LEAST), "assumed: 2 %, at least 300 MiB"
+    return banded(
+        cuda + reserved,
+        cuda,
+        cuda + 2 * reserved,
+        "assumed",
+        "{CUDA total} + {driver reserved}",
+        Input("CUDA total", cuda, "B", "public print"),
+        Input("driver reserved", reserved, "B", why),
+    )
+
+
+def _like_nearest(facts: dict[str, Any]) -> Estimate | None:
+    nearest = _nearest(facts, "nvml_total_mib")
+    if nearest is None:
+        return None
+    value = nearest["nvml_total_mib"] * MIB
+    name = nearest.get("nvml_name") or nearest["id"]
+    return banded(
+        value,
+        round(value * 15 / 16),  # error-correcting memory on GDDR takes one sixteenth
+        round(value * 1.01),
+        "assumed",
+        "{total}",
+        Input("total", value, "B", f"assumed: as {name}, the nearest card of the same memory and family"),
+    )
+
+
+def _nominal(facts: dict[str, Any]) -> Estimate | None:
+    size = facts.get("memory_gb")
+    if not size:
+        return None
+    value = int(size * 1024) * MIB
+    source = "assumed: the nominal size, no print known"
+    return banded(
+        value, round(value * 15 / 16), value, "assumed", "{nominal size}", Input("nominal size", value, "B", source)
+    )
+
+
+def _nearest(facts: dict[str, Any], needed: str) -> dict[str, Any] | None:
+    """The card of the same nominal memory, best of the same architecture and class, whose `needed` total is known."""
+    best: dict[str, Any] | None = None
+    best_score = 0
+    for entry in index():
+        if entry.memory_gb != facts.get("memory_gb") or entry.vendor != facts["vendor"] or entry.id == facts["id"]:
+            continue
+        other = record(entry.id)
+        if not other.get("nvml_total_mib") or not other.get(needed) or other.get("unified_memory"):
+            continue
+        score = (
+            1
+            + 4 * (other.get("arch") == facts.get("arch"))
+            + 2 * (other.get("memory_type") == facts.get("memory_type"))
+            + (other.get("class") == facts.get("class"))
+        )
+        if score > best_score:
+            best, best_score = other, score
+    return best

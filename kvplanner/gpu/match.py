@@ -1,0 +1,108 @@
+"""From a person's words to a Machine: "H100", "2xRTX 4090", "1xRTX 4090,1xRTX 3090", "80GB", "4x79.2GiB".
+
+Names match by exact alias, then exact name without vendor words, then all words present; unmodified boards come
+before re-worked ones, and what stays ambiguous is an error that lists the near ones.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+from typing import Final, NamedTuple
+
+from kvplanner.errors import BadInput, UnknownName
+from kvplanner.estimate import Input, exact
+from kvplanner.gpu.spec import Device, GpuSpec, Machine
+from kvplanner.units import GIB, MIB, TIB, format_bytes, parse_size
+
+MAX_DEVICES: Final = 64
+_VENDOR_WORDS: Final = frozenset({"nvidia", "geforce", "tesla", "quadro", "amd", "apple", "intel", "gpu", "graphics"})
+_WORD: Final = re.compile(r"[a-z]+|\d+(?:\.\d+)?")
+_COUNTED: Final = re.compile(r"(\d+)\s*[x×*]\s*(.+)", re.IGNORECASE | re.DOTALL)
+_SIZE: Final = re.compile(r"\d+(?:\.\d*)?\s*(?:[kmgt]i?b)", re.IGNORECASE)
+
+
+class GpuEntry(NamedTuple):
+    """One line of the GPU index. memory_gb: nominal, None when not even that is known."""
+
+    id: str
+    name: str
+    aliases: tuple[str, ...]
+    vendor: str
+    gpu_class: str
+    memory_gb: float | None
+    modified: bool
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(_WORD.findall(text.lower()))
+
+
+def _plain(text: str) -> str:
+    return " ".join(word for word in _words(text) if word not in _VENDOR_WORDS)
+
+
+def find(text: str, entries: Sequence[GpuEntry]) -> GpuEntry:
+    """The one GPU that `text` names. Raises UnknownName with the near ones."""
+    wanted = text.strip().lower()
+    plain = _plain(text)
+    if not plain:
+        raise UnknownName(f"{text!r} names no GPU", "--gpu")
+    stages: tuple[Callable[[GpuEntry], bool], ...] = (
+        lambda e: wanted in (e.id, e.name.lower()) or any(wanted == a.lower() for a in e.aliases),
+        lambda e: plain == _plain(e.name) or any(plain == _plain(a) for a in e.aliases),
+        lambda e: _has_words(plain.split(), e),
+    )
+    for matches in stages:
+        found = [e for e in entries if matches(e)]
+        found = [e for e in found if not e.modified] or found
+        if len(found) == 1:
+            return found[0]
+        if found:
+            names = tuple(e.name for e in found[:6])
+            raise UnknownName(f"{text!r} fits {len(found)} GPUs: name one of them", "--gpu", names)
+    raise UnknownName(f"no GPU is called {text!r}", "--gpu", _near(plain, entries))
+
+
+def _has_words(wanted: list[str], entry: GpuEntry) -> bool:
+    have = list(_words(entry.name))
+    return any(all(word in words for word in wanted) for words in (have, *(list(_words(a)) for a in entry.aliases)))
+
+
+def _near(plain: str, entries: Sequence[GpuEntry]) -> tuple[str, ...]:
+    by_plain = {_plain(name): e.name for e in entries for name in (e.name, *e.aliases)}
+    close = [by_plain[name] for name in get_close_matches(plain, by_plain, n=5, cutoff=0.5)]
+    inside = [name for key, name in by_plain.items() if plain.split()[0] in key.split()]
+    return tuple(dict.fromkeys(close + inside))[:5]
+
+
+def custom_gpu(total_bytes: int) -> GpuSpec:
+    """A GPU of which only the memory is given: total and CUDA total alike, nothing reserved."""
+    if not 256 * MIB <= total_bytes <= 4 * TIB:
+        size = format_bytes(total_bytes)
+        raise BadInput(f"a GPU of {size} is out of range", "--gpu", "Give between 256 MiB and 4 TiB")
+    total = exact(total_bytes, "{given}", Input("given", total_bytes, "B", "custom GPU"))
+    gb, gib = total_bytes / 10**9, total_bytes / GIB
+    name = f"{gb:g} GB" if round(gb, 3) == gb else f"{gib:g} GiB"
+    return GpuSpec(f"custom-{total_bytes}", f"Custom {name}", "custom", total, total, gpu_class="custom")
+
+
+def parse_machine(text: str, entries: Sequence[GpuEntry], load: Callable[[str], GpuSpec]) -> Machine:
+    """The machine that `text` names; `load` fetches a GpuSpec by id.
+
+    Raises UnknownName for names and BadInput for counts and sizes that make no sense.
+    """
+    devices: list[Device] = []
+    custom = False
+    for part in text.split(","):
+        counted = _COUNTED.fullmatch(part.strip())
+        count, name = (int(counted[1]), counted[2]) if counted else (1, part.strip())
+        if not 1 <= count <= MAX_DEVICES or len(devices) + count > MAX_DEVICES:
+            raise BadInput(f"{count} GPUs", "--gpu", f"Give between 1 and {MAX_DEVICES}")
+        if _SIZE.fullmatch(name.strip()):
+            spec, custom = custom_gpu(parse_size(name)), True
+        else:
+            spec = load(find(name, entries).id)
+        devices.extend(Device(len(devices) + i, spec) for i in range(count))
+    return Machine(tuple(devices), "custom" if custom else "catalogue")

@@ -1,0 +1,52 @@
+"""Build resources/gpus from a facts file: a small index, and one record a line with the provenance of each fact.
+
+Run through build_catalogue.py.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+_KEPT = (
+    "id", "vendor", "class", "nvml_name", "aliases", "arch", "year", "memory_type", "compute_capability", "memory_gb",
+    "nvml_total_mib", "nvml_total_mib_other", "torch_total_mib", "torch_total_mib_other", "nvml_reserved_mib_seen",
+    "memory_variants_gb", "bandwidth_gbs", "nvlink", "unified_memory", "ecc_default", "modified", "mig", "notes", "usable_note",
+    "facts",
+)  # fmt: skip
+
+
+def build(source: Path, target: Path) -> int:
+    """Write index.json and records.jsonl below `target` from the facts in `source`; returns the number of GPUs."""
+    facts = json.loads(source.read_text(encoding="utf-8"))
+    target.mkdir(parents=True, exist_ok=True)
+    records = [_record(device) for device in facts["devices"]]
+    index = {
+        "schema": "kvplanner.gpus/1",
+        "made": facts["made"],
+        "rules": facts["rules"],
+        "sources": facts["sources"],
+        "gpus": [_entry(record) for record in records],
+    }
+    _write(target / "index.json", json.dumps(index, ensure_ascii=False, separators=(",", ":")) + "\n")
+    lines = (json.dumps(record, ensure_ascii=False, separators=(",", ":")) for record in records)
+    _write(target / "records.jsonl", "".join(line + "\n" for line in lines))
+    return len(records)
+
+
+def _record(device: dict[str, Any]) -> dict[str, Any]:
+    return {key: device[key] for key in _KEPT if device.get(key) not in (None, [], {}, "")}
+
+
+def _entry(record: dict[str, Any]) -> list[Any]:
+    """id, name, aliases, vendor, class, nominal GB, modified."""
+    aliases = record.get("aliases", [])
+    name = record.get("nvml_name") or (aliases[0] if aliases else record["id"])
+    return [
+        record["id"], name, aliases, record["vendor"], record["class"], record.get("memory_gb"), record["modified"],
+    ]  # fmt: skip
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8", newline="\n")
