@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 _KEPT = (
-    "id", "vendor", "class", "nvml_name", "aliases", "arch", "year", "memory_type", "compute_capability", "memory_gb",
+    "id", "vendor", "class", "nvml_name", "aliases", "arch", "year", "memory_type", "compute_capability",
+    "memory_gb",
     "nvml_total_mib", "nvml_total_mib_other", "torch_total_mib", "torch_total_mib_other", "nvml_reserved_mib_seen",
-    "memory_variants_gb", "bandwidth_gbs", "nvlink", "unified_memory", "ecc_default", "modified", "mig", "notes", "usable_note",
+    "memory_variants_gb", "bandwidth_gbs", "nvlink", "unified_memory", "ecc_default", "modified", "mig", "notes",
+    "usable_note",
     "facts",
 )  # fmt: skip
 

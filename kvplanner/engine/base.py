@@ -106,7 +106,8 @@ class Option:
     """One engine option, declared once for the form, the terminal, command lines, plan files and documentation.
 
     name: the canonical long flag without dashes and with underscores. flags: every spelling, the canonical first.
-    negation: the flag that turns a boolean off. env: an environment variable that sets it.
+    negation: the flag that turns a boolean off. env: an environment variable that sets it instead of a flag.
+    json: "parent.key" where the value lives in a flag that takes JSON ("compilation_config.cudagraph_mode").
     default: text of the default rule for people ("0.92", "from the GPU: 8192 or 2048").
     moves: the segment kinds (or "" for admission only) that it changes. everyday: shown without searching.
     low, high: the range that makes sense, None for open.
@@ -120,6 +121,7 @@ class Option:
     default: str = ""
     negation: str = ""
     env: str = ""
+    json: str = ""
     choices: tuple[str, ...] = ()
     moves: tuple[str, ...] = ()
     everyday: bool = False
@@ -271,6 +273,8 @@ class Engine(Protocol):
     name: str
     title: str
     versions: tuple[str, ...]
+    launch: tuple[str, ...]  # the command that starts a server, before the model's name
+    ignored_flags: Mapping[str, bool]  # flags that cannot matter to memory, and whether each takes a value
 
     def options(self, version: str | None = None) -> tuple[Option, ...]:
         """The options that exist in a version (the newest when None)."""

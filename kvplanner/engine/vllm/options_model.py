@@ -1,0 +1,258 @@
+"""Options of the model: graphs, states, weights, multimodal, drafts, LoRA.
+
+Names, flags and defaults: engine/arg_utils.py and config/*.py of vLLM 0.33.
+"""
+
+from __future__ import annotations
+
+from kvplanner.engine.base import Option
+from kvplanner.engine.vllm.option_builder import (
+    CACHE,
+    GRAPHS,
+    LORA,
+    MEMORY,
+    MULTIMODAL,
+    PARALLEL,
+    SPECULATIVE,
+    STATE,
+    WEIGHTS,
+    option,
+)
+
+GRAPH_MODES = ("NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE")
+ONLINE_QUANTIZATION = (
+    "fp8", "fp8_per_tensor", "fp8_per_channel", "fp8_per_block", "mxfp8", "int8_per_channel_weight_only",
+)  # fmt: skip
+
+
+def graph_options() -> tuple[Option, ...]:
+    """CUDA graphs and compilation."""
+    return (
+        option(
+            "cudagraph_mode",
+            "choice",
+            GRAPHS,
+            "Which steps are captured",
+            "FULL_AND_PIECEWISE",
+            choices=GRAPH_MODES,
+            moves=("cuda_graphs",),
+            json="compilation_config.cudagraph_mode",
+        ),
+        option(
+            "max_cudagraph_capture_size",
+            "int",
+            GRAPHS,
+            "Largest batch that is captured",
+            "from max sequences, at most 512",
+            moves=("cuda_graphs",),
+            low=0,
+        ),
+        option(
+            "cudagraph_capture_sizes",
+            "text",
+            GRAPHS,
+            "Batch sizes that are captured, comma-separated",
+            "1, 2, 4, 8 … up to the largest",
+            moves=("cuda_graphs",),
+        ),
+        option(
+            "optimization_level",
+            "choice",
+            GRAPHS,
+            "-O: 0 none, 1 piecewise graphs, 2 and 3 all",
+            "2",
+            choices=("0", "1", "2", "3"),
+            aliases=("-O",),
+            moves=("cuda_graphs",),
+        ),
+    )
+
+
+def state_options() -> tuple[Option, ...]:
+    """Recurrent and convolution states."""
+    return (
+        option(
+            "mamba_cache_dtype",
+            "choice",
+            STATE,
+            "Dtype of convolution states",
+            "auto: the model's",
+            choices=("auto", "float32", "float16", "bfloat16"),
+            moves=("kv_cache",),
+        ),
+        option(
+            "mamba_ssm_cache_dtype",
+            "choice",
+            STATE,
+            "Dtype of recurrent states",
+            "auto: the model's wish",
+            choices=("auto", "float32", "float16", "bfloat16"),
+            moves=("kv_cache",),
+        ),
+        option(
+            "mamba_block_size",
+            "int",
+            STATE,
+            "Tokens between kept states",
+            "the attention block",
+            moves=("kv_cache",),
+            low=1,
+        ),
+        option(
+            "mamba_cache_mode",
+            "choice",
+            STATE,
+            "Whether states are kept for prefix caching",
+            "align with prefix caching",
+            choices=("none", "align"),
+            moves=("kv_cache",),
+        ),
+    )
+
+
+def weight_options() -> tuple[Option, ...]:
+    """How weights are loaded."""
+    return (
+        option(
+            "dtype",
+            "choice",
+            WEIGHTS,
+            "Dtype that unquantised weights are loaded in",
+            "auto: the config's",
+            choices=("auto", "bfloat16", "float16", "float32"),
+            moves=("weights", "kv_cache", "activations"),
+        ),
+        option(
+            "quantization",
+            "text",
+            WEIGHTS,
+            "Quantise while loading, or name the checkpoint's method",
+            "from the config",
+            aliases=("-q",),
+            moves=("weights",),
+        ),
+        option(
+            "cpu_offload_gb",
+            "float",
+            WEIGHTS,
+            "GiB of weights kept in host memory per GPU",
+            "0",
+            moves=("weights",),
+            low=0,
+        ),
+        option("load_format", "text", WEIGHTS, "How weights are read", "auto"),
+        option("moe_backend", "text", WEIGHTS, "Expert kernels", "auto", moves=("weights", "workspace")),
+    )
+
+
+def feature_options() -> tuple[Option, ...]:
+    """Multimodal, speculative decoding, LoRA and the rest."""
+    return (
+        option(
+            "language_model_only",
+            "bool",
+            MULTIMODAL,
+            "Leave the vision and audio towers out",
+            "off",
+            moves=("weights", "activations"),
+        ),
+        option(
+            "limit_mm_per_prompt",
+            "text",
+            MULTIMODAL,
+            "Most items per prompt, as JSON",
+            "the model's",
+            moves=("activations",),
+        ),
+        option("skip_mm_profiling", "bool", MULTIMODAL, "Do not profile the encoder", "off", moves=("activations",)),
+        option(
+            "mm_encoder_tp_mode",
+            "choice",
+            MULTIMODAL,
+            "Split the tower (weights) or copy it to each GPU (data)",
+            "weights",
+            choices=("weights", "data"),
+            moves=("weights",),
+        ),
+        option(
+            "mm_ipc_gpu_memory_gb",
+            "float",
+            MULTIMODAL,
+            "GiB kept for decoding media on the GPU",
+            "0",
+            moves=("kv_cache",),
+            low=0,
+        ),
+        option(
+            "speculative_method",
+            "choice",
+            SPECULATIVE,
+            "Draft method",
+            "none",
+            json="speculative_config.method",
+            choices=("mtp", "eagle", "eagle3", "draft_model", "ngram"),
+            moves=("weights", "kv_cache", "cuda_graphs"),
+        ),
+        option(
+            "speculative_model",
+            "text",
+            SPECULATIVE,
+            "Draft model",
+            "none",
+            json="speculative_config.model",
+            moves=("weights", "kv_cache"),
+        ),
+        option(
+            "num_speculative_tokens",
+            "int",
+            SPECULATIVE,
+            "Tokens drafted per step",
+            "0",
+            json="speculative_config.num_speculative_tokens",
+            moves=("kv_cache", "cuda_graphs"),
+            low=0,
+        ),
+        option("enable_lora", "bool", LORA, "Reserve slots for adapters", "off", moves=("weights",)),
+        option("max_loras", "int", LORA, "Adapters in one batch", "1", moves=("weights",), low=1),
+        option("max_lora_rank", "int", LORA, "Largest adapter rank", "16", moves=("weights",), low=1),
+        option("enable_sleep_mode", "bool", MEMORY, "Allow the engine to give memory back while idle", "off"),
+        option(
+            "usage",
+            "choice",
+            MEMORY,
+            "API server or offline LLM class: other batch defaults",
+            "server",
+            choices=("server", "llm"),
+            moves=("activations",),
+        ),
+        option(
+            "v2_model_runner",
+            "bool",
+            MEMORY,
+            "The newer model runner (VLLM_USE_V2_MODEL_RUNNER)",
+            "on from 0.25.1",
+            env="VLLM_USE_V2_MODEL_RUNNER",
+            moves=("workspace", "cuda_graphs"),
+            since="0.25",
+        ),
+        option(
+            "estimate_cuda_graphs",
+            "bool",
+            MEMORY,
+            "Take the graph estimate off the budget",
+            "on from 0.21",
+            env="VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS",
+            moves=("kv_cache",),
+            since="0.17",
+        ),
+        option(
+            "pp_layer_partition",
+            "text",
+            PARALLEL,
+            "Layers of each pipeline stage, comma-separated",
+            "even",
+            env="VLLM_PP_LAYER_PARTITION",
+            moves=("weights", "kv_cache"),
+        ),
+        option("swap_space", "float", CACHE, "GiB of host memory for swapped blocks", "4", low=0, until="0.10.2"),
+    )
