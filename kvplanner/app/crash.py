@@ -1,0 +1,141 @@
+"""Crash records: what went wrong as plain text that a person can read, keep and pass on. Nothing is ever sent."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import platform
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Final
+
+from PySide6.QtCore import QObject, Qt, Signal
+
+import kvplanner
+from kvplanner.app.storage import data_folder
+
+# Only these say something about drawing and start-up, and none holds a secret.
+ENVIRONMENT: Final = (
+    "QT_QPA_PLATFORM", "QT_QPA_PLATFORMTHEME", "QT_STYLE_OVERRIDE", "QT_SCALE_FACTOR", "XDG_SESSION_TYPE",
+    "XDG_CURRENT_DESKTOP", "LANG", "CUDA_VISIBLE_DEVICES",
+)  # fmt: skip
+SMALLEST_NATIVE = 40
+
+
+def versions() -> tuple[tuple[str, str], ...]:
+    """Names and versions of what is running."""
+    import PySide6
+    from PySide6.QtCore import qVersion
+
+    return (
+        ("kvplanner", kvplanner.__version__),
+        ("Python", platform.python_version()),
+        ("Qt", qVersion()),
+        ("PySide6", PySide6.__version__),
+        ("System", f"{platform.system()} {platform.release()} {platform.machine()}"),
+    )
+
+
+def without_home(text: str) -> str:
+    """The text with the home folder's path (which names the user) shortened."""
+    home = str(Path.home())
+    return text.replace(home, "~") if len(home) > 1 else text
+
+
+def report_text(trace: str, context: str = "") -> str:
+    """A crash report: versions, a short list of harmless environment variables, the plan as text, the trace."""
+    lines = [f"{name}: {value}" for name, value in versions()]
+    lines += [f"{name}={os.environ[name]}" for name in ENVIRONMENT if name in os.environ]
+    parts = ["kvplanner crash report", "\n".join(lines)]
+    if context:
+        parts.append(context)
+    parts.append(trace.rstrip())
+    return without_home("\n\n".join(parts)) + "\n"
+
+
+class ExceptionCatcher(QObject):
+    """Takes over sys.excepthook and threading.excepthook. caught(report text), on the main thread.
+
+    before: called first, to save the session. One report at a time: an error that repeats itself shows once.
+    """
+
+    caught = Signal(str)
+    _arrived = Signal(str)
+
+    def __init__(self, before: Callable[[], None], context: Callable[[], str], parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._before = before
+        self._context = context
+        self._seen: set[str] = set()
+        self._arrived.connect(self._deliver, Qt.ConnectionType.QueuedConnection)
+        self._previous = sys.excepthook, threading.excepthook
+
+    def install(self) -> None:
+        """Start catching."""
+        sys.excepthook = self._hook
+        threading.excepthook = self._thread_hook
+
+    def uninstall(self) -> None:
+        """Put the hooks from before back."""
+        sys.excepthook, threading.excepthook = self._previous
+
+    def _hook(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if issubclass(kind, KeyboardInterrupt):
+            self._previous[0](kind, error, trace)
+            return
+        text = "".join(traceback.format_exception(kind, error, trace))
+        sys.stderr.write(text)
+        if text not in self._seen:
+            self._seen.add(text)
+            self._arrived.emit(text)
+
+    def _thread_hook(self, args: threading.ExceptHookArgs) -> None:
+        if args.exc_value is not None:
+            self._hook(args.exc_type, args.exc_value, args.exc_traceback)
+
+    def _deliver(self, trace: str) -> None:
+        self._before()
+        self.caught.emit(report_text(trace, self._context()))
+
+
+class NativeCrashLog:
+    """faulthandler's file: filled when the process dies inside Qt or a driver, read at the next start."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.path = (folder or data_folder()) / "native-crash.txt"
+        self._file: IO[str] | None = None
+
+    def take_previous(self) -> str:
+        """The report of a native crash of the run before, "" when there was none; it is moved aside."""
+        try:
+            text = self.path.read_text(encoding="utf-8", errors="replace")
+            if len(text) < SMALLEST_NATIVE:
+                return ""
+            self.path.replace(self.path.with_name(f"native-crash-{int(time.time())}.txt"))
+        except OSError:
+            return ""
+        return report_text(text)
+
+    def start(self) -> None:
+        """Have native crashes recorded. Does nothing where the folder cannot be written."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self.path.open("w", encoding="utf-8")
+        except OSError:
+            return
+        faulthandler.enable(self._file, all_threads=True)
+
+    def stop(self) -> None:
+        """Stop recording; an empty file goes."""
+        if self._file is None:
+            return
+        faulthandler.disable()
+        self._file.close()
+        self._file = None
+        if self.path.exists() and self.path.stat().st_size == 0:
+            self.path.unlink(missing_ok=True)

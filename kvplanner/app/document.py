@@ -1,0 +1,183 @@
+"""Document: one plan being edited, with undo, and the engine's answer to it.
+
+Edits replace the frozen state; planning follows once per turn of the event loop, so that a slider drag never
+queues work. A plan that fails leaves the last good one in place and carries the error beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from PySide6.QtCore import QObject, QTimer, Signal
+
+from kvplanner.app.history import History
+from kvplanner.app.state import PlanState
+from kvplanner.engine.base import Model, Option, OptionValue, Plan
+from kvplanner.errors import PlannerError
+
+
+class Document(QObject):
+    """Signals carry objects, since byte counts do not fit Qt's integers.
+
+    changed(PlanState): the state is another one. planned(Plan): the plan of that state.
+    failed(PlannerError): the state has no plan; `plan` still holds the last good one.
+    history_changed(): undo, redo or the saved mark moved.
+    """
+
+    changed = Signal(object)
+    planned = Signal(object)
+    failed = Signal(object)
+    history_changed = Signal()
+
+    def __init__(self, parent: QObject | None = None, state: PlanState | None = None) -> None:
+        super().__init__(parent)
+        self._history: History[PlanState] = History(state or PlanState())
+        self.path: Path | None = None
+        self.plan: Plan | None = None
+        self.error: PlannerError | None = None
+        self._planned_state: PlanState | None = None
+        self._turn = QTimer(self)
+        self._turn.setSingleShot(True)
+        self._turn.setInterval(0)
+        self._turn.timeout.connect(self.flush)
+
+    # state -----------------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> PlanState:
+        """What the user has set."""
+        return self._history.value
+
+    @property
+    def title(self) -> str:
+        """The file's name, or what is planned."""
+        if self.path is not None:
+            return self.path.name.removesuffix(".json").removesuffix(".kvplan")
+        model = self.state.model
+        return model.id.rsplit("/", 1)[-1] if model else "New plan"
+
+    @property
+    def modified(self) -> bool:
+        """Whether there are edits that no file holds."""
+        return not self._history.clean
+
+    @property
+    def undo_label(self) -> str:
+        """What undo takes back, "" for nothing."""
+        return self._history.undo_label
+
+    @property
+    def redo_label(self) -> str:
+        """What redo brings back, "" for nothing."""
+        return self._history.redo_label
+
+    @property
+    def undo_count(self) -> int:
+        """Edits that can be undone."""
+        return self._history.undo_count
+
+    def options(self) -> tuple[Option, ...]:
+        """The engine's options at the chosen version."""
+        from kvplanner.engine.registry import engine
+
+        return engine(self.state.engine).options(self.state.version)
+
+    # edits -----------------------------------------------------------------------------------------------------
+
+    def edit(self, label: str, *, key: str = "", **fields: Any) -> None:
+        """Make one undoable edit of the state's fields; nothing happens when they hold these values already.
+
+        key: consecutive edits with the same key become one entry, until `seal`.
+        """
+        state = replace(self.state, **fields)
+        if state == self.state:
+            return
+        self._history.push(state, label, key)
+        self._announce()
+
+    def amend(self, **fields: Any) -> None:
+        """Replace fields without an undoable edit: facts that arrived by themselves."""
+        state = replace(self.state, **fields)
+        if state != self.state:
+            self._history.amend(state)
+            self._announce()
+
+    def set_option(self, name: str, value: OptionValue | None, *, label: str = "", key: str = "") -> None:
+        """Set an engine option, or give it back to its default with None."""
+        options = {k: v for k, v in self.state.options.items() if k != name}
+        if value is not None:
+            options[name] = value
+        self.edit(label or (f"Change {name}" if value is not None else f"Reset {name}"), key=key, options=options)
+
+    def set_options(self, options: Mapping[str, OptionValue], label: str) -> None:
+        """Replace all options that the user set."""
+        self.edit(label, options=dict(options))
+
+    def set_model(self, text: str, model: Model) -> None:
+        """Choose a model. A what-if weight format belongs to the model before it and goes."""
+        self.edit(f"Choose {model.id.rsplit('/', 1)[-1]}", model_text=text, model=model, weight_format=None)
+
+    def seal(self) -> None:
+        """End a run of merged edits (the slider was let go)."""
+        self._history.seal()
+
+    def undo(self) -> None:
+        """Take the last edit back."""
+        if self._history.undo():
+            self._announce()
+
+    def redo(self) -> None:
+        """Bring the last undone edit back."""
+        if self._history.redo():
+            self._announce()
+
+    def mark_saved(self, path: Path) -> None:
+        """The state now lies in a file."""
+        self.path = path
+        self._history.mark_clean()
+        self.history_changed.emit()
+
+    def reset(self, state: PlanState, path: Path | None = None, *, modified: bool = False) -> None:
+        """Start again from a state, with nothing to undo."""
+        self.path = path
+        self._history.reset(state)
+        if modified:
+            self._history.mark_dirty()
+        self._announce()
+
+    def _announce(self) -> None:
+        self.changed.emit(self.state)
+        self.history_changed.emit()
+        if not self._turn.isActive():
+            self._turn.start()
+
+    # planning --------------------------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Plan the current state now, if that has not been done."""
+        self._turn.stop()
+        state = self.state
+        if state is self._planned_state:
+            return
+        self._planned_state = state
+        request = state.request()
+        if request is None:
+            return
+        from kvplanner.engine.registry import engine
+
+        try:
+            plan = engine(state.engine).plan(request)
+        except PlannerError as error:
+            self.error = error
+            self.failed.emit(error)
+            return
+        self.error = None
+        self.plan = plan
+        self.planned.emit(plan)
+
+    def stop(self) -> None:
+        """Stop the timer: the first step of shutting down."""
+        self._turn.stop()

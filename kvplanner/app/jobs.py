@@ -1,0 +1,197 @@
+"""Jobs: work off the main thread, with progress, cancel, and results on the main thread.
+
+A job's function is plain Python: it gets a JobControl, returns a value or raises, and touches no widget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Event
+from typing import Any, Final
+
+from PySide6.QtCore import QObject, QRunnable, Qt, QThreadPool, Signal
+
+from kvplanner.errors import PlannerError
+
+STOP_TIMEOUT_MS: Final = 3000
+
+
+class Cancelled(Exception):
+    """Raised inside a job by `JobControl.check` once nobody wants its result."""
+
+
+class JobControl:
+    """What a job's function may use: `check`, `cancelled` and `progress`."""
+
+    def __init__(self, report: Callable[[float | None, str], None]) -> None:
+        self._cancel = Event()
+        self._report = report
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the job should end."""
+        return self._cancel.is_set()
+
+    def check(self) -> None:
+        """Raise Cancelled when the job should end."""
+        if self._cancel.is_set():
+            raise Cancelled
+
+    def progress(self, share: float | None, text: str = "") -> None:
+        """Say how far the job is (0 to 1, None when unknown)."""
+        self.check()
+        self._report(share, text)
+
+    def cancel(self) -> None:
+        """Ask the job to end."""
+        self._cancel.set()
+
+
+class Job(QObject):
+    """A running piece of work; lives on the main thread.
+
+    progressed(share or None, text), finished(): after done or failed was called, or the job was cancelled.
+    """
+
+    progressed = Signal(object, str)
+    finished = Signal()
+    _ended = Signal(object, object)
+
+    def __init__(
+        self,
+        title: str,
+        work: Callable[[JobControl], Any],
+        done: Callable[[Any], None],
+        failed: Callable[[Exception], None],
+        parent: QObject,
+    ) -> None:
+        super().__init__(parent)
+        self.title = title
+        self.control = JobControl(self._report)
+        self._work = work
+        self._done = done
+        self._failed = failed
+        self._ended.connect(self._deliver, Qt.ConnectionType.QueuedConnection)
+
+    def _report(self, share: float | None, text: str) -> None:
+        self._emit(lambda: self.progressed.emit(share, text))
+
+    def _emit(self, emit: Callable[[], None]) -> None:
+        try:
+            emit()
+        except RuntimeError:
+            # The window went away while the job ran; nobody is left to tell.
+            self.control.cancel()
+
+    def execute(self) -> None:
+        """Run the work; called on a pool thread."""
+        result: Any = None
+        error: Exception | None = None
+        try:
+            self.control.check()
+            result = self._work(self.control)
+        except Cancelled:
+            self.control.cancel()
+        except Exception as caught:  # noqa: BLE001 - whatever it is, it is delivered to the main thread
+            error = caught
+        self._emit(lambda: self._ended.emit(result, error))
+
+    def _deliver(self, result: object, error: Exception | None) -> None:
+        try:
+            if not self.control.cancelled:
+                if error is not None:
+                    self._failed(error)
+                else:
+                    self._done(result)
+        finally:
+            self.finished.emit()
+            self.deleteLater()
+
+    def cancel(self) -> None:
+        """Drop the job: its result will not be delivered."""
+        self.control.cancel()
+
+
+class _Run(QRunnable):
+    def __init__(self, job: Job) -> None:
+        super().__init__()
+        self._job = job
+        self.setAutoDelete(False)
+
+    def run(self) -> None:
+        """Called by the pool."""
+        self._job.execute()
+
+
+class Jobs(QObject):
+    """Starts jobs on a small pool and knows those that run. active_changed(): one started or ended."""
+
+    active_changed = Signal()
+
+    def __init__(self, parent: QObject | None = None, threads: int = 3) -> None:
+        super().__init__(parent)
+        self._pool = QThreadPool(self)
+        self._pool.setMaxThreadCount(threads)
+        self._active: dict[Job, str] = {}
+        self._runs: dict[Job, _Run] = {}
+        self._stopped = False
+
+    @property
+    def active(self) -> tuple[Job, ...]:
+        """The jobs whose result is still wanted, oldest first."""
+        return tuple(job for job in self._active if not job.control.cancelled)
+
+    def submit(
+        self,
+        title: str,
+        work: Callable[[JobControl], Any],
+        done: Callable[[Any], None],
+        failed: Callable[[Exception], None],
+        *,
+        key: str = "",
+    ) -> Job | None:
+        """Run work on a thread, then done(result) or failed(error) here; a newer job of the same key replaces it.
+
+        None after `stop`: nothing starts while the app shuts down.
+        """
+        if self._stopped:
+            return None
+        if key:
+            for job, other in self._active.items():
+                if other == key:
+                    job.cancel()
+        job = Job(title, work, done, failed, self)
+        self._active[job] = key
+        job.finished.connect(self._forget)
+        self._runs[job] = _Run(job)
+        self._pool.start(self._runs[job])
+        self.active_changed.emit()
+        return job
+
+    def _forget(self) -> None:
+        job = self.sender()
+        if isinstance(job, Job):
+            self._active.pop(job, None)
+            self._runs.pop(job, None)
+            self.active_changed.emit()
+
+    def cancel_all(self) -> None:
+        """Drop every job."""
+        for job in self._active:
+            job.cancel()
+        self.active_changed.emit()
+
+    def stop(self, timeout_ms: int = STOP_TIMEOUT_MS) -> bool:
+        """Cancel everything and wait for the threads; False when one did not end in time."""
+        self._stopped = True
+        for job in self._active:
+            job.cancel()
+        self._pool.clear()
+        ended = self._pool.waitForDone(timeout_ms)
+        self._active.clear()
+        return ended
+
+
+def error_text(error: Exception) -> str:
+    """One sentence for a job's error."""
+    return str(error) if isinstance(error, PlannerError) else f"{type(error).__name__}: {error}"

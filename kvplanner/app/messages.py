@@ -1,0 +1,59 @@
+"""Messages: how any layer tells the user something without knowing a widget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from PySide6.QtCore import QObject, Signal
+
+from kvplanner.errors import PlannerError
+
+Level = Literal["info", "success", "warning", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """text: one or two sentences. details: what "Copy details" copies. action: a button's text and what it does.
+
+    key: a later message of the same key takes this one's place.
+    """
+
+    level: Level
+    text: str
+    details: str = ""
+    action: tuple[str, Callable[[], None]] | None = None
+    key: str = ""
+
+
+class Messages(QObject):
+    """The bus. posted(Message); cleared(key)."""
+
+    posted = Signal(object)
+    cleared = Signal(str)
+
+    def post(self, message: Message) -> None:
+        """Show a message."""
+        self.posted.emit(message)
+
+    def info(self, text: str, *, action: tuple[str, Callable[[], None]] | None = None, key: str = "") -> None:
+        """Say something that needs no reaction."""
+        self.post(Message("info", text, action=action, key=key))
+
+    def success(self, text: str, *, action: tuple[str, Callable[[], None]] | None = None, key: str = "") -> None:
+        """Confirm that something was done."""
+        self.post(Message("success", text, action=action, key=key))
+
+    def warning(self, text: str, details: str = "", *, key: str = "") -> None:
+        """Say what the user should know before going on."""
+        self.post(Message("warning", text, details, key=key))
+
+    def error(self, error: Exception, what: str = "", *, key: str = "") -> None:
+        """Say what failed; `what` names the attempt ("Could not open the plan")."""
+        text = str(error) if isinstance(error, PlannerError | OSError) else f"{type(error).__name__}: {error}"
+        self.post(Message("error", f"{what}: {text}" if what else text, text, key=key))
+
+    def clear(self, key: str) -> None:
+        """Take back the messages of a key."""
+        self.cleared.emit(key)

@@ -1,0 +1,114 @@
+"""Settings: typed declarations, one JSON file, written atomically, tolerant of a broken one.
+
+A value of the wrong type counts as absent; fields that this version does not know are kept.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final, Generic, TypeVar
+
+from PySide6.QtCore import QObject, Signal
+
+from kvplanner.app.storage import data_folder, read_object, write_atomic
+
+T = TypeVar("T", bool, int, str, list[str])
+
+
+class Setting(Generic[T]):
+    """One setting: its name, its default (which also gives its type) and, for text, its allowed values."""
+
+    def __init__(self, name: str, default: T, choices: tuple[str, ...] = ()) -> None:
+        self.name = name
+        self.default: T = default
+        self.choices = choices
+
+    def accepts(self, value: object) -> bool:
+        """Whether a value read from a file can be this setting's."""
+        if type(value) is not type(self.default):
+            return False
+        if isinstance(value, list):
+            return all(isinstance(item, str) for item in value)
+        return not self.choices or value in self.choices
+
+
+THEME: Final = Setting("theme", "system", ("system", "light", "dark"))
+UNIT: Final = Setting("unit", "GiB", ("GiB", "GB"))
+GEOMETRY: Final = Setting("geometry", "")
+LAYOUT: Final = Setting("layout", "")
+SPLITTER: Final = Setting("splitter", "")
+ADVANCED_OPEN: Final = Setting("advanced_open", False)
+GPU_PANEL: Final = Setting("gpu_panel", False)
+RECENT_FILES: Final[Setting[list[str]]] = Setting("recent_files", [])
+RECENT_MODELS: Final[Setting[list[str]]] = Setting("recent_models", [])
+RECENT_MACHINES: Final[Setting[list[str]]] = Setting("recent_machines", [])
+EXPORT_FOLDER: Final = Setting("export_folder", "")
+MODEL_FOLDERS: Final[Setting[list[str]]] = Setting("model_folders", [])
+
+RECENT_LIMIT: Final = 10
+
+
+class Settings(QObject):
+    """The settings of all windows. changed(name)."""
+
+    changed = Signal(str)
+
+    def __init__(self, path: Path | None = None, parent: QObject | None = None, *, save: bool = True) -> None:
+        super().__init__(parent)
+        self.path = path or data_folder() / "settings.json"
+        self._save = save
+        self._values: dict[str, Any] = {}
+        self.broken = False
+        if save:
+            self._load()
+
+    def _load(self) -> None:
+        values = read_object(self.path)
+        if values is not None:
+            self._values = values
+        elif self.path.exists():
+            self.broken = True
+            self._keep_broken()
+
+    def _keep_broken(self) -> None:
+        """Put a file that cannot be read aside, so that saving does not destroy it."""
+        try:
+            self.path.replace(self.path.with_suffix(".broken.json"))
+        except OSError:
+            self._save = False
+
+    def get(self, setting: Setting[T]) -> T:
+        """The value, or the default where the file has none that fits."""
+        value = self._values.get(setting.name)
+        if value is None or not setting.accepts(value):
+            return setting.default
+        result: T = value
+        return result
+
+    def set(self, setting: Setting[T], value: T) -> None:
+        """Change a value and save at once. A file that cannot be written leaves the value for this run only."""
+        if self.get(setting) == value:
+            return
+        self._values[setting.name] = value
+        self.save()
+        self.changed.emit(setting.name)
+
+    def remember(self, setting: Setting[list[str]], item: str) -> None:
+        """Put an item at the head of a recent list."""
+        kept = [other for other in self.get(setting) if other != item]
+        self.set(setting, [item, *kept][:RECENT_LIMIT])
+
+    def forget(self, setting: Setting[list[str]], item: str) -> None:
+        """Take an item off a recent list."""
+        self.set(setting, [other for other in self.get(setting) if other != item])
+
+    def save(self) -> bool:
+        """Write the file; False when that is not possible (a full or read-only disk)."""
+        if not self._save:
+            return False
+        try:
+            write_atomic(self.path, json.dumps(self._values, indent=1, sort_keys=True))
+        except OSError:
+            return False
+        return True

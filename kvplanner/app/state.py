@@ -1,0 +1,62 @@
+"""PlanState: everything that the user has said about one plan, frozen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from kvplanner.engine.base import Load, Model, OptionValue, PlanRequest
+from kvplanner.gpu.spec import Device, Machine
+
+
+@dataclass(frozen=True, slots=True)
+class PlanState:
+    """What is set, and nothing that follows from it.
+
+    model_text, machine_text: what `open_model` and `parse_machine` read ("" for devices that only this machine knows).
+    devices: every device on offer; unticked: the indices of those that the plan leaves out.
+    given_free: free bytes that the user stated, by device index. machine_chosen: False while the machine is only the
+    start assumption. version None: the newest. extra: fields of a plan file that this version does not know.
+    """
+
+    model_text: str = ""
+    model: Model | None = None
+    machine_text: str = ""
+    devices: tuple[Device, ...] = ()
+    unticked: frozenset[int] = frozenset()
+    machine_source: str = "catalogue"
+    machine_chosen: bool = False
+    given_free: Mapping[int, int] = field(default_factory=dict)
+    engine: str = "vllm"
+    version: str | None = None
+    options: Mapping[str, OptionValue] = field(default_factory=dict)
+    load: Load | None = None
+    weight_format: str | None = None
+    measured: Mapping[str, int] = field(default_factory=dict)
+    extra: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def machine(self) -> Machine | None:
+        """The devices that the plan uses, None when there are none."""
+        ticked = tuple(self._with_free(device) for device in self.devices if device.index not in self.unticked)
+        return Machine(ticked, self.machine_source) if ticked else None
+
+    def _with_free(self, device: Device) -> Device:
+        given = self.given_free.get(device.index)
+        return device if given is None else replace(device, free_bytes=given, free_source="--free")
+
+    def request(self) -> PlanRequest | None:
+        """The request that an engine plans, None while a model or a machine is missing."""
+        machine = self.machine
+        if self.model is None or machine is None:
+            return None
+        return PlanRequest(
+            model=self.model,
+            machine=machine,
+            engine=self.engine,
+            version=self.version,
+            options=dict(self.options),
+            load=self.load,
+            weight_format=self.weight_format,
+            measured=dict(self.measured),
+        )

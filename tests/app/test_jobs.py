@@ -1,0 +1,99 @@
+"""Jobs: results and errors on the main thread, cancel, replacement, shutdown."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+from pytestqt.qtbot import QtBot
+
+from kvplanner.app.jobs import JobControl, Jobs
+
+
+@pytest.fixture
+def jobs(qtbot: QtBot) -> Iterator[Jobs]:
+    made = Jobs()
+    yield made
+    assert made.stop()
+
+
+def fail(error: object) -> None:
+    raise AssertionError(f"unexpected failure: {error!r}")
+
+
+def test_work_runs_elsewhere_and_its_result_arrives_here(qtbot: QtBot, jobs: Jobs) -> None:
+    seen: list[tuple[int, int]] = []
+    main = threading.get_ident()
+    jobs.submit("t", lambda c: threading.get_ident(), lambda r: seen.append((r, threading.get_ident())), fail)
+    qtbot.waitUntil(lambda: bool(seen))
+    worker, receiver = seen[0]
+    assert receiver == main
+    assert worker != main
+    qtbot.waitUntil(lambda: not jobs.active)
+
+
+def test_an_error_arrives_at_failed(qtbot: QtBot, jobs: Jobs) -> None:
+    errors: list[Exception] = []
+
+    def work(control: JobControl) -> None:
+        raise KeyError("missing")
+
+    jobs.submit("t", work, fail, errors.append)
+    qtbot.waitUntil(lambda: bool(errors))
+    assert isinstance(errors[0], KeyError)
+
+
+def test_a_newer_job_of_the_same_key_wins(qtbot: QtBot, jobs: Jobs) -> None:
+    gate = threading.Event()
+    results: list[str] = []
+
+    def slow(control: JobControl) -> str:
+        gate.wait(5)
+        return "old"
+
+    jobs.submit("a", slow, results.append, fail, key="model")
+    jobs.submit("b", lambda c: "new", results.append, fail, key="model")
+    qtbot.waitUntil(lambda: bool(results))
+    gate.set()
+    qtbot.waitUntil(lambda: not jobs.active)
+    qtbot.wait(20)
+    assert results == ["new"]
+
+
+def test_progress_and_cancel(qtbot: QtBot, jobs: Jobs) -> None:
+    reports: list[tuple[float | None, str]] = []
+    started = threading.Event()
+
+    def work(control: JobControl) -> None:
+        for step in range(10_000):
+            control.progress(step / 10_000, f"step {step}")
+            started.set()
+            time.sleep(0.001)
+
+    job = jobs.submit("t", work, fail, fail)
+    assert job is not None
+    job.progressed.connect(lambda share, text: reports.append((share, text)))
+    started.wait(5)
+    qtbot.waitUntil(lambda: bool(reports))
+    with qtbot.waitSignal(job.finished):
+        job.cancel()
+    assert not jobs.active
+
+
+def test_stop_ends_running_jobs_and_starts_no_more(qtbot: QtBot) -> None:
+    jobs = Jobs()
+    started, ended = threading.Event(), threading.Event()
+
+    def work(control: JobControl) -> None:
+        started.set()
+        while not control.cancelled:
+            time.sleep(0.001)
+        ended.set()
+
+    jobs.submit("t", work, fail, fail)
+    assert started.wait(5)
+    assert jobs.stop()
+    assert ended.is_set()
+    assert jobs.submit("t", work, fail, fail) is None
