@@ -170,7 +170,15 @@ def _device(model: Model, device: Device, tp: int, utilisation: float, stage: St
         )
     spare = total - sum(e.value for e in kinds.values())
     if spare >= 0 and stage is None:
-        kinds["headroom"] = banded(spare, max(0, spare - 200 * MIB), spare + 200 * MIB, "rest", "{spare}")
+        kinds["headroom"] = banded(
+            spare,
+            max(0, spare - 200 * MIB),
+            spare + 200 * MIB,
+            "rest",
+            "{total} − {taken}",
+            Input("total", total, "B", "catalogue: nvidia-smi"),
+            Input("taken", total - spare, "B", "the segments before"),
+        )
     segments = tuple(Segment(kind, estimate) for kind, estimate in kinds.items())
     block = _block_bytes(model, tp)
     overflow = max(0, -spare)

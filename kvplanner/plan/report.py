@@ -1,0 +1,142 @@
+"""A plan as text to read, as Markdown to paste, and the arithmetic behind each of its numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from kvplanner.engine.base import Plan, SegmentKind
+from kvplanner.estimate import Estimate, Input, show_value
+from kvplanner.plan.report_parts import (
+    TITLES,
+    Fold,
+    cache_facts,
+    fold,
+    machine_line,
+    model_line,
+    option_facts,
+    rows,
+)
+from kvplanner.plan.text_bar import LETTERS, bar_lines
+from kvplanner.units import GB, MB, ByteUnit, format_both, format_bytes
+
+WIDTH = 100
+
+
+def text(plan: Plan, *, unit: ByteUnit = "GiB", width: int = WIDTH) -> str:
+    """The verdict first, then a bar and a table for each distinct device, the KV cache, options and warnings."""
+    lines = [plan.summary]
+    if plan.stage and plan.missing_bytes > 0:
+        lines.append(f"Start-up fails at {plan.stage}: {format_both(plan.missing_bytes)} missing")
+    elif plan.stage:
+        lines.append(f"Start-up fails at {plan.stage}")
+    if plan.engine_message:
+        lines += [f"{plan.request.engine} says: {line}" for line in plan.engine_message.splitlines()]
+    lines += ["", model_line(plan), machine_line(plan)]
+    for group in fold(plan.devices):
+        lines += ["", *_device(group, unit, width)]
+    facts = list(cache_facts(plan, unit))
+    if facts:
+        lines += ["", *_pairs(facts)]
+    options = list(option_facts(plan))
+    if options:
+        lines += ["", "Options", *("  " + line for line in _pairs(options))]
+    if plan.warnings:
+        lines += ["", *(f"Note: {warning}" for warning in plan.warnings)]
+    return "\n".join(lines) + "\n"
+
+
+def _device(group: Fold, unit: ByteUnit, width: int) -> Iterator[str]:
+    plan = group.first
+    head = f"{group.title}  {plan.device.gpu.name}  {group.roles}"
+    size = format_both(plan.total_bytes)
+    yield head + size.rjust(max(len(size) + 2, width - len(head)))
+    yield from bar_lines(plan, width - 2, unit)
+    table = [(LETTERS[r.kind], r.title, r.size, r.span, r.share, r.basis, r.formula) for r in rows(plan, unit)]
+    if table:
+        heads = ("", "", unit, "range", "share", "basis", "how")
+        yield from _table([heads, *table], "<<>>><<", width)
+
+
+def _table(cells: Sequence[Sequence[str]], align: str, width: int) -> Iterator[str]:
+    """Columns as wide as their widest cell; the last one is cut at the width."""
+    widths = [max(len(row[i]) for row in cells) for i in range(len(align))]
+    for row in cells:
+        padded = [f"{cell:{a}{w}}" for cell, a, w in zip(row, align, widths, strict=True)]
+        line = (padded[0] + " " + "  ".join(padded[1:])).rstrip()
+        yield line if len(line) <= width else line[: width - 1].rstrip() + "…"
+
+
+def _pairs(facts: Sequence[tuple[str, str]]) -> list[str]:
+    wide = max(len(name) for name, _ in facts)
+    return [f"{name:<{wide}}  {value}" for name, value in facts]
+
+
+def explain(plan: Plan, kinds: Sequence[SegmentKind] = (), *, unit: ByteUnit = "GiB") -> str:
+    """The arithmetic of each number: formula in words, in numbers, inputs with their sources, remarks.
+
+    kinds: the segments to explain, all when empty.
+    """
+    lines: list[str] = []
+    for group in fold(plan.devices):
+        lines += [f"{group.title}  {group.first.device.gpu.name}", ""]
+        if group.first.budget and not kinds:
+            lines += [*_arithmetic("budget", group.first.budget, unit), ""]
+        for segment in group.first.segments:
+            if not kinds or segment.kind in kinds:
+                lines += [*_arithmetic(TITLES[segment.kind], segment.estimate, unit), ""]
+    stored = plan.request.model.stored
+    if stored and (not kinds or "weights" in kinds):
+        lines += [*_arithmetic("model as stored", stored, unit), ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _arithmetic(title: str, estimate: Estimate, unit: ByteUnit) -> Iterator[str]:
+    band = ""
+    if estimate.low != estimate.high:
+        band = f" ({format_bytes(estimate.low, unit)} to {format_bytes(estimate.high, unit)})"
+    yield f"{title}: {format_bytes(estimate.value, unit)} = {estimate.value:,} bytes{band}, {estimate.basis}"
+    if estimate.formula:
+        yield f"  = {estimate.in_words()}"
+        yield f"  = {estimate.in_numbers()}"
+    cells = [(i.name, show_value(i), _other_unit(i), i.source) for i in estimate.inputs]
+    if cells:
+        yield from ("    " + line for line in _table(cells, "<><<", 10_000))
+    for note in estimate.notes:
+        yield f"  {note}"
+
+
+def _other_unit(item: Input) -> str:
+    """The unit of a plain number; of bytes, the decimal reading beside the binary one."""
+    if item.unit != "B" or isinstance(item.value, str):
+        return item.unit
+    if abs(item.value) >= GB:
+        return f"= {format_bytes(item.value, 'GB')}"
+    return f"= {format_bytes(item.value, 'MB')}" if abs(item.value) >= MB else ""
+
+
+def markdown(plan: Plan, *, unit: ByteUnit = "GiB") -> str:
+    """The report as Markdown with tables, for an issue or a page."""
+    lines = [f"**{_escape(plan.summary)}**", ""]
+    if plan.stage:
+        lines += [f"Start-up fails at `{plan.stage}`; {format_both(plan.missing_bytes)} missing.", ""]
+    if plan.engine_message:
+        lines += ["```", plan.engine_message, "```", ""]
+    lines += [f"- {_escape(model_line(plan))}", f"- {_escape(machine_line(plan))}", ""]
+    for group in fold(plan.devices):
+        device = group.first
+        lines += [f"### {group.title}: {_escape(device.device.gpu.name)}, {format_both(device.total_bytes)}", ""]
+        lines += [f"| part | {unit} | range | share | basis | how |", "|---|---:|---:|---:|---|---|"]
+        lines += [
+            f"| {r.title} | {r.size} | {r.span} | {r.share} | {r.basis} | {_escape(r.formula)} |"
+            for r in rows(device, unit)
+        ]
+        lines.append("")
+    pairs = [*cache_facts(plan, unit), *((f"`{name}`", value) for name, value in option_facts(plan))]
+    lines += [f"- {name}: {_escape(value)}" for name, value in pairs]
+    lines += [f"- Note: {_escape(warning)}" for warning in plan.warnings]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _escape(words: str) -> str:
+    """Keeps Markdown from reading names and formulas as markup."""
+    return "".join("\\" + c if c in "\\`*_|<>[]" else c for c in words).replace("\n", " ")

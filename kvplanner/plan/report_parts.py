@@ -1,0 +1,207 @@
+"""What every report says about a plan, in words and rows: shared by the text, the Markdown and other listings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from kvplanner.engine.base import DevicePlan, KvCache, Plan, Resolved, SegmentKind
+from kvplanner.estimate import Basis, Estimate
+from kvplanner.units import ByteUnit, format_both, format_bytes, format_count, in_unit, round_to_band
+
+TITLES: Final[dict[SegmentKind, str]] = {
+    "driver_reserved": "driver reserved",
+    "other": "other programs",
+    "runtime_outside": "runtime outside the budget",
+    "runtime": "runtime",
+    "weights": "weights",
+    "workspace": "workspace",
+    "activations": "activations",
+    "cuda_graphs": "CUDA graphs",
+    "kv_cache": "KV cache",
+    "headroom": "headroom",
+}
+
+
+class Fold(NamedTuple):
+    """Devices whose plans are the same but for their index."""
+
+    devices: tuple[DevicePlan, ...]
+
+    @property
+    def first(self) -> DevicePlan:
+        """The device that stands for all."""
+        return self.devices[0]
+
+    @property
+    def title(self) -> str:
+        """Text such as "GPU 0" or "GPUs 0–7, same"."""
+        first, last = self.first.device, self.devices[-1].device
+        word = "Host" if first.kind == "host" else "GPU"
+        if len(self.devices) == 1:
+            return f"{word} {first.index}"
+        indices = [d.device.index for d in self.devices]
+        if indices == list(range(first.index, last.index + 1)):
+            return f"{word}s {first.index}–{last.index}, same"
+        return f"{word}s {', '.join(map(str, indices))}, same"
+
+    @property
+    def roles(self) -> str:
+        """Text such as "tp0" or "tp0–tp7"."""
+        first, last = self.first.role, self.devices[-1].role
+        return first if first == last else f"{first}–{last}"
+
+
+def fold(devices: Sequence[DevicePlan]) -> tuple[Fold, ...]:
+    """Groups equal devices, in the order of their first one."""
+    groups: dict[object, list[DevicePlan]] = {}
+    for plan in devices:
+        real = plan.device
+        key = (
+            real.gpu.id,
+            real.kind,
+            real.free_bytes,
+            real.marks,
+            plan.total_bytes,
+            plan.segments,
+            plan.overflow_bytes,
+        )
+        groups.setdefault(key, []).append(plan)
+    return tuple(Fold(tuple(group)) for group in groups.values())
+
+
+class Row(NamedTuple):
+    """One line of a device's table, as text; `span` is empty for what is exact."""
+
+    kind: SegmentKind
+    title: str
+    size: str
+    span: str
+    share: str
+    basis: Basis
+    formula: str
+
+
+def rows(device: DevicePlan, unit: ByteUnit = "GiB") -> Iterator[Row]:
+    """The segments of a device in drawing order."""
+    for segment in device.segments:
+        estimate = segment.estimate
+        yield Row(
+            segment.kind,
+            TITLES[segment.kind],
+            number(estimate.value, unit),
+            span(estimate, unit),
+            f"{100 * estimate.value / device.total_bytes:.0f} %",
+            estimate.basis,
+            estimate.in_words(),
+        )
+
+
+def number(value: int, unit: ByteUnit) -> str:
+    """Bytes as a bare number of `unit`: its column says the unit."""
+    return f"{in_unit(value, unit):,.2f}"
+
+
+def span(estimate: Estimate, unit: ByteUnit) -> str:
+    """The band as "7.40–7.61", empty when there is none to see."""
+    low, high = number(estimate.low, unit), number(estimate.high, unit)
+    return "" if low == high else f"{low}–{high}"
+
+
+def model_line(plan: Plan) -> str:
+    """What is planned: name, parameters, format, size in both units, where it was read."""
+    model = plan.request.model
+    parts = [model.id]
+    if model.parameters:
+        parts.append(f"{model.parameters / 1e9:,.2f} B parameters")
+    wished = plan.request.weight_format
+    if wished and wished != model.weight_format:
+        parts.append(f"planned as {wished}" + (f", stored as {model.weight_format}" if model.weight_format else ""))
+    elif model.weight_format:
+        parts.append(model.weight_format)
+    if model.stored:
+        parts.append(f"{format_both(model.stored.value)} stored")
+    parts.append(model.source_detail or model.source_kind)
+    return " · ".join(parts)
+
+
+def machine_line(plan: Plan) -> str:
+    """Where it runs: GPUs, engine, version and the rules that were used."""
+    machine = plan.request.machine
+    parts = [machine.describe()]
+    if machine.source != "catalogue":
+        parts[0] += f" ({machine.source})"
+    parts.append(f"{plan.request.engine} {plan.engine_version}")
+    if plan.rules and plan.rules != plan.engine_version:
+        parts.append(f"rules {plan.rules}")
+    if plan.replicas > 1:
+        parts.append(f"{plan.replicas} replicas")
+    return " · ".join(parts)
+
+
+def token_text(cache: KvCache) -> str:
+    """Tokens with no more digits than the band allows: "≈ 212,000 tokens (204,000–216,000)"."""
+    low, high = cache.tokens_low, cache.tokens_high
+    if low == high == cache.tokens:
+        return f"{format_count(cache.tokens)} tokens"
+    doubt = max(cache.tokens - low, high - cache.tokens)
+    shown, shown_low, shown_high = (round_to_band(v, v - doubt, v + doubt) for v in (cache.tokens, low, high))
+    return f"≈ {format_count(shown)} tokens ({format_count(shown_low)}–{format_count(shown_high)})"
+
+
+def cache_facts(plan: Plan, unit: ByteUnit = "GiB") -> Iterator[tuple[str, str]]:
+    """What the KV cache holds, as (name, text) pairs."""
+    cache = plan.kv_cache
+    if cache is None:
+        return
+    available = cache.available
+    per = " per GPU" if len(plan.devices) > 1 else ""
+    band = span(available, unit)
+    yield (
+        "KV cache",
+        (
+            f"{format_bytes(available.value, unit)}{per}"
+            + (f" ({band})" if band else "")
+            + f" = {format_count(cache.num_blocks)} blocks of {cache.block_size} tokens,"
+            + f" {format_count(cache.bytes_per_block)} bytes"
+        ),
+    )
+    tokens = token_text(cache)
+    if cache.bytes_per_token:
+        tokens += f", {cache.bytes_per_token:,.10g} bytes each{per}"
+    yield "Tokens", tokens
+    yield (
+        "Requests",
+        (
+            f"{cache.max_concurrency:,.2f} of the full {format_count(cache.context_length)} tokens at once"
+            + ("" if cache.max_concurrency >= 1 else ": less than one")
+        ),
+    )
+    load, limits = plan.request.load, plan.limits
+    if load is not None:
+        blocks = f", {format_count(limits.blocks_per_user)} blocks each" if limits.blocks_per_user else ""
+        served = "not served" if limits.serves_users is None else f"serves {format_count(limits.serves_users)}"
+        yield (
+            "Load",
+            (
+                f"{served} of {format_count(load.users)} users at once, "
+                f"{format_count(load.prompt_tokens)} + {format_count(load.output_tokens)} tokens{blocks}"
+            ),
+        )
+    if limits.max_context_length:
+        yield "Longest", f"{format_count(limits.max_context_length)} tokens of context would still work"
+
+
+def option_facts(plan: Plan) -> Iterator[tuple[str, str]]:
+    """Options that the user set or that a rule decided, as (flag name, text) pairs: the user's first."""
+    order = {"user": 0, "derived": 1, "default": 2}
+    told = [(n, r) for n, r in plan.options.items() if r.origin != "default" or r.reason]
+    for name, resolved in sorted(told, key=lambda item: order[item[1].origin]):
+        yield name, _option_text(resolved)
+
+
+def _option_text(resolved: Resolved) -> str:
+    value = resolved.value
+    shown = format_count(value) if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    why = "set" if resolved.origin == "user" else resolved.origin
+    return f"{shown} ({why}: {resolved.reason})" if resolved.reason else f"{shown} ({why})"
