@@ -60,18 +60,25 @@ def find(text: str, entries: Sequence[GpuEntry]) -> GpuEntry:
         if len(found) == 1:
             return found[0]
         if found:
-            names = tuple(e.name for e in found[:6])
+            names = tuple(label(e, entries) for e in found[:6])
             raise UnknownName(f"{text!r} fits {len(found)} GPUs: name one of them", "--gpu", names)
     raise UnknownName(f"no GPU is called {text!r}", "--gpu", _near(plain, entries))
 
 
+def label(entry: GpuEntry, entries: Sequence[GpuEntry]) -> str:
+    """The GPU's name, with its memory where several GPUs share the name."""
+    shared = sum(e.name == entry.name for e in entries) > 1
+    return f"{entry.name} {entry.memory_gb:g}GB" if shared and entry.memory_gb else entry.name
+
+
 def _has_words(wanted: list[str], entry: GpuEntry) -> bool:
-    have = list(_words(entry.name))
-    return any(all(word in words for word in wanted) for words in (have, *(list(_words(a)) for a in entry.aliases)))
+    size = (f"{entry.memory_gb:g}", "gb") if entry.memory_gb else ()
+    spellings = ({*_words(text), *size} for text in (entry.name, *entry.aliases))
+    return any(have.issuperset(wanted) for have in spellings)
 
 
 def _near(plain: str, entries: Sequence[GpuEntry]) -> tuple[str, ...]:
-    by_plain = {_plain(name): e.name for e in entries for name in (e.name, *e.aliases)}
+    by_plain = {_plain(name): label(e, entries) for e in entries for name in (e.name, *e.aliases)}
     close = [by_plain[name] for name in get_close_matches(plain, by_plain, n=5, cutoff=0.5)]
     inside = [name for key, name in by_plain.items() if plain.split()[0] in key.split()]
     return tuple(dict.fromkeys(close + inside))[:5]

@@ -1,0 +1,66 @@
+"""The GPU catalogue: figures from public prints, and the rules for unknown totals."""
+
+from __future__ import annotations
+
+import pytest
+
+from kvplanner.catalog import gpus
+from kvplanner.units import MIB
+
+
+def test_every_gpu_reads() -> None:
+    assert len(gpus.index()) == 160
+    for entry in gpus.index():
+        gpu = gpus.gpu(entry.id)
+        if gpu.total is None:
+            assert gpu.vendor in ("apple", "amd") or entry.id == "b100", "the memory size itself is unknown"
+            continue
+        assert gpu.cuda_total is not None
+        assert 0 < gpu.cuda_total.value <= gpu.total.value
+        for figure in (gpu.total, gpu.cuda_total):
+            assert figure.low <= figure.value <= figure.high
+            assert figure.inputs[0].source
+
+
+@pytest.mark.parametrize(
+    ("name", "total_mib", "cuda_mib"),
+    # NVML totals and CUDA totals as printed publicly; sources beside each in the record.
+    [("H100", 81559, 81081), ("H200", 143771, 143155), ("RTX 4090", 24564, 24081), ("L40S", 46068, 45467),
+     ("B200", 183359, 182630), ("T4", 15360, 14913)],
+)  # fmt: skip
+def test_printed_totals(name: str, total_mib: int, cuda_mib: int) -> None:
+    gpu = gpus.machine(name).devices[0].gpu
+    assert gpu.total is not None
+    assert gpu.cuda_total is not None
+    assert (gpu.total.value, gpu.cuda_total.value) == (total_mib * MIB, cuda_mib * MIB)
+    assert gpu.total.basis == gpu.cuda_total.basis == "exact"
+
+
+def test_an_unknown_cuda_total_is_the_nvml_total_less_two_per_cent() -> None:
+    gpu = gpus.machine("A10").devices[0].gpu
+    assert gpu.total is not None
+    assert gpu.cuda_total is not None
+    assert gpu.cuda_total.basis == "assumed"
+    assert gpu.cuda_total.value == gpu.total.value - round(gpu.total.value * 0.02)
+    assert gpu.cuda_total.low < gpu.cuda_total.value < gpu.cuda_total.high
+
+
+def test_an_unknown_total_is_that_of_the_nearest_card() -> None:
+    gpu = gpus.machine("RTX 5060 Ti 8GB").devices[0].gpu
+    assert gpu.total is not None
+    assert gpu.total.basis == "assumed"
+    assert "nearest card" in gpu.total.inputs[0].source
+
+
+def test_unified_memory_has_nothing_reserved() -> None:
+    gpu = gpus.machine("DGX Spark").devices[0].gpu
+    assert gpu.unified_memory
+    assert gpu.total == gpu.cuda_total
+
+
+def test_boards_of_one_name_are_told_apart_by_their_total() -> None:
+    plain = gpus.by_nvml_name("NVIDIA GeForce RTX 4090", 24564 * MIB)
+    assert plain is not None
+    assert plain.total is not None
+    assert plain.total.value == 24564 * MIB
+    assert gpus.by_nvml_name("Some GPU of tomorrow") is None

@@ -1,0 +1,76 @@
+"""Names of GPUs as people write them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvplanner.catalog import gpus
+from kvplanner.errors import BadInput, PlannerError, UnknownName
+from kvplanner.gpu.match import find
+from kvplanner.units import GB, GIB, MIB
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("H100", "NVIDIA H100 80GB HBM3"),
+        ("h100 sxm", "NVIDIA H100 80GB HBM3"),
+        ("RTX 4090", "NVIDIA GeForce RTX 4090"),
+        ("rtx4090", "NVIDIA GeForce RTX 4090"),
+        ("4090", "NVIDIA GeForce RTX 4090"),
+        ("NVIDIA GeForce RTX 4090", "NVIDIA GeForce RTX 4090"),
+        ("A100 80GB SXM", "NVIDIA A100-SXM4-80GB"),
+        ("L40S", "NVIDIA L40S"),
+        ("T4", "Tesla T4"),
+        ("B200", "NVIDIA B200"),
+        ("H200", "NVIDIA H200"),
+    ],
+)
+def test_names(text: str, name: str) -> None:
+    assert find(text, gpus.index()).name == name
+
+
+def test_an_unmodified_board_comes_first() -> None:
+    entry = find("RTX 4090", gpus.index())
+    assert not entry.modified
+    assert gpus.gpu(entry.id).total.value == 24564 * MIB  # type: ignore[union-attr]
+
+
+def test_ambiguous_and_unknown_names_list_near_ones() -> None:
+    with pytest.raises(UnknownName, match="fits 4 GPUs") as ambiguous:
+        gpus.machine("A100")
+    assert "NVIDIA A100-SXM4-80GB" in ambiguous.value.near
+    with pytest.raises(UnknownName, match="no GPU is called 'RTX 4190'") as unknown:
+        gpus.machine("RTX 4190")
+    assert unknown.value.near
+
+
+def test_counts_mixes_and_sizes() -> None:
+    assert len(gpus.machine("2xRTX 4090").devices) == 2
+    assert len(gpus.machine("8 × H100").devices) == 8
+    mixed = gpus.machine("1xRTX 4090,1xRTX 3090")
+    assert mixed.describe() == "NVIDIA GeForce RTX 4090 + NVIDIA GeForce RTX 3090"
+    assert [d.index for d in mixed.devices] == [0, 1]
+    custom = gpus.machine("80GB").devices[0].gpu
+    assert custom.total is not None
+    assert custom.cuda_total is not None
+    assert custom.total.value == custom.cuda_total.value == 80 * GB
+    assert gpus.machine("4x79.2GiB").devices[3].gpu.total.value == round(79.2 * GIB)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("text", ["0xH100", "65xH100", "1KB", "9999TB", "", ",", "2x"])
+def test_nonsense_is_refused(text: str) -> None:
+    with pytest.raises(BadInput):
+        gpus.machine(text)
+
+
+@given(st.text(max_size=40))
+def test_any_text_gives_a_machine_or_a_clear_error(text: str) -> None:
+    try:
+        machine = gpus.machine(text)
+    except PlannerError as error:
+        assert error.what
+    else:
+        assert machine.devices

@@ -1,0 +1,111 @@
+"""Imports point one way, and heavy or Qt modules stay where they belong."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "kvplanner"
+
+# Each room with the rooms that it may import; a room may always import itself.
+GROUND = {"units", "errors", "estimate"}
+ALLOWED: dict[str, set[str]] = {
+    "units": set(),
+    "errors": set(),
+    "estimate": {"units"},
+    "model": GROUND,
+    "gpu": GROUND,
+    "engine": GROUND | {"model", "gpu"},
+    "catalog": GROUND | {"model", "gpu", "engine"},
+    "plan": GROUND | {"model", "gpu", "engine", "catalog"},
+    "source": GROUND | {"model", "gpu", "engine", "catalog"},
+    "observe": GROUND | {"model", "gpu", "engine", "catalog"},
+    "cli": GROUND | {"model", "gpu", "engine", "catalog", "plan", "source", "observe"},
+    "app": GROUND | {"model", "gpu", "engine", "catalog", "plan", "source", "observe"},
+    "ui": GROUND | {"model", "gpu", "engine", "catalog", "plan", "source", "observe", "app"},
+    "__main__": GROUND | {"cli", "ui"},
+}
+ANY_ROOM = {"__init__", "resources"}
+# Third-party modules and the only places that may import them.
+PLACES: dict[str, tuple[str, ...]] = {
+    "PySide6": ("app/", "ui/"),
+    "shiboken6": ("app/", "ui/"),
+    "pyqtgraph": ("ui/",),
+    "numpy": ("ui/",),
+    "huggingface_hub": ("source/hub",),
+    "pynvml": ("observe/nvml",),
+    "psutil": ("observe/",),
+    "prometheus_client": ("observe/",),
+}
+
+
+def modules() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def imports(path: Path) -> Iterator[tuple[str, int]]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            assert node.level == 0, f"{path}: relative import"
+            if node.module == "kvplanner":
+                yield from ((f"kvplanner.{alias.name}", node.lineno) for alias in node.names)
+            else:
+                yield node.module, node.lineno
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda p: p.relative_to(PACKAGE).as_posix())
+def test_imports_point_down(path: Path) -> None:
+    place = path.relative_to(PACKAGE).as_posix()
+    room = place.split("/")[0].removesuffix(".py")
+    if room == "__init__":
+        assert not list(imports(path)), "kvplanner itself imports nothing"
+        return
+    for name, line in imports(path):
+        parts = name.split(".")
+        if parts[0] == "kvplanner":
+            target = parts[1] if len(parts) > 1 else "__init__"
+            assert target in ALLOWED[room] | {room} | ANY_ROOM, f"{place}:{line} imports {name}"
+        elif parts[0] in PLACES:
+            assert place.startswith(PLACES[parts[0]]), f"{place}:{line} imports {name}"
+
+
+def test_an_engine_reaches_the_others_only_through_the_registry() -> None:
+    engines = {p.name for p in (PACKAGE / "engine").iterdir() if p.is_dir() and p.name != "__pycache__"}
+    for path in modules():
+        place = path.relative_to(PACKAGE).parts
+        inside = place[1] if place[0] == "engine" and len(place) > 2 else None
+        for name, line in imports(path):
+            parts = name.split(".")
+            if parts[:2] == ["kvplanner", "engine"] and len(parts) > 2 and parts[2] in engines:
+                assert parts[2] == inside, f"{'/'.join(place)}:{line} imports {name}: go through engine.registry"
+
+
+def test_the_core_runs_without_qt() -> None:
+    code = """
+import sys
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {"PySide6", "shiboken6", "numpy", "pyqtgraph", "huggingface_hub", "pynvml", "psutil"}:
+            raise ImportError(f"{name} is blocked")
+sys.meta_path.insert(0, Blocked())
+from kvplanner.catalog import gpus, models
+from kvplanner.engine.base import PlanRequest
+from kvplanner.engine.registry import engine
+request = PlanRequest(models.load("meta-llama/Llama-3.1-8B-Instruct"), gpus.machine("H100"))
+print(engine("vllm").plan(request).fits)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout.strip()) == (0, "True"), done.stderr
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda p: p.relative_to(PACKAGE).as_posix())
+def test_modules_stay_small(path: Path) -> None:
+    lines = len(path.read_text(encoding="utf-8").splitlines())
+    assert lines <= 450, f"{lines} lines: two subjects in one room"
