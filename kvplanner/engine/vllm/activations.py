@@ -1,0 +1,188 @@
+"""The activation peak of vLLM's profile run: one step with every token it allows, then the sampler on every row.
+
+What the run executes (v1/worker/gpu/model_runner.py, 0.33; gpu_model_runner.py before): encoders on worst-case
+items, whose outputs stay alive; a forward pass of max_num_batched_tokens without attention; on the last pipeline
+stage the sampler on min(tokens, max_num_seqs) rows. PyTorch's peak is the highest of the three moments.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from kvplanner.engine.base import Model
+from kvplanner.engine.vllm.constants import Constant, lookup
+from kvplanner.engine.vllm.settings import Settings
+from kvplanner.engine.vllm.weights import bodies
+from kvplanner.engine.vllm.weights_shard import cut
+from kvplanner.engine.vllm.workspace import has_counters, penalty_counters
+from kvplanner.estimate import Estimate, Input, banded
+from kvplanner.model.formats import DTYPE_BYTES
+from kvplanner.model.spec import Mla, ModelSpec
+from kvplanner.units import GIB, ceil_div, format_bytes
+
+_USUAL_SEQS: Final = 256
+# Latent attention projects cached context up in chunks of at most this many tokens (mla_attention.py, 0.33).
+_MLA_CHUNK: Final = 65_536
+_ENCODER_BYTES_PER_VALUE: Final = 15
+
+
+class Widths(NamedTuple):
+    """Elements per token that one rank holds at the widest point of a layer's two halves.
+
+    mixer: projections in and the vector before the output projection; mlp: gate, up and their product;
+    gate_up: the first of these alone.
+    """
+
+    mixer: int
+    mlp: int
+    gate_up: int
+
+
+class Moments(NamedTuple):
+    """The candidates for the peak in bytes (value, low, high), and what stays alive beside the last two."""
+
+    encoder: int
+    forward: tuple[int, int, int]
+    sampler: tuple[int, int, int]
+    kept: int
+    fixed: Constant
+
+    def peak(self, which: int) -> int:
+        """The highest moment: which 0 is the value, 1 the low end, 2 the high end."""
+        fixed = round(self.fixed.band[which])
+        return max(self.encoder, self.kept + max(self.forward[which], self.sampler[which])) + fixed
+
+
+def widths(model: Model, settings: Settings, stage: int) -> Widths:
+    """The widest layer of a stage: outputs of its input projections and inputs of its output projections."""
+    mixer = mlp = gate_up = 0
+    for body, _ in bodies(model, settings, stage):
+        into: dict[str, int] = {}
+        through: dict[str, int] = {}
+        for group in body:
+            local = cut(group, settings)
+            if not local.columns or group.kind not in ("attention", "state", "mlp"):
+                continue
+            half = "mlp" if group.kind == "mlp" else "mixer"
+            wide = (local.columns if group.shard == "row" else local.rows) * local.copies
+            through[half] = through.get(half, 0) + wide
+            if group.shard != "row":
+                into[half] = into.get(half, 0) + wide
+        mixer = max(mixer, through.get("mixer", 0))
+        mlp = max(mlp, through.get("mlp", 0))
+        gate_up = max(gate_up, into.get("mlp", 0))
+    return Widths(mixer, mlp, gate_up)
+
+
+def moments(model: Model, settings: Settings, stage: int, seqs: int | None = None) -> Moments:
+    """The moments of the profile run; seqs replaces max_num_seqs to show what another value costs."""
+    spec, tokens = model.spec, settings.max_num_batched_tokens
+    element = DTYPE_BYTES[settings.dtype]
+    wide = widths(model, settings, stage)
+    rows_of_hidden = lookup("forward_hidden_rows", settings)
+    row = tokens * spec.hidden_size * element
+    halves = tokens * max(wide.mixer, wide.mlp, _mla_expansion(spec, settings)) * element
+    share = lookup("forward_share", settings)
+    value, low, high = (
+        round(halves * part + row * rows) for part, rows in zip(share.band, rows_of_hidden.band, strict=True)
+    )
+    forward = value, low, high
+    sampler = (0, 0, 0)
+    if stage == settings.pp - 1 and spec.task == "generate":
+        logits = lookup("sampler_logit_bytes", settings)
+        count = min(tokens, seqs or settings.max_num_seqs) * spec.vocab_size
+        value, low, high = logits.scaled(count)
+        sampler = (row + value, row + low, row + high)
+    encoder, outputs = _encoders(spec, settings, stage)
+    return Moments(
+        encoder, (forward[0], forward[1], forward[2]), sampler, outputs, lookup("peak_fixed_bytes", settings)
+    )
+
+
+def peak(model: Model, settings: Settings, stage: int) -> Estimate:
+    """PyTorch's peak above what stays allocated, in bytes on one rank of a stage, with a warm compile cache."""
+    found = moments(model, settings, stage)
+    value, low, high = (found.peak(which) for which in range(3))
+    spec, tokens = model.spec, settings.max_num_batched_tokens
+    wide = widths(model, settings, stage)
+    element = DTYPE_BYTES[settings.dtype]
+    inputs = [
+        Input("forward pass", found.forward[0], "B", f"{tokens:,} tokens in one step"),
+        Input("gate and up tensors", tokens * wide.gate_up * element, "B", "the largest part of the forward pass"),
+        Input("sampler", found.sampler[0], "B", f"{_rows(settings):,} rows of {spec.vocab_size:,} logits"),
+        Input("fp32 logits", 4 * _rows(settings) * spec.vocab_size, "B", "one copy, part of the sampler"),
+        Input("encoders", found.encoder, "B", "worst-case items"),
+        Input("encoder outputs", found.kept, "B", "stay alive"),
+        Input("libraries", round(found.fixed.value), "B", found.fixed.source),
+    ]
+    formula = "max({encoders}, {encoder outputs} + max({forward pass}, {sampler})) + {libraries}"
+    if not spec.towers:
+        inputs, formula = inputs[:4] + inputs[6:], "max({forward pass}, {sampler}) + {libraries}"
+    return banded(value, low, high, "calibrated", formula, *inputs).with_notes(*_remarks(model, settings, stage, found))
+
+
+def cold_start_extra(settings: Settings) -> Estimate:
+    """Bytes that a first start books as activations because it compiles: gone with a warm compile cache."""
+    extra = lookup("cold_compile_bytes", settings)
+    value, low, high = extra.scaled(1 if settings.graph_mode != "NONE" else 0)
+    return banded(value, low, high, extra.basis, "{compilation}", Input("compilation", value, "B", extra.source))
+
+
+def seqs_cost(model: Model, settings: Settings, stage: int, seqs: int) -> int:
+    """Bytes that max_num_seqs alone costs in the peak and in penalty counters at a value of `seqs`."""
+    counters = penalty_counters(seqs, model.spec.vocab_size) if has_counters(settings) else 0
+    return moments(model, settings, stage, seqs).peak(0) + counters
+
+
+def _remarks(model: Model, settings: Settings, stage: int, found: Moments) -> tuple[str, ...]:
+    spec, tokens, seqs = model.spec, settings.max_num_batched_tokens, settings.max_num_seqs
+    gate_up = tokens * widths(model, settings, stage).gate_up * DTYPE_BYTES[settings.dtype]
+    remarks = []
+    if gate_up:
+        remarks.append(f"{tokens:,} tokens in one step: gate and up tensors {format_bytes(gate_up, 'GB')}")
+    if found.sampler[0]:
+        rows, logits = _rows(settings), 4 * _rows(settings) * spec.vocab_size
+        remarks.append(f"{rows:,} rows of fp32 logits over {spec.vocab_size:,} words: {format_bytes(logits, 'MB', 0)}")
+        more = seqs_cost(model, settings, stage, seqs) - seqs_cost(model, settings, stage, _USUAL_SEQS)
+        if seqs > _USUAL_SEQS and more > 0:
+            remarks.append(
+                f"max_num_seqs {seqs:,} costs {format_bytes(more)} more than {_USUAL_SEQS} would, "
+                "in sampler memory and penalty counters together"
+            )
+    if settings.graph_mode != "NONE":
+        cold = format_bytes(cold_start_extra(settings).value, digits=1)
+        remarks.append(
+            f"assumes a warm compile cache; a first start books about {cold} more and has that much less KV cache"
+        )
+    return tuple(remarks)
+
+
+def _rows(settings: Settings) -> int:
+    return min(settings.max_num_batched_tokens, settings.max_num_seqs)
+
+
+def _mla_expansion(spec: ModelSpec, settings: Settings) -> int:
+    """Elements per token of latent attention's worst-case up-projection, which the profile run allocates."""
+    mixers = [m for layer in spec.layers for m in layer.mixers if isinstance(m, Mla)]
+    if not mixers:
+        return 0
+    chunk = min(max(8 * settings.max_model_len, 64 * settings.max_num_seqs), _MLA_CHUNK)
+    heads = ceil_div(mixers[0].heads, settings.tp)
+    return chunk * heads * (mixers[0].qk_nope + mixers[0].head_size_v) // settings.max_num_batched_tokens
+
+
+def _encoders(spec: ModelSpec, settings: Settings, stage: int) -> tuple[int, int]:
+    """(peak of the encoders' own run, bytes of their outputs that stay alive), 0 without profiling."""
+    if not spec.towers or stage or settings.language_model_only or settings.skip_mm_profiling:
+        return 0, 0
+    element = DTYPE_BYTES[settings.dtype]
+    longest = max((t.tokens_per_item or 0 for t in spec.towers), default=0)
+    budget = max(settings.max_num_batched_tokens, longest)
+    outputs = budget * spec.hidden_size * element
+    own = 0
+    for tower in spec.towers:
+        per_item = tower.tokens_per_item or longest
+        items = max(1, min(budget // per_item, settings.max_num_seqs)) if per_item else 1
+        patches = (tower.patch_tokens_per_item or per_item) * items
+        own = max(own, patches * tower.hidden_size * _ENCODER_BYTES_PER_VALUE)
+    return min(own, 16 * GIB) + outputs, outputs

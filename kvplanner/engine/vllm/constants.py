@@ -1,0 +1,86 @@
+"""Fitted constants: read once from resources/vllm_constants.json, chosen by version, runner, GPU class and ranks.
+
+packaging/fit_constants.py writes that file and names the start-up reports behind every value.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final, Literal, NamedTuple, cast
+
+from kvplanner.engine.vllm.settings import Settings
+from kvplanner.estimate import Basis
+
+_FILE: Final = files("kvplanner.resources") / "vllm_constants.json"
+
+# hbm: data-centre boards that NVSwitch or NVLink joins; unified: GPU and CPU share the memory; pcie: the others.
+GpuClass = Literal["hbm", "pcie", "unified"]
+_UNIFIED_NAMES: Final = ("gb10", "orin", "thor", "jetson", "spark")
+_PCIE_NAMES: Final = ("rtx", "pcie", "geforce", "quadro")
+_HBM_ARCHES: Final = ((7, 0), (8, 0), (9, 0), (10, 0), (10, 3))
+_HBM_LEAST_BYTES: Final = 30 << 30
+
+
+class Constant(NamedTuple):
+    """One fitted value with its 90 % band, in the unit that its name says.
+
+    source: one clause for people, with the number of reports that the value rests on.
+    """
+
+    value: float
+    low: float
+    high: float
+    basis: Basis
+    source: str
+
+    @property
+    def band(self) -> tuple[float, float, float]:
+        """(value, low, high)."""
+        return self.value, self.low, self.high
+
+    def scaled(self, factor: float) -> tuple[int, int, int]:
+        """(value, low, high) times factor, as whole bytes."""
+        return round(self.value * factor), round(self.low * factor), round(self.high * factor)
+
+
+def gpu_class(settings: Settings) -> GpuClass:
+    """What separates GPUs here: how they are joined, and whether the memory is the host's too."""
+    name = settings.gpu_name.lower()
+    if any(word in name for word in _UNIFIED_NAMES):
+        return "unified"
+    joined = settings.gpu_arch in _HBM_ARCHES and settings.gpu_total_bytes >= _HBM_LEAST_BYTES
+    return "hbm" if joined and not any(word in name for word in _PCIE_NAMES) else "pcie"
+
+
+def lookup(name: str, settings: Settings, runner: str = "") -> Constant:
+    """The entry of `name` for a version, runner ("" for the era's), GPU class and one rank or several.
+
+    Entries stand from the most to the least particular; the first whose conditions all hold is taken.
+    Raises KeyError when none holds (a test walks every combination).
+    """
+    ranks = "many" if settings.tp > 1 else "one"
+    return _lookup(name, settings.version, runner or settings.era.runner, gpu_class(settings), ranks)
+
+
+@cache
+def _table() -> Mapping[str, list[Mapping[str, Any]]]:
+    return cast("Mapping[str, list[Mapping[str, Any]]]", json.loads(_FILE.read_bytes())["constants"])
+
+
+@cache
+def _lookup(name: str, version: tuple[int, int], runner: str, gpu: str, ranks: str) -> Constant:
+    for entry in _table()[name]:
+        inside = tuple(entry.get("first", (0, 0))) <= version <= tuple(entry.get("last", (99, 99)))
+        same = all(entry.get(k, v) == v for k, v in (("runner", runner), ("gpu", gpu), ("ranks", ranks)))
+        if inside and same:
+            return _constant(entry)
+    raise KeyError(f"{name} for {version}, {runner}, {gpu}, {ranks}")
+
+
+def _constant(entry: Mapping[str, Any]) -> Constant:
+    rows = len(entry.get("rows", ()))
+    source = f"{entry['why']}; {rows} start-up reports" if rows else str(entry["why"])
+    return Constant(entry["value"], entry["low"], entry["high"], entry["basis"], source)

@@ -1,0 +1,92 @@
+"""Memory that no tensor shows: CUDA context, cuBLAS, NCCL, custom all-reduce, symmetric memory, kernel images.
+
+What exists before vLLM's first snapshot is not charged to its budget (`outside`); what appears between the snapshot
+and the end of the profile run is (`inside`). Which is which changed between versions: in 0.7 to 0.16 the snapshot
+came before NCCL, in 0.17 to 0.20 collectives grew on both sides, since 0.21 most of it lies before.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kvplanner.engine.base import Model
+from kvplanner.engine.vllm.constants import Constant, gpu_class, lookup
+from kvplanner.engine.vllm.settings import Settings
+from kvplanner.estimate import Estimate, Input, band_of_sum, banded, least_sure
+from kvplanner.units import MIB
+
+# Custom all-reduce: two shared buffers and 8 MiB of pointers (custom_all_reduce.py, all_reduce_utils.py, 0.33).
+_ALL_REDUCE_POINTERS: Final = 8 * MIB
+_ALL_REDUCE_LARGEST: Final = 8 * MIB
+# Shared with symmetric memory, by compute capability and ranks (bytes).
+_ALL_REDUCE_WITH_SYMM: Final = {
+    (9, 0): {2: 64 * MIB, 4: 32 * MIB, 6: MIB // 2, 8: MIB // 4},
+    (10, 0): {2: 2 * MIB, 4: 2 * MIB, 6: MIB, 8: MIB},
+    (10, 3): {2: 4 * MIB, 4: 4 * MIB, 6: 8 * MIB, 8: 4 * MIB},
+}
+# torch symmetric memory buffer, same keys (0.33 default on).
+_SYMMETRIC: Final = {
+    (9, 0): {2: 64 * MIB, 4: 32 * MIB, 6: 64 * MIB, 8: 64 * MIB},
+    (10, 0): {2: 8 * MIB, 4: 32 * MIB, 6: 128 * MIB, 8: 128 * MIB},
+    (10, 3): {2: 4 * MIB, 4: 32 * MIB, 6: 32 * MIB, 8: 64 * MIB},
+}
+_SYMMETRIC_SINCE: Final = (10, 2)
+
+
+def outside(model: Model, settings: Settings, stage: int) -> Estimate:
+    """Bytes on the device before the snapshot: the context, and collectives where the era makes them first."""
+    del model, stage
+    context = lookup("context_bytes", settings)
+    terms = [_term("context", context, context.scaled(1))]
+    if settings.era.snapshot_after_nccl:
+        terms += _collectives(settings)
+    return _sum(terms)
+
+
+def inside(model: Model, settings: Settings, stage: int) -> Estimate:
+    """Bytes outside PyTorch that the engine's measurement finds in its budget: late libraries, kernels, collectives."""
+    del model, stage
+    late = lookup("late_bytes", settings)
+    terms = [_term("late libraries and kernels", late, late.scaled(1))]
+    return _sum(terms)
+
+
+def _collectives(settings: Settings) -> list[tuple[Input, Estimate]]:
+    """NCCL for each group of ranks, vLLM's own all-reduce and torch's symmetric memory, made before the snapshot."""
+    terms: list[tuple[Input, Estimate]] = []
+    groups = (settings.tp > 1) + (settings.pp > 1) + (settings.dp > 1)
+    if not groups:
+        return terms
+    nccl = lookup("nccl_outside_bytes", settings)
+    terms.append(_term("NCCL", nccl, nccl.scaled(1)))
+    if settings.tp > 1:
+        own = all_reduce_bytes(settings)
+        if own:
+            terms.append((Input("all-reduce buffers", own, "B", "vLLM's table for this GPU"), _certain(own)))
+    return terms
+
+
+def all_reduce_bytes(settings: Settings) -> int:
+    """Buffers of the custom all-reduce and of symmetric memory on one rank, by vLLM's tables."""
+    if settings.tp == 1 or settings.tp > 8 or (gpu_class(settings) == "pcie" and settings.tp > 2):
+        return 0
+    arch = settings.gpu_arch or (0, 0)
+    symmetric = _SYMMETRIC.get(arch, {}).get(settings.tp, 0) if settings.version >= _SYMMETRIC_SINCE else 0
+    shared = _ALL_REDUCE_WITH_SYMM.get(arch, {}).get(settings.tp) if symmetric else None
+    return 2 * min(_ALL_REDUCE_LARGEST, shared or _ALL_REDUCE_LARGEST) + _ALL_REDUCE_POINTERS + symmetric
+
+
+def _term(name: str, constant: Constant, scaled: tuple[int, int, int]) -> tuple[Input, Estimate]:
+    value, low, high = scaled
+    return Input(name, value, "B", constant.source), banded(value, low, high, constant.basis)
+
+
+def _certain(value: int) -> Estimate:
+    return banded(value, value, value, "analytic")
+
+
+def _sum(terms: list[tuple[Input, Estimate]]) -> Estimate:
+    value = sum(e.value for _, e in terms)
+    below, above = band_of_sum(e for _, e in terms)
+    formula = " + ".join(f"{{{i.name}}}" for i, _ in terms)
+    return banded(value, value - below, value + above, least_sure(e for _, e in terms), formula, *(i for i, _ in terms))

@@ -1,0 +1,171 @@
+"""Model weights on one rank: what stays after loading and post-processing, and what loading needs for a moment.
+
+`rank_weights` counts the parameters (with their scales and repacked forms) byte for byte, so that it can be held
+against a checkpoint. The log line "Model loading took" also has rotary tables and the allocator's rounding to
+512 bytes: `loaded` adds them, and the plan keeps them under workspace.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from kvplanner.engine.base import Model
+from kvplanner.engine.vllm import weights_extra, weights_format
+from kvplanner.engine.vllm.settings import Settings
+from kvplanner.engine.vllm.weights_shard import Local, cut
+from kvplanner.errors import BadInput, NotModelled
+from kvplanner.estimate import Estimate, Input, band_of_sum, banded, exact, least_sure
+from kvplanner.model.spec import ModelSpec, Moe
+from kvplanner.model.tensors import Inventory, TensorGroup
+from kvplanner.units import GIB
+
+_KIND_NAMES: Final = {
+    "embedding": "embedding", "head": "head", "attention": "attention", "state": "recurrent layers", "mlp": "MLP",
+    "experts": "experts", "router": "routers", "norm": "norms", "tower": "towers", "mtp": "MTP", "other": "other",
+}  # fmt: skip
+
+
+class Held(NamedTuple):
+    """A group of tensors on a rank: its local part, the layers that hold it, and its resident bytes in all."""
+
+    group: TensorGroup
+    local: Local
+    layers: int
+    bytes: int
+
+
+def partition(num_layers: int, pp: int, override: tuple[int, ...] = ()) -> tuple[tuple[int, int], ...]:
+    """(first, end) of the layers of each pipeline stage (distributed/utils.py get_pp_indices, 0.33).
+
+    A remainder goes one layer each to the stages before the last. override: VLLM_PP_LAYER_PARTITION.
+    Raises BadInput when the override does not sum to the layers, or there are more stages than layers.
+    """
+    if override:
+        if len(override) != pp or sum(override) != num_layers:
+            raise BadInput(
+                f"{','.join(map(str, override))} does not split {num_layers} layers into {pp} stages",
+                "VLLM_PP_LAYER_PARTITION",
+                "give one number of layers per stage",
+            )
+        sizes = list(override)
+    else:
+        if pp > num_layers:
+            raise BadInput(f"{pp} stages for {num_layers} layers", "--pipeline-parallel-size", "use fewer stages")
+        base, rest = divmod(num_layers, pp)
+        sizes = [base] * pp
+        for back in range(2, rest + 2):
+            sizes[-back] += 1
+    bounds = [0]
+    for size in sizes:
+        bounds.append(bounds[-1] + size)
+    return tuple(pairwise(bounds))
+
+
+def stage_layers(spec: ModelSpec, settings: Settings, stage: int) -> tuple[int, int]:
+    """(first, end) of one stage's decoder layers."""
+    return partition(spec.num_layers, settings.pp, settings.pp_partition)[stage]
+
+
+def inventory_of(model: Model) -> Inventory:
+    """The model's tensors. Raises NotModelled when only its layers are known."""
+    if model.inventory is None:
+        raise NotModelled("the tensors of this model are not known", model.id, "Plan from its config.json or files")
+    return model.inventory
+
+
+def bodies(model: Model, settings: Settings, stage: int) -> Iterator[tuple[tuple[TensorGroup, ...], int]]:
+    """The distinct layer bodies of a stage and how many of its layers have each."""
+    inventory = inventory_of(model)
+    first, end = stage_layers(model.spec, settings, stage)
+    for body, layers in sorted(Counter(inventory.block_of[first:end]).items()):
+        yield inventory.blocks[body], layers
+
+
+def held(model: Model, settings: Settings, stage: int) -> Iterator[Held]:
+    """Every group of tensors that a rank of a stage holds, once for each distinct layer body."""
+    inventory = inventory_of(model)
+    experts = routed_experts(model.spec)
+    parts = [(g, layers) for body, layers in bodies(model, settings, stage) for g in body]
+    parts += [(g, 1) for g in inventory.outside if _on_stage(g, settings, stage)]
+    for group, layers in parts:
+        local = cut(group, settings, experts)
+        resident = weights_format.resident(group, local, model.spec, settings)
+        yield Held(group, local, layers, layers * resident)
+
+
+def routed_experts(spec: ModelSpec) -> int:
+    """Routed experts of a mixture-of-experts layer, 0 for a dense model."""
+    return max((m.experts for layer in spec.layers for m in layer.mlps if isinstance(m, Moe)), default=0)
+
+
+def rank_weights(model: Model, settings: Settings, stage: int) -> Estimate:
+    """Bytes of weights that one tensor-parallel rank of a stage holds once loading has ended.
+
+    Exact for the formats whose kernels' layouts are known; notes name what is not. The inputs list the bytes by
+    kind of tensor. Raises NotModelled when the tensors are unknown.
+    """
+    kinds: Counter[str] = Counter()
+    for item in held(model, settings, stage):
+        kinds[_KIND_NAMES[item.group.kind]] += item.bytes
+    parts = [Input(name, size, "B", model.source_kind) for name, size in kinds.most_common() if size]
+    extras = weights_extra.extras(model, settings, stage)
+    offloaded = min(settings.cpu_offload_bytes, sum(kinds.values()))
+    value = sum(kinds.values()) - offloaded + sum(e.value for _, e in extras)
+    formula = " + ".join(f"{{{part.name}}}" for part in parts)
+    inputs = parts + [Input(name, e.value, "B", "vLLM's rules") for name, e in extras]
+    formula += "".join(f" + {{{name}}}" for name, _ in extras)
+    if offloaded:
+        formula += " − {kept on the host}"
+        inputs.append(Input("kept on the host", offloaded, "B", "--cpu-offload-gb"))
+    notes = (*weights_format.notes(model, settings), *weights_extra.notes(model, settings))
+    if all(e.basis == "exact" for _, e in extras):
+        return exact(value, formula, *inputs).with_notes(*notes)
+    below, above = band_of_sum(e for _, e in extras)
+    basis = least_sure(e for _, e in extras)
+    return banded(value, value - below, value + above, basis, formula, *inputs).with_notes(*notes)
+
+
+def loaded(model: Model, settings: Settings, stage: int) -> Estimate:
+    """What "Model loading took" prints: the weights, rotary tables, and each tensor rounded up to 512 bytes."""
+    weights = rank_weights(model, settings, stage)
+    tables = weights_extra.tables(model, settings, stage)
+    return banded(
+        weights.value + tables.value, weights.low + tables.low, weights.high + tables.high,
+        least_sure((weights, tables)), "{weights} + {tables}",
+        Input("weights", weights.value, "B"), Input("tables", tables.value, "B", tables.formula),
+    )  # fmt: skip
+
+
+def loading_peak(model: Model, settings: Settings, stage: int) -> Estimate:
+    """Bytes beyond `rank_weights` that loading holds for a moment: repacking one layer's largest tensor.
+
+    Online quantisation before 0.17 loaded every tensor in 16 bits first, which is told as well.
+    """
+    parts = list(held(model, settings, stage))
+    largest, path = max(((i.bytes // i.layers, i.group.path) for i in parts), default=(0, ""))
+    staging = Input("largest tensor group", largest, "B", path)
+    late = weights_format.unquantised_first(model.spec, settings)
+    if late:
+        whole = sum(layers * g.stored_bytes for g, _, layers, _ in parts) // settings.tp
+        extra = max(0, whole - sum(item.bytes for item in parts))
+        return banded(
+            extra + largest, extra, extra + largest + GIB, "analytic",
+            "{16-bit copy} + {largest tensor group}",
+            Input("16-bit copy", extra, "B", "loaded before quantising"), staging,
+        )  # fmt: skip
+    return banded(largest, 0, 2 * largest, "analytic", "{largest tensor group}", staging)
+
+
+def _on_stage(group: TensorGroup, settings: Settings, stage: int) -> bool:
+    last = settings.pp - 1
+    if group.place == "tower":
+        # Later stages keep the encoder too: built, never used (models/utils.py StageMissingLayer).
+        return not settings.language_model_only
+    if group.place == "mtp":
+        return settings.spec_method in weights_extra.MTP_METHODS and stage == last
+    return {
+        "layer": False, "first": stage == 0, "last": stage == last, "first+last": stage in (0, last), "every": True,
+    }[group.place]  # fmt: skip

@@ -1,0 +1,83 @@
+"""How vLLM cuts one tensor over ranks: local rows, columns and copies.
+
+Rules: vLLM 0.33 model_executor/layers/{linear,vocab_parallel_embedding}.py and layers/fused_moe/config.py.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from kvplanner.engine.vllm.settings import Settings
+from kvplanner.model.tensors import TensorGroup
+from kvplanner.units import ceil_div, round_up
+
+VOCAB_PADDING: Final = 64
+
+
+class Local(NamedTuple):
+    """What one rank holds of a group: `copies` matrices of rows × columns (columns 0: a vector of rows)."""
+
+    rows: int
+    columns: int
+    copies: int
+
+    @property
+    def elements(self) -> int:
+        """Elements of all copies."""
+        return self.rows * (self.columns or 1) * self.copies
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """One matrix's shape."""
+        return (self.rows, self.columns) if self.columns else (self.rows,)
+
+
+def expert_ranks(settings: Settings) -> int:
+    """Ranks over which experts are cut or spread: tensor × data × prefill-context parallel."""
+    return settings.tp * settings.dp * settings.pcp
+
+
+def local_experts(experts: int, settings: Settings) -> int:
+    """Whole experts on the fullest rank under expert parallelism, redundant ones included."""
+    return ceil_div(experts + settings.redundant_experts, expert_ranks(settings))
+
+
+def cut(group: TensorGroup, settings: Settings, experts: int = 0) -> Local:
+    """The part of a group on one rank (the fullest where ranks differ).
+
+    experts: routed experts per layer, which tells how many of the group's tensors belong to one expert.
+    """
+    rows, columns = _flat(group.shape)
+    tp = settings.tp
+    if group.shard == "replicated" or (group.place == "tower" and settings.tower_data_parallel):
+        return Local(rows, columns, group.count)
+    if group.shard == "column":
+        return Local(ceil_div(rows, tp), columns, group.count)
+    if group.shard == "row":
+        return Local(rows, ceil_div(columns, tp), group.count) if columns else Local(rows, 0, group.count)
+    if group.shard == "kv":
+        heads = max(1, rows // max(group.unit, 1))
+        return Local(max(1, heads // tp) * max(group.unit, 1), columns, group.count)
+    if group.shard == "vocab":
+        return Local(round_up(rows, VOCAB_PADDING) // tp, columns, group.count)
+    return _cut_experts(group, rows, columns, settings, experts)
+
+
+def _cut_experts(group: TensorGroup, rows: int, columns: int, settings: Settings, experts: int) -> Local:
+    ranks = expert_ranks(settings)
+    if settings.expert_parallel and ranks > 1:
+        per_expert = ceil_div(group.count, experts) if experts else 1
+        return Local(rows, columns, per_expert * local_experts(experts or group.count, settings))
+    if group.shard == "expert_column":
+        return Local(ceil_div(rows, ranks), columns, group.count)
+    return Local(rows, ceil_div(columns, ranks), group.count) if columns else Local(rows, 0, group.count)
+
+
+def _flat(shape: tuple[int, ...]) -> tuple[int, int]:
+    """(rows, columns) of a shape: everything before the last size is rows; a vector has no columns."""
+    if len(shape) < 2:
+        return (shape[0] if shape else 1), 0
+    rows = 1
+    for size in shape[:-1]:
+        rows *= size
+    return rows, shape[-1]

@@ -1,0 +1,124 @@
+"""Persistent buffers that vLLM makes after the weights: counted in its budget, gone only when it stops.
+
+Sizes: v1/worker/gpu/sample/*, v1/worker/gpu/input_batch.py, fused_moe/*, 0.33.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from kvplanner.engine.base import Model
+from kvplanner.engine.vllm import weights_extra
+from kvplanner.engine.vllm.settings import Settings
+from kvplanner.engine.vllm.weights_shard import expert_ranks
+from kvplanner.estimate import Estimate, Input, banded
+from kvplanner.model.formats import DTYPE_BYTES
+from kvplanner.model.spec import Moe
+from kvplanner.units import MIB, ceil_div, round_up
+
+# Tokens, biases and length of the logit-bias table, and of the bad-word table, per sequence (4 bytes each).
+_LOGIT_BIAS_WORDS: Final = 1024 * 3 + 128
+_BAD_WORDS: Final = 1024 + 129
+_FLASHINFER: Final = 394 * MIB
+_FLASHINFER_MLA: Final = 128 * MIB
+
+
+class Buffer(NamedTuple):
+    """One persistent buffer: what it is, its bytes, and how the bytes come about."""
+
+    name: str
+    bytes: int
+    why: str
+
+
+def persistent(model: Model, settings: Settings, stage: int) -> Estimate:
+    """Bytes of the buffers that stay beside the weights on one rank of a stage, rotary tables included."""
+    buffers = [b for b in _buffers(model, settings, stage) if b.bytes]
+    tables = weights_extra.tables(model, settings, stage)
+    value = sum(b.bytes for b in buffers)
+    moe = sum(b.bytes for b in buffers if b.name == "expert workspace")
+    formula = " + ".join(f"{{{b.name}}}" for b in buffers)
+    inputs = [Input(b.name, b.bytes, "B", b.why) for b in buffers]
+    formula = f"{formula} + {{rotary tables}}" if formula else "{rotary tables}"
+    inputs.append(Input("rotary tables", tables.value, "B", "and rounding of small tensors"))
+    low, high = value - moe // 4 + tables.low, value + moe // 4 + tables.high
+    return banded(value + tables.value, low, high, "analytic", formula, *inputs)
+
+
+def after_profile(model: Model, settings: Settings, stage: int) -> Estimate:
+    """Bytes allocated after the measurement: not in the budget, they must fit into what it leaves of the GPU.
+
+    Block tables (two of groups × sequences × blocks, rows padded to 128), slot mappings, and the workspaces that
+    attention back ends make with their metadata builders (FlashInfer 394 MiB, its latent attention 128 MiB).
+    """
+    del stage
+    block = settings.block_size or 16
+    row = round_up(ceil_div(settings.max_model_len, block * settings.dcp), 128)
+    groups = max(1, len({_cache_kind(m) for layer in model.spec.layers for m in layer.mixers}))
+    tables = 2 * groups * settings.max_num_seqs * row * 4
+    slots = groups * settings.max_num_batched_tokens * 8
+    backend = settings.attention_backend or ""
+    flashinfer = (_FLASHINFER_MLA if "MLA" in backend else _FLASHINFER) if "FLASHINFER" in backend else 0
+    value = tables + slots + flashinfer
+    return banded(
+        value, value, value + _FLASHINFER, "analytic", "{block tables} + {slot mappings} + {attention workspace}",
+        Input("block tables", tables, "B", f"{settings.max_num_seqs:,} sequences, {row:,} blocks, {groups} groups"),
+        Input("slot mappings", slots, "B"), Input("attention workspace", flashinfer, "B", backend or "none known"),
+    )  # fmt: skip
+
+
+def _cache_kind(mixer: object) -> tuple[str, object, object]:
+    return type(mixer).__name__, getattr(mixer, "window", None), getattr(mixer, "chunk", None)
+
+
+def penalty_counters(seqs: int, vocab: int) -> int:
+    """Bytes of the V2 runner's penalty counters: how often each sequence used each word, and a bit per word."""
+    return 4 * seqs * vocab + 4 * seqs * ceil_div(vocab, 32)
+
+
+def has_counters(settings: Settings) -> bool:
+    """Whether the runner keeps penalty counters on the GPU (the V2 runner does)."""
+    return settings.era.runner == "V2"
+
+
+def expert_workspace(model: Model, settings: Settings) -> Buffer:
+    """The shared scratch of the fused expert kernels, as large as a full step needs (fused_moe/modular_kernel.py).
+
+    tokens × experts per token × (max(half the gate-up width, hidden) + max(gate-up width, hidden)) × 2 bytes.
+    """
+    largest = Buffer("expert workspace", 0, "")
+    tokens = settings.max_num_batched_tokens * (settings.dp if settings.expert_parallel else 1)
+    ranks = 1 if settings.expert_parallel else expert_ranks(settings)
+    for layer in model.spec.layers:
+        for moe in layer.mlps:
+            if not isinstance(moe, Moe):
+                continue
+            hidden = moe.hidden or model.spec.hidden_size
+            up = (moe.matrices - 1) * ceil_div(moe.width, ranks)
+            size = tokens * moe.top_k * (max(up // 2, hidden) + max(up, hidden)) * DTYPE_BYTES[settings.dtype]
+            why = f"{tokens:,} tokens × {moe.top_k} experts × widths {up:,} and {hidden:,}"
+            largest = max(largest, Buffer("expert workspace", size, why), key=lambda b: b.bytes)
+    return largest
+
+
+def _buffers(model: Model, settings: Settings, stage: int) -> list[Buffer]:
+    spec, seqs = model.spec, settings.max_num_seqs
+    buffers = [expert_workspace(model, settings)]
+    last = stage == settings.pp - 1
+    if last and spec.task == "generate":
+        if has_counters(settings):
+            counters = penalty_counters(seqs, spec.vocab_size)
+            buffers.append(Buffer("penalty counters", counters, f"{seqs:,} sequences × {spec.vocab_size:,} words × 4"))
+            tables = 4 * seqs * (_LOGIT_BIAS_WORDS + _BAD_WORDS)
+            buffers.append(Buffer("logit-bias and bad-word tables", tables, f"{seqs:,} sequences"))
+        bitmask = seqs * (1 + settings.spec_tokens) * ceil_div(spec.vocab_size, 32) * 4
+        buffers.append(Buffer("grammar bitmask", bitmask, "a bit per word and position"))
+    tokens = settings.max_num_batched_tokens
+    row = tokens * spec.hidden_size * DTYPE_BYTES[settings.dtype]
+    if spec.multimodal and stage == 0 and not settings.language_model_only:
+        buffers.append(Buffer("input embeddings", row, f"{tokens:,} tokens × {spec.hidden_size:,} × 2"))
+    if stage > 0:
+        buffers.append(Buffer("pipeline buffers", 2 * row, f"two rows of {tokens:,} tokens from the stage before"))
+    if settings.spec_tokens and last:
+        buffers.append(Buffer("draft hidden states", row, f"{tokens:,} tokens × {spec.hidden_size:,} × 2"))
+    return buffers
