@@ -1,0 +1,109 @@
+"""Qt's side of the palette: fonts, colours, pens, and the patterns of segments."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+from PySide6.QtCore import QLineF, QRectF, Qt
+from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPalette, QPen
+from PySide6.QtWidgets import QWidget
+
+from kvplanner.ui.bars.geometry import Rect, pattern_lines
+from kvplanner.ui.bars.shapes import Role
+from kvplanner.ui.palette import Pattern, SegmentInk, Tokens, for_ground
+
+_KEPT: Final = 4000
+
+
+def tokens_of(widget: QWidget) -> Tokens:
+    """The theme of a widget, told from its palette's window colour."""
+    return for_ground(widget.palette().color(QPalette.ColorRole.Window).name())
+
+
+@lru_cache(maxsize=512)
+def colour(name: str, alpha: int = 255) -> QColor:
+    """A QColor of "#rrggbb"."""
+    made = QColor(name)
+    made.setAlpha(alpha)
+    return made
+
+
+@lru_cache(maxsize=256)
+def pen(name: str, width: float = 1.0, style: Qt.PenStyle = Qt.PenStyle.SolidLine, *, square: bool = True) -> QPen:
+    """A pen of "#rrggbb"."""
+    made = QPen(colour(name), width, style)
+    made.setCapStyle(Qt.PenCapStyle.FlatCap if square else Qt.PenCapStyle.RoundCap)
+    return made
+
+
+@lru_cache(maxsize=32)
+def dotted(name: str) -> QPen:
+    """A pen that leaves dots eight pixels apart."""
+    made = QPen(colour(name), 2.0)
+    made.setCapStyle(Qt.PenCapStyle.RoundCap)
+    made.setDashPattern([0.01, 3.99])
+    return made
+
+
+class Type:
+    """The fonts of the bars, from a base font, and the widths of texts in them."""
+
+    def __init__(self, base: QFont) -> None:
+        self.fonts: dict[Role, QFont] = {
+            "title": sized(base, 1.0, bold=True),
+            "text": sized(base, 0.94),
+            "small": sized(base, 0.88),
+            "small_bold": sized(base, 0.88, bold=True),
+        }
+        self._metrics = {role: QFontMetricsF(font) for role, font in self.fonts.items()}
+        self._widths: dict[tuple[str, Role], float] = {}
+
+    def width(self, text: str, role: Role) -> float:
+        """Pixels that a text takes."""
+        key = (text, role)
+        known = self._widths.get(key)
+        if known is None:
+            if len(self._widths) >= _KEPT:
+                self._widths.clear()
+            known = self._widths[key] = self._metrics[role].horizontalAdvance(text)
+        return known
+
+
+def sized(base: QFont, factor: float, *, bold: bool = False) -> QFont:
+    """The base font scaled and made bold."""
+    made = QFont(base)
+    if base.pixelSize() > 0:
+        made.setPixelSize(max(9, round(base.pixelSize() * factor)))
+    else:
+        made.setPointSizeF(base.pointSizeF() * factor)
+    if bold:
+        made.setWeight(QFont.Weight.DemiBold)
+    return made
+
+
+def snapped(rect: Rect) -> QRectF:
+    """The rectangle with its edges on whole pixels, so that neighbours touch."""
+    left, top, right, bottom = round(rect.x), round(rect.y), round(rect.right), round(rect.bottom)
+    return QRectF(left, top, right - left, bottom - top)
+
+
+@lru_cache(maxsize=512)
+def _lines(pattern: Pattern, width: int, height: int, pitch: float) -> list[QLineF]:
+    return [QLineF(*line) for line in pattern_lines(pattern, width, height, pitch)]
+
+
+def fill_pattern(painter: QPainter, box: QRectF, pattern: Pattern, line: QPen, pitch: float = 7.0) -> None:
+    """A pattern's lines over a box whose edges are whole pixels."""
+    lines = _lines(pattern, int(box.width()), int(box.height()), pitch)
+    if lines:
+        painter.translate(box.topLeft())
+        painter.setPen(line)
+        painter.drawLines(lines)
+        painter.translate(-box.topLeft())
+
+
+def fill_segment(painter: QPainter, box: QRectF, ink: SegmentInk) -> None:
+    """A segment's fill and pattern."""
+    painter.fillRect(box, colour(ink.fill))
+    fill_pattern(painter, box, ink.pattern, dotted(ink.line) if ink.pattern == "dots" else pen(ink.line))

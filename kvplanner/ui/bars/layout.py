@@ -1,0 +1,386 @@
+"""From a plan to rectangles and texts: everything that the bars' painter draws, in logical pixels, without Qt.
+
+One axis from 0 serves every bar; a cell is as wide as its bytes times the scale, to the last bit, so that what is
+seen can be measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from kvplanner.engine.base import DevicePlan, Plan, SegmentKind
+from kvplanner.ui.bars import words
+from kvplanner.ui.bars.fold import budget_start, groups, used_bytes
+from kvplanner.ui.bars.geometry import Rect, tick_step, tick_text, ticks
+from kvplanner.ui.bars.shapes import (
+    AXIS,
+    COMFORT,
+    COMPACT,
+    HEADER,
+    MEDIUM,
+    PAD,
+    Bracket,
+    Cell,
+    Density,
+    Lack,
+    Layout,
+    Measure,
+    Measured,
+    MeasuredPart,
+    Role,
+    Row,
+    Strip,
+    Text,
+    Tick,
+    View,
+    Whisker,
+)
+from kvplanner.ui.bars.words import Unit
+from kvplanner.units import GB, GIB
+
+# An overflowing bar may take this many capacities of the axis; a longer one is cut, and says so.
+LONGEST: Final = 1.8
+
+
+class _Grid(NamedTuple):
+    """The columns that all rows share."""
+
+    plan: Plan
+    view: View
+    measure: Measure
+    density: Density
+    width: float
+    x0: float
+    x1: float
+    capacity: int
+    end_bytes: int
+    scale: float
+
+    def x(self, value: float) -> float:
+        return self.x0 + value * self.scale
+
+
+def rows_of(plan: Plan, opened: frozenset[int]) -> list[tuple[tuple[int, ...], bool]]:
+    """Positions of each bar, and whether it is the first of an open group."""
+    made: list[tuple[tuple[int, ...], bool]] = []
+    for members in groups(plan):
+        if len(members) > 1 and members[0] in opened:
+            made += [((position,), position == members[0]) for position in members]
+        else:
+            made.append((members, False))
+    return made
+
+
+def height_of(plan: Plan, view: View, density: Density) -> float:
+    """The height that a plan's bars take."""
+    rows = rows_of(plan, view.opened)
+    texts = _bracket_texts(plan, rows, view.unit)
+    total = HEADER + AXIS
+    for (positions, _), text in zip(rows, texts, strict=True):
+        total += _row_height(plan, view, density, positions, text)
+    return total
+
+
+def arrange(plan: Plan, width: float, height: float, measure: Measure, view: View) -> Layout:
+    """The picture of a plan in the given room: rows get denser where height is short; it may come out taller."""
+    density = next((d for d in (COMFORT, MEDIUM) if height_of(plan, view, d) <= height), COMPACT)
+    rows = rows_of(plan, view.opened)
+    grid = _grid(plan, view, measure, density, width, rows)
+    texts = _bracket_texts(plan, rows, view.unit)
+    y = HEADER
+    made: list[Row] = []
+    for (positions, opened), text in zip(rows, texts, strict=True):
+        row = _row(grid, positions, opened, text, y)
+        made.append(row)
+        y = row.rect.bottom
+    header = Rect(0, 0, width, HEADER)
+    delta = Text(Rect(width - 220, 0, 220, HEADER), view.delta, "small_bold", "right") if view.delta else None
+    return Layout(width, y + AXIS, header, delta, tuple(made), _axis(grid, y), y, grid.x0, grid.scale)
+
+
+def _bracket_texts(plan: Plan, rows: Sequence[tuple[tuple[int, ...], bool]], unit: Unit) -> list[str]:
+    """The budget in words where it differs from the bar above."""
+    texts: list[str] = []
+    said = ""
+    for positions, _ in rows:
+        text = _budget_text(plan, plan.devices[positions[0]], unit)
+        texts.append(text if text != said else "")
+        said = text or said
+    return texts
+
+
+def _budget_text(plan: Plan, device: DevicePlan, unit: Unit) -> str:
+    if device.budget is None:
+        return ""
+    share = plan.options.get("gpu_memory_utilization")
+    text = f"budget {words.number(device.budget.value, unit)} {unit}"
+    product = share is not None and isinstance(share.value, float) and share.value
+    if product and abs(product * device.cuda_total_bytes - device.budget.value) < 1 << 20:
+        text += f" = {product:g} × {words.number(device.cuda_total_bytes, unit)}"
+    return text
+
+
+def _row_height(plan: Plan, view: View, density: Density, positions: tuple[int, ...], bracket: str) -> float:
+    lack = lack_of(plan, positions) is not None
+    above = density.bracket_text if bracket or lack else density.bracket
+    strip = density.strip + density.strip_text if _measured(view, positions) else 0.0
+    return above + density.bar + strip + density.gap
+
+
+def _measured(view: View, positions: tuple[int, ...]) -> Measured | None:
+    return next((m for m in view.measured if m.device in positions), None)
+
+
+def lack_of(plan: Plan, positions: tuple[int, ...]) -> tuple[int, int, bool] | None:
+    """From where to where (bytes) a device lacks memory; whether that is only asked for; None where it does not."""
+    device = plan.devices[positions[0]]
+    used = used_bytes(device)
+    if used > device.total_bytes:
+        return device.total_bytes, used, False
+    if plan.fits is not False or not plan.missing_bytes:
+        return None
+    end = budget_start(device) + device.budget.value if device.budget else device.total_bytes
+    if plan.stage == "free_memory_check" and end > device.total_bytes:
+        return device.total_bytes, end, True
+    if used > end and plan.stage not in ("graph_capture", "runtime"):
+        return end, used, False
+    if plan.tightest in positions:
+        return used, used + plan.missing_bytes, True
+    return None
+
+
+def _grid(
+    plan: Plan,
+    view: View,
+    measure: Measure,
+    density: Density,
+    width: float,
+    rows: Sequence[tuple[tuple[int, ...], bool]],
+) -> _Grid:
+    texts = [(_title(plan, p), _detail(plan, p)) for p, _ in rows]
+    if density.two_lines:
+        label = max(max(measure(t, "title"), measure(d, "small")) for t, d in texts) + 14.0
+    else:
+        label = max(measure(t, "title") + 16 + (measure(d, "small") + 8 if len(t) < 5 else 0) for t, d in texts)
+    x0 = min(max(label + 12, 76.0), 170.0)
+    gpus = [plan.devices[p[0]] for p, _ in rows if plan.devices[p[0]].device.kind == "gpu"]
+    hosts = [plan.devices[p[0]] for p, _ in rows if plan.devices[p[0]].device.kind == "host"]
+    capacity = max([d.total_bytes for d in gpus] or [d.total_bytes for d in hosts] or [1])
+    capacity = max([capacity, *(used_bytes(d) for d in hosts)])
+    furthest = max((lack[1] for p, _ in rows if (lack := lack_of(plan, p))), default=0)
+    end = max(capacity, min(furthest, int(capacity * LONGEST)), 1)
+    x1 = max(width - 2.0, x0 + 60)
+    return _Grid(plan, view, measure, density, width, x0, x1, capacity, end, (x1 - x0) / end)
+
+
+def _title(plan: Plan, positions: tuple[int, ...]) -> str:
+    return words.device_name(plan, positions)
+
+
+def _detail(plan: Plan, positions: tuple[int, ...]) -> str:
+    role = words.role_name(plan, positions)
+    return f"{len(positions)} alike · {role}" if len(positions) > 1 else role
+
+
+def _row(grid: _Grid, positions: tuple[int, ...], opened: bool, bracket_text: str, y: float) -> Row:
+    plan, density = grid.plan, grid.density
+    device = plan.devices[positions[0]]
+    height = _row_height(plan, grid.view, density, positions, bracket_text)
+    lack_bytes = lack_of(plan, positions)
+    top = y + (density.bracket_text if bracket_text or lack_bytes else density.bracket)
+    frame = Rect(grid.x0, top, min(device.total_bytes, grid.end_bytes) * grid.scale, density.bar)
+    lack = _lack(grid, lack_bytes, frame) if lack_bytes else None
+    cells, cut = _cells(grid, device, positions[0], frame, lack.rect.x if lack else frame.right)
+    has_toggle = len(positions) > 1 or opened
+    title, detail = _labels(grid, positions, frame, has_toggle)
+    toggle = Rect(0, frame.y, grid.x0 - 8, frame.h) if has_toggle else None
+    measured = _measured(grid.view, positions)
+    return Row(
+        positions=positions,
+        rect=Rect(0, y, grid.width, height),
+        title=title,
+        detail=detail,
+        toggle=toggle,
+        opened=opened,
+        frame=frame,
+        cells=cells,
+        bracket=_bracket(grid, device, frame, bracket_text, lack),
+        lack=lack,
+        whiskers=_whiskers(grid, device, cells, frame),
+        ghost=_ghost(grid, positions, frame),
+        strip=_strip(grid, measured, frame) if measured else None,
+        capacity=_capacity(grid, device, frame, cut, lack.rect.right if lack else frame.right),
+        cut=cut,
+    )
+
+
+def fitted(text: str, width: float, measure: Measure, role: Role = "small") -> str:
+    """The text, cut short with "…" where it is wider than `width`."""
+    if measure(text, role) <= width:
+        return text
+    keep = next((n for n in range(len(text) - 1, 0, -1) if measure(text[:n] + "…", role) <= width), 0)
+    return f"{text[:keep].rstrip()}…" if keep else ""
+
+
+def _labels(grid: _Grid, positions: tuple[int, ...], frame: Rect, toggle: bool) -> tuple[Text, Text]:
+    title, detail = _title(grid.plan, positions), _detail(grid.plan, positions)
+    indent = 14.0 if toggle else 0.0
+    if grid.density.two_lines:
+        half = frame.h / 2
+        upper = Rect(indent, frame.y, grid.x0 - indent - 8, half)
+        lower = Rect(indent, frame.y + half, grid.x0 - indent - 8, half)
+        return Text(upper, title, "title"), Text(lower, fitted(detail, lower.w, grid.measure), "small")
+    after = indent + grid.measure(title, "title") + 8
+    room = grid.x0 - 8 - after
+    shown = detail if grid.measure(detail, "small") <= room else ""
+    line = Rect(indent, frame.y, grid.x0 - indent - 8, frame.h)
+    return Text(line, title, "title"), Text(Rect(after, frame.y, max(room, 0), frame.h), shown, "small")
+
+
+def _cells(
+    grid: _Grid, device: DevicePlan, position: int, frame: Rect, label_end: float
+) -> tuple[tuple[Cell, ...], bool]:
+    """The segments, and whether the axis is too short for them; labels keep left of `label_end`."""
+    made: list[Cell] = []
+    start = 0
+    cut = False
+    for segment in device.segments:
+        if segment.bytes <= 0:
+            continue
+        left, right = grid.x(start), grid.x(start + segment.bytes)
+        if right > grid.x1 + 0.5:
+            cut, right = True, grid.x1
+        if left < grid.x1:
+            rect = Rect(left, frame.y, right - left, frame.h)
+            label = _cell_label(grid, segment.kind, segment.bytes, min(right, label_end) - left)
+            made.append(Cell(position, segment.kind, rect, start, segment.bytes, label))
+        start += segment.bytes
+    return tuple(made), cut
+
+
+def _cell_label(grid: _Grid, kind: SegmentKind, size: int, width: float) -> str:
+    """The name with the value, or the value, or nothing: what the width allows."""
+    if width < 24:
+        return ""
+    value = words.number(size, grid.view.unit)
+    for text in (f"{words.SHORT[kind]} {value}", value):
+        if grid.measure(text, "text") + 2 * PAD <= width:
+            return text
+    return ""
+
+
+def _bracket(grid: _Grid, device: DevicePlan, frame: Rect, text: str, lack: Lack | None) -> Bracket | None:
+    if device.budget is None:
+        return None
+    left = grid.x(budget_start(device))
+    right = min(left + device.budget.value * grid.scale, grid.x1)
+    y = frame.y - grid.density.bracket + 2
+    if not text:
+        return Bracket(left, right, y, None)
+    wide = grid.measure(text, "small") + 4
+    edge = (lack.text.rect.x if lack else grid.x1) - 8
+    start = min(max((left + right - wide) / 2, grid.x0), edge - wide)
+    shown = Text(Rect(start, y - 14, wide, 13), text, "small", "center") if start >= 0 else None
+    return Bracket(left, right, y, shown)
+
+
+def _lack(grid: _Grid, lack: tuple[int, int, bool], frame: Rect) -> Lack:
+    start, end, asked = lack
+    left, right = grid.x(start), min(grid.x(end), grid.x1)
+    text = f"{words.size(end - start, grid.view.unit)} {'short' if asked else 'too much'}"
+    wide = grid.measure(text, "small_bold") + 2
+    x = min(max((left + right - wide) / 2, grid.x0), grid.x1 - wide)
+    shown = Text(Rect(x, frame.y - grid.density.bracket - 12, wide, 13), text, "small_bold", "center")
+    return Lack(Rect(left, frame.y, right - left, frame.h), shown, asked)
+
+
+def _whiskers(grid: _Grid, device: DevicePlan, cells: tuple[Cell, ...], frame: Rect) -> tuple[Whisker, ...]:
+    """Ranges about the borders they move: the cache's left one (its right one is the budget's end), else the right."""
+    made: list[Whisker] = []
+    for cell in cells:
+        segment = device.segment(cell.kind)
+        if segment is None or cell.kind == "headroom":
+            continue
+        below = (segment.bytes - segment.estimate.low) * grid.scale
+        above = (segment.estimate.high - segment.bytes) * grid.scale
+        if below + above < 3:
+            continue
+        rest = segment.estimate.basis == "rest"
+        middle = cell.rect.x if rest else cell.rect.right
+        left, right = (middle - above, middle + below) if rest else (middle - below, middle + above)
+        lane = frame.bottom - (4.5 if rest or len(made) % 2 else 9.5)
+        made.append(Whisker(cell.kind, max(left, grid.x0), middle, min(right, grid.x1), lane))
+    return tuple(made)
+
+
+def _ghost(grid: _Grid, positions: tuple[int, ...], frame: Rect) -> tuple[Cell, ...]:
+    """The bar before the last edit, as a thin strip along the top of this one."""
+    before = grid.view.before
+    if before is None or positions[0] >= len(before.devices):
+        return ()
+    old = before.devices[positions[0]]
+    if old.total_bytes != grid.plan.devices[positions[0]].total_bytes:
+        return ()
+    strip = Rect(frame.x, frame.y, frame.w, max(4.0, round(frame.h / 6)))
+    return _cells(grid, old, positions[0], strip, 0.0)[0]
+
+
+def _strip(grid: _Grid, measured: Measured, frame: Rect) -> Strip:
+    y = frame.bottom + 3
+    start = 0
+    parts: list[tuple[MeasuredPart, Rect]] = []
+    for part in measured.parts:
+        left, right = grid.x(start), min(grid.x(start + part.bytes), grid.x1)
+        if part.bytes > 0 and left < right:
+            parts.append((part, Rect(left, y, right - left, grid.density.strip - 2)))
+        start += part.bytes
+    line = Rect(grid.x0, y + grid.density.strip - 2, grid.x1 - grid.x0, grid.density.strip_text - 2)
+    return Strip(tuple(parts), Text(line, measured.text, "small"))
+
+
+def _capacity(grid: _Grid, device: DevicePlan, frame: Rect, cut: bool, taken: float) -> Text | None:
+    """The device's own size, beside its bar, where the axis does not end there."""
+    if cut and device.device.kind == "host":
+        text = f"of {words.size(device.total_bytes, grid.view.unit)}"
+        wide = grid.measure(text, "small") + 4
+        return Text(Rect(grid.x1 - wide - 14, frame.y - 13, wide, 13), text, "small", "right")
+    text = words.size(device.total_bytes, grid.view.unit)
+    wide = grid.measure(text, "small") + 4
+    room = grid.x1 - frame.right
+    if device.total_bytes >= grid.end_bytes or taken > frame.right or room < wide + 8:
+        return None
+    return Text(Rect(frame.right + 6, frame.y, wide, frame.h), text, "small")
+
+
+def _axis(grid: _Grid, y: float) -> tuple[Tick, ...]:
+    """Round values; where bars overflow, the largest GPU's capacity in their place; last the axis' end."""
+    per = GIB if grid.view.unit == "GiB" else GB
+    end = grid.end_bytes / per
+    step = tick_step(end, grid.x1 - grid.x0, 84)
+    last = _end_tick(grid, y)
+    fixed = [last]
+    if grid.capacity < grid.end_bytes * 0.999:
+        text = words.size(grid.capacity, grid.view.unit)
+        wide = grid.measure(text, "small_bold") + 4
+        x = grid.x(grid.capacity)
+        tick = Tick(x, Text(Rect(x - wide / 2, y + 6, wide, 14), text, "small_bold", "center"), capacity=True)
+        if last.text is None or tick.text is None or tick.text.rect.right + 6 < last.text.rect.x:
+            fixed.insert(0, tick)
+    taken = [t.text.rect for t in fixed if t.text]
+    made: list[Tick] = []
+    for value in ticks(end, grid.x1 - grid.x0, 84):
+        x = grid.x(value * per)
+        text = tick_text(value, step)
+        wide = grid.measure(text, "small") + 4
+        box = Rect(max(x - wide / 2, 0.0), y + 6, wide, 14)
+        clear = all(box.right + 6 < t.x or box.x > t.right + 6 for t in taken)
+        made.append(Tick(x, Text(box, text, "small", "center") if clear else None))
+    return (*made, *fixed)
+
+
+def _end_tick(grid: _Grid, y: float) -> Tick:
+    """The axis' end, with the unit: the capacity, or how far the longest bar reaches."""
+    text = f"{words.number(grid.end_bytes, grid.view.unit)} {grid.view.unit}"
+    wide = grid.measure(text, "small") + 2
+    return Tick(grid.x1, Text(Rect(grid.x1 - wide, y + 6, wide, 14), text, "small", "right"))

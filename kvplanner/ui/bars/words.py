@@ -1,0 +1,164 @@
+"""What the views call things: segments, stages, bases, sizes, devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, Literal
+
+from kvplanner.engine.base import Plan, SegmentKind, Stage
+from kvplanner.estimate import Basis, Estimate
+from kvplanner.units import format_bytes, in_unit, round_to_band
+
+Unit = Literal["GiB", "GB"]
+
+NAMES: Final[dict[SegmentKind, str]] = {
+    "driver_reserved": "Driver reserved",
+    "other": "Other programs",
+    "runtime_outside": "Runtime outside budget",
+    "runtime": "Runtime",
+    "weights": "Weights",
+    "workspace": "Workspace",
+    "activations": "Activations",
+    "cuda_graphs": "CUDA graphs",
+    "kv_cache": "KV cache",
+    "headroom": "Headroom",
+}
+SHORT: Final[dict[SegmentKind, str]] = {
+    "driver_reserved": "driver",
+    "other": "others",
+    "runtime_outside": "outside",
+    "runtime": "runtime",
+    "weights": "weights",
+    "workspace": "workspace",
+    "activations": "activations",
+    "cuda_graphs": "graphs",
+    "kv_cache": "KV cache",
+    "headroom": "free",
+}
+MEANING: Final[dict[SegmentKind, str]] = {
+    "driver_reserved": "what the driver keeps for itself: NVML counts it, CUDA never sees it",
+    "other": "what other programs hold before the engine starts",
+    "runtime_outside": "CUDA context, NCCL and the like, made before the engine looks: not charged to its budget",
+    "runtime": "libraries and kernels that load after the engine has looked",
+    "weights": "this rank's share of the model's tensors",
+    "workspace": "buffers that the engine keeps for as long as it runs",
+    "activations": "the peak of the profile run: one step of the most tokens it may batch",
+    "cuda_graphs": "recorded kernels and their memory pools",
+    "kv_cache": "what is left of the budget, cut into blocks",
+    "headroom": "what the engine leaves alone",
+}
+BASIS: Final[dict[Basis, str]] = {
+    "exact": "counted: no doubt in it",
+    "measured": "given or measured",
+    "calibrated": "fitted to public measurements",
+    "analytic": "from the engine's rules",
+    "rest": "what the others leave",
+    "assumed": "assumed: nothing better is known",
+}
+STAGES: Final[dict[Stage, str]] = {
+    "free_memory_check": "at the free-memory check, before anything is loaded",
+    "weights": "while loading the weights",
+    "profile": "in the profile run",
+    "kv_cache_sizing": "when the KV cache is sized: nothing is left for it",
+    "kv_cache_too_small": "when the KV cache is sized: it is too small for one full-length request",
+    "kv_cache_allocation": "when the KV cache is allocated",
+    "graph_capture": "while capturing CUDA graphs",
+    "runtime": "while serving",
+}
+MINUS: Final = "−"
+
+
+def number(value: float, unit: Unit, digits: int = 2) -> str:
+    """Bytes as a number of the unit, without its name and with a real minus sign."""
+    return f"{in_unit(value, unit):,.{digits}f}".replace("-", MINUS)
+
+
+def size(value: float, unit: Unit, digits: int = 2) -> str:
+    """Bytes with their unit: "14.96 GiB"; small ones in MiB or MB."""
+    small = 0 < abs(value) < (1 << 30) // 100
+    text = format_bytes(value, "MiB" if unit == "GiB" else "MB", 1) if small else format_bytes(value, unit, digits)
+    return text.replace("-", MINUS)
+
+
+def band_digits(estimate: Estimate, unit: Unit) -> int:
+    """How many decimals (at most 2) an estimate's band allows it."""
+    spread = in_unit(max(estimate.value - estimate.low, estimate.high - estimate.value), unit)
+    return 2 if spread < 1 else 1
+
+
+def band(estimate: Estimate, unit: Unit) -> str:
+    """The range as "12.5–13.2", "" for a value without doubt."""
+    if estimate.low == estimate.high:
+        return ""
+    low, high = in_unit(estimate.low, unit), in_unit(estimate.high, unit)
+    digits = next((d for d in (1, 2) if f"{low:.{d}f}" != f"{high:.{d}f}"), 3)
+    return f"{low:,.{digits}f}–{high:,.{digits}f}".replace("-", MINUS)
+
+
+def tokens(value: int, low: int, high: int) -> str:
+    """Tokens with no more digits than their band allows: "≈ 212,000 tokens (204,000–216,000)"."""
+    if low == high:
+        return f"{value:,} tokens"
+    near = round_to_band(value, low, high)
+    return f"≈ {near:,} tokens ({round_to_band(low, low, high):,}–{round_to_band(high, low, high):,})"
+
+
+def signed_tokens(value: int) -> str:
+    """A change: "+38,000 tokens"."""
+    return f"{'+' if value >= 0 else MINUS}{abs(value):,} tokens"
+
+
+def percent(part: int, whole: int) -> str:
+    """A share: "31 %", "0.4 %"."""
+    share = 100 * part / whole if whole else 0.0
+    return f"{share:.0f} %" if share >= 1 or share == 0 else f"{share:.1f} %"
+
+
+def run_of(numbers: Iterable[int]) -> str:
+    """Numbers told shortly: "0–3, 6"."""
+    runs: list[list[int]] = []
+    for value in sorted(numbers):
+        if runs and value == runs[-1][-1] + 1:
+            runs[-1].append(value)
+        else:
+            runs.append([value])
+    return ", ".join(str(r[0]) if len(r) == 1 else f"{r[0]}–{r[-1]}" for r in runs)
+
+
+def device_name(plan: Plan, positions: tuple[int, ...]) -> str:
+    """ "GPU 0", "GPU 0–7" or "Host"."""
+    devices = [plan.devices[p].device for p in positions]
+    if devices[0].kind == "host":
+        return "Host"
+    return f"GPU {run_of(d.index for d in devices)}"
+
+
+def role_name(plan: Plan, positions: tuple[int, ...]) -> str:
+    """ "tp0" or, for several, "tp0–tp7"."""
+    first, last = plan.devices[positions[0]].role, plan.devices[positions[-1]].role
+    return first if first == last else f"{first}–{last}"
+
+
+def segment_line(plan: Plan, positions: tuple[int, ...], kind: SegmentKind, unit: Unit) -> str:
+    """A segment in one line: "GPU 0 · Weights 7.48 GiB = 8.03 GB · 31 % · exact"."""
+    device = plan.devices[positions[0]]
+    segment = device.segment(kind)
+    if segment is None:
+        return f"{device_name(plan, positions)} · {NAMES[kind]}: none"
+    other: Unit = "GB" if unit == "GiB" else "GiB"
+    parts = [
+        device_name(plan, positions),
+        f"{NAMES[kind]} {size(segment.bytes, unit)} = {size(segment.bytes, other)}",
+    ]
+    reach = band(segment.estimate, unit)
+    if reach:
+        parts.append(f"range {reach}")
+    parts += [percent(segment.bytes, device.total_bytes), segment.estimate.basis]
+    return " · ".join(parts)
+
+
+def segment_name(plan: Plan, positions: tuple[int, ...], kind: SegmentKind, unit: Unit) -> str:
+    """A segment's accessible name: "GPU 0, weights, 14.96 GiB"."""
+    segment = plan.devices[positions[0]].segment(kind)
+    name = NAMES[kind] if NAMES[kind][:2].isupper() else NAMES[kind][0].lower() + NAMES[kind][1:]
+    return f"{device_name(plan, positions)}, {name}, {size(segment.bytes if segment else 0, unit)}"
