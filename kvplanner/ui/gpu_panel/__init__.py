@@ -1,0 +1,1 @@
+"""The Local GPU panel: what this machine's GPUs hold, beside the plan."""
