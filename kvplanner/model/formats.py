@@ -69,9 +69,56 @@ class WeightFormat:
         return 0
 
     def _zeros(self, rows: int, columns: int) -> int:
-        return rows * ceil_div(columns, self.group) * self.zero_bits // 8 if self.zero_bits and self.group else 0
+        """Packed zero points; one per row where the whole row is one group."""
+        groups = ceil_div(columns, self.group) if self.group else 1
+        return rows * groups * self.zero_bits // 8
 
 
 def dense(dtype: str) -> WeightFormat:
     """The format of an unquantised tensor; raises KeyError for an unknown dtype."""
     return WeightFormat(dtype, 8 * DTYPE_BYTES[dtype])
+
+
+MXFP4: Final = WeightFormat("mxfp4", 4, "group", scale_bytes=1, group=32)
+MXFP8: Final = WeightFormat("mxfp8", 8, "group", scale_bytes=1, group=32)
+NVFP4: Final = WeightFormat("nvfp4", 4, "group", scale_bytes=1, group=16, extra_bytes=8)
+INT8_CHANNEL: Final = WeightFormat("int8", 8, "channel", scale_bytes=2)
+BNB8: Final = WeightFormat("bnb8", 8, "channel", scale_bytes=4)
+
+
+def fp8_block(rows: int, columns: int) -> WeightFormat:
+    """FP8 with one fp32 scale per block."""
+    return WeightFormat("fp8", 8, "block", scale_bytes=4, block_rows=rows, block_columns=columns)
+
+
+def fp8_tensor(static: bool) -> WeightFormat:
+    """FP8 with one fp32 scale per matrix, and one for its input when activations are scaled statically."""
+    return WeightFormat("fp8", 8, "tensor", scale_bytes=4, extra_bytes=4 if static else 0)
+
+
+def fp8_channel(scale_bytes: int) -> WeightFormat:
+    """FP8 with one scale per row: 4 bytes in FBGEMM files, 2 in compressed-tensors ones."""
+    return WeightFormat("fp8", 8, "channel", scale_bytes=scale_bytes)
+
+
+def awq(bits: int, group: int, zero_point: bool) -> WeightFormat:
+    """Packed integers with fp16 scales and packed zeros per group; group -1: one per row."""
+    return WeightFormat("awq", bits, "group", 2, group=max(group, 0), zero_bits=bits if zero_point else 0)
+
+
+def gptq(bits: int, group: int) -> WeightFormat:
+    """As AWQ, with an int32 group index per input column."""
+    return WeightFormat("gptq", bits, "group", 2, group=max(group, 0), zero_bits=bits, index_bytes=4)
+
+
+def int_packed(bits: int, group: int, symmetric: bool) -> WeightFormat:
+    """compressed-tensors' packed integers: bf16 scales, zeros when asymmetric, and two int32 of shape."""
+    return WeightFormat(f"int{bits}", bits, "group", 2, group=group, zero_bits=0 if symmetric else bits, extra_bytes=8)
+
+
+def bnb4(double: bool) -> WeightFormat:
+    """bitsandbytes 4-bit: an fp32 absmax per 64 weights, or one byte each plus an fp32 per 256 of those.
+
+    The table of 16 values and the second offset are left out (under 100 bytes per matrix).
+    """
+    return WeightFormat("bnb4", 4 + (8 + 32 / 256) / 64 if double else 4.5)

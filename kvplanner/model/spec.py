@@ -167,12 +167,15 @@ class ModelSpec:
 
     layers: the distinct LayerSpecs; layer_of[i]: which of them layer i is.
     context_length: the limit that engines derive from the config; None when it states none.
+    default_context_length: what engines start with when it is below the limit (LongRoPE's original length), or None.
     dtype: of the unquantised tensors, for example "bfloat16".
     kv_cache_dtype: what the checkpoint asks of an engine's KV cache ("fp8"), or None.
     quantization: the method's name in the config ("fp8", "awq" ...), or None.
     mtp_layers: multi-token-prediction blocks that the file holds and an engine loads only on request.
     not_modelled: facts that an engine would need and this reader does not understand; a plan says so.
     assumed_fields: config fields that come from class defaults and were seen in no file.
+    longest_context: the most that a user may ask for, where it is more than context_length (long-rope models).
+    defaulted: fields that the config leaves out and that took their family's class default.
     """
 
     architecture: str
@@ -192,6 +195,9 @@ class ModelSpec:
     multimodal: bool = False
     assumed_fields: tuple[str, ...] = ()
     not_modelled: tuple[str, ...] = ()
+    longest_context: int | None = None
+    defaulted: tuple[str, ...] = ()
+    default_context_length: int | None = None
 
     @property
     def num_layers(self) -> int:

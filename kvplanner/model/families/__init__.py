@@ -1,1 +1,28 @@
-"""Readers of config.json: one small module per family of architectures, found through the registry."""
+"""One small module per family of architectures: a config.json becomes a ModelSpec and an Inventory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from kvplanner.model.families import dense
+from kvplanner.model.families.read import Reader, read_with
+from kvplanner.model.spec import ModelSpec
+from kvplanner.model.tensors import Inventory
+
+READERS: Final[dict[str, Reader]] = {**dense.READERS}
+
+
+def read_config(
+    config: Mapping[str, object], *, where: str = "config.json", side_quant: Mapping[str, object] | None = None
+) -> tuple[ModelSpec, Inventory]:
+    """Read a config.json; side_quant is the content of hf_quant_config.json.
+
+    Raises BadInput or NotModelled, each naming the field and what was expected.
+    """
+    return read_with(READERS, config, where, side_quant)
+
+
+def architectures() -> tuple[str, ...]:
+    """The architectures that have a reader, sorted."""
+    return tuple(sorted(READERS))

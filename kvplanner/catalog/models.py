@@ -1,0 +1,232 @@
+"""The bundled model catalogue: a small index at start, a record parsed when it is asked for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final, NamedTuple
+
+from kvplanner.engine.base import Model
+from kvplanner.errors import UnknownName
+from kvplanner.estimate import Estimate, Input, banded, exact
+from kvplanner.model.formats import DTYPE_BYTES
+from kvplanner.model.tensors import Inventory
+
+_FOLDER: Final = files("kvplanner.resources") / "models"
+_MOST_NEAR: Final = 6
+_NOT_IN_SHAPE: Final = ("max_position_embeddings", "rope_scaling", "sliding_window")
+_UNKNOWN_FORMAT: Final = "The weight format of this quantised repository was not seen: its sizes are unknown"
+
+
+class ModelEntry(NamedTuple):
+    """One model of the index.
+
+    parameters: logical elements of the main model, a tied head once. stored_bytes: of the repository's tensors,
+    published or by rule. quantization: method, None for unquantised, "unknown" where only the shape is known.
+    lower_confidence: some fields come from class defaults or from a model of the same shape (`like`).
+    """
+
+    id: str
+    family: str
+    architecture: str
+    parameters: int | None
+    stored_bytes: int | None
+    quantization: str | None
+    context_length: int | None
+    licence: str | None
+    released: str | None
+    lower_confidence: bool
+    like: str = ""
+    offset: int = -1
+
+    @property
+    def name(self) -> str:
+        """The id's last part."""
+        return self.id.rpartition("/")[2]
+
+
+@cache
+def index() -> tuple[ModelEntry, ...]:
+    """All models: those with a record by family and name, then those of the same shape."""
+    rows = json.loads((_FOLDER / "index.json").read_bytes())["models"]
+    return tuple(ModelEntry._make((*row[:9], bool(row[9]), *row[10:])) for row in rows)
+
+
+@cache
+def _names() -> dict[str, tuple[ModelEntry, ...]]:
+    """Entries by lower-case id and by lower-case last part."""
+    found: dict[str, list[ModelEntry]] = {}
+    for entry in index():
+        for key in {entry.id.lower(), entry.name.lower()}:
+            found.setdefault(key, []).append(entry)
+    return {key: tuple(entries) for key, entries in found.items()}
+
+
+def find(text: str) -> ModelEntry:
+    """The model with this id; case does not matter, and a last part that is unique is enough.
+
+    Of several with one last part, the only one with a record of its own is meant. Raises UnknownName with near ones when nothing, or more than one model, has that name.
+    """
+    key = text.strip().lower()
+    entries = _names().get(key, ())
+    own = [e for e in entries if not e.like] if len(entries) > 1 else entries
+    if len(own) == 1:
+        return own[0]
+    if entries:
+        near = tuple(e.id for e in entries)
+        raise UnknownName(f"{text!r} is the name of {len(entries)} models", "model catalogue", near)
+    raise UnknownName(f"no model is called {text!r}", "model catalogue", _near(key))
+
+
+def _near(key: str) -> tuple[str, ...]:
+    """Ids that resemble a name: those that hold its words first, then those spelled alike."""
+    from difflib import get_close_matches
+
+    found = [e.id for e in search(key)[:_MOST_NEAR]] if key else []
+    if not found:
+        last = {e.name.lower(): e.id for e in index()}
+        found = [last[name] for name in get_close_matches(key.rpartition("/")[2], last, _MOST_NEAR, 0.6)]
+    return tuple(found)
+
+
+@cache
+def _haystacks() -> tuple[str, ...]:
+    return tuple(
+        " ".join(
+            str(part).lower()
+            for part in (
+                e.id, e.family, e.architecture, e.quantization or "", e.licence or "", e.released or "",
+                _size_words(e.parameters),
+            )
+        )
+        for e in index()
+    )  # fmt: skip
+
+
+def _size_words(parameters: int | None) -> str:
+    if parameters is None:
+        return ""
+    return f"{round(parameters / 10**9)}b" if parameters >= 10**9 else f"{round(parameters / 10**6)}m"
+
+
+def search(text: str) -> tuple[ModelEntry, ...]:
+    """Models that hold every word of `text`, in any order, over id, family, size, quantisation, licence and release.
+
+    Best first: the name itself, names that begin with it, words in the name, words elsewhere; models with a record
+    of their own before those of the same shape. All models for an empty text.
+    """
+    words = text.lower().split()
+    if not words:
+        return index()
+    scored = [
+        (_score(entry, words), at, entry)
+        for at, (entry, hay) in enumerate(zip(index(), _haystacks(), strict=True))
+        if all(word in hay for word in words)
+    ]
+    scored.sort(key=lambda item: (item[0], item[1]))
+    return tuple(entry for _, _, entry in scored)
+
+
+def _score(entry: ModelEntry, words: list[str]) -> tuple[int, int, int, int]:
+    name, whole = entry.name.lower(), "-".join(words)
+    if name == whole or entry.id.lower() == whole:
+        rank = 0
+    elif name.startswith((whole, words[0])):
+        rank = 1
+    else:
+        rank = 2 if all(word in name for word in words) else 3
+    outside = sum(word not in name for word in words)
+    return rank, outside, int(bool(entry.like)), len(name)
+
+
+@cache
+def record(model_id: str) -> dict[str, Any]:
+    """The facts of one model with their provenance; of the model that it is shaped like, for a same-shape id.
+
+    Raises UnknownName.
+    """
+    entry = find(model_id)
+    offset = entry.offset if not entry.like else find(entry.like).offset
+    with (_FOLDER / "records.jsonl").open("rb") as file:
+        file.seek(offset)
+        facts: dict[str, Any] = json.loads(file.readline())
+    return facts
+
+
+@cache
+def load(model_id: str) -> Model:
+    """The model with an id, ready to plan.
+
+    An id that only shares another one's shape takes that one's config and says so; a quantised one has no
+    inventory, because its weight format was not seen. Raises UnknownName, or NotModelled for an architecture
+    that has no reader.
+    """
+    from kvplanner.model.families import read_config
+
+    entry = find(model_id)
+    facts = record(entry.id)
+    spec, inventory = read_config(
+        facts["config"], where=f"catalogue: {facts['id']}", side_quant=facts.get("side_quant")
+    )
+    unknown_format = bool(entry.like) and entry.quantization == "unknown"
+    spec = replace(
+        spec,
+        assumed_fields=(*facts.get("defaults", ()), *(_NOT_IN_SHAPE if entry.like else ())),
+        not_modelled=(*spec.not_modelled, *((_UNKNOWN_FORMAT,) if unknown_format else ())),
+    )
+    return Model(
+        id=entry.id,
+        spec=spec,
+        inventory=None if unknown_format else inventory,
+        source_kind="catalogue",
+        source_detail=_source(entry, facts),
+        weight_format="unknown" if unknown_format else spec.quantization or spec.dtype,
+        parameters=inventory.parameters(),
+        stored=None if unknown_format else _stored(entry, facts, spec.quantization, inventory),
+        problems=tuple(_problems(entry, facts)),
+    )
+
+
+def _source(entry: ModelEntry, facts: dict[str, Any]) -> str:
+    """Where the config came from, in words."""
+    how = {
+        "copy": "config from a public copy",
+        "sibling": "config of the same architecture, dimensions confirmed",
+        "reconstructed": "config rebuilt from class defaults, element count confirmed",
+    }[facts["kind"]]
+    return f"{how}: {facts['source']}" if not entry.like else f"shape of {entry.like} ({how}: {facts['source']})"
+
+
+def _stored(entry: ModelEntry, facts: dict[str, Any], quantization: str | None, inventory: Inventory) -> Estimate:
+    """Bytes of the repository's tensors: published where known, else counted by the formats' layout rules."""
+    published = facts.get("bytes")
+    if published is not None and not entry.like:
+        return exact(int(published), "{published}", Input("published", int(published), "B", facts["bytes_source"]))
+    counted = inventory.stored_bytes()
+    inputs = [Input("counted", counted, "B", "config.json, every tensor in its stored format")]
+    formula = "{counted}"
+    copies, what = facts.get("extra", (0, ""))
+    if copies and not what.startswith("MTP") and not entry.like:
+        twice = copies * DTYPE_BYTES[facts["config"].get("torch_dtype", "bfloat16").removeprefix("torch.")]
+        inputs.append(Input("extra", twice, "B", f"element count: {what}"))
+        formula, counted = "{counted} + {extra}", counted + twice
+    if quantization is None and str(facts.get("agreement", "")).startswith("exact"):
+        return exact(counted, formula, *inputs)
+    return banded(counted, counted - counted // 1000, counted + counted // 1000, "analytic", formula, *inputs)
+
+
+def _problems(entry: ModelEntry, facts: dict[str, Any]) -> Iterator[str]:
+    """What a user should know about a record."""
+    if entry.like:
+        yield (f"Only the shape is known, from {entry.like}: context length, rope and window sizes may differ")
+        if entry.quantization == "unknown":
+            yield _UNKNOWN_FORMAT
+        return
+    if str(facts.get("agreement", "")).startswith("differs"):
+        yield f"The config does not explain the published element count: {facts['agreement']}"
+    if "amended" in facts:
+        yield f"The config was completed: {facts['amended']}"
+    yield from facts.get("notes", ())

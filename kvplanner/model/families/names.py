@@ -1,0 +1,84 @@
+"""Module names in skip lists and quantisation maps, matched against tensor groups.
+
+A name may be a whole path ("model.layers.0.mlp.gate"), one word ("lm_head"), a glob ("*.self_attn*") or a
+regular expression ("re:.*self_attn.*"). Prefixes such as "model.language_model." make no difference.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from fnmatch import translate
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from kvplanner.errors import BadInput, NotModelled
+
+_PREFIX: Final = re.compile(r"^(?:(?:model|language_model|backbone|transformer|encoder|thinker)\.)+")
+_LAYER: Final = re.compile(r"^layers\.(\d+)(?:\.(.*))?$")
+_EXPERT: Final = re.compile(r"\bexperts\.\d+(?=\.|$|\*)")
+_UNBOUNDED: Final = re.compile(r"[*+]|\{\d*,\}")
+MAX_NAME: Final = 400
+
+
+class Matcher(NamedTuple):
+    """One name, ready to compare. layer None: any layer or none at all."""
+
+    text: str
+    layer: int | None
+    pattern: re.Pattern[str] | None
+
+
+def parse_name(text: str, where: str) -> Matcher:
+    """A name of a list. Raises BadInput for one that is too long or no valid expression."""
+    if not 0 < len(text) <= MAX_NAME:
+        raise BadInput(f"holds a name of {len(text)} characters", where, f"Expected 1 to {MAX_NAME}")
+    if text.startswith("re:"):
+        return Matcher(text, None, _expression(text[3:], where))
+    short = _EXPERT.sub("experts.0", _PREFIX.sub("", text.removesuffix(".weight")))
+    found = _LAYER.match(short)
+    if found and len(found[1]) <= 6:
+        rest = found[2] or ""
+        return Matcher(rest, int(found[1]), _glob(rest) if "*" in rest or "?" in rest else None)
+    return Matcher(short, None, _glob(short) if "*" in short or "?" in short or "[" in short else None)
+
+
+@lru_cache(maxsize=2048)
+def _glob(text: str) -> re.Pattern[str]:
+    """The glob itself, or the glob as the path of a parent module. Runs of stars cost no more than one."""
+    text = re.sub(r"\*+", "*", text)
+    if text.count("*") > 8:
+        raise NotModelled(f"the pattern {text[:60]!r} has more than 8 stars", "", "Give the names in full")
+    return re.compile(f"(?:{translate(text)})|(?:{translate(text + '.*')})")
+
+
+@lru_cache(maxsize=512)
+def _expression(text: str, where: str) -> re.Pattern[str]:
+    """A regular expression of an untrusted file: at most four open repeats and none nested, so that it ends."""
+    if len(_UNBOUNDED.findall(re.sub(r"\\.", "", text))) > 4 or re.search(r"\)[*+{]", text):
+        raise NotModelled(f"holds the expression {text[:60]!r}, which may take forever", where, "Use plain names")
+    try:
+        return re.compile(text)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise BadInput(f"holds {text[:60]!r}, which is no regular expression ({error})", where) from error
+
+
+def covers(matcher: Matcher, layer: str, names: Sequence[str]) -> bool:
+    """Whether a name covers a module.
+
+    layer: "layers.7." or "" outside the layers; names: the module's path below it, in every spelling.
+    """
+    if matcher.text.startswith("re:") and matcher.pattern is not None:
+        return any(
+            matcher.pattern.match(start + layer + name) is not None
+            for name in names
+            for start in ("model.", "language_model.model.", "")
+        )
+    full = [name if matcher.layer is not None else layer + name for name in names]
+    if matcher.pattern is not None:
+        return any(matcher.pattern.match(name) is not None for name in full)
+    if not matcher.text:
+        return True
+    if matcher.layer is None and "." not in matcher.text:
+        return any(matcher.text in name.split(".") for name in full)
+    return any(name == matcher.text or name.startswith(matcher.text + ".") for name in full)

@@ -1,0 +1,185 @@
+"""Build resources/models: a small index, and one record a line with config, published figures and provenance.
+
+Run through build_catalogue.py. Configs lose only what no reader looks at; lists of module names become rules
+where the result is the same to the byte, which is checked here for each model.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from kvplanner.errors import PlannerError
+from kvplanner.model.families import READERS, read_config
+
+# Keys that say nothing about memory, in any dictionary of a config.
+_DROPPED = re.compile(
+    r"dropout|token_id|initializer|transformers_version|use_cache|return_dict|output_|^(bos|eos|pad)_|_name_or_path"
+    r"|auto_map|id2label|label2id|_loss|_coef|temperature|beam|penalty|diversity|problem_type|^prefix$|early_stop"
+    r"|do_sample|is_decoder|is_encoder|torchscript|tokenizer|finetuning|bad_words|suppress|typical|forced_|ngram"
+    r"|num_return|min_length|max_length|remove_invalid|task_spec|exponential|sep_token|tf_legacy|begin_supp"
+    r"|use_bfloat16|short_factor|long_factor|transformers.js|long_mscale|short_mscale|^time_step_|_token$|producer"
+    r"|observer|mscale|beta_(fast|slow)|_freq_factor|placeholder|image_grid_pinpoints|supported_aspect_ratios"
+)
+# Facts that a public copy of a config lost, with the reason why they are known.
+_AMENDED: dict[str, dict[str, Any]] = {
+    "meta-llama/Llama-3.1-405B-Instruct-FP8": {
+        "add_skips": ["re:.*self_attn.*"],
+        "why": "the copy's skip list is cut to ten names; the published element count holds only with the "
+        "attention of all layers left in bfloat16",
+    },
+}
+
+
+def build(source: Path, target: Path) -> int:
+    """Write index.json and records.jsonl below `target` from the facts in `source`; returns the number of ids."""
+    facts = [json.loads(path.read_text(encoding="utf-8")) for path in source.glob("*.json")]
+    facts = [fact for fact in facts if _has_reader(fact)]
+    facts.sort(key=lambda f: (f["family"].lower(), f["id"].lower()))
+    target.mkdir(parents=True, exist_ok=True)
+    rows: list[list[Any]] = []
+    lines: list[bytes] = []
+    offset = 0
+    by_id: dict[str, list[Any]] = {}
+    for fact in facts:
+        record = _record(fact)
+        line = _json(record).encode() + b"\n"
+        row = _row(fact, record, offset)
+        by_id[fact["id"]] = row
+        rows.append(row)
+        lines.append(line)
+        offset += len(line)
+    rows += [_same_shape(row, by_id) for row in _tsv(source / "same-shape.tsv") if row["same_shape_as"] in by_id]
+    index = {"schema": "kvplanner.models/1", "models": rows}
+    body = ",\n".join(_json(row) for row in index["models"])
+    (target / "index.json").write_text(f'{{"schema":"{index["schema"]}","models":[\n{body}\n]}}\n', encoding="utf-8")
+    (target / "records.jsonl").write_bytes(b"".join(lines))
+    return len(rows)
+
+
+def _has_reader(fact: Mapping[str, Any]) -> bool:
+    """Whether an architecture is modelled; a model without a reader is left out, by name."""
+    if fact["config"]["architectures"][0] in READERS:
+        return True
+    print(f"no reader: {fact['id']}")
+    return False
+
+
+def _record(fact: Mapping[str, Any]) -> dict[str, Any]:
+    """What is kept of one model."""
+    config = _trimmed(fact["config"])
+    side = fact.get("hf_quant_config")
+    amended = _AMENDED.get(fact["id"])
+    if amended:
+        config["quantization_config"]["modules_to_not_convert"] += amended["add_skips"]
+    config, side = _with_rules(fact["id"], config, side)
+    extra = fact.get("stored_but_not_built")
+    record = {
+        "id": fact["id"],
+        "config": config,
+        "side_quant": side,
+        "kind": fact["config_kind"],
+        "source": fact["source"],
+        "defaults": fact.get("fields_from_class_defaults"),
+        "params": fact["params"],
+        "params_source": fact["params_source"] if fact["params"] else None,
+        "bytes": fact["safetensors_total_bytes"],
+        "bytes_source": fact.get("total_bytes_source") if fact["safetensors_total_bytes"] else None,
+        "agreement": fact.get("agreement"),
+        "extra": [extra["elements"], extra["what"]] if extra else None,
+        "amended": amended["why"] if amended else None,
+        "notes": fact["notes"],
+        "gated": fact["gated"],
+    }
+    return {key: value for key, value in record.items() if value not in (None, [])}
+
+
+def _row(fact: Mapping[str, Any], record: Mapping[str, Any], offset: int) -> list[Any]:
+    """The index entry: what a list of models shows, and where the record lies."""
+    parameters = stored = context = quantization = None
+    try:
+        spec, inventory = read_config(record["config"], where=fact["id"], side_quant=record.get("side_quant"))
+    except PlannerError as error:
+        print(f"not read: {error}")
+    else:
+        parameters, context, quantization = inventory.parameters(), spec.context_length, spec.quantization
+        stored = fact["safetensors_total_bytes"] or inventory.stored_bytes()
+    lower = bool(fact.get("fields_from_class_defaults"))
+    return [
+        fact["id"], fact["family"], fact["config"]["architectures"][0], parameters, stored, quantization, context,
+        fact["license"], fact["released"], int(lower), "", offset,
+    ]  # fmt: skip
+
+
+def _same_shape(row: Mapping[str, str], by_id: Mapping[str, list[Any]]) -> list[Any]:
+    """An id whose dimensions and element count equal those of a record; a quantised one shares only the shape."""
+    base = by_id[row["same_shape_as"]]
+    quantised = row["quantised_repository"] == "yes"
+    entry = [row["id"], *base[1:9], 1, base[0], -1]
+    if quantised:
+        entry[4], entry[5] = None, "unknown"
+    entry[7] = entry[8] = None
+    return entry
+
+
+def _tsv(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return sorted(csv.DictReader(file, delimiter="\t"), key=lambda row: row["id"].lower())
+
+
+def _trimmed(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _trimmed(v) for k, v in value.items() if not _DROPPED.search(k)}
+    return value
+
+
+def _with_rules(model: str, config: dict[str, Any], side: dict[str, Any] | None) -> tuple[dict[str, Any], Any]:
+    """Long lists and maps of module names as globs, where reading both gives the same."""
+    try:
+        before = read_config(config, where=model, side_quant=side)
+    except PlannerError:
+        return config, side
+    short, short_side = _shortened(config), _shortened(side)
+    if read_config(short, where=model, side_quant=short_side) == before:
+        return short, short_side
+    print(f"kept in full: {model}")
+    return config, side
+
+
+def _shortened(value: Any) -> Any:
+    """A copy whose name lists and quantized_layers are rules."""
+    if not isinstance(value, dict):
+        return value
+    result: dict[str, Any] = {}
+    for key, item in value.items():
+        if key in ("modules_to_not_convert", "ignore", "exclude_modules", "targets") and isinstance(item, list):
+            result[key] = _globs(item)
+        elif key == "quantized_layers":
+            algos: dict[str, list[str]] = defaultdict(list)
+            for name, how in item.items():
+                algos[_json(how)].append(name)
+            result[key] = {name: json.loads(how) for how, names in algos.items() for name in _globs(names)}
+        else:
+            result[key] = _shortened(item)
+    return result
+
+
+def _globs(names: Iterable[str]) -> list[str]:
+    """Names that differ only in layer and expert numbers as one glob each; norms need no naming."""
+    result: dict[str, None] = {}
+    for name in names:
+        if re.search(r"norm(\.weight)?$|e_score_correction_bias$|conv1d$", name):
+            continue
+        if not name.startswith("re:"):
+            name = re.sub(r"\blayers\.\d+", "layers.*", re.sub(r"\bexperts\.\d+", "experts.0", name))
+        result[name] = None
+    return list(result)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
