@@ -68,7 +68,8 @@ def _names() -> dict[str, tuple[ModelEntry, ...]]:
 def find(text: str) -> ModelEntry:
     """The model with this id; case does not matter, and a last part that is unique is enough.
 
-    Of several with one last part, the only one with a record of its own is meant. Raises UnknownName with near ones when nothing, or more than one model, has that name.
+    Of several with one last part, the only one with a record of its own is meant.
+    Raises UnknownName with near ones when nothing, or more than one model, has that name.
     """
     key = text.strip().lower()
     entries = _names().get(key, ())

@@ -174,7 +174,6 @@ class ModelSpec:
     mtp_layers: multi-token-prediction blocks that the file holds and an engine loads only on request.
     not_modelled: facts that an engine would need and this reader does not understand; a plan says so.
     assumed_fields: config fields that come from class defaults and were seen in no file.
-    longest_context: the most that a user may ask for, where it is more than context_length (long-rope models).
     defaulted: fields that the config leaves out and that took their family's class default.
     """
 
@@ -195,7 +194,6 @@ class ModelSpec:
     multimodal: bool = False
     assumed_fields: tuple[str, ...] = ()
     not_modelled: tuple[str, ...] = ()
-    longest_context: int | None = None
     defaulted: tuple[str, ...] = ()
     default_context_length: int | None = None
 

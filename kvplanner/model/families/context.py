@@ -23,10 +23,10 @@ _INCLUDED: Final = frozenset(
 
 
 class Context(NamedTuple):
-    """default: what an engine takes when nothing is asked; longest: what may be asked for. None: not stated."""
+    """limit: the most that may be asked for, None when not stated; start: the default where it is less than that."""
 
-    default: int | None
-    longest: int | None
+    limit: int | None
+    start: int | None = None
 
 
 def context_of(text: Fields, top: Fields, class_default: int | None) -> Context:
@@ -39,7 +39,7 @@ def context_of(text: Fields, top: Fields, class_default: int | None) -> Context:
         text.took_default("max_position_embeddings")
         given = [class_default]
     if not given:
-        return Context(None, None)
+        return Context(None)
     length = min(given)
     ropes = list(_ropes(text)) or list(_ropes(top))
     if "gemma3" not in str(text.values.get("model_type", "")):
@@ -48,8 +48,8 @@ def context_of(text: Fields, top: Fields, class_default: int | None) -> Context:
                 length = min(int(length * factor), 1 << 40)
     original = text.maybe("original_max_position_embeddings", high=1 << 40)
     if original is not None and any(kind == "longrope" for kind, _ in ropes):
-        return Context(original, length)
-    return Context(length, length)
+        return Context(length, original if original < length else None)
+    return Context(length)
 
 
 def _ropes(fields: Fields) -> Iterator[tuple[str, float | None]]:
