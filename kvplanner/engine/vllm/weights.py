@@ -90,9 +90,12 @@ def held(model: Model, settings: Settings, stage: int) -> Iterator[Held]:
     experts = routed_experts(model.spec)
     parts = [(g, layers) for body, layers in bodies(model, settings, stage) for g in body]
     parts += [(g, 1) for g in inventory.outside if _on_stage(g, settings, stage)]
+    previous = ""
     for group, layers in parts:
         local = cut(group, settings, experts)
-        resident = weights_format.resident(group, local, model.spec, settings)
+        joined = f"{group.path.rpartition('.')[0]}.{group.fused}" if group.fused else group.path
+        resident = weights_format.resident(group, local, model.spec, settings, joined != previous)
+        previous = joined
         yield Held(group, local, layers, layers * resident)
 
 
@@ -111,7 +114,7 @@ def rank_weights(model: Model, settings: Settings, stage: int) -> Estimate:
     for item in held(model, settings, stage):
         kinds[_KIND_NAMES[item.group.kind]] += item.bytes
     parts = [Input(name, size, "B", model.source_kind) for name, size in kinds.most_common() if size]
-    extras = weights_extra.extras(model, settings, stage)
+    extras = weights_extra.extras(model, settings, stage, bodies(model, settings, stage))
     offloaded = min(settings.cpu_offload_bytes, sum(kinds.values()))
     value = sum(kinds.values()) - offloaded + sum(e.value for _, e in extras)
     formula = " + ".join(f"{{{part.name}}}" for part in parts)
@@ -120,7 +123,7 @@ def rank_weights(model: Model, settings: Settings, stage: int) -> Estimate:
     if offloaded:
         formula += " − {kept on the host}"
         inputs.append(Input("kept on the host", offloaded, "B", "--cpu-offload-gb"))
-    notes = (*weights_format.notes(model, settings), *weights_extra.notes(model, settings))
+    notes = (*weights_format.notes(model.spec, settings), *weights_extra.notes(model, settings))
     if all(e.basis == "exact" for _, e in extras):
         return exact(value, formula, *inputs).with_notes(*notes)
     below, above = band_of_sum(e for _, e in extras)
@@ -165,7 +168,8 @@ def _on_stage(group: TensorGroup, settings: Settings, stage: int) -> bool:
         # Later stages keep the encoder too: built, never used (models/utils.py StageMissingLayer).
         return not settings.language_model_only
     if group.place == "mtp":
-        return settings.spec_method in weights_extra.MTP_METHODS and stage == last
+        # The block's own embedding and head are the target's.
+        return settings.spec_method in weights_extra.MTP_METHODS and stage == last and group.shard != "vocab"
     return {
         "layer": False, "first": stage == 0, "last": stage == last, "first+last": stage in (0, last), "every": True,
     }[group.place]  # fmt: skip

@@ -2,30 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from kvplanner.engine.base import Model
+from kvplanner.engine.vllm import weights_format
 from kvplanner.engine.vllm.settings import Settings
-from kvplanner.estimate import Estimate, Input, banded
+from kvplanner.engine.vllm.weights_shard import cut
+from kvplanner.estimate import Estimate, Input, banded, exact
+from kvplanner.model.formats import DTYPE_BYTES
 from kvplanner.model.spec import Attention, Mla, ModelSpec
+from kvplanner.model.tensors import TensorGroup
+from kvplanner.units import ceil_div, round_up
+
+Bodies = Iterable[tuple[tuple[TensorGroup, ...], int]]
+Addition = tuple[str, Estimate]
 
 # --speculative-config methods that load the checkpoint's own multi-token-prediction blocks.
 MTP_METHODS: Final = frozenset({"mtp", "deepseek_mtp", "mimo_mtp", "glm4_moe_mtp", "qwen3_next_mtp", "ernie_mtp"})
-# Small tensors of a decoder layer that the allocator rounds up to 512 bytes, half lost on average.
+# Methods whose draft is a small decoder: layers, hidden-size inputs that its first matrix joins, and own vocabulary
+# (the published EAGLE heads: one layer; EAGLE-3 reads three hidden states and predicts 32,000 words).
+_DRAFTS: Final = {"eagle": (1, 2, 0), "eagle3": (1, 3, 32_000), "dflash": (5, 3, 0), "medusa": (0, 0, 0)}
+# Tensors of a layer that the allocator rounds up to 512 bytes, and their buffers beside the parameters.
 _ROUNDING_PER_LAYER: Final = 3072
 
 
-def extras(model: Model, settings: Settings, stage: int) -> tuple[tuple[str, Estimate], ...]:
-    """(name, bytes) of each addition to the checkpoint's tensors on a rank of a stage."""
-    del model, settings, stage
-    return ()
+def extras(model: Model, settings: Settings, stage: int, bodies: Bodies) -> tuple[Addition, ...]:
+    """(name, bytes) of each addition to the checkpoint's tensors on a rank of a stage; bodies: the stage's layers."""
+    bodies = tuple(bodies)
+    found: list[Addition] = []
+    copies = _latent_copies(model.spec, settings, bodies)
+    if copies:
+        found.append(("latent attention's unpacked copies", exact(copies)))
+    if settings.lora_slots:
+        found.append(("LoRA slots", _lora(settings, bodies)))
+    if settings.spec_method and stage == settings.pp - 1:
+        draft = _draft(model.spec, settings)
+        if draft is not None:
+            found.append(("draft model", draft))
+    return tuple(found)
 
 
 def tables(model: Model, settings: Settings, stage: int) -> Estimate:
     """Rotary tables and the allocator's rounding: held on every rank whatever the parallelism.
 
-    One table of context × rotary size × 2 bytes for each distinct head size
-    (layers/rotary_embedding/base.py caches them by their parameters).
+    One table of context × rotary size × 2 bytes for each distinct kind of layer
+    (layers/rotary_embedding/base.py shares them by their parameters).
     """
     del stage
     sizes = rotary_sizes(model.spec)
@@ -54,5 +76,65 @@ def rotary_sizes(spec: ModelSpec) -> tuple[int, ...]:
 
 def notes(model: Model, settings: Settings) -> tuple[str, ...]:
     """What the additions leave out."""
-    del model, settings
+    if (
+        settings.spec_method
+        and settings.spec_method not in MTP_METHODS
+        and settings.spec_method not in ("ngram", "suffix")
+    ):
+        return ("the draft model's size is a rule of thumb: give its measured weights for a closer plan",)
+    del model
     return ()
+
+
+def _latent_copies(spec: ModelSpec, settings: Settings, bodies: Bodies) -> int:
+    """W_UK and W_UV that stay beside a quantised kv_b_proj: heads × rank × (nope + value) in 16 bits per layer.
+
+    Of an unquantised kv_b_proj they are views (layers/attention/mla_attention.py process_weights_after_loading).
+    """
+    mixer = next((m for layer in spec.layers for m in layer.mixers if isinstance(m, Mla)), None)
+    if mixer is None:
+        return 0
+    one = ceil_div(mixer.heads, settings.tp) * mixer.kv_lora_rank * (mixer.qk_nope + mixer.head_size_v)
+    layers = 0
+    for body, count in bodies:
+        for group in body:
+            quantised = weights_format.effective(group, spec, settings).layout != "dense"
+            if "kv_b_proj" in group.path and quantised and len(group.shape) == 2:
+                layers += count
+                break
+    return layers * one * DTYPE_BYTES[settings.dtype]
+
+
+def _lora(settings: Settings, bodies: Bodies) -> Estimate:
+    """Slots for adapters: per linear layer, slots × rank × (inputs + outputs) in 16 bits (lora/layers, 0.33)."""
+    total = 0
+    for body, count in bodies:
+        for group in body:
+            local = cut(group, settings)
+            if group.kind in ("attention", "mlp", "state") and local.columns:
+                total += count * local.copies * settings.lora_rank * (local.rows + local.columns)
+    value = 2 * settings.lora_slots * total
+    formula = "{slots} × {rank} × inputs and outputs of every linear layer × 2"
+    slots = Input("slots", settings.lora_slots, "", "--max-loras")
+    return banded(
+        value, value, value, "analytic", formula, slots, Input("rank", settings.lora_rank, "", "--max-lora-rank")
+    )
+
+
+def _draft(spec: ModelSpec, settings: Settings) -> Estimate | None:
+    """A published draft head of this method at the model's sizes; None where the method adds no weights."""
+    shape = _DRAFTS.get(
+        (settings.spec_method or "").rstrip("0123456789") if settings.spec_method != "eagle3" else "eagle3"
+    )
+    if shape is None:
+        return None
+    layers, inputs, words = shape
+    hidden = spec.hidden_size
+    wide = max((m.width for layer in spec.layers for m in layer.mlps), default=4 * hidden)
+    element = DTYPE_BYTES[settings.dtype]
+    value = layers * (4 * hidden * hidden + 3 * hidden * wide) + inputs * hidden * hidden + 2 * words * hidden
+    value = round_up(value // settings.tp, 64) * element
+    return banded(
+        value, value // 2, 2 * value, "assumed", "{layers} × one decoder layer + {inputs} × hidden²",
+        Input("layers", layers, "", settings.spec_method or ""), Input("inputs", inputs),
+    )  # fmt: skip

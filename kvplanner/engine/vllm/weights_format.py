@@ -1,24 +1,64 @@
-"""How many bytes a weight takes on the GPU after vLLM's post-processing: scales widened, merged, padded, repacked."""
+"""How many bytes a weight takes on the GPU after vLLM's post-processing: scales widened, merged, padded, repacked.
+
+Read from what vLLM 0.33 itself allocates for each kernel that it chooses by compute capability:
+fp8 blocks        native from 8.9: fp32 scales; DeepGEMM on 10.x: one byte per row and 128 columns; below 8.9 Marlin:
+                  16-bit scales per row and 128 columns.
+fp8, one scale    pieces that are joined share one scale after loading; below 8.9 Marlin spreads it over the rows.
+AWQ               Machete (9.0) widens zero points to 16 bits; Marlin keeps them packed.
+GPTQ, packed int  symmetric zero points and act-order indices are dropped.
+NVFP4             10.x and later pad the scales to 128 rows and 4 columns; others run Marlin with unpadded scales.
+MXFP4 experts     padded by kernel, biases in fp32 for Triton and TRT-LLM (see `mxfp4_expert`).
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.engine.vllm.weights_shard import Local
-from kvplanner.model.formats import DTYPE_BYTES
+from kvplanner.model.formats import DTYPE_BYTES, WeightFormat, fp8_block, fp8_channel, fp8_tensor
 from kvplanner.model.spec import ModelSpec
 from kvplanner.model.tensors import TensorGroup
+from kvplanner.units import ceil_div, round_up
 
 _FLOATS: Final = ("float64", "float32", "bfloat16", "float16")
+_LINEAR: Final = ("attention", "state", "mlp", "experts")
+_NATIVE_FP8: Final = (8, 9)
+_HOPPER: Final = (9, 0)
+_BLACKWELL: Final = (10, 0)
+_CONSUMER_BLACKWELL: Final = (12, 0)
+_ONLINE: Final = {
+    "fp8": fp8_tensor(False), "fp8_per_tensor": fp8_tensor(False), "fp8_per_channel": fp8_channel(4),
+    "fp8_per_block": fp8_block(128, 128), "int8_per_channel_weight_only": WeightFormat("int8", 8, "channel", 4),
+    "mxfp8": WeightFormat("mxfp8", 8, "group", 1, group=32),
+    "nvfp4_per_token": WeightFormat("nvfp4", 4, "group", 1, group=16, extra_bytes=8),
+}  # fmt: skip
+# Since when --quantization on a 16-bit checkpoint quantises layer by layer instead of loading all of it first.
+_LAYERWISE_SINCE: Final = (17, 0)
 
 
-def resident(group: TensorGroup, local: Local, spec: ModelSpec, settings: Settings) -> int:
-    """Bytes of one layer's tensors of a group on a rank."""
-    fmt = group.format
+def resident(group: TensorGroup, local: Local, spec: ModelSpec, settings: Settings, first_of_fused: bool = True) -> int:
+    """Bytes of one layer's tensors of a group on a rank.
+
+    first_of_fused: whether the group is the first piece of the matrix that it is joined to, which owns a shared scale.
+    """
+    fmt = effective(group, spec, settings)
     if fmt.layout == "dense" and fmt.name in _FLOATS:
         return local.elements * unquantised_bytes(fmt.name, spec, settings)
-    return local.copies * fmt.bytes_of(local.shape)
+    if len(local.shape) < 2:
+        return local.copies * fmt.bytes_of(local.shape)
+    if fmt.name == "mxfp4" and group.kind == "experts":
+        return local.copies * mxfp4_expert(group, local, settings)
+    return local.copies * _matrix(fmt, local, settings, group.kind == "experts", first_of_fused)
+
+
+def effective(group: TensorGroup, spec: ModelSpec, settings: Settings) -> WeightFormat:
+    """The format that the engine runs: the file's, or that of an online quantisation of a 16-bit checkpoint."""
+    wanted = _ONLINE.get(settings.quantization or "") if spec.quantization is None else None
+    plain = group.format.layout == "dense" and len(group.shape) >= 2 and group.place == "layer"
+    quantises = wanted is not None and plain and group.kind in _LINEAR and group.shard != "replicated"
+    return wanted if wanted is not None and quantises else group.format
 
 
 def unquantised_bytes(stored: str, spec: ModelSpec, settings: Settings) -> int:
@@ -28,10 +68,73 @@ def unquantised_bytes(stored: str, spec: ModelSpec, settings: Settings) -> int:
 
 def unquantised_first(spec: ModelSpec, settings: Settings) -> bool:
     """Whether the engine loads 16-bit weights in full before it quantises them."""
-    return settings.quantization is not None and spec.quantization is None and settings.version < (17, 0)
+    return settings.quantization in _ONLINE and spec.quantization is None and settings.version < _LAYERWISE_SINCE
 
 
-def notes(model: object, settings: Settings) -> tuple[str, ...]:
+def mxfp4_padding(settings: Settings) -> tuple[int, int, bool]:
+    """(hidden multiple, intermediate multiple, biases in fp32) of MXFP4 experts: Triton, TRT-LLM or Marlin."""
+    arch = settings.gpu_arch or _HOPPER
+    if arch == _HOPPER:
+        return 1, 64, True
+    return 256, 128, _BLACKWELL <= arch < _CONSUMER_BLACKWELL
+
+
+def mxfp4_expert(group: TensorGroup, local: Local, settings: Settings) -> int:
+    """Bytes of one expert's matrix: half a byte a value and a byte per 32, on padded sizes."""
+    hidden_multiple, width_multiple, _ = mxfp4_padding(settings)
+    column = group.shard == "expert_column"
+    rows = round_up(local.rows, width_multiple if column else hidden_multiple)
+    columns = round_up(local.columns, hidden_multiple if column else width_multiple)
+    values = rows * columns // 2
+    if hidden_multiple > 1:
+        return values + rows * ceil_div(columns, 32)
+    # Triton's layout for Hopper: scales of 256 rows by 4 columns; gate and up stand in one matrix.
+    pieces = 2 if column else 1
+    return values + round_up(pieces * rows, 256) * round_up(ceil_div(columns, 32), 4) // pieces
+
+
+def notes(spec: ModelSpec, settings: Settings) -> tuple[str, ...]:
     """What is not exact about this format on this GPU."""
-    del model, settings
+    method = settings.quantization or spec.quantization or ""
+    if method == "gptq":
+        return ("act-order GPTQ files may keep the scales of row-parallel layers whole on every rank: not counted",)
+    if "fp4" in method and method != "mxfp4":
+        return ("NVFP4 kernels may pad experts further; the part is small",)
     return ()
+
+
+def _matrix(fmt: WeightFormat, local: Local, settings: Settings, expert: bool, first_of_fused: bool) -> int:
+    arch = settings.gpu_arch or _HOPPER
+    rows, columns = local.rows, local.columns
+    payload = ceil_div(int(rows * columns * fmt.bits), 8)
+    if fmt.name == "fp8":
+        return payload + _fp8_scales(fmt, rows, columns, arch, expert, first_of_fused)
+    if fmt.name == "int8" and fmt.layout == "channel":
+        return payload + 4 * rows
+    if fmt.name == "awq":
+        groups = rows * (ceil_div(columns, fmt.group) if fmt.group else 1)
+        machete = arch == _HOPPER and not expert
+        return payload + 2 * groups + (2 * groups if machete and fmt.zero_bits else groups * fmt.zero_bits // 8)
+    if fmt.name == "gptq" or (fmt.name.startswith("int") and fmt.layout == "group"):
+        return replace(fmt, zero_bits=0, index_bytes=0, extra_bytes=0).bytes_of((rows, columns))
+    if fmt.name == "nvfp4" and arch >= _BLACKWELL:
+        return payload + round_up(rows, 128) * round_up(ceil_div(columns, fmt.group), 4) + fmt.extra_bytes
+    return fmt.bytes_of((rows, columns))
+
+
+def _fp8_scales(
+    fmt: WeightFormat, rows: int, columns: int, arch: tuple[int, int], expert: bool, first_of_fused: bool
+) -> int:
+    if fmt.layout == "block":
+        per_row = ceil_div(columns, fmt.block_columns)
+        if arch < _NATIVE_FP8:
+            return 2 * rows * per_row
+        if _BLACKWELL <= arch < _CONSUMER_BLACKWELL and not expert:
+            return rows * round_up(per_row, 4)
+        return 4 * ceil_div(rows, fmt.block_rows) * per_row
+    if arch < _NATIVE_FP8:
+        return 2 * rows
+    if fmt.layout == "channel":
+        return 4 * rows
+    shared = 4 + fmt.extra_bytes
+    return shared if first_of_fused else 0

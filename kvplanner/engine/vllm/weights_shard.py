@@ -49,6 +49,8 @@ def cut(group: TensorGroup, settings: Settings, experts: int = 0) -> Local:
     """
     rows, columns = _flat(group.shape)
     tp = settings.tp
+    if group.kind == "experts" and group.shard == "replicated":
+        return _cut_experts(group, rows, columns, settings, experts)
     if group.shard == "replicated" or (group.place == "tower" and settings.tower_data_parallel):
         return Local(rows, columns, group.count)
     if group.shard == "column":
@@ -68,6 +70,8 @@ def _cut_experts(group: TensorGroup, rows: int, columns: int, settings: Settings
     if settings.expert_parallel and ranks > 1:
         per_expert = ceil_div(group.count, experts) if experts else 1
         return Local(rows, columns, per_expert * local_experts(experts or group.count, settings))
+    if group.shard == "replicated":
+        return Local(rows, columns, group.count)
     if group.shard == "expert_column":
         return Local(ceil_div(rows, ranks), columns, group.count)
     return Local(rows, ceil_div(columns, ranks), group.count) if columns else Local(rows, 0, group.count)
