@@ -1,1 +1,1 @@
-"""The terminal."""
+"""The terminal: the same core without Qt."""

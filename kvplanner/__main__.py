@@ -1,0 +1,79 @@
+"""The composition root: the terminal, or the window when it is asked for and can be shown.
+
+Nothing else in the package chooses between the two.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+from types import TracebackType
+
+_OPENABLE = (".kvplan.json", ".gguf", ".safetensors", ".json", ".log", ".txt")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The entry point `kvplanner`; returns the exit status."""
+    if getattr(sys, "frozen", False):
+        # A packaged helper process starts here again and must not open another application.
+        from multiprocessing import freeze_support
+
+        freeze_support()
+    sys.excepthook = _crash
+    words = list(sys.argv[1:] if argv is None else argv)
+    if not words or words[0] == "gui":
+        return _window(words[1:])
+    if words[0].lower().endswith(_OPENABLE) and Path(words[0]).exists():
+        return _window(words)
+    from kvplanner.cli.main import run
+
+    return run(words)
+
+
+def gui(argv: Sequence[str] | None = None) -> int:
+    """The entry point `kvplanner-gui`: the window with the given arguments."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    return main(["gui", *(words[1:] if words[:1] == ["gui"] else words)])
+
+
+def _window(words: Sequence[str]) -> int:
+    """Shows the window; without a display says so and prints the start model's plan instead."""
+    from kvplanner.cli import display
+    from kvplanner.cli.main import run
+    from kvplanner.cli.output import BAD_INPUT, note
+
+    if "-h" in words or "--help" in words:
+        return run(["gui", "--help"])
+    if any(word == "--screenshot" or word.startswith("--screenshot=") for word in words):
+        os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+    if not display.has_display():
+        if words:
+            note("there is no display to show a window on. Use kvplanner plan, or gui --screenshot FILE.png")
+            return BAD_INPUT
+        note(
+            "there is no display to show a window on; this is the plan of the start model. kvplanner --help lists more"
+        )
+        from kvplanner.plan.text_request import START_MODEL
+
+        return run(["plan", START_MODEL])
+    missing = display.missing_packages()
+    if missing:
+        note(display.install_hint(missing))
+        return BAD_INPUT
+    show: Callable[[Sequence[str]], int] = import_module("kvplanner.ui").run
+    return show(words)
+
+
+def _crash(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """A defect of kvplanner's own: the traceback, and a status that no verdict has."""
+    sys.__excepthook__(kind, error, trace)
+    if issubclass(kind, Exception):
+        sys.stderr.write("kvplanner: internal error, please report the lines above\n")
+        raise SystemExit(70)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

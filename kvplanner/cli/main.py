@@ -1,0 +1,80 @@
+"""Finds the command, runs it, and turns what goes wrong into one line and an exit status.
+
+Each command's module is imported when it is asked for, so that none pays for another.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Final
+
+from kvplanner.cli.output import BAD_INPUT, complain
+from kvplanner.errors import PlannerError, UnknownName
+
+COMMANDS: Final[dict[str, str]] = {
+    "plan": "does a model fit, where the memory goes, and what it serves",
+    "inspect": "what a model is: tensors, bytes, layers, KV cache",
+    "models": "the bundled models, searched",
+    "gpus": "the GPUs known here, or those of this machine (--local)",
+    "gui": "the window",
+}
+_INTERRUPTED: Final = 130
+
+_USAGE: Final = """kvplanner plans an inference engine's GPU memory before the server is started.
+
+  kvplanner                          the window
+  kvplanner plan MODEL --gpu 2xH100 [-- ENGINE FLAGS]
+  kvplanner plan --gpu H100 -- vllm serve MODEL ...
+{commands}
+
+kvplanner COMMAND --help tells more. Exit status: 0 fits, 1 does not fit, 2 bad input or cannot be told.
+"""
+
+
+def run(argv: Sequence[str]) -> int:
+    """Runs a terminal command and returns the exit status; argv without the program's name."""
+    make_printable()
+    try:
+        status = _run(list(argv))
+        sys.stdout.flush()
+    except PlannerError as error:
+        return complain(error)
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except BrokenPipeError:
+        # The reader has gone (`| head`): nothing is left to say, and the interpreter's own flush must not fail.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return status
+
+
+def _run(argv: list[str]) -> int:
+    if not argv or argv[0] in ("-h", "--help", "help"):
+        print(_USAGE.format(commands="\n".join(f"  kvplanner {c:<8} {text}" for c, text in COMMANDS.items())), end="")
+        return 0
+    if argv[0] in ("-V", "--version"):
+        from kvplanner import __version__
+
+        print(f"kvplanner {__version__}")
+        return 0
+    command, rest = argv[0], argv[1:]
+    if command not in COMMANDS or command == "gui":
+        from difflib import get_close_matches
+
+        near = tuple(get_close_matches(command, COMMANDS, n=2)) or tuple(COMMANDS)
+        raise UnknownName(f"there is no command {command!r}", "", near)
+    status: int = import_module(f"kvplanner.cli.{command}").run(rest)
+    return status
+
+
+def make_printable() -> None:
+    """Keeps output going on terminals whose encoding lacks a character, rather than failing half-way."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+
+
+__all__ = ["BAD_INPUT", "COMMANDS", "make_printable", "run"]

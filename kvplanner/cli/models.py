@@ -1,0 +1,52 @@
+"""kvplanner models: the bundled catalogue, searched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from kvplanner.cli.arguments import Parser
+from kvplanner.cli.output import BAD_INPUT, FITS, emit_json, note, table
+
+if TYPE_CHECKING:
+    from kvplanner.catalog.models import ModelEntry
+
+SCHEMA: Final = "kvplanner.models/1"
+
+
+def parser() -> Parser:
+    """The arguments of `models`."""
+    made = Parser("models", "Lists the bundled models: all, or those that all words of the query fit.")
+    made.add_argument("query", nargs="*", metavar="QUERY", help="words of name, family, size or quantisation")
+    made.add_argument("--json", action="store_true", help=f"as JSON, schema {SCHEMA}")
+    return made
+
+
+def run(argv: Sequence[str]) -> int:
+    """Prints the entries; status 2 when nothing fits the query."""
+    from kvplanner.catalog import models
+
+    given = parser().parse_args(list(argv))
+    query = " ".join(given.query)
+    entries = models.search(query) if query.strip() else models.index()
+    if given.json:
+        emit_json({"schema": SCHEMA, "query": query, "models": [entry._asdict() for entry in entries]})
+    elif entries:
+        heads = ("id", "parameters", "stored GB", "GiB", "format", "context")
+        print("\n".join(table([heads, *map(_row, entries)], "<>>><>")))
+    if not entries:
+        note(f"no bundled model fits {query!r}. Fewer words find more; kvplanner plan also takes a folder or a file")
+        return BAD_INPUT
+    return FITS
+
+
+def _row(entry: ModelEntry) -> tuple[str, ...]:
+    stored = entry.stored_bytes
+    return (
+        entry.id + (" *" if entry.lower_confidence else ""),
+        f"{entry.parameters / 1e9:,.2f} B" if entry.parameters else "?",
+        f"{stored / 1e9:,.2f}" if stored else "?",
+        f"{stored / (1 << 30):,.2f}" if stored else "?",
+        entry.quantization or "as trained",
+        f"{entry.context_length:,}" if entry.context_length else "?",
+    )

@@ -1,0 +1,50 @@
+"""What the terminal says: tables and JSON on standard output, one line per error on standard error."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from kvplanner.errors import PlannerError
+
+FITS: Final = 0
+DOES_NOT_FIT: Final = 1
+BAD_INPUT: Final = 2
+
+_NARROW, _WIDE = 72, 120
+
+
+def complain(error: PlannerError) -> int:
+    """Tells what, where and what to do in one line; returns the exit status of bad input."""
+    print(f"kvplanner: {' '.join(str(error).split())}", file=sys.stderr)
+    return BAD_INPUT
+
+
+def note(text: str) -> None:
+    """Something worth knowing that is not the answer."""
+    print(f"kvplanner: {' '.join(text.split())}", file=sys.stderr)
+
+
+def emit_json(value: object) -> None:
+    """One JSON document on standard output, without anything that JSON lacks."""
+    import json
+
+    json.dump(value, sys.stdout, indent=2, ensure_ascii=False, allow_nan=False)
+    sys.stdout.write("\n")
+
+
+def width() -> int:
+    """Columns to write for: the terminal's within reason, and a fixed number into files and pipes."""
+    if not sys.stdout.isatty():
+        return 100
+    import shutil
+
+    return max(_NARROW, min(_WIDE, shutil.get_terminal_size().columns))
+
+
+def table(rows: Sequence[Sequence[str]], align: str) -> Iterator[str]:
+    """Lines of columns as wide as their widest cell; align: "<" or ">" for each column."""
+    widths = [max((len(row[i]) for row in rows), default=0) for i in range(len(align))]
+    for row in rows:
+        yield "  ".join(f"{c:{a}{w}}" for c, a, w in zip(row, align, widths, strict=True)).rstrip()

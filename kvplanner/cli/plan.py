@@ -1,0 +1,137 @@
+"""kvplanner plan: does it fit, where does the memory go, what does it serve."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from kvplanner.cli.arguments import Parser, split_flags
+from kvplanner.cli.output import BAD_INPUT, DOES_NOT_FIT, FITS, emit_json, width
+from kvplanner.errors import BadInput, UnknownName
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from kvplanner.engine.base import Model, Plan, SegmentKind
+    from kvplanner.plan.text_request import PlanWords, Sources
+
+_EXAMPLES: Final = """examples:
+  kvplanner plan Llama-3.1-8B-Instruct --gpu H100 --load 32@1500+500
+  kvplanner plan ./my-model --gpu 2x24GiB -- --max-model-len 32k --kv-cache-dtype fp8
+  kvplanner plan --gpu "4xA100 80GB" -- vllm serve meta-llama/Llama-3.3-70B-Instruct -tp 4
+
+exit status: 0 fits, 1 does not fit, 2 bad input or cannot be told
+"""
+
+
+def parser() -> Parser:
+    """The arguments of `plan`; the engine's own flags follow "--"."""
+    made = Parser("plan", "Whether a model fits on given GPUs, and what it serves.", _EXAMPLES)
+    add = made.add_argument
+    add(
+        "model",
+        nargs="?",
+        default="",
+        metavar="MODEL",
+        help="catalogue id, folder, config.json, *.safetensors, *.gguf, ollama:NAME, hub:ORG/NAME or a .kvplan.json",
+    )
+    add("--gpu", default="", metavar="SPEC", help='"H100", "2xRTX 4090", "1xRTX 4090,1xRTX 3090", "4x79.2GiB", "local"')
+    add("--engine", default="", help="the engine (vllm)")
+    add("--engine-version", default="", metavar="V", help="its version, the newest known when left out")
+    add("--weight-format", default="", metavar="F", help="plan with the weights in another format (fp8, awq, ...)")
+    add("--load", default="", metavar="N@PROMPT+OUTPUT", help="users at once and their tokens, for example 32@1500+500")
+    add("--free", action="append", default=[], metavar="[GPU=]SIZE", help="free memory before the engine starts")
+    add("--measured", action="append", default=[], metavar="KIND=SIZE", help="replaces an estimate by a given value")
+    add("--explain", nargs="?", const="", metavar="KIND", help="the arithmetic of each number, or of one kind")
+    add("--unit", choices=("GiB", "GB"), default="GiB", help="of the tables (GiB)")
+    add("--json", action="store_true", help="the plan as JSON, schema kvplanner.plan/1")
+    add("--markdown", action="store_true", help="the report as Markdown")
+    return made  # fmt: skip
+
+
+def words_from(argv: Sequence[str]) -> tuple[Namespace, PlanWords]:
+    """The arguments, and of them what makes a request. Raises BadInput."""
+    from kvplanner.plan.text_request import PlanWords
+
+    ours, flags = split_flags(argv)
+    given, extra = parser().parse_known_args(ours)
+    if extra and extra[0].startswith("-") and not flags:
+        raise BadInput(
+            f"{extra[0]} is no flag of kvplanner",
+            "plan",
+            f"The engine's go after --: kvplanner plan MODEL -- {extra[0]}",
+        )
+    if extra:
+        parser().error(f"{extra[0]} is not understood")
+    return given, PlanWords(
+        given.model,
+        given.gpu,
+        given.engine,
+        given.engine_version,
+        given.weight_format,
+        given.load,
+        tuple(given.free),
+        tuple(given.measured),
+        flags,
+    )
+
+
+def sources() -> Sources:
+    """How the terminal finds models and this machine's GPUs: only "hub:" goes online, since it asks for it."""
+    from kvplanner.cli.local import machine
+    from kvplanner.plan.text_request import Sources
+
+    return Sources(_open_model, machine)
+
+
+def _open_model(text: str) -> Model:
+    from kvplanner.source.resolve import open_model
+
+    return open_model(text, allow_network=text.startswith("hub:"))
+
+
+def make_plan(words: PlanWords) -> Plan:
+    """The plan of a command's words, what was assumed among its warnings. Raises PlannerError."""
+    from dataclasses import replace
+
+    from kvplanner.engine.registry import engine
+    from kvplanner.plan.text_request import build
+
+    built = build(words, sources())
+    plan = engine(built.request.engine).plan(built.request)
+    return replace(plan, warnings=(*built.warnings, *plan.warnings)) if built.warnings else plan
+
+
+def _kinds(text: str) -> tuple[SegmentKind, ...]:
+    """The segment kinds that --explain names, () for all. Raises UnknownName."""
+    from kvplanner.engine.base import SEGMENT_KINDS
+
+    wanted = [part.strip().replace("-", "_").lower() for part in text.split(",") if part.strip()]
+    if unknown := [part for part in wanted if part not in SEGMENT_KINDS]:
+        raise UnknownName(f"{unknown[0]!r} is no part of a device's memory", "--explain", SEGMENT_KINDS)
+    return tuple(kind for kind in SEGMENT_KINDS if kind in wanted)
+
+
+def status_of(plan: Plan) -> int:
+    """The exit status that stands for a verdict."""
+    return BAD_INPUT if plan.fits is None else FITS if plan.fits else DOES_NOT_FIT
+
+
+def run(argv: Sequence[str]) -> int:
+    """Prints the plan and returns its status."""
+    given, words = words_from(argv)
+    plan = make_plan(words)
+    if given.json:
+        from kvplanner.plan.schema import to_json
+
+        emit_json(to_json(plan))
+        return status_of(plan)
+    from kvplanner.plan import report
+
+    if given.explain is not None:
+        print(report.explain(plan, _kinds(given.explain), unit=given.unit), end="")
+    elif given.markdown:
+        print(report.markdown(plan, unit=given.unit), end="")
+    else:
+        print(report.text(plan, unit=given.unit, width=width()), end="")
+    return status_of(plan)

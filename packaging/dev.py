@@ -1,0 +1,285 @@
+#!/usr/bin/env python3
+"""Sets kvplanner up on a fresh machine and runs or tests it: python3 packaging/dev.py run | test | build.
+
+  run [ARGUMENTS]     installs what is needed, then starts kvplanner with the arguments
+  test [--only STEP]  everything that must pass: lint, types, unit, x11, build, packaged
+  build               the application folder, dist/kvplanner
+
+Needs only the standard library. The virtual environment is .venv; it is made again when what it holds changed.
+Missing Debian packages are installed when this runs as root and apt-get is there, and named otherwise.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+CONSTRAINTS = ROOT / "packaging" / "constraints.txt"
+PACKAGED = ROOT / "dist" / "kvplanner"
+BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
+LINUX = sys.platform.startswith("linux")
+
+# What the tests need beyond Qt's libraries: (a command or file that shows it is there, the Debian package).
+TEST_TOOLS = (
+    ("gcc", "gcc"),
+    ("make", "make"),
+    ("objdump", "binutils"),
+    ("Xvfb", "xvfb"),
+    ("xdotool", "xdotool"),
+    ("convert", "imagemagick"),
+    ("/usr/include/stdio.h", "libc6-dev"),
+    ("/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf", "fonts-dejavu-core"),
+)
+
+
+class Failed(Exception):
+    """A step that did not work; the message says what to do."""
+
+
+def say(text: str) -> None:
+    """Progress, on standard error so that `run` keeps standard output for kvplanner."""
+    print(f"-- {text}", file=sys.stderr, flush=True)
+
+
+def call(command: Sequence[str | Path], env: dict[str, str] | None = None, *, quiet: bool = False) -> None:
+    """Runs a command in the repository. Raises Failed when it does not end with 0."""
+    words = [str(w) for w in command]
+    out = subprocess.DEVNULL if quiet else None
+    status = subprocess.run(words, cwd=ROOT, env={**os.environ, **(env or {})}, stdout=out, check=False).returncode
+    if status:
+        raise Failed(f"{Path(words[0]).name} {' '.join(words[1:4])} ended with status {status}")
+
+
+# -- the machine ------------------------------------------------------------------------------------------------------
+
+
+def apt_install(packages: Sequence[str], why: str) -> None:
+    """Installs Debian packages, or names them. Raises Failed when they are missing and cannot be installed."""
+    if not packages:
+        return
+    command = f"apt-get install -y --no-install-recommends {' '.join(packages)}"
+    if not (LINUX and shutil.which("apt-get") and os.geteuid() == 0):
+        raise Failed(f"{why} needs packages that are missing. On Debian or Ubuntu: sudo {command}")
+    say(f"{why}: {command}")
+    env = {"DEBIAN_FRONTEND": "noninteractive"}
+    try:
+        call(command.split(), env, quiet=True)
+    except Failed:
+        call(["apt-get", "update", "-q"], env, quiet=True)
+        call(command.split(), env, quiet=True)
+
+
+def missing_tools() -> list[str]:
+    """The Debian packages that the tests need and that are not there."""
+
+    def present(sign: str) -> bool:
+        return Path(sign).exists() if sign.startswith("/") else shutil.which(sign) is not None
+
+    return [package for sign, package in TEST_TOOLS if not present(sign)] if LINUX else []
+
+
+def qt_packages(platform: str = "") -> list[str]:
+    """The Debian packages of Qt's libraries that are missing; the application knows which."""
+    sys.path.insert(0, str(ROOT))
+    from kvplanner.cli.display import missing_packages
+
+    return list(missing_packages({"QT_QPA_PLATFORM": platform}))
+
+
+def shows_windows() -> bool:
+    """Whether a window could appear here."""
+    sys.path.insert(0, str(ROOT))
+    from kvplanner.cli.display import has_display
+
+    return has_display()
+
+
+# -- the environment --------------------------------------------------------------------------------------------------
+
+
+def fingerprint(extras: str) -> str:
+    """Changes whenever the environment must be made again."""
+    parts = (
+        CONSTRAINTS.read_bytes(),
+        (ROOT / "pyproject.toml").read_bytes(),
+        f"{ROOT} {sys.version} {extras}".encode(),
+    )
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()
+
+
+def prepare(extras: str = "") -> Path:
+    """Makes .venv with kvplanner (editable) and returns its Python; quick when it is there already."""
+    python = BIN / ("python.exe" if os.name == "nt" else "python")
+    stamp = VENV / "kvplanner-stamp"
+    wanted = {fingerprint(extras), fingerprint("test,package")}
+    if python.exists() and stamp.exists() and stamp.read_text(encoding="ascii") in wanted:
+        return python
+    make_venv(python)
+    say("installing kvplanner" + (f" [{extras}]" if extras else "") + " from packaging/constraints.txt")
+    pip = [python, "-m", "pip", "--disable-pip-version-check", "install", "-q", "-c", CONSTRAINTS]
+    call([*pip, "setuptools"])
+    call([*pip, "--no-build-isolation", "-e", f"{ROOT}[{extras}]" if extras else str(ROOT)])
+    stamp.write_text(fingerprint(extras), encoding="ascii")
+    return python
+
+
+def make_venv(python: Path) -> None:
+    """A virtual environment of this Python; an old or broken one is replaced."""
+    if python.exists() and subprocess.run([python, "-m", "pip", "--version"], capture_output=True).returncode == 0:
+        return
+    with contextlib.suppress(ImportError):
+        import ensurepip
+        import venv
+
+        say(f"making {VENV.name} with Python {sys.version.split()[0]} and pip {ensurepip.version()}")
+        venv.create(VENV, with_pip=True, clear=True)
+        return
+    apt_install(["python3-venv"], "A virtual environment")
+    call([sys.executable, "-m", "venv", "--clear", VENV])
+
+
+# -- the commands -----------------------------------------------------------------------------------------------------
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Starts kvplanner; the window's libraries are seen to first where a window can appear."""
+    terminal = bool(arguments) and arguments[0] != "gui"
+    if not terminal and LINUX and shows_windows():
+        apt_install(qt_packages(), "The window")
+    python = prepare()
+    return subprocess.run([str(python), "-m", "kvplanner", *arguments], check=False).returncode
+
+
+@contextlib.contextmanager
+def virtual_display() -> Iterator[dict[str, str]]:
+    """An X server of our own, as the environment that uses it."""
+    read, write = os.pipe()
+    command = ["Xvfb", "-displayfd", str(write), "-screen", "0", "1600x1200x24", "-nolisten", "tcp"]
+    server = subprocess.Popen(command, pass_fds=[write], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    os.close(write)
+    try:
+        with os.fdopen(read) as answer:
+            number = answer.readline().strip()
+        if not number:
+            raise Failed("Xvfb did not start")
+        yield {"DISPLAY": f":{number}", "QT_QPA_PLATFORM": "xcb", "WAYLAND_DISPLAY": ""}
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def lint(python: Path) -> None:
+    """Style and format."""
+    call([python, "-m", "ruff", "check", "."])
+    call([python, "-m", "ruff", "format", "--check", "."])
+
+
+def types(python: Path) -> None:
+    """Strict types of the whole package."""
+    call([python, "-m", "mypy"])
+
+
+def unit(python: Path) -> None:
+    """All tests that need no display, on two processes."""
+    pytest(
+        python, ["-n", "2", "--dist", "loadgroup", "-m", "not x11 and not packaged"], {"QT_QPA_PLATFORM": "offscreen"}
+    )
+
+
+def x11(python: Path) -> None:
+    """Tests that drive a real window, one after another on one X server."""
+    with virtual_display() as env:
+        pytest(python, ["-m", "x11"], env)
+
+
+def build(python: Path) -> None:
+    """The application folder."""
+    say(f"building {PACKAGED.relative_to(ROOT)}")
+    call(
+        [
+            python, "-m", "PyInstaller", "--noconfirm", "--log-level", "WARN",
+            "--distpath", "dist", "--workpath", "build/pyinstaller", "packaging/kvplanner.spec",
+        ]
+    )  # fmt: skip
+
+
+def packaged(python: Path) -> None:
+    """Tests of the built application, offscreen and on an X server."""
+    if not PACKAGED.exists():
+        build(python)
+    with virtual_display() as env:
+        display = {"KVPLANNER_PACKAGED": str(PACKAGED), "DISPLAY": env["DISPLAY"], "QT_QPA_PLATFORM": ""}
+        pytest(python, ["-m", "packaged", "-rP"], display)
+
+
+def pytest(python: Path, arguments: Sequence[str], env: dict[str, str]) -> None:
+    """Runs a part of the tests."""
+    call([python, "-m", "pytest", "-p", "no:cacheprovider", "--durations=8", "--durations-min=2", *arguments], env)
+
+
+STEPS: dict[str, Callable[[Path], None]] = {
+    "lint": lint,
+    "types": types,
+    "unit": unit,
+    "x11": x11,
+    "build": build,
+    "packaged": packaged,
+}
+
+
+def test(arguments: Sequence[str]) -> int:
+    """Runs all steps, or those named after --only, and tells how each went."""
+    chosen = list(arguments[1:]) if arguments[:1] == ["--only"] else list(STEPS)
+    if unknown := [step for step in chosen if step not in STEPS] or (arguments and arguments[0] != "--only"):
+        raise Failed(f"unknown step {unknown}: there are {', '.join(STEPS)}")
+    apt_install([*missing_tools(), *(qt_packages() if LINUX else ())], "Testing")
+    python = prepare("test,package")
+    outcome: dict[str, str] = {}
+    for step in chosen:
+        say(f"{step}: {(STEPS[step].__doc__ or '').strip()}")
+        start = time.monotonic()
+        try:
+            STEPS[step](python)
+            outcome[step] = "passed"
+        except Failed as error:
+            outcome[step] = f"FAILED: {error}"
+        outcome[step] = f"{time.monotonic() - start:6.1f} s  {outcome[step]}"
+    say("summary")
+    for step, text in outcome.items():
+        say(f"{step:<9} {text}")
+    return int(any("FAILED" in text for text in outcome.values()))
+
+
+def main() -> int:
+    """Returns the exit status of what was run, 3 when the machine lacks something."""
+    command, arguments = (sys.argv[1], sys.argv[2:]) if len(sys.argv) > 1 else ("", [])
+    if sys.version_info < (3, 11):  # noqa: UP036  # this script runs on whatever python3 the machine has
+        print("kvplanner needs Python 3.11 or newer; call this script with such a python3", file=sys.stderr)
+        return 3
+    try:
+        if command == "run":
+            return run(arguments)
+        if command == "test":
+            return test(arguments)
+        if command == "build":
+            apt_install([*missing_tools(), *(qt_packages() if LINUX else ())], "Building")
+            build(prepare("test,package"))
+            return 0
+    except Failed as error:
+        print(f"dev.py: {error}", file=sys.stderr)
+        return 3
+    print((__doc__ or "").strip(), file=sys.stderr)
+    return 3
+
+
+if __name__ == "__main__":
+    sys.exit(main())
