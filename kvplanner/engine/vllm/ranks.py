@@ -1,0 +1,158 @@
+"""One rank's memory: the budget, what lies in it and outside it, and what is left for the KV cache.
+
+The arithmetic is that of v1/worker/gpu_worker.py (0.33): requested = ceil(total × utilisation); available KV =
+requested − everything that the profile run found in use − its transient peak − the graph estimate.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import cast
+
+from kvplanner.engine.base import Model, SegmentKind
+from kvplanner.engine.vllm import activations, graphs, runtime, weights, workspace
+from kvplanner.engine.vllm.settings import Settings
+from kvplanner.estimate import Estimate, Input, band_of_sum, banded, exact, measured
+from kvplanner.gpu.spec import Device
+from kvplanner.units import format_bytes
+
+_ZERO = exact(0, "0")
+
+
+@dataclass(frozen=True)
+class Rank:
+    """What one tensor-parallel rank of a pipeline stage holds on one device; all sizes in bytes.
+
+    other: what others hold before the engine starts. budget: requested memory. staging: beyond the weights, while
+    they load. graphs_charged: the part of the graph memory that is taken off the budget. after: allocated after the
+    measurement, out of the slack.
+    """
+
+    device: Device
+    stage: int
+    settings: Settings
+    total: Estimate
+    cuda_total: Estimate
+    other: Estimate
+    outside: Estimate
+    budget: Estimate
+    runtime: Estimate
+    weights: Estimate
+    staging: Estimate
+    workspace: Estimate
+    activations: Estimate
+    graphs_charged: Estimate
+    graphs: Estimate
+    after: Estimate
+    given_kv: Estimate | None
+
+    @property
+    def reserved_bytes(self) -> int:
+        """What the driver keeps: NVML's total less CUDA's."""
+        return self.total.value - self.cuda_total.value
+
+    @property
+    def free_at_start_bytes(self) -> int:
+        """What the engine's first snapshot finds free."""
+        return self.cuda_total.value - self.other.value - self.outside.value
+
+    @property
+    def resident_bytes(self) -> int:
+        """In use on the device after the profile run: everything but the transient peak, graphs and KV cache."""
+        return self.other.value + self.outside.value + self.runtime.value + self.weights.value + self.workspace.value
+
+    @cached_property
+    def available(self) -> Estimate:
+        """What the engine prints as available KV cache memory; negative when nothing is left."""
+        if self.given_kv is not None:
+            return self.given_kv
+        charged = (self.runtime, self.weights, self.workspace, self.activations, self.graphs_charged)
+        value = self.budget.value - sum(term.value for term in charged)
+        below, above = band_of_sum(charged)
+        budget_below, budget_above = band_of_sum((self.budget,))
+        names = ("runtime", "weights", "workspace", "activations", "CUDA graphs")
+        inputs = (
+            Input("budget", self.budget.value, "B", f"{self.settings.utilization:g} × CUDA total"),
+            *(Input(name, term.value, "B", term.basis) for name, term in zip(names, charged, strict=True)),
+        )
+        low, high = value - math.isqrt(above**2 + budget_below**2), value + math.isqrt(below**2 + budget_above**2)
+        formula = "{budget} − {runtime} − {weights} − {workspace} − {activations} − {CUDA graphs}"
+        return Estimate(value, low, high, "rest" if low < high else "exact", formula, inputs)
+
+
+def rank_key(stage: int, device: Device) -> tuple[int, str, int | None]:
+    """What tells ranks apart: ranks of one key use the same memory."""
+    return stage, device.gpu.id, device.free_bytes
+
+
+def plan_rank(model: Model, settings: Settings, stage: int, device: Device, given: Mapping[str, int]) -> Rank:
+    """One rank's memory; `given` holds measured bytes by segment kind, which replace estimates."""
+    gpu = device.gpu
+    assert gpu.total is not None  # refused before any rank is planned
+    assert gpu.cuda_total is not None
+    here = replace(settings, gpu_name=gpu.name, gpu_arch=gpu.compute_capability, gpu_total_bytes=gpu.cuda_total.value)
+
+    def term(kind: SegmentKind, estimated: Estimate) -> Estimate:
+        return measured(given[kind], "--measured") if kind in given else estimated
+
+    estimated_graphs = term("cuda_graphs", graphs.estimate(model, here, stage))
+    return Rank(
+        device=device,
+        stage=stage,
+        settings=here,
+        total=gpu.total,
+        cuda_total=gpu.cuda_total,
+        other=term("other", _other(device)),
+        outside=term("runtime_outside", runtime.outside(model, here, stage)),
+        budget=_budget(gpu.cuda_total, here.utilization),
+        runtime=term("runtime", runtime.inside(model, here, stage)),
+        weights=term("weights", weights.rank_weights(model, here, stage)),
+        staging=weights.loading_peak(model, here, stage),
+        workspace=term("workspace", workspace.persistent(model, here, stage)),
+        activations=term("activations", activations.peak(model, here, stage)),
+        graphs_charged=estimated_graphs if here.era.graphs_in_budget else _ZERO,
+        graphs=term("cuda_graphs", graphs.actual(model, here, stage)),
+        after=workspace.after_profile(model, here, stage),
+        given_kv=_given_kv(here, given),
+    )
+
+
+def _given_kv(settings: Settings, given: Mapping[str, int]) -> Estimate | None:
+    if "kv_cache" in given:
+        return measured(given["kv_cache"], "--measured")
+    if settings.kv_cache_memory_bytes is not None:
+        value = settings.kv_cache_memory_bytes
+        return exact(value, "{given}", Input("given", value, "B", "--kv-cache-memory-bytes"))
+    return None
+
+
+def _other(device: Device) -> Estimate:
+    if device.free_bytes is None:
+        return exact(0, "{nothing}", Input("nothing", 0, "B", "no other program was named"))
+    cuda_total = cast(Estimate, device.gpu.cuda_total).value
+    source = device.free_source or "given"
+    return Estimate(
+        value := max(cuda_total - device.free_bytes, 0),
+        value,
+        value,
+        "measured",
+        "{CUDA total} − {free}",
+        (Input("CUDA total", cuda_total, "B", device.gpu.name), Input("free", device.free_bytes, "B", source)),
+    )
+
+
+def _budget(cuda_total: Estimate, utilization: float) -> Estimate:
+    """ceil(CUDA total × utilisation) (v1/worker/utils.py, 0.33)."""
+    value, low, high = (math.ceil(size * utilization) for size in (cuda_total.value, cuda_total.low, cuda_total.high))
+    source = cuda_total.inputs[0].source if cuda_total.inputs else ""
+    inputs = (
+        Input("CUDA total", cuda_total.value, "B", source),
+        Input("utilisation", utilization, "", "--gpu-memory-utilization"),
+    )
+    estimate = banded(value, low, high, cuda_total.basis, "ceil({CUDA total} × {utilisation})", *inputs)
+    return estimate.with_notes(
+        f"The budget is a share of what CUDA sees ({format_bytes(cuda_total.value)}), not of the size on the box."
+    )

@@ -1,0 +1,216 @@
+"""The planner end to end: the reference lesson, the real card, the stages, the refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from kvplanner.catalog import gpus, models
+from kvplanner.engine.base import Load, OptionValue, Plan, PlanRequest, SegmentKind
+from kvplanner.engine.command import format_command
+from kvplanner.engine.registry import engine
+from kvplanner.errors import BadInput, UnknownName
+from kvplanner.units import GB, GIB, MIB
+
+VLLM = engine("vllm")
+LLAMA_8B = "meta-llama/Meta-Llama-3-8B-Instruct"
+LLAMA_70B = "meta-llama/Meta-Llama-3-70B-Instruct"
+NOTHING_ELSE = {"activations": 3 * GB, "runtime_outside": 0, "runtime": 0, "workspace": 0, "cuda_graphs": 0}
+
+
+def plan(
+    model: str,
+    gpu: str,
+    options: Mapping[str, OptionValue] | None = None,
+    measured: Mapping[str, int] | None = None,
+    free: int | None = None,
+    load: Load | None = None,
+    version: str | None = None,
+) -> Plan:
+    machine = gpus.machine(gpu)
+    if free is not None:
+        devices = tuple(replace(d, free_bytes=free, free_source="--free") for d in machine.devices)
+        machine = replace(machine, devices=devices)
+    request = PlanRequest(
+        models.load(model), machine, version=version, options=options or {}, load=load, measured=measured or {}
+    )
+    return VLLM.plan(request)
+
+
+def size(plan_: Plan, kind: SegmentKind, device: int = 0) -> int:
+    segment = plan_.devices[device].segment(kind)
+    assert segment is not None, kind
+    return segment.bytes
+
+
+class TestReferenceLesson:
+    """A custom GPU of exactly 80 GB, utilisation 0.90, 3 GB of activations and nothing else."""
+
+    def plan(self, model: str, count: int) -> Plan:
+        options = {"gpu_memory_utilization": 0.9, "tensor_parallel_size": count}
+        return plan(model, f"{count}x80GB", options, NOTHING_ELSE)
+
+    def test_8b_on_one_gpu(self) -> None:
+        result = self.plan(LLAMA_8B, 1)
+        assert result.fits
+        assert result.request.model.stored is not None
+        assert result.request.model.stored.value == 16_060_522_496
+        assert size(result, "weights") == 16_060_522_496
+        budget = result.devices[0].budget
+        assert budget is not None
+        assert budget.value == 72 * GB
+        cache = result.kv_cache
+        assert cache is not None
+        assert cache.bytes_per_token == 131_072
+        assert round(cache.available.value / GB, 1) == 52.9
+        assert cache.tokens == cache.num_blocks * 16
+        assert 403_800 <= cache.tokens <= 403_899
+        assert any("21 % too many" in note for note in cache.available.notes)
+
+    def test_70b_on_one_gpu_fails_while_loading(self) -> None:
+        result = self.plan(LLAMA_70B, 1)
+        assert result.request.model.stored is not None
+        assert result.request.model.stored.value == 141_107_412_992
+        assert (result.fits, result.stage) == (False, "weights")
+        assert result.devices[0].overflow_bytes > 0
+
+    def test_70b_on_two_gpus_is_short_when_the_cache_is_sized(self) -> None:
+        result = self.plan(LLAMA_70B, 2)
+        assert round(size(result, "weights") / GB, 2) == 70.56
+        assert (result.fits, result.stage) == (False, "kv_cache_sizing")
+        assert round(result.missing_bytes / GB, 2) == 1.56
+
+    def test_70b_on_four_gpus(self) -> None:
+        result = self.plan(LLAMA_70B, 4)
+        assert result.fits
+        assert result.kv_cache is not None
+        assert round(4 * result.kv_cache.available.value / GB, 1) == 134.9
+        assert 411_500 <= result.kv_cache.tokens <= 411_700
+
+
+class TestRealCard:
+    """NVIDIA H100 80GB HBM3: CUDA sees 81,081 MiB."""
+
+    def test_8b_with_the_engines_defaults(self) -> None:
+        result = plan("meta-llama/Llama-3.1-8B-Instruct", "H100")
+        assert result.fits
+        assert {name: result.options[name].value for name in ("max_num_batched_tokens", "max_num_seqs")} == {
+            "max_num_batched_tokens": 8192,
+            "max_num_seqs": 1024,
+        }
+        budget = result.devices[0].budget
+        assert budget is not None
+        assert round(budget.value / GIB, 2) == 72.85
+        cache = result.kv_cache
+        assert cache is not None
+        assert cache.block_size == 16
+        assert 54.5 <= cache.available.value / GIB <= 56.5
+        assert 445_000 <= cache.tokens <= 463_000
+
+    def test_other_defaults_follow_on_a_4090(self) -> None:
+        result = plan("meta-llama/Llama-3.1-8B-Instruct", "RTX 4090", {"max_model_len": 8192})
+        assert result.options["max_num_batched_tokens"].value == 2048
+        assert result.options["max_num_seqs"].value == 256
+        assert result.options["max_num_seqs"].origin == "default"
+
+    def test_changing_the_gpu_keeps_no_stale_default(self) -> None:
+        on_h100 = plan("Qwen/Qwen3-8B", "H100")
+        again = VLLM.plan(replace(on_h100.request, machine=gpus.machine("RTX 4090")))
+        assert again.options["max_num_seqs"].value == 256
+
+
+@pytest.mark.parametrize("model", [LLAMA_8B, "Qwen/Qwen3-8B"])
+@pytest.mark.parametrize("gpu", ["H100", "2xRTX 4090", "4xL40S", "8xH100", "1xRTX 4090,1xRTX 3090", "2xRTX 5090"])
+@pytest.mark.parametrize("free_mib", [None, 23_000])
+def test_a_fitting_plan_adds_up_to_the_card(model: str, gpu: str, free_mib: int | None) -> None:
+    result = plan(model, gpu, {"max_model_len": 4096}, free=free_mib * MIB if free_mib else None)
+    for device in result.devices:
+        for segment in device.segments:
+            assert segment.estimate.low <= segment.bytes <= segment.estimate.high, segment.kind
+        if result.fits:
+            assert sum(s.bytes for s in device.segments) == device.total_bytes
+        else:
+            assert device.segment("headroom") is None
+
+
+def test_free_memory_below_the_budget() -> None:
+    result = plan(LLAMA_8B, "H100", free=60 * GIB)
+    assert (result.fits, result.stage) == (False, "free_memory_check")
+    assert "72.85 GiB" in result.engine_message
+    assert "79.18 GiB" in result.engine_message
+    free = 60 * GIB - size(result, "runtime_outside")
+    assert f"({round(free / GIB, 2)}/" in result.engine_message
+    assert size(result, "other") == 81_081 * MIB - 60 * GIB
+
+
+def test_a_request_longer_than_the_cache() -> None:
+    result = plan("meta-llama/Llama-3.1-8B-Instruct", "RTX 4090")
+    assert (result.fits, result.stage) == (False, "kv_cache_too_small")
+    cache = result.kv_cache
+    assert cache is not None
+    assert cache.error is not None
+    assert f"estimated maximum model length is {cache.estimated_max_model_len}" in cache.error
+    assert result.engine_message == cache.error
+    longest = plan(
+        "meta-llama/Llama-3.1-8B-Instruct", "RTX 4090", {"max_model_len": cache.estimated_max_model_len or 0}
+    )
+    assert longest.stage != "kv_cache_too_small"
+
+
+def test_another_vendors_gpu_cannot_be_told() -> None:
+    result = plan(LLAMA_8B, "MI300X")
+    assert result.fits is None
+    assert result.kv_cache is None
+    assert "not an NVIDIA GPU" in result.summary
+
+
+def test_the_load_is_answered() -> None:
+    result = plan("Qwen/Qwen3-8B", "RTX 4090", {"max_model_len": 8192}, load=Load(32, 1500, 500))
+    served = result.limits.serves_users
+    assert served is not None
+    assert 0 < served <= 32
+    assert f"{served} of 32 users" in result.summary
+    more = plan("Qwen/Qwen3-8B", "RTX 4090", {"max_model_len": 8192}, load=Load(5000, 1500, 500))
+    assert more.limits.serves_users == min(
+        256, ((more.kv_cache.num_blocks if more.kv_cache else 0) - 1) // (more.limits.blocks_per_user or 1)
+    )
+    too_long = plan("Qwen/Qwen3-8B", "RTX 4090", {"max_model_len": 8192}, load=Load(1, 8000, 500))
+    assert too_long.limits.serves_users == 0
+
+
+def test_several_gpus_are_used_without_being_told() -> None:
+    result = plan("Qwen/Qwen3-8B", "2xRTX 4090", {"max_model_len": 8192})
+    assert result.options["tensor_parallel_size"].value == 2
+    assert result.options["tensor_parallel_size"].origin == "derived"
+    assert [d.role for d in result.devices] == ["tp0", "tp1"]
+    assert "--tensor-parallel-size 2" in format_command(VLLM, result.request)
+
+
+def test_missing_gpus_are_refused() -> None:
+    with pytest.raises(BadInput, match="4 GPUs are needed") as error:
+        plan(LLAMA_8B, "2xH100", {"tensor_parallel_size": 4})
+    assert error.value.where == "--tensor-parallel-size"
+
+
+def test_heads_that_do_not_divide_are_refused() -> None:
+    with pytest.raises(BadInput):
+        plan(LLAMA_8B, "3xH100", {"tensor_parallel_size": 3})
+
+
+def test_unknown_engine() -> None:
+    with pytest.raises(UnknownName):
+        engine("sglang")
+
+
+def test_the_timeline_ends_where_the_plan_fails() -> None:
+    fits = plan(LLAMA_8B, "H100")
+    labels = [s.stage for s in fits.devices[0].stages]
+    assert labels == ["start", "load", "profile", "size", "allocate", "graphs", "serve"]
+    assert not any(s.failing for s in fits.devices[0].stages)
+    fails = plan(LLAMA_70B, "H100")
+    assert fails.devices[0].stages[-1].failing
+    assert fails.devices[0].stages[-1].stage == "load"
+    for stage in (*fits.devices[0].stages, *fails.devices[0].stages):
+        assert stage.end_bytes <= stage.peak_bytes
