@@ -1,0 +1,184 @@
+"""Which attention kernels vLLM picks, and the block sizes that they can work with.
+
+Priorities and limits: platforms/cuda.py and v1/attention/backends/* of vLLM 0.33, with FlashInfer, FlashMLA and
+CUTLASS installed as in the official image. Only what decides bytes is kept: the name, the smallest block and whether
+a GPU can run the configuration at all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from kvplanner.engine.vllm.settings import Settings
+from kvplanner.errors import BadInput
+from kvplanner.model.spec import Attention, Compressed, Mixer, Mla, ModelSpec, State
+
+Layout = Literal["LBNHC", "LBHNC", "BLHNC"]
+
+# The smallest block of each back end, in tokens. Others start at 16.
+_SMALLEST_BLOCK: Final[dict[str, int]] = {
+    "FLASHMLA": 64, "CUTLASS_MLA": 128, "FLASHINFER_MLA": 32, "FLASHMLA_SPARSE": 64, "FLASHINFER_MLA_SPARSE": 32,
+    "TRITON_FLASHINFER": 64, "DEEPSEEK_V4": 256, "ULTRAQUANT": 64,
+}  # fmt: skip
+KNOWN: Final = frozenset(_SMALLEST_BLOCK) | {
+    "FLASH_ATTN", "FLASHINFER", "TRITON_ATTN", "FLEX_ATTENTION", "TURBOQUANT", "FLASH_ATTN_DIFFKV", "XFORMERS",
+    "TRITON_FLASH_ATTN", "FLASH_ATTN_MLA", "TRITON_MLA", "FLASH_ATTN_MLA_SPARSE",
+}  # fmt: skip
+# The indexer's own kernel of sparse MLA knows one size.
+INDEXER_BLOCK: Final = 64
+# Multimodal families whose image tokens see each other: their causal kernels need a partner for image prefills.
+_IMAGE_PREFIX: Final = frozenset({
+    "Gemma3ForConditionalGeneration", "Gemma4ForConditionalGeneration", "PaliGemmaForConditionalGeneration",
+    "Molmo2ForConditionalGeneration",
+})  # fmt: skip
+# What a GPU has when its compute capability is unknown: the rules of the common recent server GPU.
+_ASSUMED_ARCH: Final = (9, 0)
+_PER_HEAD: Final = ("int8_per_token_head", "fp8_per_token_head", "int4_per_token_head")
+_OLD_MLA: Final = (14, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The attention back ends of a model. primary: of its attention layers; smallest_block: the largest of their
+    smallest blocks, in tokens; flashinfer_gdn: the gated-delta prefill kernel that keeps one more state block.
+    """
+
+    primary: str
+    smallest_block: int
+    layout: Layout
+    reason: str
+    flashinfer_gdn: bool = False
+
+
+def select(spec: ModelSpec, settings: Settings) -> Chosen:
+    """The back ends that vLLM would choose. Raises BadInput where it finds none for this GPU and cache."""
+    arch = settings.gpu_arch or _ASSUMED_ARCH
+    mixers: list[Mixer] = [m for layer in spec.layers for m in layer.mixers]
+    gdn = _flashinfer_gdn(mixers, arch, settings.version)
+    layout: Layout = "LBNHC"
+    if any(isinstance(m, Compressed) for m in mixers):
+        return Chosen("DEEPSEEK_V4", 256, "BLHNC", "the only one for compressed attention", gdn)
+    latent = [m for m in mixers if isinstance(m, Mla)]
+    attention = [m for m in mixers if isinstance(m, Attention)]
+    if settings.attention_backend is not None:
+        name, reason = _named(settings.attention_backend), "set by the user"
+    elif latent:
+        name, reason = _latent_backend(latent[0], settings, arch)
+    elif attention:
+        name, reason = _attention_backend(spec, attention, settings, arch)
+    else:
+        name, reason = "NONE", "no attention layers"
+    if name.endswith("FLASHINFER") and arch[0] == 10:
+        layout = "LBHNC"
+    smallest = _SMALLEST_BLOCK.get(name, 16)
+    if any(m.index is not None for m in latent):
+        smallest = INDEXER_BLOCK
+    return Chosen(name, smallest, layout, reason, gdn)
+
+
+def _named(text: str) -> str:
+    name = text.upper().removesuffix("_VLLM_V1")
+    if name not in KNOWN and name != "NONE":
+        raise BadInput(
+            f"{text!r} is not an attention back end", "--attention-backend", "Known: " + ", ".join(sorted(KNOWN))
+        )
+    return name
+
+
+def _flashinfer_gdn(mixers: list[Mixer], arch: tuple[int, int], version: tuple[int, int]) -> bool:
+    gated = [m for m in mixers if isinstance(m, State) and m.kind == "gated_delta"]
+    if not gated or any(m.key_size != 128 or m.head_size != 128 for m in gated):
+        return False
+    if arch == (9, 0):
+        return version >= (17, 0)
+    return (arch[0] == 10 and version >= (23, 0)) or (arch[0] == 12 and version >= (31, 0))
+
+
+def _is_fp8(dtype: str) -> bool:
+    return dtype.startswith("fp8") and dtype not in _PER_HEAD
+
+
+def _latent_backend(mixer: Mla, settings: Settings, arch: tuple[int, int]) -> tuple[str, str]:
+    dtype = settings.kv_cache_dtype
+    if mixer.index is not None:
+        if arch[0] == 9:
+            return (
+                ("FLASH_ATTN_MLA_SPARSE", "Hopper, 16-bit cache")
+                if dtype == "auto"
+                else ("FLASHMLA_SPARSE", "Hopper, 8-bit cache")
+            )
+        if arch[0] in (10, 12):
+            return "FLASHINFER_MLA_SPARSE", "Blackwell"
+        raise _no_backend(
+            settings, f"head_size={mixer.kv_lora_rank + mixer.qk_rope}", "use_mla=True", "use_sparse=True"
+        )
+    if arch[0] == 10:
+        if settings.version < (11, 0):
+            return "CUTLASS_MLA", "Blackwell in this version"
+        return (
+            ("FLASHINFER_MLA", "Blackwell") if mixer.qk_nope == 128 else ("CUTLASS_MLA", "Blackwell, other head sizes")
+        )
+    if arch[0] == 9:
+        if settings.version < _OLD_MLA or _is_fp8(dtype):
+            return "FLASHMLA", "Hopper, 8-bit cache" if _is_fp8(dtype) else "Hopper in this version"
+        return "FLASH_ATTN_MLA", "Hopper, 16-bit cache"
+    return "TRITON_MLA", "runs on every GPU"
+
+
+def _attention_backend(spec: ModelSpec, attention: list[Attention], settings: Settings,
+                       arch: tuple[int, int]) -> tuple[str, str]:  # fmt: skip
+    dtype = settings.kv_cache_dtype
+    if dtype in _PER_HEAD:
+        return "TRITON_ATTN", "scales per token and head"
+    if dtype.startswith("turboquant"):
+        return "TURBOQUANT", "this cache has its own kernels"
+    if dtype.startswith("nvfp4"):
+        return "FLASHINFER", "4-bit cache"
+    if settings.dtype == "float32":
+        return "FLEX_ATTENTION", "float32"
+    heads = max(m.head_size for m in attention)
+    if spec.architecture in _IMAGE_PREFIX and spec.multimodal:
+        return _image_prefix_backend(attention, settings, arch)
+    if heads > 256:
+        return _triton(settings, arch, "head size above 256")
+    if any(m.head_size_v != m.head_size for m in attention):
+        return "FLASH_ATTN_DIFFKV", "keys and values of different size"
+    if any(m.sinks for m in attention) and arch[0] not in (9, 10):
+        return _triton(settings, arch, "attention sinks on this GPU")
+    if arch < (8, 0):
+        return _triton(settings, arch, "the GPU is older than Ampere")
+    if arch[0] == 10 and settings.version >= (11, 0):
+        return "FLASHINFER", "Blackwell server GPU"
+    if _is_fp8(dtype) and (arch[0] != 9 or dtype == "fp8_e5m2"):
+        return "FLASHINFER", "8-bit cache on this GPU"
+    return "FLASH_ATTN", "first choice on this GPU"
+
+
+def _image_prefix_backend(attention: list[Attention], settings: Settings, arch: tuple[int, int]) -> tuple[str, str]:
+    wide = all(m.head_size in (256, 512) for m in attention)
+    grouped = all(m.heads > m.kv_heads for m in attention)
+    if wide and settings.version >= (33, 0):
+        if arch[0] == 10 and grouped:
+            return "TRITON_FLASHINFER", "image tokens see each other"
+        if arch[0] == 9:
+            return "TRITON_FLASH_ATTN", "image tokens see each other"
+    return _triton(settings, arch, "image tokens see each other")
+
+
+def _triton(settings: Settings, arch: tuple[int, int], reason: str) -> tuple[str, str]:
+    if _is_fp8(settings.kv_cache_dtype) and settings.kv_cache_dtype != "fp8_e5m2" and arch < (8, 9):
+        raise BadInput(
+            f"FP8 KV cache is not supported by the Triton attention backend on {settings.gpu_name} (compute capability "
+            f"{arch[0]}.{arch[1]}); native FP8 (fp8e4nv) requires SM89+", "--kv-cache-dtype",
+            "Re-run with --kv-cache-dtype bfloat16",
+        )  # fmt: skip
+    return "TRITON_ATTN", reason
+
+
+def _no_backend(settings: Settings, *facts: str) -> BadInput:
+    said = ", ".join((*facts, f"dtype={settings.dtype}", f"kv_cache_dtype={settings.kv_cache_dtype}"))
+    return BadInput(
+        f"No valid attention backend found for {settings.gpu_name} with {said}", "--attention-backend",
+        "This model needs a Hopper or Blackwell GPU",
+    )  # fmt: skip

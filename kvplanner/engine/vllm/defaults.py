@@ -1,0 +1,339 @@
+"""From a request to Settings: every value that vLLM would settle on, who chose it and why.
+
+Order and rules follow engine/arg_utils.py, config/model.py, config/vllm.py and config/scheduler.py of vLLM 0.33;
+where an older release differs, the era or the version decides. Raises BadInput in the engine's own words where the
+engine refuses the configuration before any memory is planned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from kvplanner.engine.base import OptionValue, Origin, PlanRequest, Resolved
+from kvplanner.engine.vllm import backends, defaults_batch, defaults_check
+from kvplanner.engine.vllm.eras import EraMatch, era_of
+from kvplanner.engine.vllm.settings import Era, GraphMode, MambaCacheMode, Settings
+from kvplanner.errors import BadInput
+from kvplanner.gpu.spec import GpuSpec
+from kvplanner.model.spec import Attention, Mla, ModelSpec, State
+from kvplanner.units import GIB
+
+# The engine's names for the methods that a config calls differently (0.33).
+_QUANTIZATION_NAMES: Final[Mapping[str, str]] = {"mxfp4": "gpt_oss_mxfp4", "awq": "auto_awq", "gptq": "auto_gptq"}
+_AUTO_LENGTH: Final = -1
+_NO_LIMIT_FOUND: Final = 2048
+# Hybrids keep prefixes by default from here on: the "align" mode.
+_HYBRID_PREFIX_SINCE: Final = (20, 0)
+_ASYNC_SINCE: Final = (14, 0)
+
+
+class _Book:
+    """The user's options, and a record of each value as it is settled."""
+
+    def __init__(self, options: Mapping[str, OptionValue]) -> None:
+        self.options = options
+        self.resolved: dict[str, Resolved] = {}
+        self.warnings: list[str] = []
+
+    def settle(self, name: str, default: Any, reason: str = "", origin: Origin = "default") -> Any:
+        """The user's value of `name`, or the default with its reason."""
+        if self.options.get(name) is not None:
+            self.resolved[name] = Resolved(self.options[name], "user", "set by the user")
+            return self.options[name]
+        self.resolved[name] = Resolved(default, origin, reason)
+        return default
+
+    def override(self, name: str, value: OptionValue | None, reason: str) -> None:
+        """Record a value that the engine puts in place of whatever was there."""
+        self.resolved[name] = Resolved(value, "derived", reason)
+
+    def given(self, name: str) -> bool:
+        """Whether the user set it."""
+        return self.options.get(name) is not None
+
+
+def resolve(request: PlanRequest) -> tuple[Settings, dict[str, Resolved], tuple[str, ...]]:
+    """Settings, each option with its origin and reason, and warnings.
+
+    Raises BadInput (where = the flag) for what the engine itself refuses, and for a machine without devices.
+    """
+    spec = request.model.spec
+    book = _Book(request.options)
+    match = era_of(request.version)
+    book.warnings.extend(match.warnings)
+    if not request.machine.devices:
+        raise BadInput("The machine has no GPU", "--gpu", "Name at least one GPU")
+    gpu = request.machine.devices[0].gpu
+    values: dict[str, Any] = {"version": match.version, "gpu_arch": gpu.compute_capability, "gpu_name": gpu.name}
+    values["gpu_total_bytes"] = _total_bytes(gpu)
+    values["usage"] = book.settle("usage", "server", "vllm serve")
+    values["era"] = _settled_era(match, book)
+    values |= _parallel(spec, book)
+    values |= _dtypes(request, book, gpu)
+    values |= _length(spec, book)
+    values |= _scheduling(spec, book, values)
+    values |= _batch(book, values)
+    values |= _speculation(book)
+    values |= _graphs(spec, book, values)
+    values |= _states(spec, book, values)
+    values |= _memory(book, values)
+    values |= _rest(book)
+    settings = Settings(**values)
+    defaults_check.check_configuration(spec, settings)
+    chosen = backends.select(spec, settings)
+    book.settle("attention_backend", chosen.primary, chosen.reason, "derived")
+    return replace(settings, attention_backend=chosen.primary), book.resolved, tuple(book.warnings)
+
+
+def _total_bytes(gpu: GpuSpec) -> int:
+    total = gpu.cuda_total or gpu.total
+    return total.value if total is not None else 0
+
+
+def _settled_era(match: EraMatch, book: _Book) -> Era:
+    era = match.era
+    v2 = bool(book.settle("v2_model_runner", era.runner == "V2", f"the runner of {era.name}"))
+    if era.runner == "V2" and not v2:
+        era = replace(era, runner="V1", graphs_in_budget=True)
+    elif era.runner == "V1" and v2 and match.version >= (21, 0):
+        era = replace(era, runner="V2")
+    in_budget = bool(book.settle("estimate_cuda_graphs", era.graphs_in_budget, f"as in {era.name}"))
+    return era if in_budget == era.graphs_in_budget else replace(era, graphs_in_budget=in_budget)
+
+
+def _parallel(spec: ModelSpec, book: _Book) -> dict[str, Any]:
+    names = {"tp": "tensor_parallel_size", "pp": "pipeline_parallel_size", "dp": "data_parallel_size",
+             "dcp": "decode_context_parallel_size", "pcp": "prefill_context_parallel_size"}  # fmt: skip
+    sizes: dict[str, Any] = {short: int(book.settle(name, 1, "one GPU")) for short, name in names.items()}
+    for short, name in names.items():
+        if sizes[short] < 1:
+            raise BadInput(f"{sizes[short]} is not a number of ranks", "--" + name.replace("_", "-"), "Give 1 or more")
+    sizes["expert_parallel"] = bool(book.settle("enable_expert_parallel", False, "off"))
+    eplb = bool(book.settle("enable_eplb", False, "off"))
+    redundant = int(book.settle("num_redundant_experts", 0, "none"))
+    sizes["redundant_experts"] = redundant if eplb else 0
+    sizes["pp_partition"] = _partition(book, sizes["pp"], spec.num_layers)
+    return sizes
+
+
+def _partition(book: _Book, stages: int, layers: int) -> tuple[int, ...]:
+    text = book.settle("pp_layer_partition", None, "even")
+    if text is None:
+        return ()
+    try:
+        parts = tuple(int(p) for p in str(text).split(","))
+    except ValueError:
+        raise BadInput(
+            f"{text!r} is not a list of layer counts", "VLLM_PP_LAYER_PARTITION", "Write for example 20,20"
+        ) from None
+    if len(parts) != stages or sum(parts) != layers or min(parts) < 0:
+        raise BadInput(
+            f"{text} does not split {layers} layers over {stages} stages", "VLLM_PP_LAYER_PARTITION",
+            "Give one count per stage; the counts add up to the model's layers",
+        )  # fmt: skip
+    return parts
+
+
+def _dtypes(request: PlanRequest, book: _Book, gpu: GpuSpec) -> dict[str, Any]:
+    spec = request.model.spec
+    dtype, reason = _auto_dtype(spec, gpu.compute_capability)
+    wanted = str(book.settle("dtype", dtype, reason))
+    wanted = {"half": "float16", "float": "float32"}.get(wanted, wanted)
+    if wanted == "auto":
+        wanted = dtype
+        book.override("dtype", dtype, reason)
+    quantization = _QUANTIZATION_NAMES.get(spec.quantization or "", spec.quantization)
+    quantization = book.settle("quantization", quantization, "from the config" if quantization else "unquantised")
+    return {"dtype": wanted, "quantization": quantization, "kv_cache_dtype": _kv_dtype(spec, book, gpu),
+            "kv_skip_layers": _skip_layers(book)}  # fmt: skip
+
+
+def _auto_dtype(spec: ModelSpec, arch: tuple[int, int] | None) -> tuple[str, str]:
+    old_gpu = arch is not None and arch < (8, 0)
+    if spec.dtype == "float32":
+        half = old_gpu or spec.task != "generate"
+        return ("float16" if half else "bfloat16"), "a float32 checkpoint is served in 16 bits"
+    if spec.dtype == "bfloat16" and old_gpu:
+        return "float16", "the GPU has no bfloat16"
+    return spec.dtype, "from the config"
+
+
+def _kv_dtype(spec: ModelSpec, book: _Book, gpu: GpuSpec) -> str:
+    mixers = [m for layer in spec.layers for m in layer.mixers]
+    indexed = any(isinstance(m, Mla) and m.index is not None for m in mixers)
+    default, reason = "auto", "the model's dtype"
+    if spec.kv_cache_dtype is not None:
+        default, reason = spec.kv_cache_dtype, "the checkpoint asks for it"
+    elif indexed and spec.model_type.startswith("glm") and (gpu.compute_capability or (0, 0))[0] == 10:
+        default, reason = "fp8", "sparse attention of this family on this GPU"
+    wanted = str(book.settle("kv_cache_dtype", default, reason))
+    if wanted == "auto" and default != "auto":
+        book.override("kv_cache_dtype", default, reason)
+        return default
+    if wanted == "bfloat16" and indexed:
+        book.override("kv_cache_dtype", "auto", "bfloat16 is what auto means for sparse attention")
+        return "auto"
+    return wanted
+
+
+def _skip_layers(book: _Book) -> tuple[str, ...]:
+    text = book.settle("kv_cache_dtype_skip_layers", None, "none")
+    return () if text is None else tuple(p.strip() for p in str(text).split(",") if p.strip())
+
+
+def _length(spec: ModelSpec, book: _Book) -> dict[str, Any]:
+    limit = spec.context_length or _NO_LIMIT_FOUND
+    start = spec.default_context_length or limit
+    reason = "the model's own limit" if spec.context_length else "no limit in the config"
+    if start != limit:
+        reason = "the length before LongRoPE takes over"
+    wanted = book.settle("max_model_len", start, reason)
+    auto = wanted == "auto" or int(wanted) == _AUTO_LENGTH
+    length = limit if auto else int(wanted)
+    if length < 1:
+        raise BadInput(
+            f"max_model_len {length} is not a length",
+            "--max-model-len",
+            "Give 1 or more, or -1 for the largest that fits",
+        )
+    if length > limit:
+        raise BadInput(
+            f"User-specified max_model_len ({length}) is greater than the derived max_model_len "
+            f"(max_position_embeddings={limit} in model's config.json)", "--max-model-len",
+            f"Lower it to {limit}, or change the model's rope settings with --hf-overrides",
+        )  # fmt: skip
+    return {"max_model_len": length, "auto_fit": auto}
+
+
+def _has_state(spec: ModelSpec) -> bool:
+    return any(isinstance(m, State) for layer in spec.layers for m in layer.mixers)
+
+
+def is_causal(spec: ModelSpec) -> bool:
+    """Whether every attention layer looks back only: encoders are not generative and keep no cache."""
+    return all(m.causal for layer in spec.layers for m in layer.mixers if isinstance(m, Attention))
+
+
+def _scheduling(spec: ModelSpec, book: _Book, values: dict[str, Any]) -> dict[str, Any]:
+    version, causal = values["version"], is_causal(spec)
+    chunked_default = causal and version >= (8, 0)
+    reason = "on for generative models" if chunked_default else "off for encoders" if not causal else "off before 0.8"
+    chunked = bool(book.settle("enable_chunked_prefill", chunked_default, reason))
+    caching, reason = chunked_default, reason
+    if caching and _has_state(spec) and version < _HYBRID_PREFIX_SINCE:
+        caching, reason = False, "off for models with recurrent state in this version"
+    caching = bool(book.settle("enable_prefix_caching", caching, reason))
+    on = causal and version >= _ASYNC_SINCE
+    why = "on" if on else "off in this version" if causal else "off for encoders"
+    asynchronous = bool(book.settle("async_scheduling", on, why))
+    disabled, reason = False, "off"
+    chunked_layers = any(isinstance(m, Attention) and m.chunk for layer in spec.layers for m in layer.mixers)
+    if chunked_layers and version < (33, 0):
+        disabled, reason = True, "on for chunked attention in this version"
+    elif version < (9, 2):
+        disabled, reason = True, "no hybrid manager in this version"
+    disabled = bool(book.settle("disable_hybrid_kv_cache_manager", disabled, reason))
+    return {"chunked_prefill": chunked, "prefix_caching": caching, "async_scheduling": asynchronous,
+            "hybrid_manager": not disabled}  # fmt: skip
+
+
+def _batch(book: _Book, values: dict[str, Any]) -> dict[str, Any]:
+    length, version = values["max_model_len"], values["version"]
+    row = defaults_batch.gpu_class(values["gpu_total_bytes"], values["gpu_name"], values["gpu_arch"], version)
+    tokens = row.tokens_server if values["usage"] == "server" else row.tokens_llm
+    sequences, reason, why_tokens = row.sequences, row.reason, row.reason
+    if book.settle("performance_mode", "balanced", "default") == "throughput":
+        tokens, sequences = tokens * 2, sequences * 2
+        reason = why_tokens = f"{row.reason}, doubled by --performance-mode throughput"
+    if not values["chunked_prefill"] and length > tokens:
+        tokens, why_tokens = length, "without chunked prefill a step must hold a whole prompt"
+    limit = (int(book.options["max_num_seqs"]) if book.given("max_num_seqs") else sequences) * length
+    if tokens > limit:
+        tokens, why_tokens = limit, "no more than sequences × context length"
+    tokens = int(book.settle("max_num_batched_tokens", tokens, f"{why_tokens}: {tokens:,}"))
+    if sequences > tokens:
+        sequences, reason = tokens, "no more than tokens in a step"
+    sequences = int(book.settle("max_num_seqs", sequences, f"{reason}: {sequences:,}"))
+    return {"max_num_batched_tokens": tokens, "max_num_seqs": sequences}
+
+
+def _speculation(book: _Book) -> dict[str, Any]:
+    method = book.settle("speculative_method", None, "none")
+    book.settle("speculative_model", None, "none")
+    tokens = int(book.settle("num_speculative_tokens", 1 if method else 0, "none" if method is None else "one token"))
+    return {"spec_method": method, "spec_tokens": tokens if method else 0}
+
+
+def _graphs(spec: ModelSpec, book: _Book, values: dict[str, Any]) -> dict[str, Any]:
+    version, eager = values["version"], bool(book.settle("enforce_eager", False, "off"))
+    level = int(book.settle("optimization_level", "2", "default"))
+    wanted: GraphMode | None = book.options.get("cudagraph_mode")  # type: ignore[assignment]
+    parallel = values["dcp"] > 1 or values["pcp"] > 1
+    mode, reason = defaults_batch.graph_mode(wanted, level, eager, is_causal(spec), parallel, version)
+    book.settle("cudagraph_mode", mode, reason, "derived")
+    raised = 1024 if spec.model_type == "gpt_oss" and version >= (11, 0) else 0
+    args = (values["max_num_seqs"], values["max_num_batched_tokens"], values["spec_tokens"])
+    largest = defaults_batch.max_capture_size(*args, values["gpu_arch"], version, raised)
+    listed = book.options.get("cudagraph_capture_sizes")
+    if mode == "NONE":
+        sizes: tuple[int, ...] = ()
+    elif listed is not None:
+        sizes = tuple(sorted(int(p) for p in str(listed).replace("[", "").replace("]", "").split(",") if p.strip()))
+    else:
+        largest = int(book.options.get("max_cudagraph_capture_size") or largest)
+        every = book.options.get("performance_mode") == "interactivity"
+        sizes = defaults_batch.capture_sizes(largest, *args, version, every)
+    book.settle(
+        "max_cudagraph_capture_size", sizes[-1] if sizes else 0, "from sequences and tokens in a step", "derived"
+    )
+    book.settle("cudagraph_capture_sizes", ", ".join(map(str, sizes)), f"{len(sizes)} sizes", "derived")
+    return {"graph_mode": mode, "graph_sizes": sizes}
+
+
+def _states(spec: ModelSpec, book: _Book, values: dict[str, Any]) -> dict[str, Any]:
+    aligned = _has_state(spec) and values["prefix_caching"]
+    mode: MambaCacheMode = book.settle(
+        "mamba_cache_mode", "align" if aligned else "none",
+        "prefix caching keeps states at block borders" if aligned else "no states are kept for reuse")  # fmt: skip
+    block = book.settle("mamba_block_size", None, "the attention block")
+    return {
+        "mamba_cache_mode": mode,
+        "mamba_cache_dtype": str(book.settle("mamba_cache_dtype", "auto", "the model's dtype")),
+        "mamba_ssm_cache_dtype": str(book.settle("mamba_ssm_cache_dtype", "auto", "the model's wish")),
+        "mamba_block_size": None if block is None else int(block),
+    }
+
+
+def _memory(book: _Book, values: dict[str, Any]) -> dict[str, Any]:
+    utilization = float(
+        book.settle("gpu_memory_utilization", values["era"].default_utilization, f"default of {values['era'].name}")
+    )
+    if not 0 < utilization <= 1:
+        raise BadInput(f"{utilization} is not a share", "--gpu-memory-utilization", "Give more than 0 and at most 1")
+    fixed = book.settle("kv_cache_memory_bytes", None, "what the budget leaves")
+    blocks = book.settle("num_gpu_blocks_override", None, "what fits")
+    size = book.settle("block_size", None, "the smallest that every attention back end takes")
+    if size is not None and int(size) < 1:
+        raise BadInput(f"{size} is not a block size", "--block-size", "Give 16 or a multiple of it")
+    return {
+        "utilization": utilization,
+        "kv_cache_memory_bytes": None if fixed is None else int(fixed),
+        "num_gpu_blocks_override": None if blocks is None else int(blocks),
+        "block_size": None if size is None else int(size),
+    }
+
+
+def _rest(book: _Book) -> dict[str, Any]:
+    lora = bool(book.settle("enable_lora", False, "off"))
+    slots, rank = int(book.settle("max_loras", 1, "one")), int(book.settle("max_lora_rank", 16, "16"))
+    return {
+        "attention_backend": book.options.get("attention_backend"),
+        "lora_slots": slots if lora else 0,
+        "lora_rank": rank if lora else 0,
+        "cpu_offload_bytes": round(float(book.settle("cpu_offload_gb", 0.0, "none")) * GIB),
+        "language_model_only": bool(book.settle("language_model_only", False, "off")),
+        "skip_mm_profiling": bool(book.settle("skip_mm_profiling", False, "off")),
+        "tower_data_parallel": book.settle("mm_encoder_tp_mode", "weights", "split") == "data",
+    }

@@ -1,0 +1,115 @@
+"""What vLLM refuses before it plans any memory, in its own words with this plan's numbers."""
+
+from __future__ import annotations
+
+from kvplanner.engine.vllm.settings import Settings
+from kvplanner.errors import BadInput
+from kvplanner.model.spec import Attention, Mla, ModelSpec, State
+
+
+def check_configuration(spec: ModelSpec, settings: Settings) -> None:
+    """Raises BadInput for a combination that the engine does not start with (config/vllm.py, config/model.py)."""
+    _check_heads(spec, settings.tp)
+    _check_context_parallel(spec, settings)
+    _check_batch(settings)
+    _check_dtype(spec, settings)
+    if settings.pp > spec.num_layers:
+        raise BadInput(
+            f"{settings.pp} pipeline stages for {spec.num_layers} layers", "--pipeline-parallel-size",
+            f"Give at most {spec.num_layers}",
+        )  # fmt: skip
+
+
+def _check_heads(spec: ModelSpec, tp: int) -> None:
+    flag = "--tensor-parallel-size"
+    for mixer in (m for layer in spec.layers for m in layer.mixers):
+        if isinstance(mixer, State):
+            heads = mixer.heads or mixer.channels
+            if heads % tp:
+                raise BadInput(
+                    f"State layers of {heads} heads or channels must be divisible by tensor parallel size ({tp})",
+                    flag,
+                    "Choose a size that divides them",
+                )
+            continue
+        if mixer.heads % tp:
+            raise BadInput(
+                f"Total number of attention heads ({mixer.heads}) must be divisible by tensor parallel size ({tp})",
+                flag, f"Choose a size that divides {mixer.heads}",
+            )  # fmt: skip
+        if isinstance(mixer, Attention) and mixer.kv_heads % tp and tp % mixer.kv_heads:
+            raise BadInput(
+                f"{mixer.kv_heads} KV heads can be neither split nor copied evenly over tensor parallel size ({tp})",
+                flag, f"Choose a divisor or a multiple of {mixer.kv_heads}",
+            )  # fmt: skip
+
+
+def _check_context_parallel(spec: ModelSpec, settings: Settings) -> None:
+    dcp, flag = settings.dcp, "--decode-context-parallel-size"
+    if dcp == 1:
+        return
+    if settings.tp % dcp and dcp not in (settings.pcp, settings.tp * settings.pcp):
+        raise BadInput(
+            f"tp_size={settings.tp} must be divisible by dcp_size={dcp}",
+            flag,
+            "Choose a divisor of the tensor parallel size",
+        )
+    for mixer in (m for layer in spec.layers for m in layer.mixers):
+        if isinstance(mixer, Attention) and mixer.causal and not mixer.cross:
+            if mixer.window is not None or mixer.chunk is not None:
+                raise BadInput("Sliding window is not supported with decode context parallelism", flag, "Use 1")
+            if settings.tp <= mixer.kv_heads or dcp > settings.tp // mixer.kv_heads:
+                raise BadInput(
+                    f"tensor parallel size {settings.tp} must be greater than total num kv heads {mixer.kv_heads} "
+                    "when enable decode context parallel for GQA/MQA", flag,
+                    f"At most tensor parallel size // KV heads = {settings.tp // mixer.kv_heads}",
+                )  # fmt: skip
+        if isinstance(mixer, Mla) and mixer.window is not None:
+            raise BadInput("Sliding window is not supported with decode context parallelism", flag, "Use 1")
+
+
+def _check_batch(settings: Settings) -> None:
+    tokens, length = settings.max_num_batched_tokens, settings.max_model_len
+    if tokens < length and not settings.chunked_prefill and not settings.auto_fit:
+        raise BadInput(
+            f"max_num_batched_tokens ({tokens}) is smaller than max_model_len ({length}). This effectively limits the "
+            "maximum sequence length to max_num_batched_tokens", "--max-num-batched-tokens",
+            f"Raise it to {length} or lower --max-model-len",
+        )  # fmt: skip
+    if tokens < settings.max_num_seqs:
+        raise BadInput(
+            f"max_num_batched_tokens ({tokens}) must be greater than or equal to max_num_seqs "
+            f"({settings.max_num_seqs})",
+            "--max-num-batched-tokens", "Raise it or lower --max-num-seqs",
+        )  # fmt: skip
+
+
+def _check_dtype(spec: ModelSpec, settings: Settings) -> None:
+    arch = settings.gpu_arch
+    if settings.dtype == "bfloat16" and arch is not None and arch < (8, 0):
+        raise BadInput(
+            "Bfloat16 is only supported on GPUs with compute capability of at least 8.0. Your "
+            f"{settings.gpu_name} GPU has compute capability {arch[0]}.{arch[1]}", "--dtype",
+            "Use --dtype half",
+        )  # fmt: skip
+    if (
+        settings.dtype == "float16"
+        and spec.model_type in ("gemma2", "gemma3", "gemma3_text")
+        and not (arch and arch < (8, 0))
+    ):
+        raise BadInput(
+            f"The model type {spec.model_type!r} does not support float16. Reason: Numerical instability",
+            "--dtype",
+            "Use bfloat16 or float32",
+        )
+    two_bytes = {"float16", "bfloat16"}
+    if (
+        settings.kv_cache_dtype in two_bytes
+        and settings.kv_cache_dtype != settings.dtype
+        and settings.dtype in two_bytes
+    ):
+        raise BadInput(
+            f"A 16-bit KV cache must have the model's dtype {settings.dtype}, not {settings.kv_cache_dtype}",
+            "--kv-cache-dtype",
+            "Use auto",
+        )
