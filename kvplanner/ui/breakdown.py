@@ -1,0 +1,346 @@
+"""The breakdown table: the selected device's segments with size, range, share and basis."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from PySide6.QtCore import (
+    QAbstractTableModel,
+    QEvent,
+    QItemSelection,
+    QModelIndex,
+    QObject,
+    QPersistentModelIndex,
+    QRectF,
+    QSize,
+    Qt,
+    Signal,
+)
+from PySide6.QtGui import QColor, QFont, QPainter, QPixmap
+from PySide6.QtWidgets import QAbstractItemView, QComboBox, QHBoxLayout, QHeaderView, QLabel, QTableView, QVBoxLayout
+from PySide6.QtWidgets import QWidget as Widget
+
+from kvplanner.engine.base import BUDGET_KINDS, Plan, SegmentKind
+from kvplanner.ui.bars import words
+from kvplanner.ui.bars.fold import groups
+from kvplanner.ui.bars.ink import colour, fill_pattern, fill_segment, pen, sized, tokens_of
+from kvplanner.ui.bars.layout import lack_of
+from kvplanner.ui.bars.words import Unit
+from kvplanner.ui.palette import LIGHT, Tokens
+
+COLUMNS: Final = ("", "size", "range", "share", "basis")
+Index = QModelIndex | QPersistentModelIndex
+_NOWHERE: Final = QModelIndex()
+SWATCH: Final = 13
+
+
+class Line(NamedTuple):
+    """One row: a segment, or with kind None a sum or what is missing."""
+
+    kind: SegmentKind | None
+    name: str
+    size: str
+    range: str
+    share: str
+    basis: str
+    tip: str
+    missing: bool = False
+
+
+def lines(plan: Plan, position: int, unit: Unit) -> tuple[Line, ...]:
+    """The rows of a device's table: its segments in order, the budget's use and the total, what is missing."""
+    device = plan.devices[position]
+    made: list[Line] = []
+    for segment in device.segments:
+        estimate = segment.estimate
+        made.append(
+            Line(
+                segment.kind,
+                words.NAMES[segment.kind],
+                words.number(segment.bytes, unit),
+                words.band(estimate, unit),
+                words.percent(segment.bytes, device.total_bytes),
+                estimate.basis,
+                f"{words.MEANING[segment.kind]}\n{words.BASIS[estimate.basis]}",
+            )
+        )
+    total = sum(s.bytes for s in device.segments)
+    if made:
+        inside = sum(s.bytes for s in device.segments if s.kind in BUDGET_KINDS)
+        share = f"{words.percent(inside, device.budget.value)} of budget" if device.budget else ""
+        tip = f"{words.number(inside, unit)} {unit} lie in the budget: {share}" if share else ""
+        made.append(
+            Line(None, "Total", words.number(total, unit), "", words.percent(total, device.total_bytes), "", tip)
+        )
+    lack = lack_of(plan, (position,))
+    if lack is not None:
+        size = lack[1] - lack[0]
+        share = words.percent(size, device.total_bytes)
+        made.append(Line(None, "Missing", words.number(size, unit), "", share, "", "", missing=True))
+    return tuple(made)
+
+
+class BreakdownModel(QAbstractTableModel):
+    """The table's rows for Qt."""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._plan: Plan | None = None
+        self._lines: tuple[Line, ...] = ()
+        self._position = 0
+        self._unit: Unit = "GiB"
+        self._tokens: Tokens = LIGHT
+        self._bold = QFont()
+        self._swatches: dict[tuple[str, str], QPixmap] = {}
+
+    def show(self, plan: Plan | None, position: int, unit: Unit) -> None:
+        """Takes a device's rows; keeps the rows in place where their number stays."""
+        made = lines(plan, position, unit) if plan is not None and plan.devices else ()
+        same = [row.kind for row in made] == [row.kind for row in self._lines]
+        if not same:
+            self.beginResetModel()
+        self._plan, self._position, self._unit, self._lines = plan, position, unit, made
+        if not same:
+            self.endResetModel()
+        elif made:
+            self.dataChanged.emit(self.index(0, 0), self.index(len(made) - 1, len(COLUMNS) - 1))
+        self.headerDataChanged.emit(Qt.Orientation.Horizontal, 0, len(COLUMNS) - 1)
+
+    def restyle(self, tokens: Tokens, font: QFont) -> None:
+        """Takes colours and the base font."""
+        self._tokens = tokens
+        self._bold = sized(font, 1.0, bold=True)
+        self._swatches.clear()
+
+    def line(self, row: int) -> Line | None:
+        """A row's content."""
+        return self._lines[row] if 0 <= row < len(self._lines) else None
+
+    def row_of(self, kind: SegmentKind | None) -> int:
+        """A segment's row, −1 for none."""
+        return next((i for i, row in enumerate(self._lines) if kind is not None and row.kind == kind), -1)
+
+    def rowCount(self, parent: Index = _NOWHERE) -> int:
+        """Rows."""
+        return 0 if parent.isValid() else len(self._lines)
+
+    def columnCount(self, parent: Index = _NOWHERE) -> int:
+        """Columns."""
+        return 0 if parent.isValid() else len(COLUMNS)
+
+    def flags(self, index: Index) -> Qt.ItemFlag:
+        """Sums cannot be selected."""
+        line = self.line(index.row())
+        if line is None or line.kind is None:
+            return Qt.ItemFlag.ItemIsEnabled
+        return Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsSelectable
+
+    def headerData(self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> object:
+        """Column titles; sizes are in the chosen unit."""
+        if orientation != Qt.Orientation.Horizontal:
+            return None
+        if role == Qt.ItemDataRole.DisplayRole:
+            return ("segment", self._unit, "range", "share", "basis")[section]
+        if role == Qt.ItemDataRole.TextAlignmentRole:
+            return Qt.AlignmentFlag.AlignVCenter | (
+                Qt.AlignmentFlag.AlignLeft if section in (0, 4) else Qt.AlignmentFlag.AlignRight
+            )
+        return None
+
+    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
+        """Texts, swatches, alignment and accessible names."""
+        line = self.line(index.row())
+        if line is None:
+            return None
+        column = index.column()
+        roles = Qt.ItemDataRole
+        if role == roles.DisplayRole:
+            return (line.name, line.size, line.range, line.share, line.basis)[column]
+        if role == roles.TextAlignmentRole:
+            side = Qt.AlignmentFlag.AlignLeft if column in (0, 4) else Qt.AlignmentFlag.AlignRight
+            return side | Qt.AlignmentFlag.AlignVCenter
+        if role == roles.DecorationRole and column == 0:
+            return self._swatch(line)
+        if role == roles.ToolTipRole:
+            return line.tip
+        if role == roles.AccessibleTextRole:
+            return self._accessible(line, column)
+        return self._look(line, column, role)
+
+    def _look(self, line: Line, column: int, role: int) -> object:
+        if role == Qt.ItemDataRole.FontRole and line.kind is None:
+            return self._bold
+        if role == Qt.ItemDataRole.ForegroundRole:
+            if line.missing:
+                return QColor(self._tokens.danger)
+            return QColor(self._tokens.muted if column in (2, 4) else self._tokens.text)
+        return None
+
+    def _accessible(self, line: Line, column: int) -> str:
+        if column or line.kind is None or self._plan is None:
+            return (line.name, f"{line.size} {self._unit}", line.range, line.share, line.basis)[column]
+        return words.segment_name(self._plan, (self._position,), line.kind, self._unit)
+
+    def _swatch(self, line: Line) -> QPixmap:
+        key = (line.kind or ("missing" if line.missing else "sum"), self._tokens.name)
+        made = self._swatches.get(key)
+        if made is None:
+            made = self._swatches[key] = swatch(line.kind, self._tokens, missing=line.missing)
+        return made
+
+
+def swatch(kind: SegmentKind | None, tokens: Tokens, *, missing: bool = False, ratio: float = 2.0) -> QPixmap:
+    """A small square in a segment's colour and pattern."""
+    made = QPixmap(QSize(round(SWATCH * ratio), round(SWATCH * ratio)))
+    made.setDevicePixelRatio(ratio)
+    made.fill(Qt.GlobalColor.transparent)
+    painter = QPainter(made)
+    paint_swatch(painter, QRectF(0, 0, SWATCH, SWATCH), kind, tokens, missing=missing)
+    painter.end()
+    return made
+
+
+def paint_swatch(
+    painter: QPainter, box: QRectF, kind: SegmentKind | None, tokens: Tokens, *, missing: bool = False
+) -> None:
+    """The same at a place of a picture."""
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=True)
+    if missing:
+        painter.fillRect(box, colour(tokens.danger_soft))
+        fill_pattern(painter, box, "up", pen(tokens.danger, 2.0), 6)
+        painter.setPen(pen(tokens.danger))
+        painter.drawRect(box.adjusted(0.5, 0.5, -0.5, -0.5))
+    elif kind is not None:
+        if kind != "headroom":
+            fill_segment(painter, box, tokens.segments[kind])
+        painter.setPen(pen(tokens.outline))
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        painter.drawRect(box.adjusted(0.5, 0.5, -0.5, -0.5))
+
+
+class BreakdownView(Widget):
+    """The table with, where devices differ, a choice of the device."""
+
+    segment_selected = Signal(object)
+
+    def __init__(self, parent: Widget | None = None) -> None:
+        super().__init__(parent)
+        self._plan: Plan | None = None
+        self._unit: Unit = "GiB"
+        self._position = 0
+        self._kind: SegmentKind | None = None
+        self._groups: tuple[tuple[int, ...], ...] = ()
+        self._setting = False
+        self.model = BreakdownModel(self)
+        self.title = QLabel(self)
+        self.devices = QComboBox(self)
+        self.devices.setAccessibleName("Device")
+        self.devices.activated.connect(self._choose)
+        self.table = QTableView(self)
+        self._set_up_table()
+        head = QHBoxLayout()
+        head.setContentsMargins(6, 0, 6, 0)
+        head.addWidget(self.devices)
+        head.addWidget(self.title, 1)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(4)
+        column.addLayout(head)
+        column.addWidget(self.table, 1)
+        self.setFocusProxy(self.table)
+        self._restyle()
+
+    def _set_up_table(self) -> None:
+        table = self.table
+        table.setModel(self.model)
+        table.setAccessibleName("Breakdown of the selected device")
+        table.setShowGrid(False)
+        table.setWordWrap(False)
+        table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
+        table.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
+        table.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
+        table.setTabKeyNavigation(False)
+        table.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        table.setFrameShape(QTableView.Shape.NoFrame)
+        table.verticalHeader().hide()
+        header = table.horizontalHeader()
+        header.setHighlightSections(False)
+        header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
+        header.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
+        header.setStretchLastSection(False)
+        header.setMinimumSectionSize(36)
+        table.selectionModel().selectionChanged.connect(self._row_selected)
+
+    def set_plan(self, plan: Plan | None) -> None:
+        """Shows a plan; stays with the device and the segment where they still exist."""
+        self._plan = plan
+        if plan is None or self._position >= len(plan.devices):
+            self._position = 0
+        self._groups = groups(plan) if plan is not None else ()
+        self._show()
+
+    def set_unit(self, unit: Unit) -> None:
+        """GiB or GB."""
+        self._unit = unit
+        self._show()
+
+    def set_selected(self, device: int, kind: SegmentKind | None) -> None:
+        """Shows a device's rows and marks a segment's; emits nothing."""
+        if self._plan is not None and device < len(self._plan.devices):
+            self._position, self._kind = device, kind
+            self._show()
+
+    def _show(self) -> None:
+        self._setting = True
+        self.model.show(self._plan, self._position, self._unit)
+        self._show_devices()
+        row = self.model.row_of(self._kind)
+        if row >= 0:
+            self.table.selectRow(row)
+        else:
+            self.table.clearSelection()
+        self._setting = False
+
+    def _show_devices(self) -> None:
+        plan = self._plan
+        several = len(self._groups) > 1
+        self.devices.setVisible(several)
+        if plan is None or not plan.devices:
+            self.title.setText("")
+            return
+        index = next(i for i, g in enumerate(self._groups) if self._position in g)
+        names = [words.device_name(plan, g) for g in self._groups]
+        if several:
+            if names != [self.devices.itemText(i) for i in range(self.devices.count())]:
+                self.devices.clear()
+                self.devices.addItems(names)
+            self.devices.setCurrentIndex(index)
+        gpu = plan.devices[self._position].device.gpu.name
+        size = words.size(plan.devices[self._position].total_bytes, self._unit)
+        self.title.setText(f"{gpu} · {size}" if several else f"{names[index]} · {gpu} · {size}")
+
+    def _choose(self, index: int) -> None:
+        self._position = self._groups[index][0]
+        self._show()
+        kind = self._kind or "kv_cache"
+        self.segment_selected.emit((self._position, kind))
+
+    def _row_selected(self, _selected: QItemSelection, _deselected: QItemSelection) -> None:
+        rows = self.table.selectionModel().selectedRows()
+        line = self.model.line(rows[0].row()) if rows else None
+        if line is not None and line.kind is not None and not self._setting:
+            self._kind = line.kind
+            self.segment_selected.emit((self._position, line.kind))
+
+    def _restyle(self) -> None:
+        self.model.restyle(tokens_of(self), self.font())
+        self.title.setFont(sized(self.font(), 0.94))
+        self.title.setProperty("role", "muted")
+        self.table.verticalHeader().setDefaultSectionSize(self.fontMetrics().height() + 8)
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follows theme and font."""
+        super().changeEvent(event)
+        if event.type() in (QEvent.Type.PaletteChange, QEvent.Type.FontChange):
+            self._restyle()
+            self._show()

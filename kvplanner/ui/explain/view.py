@@ -1,0 +1,196 @@
+"""The Explain view: the arithmetic of the selected segment beside the table of its inputs."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Final
+
+from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QHBoxLayout,
+    QHeaderView,
+    QSplitter,
+    QTableWidget,
+    QTableWidgetItem,
+    QTextBrowser,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+from kvplanner.engine.base import Plan, SegmentKind
+from kvplanner.ui.bars.ink import colour, tokens_of
+from kvplanner.ui.bars.words import Unit
+from kvplanner.ui.explain.content import Explanation, as_text, explanation
+from kvplanner.ui.palette import Tokens
+
+EMPTY: Final = "Select a segment in the bars or in the table to see how it was calculated."
+HEADS: Final = ("input", "value", "", "from")
+# Below this width the inputs stand under the arithmetic.
+NARROW: Final = 640
+
+
+class ExplainView(QWidget):
+    """Shows one segment's explanation; copies it as text."""
+
+    segment_selected = Signal(object)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._plan: Plan | None = None
+        self._unit: Unit = "GiB"
+        self._selected: tuple[int, SegmentKind | None] = (0, "kv_cache")
+        self._told: Explanation | None = None
+        self.text = QTextBrowser(self)
+        self.text.setOpenLinks(False)
+        self.text.setFrameShape(QTextBrowser.Shape.NoFrame)
+        self.text.setAccessibleName("Explanation of the selected segment")
+        self.text.document().setDocumentMargin(2)
+        self.inputs = QTableWidget(0, len(HEADS), self)
+        self._set_up_table()
+        self.copy = QToolButton(self)
+        self.copy.setText("Copy as text")
+        self.copy.setToolTip("Puts the explanation with its inputs on the clipboard")
+        self.copy.setProperty("quiet", True)
+        self.copy.clicked.connect(self.copy_text)
+        self.splitter = QSplitter(Qt.Orientation.Horizontal, self)
+        self.splitter.setChildrenCollapsible(False)
+        self.splitter.addWidget(self.text)
+        self.splitter.addWidget(self._right())
+        self.splitter.setStretchFactor(0, 6)
+        self.splitter.setStretchFactor(1, 5)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.addWidget(self.splitter)
+        self.setFocusProxy(self.text)
+        self._show()
+
+    def _right(self) -> QWidget:
+        right = QWidget(self)
+        column = QVBoxLayout(right)
+        column.setContentsMargins(8, 0, 0, 0)
+        column.setSpacing(2)
+        column.addWidget(self.inputs, 1)
+        foot = QHBoxLayout()
+        foot.addStretch(1)
+        foot.addWidget(self.copy)
+        column.addLayout(foot)
+        return right
+
+    def _set_up_table(self) -> None:
+        table = self.inputs
+        table.setAccessibleName("Inputs of the formula")
+        table.setHorizontalHeaderLabels(HEADS)
+        table.setShowGrid(False)
+        table.setFrameShape(QTableWidget.Shape.NoFrame)
+        table.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
+        table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
+        table.setTabKeyNavigation(False)
+        table.setWordWrap(False)
+        table.verticalHeader().hide()
+        header = table.horizontalHeader()
+        header.setHighlightSections(False)
+        header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
+        header.setStretchLastSection(True)
+        header.setMinimumSectionSize(24)
+        for column in range(len(HEADS)):
+            item = table.horizontalHeaderItem(column)
+            if item is not None:
+                item.setTextAlignment(_side(column))
+
+    def set_plan(self, plan: Plan | None) -> None:
+        """Explains the selected segment of this plan."""
+        self._plan = plan
+        if plan is not None and self._selected[0] >= len(plan.devices):
+            self._selected = (0, self._selected[1])
+        self._show()
+
+    def set_unit(self, unit: Unit) -> None:
+        """GiB or GB."""
+        self._unit = unit
+        self._show()
+
+    def set_selected(self, device: int, kind: SegmentKind | None) -> None:
+        """Explains a device's segment; with kind None its budget."""
+        self._selected = (device, kind)
+        self._show()
+
+    def explained(self) -> Explanation | None:
+        """What is shown."""
+        return self._told
+
+    def copy_text(self) -> None:
+        """Puts the explanation on the clipboard."""
+        if self._told is not None:
+            QGuiApplication.clipboard().setText(as_text(self._told))
+
+    def _show(self) -> None:
+        plan, (device, kind) = self._plan, self._selected
+        usable = plan is not None and device < len(plan.devices)
+        self._told = explanation(plan, device, kind, self._unit) if plan is not None and usable else None
+        self.copy.setEnabled(self._told is not None)
+        place = self.text.verticalScrollBar().value()
+        self.text.setHtml(as_html(self._told, tokens_of(self), self.font().family()))
+        self.text.verticalScrollBar().setValue(place)
+        self._show_inputs()
+
+    def _show_inputs(self) -> None:
+        rows = self._told.inputs if self._told else ()
+        tokens = tokens_of(self)
+        table = self.inputs
+        table.setRowCount(len(rows))
+        for line, row in enumerate(rows):
+            for column, text in enumerate(row):
+                item = QTableWidgetItem(text)
+                item.setTextAlignment(_side(column))
+                item.setForeground(colour(tokens.muted if column > 1 else tokens.text))
+                if column == 3:
+                    item.setToolTip(text)
+                table.setItem(line, column, item)
+        height = self.fontMetrics().height() + 7
+        for line in range(len(rows)):
+            table.setRowHeight(line, height)
+        table.horizontalHeader().setVisible(bool(rows))
+
+    def resizeEvent(self, event: QEvent) -> None:
+        """Stacks the halves where there is little width."""
+        narrow = self.width() < NARROW
+        wanted = Qt.Orientation.Vertical if narrow else Qt.Orientation.Horizontal
+        if self.splitter.orientation() != wanted:
+            self.splitter.setOrientation(wanted)
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follows theme and font."""
+        super().changeEvent(event)
+        if event.type() in (QEvent.Type.PaletteChange, QEvent.Type.FontChange):
+            self._show()
+
+
+def _side(column: int) -> Qt.AlignmentFlag:
+    return Qt.AlignmentFlag.AlignVCenter | (Qt.AlignmentFlag.AlignRight if column == 1 else Qt.AlignmentFlag.AlignLeft)
+
+
+def as_html(told: Explanation | None, tokens: Tokens, family: str) -> str:
+    """The explanation as rich text in a theme's colours."""
+    if told is None:
+        return f'<p style="color:{tokens.muted}">{EMPTY}</p>'
+    muted = f"color:{tokens.muted}"
+    mono = "font-family:monospace"
+    out = [
+        f'<p style="margin:0"><b>{escape(told.title)}</b></p>',
+        f'<p style="margin:1px 0 6px 0;{muted}">{escape(told.where)} · {escape(told.meaning)}</p>',
+        f'<p style="margin:0 0 2px 0;font-weight:600">{escape(told.value)}</p>',
+        f'<p style="margin:0 0 6px 0;{muted}">{escape(told.band)}</p>',
+    ]
+    for in_words, numbers in told.formulas:
+        out.append(f'<p style="margin:0;{muted}">= {escape(in_words)}</p>')
+        if numbers != in_words:
+            out.append(f'<p style="margin:0 0 5px 0;{mono}">= {escape(numbers)}</p>')
+    out += [f'<p style="margin:0 0 3px 0">{escape(note)}.</p>' for note in (n.rstrip(".") for n in told.notes)]
+    for answer in told.answers:
+        out.append(f'<p style="margin:7px 0 1px 0;color:{tokens.accent}"><b>{escape(answer.question)}</b></p>')
+        out.append(f'<p style="margin:0">{escape(answer.text)}</p>')
+    out.append(f'<p style="margin:7px 0 0 0;{muted}">{escape(told.rules)}</p>')
+    return f"<div style=\"font-family:'{family}';color:{tokens.text}\">{''.join(out)}</div>"
