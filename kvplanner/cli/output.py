@@ -26,11 +26,11 @@ def note(text: str) -> None:
     print(f"kvplanner: {' '.join(text.split())}", file=sys.stderr)
 
 
-def emit_json(value: object) -> None:
+def emit_json(value: object, *, on_one_line: bool = False) -> None:
     """One JSON document on standard output, without anything that JSON lacks."""
     import json
 
-    json.dump(value, sys.stdout, indent=2, ensure_ascii=False, allow_nan=False)
+    json.dump(value, sys.stdout, indent=None if on_one_line else 2, ensure_ascii=False, allow_nan=False)
     sys.stdout.write("\n")
 
 

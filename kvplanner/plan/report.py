@@ -15,6 +15,7 @@ from kvplanner.plan.report_parts import (
     model_line,
     option_facts,
     rows,
+    source_line,
 )
 from kvplanner.plan.text_bar import LETTERS, bar_lines
 from kvplanner.units import GB, MB, ByteUnit, format_both, format_bytes
@@ -31,7 +32,7 @@ def text(plan: Plan, *, unit: ByteUnit = "GiB", width: int = WIDTH) -> str:
         lines.append(f"Start-up fails at {plan.stage}")
     if plan.engine_message:
         lines += [f"{plan.request.engine} says: {line}" for line in plan.engine_message.splitlines()]
-    lines += ["", model_line(plan), machine_line(plan)]
+    lines += ["", model_line(plan), source_line(plan), machine_line(plan)]
     for group in fold(plan.devices):
         lines += ["", *_device(group, unit, width)]
     facts = list(cache_facts(plan, unit))
@@ -121,7 +122,7 @@ def markdown(plan: Plan, *, unit: ByteUnit = "GiB") -> str:
         lines += [f"Start-up fails at `{plan.stage}`; {format_both(plan.missing_bytes)} missing.", ""]
     if plan.engine_message:
         lines += ["```", plan.engine_message, "```", ""]
-    lines += [f"- {_escape(model_line(plan))}", f"- {_escape(machine_line(plan))}", ""]
+    lines += [f"- {_escape(line(plan))}" for line in (model_line, source_line, machine_line)] + [""]
     for group in fold(plan.devices):
         device = group.first
         lines += [f"### {group.title}: {_escape(device.device.gpu.name)}, {format_both(device.total_bytes)}", ""]

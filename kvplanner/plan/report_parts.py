@@ -22,6 +22,8 @@ TITLES: Final[dict[SegmentKind, str]] = {
     "headroom": "headroom",
 }
 
+_LONGEST_VALUE: Final = 60
+
 
 class Fold(NamedTuple):
     """Devices whose plans are the same but for their index."""
@@ -83,9 +85,11 @@ class Row(NamedTuple):
 
 
 def rows(device: DevicePlan, unit: ByteUnit = "GiB") -> Iterator[Row]:
-    """The segments of a device in drawing order."""
+    """The segments of a device in drawing order, without those that are surely nothing."""
     for segment in device.segments:
         estimate = segment.estimate
+        if estimate.high == estimate.value == 0:
+            continue
         yield Row(
             segment.kind,
             TITLES[segment.kind],
@@ -121,8 +125,12 @@ def model_line(plan: Plan) -> str:
         parts.append(model.weight_format)
     if model.stored:
         parts.append(f"{format_both(model.stored.value)} stored")
-    parts.append(model.source_detail or model.source_kind)
     return " · ".join(parts)
+
+
+def source_line(plan: Plan) -> str:
+    """Where the model's facts were read."""
+    return f"Read from {plan.request.model.source_detail or plan.request.model.source_kind}"
 
 
 def machine_line(plan: Plan) -> str:
@@ -193,15 +201,21 @@ def cache_facts(plan: Plan, unit: ByteUnit = "GiB") -> Iterator[tuple[str, str]]
 
 
 def option_facts(plan: Plan) -> Iterator[tuple[str, str]]:
-    """Options that the user set or that a rule decided, as (flag name, text) pairs: the user's first."""
-    order = {"user": 0, "derived": 1, "default": 2}
-    told = [(n, r) for n, r in plan.options.items() if r.origin != "default" or r.reason]
-    for name, resolved in sorted(told, key=lambda item: order[item[1].origin]):
-        yield name, _option_text(resolved)
+    """What the user set, then the engine's everyday options, as (flag name, text) pairs with the reason of each."""
+    from kvplanner.engine.registry import engine
+
+    chosen = engine(plan.request.engine)
+    everyday = [o.name for o in chosen.options(plan.request.version) if o.everyday]
+    set_by_user = [name for name, resolved in plan.options.items() if resolved.origin == "user"]
+    for name in dict.fromkeys((*set_by_user, *everyday)):
+        if name in plan.options:
+            yield name, _option_text(plan.options[name])
 
 
 def _option_text(resolved: Resolved) -> str:
     value = resolved.value
     shown = format_count(value) if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    shown = "not set" if value is None else shown if len(shown) <= _LONGEST_VALUE else shown[: _LONGEST_VALUE - 1] + "…"
     why = "set" if resolved.origin == "user" else resolved.origin
-    return f"{shown} ({why}: {resolved.reason})" if resolved.reason else f"{shown} ({why})"
+    reason = resolved.reason
+    return f"{shown} ({why}: {reason})" if reason and reason != resolved.origin else f"{shown} ({why})"
