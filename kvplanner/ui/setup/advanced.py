@@ -1,0 +1,167 @@
+"""Advanced: every option of the engine from its declarations, searchable, the changed ones first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QLineEdit, QVBoxLayout, QWidget
+
+from kvplanner.engine.base import Option, OptionValue, Resolved
+from kvplanner.ui.setup.field import heading, muted_label, quiet_button
+from kvplanner.ui.setup.option_field import OptionField, field_for
+
+
+class OptionEntry(QWidget):
+    """An option with its flag, its default and why."""
+
+    def __init__(self, option: Option, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.option = option
+        self.field: OptionField = field_for(option, self)
+        self.about = muted_label("", self)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 4, 0, 4)
+        layout.setSpacing(1)
+        layout.addWidget(self.field)
+        layout.addWidget(self.about)
+        self.haystack = " ".join(
+            (option.name, *option.flags, option.env, option.help, option.section, self.field.title)
+        ).lower()
+
+    def show_value(self, value: OptionValue | None, resolved: Resolved | None) -> None:
+        """Show a value, its flag and what the default is."""
+        self.field.set_value(value, resolved)
+        option = self.option
+        reason = resolved.reason if resolved and resolved.origin != "user" and resolved.reason else option.default
+        parts = [option.env or option.flags[0]]
+        if reason:
+            parts.append(f"default: {reason}")
+        if not option.modelled:
+            parts.append("not modelled: the plan does not follow it")
+        self.about.setText(" · ".join(parts))
+
+
+class AdvancedSection(QWidget):
+    """Closed it is one line; its rows are made when it is first opened. edited as OptionField.edited."""
+
+    edited = Signal(str, object, str)
+    sealed = Signal()
+    opened = Signal(bool)
+    reset_all = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.toggle = quiet_button("Advanced ▸", "Show every option of the engine", self)
+        self.toggle.setCheckable(True)
+        self._body = QWidget(self)
+        self._body.hide()
+        self.search = QLineEdit(self._body)
+        self.search.setPlaceholderText("Search flags and what they do")
+        self.search.setAccessibleName("Search options")
+        self.search.setClearButtonEnabled(True)
+        self._reset = quiet_button("Reset all", "Give every option back to its default", self._body)
+        self._list = QVBoxLayout()
+        self._list.setSpacing(0)
+        self._none = muted_label("No option says that. Flags that do not touch memory are not listed.", self._body)
+        self._none.hide()
+        body = QVBoxLayout(self._body)
+        body.setContentsMargins(0, 4, 0, 0)
+        body.addWidget(self.search)
+        body.addWidget(self._none)
+        body.addLayout(self._list)
+        body.addWidget(self._reset)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.addWidget(self.toggle)
+        layout.addWidget(self._body)
+        self._options: tuple[Option, ...] = ()
+        self._values: Mapping[str, OptionValue] = {}
+        self._resolved: Mapping[str, Resolved] = {}
+        self.entries: dict[str, OptionEntry] = {}
+        self._headings: dict[str, QWidget] = {}
+        self.toggle.toggled.connect(self._toggled)
+        self.search.textChanged.connect(self._arrange)
+        self._reset.clicked.connect(self.reset_all)
+
+    def set_options(self, options: Sequence[Option]) -> None:
+        """The options of an engine version."""
+        if tuple(options) == self._options:
+            return
+        self._options = tuple(options)
+        for widget in (*self.entries.values(), *self._headings.values()):
+            self._list.removeWidget(widget)
+            widget.hide()
+            widget.deleteLater()
+        self.entries, self._headings = {}, {}
+        if self.toggle.isChecked():
+            self._build()
+
+    def show_values(self, values: Mapping[str, OptionValue], resolved: Mapping[str, Resolved]) -> None:
+        """What the user set and what the plan made of the rest."""
+        self._values, self._resolved = values, resolved
+        known = {option.name for option in self._options}
+        changed = sum(name in known for name in values)
+        arrow = "▾" if self.toggle.isChecked() else "▸"
+        self.toggle.setText(f"Advanced · {len(self._options)} options, {changed} changed {arrow}")
+        self._reset.setEnabled(changed > 0)
+        for name, entry in self.entries.items():
+            entry.show_value(values.get(name), resolved.get(name))
+
+    def field(self, name: str) -> OptionField | None:
+        """The field of an option, opening the section for it; None when the engine has no such option."""
+        if all(option.name != name for option in self._options):
+            return None
+        if not self.toggle.isChecked():
+            self.toggle.setChecked(True)
+        return self.entries[name].field
+
+    def _toggled(self, on: bool) -> None:
+        if on and not self.entries:
+            self._build()
+        elif on:
+            self._arrange()
+        self._body.setVisible(on)
+        self.show_values(self._values, self._resolved)
+        self.opened.emit(on)
+
+    def _build(self) -> None:
+        for option in self._options:
+            entry = OptionEntry(option, self._body)
+            entry.field.edited.connect(self.edited)
+            entry.field.sealed.connect(self.sealed)
+            self.entries[option.name] = entry
+        self._arrange()
+
+    def _arrange(self) -> None:
+        """Order by changed, then section; hide what the search does not ask for."""
+        words = self.search.text().lower().split()
+        changed = [o for o in self._options if o.name in self._values]
+        groups: dict[str, list[Option]] = {"Changed": changed} if changed else {}
+        for option in self._options:
+            if option.name not in self._values:
+                groups.setdefault(option.section, []).append(option)
+        self._body.setUpdatesEnabled(False)
+        for other, old in self._headings.items():
+            old.setVisible(False)
+            if other not in groups:
+                self._list.removeWidget(old)
+        any_shown = False
+        at = 0
+        for title, options in groups.items():
+            shown = [o for o in options if all(w in self.entries[o.name].haystack for w in words)]
+            head = self._headings.get(title)
+            if head is None:
+                head = self._headings[title] = heading(title, self._body)
+                head.setContentsMargins(0, 8, 0, 0)
+            self._list.insertWidget(at, head)
+            head.setVisible(bool(shown))
+            at += 1
+            for option in options:
+                entry = self.entries[option.name]
+                self._list.insertWidget(at, entry)
+                entry.setVisible(option in shown)
+                at += 1
+            any_shown = any_shown or bool(shown)
+        self._none.setVisible(not any_shown)
+        self._body.setUpdatesEnabled(True)

@@ -1,0 +1,178 @@
+"""Chooser: a searchable list that opens over the window, below the button it belongs to; made for the keyboard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from PySide6.QtCore import QEvent, QModelIndex, QObject, QPoint, Qt, Signal
+from PySide6.QtGui import QKeyEvent, QMouseEvent
+from PySide6.QtWidgets import QApplication, QFrame, QLabel, QLineEdit, QListView, QVBoxLayout, QWidget
+
+from kvplanner.ui.setup.rows import ROW_ROLE, Row, RowDelegate, RowsModel
+
+WIDTH: Final = 580
+HEIGHT: Final = 460
+MARGIN: Final = 8
+BATCH: Final = 40
+PAGE: Final = 8
+
+
+class Chooser(QFrame):
+    """Shows the rows that `search(text)` gives. chosen(data); closed().
+
+    hint: what the keys do, below the list. empty: what to say when nothing matches.
+    """
+
+    chosen = Signal(object)
+    closed = Signal()
+
+    def __init__(
+        self, window: QWidget, title: str, search: Callable[[str], Sequence[Row]], hint: str, empty: str
+    ) -> None:
+        super().__init__(window)
+        self.setObjectName("chooser")
+        self.setAccessibleName(title)
+        self._search = search
+        self._empty_text = empty
+        self._anchor: QWidget | None = None
+        self._edit = QLineEdit(self)
+        self._edit.setPlaceholderText(title)
+        self._edit.setAccessibleName(title)
+        self._edit.setClearButtonEnabled(False)
+        self._model = RowsModel(self)
+        self._list = QListView(self)
+        self._list.setAccessibleName(f"{title}: results")
+        self._list.setModel(self._model)
+        self._list.setItemDelegate(RowDelegate(self._list))
+        self._list.setLayoutMode(QListView.LayoutMode.Batched)
+        self._list.setBatchSize(BATCH)
+        self._list.setVerticalScrollMode(QListView.ScrollMode.ScrollPerPixel)
+        self._list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self._list.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self._list.setMouseTracking(True)
+        self._list.clicked.connect(self._choose_index)
+        self._empty = QLabel(self)
+        self._empty.setProperty("role", "muted")
+        self._empty.setWordWrap(True)
+        self._empty.setContentsMargins(12, 18, 12, 18)
+        self._empty.hide()
+        self._hint = QLabel(hint, self)
+        self._hint.setProperty("role", "muted")
+        self._hint.setWordWrap(True)
+        self._hint.setContentsMargins(12, 5, 12, 6)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(1, 1, 1, 1)
+        layout.setSpacing(0)
+        for widget in (self._edit, self._list, self._empty, self._hint):
+            layout.addWidget(widget, 1 if widget is self._list else 0)
+        self._edit.textChanged.connect(self.refresh)
+        self._edit.installEventFilter(self)
+        self.hide()
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """What is listed."""
+        return self._model.rows
+
+    def open(self, anchor: QWidget, text: str = "") -> None:
+        """Open below a widget, with a search begun."""
+        self._anchor = anchor
+        self._place()
+        self._edit.blockSignals(True)
+        self._edit.setText(text)
+        self._edit.blockSignals(False)
+        self.refresh()
+        self.show()
+        self.raise_()
+        self._edit.setFocus(Qt.FocusReason.PopupFocusReason)
+        self._edit.end(False)
+        app = QApplication.instance()
+        if app is not None:
+            app.installEventFilter(self)
+
+    def _place(self) -> None:
+        window, anchor = self.window(), self._anchor
+        assert anchor is not None
+        corner = anchor.mapTo(window, QPoint(0, anchor.height() + 3))
+        width = min(WIDTH, window.width() - 2 * MARGIN)
+        height = min(HEIGHT, window.height() - 2 * MARGIN)
+        top = min(corner.y(), window.height() - height - MARGIN)
+        left = min(corner.x(), window.width() - width - MARGIN)
+        self.setGeometry(max(left, MARGIN), max(top, MARGIN), width, height)
+
+    def close_chooser(self, *, back: bool = True) -> None:
+        """Close; the focus goes back to the button unless the user went elsewhere."""
+        if self.isHidden():
+            return
+        app = QApplication.instance()
+        if app is not None:
+            app.removeEventFilter(self)
+        self.hide()
+        if back and self._anchor is not None:
+            self._anchor.setFocus(Qt.FocusReason.PopupFocusReason)
+        self.closed.emit()
+
+    def refresh(self) -> None:
+        """Search again: the text or what there is to search has changed."""
+        kept = self._current_data() if self.isVisible() and not self._edit.isModified() else None
+        rows = self._search(self._edit.text())
+        self._model.set_rows(rows)
+        found = any(row.kind == "item" for row in rows)
+        self._empty.setText("" if found else self._empty_text)
+        self._empty.setVisible(not found)
+        at = next((i for i, row in enumerate(rows) if kept is not None and row.data == kept), self._model.first())
+        self._set_current(at)
+        self._edit.setModified(False)
+
+    def _current_data(self) -> object:
+        row = self._list.currentIndex().data(ROW_ROLE)
+        return row.data if isinstance(row, Row) else None
+
+    def _set_current(self, row: int) -> None:
+        if row < 0:
+            self._edit.setAccessibleDescription(self._empty_text)
+            return
+        index = self._model.index(row)
+        self._list.setCurrentIndex(index)
+        self._list.scrollTo(index, QListView.ScrollHint.EnsureVisible)
+        self._edit.setAccessibleDescription(self._model.rows[row].spoken())
+
+    def _choose_index(self, index: QModelIndex) -> None:
+        row = index.data(ROW_ROLE)
+        if isinstance(row, Row) and row.kind != "heading":
+            self.close_chooser()
+            self.chosen.emit(row.data)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Keys of the search field walk the list; a click elsewhere closes."""
+        if watched is self._edit and isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress:
+            return self._key(event)
+        if watched is self._edit and event.type() == QEvent.Type.FocusOut and self.isVisible():
+            if QApplication.activeWindow() is self.window():
+                self.close_chooser(back=False)
+        elif (
+            isinstance(event, QMouseEvent)
+            and event.type() == QEvent.Type.MouseButtonPress
+            and isinstance(watched, QWidget)
+            and watched is not self
+            and not self.isAncestorOf(watched)
+            and watched.window() is self.window()
+        ):
+            self.close_chooser(back=False)
+        return super().eventFilter(watched, event)
+
+    def _key(self, event: QKeyEvent) -> bool:
+        steps = {
+            Qt.Key.Key_Down: 1, Qt.Key.Key_Up: -1, Qt.Key.Key_PageDown: PAGE, Qt.Key.Key_PageUp: -PAGE,
+        }  # fmt: skip
+        key = Qt.Key(event.key())
+        if key in steps:
+            self._set_current(self._model.step(self._list.currentIndex().row(), steps[key]))
+        elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            self._choose_index(self._list.currentIndex())
+        elif key == Qt.Key.Key_Escape or key in (Qt.Key.Key_Tab, Qt.Key.Key_Backtab):
+            self.close_chooser()
+        else:
+            return False
+        return True

@@ -1,0 +1,104 @@
+"""One line of the form: label, input, reset, and the message when the value is refused."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QToolButton, QVBoxLayout, QWidget
+
+from kvplanner.ui.setup.inputs import ROW_HEIGHT
+
+EDIT_WIDTH: Final = 96
+LABEL_WIDTH: Final = 116
+
+
+def muted_label(text: str = "", parent: QWidget | None = None) -> QLabel:
+    """A quiet line of text that wraps."""
+    label = QLabel(text, parent)
+    label.setProperty("role", "muted")
+    label.setWordWrap(True)
+    return label
+
+
+def heading(text: str, parent: QWidget | None = None) -> QLabel:
+    """A section's title."""
+    label = QLabel(text.upper(), parent)
+    label.setProperty("role", "heading")
+    label.setAccessibleName(text)
+    font = label.font()
+    font.setPointSizeF(font.pointSizeF() * 0.85)
+    label.setFont(font)
+    return label
+
+
+def quiet_button(text: str, name: str, parent: QWidget | None = None) -> QToolButton:
+    """A button that looks like text until it is pointed at; `name` is what a screen reader says."""
+    button = QToolButton(parent)
+    button.setText(text)
+    button.setProperty("quiet", "true")
+    button.setAccessibleName(name)
+    button.setToolTip(name)
+    button.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+    return button
+
+
+class Field(QWidget):
+    """A labelled input. reset_asked(): the value should become the default again."""
+
+    reset_asked = Signal()
+
+    def __init__(self, label: str, inputs: tuple[QWidget, ...], parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.title = label
+        self.label = QLabel(label, self)
+        self.label.setMinimumHeight(ROW_HEIGHT)
+        self.label.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
+        self.inputs = inputs
+        self.line = QHBoxLayout()
+        self.line.setSpacing(6)
+        self.line.addWidget(self.label)
+        self.reset_button = quiet_button("↺", f"Reset {label} to its default", self)
+        policy = self.reset_button.sizePolicy()
+        policy.setRetainSizeWhenHidden(True)
+        self.reset_button.setSizePolicy(policy)
+        self.reset_button.setFixedWidth(22)
+        self.reset_button.hide()
+        self.reset_button.clicked.connect(self.reset_asked)
+        self.error = QLabel(self)
+        self.error.setProperty("role", "error")
+        self.error.setWordWrap(True)
+        self.error.hide()
+        self.outer = QVBoxLayout(self)
+        self.outer.setContentsMargins(0, 0, 0, 0)
+        self.outer.setSpacing(2)
+        self.outer.addLayout(self.line)
+        self.outer.addWidget(self.error)
+        if inputs:
+            self.label.setBuddy(inputs[0])
+        for widget in inputs:
+            if not widget.accessibleName():
+                widget.setAccessibleName(label)
+
+    def set_changed(self, changed: bool) -> None:
+        """Whether the value was set by the user: then it can be reset."""
+        if self.reset_button.isHidden() == changed:
+            had_focus = self.reset_button.hasFocus()
+            self.reset_button.setVisible(changed)
+            if had_focus and not changed and self.inputs:
+                self.inputs[-1].setFocus(Qt.FocusReason.OtherFocusReason)
+
+    def set_hint(self, text: str) -> None:
+        """What the tooltip and a screen reader add to the name."""
+        self.setToolTip(text)
+        for widget in self.inputs:
+            widget.setAccessibleDescription(text)
+
+    def set_error(self, text: str) -> None:
+        """Say below the input why its value was refused; "" takes it back."""
+        self.error.setText(text)
+        self.error.setVisible(bool(text))
+        for widget in self.inputs:
+            set_wrong = getattr(widget, "set_wrong", None)
+            if set_wrong is not None:
+                set_wrong(bool(text))

@@ -1,0 +1,261 @@
+"""GPUs: what is chosen, how many, and each device with its tick box, what others hold, and its marks."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QVBoxLayout, QWidget
+
+from kvplanner.app.state import PlanState
+from kvplanner.gpu.spec import Device, GpuSpec, Machine
+from kvplanner.ui.setup import numbers
+from kvplanner.ui.setup.field import Field, muted_label, quiet_button
+from kvplanner.ui.setup.gpu_rows import short_name
+from kvplanner.ui.setup.inputs import PickerButton, ValueEdit
+from kvplanner.ui.setup.section import Section
+from kvplanner.units import ByteUnit, format_bytes, parse_size
+
+
+class DeviceRow(QWidget):
+    """One device. ticked(index, on); free_given(index, bytes or None); removed(index)."""
+
+    ticked = Signal(int, bool)
+    free_given = Signal(int, object)
+    removed = Signal(int)
+
+    def __init__(self, device: Device, *, on: bool, given: int | None, removable: bool, unit: ByteUnit) -> None:
+        super().__init__()
+        self.device = device
+        self._unit: ByteUnit = unit
+        name = f"GPU {device.index} · {short_name(device.gpu.name)}"
+        self.box = QCheckBox(name, self)
+        self.box.setChecked(on)
+        self.box.setToolTip(describe_device(device, unit))
+        self.box.setAccessibleDescription(describe_device(device, unit))
+        self.free = ValueEdit(self)
+        self.free.setFixedWidth(84)
+        self.free.setAccessibleName(f"Free memory of GPU {device.index}")
+        seen = device.free_bytes
+        hint = f"{format_bytes(seen, unit, 1)}" if seen is not None else "all free"
+        self.free.setToolTip(
+            "What is free before the engine starts, for example 22.5GiB. "
+            + (f"Seen: {hint} ({device.free_source})" if seen is not None else "Empty: nothing else runs there.")
+        )
+        self.free.show_value(format_bytes(given, unit, 2) if given is not None else "", hint)
+        line = QHBoxLayout()
+        line.setContentsMargins(0, 0, 0, 0)
+        line.setSpacing(4)
+        line.addWidget(self.box, 1)
+        line.addWidget(self.free)
+        if removable:
+            remove = quiet_button("✕", f"Remove GPU {device.index}", self)
+            remove.clicked.connect(lambda: self.removed.emit(device.index))
+            line.addWidget(remove)
+        outer = QVBoxLayout(self)
+        outer.setContentsMargins(0, 0, 0, 0)
+        outer.setSpacing(0)
+        outer.addLayout(line)
+        facts = " · ".join(part for part in (device.uuid[-6:] if device.uuid else "", *device.marks) if part)
+        if facts:
+            label = muted_label(facts, self)
+            label.setIndent(22)
+            outer.addWidget(label)
+        self.error = muted_label("", self)
+        self.error.setProperty("role", "error")
+        self.error.hide()
+        outer.addWidget(self.error)
+        self.box.toggled.connect(lambda checked: self.ticked.emit(device.index, checked))
+        self.free.committed.connect(self._free_typed)
+
+    def _free_typed(self, text: str) -> None:
+        value: int | None = None
+        if text.strip():
+            try:
+                value = parse_size(numbers.plain(text))
+            except ValueError as error:
+                self.error.setText(str(error))
+                self.error.show()
+                self.free.set_wrong(True)
+                return
+        self.error.hide()
+        self.free.set_wrong(False)
+        self.free_given.emit(self.device.index, value)
+
+
+class GpuSection(Section):
+    """pick(text): open the chooser. add_gpu(): open it to add one. counted(n). Device signals as DeviceRow's."""
+
+    pick = Signal(str)
+    add_gpu = Signal()
+    counted = Signal(int)
+    ticked = Signal(int, bool)
+    free_given = Signal(int, object)
+    removed = Signal(int)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__("GPUs", parent)
+        self.button = PickerButton(self)
+        self.button.setAccessibleName("GPUs")
+        self.button.set_content("Choose GPUs", "of this machine, of the catalogue, or of any size")
+        self.count = ValueEdit()
+        self.count.setFixedWidth(62)
+        self.count_field = Field("Count", (self.count,), self)
+        self.toggle = quiet_button("Devices ▸", "Show each device", self)
+        self.toggle.setCheckable(True)
+        self.count_field.line.addStretch(1)
+        self.count_field.line.addWidget(self.toggle)
+        self.count_field.line.addWidget(self.count)
+        self.count_field.reset_button.deleteLater()
+        self._devices = QWidget(self)
+        self._device_rows = QVBoxLayout(self._devices)
+        self._device_rows.setContentsMargins(0, 0, 0, 0)
+        self._device_rows.setSpacing(2)
+        self._devices.hide()
+        self._shown: tuple[object, ...] = ()
+        self._unit: ByteUnit = "GiB"
+        for widget in (self.button, self.count_field, self._devices):
+            self.add(widget)
+        self.finish()
+        self.button.clicked.connect(lambda: self.pick.emit(""))
+        self.button.typed.connect(self.pick)
+        self.count.committed.connect(self._count_typed)
+        self.count.stepped.connect(self._step)
+        self.toggle.toggled.connect(self._toggle_devices)
+        self._total = 0
+        self._state: PlanState | None = None
+        self._opened_for: tuple[str, str] | None = None
+
+    def show_state(self, state: PlanState, unit: ByteUnit) -> None:
+        """Show the machine of a state."""
+        self._unit = unit
+        devices = state.devices
+        if not devices:
+            self.button.set_content("Choose GPUs", "of this machine, of the catalogue, or of any size")
+            self.count_field.hide()
+            return
+        ticked = [d for d in devices if d.index not in state.unticked]
+        shown = Machine(tuple(ticked or devices), state.machine_source)
+        self.button.set_content(short_name(shown.describe()), *machine_lines(shown, state, unit))
+        alike = len({d.gpu for d in devices}) == 1
+        local = state.machine_source == "this machine"
+        self._total = len(devices)
+        self.count_field.show()
+        self.count.setVisible(alike and not local)
+        self.count_field.label.setText("Count" if alike and not local else f"{len(ticked)} of {len(devices)} used")
+        self.count.show_value(numbers.count(len(devices)), "")
+        if (not alike or local or state.unticked or state.given_free) and not self.toggle.isChecked():
+            key = (state.machine_text, state.machine_source)
+            if key != self._opened_for:
+                self._opened_for = key
+                self.toggle.setChecked(True)
+        self._show_devices(state)
+
+    def _show_devices(self, state: PlanState) -> None:
+        wanted = (state.devices, state.unticked, tuple(sorted(state.given_free.items())), self._unit)
+        if not self.toggle.isChecked() or wanted == self._shown:
+            self._state = state
+            return
+        self._state = state
+        self._shown = wanted
+        focus = self._focused_device()
+        while (item := self._device_rows.takeAt(0)) is not None:
+            widget = item.widget()
+            if widget is not None:
+                widget.hide()
+                widget.deleteLater()
+        removable = len(state.devices) > 1 and state.machine_source != "this machine"
+        for device in state.devices:
+            row = DeviceRow(
+                device,
+                on=device.index not in state.unticked,
+                given=state.given_free.get(device.index),
+                removable=removable,
+                unit=self._unit,
+            )
+            row.ticked.connect(self.ticked)
+            row.free_given.connect(self.free_given)
+            row.removed.connect(self.removed)
+            self._device_rows.addWidget(row)
+            if focus == device.index:
+                row.box.setFocus(Qt.FocusReason.OtherFocusReason)
+        if state.machine_source != "this machine":
+            add = quiet_button("+ Add another GPU…", "Add another GPU, also of another kind", self._devices)
+            add.clicked.connect(self.add_gpu)
+            self._device_rows.addWidget(add, 0, Qt.AlignmentFlag.AlignLeft)
+
+    def _focused_device(self) -> int | None:
+        for i in range(self._device_rows.count()):
+            item = self._device_rows.itemAt(i)
+            row = item.widget() if item is not None else None
+            if isinstance(row, DeviceRow) and row.box.hasFocus():
+                return row.device.index
+        return None
+
+    def _toggle_devices(self, on: bool) -> None:
+        self.toggle.setText("Devices ▾" if on else "Devices ▸")
+        self._devices.setVisible(on)
+        self._shown = ()
+        if on and self._state is not None:
+            self._show_devices(self._state)
+
+    def _count_typed(self, text: str) -> None:
+        cleaned = numbers.plain(text)
+        if not cleaned.isdigit() or not 1 <= int(cleaned) <= 64:
+            self.count_field.set_error("Give a whole number from 1 to 64")
+            return
+        self.count_field.set_error("")
+        self.counted.emit(int(cleaned))
+
+    def _step(self, sign: int) -> None:
+        self.count_field.set_error("")
+        self.counted.emit(min(max(self._total + sign, 1), 64))
+
+
+def machine_lines(machine: Machine, state: PlanState, unit: ByteUnit) -> tuple[str, ...]:
+    """Where the machine comes from and what each GPU has; what others hold, when that is known."""
+    source = {"this machine": "This machine", "custom": "Custom", "catalogue": "Catalogue"}.get(
+        machine.source, machine.source
+    )
+    if not state.machine_chosen and machine.source == "catalogue":
+        source = "Assumed"
+    specs = list(dict.fromkeys(device.gpu for device in machine.devices))
+    if len(specs) == 1:
+        first = f"{source} · {memory_text(specs[0], unit, each=len(machine.devices) > 1)}"
+    else:
+        total = sum(d.gpu.total.value for d in machine.devices if d.gpu.total)
+        first = f"{source} · {format_bytes(total, unit)} in all"
+    used = [(d, used_by_others(d)) for d in machine.devices]
+    held = [f"GPU {d.index}: {format_bytes(size, unit)}" for d, size in used if size]
+    return (first, f"Used by others: {' · '.join(held)}") if held else (first,)
+
+
+def memory_text(spec: GpuSpec, unit: ByteUnit, *, each: bool) -> str:
+    """Text such as "23.99 GiB each, 23.52 usable"."""
+    if spec.total is None:
+        return "memory not known"
+    text = format_bytes(spec.total.value, unit) + (" each" if each else "")
+    if spec.cuda_total is not None and spec.cuda_total.value != spec.total.value:
+        usable = format_bytes(spec.cuda_total.value, unit).removesuffix(f" {unit}")
+        mark = "≈ " if spec.cuda_total.basis == "assumed" else ""
+        text += f", {mark}{usable} usable"
+    return text
+
+
+def used_by_others(device: Device) -> int:
+    """Bytes that something else holds, as far as free memory is known."""
+    total = device.gpu.cuda_total or device.gpu.total
+    if device.free_bytes is None or total is None:
+        return 0
+    return max(0, total.value - device.free_bytes)
+
+
+def describe_device(device: Device, unit: ByteUnit) -> str:
+    """A device's facts, one line each."""
+    lines = [f"GPU {device.index}: {device.gpu.name}", memory_text(device.gpu, unit, each=False)]
+    if device.uuid:
+        lines.append(f"UUID {device.uuid}")
+    if device.pci:
+        lines.append(f"PCI {device.pci}")
+    if device.free_bytes is not None:
+        lines.append(f"Free: {format_bytes(device.free_bytes, unit)} ({device.free_source})")
+    lines += device.marks
+    return "\n".join(lines)

@@ -1,0 +1,208 @@
+"""Small inputs that the form is made of: a text field for values, a combo box, a picker button."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from PySide6.QtCore import QPointF, QRect, QSize, Qt, Signal
+from PySide6.QtGui import (
+    QColor,
+    QFocusEvent,
+    QFont,
+    QFontMetrics,
+    QKeyEvent,
+    QPainter,
+    QPaintEvent,
+    QPen,
+    QPolygonF,
+    QWheelEvent,
+)
+from PySide6.QtWidgets import QAbstractButton, QComboBox, QLineEdit, QSizePolicy, QStyle, QStyleOptionComboBox, QWidget
+
+from kvplanner.ui.palette import Tokens
+from kvplanner.ui.theme import tokens_of
+
+RADIUS: Final = 4.0
+ROW_HEIGHT: Final = 28
+
+
+def draw_chevron(painter: QPainter, centre: QPointF, colour: str) -> None:
+    """A small arrow that points down."""
+    painter.setPen(QPen(QColor(colour), 1.4, Qt.PenStyle.SolidLine, Qt.PenCapStyle.RoundCap))
+    painter.setBrush(Qt.BrushStyle.NoBrush)
+    x, y = centre.x(), centre.y()
+    painter.drawPolyline(QPolygonF([QPointF(x - 3.5, y - 1.8), QPointF(x, y + 1.8), QPointF(x + 3.5, y - 1.8)]))
+
+
+def draw_field(painter: QPainter, widget: QWidget, tokens: Tokens, *, focus: bool, hover: bool = False) -> None:
+    """The ground and outline of an input."""
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    painter.setPen(QPen(QColor(tokens.accent if focus else tokens.border), 1.0))
+    painter.setBrush(QColor(tokens.raised if hover and not focus else tokens.field))
+    area = widget.rect().toRectF().adjusted(0.5, 0.5, -0.5, -0.5)
+    painter.drawRoundedRect(area, RADIUS, RADIUS)
+
+
+class ValueEdit(QLineEdit):
+    """A field for one value; empty means the default, which stands in it as a hint.
+
+    committed(text) on Enter or when the field is left; stepped(+1 or -1) on Up and Down.
+    """
+
+    committed = Signal(str)
+    stepped = Signal(int)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._shown = ""
+        self.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+        self.setFixedHeight(ROW_HEIGHT)
+        self.editingFinished.connect(self._commit)
+
+    def show_value(self, text: str, hint: str) -> None:
+        """Show what is set, or the hint where nothing is; a field that is being typed in is left alone."""
+        self.setPlaceholderText(hint)
+        if self.hasFocus() and self.isModified():
+            return
+        self._shown = text
+        if self.text() != text:
+            self.setText(text)
+        self.setModified(False)
+
+    def set_wrong(self, wrong: bool) -> None:
+        """Mark the value as refused."""
+        if bool(self.property("wrong")) != wrong:
+            self.setProperty("wrong", wrong)
+            self.style().unpolish(self)
+            self.style().polish(self)
+
+    def _commit(self) -> None:
+        if self.text() != self._shown:
+            self._shown = self.text()
+            self.setModified(False)
+            self.committed.emit(self.text())
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Up and Down step; Escape takes back what was typed."""
+        key = event.key()
+        if key in (Qt.Key.Key_Up, Qt.Key.Key_Down) and not event.modifiers():
+            self._commit()
+            self.stepped.emit(1 if key == Qt.Key.Key_Up else -1)
+        elif key == Qt.Key.Key_Escape and self.text() != self._shown:
+            self.setText(self._shown)
+            self.setModified(False)
+        else:
+            super().keyPressEvent(event)
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        """Reached by keyboard, the whole value is selected so that typing replaces it."""
+        super().focusInEvent(event)
+        if event.reason() in (Qt.FocusReason.TabFocusReason, Qt.FocusReason.BacktabFocusReason):
+            self.selectAll()
+
+
+class ComboBox(QComboBox):
+    """A combo box drawn like the other inputs; the wheel scrolls the form unless the box has the focus."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setFixedHeight(ROW_HEIGHT)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
+        self.setMinimumContentsLength(6)
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        """Only with the focus."""
+        if self.hasFocus():
+            super().wheelEvent(event)
+        else:
+            event.ignore()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Ground, text, chevron."""
+        tokens = tokens_of(self)
+        painter = QPainter(self)
+        option = QStyleOptionComboBox()
+        self.initStyleOption(option)
+        hover = bool(option.state & QStyle.StateFlag.State_MouseOver)
+        draw_field(painter, self, tokens, focus=self.hasFocus(), hover=hover)
+        area = self.rect().adjusted(9, 0, -22, 0)
+        painter.setPen(QColor(tokens.text if self.isEnabled() else tokens.muted))
+        text = QFontMetrics(self.font()).elidedText(self.currentText(), Qt.TextElideMode.ElideRight, area.width())
+        painter.drawText(area, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft, text)
+        draw_chevron(painter, QPointF(self.width() - 13, self.height() / 2), tokens.muted)
+
+
+class PickerButton(QAbstractButton):
+    """What is chosen, in two or three lines; opens a chooser. typed(text): a key that begins a search."""
+
+    typed = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._lines: tuple[str, ...] = ()
+        self._busy = False
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.setAttribute(Qt.WidgetAttribute.WA_Hover)
+
+    def set_content(self, title: str, *lines: str, busy: bool = False) -> None:
+        """A title and up to two lines of facts."""
+        self.setText(title)
+        self._lines = lines
+        self._busy = busy
+        self.setAccessibleDescription("; ".join((title, *lines)))
+        self.setToolTip("\n".join((title, *lines)))
+        self.updateGeometry()
+        self.update()
+
+    def _small(self) -> QFont:
+        font = QFont(self.font())
+        font.setPointSizeF(font.pointSizeF() * 0.92)
+        return font
+
+    def sizeHint(self) -> QSize:
+        """High enough for the lines."""
+        small = QFontMetrics(self._small()).height()
+        return QSize(200, 20 + self.fontMetrics().height() + len(self._lines) * (small + 2))
+
+    def minimumSizeHint(self) -> QSize:
+        """As wide as a short name."""
+        return QSize(120, self.sizeHint().height())
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Enter, Down and F4 open; a character begins a search."""
+        text = event.text()
+        plain = not event.modifiers() & ~(Qt.KeyboardModifier.ShiftModifier | Qt.KeyboardModifier.KeypadModifier)
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Down, Qt.Key.Key_F4):
+            self.click()
+        elif plain and text and text.isprintable() and not text.isspace():
+            self.typed.emit(text)
+        else:
+            super().keyPressEvent(event)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Ground, title, facts, chevron."""
+        tokens = tokens_of(self)
+        painter = QPainter(self)
+        draw_field(painter, self, tokens, focus=self.hasFocus(), hover=self.underMouse())
+        area = self.rect().adjusted(10, 9, -10, -9)
+        bold = QFont(self.font())
+        bold.setWeight(QFont.Weight.DemiBold)
+        painter.setFont(bold)
+        painter.setPen(QColor(tokens.muted if self._busy else tokens.text))
+        metrics = QFontMetrics(bold)
+        title = metrics.elidedText(self.text(), Qt.TextElideMode.ElideMiddle, area.width() - 18)
+        painter.drawText(area, Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignTop, title)
+        draw_chevron(painter, QPointF(area.right() - 4, area.top() + metrics.height() / 2), tokens.muted)
+        small = self._small()
+        painter.setFont(small)
+        painter.setPen(QColor(tokens.muted))
+        metrics_small = QFontMetrics(small)
+        top = area.top() + metrics.height() + 2
+        for line in self._lines:
+            text = metrics_small.elidedText(line, Qt.TextElideMode.ElideRight, area.width())
+            painter.drawText(
+                QRect(area.left(), top, area.width(), metrics_small.height()), Qt.AlignmentFlag.AlignLeft, text
+            )
+            top += metrics_small.height() + 2

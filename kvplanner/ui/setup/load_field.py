@@ -1,0 +1,95 @@
+"""The load: users × (prompt + output), which the verdict answers; it costs no memory by itself."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QLocale, Signal
+from PySide6.QtWidgets import QLabel, QWidget
+
+from kvplanner.engine.base import Load
+from kvplanner.ui.setup import numbers
+from kvplanner.ui.setup.field import Field
+from kvplanner.ui.setup.inputs import ValueEdit
+from kvplanner.units import parse_count
+
+MOST_USERS = 1_000_000
+MOST_TOKENS = 100_000_000
+USUAL = Load(1, 1500, 500)
+ABOUT = (
+    "How many users at once, each with a prompt and an answer of so many tokens.\n"
+    "The verdict says whether all of them are served at the same time. It is no engine option and moves no memory."
+)
+
+
+class LoadField(Field):
+    """edited(Load or None, merge key); all three empty means that no load is asked about."""
+
+    edited = Signal(object, str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        self.users, self.prompt, self.output = ValueEdit(), ValueEdit(), ValueEdit()
+        super().__init__("Load", (self.users, self.prompt, self.output), parent)
+        self._load: Load | None = None
+        for edit, name, width, hint in (
+            (self.users, "Users at once", 62, "users"),
+            (self.prompt, "Prompt tokens of a user", 60, "prompt"),
+            (self.output, "Output tokens of a user", 60, "output"),
+        ):
+            edit.setAccessibleName(name)
+            edit.setFixedWidth(width)
+            edit.setPlaceholderText(hint)
+            edit.setToolTip(name)
+            edit.committed.connect(self._commit)
+        self.users.stepped.connect(self._step_users)
+        self.line.addStretch(1)
+        self.line.addWidget(self.reset_button)
+        for widget in (self.users, QLabel("×", self), self.prompt, QLabel("+", self), self.output):
+            self.line.addWidget(widget)
+        self.line.setSpacing(4)
+        self.set_hint(ABOUT)
+        self.reset_asked.connect(lambda: self.edited.emit(None, ""))
+
+    def set_load(self, load: Load | None) -> None:
+        """Show a load."""
+        self._load = load
+        self.set_changed(load is not None)
+        values = (load.users, load.prompt_tokens, load.output_tokens) if load else (None, None, None)
+        hints = ("users", "prompt", "output")
+        for edit, value, hint in zip((self.users, self.prompt, self.output), values, hints, strict=True):
+            edit.show_value(numbers.count(value, QLocale()) if value is not None else "", hint)
+
+    def _step_users(self, sign: int) -> None:
+        load = self._load or USUAL
+        users = load.users + sign if load.users < 16 else (load.users * 2 if sign > 0 else load.users // 2)
+        users = min(max(users, 1), MOST_USERS)
+        self.edited.emit(Load(users, load.prompt_tokens, load.output_tokens), "step load")
+
+    def _commit(self) -> None:
+        """Read all three; what is still empty takes the usual value once one of them is set."""
+        texts = [edit.text().strip() for edit in (self.users, self.prompt, self.output)]
+        if not any(texts):
+            self.set_error("")
+            self.edited.emit(None, "")
+            return
+        base = self._load or USUAL
+        usual = (base.users, base.prompt_tokens, base.output_tokens)
+        limits = (MOST_USERS, MOST_TOKENS, MOST_TOKENS)
+        try:
+            users, prompt, output = (
+                _count(text, limit) if text else fallback
+                for text, fallback, limit in zip(texts, usual, limits, strict=True)
+            )
+        except ValueError as error:
+            self.set_error(str(error))
+            return
+        if users < 1 or prompt + output < 1:
+            self.set_error("A load has at least one user and one token")
+            return
+        self.set_error("")
+        self.edited.emit(Load(users, prompt, output), "")
+
+
+def _count(text: str, most: int) -> int:
+    value = parse_count(numbers.plain(text))
+    if value > most:
+        raise ValueError(f"{text} is too large: {numbers.count(most)} at most")
+    return value

@@ -1,0 +1,96 @@
+"""What the model chooser lists: recent, on this machine, the catalogue; and what a typed path or Hub name means."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from kvplanner.app.library import LocalModel
+from kvplanner.catalog.models import ModelEntry
+from kvplanner.ui.setup import numbers
+from kvplanner.ui.setup.rows import Row
+from kvplanner.units import GB, ByteUnit, format_bytes
+
+MOST_FOUND: Final = 150
+OPEN_FILE: Final = "\0open file"
+OPEN_FOLDER: Final = "\0open folder"
+PATH_STARTS: Final = ("/", "~", "./", "../", "\\\\")
+
+
+class Shelf(NamedTuple):
+    """What the chooser draws from. recent: texts for open_model. current: the text of the chosen model."""
+
+    entries: Sequence[ModelEntry]
+    recent: Sequence[str]
+    local: Sequence[LocalModel]
+    current: str
+    unit: ByteUnit
+
+
+def parameter_text(parameters: int | None) -> str:
+    """Text such as "8.03 B"; "" when not known."""
+    if parameters is None:
+        return ""
+    return f"{parameters / GB:.3g} B" if parameters >= GB else f"{parameters / 10**6:.3g} M"
+
+
+def catalogue_row(entry: ModelEntry, shelf: Shelf) -> Row:
+    """One catalogue model: name and size, then publisher, context, quantisation and how sure the facts are."""
+    context = f"context {numbers.count(entry.context_length)}" if entry.context_length else ""
+    publisher = entry.id.rpartition("/")[0]
+    detail = " · ".join(p for p in (publisher, parameter_text(entry.parameters), context) if p)
+    size = format_bytes(entry.stored_bytes, shelf.unit) if entry.stored_bytes else "size not known"
+    sure = "some facts assumed" if entry.lower_confidence else "catalogue"
+    quantised = entry.quantization or "not quantised"
+    return Row("item", entry.name, detail, size, f"{quantised} · {sure}", entry.id, entry.id == shelf.current)
+
+
+def local_row(model: LocalModel, shelf: Shelf) -> Row:
+    """One model of this machine: where it lies is its provenance."""
+    size = format_bytes(model.size_bytes, shelf.unit) if model.size_bytes else ""
+    note = model.quantization or ""
+    return Row("item", model.title, model.detail, size, note, model.text, model.text == shelf.current)
+
+
+def search(text: str, shelf: Shelf, found: Sequence[ModelEntry]) -> list[Row]:
+    """Rows for a text; `found` is what the catalogue gives for it."""
+    text = text.strip()
+    words = text.lower().split()
+    rows = _typed_rows(text)
+    by_id = {entry.id: entry for entry in shelf.entries}
+    locals_by_text = {model.text: model for model in shelf.local}
+    if not words:
+        recent = [_recent_row(r, by_id, locals_by_text, shelf) for r in shelf.recent]
+        rows += _group("Recent", recent)
+    local = [m for m in shelf.local if all(w in f"{m.title} {m.detail} {m.quantization}".lower() for w in words)]
+    rows += _group("On this machine", [local_row(m, shelf) for m in local[:MOST_FOUND]])
+    rows += _group("Catalogue", [catalogue_row(e, shelf) for e in (found if not words else found[:MOST_FOUND])])
+    if len(found) > MOST_FOUND and words:
+        rows.append(Row("heading", f"{len(found) - MOST_FOUND} more: type another word"))
+    rows.append(Row("heading", "From a file"))
+    rows.append(Row("action", "Open a model folder…", data=OPEN_FOLDER))
+    rows.append(Row("action", "Open a file (config.json, .safetensors, .gguf)…", data=OPEN_FILE))
+    return rows
+
+
+def _group(title: str, rows: list[Row]) -> list[Row]:
+    return [Row("heading", title), *rows] if rows else []
+
+
+def _recent_row(text: str, by_id: dict[str, ModelEntry], local: dict[str, LocalModel], shelf: Shelf) -> Row:
+    if text in by_id:
+        return catalogue_row(by_id[text], shelf)
+    if text in local:
+        return local_row(local[text], shelf)
+    name = text.rstrip("/\\").replace("\\", "/").rpartition("/")[2]
+    return Row("item", name or text, text, "", "", text, text == shelf.current)
+
+
+def _typed_rows(text: str) -> list[Row]:
+    """A path is opened; hub:ORG/NAME is the only thing that goes online, and says so."""
+    if text.startswith((*PATH_STARTS, "ollama:")):
+        return [Row("item", f"Open {text}", "", "", "", text)]
+    if text.startswith("hub:") and "/" in text:
+        return [Row("item", f"Ask the Hub for {text[4:]}", "Goes online: reads the configuration and file headers, "
+                    "downloads no weights", "", "online", text)]  # fmt: skip
+    return []

@@ -1,0 +1,78 @@
+"""The model: what is chosen, and the weight format that the plan assumes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QWidget
+
+from kvplanner.engine.base import Model
+from kvplanner.ui.setup import numbers
+from kvplanner.ui.setup.field import Field, muted_label
+from kvplanner.ui.setup.inputs import ComboBox, PickerButton
+from kvplanner.ui.setup.model_rows import parameter_text
+from kvplanner.ui.setup.section import Section
+from kvplanner.units import ByteUnit, format_bytes
+
+
+class ModelSection(Section):
+    """pick(text): open the chooser. format_chosen(name or None)."""
+
+    pick = Signal(str)
+    format_chosen = Signal(object)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__("Model", parent)
+        self.button = PickerButton(self)
+        self.button.setAccessibleName("Model")
+        self.button.set_content("Choose a model", "of the catalogue, of this machine,", "or drop a file or folder")
+        self.formats = ComboBox()
+        self.format_field = Field("Weights", (self.formats,), self)
+        self.format_field.line.addWidget(self.formats, 1)
+        self.format_field.reset_button.deleteLater()
+        self.notes = muted_label("", self)
+        self.notes.setProperty("role", "warning")
+        self.notes.hide()
+        for widget in (self.button, self.format_field, self.notes):
+            self.add(widget)
+        self.finish()
+        self.button.clicked.connect(lambda: self.pick.emit(""))
+        self.button.typed.connect(self.pick)
+        self.formats.activated.connect(lambda i: self.format_chosen.emit(self.formats.itemData(i)))
+        self.formats.addItem("As stored", None)
+
+    def set_formats(self, formats: Mapping[str, str]) -> None:
+        """The what-if formats with a line about each."""
+        for name, about in formats.items():
+            self.formats.addItem(f"What if {name}", name)
+            self.formats.setItemData(self.formats.count() - 1, about, 3)
+
+    def show_model(self, model: Model | None, weight_format: str | None, unit: ByteUnit) -> None:
+        """Show a model."""
+        if model is None:
+            return
+        publisher, _, name = model.id.replace("\\", "/").rstrip("/").rpartition("/")
+        facts = [publisher.rpartition("/")[2], parameter_text(model.parameters), model.weight_format]
+        if model.spec.context_length:
+            facts.append(f"context {numbers.count(model.spec.context_length)}")
+        self.button.set_content(name or model.id, " · ".join(f for f in facts if f), stored_text(model, unit))
+        self.formats.setItemText(0, f"As stored ({model.weight_format})" if model.weight_format else "As stored")
+        self.formats.setCurrentIndex(max(0, self.formats.findData(weight_format)) if weight_format else 0)
+        notes = model.problems
+        self.notes.setText("\n".join(notes))
+        self.notes.setVisible(bool(notes))
+
+    def show_loading(self, name: str) -> None:
+        """Say that a model is being read."""
+        self.button.set_content(f"Reading {name}…", "The plan below is still that of the model before", busy=True)
+
+
+def stored_text(model: Model, unit: ByteUnit) -> str:
+    """Text such as "14.96 GiB stored (16.06 GB) · catalogue, exact"."""
+    source = model.source_kind
+    if model.stored is None:
+        return f"size not known · {source}"
+    other: ByteUnit = "GB" if unit == "GiB" else "GiB"
+    size = f"{format_bytes(model.stored.value, unit)} stored ({format_bytes(model.stored.value, other)})"
+    return f"{size} · {source}, {model.stored.basis}"

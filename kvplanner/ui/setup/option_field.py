@@ -1,0 +1,208 @@
+"""Inputs for engine options, made from their declarations alone."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QWidget
+
+from kvplanner.engine.base import Option, OptionValue, Resolved
+from kvplanner.errors import PlannerError
+from kvplanner.ui.setup import numbers
+from kvplanner.ui.setup.field import EDIT_WIDTH, LABEL_WIDTH, Field
+from kvplanner.ui.setup.inputs import ComboBox, ValueEdit
+from kvplanner.ui.setup.labels import option_label
+from kvplanner.ui.setup.slider import MarkedSlider, Scale
+
+DEFAULT = "\0default"
+
+
+class OptionField(Field):
+    """An option's input. edited(name, value or None, merge key); sealed(): a drag ended."""
+
+    edited = Signal(str, object, str)
+    sealed = Signal()
+
+    def __init__(self, option: Option, inputs: tuple[QWidget, ...], parent: QWidget | None = None) -> None:
+        super().__init__(option_label(option.name), inputs, parent)
+        self.option = option
+        self.value: OptionValue | None = None
+        self.resolved: Resolved | None = None
+        self.reset_asked.connect(self._reset)
+        self.set_hint(self._about())
+
+    def _reset(self) -> None:
+        self.set_error("")
+        self.edited.emit(self.option.name, None, "")
+
+    def set_value(self, value: OptionValue | None, resolved: Resolved | None) -> None:
+        """Show what the user set (None: nothing) and what the plan made of it."""
+        self.value, self.resolved = value, resolved
+        self.set_changed(value is not None)
+        self.set_hint(self._about())
+        self._show()
+
+    def effective(self) -> OptionValue | None:
+        """The value that the plan uses, as far as it is known."""
+        if self.value is not None:
+            return self.value
+        return self.resolved.value if self.resolved else None
+
+    def _show(self) -> None:
+        raise NotImplementedError
+
+    def _about(self) -> str:
+        option = self.option
+        parts = [option.flags[0] if not option.env else option.env, option.help]
+        if self.value is None and self.resolved is not None and self.resolved.reason:
+            parts.append(f"Default: {self.resolved.reason}")
+        elif option.default:
+            parts.append(f"Default: {option.default}")
+        return "\n".join(parts)
+
+    def _commit_text(self, text: str) -> None:
+        try:
+            value = numbers.read(self.option, text)
+        except PlannerError as error:
+            self.set_error(f"{error.what}. {error.remedy}" if error.remedy else error.what)
+            return
+        self.set_error("")
+        if value == self.value:
+            self._show()
+        else:
+            self.edited.emit(self.option.name, value, "")
+
+
+class TextField(OptionField):
+    """A number, size or text in one field; Up and Down step numbers."""
+
+    def __init__(self, option: Option, parent: QWidget | None = None) -> None:
+        self.edit = ValueEdit()
+        super().__init__(option, (self.edit,), parent)
+        self.line.addStretch(1)
+        self.line.addWidget(self.reset_button)
+        self.line.addWidget(self.edit)
+        self.edit.setFixedWidth(EDIT_WIDTH if option.type != "text" else EDIT_WIDTH + 24)
+        self.edit.committed.connect(self._commit_text)
+        self.edit.stepped.connect(self._step)
+
+    def _show(self) -> None:
+        fallback = self.resolved.value if self.resolved else None
+        hint = numbers.show(self.option, fallback) if fallback is not None else _short_default(self.option)
+        self.edit.show_value(numbers.show(self.option, self.value), hint)
+
+    def _step(self, sign: int) -> None:
+        current = self.effective()
+        if isinstance(current, bool) or not isinstance(current, int | float):
+            return
+        self.edited.emit(self.option.name, stepped(self.option, current, sign), f"step {self.option.name}")
+
+
+def stepped(option: Option, current: int | float, sign: int) -> int | float:
+    """The next value up or down: doubled for tokens and sequences, else by one or a hundredth."""
+    if option.type == "float":
+        value: int | float = round(current + 0.01 * sign, 4)
+    elif option.type in ("tokens", "bytes") or current >= 16:
+        value = int(current * 2 if sign > 0 else current / 2)
+    else:
+        value = int(current) + sign
+    if option.low is not None:
+        value = max(value, type(value)(max(option.low, 1 if option.low == -1 else option.low)))
+    return min(value, type(value)(option.high)) if option.high is not None else value
+
+
+def _short_default(option: Option) -> str:
+    return option.default if len(option.default) <= 12 else "default"
+
+
+class ChoiceField(OptionField):
+    """A choice, or on and off; the first entry is the default."""
+
+    def __init__(self, option: Option, parent: QWidget | None = None) -> None:
+        self.box = ComboBox()
+        super().__init__(option, (self.box,), parent)
+        self.line.addStretch(1)
+        self.line.addWidget(self.reset_button)
+        self.line.addWidget(self.box)
+        self.box.setFixedWidth(EDIT_WIDTH + (0 if option.type == "bool" else 24))
+        self.box.addItem("default", DEFAULT)
+        if option.type == "bool":
+            self.box.addItem("on", True)
+            self.box.addItem("off", False)
+        else:
+            for choice in option.choices:
+                self.box.addItem(choice, choice)
+        self.box.activated.connect(self._picked)
+
+    def _picked(self, index: int) -> None:
+        data = self.box.itemData(index)
+        value = None if data == DEFAULT else data
+        if value != self.value:
+            self.set_error("")
+            self.edited.emit(self.option.name, value, "")
+
+    def _show(self) -> None:
+        fallback = self.resolved.value if self.resolved else None
+        text = numbers.show(self.option, fallback) if fallback is not None else _short_default(self.option)
+        self.box.setItemText(0, f"{text} (default)" if text not in ("", "default") else "default")
+        index = 0 if self.value is None else self.box.findData(self.value)
+        self.box.setCurrentIndex(max(index, 0))
+
+    def set_changed(self, changed: bool) -> None:
+        """The list's first entry resets; a button besides would say the same twice, so it only keeps its room."""
+        self.reset_button.setVisible(False)
+
+
+class SliderField(OptionField):
+    """A number with a sensible range: a slider beside its field."""
+
+    def __init__(self, option: Option, scale: Scale, parent: QWidget | None = None) -> None:
+        self.slider = MarkedSlider(scale)
+        self.edit = ValueEdit()
+        super().__init__(option, (self.edit, self.slider), parent)
+        self.label.setMinimumWidth(60)
+        self.slider.setAccessibleName(f"{self.title} slider")
+        self.line.addWidget(self.slider, 1)
+        self.line.addWidget(self.reset_button)
+        self.line.addWidget(self.edit)
+        self.edit.setFixedWidth(EDIT_WIDTH - 14)
+        self.edit.committed.connect(self._commit_text)
+        self.edit.stepped.connect(self._step)
+        self.slider.chosen.connect(self._dragged)
+        self.slider.settled.connect(self.sealed)
+
+    def _dragged(self, value: float) -> None:
+        self.set_error("")
+        number = round(value, 4) if self.option.type == "float" else int(value)
+        if number != self.effective():
+            self.edited.emit(self.option.name, number, f"drag {self.option.name}")
+
+    def _step(self, sign: int) -> None:
+        current = self.effective()
+        if not isinstance(current, bool) and isinstance(current, int | float):
+            value = stepped(self.option, current, sign)
+            self.edited.emit(self.option.name, value, f"step {self.option.name}")
+
+    def _show(self) -> None:
+        effective = self.effective()
+        fallback = self.resolved.value if self.resolved else None
+        hint = numbers.show(self.option, fallback) if fallback is not None else _short_default(self.option)
+        self.edit.show_value(numbers.show(self.option, self.value), hint)
+        if isinstance(effective, int | float) and not isinstance(effective, bool):
+            self.slider.show_value(effective)
+
+
+def field_for(option: Option, parent: QWidget | None = None) -> OptionField:
+    """The input that suits an option's type."""
+    if option.type in ("bool", "choice"):
+        return ChoiceField(option, parent)
+    if option.type == "float" and option.low is not None and option.high is not None:
+        return SliderField(option, Scale(option.low, option.high, step=0.01), parent)
+    return TextField(option, parent)
+
+
+def align_labels(fields: list[OptionField]) -> None:
+    """Give sliders the same left edge."""
+    for field in fields:
+        if isinstance(field, SliderField):
+            field.label.setFixedWidth(LABEL_WIDTH - 44)
+            field.label.setAlignment(Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft)

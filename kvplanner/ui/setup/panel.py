@@ -1,0 +1,248 @@
+"""The setup panel: sections over the document, in both directions."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QFrame, QScrollArea, QVBoxLayout, QWidget
+
+from kvplanner.app.document import Document
+from kvplanner.app.state import PlanState
+from kvplanner.engine.base import Load, Option, OptionValue, Plan, Resolved
+from kvplanner.errors import PlannerError
+from kvplanner.ui.setup.advanced import AdvancedSection
+from kvplanner.ui.setup.context_field import ContextField
+from kvplanner.ui.setup.engine_section import EngineSection
+from kvplanner.ui.setup.gpu_section import GpuSection
+from kvplanner.ui.setup.labels import CONTEXT_OPTIONS, option_label
+from kvplanner.ui.setup.load_field import LoadField
+from kvplanner.ui.setup.model_section import ModelSection
+from kvplanner.ui.setup.option_field import OptionField, field_for
+from kvplanner.ui.setup.section import Section
+from kvplanner.units import ByteUnit
+
+WIDTH = 330
+PARALLEL, CONTEXT, REST = "Parallelism", "Context and load", "Memory and cache"
+# Where an error belongs, by what planner errors name.
+MODEL_NAMES = frozenset({"model", "MODEL", "--weight-format", "model catalogue"})
+GPU_NAMES = frozenset({"--gpu", "--free", "gpu"})
+
+
+class SetupPanel(QScrollArea):
+    """Everything that the user sets. error_elsewhere(PlannerError): one that belongs to no field here."""
+
+    error_elsewhere = Signal(object)
+
+    def __init__(self, document: Document, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._document = document
+        self._unit: ByteUnit = "GiB"
+        self.setObjectName("setup")
+        self.setAccessibleName("Setup")
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setWidgetResizable(True)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setFixedWidth(WIDTH)
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        content = QWidget()
+        content.setObjectName("setup_content")
+        self._layout = QVBoxLayout(content)
+        self._layout.setContentsMargins(12, 12, 12, 12)
+        self._layout.setSpacing(12)
+        self.model = ModelSection(content)
+        self.gpus = GpuSection(content)
+        self.engine = EngineSection(content)
+        self.context = Section(CONTEXT, content)
+        self.rest = Section(REST, content)
+        self.load = LoadField(content)
+        self.advanced = AdvancedSection(content)
+        self.fields: dict[str, OptionField] = {}
+        self._options: tuple[Option, ...] = ()
+        self._wrong: list[OptionField | Section] = []
+        for section in (self.model, self.gpus, self.engine, self.context, self.rest, self.advanced):
+            self._layout.addWidget(section)
+        self._layout.addStretch(1)
+        self.setWidget(content)
+        self._connect()
+
+    def _connect(self) -> None:
+        document = self._document
+        self.model.format_chosen.connect(self._choose_format)
+        self.gpus.ticked.connect(self._tick)
+        self.gpus.free_given.connect(self._give_free)
+        self.engine.engine_chosen.connect(lambda name: document.edit("Change engine", engine=name, version=None))
+        self.engine.version_chosen.connect(lambda text: document.edit("Change engine version", version=text))
+        self.load.edited.connect(self._set_load)
+        self.advanced.edited.connect(self._set_option)
+        self.advanced.sealed.connect(document.seal)
+        self.advanced.reset_all.connect(lambda: document.set_options({}, "Reset all options"))
+        document.changed.connect(self.show_state)
+        document.planned.connect(self.show_plan)
+        document.failed.connect(self.show_error)
+
+    # from the document -----------------------------------------------------------------------------------------
+
+    def set_unit(self, unit: ByteUnit) -> None:
+        """GiB or GB."""
+        self._unit = unit
+        self.show_state(self._document.state)
+
+    def show_state(self, state: PlanState) -> None:
+        """Show what is set."""
+        self.model.show_model(state.model, state.weight_format, self._unit)
+        self.gpus.show_state(state, self._unit)
+        self.load.set_load(state.load)
+        if self._options:
+            self._show_engine(state)
+
+    def _show_engine(self, state: PlanState) -> None:
+        from kvplanner.engine.registry import engine
+
+        plan = self._document.plan
+        self.engine.show_engine(engine(state.engine), state.version, plan.rules if plan else "")
+        self._set_options(self._document.options())
+        resolved = plan.options if plan else {}
+        self._show_values(state, resolved)
+
+    def _show_values(self, state: PlanState, resolved: object) -> None:
+        values: dict[str, Resolved] = dict(resolved) if isinstance(resolved, dict) else {}
+        for name, field in self.fields.items():
+            field.set_value(state.options.get(name), values.get(name))
+        self.advanced.show_values(state.options, values)
+
+    def build(self) -> None:
+        """Make the option fields; separate from the constructor so that the window shows first."""
+        from kvplanner.engine.registry import engine, names
+
+        self.engine.set_engines(tuple((name, engine(name).title) for name in names()))
+        from kvplanner.model.whatif import WHATIF_FORMATS
+
+        self.model.set_formats(WHATIF_FORMATS)
+        self._options = ()
+        self._show_engine(self._document.state)
+
+    def _set_options(self, options: tuple[Option, ...]) -> None:
+        if options == self._options:
+            return
+        first = not self._options
+        self._options = options
+        everyday = {o.name: o for o in options if o.everyday}
+        for name in [n for n in self.fields if n not in everyday]:
+            field = self.fields.pop(name)
+            field.hide()
+            field.deleteLater()
+        for option in everyday.values():
+            old = self.fields.get(option.name)
+            if old is not None and old.option == option:
+                continue
+            if old is not None:
+                old.hide()
+                old.deleteLater()
+            self._add_field(option)
+        if first:
+            self.context.add(self.load)
+            for section in (self.engine, self.context, self.rest):
+                section.finish()
+        self.advanced.set_options(options)
+        self._order_tabs()
+
+    def _add_field(self, option: Option) -> None:
+        section: Section = {PARALLEL: self.engine, CONTEXT: self.context}.get(option.section, self.rest)
+        if option.name in CONTEXT_OPTIONS:
+            field: OptionField = ContextField(option, section)
+        else:
+            field = field_for(option, section)
+        field.edited.connect(self._set_option)
+        field.sealed.connect(self._document.seal)
+        self.fields[option.name] = field
+        at = section.rows.indexOf(section.error)
+        section.rows.insertWidget(at if at >= 0 else section.rows.count(), field)
+
+    def _order_tabs(self) -> None:
+        """Down the form, in the order in which it is read."""
+        chain: list[QWidget] = [self.model.button, self.model.formats, self.gpus.button, self.gpus.toggle,
+                                self.gpus.count, self.engine.engines, self.engine.versions]  # fmt: skip
+        for section in (self.engine, self.context, self.rest):
+            for i in range(section.rows.count()):
+                item = section.rows.itemAt(i)
+                widget = item.widget() if item is not None else None
+                if isinstance(widget, OptionField | LoadField):
+                    chain += [*reversed(widget.inputs)] if len(widget.inputs) == 2 else [*widget.inputs]
+                    chain.append(widget.reset_button)
+        chain.append(self.advanced.toggle)
+        for before, after in pairwise(chain):
+            QWidget.setTabOrder(before, after)
+
+    def show_plan(self, plan: Plan) -> None:
+        """Show what the engine settled on."""
+        self.clear_errors()
+        state = self._document.state
+        for field in self.fields.values():
+            if isinstance(field, ContextField):
+                field.set_marks(state.model.spec.context_length if state.model else None,
+                                plan.limits.max_context_length)  # fmt: skip
+        if self._options:
+            self._show_engine(state)
+
+    # errors ----------------------------------------------------------------------------------------------------
+
+    def clear_errors(self) -> None:
+        """Take every message of a refused plan back."""
+        for place in self._wrong:
+            place.set_error("")
+        self._wrong = []
+
+    def show_error(self, error: PlannerError) -> None:
+        """Say what is wrong at the field that it belongs to."""
+        self.clear_errors()
+        place = self._place_of(error.where)
+        if place is None:
+            self.error_elsewhere.emit(error)
+            return
+        self._wrong = [place]
+        place.set_error(f"{error.what}. {error.remedy}" if error.remedy else error.what)
+        self.ensureWidgetVisible(place)
+
+    def _place_of(self, where: str) -> OptionField | Section | None:
+        words = where.split("=")[0].strip()
+        if words in MODEL_NAMES or words.startswith("--weight"):
+            return self.model
+        if words in GPU_NAMES or words.lower().startswith("gpu"):
+            return self.gpus
+        if words == "--engine-version":
+            return self.engine
+        for option in self._options:
+            if words == option.name or words in option.flags or (option.env and words == option.env):
+                return self.fields.get(option.name) or self.advanced.field(option.name)
+        if words == "--load":
+            return self.context
+        return self.model if self._document.state.model and words == self._document.state.model.id else None
+
+    # to the document -------------------------------------------------------------------------------------------
+
+    def _set_option(self, name: str, value: OptionValue | None, key: str) -> None:
+        verb = "Change" if value is not None else "Reset"
+        self._document.set_option(name, value, label=f"{verb} {option_label(name)}", key=key)
+
+    def _set_load(self, load: Load | None, key: str) -> None:
+        self._document.edit("Change load" if load else "Reset load", key=key, load=load)
+
+    def _choose_format(self, name: str | None) -> None:
+        self._document.edit(f"What if {name}" if name else "Weights as stored", weight_format=name)
+
+    def _tick(self, index: int, on: bool) -> None:
+        unticked = self._document.state.unticked
+        changed = unticked - {index} if on else unticked | {index}
+        if len(changed) >= len(self._document.state.devices):
+            self.gpus.set_error("A plan needs at least one GPU")
+            self.gpus.show_state(self._document.state, self._unit)
+            return
+        self.gpus.set_error("")
+        self._document.edit(f"{'Use' if on else 'Leave out'} GPU {index}", unticked=frozenset(changed))
+
+    def _give_free(self, index: int, size: int | None) -> None:
+        given = {i: b for i, b in self._document.state.given_free.items() if i != index}
+        if size is not None:
+            given[index] = size
+        self._document.edit(f"Free memory of GPU {index}", given_free=given)

@@ -1,0 +1,36 @@
+"""A section of the form: a heading, its rows, and a place for an error that belongs to the section."""
+
+from __future__ import annotations
+
+from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
+
+from kvplanner.ui.setup.field import heading
+
+
+class Section(QWidget):
+    """Rows under a heading."""
+
+    def __init__(self, title: str, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.title = title
+        self.rows = QVBoxLayout(self)
+        self.rows.setContentsMargins(0, 0, 0, 0)
+        self.rows.setSpacing(5)
+        self.rows.addWidget(heading(title, self))
+        self.error = QLabel(self)
+        self.error.setProperty("role", "error")
+        self.error.setWordWrap(True)
+        self.error.hide()
+
+    def add(self, widget: QWidget) -> None:
+        """Append a row."""
+        self.rows.addWidget(widget)
+
+    def finish(self) -> None:
+        """Put the place for errors last."""
+        self.rows.addWidget(self.error)
+
+    def set_error(self, text: str) -> None:
+        """Say what is wrong here; "" takes it back."""
+        self.error.setText(text)
+        self.error.setVisible(bool(text))
