@@ -1,0 +1,280 @@
+"""The exact inventory: what the file headers hold, arranged by the groups that the config implies.
+
+The config's groups know how engines split and join a matrix; the headers know what is stored. Both are matched by
+module path; where they disagree the header wins and the disagreement is told.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import replace
+from typing import Final, Literal, NamedTuple
+
+from kvplanner.model.formats import WeightFormat
+from kvplanner.model.tensors import Inventory, Place, TensorGroup
+from kvplanner.source import tensor_names
+from kvplanner.source.modules import Module, Stored, content_of
+from kvplanner.units import format_count
+
+_MAX_NAMES: Final = 3
+
+
+class Built(NamedTuple):
+    """An inventory and what is odd about it.
+
+    left_out_bytes: on disk, but never in an engine's memory, and so not in the inventory.
+    """
+
+    inventory: Inventory
+    problems: tuple[str, ...]
+    left_out_bytes: int = 0
+
+
+def build(stored: Stored, expected: Inventory | None, *, complete: bool) -> Built:
+    """The inventory of a checkpoint.
+
+    expected: what the config implies, None when the architecture is unknown. complete: no file is missing; only
+    then is the inventory exact and a group without tensors an oddity.
+    """
+    if expected is None:
+        return _without_config(stored, complete)
+    notes = _Notes()
+    blocks: dict[tuple[int, int], int] = {}
+    bodies: list[tuple[TensorGroup, ...]] = []
+    block_of: list[int] = []
+    for layer, block in enumerate(expected.block_of):
+        body = stored.body_of.get(layer, -1)
+        key = (body, block)
+        if key not in blocks:
+            held = stored.bodies[body] if body >= 0 else ()
+            bodies.append(_matched(held, expected.blocks[block], f"layer {layer}: ", notes, complete))
+            blocks[key] = len(bodies) - 1
+        block_of.append(blocks[key])
+    beyond = sorted(layer for layer in stored.body_of if layer >= len(expected.block_of))
+    if beyond:
+        notes.add(f"the files hold layers {beyond[0]} to {beyond[-1]}, the config tells {len(expected.block_of)}")
+    outside = _outside(stored, expected.outside, notes, complete)
+    inventory = Inventory(tuple(bodies), tuple(block_of), outside, exact=complete)
+    left_out = _left_out(stored, expected, notes)
+    return Built(inventory, notes.told(), left_out)
+
+
+class _Notes:
+    """Oddities, each kind told once with its first names and how many more there are."""
+
+    def __init__(self) -> None:
+        self._plain: list[str] = []
+        self._listed: defaultdict[str, dict[str, None]] = defaultdict(dict)
+
+    def add(self, text: str) -> None:
+        self._plain.append(text)
+
+    def name(self, kind: str, name: str) -> None:
+        self._listed[kind][name] = None
+
+    def told(self) -> tuple[str, ...]:
+        texts = list(self._plain)
+        for kind, names in self._listed.items():
+            first = ", ".join(list(names)[:_MAX_NAMES])
+            more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+            texts.append(f"{kind}: {first}{more}")
+        return tuple(texts)
+
+
+_NOT_IMPLIED: Final = "Tensors in the files that the config does not imply"
+_NOT_STORED: Final = "Tensors that the config implies and no file holds"
+_OTHER_SHAPE: Final = "Shapes that differ from the config's (the files' are used)"
+_OTHER_FORMAT: Final = "Stored otherwise than the config says (the files' format is used)"
+
+
+def _matched(
+    held: tuple[Module, ...], groups: tuple[TensorGroup, ...], where: str, notes: _Notes, complete: bool
+) -> tuple[TensorGroup, ...]:
+    """The groups of one layer body, or of one place outside the layers, as the files store them."""
+    by_path: dict[str, list[Module]] = defaultdict(list)
+    for module in held:
+        if not _COMPUTED.search(module.path):
+            by_path[module.path].append(module)
+    result: list[TensorGroup] = []
+    for path, wanted in _groups_by_path(groups).items():
+        found = by_path.pop(path, None)
+        if found is not None:
+            result += _as_stored(wanted, found, where, notes)
+        elif complete:
+            notes.name(_NOT_STORED, where + path)
+        else:
+            result += wanted
+    place = groups[0].place if groups else "layer"
+    for path, left in by_path.items():
+        notes.name(_NOT_IMPLIED, where + path)
+        result += [_by_name_rules(module, place) for module in left]
+    return tuple(result)
+
+
+def _groups_by_path(groups: tuple[TensorGroup, ...]) -> dict[str, list[TensorGroup]]:
+    by_path: dict[str, list[TensorGroup]] = defaultdict(list)
+    for group in groups:
+        by_path[tensor_names.without_prefix(group.path)].append(group)
+    return by_path
+
+
+def _as_stored(groups: list[TensorGroup], found: list[Module], where: str, notes: _Notes) -> list[TensorGroup]:
+    """The config's groups of one path with the bytes of the files; groups of the files' own where shapes differ."""
+    stored_bytes = sum(module.bytes for module in found)
+    elements = sum(module.number * _elements(content_of(module.parts)[0]) for module in found)
+    same_elements = elements == sum(group.elements for group in groups)
+    if same_elements and stored_bytes == sum(group.stored_bytes for group in groups):
+        return groups
+    first = groups[0]
+    if not same_elements:
+        if stored_bytes == sum(group.stored_bytes for group in groups):
+            # A packing that the header alone does not explain, and that the config's format accounts for exactly.
+            return groups
+        notes.name(_OTHER_SHAPE, f"{where}{first.path} {_shapes(found)}")
+        return [_like(first, module) for module in found]
+    formats = {content_of(module.parts)[1] for module in found}
+    if len({format_.name for format_ in formats} - {group.format.name for group in groups}):
+        notes.name(_OTHER_FORMAT, f"{first.path} ({', '.join(sorted(f.name for f in formats))})")
+    if len(formats) == 1:
+        again = [replace(group, format=next(iter(formats))) for group in groups]
+        if sum(group.stored_bytes for group in again) == stored_bytes:
+            return again
+    if len(groups) == 1 or len(found) > 1:
+        return [_like(first, module) for module in found]
+    return _spread(groups, found[0], stored_bytes)
+
+
+def _spread(groups: list[TensorGroup], module: Module, stored_bytes: int) -> list[TensorGroup]:
+    """One stored matrix over several groups: payload by elements, the scales' remainder with the first group."""
+    format_ = content_of(module.parts)[1]
+    plain = WeightFormat(format_.name, format_.bits)
+    again = [replace(group, format=plain) for group in groups]
+    rest = stored_bytes - sum(group.stored_bytes for group in again)
+    first = again[0]
+    if rest < 0 or rest % first.count or len(first.shape) < 2:
+        return [_like(groups[0], module)]
+    packed = WeightFormat(format_.name, format_.bits, "tensor", extra_bytes=rest // first.count)
+    return [replace(first, format=packed), *again[1:]]
+
+
+def _like(group: TensorGroup, module: Module) -> TensorGroup:
+    """A group of the files' own shape that is split as `group` is."""
+    shape, format_ = content_of(module.parts)
+    return replace(group, shape=shape, count=module.number, format=format_)
+
+
+def _elements(shape: tuple[int, ...]) -> int:
+    total = 1
+    for size in shape:
+        total *= size
+    return total
+
+
+def _shapes(found: list[Module]) -> str:
+    return " ".join(
+        f"[{' × '.join(format_count(size) for size in content_of(m.parts)[0])}]" for m in found[:_MAX_NAMES]
+    )
+
+
+def _by_name_rules(module: Module, place: Place) -> TensorGroup:
+    """A group for a module that no config group explains."""
+    rule_place: tensor_names.Place = (
+        "tower" if place == "tower" else "mtp" if place == "mtp" else "layer" if place == "layer" else "outside"
+    )
+    kind = tensor_names.kind_of(rule_place, module.path)
+    shard, fused = tensor_names.split_of(kind, module.path)
+    if len(content_of(module.parts)[0]) < 2 and shard == "row":
+        shard = "replicated"
+    shape, format_ = content_of(module.parts)
+    return TensorGroup(module.path, kind, shape, module.number, shard, format_, 1, fused, place)
+
+
+def _outside(stored: Stored, groups: tuple[TensorGroup, ...], notes: _Notes, complete: bool) -> tuple[TensorGroup, ...]:
+    main = tuple(group for group in groups if group.place not in ("tower", "mtp"))
+    held = stored.outside.get("outside", ())
+    if not any(_is_head(group.path) for group in main):
+        held = tuple(module for module in held if not _is_head(module.path))
+    result = tuple(_placed(group) for group in _matched(held, main, "", notes, complete))
+    for place in _LUMPS:
+        wanted = tuple(group for group in groups if group.place == place)
+        result += _lump(stored.outside.get(place, ()), wanted, place, notes, complete)
+    return result
+
+
+_LUMPS: Final[tuple[Literal["tower", "mtp"], ...]] = ("tower", "mtp")
+# Position tables that old checkpoints store and every engine computes anew.
+_COMPUTED: Final = re.compile(r"(?:^|\.)(?:rotary_emb\.\w+|rotary_pos_emb\.\w+|masked_bias|position_ids|attn\.bias)$")
+
+
+def _is_head(path: str) -> bool:
+    return path in ("lm_head", "lm_head.bias")
+
+
+def _left_out(stored: Stored, expected: Inventory, notes: _Notes) -> int:
+    """Bytes that are on disk and never in an engine's memory: the second copy of a tied head, position tables."""
+    bytes_ = 0
+    if not any(_is_head(group.path) for group in expected.outside):
+        heads = [module for module in stored.outside.get("outside", ()) if _is_head(module.path)]
+        bytes_ += sum(module.bytes for module in heads)
+        if heads:
+            notes.add(
+                f"The head is tied to the embedding, and yet stored: {bytes_:,} bytes on disk that no engine loads"
+            )
+    for body in stored.body_of.values():
+        bytes_ += sum(module.bytes for module in stored.bodies[body] if _COMPUTED.search(module.path))
+    return bytes_
+
+
+def _placed(group: TensorGroup) -> TensorGroup:
+    """Where a group outside the layers lives, for one that the config did not place."""
+    if group.place != "layer":
+        return group
+    place: Place = "first" if group.kind == "embedding" else "last"
+    return replace(group, place=place)
+
+
+def _lump(
+    held: tuple[Module, ...],
+    groups: tuple[TensorGroup, ...],
+    place: Literal["tower", "mtp"],
+    notes: _Notes,
+    complete: bool,
+) -> tuple[TensorGroup, ...]:
+    """Towers and multi-token-prediction blocks: the config's groups where they hold the files' bytes."""
+    stored_bytes = sum(module.bytes for module in held)
+    implied_bytes = sum(group.stored_bytes for group in groups)
+    if stored_bytes == implied_bytes or (not held and not complete):
+        return groups
+    what = "encoder towers" if place == "tower" else "multi-token-prediction blocks"
+    if not complete and stored_bytes < implied_bytes:
+        return groups
+    notes.add(
+        f"The files hold {stored_bytes:,} bytes of {what}, the config implies {implied_bytes:,} (the files' are used)"
+    )
+    return tuple(_by_name_rules(module, place) for module in held)
+
+
+def _without_config(stored: Stored, complete: bool) -> Built:
+    """An inventory by name rules alone."""
+    notes = _Notes()
+    layers = max(stored.body_of, default=-1) + 1
+    absent = [layer for layer in range(layers) if layer not in stored.body_of]
+    bodies = [tuple(_by_name_rules(module, "layer") for module in body) for body in stored.bodies]
+    if absent:
+        bodies.append(())
+    block_of = tuple(stored.body_of.get(layer, len(bodies) - 1) for layer in range(layers))
+    outside: list[TensorGroup] = []
+    for place, held in stored.outside.items():
+        wanted: Place = "tower" if place == "tower" else "mtp" if place == "mtp" else "first"
+        outside += [_placed_by_kind(_by_name_rules(module, wanted)) for module in held]
+    unknown = sorted(
+        {g.path for body in bodies for g in body if g.kind == "other"} | {g.path for g in outside if g.kind == "other"}
+    )
+    for path in unknown:
+        notes.name("Tensors of unknown kind", path)
+    return Built(Inventory(tuple(bodies), block_of, tuple(outside), exact=complete), notes.told())
+
+
+def _placed_by_kind(group: TensorGroup) -> TensorGroup:
+    return replace(group, place="last") if group.kind in ("head", "norm") else group

@@ -1,0 +1,111 @@
+"""What a person calls a model, opened: a catalogue id, a folder, a file, a store's name or the Hub's."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+from kvplanner.engine.base import Model
+from kvplanner.errors import BadInput, UnknownName
+from kvplanner.source.reading import open_file, unreadable
+
+_PICKLES: Final = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
+_SUFFIXES: Final = (".json", ".safetensors", ".gguf", *_PICKLES)
+
+
+def open_model(text: str, *, allow_network: bool = False) -> Model:
+    """The model that `text` names.
+
+    Accepts a catalogue id, a folder, config.json, *.safetensors, *.gguf, "ollama:NAME" and "hub:ORG/NAME[@REVISION]".
+    allow_network: "hub:" may go online; everything else never does. A folder or file wins over a catalogue id of
+    the same spelling, as it does for the engines. Raises UnknownName (with near names), BadInput, NotModelled.
+    """
+    name = text.strip()
+    if not name or "\0" in name or len(name) > 4096:
+        raise BadInput("is not the name of a model", repr(text[:100]), "Name a catalogue id, a folder or a file")
+    if name.startswith("ollama:"):
+        from kvplanner.source import ollama
+
+        return ollama.open_model(name.removeprefix("ollama:"))
+    if name.startswith("hub:"):
+        from kvplanner.source import hub
+
+        return hub.open_model(name.removeprefix("hub:"), allow_network=allow_network)
+    path = Path(name).expanduser()
+    if looks_like_path(name):
+        return open_path(path)
+    try:
+        is_model = path.is_dir() and _holds_model(path)
+    except OSError:
+        is_model = False
+    return open_path(path) if is_model else _by_name(name)
+
+
+def looks_like_path(name: str) -> bool:
+    """Whether a text can only be meant as a path."""
+    starts = (".", "~", "/", os.sep, os.altsep or os.sep)
+    return name.startswith(starts) or name.lower().endswith(_SUFFIXES) or (len(name) > 2 and name[1:3] in (":\\", ":/"))
+
+
+def open_path(path: Path) -> Model:
+    """The model in a folder or file, told by content where the suffix does not. Raises BadInput, NotModelled."""
+    from kvplanner.source import opening
+
+    try:
+        if path.is_dir():
+            return opening.open_folder(path)
+    except OSError as error:
+        raise unreadable(str(path), error) from error
+    suffix = path.suffix.lower()
+    if suffix in _PICKLES:
+        raise BadInput(
+            "a pickle file can run code when it is opened, so it is never opened", str(path),
+            "Name the folder with its config.json, or a safetensors or GGUF file",
+        )  # fmt: skip
+    if suffix == ".json":
+        return _open_json(path)
+    if suffix == ".gguf" or _starts(path, b"GGUF"):
+        from kvplanner.source import gguf_model
+
+        return gguf_model.open_gguf(path)
+    if suffix == ".safetensors":
+        return opening.open_safetensors(path)
+    raise BadInput("not a kind of file that is known", str(path), "Known: config.json, *.safetensors, *.gguf, a folder")
+
+
+def _open_json(path: Path) -> Model:
+    from kvplanner.source import opening
+
+    if path.name.endswith(".safetensors.index.json"):
+        return opening.open_folder(path.parent)
+    return opening.open_config(path)
+
+
+def _starts(path: Path, magic: bytes) -> bool:
+    with open_file(path) as file:
+        return file.size >= len(magic) and file.read(0, len(magic)) == magic
+
+
+def _holds_model(path: Path) -> bool:
+    return (path / "config.json").is_file() or any(path.glob("*.safetensors")) or any(path.glob("*.gguf"))
+
+
+def _by_name(name: str) -> Model:
+    from kvplanner.catalog import models
+
+    try:
+        return models.load(models.find(name).id)
+    except UnknownName as error:
+        cached = _cached(name)
+        if cached is None:
+            raise error from None
+        return cached
+
+
+def _cached(name: str) -> Model | None:
+    """The model of this Hub id in the local cache, None when it is not there."""
+    from kvplanner.source import hub_cache
+
+    folder = hub_cache.find(name)
+    return open_path(folder) if folder is not None else None

@@ -1,0 +1,172 @@
+"""What a checkpoint's tensor names say: which layer, which module, which expert, what kind, how engines split it.
+
+Names follow the Hub's checkpoints of some sixty architectures (Llama, Qwen, DeepSeek, Gemma, Phi, Mamba, GPT-2,
+BERT and their relatives). A name that no rule knows has the kind "other".
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Final, Literal, NamedTuple
+
+from kvplanner.model.tensors import Shard, TensorKind
+
+Place = Literal["layer", "outside", "tower", "mtp"]
+
+
+class Name(NamedTuple):
+    """A tensor's name taken apart.
+
+    path: of the module below its layer or the model, an expert's number left out; part: what of the module it is
+    ("weight", "bias", "weight_scale_inv", "qweight" ...); expert: its number, or None.
+    """
+
+    place: Place
+    layer: int
+    path: str
+    part: str
+    expert: int | None
+
+
+# What a module stores beside or instead of "weight": packed values, scales, zero points.
+PARTS: Final = frozenset(
+    {
+        "weight", "qweight", "weight_packed", "blocks", "weight_scale", "weight_scale_inv", "weight_scale_2", "scales",
+        "scale", "weight_global_scale", "input_scale", "input_global_scale", "activation_scale", "qzeros",
+        "weight_zero_point", "g_idx", "weight_g_idx", "weight_shape", "weight_block_scale", "tensor_scale", "SCB",
+        "weight_format", "absmax", "quant_map", "nested_absmax", "nested_quant_map", "quant_state", "weight_bias",
+        "biases", "pre_quant_scale", "input_scale_inv", "act_scale", "weight_scale_inv_2",
+    }
+)  # fmt: skip
+SCALE_PARTS: Final = PARTS - {"weight", "qweight", "weight_packed", "blocks"}
+
+_LAYER: Final = re.compile(r"^(?:(.*?)\.)?(?:layers|layer|h|blocks|block)\.(\d{1,5})\.(.+)$")
+_EXPERT: Final = re.compile(r"^(.*\bexperts)\.(\d{1,5})\.(.+)$")
+_TOWER: Final = re.compile(
+    r"(?:^|\.)(?:vision\w*|visual\w*|vit|image_\w+|img_\w+|audio\w*|speech\w*|sound_\w+|vpm|resampler|aligner|"
+    r"multi_modal_projector|mm_\w+|multimodal_projector|mlp1|connector|merger|patch_merger|talker|token2wav|"
+    r"embed_vision|embed_audio)(?:\.|$)"
+)
+_MTP: Final = re.compile(r"(?:^|\.)(?:mtp\w*|nextn\w*|eagle\w*|medusa\w*|model_mtp)(?:\.|$)")
+_PREFIX: Final = re.compile(r"^(?:(?:model|language_model|transformer|backbone|llm|thinker|text_model|base_model)\.)+")
+_BNB_STATE: Final = re.compile(r"\.quant_state\.\w+$")
+
+
+def take_apart(name: str, layers: int) -> Name:
+    """A tensor's name as place, layer, module path, part and expert.
+
+    layers: how many decoder layers the config tells (0: unknown); higher ones are multi-token-prediction blocks.
+    """
+    if _TOWER.search(name):
+        path, part = _module(name)
+        return Name("tower", -1, path, part, None)
+    match = _LAYER.match(name)
+    if match is None:
+        path, part = _module(_PREFIX.sub("", name))
+        return Name("mtp" if _MTP.search(name) else "outside", -1, path, part, None)
+    rest, expert = match[3], None
+    if "experts." in rest and (inner := _EXPERT.match(rest)):
+        rest, expert = f"{inner[1]}.{inner[3]}", int(inner[2])
+    path, part = _module(rest)
+    layer = int(match[2])
+    if (layers and layer >= layers) or (match[1] and _MTP.search(match[1])):
+        return Name("mtp", layer, path, part, expert)
+    return Name("layer", layer, path, part, expert)
+
+
+@lru_cache(maxsize=4096)
+def _module(name: str) -> tuple[str, str]:
+    """Module path and part: "q_proj.weight_scale" → ("q_proj", "weight_scale"); a bias is a module of its own."""
+    if ".quant_state." in name:
+        name = _BNB_STATE.sub(".quant_state", name)
+    stem, dot, last = name.rpartition(".")
+    if not dot:
+        stem, last = "", name
+    if last in PARTS and stem:
+        # Two-level parts: "q_proj.weight.absmax" belongs to "q_proj".
+        upper, _, part = stem.rpartition(".")
+        return (upper, last) if part == "weight" and upper else (stem, last)
+    for suffix in ("_blocks", "_scales", "_scale_inv", "_weight_scale", "_scale", "_input_scale", "_qweight"):
+        if last.endswith(suffix) and stem.endswith("experts"):
+            return f"{stem}.{last.removesuffix(suffix)}", suffix[1:]
+    for suffix in ("_bias",):
+        if last.endswith(suffix) and stem.endswith("experts"):
+            return f"{stem}.{last.removesuffix(suffix)}.bias", "weight"
+    return name, "weight"
+
+
+_KINDS: Final[tuple[tuple[TensorKind, re.Pattern[str]], ...]] = (
+    ("norm", re.compile(r"norm\d*(?:\.bias)?$|(?:^|\.)ln_\w+|layernorm|(?:^|\.)(?:ln\d|norm\d?)(?:\.|$)|_norm\b")),
+    ("router", re.compile(
+        r"(?:^|\.)(?:router\w*|gate|wg|e_score_correction_bias|expert_bias|tid2eid)(?:\.|$)|shared_expert_gate"
+    )),
+    ("experts", re.compile(r"(?:^|[._])experts?(?:\.|$)")),
+    ("state", re.compile(
+        r"(?:^|\.)(?:mamba\w*|ssm|linear_attn|conv\w*|mixer\.(?:in_proj|out_proj|conv1d|A_log|D|dt_\w+|x_proj|norm)|"
+        r"A_log|dt_bias|dt_proj|x_proj|in_proj\w*)(?:\.|$)"
+    )),
+    ("mlp", re.compile(
+        r"(?:^|\.)(?:mlp|feed_forward|ffn\w*|shared_experts?|shared_mlp|gate_proj|up_proj|down_proj|gate_up_proj|"
+        r"fc1|fc2|w1|w2|w3|intermediate|output)(?:\.|$)"
+    )),
+    ("attention", re.compile(
+        r"(?:^|\.)(?:self_attn\w*|attn\w*|attention\w*|self_attention|cross_attn\w*|mixer|wqkv|wo)(?:\.|$)"
+    )),
+)  # fmt: skip
+_EMBEDDING: Final = re.compile(
+    r"(?:^|\.)(?:embed_\w+|wte|wpe|word_embeddings\w*|tok_embeddings|embeddings?|position_embeddings)(?:\.|$)"
+)
+_HEAD: Final = re.compile(r"(?:^|\.)(?:lm_head|output|embed_out|output_layer|score|classifier)(?:\.bias)?$")
+
+
+@lru_cache(maxsize=4096)
+def kind_of(place: Place, path: str) -> TensorKind:
+    """The kind of a module's tensors, "other" when no rule knows the name."""
+    if place in ("tower", "mtp"):
+        return "tower" if place == "tower" else "mtp"
+    if place == "outside":
+        if _HEAD.search(path):
+            return "head"
+        if _KINDS[0][1].search(path):
+            return "norm"
+        return "embedding" if _EMBEDDING.search(path) else "other"
+    if "shared_expert" in path and path.rsplit(".", 1)[-1] != "gate" and "shared_expert_gate" not in path:
+        return "mlp"
+    for kind, pattern in _KINDS:
+        if pattern.search(path):
+            return kind
+    return "other"
+
+
+# The joined matrix that engines load a projection into, by the projection's own name.
+_JOINED: Final[dict[str, tuple[Shard, str]]] = {
+    "q_proj": ("column", "qkv_proj"), "k_proj": ("kv", "qkv_proj"), "v_proj": ("kv", "qkv_proj"),
+    "query": ("column", "qkv_proj"), "key": ("kv", "qkv_proj"), "value": ("kv", "qkv_proj"),
+    "gate_proj": ("column", "gate_up_proj"), "up_proj": ("column", "gate_up_proj"),
+    "gate_up_proj": ("column", "gate_up_proj"), "w1": ("column", "gate_up_proj"), "w3": ("column", "gate_up_proj"),
+    "o_proj": ("row", ""), "out_proj": ("row", ""), "down_proj": ("row", ""), "w2": ("row", ""), "c_proj": ("row", ""),
+    "dense": ("row", ""), "dense_4h_to_h": ("row", ""), "fc2": ("row", ""), "wo": ("row", ""),
+    "q_b_proj": ("column", ""), "kv_b_proj": ("column", ""), "fc1": ("column", ""), "c_fc": ("column", ""),
+    "dense_h_to_4h": ("column", ""), "in_proj_qkvz": ("column", ""), "in_proj_ba": ("column", ""),
+}  # fmt: skip
+
+
+def split_of(kind: TensorKind, path: str) -> tuple[Shard, str]:
+    """How engines usually split a module of this name, and the joined matrix it goes into; replicated if unsure."""
+    if kind in ("embedding", "head"):
+        return "vocab", ""
+    words = path.removesuffix(".bias").rsplit(".", 1)[-1]
+    shard, fused = _JOINED.get(words, ("replicated", ""))
+    if path.endswith(".bias") and shard == "row":
+        return "replicated", ""
+    if kind == "experts":
+        if shard == "row":
+            return "expert_row", "w2"
+        return ("expert_column", "w13") if fused == "gate_up_proj" else ("replicated", "")
+    return (shard, fused) if kind in ("attention", "mlp", "state") else ("replicated", "")
+
+
+def without_prefix(path: str) -> str:
+    """A module's path without the wrappers that checkpoints put before the language model."""
+    return _PREFIX.sub("", path)
