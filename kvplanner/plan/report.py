@@ -10,6 +10,7 @@ from kvplanner.plan.report_parts import (
     TITLES,
     Fold,
     cache_facts,
+    engine_title,
     fold,
     machine_line,
     model_line,
@@ -31,7 +32,7 @@ def text(plan: Plan, *, unit: ByteUnit = "GiB", width: int = WIDTH) -> str:
     elif plan.stage:
         lines.append(f"Start-up fails at {plan.stage}")
     if plan.engine_message:
-        lines += [f"{plan.request.engine} says: {line}" for line in plan.engine_message.splitlines()]
+        lines += [f"{engine_title(plan)} says: {line}" for line in plan.engine_message.splitlines()]
     lines += ["", model_line(plan), source_line(plan), machine_line(plan)]
     for group in fold(plan.devices):
         lines += ["", *_device(group, unit, width)]

@@ -133,13 +133,20 @@ def source_line(plan: Plan) -> str:
     return f"Read from {plan.request.model.source_detail or plan.request.model.source_kind}"
 
 
+def engine_title(plan: Plan) -> str:
+    """The engine's name for people."""
+    from kvplanner.engine.registry import engine
+
+    return engine(plan.request.engine).title
+
+
 def machine_line(plan: Plan) -> str:
     """Where it runs: GPUs, engine, version and the rules that were used."""
     machine = plan.request.machine
     parts = [machine.describe()]
     if machine.source != "catalogue":
         parts[0] += f" ({machine.source})"
-    parts.append(f"{plan.request.engine} {plan.engine_version}")
+    parts.append(f"{engine_title(plan)} {plan.engine_version}")
     if plan.rules and plan.rules != plan.engine_version:
         parts.append(f"rules {plan.rules}")
     if plan.replicas > 1:
@@ -216,6 +223,7 @@ def _option_text(resolved: Resolved) -> str:
     value = resolved.value
     shown = format_count(value) if isinstance(value, int) and not isinstance(value, bool) else str(value)
     shown = "not set" if value is None else shown if len(shown) <= _LONGEST_VALUE else shown[: _LONGEST_VALUE - 1] + "…"
-    why = "set" if resolved.origin == "user" else resolved.origin
+    if resolved.origin == "user":
+        return f"{shown} (set)"
     reason = resolved.reason
-    return f"{shown} ({why}: {reason})" if reason and reason != resolved.origin else f"{shown} ({why})"
+    return f"{shown} ({resolved.origin}: {reason})" if reason not in ("", resolved.origin) else f"{shown} (default)"

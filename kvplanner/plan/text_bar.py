@@ -79,16 +79,24 @@ def bar_lines(device: DevicePlan, width: int, unit: ByteUnit) -> list[str]:
         lines.append(" " * (end + 1) + "▲ " + label if end + len(label) < width else (label + " ▲").rjust(end + 2))
     elif device.budget is not None:
         length = round(width * device.budget.value / spanned)
-        lines.append(" " + _bracket(cells, length, f"budget {format_bytes(device.budget.value, unit)}"))
+        lines.append(" " + _bracket(cells, length, width, f"budget {format_bytes(device.budget.value, unit)}"))
     return lines
 
 
-def _bracket(cells: Sequence[Cells], length: int, label: str) -> str:
-    """From the end of what lies outside the budget; follows the cells where rounding alone would part them."""
+def _bracket(cells: Sequence[Cells], length: int, width: int, label: str) -> str:
+    """From the end of what lies outside the budget; follows the cells where rounding alone would part them.
+
+    A budget that reaches past the memory ends in an arrow.
+    """
     start = sum(c.width for c in cells if c.kind in ("driver_reserved", "other", "runtime_outside"))
     inside = sum(c.width for c in cells if c.kind in BUDGET_KINDS)
     if abs(inside - length) <= len(cells):
         length = inside
-    if length < len(label) + 4:
-        return " " * start + "└" + "─" * max(0, length - 2) + "┘ " + label
-    return " " * start + "└" + f" {label} ".center(length - 2, "─") + "┘"
+    end = "┘"
+    if start + length > width:
+        length, end = width - start, "→"
+    if length >= len(label) + 4:
+        return " " * start + "└" + f" {label} ".center(length - 2, "─") + end
+    short = "└" + "─" * max(0, length - 2) + end
+    room = width - start - len(short)
+    return " " * start + f"{short} {label}" if room > len(label) else f"{label} {short}".rjust(start + len(short))

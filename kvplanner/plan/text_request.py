@@ -20,6 +20,7 @@ START_GPU: Final = "NVIDIA H100 80GB HBM3"
 LOCAL: Final = "local"
 
 _LOAD: Final = re.compile(r"([^@+]+)@([^@+]+)\+([^@+]+)")
+_CONTINUED: Final = re.compile(r"\\\r?\n")
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
 
 
@@ -74,7 +75,7 @@ def build(words: PlanWords, sources: Sources) -> Built:
     options, launched, warnings = _engine_flags(chosen, version, words.flags)
     named = kept.model if kept else words.model
     if named and launched and named != launched:
-        raise BadInput(f"names {launched} and the command names {named}", "after --", "Name the model once")
+        raise BadInput(f"{launched!r} stands where {named!r} was named as the model", "after --", "Name one model")
     model_text = named or launched
     if not model_text:
         raise BadInput("no model is named", "MODEL", "Example: kvplanner plan Llama-3.1-8B-Instruct --gpu H100")
@@ -128,10 +129,9 @@ def take_apart(launch: Sequence[str], words: Sequence[str]) -> Launch:
     """
     if len(words) == 1 and any(c.isspace() for c in words[0]):
         try:
-            words = shlex.split(words[0], comments=True)
+            words = shlex.split(_CONTINUED.sub(" ", words[0]), comments=True)
         except ValueError as error:
             raise BadInput(f"the command line cannot be read: {error}", "after --", "Check its quotes") from error
-    words = [w for w in words if w != "\\"]
     start = _flags_start(launch, words)
     before = words[:start]
     environment = dict(w.split("=", 1) for w in before if _ASSIGNMENT.fullmatch(w))
