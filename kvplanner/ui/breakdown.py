@@ -16,15 +16,15 @@ from PySide6.QtCore import (
     Qt,
     Signal,
 )
-from PySide6.QtGui import QColor, QFont, QPainter, QPixmap
+from PySide6.QtGui import QColor, QFont, QPainter, QPixmap, QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView, QComboBox, QHBoxLayout, QHeaderView, QLabel, QTableView, QVBoxLayout
 from PySide6.QtWidgets import QWidget as Widget
 
 from kvplanner.engine.base import BUDGET_KINDS, Plan, SegmentKind
 from kvplanner.ui.bars import words
-from kvplanner.ui.bars.fold import groups
+from kvplanner.ui.bars.fold import group_of, groups
 from kvplanner.ui.bars.ink import colour, fill_pattern, fill_segment, pen, sized, tokens_of
-from kvplanner.ui.bars.layout import lack_of
+from kvplanner.ui.bars.lack import lack_of, lack_text
 from kvplanner.ui.bars.words import Unit
 from kvplanner.ui.palette import LIGHT, Tokens
 
@@ -51,6 +51,8 @@ def lines(plan: Plan, position: int, unit: Unit) -> tuple[Line, ...]:
     """The rows of a device's table: its segments in order, the budget's use and the total, what is missing."""
     device = plan.devices[position]
     made: list[Line] = []
+    if plan.fits is None and device.segment("weights") is None:
+        return ()
     for segment in device.segments:
         estimate = segment.estimate
         made.append(
@@ -72,11 +74,12 @@ def lines(plan: Plan, position: int, unit: Unit) -> tuple[Line, ...]:
         made.append(
             Line(None, "Total", words.number(total, unit), "", words.percent(total, device.total_bytes), "", tip)
         )
-    lack = lack_of(plan, (position,))
+    lack = lack_of(plan, group_of(plan, position))
     if lack is not None:
         size = lack[1] - lack[0]
         share = words.percent(size, device.total_bytes)
-        made.append(Line(None, "Missing", words.number(size, unit), "", share, "", "", missing=True))
+        tip = lack_text(plan, group_of(plan, position), lack, unit)
+        made.append(Line(None, "Missing", words.number(size, unit), "", share, "", tip, missing=True))
     return tuple(made)
 
 
@@ -115,6 +118,10 @@ class BreakdownModel(QAbstractTableModel):
     def line(self, row: int) -> Line | None:
         """A row's content."""
         return self._lines[row] if 0 <= row < len(self._lines) else None
+
+    def column(self, column: int) -> list[str]:
+        """A column's texts."""
+        return [(r.name, r.size, r.range, r.share, r.basis)[column] for r in self._lines]
 
     def row_of(self, kind: SegmentKind | None) -> int:
         """A segment's row, −1 for none."""
@@ -294,6 +301,7 @@ class BreakdownView(Widget):
         self._setting = True
         self.model.show(self._plan, self._position, self._unit)
         self._show_devices()
+        self._fit_columns()
         row = self.model.row_of(self._kind)
         if row >= 0:
             self.table.selectRow(row)
@@ -331,6 +339,22 @@ class BreakdownView(Widget):
         if line is not None and line.kind is not None and not self._setting:
             self._kind = line.kind
             self.segment_selected.emit((self._position, line.kind))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Leaves out the basis, then the range, where names would be cut."""
+        super().resizeEvent(event)
+        self._fit_columns()
+
+    def _fit_columns(self) -> None:
+        metrics = self.fontMetrics()
+        pad = 16
+        wide = [max((metrics.horizontalAdvance(t) for t in self.model.column(c)), default=0) + pad for c in range(5)]
+        wide[0] += SWATCH + 8
+        room = self.table.viewport().width()
+        for column in (4, 2):
+            self.table.setColumnHidden(column, sum(wide) > room)
+            if sum(wide) > room:
+                wide[column] = 0
 
     def _restyle(self) -> None:
         self.model.restyle(tokens_of(self), self.font())

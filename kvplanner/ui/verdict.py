@@ -9,7 +9,7 @@ from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QFontDatabase, QPainter, QPaintEvent, QPen, QPolygonF
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QSizePolicy, QToolButton, QVBoxLayout, QWidget
 
-from kvplanner.engine.base import KvCache, Plan, SegmentKind
+from kvplanner.engine.base import BUDGET_KINDS, KvCache, Plan, SegmentKind
 from kvplanner.estimate import Estimate
 from kvplanner.ui.bars import words
 from kvplanner.ui.bars.fold import group_of
@@ -91,8 +91,9 @@ def _fitting(plan: Plan, unit: Unit) -> tuple[str, ...]:
 def _requests(cache: KvCache) -> str:
     """How many full-length requests are held at once, no finer than the tokens' band allows."""
     value = cache.max_concurrency
-    loose = cache.tokens_high > cache.tokens_low
-    shown = f"{'≈ ' if loose else ''}{value:,.1f}" if value < 100 else f"≈ {_near(cache):,}"
+    spread = (cache.tokens_high - cache.tokens_low) / max(cache.context_length, 1)
+    small = f"{'≈ ' if spread else ''}{value:,.{1 if spread < 2 else 0}f}"
+    shown = f"≈ {_near(cache):,}" if value >= 100 else small
     return f"{shown} full-length requests of {cache.context_length:,} tokens"
 
 
@@ -120,15 +121,42 @@ def _tightest_text(plan: Plan, unit: Unit) -> str:
 
 
 def _failing(plan: Plan, unit: Unit) -> tuple[str, ...]:
-    said = [f"Start-up fails {words.STAGES[plan.stage]}"] if plan.stage else []
-    if plan.missing_bytes > 0:
-        where = words.device_name(plan, group_of(plan, plan.tightest))
-        said.append(f"{words.size(plan.missing_bytes, unit)} missing on {where}")
+    """The two figures that do not go together; before them what the summary does not say already."""
+    members = group_of(plan, plan.tightest)
+    where = words.device_name(plan, members)
+    missing = words.size(plan.missing_bytes, unit)
+    said: list[str] = []
+    if missing not in plan.summary:
+        said += [f"Start-up fails {words.STAGES[plan.stage]}"] if plan.stage else []
+        said += [f"{missing} missing on {where}"] if plan.missing_bytes > 0 else []
+    elif len(members) > 1:
+        said.append(f"alike on {where}")
+    said += _against(plan, unit)
     cache = plan.kv_cache
-    longest = cache.estimated_max_model_len if cache and cache.estimated_max_model_len else None
-    if longest:
-        said.append(f"a context of {longest:,} tokens would fit")
+    if cache and cache.estimated_max_model_len:
+        said.append(f"a context of {cache.estimated_max_model_len:,} tokens would fit")
     return tuple(said)
+
+
+def _against(plan: Plan, unit: Unit) -> list[str]:
+    device = plan.devices[plan.tightest]
+    size = {s.kind: s.bytes for s in device.segments}
+    sees = words.size(device.cuda_total_bytes, unit)
+    if plan.stage == "free_memory_check" and device.budget:
+        free = device.cuda_total_bytes - size.get("other", 0) - size.get("runtime_outside", 0)
+        return [
+            f"{words.size(free, unit)} of {sees} are free, the budget asks for {words.size(device.budget.value, unit)}",
+            f"other programs hold {words.size(size.get('other', 0), unit)}",
+        ]
+    if plan.stage == "kv_cache_sizing" and device.budget:
+        inside = sum(b for k, b in size.items() if k in BUDGET_KINDS)
+        return [f"{words.size(inside, unit)} are needed before any cache, the budget is "
+                f"{words.size(device.budget.value, unit)}"]  # fmt: skip
+    if plan.stage == "kv_cache_too_small" and plan.kv_cache:
+        return [f"{words.size(plan.kv_cache.available.value, unit)} of KV cache per GPU"]
+    if plan.stage in ("weights", "profile"):
+        return [f"weights {words.size(size.get('weights', 0), unit)} per GPU, CUDA sees {sees}"]
+    return []
 
 
 class StatusIcon(QWidget):

@@ -13,6 +13,7 @@ from kvplanner.engine.base import DevicePlan, Plan, SegmentKind
 from kvplanner.ui.bars import words
 from kvplanner.ui.bars.fold import budget_start, groups, used_bytes
 from kvplanner.ui.bars.geometry import Rect, tick_step, tick_text, ticks
+from kvplanner.ui.bars.lack import lack_of, lack_text
 from kvplanner.ui.bars.shapes import (
     AXIS,
     COMFORT,
@@ -132,24 +133,6 @@ def _measured(view: View, positions: tuple[int, ...]) -> Measured | None:
     return next((m for m in view.measured if m.device in positions), None)
 
 
-def lack_of(plan: Plan, positions: tuple[int, ...]) -> tuple[int, int, bool] | None:
-    """From where to where (bytes) a device lacks memory; whether that is only asked for; None where it does not."""
-    device = plan.devices[positions[0]]
-    used = used_bytes(device)
-    if used > device.total_bytes:
-        return device.total_bytes, used, False
-    if plan.fits is not False or not plan.missing_bytes:
-        return None
-    end = budget_start(device) + device.budget.value if device.budget else device.total_bytes
-    if plan.stage == "free_memory_check" and end > device.total_bytes:
-        return device.total_bytes, end, True
-    if used > end and plan.stage not in ("graph_capture", "runtime"):
-        return end, used, False
-    if plan.tightest in positions:
-        return used, used + plan.missing_bytes, True
-    return None
-
-
 def _grid(
     plan: Plan,
     view: View,
@@ -190,7 +173,7 @@ def _row(grid: _Grid, positions: tuple[int, ...], opened: bool, bracket_text: st
     lack_bytes = lack_of(plan, positions)
     top = y + (density.bracket_text if bracket_text or lack_bytes else density.bracket)
     frame = Rect(grid.x0, top, min(device.total_bytes, grid.end_bytes) * grid.scale, density.bar)
-    lack = _lack(grid, lack_bytes, frame) if lack_bytes else None
+    lack = _lack(grid, positions, lack_bytes, frame) if lack_bytes else None
     cells, cut = _cells(grid, device, positions[0], frame, lack.rect.x if lack else frame.right)
     has_toggle = len(positions) > 1 or opened
     title, detail = _labels(grid, positions, frame, has_toggle)
@@ -212,7 +195,17 @@ def _row(grid: _Grid, positions: tuple[int, ...], opened: bool, bracket_text: st
         strip=_strip(grid, measured, frame) if measured else None,
         capacity=_capacity(grid, device, frame, cut, lack.rect.right if lack else frame.right),
         cut=cut,
+        fill=_fill(grid, cells),
     )
+
+
+def _fill(grid: _Grid, cells: tuple[Cell, ...]) -> Rect | None:
+    """How full the cache is, along the bottom of its cell."""
+    cache = next((c.rect for c in cells if c.kind == "kv_cache"), None)
+    if cache is None or grid.view.fill is None:
+        return None
+    high = max(4.0, cache.h / 6)
+    return Rect(cache.x, cache.bottom - high, cache.w * min(max(grid.view.fill, 0.0), 1.0), high)
 
 
 def fitted(text: str, width: float, measure: Measure, role: Role = "small") -> str:
@@ -230,12 +223,16 @@ def _labels(grid: _Grid, positions: tuple[int, ...], frame: Rect, toggle: bool) 
         half = frame.h / 2
         upper = Rect(indent, frame.y, grid.x0 - indent - 8, half)
         lower = Rect(indent, frame.y + half, grid.x0 - indent - 8, half)
-        return Text(upper, title, "title"), Text(lower, fitted(detail, lower.w, grid.measure), "small")
+        return Text(upper, fitted(title, upper.w, grid.measure, "title"), "title"), Text(
+            lower, fitted(detail, lower.w, grid.measure), "small"
+        )
     after = indent + grid.measure(title, "title") + 8
     room = grid.x0 - 8 - after
     shown = detail if grid.measure(detail, "small") <= room else ""
     line = Rect(indent, frame.y, grid.x0 - indent - 8, frame.h)
-    return Text(line, title, "title"), Text(Rect(after, frame.y, max(room, 0), frame.h), shown, "small")
+    return Text(line, fitted(title, line.w, grid.measure, "title"), "title"), Text(
+        Rect(after, frame.y, max(room, 0), frame.h), shown, "small"
+    )
 
 
 def _cells(
@@ -253,7 +250,8 @@ def _cells(
             cut, right = True, grid.x1
         if left < grid.x1:
             rect = Rect(left, frame.y, right - left, frame.h)
-            label = _cell_label(grid, segment.kind, segment.bytes, min(right, label_end) - left)
+            told = not (segment.kind == "headroom" and grid.plan.fits is None)
+            label = _cell_label(grid, segment.kind, segment.bytes, min(right, label_end) - left) if told else ""
             made.append(Cell(position, segment.kind, rect, start, segment.bytes, label))
         start += segment.bytes
     return tuple(made), cut
@@ -285,10 +283,10 @@ def _bracket(grid: _Grid, device: DevicePlan, frame: Rect, text: str, lack: Lack
     return Bracket(left, right, y, shown)
 
 
-def _lack(grid: _Grid, lack: tuple[int, int, bool], frame: Rect) -> Lack:
+def _lack(grid: _Grid, positions: tuple[int, ...], lack: tuple[int, int, bool], frame: Rect) -> Lack:
     start, end, asked = lack
     left, right = grid.x(start), min(grid.x(end), grid.x1)
-    text = f"{words.size(end - start, grid.view.unit)} {'short' if asked else 'too much'}"
+    text = lack_text(grid.plan, positions, lack, grid.view.unit)
     wide = grid.measure(text, "small_bold") + 2
     x = min(max((left + right - wide) / 2, grid.x0), grid.x1 - wide)
     shown = Text(Rect(x, frame.y - grid.density.bracket - 12, wide, 13), text, "small_bold", "center")

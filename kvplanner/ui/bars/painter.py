@@ -95,6 +95,10 @@ class _Brush:
         for cell in row.cells:
             self.cell_label(cell)
         self.ghost(row)
+        if row.fill:
+            box = snapped(row.fill)
+            self.painter.fillRect(box, colour(self.tokens.text))
+            self.painter.fillRect(QRectF(box.x(), box.y() - 1, box.width(), 1), colour(self.tokens.panel))
         for whisker in row.whiskers:
             self.whisker(whisker)
         if row.bracket:

@@ -121,6 +121,7 @@ class Row(NamedTuple):
     strip: Strip | None
     capacity: Text | None
     cut: bool
+    fill: Rect | None
 
 
 class Tick(NamedTuple):
@@ -159,13 +160,14 @@ class Layout(NamedTuple):
 
 class View(NamedTuple):
     """What is shown besides the plan: groups that are open (their first position), the plan before the last edit,
-    measured use, and the tokens that the edit brought."""
+    measured use, the tokens that the edit brought, and how full a running server's KV cache is (0–1)."""
 
     unit: Unit = "GiB"
     opened: frozenset[int] = frozenset()
     before: Plan | None = None
     measured: tuple[Measured, ...] = ()
     delta: str = ""
+    fill: float | None = None
 
 
 def _gap(rect: Rect, x: float) -> float:

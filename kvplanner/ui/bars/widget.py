@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from PySide6.QtCore import QEvent, QPoint, QRect, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QFocusEvent, QHelpEvent, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QResizeEvent
@@ -15,8 +15,11 @@ from kvplanner.ui.bars.access import Accessible
 from kvplanner.ui.bars.ink import Type, colour, tokens_of
 from kvplanner.ui.bars.layout import arrange, height_of
 from kvplanner.ui.bars.painter import Marks, paint
-from kvplanner.ui.bars.shapes import COMFORT, COMPACT, Cell, Layout, Measured, View
+from kvplanner.ui.bars.shapes import COMFORT, COMPACT, Cell, Layout, Measured, MeasuredPart, View
 from kvplanner.ui.bars.words import Unit
+
+if TYPE_CHECKING:
+    from kvplanner.observe.overlay import Overlay
 
 # How long the bar before the last edit stays in sight.
 GHOST_MS: Final = 2500
@@ -39,6 +42,7 @@ class BarsCanvas(Accessible):
         self._unit: Unit = "GiB"
         self._opened: frozenset[int] = frozenset()
         self._measured: tuple[Measured, ...] = ()
+        self._fill: float | None = None
         self._selected: tuple[int, SegmentKind | None] | None = None
         self._hovered: Cell | None = None
         self._layout: Layout | None = None
@@ -84,6 +88,12 @@ class BarsCanvas(Accessible):
             self._measured = tuple(measured)
             self._changed()
 
+    def set_fill(self, fill: float | None) -> None:
+        """How full a running server's KV cache is, 0 to 1; None for not known."""
+        if fill != self._fill:
+            self._fill = fill
+            self._changed()
+
     def set_opened(self, position: int, opened: bool) -> None:
         """Opens or closes a group of devices that are alike."""
         self._opened = self._opened | {position} if opened else self._opened - {position}
@@ -95,7 +105,7 @@ class BarsCanvas(Accessible):
 
     def view(self) -> View:
         """What is shown besides the plan."""
-        return View(self._unit, self._opened, self._before, self._measured, self._delta())
+        return View(self._unit, self._opened, self._before, self._measured, self._delta(), self._fill)
 
     def arranged(self) -> Layout | None:
         """The layout in sight, None without a plan."""
@@ -163,11 +173,8 @@ class BarsCanvas(Accessible):
         plan = self._plan
         if plan is None:
             return ""
-        if self._hovered is not None:
-            return self._line(self._hovered.device, self._hovered.kind)
-        if self._selected is not None and self._selected[1] is not None:
-            return self._line(self._selected[0], self._selected[1])
-        return f"Memory per GPU, {self._unit}"
+        shown = self._hovered or self._current()
+        return self._line(shown.device, shown.kind) if shown else f"Memory per GPU, {self._unit}"
 
     def _line(self, device: int, kind: SegmentKind) -> str:
         row = self._layout.row_of(device) if self._layout else None
@@ -338,6 +345,11 @@ class BarsCanvas(Accessible):
         return self.cells().index(current) if current else -1
 
 
+def _measured(overlay: Overlay, unit: Unit) -> Measured:
+    parts = tuple(MeasuredPart(part.kind, part.bytes, part.name) for part in overlay.parts)
+    return Measured(overlay.device, parts, overlay.text(unit) + (" · no longer answers" if overlay.stale else ""))
+
+
 class MemoryBars(QScrollArea):
     """The bars in a frame that scrolls where many bars meet little room."""
 
@@ -346,6 +358,7 @@ class MemoryBars(QScrollArea):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.canvas = BarsCanvas(self)
+        self._overlays: tuple[Overlay, ...] = ()
         self.setWidget(self.canvas)
         self.setWidgetResizable(True)
         self.setFrameShape(QFrame.Shape.NoFrame)
@@ -365,15 +378,22 @@ class MemoryBars(QScrollArea):
     def set_unit(self, unit: Unit) -> None:
         """GiB or GB."""
         self.canvas.set_unit(unit)
+        self.set_overlays(self._overlays)
 
     def set_selected(self, device: int, kind: SegmentKind | None) -> None:
         """Marks a segment; emits nothing."""
         self.canvas.set_selected(device, kind)
 
-    def set_measured(self, measured: Sequence[Measured]) -> None:
-        """Measured use to draw under the bars."""
-        self.canvas.set_measured(measured)
+    def set_overlays(self, overlays: Sequence[Overlay]) -> None:
+        """Measured use to draw under the bars of the devices it is known for."""
+        unit = self.canvas.view().unit
+        self._overlays = tuple(overlays)
+        self.canvas.set_measured([_measured(overlay, unit) for overlay in overlays])
         self.updateGeometry()
+
+    def set_fill(self, fill: float | None) -> None:
+        """How full a running server's KV cache is, 0 to 1, to draw inside that segment."""
+        self.canvas.set_fill(fill)
 
     def sizeHint(self) -> QSize:
         """Room for comfortable bars, up to five of them."""

@@ -54,6 +54,8 @@ def explanation(plan: Plan, position: int, kind: SegmentKind | None, unit: Unit)
     """The explanation of a device's segment; of its budget where kind is None; None where there is neither."""
     device = plan.devices[position]
     segment = device.segment(kind) if kind else None
+    if plan.fits is None and device.segment("weights") is None and kind:
+        return _absent(plan, position, kind)
     estimate = segment.estimate if segment else device.budget if kind is None else None
     if estimate is None:
         return _absent(plan, position, kind) if kind else None
@@ -82,7 +84,9 @@ def explanation(plan: Plan, position: int, kind: SegmentKind | None, unit: Unit)
 def _absent(plan: Plan, position: int, kind: SegmentKind) -> Explanation:
     device = plan.devices[position]
     why = "The plan has none on this device."
-    if kind == "kv_cache" and plan.fits is False:
+    if plan.fits is None:
+        why = "Not planned."
+    elif kind == "kv_cache" and plan.fits is False:
         why = "Nothing is left of the budget for it."
     elif kind == "headroom" and plan.fits is False:
         why = "The plan does not fit, so nothing is left alone."
