@@ -25,7 +25,7 @@ _QUANTIZATION_NAMES: Final[Mapping[str, str]] = {"mxfp4": "gpt_oss_mxfp4", "awq"
 _AUTO_LENGTH: Final = -1
 _NO_LIMIT_FOUND: Final = 2048
 # Hybrids keep prefixes by default from here on: the "align" mode.
-_HYBRID_PREFIX_SINCE: Final = (20, 0)
+_HYBRID_PREFIX_SINCE: Final = (27, 0)
 _ASYNC_SINCE: Final = (14, 0)
 
 
@@ -211,6 +211,10 @@ def _has_state(spec: ModelSpec) -> bool:
     return any(isinstance(m, State) for layer in spec.layers for m in layer.mixers)
 
 
+def _has_attention(spec: ModelSpec) -> bool:
+    return any(not isinstance(m, State) for layer in spec.layers for m in layer.mixers)
+
+
 def is_causal(spec: ModelSpec) -> bool:
     """Whether every attention layer looks back only: encoders are not generative and keep no cache."""
     return all(m.causal for layer in spec.layers for m in layer.mixers if isinstance(m, Attention))
@@ -222,7 +226,9 @@ def _scheduling(spec: ModelSpec, book: _Book, values: dict[str, Any]) -> dict[st
     reason = "on for generative models" if chunked_default else "off for encoders" if not causal else "off before 0.8"
     chunked = bool(book.settle("enable_chunked_prefill", chunked_default, reason))
     caching, reason = chunked_default, reason
-    if caching and _has_state(spec) and version < _HYBRID_PREFIX_SINCE:
+    if caching and _has_state(spec) and not _has_attention(spec):
+        caching, reason = False, "off for models without attention"
+    elif caching and _has_state(spec) and version < _HYBRID_PREFIX_SINCE:
         caching, reason = False, "off for models with recurrent state in this version"
     caching = bool(book.settle("enable_prefix_caching", caching, reason))
     on = causal and version >= _ASYNC_SINCE

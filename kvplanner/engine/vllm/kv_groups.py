@@ -17,7 +17,7 @@ from kvplanner.units import ceil_div
 # A bucket of layers this many times the smallest is split rather than the smallest padded.
 _SPLIT_FROM: Final = 1.5
 # Bounded caches keep all tokens in flight from here on; before, those of one step.
-IN_FLIGHT_SINCE: Final = (22, 0)
+IN_FLIGHT_SINCE: Final = (25, 0)
 
 
 @dataclass(frozen=True, slots=True)

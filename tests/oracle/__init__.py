@@ -1,0 +1,1 @@
+"""vLLM's own results as the judge of the cache rules."""

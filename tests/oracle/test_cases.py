@@ -1,0 +1,123 @@
+"""Defaults, groups, blocks, printed tokens, concurrency, refusals and suggested lengths against vLLM 0.33's own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kvplanner.engine.vllm import defaults, kv_groups, kv_layout, kv_sizing
+from kvplanner.engine.vllm.kv_layout import CacheLayout
+from kvplanner.engine.vllm.kv_sizing import KvSizing
+from kvplanner.engine.vllm.settings import Settings
+from kvplanner.errors import BadInput
+from tests.oracle import cases
+
+HEAD, CASES = cases.read("cases.jsonl")
+REFUSALS = cases.read("refusals.jsonl")[1]
+KINDS = {"FullAttention": "full", "SlidingWindow": "sliding", "ChunkedLocalAttention": "chunked", "MLAAttention": "mla",
+         "Mamba": "state"}  # fmt: skip
+
+
+def _name(case: dict[str, Any]) -> str:
+    return f"{case['case']}-{case['model'].rpartition('/')[2]}-tp{case['tp']}"
+
+
+def _settled(case: dict[str, Any]) -> tuple[Settings, CacheLayout]:
+    request = cases.request(case)
+    settings = defaults.resolve(request)[0]
+    return settings, kv_layout.plan_cache(request.model.spec, settings, cases.stages(request.model, case["pp"]))
+
+
+def _defaults(settings: Settings, layout: CacheLayout) -> dict[str, Any]:
+    return {
+        "dtype": settings.dtype,
+        "quantization": settings.quantization,
+        "max_model_len": settings.max_model_len,
+        "max_num_batched_tokens": settings.max_num_batched_tokens,
+        "max_num_seqs": settings.max_num_seqs,
+        "kv_cache_dtype": settings.kv_cache_dtype,
+        "enable_prefix_caching": settings.prefix_caching,
+        "block_size": layout.block_size,
+        "mamba_cache_mode": settings.mamba_cache_mode,
+        "cudagraph_mode": settings.graph_mode,
+        "max_cudagraph_capture_size": max(settings.graph_sizes, default=0),
+        "num_cudagraph_capture_sizes": len(settings.graph_sizes),
+        "async_scheduling": settings.async_scheduling,
+    }
+
+
+def _groups(layout: CacheLayout, length: int, stage: int = 0) -> list[list[Any]]:
+    out: list[list[Any]] = []
+    for table in layout.tables:
+        page = table.page_bytes[stage] if table.mixed else table.spec.page_bytes
+        kind = "UniformTypeKVCaches" if table.mixed else table.spec.kind
+        blocks = kv_groups.blocks_of(table, layout.settings, length)
+        entry = [table.layers[stage], kind, table.spec.block_size, page, blocks]
+        if out and out[-1][1:] == entry:
+            out[-1][0] += 1
+        else:
+            out.append([1, *entry])
+    return out
+
+
+def _compare(sizing: KvSizing, layout: CacheLayout, expected: dict[str, Any]) -> None:
+    assert sizing.num_blocks == expected["blocks"]
+    assert sizing.max_model_len == expected["length"]
+    assert layout.block_size == expected["block_size"]
+    groups = [[n, layers, KINDS.get(kind, kind), *rest] for n, layers, kind, *rest in expected["groups"]]
+    assert _groups(layout, expected["length"]) == groups
+    if expected["tokens"] is None:
+        assert not layout.tables
+        return
+    assert sizing.bytes_per_block == tuple(expected["bytes_per_block"])
+    assert sizing.tokens == expected["tokens"]
+    assert sizing.max_concurrency == expected["concurrency"]
+
+
+@pytest.mark.parametrize("case", CASES, ids=_name)
+def test_cache(case: dict[str, Any]) -> None:
+    settings, layout = _settled(case)
+    assert layout.exact
+    assert settings.attention_backend in case["backends"]
+    for expected in case["kv"]:
+        memory = (expected["available"],) * case["pp"]
+        sizing = kv_sizing.size(layout, memory)
+        if "error" not in expected:
+            assert sizing.error is None
+            _compare(sizing, layout, expected)
+            continue
+        length, need, usable, estimate = expected["error"]
+        words = HEAD["too_small"]
+        assert sizing.error == (
+            f"{words['head']} ({length}), ({need} GiB{words['middle']}({usable} GiB).{words['hint']}{estimate}.{words['tail']}"
+        )
+        assert sizing.estimated_max_model_len == estimate
+        fitted = replace(layout, settings=replace(settings, auto_fit=True))
+        _compare(kv_sizing.size(fitted, memory), fitted, expected["auto_fit"])
+
+
+def test_resolved_defaults() -> None:
+    wrong = []
+    for case in CASES:
+        mine = _defaults(*_settled(case))
+        wrong += [
+            (_name(case), name, mine[name], value) for name, value in case["defaults"].items() if mine[name] != value
+        ]
+    assert not wrong
+
+
+@pytest.mark.parametrize("row", REFUSALS, ids=lambda r: f"{r['model'].rpartition('--')[2]}-{r['gpu']}")
+def test_refusals(row: dict[str, Any]) -> None:
+    with pytest.raises(BadInput) as raised:
+        _settled({**row, "pp": 1})
+    said = row["error"].removeprefix("ValueError: ")
+    if said.startswith("max_model_len is greater"):
+        assert "is greater than the derived max_model_len" in raised.value.what
+        assert raised.value.where == "--max-model-len"
+        return
+    assert raised.value.what.split(" with ")[0].split(" on ")[0] == said.split(" for cuda")[0].split(" on ")[0] or (
+        raised.value.what.startswith("No valid attention backend found")
+        and said.startswith("No valid attention backend found")
+    )
