@@ -31,6 +31,8 @@ _SYMMETRIC: Final = {
     (10, 3): {2: 4 * MIB, 4: 32 * MIB, 6: 32 * MIB, 8: 64 * MIB},
 }
 _SYMMETRIC_SINCE: Final = (10, 2)
+# Reports of 0.19 with several ranks show collectives on both sides of the snapshot.
+_COLLECTIVES_FIRST_SINCE: Final = (18, 0)
 
 
 def outside(model: Model, settings: Settings, stage: int) -> Estimate:
@@ -38,7 +40,7 @@ def outside(model: Model, settings: Settings, stage: int) -> Estimate:
     del model, stage
     context = lookup("context_bytes", settings)
     terms = [_term("context", context, context.scaled(1))]
-    if settings.era.snapshot_after_nccl:
+    if settings.era.snapshot_after_nccl or settings.version >= _COLLECTIVES_FIRST_SINCE:
         terms += _collectives(settings)
     return _sum(terms)
 

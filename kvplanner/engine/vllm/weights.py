@@ -13,9 +13,9 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from kvplanner.engine.base import Model
-from kvplanner.engine.vllm import weights_extra, weights_format
+from kvplanner.engine.vllm import weights_extra, weights_format, weights_rules
 from kvplanner.engine.vllm.settings import Settings
-from kvplanner.engine.vllm.weights_shard import Local, cut
+from kvplanner.engine.vllm.weights_shard import Local, cut, whole
 from kvplanner.errors import BadInput, NotModelled
 from kvplanner.estimate import Estimate, Input, band_of_sum, banded, exact, least_sure
 from kvplanner.model.spec import ModelSpec, Moe
@@ -89,10 +89,10 @@ def held(model: Model, settings: Settings, stage: int) -> Iterator[Held]:
     inventory = inventory_of(model)
     experts = routed_experts(model.spec)
     parts = [(g, layers) for body, layers in bodies(model, settings, stage) for g in body]
-    parts += [(g, 1) for g in inventory.outside if _on_stage(g, settings, stage)]
+    parts += [(g, 1) for g in inventory.outside if _on_stage(g, model.spec, settings, stage)]
     previous = ""
     for group, layers in parts:
-        local = cut(group, settings, experts)
+        local = whole(group) if weights_rules.whole_norm(group, model.spec) else cut(group, settings, experts)
         joined = f"{group.path.rpartition('.')[0]}.{group.fused}" if group.fused else group.path
         resident = weights_format.resident(group, local, model.spec, settings, joined != previous)
         previous = joined
@@ -162,7 +162,7 @@ def loading_peak(model: Model, settings: Settings, stage: int) -> Estimate:
     return banded(largest, 0, 2 * largest, "analytic", "{largest tensor group}", staging)
 
 
-def _on_stage(group: TensorGroup, settings: Settings, stage: int) -> bool:
+def _on_stage(group: TensorGroup, spec: ModelSpec, settings: Settings, stage: int) -> bool:
     last = settings.pp - 1
     if group.place == "tower":
         # Later stages keep the encoder too: built, never used (models/utils.py StageMissingLayer).
@@ -170,6 +170,8 @@ def _on_stage(group: TensorGroup, settings: Settings, stage: int) -> bool:
     if group.place == "mtp":
         # The block's own embedding and head are the target's.
         return settings.spec_method in weights_extra.MTP_METHODS and stage == last and group.shard != "vocab"
+    if weights_rules.on_every_stage(group, spec):
+        return True
     return {
         "layer": False, "first": stage == 0, "last": stage == last, "first+last": stage in (0, last), "every": True,
     }[group.place]  # fmt: skip

@@ -1,7 +1,7 @@
 """How many bytes a weight takes on the GPU after vLLM's post-processing: scales widened, merged, padded, repacked.
 
 Read from what vLLM 0.33 itself allocates for each kernel that it chooses by compute capability:
-fp8 blocks        native from 8.9: fp32 scales; DeepGEMM on 10.x: one byte per row and 128 columns; below 8.9 Marlin:
+fp8 blocks        native from 9.0: fp32 scales; DeepGEMM on 10.x: one byte per row and 128 columns; below 9.0 Marlin:
                   16-bit scales per row and 128 columns.
 fp8, one scale    pieces that are joined share one scale after loading; below 8.9 Marlin spreads it over the rows.
 AWQ               Machete (9.0) widens zero points to 16 bits; Marlin keeps them packed.
@@ -13,8 +13,10 @@ MXFP4 experts     padded by kernel, biases in fp32 for Triton and TRT-LLM (see `
 from __future__ import annotations
 
 from dataclasses import replace
+from math import gcd
 from typing import Final
 
+from kvplanner.engine.vllm import weights_rules
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.engine.vllm.weights_shard import Local
 from kvplanner.model.formats import DTYPE_BYTES, WeightFormat, fp8_block, fp8_channel, fp8_tensor
@@ -45,11 +47,16 @@ def resident(group: TensorGroup, local: Local, spec: ModelSpec, settings: Settin
     """
     fmt = effective(group, spec, settings)
     if fmt.layout == "dense" and fmt.name in _FLOATS:
-        return local.elements * unquantised_bytes(fmt.name, spec, settings)
+        if group.kind == "experts" and len(local.shape) == 1 and spec.quantization == "mxfp4":
+            return local.copies * mxfp4_bias(group, local, settings)
+        widened = weights_rules.fp32_router(group, spec) or weights_rules.fp32_norm(group)
+        return local.elements * (4 if widened else unquantised_bytes(fmt.name, spec, settings))
     if len(local.shape) < 2:
         return local.copies * fmt.bytes_of(local.shape)
     if fmt.name == "mxfp4" and group.kind == "experts":
         return local.copies * mxfp4_expert(group, local, settings)
+    if fmt.layout == "block" and group.kind == "experts":
+        fmt = _expert_blocks(fmt, local.rows if group.shard == "expert_column" else local.columns)
     return local.copies * _matrix(fmt, local, settings, group.kind == "experts", first_of_fused)
 
 
@@ -93,6 +100,13 @@ def mxfp4_expert(group: TensorGroup, local: Local, settings: Settings) -> int:
     return values + round_up(pieces * rows, 256) * round_up(ceil_div(columns, 32), 4) // pieces
 
 
+def mxfp4_bias(group: TensorGroup, local: Local, settings: Settings) -> int:
+    """Bytes of one expert's bias, padded like its matrix; that of the down projection is whole on every rank."""
+    hidden_multiple, width_multiple, wide = mxfp4_padding(settings)
+    column = group.shard == "expert_column"
+    return round_up(local.rows, width_multiple if column else hidden_multiple) * (4 if wide else 2)
+
+
 def notes(spec: ModelSpec, settings: Settings) -> tuple[str, ...]:
     """What is not exact about this format on this GPU."""
     method = settings.quantization or spec.quantization or ""
@@ -101,6 +115,12 @@ def notes(spec: ModelSpec, settings: Settings) -> tuple[str, ...]:
     if "fp4" in method and method != "mxfp4":
         return ("NVFP4 kernels may pad experts further; the part is small",)
     return ()
+
+
+def _expert_blocks(fmt: WeightFormat, width: int) -> WeightFormat:
+    """Smaller blocks where a rank's share of an expert's width would cut the file's."""
+    side = gcd(width, fmt.block_rows)
+    return fmt if side == fmt.block_rows else replace(fmt, block_rows=side, block_columns=side)
 
 
 def _matrix(fmt: WeightFormat, local: Local, settings: Settings, expert: bool, first_of_fused: bool) -> int:
@@ -127,7 +147,7 @@ def _fp8_scales(
 ) -> int:
     if fmt.layout == "block":
         per_row = ceil_div(columns, fmt.block_columns)
-        if arch < _NATIVE_FP8:
+        if arch < _HOPPER:
             return 2 * rows * per_row
         if _BLACKWELL <= arch < _CONSUMER_BLACKWELL and not expert:
             return rows * round_up(per_row, 4)

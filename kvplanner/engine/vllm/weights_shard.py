@@ -52,7 +52,7 @@ def cut(group: TensorGroup, settings: Settings, experts: int = 0) -> Local:
     if group.kind == "experts" and group.shard == "replicated":
         return _cut_experts(group, rows, columns, settings, experts)
     if group.shard == "replicated" or (group.place == "tower" and settings.tower_data_parallel):
-        return Local(rows, columns, group.count)
+        return whole(group)
     if group.shard == "column":
         return Local(ceil_div(rows, tp), columns, group.count)
     if group.shard == "row":
@@ -63,6 +63,12 @@ def cut(group: TensorGroup, settings: Settings, experts: int = 0) -> Local:
     if group.shard == "vocab":
         return Local(round_up(rows, VOCAB_PADDING) // tp, columns, group.count)
     return _cut_experts(group, rows, columns, settings, experts)
+
+
+def whole(group: TensorGroup) -> Local:
+    """The group as every rank holds it when it is not split."""
+    rows, columns = _flat(group.shape)
+    return Local(rows, columns, group.count)
 
 
 def _cut_experts(group: TensorGroup, rows: int, columns: int, settings: Settings, experts: int) -> Local:

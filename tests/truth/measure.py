@@ -1,0 +1,271 @@
+"""One report against the plan of it: what was comparable, and by how much the two differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple, TypeVar
+
+from kvplanner.engine.base import Plan, PlanRequest, SegmentKind, Stage
+from kvplanner.engine.registry import engine
+from kvplanner.engine.vllm import activations, defaults, graphs, weights, workspace
+from kvplanner.engine.vllm.settings import Settings
+from kvplanner.errors import PlannerError
+from kvplanner.estimate import Estimate
+from kvplanner.model.spec import Attention, Compressed, Mla, ModelSpec, Moe, State
+from kvplanner.units import GIB
+from tests.truth.rows import FIELD, FORK, OTHER, VERSION, Row, Skip, request_of, states
+
+STAGES: Final[dict[str, Stage | None]] = {
+    "ok": None, "free_check": "free_memory_check", "weights": "weights", "profile": "profile",
+    "no_kv": "kv_cache_sizing", "kv_too_small": "kv_cache_too_small", "graph_capture": "graph_capture",
+    "runtime_oom": "runtime",
+}  # fmt: skip
+T = TypeVar("T")
+_BEFORE_LENGTH: Final = ("free_check", "profile", "no_kv")
+# Eras to try for a report that names no version.
+TRIED: Final = ("0.6.6", "0.8.5", "0.11.0", "0.16.0", "0.19.0", "0.24.0", "0.26.0", "0.28.0", "0.33.0")
+
+
+class Pair(NamedTuple):
+    """A reported and a planned figure; bytes unless they are tokens."""
+
+    reported: float
+    planned: float
+    low: float
+    high: float
+
+    @property
+    def error(self) -> float:
+        """Planned − reported."""
+        return self.planned - self.reported
+
+    @property
+    def covered(self) -> bool:
+        """Whether the band holds what was reported, give or take the two decimals it was printed with."""
+        return self.low - 0.005 * GIB <= self.reported <= self.high + 0.005 * GIB
+
+
+@dataclass(frozen=True)
+class Score:
+    """What one report says about the planner; a missing comparison has a reason in `skipped`."""
+
+    row: Row
+    era: str = ""
+    kind: str = ""
+    gpu_bytes: int = 0
+    weights: Pair | None = None
+    kv: Pair | None = None
+    tokens: Pair | None = None
+    tokens_exact: bool | None = None
+    stage: tuple[Stage | None, Stage | None] | None = None
+    any_era: bool = False
+    terms: dict[str, Pair] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+
+
+def score(row: Row) -> Score:
+    """Compare one report with its plan, as far as it states enough."""
+    skipped: dict[str, str] = {}
+    result = Score(row, skipped=skipped)
+    reason = _unusable(row)
+    if reason:
+        skipped |= dict.fromkeys(_wanted(row), reason)
+        return result
+    try:
+        request = request_of(row, row.version)
+        settings = _settings(request)
+    except Skip as skip:
+        skipped |= dict.fromkeys(_wanted(row), str(skip))
+        return result
+    except PlannerError:
+        skipped |= dict.fromkeys(_wanted(row), FIELD)
+        return result
+    result = replace(
+        result,
+        era=settings.era.name if row.version else "version not stated",
+        kind=architecture(request.model.spec),
+        gpu_bytes=settings.gpu_total_bytes,
+        weights=_attempt(skipped, "weights", row, lambda: _weights(row, request, settings)),
+    )
+    if row.version is None:
+        return _without_version(result, request, skipped)
+    result = replace(
+        result,
+        kv=_attempt(skipped, "kv", row, lambda: _kv(row, request)),
+        stage=_attempt(skipped, "stage", row, lambda: _stage(row, request)),
+        terms=_terms(row, request, settings),
+    )
+    tokens = _attempt(skipped, "tokens", row, lambda: _tokens(row, request))
+    return replace(result, tokens=tokens[0] if tokens else None, tokens_exact=tokens[1] if tokens else None)
+
+
+def architecture(spec: ModelSpec) -> str:
+    """The kind of a model by which errors are grouped."""
+    mixers = [m for layer in spec.layers for m in layer.mixers]
+    if any(isinstance(m, State) for m in mixers):
+        return "hybrid"
+    if any(isinstance(m, Mla | Compressed) for m in mixers):
+        return "latent attention"
+    if any(isinstance(m, Moe) for layer in spec.layers for m in layer.mlps):
+        return "experts"
+    if any(isinstance(m, Attention) and (m.window or m.chunk) for m in mixers):
+        return "sliding window"
+    return "vision" if spec.multimodal else "dense"
+
+
+def _wanted(row: Row) -> tuple[str, ...]:
+    """The comparisons that the report has figures for."""
+    reported, names = row.reported, []
+    if "model_loading_gib" in reported:
+        names.append("weights")
+    if "available_kv_gib" in reported:
+        names.append("kv")
+    if {"available_kv_gib", "kv_tokens"} <= set(reported):
+        names.append("tokens")
+    if row.facts["outcome"] in STAGES:
+        names.append("stage")
+    return tuple(names)
+
+
+def _unusable(row: Row) -> str:
+    if row.fork:
+        return FORK
+    if row.shared and row.facts["outcome"] != "free_check":
+        return OTHER
+    return ""
+
+
+def _attempt(skipped: dict[str, str], name: str, row: Row, compare: Callable[[], T]) -> T | None:
+    if name not in _wanted(row):
+        return None
+    try:
+        return compare()
+    except Skip as skip:
+        skipped[name] = str(skip)
+    except PlannerError:
+        skipped[name] = FIELD
+    return None
+
+
+def _settings(request: PlanRequest) -> Settings:
+    return defaults.resolve(request)[0]
+
+
+def plan(request: PlanRequest) -> Plan:
+    """The plan of a request."""
+    return engine("vllm").plan(request)
+
+
+def _weights(row: Row, request: PlanRequest, settings: Settings) -> Pair:
+    if not row.facts.get("tp"):
+        raise Skip(FIELD)
+    found = weights.loaded(request.model, settings, 0)
+    return Pair(row.reported["model_loading_gib"] * GIB, found.value, found.low, found.high)
+
+
+def _kv(row: Row, request: PlanRequest) -> Pair:
+    if not row.facts.get("tp") or not states(row, "gpu_memory_utilization"):
+        raise Skip(FIELD)
+    made = plan(request)
+    ranks = made.kv_cache
+    if ranks is not None:
+        available = ranks.available
+        value, low, high = available.value, available.low, available.high
+    else:
+        value, low, high = _missing(made)
+    if row.cold:
+        extra = activations.cold_start_extra(_settings(request))
+        value, low, high = value - extra.value, low - extra.high, high - extra.low
+    return Pair(row.reported["available_kv_gib"] * GIB, value, low, high)
+
+
+def _missing(made: Plan) -> tuple[int, int, int]:
+    """Available KV memory of a plan that leaves none: budget less everything in it, on the tightest device."""
+    device = made.devices[made.tightest]
+    kinds: tuple[SegmentKind, ...] = ("runtime", "weights", "workspace", "activations", "cuda_graphs")
+    parts = [s.estimate for kind in kinds if (s := device.segment(kind)) is not None]
+    budget = device.budget.value if device.budget else 0
+    value = budget - sum(p.value for p in parts)
+    below = sum((p.high - p.value) ** 2 for p in parts) ** 0.5
+    above = sum((p.value - p.low) ** 2 for p in parts) ** 0.5
+    return value, round(value - below), round(value + above)
+
+
+def _tokens(row: Row, request: PlanRequest) -> tuple[Pair, bool]:
+    """Tokens of the KV memory that the report printed, within what two decimals leave open."""
+    if not row.facts.get("tp") or "max_model_len" not in request.options:
+        raise Skip(FIELD)
+    reported = row.reported["available_kv_gib"]
+    found = []
+    for gib in (reported, reported - 0.005, reported + 0.005):
+        made = plan(replace(request, measured={"kv_cache": max(round(gib * GIB), 1)}))
+        if made.kv_cache is None:
+            raise Skip(FIELD)
+        found.append(made.kv_cache.tokens)
+    value, low, high = found
+    printed = row.reported["kv_tokens"]
+    return Pair(printed, value, low, high), low <= printed <= high
+
+
+def _stage(row: Row, request: PlanRequest) -> tuple[Stage | None, Stage | None]:
+    """(stage that the report shows, stage of the plan); what decides a stage must be stated."""
+    outcome = row.facts["outcome"]
+    needed = (
+        {"gpu_memory_utilization"}
+        if outcome in ("free_check", "no_kv")
+        else {"gpu_memory_utilization", "max_model_len"}
+    )
+    if outcome == "weights":
+        needed = set()
+    if not row.facts.get("tp") and outcome != "free_check":
+        raise Skip(FIELD)
+    stated = set(row.facts["flags"])
+    if "available_kv_gib" in row.reported and outcome in ("ok", "kv_too_small") and "max_model_len" in stated:
+        needed = set()
+        gib = row.reported["available_kv_gib"]
+        if gib > 0:
+            request = replace(request, measured={"kv_cache": round(gib * GIB)})
+    if not needed <= stated:
+        raise Skip(FIELD)
+    return STAGES[outcome], plan(request).stage
+
+
+def _terms(row: Row, request: PlanRequest, settings: Settings) -> dict[str, Pair]:
+    """The parts that a report prints apart, where it names its version."""
+    reported, model = row.reported, request.model
+    peak = activations.peak(model, settings, 0)
+    extra = workspace.expert_workspace(model, settings).bytes if not settings.era.consumed_rule else 0
+    found = {
+        "activations": ("activation_peak_gib", peak.value + extra, peak.low + extra, peak.high + extra),
+        "graph estimate": ("cudagraph_estimated_gib", *_three(graphs.estimate(model, settings, 0))),
+        "graphs": ("graph_capture_gib", *_three(graphs.actual(model, settings, 0))),
+    }
+    return {
+        name: Pair(reported[key] * GIB, value, low, high)
+        for name, (key, value, low, high) in found.items()
+        if key in reported
+    }
+
+
+def _three(estimate: Estimate) -> tuple[int, int, int]:
+    return estimate.value, estimate.low, estimate.high
+
+
+def _without_version(result: Score, request: PlanRequest, skipped: dict[str, str]) -> Score:
+    """Try every era: the closest one counts as "explained by some era", apart from the rest."""
+    row = result.row
+    for name in ("kv", "stage", "tokens"):
+        if name in _wanted(row):
+            skipped[name] = VERSION
+    if "kv" not in skipped:
+        return result
+    best: Pair | None = None
+    for version in TRIED:
+        try:
+            pair = _kv(row, replace(request, version=version))
+        except (Skip, PlannerError):
+            continue
+        if best is None or abs(pair.error) < abs(best.error):
+            best = pair
+    return replace(result, any_era=best is not None and best.covered)

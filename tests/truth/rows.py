@@ -1,0 +1,204 @@
+"""Start-up reports as plan requests: loose names made exact, flags as the engine spells them, or why not.
+
+Nothing that a report does not state is filled in, but for the sequence and token limits, which every start-up has:
+a report that names no such flag ran with the engine's defaults.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from kvplanner.catalog import gpus, models
+from kvplanner.engine.base import Model, OptionValue, PlanRequest
+from kvplanner.errors import PlannerError
+from kvplanner.estimate import Input, exact
+from kvplanner.gpu.match import custom_gpu
+from kvplanner.gpu.spec import Device, GpuSpec, Machine
+from kvplanner.units import GIB
+from tests.truth.names import READ_AS
+
+# Why a report was not used: the whole list.
+MODEL, VERSION, TOTAL = "model unknown", "version unknown and it matters", "GPU total unknown"
+OTHER, FORK, FIELD = "other process", "engine fork", "field not stated"
+REASONS: Final = (MODEL, VERSION, TOTAL, OTHER, FORK, FIELD)
+
+_VERSION: Final = re.compile(r"0\.(\d+)(?:\.(\d+))?")
+_FORK_WORDS: Final = (
+    "fork", "aphrodite", "lvllm", "1cat", "patched", "backport", "exl3", "qwen38 image", "flash-next image",
+    "windows port", "windows build", "ported patch", "rocm", "turbomind",
+)  # fmt: skip
+_OTHER_WORDS: Final = (
+    "another process", "other process", "another stage", "two stages", "already used by", "several stages", "zombie",
+    "driver shim", "uneven ranks", "taken by other",
+)  # fmt: skip
+_COLD_WORDS: Final = ("compiled afresh", "first start", "cold compile", "not cached")
+_FLAGS: Final = {
+    "max_model_len", "gpu_memory_utilization", "max_num_seqs", "max_num_batched_tokens", "enforce_eager", "dtype",
+    "enable_prefix_caching", "enable_chunked_prefill", "disable_custom_all_reduce", "attention_backend",
+    "mm_encoder_tp_mode", "language_model_only", "skip_mm_profiling", "performance_mode", "enable_sleep_mode",
+    "v2_model_runner", "kv_cache_memory_bytes", "enable_expert_parallel", "cudagraph_mode",
+}  # fmt: skip
+_RENAMED: Final = {
+    "kv_cache_memory": "kv_cache_memory_bytes", "dcp": "decode_context_parallel_size",
+    "decode_context_parallel": "decode_context_parallel_size", "cudagraph_estimate": "estimate_cuda_graphs",
+}  # fmt: skip
+
+
+class Skip(Exception):
+    """A report that is not used for something; the reason is one of REASONS."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One report. facts: its fields as stated."""
+
+    facts: dict[str, Any]
+
+    @property
+    def id(self) -> str:
+        """The report's name."""
+        return str(self.facts["id"])
+
+    @property
+    def reported(self) -> dict[str, float]:
+        """What the engine printed, GiB unless the name says otherwise."""
+        return dict(self.facts["reported"])
+
+    @property
+    def text(self) -> str:
+        """Everything that is said about the report, in lower case."""
+        parts = (self.facts.get("notes"), self.facts.get("vllm_version"), self.facts["model"], self.facts.get("gpu"))
+        return " ".join(str(part) for part in parts if part).lower()
+
+    @property
+    def cold(self) -> bool:
+        """Whether the engine compiled at this start."""
+        return self.facts["flags"].get("compile_cache") == "cold" or any(word in self.text for word in _COLD_WORDS)
+
+    @property
+    def fork(self) -> bool:
+        """Whether another engine with vLLM's accounting made the report."""
+        return any(word in self.text for word in _FORK_WORDS)
+
+    @property
+    def shared(self) -> bool:
+        """Whether something else on the GPU decided the numbers."""
+        return any(word in self.text for word in _OTHER_WORDS)
+
+    @property
+    def version(self) -> str | None:
+        """Release as 0.MINOR.PATCH, None when it was not stated."""
+        match = _VERSION.match(str(self.facts.get("vllm_version") or ""))
+        return match[0] if match and int(match[1]) > 1 else None
+
+
+def read(path: Path) -> list[Row]:
+    """All reports of a file."""
+    return [Row(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def model_of(row: Row) -> Model:
+    """The catalogue's model, in the weight format that the report names. Raises Skip."""
+    name, weight_format = READ_AS.get(str(row.facts["model"]), (str(row.facts["model"]), None))
+    try:
+        model = models.load(models.find(name).id)
+    except PlannerError as error:
+        raise Skip(MODEL) from error
+    if model.inventory is None:
+        raise Skip(MODEL)
+    if weight_format is None:
+        return model
+    from kvplanner.model.whatif import reformat  # made with the catalogue's what-if formats
+
+    return replace(model, inventory=reformat(model.inventory, model.spec, weight_format), weight_format=weight_format)
+
+
+def gpu_of(row: Row) -> GpuSpec:
+    """The GPU, with the total that the engine printed where it did. Raises Skip."""
+    printed = row.reported.get("total_gpu_gib") or row.reported.get("oom_total_gib") or row.facts.get("gpu_memory_gib")
+    name = re.sub(r"\(.*?\)|,.*|blackwell (?=\d)", "", str(row.facts.get("gpu") or "")).strip()
+    name = re.sub(r"^(H100|A100|H800) 80GB$", r"\1", name)
+    name = (
+        re.sub(r"^(L40|A40|L40S) 48GB$", r"\1", name).replace("A100", "A100-SXM4-80GB")
+        if name != "A100-PCIE-40GB"
+        else name
+    )
+    gpu: GpuSpec | None = None
+    if name and "class" not in name.lower():
+        try:
+            gpu = gpus.machine(name).devices[0].gpu
+        except PlannerError:
+            gpu = None
+    if printed is not None:
+        total = exact(round(float(printed) * GIB), "{printed}", Input("printed", printed, "GiB", "start-up report"))
+        if gpu is None:
+            return custom_gpu(total.value)
+        bigger = gpu.total if gpu.total is not None and gpu.total.value >= total.value else total
+        return replace(gpu, total=bigger, cuda_total=total)
+    if gpu is None or gpu.cuda_total is None:
+        raise Skip(TOTAL)
+    return gpu
+
+
+def options_of(row: Row) -> dict[str, OptionValue]:
+    """The flags that a report states, by canonical name; "default (...)" states none."""
+    options: dict[str, OptionValue] = {}
+    for name, value in row.facts["flags"].items():
+        if not str(value).startswith(("default", "auto")):
+            options |= _flag(name, value)
+    for name, key in (("tp", "tensor_parallel_size"), ("pp", "pipeline_parallel_size"), ("dp", "data_parallel_size")):
+        if row.facts.get(name):
+            options[key] = int(row.facts[name])
+    if row.facts.get("ep"):
+        options["enable_expert_parallel"] = True
+    if row.facts.get("dtype") in ("float16", "bfloat16", "float32"):
+        options.setdefault("dtype", row.facts["dtype"])
+    return options
+
+
+def states(row: Row, name: str) -> bool:
+    """Whether a report says what an option was, if only that it was the default."""
+    return name in row.facts["flags"]
+
+
+def _flag(name: str, value: Any) -> dict[str, OptionValue]:
+    """A report's flag in the planner's spelling; nothing for one that moves no memory."""
+    key = _RENAMED.get(name, name)
+    if name == "speculative":
+        return _speculation(str(value))
+    if name == "quantization" and "online" in str(value):
+        return {"quantization": str(value).split()[0]}
+    if name == "cudagraph_capture_sizes":
+        return {name: ",".join(str(size) for size in value)}
+    if name.startswith("limit_mm"):
+        return {"language_model_only": True} if re.search(r"text only|image.?.?.?0", str(value)) else {}
+    if name == "kv_cache_dtype":
+        return {name: str(value).split(" ")[0]}
+    return {key: value} if key in _FLAGS or name in _RENAMED else {}
+
+
+def _speculation(value: str) -> dict[str, OptionValue]:
+    method = re.match(r"[a-z0-9]+", value.lower())
+    tokens = re.search(r"[ :=](\d+)", value)
+    found: dict[str, OptionValue] = {"speculative_method": method[0] if method else value}
+    if found["speculative_method"] not in ("mtp", "eagle", "eagle3", "ngram"):
+        raise Skip(MODEL)  # a draft model whose sizes are not known
+    found["num_speculative_tokens"] = int(tokens[1]) if tokens else 1
+    return found
+
+
+def request_of(row: Row, version: str | None, **changes: OptionValue) -> PlanRequest:
+    """The request that plans a report. Raises Skip."""
+    model, gpu = model_of(row), gpu_of(row)
+    options = options_of(row) | changes
+    count = 1
+    for key in ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size"):
+        count *= int(options.get(key, 1))
+    free = row.reported.get("free_gib") if row.facts["outcome"] == "free_check" else None
+    free_bytes = None if free is None else round(free * GIB)
+    devices = tuple(Device(i, gpu, free_bytes, "start-up report" if free else "") for i in range(count))
+    return PlanRequest(model, Machine(devices), "vllm", version, options)
