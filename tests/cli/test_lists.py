@@ -1,0 +1,45 @@
+"""kvplanner models and gpus: what is known, as tables and as JSON."""
+
+from __future__ import annotations
+
+import json
+
+from kvplanner.catalog import gpus, models
+from tests.cli.conftest import Terminal
+
+
+def test_models_lists_and_searches(terminal: Terminal) -> None:
+    listed = terminal("models")
+    assert listed.status == 0
+    assert len(listed.out.splitlines()) == len(models.index()) + 1
+    found = json.loads(terminal("models", "llama", "3.1", "8b", "--json").out)
+    assert found["schema"] == "kvplanner.models/1"
+    assert "meta-llama/Llama-3.1-8B-Instruct" in [m["id"] for m in found["models"]]
+    entry = next(m for m in found["models"] if m["id"] == "meta-llama/Llama-3.1-8B-Instruct")
+    assert (entry["stored_bytes"], entry["context_length"]) == (16_060_522_496, 131_072)
+    row = next(line for line in listed.out.splitlines() if line.startswith(entry["id"] + " "))
+    assert "16.06" in row
+    assert "14.96" in row
+
+
+def test_gpus_lists_all_and_finds_some(terminal: Terminal) -> None:
+    assert len(terminal("gpus").out.splitlines()) == len(gpus.index()) + 1
+    found = json.loads(terminal("gpus", "h100", "--json").out)
+    assert found["schema"] == "kvplanner.gpu_models/1"
+    sxm = next(g for g in found["gpus"] if g["name"] == "NVIDIA H100 80GB HBM3")
+    assert (sxm["total_bytes"], sxm["cuda_total_bytes"]) == (81_559 << 20, 81_081 << 20)
+    assert (sxm["total_basis"], sxm["compute_capability"]) == ("exact", "9.0")
+    assert all("h100" in json.dumps(g).lower() for g in found["gpus"])
+
+
+def test_assumed_totals_are_marked(terminal: Terminal) -> None:
+    found = json.loads(terminal("gpus", "--json").out)["gpus"]
+    assert {g["cuda_total_basis"] for g in found} >= {"exact", "assumed"}
+
+
+def test_help_and_version(terminal: Terminal) -> None:
+    from kvplanner import __version__
+
+    assert terminal("--version").out == f"kvplanner {__version__}\n"
+    usage = terminal("--help").out
+    assert all(command in usage for command in ("plan", "inspect", "models", "gpus", "gui"))

@@ -1,0 +1,147 @@
+"""kvplanner plan: verdicts, exit statuses, JSON, and one line for each mistake."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kvplanner.plan import planfile
+from kvplanner.plan.planfile import PlanFile
+from tests.cli.conftest import Terminal
+from tests.plan.contract import check_plan
+
+MODEL = "Llama-3.1-8B-Instruct"
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "fits", "stage"),
+    [
+        ([MODEL, "--gpu", "H100"], 0, True, None),
+        ([MODEL, "--gpu", "2xRTX 4090", "--load", "8@1500+500", "--", "--max-model-len", "16k"], 0, True, None),
+        (["Llama-3.1-70B-Instruct", "--gpu", "H100"], 1, False, "weights"),
+        ([MODEL, "--gpu", "RTX 4090"], 1, False, "kv_cache_too_small"),
+        ([MODEL, "--gpu", "H100", "--free", "40GiB"], 1, False, "free_memory_check"),
+        ([MODEL, "--gpu", "AMD Instinct MI300X"], 2, None, None),
+        (["--gpu", "4xH100", "--", "vllm", "serve", "meta-llama/Llama-3.1-70B-Instruct", "-tp", "4"], 0, True, None),
+    ],
+)
+def test_verdict_status_and_json_agree(
+    terminal: Terminal, words: list[str], status: int, fits: bool | None, stage: str | None
+) -> None:
+    at = words.index("--") if "--" in words else len(words)
+    ran = terminal("plan", *words[:at], "--json", *words[at:])
+    document = json.loads(ran.out)
+    check_plan(document)
+    assert (ran.status, document["fits"], document["stage"]) == (status, fits, stage)
+    told = terminal("plan", *words)
+    assert told.status == status
+    assert told.out.splitlines()[0] == document["summary"]
+    assert told.err == ""
+
+
+def test_json_tells_the_options_origins(terminal: Terminal) -> None:
+    document = json.loads(terminal("plan", MODEL, "--gpu", "H100", "--json", "--", "--max-model-len", "32k").out)
+    options = document["options"]
+    assert (options["max_model_len"]["value"], options["max_model_len"]["origin"]) == (32_000, "user")
+    assert (options["max_num_batched_tokens"]["value"], options["max_num_seqs"]["value"]) == (8192, 1024)
+    assert options["max_num_batched_tokens"]["origin"] == "default"
+    small = json.loads(terminal("plan", MODEL, "--gpu", "RTX 4090", "--json").out)["options"]
+    assert (small["max_num_batched_tokens"]["value"], small["max_num_seqs"]["value"]) == (2048, 256)
+
+
+def test_measured_values_replace_estimates(terminal: Terminal) -> None:
+    ran = terminal(
+        "plan", MODEL, "--gpu", "80GB", "--measured", "activations=3GB", "--measured",
+        "runtime_outside=0,runtime=0,workspace=0,cuda_graphs=0", "--json", "--", "--gpu-memory-utilization", "0.9",
+    )  # fmt: skip
+    segments = {s["kind"]: s for s in json.loads(ran.out)["devices"][0]["segments"]}
+    assert segments["activations"]["bytes"] == 3_000_000_000
+    assert segments["activations"]["basis"] == "measured"
+    assert segments["weights"]["bytes"] == 16_060_522_496
+    assert segments["runtime"]["bytes"] == segments["cuda_graphs"]["bytes"] == 0
+
+
+def test_explain_and_markdown_tell_the_same_numbers(terminal: Terminal) -> None:
+    document = json.loads(terminal("plan", MODEL, "--gpu", "H100", "--json").out)
+    explained = terminal("plan", MODEL, "--gpu", "H100", "--explain").out
+    for segment in document["devices"][0]["segments"]:
+        assert f"= {segment['bytes']:,} bytes" in explained
+        assert segment["formula"] in explained
+    only = terminal("plan", MODEL, "--gpu", "H100", "--explain", "kv-cache").out
+    assert "KV cache:" in only
+    assert "activations:" not in only
+    marked = terminal("plan", MODEL, "--gpu", "H100", "--markdown").out
+    assert marked.startswith(f"**{document['summary']}**")
+
+
+def test_both_units(terminal: Terminal) -> None:
+    out = terminal("plan", MODEL, "--gpu", "H100", "--unit", "GB").out
+    assert "16.06 GB = 14.96 GiB stored" in out
+    assert out.split("W weights")[1].split()[0] == "16.06"
+
+
+def test_a_plan_file_is_planned(terminal: Terminal, tmp_path: Path) -> None:
+    path = tmp_path / "a.kvplan.json"
+    planfile.save(path, PlanFile(f"meta-llama/{MODEL}", "2xH100", options={"max_model_len": 8192}))
+    document = json.loads(terminal("plan", str(path), "--json").out)
+    assert len(document["devices"]) == 2
+    assert document["options"]["max_model_len"] == {
+        "value": 8192,
+        "origin": "user",
+        "reason": document["options"]["max_model_len"]["reason"],
+    }
+    assert terminal("plan", str(path), "--gpu", "RTX 4090", "--json").status == 0
+
+
+def test_what_was_assumed_is_said(terminal: Terminal) -> None:
+    out = terminal("plan", MODEL).out
+    assert "planned for one NVIDIA H100 80GB HBM3" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["plan"], "no model is named"),
+        (["plan", "No-Such-Model-9B", "--gpu", "H100"], "No-Such-Model-9B"),
+        (["plan", MODEL, "--gpu", "H1000"], "H1000"),
+        (["plan", MODEL, "--gpu", "H100", "--engine", "sglang"], "sglang"),
+        (["plan", MODEL, "--gpu", "H100", "--engine-version", "never"], "never"),
+        (["plan", MODEL, "-tp", "2"], "go after --"),
+        (["plan", MODEL, "--gpu"], "--gpu"),
+        (["plan", MODEL, "--gpu", "H100", "--", "--no-such-flag", "1"], "--no-such-flag"),
+        (["plan", MODEL, "--gpu", "H100", "--", "--max-model-len", "0"], "--max-model-len"),
+        (["plan", MODEL, "--gpu", "H100", "--", "--gpu-memory-utilization", "9"], "--gpu-memory-utilization"),
+        (["plan", MODEL, "--gpu", "H100", "--", "-tp", "3"], "3"),
+        (["plan", MODEL, "--gpu", "H100", "--load", "9"], "--load"),
+        (["plan", MODEL, "--gpu", "H100", "--explain", "magic"], "magic"),
+        (["plan", "./no/such/folder", "--gpu", "H100"], "no/such/folder"),
+        (["plan", "none.kvplan.json"], "none.kvplan.json"),
+        (["plans"], "plans"),
+        (["gpus", "--watch"], "--local"),
+        (["gpus", "nothing at all"], "nothing at all"),
+        (["gpus", "--local", "H100"], "--local"),
+        (["models", "no such words"], "no such words"),
+        (["models", "--frob"], "--frob"),
+    ],
+)
+def test_a_mistake_is_one_line_and_status_two(terminal: Terminal, words: list[str], told: str) -> None:
+    ran = terminal(*words)
+    assert ran.status == 2
+    assert ran.out == ""
+    assert ran.err.count("\n") == 1
+    assert ran.err.startswith("kvplanner: ")
+    assert told in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_a_broken_config_names_file_and_field(terminal: Terminal, tmp_path: Path) -> None:
+    config = tmp_path / "config.json"
+    config.write_text('{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": "wide"}')
+    ran = terminal("plan", str(config), "--gpu", "H100")
+    assert ran.status == 2
+    assert ran.err.count("\n") == 1
+    assert str(config) in ran.err
+    config.write_text("{")
+    assert terminal("plan", str(tmp_path), "--gpu", "H100").status == 2
