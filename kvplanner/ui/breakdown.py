@@ -288,12 +288,14 @@ class BreakdownView(Widget):
 
     def set_unit(self, unit: Unit) -> None:
         """GiB or GB."""
-        self._unit = unit
-        self._show()
+        if unit != self._unit:
+            self._unit = unit
+            self._show()
 
     def set_selected(self, device: int, kind: SegmentKind | None) -> None:
         """Shows a device's rows and marks a segment's; emits nothing."""
-        if self._plan is not None and device < len(self._plan.devices):
+        known = self._plan is not None and device < len(self._plan.devices)
+        if known and (device, kind) != (self._position, self._kind):
             self._position, self._kind = device, kind
             self._show()
 

@@ -283,8 +283,9 @@ class VerdictView(QWidget):
 
     def set_unit(self, unit: Unit) -> None:
         """GiB or GB."""
-        self._unit = unit
-        self._show()
+        if unit != self._unit:
+            self._unit = unit
+            self._show()
 
     def set_selected(self, device: int, kind: SegmentKind | None) -> None:
         """The verdict is of the whole plan: nothing to mark."""

@@ -175,7 +175,7 @@ def _row(grid: _Grid, positions: tuple[int, ...], opened: bool, bracket_text: st
     frame = Rect(grid.x0, top, min(device.total_bytes, grid.end_bytes) * grid.scale, density.bar)
     lack = _lack(grid, positions, lack_bytes, frame) if lack_bytes else None
     cells, cut = _cells(grid, device, positions[0], frame, lack.rect.x if lack else frame.right)
-    has_toggle = len(positions) > 1 or opened
+    has_toggle = (len(positions) > 1 or opened) and not grid.view.still
     title, detail = _labels(grid, positions, frame, has_toggle)
     toggle = Rect(0, frame.y, grid.x0 - 8, frame.h) if has_toggle else None
     measured = _measured(grid.view, positions)
@@ -302,12 +302,12 @@ def _whiskers(grid: _Grid, device: DevicePlan, cells: tuple[Cell, ...], frame: R
             continue
         below = (segment.bytes - segment.estimate.low) * grid.scale
         above = (segment.estimate.high - segment.bytes) * grid.scale
-        if below + above < 3:
+        if below + above < 3 or cell.rect.x >= frame.right - 1:
             continue
         rest = segment.estimate.basis == "rest"
         middle = cell.rect.x if rest else cell.rect.right
         left, right = (middle - above, middle + below) if rest else (middle - below, middle + above)
-        lane = frame.bottom - (4.5 if rest or len(made) % 2 else 9.5)
+        lane = frame.bottom - (4.0 if rest or len(made) % 2 else 8.0)
         made.append(Whisker(cell.kind, max(left, grid.x0), middle, min(right, grid.x1), lane))
     return tuple(made)
 

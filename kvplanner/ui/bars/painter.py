@@ -127,11 +127,12 @@ class _Brush:
             return
         ink = self.tokens.segments[cell.kind]
         wide = self.type.width(cell.label, "text")
+        lift = 5.0 if cell.rect.h >= 24 else 1.0  # above the whiskers
         if ink.pattern not in ("solid", "empty"):
             high = min(cell.rect.h - 6, 18)
-            top = cell.rect.y + (cell.rect.h - high) / 2
+            top = cell.rect.y + (cell.rect.h - lift - high) / 2
             self.painter.fillRect(QRectF(cell.rect.x + PAD - 3, top, wide + 6, high), colour(ink.fill))
-        text = Text(Rect(cell.rect.x + PAD, cell.rect.y, wide + 2, cell.rect.h), cell.label, "text")
+        text = Text(Rect(cell.rect.x + PAD, cell.rect.y, wide + 2, cell.rect.h - lift), cell.label, "text")
         self.text(text, ink.text)
 
     def outline(self, row: Row) -> None:
@@ -182,6 +183,8 @@ class _Brush:
         self.painter.setPen(pen(self.tokens.muted))
         foot = y + 5
         self.painter.drawLines([QLineF(left, foot, left, y), QLineF(left, y, right, y), QLineF(right, y, right, foot)])
+        if bracket.text:
+            self.painter.fillRect(QRectF(*bracket.text.rect), colour(self.tokens.panel))
         self.text(bracket.text, self.tokens.muted)
 
     def tear(self, frame: Rect) -> None:

@@ -160,7 +160,8 @@ class Layout(NamedTuple):
 
 class View(NamedTuple):
     """What is shown besides the plan: groups that are open (their first position), the plan before the last edit,
-    measured use, the tokens that the edit brought, and how full a running server's KV cache is (0–1)."""
+    measured use, the tokens that the edit brought, and how full a running server's KV cache is (0–1).
+    still: a picture in a file, where nothing opens."""
 
     unit: Unit = "GiB"
     opened: frozenset[int] = frozenset()
@@ -168,6 +169,7 @@ class View(NamedTuple):
     measured: tuple[Measured, ...] = ()
     delta: str = ""
     fill: float | None = None
+    still: bool = False
 
 
 def _gap(rect: Rect, x: float) -> float:

@@ -74,8 +74,9 @@ class BarsCanvas(Accessible):
 
     def set_unit(self, unit: Unit) -> None:
         """GiB or GB."""
-        self._unit = unit
-        self._changed()
+        if unit != self._unit:
+            self._unit = unit
+            self._changed()
 
     def set_selected(self, device: int, kind: SegmentKind | None) -> None:
         """Marks a segment; kind None marks none."""

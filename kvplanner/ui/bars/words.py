@@ -134,9 +134,12 @@ def device_name(plan: Plan, positions: tuple[int, ...]) -> str:
 
 
 def role_name(plan: Plan, positions: tuple[int, ...]) -> str:
-    """ "tp0" or, for several, "tp0–tp7"."""
+    """ "tp0" or, for several, "tp0–7"."""
     first, last = plan.devices[positions[0]].role, plan.devices[positions[-1]].role
-    return first if first == last else f"{first}–{last}"
+    if first == last:
+        return first
+    stem = first.rstrip("0123456789")
+    return f"{first}–{last.removeprefix(stem)}" if stem and last.startswith(stem) else f"{first}–{last}"
 
 
 def segment_line(plan: Plan, positions: tuple[int, ...], kind: SegmentKind, unit: Unit) -> str:

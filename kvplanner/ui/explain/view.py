@@ -6,7 +6,7 @@ from html import escape
 from typing import Final
 
 from PySide6.QtCore import QEvent, Qt, Signal
-from PySide6.QtGui import QGuiApplication
+from PySide6.QtGui import QGuiApplication, QShowEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QHBoxLayout,
@@ -43,6 +43,7 @@ class ExplainView(QWidget):
         self._unit: Unit = "GiB"
         self._selected: tuple[int, SegmentKind | None] = (0, "kv_cache")
         self._told: Explanation | None = None
+        self._stale = True
         self.text = QTextBrowser(self)
         self.text.setOpenLinks(False)
         self.text.setFrameShape(QTextBrowser.Shape.NoFrame)
@@ -109,27 +110,42 @@ class ExplainView(QWidget):
 
     def set_unit(self, unit: Unit) -> None:
         """GiB or GB."""
-        self._unit = unit
-        self._show()
+        if unit != self._unit:
+            self._unit = unit
+            self._show()
 
     def set_selected(self, device: int, kind: SegmentKind | None) -> None:
         """Explains a device's segment; with kind None its budget."""
-        self._selected = (device, kind)
-        self._show()
+        if (device, kind) != self._selected:
+            self._selected = (device, kind)
+            self._show()
 
     def explained(self) -> Explanation | None:
-        """What is shown."""
-        return self._told
+        """What there is to show."""
+        plan, (device, kind) = self._plan, self._selected
+        usable = plan is not None and device < len(plan.devices)
+        return explanation(plan, device, kind, self._unit) if plan is not None and usable else None
 
     def copy_text(self) -> None:
         """Puts the explanation on the clipboard."""
-        if self._told is not None:
-            QGuiApplication.clipboard().setText(as_text(self._told))
+        told = self.explained()
+        if told is not None:
+            QGuiApplication.clipboard().setText(as_text(told))
 
     def _show(self) -> None:
-        plan, (device, kind) = self._plan, self._selected
-        usable = plan is not None and device < len(plan.devices)
-        self._told = explanation(plan, device, kind, self._unit) if plan is not None and usable else None
+        """Renders at once when in sight, else when next shown."""
+        self._stale = not self.isVisible()
+        if not self._stale:
+            self._render()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """Catches up with what changed out of sight."""
+        super().showEvent(event)
+        if self._stale:
+            self._show()
+
+    def _render(self) -> None:
+        self._told = self.explained()
         self.copy.setEnabled(self._told is not None)
         place = self.text.verticalScrollBar().value()
         self.text.setHtml(as_html(self._told, tokens_of(self), self.font().family()))

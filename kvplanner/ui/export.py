@@ -1,0 +1,278 @@
+"""Pictures and tables of a plan as files: PNG, SVG and PDF from one drawing, CSV of the breakdown.
+
+A file is written whole or not at all. Errors are BadInput that name the file and what to do.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from PySide6.QtCore import QBuffer, QByteArray, QIODevice, QMarginsF, QRect, QRectF, QSize, QSizeF, Qt
+from PySide6.QtGui import QFont, QGuiApplication, QImage, QImageWriter, QPageSize, QPainter, QPdfWriter
+
+from kvplanner import __version__
+from kvplanner.engine.base import Plan, SegmentKind
+from kvplanner.errors import BadInput
+from kvplanner.ui.bars import words
+from kvplanner.ui.bars.geometry import Rect
+from kvplanner.ui.bars.ink import Type, colour, sized
+from kvplanner.ui.bars.layout import arrange, fitted, height_of
+from kvplanner.ui.bars.painter import Marks, paint
+from kvplanner.ui.bars.shapes import COMFORT, HEADER, Layout, Role, View
+from kvplanner.ui.bars.words import Unit
+from kvplanner.ui.breakdown import paint_swatch
+from kvplanner.ui.palette import THEMES, ThemeName, Tokens
+from kvplanner.ui.verdict import Verdict, paint_status, verdict
+
+WIDTH: Final = 1100.0
+MARGIN: Final = 28.0
+ICON: Final = 30.0
+LINE: Final = 18.0
+DOTS_PER_INCH: Final = 96
+MAX_SCALE: Final = 8.0
+
+
+class Item(NamedTuple):
+    """One entry of the legend."""
+
+    kind: SegmentKind | None
+    text: str
+    x: float
+    y: float
+
+
+class Picture(NamedTuple):
+    """A plan as a picture: texts with their places, the bars and the legend; sizes in pixels at scale 1."""
+
+    width: float
+    height: float
+    title: str
+    told: Verdict
+    headline: tuple[str, ...]
+    details: tuple[str, ...]
+    bars_y: float
+    bars: Layout
+    legend: tuple[Item, ...]
+    foot: str
+    foot_y: float
+
+
+def export_png(plan: Plan, path: Path, *, unit: Unit = "GiB", theme: ThemeName = "light", scale: float = 2.0) -> None:
+    """A PNG picture, `scale` times 1,100 pixels wide. Raises BadInput."""
+    if not 0.25 <= scale <= MAX_SCALE:
+        raise BadInput(f"a scale of {scale:g} makes no picture", str(path), f"Give a scale from 0.25 to {MAX_SCALE:g}")
+    type_ = _type()
+    picture = compose(plan, unit, type_)
+    image = QImage(
+        QSize(round(picture.width * scale), round(picture.height * scale)), QImage.Format.Format_ARGB32_Premultiplied
+    )
+    if image.isNull():
+        raise BadInput("there is not enough memory for the picture", str(path), "Give a smaller scale")
+    painter = QPainter(image)
+    painter.scale(scale, scale)
+    draw(painter, picture, THEMES[theme], type_)
+    painter.end()
+    image.setText("Title", picture.title)
+    buffer = _buffer()
+    if not QImageWriter(buffer, QByteArray(b"png")).write(image):
+        raise BadInput("the picture could not be encoded", str(path), "Try SVG or PDF")
+    _write(path, buffer)
+
+
+def export_svg(plan: Plan, path: Path, *, unit: Unit = "GiB", theme: ThemeName = "light") -> None:
+    """An SVG picture. Raises BadInput."""
+    from PySide6.QtSvg import QSvgGenerator
+
+    type_ = _type()
+    picture = compose(plan, unit, type_)
+    buffer = _buffer()
+    generator = QSvgGenerator()
+    generator.setOutputDevice(buffer)
+    size = QSize(round(picture.width), round(picture.height))
+    generator.setSize(size)
+    generator.setViewBox(QRect(0, 0, size.width(), size.height()))
+    generator.setResolution(DOTS_PER_INCH)
+    generator.setTitle(picture.title)
+    generator.setDescription(picture.told.headline)
+    painter = QPainter(generator)
+    draw(painter, picture, THEMES[theme], type_)
+    painter.end()
+    _write(path, buffer)
+
+
+def export_pdf(plan: Plan, path: Path, *, unit: Unit = "GiB", theme: ThemeName = "light") -> None:
+    """A PDF page as large as the picture. Raises BadInput."""
+    type_ = _type()
+    picture = compose(plan, unit, type_)
+    buffer = _buffer()
+    writer = QPdfWriter(buffer)
+    writer.setResolution(DOTS_PER_INCH)
+    points = QSizeF(picture.width * 72 / DOTS_PER_INCH, picture.height * 72 / DOTS_PER_INCH)
+    writer.setPageSize(QPageSize(points, QPageSize.Unit.Point, "plan", QPageSize.SizeMatchPolicy.ExactMatch))
+    writer.setPageMargins(QMarginsF(0, 0, 0, 0))
+    writer.setTitle(picture.title)
+    writer.setCreator(f"kvplanner {__version__}")
+    painter = QPainter(writer)
+    draw(painter, picture, THEMES[theme], type_)
+    painter.end()
+    _write(path, buffer)
+
+
+def export_csv(plan: Plan, path: Path, *, unit: Unit = "GiB") -> None:
+    """The breakdown of every device, one segment a row, sizes in bytes and in the unit. Raises BadInput."""
+    _write_bytes(path, csv_text(plan, unit).encode("utf-8"))
+
+
+def csv_text(plan: Plan, unit: Unit) -> str:
+    """The breakdown as CSV."""
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow(
+        ["device", "gpu", "role", "segment", "bytes", "low_bytes", "high_bytes", unit, "share", "basis", "formula"]
+    )
+    for position, device in enumerate(plan.devices):
+        name = words.device_name(plan, (position,))
+        for segment in device.segments:
+            estimate = segment.estimate
+            share = segment.bytes / device.total_bytes if device.total_bytes else 0
+            writer.writerow(
+                [
+                    name, device.device.gpu.name, device.role, segment.kind, segment.bytes, estimate.low, estimate.high,
+                    words.number(segment.bytes, unit, 3).replace(",", ""), f"{share:.4f}", estimate.basis,
+                    estimate.in_words(),
+                ]
+            )  # fmt: skip
+    return out.getvalue()
+
+
+def _type() -> Type:
+    """The pictures' fonts: the application's family at one size, so that a picture does not depend on the screen."""
+    if QGuiApplication.instance() is None:
+        raise BadInput("pictures need the window system", "", "Write CSV, JSON or Markdown, or start the window")
+    base = QFont(QGuiApplication.font())
+    base.setPixelSize(14)
+    return Type(base)
+
+
+def wrapped(text: str, width: float, type_: Type, role: Role) -> tuple[str, ...]:
+    """The text in lines no wider than `width`; a longer word stands alone, cut short."""
+    lines: list[str] = []
+    line = ""
+    for word in text.split():
+        longer = f"{line} {word}" if line else word
+        if line and type_.width(longer, role) > width:
+            lines.append(line)
+            line = word
+        else:
+            line = longer
+    return tuple(fitted(one, width, type_.width, role) for one in (*lines, line) if one)
+
+
+def compose(plan: Plan, unit: Unit, type_: Type) -> Picture:
+    """Where everything goes."""
+    told = verdict(plan, unit)
+    room = WIDTH - 2 * MARGIN
+    request = plan.request
+    machine = ", ".join(dict.fromkeys(d.device.gpu.name for d in plan.devices))
+    count = f"{len(plan.devices)} × " if len(plan.devices) > 1 else ""
+    title = f"{request.model.id} on {count}{machine} · {request.engine} {plan.engine_version}"
+    beside = room - ICON - 14
+    headline = wrapped(told.headline, beside / 1.35, type_, "title")
+    facts = (*told.details, *((told.tightest_text,) if told.tightest_text else ()))
+    details = wrapped(" · ".join(facts), beside, type_, "text")
+    y = MARGIN + LINE + 8 + len(headline) * 24 + len(details) * LINE + 12
+    view = View(unit, still=True)
+    bars = arrange(plan, room, height_of(plan, view, COMFORT), type_.width, view)
+    bars_y = y
+    y += bars.height - HEADER + 30
+    legend, y = _legend(plan, type_, room, y)
+    sizes = "GiB = 2³⁰ bytes" if unit == "GiB" else "GB = 10⁹ bytes"
+    foot = f"Sizes in {sizes} · whiskers are 90 % ranges · rules {plan.rules} · kvplanner {__version__}"
+    return Picture(WIDTH, y + 34 + MARGIN - 8, title, told, headline, details, bars_y, bars, legend, foot, y + 14)
+
+
+def _legend(plan: Plan, type_: Type, room: float, y: float) -> tuple[tuple[Item, ...], float]:
+    present = {s.kind for d in plan.devices for s in d.segments if s.bytes}
+    entries: list[tuple[SegmentKind | None, str]] = [(k, name) for k, name in words.NAMES.items() if k in present]
+    if plan.fits is False:
+        entries.append((None, "Does not fit"))
+    x = 0.0
+    items: list[Item] = []
+    for kind, text in entries:
+        wide = type_.width(text, "small") + 22 + 18
+        if x and x + wide > room:
+            x, y = 0.0, y + LINE + 2
+        items.append(Item(kind, text, MARGIN + x, y))
+        x += wide
+    return tuple(items), y + LINE
+
+
+def draw(painter: QPainter, picture: Picture, tokens: Tokens, type_: Type) -> None:
+    """Draws a composed picture."""
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=True)
+    painter.fillRect(QRectF(0, 0, picture.width, picture.height), colour(tokens.panel))
+    room = picture.width - 2 * MARGIN
+    y = MARGIN
+    title = fitted(picture.title, room, type_.width, "text")
+    _line(painter, type_, "text", Rect(MARGIN, y, room, LINE), title, tokens.muted)
+    y += LINE + 8
+    paint_status(painter, QRectF(MARGIN, y, ICON, ICON), picture.told.state, tokens)
+    left = MARGIN + ICON + 14
+    large = sized(type_.fonts["title"], 1.35, bold=True)
+    for text in picture.headline:
+        painter.setFont(large)
+        painter.setPen(colour(tokens.text))
+        painter.drawText(QRectF(left, y, room - ICON - 14, 24), int(Qt.AlignmentFlag.AlignVCenter), text)
+        y += 24
+    for text in picture.details:
+        _line(painter, type_, "text", Rect(left, y, room - ICON - 14, LINE), text, tokens.muted)
+        y += LINE
+    painter.save()
+    painter.translate(MARGIN, picture.bars_y - HEADER + 8)
+    paint(painter, picture.bars, tokens, type_, Marks())
+    painter.restore()
+    for item in picture.legend:
+        missing = item.kind is None
+        paint_swatch(painter, QRectF(item.x, item.y + 2, 13, 13), item.kind, tokens, missing=missing)
+        _line(painter, type_, "small", Rect(item.x + 20, item.y, 400, 17), item.text, tokens.text)
+    _line(painter, type_, "small", Rect(MARGIN, picture.foot_y, room, LINE), picture.foot, tokens.muted)
+
+
+def _line(painter: QPainter, type_: Type, role: Role, rect: Rect, text: str, ink: str) -> None:
+    painter.setFont(type_.fonts[role])
+    painter.setPen(colour(ink))
+    painter.drawText(QRectF(*rect), int(Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft), text)
+
+
+def _buffer() -> QBuffer:
+    buffer = QBuffer()
+    buffer.open(QIODevice.OpenModeFlag.ReadWrite)
+    return buffer
+
+
+def _write(path: Path, buffer: QBuffer) -> None:
+    _write_bytes(path, bytes(buffer.data().data()))
+
+
+def _write_bytes(path: Path, data: bytes) -> None:
+    """Beside the target first, then in its place. Raises BadInput."""
+    temporary: Path | None = None
+    try:
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        temporary = Path(name)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        temporary.chmod(0o644)
+        temporary.replace(path)
+    except OSError as error:
+        if temporary is not None:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+        reason = (error.strerror or str(error)).lower()
+        raise BadInput(f"cannot be written: {reason}", str(path), "Choose another folder or name") from error
