@@ -1,0 +1,52 @@
+"""The plan command from process start, and planning alone."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+
+from tests.bench import Row, cpu_ms, process_cpu_ms
+
+KVPLANNER = (sys.executable, "-m", "kvplanner")
+MODEL, LARGE = "meta-llama/Llama-3.1-8B-Instruct", "meta-llama/Llama-3.1-70B-Instruct"
+
+
+def run() -> list[Row]:
+    """`kvplanner plan` against a bare interpreter; an 80-layer model planned with everything loaded."""
+    return [*_processes(), *_planning()]
+
+
+def _processes() -> list[Row]:
+    floor = process_cpu_ms([sys.executable, "-c", "pass"])
+    commands = (
+        ("kvplanner plan, 8B on one H100", ("plan", MODEL, "--gpu", "H100"), 350.0),
+        ("kvplanner plan --json, 70B on eight H100", ("plan", LARGE, "--gpu", "8xH100", "--json"), 350.0),
+        ("kvplanner models llama", ("models", "llama"), None),
+        ("kvplanner gpus", ("gpus",), None),
+        ("kvplanner --version", ("--version",), None),
+    )
+    return [Row(name, process_cpu_ms([*KVPLANNER, *words]), floor, budget) for name, words, budget in commands]
+
+
+def _planning() -> list[Row]:
+    from kvplanner.catalog import gpus, models
+    from kvplanner.engine.base import Load, PlanRequest
+    from kvplanner.engine.registry import engine
+    from kvplanner.plan import report, schema
+
+    vllm = engine("vllm")
+    model = models.load(LARGE)
+    request = PlanRequest(model, gpus.machine("8xH100"), load=Load(64, 1500, 500))
+    plan = vllm.plan(request)
+    lengths = iter(range(4096, 1 << 30))
+
+    def another() -> object:
+        return vllm.plan(replace(request, options={"max_model_len": next(lengths)}))
+
+    return [
+        Row("plan of 80 layers on 8 GPUs, the same request", cpu_ms(lambda: vllm.plan(request), inner=50), None, 1.0),
+        Row("plan of 80 layers on 8 GPUs, another context each", cpu_ms(another, inner=50), None, 1.0),
+        Row("plan as text", cpu_ms(lambda: report.text(plan), inner=20)),
+        Row("plan explained", cpu_ms(lambda: report.explain(plan), inner=20)),
+        Row("plan as JSON values", cpu_ms(lambda: schema.to_json(plan), inner=50)),
+    ]
