@@ -185,10 +185,10 @@ class Helper:
         if lists:
             self._look_for_engines(gpus)
         self._last = gpus
-        self._note_idleness(gpus, states, started)
         self._slow = 2.0 if taken > max(SLOW_SAMPLE_S, self._interval) else 1.0
         self._due = max(started + self._interval * self._slow, time.monotonic() + taken * (self._slow - 1.0))
         self._report(gpus, taken)
+        self._note_idleness(gpus, states, started)
 
     def _lists_now(self, now: float) -> tuple[str, ...]:
         lists: tuple[str, ...] = ()

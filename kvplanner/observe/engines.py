@@ -1,0 +1,161 @@
+"""From a running engine to a plan: its command line's flags, its model and the GPUs that it uses."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlunsplit
+
+from kvplanner.engine.base import OptionValue
+from kvplanner.errors import BadInput, NotModelled
+from kvplanner.gpu.spec import Device, Machine
+from kvplanner.observe.machine import device_of, plannable
+from kvplanner.observe.overlay import engine_bytes
+from kvplanner.observe.processes import installed_version
+from kvplanner.observe.signatures import Recognised, recognise, signature
+from kvplanner.observe.snapshot import EngineSeen, GpuSample, Snapshot
+from kvplanner.observe.visible import visible
+
+_LOOPBACK = "127.0.0.1"
+_ANY = frozenset({"0.0.0.0", "::", "", "localhost", "[::]"})  # read from a flag, not bound
+
+
+class EngineLaunch(NamedTuple):
+    """A running engine as a plan: everything that its command line and its environment say.
+
+    model: as the engine got it, made absolute where it is an existing folder or file. machine: its GPUs with what
+    was free before it started; None when it uses none that can be planned for. version: of the installed package,
+    "" when it cannot be told. address: where its metrics may be read, "" when unknown.
+    """
+
+    seen: EngineSeen
+    model: str
+    options: dict[str, OptionValue]
+    machine: Machine | None
+    version: str = ""
+    address: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+def launch_of(seen: EngineSeen, snapshot: Snapshot) -> EngineLaunch:
+    """Reads a running engine's start. Raises NotModelled for engines that are not planned, BadInput for bad flags."""
+    from kvplanner.engine import registry
+    from kvplanner.engine.command import parse_flags, parse_value
+
+    kind = signature(seen.engine)
+    found = recognise(seen.command)
+    if kind is None or not kind.planned:
+        raise NotModelled(f"{seen.title} is recognised but cannot be planned yet", f"process {seen.pid}")
+    if found is None or not found.server:
+        raise BadInput(
+            "only this engine's inner processes can be seen, not the command that started it",
+            f"process {seen.pid}", "Open the plan from the command line itself",
+        )  # fmt: skip
+    engine = registry.engine(seen.engine)
+    environment, folder, executable = _surroundings(seen.pid)
+    version = installed_version(executable, kind.packages) if executable else ""
+    options = engine.options()
+    flags = parse_flags(options, found.rest, engine.ignored_flags)
+    from_environment = {o.name: parse_value(o, environment[o.env]) for o in options if environment.get(o.env)}
+    values, positional = from_environment | flags.values, list(flags.positional)
+    model = str(values.pop("model", "") or (positional.pop(0) if positional and kind.model_positional else ""))
+    model = model or model_word(found)
+    warnings = list(flags.warnings)
+    machine, note = machine_of(seen, snapshot, environment)
+    if note:
+        warnings.append(note)
+    if not model:
+        warnings.append("the command line names no model: the engine's own default is used")
+    return EngineLaunch(
+        seen, _absolute(model, folder), values, machine,
+        version, address_of(seen), tuple(warnings),
+    )  # fmt: skip
+
+
+def model_word(found: Recognised) -> str:
+    """The model as the command line names it, "" when it does not."""
+    words = found.rest
+    for i, word in enumerate(words):
+        name, _, inline = word.partition("=")
+        if name in found.signature.model_flags:
+            return inline or (words[i + 1] if i + 1 < len(words) else "")
+    if found.signature.model_positional and words and not words[0].startswith("-"):
+        return words[0]
+    return ""
+
+
+def address_of(seen: EngineSeen) -> str:
+    """The address that this engine listens on as its command line says, with loopback for "all interfaces"."""
+    kind, found = signature(seen.engine), recognise(seen.command)
+    if kind is None or found is None or not found.server or not kind.default_port:
+        return ""
+    host, port = _flag(found, "--host") or _LOOPBACK, _flag(found, "--port") or str(kind.default_port)
+    if not port.isdecimal():
+        return ""
+    host = _LOOPBACK if host in _ANY else host
+    return urlunsplit(("http", f"[{host}]:{port}" if ":" in host else f"{host}:{port}", "", "", ""))
+
+
+def _flag(found: Recognised, flag: str) -> str:
+    words = found.rest
+    for i, word in enumerate(words):
+        name, _, inline = word.partition("=")
+        if name == flag:
+            return inline or (words[i + 1] if i + 1 < len(words) else "")
+    return ""
+
+
+def machine_of(seen: EngineSeen, snapshot: Snapshot, environment: dict[str, str]) -> tuple[Machine | None, str]:
+    """The GPUs that an engine uses, free memory as it was before the engine; and what is not sure.
+
+    GPUs on which its processes hold memory come first; without any, those that CUDA_VISIBLE_DEVICES leaves it.
+    """
+    used = [g for g in snapshot.gpus if plannable(g) and any(p.root_pid == seen.pid for p in g.processes or ())]
+    note = ""
+    if not used:
+        usable = [g for g in snapshot.gpus if plannable(g)]
+        shown = visible(usable, environment.get("CUDA_VISIBLE_DEVICES"), environment.get("CUDA_DEVICE_ORDER", ""))
+        used, note = list(shown.gpus), shown.note
+    devices = tuple(_before(g, seen.pid, snapshot.wall, i) for i, g in enumerate(used))
+    return (Machine(devices, "this machine") if devices else None), note
+
+
+def _before(gpu: GpuSample, root_pid: int, wall: float, index: int) -> Device:
+    """A device with what was free before the engine: its own memory counts as free."""
+    device = device_of(gpu, wall, index)
+    mine = engine_bytes(gpu, root_pid).value
+    if device.free_bytes is None or not mine:
+        return device
+    return replace(
+        device, free_bytes=device.free_bytes + mine, free_source=f"{device.free_source}, without this engine"
+    )
+
+
+def _surroundings(pid: int) -> tuple[dict[str, str], Path | None, Path | None]:
+    """Environment, working folder and program of a process, as far as they may be read."""
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        command = process.cmdline()
+    except (psutil.Error, OSError):
+        return {}, None, None
+    environment: dict[str, str] = {}
+    folder: Path | None = None
+    with suppress(psutil.Error, OSError):
+        environment = dict(process.environ())
+        folder = Path(process.cwd())
+    programs = [Path(word) for word in command[:2] if "/bin/" in word or "\\Scripts\\" in word]
+    return environment, folder, programs[0] if programs else None
+
+
+def _absolute(model: str, folder: Path | None) -> str:
+    if not model or folder is None or Path(model).is_absolute():
+        return model
+    candidate = folder / model
+    try:
+        return str(candidate) if candidate.exists() else model
+    except OSError:
+        return model

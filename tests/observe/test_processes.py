@@ -1,0 +1,156 @@
+"""Engines recognised from real processes and from command lines."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from kvplanner.observe.processes import ProcessBook, installed_version
+from kvplanner.observe.signatures import recognise
+
+psutil = pytest.importorskip("psutil")
+
+VLLM = "/opt/venv/bin/vllm"
+
+
+@pytest.mark.parametrize(
+    ("command", "engine", "server"),
+    [
+        (["/opt/venv/bin/python3", VLLM, "serve", "Qwen/Qwen3-8B", "-tp", "2"], "vllm", True),
+        ([VLLM, "serve", "org/name"], "vllm", True),
+        (["python3", "-u", VLLM, "serve", "org/name"], "vllm", True),
+        (["python", "-m", "vllm.entrypoints.openai.api_server", "--model", "x"], "vllm", True),
+        (["python", "-m", "vllm.entrypoints.api_server", "--model", "x"], "vllm", True),
+        (["python", "-m", "vllm.entrypoints.cli.main", "serve", "x"], "vllm", True),
+        (["VLLM::EngineCore"], "vllm", False),
+        (["VLLM::Worker_TP3_EP3"], "vllm", False),
+        (["ray::RayWorkerWrapper.execute_method"], "vllm", False),
+        (["/usr/bin/llama-server", "-m", "a.gguf", "-ngl", "99"], "llamacpp", True),
+        (["C:\\tools\\llama-server.exe", "-m", "a.gguf"], "llamacpp", True),
+        (["/usr/local/bin/ollama", "runner", "--model", "/blob", "--port", "41"], "ollama", True),
+        (["/usr/local/bin/ollama", "serve"], "ollama", True),
+        (["/tmp/ollama1/runners/cuda_v12/ollama_llama_server", "--model", "/blob"], "ollama", True),
+        (["python3", "-m", "sglang.launch_server", "--model-path", "x"], "sglang", True),
+        (["sglang::scheduler_TP0"], "sglang", False),
+    ],
+)  # fmt: skip
+def test_recognised(command: list[str], engine: str, server: bool) -> None:
+    found = recognise(command)
+    assert found is not None
+    assert (found.signature.engine, found.server) == (engine, server)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        [], ["bash"], ["vim", "vllm", "serve"], ["grep", "vllm", "serve"], ["python", "train.py", "vllm", "serve"],
+        ["python", "-m", "vllm_bench"], ["cat", "/usr/bin/llama-server"], ["vllm", "bench", "serve"],
+        ["tail", "-f", "ollama", "serve"], ["VLLM"],
+    ],
+)  # fmt: skip
+def test_not_recognised(command: list[str]) -> None:
+    assert recognise(command) is None
+
+
+def test_the_words_after_the_start_are_the_flags() -> None:
+    found = recognise(["python", VLLM, "serve", "org/name", "--max-model-len", "32k"])
+    assert found is not None
+    assert found.rest == ("org/name", "--max-model-len", "32k")
+
+
+SERVER = """
+import os, subprocess, sys, time
+inner = "(exec -a VLLM::Worker_TP0 sleep 60) & exec -a VLLM::EngineCore sleep 60"
+child = subprocess.Popen(["bash", "-c", inner])
+print(child.pid, flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def vllm_like(tmp_path: Path) -> Iterator[psutil.Process]:
+    """A process tree that looks like a running vLLM: a script `vllm` and children with their own titles."""
+    if shutil.which("bash") is None:
+        pytest.skip("needs bash to give a process another title")
+    script = tmp_path / "bin" / "vllm"
+    script.parent.mkdir()
+    script.write_text(SERVER)
+    command = [sys.executable, str(script), "serve", "org/model", "--max-model-len", "4096"]
+    env = os.environ | {"CUDA_VISIBLE_DEVICES": "0"}
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=tmp_path, env=env, start_new_session=True)
+    assert server.stdout is not None
+    server.stdout.readline()
+    parent = psutil.Process(server.pid)
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        titles = {tuple(c.cmdline()[:1]) for c in parent.children(recursive=True)}
+        if titles == {("VLLM::EngineCore",), ("VLLM::Worker_TP0",)}:
+            break
+        time.sleep(0.02)
+    family = parent.children(recursive=True)
+    yield parent
+    for process in [*family, parent]:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    server.wait(10)
+    server.stdout.close()
+
+
+def test_children_belong_to_the_server_that_was_started(vllm_like: psutil.Process) -> None:
+    book = ProcessBook(foreign=False)
+    worker = next(c for c in vllm_like.children(recursive=True) if "Worker" in c.cmdline()[0])
+    row = book.describe(worker.pid, "VLLM::Worker_TP0", 1000)
+    assert row.local
+    assert row.user == psutil.Process().username()
+    assert (row.engine, row.root_pid) == ("vllm", vllm_like.pid)
+    (seen,) = book.engines(())
+    assert (seen.pid, seen.title) == (vllm_like.pid, "vLLM")
+    assert seen.command[-4:] == ("serve", "org/model", "--max-model-len", "4096")
+
+
+def test_engines_are_found_without_the_drivers_help_and_forgotten_when_gone(vllm_like: psutil.Process) -> None:
+    book = ProcessBook(foreign=False)
+    book.look_around()
+    assert vllm_like.pid in {e.pid for e in book.engines(())}
+    for process in [*vllm_like.children(recursive=True), vllm_like]:
+        process.kill()
+    deadline = time.monotonic() + 10
+    while any(e.pid == vllm_like.pid for e in book.engines(())) and time.monotonic() < deadline:
+        with suppress(ChildProcessError):
+            os.waitpid(vllm_like.pid, os.WNOHANG)
+        book.forget_old()
+        time.sleep(0.05)
+    assert vllm_like.pid not in {e.pid for e in book.engines(())}
+
+
+def test_a_pid_of_the_host_is_not_looked_up_in_a_container() -> None:
+    book = ProcessBook(foreign=True)
+    row = book.describe(os.getpid(), "some-host-program", 5)
+    assert not row.local
+    assert (row.name, row.command, row.user, row.root_pid) == ("some-host-program", (), "", None)
+    nameless = book.describe(os.getpid(), "", 5)
+    assert not nameless.local
+    same = book.describe(os.getpid(), psutil.Process().cmdline()[0], 5)
+    assert same.local
+
+
+def test_a_vanished_pid_is_a_row_without_a_name() -> None:
+    row = ProcessBook().describe(4_000_000, "", None)
+    assert (row.pid, row.name, row.local, row.memory.value) == (4_000_000, "", False, None)
+    assert row.memory.reason
+
+
+def test_installed_version(tmp_path: Path) -> None:
+    packages = tmp_path / "lib" / "python3.12" / "site-packages"
+    (packages / "vllm-0.19.1.dist-info").mkdir(parents=True)
+    (packages / "vllm_ascend-1.0.dist-info").mkdir()
+    assert installed_version(tmp_path / "bin" / "python3", ("vllm",)) == "0.19.1"
+    assert installed_version(tmp_path / "bin" / "python3", ("sglang",)) == ""

@@ -1,0 +1,242 @@
+"""The helper process: it samples, is paused, dies, hangs, comes back and ends, and the owner never waits for it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from kvplanner.observe.helper import HelperSettings
+from kvplanner.observe.sampler import Sampler
+from kvplanner.observe.snapshot import Snapshot
+from kvplanner.units import MIB
+from tests.observe.conftest import Stub, scenario_text
+
+psutil = pytest.importorskip("psutil")
+
+
+@pytest.fixture
+def sampler() -> Iterator[Sampler]:
+    made = Sampler(HelperSettings(interval=0.1), call_limit=3.0)
+    yield made
+    made.stop()
+
+
+def wait(sampler: Sampler, until: Callable[[list[Snapshot]], bool], limit_s: float = 15.0) -> list[Snapshot]:
+    """Polls as a window would; every poll must be quick."""
+    found: list[Snapshot] = []
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline:
+        found += sampler.poll()
+        if until(found):
+            return found
+        time.sleep(0.02)
+    pytest.fail(f"not seen in {limit_s} s: {[(s.state, s.message) for s in found][-3:]}, {sampler.status}")
+
+
+def children() -> list[psutil.Process]:
+    return psutil.Process().children(recursive=True)
+
+
+def test_snapshots_come_in_order_and_carry_processes(stub: Stub, sampler: Sampler) -> None:
+    stub.use("desktop-4090")
+    sampler.start()
+    found = wait(sampler, lambda seen: len(seen) >= 5)
+    assert [s.seq for s in found[:5]] == [1, 2, 3, 4, 5]
+    assert found[0].driver == "580.95.05"
+    assert found[0].gpus[0].processes is not None
+    assert len(found[0].gpus[0].processes) == 4
+    assert found[4].gpus[0].processes == found[0].gpus[0].processes
+    assert sampler.status.state == "running"
+
+
+def test_memory_moved_in_the_scenario_is_seen(stub: Stub, sampler: Sampler) -> None:
+    stub.use("desktop-4090")
+    sampler.start()
+    wait(sampler, lambda seen: bool(seen))
+    for used in (2206, 8206, 20206):
+        stub.use(scenario_text("desktop-4090").replace("used_mib = 1206", f"used_mib = {used}"))
+        wait(sampler, lambda seen, used=used: bool(seen) and seen[-1].gpus[0].allocated.value == used * MIB)  # type: ignore[misc]
+
+
+def test_one_helper_and_nothing_else(stub: Stub, sampler: Sampler) -> None:
+    stub.use("desktop-4090")
+    before = {p.pid for p in children()}
+    sampler.start()
+    sampler.start()
+    wait(sampler, lambda seen: bool(seen))
+    assert [p.pid for p in children() if p.pid not in before] == [sampler.helper_pid]
+    sampler.stop()
+    assert {p.pid for p in children()} == before
+    assert sampler.status.state == "off"
+
+
+def test_hidden_means_no_calls_and_later_no_driver(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
+    stub.use("desktop-4090")
+    sampler = Sampler(HelperSettings(interval=0.1))
+    sampler.start()
+    try:
+        wait(sampler, lambda seen: len(seen) >= 2)
+        sampler.pause()
+        time.sleep(0.4)
+        list(sampler.poll())
+        stub.forget_calls()
+        time.sleep(1.0)
+        assert stub.calls() == []
+        assert sampler.poll() == ()
+        deadline = time.monotonic() + 15
+        while not stub.calls() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert stub.calls() == ["nvmlShutdown"]
+        sampler.start()
+        assert wait(sampler, lambda seen: bool(seen))[-1].state == "ok"
+    finally:
+        sampler.stop()
+
+
+def test_a_killed_helper_is_explained_and_replaced(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kvplanner.observe.sampler.RETRY_S", (0.3, 0.6, 1.0))
+    stub.use("desktop-4090")
+    sampler = Sampler(HelperSettings(interval=0.1))
+    sampler.start()
+    try:
+        seen = wait(sampler, lambda seen: bool(seen))
+        first = sampler.helper_pid
+        assert first is not None
+        os.kill(first, signal.SIGSEGV)
+        wait(sampler, lambda _: sampler.status.state == "waiting")
+        assert "SIGSEGV" in sampler.status.message
+        assert sampler.status.retry_in <= 0.3
+        more = wait(sampler, lambda found: bool(found))
+        assert sampler.helper_pid != first
+        assert more[0].seq > seen[-1].seq
+        assert sampler.status.message == ""
+    finally:
+        sampler.stop()
+
+
+def test_deaths_in_a_row_are_answered_more_and_more_slowly(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kvplanner.observe.sampler.RETRY_S", (0.1, 0.2, 0.4))
+    stub.use("desktop-4090")
+    sampler = Sampler(HelperSettings(interval=0.1))
+    sampler.start()
+    delays = []
+    try:
+        for _ in range(4):
+            wait(sampler, lambda found: bool(found))
+            os.kill(sampler.helper_pid or 0, signal.SIGKILL)
+            wait(sampler, lambda _: sampler.status.state == "waiting")
+            delays.append(round(sampler.status.retry_in, 1))
+    finally:
+        sampler.stop()
+    assert delays == [0.1, 0.2, 0.4, 0.4]
+
+
+def test_a_call_that_hangs_is_named_ended_and_that_gpu_left_alone(stub: Stub, sampler: Sampler) -> None:
+    two = scenario_text("gpu-lost").replace("lost_after = 14", "latency.nvmlDeviceGetMemoryInfo_v2 = 60000")
+    stub.use(scenario_text("gpu-lost").replace("lost_after = 14", ""))
+    sampler.start()
+    wait(sampler, lambda seen: bool(seen))
+    hung = sampler.helper_pid
+    stub.use(two)
+    wait(sampler, lambda _: sampler.status.state == "stalled")
+    assert "GPU 1 (0000:1e:00.0) has not answered" in sampler.status.message
+    wait(sampler, lambda _: sampler.status.state == "waiting")
+    assert "left alone" in sampler.status.message
+    found = wait(sampler, lambda seen: bool(seen))
+    assert [g.status for g in found[-1].gpus] == ["ok", "stalled"]
+    assert sampler.helper_pid != hung
+    assert not psutil.pid_exists(hung or 0)
+
+
+def test_polls_are_quick_while_a_call_hangs_for_ten_seconds(stub: Stub) -> None:
+    stub.use(scenario_text("desktop-4090") + "latency.nvmlDeviceGetMemoryInfo_v2 = 10000\n")
+    sampler = Sampler(HelperSettings(interval=0.1))
+    sampler.start()
+    worst = 0.0
+    try:
+        for _ in range(150):
+            started = time.thread_time()
+            sampler.poll()
+            worst = max(worst, time.thread_time() - started)
+            time.sleep(0.02)
+        assert sampler.status.state == "stalled"
+        started = time.monotonic()
+    finally:
+        sampler.stop()
+    assert time.monotonic() - started < 4.0
+    assert worst < 0.016
+
+
+def test_refusals_are_repeated_slowly(stub: Stub, sampler: Sampler) -> None:
+    stub.use("version-mismatch")
+    sampler.start()
+    (first,) = wait(sampler, lambda seen: bool(seen))
+    assert first.state == "version_mismatch"
+    assert first.interval == pytest.approx(5.0, abs=0.5)
+    time.sleep(1.0)
+    assert sampler.poll() == ()
+    assert stub.calls().count("nvmlInitWithFlags") == 1
+    stub.use("desktop-4090")
+    sampler.reconnect()
+    assert wait(sampler, lambda seen: bool(seen))[-1].state == "ok"
+
+
+def test_all_lost_greys_what_was_there_and_reconnects(stub: Stub, sampler: Sampler) -> None:
+    stub.use("desktop-4090")
+    sampler.start()
+    wait(sampler, lambda seen: bool(seen))
+    stub.use(scenario_text("desktop-4090").replace("[gpu 0]", "[gpu 0]\nlost = 1"))
+    lost = wait(sampler, lambda seen: any(s.state == "lost" for s in seen))[-1]
+    assert lost.gpus[0].status == "lost"
+    assert lost.gpus[0].total.value == 24564 * MIB
+    assert "recreate it" in lost.remedy
+    stub.use("desktop-4090")
+    sampler.reconnect()
+    assert wait(sampler, lambda seen: any(s.state == "ok" for s in seen))
+
+
+def test_the_cadence_can_be_changed(stub: Stub) -> None:
+    stub.use("desktop-4090")
+    sampler = Sampler(HelperSettings(interval=30.0))
+    sampler.start()
+    try:
+        wait(sampler, lambda seen: len(seen) == 1)
+        sampler.set_interval(0.1)
+        found = wait(sampler, lambda seen: len(seen) >= 5)
+        assert found[-1].interval == 0.1
+    finally:
+        sampler.stop()
+
+
+OWNER = """
+import sys, time
+from kvplanner.observe.sampler import Sampler
+sampler = Sampler()
+sampler.start()
+while not sampler.poll():
+    time.sleep(0.01)
+print(sampler.helper_pid, flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("hang", [False, True])
+def test_the_helper_ends_with_its_owner_even_when_that_is_killed(stub: Stub, hang: bool) -> None:
+    stub.use("desktop-4090")
+    owner = subprocess.Popen([sys.executable, "-c", OWNER], stdout=subprocess.PIPE, text=True)
+    assert owner.stdout is not None
+    helper = psutil.Process(int(owner.stdout.readline()))
+    if hang:
+        stub.use(scenario_text("desktop-4090") + "latency.nvmlDeviceGetMemoryInfo_v2 = 60000\n")
+        time.sleep(1.5)
+    owner.kill()
+    owner.wait(10)
+    owner.stdout.close()
+    _, alive = psutil.wait_procs([helper], timeout=5)
+    assert not alive
