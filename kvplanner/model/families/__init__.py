@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from kvplanner.model.families import dense
+from kvplanner.model.families import compressed, dense, gated, kda, latent, nemotron, sparse, statespace
 from kvplanner.model.families.read import Reader, read_with
 from kvplanner.model.spec import ModelSpec
 from kvplanner.model.tensors import Inventory
 
-READERS: Final[dict[str, Reader]] = {**dense.READERS}
+READERS: Final[dict[str, Reader]] = {
+    name: reader
+    for module in (compressed, dense, gated, kda, latent, nemotron, sparse, statespace)
+    for name, reader in module.READERS.items()
+}
 
 
 def read_config(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from kvplanner.model.families.patterns import SLIDING, SPARSE, Pattern, all_dense, all_full, window_of
@@ -22,7 +22,9 @@ class Decoder:
     qkv_bias, o_bias, mlp_bias: see Switch. qk_norm: none, over each head, or over the whole projection.
     norms: the layer's norms by name; norm_bias: LayerNorm with bias. qkv, mlp: checkpoint names of the
     projections. pattern, mlp_pattern: which layers slide, and which have experts. experts: makes the sparse
-    block. tied: the class default of tied embeddings. head_size, kv_heads, window, context: class defaults.
+    block. tied: the class default of tied embeddings. heads, kv_heads, head_size, vocab, window, context: class
+    defaults. width: how to read the MLP's width where a field's name is not enough. scalars: one-element tensors of
+    each layer. only: fields that this reader understands with one value. ignore: fields that change nothing.
     """
 
     qkv_bias: Switch = ("attention_bias", False)
@@ -34,8 +36,10 @@ class Decoder:
     norms: tuple[str, ...] = ("input_layernorm", "post_attention_layernorm")
     norm_bias: bool = False
     tied: bool = False
-    head_size: int | None = None
+    heads: int | None = None
     kv_heads: int | None = None
+    head_size: int | None = None
+    vocab: int | None = None
     window: int | None = None
     context: int | None = None
     sinks: bool = False
@@ -58,17 +62,23 @@ class Decoder:
     final_norm: str = "model.norm"
     head: str = "lm_head"
     head_bias: Switch = False
+    width: Callable[[Reading], int] | None = None
+    scalars: tuple[str, ...] = ()
+    only: Mapping[str, object] = field(default_factory=dict)
     ignore: tuple[str, ...] = ()
 
     def __call__(self, reading: Reading) -> Draft:
         """Read a config of this family."""
         text = reading.text
         text.skip(*self.ignore)
+        for name, value in self.only.items():
+            text.expect(name, value)
         hidden = reading.hidden()
-        vocab = reading.vocab(*self.vocab_names)
+        vocab = reading.vocab(*self.vocab_names, default=self.vocab)
         layers = reading.layer_count(*self.layer_names)
         sizes = reading.heads(hidden, kv_heads=self.kv_names, head_size=self.head_size_names,
-                              default_kv=self.kv_heads, default_size=self.head_size)  # fmt: skip
+                              default_heads=self.heads, default_kv=self.kv_heads,
+                              default_size=self.head_size)  # fmt: skip
         kinds = self.pattern(text, layers)
         window = window_of(text, kinds, self.window)
         mlps = self.mlp_pattern(text, layers)
@@ -91,6 +101,7 @@ class Decoder:
         normed = self.qk_norm if switch(reading, self.qk_norm_if) else ""
         biases = (switch(reading, self.qkv_bias), switch(reading, self.o_bias), switch(reading, self.mlp_bias))
         norms = [g for name in self.norms for g in reading.parts.norm(name, hidden, bias=self.norm_bias)]
+        norms += [reading.parts.tensor(path, "other", (1,)) for path in self.scalars]
 
         def make(key: tuple[str, str]) -> Body:
             attention = Attention(
@@ -125,7 +136,7 @@ class Decoder:
         return groups
 
     def _mlp(self, reading: Reading, hidden: int, bias: bool) -> MlpPart:
-        width = reading.text.need(*self.width_names)
+        width = self.width(reading) if self.width else reading.text.need(*self.width_names)
         groups = reading.parts.mlp(self.mlp_path, hidden, width, matrices=self.matrices, bias=bias,
                                    names=self.mlp_names)  # fmt: skip
         return MlpPart(Mlp(width, self.matrices), groups)

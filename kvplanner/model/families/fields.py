@@ -18,16 +18,15 @@ MAX_SIZE: Final = 1 << 40
 # A key with one of these words may change tensors or caches: unread, it is an error and not a detail.
 _STRUCTURAL: Final = re.compile(
     r"layer|head|expert|window|state|rank|compress|share|mtp|chunk|latent|block|group|hidden|intermediate|ffn|conv"
+    r"|bias|gate|qk_norm"
 )
+_NUMERIC: Final = re.compile(r"dropout|droput|_coef$|_eps$|epsilon|initializer|_loss|_std$|jitter_noise")
 # Keys with such a word that change neither, whatever their value.
 _HARMLESS: Final = frozenset(
     {
-        "layer_norm_eps", "layer_norm_epsilon", "layernorm_epsilon", "rms_layer_norm_eps", "hidden_act",
-        "hidden_activation", "hidden_dropout", "hidden_dropout_prob", "hidden_droput", "output_hidden_states",
-        "chunk_size_feed_forward", "cross_attention_hidden_size", "pruned_heads", "layerdrop", "layer_scale_init_value",
-        "router_z_loss_coef", "expert_aux_loss_coef", "gradient_checkpointing_use_reentrant", "num_logits_to_keep",
-        "blocksparse_homo_head_pattern", "hidden_sparsity", "hidden_size_multiplier", "norm_head",
-        "residual_in_fp32", "fp32_residual_connection", "moe_layer_loss", "diversity_penalty", "num_beam_groups",
+        "hidden_act", "hidden_activation", "output_hidden_states", "chunk_size_feed_forward",
+        "cross_attention_hidden_size", "pruned_heads", "layerdrop", "residual_in_fp32", "fp32_residual_connection",
+        "num_beam_groups", "num_logits_to_keep",
     }
 )  # fmt: skip
 
@@ -192,7 +191,7 @@ class Fields:
         for name, value in self.values.items():
             if value is None or name in self._read or name in _HARMLESS:
                 continue
-            if _STRUCTURAL.search(str(name)):
+            if _STRUCTURAL.search(str(name)) and not _NUMERIC.search(str(name)):
                 raise NotModelled(
                     f"is not understood (value {_short(value)}), and by its name it may change tensors or caches",
                     self.named(name),

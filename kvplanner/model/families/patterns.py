@@ -69,6 +69,29 @@ def every(n: int, first: str = SLIDING) -> Pattern:
     return pattern
 
 
+def alternating(fields: Fields, layers: int) -> tuple[str, ...]:
+    """Gemma 2, gpt-oss: sliding on even layers, full on odd ones; `layer_types` wins."""
+    given = listed(fields, layers, FULL, SLIDING)
+    if given is None:
+        fields.took_default("layer_types")
+        given = tuple(SLIDING if i % 2 == 0 else FULL for i in range(layers))
+    return given
+
+
+def lettered(fields: Fields, layers: int) -> tuple[str, ...]:
+    """EXAONE 4: `sliding_window_pattern` as letters ("LLLG") or a number; no window means all full."""
+    name, value = fields.raw("sliding_window_pattern")
+    given = listed(fields, layers, FULL, SLIDING)
+    if given is not None:
+        return given
+    if not fields.has("sliding_window"):
+        return (FULL,) * layers
+    if isinstance(value, str) and value and set(value) <= {"L", "G"}:
+        return tuple(SLIDING if value[i % len(value)] == "L" else FULL for i in range(layers))
+    step = fields.need(name or "sliding_window_pattern", high=1 << 16)
+    return tuple(FULL if (i + 1) % step == 0 else SLIDING for i in range(layers))
+
+
 def window_of(fields: Fields, pattern: tuple[str, ...], default: int | None = None) -> int | None:
     """The window of the sliding layers, None when there are none. Raises BadInput when it is not stated."""
     if SLIDING not in pattern:
@@ -143,3 +166,21 @@ def qwen_sparse(fields: Fields, layers: int) -> tuple[str, ...]:
     step = fields.get("decoder_sparse_step", default=1, high=1 << 16)
     only = frozenset(fields.ints("mlp_only_layers") or ())
     return tuple(SPARSE if i not in only and (i + 1) % step == 0 else DENSE for i in range(layers))
+
+
+def interval(fields: Fields, layers: int) -> tuple[str, ...]:
+    """ERNIE 4.5: experts from a first to a last layer, in each n-th of them."""
+    first = fields.get("moe_layer_start_index", default=1, low=0, high=1 << 16)
+    last = fields.maybe("moe_layer_end_index", low=-1, high=1 << 16)
+    last = layers - 1 if last is None or last < 0 else last
+    step = fields.get("moe_layer_interval", default=1, high=1 << 16)
+    return tuple(SPARSE if first <= i <= last and (i + 1) % step == 0 else DENSE for i in range(layers))
+
+
+def full_listed(fields: Fields, layers: int) -> tuple[str, ...]:
+    """MiniMax-M2: `attn_type_list` holds ones; anything else would be another model."""
+    kinds = fields.ints("attn_type_list", low=1, high=1)
+    if kinds is not None:
+        need_length(fields, "attn_type_list", kinds, layers)
+    fields.skip("sliding_window")
+    return (FULL,) * layers

@@ -96,7 +96,7 @@ class Reading:
     def vocab(self, *names: str, default: int | None = None) -> int:
         """The vocabulary's size."""
         if default is not None:
-            return self.text.get("vocab_size", default=default, high=1 << 26)
+            return self.text.get(*(names or ("vocab_size",)), default=default, high=1 << 26)
         return self.text.need(*(names or ("vocab_size",)), high=1 << 26)
 
     def heads(

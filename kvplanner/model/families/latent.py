@@ -1,0 +1,191 @@
+"""Multi-head latent attention: DeepSeek V2 and V3, V3.2 and GLM-5 with an indexer, Kimi-K2, GLM-4.7-Flash, MiniCPM3.
+
+Sources: configuration and modelling classes of transformers 5.24, the repositories' own code, element counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+from kvplanner.errors import BadInput
+from kvplanner.model.families.fields import Fields, need_length
+from kvplanner.model.families.moe import Experts
+from kvplanner.model.families.mtp import one_layer
+from kvplanner.model.families.patterns import DENSE, SPARSE, Pattern, after_first, all_dense
+from kvplanner.model.families.read import Reader
+from kvplanner.model.families.reading import Body, Draft, MixerPart, MlpPart, Reading, body, stack
+from kvplanner.model.spec import Indexer, Mla, Mlp
+from kvplanner.model.tensors import TensorGroup
+
+# Fields that latent attention makes meaningless, or that are numerics.
+DEAD: Final = (
+    "num_key_value_heads", "head_dim", "n_group", "topk_group", "num_expert_group", "moe_router_dtype",
+    "index_share_for_mtp_iteration", "use_grouped_topk", "use_gate_norm_for_group",
+)  # fmt: skip
+SHARED, OWNER = "shared", "full"
+
+
+class MlaSizes(NamedTuple):
+    """Sizes of latent attention."""
+
+    heads: int
+    kv_rank: int
+    nope: int
+    rope: int
+    v: int
+    q_rank: int | None
+    bias: bool
+
+
+def mla_sizes(text: Fields, hidden: int, *, q_rank_field: bool = True) -> MlaSizes:
+    """Read the sizes. Raises BadInput when `qk_head_dim` is not nope + rope."""
+    text.skip(*DEAD)
+    heads = text.need("num_attention_heads", high=1 << 16)
+    nope = text.need("qk_nope_head_dim", high=1 << 16)
+    rope = text.need("qk_rope_head_dim", high=1 << 16)
+    whole = text.maybe("qk_head_dim", high=1 << 17)
+    if whole is not None and whole != nope + rope:
+        raise BadInput(
+            f"is {whole}, expected qk_nope_head_dim + qk_rope_head_dim = {nope + rope}", text.named("qk_head_dim")
+        )
+    v = text.maybe("v_head_dim", high=1 << 16)
+    if v is None:
+        if hidden % heads:
+            raise text.missing("v_head_dim")
+        text.took_default("v_head_dim")
+        v = hidden // heads
+    return MlaSizes(heads, text.need("kv_lora_rank", high=1 << 16), nope, rope, v,
+                    text.maybe("q_lora_rank", high=1 << 16), text.flag("attention_bias", default=False))  # fmt: skip
+
+
+def mla_part(reading: Reading, hidden: int, sizes: MlaSizes, index: Indexer | None = None,
+             path: str = "self_attn") -> MixerPart:  # fmt: skip
+    """Latent attention with its tensors; the down projections and the indexer are whole on every rank."""
+    parts, (heads, kv, nope, rope, v, q, bias) = reading.parts, sizes
+    groups: list[TensorGroup] = []
+    if q is None:
+        groups += parts.linear(f"{path}.q_proj", "attention", heads * (nope + rope), hidden, "column", unit=nope + rope)
+    else:
+        groups += parts.linear(f"{path}.q_a_proj", "attention", q, hidden, bias=bias, fused="fused_qkv_a_proj")
+        groups += parts.norm(f"{path}.q_a_layernorm", q)
+        groups += parts.linear(f"{path}.q_b_proj", "attention", heads * (nope + rope), q, "column", unit=nope + rope)
+    fused = "fused_qkv_a_proj" if q is not None else ""
+    groups += parts.linear(f"{path}.kv_a_proj_with_mqa", "attention", kv + rope, hidden, bias=bias, fused=fused)
+    groups += parts.norm(f"{path}.kv_a_layernorm", kv)
+    groups += parts.linear(f"{path}.kv_b_proj", "attention", heads * (nope + v), kv, "column", unit=nope + v)
+    groups += parts.linear(f"{path}.o_proj", "attention", hidden, heads * v, "row", bias=bias, unit=v)
+    if index is not None and index.owns_cache:
+        groups += indexer_tensors(reading, hidden, q or hidden, index, f"{path}.indexer")
+    return MixerPart(Mla(heads, kv, nope, rope, v, q, index), groups)
+
+
+def indexer_tensors(reading: Reading, hidden: int, q_rank: int, index: Indexer, path: str) -> list[TensorGroup]:
+    """The selector of sparse attention: whole on every rank."""
+    parts = reading.parts
+    groups = parts.linear(f"{path}.wq_b", "attention", index.heads * index.head_size, q_rank)
+    groups += parts.linear(f"{path}.wk", "attention", index.head_size, hidden, fused="wk_weights_proj")
+    groups += parts.norm(f"{path}.k_norm", index.head_size, bias=True)
+    return groups + parts.linear(f"{path}.weights_proj", "attention", index.heads, hidden, fused="wk_weights_proj")
+
+
+def dense_mlp(reading: Reading, hidden: int, *fields: str) -> MlpPart:
+    """The gated feed-forward block of the layers without experts."""
+    width = reading.text.need(*(fields or ("intermediate_size",)))
+    return MlpPart(Mlp(width), reading.parts.mlp("mlp", hidden, width))
+
+
+def layer_norms(reading: Reading, hidden: int) -> list[TensorGroup]:
+    """The two norms of most decoder layers."""
+    return reading.parts.norm("input_layernorm", hidden) + reading.parts.norm("post_attention_layernorm", hidden)
+
+
+def _no_index(fields: Fields, layers: int) -> tuple[str, ...]:
+    return ("",) * layers
+
+
+def _index_everywhere(fields: Fields, layers: int) -> tuple[str, ...]:
+    return (OWNER,) * layers
+
+
+def _index_shared(fields: Fields, layers: int) -> tuple[str, ...]:
+    """GLM-5: `indexer_types`, or the older frequency, offset and pattern."""
+    kinds = fields.texts("layer_types", allowed=("deepseek_sparse_attention",))
+    if kinds is not None:
+        need_length(fields, "layer_types", kinds, layers)
+    given = fields.texts("indexer_types", allowed=(OWNER, SHARED))
+    pattern = fields.text("index_topk_pattern")
+    step = fields.maybe("index_topk_freq", high=1 << 16) or 1
+    offset = fields.maybe("index_skip_topk_offset", low=0, high=1 << 16) or 0
+    if given is not None:
+        need_length(fields, "indexer_types", given, layers)
+        return given
+    if pattern is not None:
+        need_length(fields, "index_topk_pattern", tuple(pattern), layers)
+        return tuple(SHARED if letter == "S" else OWNER for letter in pattern)
+    return tuple(SHARED if max(i - offset + 1, 0) % step else OWNER for i in range(layers))
+
+
+@dataclass(frozen=True, slots=True)
+class Latent:
+    """A family of latent-attention decoders.
+
+    copies: vocabulary matrices in an MTP block; mtp_default: blocks when the field is absent; indexes: which
+    layers own an indexer; mlps: which have experts.
+    """
+
+    experts: Experts | None
+    mlps: Pattern
+    indexes: Pattern = _no_index
+    copies: int = 0
+    mtp_default: int = 0
+    tied: bool = False
+
+    def __call__(self, reading: Reading) -> Draft:
+        """Read a config of this family."""
+        text = reading.text
+        text.skip("pretraining_tp", "ep_size")
+        text.expect("mlp_bias", False)
+        hidden, vocab, layers = reading.hidden(), reading.vocab(), reading.layer_count()
+        sizes = mla_sizes(text, hidden)
+        owners = self.indexes(text, layers)
+        index = _indexer(text) if any(owners) else None
+        norms = layer_norms(reading, hidden)
+
+        def make(key: tuple[str, str]) -> Body:
+            own = replace(index, owns_cache=key[0] == OWNER) if index is not None else None
+            mixer = mla_part(reading, hidden, sizes, own)
+            if key[1] == SPARSE and self.experts is not None:
+                return body(mixer, self.experts(reading, hidden), norms)
+            return body(mixer, dense_mlp(reading, hidden), norms)
+
+        kinds = self.mlps(text, layers)
+        if DENSE not in kinds:
+            text.skip("intermediate_size")
+        bodies, body_of = stack(zip(owners, kinds, strict=True), make)
+        tied = reading.tied(self.tied)
+        draft = Draft(hidden, vocab, bodies, body_of, reading.vocabulary(vocab, hidden, tied), tied)
+        last = make((OWNER, kinds[-1])) if index is not None else bodies[body_of[-1]]
+        read_mtp = one_layer("num_nextn_predict_layers", copies=self.copies, default=self.mtp_default)
+        draft.mtp = read_mtp(reading, last, hidden, vocab)
+        return draft
+
+
+def _indexer(text: Fields) -> Indexer:
+    return Indexer(text.need("index_n_heads", high=1 << 16), text.need("index_head_dim", high=1 << 16),
+                   text.need("index_topk", high=1 << 24))  # fmt: skip
+
+
+_V2: Final = Experts(("n_routed_experts",), shared_count=("n_shared_experts",))
+_V3: Final = replace(_V2, correction="gate.e_score_correction_bias", ignore=("num_experts",))
+DEEPSEEK_V3: Final = Latent(_V3, after_first(), copies=2)
+MISTRAL4: Final = Latent(_V2, after_first(0))
+
+READERS: Final[dict[str, Reader]] = {
+    "DeepseekV2ForCausalLM": Latent(_V2, after_first()),
+    "DeepseekV3ForCausalLM": DEEPSEEK_V3,
+    "DeepseekV32ForCausalLM": Latent(_V3, after_first(), _index_everywhere, copies=2),
+    "GlmMoeDsaForCausalLM": Latent(_V3, after_first(), _index_shared),
+    "Glm4MoeLiteForCausalLM": Latent(_V3, after_first(1), copies=2, mtp_default=1),
+    "MiniCPM3ForCausalLM": Latent(None, all_dense, tied=True),
+}
