@@ -91,7 +91,8 @@ def test_cache(case: dict[str, Any]) -> None:
         length, need, usable, estimate = expected["error"]
         words = HEAD["too_small"]
         assert sizing.error == (
-            f"{words['head']} ({length}), ({need} GiB{words['middle']}({usable} GiB).{words['hint']}{estimate}.{words['tail']}"
+            f"{words['head']} ({length}), ({need} GiB{words['middle']}({usable} GiB)."
+            f"{words['hint']}{estimate}.{words['tail']}"
         )
         assert sizing.estimated_max_model_len == estimate
         fitted = replace(layout, settings=replace(settings, auto_fit=True))

@@ -6,6 +6,7 @@ older releases from the log of a public report (Kimi-Linear, block 960).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import lcm
 from typing import Final
 
@@ -73,9 +74,41 @@ def plain_block(settings: Settings, chosen: Chosen) -> int:
     return settings.block_size if settings.block_size % smallest == 0 else smallest
 
 
-def aligned_block(spec: ModelSpec, settings: Settings, chosen: Chosen) -> int:
-    """The engine's block size in tokens: in hybrids large enough that an attention page holds a state."""
+def unquantised_layers(spec: ModelSpec, settings: Settings) -> frozenset[int]:
+    """Layers that keep the model's dtype in a quantised cache: those named by the user, and the first and last two of
+    dense models under TurboQuant. Raises BadInput for a name that is neither a layer number nor "sliding_window".
+    """
+    if not kv_dtypes.is_quantised(settings.kv_cache_dtype):
+        return frozenset()
+    layers: set[int] = set()
+    last = spec.num_layers
+    hybrid = any(isinstance(m, State) for layer in spec.layers for m in layer.mixers)
+    if settings.kv_cache_dtype.startswith("turboquant") and not hybrid:
+        layers |= {0, 1, last - 2, last - 1} & set(range(last))
+    for name in settings.kv_skip_layers:
+        if name == "sliding_window":
+            sliding = {i for i, layer in enumerate(spec.layers) if any(_window(m) for m in layer.mixers)}
+            layers |= {i for i, kind in enumerate(spec.layer_of) if kind in sliding}
+        elif name.isdigit() and int(name) < last:
+            layers.add(int(name))
+        else:
+            raise BadInput(f"{name!r} is not a layer of this model", "--kv-cache-dtype-skip-layers",
+                           f"Give layer numbers from 0 to {last - 1}, or sliding_window")  # fmt: skip
+    return frozenset(layers)
+
+
+def _window(mixer: Mixer) -> bool:
+    return isinstance(mixer, Attention) and mixer.window is not None
+
+
+def aligned_block(spec: ModelSpec, settings: Settings, chosen: Chosen, mixed: bool = False) -> int:
+    """The engine's block size in tokens: large enough that an attention page holds a state, or a block of a layer that
+    keeps the model's dtype (`mixed`).
+    """
     block = plain_block(settings, chosen)
+    if mixed:
+        wide = first_row(spec, replace(settings, kv_cache_dtype="auto"), chosen) * chosen.smallest_block
+        block = max(block, round_up(ceil_div(wide, first_row(spec, settings, chosen)), chosen.smallest_block))
     states = [m for layer in spec.layers for m in layer.mixers if isinstance(m, State)]
     row = first_row(spec, settings, chosen)
     if not states or not row:

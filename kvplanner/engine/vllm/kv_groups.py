@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kvplanner.engine.vllm.kv_specs import GROWING, CacheSpec, CountedSpec
+from kvplanner.engine.vllm.kv_compressed import dealt, packed
+from kvplanner.engine.vllm.kv_spec import GROWING, CacheSpec, CountedSpec
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.units import ceil_div
 
@@ -42,6 +43,8 @@ class Group:
 def grouped(counted: Sequence[CountedSpec], settings: Settings) -> tuple[Group, ...]:
     """The groups in the engine's order; none for a model without a cache."""
     specs = list(counted)
+    if any(c.spec.kind == "compressor" for c in specs):
+        return tuple(_side_by_side(group) for group in packed(specs))
     if not settings.hybrid_manager:
         specs = _promoted(specs)
     if len(specs) <= 1 or _one_type(specs):
@@ -124,19 +127,9 @@ def _split(specs: list[CountedSpec]) -> tuple[Group, ...]:
     for (spec, layers), total in zip(specs, totals, strict=True):
         number = ceil_div(total, size)
         for index in range(number):
-            here = _dealt(layers, index, number)
+            here = dealt(layers, index, number)
             groups.append(Group(spec, here, tuple(n * spec.page_bytes for n in here), size))
     return tuple(groups)
-
-
-def _dealt(layers: tuple[int, ...], index: int, number: int) -> tuple[int, ...]:
-    """Layers of each stage that fall to group `index` when they are dealt in turn to `number` groups."""
-    out, start = [], 0
-    for count in layers:
-        end = start + count
-        out.append(ceil_div(end - index, number) - ceil_div(start - index, number))
-        start = end
-    return tuple(out)
 
 
 def kept_tokens(spec: CacheSpec, settings: Settings, length: int) -> int:
@@ -156,6 +149,6 @@ def blocks_of(group: Group, settings: Settings, length: int) -> int:
         return ceil_div(settings.max_num_batched_tokens, spec.block_size)
     if spec.kind == "chunked":
         return ceil_div(kept_tokens(spec, settings, length), spec.block_size)
-    if spec.kind in ("sliding", "sliding_mla"):
+    if spec.kind in ("sliding", "sliding_mla", "compressor"):
         return ceil_div(kept_tokens(spec, settings, length), spec.block_size) + 1
     return ceil_div(ceil_div(length, settings.dcp), spec.block_size)

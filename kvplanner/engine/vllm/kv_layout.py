@@ -8,7 +8,8 @@ from functools import lru_cache
 from kvplanner.engine.base import CacheGroup
 from kvplanner.engine.vllm import kv_groups, kv_notes
 from kvplanner.engine.vllm.kv_groups import Group
-from kvplanner.engine.vllm.kv_specs import GROWING, Caches, cache_specs
+from kvplanner.engine.vllm.kv_spec import GROWING
+from kvplanner.engine.vllm.kv_specs import Caches, cache_specs
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.model.spec import ModelSpec
 

@@ -6,59 +6,26 @@ same are one spec with a count; nothing loops over layers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
-from kvplanner.engine.vllm import kv_block, kv_dtypes, kv_state
+from kvplanner.engine.vllm import kv_block, kv_compressed, kv_dtypes, kv_state
 from kvplanner.engine.vllm.backends import Chosen, select
+from kvplanner.engine.vllm.kv_spec import GROWING, CacheKind, CacheSpec, CountedSpec
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.model.spec import Attention, Indexer, Mixer, Mla, ModelSpec, State
 
-CacheKind = Literal["full", "sliding", "chunked", "mla", "sliding_mla", "index", "cross", "state", "compressor"]
-# Kinds that keep every token, so that layers of them can share block tables.
-GROWING: Final = ("full", "mla", "index")
 # Latent models that the engine runs as ordinary attention with expanded heads.
 _EXPANDED_LATENT: Final = frozenset({"minicpm3"})
+# Caches whose rules are known but whose result no run of the engine has confirmed, and why.
+NOT_CONFIRMED: Final[dict[str, str]] = {
+    "DeepseekV4ForCausalLM": "its compressed caches are modelled from the engine's rules without a result to compare",
+    "MiniMaxM3ForCausalLM": "the index cache of its block-sparse layers is not modelled exactly",
+    "MiniMaxM3SparseForConditionalGeneration": "the index cache of its block-sparse layers is not modelled exactly",
+}
 # Families whose window counts the token itself besides: the engine keeps one more.
 _INCLUSIVE_WINDOW: Final = frozenset({"Cohere2ForCausalLM", "Cohere2VisionForConditionalGeneration"})
-
-
-@dataclass(frozen=True, slots=True)
-class CacheSpec:
-    """What one layer keeps on one rank.
-
-    block_size: tokens of a block (of a state: tokens between kept states). row_bytes: one token (0 for a state).
-    page_bytes: one block as stored, padding included; real_bytes: without it. window: tokens that a bounded cache
-    sees. state_blocks: blocks of a state per request. tokens_per_row: tokens that one stored row stands for.
-    extra_tokens: kept beyond the window for draft modules.
-    """
-
-    kind: CacheKind
-    block_size: int
-    row_bytes: int
-    page_bytes: int
-    real_bytes: int
-    window: int = 0
-    state_blocks: int = 0
-    tokens_per_row: int = 1
-    extra_tokens: int = 0
-
-    def resized(self, block_size: int) -> CacheSpec:
-        """The same cache in blocks of another size."""
-        size = self.row_bytes * (block_size // self.tokens_per_row)
-        return replace(self, block_size=block_size, page_bytes=size, real_bytes=size)
-
-    def padded(self, page_bytes: int) -> CacheSpec:
-        """The same cache in a page of `page_bytes`."""
-        return replace(self, page_bytes=page_bytes)
-
-
-class CountedSpec(NamedTuple):
-    """A spec and how many layers of each pipeline stage have it."""
-
-    spec: CacheSpec
-    layers: tuple[int, ...]
 
 
 class Caches(NamedTuple):
@@ -85,19 +52,41 @@ def cache_specs(
     Raises BadInput where no attention back end takes the configuration.
     """
     chosen = select(spec, settings)
-    block = kv_block.aligned_block(spec, settings, chosen)
-    missing = list(spec.not_modelled)
+    skipped = kv_block.unquantised_layers(spec, settings)
+    block = kv_block.aligned_block(spec, settings, chosen, mixed=bool(skipped))
+    missing = [*spec.not_modelled, *_not_confirmed(spec)]
     counted: _Counts = {}
     for index, layer in enumerate(spec.layers):
         layers = [spec.counts(first, end)[index] for first, end in partition]
+        wide = [sum(spec.layer_of[i] == index for i in skipped if first <= i < end) for first, end in partition]
+        narrow = [n - w for n, w in zip(layers, wide, strict=True)]
         for mixer in layer.mixers:
             for one in specs_of(mixer, spec, settings, chosen, block):
-                _add(counted, one, layers)
+                _add(counted, one, narrow)
+            if any(wide) and isinstance(mixer, Attention) and mixer.owns_cache:
+                _add(counted, _unquantised(mixer, spec, settings, chosen, block), wide)
     for mixer, count in _draft_mixers(spec, settings, draft, missing):
         for one in specs_of(mixer, draft or spec, settings, chosen, block):
             _add(counted, one, [0] * (len(partition) - 1) + [count])
-    found = tuple(CountedSpec(one, tuple(layers)) for one, layers in counted.items() if any(layers))
-    return Caches(found, block, chosen, tuple(missing))
+    found = [CountedSpec(one, tuple(layers)) for one, layers in counted.items() if any(layers)]
+    if settings.era.runner == "V0":
+        found = _ungrouped(found)
+    return Caches(tuple(found), block, chosen, tuple(missing))
+
+
+def _not_confirmed(spec: ModelSpec) -> tuple[str, ...]:
+    name = NOT_CONFIRMED.get(spec.architecture)
+    return (f"{spec.architecture}: {name}, so its KV cache is an estimate",) if name else ()
+
+
+def _ungrouped(specs: list[CountedSpec]) -> list[CountedSpec]:
+    """V0 kept every token of every attention layer, and recurrent state outside the KV cache."""
+    out: _Counts = {}
+    for spec, layers in specs:
+        if spec.kind != "state":
+            kind: CacheKind = spec.kind if spec.kind in GROWING else "full"
+            _add(out, replace(spec, kind=kind, window=0), list(layers))
+    return [CountedSpec(one, tuple(layers)) for one, layers in out.items()]
 
 
 def _add(counted: _Counts, one: CacheSpec, layers: list[int]) -> None:
@@ -120,7 +109,7 @@ def specs_of(mixer: Mixer, spec: ModelSpec, settings: Settings, chosen: Chosen, 
         kind: CacheKind = "mla" if mixer.window is None else "sliding_mla"
         row = kv_block.latent_row(mixer, settings, chosen)
         return (*_index_spec(mixer.index, block), _plain(kind, block, row, mixer.window or 0))
-    return ()
+    return kv_compressed.compressed_specs(mixer)
 
 
 def _plain(kind: CacheKind, block: int, row: int, window: int = 0) -> CacheSpec:
@@ -144,6 +133,14 @@ def _attention_spec(mixer: Attention, spec: ModelSpec, settings: Settings, block
         extra = settings.spec_tokens - 1 if settings.spec_method == "mtp" and spec.mtp_layers > 1 else 0
         return replace(_plain("sliding", block, row, window), extra_tokens=extra)
     return _plain("full", block, row)
+
+
+def _unquantised(mixer: Attention, spec: ModelSpec, settings: Settings, chosen: Chosen, block: int) -> CacheSpec:
+    """A layer that keeps the model's dtype beside quantised ones: as many tokens as fit their page, padded to it."""
+    page = block * kv_block.first_row(spec, settings, chosen)
+    plain = _attention_spec(mixer, spec, replace(settings, kv_cache_dtype="auto"), chosen.smallest_block)
+    tokens = chosen.smallest_block * max(page // plain.page_bytes, 1)
+    return plain.resized(tokens).padded(max(page, plain.row_bytes * tokens))
 
 
 def _state_spec(mixer: State, spec: ModelSpec, settings: Settings, chosen: Chosen, block: int) -> CacheSpec:
