@@ -1,0 +1,287 @@
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kvplanner.engine.base import SEGMENT_KINDS, DevicePlan, Plan, Segment
+from kvplanner.estimate import banded, exact
+from kvplanner.ui.bars.fold import groups
+from kvplanner.ui.bars.geometry import pattern_lines, tick_step, tick_text, ticks
+from kvplanner.ui.bars.layout import arrange, fitted, height_of, rows_of
+from kvplanner.ui.bars.shapes import COMFORT, COMPACT, HEADER, Layout, Measured, MeasuredPart, View
+from kvplanner.units import GIB
+from tests import sample_plans
+from tests.ui.views_kit import apart, hosted, measure, widened
+
+PATTERNS = ("up", "down", "vertical", "horizontal", "grid", "dots", "cross")
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> Plan:
+    """Plans of up to six devices with any segments, fitting or not."""
+    base = sample_plans.fits()
+    devices: list[DevicePlan] = []
+    for position in range(draw(st.integers(1, 6))):
+        sizes = [draw(st.integers(0, 60 * GIB)) for _ in SEGMENT_KINDS[:-1]]
+        segments = [
+            Segment(
+                kind, banded(size, size - draw(st.integers(0, GIB)), size + draw(st.integers(0, GIB)), "calibrated")
+            )
+            for kind, size in zip(SEGMENT_KINDS, sizes, strict=False)
+        ]
+        total = draw(st.integers(1 * GIB, 200 * GIB))
+        spare = total - sum(sizes)
+        if spare >= 0:
+            segments.append(Segment("headroom", exact(spare)))
+        budget = exact(draw(st.integers(0, total))) if draw(st.booleans()) else None
+        first = base.devices[0]
+        device = replace(first.device, index=position)
+        devices.append(DevicePlan(device, f"tp{position}", total, total, budget, tuple(segments), 0, max(0, -spare)))
+    fits = all(d.overflow_bytes == 0 for d in devices)
+    return replace(base, devices=tuple(devices), fits=fits, stage=None if fits else "weights", missing_bytes=0)
+
+
+def _all_opened(plan: Plan) -> frozenset[int]:
+    return frozenset(range(len(plan.devices)))
+
+
+@given(plans(), st.floats(300, 2600), st.floats(60, 900), st.booleans())
+@settings(max_examples=150, deadline=None)
+def test_cells_are_as_wide_as_their_bytes(plan: Plan, width: float, height: float, opened: bool) -> None:
+    layout = arrange(plan, width, height, measure, View(opened=_all_opened(plan) if opened else frozenset()))
+    for row in layout.rows:
+        device = plan.devices[row.positions[0]]
+        assert [c.kind for c in row.cells] == [k for k in SEGMENT_KINDS if k in {c.kind for c in row.cells}]
+        for cell in row.cells:
+            assert cell.rect.x >= layout.x0 - 1e-6
+            assert cell.rect.right <= width + 0.5
+            if not row.cut:
+                assert cell.rect.w == pytest.approx(cell.bytes * layout.scale, abs=1e-6)
+        for left, right in zip(row.cells, row.cells[1:], strict=False):
+            assert left.rect.right == pytest.approx(right.rect.x, abs=1e-6)
+        if not row.cut:
+            drawn = sum(c.rect.w for c in row.cells)
+            assert drawn == pytest.approx(sum(s.bytes for s in device.segments) * layout.scale, abs=1e-5)
+            assert {c.kind for c in row.cells} == {s.kind for s in device.segments if s.bytes}
+
+
+@given(plans(), st.floats(300, 2600), st.floats(60, 900))
+@settings(max_examples=100, deadline=None)
+def test_nothing_overlaps(plan: Plan, width: float, height: float) -> None:
+    layout = arrange(plan, width, height, measure, View(opened=_all_opened(plan)))
+    y = HEADER
+    for row in layout.rows:
+        assert row.rect.y == pytest.approx(y)
+        assert row.rect.y <= row.frame.y
+        assert row.frame.bottom <= row.rect.bottom
+        y = row.rect.bottom
+        for cell in row.cells:
+            if cell.label:
+                assert measure(cell.label, "text") <= cell.rect.w
+        if row.bracket and row.bracket.text and row.lack:
+            assert row.bracket.text.rect.right <= row.lack.text.rect.x
+    assert layout.axis_y == pytest.approx(y)
+    texts = sorted((t.text.rect for t in layout.ticks if t.text), key=lambda r: r.x)
+    for left, right in itertools.pairwise(texts):
+        assert left.right <= right.x
+
+
+@given(plans(), st.floats(300, 2000))
+@settings(max_examples=60, deadline=None)
+def test_texts_stay_in_the_picture(plan: Plan, width: float) -> None:
+    layout = arrange(plan, width, 400, measure, View())
+    for row in layout.rows:
+        found = [row.title, row.detail, row.capacity, row.lack.text if row.lack else None]
+        for text in [*found, row.bracket.text if row.bracket else None]:
+            if text is not None and text.text:
+                assert text.rect.x >= -1e-6
+                assert text.rect.x + measure(text.text, text.role) <= width + 1
+
+
+def test_the_axis_ends_at_the_capacity_of_a_plan_that_fits() -> None:
+    plan = sample_plans.fits()
+    layout = arrange(plan, 1000, 300, measure, View())
+    end = layout.ticks[-1]
+    assert end.text is not None
+    assert end.text.text == "79.65 GiB"
+    assert layout.rows[0].frame.right == pytest.approx(end.x)
+    assert layout.rows[0].lack is None
+
+
+def test_units_change_texts_and_not_places() -> None:
+    plan = sample_plans.fits()
+    gib, gb = (arrange(plan, 1000, 300, measure, View(unit=unit)) for unit in ("GiB", "GB"))
+    assert [c.rect for c in gib.rows[0].cells] == [c.rect for c in gb.rows[0].cells]
+    assert "weights 14.96" in [c.label for c in gib.rows[0].cells]
+    assert "weights 16.06" in [c.label for c in gb.rows[0].cells]
+    assert gb.ticks[-1].text is not None
+    assert gb.ticks[-1].text.text == "85.52 GB"
+
+
+def test_the_bracket_begins_where_the_runtime_outside_ends() -> None:
+    layout = arrange(sample_plans.other_programs(), 1000, 400, measure, View())
+    row = layout.rows[0]
+    outside = next(c for c in row.cells if c.kind == "runtime_outside")
+    cache = next(c for c in row.cells if c.kind == "kv_cache")
+    assert row.bracket is not None
+    assert row.bracket.left == pytest.approx(outside.rect.right)
+    assert row.bracket.right == pytest.approx(cache.rect.right, abs=0.01)
+    assert row.bracket.text is not None
+    assert row.bracket.text.text == "budget 21.64 GiB = 0.92 × 23.52"
+    assert layout.rows[1].bracket is not None
+    assert layout.rows[1].bracket.text is None  # said above, and the same
+
+
+def test_overflow_is_drawn_past_the_capacity() -> None:
+    plan = sample_plans.too_big()
+    layout = arrange(plan, 1000, 300, measure, View())
+    row = layout.rows[0]
+    assert row.lack is not None
+    assert row.lack.rect.x == pytest.approx(row.frame.right)
+    assert row.lack.rect.w == pytest.approx(plan.devices[0].overflow_bytes * layout.scale)
+    assert "short" in row.lack.text.text
+    assert any(t.capacity and t.text and t.text.text == "79.65 GiB" for t in layout.ticks)
+
+
+def test_what_one_request_lacks_is_asked_for_beside_the_cache() -> None:
+    plan = sample_plans.kv_too_small()
+    row = arrange(plan, 1000, 300, measure, View()).rows[0]
+    assert row.lack is not None
+    assert row.lack.asked
+    assert row.lack.rect.x == pytest.approx(row.cells[-1].rect.right)
+    assert row.lack.text.text == "11.60 GiB short"
+
+
+def test_a_bar_that_is_far_too_long_is_cut() -> None:
+    plan = sample_plans.too_big()
+    device = plan.devices[0]
+    segments = tuple(Segment(s.kind, exact(s.bytes * (9 if s.kind == "weights" else 1))) for s in device.segments)
+    row = arrange(replace(plan, devices=(replace(device, segments=segments),)), 900, 200, measure, View()).rows[0]
+    assert row.cut
+    assert row.frame.w > 300
+    assert max(c.rect.right for c in row.cells) <= 900
+
+
+def test_equal_devices_fold_and_open() -> None:
+    plan = sample_plans.eight_gpus()
+    assert groups(plan) == (tuple(range(8)),)
+    folded = arrange(plan, 1000, 300, measure, View()).rows
+    assert [(r.title.text, r.detail.text, bool(r.toggle)) for r in folded] == [("GPU 0–7", "8 alike · tp0–7", True)]
+    opened = arrange(plan, 1000, 900, measure, View(opened=frozenset({0}))).rows
+    assert [r.title.text for r in opened] == [f"GPU {i}" for i in range(8)]
+    assert [r.opened for r in opened] == [True] + [False] * 7
+    still = arrange(plan, 1000, 300, measure, View(still=True)).rows
+    assert still[0].toggle is None
+
+
+def test_a_different_neighbour_ends_a_group() -> None:
+    plan = sample_plans.eight_gpus()
+    odd = replace(plan.devices[3], overflow_bytes=1)
+    mixed = replace(plan, devices=(*plan.devices[:3], odd, *plan.devices[4:]))
+    assert groups(mixed) == ((0, 1, 2), (3,), (4, 5, 6, 7))
+    assert [positions for positions, _ in rows_of(mixed, frozenset({4}))] == [(0, 1, 2), (3,), (4,), (5,), (6,), (7,)]
+
+
+def test_a_host_does_not_squeeze_the_gpus() -> None:
+    plan = hosted(sample_plans.fits(), 512 * GIB, 20 * GIB)
+    layout = arrange(plan, 1000, 400, measure, View())
+    gpu, host = layout.rows
+    assert gpu.frame.right == pytest.approx(layout.ticks[-1].x)
+    assert host.title.text == "Host"
+    assert host.cut
+    assert host.capacity is not None
+    assert host.capacity.text == "of 512.00 GiB"
+
+
+def test_rows_get_denser_where_height_is_short() -> None:
+    plan = apart(widened(sample_plans.eight_gpus(), 16), 1)
+    view = View()
+    heights = [arrange(plan, 1000, h, measure, view).rows[0].frame.h for h in (1200, 760, 300)]
+    assert heights[0] > heights[1] > heights[2]
+    assert arrange(plan, 1000, 300, measure, view).height == pytest.approx(height_of(plan, view, COMPACT))
+    assert arrange(plan, 1000, 1200, measure, view).height == pytest.approx(height_of(plan, view, COMFORT))
+
+
+def test_the_ghost_is_the_bar_before() -> None:
+    before, plan = sample_plans.fits(), apart(sample_plans.fits(), 30)
+    row = arrange(plan, 1000, 300, measure, View(before=before, delta="+1 tokens")).rows[0]
+    old = arrange(before, 1000, 300, measure, View()).rows[0]
+    assert [(c.kind, c.rect.x, c.rect.w) for c in row.ghost] == [(c.kind, c.rect.x, c.rect.w) for c in old.cells]
+    assert all(c.rect.h < row.frame.h / 3 for c in row.ghost)
+    other = replace(before, devices=(replace(before.devices[0], total_bytes=GIB),))
+    assert arrange(plan, 1000, 300, measure, View(before=other)).rows[0].ghost == ()
+
+
+def test_measured_use_lies_under_its_bar() -> None:
+    parts = (
+        MeasuredPart("driver", GIB, "driver"),
+        MeasuredPart("other", 0, "others"),
+        MeasuredPart("engine", 9 * GIB, "vLLM"),
+    )
+    view = View(measured=(Measured(1, parts, "measured: vLLM 9.00 GiB"),))
+    layout = arrange(sample_plans.other_programs(), 1000, 400, measure, view)
+    assert layout.rows[0].strip is None
+    strip = layout.rows[1].strip
+    assert strip is not None
+    assert [part.kind for part, _ in strip.parts] == ["driver", "engine"]
+    assert strip.parts[0][1].w == pytest.approx(GIB * layout.scale)
+    assert strip.parts[1][1].x == pytest.approx(strip.parts[0][1].right)
+    assert strip.parts[0][1].y >= layout.rows[1].frame.bottom
+    assert strip.text.rect.bottom <= layout.rows[1].rect.bottom
+
+
+def test_a_running_cache_fills_its_segment() -> None:
+    row = arrange(sample_plans.fits(), 1000, 300, measure, View(fill=0.25)).rows[0]
+    cache = next(c for c in row.cells if c.kind == "kv_cache")
+    assert row.fill is not None
+    assert row.fill.x == cache.rect.x
+    assert row.fill.w == pytest.approx(cache.rect.w / 4)
+
+
+def test_a_point_finds_its_cell_and_slivers_their_own() -> None:
+    layout: Layout = arrange(sample_plans.fits(), 1000, 300, measure, View())
+    row = layout.rows[0]
+    for cell in row.cells:
+        found = layout.cell_at(cell.rect.x + cell.rect.w / 2, row.frame.y + 5)
+        assert found is not None
+        assert found.kind == cell.kind
+    assert layout.cell_at(row.cells[0].rect.x - 2, row.frame.y + 5) is not None
+    assert layout.cell_at(5, row.frame.y + 5) is None
+    assert layout.cell_at(row.frame.x + 50, row.rect.bottom + 40) is None
+
+
+def test_an_unknown_plan_draws_an_empty_bar() -> None:
+    row = arrange(sample_plans.cannot_tell(), 1000, 200, measure, View()).rows[0]
+    assert row.cells == ()
+    assert row.bracket is None
+    assert row.lack is None
+
+
+@given(st.floats(0.01, 5000), st.floats(50, 3000))
+def test_ticks_are_round_and_apart(end: float, pixels: float) -> None:
+    step = tick_step(end, pixels, 80)
+    assert step * pixels / end >= 79
+    values = ticks(end, pixels, 80)
+    assert values[0] == 0
+    assert values[-1] <= end * (1 + 1e-9)
+    assert float(tick_text(step, step).replace(",", "")) == pytest.approx(step)
+
+
+@given(st.sampled_from(PATTERNS), st.floats(1, 400), st.floats(1, 60))
+def test_pattern_lines_keep_inside(pattern: str, width: float, height: float) -> None:
+    for x0, y0, x1, y1 in pattern_lines(pattern, width, height):  # type: ignore[arg-type]
+        for x, y in ((x0, y0), (x1, y1)):
+            assert -1e-6 <= x <= width + 1e-6
+            assert -1e-6 <= y <= height + 1e-6
+
+
+def test_a_text_is_cut_to_its_room() -> None:
+    assert fitted("8 alike · tp0–7", 200, measure) == "8 alike · tp0–7"
+    cut = fitted("8 alike · tp0–7", 50, measure)
+    assert cut.endswith("…")
+    assert measure(cut, "small") <= 50
+    assert fitted("abc", 3, measure) == ""
