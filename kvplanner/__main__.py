@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
-from importlib import import_module
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -42,7 +41,7 @@ def gui(argv: Sequence[str] | None = None) -> int:
 def _window(words: Sequence[str]) -> int:
     """Shows the window; without a display says so and prints the start model's plan instead."""
     from kvplanner.cli import display
-    from kvplanner.cli.main import run
+    from kvplanner.cli.main import plan_start_model, run
     from kvplanner.cli.output import BAD_INPUT, note
 
     if "-h" in words or "--help" in words:
@@ -56,14 +55,13 @@ def _window(words: Sequence[str]) -> int:
         note(
             "there is no display to show a window on; this is the plan of the start model. kvplanner --help lists more"
         )
-        from kvplanner.plan.text_request import START_MODEL
-
-        return run(["plan", START_MODEL])
+        return plan_start_model()
     missing = display.missing_packages()
     if missing:
         note(display.install_hint(missing))
         return BAD_INPUT
-    show: Callable[[Sequence[str]], int] = import_module("kvplanner.ui").run
+    from kvplanner.ui import run as show
+
     return show(words)
 
 

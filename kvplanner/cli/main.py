@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Final
 
-from kvplanner.cli.output import BAD_INPUT, complain
+from kvplanner.cli.output import complain
 from kvplanner.errors import PlannerError, UnknownName
 
 COMMANDS: Final[dict[str, str]] = {
@@ -51,14 +51,21 @@ def run(argv: Sequence[str]) -> int:
     return status
 
 
+def plan_start_model() -> int:
+    """The text plan of the model that the window starts with, for machines that cannot show one."""
+    from kvplanner.plan.text_request import START_MODEL
+
+    return run(["plan", START_MODEL])
+
+
 def _run(argv: list[str]) -> int:
     if not argv or argv[0] in ("-h", "--help", "help"):
         print(_USAGE.format(commands="\n".join(f"  kvplanner {c:<8} {text}" for c, text in COMMANDS.items())), end="")
         return 0
     if argv[0] in ("-V", "--version"):
-        from kvplanner import __version__
+        import kvplanner
 
-        print(f"kvplanner {__version__}")
+        print(f"kvplanner {kvplanner.__version__}")
         return 0
     command, rest = argv[0], argv[1:]
     if command not in COMMANDS or command == "gui":
@@ -75,6 +82,3 @@ def make_printable() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
-
-
-__all__ = ["BAD_INPUT", "COMMANDS", "make_printable", "run"]
