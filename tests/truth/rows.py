@@ -155,6 +155,9 @@ def options_of(row: Row) -> dict[str, OptionValue]:
             options[key] = int(row.facts[name])
     if row.facts.get("ep"):
         options["enable_expert_parallel"] = True
+    runner = re.search(r"\b(v[012]) runner", row.text)
+    if runner and runner[1] != "v0":
+        options.setdefault("v2_model_runner", runner[1] == "v2")
     if row.facts.get("dtype") in ("float16", "bfloat16", "float32"):
         options.setdefault("dtype", row.facts["dtype"])
     return options

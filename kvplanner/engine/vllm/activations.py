@@ -39,18 +39,23 @@ class Widths(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """The candidates for the peak in bytes (value, low, high), and what stays alive beside the last two."""
+    """The candidates for the peak in bytes (value, low, high).
+
+    kept: encoder outputs, which stay alive through the last two; rest: what else encoders leave; fixed: libraries.
+    """
 
     encoder: int
     forward: tuple[int, int, int]
     sampler: tuple[int, int, int]
     kept: int
+    rest: Constant | None
     fixed: Constant
 
     def peak(self, which: int) -> int:
         """The highest moment: which 0 is the value, 1 the low end, 2 the high end."""
         fixed = round(self.fixed.band[which])
-        return max(self.encoder, self.kept + max(self.forward[which], self.sampler[which])) + fixed
+        left = self.kept + (round(self.rest.band[which]) if self.rest else 0)
+        return max(self.encoder, left + max(self.forward[which], self.sampler[which])) + fixed
 
 
 def widths(model: Model, settings: Settings, stage: int) -> Widths:
@@ -91,12 +96,13 @@ def moments(model: Model, settings: Settings, stage: int, seqs: int | None = Non
     if stage == settings.pp - 1 and spec.task == "generate":
         logits = lookup("sampler_logit_bytes", settings)
         count = min(tokens, seqs or settings.max_num_seqs) * spec.vocab_size
+        # A head in fp32 makes its logits, and their copy between ranks, twice as wide.
+        wider = (element - 2) * count + row
         value, low, high = logits.scaled(count)
-        sampler = (row + value, row + low, row + high)
+        sampler = (wider + value, wider + low, wider + high)
     encoder, outputs = _encoders(spec, settings, stage)
-    return Moments(
-        encoder, (forward[0], forward[1], forward[2]), sampler, outputs, lookup("peak_fixed_bytes", settings)
-    )
+    rest = lookup("encoder_rest_bytes", settings) if outputs else None
+    return Moments(encoder, forward, sampler, outputs, rest, lookup("peak_fixed_bytes", settings))
 
 
 def peak(model: Model, settings: Settings, stage: int) -> Estimate:
@@ -112,7 +118,7 @@ def peak(model: Model, settings: Settings, stage: int) -> Estimate:
         Input("sampler", found.sampler[0], "B", f"{_rows(settings):,} rows of {spec.vocab_size:,} logits"),
         Input("fp32 logits", 4 * _rows(settings) * spec.vocab_size, "B", "one copy, part of the sampler"),
         Input("encoders", found.encoder, "B", "worst-case items"),
-        Input("encoder outputs", found.kept, "B", "stay alive"),
+        Input("encoder outputs", found.kept + round(found.rest.value if found.rest else 0), "B", "stay alive"),
         Input("libraries", round(found.fixed.value), "B", found.fixed.source),
     ]
     formula = "max({encoders}, {encoder outputs} + max({forward pass}, {sampler})) + {libraries}"

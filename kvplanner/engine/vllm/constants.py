@@ -55,14 +55,15 @@ def gpu_class(settings: Settings) -> GpuClass:
     return "hbm" if joined and not any(word in name for word in _PCIE_NAMES) else "pcie"
 
 
-def lookup(name: str, settings: Settings, runner: str = "") -> Constant:
-    """The entry of `name` for a version, runner ("" for the era's), GPU class and one rank or several.
+def lookup(name: str, settings: Settings, stage: int = 0) -> Constant:
+    """The entry of `name` for a version, runner, GPU class, one tensor rank or several, and a pipeline stage.
 
     Entries stand from the most to the least particular; the first whose conditions all hold is taken.
     Raises KeyError when none holds (a test walks every combination).
     """
     ranks = "many" if settings.tp > 1 else "one"
-    return _lookup(name, settings.version, runner or settings.era.runner, gpu_class(settings), ranks)
+    place = "last" if stage == settings.pp - 1 else "before last"
+    return _lookup(name, settings.version, settings.era.runner, gpu_class(settings), ranks, place)
 
 
 @cache
@@ -71,13 +72,13 @@ def _table() -> Mapping[str, list[Mapping[str, Any]]]:
 
 
 @cache
-def _lookup(name: str, version: tuple[int, int], runner: str, gpu: str, ranks: str) -> Constant:
+def _lookup(name: str, version: tuple[int, int], runner: str, gpu: str, ranks: str, place: str) -> Constant:
+    here = {"runner": runner, "gpu": gpu, "ranks": ranks, "stage": place}
     for entry in _table()[name]:
         inside = tuple(entry.get("first", (0, 0))) <= version <= tuple(entry.get("last", (99, 99)))
-        same = all(entry.get(k, v) == v for k, v in (("runner", runner), ("gpu", gpu), ("ranks", ranks)))
-        if inside and same:
+        if inside and all(entry.get(key, value) == value for key, value in here.items()):
             return _constant(entry)
-    raise KeyError(f"{name} for {version}, {runner}, {gpu}, {ranks}")
+    raise KeyError(f"{name} for {version}, {here}")
 
 
 def _constant(entry: Mapping[str, Any]) -> Constant:

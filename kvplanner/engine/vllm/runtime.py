@@ -31,8 +31,6 @@ _SYMMETRIC: Final = {
     (10, 3): {2: 4 * MIB, 4: 32 * MIB, 6: 32 * MIB, 8: 64 * MIB},
 }
 _SYMMETRIC_SINCE: Final = (10, 2)
-# Reports of 0.19 with several ranks show collectives on both sides of the snapshot.
-_COLLECTIVES_FIRST_SINCE: Final = (18, 0)
 
 
 def outside(model: Model, settings: Settings, stage: int) -> Estimate:
@@ -40,15 +38,14 @@ def outside(model: Model, settings: Settings, stage: int) -> Estimate:
     del model, stage
     context = lookup("context_bytes", settings)
     terms = [_term("context", context, context.scaled(1))]
-    if settings.era.snapshot_after_nccl or settings.version >= _COLLECTIVES_FIRST_SINCE:
-        terms += _collectives(settings)
+    terms += _collectives(settings)
     return _sum(terms)
 
 
 def inside(model: Model, settings: Settings, stage: int) -> Estimate:
     """Bytes outside PyTorch that the engine's measurement finds in its budget: late libraries, kernels, collectives."""
-    del model, stage
-    late = lookup("late_bytes", settings)
+    del model
+    late = lookup("late_bytes", settings, stage)
     terms = [_term("late libraries and kernels", late, late.scaled(1))]
     return _sum(terms)
 
@@ -56,10 +53,9 @@ def inside(model: Model, settings: Settings, stage: int) -> Estimate:
 def _collectives(settings: Settings) -> list[tuple[Input, Estimate]]:
     """NCCL for each group of ranks, vLLM's own all-reduce and torch's symmetric memory, made before the snapshot."""
     terms: list[tuple[Input, Estimate]] = []
-    groups = (settings.tp > 1) + (settings.pp > 1) + (settings.dp > 1)
-    if not groups:
-        return terms
     nccl = lookup("nccl_outside_bytes", settings)
+    if settings.tp * settings.pp * settings.dp == 1 or not nccl.high:
+        return terms
     terms.append(_term("NCCL", nccl, nccl.scaled(1)))
     if settings.tp > 1:
         own = all_reduce_bytes(settings)

@@ -93,6 +93,7 @@ def held(model: Model, settings: Settings, stage: int) -> Iterator[Held]:
     previous = ""
     for group, layers in parts:
         local = whole(group) if weights_rules.whole_norm(group, model.spec) else cut(group, settings, experts)
+        local = local._replace(rows=local.rows + weights_rules.state_rows(group, model.spec, settings.tp))
         joined = f"{group.path.rpartition('.')[0]}.{group.fused}" if group.fused else group.path
         resident = weights_format.resident(group, local, model.spec, settings, joined != previous)
         previous = joined

@@ -49,7 +49,7 @@ def resident(group: TensorGroup, local: Local, spec: ModelSpec, settings: Settin
     if fmt.layout == "dense" and fmt.name in _FLOATS:
         if group.kind == "experts" and len(local.shape) == 1 and spec.quantization == "mxfp4":
             return local.copies * mxfp4_bias(group, local, settings)
-        widened = weights_rules.fp32_router(group, spec) or weights_rules.fp32_norm(group)
+        widened = weights_rules.fp32_router(group, spec) or weights_rules.fp32_part(group, spec)
         return local.elements * (4 if widened else unquantised_bytes(fmt.name, spec, settings))
     if len(local.shape) < 2:
         return local.copies * fmt.bytes_of(local.shape)

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from kvplanner.model.spec import ModelSpec
+from kvplanner.model.spec import ModelSpec, State
 from kvplanner.model.tensors import TensorGroup
 
 # Routers kept in fp32 whatever the model's dtype.
 _FP32_ROUTERS: Final = ("Glm4Moe", "Ernie4_5_Moe", "MiniMaxM2")
+# Classes whose decay rates stay in the model's dtype.
+_PLAIN_DECAYS: Final = ("OlmoHybrid",)
 # Query and key norms of full width, whole on every rank.
 _WHOLE_NORMS: Final = ("Olmo2", "Olmo3", "OlmoHybrid")
 # Built on every pipeline stage although only the first or the last uses it.
@@ -20,7 +22,7 @@ _EMBEDDING_EVERYWHERE: Final = (
     "Qwen2Moe", "Qwen3Moe", "Qwen3Next", "Qwen3_5", "Gemma", "GptOss", "NemotronH", "GraniteMoeHybrid",
 )  # fmt: skip
 _HEAD_EVERYWHERE: Final = ("Qwen2Moe", "Qwen3Moe", "Qwen3Next", "GptOss", "NemotronH")
-_NORM_EVERYWHERE: Final = ("Qwen2Moe", "Qwen3Moe", "Gemma", "GptOss", "GraniteMoeHybrid")
+_NORM_EVERYWHERE: Final = ("Qwen2Moe", "Qwen3Moe", "Gemma", "GptOss", "GraniteMoeHybrid", "NemotronH")
 
 
 def fp32_router(group: TensorGroup, spec: ModelSpec) -> bool:
@@ -28,9 +30,26 @@ def fp32_router(group: TensorGroup, spec: ModelSpec) -> bool:
     return group.kind == "router" and len(group.shape) == 2 and spec.architecture.startswith(_FP32_ROUTERS)
 
 
-def fp32_norm(group: TensorGroup) -> bool:
-    """Whether this norm computes and stays in fp32: the key norm of a sparse-attention indexer."""
-    return group.kind == "norm" and "indexer" in group.path
+def fp32_part(group: TensorGroup, spec: ModelSpec) -> bool:
+    """Whether the engine keeps this tensor in fp32: decay rates of states, the key norm of a sparse indexer."""
+    if group.kind == "norm":
+        return "indexer" in group.path
+    return group.path.endswith("A_log") and not spec.architecture.startswith(_PLAIN_DECAYS)
+
+
+def state_rows(group: TensorGroup, spec: ModelSpec, tp: int) -> int:
+    """Rows that each rank holds beyond its even share: a Mamba-2 layer's groups are copied where ranks outnumber them.
+
+    The input projection and the convolution have two vectors of state_size per group
+    (layers/mamba/mamba_utils.py extra_groups_for_head_shards).
+    """
+    if group.kind != "state" or not group.path.removesuffix(".bias").endswith(("in_proj", "conv1d")):
+        return 0
+    mixers = (m for layer in spec.layers for m in layer.mixers if isinstance(m, State) and m.kind == "mamba2")
+    mixer = next(mixers, None)
+    if mixer is None or not mixer.groups or mixer.groups % tp == 0:
+        return 0
+    return 2 * mixer.state_size * (tp - mixer.groups) // tp
 
 
 def whole_norm(group: TensorGroup, spec: ModelSpec) -> bool:

@@ -1,0 +1,401 @@
+"""Fit the few constants of vLLM's memory laws on start-up reports and write resources/vllm_constants.json.
+
+    python packaging/fit_constants.py [--show]
+
+The laws themselves live in kvplanner/engine/vllm (activations, runtime, graphs, workspace); this script only finds
+their numbers. Every entry names the reports that it rests on; an entry without reports says where it was read.
+A value is the median of what the reports imply, its band holds nine tenths of them, widened where they are few.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from kvplanner.engine.base import Model  # noqa: E402
+from kvplanner.engine.vllm import activations, defaults, graphs, weights, weights_extra, workspace  # noqa: E402
+from kvplanner.engine.vllm.constants import gpu_class  # noqa: E402
+from kvplanner.engine.vllm.settings import Settings  # noqa: E402
+from kvplanner.errors import PlannerError  # noqa: E402
+from kvplanner.model.formats import DTYPE_BYTES  # noqa: E402
+from kvplanner.units import GIB, MIB  # noqa: E402
+from tests.truth.rows import Row, Skip, read, request_of  # noqa: E402
+
+TARGET: Final = ROOT / "resources" / "vllm_constants.json"
+FILES: Final = ("vllm.jsonl", "vllm-uncited.jsonl")
+Entry = dict[str, Any]
+# A band never claims more than this share of the value on either side, whatever few reports say.
+LEAST_BAND: Final = 0.04
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A report that names its version, with the settings that its engine ran with."""
+
+    row: Row
+    model: Model
+    settings: Settings
+
+    @property
+    def id(self) -> str:
+        """The report's name."""
+        return self.row.id
+
+    @property
+    def printed(self) -> dict[str, float]:
+        """What the engine printed, in bytes."""
+        return {name.removesuffix("_gib"): value * GIB for name, value in self.row.reported.items() if "_gib" in name}
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """(minor, patch) of 0.x."""
+        return self.settings.version
+
+    @property
+    def runner(self) -> str:
+        """The model runner: V0, V1 or V2."""
+        return self.settings.era.runner
+
+    @property
+    def rows(self) -> int:
+        """Rows of logits that the sampler sees."""
+        return min(self.settings.max_num_batched_tokens, self.settings.max_num_seqs)
+
+    @property
+    def hidden_row(self) -> int:
+        """Bytes of one hidden state for every token of a step."""
+        element = DTYPE_BYTES[self.settings.dtype]
+        return self.settings.max_num_batched_tokens * self.model.spec.hidden_size * element
+
+    @property
+    def halves(self) -> int:
+        """Bytes at the widest point of a layer."""
+        wide = activations.widths(self.model, self.settings, 0)
+        element = DTYPE_BYTES[self.settings.dtype]
+        return self.settings.max_num_batched_tokens * max(wide.mixer, wide.mlp) * element
+
+    def peak(self) -> float | None:
+        """The printed peak without what other terms of the plan hold: graph estimate and expert workspace."""
+        found = self.printed.get("activation_peak")
+        if found is None or self.row.cold:
+            return None
+        if not self.settings.era.consumed_rule:
+            return found - workspace.expert_workspace(self.model, self.settings).bytes
+        if not self.settings.era.graphs_in_budget:
+            return found
+        estimate = self.printed.get("cudagraph_estimated")
+        return None if estimate is None else found - estimate
+
+
+def collect() -> list[Seen]:
+    """Every report that can be fitted on."""
+    found = []
+    for name in FILES:
+        for row in read(ROOT / "tests" / "truth" / name):
+            if row.fork or row.shared:
+                continue
+            try:
+                request = request_of(row, row.version or ("0.6.6" if "v0" in row.text else None))
+                if row.version or request.version:
+                    found.append(Seen(row, request.model, defaults.resolve(request)[0]))
+            except (Skip, PlannerError):
+                continue
+    return found
+
+
+def entry(value: float, why: str, rows: Iterable[str] = (), *, low: float | None = None, high: float | None = None,
+          basis: str = "calibrated", **when: Any) -> Entry:  # fmt: skip
+    """One entry; without a given band it is the least one."""
+    rows = sorted(rows)
+    if not rows and basis == "calibrated":
+        basis = "analytic"
+    low = value * (1 - LEAST_BAND) if low is None else low
+    high = value * (1 + LEAST_BAND) if high is None else high
+    return {**when, "value": value, "low": min(low, value), "high": max(high, value), "basis": basis, "why": why,
+            "rows": rows}  # fmt: skip
+
+
+def middle(pairs: Sequence[tuple[str, float]], why: str, least: float = 0.0, **when: Any) -> Entry:
+    """The median of (report, value) pairs with a band that holds nine tenths of them and `least` either side.
+
+    Raises ValueError when there are no pairs: the law has lost its evidence.
+    """
+    if not pairs:
+        raise ValueError(f"no report tells of: {why} {when}")
+    values = sorted(value for _, value in pairs)
+    value = statistics.median(values)
+    cut = len(values) // 20
+    low, high = values[cut], values[-1 - cut]
+    spread = max(least, LEAST_BAND * abs(value)) * (1 + 2 / len(values))
+    return entry(value, why, (name for name, _ in pairs), low=min(low, value - spread), high=max(high, value + spread),
+                 **when)  # fmt: skip
+
+
+def least_squares(points: Sequence[tuple[Sequence[float], float]]) -> list[float]:
+    """Coefficients that fit value = Σ coefficient × feature, none negative (features dropped until none is)."""
+    kept = list(range(len(points[0][0])))
+    while True:
+        size = len(kept)
+        matrix = [
+            [sum(f[i] * f[j] for f, _ in points) for j in kept] + [sum(f[i] * v for f, v in points)] for i in kept
+        ]
+        for i in range(size):
+            matrix[i][i] += 1e-9 * (matrix[i][i] or 1)
+        for i in range(size):
+            for k in range(size):
+                if k != i:
+                    factor = matrix[k][i] / matrix[i][i]
+                    matrix[k] = [a - factor * b for a, b in zip(matrix[k], matrix[i], strict=True)]
+        solved = [matrix[i][-1] / matrix[i][i] for i in range(size)]
+        if min(solved, default=0) >= 0:
+            return [solved[kept.index(i)] if i in kept else 0.0 for i in range(len(points[0][0]))]
+        kept.pop(solved.index(min(solved)))
+
+
+def sampler_and_fixed(seen: Sequence[Seen]) -> dict[str, list[Entry]]:
+    """Bytes per logit in the sampler, and what libraries add to every peak, from text models that it bounds."""
+    text = [s for s in seen if not s.model.spec.towers and s.settings.pp == 1 and s.settings.dtype != "float32"]
+    points = [(s, p) for s in text if (p := s.peak()) is not None and s.runner == "V1" and s.version >= (17, 0)]
+    points = [(s, p) for s, p in points if p > 1.15 * (s.halves + 2 * s.hidden_row)]
+    logit, fixed = least_squares([((s.rows * s.model.spec.vocab_size, 1.0), p - s.hidden_row) for s, p in points])
+    fixed_entry = entry(fixed, "what stays of libraries' workspaces in the peak", (s.id for s, _ in points),
+                        low=0.3 * fixed, high=fixed + 120 * MIB)  # fmt: skip
+
+    def per_logit(choose: Callable[[Seen], bool]) -> list[tuple[str, float]]:
+        found = []
+        for s in text:
+            peak = s.peak()
+            if peak is None or not choose(s) or peak < 1.15 * (s.halves + 2 * s.hidden_row):
+                continue
+            found.append((s.id, (peak - s.hidden_row - fixed) / (s.rows * s.model.spec.vocab_size)))
+        return found
+
+    sorting = "the sampler sorts every row in fp32"
+    v0, v1 = per_logit(lambda s: s.runner == "V0"), per_logit(lambda s: s.runner == "V1" and s.version < (17, 0))
+    new = per_logit(lambda s: s.runner == "V1" and s.version >= (17, 0))
+    logits = [
+        middle(v0, sorting, runner="V0"), middle(v1, sorting, last=[16, 99], runner="V1"),
+        {**middle(new, "fp32 logits, a copy and probabilities", runner="V1"), "value": logit},
+        entry(4.4, "one fp32 copy: a warm 0.27.1 start shows no more", ["qwen3-8b-4090-0271-warm"], low=3.0, high=10.0,
+              last=[28, 99], runner="V2"),
+        entry(10.0, "16-bit logits, an fp32 copy and probabilities, read in 0.33", low=4.0, high=10.5, basis="analytic",
+              runner="V2"),
+    ]  # fmt: skip
+    return {"sampler_logit_bytes": logits, "peak_fixed_bytes": [fixed_entry]}
+
+
+def forward(seen: Sequence[Seen], fixed: float) -> dict[str, list[Entry]]:
+    """Hidden-sized tensors alive at the widest point of the forward pass, from starts that it bounds."""
+    v1 = [
+        (s.id, (p - fixed - s.halves) / s.hidden_row)
+        for s in seen
+        if (p := s.peak()) is not None and s.runner == "V1" and s.settings.pp > 1 and s.version < (21, 0)
+    ]
+    why = "residual, normed input and what the stage hands on"
+    return {
+        "forward_hidden_rows": [
+            middle(v1, why, runner="V1"),
+            entry(2.0, "residual and normed input", low=1.0, high=6.0, basis="analytic"),
+        ],
+        "forward_share": [
+            entry(1.0, "16-bit tensors at the widest point of a layer", low=0.9, high=1.25, basis="analytic")
+        ],
+    }
+
+
+def vision(seen: Sequence[Seen], fixed: float, logit: float) -> dict[str, list[Entry]]:
+    """What encoders leave in the peak beside their outputs."""
+    found = []
+    for s in seen:
+        peak = s.peak()
+        if peak is None or not s.model.spec.towers or s.settings.pp > 1 or s.runner != "V1" or s.version < (17, 0):
+            continue
+        kept = activations.moments(s.model, s.settings, 0).kept
+        found.append((s.id, peak - fixed - kept - s.hidden_row - logit * s.rows * s.model.spec.vocab_size))
+    usual = [(name, value) for name, value in found if 0 < value < GIB]
+    if not usual:
+        return {"encoder_rest_bytes": [entry(150 * MIB, "encoders leave this in the peak", low=0, high=400 * MIB)]}
+    return {"encoder_rest_bytes": [middle(usual, "encoders leave this in the peak", 60 * MIB)]}
+
+
+def late(seen: Sequence[Seen]) -> dict[str, list[Entry]]:
+    """Memory outside PyTorch that appears in the budget: by version, kind of GPU and ranks."""
+    groups: dict[str, list[tuple[str, float]]] = {}
+    for s in seen:
+        value = s.printed.get("non_torch")
+        consumed, loading = s.printed.get("consumed_weights_plus_non_torch"), s.printed.get("model_loading")
+        if value is None and consumed is not None and not s.row.cold:
+            load = weights.loaded(s.model, s.settings, 0).value if loading is None else loading
+            tables = weights_extra.tables(s.model, s.settings, 0).value
+            value = consumed - load - workspace.persistent(s.model, s.settings, 0).value + tables
+        if value is None or value < 0:
+            continue
+        groups.setdefault(_late_group(s), []).append((s.id, value))
+    why = "libraries and kernels that load late"
+    both = "collectives' buffers and late kernels"
+    few = 40 * MIB
+
+    def of(name: str, default: float, why: str, low: float, high: float, **when: Any) -> Entry:
+        pairs = groups.get(name, [])
+        return middle(pairs, why, few, **when) if pairs else entry(
+            default, why, low=low, high=high, basis="assumed", **when)  # fmt: skip
+
+    g = GIB
+    return {
+        "late_bytes": [
+            of("unified", 2 * g, "on unified memory the host's use counts too", 0.2 * g, 6 * g, gpu="unified"),
+            of(
+                "V0 old",
+                1.8 * g,
+                "everything outside PyTorch counts, the context included",
+                0.5 * g,
+                4.2 * g,
+                last=[6, 4],
+            ),
+            of(
+                "first stage",
+                0.07 * g,
+                "stages before the last load no sampler",
+                0.03 * g,
+                0.3 * g,
+                stage="before last",
+            ),
+            of("many 17-20 hbm", 2.08 * g, both, 2 * g, 2.3 * g, first=[17, 0], last=[20, 99], ranks="many", gpu="hbm"),
+            of("many old hbm", 0.55 * g, both, 0.3 * g, 0.9 * g, last=[16, 99], ranks="many", gpu="hbm"),
+            of("many new hbm", 0.9 * g, both, 0.3 * g, 1.6 * g, first=[21, 0], ranks="many", gpu="hbm"),
+            of("many pcie", 0.3 * g, both, 0.15 * g, 0.8 * g, ranks="many"),
+            of("V0", 0.1 * g, why, 0.02 * g, 0.3 * g, runner="V0"),
+            of("one old", 0.13 * g, why, 0.05 * g, 0.25 * g, last=[17, 99]),
+            of("one V1", 0.25 * g, why, 0.05 * g, 0.4 * g, runner="V1"),
+            of("one V2", 0.13 * g, why, 0.03 * g, 0.5 * g),
+        ]
+    }
+
+
+def _late_group(s: Seen) -> str:
+    if gpu_class(s.settings) == "unified":
+        return "unified"
+    if s.version <= (6, 4):
+        return "V0 old"
+    if s.settings.pp > 1:
+        return "first stage"
+    if s.settings.tp > 1:
+        if gpu_class(s.settings) != "hbm":
+            return "many pcie"
+        return "many old hbm" if s.version < (17, 0) else "many 17-20 hbm" if s.version < (21, 0) else "many new hbm"
+    if s.runner == "V0":
+        return "V0"
+    if s.version < (18, 0):
+        return "one old"
+    return f"one {s.runner}"
+
+
+def outside(seen: Sequence[Seen]) -> dict[str, list[Entry]]:
+    """What is gone before the first snapshot: the context on one rank, collectives on several."""
+    gone = [
+        (s, s.printed["total_gpu"] - s.printed["free"])
+        for s in seen
+        if {"total_gpu", "free"} <= s.printed.keys() and s.row.facts["outcome"] != "free_check"
+    ]
+    hbm = [(s, value) for s, value in gone if gpu_class(s.settings) == "hbm"]
+    one = [(s.id, value) for s, value in hbm if s.settings.tp * s.settings.pp == 1 and value < GIB]
+    big = statistics.median([value for _, value in one])
+    many = [(s.id, value - big) for s, value in hbm if s.settings.tp > 1]
+    few = 60 * MIB
+    host = "what else the host's memory holds"
+    return {
+        "context_bytes": [
+            middle(one, "CUDA context of a data-centre GPU", few, gpu="hbm"),
+            entry(8 * GIB, host, low=0.3 * GIB, high=9 * GIB, basis="assumed", gpu="unified"),
+            entry(390 * MIB, "CUDA context, 250 to 500 MiB by size of the GPU", low=180 * MIB, high=620 * MIB,
+                  basis="analytic"),
+        ],
+        "nccl_outside_bytes": [
+            entry(0, "the snapshot comes before the collectives", low=0, high=0, last=[17, 99]),
+            middle(many, "collectives before the snapshot", 300 * MIB, gpu="hbm") if many else
+            entry(1600 * MIB, "collectives before the snapshot", low=900 * MIB, high=2100 * MIB, gpu="hbm"),
+            entry(300 * MIB, "one communicator without NVLink", low=0, high=1600 * MIB, basis="analytic"),
+        ],
+    }  # fmt: skip
+
+
+def cuda_graphs(seen: Sequence[Seen]) -> dict[str, list[Entry]]:
+    """The graph law's three coefficients, for the estimate and for what capture took, by runner."""
+    found: dict[str, list[Entry]] = {}
+    for name, key in (("graph_estimate", "cudagraph_estimated"), ("graph_actual", "graph_capture")):
+        parts: dict[str, list[Entry]] = {"base": [], "each": [], "layer": [], "band": []}
+        for label, when, choose in (
+            ("before 0.21", {"last": [20, 99]}, lambda s: s.version < (21, 0)),
+            ("from 0.21", {}, lambda s: s.version >= (21, 0)),
+        ):
+            used = [
+                s for s in seen if 0 < s.printed.get(key, 0) < 3 * GIB and choose(s) and sum(graphs.counts(s.settings))
+            ]
+            points = []
+            for s in used:
+                number, layers = max(graphs.counts(s.settings)), s.model.spec.num_layers // s.settings.pp
+                points.append(((1.0, float(number), float(number * layers)), s.printed[key]))
+            relative = [(tuple(f / v for f in features), 1.0) for features, v in points]
+            coefficients = least_squares(relative)
+            ratios = sorted(
+                v / sum(c * f for c, f in zip(coefficients, features, strict=True)) for features, v in points
+            )
+            cut = len(ratios) // 20
+            ids = [s.id for s in used]
+            for part, value in zip(("base", "each", "layer"), coefficients, strict=True):
+                parts[part].append(entry(value, f"least squares, {label}", ids, **when))
+            low, high = min(ratios[cut], 0.7), max(ratios[-1 - cut], 1.4)
+            parts["band"].append(entry(1.0, f"spread of the reports, {label}", ids, low=low, high=high, **when))
+        found |= {f"{name}_{part}": entries for part, entries in parts.items()}
+    return found
+
+
+def cold(rows: Sequence[Row]) -> dict[str, list[Entry]]:
+    """What a first start books more, from starts seen both ways."""
+    by_id = {row.id: row.reported for row in rows}
+    pairs = {
+        "qwen3-8b-4090-0271-cold": by_id["qwen3-8b-4090-0271-cold"]["activation_peak_gib"]
+        - by_id["qwen3-8b-4090-0271-warm"]["activation_peak_gib"],
+        "qwen25-3b-4bit-6gb-0290-cold": by_id["qwen25-3b-4bit-6gb-0290-warm"]["available_kv_gib"]
+        - by_id["qwen25-3b-4bit-6gb-0290-cold"]["available_kv_gib"] + 0.06,
+    }  # fmt: skip
+    values = [(name, value * GIB) for name, value in pairs.items()]
+    return {"cold_compile_bytes": [middle(values, "starts seen with and without a compile cache", 0.5 * GIB)]}
+
+
+def fit() -> dict[str, list[Entry]]:
+    """All entries."""
+    seen = collect()
+    rows = [row for name in FILES for row in read(ROOT / "tests" / "truth" / name)]
+    constants = sampler_and_fixed(seen)
+    fixed = constants["peak_fixed_bytes"][0]["value"]
+    logit = next(e["value"] for e in constants["sampler_logit_bytes"] if e.get("runner") == "V1" and "last" not in e)
+    constants |= forward(seen, fixed) | vision(seen, fixed, logit) | late(seen) | outside(seen)
+    return constants | cuda_graphs(seen) | cold(rows)
+
+
+def main(show: bool) -> None:
+    """Fit twice, since the second pass reads what the first one wrote, and write the result."""
+    for _ in range(1 if show else 2):
+        constants = fit()
+        if not show:
+            text = json.dumps({"schema": 1, "constants": constants}, indent=1, ensure_ascii=False)
+            TARGET.write_text(text + "\n", encoding="utf-8")
+    for name, entries in constants.items():
+        for item in entries:
+            when = {k: v for k, v in item.items() if k in ("first", "last", "runner", "gpu", "ranks", "stage")}
+            scale = MIB if abs(item["value"]) > 10_000 else 1
+            band = " ".join(f"{item[k] / scale:.2f}" for k in ("value", "low", "high"))
+            print(f"{name} {when}: {band}{' MiB' if scale == MIB else ''}, {len(item['rows'])} reports")
+
+
+if __name__ == "__main__":
+    main("--show" in sys.argv)

@@ -1,0 +1,58 @@
+"""The fitted constants: complete for every combination, banded, and with their reports named."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from importlib.resources import files
+
+import pytest
+
+from kvplanner.engine.vllm import constants
+from kvplanner.engine.vllm.eras import ERAS
+from tests.engine.weights_models import settings
+
+TABLE = json.loads((files("kvplanner.resources") / "vllm_constants.json").read_bytes())["constants"]
+GPUS = {
+    "hbm": ("NVIDIA H100 80GB HBM3", (9, 0), 80 << 30),
+    "pcie": ("NVIDIA GeForce RTX 4090", (8, 9), 24 << 30),
+    "unified": ("NVIDIA GB10", (12, 1), 120 << 30),
+}
+
+
+@pytest.mark.parametrize("name", sorted(TABLE))
+def test_every_version_gpu_and_rank_has_an_entry(name: str) -> None:
+    for era in ERAS:
+        for gpu, (title, arch, total) in GPUS.items():
+            for tp, pp in ((1, 1), (2, 1), (1, 2)):
+                for version in (era.first, era.last):
+                    here = settings(tp=tp, pp=pp, gpu_name=title, gpu_arch=arch, gpu_total_bytes=total)
+                    here = replace(here, version=version, era=era)
+                    assert constants.gpu_class(here) == gpu
+                    found = constants.lookup(name, here, pp - 1)
+                    assert found.low <= found.value <= found.high
+                    assert found.source
+
+
+def test_calibrated_entries_name_their_reports() -> None:
+    bare = [
+        f"{name}: {item['why']}"
+        for name, entries in TABLE.items()
+        for item in entries
+        if item["basis"] == "calibrated" and not item["rows"] and item["value"]
+    ]
+    assert not bare
+
+
+@pytest.mark.parametrize(
+    ("name", "arch", "total", "expected"),
+    [
+        ("NVIDIA H100 PCIe", (9, 0), 80 << 30, "pcie"),
+        ("NVIDIA A100-SXM4-80GB", (8, 0), 79 << 30, "hbm"),
+        ("Tesla T4", (7, 5), 15 << 30, "pcie"),
+        ("Custom 80 GB", None, 80 * 10**9, "pcie"),
+        ("NVIDIA B200", (10, 0), 178 << 30, "hbm"),
+    ],
+)
+def test_gpu_classes(name: str, arch: tuple[int, int] | None, total: int, expected: str) -> None:
+    assert constants.gpu_class(settings(gpu_name=name, gpu_arch=arch, gpu_total_bytes=total)) == expected
