@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from PySide6.QtCore import QObject, Signal
 
 from kvplanner.app.jobs import Job, JobControl, Jobs
+from kvplanner.app.storage import data_folder
 from kvplanner.engine.base import Model
 
 if TYPE_CHECKING:
     from kvplanner.gpu.spec import Machine
+    from kvplanner.source.found import Found
 
 
 class LocalModel(NamedTuple):
@@ -22,6 +25,7 @@ class LocalModel(NamedTuple):
     detail: str
     size_bytes: int | None
     quantization: str
+    problem: str = ""
 
 
 class Library(QObject):
@@ -36,6 +40,8 @@ class Library(QObject):
         self.models: tuple[LocalModel, ...] = ()
         self.machine: Machine | None = None
         self.probed = False
+        self.scanning = False
+        self._scanned_once = False
 
     def probe_gpus(self) -> None:
         """Ask NVML once, in the background."""
@@ -48,6 +54,50 @@ class Library(QObject):
 
     def _probe_failed(self, error: Exception) -> None:
         self._probed(None)
+
+    def scan_models(self, failed: Callable[[Exception], None], folders: tuple[Path, ...] = ()) -> Job | None:
+        """Look for models on this machine in the background. What the last search found shows at once."""
+        if self.scanning:
+            return None
+        self.scanning = True
+
+        def report(error: Exception) -> None:
+            self.scanning = False
+            failed(error)
+
+        job = self._jobs.submit(
+            "Looking for models on this machine",
+            lambda control: _scan(control, folders),
+            self._scanned,
+            report,
+            key="scan",
+        )
+        if job is not None:
+            job.finished.connect(self._scan_ended)
+        return job
+
+    def scan_once(self, failed: Callable[[Exception], None], folders: tuple[Path, ...] = ()) -> None:
+        """The first time that local models are wanted: show the remembered ones, then search."""
+        if self._scanned_once:
+            return
+        self._scanned_once = True
+        self._jobs.submit("Reading what the last search found", _remembered, self._remembered, failed, key="memory")
+        self.scan_models(failed, folders)
+
+    def _remembered(self, found: tuple[LocalModel, ...]) -> None:
+        if not self.models:
+            self._show_models(found)
+
+    def _scanned(self, found: tuple[LocalModel, ...]) -> None:
+        self._show_models(found)
+
+    def _scan_ended(self) -> None:
+        self.scanning = False
+
+    def _show_models(self, found: tuple[LocalModel, ...]) -> None:
+        if found != self.models:
+            self.models = found
+            self.models_changed.emit()
 
     def load_model(
         self,
@@ -76,3 +126,24 @@ def _probe(control: JobControl) -> Machine | None:
     from kvplanner.observe.machine import local_machine
 
     return local_machine(probe())
+
+
+def _remembered(control: JobControl) -> tuple[LocalModel, ...]:
+    from kvplanner.source import local
+
+    return tuple(_local(found) for found in local.remembered(data_folder()))
+
+
+def _scan(control: JobControl, folders: tuple[Path, ...]) -> tuple[LocalModel, ...]:
+    from kvplanner.source import local
+
+    found = local.scan(local.places(folders), remember_in=data_folder(), control=control)
+    return tuple(_local(model) for model in found)
+
+
+def _local(found: Found) -> LocalModel:
+    facts = [found.store, found.architecture]
+    if found.context_length:
+        facts.append(f"context {found.context_length:,}")
+    detail = " · ".join(fact for fact in facts if fact)
+    return LocalModel(found.name, found.key, detail, found.bytes or None, found.format, found.problem)

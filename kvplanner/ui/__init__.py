@@ -1,1 +1,28 @@
-"""The window."""
+"""The window. Nothing below this package imports QtWidgets; importing the package itself imports no Qt."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+BAD_INPUT = 2
+
+
+def run(argv: Sequence[str]) -> int:
+    """Show the window, or render a screenshot of it; `argv` is what follows `gui`. Returns the exit status."""
+    from kvplanner.errors import PlannerError
+    from kvplanner.ui.main_arguments import parse
+
+    try:
+        arguments = parse(argv)
+        if arguments.screenshot is not None:
+            from kvplanner.ui.main_run import make_app
+            from kvplanner.ui.screenshot import take
+
+            return take(make_app(), arguments)
+        from kvplanner.ui.main_run import show
+
+        return show(arguments)
+    except PlannerError as error:
+        sys.stderr.write(f"kvplanner: {error}\n")
+        return BAD_INPUT

@@ -56,7 +56,8 @@ QHeaderView::section { background: $panel; color: $muted; border: none; border-b
   padding: 3px 6px; }
 QScrollBar:vertical { background: transparent; width: 10px; margin: 0; }
 QScrollBar:horizontal { background: transparent; height: 10px; margin: 0; }
-QScrollBar::handle { background: $outline; border-radius: 3px; margin: 2px; }
+QScrollBar::handle { background: $border; border-radius: 3px; margin: 2px; }
+QScrollBar::handle:hover { background: $outline; }
 QScrollBar::handle:vertical { min-height: 28px; }
 QScrollBar::handle:horizontal { min-width: 28px; }
 QScrollBar::add-line, QScrollBar::sub-line { width: 0; height: 0; }

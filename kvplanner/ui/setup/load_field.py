@@ -30,9 +30,9 @@ class LoadField(Field):
         super().__init__("Load", (self.users, self.prompt, self.output), parent)
         self._load: Load | None = None
         for edit, name, width, hint in (
-            (self.users, "Users at once", 62, "users"),
-            (self.prompt, "Prompt tokens of a user", 60, "prompt"),
-            (self.output, "Output tokens of a user", 60, "output"),
+            (self.users, "Users at once", 60, "users"),
+            (self.prompt, "Prompt tokens of a user", 70, "prompt"),
+            (self.output, "Output tokens of a user", 70, "output"),
         ):
             edit.setAccessibleName(name)
             edit.setFixedWidth(width)

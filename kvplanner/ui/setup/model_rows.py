@@ -48,8 +48,15 @@ def catalogue_row(entry: ModelEntry, shelf: Shelf) -> Row:
 def local_row(model: LocalModel, shelf: Shelf) -> Row:
     """One model of this machine: where it lies is its provenance."""
     size = format_bytes(model.size_bytes, shelf.unit) if model.size_bytes else ""
-    note = model.quantization or ""
-    return Row("item", model.title, model.detail, size, note, model.text, model.text == shelf.current)
+    return Row(
+        "item",
+        model.title,
+        model.problem or model.detail,
+        size,
+        model.quantization,
+        model.text,
+        model.text == shelf.current,
+    )
 
 
 def search(text: str, shelf: Shelf, found: Sequence[ModelEntry]) -> list[Row]:

@@ -123,7 +123,7 @@ class ChoiceField(OptionField):
         self.line.addStretch(1)
         self.line.addWidget(self.reset_button)
         self.line.addWidget(self.box)
-        self.box.setFixedWidth(EDIT_WIDTH + (0 if option.type == "bool" else 24))
+        self.box.setFixedWidth(EDIT_WIDTH + 26)
         self.box.addItem("default", DEFAULT)
         if option.type == "bool":
             self.box.addItem("on", True)

@@ -116,9 +116,6 @@ class SetupPanel(QScrollArea):
         from kvplanner.engine.registry import engine, names
 
         self.engine.set_engines(tuple((name, engine(name).title) for name in names()))
-        from kvplanner.model.whatif import WHATIF_FORMATS
-
-        self.model.set_formats(WHATIF_FORMATS)
         self._options = ()
         self._show_engine(self._document.state)
 

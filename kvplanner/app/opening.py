@@ -1,0 +1,54 @@
+"""What opening or dropping a path would do, said in a sentence before it is done."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+What = Literal["plan", "model", "refused"]
+_PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
+_MOST_LISTED = 2000
+
+
+class Opening(NamedTuple):
+    """what: how to open it. sentence: what will happen, or why nothing can."""
+
+    what: What
+    sentence: str
+
+
+def classify(path: Path) -> Opening:
+    """What a file or folder is taken for, by its name and, for folders, by what lies in it."""
+    name, suffix = path.name, path.suffix.lower()
+    if path.is_dir():
+        return _folder(path)
+    if name.lower().endswith(".kvplan.json"):
+        return Opening("plan", f"Open the plan {name}")
+    if suffix in (".gguf", ".safetensors") or (suffix == ".json" and not name.startswith(".")):
+        kind = "config" if suffix == ".json" else "model file"
+        return Opening("model", f"Read the {kind} {name} and plan that model on the GPUs chosen now")
+    if suffix in _PICKLES:
+        return Opening("refused", f"{name} is a pickle, which can run code, so it is never opened. "
+                       "Drop the folder with config.json, or safetensors or GGUF files")  # fmt: skip
+    if suffix in (".log", ".txt"):
+        return Opening("refused", f"{name} looks like a log; start-up logs cannot be read yet")
+    return Opening("refused", f"{name} is no plan, config.json, safetensors or GGUF file")
+
+
+def _folder(path: Path) -> Opening:
+    try:
+        names = [entry.name for _, entry in zip(range(_MOST_LISTED), path.iterdir(), strict=False)]
+    except OSError as error:
+        return Opening("refused", f"{path.name} cannot be read: {error.strerror or error}")
+    if "config.json" in names or any(name.endswith((".safetensors", ".gguf")) for name in names):
+        return Opening("model", f"Read the model folder {path.name} and plan it on the GPUs chosen now")
+    if any(name == "snapshots" for name in names):
+        return Opening("model", f"Read the newest snapshot in {path.name} and plan it on the GPUs chosen now")
+    return Opening("refused", f"{path.name} holds no config.json, safetensors or GGUF file")
+
+
+def paths_of(urls: list[str]) -> list[Path]:
+    """The local paths among dropped addresses."""
+    from PySide6.QtCore import QUrl
+
+    return [Path(QUrl(u).toLocalFile()) for u in urls if QUrl(u).isLocalFile()]

@@ -1,0 +1,132 @@
+"""The application: what all windows share, and the order in which it starts and ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, QTimer
+from PySide6.QtWidgets import QApplication
+
+from kvplanner.app import settings as s
+from kvplanner.app.crash import ExceptionCatcher, NativeCrashLog
+from kvplanner.app.document import Document
+from kvplanner.app.jobs import Jobs
+from kvplanner.app.library import Library
+from kvplanner.app.session import OpenPlan, Session
+from kvplanner.ui.theme import Theme
+
+if TYPE_CHECKING:
+    from kvplanner.ui.window import MainWindow
+
+
+class Application(QObject):
+    """Settings, jobs, library, theme, session and the open windows.
+
+    keep: False for a run that must leave no trace (a screenshot, safe mode): no settings, no session.
+    """
+
+    def __init__(self, app: QApplication, *, keep: bool = True, theme: str = "") -> None:
+        super().__init__(app)
+        self.app = app
+        self.keep = keep
+        self.settings = s.Settings(parent=self, save=keep)
+        self.jobs = Jobs(self)
+        self.library = Library(self.jobs, self)
+        choice = theme or self.settings.get(s.THEME)
+        self.theme = Theme(app, "light" if choice == "light" else "dark" if choice == "dark" else "system")
+        self.windows: list[MainWindow] = []
+        self.session = Session(self._open_plans, self.jobs, parent=self)
+        self.session.enabled = keep
+        self.catcher = ExceptionCatcher(self.session.write_now, self._context, self)
+        self.native_log = NativeCrashLog()
+        self._ended = False
+        app.aboutToQuit.connect(self.shut_down)
+        self.settings.changed.connect(self._setting_changed)
+
+    # windows ---------------------------------------------------------------------------------------------------
+
+    def new_window(self, document: Document | None = None) -> MainWindow:
+        """A window, not shown yet."""
+        from kvplanner.ui.window import MainWindow
+
+        window = MainWindow(self, document or Document())
+        self.windows.append(window)
+        window.closed.connect(self._window_closed)
+        return window
+
+    def _window_closed(self, window: MainWindow) -> None:
+        if len(self.windows) > 1:
+            self.windows.remove(window)
+            self.session.touch()
+            window.deleteLater()
+        else:
+            self.shut_down()
+            self.app.quit()
+
+    def _setting_changed(self, name: str) -> None:
+        if name == s.THEME.name:
+            choice = self.settings.get(s.THEME)
+            self.theme.set_choice("light" if choice == "light" else "dark" if choice == "dark" else "system")
+        elif name == s.UNIT.name:
+            for window in self.windows:
+                window.apply_unit()
+
+    # session ---------------------------------------------------------------------------------------------------
+
+    def _open_plans(self) -> tuple[OpenPlan, ...]:
+        from kvplanner.app.planstore import to_planfile
+        from kvplanner.plan.planfile import to_json
+
+        plans: list[OpenPlan] = []
+        for window in self.windows:
+            document = window.document
+            if document.state.model is not None and document.state.machine is not None:
+                path = str(document.path) if document.path else ""
+                plans.append(OpenPlan(to_json(to_planfile(document.state)), path, document.modified))
+        return tuple(plans)
+
+    def _context(self) -> str:
+        from kvplanner.app.planstore import to_planfile
+
+        window = self.windows[-1] if self.windows else None
+        if window is None or window.document.state.model is None:
+            return ""
+        file = to_planfile(window.document.state)
+        return f"model: {file.model}\nmachine: {file.machine}\noptions: {dict(file.options)}\nload: {file.load}"
+
+    # start and end ---------------------------------------------------------------------------------------------
+
+    def after_first_frame(self) -> None:
+        """What can wait until a window shows: crash records, this machine's GPUs."""
+        if self.keep:
+            previous = self.native_log.take_previous()
+            self.native_log.start()
+            if previous and self.windows:
+                self.windows[0].offer_crash_report(previous)
+        self.catcher.caught.connect(self._show_crash)
+        self.catcher.install()
+        QTimer.singleShot(0, self.library, self.library.probe_gpus)
+
+    def _show_crash(self, text: str) -> None:
+        if self.windows and not self._ended:
+            self.windows[-1].show_crash_report(text)
+
+    def shut_down(self) -> None:
+        """Stop timers, cancel jobs, wait for threads, save; then nothing is left that could abort the process."""
+        if self._ended:
+            return
+        self._ended = True
+        for window in self.windows:
+            window.stop()
+        self.jobs.stop()
+        self.session.close()
+        self.settings.save()
+        self.catcher.uninstall()
+        self.native_log.stop()
+
+
+def start_folder(settings: s.Settings) -> str:
+    """Where a file dialog begins."""
+    folder = settings.get(s.EXPORT_FOLDER)
+    return folder if folder and Path(folder).is_dir() else str(Path.home())

@@ -1,0 +1,84 @@
+"""The window's own command line: `gui [FILE]`, `gui --screenshot OUT.png ...`, and plan arguments for either."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple, NoReturn
+
+from kvplanner.errors import BadInput
+from kvplanner.plan.text_request import PlanWords
+
+SMALLEST, LARGEST = 320, 8192
+
+
+class WindowArguments(NamedTuple):
+    """screenshot None: show a window. words: what to plan, its model "" for the start. tab: "" for the first."""
+
+    screenshot: Path | None
+    size: tuple[int, int] | None
+    theme: Literal["", "light", "dark"]
+    tab: str
+    safe_mode: bool
+    words: PlanWords
+    scale: float = 1.0
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise BadInput(message, "gui", "kvplanner gui --help lists what it takes")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="kvplanner gui", allow_abbrev=False, add_help=False)
+    parser.add_argument("model", nargs="?", default="")
+    parser.add_argument("--screenshot", type=Path)
+    parser.add_argument("--size", default="")
+    parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("--theme", choices=("light", "dark"), default="")
+    parser.add_argument("--tab", default="")
+    parser.add_argument("--safe-mode", action="store_true")
+    parser.add_argument("--gpu", default="")
+    parser.add_argument("--engine", default="")
+    parser.add_argument("--engine-version", default="")
+    parser.add_argument("--weight-format", default="")
+    parser.add_argument("--load", default="")
+    parser.add_argument("--free", action="append", default=[])
+    parser.add_argument("--measured", action="append", default=[])
+    return parser
+
+
+def parse(argv: Sequence[str]) -> WindowArguments:
+    """Read the arguments after `gui`. Raises BadInput."""
+    words = list(argv)
+    flags: tuple[str, ...] = ()
+    if "--" in words:
+        at = words.index("--")
+        words, flags = words[:at], tuple(words[at + 1 :])
+    found = _parser().parse_args(words)
+    if not 0.5 <= found.scale <= 4:
+        raise BadInput(f"a scale of {found.scale:g} makes no picture", "--scale", "Give 0.5 to 4")
+    plan = PlanWords(
+        model=found.model,
+        gpu=found.gpu,
+        engine=found.engine,
+        version=found.engine_version,
+        weight_format=found.weight_format,
+        load=found.load,
+        free=tuple(found.free),
+        measured=tuple(found.measured),
+        flags=flags,
+    )
+    size = _size(found.size) if found.size else None
+    return WindowArguments(found.screenshot, size, found.theme, found.tab, found.safe_mode, plan, found.scale)
+
+
+def _size(text: str) -> tuple[int, int]:
+    width, _, height = text.lower().partition("x")
+    if not width.isdecimal() or not height.isdecimal():
+        raise BadInput(f"{text!r} is not a size", "--size", "Write for example 1280x800")
+    size = int(width), int(height)
+    if not all(SMALLEST <= side <= LARGEST for side in size):
+        raise BadInput(f"{text} is out of range", "--size", f"Give {SMALLEST} to {LARGEST} for each side")
+    return size

@@ -1,0 +1,188 @@
+"""The centre of the window: messages, verdict, memory bars, breakdown, tabs; one selection over all of them."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Protocol
+
+from PySide6.QtCore import QByteArray, Qt, Signal
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QSplitter, QTabWidget, QToolButton, QVBoxLayout, QWidget
+
+from kvplanner.app.messages import Messages
+from kvplanner.engine.base import Plan, SegmentKind
+from kvplanner.ui.bars.words import Unit
+from kvplanner.ui.message_bar import MessageBar
+
+BARS_SHARE: Final = 0.42
+TAB_NAMES: Final = {"explain": "Explain", "startup": "Start-up"}
+
+
+class View(Protocol):
+    """What every view of a plan offers."""
+
+    def set_plan(self, plan: Plan | None) -> None:
+        """Show a plan."""
+
+    def set_unit(self, unit: Any) -> None:
+        """Show GiB or GB."""
+
+    def set_selected(self, device: int, kind: SegmentKind | None) -> None:
+        """Mark a segment."""
+
+
+def card(*widgets: QWidget, margins: int = 10) -> QFrame:
+    """A framed ground with widgets on it."""
+    frame = QFrame()
+    frame.setProperty("card", "true")
+    layout = QVBoxLayout(frame)
+    layout.setContentsMargins(margins, margins, margins, margins)
+    layout.setSpacing(6)
+    for widget in widgets:
+        layout.addWidget(widget)
+    return frame
+
+
+class Centre(QWidget):
+    """Assembles the views. selected(position, kind). Without `build` it is an empty ground: the first frame."""
+
+    selected = Signal(int, object)
+
+    def __init__(self, messages: Messages, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("centre")
+        self.setAccessibleName("Plan")
+        self.messages = MessageBar(messages, self)
+        self.export_button = QToolButton(self)
+        self.export_button.setText("Export ▾")
+        self.export_button.setProperty("button", "true")
+        self.export_button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        self.export_button.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.export_button.setAccessibleName("Export")
+        self.copy_button = QPushButton("Copy command", self)
+        self.copy_button.setProperty("primary", "true")
+        self._header = QHBoxLayout()
+        self._header.setSpacing(10)
+        self._header.addStretch(1)
+        for button in (self.export_button, self.copy_button):
+            self._header.addWidget(button, 0, Qt.AlignmentFlag.AlignTop)
+        self._outer = QVBoxLayout(self)
+        self._outer.setContentsMargins(14, 12, 14, 12)
+        self._outer.setSpacing(10)
+        self._outer.addWidget(self.messages)
+        self._outer.addLayout(self._header)
+        self._outer.addStretch(1)
+        self.tabs: QTabWidget | None = None
+        self.splitter: QSplitter | None = None
+        self._views: list[View] = []
+        self._plan: Plan | None = None
+        self.position = 0
+        self.kind: SegmentKind | None = None
+        self._chosen_by_user = False
+        self._unit: Unit = "GiB"
+
+    def build(self) -> None:
+        """Make the views; after the first frame."""
+        from kvplanner.ui.bars.widget import MemoryBars
+        from kvplanner.ui.breakdown import BreakdownView
+        from kvplanner.ui.explain.view import ExplainView
+        from kvplanner.ui.verdict import VerdictView
+
+        self.verdict, self.bars = VerdictView(self), MemoryBars(self)
+        self.breakdown, self.explain = BreakdownView(self), ExplainView(self)
+        self._header.takeAt(0)
+        self._header.insertWidget(0, self.verdict, 1)
+        self._bars_card = card(self.bars, margins=8)
+        self.tabs = QTabWidget(self)
+        self.tabs.setDocumentMode(True)
+        self.tabs.addTab(self.explain, TAB_NAMES["explain"])
+        self._views = [self.verdict, self.bars, self.breakdown, self.explain]
+        self._add_startup(self.tabs)
+        self.splitter = QSplitter(Qt.Orientation.Horizontal, self)
+        self.splitter.setChildrenCollapsible(False)
+        self.splitter.setHandleWidth(10)
+        self.splitter.addWidget(card(self.breakdown, margins=6))
+        self.splitter.addWidget(card(self.tabs, margins=6))
+        self.splitter.setSizes([460, 460])
+        self._outer.takeAt(self._outer.count() - 1)
+        self._outer.addWidget(self._bars_card)
+        self._outer.addWidget(self.splitter, 1)
+        for view in self._views:
+            view.set_unit(self._unit)
+            view.segment_selected.connect(self._segment_selected)  # type: ignore[attr-defined]
+
+    def _add_startup(self, tabs: QTabWidget) -> None:
+        from kvplanner.ui.startup import StartupView
+
+        self.startup = StartupView(self)
+        tabs.addTab(self.startup, TAB_NAMES["startup"])
+        self._views.append(self.startup)
+
+    @property
+    def built(self) -> bool:
+        """Whether the views are there."""
+        return bool(self._views)
+
+    def set_plan(self, plan: Plan | None) -> None:
+        """Show a plan; the selection stays where it can."""
+        self._plan = plan
+        for view in self._views:
+            view.set_plan(plan)
+        if plan is None:
+            return
+        if not self._chosen_by_user or self.position >= len(plan.devices):
+            self.position = min(plan.tightest, len(plan.devices) - 1)
+        kinds = [segment.kind for segment in plan.devices[self.position].segments] if plan.devices else []
+        if self.kind not in kinds:
+            self.kind = "kv_cache" if "kv_cache" in kinds else "weights" if "weights" in kinds else None
+        self._show_selection()
+        self._fit_bars()
+
+    def set_unit(self, unit: Unit) -> None:
+        """GiB or GB."""
+        self._unit = unit
+        for view in self._views:
+            view.set_unit(unit)
+
+    def _segment_selected(self, chosen: object) -> None:
+        if isinstance(chosen, tuple) and len(chosen) == 2:
+            self.select(chosen[0], chosen[1])
+
+    def select(self, position: int, kind: SegmentKind | None) -> None:
+        """Select a segment everywhere."""
+        self._chosen_by_user = True
+        self.position, self.kind = position, kind
+        self._show_selection()
+        self.selected.emit(position, kind)
+
+    def _show_selection(self) -> None:
+        for view in self._views:
+            view.set_selected(self.position, self.kind)
+
+    def show_tab(self, name: str) -> bool:
+        """Show a tab by its key or title; False when there is none."""
+        if self.tabs is None:
+            return False
+        for i in range(self.tabs.count()):
+            if name.lower().replace("-", "") == self.tabs.tabText(i).lower().replace("-", ""):
+                self.tabs.setCurrentIndex(i)
+                return True
+        return False
+
+    def _fit_bars(self) -> None:
+        """The bars take the height that they need, up to their share of the window; then they scroll."""
+        wanted = self.bars.sizeHint().height() + 18
+        self._bars_card.setFixedHeight(max(96, min(wanted, int(self.height() * BARS_SHARE))))
+
+    def resizeEvent(self, event: Any) -> None:
+        """The bars' share changes with the window."""
+        super().resizeEvent(event)
+        if self._views:
+            self._fit_bars()
+
+    def save_layout(self) -> str:
+        """The splitter's position as text."""
+        return bytes(self.splitter.saveState().toBase64().data()).decode() if self.splitter else ""
+
+    def restore_layout(self, text: str) -> None:
+        """Put the splitter back; text that makes no sense changes nothing."""
+        if self.splitter is not None and text:
+            self.splitter.restoreState(QByteArray.fromBase64(text.encode()))

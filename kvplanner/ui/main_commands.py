@@ -1,0 +1,269 @@
+"""Commands of the Edit, View, Tools and Help menus."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import Qt, QUrl
+from PySide6.QtGui import QDesktopServices, QGuiApplication
+from PySide6.QtWidgets import QApplication, QDialog, QDockWidget, QWidget
+
+from kvplanner.app import settings as s
+from kvplanner.app.storage import data_folder
+from kvplanner.engine.base import Plan
+from kvplanner.ui.main_base import WindowBase
+
+if TYPE_CHECKING:
+    from kvplanner.ui.help_viewer import HelpViewer
+
+
+class CommandsMixin(WindowBase):
+    """Undo, copy, choose, show, look again, help."""
+
+    _gpu_dock: QDockWidget | None = None
+    _help: HelpViewer | None = None
+    _dialog: QDialog | None = None
+
+    # Edit ------------------------------------------------------------------------------------------------------
+
+    def undo(self) -> None:
+        """Take the last edit back; text that is being typed comes first."""
+        self.document.undo()
+
+    def redo(self) -> None:
+        """Bring it back."""
+        self.document.redo()
+
+    def _copy(self, text: str, what: str) -> None:
+        QGuiApplication.clipboard().setText(text)
+        self.statusBar().showMessage(f"Copied {what}", 4000)
+
+    def _plan_to_copy(self) -> Plan | None:
+        """The plan of what is set now; the last good one would not be what the user means."""
+        self.document.flush()
+        if self.document.plan is None or self.document.error is not None:
+            self.messages.warning("There is no plan of these settings to copy: mend the marked field first", key="copy")
+            return None
+        return self.document.plan
+
+    def copy_text(self) -> None:
+        """The plan as text."""
+        from kvplanner.plan import report
+
+        plan = self._plan_to_copy()
+        if plan is not None:
+            self._copy(report.text(plan, unit=self.unit()), "the plan as text")
+
+    def copy_markdown(self) -> None:
+        """The plan as Markdown."""
+        from kvplanner.plan import report
+
+        plan = self._plan_to_copy()
+        if plan is not None:
+            self._copy(report.markdown(plan, unit=self.unit()), "the plan as Markdown")
+
+    def copy_json(self) -> None:
+        """The plan as JSON."""
+        from kvplanner.plan import schema
+
+        plan = self._plan_to_copy()
+        if plan is not None:
+            self._copy(json.dumps(schema.to_json(plan), indent=2), "the plan as JSON")
+
+    def copy_command(self) -> None:
+        """The command that starts the engine as planned."""
+        from kvplanner.engine.command import format_command
+        from kvplanner.engine.registry import engine
+
+        request = self.document.state.request()
+        if request is None:
+            self.messages.warning("Choose a model and GPUs first", key="copy")
+            return
+        command = format_command(engine(request.engine), request)
+        self._copy(command, command if len(command) < 90 else "the engine's command line")
+
+    def choose_model(self) -> None:
+        """Open the chooser of models."""
+        self.pickers.open_models()
+
+    def choose_gpus(self) -> None:
+        """Open the chooser of GPUs."""
+        self.pickers.open_gpus()
+
+    def find_option(self) -> None:
+        """Go to the search of options."""
+        advanced = self.panel.advanced
+        advanced.toggle.setChecked(True)
+        advanced.search.setFocus(Qt.FocusReason.ShortcutFocusReason)
+        advanced.search.selectAll()
+        self.panel.ensureWidgetVisible(advanced.search)
+
+    def reset_options(self) -> None:
+        """Give every option back to its default."""
+        self.document.set_options({}, "Reset all options")
+
+    # View ------------------------------------------------------------------------------------------------------
+
+    def unit_gib(self) -> None:
+        """Show GiB."""
+        self.settings.set(s.UNIT, "GiB")
+
+    def unit_gb(self) -> None:
+        """Show GB."""
+        self.settings.set(s.UNIT, "GB")
+
+    def toggle_unit(self) -> None:
+        """The other unit."""
+        self.settings.set(s.UNIT, "GB" if self.unit() == "GiB" else "GiB")
+
+    def theme_system(self) -> None:
+        """Follow the system."""
+        self.settings.set(s.THEME, "system")
+
+    def theme_light(self) -> None:
+        """Light."""
+        self.settings.set(s.THEME, "light")
+
+    def theme_dark(self) -> None:
+        """Dark."""
+        self.settings.set(s.THEME, "dark")
+
+    def show_explain(self) -> None:
+        """Show how the selected part came about."""
+        self._show_tab("Explain")
+
+    def show_startup(self) -> None:
+        """Show memory over start-up."""
+        self._show_tab("Start-up")
+
+    def _show_tab(self, name: str) -> None:
+        if self.centre.show_tab(name) and self.centre.tabs is not None:
+            page = self.centre.tabs.currentWidget()
+            page.setFocus(Qt.FocusReason.ShortcutFocusReason)
+
+    def full_screen(self, on: bool = False) -> None:
+        """Fill the screen, or not."""
+        if on:
+            self.showFullScreen()
+        else:
+            self.showNormal()
+
+    def next_panel(self) -> None:
+        """Move the focus round: setup, bars, table, tabs."""
+        if self.centre.tabs is None:
+            return
+        stops: list[QWidget] = [
+            self.panel.model.button,
+            self.centre.bars.canvas,
+            self.centre.breakdown,
+            self.centre.tabs,
+        ]
+        focus = QApplication.focusWidget()
+        holders: list[QWidget] = [self.panel, self.centre.bars, self.centre.breakdown, self.centre.tabs]
+        at = next((i for i, h in enumerate(holders) if focus is not None and (h is focus or h.isAncestorOf(focus))), -1)
+        target = stops[(at + 1) % len(stops)]
+        target.setFocus(Qt.FocusReason.ShortcutFocusReason)
+
+    def reset_layout(self) -> None:
+        """Sizes and docks as at the first start."""
+        self.resize(1280, 800)
+        if self.centre.splitter is not None:
+            self.centre.splitter.setSizes([460, 460])
+        self.gpu_panel(False)
+
+    def gpu_panel(self, on: bool) -> None:
+        """Show or hide the dock of this machine's GPUs."""
+        action = self.actions_of_window.by_name["gpu_panel"]
+        if on and self._gpu_dock is None:
+            self._gpu_dock = self._make_gpu_dock()
+        if self._gpu_dock is not None:
+            self._gpu_dock.setVisible(on)
+        action.setChecked(on)
+        self.settings.set(s.GPU_PANEL, on)
+
+    def _make_gpu_dock(self) -> QDockWidget:
+        from kvplanner.ui.main_gpu import make_gpu_dock
+
+        dock = make_gpu_dock(self)
+        dock.visibilityChanged.connect(self._gpu_dock_seen)
+        return dock
+
+    def _gpu_dock_seen(self, visible: bool) -> None:
+        if self._gpu_dock is not None and self._gpu_dock.isHidden():
+            self.actions_of_window.by_name["gpu_panel"].setChecked(False)
+
+    def stop_gpu_panel(self) -> None:
+        """End the sampling before the window goes."""
+        if self._gpu_dock is not None:
+            from kvplanner.ui.main_gpu import stop_gpu_dock
+
+            stop_gpu_dock(self._gpu_dock)
+
+    # Tools -----------------------------------------------------------------------------------------------------
+
+    def rescan_gpus(self) -> None:
+        """Ask NVML again."""
+        self.application.library.probe_gpus()
+
+    def rescan_models(self) -> None:
+        """Search this machine again."""
+        self.application.library.scan_models(lambda error: self.messages.error(error, "Looking for models"))
+
+    def open_data_folder(self) -> None:
+        """Show where settings and crash reports lie."""
+        folder = data_folder()
+        folder.mkdir(parents=True, exist_ok=True)
+        if not QDesktopServices.openUrl(QUrl.fromLocalFile(str(folder))):
+            self.messages.info(f"The data folder is {folder}")
+
+    # Help ------------------------------------------------------------------------------------------------------
+
+    def _show_help(self, page: str) -> None:
+        from kvplanner.ui.help_viewer import HelpViewer
+
+        if self._help is None:
+            self._help = HelpViewer(self)
+        self._help.show_page(page)
+
+    def help_memory(self) -> None:
+        """How an engine uses GPU memory."""
+        self._show_help("memory")
+
+    def help_bar(self) -> None:
+        """How to read the bar."""
+        self._show_help("bar")
+
+    def help_shortcuts(self) -> None:
+        """Every shortcut."""
+        self._show_help("shortcuts")
+
+    def licences(self) -> None:
+        """Whose work is inside."""
+        self._show_help("licences")
+
+    def about(self) -> None:
+        """Versions."""
+        from kvplanner.ui.dialogs_about import AboutDialog
+
+        self._open_dialog(AboutDialog(self))
+
+    def _open_dialog(self, dialog: QDialog) -> None:
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.finished.connect(self._dialog_closed)
+        self._dialog = dialog
+        dialog.open()
+
+    def _dialog_closed(self) -> None:
+        self._dialog = None
+
+    def show_crash_report(self, text: str) -> None:
+        """Something of ours failed: show what, in full."""
+        from kvplanner.ui.dialogs_crash import CrashDialog
+
+        self._open_dialog(CrashDialog(text, self))
+
+    def offer_crash_report(self, text: str) -> None:
+        """The run before ended inside a driver or Qt: say so without standing in the way."""
+        self.messages.info("kvplanner ended unexpectedly last time; the report stays on this computer",
+                           action=("Show report", lambda: self.show_crash_report(text)), key="crash")  # fmt: skip

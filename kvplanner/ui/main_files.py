@@ -1,0 +1,259 @@
+"""Files of a window: plans opened and saved, models read, pictures and tables exported, things dropped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QDragEnterEvent, QDragMoveEvent, QDropEvent
+from PySide6.QtWidgets import QFileDialog, QLabel, QMessageBox
+
+from kvplanner.app import planstore
+from kvplanner.app import settings as s
+from kvplanner.app.opening import Opening, classify
+from kvplanner.app.state import PlanState
+from kvplanner.engine.base import Model
+from kvplanner.ui.main_export import ExportMixin
+from kvplanner.ui.main_machine import MachineMixin
+
+PLAN_FILTER: Final = "Plan (*.kvplan.json)"
+OPEN_FILTER: Final = (
+    "All that can be opened (*.kvplan.json config.json *.safetensors *.gguf);;"
+    f"{PLAN_FILTER};;Model (config.json *.safetensors *.gguf *.json)"
+)
+
+
+class FilesMixin(MachineMixin, ExportMixin):
+    """Open, save, export, drop."""
+
+    _drop: Opening | None = None
+    _reading: str = ""
+
+    def new_window(self) -> None:
+        """Another window with the same plan to start from."""
+        state = self.document.state
+        window = self.application.new_window()
+        window.document.reset(state)
+        window.move(self.x() + 28, self.y() + 28)
+        window.show()
+
+    def quit(self) -> None:
+        """Close all windows; each may ask."""
+        for window in reversed(list(self.application.windows)):
+            if not window.close():
+                return
+
+    # open ------------------------------------------------------------------------------------------------------
+
+    def open_file(self) -> None:
+        """Ask for a plan or a model file."""
+        dialog = QFileDialog(self, "Open", self._folder(), OPEN_FILTER)
+        dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
+        dialog.fileSelected.connect(lambda name: self.open_path(Path(name)))
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.open()
+
+    def open_folder(self) -> None:
+        """Ask for a model folder."""
+        dialog = QFileDialog(self, "Open model folder", self._folder())
+        dialog.setFileMode(QFileDialog.FileMode.Directory)
+        dialog.setOption(QFileDialog.Option.ShowDirsOnly)
+        dialog.fileSelected.connect(lambda name: self.open_path(Path(name)))
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.open()
+
+    def _folder(self) -> str:
+        if self.document.path is not None:
+            return str(self.document.path.parent)
+        return self.settings.get(s.EXPORT_FOLDER) or str(Path.home())
+
+    def open_path(self, path: Path) -> None:
+        """Open whatever a path is; what cannot be opened is told with the reason."""
+        opening = classify(path)
+        if opening.what == "plan":
+            self.open_plan(path)
+        elif opening.what == "model":
+            self.load_model(str(path))
+        else:
+            self.messages.warning(f"{opening.sentence}.", key="open")
+
+    def open_plan(self, path: Path) -> None:
+        """Read a plan file; a plan with unsaved edits of another file keeps its window."""
+
+        def done(state: PlanState) -> None:
+            if self.document.path is not None and self.document.modified:
+                window = self.application.new_window()
+                window.document.reset(state, path)
+                window.show()
+            else:
+                self.document.reset(state, path)
+            self.settings.remember(s.RECENT_FILES, str(path))
+
+        def failed(error: Exception) -> None:
+            self.messages.error(error, f"{path.name} was not opened, the plan here is unchanged", key="open")
+
+        self.application.jobs.submit(f"Opening {path.name}", lambda c: planstore.read(path), done, failed, key="open")
+
+    def fill_recent(self) -> None:
+        """The recent files; missing ones go."""
+        menu = self.actions_of_window.menus["recent"]
+        menu.clear()
+        for name in self.settings.get(s.RECENT_FILES):
+            if not Path(name).exists():
+                self.settings.forget(s.RECENT_FILES, name)
+                continue
+            action = menu.addAction(Path(name).name)
+            action.setToolTip(name)
+            action.triggered.connect(lambda checked=False, path=name: self.open_plan(Path(path)))
+        if menu.isEmpty():
+            menu.addAction("No recent plans").setEnabled(False)
+            return
+        menu.addSeparator()
+        menu.addAction("&Clear").triggered.connect(lambda: self.settings.set(s.RECENT_FILES, []))
+
+    def load_model(self, text: str, allow_network: bool = False) -> None:
+        """Read a model in the background and choose it; on failure the plan stays as it is."""
+        name = text.rstrip("/\\").replace("\\", "/").rpartition("/")[2] or text
+        self._reading = text
+        self.panel.model.set_error("")
+        self.panel.model.show_loading(name)
+
+        def done(model: Model) -> None:
+            self.document.set_model(text, model)
+            self.settings.remember(s.RECENT_MODELS, text)
+
+        def failed(error: Exception) -> None:
+            self.panel.model.set_error(str(error))
+
+        job = self.application.library.load_model(
+            text, done, failed, allow_network=allow_network, key=f"model {id(self)}"
+        )
+        if job is not None:
+            job.finished.connect(lambda: self._reading_ended(text))
+
+    def _reading_ended(self, text: str) -> None:
+        """Show what is chosen, also when the reading failed or was cancelled."""
+        if self._reading == text:
+            self._reading = ""
+            state = self.document.state
+            self.panel.model.show_model(state.model, state.weight_format, self.unit())
+
+    # save ------------------------------------------------------------------------------------------------------
+
+    def save(self) -> None:
+        """Save to the plan's file, or ask for one."""
+        if self.document.path is None:
+            self.save_as()
+        else:
+            self.save_to(self.document.path)
+
+    def save_as(self) -> None:
+        """Ask for a file."""
+        name = f"{self.document.title}.kvplan.json"
+        dialog = QFileDialog(self, "Save plan", str(Path(self._folder()) / name), PLAN_FILTER)
+        dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.fileSelected.connect(lambda chosen: self.save_to(_with_suffix(Path(chosen))))
+        dialog.open()
+
+    def save_to(self, path: Path, *, then_close: bool = False) -> None:
+        """Write the plan in the background."""
+        state = self.document.state
+        if state.request() is None:
+            self.messages.warning("Choose a model and GPUs first: there is no plan to save", key="save")
+            return
+
+        def done(result: object) -> None:
+            if self.document.state is state:
+                self.document.mark_saved(path)
+            else:
+                self.document.path = path
+            self.settings.remember(s.RECENT_FILES, str(path))
+            self.statusBar().showMessage(f"Saved {path.name}", 4000)
+            if then_close:
+                self.close_now()
+
+        def failed(error: Exception) -> None:
+            self.messages.error(error, "The plan was not saved", key="save")
+
+        self.application.jobs.submit(f"Saving {path.name}", lambda c: planstore.save(path, state), done, failed)
+
+    def ask_to_save(self) -> None:
+        """The window is closing and its file lacks edits."""
+        box = QMessageBox(self)
+        box.setIcon(QMessageBox.Icon.Question)
+        box.setText(f"Save the changes to {self.document.title}?")
+        box.setInformativeText("They are not in the file yet.")
+        buttons = QMessageBox.StandardButton
+        box.setStandardButtons(buttons.Save | buttons.Discard | buttons.Cancel)
+        box.setDefaultButton(buttons.Save)
+        box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        box.finished.connect(self._answered)
+        box.open()
+
+    def _answered(self, answer: int) -> None:
+        if answer == QMessageBox.StandardButton.Save.value and self.document.path is not None:
+            self.save_to(self.document.path, then_close=True)
+        elif answer == QMessageBox.StandardButton.Discard.value:
+            self.close_now()
+
+    # drops -----------------------------------------------------------------------------------------------------
+
+    def drag_entered(self, event: QDragEnterEvent) -> None:
+        """Look at what hangs on the mouse, and say what would happen."""
+        paths = [Path(url.toLocalFile()) for url in event.mimeData().urls() if url.isLocalFile()]
+        if not paths:
+            event.ignore()
+            return
+        self._drop = classify(paths[0])
+        if len(paths) > 1 and self._drop.what != "refused":
+            more = f" (the first of {len(paths)})"
+            self._drop = self._drop._replace(sentence=self._drop.sentence + more)
+        self._show_drop_sheet(self._drop)
+        event.acceptProposedAction()
+
+    def drag_moved(self, event: QDragMoveEvent) -> None:
+        """Refused things stay refused all over the window."""
+        if self._drop is None or self._drop.what == "refused":
+            event.ignore()
+        else:
+            event.acceptProposedAction()
+
+    def drag_left(self) -> None:
+        """Take the sentence away."""
+        self._drop = None
+        if self._drop_sheet is not None:
+            self._drop_sheet.hide()
+
+    def dropped(self, event: QDropEvent) -> None:
+        """Open the first path."""
+        paths = [Path(url.toLocalFile()) for url in event.mimeData().urls() if url.isLocalFile()]
+        self.drag_left()
+        if paths:
+            event.acceptProposedAction()
+            self.open_path(paths[0])
+
+    def _show_drop_sheet(self, opening: Opening) -> None:
+        if self._drop_sheet is None:
+            self._drop_sheet = QLabel(self)
+            self._drop_sheet.setObjectName("drop")
+            self._drop_sheet.setFrameShape(QLabel.Shape.StyledPanel)
+            self._drop_sheet.setAlignment(Qt.AlignmentFlag.AlignCenter)
+            self._drop_sheet.setWordWrap(True)
+            self._drop_sheet.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+            font = self._drop_sheet.font()
+            font.setPointSizeF(font.pointSizeF() * 1.3)
+            self._drop_sheet.setFont(font)
+        sheet = self._drop_sheet
+        sheet.setText(opening.sentence if opening.what != "refused" else f"Cannot open this: {opening.sentence}")
+        width, height = min(620, self.width() - 80), 150
+        sheet.setGeometry((self.width() - width) // 2, (self.height() - height) // 2, width, height)
+        sheet.show()
+        sheet.raise_()
+
+
+def _with_suffix(path: Path) -> Path:
+    if path.name.lower().endswith(".kvplan.json"):
+        return path
+    return path.with_name(path.name.removesuffix(".json") + ".kvplan.json")

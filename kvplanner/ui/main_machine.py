@@ -1,0 +1,106 @@
+"""The machine of a window's plan: chosen from the catalogue, counted, mixed, or this very machine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kvplanner.app import settings as s
+from kvplanner.errors import PlannerError
+from kvplanner.gpu.spec import Machine
+from kvplanner.ui.main_base import WindowBase
+from kvplanner.ui.setup.gpu_rows import short_name
+
+
+class MachineMixin(WindowBase):
+    """Edits of the devices."""
+
+    def choose_machine(self, text: str) -> None:
+        """Plan for the machine that a text names, for example "2xrtx-4090"."""
+        from kvplanner.catalog import gpus
+
+        try:
+            machine = gpus.machine(text)
+        except PlannerError as error:
+            self.panel.gpus.set_error(str(error))
+            return
+        self.panel.gpus.set_error("")
+        self._set_machine(machine, text, f"Choose {short_name(machine.describe())}")
+        self.settings.remember(s.RECENT_MACHINES, text)
+
+    def choose_local_machine(self) -> None:
+        """Plan for this machine's GPUs as they are now."""
+        machine = self.application.library.machine
+        if machine is not None:
+            self._set_machine(machine, "", "Choose this machine")
+
+    def _set_machine(self, machine: Machine, text: str, label: str) -> None:
+        self.document.edit(
+            label,
+            machine_text=text,
+            devices=machine.devices,
+            machine_source=machine.source,
+            machine_chosen=True,
+            unticked=frozenset(),
+            given_free={},
+        )
+
+    def set_gpu_count(self, count: int) -> None:
+        """As many of the same GPU."""
+        devices = self.document.state.devices
+        if not devices or count == len(devices):
+            return
+        spec = devices[0].gpu
+        machine = Machine(tuple(replace(devices[0], index=i, gpu=spec) for i in range(count)),
+                          self.document.state.machine_source)  # fmt: skip
+        text = f"{count}x{spec.id}" if spec.vendor != "custom" else ""
+        label = f"Use {count} GPU{'s' if count > 1 else ''}"
+        self._edit_devices(machine, text, label, key="gpu count")
+
+    def add_gpu(self, text: str) -> None:
+        """One or more GPUs beside those that are there."""
+        from kvplanner.catalog import gpus
+
+        state = self.document.state
+        try:
+            added = gpus.machine(text)
+        except PlannerError as error:
+            self.panel.gpus.set_error(str(error))
+            return
+        together = (*state.devices, *added.devices)
+        devices = tuple(replace(device, index=i) for i, device in enumerate(together))
+        custom = state.machine_source == "custom" or added.source == "custom"
+        self._edit_devices(Machine(devices, "custom" if custom else state.machine_source), "", "Add a GPU")
+
+    def remove_gpu(self, index: int) -> None:
+        """One GPU less."""
+        state = self.document.state
+        kept = [device for device in state.devices if device.index != index]
+        if not kept:
+            return
+        new_index = {device.index: i for i, device in enumerate(kept)}
+        self._edit_devices(
+            Machine(tuple(replace(d, index=new_index[d.index]) for d in kept), state.machine_source),
+            "",
+            f"Remove GPU {index}",
+            unticked=frozenset(new_index[i] for i in state.unticked if i in new_index),
+            given_free={new_index[i]: size for i, size in state.given_free.items() if i in new_index},
+        )
+
+    def _edit_devices(self, machine: Machine, text: str, label: str, *, key: str = "", **more: object) -> None:
+        from kvplanner.plan.planfile import machine_words
+
+        state = self.document.state
+        known = {device.index for device in machine.devices}
+        fields: dict[str, object] = {
+            "unticked": frozenset(i for i in state.unticked if i in known),
+            "given_free": {i: size for i, size in state.given_free.items() if i in known},
+        }
+        self.document.edit(
+            label,
+            key=key,
+            machine_text=text or machine_words(machine),
+            devices=machine.devices,
+            machine_source=machine.source,
+            machine_chosen=True,
+            **(fields | more),
+        )

@@ -1,0 +1,113 @@
+"""From the start of the process to the end of the event loop."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QLocale, QTimer
+from PySide6.QtWidgets import QApplication
+
+import kvplanner
+from kvplanner.app.jobs import error_text
+from kvplanner.app.session import OpenPlan, Restored
+from kvplanner.app.state import PlanState
+from kvplanner.plan.planfile import SUFFIX
+from kvplanner.plan.text_request import PlanWords
+from kvplanner.ui.main_app import Application
+from kvplanner.ui.main_arguments import WindowArguments
+from kvplanner.ui.start import restored_state, start_state
+
+if TYPE_CHECKING:
+    from kvplanner.ui.window import MainWindow
+
+SIGNAL_POLL_MS = 500
+
+
+def make_app() -> QApplication:
+    """The one QApplication, with its names set."""
+    existing = QApplication.instance()
+    if isinstance(existing, QApplication):
+        return existing
+    if QLocale.system().language() == QLocale.Language.C:
+        # No locale is set: numbers with separators all the same.
+        QLocale.setDefault(QLocale(QLocale.Language.English, QLocale.Country.UnitedKingdom))
+    app = QApplication(["kvplanner"])
+    app.setApplicationName("kvplanner")
+    app.setApplicationDisplayName("kvplanner")
+    app.setApplicationVersion(kvplanner.__version__)
+    app.setDesktopFileName("kvplanner")
+    app.setQuitOnLastWindowClosed(False)
+    return app
+
+
+def show(arguments: WindowArguments) -> int:
+    """Show the window and run until it is closed."""
+    app = make_app()
+    application = Application(app, keep=not arguments.safe_mode, theme=arguments.theme)
+    asked = arguments.words != PlanWords()
+    restored = Restored((), crashed=False) if asked or arguments.safe_mode else application.session.restore()
+    window = application.new_window()
+    if arguments.size:
+        window.resize(*arguments.size)
+    window.show()
+    window.filled.connect(lambda: begin(application, window, arguments, restored))
+    if arguments.tab:
+        window.filled.connect(lambda: window.centre.show_tab(arguments.tab))
+    QTimer.singleShot(0, application, application.after_first_frame)
+    stop_on_interrupt(app, application)
+    status = app.exec()
+    application.shut_down()
+    return status
+
+
+def stop_on_interrupt(app: QApplication, application: Application) -> None:
+    """Ctrl+C in the terminal closes in order; Python sees the signal when the timer next runs."""
+    signal.signal(signal.SIGINT, lambda number, frame: app.quit())
+    timer = QTimer(application)
+    timer.setInterval(SIGNAL_POLL_MS)
+    timer.timeout.connect(lambda: None)
+    timer.start()
+
+
+def begin(application: Application, window: MainWindow, arguments: WindowArguments, restored: Restored) -> None:
+    """Give the first window, and those of the session, their plans; read in the background."""
+    if restored.plans:
+        first, *others = restored.plans
+        _restore(application, window, first)
+        for plan in others:
+            more = application.new_window()
+            more.show()
+            _restore(application, more, plan)
+        if restored.crashed:
+            window.messages.info("kvplanner was not closed properly last time: your plan was restored", key="restored")
+        return
+    _load_start(application, window, arguments.words)
+
+
+def _load_start(application: Application, window: MainWindow, words: PlanWords) -> None:
+    from kvplanner.ui.main_local import probe_now
+
+    def done(state: PlanState) -> None:
+        path = Path(words.model) if words.model.endswith(SUFFIX) else None
+        window.document.reset(state, path)
+
+    def failed(error: Exception) -> None:
+        window.messages.error(error, "Could not open what was asked for", key="start")
+        if words != PlanWords():
+            _load_start(application, window, PlanWords())
+
+    application.jobs.submit("Reading the model", lambda c: start_state(words, probe_now), done, failed)
+
+
+def _restore(application: Application, window: MainWindow, plan: OpenPlan) -> None:
+    def done(state: PlanState) -> None:
+        path = Path(plan.path) if plan.path and Path(plan.path).exists() else None
+        window.document.reset(state, path, modified=plan.modified)
+
+    def failed(error: Exception) -> None:
+        window.messages.warning(f"The last plan could not be opened: {error_text(error)}", key="restored")
+        _load_start(application, window, PlanWords())
+
+    application.jobs.submit("Reading the last plan", lambda c: restored_state(plan), done, failed)

@@ -1,0 +1,72 @@
+"""`gui --screenshot`: the window in a given state, size and theme, rendered to a PNG, without a trace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PySide6.QtCore import QEventLoop, QTimer
+from PySide6.QtGui import QPixmap
+from PySide6.QtWidgets import QApplication
+
+from kvplanner.errors import BadInput
+from kvplanner.ui.main_app import Application
+from kvplanner.ui.main_arguments import WindowArguments
+from kvplanner.ui.start import start_state
+from kvplanner.ui.window import DEFAULT_SIZE, MainWindow
+
+SETTLE_MS = 50
+
+
+def settle(milliseconds: int = SETTLE_MS) -> None:
+    """Let queued events, layouts and paints happen."""
+    loop = QEventLoop()
+    QTimer.singleShot(milliseconds, loop.quit)
+    loop.exec()
+
+
+def prepared_window(application: Application, arguments: WindowArguments) -> MainWindow:
+    """A window that shows what the arguments ask for. Raises PlannerError."""
+    from kvplanner.ui.main_local import probe_now
+
+    window = application.new_window()
+    window.resize(*(arguments.size or DEFAULT_SIZE))
+    window.show()
+    window.fill()
+    window.document.reset(start_state(arguments.words, probe_now))
+    window.document.flush()
+    if arguments.tab and not window.centre.show_tab(arguments.tab):
+        raise BadInput(f"no tab is called {arguments.tab!r}", "--tab", "Tabs: Explain, Start-up")
+    settle()
+    return window
+
+
+def picture(window: MainWindow, scale: float = 1.0) -> QPixmap:
+    """The window as pixels, `scale` of them for each of its own."""
+    image = QPixmap(window.size() * scale)
+    image.setDevicePixelRatio(scale)
+    window.render(image)
+    return image
+
+
+def take(app: QApplication, arguments: WindowArguments) -> int:
+    """Render and write; 0, or 2 with one line on standard error."""
+    assert arguments.screenshot is not None
+    application = Application(app, keep=False, theme=arguments.theme or "light")
+    try:
+        window = prepared_window(application, arguments)
+        write(picture(window, arguments.scale), arguments.screenshot)
+    finally:
+        application.shut_down()
+    return 0
+
+
+def write(image: QPixmap, path: Path) -> None:
+    """Write a PNG. Raises BadInput where that is not possible."""
+    if path.suffix.lower() != ".png":
+        raise BadInput("a screenshot is a PNG", str(path), "Give a name that ends in .png")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"cannot be written: {error.strerror or error}", str(path), "Choose another place") from error
+    if not image.save(str(path), "PNG"):
+        raise BadInput("cannot be written", str(path), "Choose another place")

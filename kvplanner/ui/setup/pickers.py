@@ -1,0 +1,169 @@
+"""The two choosers of a window: made when first opened, filled from the catalogues and from this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtWidgets import QWidget
+
+from kvplanner.app import settings as s
+from kvplanner.app.document import Document
+from kvplanner.app.library import Library
+from kvplanner.ui.setup import gpu_rows, model_rows
+from kvplanner.ui.setup.chooser import Chooser
+from kvplanner.ui.setup.gpu_section import memory_text, used_by_others
+from kvplanner.ui.setup.panel import SetupPanel
+from kvplanner.ui.setup.rows import Row
+from kvplanner.units import ByteUnit, format_bytes
+
+if TYPE_CHECKING:
+    from kvplanner.gpu.spec import Machine
+
+LOCAL = "\0this machine"
+MODEL_HINT = "Type name, size, quantisation · ↑↓ walk · Enter chooses · Esc closes · hub:org/name asks the Hub (online)"
+GPU_HINT = "Type a name, a count (2), both (2x4090) or a size (48GB) · ↑↓ walk · Enter chooses · Esc closes"
+
+NO_MODEL = "No model says that. Drop a folder or a file, or type hub:org/name to ask the Hub."
+NO_GPU = "No GPU says that. Type its memory, for example 48GB, for one of your own."
+
+
+class Pickers(QObject):
+    """What was chosen: a model (and whether to go online), a file or folder to ask for, a machine, another GPU."""
+
+    model_wanted = Signal(str, bool)
+    file_wanted = Signal(bool)
+    machine_wanted = Signal(str)
+    local_wanted = Signal()
+    gpu_added = Signal(str)
+
+    def __init__(
+        self,
+        window: QWidget,
+        panel: SetupPanel,
+        document: Document,
+        library: Library,
+        settings: s.Settings,
+        unit: Callable[[], ByteUnit],
+    ) -> None:
+        super().__init__(window)
+        self._window = window
+        self._panel = panel
+        self._document = document
+        self._library = library
+        self._settings = settings
+        self._unit = unit
+        self._models: Chooser | None = None
+        self._gpus: Chooser | None = None
+        self._adding = False
+        panel.model.pick.connect(self.open_models)
+        panel.gpus.pick.connect(self.open_gpus)
+        panel.gpus.add_gpu.connect(self.open_add_gpu)
+        library.models_changed.connect(self._refresh_models)
+        library.machine_found.connect(self._refresh_gpus)
+
+    @property
+    def model_chooser(self) -> Chooser:
+        """The chooser of models."""
+        if self._models is None:
+            self._models = Chooser(self._window, "Choose a model", self._model_rows, MODEL_HINT, NO_MODEL)
+            self._models.chosen.connect(self._model_chosen)
+        return self._models
+
+    @property
+    def gpu_chooser(self) -> Chooser:
+        """The chooser of GPUs."""
+        if self._gpus is None:
+            self._gpus = Chooser(self._window, "Choose GPUs", self._gpu_rows, GPU_HINT, NO_GPU)
+            self._gpus.chosen.connect(self._gpu_chosen)
+        return self._gpus
+
+    def open_models(self, text: str = "") -> None:
+        """Open the chooser of models with a search begun."""
+        self.model_chooser.open(self._panel.model.button, text)
+
+    def open_gpus(self, text: str = "") -> None:
+        """Open the chooser of GPUs with a search begun."""
+        self._adding = False
+        self.gpu_chooser.open(self._panel.gpus.button, text)
+
+    def open_add_gpu(self) -> None:
+        """Open the chooser of GPUs to add to the machine."""
+        self._adding = True
+        self.gpu_chooser.open(self._panel.gpus.button)
+
+    def close_choosers(self) -> bool:
+        """Close what is open; False when nothing was."""
+        opened = [c for c in (self._models, self._gpus) if c is not None and c.isVisible()]
+        for chooser in opened:
+            chooser.close_chooser()
+        return bool(opened)
+
+    def _refresh_models(self) -> None:
+        if self._models is not None and self._models.isVisible():
+            self._models.refresh()
+
+    def _refresh_gpus(self) -> None:
+        if self._gpus is not None and self._gpus.isVisible():
+            self._gpus.refresh()
+
+    # rows ------------------------------------------------------------------------------------------------------
+
+    def _model_rows(self, text: str) -> list[Row]:
+        from kvplanner.catalog import models
+
+        recent = self._settings.get(s.RECENT_MODELS)
+        state = self._document.state
+        shelf = model_rows.Shelf(models.index(), recent, self._library.models, state.model_text, self._unit())
+        return model_rows.search(text, shelf, models.search(text))
+
+    def _gpu_rows(self, text: str) -> list[Row]:
+        from kvplanner.catalog import gpus
+
+        state = self._document.state
+        rows: list[Row] = []
+        machine = self._library.machine
+        if machine is not None and not self._adding and _matches(text, machine):
+            local = state.machine_source == "this machine"
+            rows += [Row("heading", "This machine"), local_row(machine, self._unit(), current=local)]
+        recent = [] if self._adding else self._settings.get(s.RECENT_MACHINES)
+        return rows + gpu_rows.search(text, gpus.index(), recent, state.machine_text)
+
+    # choices ---------------------------------------------------------------------------------------------------
+
+    def _model_chosen(self, data: object) -> None:
+        text = str(data)
+        if text in (model_rows.OPEN_FILE, model_rows.OPEN_FOLDER):
+            self.file_wanted.emit(text == model_rows.OPEN_FOLDER)
+            return
+        if not self._document.state.machine_chosen:
+            # The machine is still an assumption: it is the next question.
+            self._panel.gpus.button.setFocus(Qt.FocusReason.OtherFocusReason)
+        self.model_wanted.emit(text, text.startswith("hub:"))
+
+    def _gpu_chosen(self, data: object) -> None:
+        text = str(data)
+        if self._adding:
+            self.gpu_added.emit(text)
+        elif text == LOCAL:
+            self.local_wanted.emit()
+        else:
+            self.machine_wanted.emit(text)
+
+
+def _matches(text: str, machine: Machine) -> bool:
+    words = gpu_rows.parse_query(text).words.lower().split()
+    name = f"this machine local {machine.describe()}".lower()
+    return all(word in name for word in words)
+
+
+def local_row(machine: Machine, unit: ByteUnit, *, current: bool) -> Row:
+    """This machine's GPUs as one choice, with what other programs hold."""
+    held = sum(used_by_others(device) for device in machine.devices)
+    total = sum(d.gpu.total.value for d in machine.devices if d.gpu.total)
+    first = machine.devices[0]
+    detail = memory_text(first.gpu, unit, each=len(machine.devices) > 1)
+    note = f"used by others: {format_bytes(held, unit)}" if held else "nothing else runs there"
+    name = gpu_rows.short_name(machine.describe())
+    return Row("item", name, detail, format_bytes(total, unit), note, LOCAL, current)

@@ -1,0 +1,65 @@
+"""What a window begins with: the arguments' plan, what was open before, or the start model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kvplanner.app.library import open_model
+from kvplanner.app.session import OpenPlan
+from kvplanner.app.state import PlanState
+from kvplanner.gpu.spec import Machine
+from kvplanner.plan.text_request import LOCAL, START_GPU, START_MODEL, Built, PlanWords, Sources, build
+
+
+def start_state(words: PlanWords, local: Callable[[], Machine | None]) -> PlanState:
+    """The state that plan arguments stand for; without a model the start model. Raises PlannerError."""
+    asked = words != PlanWords()
+    named = words if words.model or _names_model(words) else words._replace(model=START_MODEL)
+    # Without words the window starts on an assumed GPU at once and asks NVML later.
+    seen = local if named.gpu.strip().lower() == LOCAL else _nobody
+    built = build(named, Sources(open_model, seen))
+    return state_of(built, chosen=bool(asked and words.gpu))
+
+
+def _nobody() -> Machine | None:
+    return None
+
+
+def _names_model(words: PlanWords) -> bool:
+    return any(not flag.startswith("-") for flag in words.flags)
+
+
+def state_of(built: Built, *, chosen: bool) -> PlanState:
+    """A request and its words as a document's state."""
+    request = built.request
+    machine = request.machine
+    stated = {d.index: d.free_bytes for d in machine.devices if d.free_bytes is not None and d.free_source == "--free"}
+    return PlanState(
+        model_text=built.model,
+        model=request.model,
+        machine_text="" if built.machine == LOCAL else _canonical(machine, built.machine),
+        devices=machine.devices,
+        machine_source=machine.source,
+        machine_chosen=chosen,
+        given_free=stated,
+        engine=request.engine,
+        version=request.version,
+        options=dict(request.options),
+        load=request.load,
+        weight_format=request.weight_format,
+        measured=dict(request.measured),
+    )
+
+
+def _canonical(machine: Machine, text: str) -> str:
+    from kvplanner.plan.planfile import machine_words
+
+    return machine_words(machine) or text or START_GPU
+
+
+def restored_state(plan: OpenPlan) -> PlanState:
+    """The state of a plan of the session. Raises PlannerError."""
+    from kvplanner.app.planstore import to_state
+    from kvplanner.plan.planfile import from_json
+
+    return to_state(from_json(dict(plan.plan), plan.path or "last session"))

@@ -1,0 +1,227 @@
+"""The main window: setup on the left, the plan in the centre, menus above, the state of things below."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from PySide6.QtCore import QByteArray, Qt, QTimer, Signal
+from PySide6.QtGui import (
+    QCloseEvent,
+    QDragEnterEvent,
+    QDragLeaveEvent,
+    QDragMoveEvent,
+    QDropEvent,
+    QKeyEvent,
+    QShowEvent,
+)
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QMainWindow, QWidget
+
+from kvplanner.app import settings as s
+from kvplanner.app.document import Document
+from kvplanner.app.messages import Messages
+from kvplanner.app.state import PlanState
+from kvplanner.engine.base import Plan
+from kvplanner.errors import PlannerError
+from kvplanner.ui.bars.words import Unit
+from kvplanner.ui.main_actions import Actions
+from kvplanner.ui.main_centre import Centre
+from kvplanner.ui.main_commands import CommandsMixin
+from kvplanner.ui.main_files import FilesMixin
+from kvplanner.ui.main_status import Status
+from kvplanner.ui.setup.panel import SetupPanel
+from kvplanner.ui.setup.pickers import Pickers
+
+if TYPE_CHECKING:
+    from kvplanner.ui.main_app import Application
+
+DEFAULT_SIZE: Final = (1280, 800)
+SMALLEST: Final = (860, 560)
+
+
+class MainWindow(CommandsMixin, FilesMixin, QMainWindow):
+    """One plan. closed(window); filled(): the views are there; planned_once(): the first plan shows."""
+
+    closed = Signal(object)
+    filled = Signal()
+    planned_once = Signal()
+
+    def __init__(self, application: Application, document: Document) -> None:
+        super().__init__()
+        self.application = application
+        self.settings = application.settings
+        self.document = document
+        document.setParent(self)
+        self.messages = Messages(self)
+        self.setMinimumSize(*SMALLEST)
+        self.setAcceptDrops(True)
+        self.actions_of_window = Actions(self)
+        self.unit_button = self.actions_of_window.unit_button(self)
+        self.menuBar().setCornerWidget(self.unit_button)
+        self.panel = SetupPanel(document, self)
+        self.centre = Centre(self.messages, self)
+        ground = QWidget(self)
+        line = QHBoxLayout(ground)
+        line.setContentsMargins(0, 0, 0, 0)
+        line.setSpacing(0)
+        line.addWidget(self.panel)
+        line.addWidget(self.centre, 1)
+        self.setCentralWidget(ground)
+        self.status = Status(self, application)
+        self.pickers = Pickers(self, self.panel, document, application.library, self.settings, self.unit)
+        self._drop_sheet: QLabel | None = None
+        self._planned = False
+        self._filled = False
+        self._closing = False
+        self._connect()
+        self.apply_unit()
+        self._show_changes()
+        self._place()
+
+    def _connect(self) -> None:
+        document, pickers = self.document, self.pickers
+        document.changed.connect(self._state_changed)
+        document.planned.connect(self._show_plan)
+        document.failed.connect(self._plan_failed)
+        document.history_changed.connect(self._show_changes)
+        self.panel.error_elsewhere.connect(lambda error: self.messages.error(error, key="plan"))
+        self.panel.gpus.counted.connect(self.set_gpu_count)
+        self.panel.gpus.removed.connect(self.remove_gpu)
+        self.panel.advanced.opened.connect(lambda on: self.settings.set(s.ADVANCED_OPEN, on))
+        pickers.model_wanted.connect(self.load_model)
+        pickers.file_wanted.connect(lambda folder: self.open_folder() if folder else self.open_file())
+        pickers.machine_wanted.connect(self.choose_machine)
+        pickers.local_wanted.connect(self.choose_local_machine)
+        pickers.gpu_added.connect(self.add_gpu)
+        self.centre.copy_button.clicked.connect(self.copy_command)
+        self.centre.export_button.setMenu(self.actions_of_window.menus["File/Export"])
+        self.actions_of_window.menus["recent"].aboutToShow.connect(self.fill_recent)
+        self.application.theme.changed.connect(self._theme_changed)
+
+    def _place(self) -> None:
+        geometry = self.settings.get(s.GEOMETRY)
+        if not geometry or not self.restoreGeometry(QByteArray.fromBase64(geometry.encode())):
+            self.resize(*DEFAULT_SIZE)
+
+    # start -----------------------------------------------------------------------------------------------------
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """The shell shows first; its content follows in the next turn."""
+        super().showEvent(event)
+        if not self._filled:
+            self._filled = True
+            QTimer.singleShot(0, self, self.fill)
+
+    def fill(self) -> None:
+        """Make the views and the option fields."""
+        self._filled = True
+        if self.centre.built:
+            return
+        self.centre.build()
+        self.panel.build()
+        self.centre.set_unit(self.unit())
+        self.centre.restore_layout(self.settings.get(s.SPLITTER))
+        self.panel.show_state(self.document.state)
+        if self.document.plan is not None:
+            self._show_plan(self.document.plan)
+        self.panel.model.button.setFocus(Qt.FocusReason.OtherFocusReason)
+        if self.settings.get(s.ADVANCED_OPEN):
+            self.panel.advanced.toggle.setChecked(True)
+        if self.settings.get(s.GPU_PANEL):
+            self.gpu_panel(True)
+        self.filled.emit()
+
+    # from the document -----------------------------------------------------------------------------------------
+
+    def _state_changed(self, state: PlanState) -> None:
+        self.application.session.touch()
+
+    def _show_plan(self, plan: Plan) -> None:
+        self.messages.clear("plan")
+        self.centre.set_plan(plan)
+        self.status.show_plan(plan)
+        if self.centre.built and not self._planned:
+            self._planned = True
+            self.planned_once.emit()
+
+    def _plan_failed(self, error: PlannerError) -> None:
+        self.status.show_failed(error)
+
+    def _show_changes(self) -> None:
+        document, actions = self.document, self.actions_of_window.by_name
+        undo, redo = document.undo_label, document.redo_label
+        actions["undo"].setEnabled(bool(undo))
+        actions["undo"].setText(f"&Undo {undo}" if undo else "&Undo")
+        actions["redo"].setEnabled(bool(redo))
+        actions["redo"].setText(f"&Redo {redo}" if redo else "&Redo")
+        self.status.show_undo(document.undo_count)
+        self.setWindowTitle(f"{document.title}[*] — kvplanner")
+        self.setWindowModified(document.modified and document.path is not None)
+
+    # unit and theme --------------------------------------------------------------------------------------------
+
+    def unit(self) -> Unit:
+        """The unit of sizes."""
+        return "GB" if self.settings.get(s.UNIT) == "GB" else "GiB"
+
+    def apply_unit(self) -> None:
+        """Show the chosen unit everywhere at once."""
+        unit = self.unit()
+        self.unit_button.setText(f"{unit} ▾")
+        self.actions_of_window.by_name["unit_gib" if unit == "GiB" else "unit_gb"].setChecked(True)
+        self.panel.set_unit(unit)
+        self.centre.set_unit(unit)
+
+    def _theme_changed(self) -> None:
+        choice = self.application.theme.choice
+        self.actions_of_window.by_name[f"theme_{choice}"].setChecked(True)
+
+    # keys, drops, end ------------------------------------------------------------------------------------------
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Escape closes what is open."""
+        if event.key() == Qt.Key.Key_Escape and self.pickers.close_choosers():
+            return
+        super().keyPressEvent(event)
+
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        """Say what dropping would do."""
+        self.drag_entered(event)
+
+    def dragMoveEvent(self, event: QDragMoveEvent) -> None:
+        """The answer holds for the whole window."""
+        self.drag_moved(event)
+
+    def dragLeaveEvent(self, event: QDragLeaveEvent) -> None:
+        """Nothing will be dropped."""
+        self.drag_left()
+
+    def dropEvent(self, event: QDropEvent) -> None:
+        """Do what was said."""
+        self.dropped(event)
+
+    def closeEvent(self, event: QCloseEvent) -> None:
+        """Ask only where a file would lose edits; everything else is in the session."""
+        if not self._closing and self.document.path is not None and self.document.modified:
+            event.ignore()
+            self.ask_to_save()
+            return
+        self.keep_layout()
+        event.accept()
+        self.closed.emit(self)
+
+    def keep_layout(self) -> None:
+        """Remember where things are."""
+        if self.application.keep:
+            self.settings.set(s.GEOMETRY, bytes(self.saveGeometry().toBase64().data()).decode())
+            self.settings.set(s.SPLITTER, self.centre.save_layout())
+
+    def close_now(self) -> None:
+        """Close without asking."""
+        self._closing = True
+        self.close()
+
+    def stop(self) -> None:
+        """The first step of the end: no timer of this window runs any more."""
+        self.document.stop()
+        self.status.stop()
+        self.stop_gpu_panel()
