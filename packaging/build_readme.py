@@ -1,0 +1,54 @@
+"""Writes the parts of README.md that the program itself knows: an example plan and how accurate plans are.
+
+    python packaging/build_readme.py
+
+Run it when figures changed. A part lies between <!-- NAME:begin --> and <!-- NAME:end -->.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+README = ROOT / "README.md"
+EXAMPLE = ("plan", "Llama-3.1-8B-Instruct", "--gpu", "H100", "--load", "32@1500+500")
+# What the example ends before: options and notes are longer than a first look needs.
+ENOUGH = "\nOptions\n"
+REPORTS = "tests/truth/vllm.jsonl"
+
+
+def output(*command: str) -> str:
+    """What a module prints. Raises CalledProcessError."""
+    done = subprocess.run([sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def example() -> str:
+    """The example plan as a terminal shows it."""
+    text = output("kvplanner", *EXAMPLE).split(ENOUGH)[0]
+    return f"```\n$ kvplanner {' '.join(EXAMPLE)}\n{text.rstrip()}\n```"
+
+
+def filled(text: str, name: str, content: str) -> str:
+    """The text with a part replaced. Raises ValueError where the marks are missing."""
+    begin, end = f"<!-- {name}:begin -->\n", f"<!-- {name}:end -->"
+    before, found, rest = text.partition(begin)
+    _, closed, after = rest.partition(end)
+    if not found or not closed:
+        raise ValueError(f"README.md has no part {name}")
+    return f"{before}{begin}{content.strip()}\n{end}{after}"
+
+
+def main() -> int:
+    """Returns 0."""
+    text = README.read_text(encoding="utf-8")
+    text = filled(text, "example", example())
+    text = filled(text, "accuracy", output("tests.truth.score", REPORTS, "--markdown"))
+    README.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
