@@ -54,7 +54,9 @@ def packed(specs: Sequence[CountedSpec]) -> list[list[CountedSpec]]:
     buckets: dict[tuple[object, ...], list[CountedSpec]] = {}
     for one in specs:
         growing = one.spec.kind in GROWING
-        key = ("growing", one.spec.block_size) if growing else (one.spec.kind, one.spec.block_size, one.spec.window)
+        key: tuple[object, ...] = (
+            ("growing", one.spec.block_size) if growing else (one.spec.kind, one.spec.block_size, one.spec.window)
+        )
         buckets.setdefault(key, []).append(one)
     repeats = {key: _repeats(bucket) for key, bucket in buckets.items()}
     floor = max((r for key, r in repeats.items() if r and len(_pages(buckets[key])) > 1), default=0)
