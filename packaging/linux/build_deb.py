@@ -50,9 +50,9 @@ def lay_out(tree: Path, app: Path) -> None:
         (commands / name).symlink_to(f"../../opt/kvplanner/{name}")
     share = tree / "usr" / "share"
     places = {
-        "applications": f"{APP_ID}.desktop",
+        "applications": "kvplanner.desktop",
         "metainfo": f"{APP_ID}.metainfo.xml",
-        "mime/packages": f"{APP_ID}.xml",
+        "mime/packages": "kvplanner.xml",
     }
     for folder, name in places.items():
         (share / folder).mkdir(parents=True)
@@ -60,7 +60,7 @@ def lay_out(tree: Path, app: Path) -> None:
     for icon in sorted((ROOT / "resources" / "icons").glob("kvplanner*.svg")):
         target = share / "icons" / "hicolor" / "scalable" / "apps"
         target.mkdir(parents=True, exist_ok=True)
-        shutil.copy(icon, target / f"{APP_ID}{icon.stem.removeprefix('kvplanner')}.svg")
+        shutil.copy(icon, target / icon.name)
     papers = share / "doc" / "kvplanner"
     papers.mkdir(parents=True)
     shutil.copy(ROOT / "LICENSE", papers / "copyright")

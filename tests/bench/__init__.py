@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -76,12 +77,15 @@ def process_cpu_ms(
     best = float("inf")
     environment = {**os.environ, **env} if env else None
     for _ in range(repeat or repeats()):
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment
-        )
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = code = os.waitstatus_to_exitcode(status)
-        if code not in statuses:
-            raise RuntimeError(f"{' '.join(command)} ended with status {code}")
+        with tempfile.TemporaryFile() as errors:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors, env=environment
+            )
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = code = os.waitstatus_to_exitcode(status)
+            errors.seek(0)
+            if code not in statuses:
+                told = errors.read().decode(errors="replace").strip()
+                raise RuntimeError(f"{command[0]} ended with status {code}:\n{told}")
         best = min(best, usage.ru_utime + usage.ru_stime)
     return best * 1e3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -125,7 +126,7 @@ def test_a_window_opens_on_x11_and_ends_cleanly(app: Path) -> None:
         )  # fmt: skip
         assert found.stdout.split(), found.stderr
         sys.stdout.write(f"window on X11 after {time.monotonic() - started:.2f} s\n")
-        program.terminate()
+        program.send_signal(signal.SIGINT)
         _, errors = program.communicate(timeout=30)
     finally:
         program.kill()

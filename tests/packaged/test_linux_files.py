@@ -14,18 +14,18 @@ MIME = "application/vnd.kvplanner.plan+json"
 
 
 def test_desktop_entry() -> None:
-    lines = (LINUX / f"{APP_ID}.desktop").read_text(encoding="utf-8").splitlines()
+    lines = (LINUX / "kvplanner.desktop").read_text(encoding="utf-8").splitlines()
     assert lines[0] == "[Desktop Entry]"
     values = dict(line.split("=", 1) for line in lines[1:])
     assert values["Type"] == "Application"
     assert values["Exec"].endswith("%F")
-    assert values["Icon"] == APP_ID
+    assert values["Icon"] == "kvplanner"
     assert values["MimeType"] == f"{MIME};"
     assert values["Categories"] == "Development;"
 
 
 def test_file_type() -> None:
-    tree = ElementTree.parse(LINUX / f"{APP_ID}.xml")
+    tree = ElementTree.parse(LINUX / "kvplanner.xml")
     kind = tree.find("{*}mime-type")
     assert kind is not None
     assert kind.get("type") == MIME
@@ -37,7 +37,7 @@ def test_file_type() -> None:
 def test_metainfo() -> None:
     root = ElementTree.parse(LINUX / f"{APP_ID}.metainfo.xml").getroot()
     assert root.findtext("id") == APP_ID
-    assert root.findtext("launchable") == f"{APP_ID}.desktop"
+    assert root.findtext("launchable") == "kvplanner.desktop"
     assert root.findtext("project_license") == "Apache-2.0"
     assert next(r.get("version") for r in root.iter("release")) == __version__
     assert {b.text for b in root.iter("binary")} == {"kvplanner", "kvplanner-gui"}
