@@ -121,7 +121,8 @@ def max_context(layout: CacheLayout, sizing: KvSizing) -> int:
     """The longest single request that the sized cache serves, at most the model's own limit."""
     if not layout.tables:
         return layout.context_limit
-    return longest(layout, sizing.num_blocks - 1, max(layout.context_limit, layout.settings.max_model_len))
+    reserved = 0 if layout.settings.era.runner == "V0" else 1
+    return longest(layout, sizing.num_blocks - reserved, max(layout.context_limit, layout.settings.max_model_len))
 
 
 def blocks_for(layout: CacheLayout, tokens: int) -> int:
