@@ -68,7 +68,7 @@ def list_files(path: Path) -> FolderFiles:
     gguf = tuple((name, sizes[name]) for name in sorted(sizes) if name.lower().endswith(".gguf"))
     named, index, total = _index(path, sizes)
     if named is None:
-        shards, missing = _by_numbering(tensors_files)
+        shards, missing = numbered_set(tensors_files)
     else:
         shards = [name for name in tensors_files if name in named]
         missing = sorted(named - set(tensors_files))
@@ -137,7 +137,7 @@ def index_total(index: dict[str, object]) -> int | None:
     return int(total) if isinstance(total, int | float) and not isinstance(total, bool) and 0 <= total < 1e18 else None
 
 
-def _by_numbering(names: list[str]) -> tuple[list[str], list[str]]:
+def numbered_set(names: list[str]) -> tuple[list[str], list[str]]:
     """Without an index: the set that an engine loads, and the numbers that are missing from it.
 
     "consolidated" files hold the same model again in its publisher's own format, and "adapter" files none of it.
