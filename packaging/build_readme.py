@@ -1,6 +1,6 @@
 """Writes the parts of README.md that the program itself knows: an example plan and how accurate plans are.
 
-    python packaging/build_readme.py
+    python packaging/build_readme.py [example] [accuracy]
 
 Run it when figures changed. A part lies between <!-- NAME:begin --> and <!-- NAME:end -->.
 """
@@ -21,7 +21,7 @@ REPORTS = "tests/truth/vllm.jsonl"
 
 def output(*command: str) -> str:
     """What a module prints. Raises CalledProcessError."""
-    done = subprocess.run([sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-m", *command], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
     return done.stdout
 
 
@@ -41,11 +41,19 @@ def filled(text: str, name: str, content: str) -> str:
     return f"{before}{begin}{content.strip()}\n{end}{after}"
 
 
+def accuracy() -> str:
+    """How far plans are from public start-up reports."""
+    return output("tests.truth.score", REPORTS, "--markdown")
+
+
+PARTS = {"example": example, "accuracy": accuracy}
+
+
 def main() -> int:
-    """Returns 0."""
+    """Returns 0. Fills the named parts, all when none is named."""
     text = README.read_text(encoding="utf-8")
-    text = filled(text, "example", example())
-    text = filled(text, "accuracy", output("tests.truth.score", REPORTS, "--markdown"))
+    for name in sys.argv[1:] or PARTS:
+        text = filled(text, name, PARTS[name]())
     README.write_text(text, encoding="utf-8")
     return 0
 
