@@ -5,7 +5,18 @@ from __future__ import annotations
 from typing import Any, Final, Protocol
 
 from PySide6.QtCore import QByteArray, Qt, Signal
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QSplitter, QTabWidget, QToolButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QBoxLayout,
+    QFrame,
+    QHBoxLayout,
+    QPushButton,
+    QScrollArea,
+    QSplitter,
+    QTabWidget,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
 
 from kvplanner.app.messages import Messages
 from kvplanner.engine.base import Plan, SegmentKind
@@ -13,6 +24,10 @@ from kvplanner.ui.bars.words import Unit
 from kvplanner.ui.message_bar import MessageBar
 
 BARS_SHARE: Final = 0.42
+LOWER_HEIGHT: Final = 232
+CARD_WIDTH: Final = 240
+BUTTON_WIDTH: Final = 118
+STACK_BELOW: Final = 780
 TAB_NAMES: Final = {"explain": "Explain", "startup": "Start-up"}
 
 
@@ -59,17 +74,39 @@ class Centre(QWidget):
         self.export_button.setAccessibleName("Export")
         self.copy_button = QPushButton("Copy command", self)
         self.copy_button.setProperty("primary", "true")
+        self._buttons = QBoxLayout(QBoxLayout.Direction.LeftToRight)
+        self._buttons.setSpacing(8)
+        for button in (self.export_button, self.copy_button):
+            self._buttons.addWidget(button, 0, Qt.AlignmentFlag.AlignTop)
+            button.setMinimumWidth(BUTTON_WIDTH)
         self._header = QHBoxLayout()
         self._header.setSpacing(10)
         self._header.addStretch(1)
-        for button in (self.export_button, self.copy_button):
-            self._header.addWidget(button, 0, Qt.AlignmentFlag.AlignTop)
-        self._outer = QVBoxLayout(self)
-        self._outer.setContentsMargins(14, 12, 14, 12)
+        self._header.addLayout(self._buttons)
+        self._header.setAlignment(self._buttons, Qt.AlignmentFlag.AlignTop)
+        # What does not fit a low window scrolls; nothing is squeezed until it cannot be read.
+        self._scroll = QScrollArea(self)
+        self._scroll.setFrameShape(QFrame.Shape.NoFrame)
+        self._scroll.setWidgetResizable(True)
+        self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        ground = QWidget()
+        ground.setObjectName("centre")
+        ground.setMinimumWidth(2 * CARD_WIDTH)
+        self._outer = QVBoxLayout(ground)
+        self._outer.setContentsMargins(14, 10, 14, 12)
         self._outer.setSpacing(10)
-        self._outer.addWidget(self.messages)
         self._outer.addLayout(self._header)
         self._outer.addStretch(1)
+        self._scroll.setWidget(ground)
+        self._messages_line = QHBoxLayout()
+        self._messages_line.setContentsMargins(14, 8, 14, 0)
+        self._messages_line.addWidget(self.messages)
+        whole = QVBoxLayout(self)
+        whole.setContentsMargins(0, 0, 0, 0)
+        whole.setSpacing(0)
+        whole.addLayout(self._messages_line)
+        whole.addWidget(self._scroll, 1)
         self.tabs: QTabWidget | None = None
         self.splitter: QSplitter | None = None
         self._views: list[View] = []
@@ -99,9 +136,12 @@ class Centre(QWidget):
         self.splitter = QSplitter(Qt.Orientation.Horizontal, self)
         self.splitter.setChildrenCollapsible(False)
         self.splitter.setHandleWidth(10)
-        self.splitter.addWidget(card(self.breakdown, margins=6))
-        self.splitter.addWidget(card(self.tabs, margins=6))
+        for page in (self.breakdown, self.tabs):
+            frame = card(page, margins=6)
+            frame.setMinimumWidth(CARD_WIDTH)
+            self.splitter.addWidget(frame)
         self.splitter.setSizes([460, 460])
+        self.splitter.setMinimumHeight(LOWER_HEIGHT)
         self._outer.takeAt(self._outer.count() - 1)
         self._outer.addWidget(self._bars_card)
         self._outer.addWidget(self.splitter, 1)
@@ -175,6 +215,8 @@ class Centre(QWidget):
     def resizeEvent(self, event: Any) -> None:
         """The bars' share changes with the window."""
         super().resizeEvent(event)
+        narrow = self.width() < STACK_BELOW
+        self._buttons.setDirection(QBoxLayout.Direction.TopToBottom if narrow else QBoxLayout.Direction.LeftToRight)
         if self._views:
             self._fit_bars()
 

@@ -117,7 +117,3 @@ class Status(QObject):
         for job in self._wanted():
             job.cancel()
         self._jobs_changed()
-
-    def stop(self) -> None:
-        """Stop the timer."""
-        self._timer.stop()

@@ -32,7 +32,8 @@ QLineEdit:focus, QPlainTextEdit:focus, QTextEdit:focus { border-color: $accent; 
 QLineEdit:disabled { color: $muted; }
 QLineEdit[wrong="true"] { border-color: $danger; background: $danger_soft; }
 QPushButton, QToolButton[button="true"] {
-  background: $panel; border: 1px solid $border; border-radius: 5px; padding: 5px 12px; color: $text; }
+  background: $panel; border: 1px solid $border; border-radius: 5px; padding: 5px 12px; color: $text;
+  min-height: 16px; }
 QPushButton:hover, QToolButton[button="true"]:hover { background: $raised; }
 QPushButton:focus, QToolButton[button="true"]:focus { border-color: $accent; }
 QPushButton:disabled { color: $muted; }

@@ -222,6 +222,6 @@ class MainWindow(CommandsMixin, FilesMixin, QMainWindow):
 
     def stop(self) -> None:
         """The first step of the end: no timer of this window runs any more."""
-        self.document.stop()
-        self.status.stop()
         self.stop_gpu_panel()
+        for timer in self.findChildren(QTimer):
+            timer.stop()

@@ -1,0 +1,80 @@
+"""The answer in ten seconds, with the keyboard alone."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QApplication, QLabel
+from pytestqt.qtbot import QtBot
+
+from kvplanner.app.session import Restored
+from kvplanner.plan.text_request import PlanWords
+from kvplanner.ui.main_app import Application
+from kvplanner.ui.main_arguments import WindowArguments
+from kvplanner.ui.main_run import begin
+from kvplanner.ui.window import MainWindow
+from tests.ui.window_kit import Keyboard
+
+
+def test_a_model_and_two_gpus_in_twelve_keys(application: Application, qtbot: QtBot) -> None:
+    window = application.new_window()
+    arguments = WindowArguments(None, None, "", "", False, PlanWords())
+    window.filled.connect(lambda: begin(application, window, arguments, Restored((), crashed=False)))
+    window.show()
+    window.activateWindow()
+    qtbot.waitUntil(lambda: window.document.plan is not None, timeout=20_000)
+    qtbot.waitUntil(lambda: QApplication.focusWidget() is window.panel.model.button)
+    keyboard = Keyboard()
+    keyboard.type("qwen3 30b")
+    keyboard.press(Qt.Key.Key_Return)
+    qtbot.waitUntil(lambda: "30B" in (window.document.state.model.id if window.document.state.model else ""))
+    keyboard.type("2")
+    keyboard.press(Qt.Key.Key_Return)
+    assert keyboard.pressed <= 12
+    qtbot.waitUntil(lambda: window.document.plan is not None and len(window.document.plan.devices) == 2)
+    plan = window.document.plan
+    assert plan is not None
+    assert plan.request.model.id.startswith("Qwen/Qwen3-30B-A3B")
+    assert [d.device.gpu.name for d in plan.devices] == ["NVIDIA GeForce RTX 4090"] * 2
+    said = " ".join(label.text() for label in window.centre.verdict.findChildren(QLabel))
+    assert plan.summary in said
+
+
+def test_the_gpus_are_asked_next_only_while_they_are_assumed(window: MainWindow, qtbot: QtBot) -> None:
+    window.activateWindow()
+    window.panel.model.button.setFocus()
+    keyboard = Keyboard()
+    keyboard.type("8b")
+    keyboard.press(Qt.Key.Key_Escape)
+    assert QApplication.focusWidget() is window.panel.model.button
+    keyboard.type("qwen3 8b")
+    keyboard.press(Qt.Key.Key_Return)
+    assert QApplication.focusWidget() is window.panel.model.button
+    qtbot.waitUntil(lambda: "Qwen3" in (window.document.state.model.id if window.document.state.model else ""))
+
+
+def test_tab_walks_the_form_in_reading_order(window: MainWindow, qtbot: QtBot) -> None:
+    window.activateWindow()
+    window.panel.model.button.setFocus()
+    keyboard = Keyboard()
+    heights: list[int] = []
+    for _ in range(40):
+        focus = QApplication.focusWidget()
+        assert focus is not None
+        if not window.panel.isAncestorOf(focus):
+            break
+        heights.append(focus.mapTo(window.panel.widget(), focus.rect().topLeft()).y())
+        keyboard.press(Qt.Key.Key_Tab)
+    assert len(heights) > 14
+    assert all(after >= before - 6 for before, after in pairwise(heights))
+
+
+def test_undo_takes_a_choice_back(window: MainWindow, qtbot: QtBot) -> None:
+    before = window.document.state
+    window.choose_machine("4xh100-sxm5-80gb")
+    assert len(window.document.state.devices) == 4
+    window.activateWindow()
+    window.panel.gpus.button.setFocus()
+    Keyboard().press(Qt.Key.Key_Z, Qt.KeyboardModifier.ControlModifier)
+    qtbot.waitUntil(lambda: window.document.state == before)

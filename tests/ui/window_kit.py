@@ -1,0 +1,54 @@
+"""Helpers for tests that drive the window."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QAccessible, QAccessibleInterface
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QWidget
+
+from kvplanner.plan.text_request import PlanWords
+
+
+def words(**fields: Any) -> PlanWords:
+    """Plan arguments."""
+    return PlanWords(**fields)
+
+
+class Keyboard:
+    """Sends keys to whatever has the focus, as a person would, and counts them."""
+
+    def __init__(self) -> None:
+        self.pressed = 0
+
+    def _target(self) -> QWidget:
+        widget = QApplication.focusWidget()
+        assert widget is not None, "nothing has the focus"
+        return widget
+
+    def type(self, text: str) -> None:
+        """One key press per character."""
+        for character in text:
+            self.pressed += 1
+            QTest.keyClick(self._target(), character)
+
+    def press(self, key: Qt.Key, modifiers: Qt.KeyboardModifier = Qt.KeyboardModifier.NoModifier) -> None:
+        """One key press."""
+        self.pressed += 1
+        QTest.keyClick(self._target(), key, modifiers)
+
+
+def accessible_tree(widget: QWidget) -> Iterator[QAccessibleInterface]:
+    """Every visible accessible object below a widget, as a screen reader would meet it."""
+    root = QAccessible.queryAccessibleInterface(widget)
+    waiting = [root] if root is not None else []
+    while waiting:
+        item = waiting.pop()
+        yield item
+        for i in range(item.childCount()):
+            child = item.child(i)
+            if child is not None and child.isValid() and not child.state().invisible:
+                waiting.append(child)
