@@ -138,7 +138,9 @@ class BreakdownModel(QAbstractTableModel):
     def flags(self, index: Index) -> Qt.ItemFlag:
         """Sums cannot be selected."""
         line = self.line(index.row())
-        if line is None or line.kind is None:
+        if line is None or not index.isValid():
+            return Qt.ItemFlag.NoItemFlags
+        if line.kind is None:
             return Qt.ItemFlag.ItemIsEnabled
         return Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsSelectable
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from PySide6.QtCore import QEvent, QLineF, QPointF, QRect, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QFocusEvent, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPolygonF
+from PySide6.QtGui import QFocusEvent, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPolygonF, QResizeEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from kvplanner.engine.base import DevicePlan, Plan, SegmentKind, StageMemory
@@ -151,18 +151,27 @@ class StartupView(Accessible):
         if plan is None or self._position >= len(plan.devices):
             self._position = 0
         self._current = min(self._current, self.access_count() - 1)
-        self.update()
+        self._changed()
 
     def set_unit(self, unit: Unit) -> None:
         """GiB or GB."""
         self._unit = unit
-        self.update()
+        self._changed()
 
     def set_selected(self, device: int, kind: SegmentKind | None) -> None:
         """Shows a device's stages."""
         if self._plan is None or device < len(self._plan.devices):
             self._position, self._kind = device, kind
-            self.update()
+            self._changed()
+
+    def _changed(self) -> None:
+        self.update()
+        self.parts_changed()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Follows the room."""
+        super().resizeEvent(event)
+        self.parts_changed()
 
     def steps(self) -> Steps | None:
         """The layout in sight."""
@@ -244,7 +253,7 @@ class StartupView(Accessible):
     def _choose(self, index: int) -> None:
         self._current = index
         self.update()
-        self.tell_focus(index)
+        self.tell_focus()
 
     def _other_device(self, step: int) -> None:
         if self._plan is None:
@@ -254,7 +263,7 @@ class StartupView(Accessible):
         target = all_groups[min(max(here + step, 0), len(all_groups) - 1)][0]
         if target != self._position:
             self._position = target
-            self.update()
+            self._changed()
             self.segment_selected.emit((target, self._kind or "kv_cache"))
 
     # Assistive technology

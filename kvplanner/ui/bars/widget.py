@@ -135,6 +135,7 @@ class BarsCanvas(Accessible):
                 self.setMinimumHeight(needed)
         self.updateGeometry()
         self.update()
+        self.parts_changed()
 
     # Qt
 
@@ -147,6 +148,7 @@ class BarsCanvas(Accessible):
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Lays out anew."""
         self._layout = None
+        self.parts_changed()
         super().resizeEvent(event)
 
     def changeEvent(self, event: QEvent) -> None:
@@ -178,7 +180,8 @@ class BarsCanvas(Accessible):
         return self._line(shown.device, shown.kind) if shown else f"Memory per GPU, {self._unit}"
 
     def _line(self, device: int, kind: SegmentKind) -> str:
-        row = self._layout.row_of(device) if self._layout else None
+        layout = self.arranged()
+        row = layout.row_of(device) if layout else None
         if self._plan is None or row is None:
             return ""
         return words.segment_line(self._plan, row.positions, kind, self._unit)
@@ -227,6 +230,10 @@ class BarsCanvas(Accessible):
         elif cell is not None:
             self._select(cell.device, cell.kind)
 
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        """Belongs to the press."""
+        event.accept()
+
     def _toggle_at(self, point: QPoint) -> int | None:
         layout = self.arranged()
         if layout is None:
@@ -238,7 +245,7 @@ class BarsCanvas(Accessible):
         self._selected = (device, kind)
         self.update()
         self.segment_selected.emit((device, kind))
-        self.tell_focus(self.access_current())
+        self.tell_focus()
 
     # Keyboard
 
@@ -284,7 +291,7 @@ class BarsCanvas(Accessible):
         return [cell for row in layout.rows for cell in row.cells] if layout else []
 
     def _current(self) -> Cell | None:
-        layout = self._layout
+        layout = self.arranged()
         row = layout.row_of(self._selected[0]) if layout and self._selected else None
         if row is None or self._selected is None:
             return None

@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from PySide6.QtCore import Qt
+from pytestqt.modeltest import ModelTester
+from pytestqt.qtbot import QtBot
+
+from kvplanner.ui.breakdown import BreakdownModel, BreakdownView, lines
+from tests import sample_plans
+from tests.ui.views_kit import apart
+
+
+@pytest.fixture
+def view(qtbot: QtBot) -> BreakdownView:
+    made = BreakdownView()
+    qtbot.addWidget(made)
+    made.resize(520, 360)
+    made.show()
+    return made
+
+
+def _texts(view: BreakdownView, column: int) -> list[str]:
+    return [str(view.model.index(row, column).data()) for row in range(view.model.rowCount())]
+
+
+def test_rows_are_the_segments_then_the_total() -> None:
+    plan = sample_plans.fits()
+    rows = lines(plan, 0, "GiB")
+    assert [r.kind for r in rows[:-1]] == [s.kind for s in plan.devices[0].segments]
+    assert rows[-1].name == "Total"
+    assert rows[-1].size == "79.65"
+    assert rows[-1].share == "100 %"
+    weights = next(r for r in rows if r.kind == "weights")
+    assert (weights.size, weights.range, weights.share, weights.basis) == ("14.96", "", "19 %", "exact")
+    cache = next(r for r in rows if r.kind == "kv_cache")
+    assert cache.range == "55.2–56.0"
+    assert next(r.size for r in lines(plan, 0, "GB") if r.kind == "weights") == "16.06"
+
+
+def test_what_is_missing_has_a_row() -> None:
+    row = lines(sample_plans.kv_too_small(), 0, "GiB")[-1]
+    assert (row.name, row.size, row.missing) == ("Missing", "11.60", True)
+    assert lines(sample_plans.cannot_tell(), 0, "GiB") == ()
+
+
+def test_the_model_keeps_qt_s_rules(qtmodeltester: ModelTester) -> None:
+    model = BreakdownModel()
+    model.show(sample_plans.fits(), 0, "GiB")
+    qtmodeltester.check(model, force_py=True)
+    model.show(sample_plans.too_big(), 0, "GB")
+    model.show(apart(sample_plans.too_big(), 1), 0, "GB")
+    model.show(None, 0, "GB")
+    assert model.rowCount() == 0
+
+
+def test_selection_goes_both_ways(view: BreakdownView, qtbot: QtBot) -> None:
+    view.set_plan(sample_plans.other_programs())
+    seen: list[object] = []
+    view.segment_selected.connect(seen.append)
+    view.set_selected(1, "weights")
+    assert seen == []
+    assert [i.row() for i in view.table.selectionModel().selectedRows()] == [view.model.row_of("weights")]
+    qtbot.keyClick(view.table, Qt.Key.Key_Down)
+    assert seen == [(1, "workspace")]
+
+
+def test_the_device_can_be_chosen_where_devices_differ(view: BreakdownView) -> None:
+    view.set_plan(sample_plans.other_programs())
+    assert view.devices.isVisible()
+    assert [view.devices.itemText(i) for i in range(view.devices.count())] == ["GPU 0", "GPU 1"]
+    seen: list[object] = []
+    view.segment_selected.connect(seen.append)
+    view.devices.activated.emit(1)
+    assert seen == [(1, "kv_cache")]
+    assert "Other programs" not in _texts(view, 0)
+    view.set_plan(sample_plans.eight_gpus())
+    assert not view.devices.isVisible()
+    assert view.title.text().startswith("GPU 0–7")
+
+
+def test_the_unit_stands_in_the_head(view: BreakdownView) -> None:
+    view.set_plan(sample_plans.fits())
+    view.set_unit("GB")
+    assert view.model.headerData(1, Qt.Orientation.Horizontal) == "GB"
+    assert "16.06" in _texts(view, 1)
+
+
+def test_cells_have_accessible_names(view: BreakdownView) -> None:
+    view.set_plan(sample_plans.fits())
+    role = Qt.ItemDataRole.AccessibleTextRole
+    row = view.model.row_of("weights")
+    assert view.model.index(row, 0).data(role) == "GPU 0, weights, 14.96 GiB"
+    assert view.model.index(row, 1).data(role) == "14.96 GiB"
+
+
+def test_names_are_never_cut_for_the_basis(view: BreakdownView) -> None:
+    view.set_plan(sample_plans.fits())
+    view.resize(640, 360)
+    assert not view.table.isColumnHidden(4)
+    view.resize(330, 360)
+    assert view.table.isColumnHidden(4)
+    longest = max(view.fontMetrics().horizontalAdvance(t) for t in _texts(view, 0))
+    assert view.table.columnWidth(0) >= longest
+
+
+def test_a_new_plan_keeps_the_row_selected(view: BreakdownView) -> None:
+    plan = sample_plans.fits()
+    view.set_plan(plan)
+    view.set_selected(0, "kv_cache")
+    seen: list[object] = []
+    view.segment_selected.connect(seen.append)
+    view.set_plan(apart(plan, 3))
+    view.set_plan(replace(plan, devices=()))
+    view.set_plan(None)
+    view.set_plan(plan)
+    assert seen == []
+    assert [i.row() for i in view.table.selectionModel().selectedRows()] == [view.model.row_of("kv_cache")]

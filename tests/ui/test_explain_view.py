@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PySide6.QtGui import QGuiApplication
+from pytestqt.qtbot import QtBot
+
+from kvplanner.engine.base import SEGMENT_KINDS, Plan
+from kvplanner.estimate import Input, exact
+from kvplanner.model.spec import Attention, LayerSpec, Mla, Mlp
+from kvplanner.ui.explain.content import as_text, explanation, in_numbers, show_input
+from kvplanner.ui.explain.questions import answers
+from kvplanner.ui.explain.view import EMPTY, ExplainView, as_html
+from kvplanner.ui.palette import DARK, LIGHT
+from kvplanner.units import GB, KIB, MIB
+from tests import sample_plans
+
+
+def _questions(plan: Plan, kind: str | None, position: int = 0) -> dict[str, str]:
+    return {a.question: a.text for a in answers(plan, position, kind, "GiB")}  # type: ignore[arg-type]
+
+
+def test_weights_show_both_units_and_where_they_come_from() -> None:
+    told = explanation(sample_plans.fits(), 0, "weights", "GiB")
+    assert told is not None
+    assert told.value == "14.96 GiB = 16.06 GB = 16,060,522,496 bytes"
+    assert ("stored ÷ tp", "14.96 GiB ÷ 1") in told.formulas
+    assert ("parameters × bytes", "8,030,261,248 × 2 B") in told.formulas
+    stored = next(row for row in told.inputs if row.name == "stored")
+    assert (stored.value, stored.other, stored.source) == ("14.96 GiB", "= 16.06 GB", "catalogue")
+    assert told.band == "exact: counted: no doubt in it"
+    assert told.rules == "vllm 0.33.0, rules 0.27–0.33, V2 runner"
+
+
+def test_the_unit_reaches_into_the_formula() -> None:
+    told = explanation(sample_plans.fits(), 0, "kv_cache", "GB")
+    assert told is not None
+    assert told.formulas[0] == ("budget − inside", "78.22 GB − 18.52 GB")
+    assert "90 % band" in told.band
+    assert any("28,467 blocks" in note for note in told.notes)
+    assert any("131,072 bytes of KV cache per token" in note for note in told.notes)
+
+
+def test_the_budget_is_explained_without_a_kind() -> None:
+    told = explanation(sample_plans.fits(), 0, None, "GiB")
+    assert told is not None
+    assert told.title.startswith("Budget")
+    assert ("utilisation × cuda_total", "0.92 × 79.18 GiB") in told.formulas
+    assert explanation(sample_plans.cannot_tell(), 0, None, "GiB") is None
+
+
+@pytest.mark.parametrize("name", sample_plans.ALL)
+@pytest.mark.parametrize("kind", [*SEGMENT_KINDS, None])
+def test_everything_can_be_explained_and_copied(name: str, kind: str | None) -> None:
+    plan = sample_plans.ALL[name]()
+    for position in range(len(plan.devices)):
+        told = explanation(plan, position, kind, "GiB")  # type: ignore[arg-type]
+        if told is None:
+            continue
+        text = as_text(told)
+        assert told.title in text
+        assert told.value in text
+        assert all(row.source in text for row in told.inputs)
+        for tokens in (LIGHT, DARK):
+            assert tokens.text in as_html(told, tokens, "Sans")
+
+
+def test_why_this_is_not_80_gb() -> None:
+    text = _questions(sample_plans.fits(), "headroom")["Why is this not 80 GB?"]
+    assert "79.65 GiB, that is 85.52 GB" in text
+    assert "0.47 GiB" in text
+    assert "72.85 GiB (0.92 of it)" in text
+    assert "Why is this not the whole card?" in _questions(sample_plans.mixed(), "driver_reserved")
+
+
+def test_why_a_small_model_fills_the_card() -> None:
+    text = _questions(sample_plans.fits(), "kv_cache")["Why does a small model fill the card?"]
+    assert "19 % of the card" in text
+    assert "55.60 GiB" in text
+    assert "32 users needs 7.81 GiB" in text
+    assert "Why does a small model fill the card?" not in _questions(sample_plans.kv_too_small(), "kv_cache")
+
+
+def test_why_tp_does_not_halve_the_cache() -> None:
+    text = _questions(sample_plans.other_programs(), "kv_cache")["Why does TP not halve the cache?"]
+    assert "8 KV heads are dealt out, 4 to each of 2 ranks" in text
+    assert "65,536 bytes on each GPU" in text
+    assert not any("TP" in question for question in _questions(sample_plans.fits(), "kv_cache"))
+
+
+def _with_mixer(plan: Plan, mixer: Attention | Mla) -> Plan:
+    spec = replace(plan.request.model.spec, layers=(LayerSpec((mixer,), (Mlp(1024),)),))
+    model = replace(plan.request.model, spec=spec)
+    return replace(plan, request=replace(plan.request, model=model))
+
+
+def test_heads_that_are_copied_and_latents_that_are_shared() -> None:
+    plan = sample_plans.eight_gpus()
+    copied = _questions(_with_mixer(plan, Attention(16, 2, 128, 128)), "kv_cache")
+    assert "4 copies of every token" in copied["Why does TP 8 not divide the cache by 8?"]
+    shared = _questions(_with_mixer(plan, Mla(128, 512, 128, 64, 128)), "kv_cache")
+    assert "keeps all of it" in shared["Why does TP 8 not divide the cache by 8?"]
+
+
+def test_the_naive_division_is_shown_to_overstate() -> None:
+    plan = sample_plans.fits()
+    text = _questions(plan, "kv_cache")["Why not simply (memory − weights) ÷ bytes per token?"]
+    assert "(79.65 GiB − 14.96 GiB) ÷ 131,072 bytes = 529,9" in text
+    assert "overstates it by 16 %" in text
+
+
+def test_where_the_budget_begins() -> None:
+    text = _questions(sample_plans.fits(), "runtime_outside")["Why does the budget not begin at zero?"]
+    assert "1.01 GiB lie before the bracket" in text
+
+
+def test_a_rank_s_share_is_more_than_its_part() -> None:
+    plan = sample_plans.eight_gpus()
+    assert _questions(plan, "weights") == {}
+    device = plan.devices[0]
+    weights = device.segment("weights")
+    assert weights is not None
+    more = replace(weights, estimate=exact(weights.bytes + 200 * MIB))
+    segments = tuple(more if s.kind == "weights" else s for s in device.segments)
+    heavier = replace(plan, devices=(replace(device, segments=segments), *plan.devices[1:]))
+    assert "1.2 % more" in _questions(heavier, "weights")["Why is a rank's share more than 1/8?"]
+
+
+@given(st.integers(-(10**15), 10**15), st.sampled_from(["GiB", "GB"]))
+def test_an_input_s_size_is_that_of_its_unit(value: int, unit: str) -> None:
+    text = show_input(Input("x", value, "B", ""), unit)  # type: ignore[arg-type]
+    if unit == "GB" and abs(value) >= GB:
+        assert text.endswith(" GB")
+        assert float(text[:-3].replace(",", "")) == pytest.approx(value / GB, abs=0.006)
+    assert in_numbers(exact(value, "{x}", Input("x", value, "B", "")), unit) == text  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def view(qtbot: QtBot) -> ExplainView:
+    made = ExplainView()
+    qtbot.addWidget(made)
+    made.resize(900, 240)
+    made.show()
+    return made
+
+
+def test_the_view_shows_the_selected_segment(view: ExplainView) -> None:
+    assert EMPTY in view.text.toPlainText()
+    view.set_plan(sample_plans.fits())
+    view.set_selected(0, "weights")
+    assert view.text.toPlainText().startswith("Weights: this rank's share")
+    table = view.inputs
+    cells = [item.text() for r in range(table.rowCount()) if (item := table.item(r, 3))]
+    assert "--tensor-parallel-size" in cells
+    view.set_unit("GB")
+    assert "16.06 GB ÷ 1" in view.text.toPlainText()
+    view.set_plan(None)
+    assert EMPTY in view.text.toPlainText()
+    assert table.rowCount() == 0
+
+
+def test_copy_as_text(view: ExplainView) -> None:
+    view.set_plan(sample_plans.fits())
+    view.set_selected(0, "kv_cache")
+    view.copy.click()
+    text = QGuiApplication.clipboard().text()
+    assert text.startswith("KV cache: what is left of the budget\n")
+    assert "Why does a small model fill the card?" in text
+
+
+def test_out_of_sight_it_waits(view: ExplainView) -> None:
+    view.set_plan(sample_plans.fits())
+    view.hide()
+    view.set_selected(0, "weights")
+    assert not view.text.toPlainText().startswith("Weights")
+    view.show()
+    assert view.text.toPlainText().startswith("Weights")
+
+
+def test_markup_in_names_stays_text(view: ExplainView) -> None:
+    plan = sample_plans.fits()
+    device = plan.devices[0]
+    gpu = replace(device.device.gpu, name="<b>evil</b> & co")
+    named = replace(plan, devices=(replace(device, device=replace(device.device, gpu=gpu)),))
+    view.set_plan(named)
+    assert "<b>evil</b> & co" in view.text.toPlainText()
+
+
+def test_a_vanished_device_falls_back(view: ExplainView) -> None:
+    view.set_plan(sample_plans.other_programs())
+    view.set_selected(1, "weights")
+    view.set_plan(replace(sample_plans.fits(), engine_message="x" * KIB))
+    assert "GPU 0" in view.text.toPlainText()
