@@ -27,6 +27,7 @@ from kvplanner.engine.vllm.settings import Settings  # noqa: E402
 from kvplanner.errors import PlannerError  # noqa: E402
 from kvplanner.model.formats import DTYPE_BYTES  # noqa: E402
 from kvplanner.units import GIB, MIB  # noqa: E402
+from tests.truth.measure import architecture  # noqa: E402
 from tests.truth.rows import Row, Skip, read, request_of  # noqa: E402
 
 TARGET: Final = ROOT / "resources" / "vllm_constants.json"
@@ -81,6 +82,11 @@ class Seen:
         wide = activations.widths(self.model, self.settings, 0)
         element = DTYPE_BYTES[self.settings.dtype]
         return self.settings.max_num_batched_tokens * max(wide.mixer, wide.mlp) * element
+
+    @property
+    def plain(self) -> bool:
+        """Whether attention and feed-forward are the usual ones: no experts, no latent attention, no states."""
+        return architecture(self.model.spec) in ("dense", "sliding window")
 
     def peak(self) -> float | None:
         """The printed peak without what other terms of the plan hold: graph estimate and expert workspace."""
@@ -164,7 +170,7 @@ def sampler_and_fixed(seen: Sequence[Seen]) -> dict[str, list[Entry]]:
     """Bytes per logit in the sampler, and what libraries add to every peak, from text models that it bounds."""
     text = [s for s in seen if not s.model.spec.towers and s.settings.pp == 1 and s.settings.dtype != "float32"]
     points = [(s, p) for s in text if (p := s.peak()) is not None and s.runner == "V1" and s.version >= (17, 0)]
-    points = [(s, p) for s, p in points if p > 1.15 * (s.halves + 2 * s.hidden_row)]
+    points = [(s, p) for s, p in points if p > 1.15 * (s.halves + 2 * s.hidden_row) and s.plain]
     logit, fixed = least_squares([((s.rows * s.model.spec.vocab_size, 1.0), p - s.hidden_row) for s, p in points])
     fixed_entry = entry(fixed, "what stays of libraries' workspaces in the peak", (s.id for s, _ in points),
                         low=0.3 * fixed, high=fixed + 120 * MIB)  # fmt: skip
@@ -173,7 +179,7 @@ def sampler_and_fixed(seen: Sequence[Seen]) -> dict[str, list[Entry]]:
         found = []
         for s in text:
             peak = s.peak()
-            if peak is None or not choose(s) or peak < 1.15 * (s.halves + 2 * s.hidden_row):
+            if peak is None or not choose(s) or not s.plain or peak < 1.15 * (s.halves + 2 * s.hidden_row):
                 continue
             found.append((s.id, (peak - s.hidden_row - fixed) / (s.rows * s.model.spec.vocab_size)))
         return found

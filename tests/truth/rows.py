@@ -29,7 +29,8 @@ REASONS: Final = (MODEL, VERSION, TOTAL, OTHER, FORK, FIELD)
 _VERSION: Final = re.compile(r"0\.(\d+)(?:\.(\d+))?")
 _FORK_WORDS: Final = (
     "fork", "aphrodite", "lvllm", "1cat", "patched", "backport", "exl3", "qwen38 image", "flash-next image",
-    "windows port", "windows build", "ported patch", "rocm", "turbomind",
+    "windows port", "windows build", "ported patch", "rocm", "turbomind", "radeon", "gfx1", "mi325x", "mi100",
+    "rx 7900", "special gpt-oss image",
 )  # fmt: skip
 _OTHER_WORDS: Final = (
     "another process", "other process", "another stage", "two stages", "already used by", "several stages", "zombie",
@@ -117,22 +118,30 @@ def model_of(row: Row) -> Model:
     return replace(model, inventory=reformat(model.inventory, model.spec, weight_format), weight_format=weight_format)
 
 
+def _named_gpu(text: str) -> GpuSpec | None:
+    """The catalogue's GPU for a report's words, None when they name none (such as "24 GB class")."""
+    if text.startswith("H20 (141"):
+        text = "H20-3e"
+    name = re.sub(r"\(.*?\)|,.*|/.*|class.*|by the.*|blackwell (?=\d)", "", text, flags=re.IGNORECASE).strip()
+    name = re.sub(r"^(H100|A100|H800) 80GB$", r"\1", name)
+    name = re.sub(r"^(L40|A40|L40S) 48GB$", r"\1", name)
+    name = {"A100": "A100-SXM4-80GB", "RTX PRO 6000 Blackwell": "RTX PRO 6000 Blackwell Workstation Edition",
+            "RTX PRO 6000 96GB": "RTX PRO 6000 Blackwell Workstation Edition"}.get(name, name)  # fmt: skip
+    if not name or re.fullmatch(r"[\d.]+ ?(GB|MiB).*", name) or "MIG" in name:
+        return None
+    try:
+        return gpus.machine(name).devices[0].gpu
+    except PlannerError:
+        return None
+
+
 def gpu_of(row: Row) -> GpuSpec:
     """The GPU, with the total that the engine printed where it did. Raises Skip."""
     printed = row.reported.get("total_gpu_gib") or row.reported.get("oom_total_gib") or row.facts.get("gpu_memory_gib")
-    name = re.sub(r"\(.*?\)|,.*|blackwell (?=\d)", "", str(row.facts.get("gpu") or "")).strip()
-    name = re.sub(r"^(H100|A100|H800) 80GB$", r"\1", name)
-    name = (
-        re.sub(r"^(L40|A40|L40S) 48GB$", r"\1", name).replace("A100", "A100-SXM4-80GB")
-        if name != "A100-PCIE-40GB"
-        else name
-    )
-    gpu: GpuSpec | None = None
-    if name and "class" not in name.lower():
-        try:
-            gpu = gpus.machine(name).devices[0].gpu
-        except PlannerError:
-            gpu = None
+    text = str(row.facts.get("gpu") or "")
+    ratio = re.search(r"([\d.]+)(?: GiB)?, from the estimate ratio", text)
+    printed = printed or (float(ratio[1]) if ratio else None)
+    gpu = _named_gpu(text)
     if printed is not None:
         total = exact(round(float(printed) * GIB), "{printed}", Input("printed", printed, "GiB", "start-up report"))
         if gpu is None:

@@ -38,6 +38,8 @@ _ONLINE: Final = {
 }  # fmt: skip
 # Since when --quantization on a 16-bit checkpoint quantises layer by layer instead of loading all of it first.
 _LAYERWISE_SINCE: Final = (17, 0)
+# Before, Triton's experts were padded to 256 hidden columns (a 0.14.1 start of gpt-oss-120b: 64.38 GiB).
+_NARROW_TRITON_SINCE: Final = (21, 0)
 
 
 def resident(group: TensorGroup, local: Local, spec: ModelSpec, settings: Settings, first_of_fused: bool = True) -> int:
@@ -82,7 +84,7 @@ def mxfp4_padding(settings: Settings) -> tuple[int, int, bool]:
     """(hidden multiple, intermediate multiple, biases in fp32) of MXFP4 experts: Triton, TRT-LLM or Marlin."""
     arch = settings.gpu_arch or _HOPPER
     if arch == _HOPPER:
-        return 1, 64, True
+        return (1, 64, True) if settings.version >= _NARROW_TRITON_SINCE else (256, 64, False)
     return 256, 128, _BLACKWELL <= arch < _CONSUMER_BLACKWELL
 
 

@@ -1,0 +1,127 @@
+"""Runtime, workspace, activations and graphs: each era by its own rule, with terms that a person can read."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvplanner.engine.vllm import activations, graphs, runtime, weights, workspace
+from kvplanner.units import GIB, MIB
+from tests.engine.weights_models import LLAMA_3_8B, QWEN3_8B, settings
+
+
+@pytest.mark.parametrize(
+    ("version", "inside_gib", "tolerance"),
+    [("0.19.0", 2.07, 0.05), ("0.16.0", 0.55, 0.02)],
+)
+def test_two_h100_ranks_hold_in_the_budget_what_their_era_prints(
+    version: str, inside_gib: float, tolerance: float
+) -> None:
+    found = runtime.inside(LLAMA_3_8B, settings(version, tp=2), 0)
+    assert found.value / GIB == pytest.approx(inside_gib, abs=tolerance)
+    assert found.low <= inside_gib * GIB <= found.high
+
+
+def test_two_h100_ranks_hold_most_of_it_outside_today() -> None:
+    here = settings("0.33.0", tp=2)
+    outside, inside = runtime.outside(LLAMA_3_8B, here, 0), runtime.inside(LLAMA_3_8B, here, 0)
+    context = runtime.outside(LLAMA_3_8B, settings("0.33.0"), 0)
+    assert outside.value - context.value > inside.value
+    assert "NCCL" in outside.formula
+
+
+def test_before_collectives_came_first_only_the_context_is_outside() -> None:
+    old = runtime.outside(LLAMA_3_8B, settings("0.16.0", tp=2), 0)
+    assert old.value == runtime.outside(LLAMA_3_8B, settings("0.16.0"), 0).value
+
+
+@pytest.mark.parametrize(
+    ("version", "printed_gib"),
+    [("0.15.0", 5.64), ("0.16.0", 5.64), ("0.17.0", 2.23), ("0.18.0", 2.23)],
+)
+def test_the_sampler_sets_the_peak_by_era(version: str, printed_gib: float) -> None:
+    """Qwen3-14B's printed peaks; only vocabulary and hidden size enter."""
+    from tests.engine.weights_models import llama
+
+    qwen3_14b = llama(40, 5120, 40, 8, 128, 17408, 151936, qk_norm=True)
+    found = activations.peak(qwen3_14b, settings(version), 0)
+    assert found.value / GIB == pytest.approx(printed_gib, rel=0.02)
+    assert found.low <= printed_gib * GIB <= found.high
+
+
+def test_explain_names_tokens_rows_and_what_many_sequences_cost() -> None:
+    notes = activations.peak(LLAMA_3_8B, settings(max_num_seqs=256), 0).notes
+    assert "8,192 tokens in one step: gate and up tensors 0.47 GB" in notes
+    assert "256 rows of fp32 logits over 128,256 words: 131 MB" in notes
+    many = activations.peak(QWEN3_8B, settings(max_num_seqs=1024), 0).notes
+    assert any(note.startswith("max_num_seqs 1,024 costs") and "256 would" in note for note in many)
+    assert any("warm compile cache" in note for note in many)
+
+
+def test_many_sequences_cost_counters_and_sampler_memory() -> None:
+    """1,024 sequences over 151,936 words: 594 MiB of counters and 18.5 MiB of bits."""
+    assert workspace.penalty_counters(1024, 151936) == 1024 * 151936 * 4 + 1024 * 4748 * 4
+    few, many = (workspace.persistent(QWEN3_8B, settings(max_num_seqs=seqs), 0).value for seqs in (256, 1024))
+    assert many - few > 445 * MIB
+    assert workspace.persistent(QWEN3_8B, settings("0.19.0"), 0).value < 100 * MIB
+
+
+def test_older_runners_have_no_counters() -> None:
+    assert "penalty counters" not in workspace.persistent(QWEN3_8B, settings("0.19.0"), 0).formula
+
+
+def test_graphs_are_subtracted_only_where_the_era_does() -> None:
+    assert graphs.estimate(LLAMA_3_8B, settings("0.20.0"), 0).value == 0
+    assert graphs.estimate(LLAMA_3_8B, settings("0.22.0"), 0).value > 0
+    assert graphs.actual(LLAMA_3_8B, settings("0.20.0"), 0).value > 0
+    assert graphs.actual(LLAMA_3_8B, settings(graph_mode="NONE", graph_sizes=()), 0).value == 0
+
+
+def test_cold_start_is_told() -> None:
+    assert 0.3 * GIB < activations.cold_start_extra(settings()).value < 2 * GIB
+    assert activations.cold_start_extra(settings(graph_mode="NONE")).value == 0
+
+
+def test_block_tables_come_out_of_the_slack() -> None:
+    """1,024 sequences of 131,072 tokens in blocks of 16: two tables of 8,192 × 4 bytes each, 64 MiB."""
+    found = workspace.after_profile(LLAMA_3_8B, settings(max_model_len=131072), 0)
+    assert found.value == 64 * MIB + 8192 * 8
+
+
+def test_an_eight_billion_model_on_an_h100_leaves_about_55_gib() -> None:
+    here = settings("0.33.0", max_model_len=131072)
+    used = sum(
+        part(LLAMA_3_8B, here, 0).value
+        for part in (
+            weights.rank_weights, runtime.inside, workspace.persistent, activations.peak, graphs.estimate,
+        )
+    )  # fmt: skip
+    available = 0.92 * here.gpu_total_bytes - used
+    assert available / GIB == pytest.approx(55, abs=1)
+    assert available // (2 * MIB) * 16 == pytest.approx(450_000, rel=0.02)
+
+
+@given(tokens=st.integers(256, 32768), seqs=st.integers(1, 2048), tp=st.sampled_from([1, 2, 4, 8]))
+def test_more_tokens_or_sequences_never_need_less(tokens: int, seqs: int, tp: int) -> None:
+    for version in ("0.7.3", "0.16.0", "0.19.0", "0.24.0", "0.33.0"):
+        small = settings(version, max_num_batched_tokens=tokens, max_num_seqs=min(seqs, tokens), tp=tp)
+        more_tokens = settings(version, max_num_batched_tokens=2 * tokens, max_num_seqs=min(seqs, tokens), tp=tp)
+        more_seqs = settings(version, max_num_batched_tokens=tokens, max_num_seqs=min(2 * seqs, tokens), tp=tp)
+        for part in (activations.peak, workspace.persistent, workspace.after_profile):
+            base = part(LLAMA_3_8B, small, 0).value
+            assert part(LLAMA_3_8B, more_tokens, 0).value >= base
+            assert part(LLAMA_3_8B, more_seqs, 0).value >= base
+
+
+@given(tp=st.sampled_from([1, 2, 4, 8]), pp=st.integers(1, 4), version=st.sampled_from(["0.6.3", "0.9.1", "0.26.0"]))
+def test_every_band_holds_its_value(tp: int, pp: int, version: str) -> None:
+    here = settings(version, tp=tp, pp=pp)
+    for stage in range(pp):
+        for part in (
+            runtime.outside, runtime.inside, weights.rank_weights, weights.loading_peak, weights.loaded,
+            workspace.persistent, workspace.after_profile, activations.peak, graphs.estimate, graphs.actual,
+        ):  # fmt: skip
+            found = part(LLAMA_3_8B, here, stage)
+            assert 0 <= found.low <= found.value <= found.high
+            assert found.in_numbers()

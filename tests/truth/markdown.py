@@ -1,0 +1,88 @@
+"""The accuracy section of the project's README, made from scores: what was measured, on what, and what is off."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kvplanner.units import GIB
+from tests.truth.measure import Pair, Score
+from tests.truth.rows import REASONS
+from tests.truth.score import groups, summary, worst
+
+_EXPLAINED: dict[str, str] = {
+    "qwen25-72b-gptq-a40vgpu-064-11230": "a virtual GPU: 4.1 GiB outside PyTorch, more than any other start shows",
+    "qwen3-32b-pro6000-0271-tp1": "3.9 GiB beside the weights, 1.7 GiB on two GPUs: a first compilation, probably",
+    "qwen3-32b-pro6000-0271-pp2": "1.4 GiB more than by tensor parallel: a first compilation, probably",
+    "qwen36-35b-nvfp4-gb10-neggraph-44740": "the engine's own graph estimate was −20.5 GiB there",
+}
+_SHOWN: int = 8
+
+
+def accuracy(scores: Sequence[Score]) -> str:
+    """Markdown: a table by group, the worst reports with what is known of them, and what could not be used."""
+    data = summary(scores)
+    weights, kv, failures = data["weights"], data["available_kv"], data["failure_stages"]
+    lines = [
+        "## Accuracy against public start-up reports",
+        "",
+        f"Of {data['rows']} public vLLM start-up reports, {weights['used']} state enough to compare loaded weights and "
+        f"{kv['used']} to compare the memory left for the KV cache. Weights are off by {_percent(weights['mean'])} on "
+        f"average; available KV memory by {kv['mean_gib']:.2f} GiB, {_percent(kv['mean_share_of_gpu'])} of the GPU. "
+        f"The stated 90 % band holds {_percent(kv['covered'], 0)} of them at a median width of "
+        f"{_percent(kv['median_width_share_of_gpu'])} of the GPU. Of {failures['used']} reported failures that state "
+        f"what decides them, {failures['right']} fail in the plan at the same stage.",
+        "",
+        "| Reports | weights: used, mean error | KV memory: used, mean error, of the GPU | band holds | tokens exact |",
+        "|---|---|---|---|---|",
+    ]
+    lines.append(_row("all", data))
+    lines += [_row(name, summary(part)) for name, part in groups(scores).items() if _has_figures(part)]
+    lines += [
+        "",
+        "The furthest off:",
+        "",
+        "| Report | planned (band), GiB | reported | of the GPU | why |",
+        "|---|---|---|---|---|",
+    ]
+    lines += [_worst_row(s, s.kv) for s in worst(scores)[:_SHOWN] if s.kv]
+    lines += [
+        "",
+        "Reports that could not be used, by reason:",
+        "",
+        "| Reason | weights | KV memory | stage |",
+        "|---|---|---|---|",
+    ]
+    skipped = data["skipped"]
+    for reason in REASONS:
+        counts = [skipped[name].get(reason, 0) for name in ("weights", "kv", "stage")]
+        if any(counts):
+            lines.append(f"| {reason} | " + " | ".join(str(count) for count in counts) + " |")
+    lines += ["", "Made by `python -m tests.truth.score --markdown tests/truth/vllm.jsonl`."]
+    return "\n".join(lines)
+
+
+def _has_figures(part: Sequence[Score]) -> bool:
+    return any(s.weights or s.kv for s in part)
+
+
+def _row(name: str, data: dict[str, Any]) -> str:
+    weights, kv, tokens = data["weights"], data["available_kv"], data["tokens_given_kv"]
+    cells = [
+        f"{weights['used']}, {_percent(weights['mean'])}" if weights["used"] else "–",
+        f"{kv['used']}, {kv['mean_gib']:.2f} GiB, {_percent(kv['mean_share_of_gpu'])}" if kv["used"] else "–",
+        _percent(kv["covered"], 0) if kv["used"] else "–",
+        f"{tokens['exact']} of {tokens['used']}" if tokens["used"] else "–",
+    ]
+    return f"| {name} | " + " | ".join(cells) + " |"
+
+
+def _worst_row(s: Score, kv: Pair) -> str:
+    band = f"{kv.planned / GIB:.2f} ({kv.low / GIB:.2f} to {kv.high / GIB:.2f})"
+    link = f"[{s.row.id}]({s.row.facts['source']})" if str(s.row.facts["source"]).startswith("http") else s.row.id
+    why = _EXPLAINED.get(s.row.id, "")
+    return f"| {link} | {band} | {kv.reported / GIB:.2f} | {100 * kv.error / s.gpu_bytes:+.1f} % | {why} |"
+
+
+def _percent(share: float, digits: int = 2) -> str:
+    return f"{100 * share:.{digits}f} %"

@@ -1,0 +1,99 @@
+"""The planner holds its accuracy on the public start-up reports; the scorer says only what reports state."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.truth.markdown import accuracy
+from tests.truth.measure import STAGES, Score, score
+from tests.truth.rows import REASONS, Row, read
+from tests.truth.score import as_json, groups, main, summary, text
+
+HERE = Path(__file__).parent
+
+
+@cache
+def scores(name: str = "vllm.jsonl") -> tuple[Score, ...]:
+    return tuple(score(row) for row in read(HERE / name))
+
+
+def test_enough_reports_are_used_and_every_skip_has_a_known_reason() -> None:
+    data = summary(scores())
+    for reasons in data["skipped"].values():
+        assert set(reasons) <= set(REASONS)
+
+
+def test_loaded_weights_are_within_half_a_percent_on_average() -> None:
+    assert summary(scores())["weights"]["mean"] <= 0.005
+
+
+def test_available_kv_memory_is_close() -> None:
+    kv = summary(scores())["available_kv"]
+    assert kv["mean_share_of_gpu"] <= 0.015
+    assert kv["covered"] >= 0.88
+    assert kv["median_width_share_of_gpu"] <= 0.06
+
+
+def test_h100_reports_of_the_well_known_eras_are_closer_still() -> None:
+    kv = summary(groups(scores())["H100, 0.15 to 0.19"])["available_kv"]
+    assert kv["mean_share_of_gpu"] <= 0.006
+
+
+def test_recent_reports_are_within_their_wider_margin() -> None:
+    assert summary(groups(scores())["0.21 and later"])["available_kv"]["mean_share_of_gpu"] <= 0.025
+
+
+def test_uncited_reports_follow_the_same_laws() -> None:
+    kv = summary(scores("vllm-uncited.jsonl"))["available_kv"]
+    assert kv["mean_share_of_gpu"] <= 0.035
+
+
+def test_tokens_are_exact_once_the_memory_is_given() -> None:
+    tokens = summary(scores())["tokens_given_kv"]
+    assert tokens["exact"] >= 0.9 * tokens["used"]
+
+
+def test_failures_fail_at_their_stage() -> None:
+    failures = summary(scores())["failure_stages"]
+    assert failures["right"] >= 0.9 * failures["used"] - 1
+
+
+def test_every_outcome_is_known_and_ids_are_unique() -> None:
+    rows = read(HERE / "vllm.jsonl")
+    assert len({row.id for row in rows}) == len(rows)
+    assert {row.facts["outcome"] for row in rows} <= {*STAGES, "wsl_or_driver", "other"}
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [("0.19.0", "0.19.0"), ("0.20.0 (also 0.17.1)", "0.20.0"), ("0.1.dev19754 (image)", None), (None, None),
+     ("0.24 (kv_cache_utils.py:2146)", "0.24"), ("fork, base e7097feb6", None)],
+)  # fmt: skip
+def test_versions_are_read_only_where_they_are_stated(version: str | None, expected: str | None) -> None:
+    assert Row({"id": "x", "model": "m", "vllm_version": version, "flags": {}, "reported": {}}).version == expected
+
+
+def test_a_field_that_was_not_seen_is_no_error_of_the_planner() -> None:
+    row = Row({
+        "id": "x", "source": "s", "model": "Qwen/Qwen3-8B", "vllm_version": "0.19.0", "gpu": "RTX 4090", "tp": 1,
+        "flags": {}, "reported": {"available_kv_gib": 3.0}, "outcome": "ok",
+    })  # fmt: skip
+    found = score(row)
+    assert found.kv is None
+    assert found.skipped["kv"] == "field not stated"
+
+
+def test_all_three_outputs_work(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(HERE / "vllm.jsonl"), "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["all"]["rows"] == 211
+    assert len(data["reports"]) == 211
+    assert "worst available KV" in text(scores())
+    section = accuracy(scores())
+    assert section.startswith("## Accuracy")
+    assert not any(row.id in section for row in read(HERE / "vllm-uncited.jsonl"))
+    assert as_json(scores())["groups"]
