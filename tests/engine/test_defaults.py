@@ -208,3 +208,11 @@ def test_sparse_latent_attention_needs_a_new_gpu() -> None:
 
     with pytest.raises(BadInput, match="No valid attention backend found"):
         resolved(latent(4, Indexer(64, 128, 2048)), gpu=A100)
+
+
+def test_architectures_that_releases_dropped() -> None:
+    old = dense(architecture="MllamaForConditionalGeneration")
+    with pytest.raises(BadInput, match=r"was supported in vLLM until v0\.10\.2"):
+        resolved(old)
+    assert not resolved(old, version="0.10.2")[2]
+    assert "last release" in resolved(dense(architecture="BaichuanForCausalLM"))[2][0]

@@ -52,7 +52,7 @@ def _groups(layout: CacheLayout, length: int, stage: int = 0) -> list[list[Any]]
     out: list[list[Any]] = []
     for table in layout.tables:
         page = table.page_bytes[stage] if table.mixed else table.spec.page_bytes
-        kind = "UniformTypeKVCaches" if table.mixed else table.spec.kind
+        kind = "UniformTypeKVCacheSpecs" if table.mixed else table.spec.kind
         blocks = kv_groups.blocks_of(table, layout.settings, length)
         entry = [table.layers[stage], kind, table.spec.block_size, page, blocks]
         if out and out[-1][1:] == entry:

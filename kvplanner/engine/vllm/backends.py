@@ -32,6 +32,8 @@ _IMAGE_PREFIX: Final = frozenset({
     "Gemma3ForConditionalGeneration", "Gemma4ForConditionalGeneration", "PaliGemmaForConditionalGeneration",
     "Molmo2ForConditionalGeneration",
 })  # fmt: skip
+# Latent models that the engine runs as ordinary attention with expanded heads.
+EXPANDED_LATENT: Final = frozenset({"minicpm3"})
 # What a GPU has when its compute capability is unknown: the rules of the common recent server GPU.
 _ASSUMED_ARCH: Final = (9, 0)
 _PER_HEAD: Final = ("int8_per_token_head", "fp8_per_token_head", "int4_per_token_head")
@@ -59,6 +61,8 @@ def select(spec: ModelSpec, settings: Settings) -> Chosen:
     layout: Layout = "LBNHC"
     if any(isinstance(m, Compressed) for m in mixers):
         return Chosen("DEEPSEEK_V4", 256, "BLHNC", "the only one for compressed attention", gdn)
+    if spec.model_type in EXPANDED_LATENT:
+        mixers = [expanded(m) if isinstance(m, Mla) else m for m in mixers]
     latent = [m for m in mixers if isinstance(m, Mla)]
     attention = [m for m in mixers if isinstance(m, Attention)]
     if settings.attention_backend is not None:
@@ -75,6 +79,12 @@ def select(spec: ModelSpec, settings: Settings) -> Chosen:
     if any(m.index is not None for m in latent):
         smallest = INDEXER_BLOCK
     return Chosen(name, smallest, layout, reason, gdn)
+
+
+def expanded(mixer: Mla) -> Attention:
+    """A latent layer as the ordinary attention that its projections expand to, values padded to the keys' size."""
+    size = mixer.qk_nope + mixer.qk_rope
+    return Attention(mixer.heads, mixer.heads, size, size)
 
 
 def _named(text: str) -> str:

@@ -82,6 +82,9 @@ def resolve(request: PlanRequest) -> tuple[Settings, dict[str, Resolved], tuple[
     values |= _rest(book)
     settings = Settings(**values)
     defaults_check.check_configuration(spec, settings)
+    dropped = defaults_check.dropped(spec, settings.version)
+    if dropped:
+        book.warnings.append(dropped)
     chosen = backends.select(spec, settings)
     book.settle("attention_backend", chosen.primary, chosen.reason, "derived")
     return replace(settings, attention_backend=chosen.primary), book.resolved, tuple(book.warnings)

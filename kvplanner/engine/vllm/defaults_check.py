@@ -2,13 +2,38 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.errors import BadInput
 from kvplanner.model.spec import Attention, Mla, ModelSpec, State
 
+# Architectures that a release was the last to run (model_executor/models/registry.py).
+_LAST_RELEASE: Final[dict[str, tuple[int, int]]] = {
+    "Phi3SmallForCausalLM": (9, 2),
+    "MllamaForConditionalGeneration": (10, 2),
+}
+# The same from a derived work of a later registry: told, not refused.
+_PERHAPS_LAST: Final[dict[str, tuple[int, int]]] = {
+    "QWenLMHeadModel": (23, 0),
+    "MiniMaxM1ForCausalLM": (23, 0),
+    "MiniMaxText01ForCausalLM": (23, 0),
+    "BaichuanForCausalLM": (23, 0),
+    "BambaForCausalLM": (23, 0),
+}
+
+
+def dropped(spec: ModelSpec, version: tuple[int, int]) -> str:
+    """A warning for an architecture that this release may no longer run, "" for others."""
+    last = _PERHAPS_LAST.get(spec.architecture)
+    if last is None or version <= (last[0], 99):
+        return ""
+    return f"vLLM 0.{last[0]}.{last[1]} is said to be the last release that runs {spec.architecture}"
+
 
 def check_configuration(spec: ModelSpec, settings: Settings) -> None:
     """Raises BadInput for a combination that the engine does not start with (config/vllm.py, config/model.py)."""
+    _check_architecture(spec, settings.version)
     _check_heads(spec, settings.tp)
     _check_context_parallel(spec, settings)
     _check_batch(settings)
@@ -18,6 +43,18 @@ def check_configuration(spec: ModelSpec, settings: Settings) -> None:
             f"{settings.pp} pipeline stages for {spec.num_layers} layers", "--pipeline-parallel-size",
             f"Give at most {spec.num_layers}",
         )  # fmt: skip
+
+
+def _check_architecture(spec: ModelSpec, version: tuple[int, int]) -> None:
+    last = _LAST_RELEASE.get(spec.architecture)
+    if last is not None and version > last:
+        release = f"0.{last[0]}.{last[1]}"
+        raise BadInput(
+            f"Model architecture {spec.architecture} was supported in vLLM until v{release}, and is not supported "
+            "anymore",
+            "--engine-version",
+            f"Plan it with --engine-version {release}",
+        )
 
 
 def _check_heads(spec: ModelSpec, tp: int) -> None:

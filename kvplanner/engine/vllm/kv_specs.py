@@ -11,13 +11,11 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from kvplanner.engine.vllm import kv_block, kv_compressed, kv_dtypes, kv_state
-from kvplanner.engine.vllm.backends import Chosen, select
+from kvplanner.engine.vllm.backends import EXPANDED_LATENT, Chosen, expanded, select
 from kvplanner.engine.vllm.kv_spec import GROWING, CacheKind, CacheSpec, CountedSpec
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.model.spec import Attention, Indexer, Mixer, Mla, ModelSpec, State
 
-# Latent models that the engine runs as ordinary attention with expanded heads.
-_EXPANDED_LATENT: Final = frozenset({"minicpm3"})
 # Caches whose rules are known but whose result no run of the engine has confirmed, and why.
 NOT_CONFIRMED: Final[dict[str, str]] = {
     "DeepseekV4ForCausalLM": "its compressed caches are modelled from the engine's rules without a result to compare",
@@ -103,9 +101,8 @@ def specs_of(mixer: Mixer, spec: ModelSpec, settings: Settings, chosen: Chosen, 
         own = (_attention_spec(mixer, spec, settings, block),) if mixer.owns_cache and mixer.causal else ()
         return (*_index_spec(mixer.index, block), *own)
     if isinstance(mixer, Mla):
-        if spec.model_type in _EXPANDED_LATENT:
-            size = mixer.qk_nope + mixer.qk_rope
-            return (_attention_spec(Attention(mixer.heads, mixer.heads, size, size), spec, settings, block),)
+        if spec.model_type in EXPANDED_LATENT:
+            return (_attention_spec(expanded(mixer), spec, settings, block),)
         kind: CacheKind = "mla" if mixer.window is None else "sliding_mla"
         row = kv_block.latent_row(mixer, settings, chosen)
         return (*_index_spec(mixer.index, block), _plain(kind, block, row, mixer.window or 0))
