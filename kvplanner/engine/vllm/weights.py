@@ -92,12 +92,19 @@ def held(model: Model, settings: Settings, stage: int) -> Iterator[Held]:
     parts += [(g, 1) for g in inventory.outside if _on_stage(g, model.spec, settings, stage)]
     previous = ""
     for group, layers in parts:
-        local = whole(group) if weights_rules.whole_norm(group, model.spec) else cut(group, settings, experts)
-        local = local._replace(rows=local.rows + weights_rules.state_rows(group, model.spec, settings.tp))
+        local = _local(group, model.spec, settings, experts)
         joined = f"{group.path.rpartition('.')[0]}.{group.fused}" if group.fused else group.path
         resident = weights_format.resident(group, local, model.spec, settings, joined != previous)
         previous = joined
         yield Held(group, local, layers, layers * resident)
+
+
+def _local(group: TensorGroup, spec: ModelSpec, settings: Settings, experts: int) -> Local:
+    """What a rank holds of a group, by the general rules and those of the model's class."""
+    local = whole(group) if weights_rules.whole_on_ranks(group, spec) else cut(group, settings, experts)
+    missing = group.count - weights_rules.built(group, spec)
+    rows = local.rows + weights_rules.state_rows(group, spec, settings.tp)
+    return local._replace(rows=rows, copies=local.copies - missing)
 
 
 def routed_experts(spec: ModelSpec) -> int:

@@ -17,6 +17,10 @@ _FP32_ROUTERS: Final = ("Glm4Moe", "Ernie4_5_Moe", "MiniMaxM2")
 _PLAIN_DECAYS: Final = ("OlmoHybrid",)
 # Query and key norms of full width, whole on every rank.
 _WHOLE_NORMS: Final = ("Olmo2", "Olmo3", "OlmoHybrid")
+# Encoders of which only the attention is split.
+_WHOLE_TOWER_MLPS: Final = ("MuseGlimmer",)
+# Models that take the encoder's output before its last layer, which is not built.
+_SECOND_TO_LAST: Final = ("LlavaForConditionalGeneration", "LlavaNextForConditionalGeneration")
 # Built on every pipeline stage although only the first or the last uses it.
 _EMBEDDING_EVERYWHERE: Final = (
     "Qwen2Moe", "Qwen3Moe", "Qwen3Next", "Qwen3_5", "Gemma", "GptOss", "NemotronH", "GraniteMoeHybrid",
@@ -52,9 +56,21 @@ def state_rows(group: TensorGroup, spec: ModelSpec, tp: int) -> int:
     return 2 * mixer.state_size * (tp - mixer.groups) // tp
 
 
-def whole_norm(group: TensorGroup, spec: ModelSpec) -> bool:
-    """Whether a norm that could be split is held whole."""
-    return group.kind == "norm" and spec.architecture.startswith(_WHOLE_NORMS)
+def whole_on_ranks(group: TensorGroup, spec: ModelSpec) -> bool:
+    """Whether a tensor that could be split is held whole on every rank."""
+    if group.kind == "norm":
+        return spec.architecture.startswith(_WHOLE_NORMS)
+    whole_mlps = spec.architecture.startswith(_WHOLE_TOWER_MLPS) and ".attn." not in group.path
+    return group.place == "tower" and whole_mlps
+
+
+def built(group: TensorGroup, spec: ModelSpec) -> int:
+    """How many of a group's tensors the engine builds: LLaVA reads the encoder's last layer but one."""
+    if group.place != "tower" or not spec.architecture.startswith(_SECOND_TO_LAST):
+        return group.count
+    if "post_layernorm" in group.path:
+        return 0
+    return group.count - 1 if "encoder.layers" in group.path else group.count
 
 
 def on_every_stage(group: TensorGroup, spec: ModelSpec) -> bool:
