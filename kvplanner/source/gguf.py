@@ -162,7 +162,8 @@ class _Parser:
         if keys > KEY_LIMIT:
             self._fail(f"announces {keys:,} metadata keys; at most {KEY_LIMIT:,} are accepted")
         # Shortest possible: a key of one letter with one byte; a nameless tensor without dimensions.
-        if keys * 14 + tensors * 24 > self.window.left:
+        shortest = keys * 14 + tensors * 24 if self._wide else keys * 10 + tensors * 20
+        if shortest > self.window.left:
             self._fail(
                 f"announces {tensors:,} tensors and {keys:,} keys, more than its {self.window.source.size:,} bytes hold"
             )

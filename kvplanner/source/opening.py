@@ -17,6 +17,8 @@ from kvplanner.model.tensors import Inventory
 from kvplanner.source import inventory as inventories
 from kvplanner.source import jsonfile
 from kvplanner.source.folder import FolderFiles, list_files, missing_words, read_headers
+from kvplanner.source.gguf import split_parts
+from kvplanner.source.gguf_model import open_gguf
 from kvplanner.source.modules import dtype_name, gather
 from kvplanner.source.reading import file_size
 from kvplanner.source.safetensors import DTYPE_BITS, Tensor, read_header
@@ -141,25 +143,33 @@ def understand(config: Mapping[str, object], where: str, side_quant: Mapping[str
 
 
 def _without_tensors(files: FolderFiles, id_: str) -> Model:
-    """A folder with a config alone, or beside weights that are not opened."""
+    """A folder with GGUF files, with a config alone, or beside weights that are not opened."""
+    if files.gguf:
+        return _only_gguf(files)
     if files.config is None:
-        if files.gguf:
-            raise BadInput(
-                f"holds {len(files.gguf)} GGUF files and no config.json",
-                str(files.path),
-                f"Name one: {files.gguf[0][0]}",
-            )
         raise BadInput("holds no config.json and no safetensors or GGUF file", str(files.path), "Name a model's folder")
     config = jsonfile.read_object(files.config)
     spec, implied = read_config(config, where=str(files.config), side_quant=_side_quant(files.path))
     problems = missing_words(files)
-    # A checkpoint in another format beside the same weights: only a set of the implied size says something.
     unopened = sum(size for _, size in files.unopened)
     if unopened and abs(unopened - implied.stored_bytes()) > implied.stored_bytes() // 50:
         problems.append(f"those files hold {unopened:,} bytes, the config implies {implied.stored_bytes():,}")
     if not files.missing and not files.unopened:
         problems.append("The folder holds no weights: sizes follow from config.json")
     return from_config(id_, spec, implied, "config", str(files.config), problems)
+
+
+def _only_gguf(files: FolderFiles) -> Model:
+    """The one GGUF model of a folder, all parts of a split one counting as one; projectors do not count."""
+    models = {
+        (split_parts(files.path / name) or (files.path / name,))[0]: size
+        for name, size in files.gguf
+        if "mmproj" not in name.lower()
+    }
+    if len(models) != 1:
+        names = ", ".join(path.name for path in list(models)[:8])
+        raise BadInput(f"holds {len(models)} GGUF models", str(files.path), f"Name one of them: {names}")
+    return open_gguf(next(iter(models)))
 
 
 def _is_adapter(files: FolderFiles) -> BadInput:

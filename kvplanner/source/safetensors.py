@@ -133,6 +133,8 @@ class _HeaderText:
         if name == "__metadata__":
             position = self._metadata(position)
         else:
+            if not self.text.startswith("{", position):
+                self._fail(f"the entry of {name[:100]!r} is not an object {{...}}")
             # An entry holds no nested object, so it ends at the next brace.
             end = self.text.find("}", position, position + _MAX_ENTRY_CHARACTERS) + 1
             if not end:

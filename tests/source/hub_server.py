@@ -59,7 +59,7 @@ class HubServer:
         self._server = _Server(self._handler())
         self.stop = threading.Event()
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread = threading.Thread(target=lambda: self._server.serve_forever(0.02), daemon=True)
 
     def start(self) -> None:
         self._thread.start()

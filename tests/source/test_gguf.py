@@ -1,0 +1,381 @@
+"""GGUF headers: equal to the gguf package's own reading, in all versions and byte orders, refused when wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kvplanner.errors import BadInput, NotModelled
+from kvplanner.source.gguf import GgufHeader, parse_header, read_header, read_metadata, split_parts
+from kvplanner.source.gguf_model import kind_of, open_gguf
+from kvplanner.source.gguf_types import REMOVED, TYPES
+from tests.source.make_gguf import (
+    ARRAY,
+    BOOL,
+    F32,
+    F32_TYPE,
+    F64,
+    I8,
+    I16,
+    I64,
+    Q4_K,
+    Q8_0,
+    STRING,
+    U8,
+    U16,
+    U32,
+    U64,
+    Encoder,
+    header,
+    llama_file,
+    llama_pairs,
+    llama_tensors,
+    write,
+    write_split,
+)  # fmt: skip
+from tests.source.test_safetensors import Bytes
+
+
+def parse(data: bytes, **more: bool) -> GgufHeader:
+    return parse_header(Bytes(data), **more)
+
+
+# ---- against the gguf package ----
+
+
+def test_every_type_that_the_package_writes_has_its_size_there(tmp_path: Path) -> None:
+    import gguf
+    import numpy
+
+    path = tmp_path / "types.gguf"
+    writer = gguf.GGUFWriter(path, "llama")
+    written = []
+    for type_ in gguf.GGMLQuantizationType:
+        block, size = gguf.GGML_QUANT_SIZES[type_]
+        # The package gives Q8_1 a size that no file has; neither it nor Q8_K occurs in files.
+        if type_.name in ("Q8_1", "Q8_K"):
+            continue
+        data = numpy.zeros((3, 2 * size), numpy.uint8)
+        writer.add_tensor(f"blk.0.{type_.name}.weight", data, raw_shape=(3, 2 * size), raw_dtype=type_)
+        written.append((type_, block, size))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    theirs = {tensor.name: tensor for tensor in gguf.GGUFReader(path).tensors}
+    ours = read_header(path)
+    assert len(ours.tensors) == len(theirs) == len(written)
+    assert len(written) >= 30
+    for tensor in ours.tensors:
+        other = theirs[tensor.name]
+        assert tensor.bytes == int(other.n_bytes), tensor.name
+        assert list(tensor.shape) == [int(size) for size in other.shape]
+        assert tensor.type.name == other.tensor_type.name
+        assert ours.data_start + tensor.offset == int(other.data_offset)
+
+
+def test_our_table_of_types_holds_all_of_the_packages() -> None:
+    import gguf
+
+    for type_ in gguf.GGMLQuantizationType:
+        block, size = gguf.GGML_QUANT_SIZES[type_]
+        assert TYPES[type_.value].name == type_.name
+        assert TYPES[type_.value].block == block
+        assert TYPES[type_.value].bytes == size or type_.name == "Q8_1"
+
+
+def test_metadata_equals_the_packages(tmp_path: Path) -> None:
+    import gguf
+    import numpy
+
+    path = tmp_path / "m.gguf"
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_uint8("x.u8", 255)
+    writer.add_int8("x.i8", -128)
+    writer.add_uint16("x.u16", 65535)
+    writer.add_int16("x.i16", -32768)
+    writer.add_uint32("x.u32", 2**32 - 1)
+    writer.add_int32("x.i32", -(2**31))
+    writer.add_float32("x.f32", 1.5)
+    writer.add_uint64("x.u64", 2**64 - 1)
+    writer.add_int64("x.i64", -(2**63))
+    writer.add_float64("x.f64", 1e300)
+    writer.add_bool("x.yes", True)
+    writer.add_bool("x.no", False)
+    writer.add_string("x.text", "größe 模型")
+    writer.add_array("x.ints", [1, 2, 3])
+    writer.add_array("x.floats", [1.5, 2.5])
+    writer.add_array("x.bools", [True, False, True])
+    writer.add_array("x.texts", ["a", "bc", "größe"])
+    writer.add_token_list([f"t{number}" for number in range(5000)])
+    writer.add_token_scores([0.5] * 5000)
+    writer.add_tensor("token_embd.weight", numpy.zeros((4, 8), numpy.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    ours = read_header(path)
+    for key, field in gguf.GGUFReader(path).fields.items():
+        if key.startswith("GGUF."):
+            continue
+        value = field.contents()
+        if key.startswith("tokenizer."):
+            assert ours.lengths[key] == len(value)
+            assert key not in ours.metadata
+        else:
+            assert ours.metadata[key] == (tuple(value) if isinstance(value, list) else value), key
+
+
+def test_big_endian_files_of_the_package(tmp_path: Path) -> None:
+    import gguf
+    import numpy
+
+    path = tmp_path / "big.gguf"
+    writer = gguf.GGUFWriter(path, "llama", endianess=gguf.GGUFEndian.BIG)
+    writer.add_block_count(7)
+    writer.add_array("x.ints", [1, 2, 3])
+    writer.add_token_list(["a", "b"] * 3000)
+    writer.add_tensor("token_embd.weight", numpy.zeros((4, 8), numpy.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    ours = read_header(path)
+    assert ours.order == "big"
+    assert ours.metadata["llama.block_count"] == 7
+    assert ours.metadata["x.ints"] == (1, 2, 3)
+    assert ours.lengths["tokenizer.ggml.tokens"] == 6000
+    assert ours.tensors[0].shape == (8, 4)
+
+
+# ---- versions, orders, alignment ----
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("big", [False, True])
+def test_all_versions_and_byte_orders(version: int, big: bool) -> None:
+    pairs = [
+        *llama_pairs(tokens=5000), ("x.many", (ARRAY, I16), list(range(-2, 60))), ("x.yes", BOOL, 1),
+        ("x.u8", U8, 9), ("x.i8", I8, -9), ("x.u16", U16, 9), ("x.i64", I64, -(2**40)), ("x.u64", U64, 2**40),
+        ("x.f64", F64, 0.25), ("x.f32", F32, 0.25), ("x.long", (ARRAY, U8), [1] * 5000),
+    ]  # fmt: skip
+    data, size = header(pairs, llama_tensors(tokens=5000), version=version, big=big)
+    ours = parse(data + bytes(size))
+    assert (ours.version, ours.order) == (version, "big" if big else "little")
+    assert ours.metadata["x.many"] == tuple(range(-2, 60))
+    assert ours.metadata["x.yes"] is True
+    assert ours.metadata["x.i64"] == -(2**40)
+    assert ours.metadata["x.f64"] == 0.25
+    assert "x.long" not in ours.metadata
+    assert ours.lengths["x.long"] == 5000
+    assert [tensor.name for tensor in ours.tensors] == [name for name, _, _ in llama_tensors()]
+    assert ours.data_start == len(data)
+    assert ours.padded_bytes == size
+
+
+@pytest.mark.parametrize("alignment", [1, 8, 64, 4096])
+def test_alignment(alignment: int) -> None:
+    pairs = [*llama_pairs(), ("general.alignment", U32, alignment)]
+    data, size = header(pairs, llama_tensors(), alignment=alignment)
+    assert parse(data + bytes(size)).alignment == alignment
+
+
+def test_a_lists_reading_stops_before_the_tokenizer(tmp_path: Path) -> None:
+    path = tmp_path / "m.gguf"
+    path.write_bytes(llama_file(tokens=200_000))
+    ours = read_metadata(path)
+    assert ours.metadata["llama.context_length"] == 8192
+    assert "tokenizer.ggml.token_type" not in ours.lengths
+
+
+# ---- wrong ones ----
+
+
+def _tensors(*rows: tuple[str, list[int], int, int], pairs: Any = ()) -> bytes:
+    """A header with offsets of the caller's own."""
+    encoder = Encoder()
+    data = encoder.head(len(rows), len(pairs)) + b"".join(encoder.pair(pair) for pair in pairs)
+    for name, shape, kind, offset in rows:
+        data += encoder.tensor((name, shape, kind), offset)
+    return data + bytes(-len(data) % 32 + 4096)
+
+
+def _counts(tensors: int, pairs: int) -> bytes:
+    return Encoder().head(tensors, pairs) + bytes(1000)
+
+
+def _value(kind: int, tail: bytes) -> bytes:
+    encoder = Encoder()
+    return encoder.head(0, 1) + encoder.string("key") + encoder.pack("I", kind) + tail
+
+
+_E = Encoder()
+WRONG: dict[str, tuple[bytes, str]] = {
+    "empty": (b"", "too few"),
+    "not GGUF": (b"PK\x03\x04" + bytes(100), "does not start with GGUF"),
+    "old format": (b"tjgg" + bytes(100), "old GGJT file"),
+    "version 0": (b"GGUF" + bytes(100), "version 0"),
+    "version 4": (b"GGUF\x04\0\0\0" + bytes(100), "version 4"),
+    "version of another order": (b"GGUF\0\0\0\x07" + bytes(100), "version 7"),
+    "10^7 tensors": (_counts(10**7, 1), "announces 10,000,000 tensors"),
+    "tensors near 2^64": (_counts(2**64 - 1, 1), "announces 18,446,744,073,709,551,615 tensors"),
+    "keys near 2^64": (_counts(1, 2**64 - 1), "metadata keys; at most"),
+    "more than the file holds": (_counts(150_000, 1), "more than its"),
+    "key length near 2^63": (_E.head(0, 1) + _E.pack("Q", 2**63 - 1) + bytes(100), "at most 1,024"),
+    "text length near 2^63": (_value(STRING, _E.pack("Q", 2**63 - 1) + bytes(100)), "at most 16,777,216"),
+    "text beyond the end": (_value(STRING, _E.pack("Q", 1 << 20) + bytes(100)), "the file ends"),
+    "array length near 2^64": (_value(ARRAY, _E.pack("IQ", U64, 2**64 - 1)), "elements"),
+    "array beyond the end": (_value(ARRAY, _E.pack("IQ", U64, 1 << 20) + bytes(64)), "the file ends"),
+    "strings near 2^64": (_value(ARRAY, _E.pack("IQ", STRING, 2**64 - 1)), "elements"),
+    "strings beyond the end": (_value(ARRAY, _E.pack("IQ", STRING, 100_000) + bytes(64)), "the file ends"),
+    "string in array near 2^64": (
+        _value(ARRAY, _E.pack("IQ", STRING, 5000) + _E.pack("Q", 2**64 - 1) + bytes(40_000)), "should take|the file ends"),
+    "array of arrays": (_value(ARRAY, _E.pack("IQ", ARRAY, 1) + bytes(64)), "arrays of arrays"),
+    "array of unknown": (_value(ARRAY, _E.pack("IQ", 77, 1) + bytes(64)), "unknown type 77"),
+    "unknown value type": (_value(13, bytes(64)), "unknown type 13"),
+    "empty key": (_E.head(0, 1) + _E.string("") + bytes(64), "key is empty"),
+    "key twice": (_E.head(0, 2) + _E.pair(("a", U8, 1)) + _E.pair(("a", U8, 1)) + bytes(64), "stands twice"),
+    "invalid UTF-8 in a key": (_E.head(0, 1) + _E.string(b"\xff\xfe") + bytes(64), "not valid UTF-8"),
+    "invalid UTF-8 in a value": (_value(STRING, _E.string(b"\xc3")), "not valid UTF-8"),
+    "alignment 0": (_tensors(pairs=[("general.alignment", U32, 0)]), "power of two"),
+    "alignment 48": (_tensors(pairs=[("general.alignment", U32, 48)]), "power of two"),
+    "alignment 2^63": (_tensors(pairs=[("general.alignment", U64, 2**63)]), "power of two"),
+    "alignment as text": (_tensors(pairs=[("general.alignment", STRING, "32")]), "power of two"),
+    "five dimensions": (_tensors(("a", [1] * 5, F32_TYPE, 0)), "at most 4"),
+    "dimensions near 2^32": (_E.head(1, 0) + _E.string("a") + _E.pack("I", 2**32 - 1) + bytes(99), "at most 4"),
+    "size near 2^63": (_tensors(("a", [2**63 - 1, 2**63 - 1], F32_TYPE, 0)), "2\\^63 elements"),
+    "size above 2^63": (_tensors(("a", [2**63, 0], F32_TYPE, 0)), "2\\^63 elements"),
+    "half a block": (_tensors(("a", [48], Q8_0, 0)), "not a multiple"),
+    "tensor twice": (_tensors(("a", [8], F32_TYPE, 0), ("a", [8], F32_TYPE, 32)), "stands twice"),
+    "overlap": (_tensors(("a", [16], F32_TYPE, 0), ("b", [8], F32_TYPE, 32)), "overlaps"),
+    "gap": (_tensors(("a", [8], F32_TYPE, 0), ("b", [8], F32_TYPE, 64)), "gap"),
+    "offset near 2^64": (_tensors(("a", [8], F32_TYPE, 2**64 - 1)), "gap"),
+    "name of 2^60 bytes": (_E.head(1, 0) + _E.pack("Q", 2**60) + bytes(99), "at most 1,024"),
+    "data too short": (_tensors(("a", [100_000], F32_TYPE, 0)), "bytes before"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_headers_are_refused_with_a_reason(case: str) -> None:
+    data, words = WRONG[case]
+    with pytest.raises(BadInput, match=words) as caught:
+        parse(data)
+    assert caught.value.where == "test.safetensors"
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize("number", [*sorted(REMOVED), 97, 139, 2**32 - 1])
+def test_types_of_forks_and_of_the_past_are_not_guessed(number: int) -> None:
+    with pytest.raises(NotModelled, match=f"has the type {number}"):
+        parse(_tensors(("a", [256], number, 0)))
+
+
+def test_truncated_at_every_byte() -> None:
+    data, size = header(llama_pairs(layers=1, tokens=3), llama_tensors(layers=1, tokens=3))
+    parse(data + bytes(size))
+    for length in range(len(data)):
+        with pytest.raises(BadInput):
+            parse(data[:length])
+
+
+def test_a_truncated_download_says_how_much_is_missing() -> None:
+    data, size = header(llama_pairs(), llama_tensors())
+    with pytest.raises(BadInput, match="end 100 bytes before"):
+        parse(data + bytes(size - 100))
+    assert parse(data + bytes(size - 100), allow_truncated=True).missing_bytes == 100
+
+
+@given(st.binary(max_size=40), st.integers(0, 3000), st.integers(1, 60))
+@settings(max_examples=400, deadline=None)
+def test_damage_gives_an_error_or_a_header(patch: bytes, at: int, length: int) -> None:
+    data = bytearray(llama_file(layers=1, tokens=30))
+    data[at : at + length] = patch
+    try:
+        ours = parse(bytes(data))
+    except (BadInput, NotModelled):
+        return
+    assert ours.data_start + ours.tensor_bytes <= len(data) + 32 * len(ours.tensors)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 4), st.sampled_from([F32_TYPE, Q8_0, Q4_K])), max_size=12),
+    st.integers(1, 3),
+    st.booleans(),
+)
+@settings(max_examples=100, deadline=None)
+def test_every_valid_table_is_read(rows: list[tuple[int, int]], version: int, big: bool) -> None:
+    tensors = [(f"t{n}.weight", [256 * size, 3, 2, 1][:size], kind) for n, (size, kind) in enumerate(rows)]
+    data, size = header([], tensors, version=version, big=big)
+    ours = parse(data + bytes(size))
+    assert [(t.name, list(t.shape)) for t in ours.tensors] == [(name, shape) for name, shape, _ in tensors]
+
+
+# ---- split files and other kinds ----
+
+
+def test_split_files_open_by_any_part(tmp_path: Path) -> None:
+    whole = open_gguf(write(tmp_path / "whole.gguf", llama_pairs(4), llama_tensors(4)))
+    parts = write_split(tmp_path, "big", llama_pairs(4), llama_tensors(4), 5)
+    assert split_parts(parts[3]) == tuple(parts)
+    for part in parts:
+        model = open_gguf(part)
+        assert model.id == "big"
+        assert model.inventory == whole.inventory
+        assert model.stored == whole.stored
+
+
+def test_metadata_alone_in_the_first_part(tmp_path: Path) -> None:
+    write(tmp_path / "m-00001-of-00002.gguf", [*llama_pairs(), ("split.count", U16, 2), ("split.no", U16, 0)], [])
+    write(tmp_path / "m-00002-of-00002.gguf", [("split.count", U16, 2), ("split.no", U16, 1)], llama_tensors())
+    assert open_gguf(tmp_path / "m-00001-of-00002.gguf").spec.num_layers == 2
+
+
+def test_wrong_splits_are_refused(tmp_path: Path) -> None:
+    parts = write_split(tmp_path, "big", llama_pairs(4), llama_tensors(4), 3)
+    held = parts[1].read_bytes()
+    parts[1].unlink()
+    with pytest.raises(BadInput, match="is missing; the model has 3 parts"):
+        open_gguf(parts[0])
+    parts[1].write_bytes(parts[2].read_bytes())
+    with pytest.raises(BadInput, match="says that it is part 2"):
+        open_gguf(parts[0])
+    parts[1].write_bytes(held)
+    alone = tmp_path / "alone.gguf"
+    alone.write_bytes(parts[0].read_bytes())
+    with pytest.raises(BadInput, match="in 3 parts, and 1 are at hand"):
+        open_gguf(alone)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "tensors", "kind", "words"),
+    [
+        ([("general.architecture", STRING, "clip")], [("v.x.weight", [8], F32_TYPE)], "projector", "projector"),
+        ([("general.architecture", STRING, "x"), ("general.type", STRING, "mmproj")], [], "projector", "projector"),
+        (
+            [("general.architecture", STRING, "llama"), ("general.type", STRING, "adapter"),
+             ("general.base_model.0.name", STRING, "Base 7B")],
+            [("blk.0.attn_q.weight.lora_a", [8], F32_TYPE)], "adapter", "Base 7B",
+        ),
+        ([("general.type", STRING, "imatrix")], [("blk.0.in_sum2", [8], F32_TYPE)], "imatrix", "importance matrix"),
+        (llama_pairs(), [], "vocabulary", "without tensors"),
+    ],
+)  # fmt: skip
+def test_what_is_no_model_is_recognised(tmp_path: Path, pairs: Any, tensors: Any, kind: str, words: str) -> None:
+    path = write(tmp_path / "x.gguf", pairs, tensors)
+    assert kind_of(read_header(path)) == kind
+    with pytest.raises(BadInput, match=words):
+        open_gguf(path)
+
+
+def test_the_recipe_and_the_bytes(tmp_path: Path) -> None:
+    model = open_gguf(write(tmp_path / "Small-Q8_0.gguf", llama_pairs(), llama_tensors()))
+    assert model.id == "Small-Q8_0"
+    assert model.weight_format == "Q8_0"
+    assert model.stored is not None
+    assert model.inventory is not None
+    assert model.stored.value == model.inventory.stored_bytes()
+    assert model.parameters == model.inventory.parameters()
