@@ -5,4 +5,4 @@ from pathlib import Path
 
 from kvplanner.__main__ import gui, main
 
-sys.exit(gui() if Path(sys.executable).stem == "kvplanner-gui" else main())
+sys.exit(gui() if Path(sys.argv[0]).stem == "kvplanner-gui" else main())

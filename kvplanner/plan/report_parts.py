@@ -130,7 +130,7 @@ def model_line(plan: Plan) -> str:
 
 def source_line(plan: Plan) -> str:
     """Where the model's facts were read."""
-    return f"Read from {plan.request.model.source_detail or plan.request.model.source_kind}"
+    return f"Source: {plan.request.model.source_detail or plan.request.model.source_kind}"
 
 
 def engine_title(plan: Plan) -> str:

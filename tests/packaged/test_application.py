@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -107,32 +109,49 @@ def test_first_frame_and_one_plan_offscreen(app: Path, tmp_path: Path, theme: st
     assert png_size(out) == (1280, 800)
 
 
-def test_a_window_opens_on_x11_and_ends_cleanly(app: Path) -> None:
+@contextmanager
+def window(app: Path, home: Path, more: dict[str, str]) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The window on the X server: its process and its id there. It keeps its settings in `home`."""
     display = os.environ.get("DISPLAY", "")
     assert display, "a display is needed: python3 packaging/dev.py test --only packaged"
-    bare = {k: v for k, v in os.environ.items() if k not in SCREEN_VARIABLES}
-    started = time.monotonic()
+    bare = {k: v for k, v in os.environ.items() if k not in SCREEN_VARIABLES and not k.startswith("XDG_")}
+    env = {**bare, "DISPLAY": display, "HOME": str(home), **more}
     program = subprocess.Popen(
-        [str(app / "kvplanner-gui")],
-        env={**bare, "DISPLAY": display},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+        [str(app / "kvplanner-gui")], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     try:
-        found = subprocess.run(
-            ["xdotool", "search", "--sync", "--onlyvisible", "--pid", str(program.pid), "--name", "kvplanner"],
-            capture_output=True, text=True, timeout=60, env={**bare, "DISPLAY": display}, check=False,
-        )  # fmt: skip
-        assert found.stdout.split(), found.stderr
-        sys.stdout.write(f"window on X11 after {time.monotonic() - started:.2f} s\n")
-        program.send_signal(signal.SIGINT)
-        _, errors = program.communicate(timeout=30)
+        found = xdotool(display, "search", "--sync", "--onlyvisible", "--pid", str(program.pid), "--name", "kvplanner")
+        yield program, found.split()[0]
     finally:
         program.kill()
         program.wait()
-    assert "Traceback" not in errors
+
+
+def xdotool(display: str, *words: str) -> str:
+    done = subprocess.run(
+        ["xdotool", *words],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "DISPLAY": display},
+        check=True,
+    )
+    return done.stdout
+
+
+def ends_cleanly(program: subprocess.Popen[str]) -> None:
+    """Asks the program to end, as Ctrl+C would."""
+    program.send_signal(signal.SIGINT)
+    _, errors = program.communicate(timeout=30)
+    assert "Traceback" not in errors, errors
     assert program.returncode == 0, errors
+
+
+def test_a_window_opens_on_x11_and_ends_cleanly(app: Path, tmp_path: Path) -> None:
+    started = time.monotonic()
+    with window(app, tmp_path, {}) as (program, _):
+        sys.stdout.write(f"window on X11 after {time.monotonic() - started:.2f} s\n")
+        ends_cleanly(program)
 
 
 def png_size(path: Path) -> tuple[int, int]:
