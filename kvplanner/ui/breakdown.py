@@ -99,6 +99,7 @@ class BreakdownModel(QAbstractTableModel):
     def show(self, plan: Plan | None, position: int, unit: Unit) -> None:
         """Takes a device's rows; keeps the rows in place where their number stays."""
         made = lines(plan, position, unit) if plan is not None and plan.devices else ()
+        before = self._unit
         same = [row.kind for row in made] == [row.kind for row in self._lines]
         if not same:
             self.beginResetModel()
@@ -107,7 +108,8 @@ class BreakdownModel(QAbstractTableModel):
             self.endResetModel()
         elif made:
             self.dataChanged.emit(self.index(0, 0), self.index(len(made) - 1, len(COLUMNS) - 1))
-        self.headerDataChanged.emit(Qt.Orientation.Horizontal, 0, len(COLUMNS) - 1)
+        if unit != before:
+            self.headerDataChanged.emit(Qt.Orientation.Horizontal, 0, len(COLUMNS) - 1)
 
     def restyle(self, tokens: Tokens, font: QFont) -> None:
         """Takes colours and the base font."""
@@ -274,8 +276,7 @@ class BreakdownView(Widget):
         table.verticalHeader().hide()
         header = table.horizontalHeader()
         header.setHighlightSections(False)
-        header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
-        header.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
+        header.setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
         header.setStretchLastSection(False)
         header.setMinimumSectionSize(36)
         table.selectionModel().selectionChanged.connect(self._row_selected)
@@ -307,10 +308,11 @@ class BreakdownView(Widget):
         self._show_devices()
         self._fit_columns()
         row = self.model.row_of(self._kind)
-        if row >= 0:
-            self.table.selectRow(row)
-        else:
+        chosen = self.table.selectionModel()
+        if row < 0:
             self.table.clearSelection()
+        elif not chosen.isRowSelected(row, QModelIndex()) or len(chosen.selectedRows()) > 1:
+            self.table.selectRow(row)
         self._setting = False
 
     def _show_devices(self) -> None:
@@ -351,14 +353,22 @@ class BreakdownView(Widget):
 
     def _fit_columns(self) -> None:
         metrics = self.fontMetrics()
-        pad = 16
-        wide = [max((metrics.horizontalAdvance(t) for t in self.model.column(c)), default=0) + pad for c in range(5)]
+        heads = ["segment", self._unit, "range", "share", "basis"]
+        wide = [
+            max(metrics.horizontalAdvance(text) for text in (*self.model.column(column), heads[column])) + 16
+            for column in range(len(COLUMNS))
+        ]
         wide[0] += SWATCH + 8
         room = self.table.viewport().width()
         for column in (4, 2):
-            self.table.setColumnHidden(column, sum(wide) > room)
-            if sum(wide) > room:
-                wide[column] = 0
+            hidden = sum(wide) > room
+            wide[column] = 0 if hidden else wide[column]
+            if self.table.isColumnHidden(column) != hidden:
+                self.table.setColumnHidden(column, hidden)
+        wide[0] = max(room - sum(wide[1:]), 60)
+        for column, width in enumerate(wide):
+            if width and self.table.columnWidth(column) != width:
+                self.table.setColumnWidth(column, width)
 
     def _restyle(self) -> None:
         self.model.restyle(tokens_of(self), self.font())

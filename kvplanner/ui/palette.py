@@ -58,6 +58,7 @@ class Tokens(NamedTuple):
     segments: Mapping[SegmentKind, SegmentInk]
 
 
+@lru_cache(maxsize=256)
 def channels(colour: str) -> tuple[int, int, int]:
     """Red, green and blue, 0–255."""
     return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
@@ -75,6 +76,7 @@ def contrast(one: str, other: str) -> float:
     return (light + 0.05) / (dark + 0.05)
 
 
+@lru_cache(maxsize=256)
 def mix(one: str, other: str, share: float) -> str:
     """`share` of the one colour (0–1) over the other."""
     pairs = zip(channels(one), channels(other), strict=True)

@@ -15,7 +15,7 @@ from kvplanner.ui.explain.content import as_text, explanation, in_numbers, show_
 from kvplanner.ui.explain.questions import answers
 from kvplanner.ui.explain.view import EMPTY, ExplainView, as_html
 from kvplanner.ui.palette import DARK, LIGHT
-from kvplanner.units import GB, KIB, MIB
+from kvplanner.units import GB, MIB
 from tests import sample_plans
 
 
@@ -189,8 +189,17 @@ def test_markup_in_names_stays_text(view: ExplainView) -> None:
     assert "<b>evil</b> & co" in view.text.toPlainText()
 
 
-def test_a_vanished_device_falls_back(view: ExplainView) -> None:
+def test_a_vanished_device_falls_back(view: ExplainView, qtbot: QtBot) -> None:
     view.set_plan(sample_plans.other_programs())
     view.set_selected(1, "weights")
-    view.set_plan(replace(sample_plans.fits(), engine_message="x" * KIB))
-    assert "GPU 0" in view.text.toPlainText()
+    view.set_plan(sample_plans.fits())
+    qtbot.waitUntil(lambda: "GPU 0" in view.text.toPlainText(), timeout=2000)
+
+
+def test_of_plans_that_follow_each_other_the_last_is_shown(view: ExplainView, qtbot: QtBot) -> None:
+    view.set_plan(sample_plans.fits())
+    view.set_selected(0, "weights")
+    for plan in (sample_plans.mixed(), sample_plans.other_programs(), sample_plans.eight_gpus()):
+        view.set_plan(plan)
+    assert "14.96 GiB ÷ 1" in view.text.toPlainText()
+    qtbot.waitUntil(lambda: "131.42 GiB ÷ 8" in view.text.toPlainText(), timeout=2000)

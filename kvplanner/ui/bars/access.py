@@ -72,7 +72,7 @@ class Accessible(QWidget):
     def tell_focus(self) -> None:
         """Tells assistive technology which part now has the keyboard."""
         index = self.access_current()
-        if index < 0:
+        if not 0 <= index < self.access_count():
             return
         self.setAccessibleDescription(self.access_name(index))
         if QAccessible.isActive():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import Final
 
-from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtCore import QEvent, Qt, QTimer, Signal
 from PySide6.QtGui import QGuiApplication, QShowEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
@@ -30,6 +30,8 @@ EMPTY: Final = "Select a segment in the bars or in the table to see how it was c
 HEADS: Final = ("input", "value", "", "from")
 # Below this width the inputs stand under the arithmetic.
 NARROW: Final = 640
+# While a slider moves, the text follows at this pace.
+FOLLOW_MS: Final = 60
 
 
 class ExplainView(QWidget):
@@ -44,6 +46,10 @@ class ExplainView(QWidget):
         self._selected: tuple[int, SegmentKind | None] = (0, "kv_cache")
         self._told: Explanation | None = None
         self._stale = True
+        self._timer = QTimer(self)
+        self._timer.setSingleShot(True)
+        self._timer.setInterval(FOLLOW_MS)
+        self._timer.timeout.connect(self._show)
         self.text = QTextBrowser(self)
         self.text.setOpenLinks(False)
         self.text.setFrameShape(QTextBrowser.Shape.NoFrame)
@@ -102,11 +108,14 @@ class ExplainView(QWidget):
                 item.setTextAlignment(_side(column))
 
     def set_plan(self, plan: Plan | None) -> None:
-        """Explains the selected segment of this plan."""
+        """Explains the selected segment of this plan; while plans follow each other, not each of them."""
         self._plan = plan
         if plan is not None and self._selected[0] >= len(plan.devices):
             self._selected = (0, self._selected[1])
-        self._show()
+        if plan is None or self._told is None or not self.isVisible():
+            self._show()
+        elif not self._timer.isActive():
+            self._timer.start()
 
     def set_unit(self, unit: Unit) -> None:
         """GiB or GB."""
@@ -145,6 +154,7 @@ class ExplainView(QWidget):
             self._show()
 
     def _render(self) -> None:
+        self._timer.stop()
         self._told = self.explained()
         self.copy.setEnabled(self._told is not None)
         place = self.text.verticalScrollBar().value()
@@ -157,17 +167,19 @@ class ExplainView(QWidget):
         tokens = tokens_of(self)
         table = self.inputs
         table.setRowCount(len(rows))
-        for line, row in enumerate(rows):
-            for column, text in enumerate(row):
-                item = QTableWidgetItem(text)
-                item.setTextAlignment(_side(column))
-                item.setForeground(colour(tokens.muted if column > 1 else tokens.text))
-                if column == 3:
-                    item.setToolTip(text)
-                table.setItem(line, column, item)
         height = self.fontMetrics().height() + 7
-        for line in range(len(rows)):
+        for line, row in enumerate(rows):
             table.setRowHeight(line, height)
+            for column, text in enumerate(row):
+                item = table.item(line, column)
+                if item is None:
+                    item = QTableWidgetItem()
+                    item.setTextAlignment(_side(column))
+                    table.setItem(line, column, item)
+                if item.text() != text:
+                    item.setText(text)
+                    item.setToolTip(text if column == 3 else "")
+                item.setForeground(colour(tokens.muted if column > 1 else tokens.text))
         table.horizontalHeader().setVisible(bool(rows))
 
     def resizeEvent(self, event: QEvent) -> None:
