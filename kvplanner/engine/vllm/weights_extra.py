@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from typing import Final
 
 from kvplanner.engine.base import Model
-from kvplanner.engine.vllm import weights_format
+from kvplanner.engine.vllm import weights_format, weights_rotary
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.engine.vllm.weights_shard import cut
 from kvplanner.estimate import Estimate, Input, banded, exact
 from kvplanner.model.formats import DTYPE_BYTES
-from kvplanner.model.spec import Attention, Mla, ModelSpec
+from kvplanner.model.spec import Mla, ModelSpec
 from kvplanner.model.tensors import TensorGroup
 from kvplanner.units import ceil_div, round_up
 
@@ -44,34 +44,17 @@ def extras(model: Model, settings: Settings, stage: int, bodies: Bodies) -> tupl
 
 
 def tables(model: Model, settings: Settings, stage: int) -> Estimate:
-    """Rotary tables and the allocator's rounding: held on every rank whatever the parallelism.
-
-    One table of context × rotary size × 2 bytes for each distinct kind of layer
-    (layers/rotary_embedding/base.py shares them by their parameters).
-    """
+    """Rotary tables and the allocator's rounding: held on every rank whatever the parallelism."""
     del stage
-    sizes = rotary_sizes(model.spec)
-    context = max(model.spec.context_length or 0, settings.max_model_len) if sizes else 0
-    table = sum(context * size * 2 for size in sizes)
+    found = weights_rotary.tables(model.spec, settings)
+    table = weights_rotary.table_bytes(model.spec, settings)
     rounding = model.spec.num_layers * _ROUNDING_PER_LAYER // settings.pp
+    each = " + ".join(f"{positions:,} × {size}" for positions, size in found) or "none"
     return banded(
-        table + rounding, table // 2, 4 * table + 2 * rounding, "analytic",
-        "{context} × {rotary} × 2 + {rounding}",
-        Input("context", context, "tokens", "config.json"), Input("rotary", sum(sizes), "elements", "config.json"),
-        Input("rounding", rounding, "B", "512-byte blocks"),
+        table + rounding, table // 2 + rounding // 4, table + table // 4 + 2 * rounding, "analytic",
+        "{tables} + {rounding}",
+        Input("tables", table, "B", f"positions × size: {each}"), Input("rounding", rounding, "B", "512-byte blocks"),
     )  # fmt: skip
-
-
-def rotary_sizes(spec: ModelSpec) -> tuple[int, ...]:
-    """Elements per position of each distinct rotary table."""
-    sizes: set[tuple[int, bool]] = set()
-    for layer in spec.layers:
-        for mixer in layer.mixers:
-            if isinstance(mixer, Attention) and mixer.causal:
-                sizes.add((mixer.head_size, mixer.window is not None))
-            elif isinstance(mixer, Mla):
-                sizes.add((mixer.qk_rope, False))
-    return tuple(sorted(size for size, _ in sizes))
 
 
 def notes(model: Model, settings: Settings) -> tuple[str, ...]:
