@@ -111,5 +111,6 @@ def parse_machine(text: str, entries: Sequence[GpuEntry], load: Callable[[str], 
             spec, custom = custom_gpu(parse_size(name)), True
         else:
             spec = load(find(name, entries).id)
-        devices.extend(Device(len(devices) + i, spec) for i in range(count))
+        first = len(devices)
+        devices.extend(Device(first + i, spec) for i in range(count))
     return Machine(tuple(devices), "custom" if custom else "catalogue")

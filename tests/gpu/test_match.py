@@ -53,6 +53,7 @@ def test_counts_mixes_and_sizes() -> None:
     mixed = gpus.machine("1xRTX 4090,1xRTX 3090")
     assert mixed.describe() == "NVIDIA GeForce RTX 4090 + NVIDIA GeForce RTX 3090"
     assert [d.index for d in mixed.devices] == [0, 1]
+    assert [d.index for d in gpus.machine("2xH100,3xL40S").devices] == [0, 1, 2, 3, 4]
     custom = gpus.machine("80GB").devices[0].gpu
     assert custom.total is not None
     assert custom.cuda_total is not None
