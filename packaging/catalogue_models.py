@@ -23,15 +23,19 @@ _DROPPED = re.compile(
     r"|auto_map|id2label|label2id|_loss|_coef|temperature|beam|penalty|diversity|problem_type|^prefix$|early_stop"
     r"|do_sample|is_decoder|is_encoder|torchscript|tokenizer|finetuning|bad_words|suppress|typical|forced_|ngram"
     r"|num_return|min_length|max_length|remove_invalid|task_spec|exponential|sep_token|tf_legacy|begin_supp"
-    r"|use_bfloat16|short_factor|long_factor|transformers.js|long_mscale|short_mscale|^time_step_|_token$|producer"
-    r"|observer|mscale|beta_(fast|slow)|_freq_factor|placeholder|image_grid_pinpoints|supported_aspect_ratios"
+    r"|use_bfloat16|short_factor|long_factor|transformers.js|long_mscale|short_mscale|^time_step_(min|max|floor|limit|scale|init)|producer"
+    r"|observer|mscale|beta_(fast|slow)|_freq_factor|placeholder|image_grid_pinpoints"
 )
 # Facts that a public copy of a config lost, with the reason why they are known.
 _AMENDED: dict[str, dict[str, Any]] = {
     "meta-llama/Llama-3.1-405B-Instruct-FP8": {
-        "add_skips": ["re:.*self_attn.*"],
+        "skips": ["re:.*self_attn.*"],
         "why": "the copy's skip list is cut to ten names; the published element count holds only with the "
         "attention of all layers left in bfloat16",
+    },
+    "LiquidAI/LFM2-2.6B": {
+        "fields": {"block_auto_adjust_ff_dim": False},
+        "why": "the copy is trimmed; the published element count holds only with the stated width left as it is",
     },
 }
 
@@ -76,7 +80,9 @@ def _record(fact: Mapping[str, Any]) -> dict[str, Any]:
     side = fact.get("hf_quant_config")
     amended = _AMENDED.get(fact["id"])
     if amended:
-        config["quantization_config"]["modules_to_not_convert"] += amended["add_skips"]
+        config |= amended.get("fields", {})
+        if "skips" in amended:
+            config["quantization_config"]["modules_to_not_convert"] += amended["skips"]
     config, side = _with_rules(fact["id"], config, side)
     extra = fact.get("stored_but_not_built")
     record = {

@@ -5,14 +5,40 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from kvplanner.model.families import compressed, dense, gated, kda, latent, nemotron, sparse, statespace
+from kvplanner.model.families import (
+    compressed,
+    dense,
+    encoders,
+    gated,
+    gemma4,
+    kda,
+    latent,
+    mixed,
+    multimodal,
+    nemotron,
+    sparse,
+    statespace,
+)
 from kvplanner.model.families.read import Reader, read_with
 from kvplanner.model.spec import ModelSpec
 from kvplanner.model.tensors import Inventory
 
 READERS: Final[dict[str, Reader]] = {
     name: reader
-    for module in (compressed, dense, gated, kda, latent, nemotron, sparse, statespace)
+    for module in (
+        compressed,
+        dense,
+        encoders,
+        gated,
+        gemma4,
+        kda,
+        latent,
+        mixed,
+        multimodal,
+        nemotron,
+        sparse,
+        statespace,
+    )
     for name, reader in module.READERS.items()
 }
 

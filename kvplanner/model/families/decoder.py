@@ -20,11 +20,12 @@ class Decoder:
     """What tells one plain decoder family from another.
 
     qkv_bias, o_bias, mlp_bias: see Switch. qk_norm: none, over each head, or over the whole projection.
-    norms: the layer's norms by name; norm_bias: LayerNorm with bias. qkv, mlp: checkpoint names of the
-    projections. pattern, mlp_pattern: which layers slide, and which have experts. experts: makes the sparse
-    block. tied: the class default of tied embeddings. heads, kv_heads, head_size, vocab, window, context: class
-    defaults. width: how to read the MLP's width where a field's name is not enough. scalars: one-element tensors of
-    each layer. only: fields that this reader understands with one value. ignore: fields that change nothing.
+    norms: the layer's norms by name; norm_bias: LayerNorm with bias. qkv, mlp_names: checkpoint names of the
+    projections; gate_name: an output gate's projection, if any. pattern, mlp_pattern: which layers slide, and which
+    have experts; experts: makes the sparse block. tied, hidden, layers, heads, kv_heads, head_size, width_default,
+    vocab, window, context: class defaults. width: how to read the MLP's width where a field's name is not enough.
+    scalars: one-element tensors of each layer. only: fields that this reader understands with one value.
+    ignore: fields that change nothing.
     """
 
     qkv_bias: Switch = ("attention_bias", False)
@@ -36,9 +37,12 @@ class Decoder:
     norms: tuple[str, ...] = ("input_layernorm", "post_attention_layernorm")
     norm_bias: bool = False
     tied: bool = False
+    hidden: int | None = None
+    layers: int | None = None
     heads: int | None = None
     kv_heads: int | None = None
     head_size: int | None = None
+    width_default: int | None = None
     vocab: int | None = None
     window: int | None = None
     context: int | None = None
@@ -50,6 +54,7 @@ class Decoder:
     attention_path: str = "self_attn"
     qkv: tuple[str, str, str] = ("q_proj", "k_proj", "v_proj")
     o_name: str = "o_proj"
+    gate_name: str = ""
     q_norm_names: tuple[str, str] = ("q_norm", "k_norm")
     mlp_path: str = "mlp"
     mlp_names: tuple[str, str, str] = ("gate_proj", "up_proj", "down_proj")
@@ -73,9 +78,9 @@ class Decoder:
         text.skip(*self.ignore)
         for name, value in self.only.items():
             text.expect(name, value)
-        hidden = reading.hidden()
+        hidden = reading.hidden(default=self.hidden)
         vocab = reading.vocab(*self.vocab_names, default=self.vocab)
-        layers = reading.layer_count(*self.layer_names)
+        layers = reading.layer_count(*self.layer_names, default=self.layers)
         sizes = reading.heads(hidden, kv_heads=self.kv_names, head_size=self.head_size_names,
                               default_heads=self.heads, default_kv=self.kv_heads,
                               default_size=self.head_size)  # fmt: skip
@@ -122,6 +127,9 @@ class Decoder:
         groups = parts.qkv(path, hidden, sizes.heads, sizes.kv_heads, sizes.head_size, bias=biases[0], names=self.qkv)
         groups += parts.linear(f"{path}.{self.o_name}", "attention", hidden, sizes.heads * sizes.head_size, "row",
                                bias=biases[1], unit=sizes.head_size)  # fmt: skip
+        if self.gate_name:
+            groups += parts.linear(f"{path}.{self.gate_name}", "attention", sizes.heads * sizes.head_size, hidden,
+                                   "column", unit=sizes.head_size)  # fmt: skip
         q_name, k_name = self.q_norm_names
         if normed == "head":
             groups += parts.norm(f"{path}.{q_name}", sizes.head_size)
@@ -135,8 +143,13 @@ class Decoder:
             groups.append(parts.tensor(f"{path}.sinks", "attention", (sizes.heads,), "column"))
         return groups
 
+    def _width(self, reading: Reading) -> int:
+        if self.width_default is not None:
+            return reading.text.get(*self.width_names, default=self.width_default)
+        return reading.text.need(*self.width_names)
+
     def _mlp(self, reading: Reading, hidden: int, bias: bool) -> MlpPart:
-        width = self.width(reading) if self.width else reading.text.need(*self.width_names)
+        width = self.width(reading) if self.width else self._width(reading)
         groups = reading.parts.mlp(self.mlp_path, hidden, width, matrices=self.matrices, bias=bias,
                                    names=self.mlp_names)  # fmt: skip
         return MlpPart(Mlp(width, self.matrices), groups)

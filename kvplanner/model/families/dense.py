@@ -6,6 +6,7 @@ by element counts of the catalogue's models.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from kvplanner.model.families.decoder import Decoder
@@ -14,13 +15,14 @@ from kvplanner.model.families.patterns import (
     alternating,
     every,
     lettered,
+    narrow_window,
     optional_window,
     window_everywhere,
 )
 from kvplanner.model.families.read import Reader
 from kvplanner.model.families.reading import Reading
 
-_FOUR_NORMS: Final = (
+FOUR_NORMS: Final = (
     "input_layernorm",
     "post_attention_layernorm",
     "pre_feedforward_layernorm",
@@ -36,25 +38,27 @@ def _half_width(reading: Reading) -> int:
     return reading.text.need("intermediate_size", low=2) // 2
 
 
+LLAMA: Final = Decoder(mlp_bias=("mlp_bias", False))
 MISTRAL: Final = Decoder(qkv_bias=False, o_bias=False, pattern=window_everywhere)
 QWEN2: Final = Decoder(qkv_bias=True, o_bias=False, pattern=optional_window)
 QWEN3: Final = Decoder(qk_norm="head", head_size=128, pattern=optional_window)
 GEMMA2: Final = Decoder(
-    head_size=256, tied=True, norms=_FOUR_NORMS, pattern=alternating, window=4096, ignore=("cache_implementation",)
+    head_size=256, tied=True, norms=FOUR_NORMS, pattern=alternating, window=4096, ignore=("cache_implementation",)
 )
 GEMMA3: Final = Decoder(
-    heads=8, kv_heads=4, head_size=256, tied=True, qk_norm="head", norms=_FOUR_NORMS, pattern=every(6), window=4096,
+    heads=8, kv_heads=4, head_size=256, tied=True, qk_norm="head", norms=FOUR_NORMS, pattern=every(6), window=4096,
     vocab=262208, context=131072,
 )  # fmt: skip
 PHI3: Final = Decoder(
-    qkv_bias=False, o_bias=False, qkv=_FUSED_QKV, mlp_names=_FUSED_MLP, pattern=window_everywhere,
+    qkv_bias=False, o_bias=False, qkv=_FUSED_QKV, mlp_names=_FUSED_MLP, pattern=narrow_window,
     head_bias=("lm_head_bias", False), only={"attention_bias": False, "mlp_bias": False},
 )  # fmt: skip
-GLM4: Final = Decoder(o_bias=False, norms=(*_FOUR_NORMS[:2], "post_self_attn_layernorm", "post_mlp_layernorm"),
+GLM4: Final = Decoder(o_bias=False, norms=(*FOUR_NORMS[:2], "post_self_attn_layernorm", "post_mlp_layernorm"),
                       mlp_names=_FUSED_MLP)  # fmt: skip
+GLM4V: Final = replace(GLM4, qkv_bias=("attention_bias", True))
 
 READERS: Final[dict[str, Reader]] = {
-    "LlamaForCausalLM": Decoder(mlp_bias=("mlp_bias", False)),
+    "LlamaForCausalLM": LLAMA,
     "MistralForCausalLM": MISTRAL,
     "Ministral3ForCausalLM": MISTRAL,
     "Qwen2ForCausalLM": QWEN2,

@@ -20,7 +20,9 @@ _STRUCTURAL: Final = re.compile(
     r"layer|head|expert|window|state|rank|compress|share|mtp|chunk|latent|block|group|hidden|intermediate|ffn|conv"
     r"|bias|gate|qk_norm"
 )
-_NUMERIC: Final = re.compile(r"dropout|droput|_coef$|_eps$|epsilon|initializer|_loss|_std$|jitter_noise")
+_NUMERIC: Final = re.compile(
+    r"dropout|droput|_coef$|_eps$|epsilon|initializer|_loss|_std$|jitter_noise|rope_theta|_act$"
+)
 # Keys with such a word that change neither, whatever their value.
 _HARMLESS: Final = frozenset(
     {

@@ -134,6 +134,7 @@ class Gated:
         text = reading.text
         text.expect("attention_bias", False)
         text.expect("attn_output_gate", True)
+        text.expect("output_gate_type", "swish")
         text.skip("mtp_use_dedicated_embeddings")
         hidden, vocab, layers = reading.hidden(), reading.vocab(), reading.layer_count()
         heads = reading.heads(hidden, default_size=256)
@@ -195,12 +196,12 @@ _EXPERTS: Final = Experts(
     shared_width=("shared_expert_intermediate_size",), shared="shared_expert", shared_gate="shared_expert_gate",
     ignore=("mlp_only_layers",),
 )  # fmt: skip
-QWEN3_5: Final = Gated(_split_delta, all_dense, None, "mtp_num_hidden_layers")
-QWEN3_5_MOE: Final = Gated(_split_delta, all_sparse, _EXPERTS, "mtp_num_hidden_layers")
+QWEN3_5: Final = Gated(_split_delta, all_dense, None, "mtp_num_hidden_layers", 1)
+QWEN3_5_MOE: Final = Gated(_split_delta, all_sparse, _EXPERTS, "mtp_num_hidden_layers", 1)
 
 READERS: Final[dict[str, Reader]] = {
     "Qwen3NextForCausalLM": Gated(_fused_delta, qwen_sparse, _EXPERTS, "num_nextn_predict_layers", 1),
     "Qwen3_5ForCausalLM": QWEN3_5,
-    "Qwen3_5MoeForCausalLM": Gated(_split_delta, all_sparse, _EXPERTS, "mtp_num_hidden_layers", 1),
+    "Qwen3_5MoeForCausalLM": QWEN3_5_MOE,
     "OlmoHybridForCausalLM": _olmo_hybrid,
 }

@@ -70,7 +70,7 @@ def _kimi_kinds(linear: Fields, layers: int) -> tuple[str, ...]:
     return tuple(FULL if i + 1 in chosen else LINEAR for i in range(layers))
 
 
-def _kimi_linear(reading: Reading) -> Draft:
+def kimi_linear(reading: Reading) -> Draft:
     """Kimi-Linear: forget gate and output gate of low rank."""
     text = reading.text
     linear = text.sub("linear_attn_config")
@@ -80,6 +80,7 @@ def _kimi_linear(reading: Reading) -> Draft:
     heads, size = linear.need("num_heads", high=1 << 16), linear.need("head_dim", high=1 << 16)
     kernel = linear.need("short_conv_kernel_size", high=256)
     sizes = mla_sizes(text, hidden)
+    mla_gate = text.flag("mla_use_output_gate", default=False)
     full_gate = linear.flag("use_full_rank_gate", default=False)
     linear.skip("gate_lower_bound")
     kinds = _kimi_kinds(linear, layers)
@@ -89,7 +90,9 @@ def _kimi_linear(reading: Reading) -> Draft:
 
     def make(key: tuple[str, str]) -> Body:
         mixer = (
-            _kda(reading, hidden, heads, size, kernel, full_gate) if key[0] == LINEAR else _mla(reading, hidden, sizes)
+            _kda(reading, hidden, heads, size, kernel, full_gate)
+            if key[0] == LINEAR
+            else _mla(reading, hidden, sizes, mla_gate)
         )
         mlp = experts(reading, hidden) if key[1] == SPARSE else dense_mlp(reading, hidden)
         return body(mixer, mlp, norms)
@@ -111,8 +114,13 @@ def _kda(reading: Reading, hidden: int, heads: int, size: int, kernel: int, full
     return MixerPart(kda_state(heads, size, kernel), groups)
 
 
-def _mla(reading: Reading, hidden: int, sizes: MlaSizes) -> MixerPart:
-    return mla_part(reading, hidden, sizes)
+def _mla(reading: Reading, hidden: int, sizes: MlaSizes, gate: bool) -> MixerPart:
+    """Latent attention; K3 adds an output gate as wide as its values."""
+    part = mla_part(reading, hidden, sizes)
+    if gate:
+        wide = sizes.heads * sizes.v
+        part.tensors.extend(reading.parts.linear("self_attn.g_proj", "attention", wide, hidden, "column", unit=sizes.v))
+    return part
 
 
 def _k3_experts(reading: Reading, hidden: int) -> MlpPart:
@@ -124,8 +132,9 @@ def _k3_experts(reading: Reading, hidden: int) -> MlpPart:
     path = "block_sparse_moe"
     groups = parts.router(f"{path}.gate", count, hidden)
     groups.append(parts.correction(f"{path}.{_CORRECTION}", count))
-    groups += parts.linear(f"{path}.routed_down_proj", "mlp", latent, hidden)
-    groups += parts.linear(f"{path}.routed_up_proj", "mlp", hidden, latent)
+    # Stored in bfloat16 although no skip list names them (byte total of the repository): so not of a quantised kind.
+    groups += parts.linear(f"{path}.routed_down_proj", "other", latent, hidden)
+    groups += parts.linear(f"{path}.routed_up_proj", "other", hidden, latent)
     if text.flag("latent_moe_use_norm", default=False):
         groups += parts.norm(f"{path}.routed_norm", latent)
     groups += parts.experts(f"{path}.experts", count, latent, width, names=MIXTRAL)
@@ -178,7 +187,6 @@ def _ling_kinds(text: Fields, layers: int) -> tuple[str, ...]:
 
 
 READERS: Final[dict[str, Reader]] = {
-    "KimiLinearForCausalLM": _kimi_linear,
-    "KimiK3ForConditionalGeneration": _kimi_linear,
+    "KimiLinearForCausalLM": kimi_linear,
     "BailingHybridForCausalLM": _ling,
 }

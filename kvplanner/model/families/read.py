@@ -86,10 +86,14 @@ def _architecture(top: Fields, readers: Mapping[str, Reader]) -> str:
 
 
 def _text(top: Fields) -> Fields:
-    """The dictionary of the language model: a nested one with a layer count, or the top."""
+    """The dictionary of the language model: a nested one with a layer count, or the top.
+
+    Where neither has a layer count, a nested one is meant: it leaves everything to its class's defaults.
+    """
+    flat = any(top.values.get(n) is not None for n in _LAYER_NAMES)
     for name in _NESTED:
         value = top.values.get(name)
-        if isinstance(value, Mapping) and any(value.get(n) is not None for n in _LAYER_NAMES):
+        if isinstance(value, Mapping) and (not flat or any(value.get(n) is not None for n in _LAYER_NAMES)):
             found = top.sub(name)
             if found is not None:
                 return found

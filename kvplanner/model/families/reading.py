@@ -85,13 +85,18 @@ class Reading:
         self.dtype = dtype
         self.parts = parts
 
-    def layer_count(self, *names: str) -> int:
+    def layer_count(self, *names: str, default: int | None = None) -> int:
         """The number of decoder layers."""
-        return self.text.need(*(names or ("num_hidden_layers",)), high=MAX_LAYERS)
+        known = names or ("num_hidden_layers",)
+        if default is not None:
+            return self.text.get(*known, default=default, high=MAX_LAYERS)
+        return self.text.need(*known, high=MAX_LAYERS)
 
-    def hidden(self, *names: str) -> int:
+    def hidden(self, default: int | None = None) -> int:
         """The model's width."""
-        return self.text.need(*(names or ("hidden_size",)), high=1 << 24)
+        if default is not None:
+            return self.text.get("hidden_size", default=default, high=1 << 24)
+        return self.text.need("hidden_size", high=1 << 24)
 
     def vocab(self, *names: str, default: int | None = None) -> int:
         """The vocabulary's size."""

@@ -1,0 +1,81 @@
+"""Encoders and embedding models: BERT, XLM-RoBERTa, and decoders saved without a head.
+
+Sources: configuration and modelling classes of transformers 5.24, element counts of public files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from kvplanner.model.families.dense import LLAMA, MISTRAL, QWEN2, QWEN3
+from kvplanner.model.families.read import Reader
+from kvplanner.model.families.reading import Body, Draft, Reading
+from kvplanner.model.spec import Attention, LayerSpec, Mlp
+from kvplanner.model.tensors import Place, TensorGroup
+
+
+def _bert(reading: Reading) -> Draft:
+    """Bidirectional attention: no layer keeps a cache."""
+    text, parts = reading.text, reading.parts
+    text.expect("position_embedding_type", "absolute")
+    text.expect("is_decoder", False)
+    text.expect("add_cross_attention", False)
+    hidden, vocab, layers = reading.hidden(), reading.vocab(), reading.layer_count()
+    heads = reading.heads(hidden)
+    rows, types = text.need("max_position_embeddings", high=1 << 24), text.need("type_vocab_size", high=1 << 16)
+    width = text.need("intermediate_size")
+    names = ("query", "key", "value")
+    groups = parts.qkv("attention.self", hidden, *heads, bias=True, names=names)
+    groups += parts.linear(
+        "attention.output.dense", "attention", hidden, hidden, "row", bias=True, unit=heads.head_size
+    )
+    groups += parts.norm("attention.output.LayerNorm", hidden, bias=True)
+    groups += parts.linear("intermediate.dense", "mlp", width, hidden, "column", bias=True)
+    groups += parts.linear("output.dense", "mlp", hidden, width, "row", bias=True)
+    groups += parts.norm("output.LayerNorm", hidden, bias=True)
+    attention = Attention(heads.heads, heads.kv_heads, heads.head_size, heads.head_size, causal=False)
+    body = Body(LayerSpec((attention,), (Mlp(width, 2),)), tuple(groups))
+    outside = _embeddings(reading, hidden, vocab, rows, types)
+    return Draft(hidden, vocab, (body,), (0,) * layers, outside, reading.tied(True), task="embed")
+
+
+def _embeddings(reading: Reading, hidden: int, vocab: int, rows: int, types: int) -> list[TensorGroup]:
+    """Words, positions and segments, and the pooler at the end."""
+    first, last = reading.parts.at("first"), reading.parts.at("last")
+    groups = [first.tensor("embeddings.word_embeddings", "embedding", (vocab, hidden), "vocab")]
+    groups.append(first.tensor("embeddings.position_embeddings", "embedding", (rows, hidden)))
+    groups.append(first.tensor("embeddings.token_type_embeddings", "embedding", (types, hidden)))
+    groups += first.norm("embeddings.LayerNorm", hidden, bias=True)
+    return groups + last.linear("pooler.dense", "other", hidden, hidden, bias=True)
+
+
+def headless(text: Callable[[Reading], Draft]) -> Callable[[Reading], Draft]:
+    """A decoder that embeds: the same layers, no head, and a cache all the same."""
+
+    def read(reading: Reading) -> Draft:
+        draft = text(reading)
+        draft.outside = [_without_prefix(g) for g in draft.outside if g.kind != "head"]
+        draft.task = "embed"
+        draft.tied = False
+        return draft
+
+    return read
+
+
+def _without_prefix(group: TensorGroup) -> TensorGroup:
+    """Backbone files name their tensors without "model.", and no tied head holds the embedding on the last stage."""
+    place: Place = "first" if group.place == "first+last" else group.place
+    return replace(group, path=group.path.removeprefix("model."), place=place)
+
+
+READERS: Final[dict[str, Reader]] = {
+    "BertModel": _bert,
+    "XLMRobertaModel": _bert,
+    "RobertaModel": _bert,
+    "LlamaModel": headless(LLAMA),
+    "MistralModel": headless(MISTRAL),
+    "Qwen2Model": headless(QWEN2),
+    "Qwen3Model": headless(QWEN3),
+}
