@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Final
 
 from kvplanner.engine.base import Engine
 from kvplanner.errors import UnknownName
 
-_ENGINES: Final[dict[str, str]] = {"vllm": "kvplanner.engine.vllm.planner"}
+_ENGINES: Final[dict[str, str]] = {"vllm": "kvplanner.engine.vllm"}
 
 
 def names() -> tuple[str, ...]:
@@ -18,8 +19,13 @@ def names() -> tuple[str, ...]:
 
 def engine(name: str) -> Engine:
     """The engine called `name`; its rules are imported now. Raises UnknownName."""
-    module = _ENGINES.get(name.lower())
-    if module is None:
+    package = _ENGINES.get(name.lower())
+    if package is None:
         raise UnknownName(f"no engine is called {name!r}", "--engine", names())
-    found: Engine = import_module(module).ENGINE
+    found: Engine = import_module(f"{package}.planner").ENGINE
     return found
+
+
+def signatures() -> tuple[Mapping[str, object], ...]:
+    """How each engine looks in a process list: the SIGNATURE of its package; no rules are imported."""
+    return tuple(import_module(f"{package}.signature").SIGNATURE for package in _ENGINES.values())

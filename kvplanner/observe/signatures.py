@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any, Final, NamedTuple
 
-from kvplanner.engine.vllm import signature as vllm
+from kvplanner.engine import registry
 
 _PROGRAM_SUFFIXES: Final = (".exe", ".py")
 
 
 class Signature(NamedTuple):
-    """How an engine looks among processes; see kvplanner/engine/vllm/signature.py for the fields' meaning."""
+    """How an engine looks among processes; see an engine package's signature.py for the fields' meaning."""
 
     engine: str
     title: str
@@ -56,8 +56,8 @@ _OTHERS: Final = (
 @cache
 def signatures() -> tuple[Signature, ...]:
     """All signatures, those of planned engines first."""
-    fields: dict[str, Any] = dict(vllm.SIGNATURE)
-    return (Signature(**fields), *_OTHERS)
+    planned: Iterator[dict[str, Any]] = (dict(fields) for fields in registry.signatures())
+    return (*(Signature(**fields) for fields in planned), *_OTHERS)
 
 
 def signature(engine: str) -> Signature | None:
