@@ -182,7 +182,7 @@ def _globs(names: Iterable[str]) -> list[str]:
         if re.search(r"norm(\.weight)?$|e_score_correction_bias$|conv1d$", name):
             continue
         if not name.startswith("re:"):
-            name = re.sub(r"\blayers\.\d+", "layers.*", re.sub(r"\bexperts\.\d+", "experts.0", name))
+            name = re.sub(r"\blayers\.\d+", "layers.*", re.sub(r"\bexperts\.\d+", "experts.*", name))
         result[name] = None
     return list(result)
 

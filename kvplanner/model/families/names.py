@@ -15,14 +15,18 @@ from typing import Final, NamedTuple
 from kvplanner.errors import BadInput, NotModelled
 
 _PREFIX: Final = re.compile(r"^(?:(?:model|language_model|backbone|transformer|encoder|thinker)\.)+")
-_LAYER: Final = re.compile(r"^layers\.(\d+)(?:\.(.*))?$")
+_LAYER: Final = re.compile(r"^layers\.(\d+|\*)(?:\.(.*))?$")
+ANY_LAYER: Final = -1
 _EXPERT: Final = re.compile(r"\bexperts\.\d+(?=\.|$|\*)")
 _UNBOUNDED: Final = re.compile(r"[*+]|\{\d*,\}")
 MAX_NAME: Final = 400
 
 
 class Matcher(NamedTuple):
-    """One name, ready to compare. layer None: any layer or none at all."""
+    """One name, ready to compare.
+
+    layer: the one it names, ANY_LAYER for "layers.*", None for a name that says nothing of layers.
+    """
 
     text: str
     layer: int | None
@@ -39,7 +43,8 @@ def parse_name(text: str, where: str) -> Matcher:
     found = _LAYER.match(short)
     if found and len(found[1]) <= 6:
         rest = found[2] or ""
-        return Matcher(rest, int(found[1]), _glob(rest) if "*" in rest or "?" in rest else None)
+        layer = ANY_LAYER if found[1] == "*" else int(found[1])
+        return Matcher(rest, layer, _glob(rest) if "*" in rest or "?" in rest else None)
     return Matcher(short, None, _glob(short) if "*" in short or "?" in short or "[" in short else None)
 
 
@@ -74,7 +79,9 @@ def covers(matcher: Matcher, layer: str, names: Sequence[str]) -> bool:
             for name in names
             for start in ("model.", "language_model.model.", "")
         )
-    full = [name if matcher.layer is not None else layer + name for name in names]
+    if matcher.layer == ANY_LAYER and not layer:
+        return False
+    full = names if matcher.layer is not None else [layer + name for name in names]
     if matcher.pattern is not None:
         return any(matcher.pattern.match(name) is not None for name in full)
     if not matcher.text:

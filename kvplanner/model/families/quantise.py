@@ -6,41 +6,64 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from kvplanner.errors import NotModelled
-from kvplanner.model.families.names import covers
+from kvplanner.model.families.names import ANY_LAYER, covers
 from kvplanner.model.families.reading import Body, Mtp
 from kvplanner.model.families.schemes import Rule, Scheme
 from kvplanner.model.formats import WeightFormat
 from kvplanner.model.tensors import TensorGroup
 
+Placed = tuple[int, Rule]
 Blocks = tuple[tuple[tuple[TensorGroup, ...], ...], tuple[int, ...]]
 
 
 def quantised_blocks(scheme: Scheme, bodies: Sequence[Body], body_of: Sequence[int]) -> Blocks:
     """The distinct blocks under a scheme: layers of one body differ only where a rule names single layers."""
-    general = tuple(rule for rule in scheme.rules if rule.matcher.layer is None)
-    by_layer: dict[int, list[Rule]] = {}
-    for rule in scheme.rules:
-        if rule.matcher.layer is not None:
-            by_layer.setdefault(rule.matcher.layer, []).append(rule)
-    numbered = any("layers" in rule.matcher.text for rule in general) or any(
-        rule.matcher.text.startswith("re:") and "layers" in rule.matcher.text for rule in general
-    )
-    blocks: list[tuple[TensorGroup, ...]] = []
-    seen: dict[object, int] = {}
-    by_content: dict[tuple[TensorGroup, ...], int] = {}
+    rules_of = _rules_by_layer(scheme, len(body_of))
+    blocks: dict[tuple[TensorGroup, ...], int] = {}
+    seen: dict[tuple[int, tuple[int, ...]], int] = {}
+    numbers: dict[tuple[str, WeightFormat | None], int] = {}
     block_of: list[int] = []
     for layer, body in enumerate(body_of):
-        own = tuple(by_layer.get(layer, ()))
-        key = (body, own, layer if numbered else -1)
+        named, general = rules_of[layer]
+        key = (body, tuple(numbers.setdefault((r.matcher.text, r.format), len(numbers)) for _, r in named))
         at = seen.get(key)
         if at is None:
-            groups = tuple(quantised(scheme, own + general, g, f"layers.{layer}.") for g in bodies[body].tensors)
-            at = by_content.setdefault(groups, len(blocks))
-            if at == len(blocks):
-                blocks.append(groups)
-            seen[key] = at
+            rules = [rule for _, rule in sorted((*named, *general), key=lambda placed: placed[0])]
+            groups = tuple(quantised(scheme, rules, g, f"layers.{layer}.") for g in bodies[body].tensors)
+            at = seen[key] = blocks.setdefault(groups, len(blocks))
         block_of.append(at)
     return tuple(blocks), tuple(block_of)
+
+
+def _rules_by_layer(scheme: Scheme, layers: int) -> list[tuple[list[Placed], list[Placed]]]:
+    """For each layer, the rules that may treat it apart from others, and those that treat all layers alike.
+
+    Each with its place in the scheme, because the first rule that covers a module wins.
+    """
+    general: list[Placed] = []
+    named: list[list[Placed]] = [[] for _ in range(layers)]
+    for place, rule in enumerate(scheme.rules):
+        layer, text = rule.matcher.layer, rule.matcher.text
+        if layer is not None and layer != ANY_LAYER:
+            if layer < layers:
+                named[layer].append((place, rule))
+        elif layer == ANY_LAYER or "layers" not in text:
+            general.append((place, rule))
+        else:
+            head = "" if text.startswith("re:") else text.partition("*")[0]
+            for at in range(layers):
+                start = f"layers.{at}."
+                if start.startswith(head) or head.startswith(start):
+                    named[at].append((place, _of_layer(rule, at, head)))
+    return [(own, general) for own in named]
+
+
+def _of_layer(rule: Rule, layer: int, head: str) -> Rule:
+    """A rule that reads layer numbers out of names, told apart by layer where its beginning does not say it all."""
+    if head:
+        return rule
+    matcher = rule.matcher._replace(text=f"{rule.matcher.text}\0{layer}")
+    return Rule(matcher, rule.format, rule.experts)
 
 
 def quantised_outside(scheme: Scheme, groups: Iterable[TensorGroup]) -> list[TensorGroup]:
@@ -52,8 +75,9 @@ def quantised_outside(scheme: Scheme, groups: Iterable[TensorGroup]) -> list[Ten
 def quantised_mtp(scheme: Scheme, mtp: Mtp, layers: int) -> list[TensorGroup]:
     """The tensors of one MTP block under a scheme: its names count on after the decoder's, or start anew."""
     names = tuple(name.format(index=layers, i=0) + "." for name in mtp.names)
-    rules = tuple(r for r in scheme.rules if r.matcher.layer in (None, layers))
     start_anew = next((name for name in names if name.startswith("mtp")), "")
+    wanted = (None,) if start_anew == names[0] else (None, ANY_LAYER, layers)
+    rules = tuple(r for r in scheme.rules if r.matcher.layer in wanted)
     groups: list[TensorGroup] = []
     for group in mtp.body:
         stays = bool(start_anew) and any(
