@@ -375,7 +375,7 @@ def _gated_delta(tensors: Tensors, config: Mapping[str, Any], base: str) -> None
     tensors[f"{base}.conv1d.weight"] = (
         "BF16", (2 * keys * key + values * value, 1, config["linear_conv_kernel_dim"])
     )  # fmt: skip
-    tensors[f"{base}.A_log"] = ("F32", (values,))
+    tensors[f"{base}.A_log"] = ("BF16", (values,))
     tensors[f"{base}.dt_bias"] = ("BF16", (values,))
     _norm(tensors, f"{base}.norm", value)
     dense(tensors, f"{base}.out_proj", hidden, values * value)

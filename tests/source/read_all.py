@@ -32,9 +32,8 @@ def main() -> None:
         except PlannerError as error:
             outcome, text = type(error).__name__, str(error)
         seconds = time.process_time() - started
-        print(
-            json.dumps({"path": path, "outcome": outcome, "text": text, "cpu_s": seconds, "rss": peak_bytes() - base})
-        )
+        told = {"path": path, "outcome": outcome, "text": text, "cpu_s": seconds, "rss": peak_bytes() - base}
+        sys.stdout.write(json.dumps(told) + "\n")
         sys.stdout.flush()
 
 

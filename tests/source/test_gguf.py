@@ -233,7 +233,9 @@ WRONG: dict[str, tuple[bytes, str]] = {
     "strings near 2^64": (_value(ARRAY, _E.pack("IQ", STRING, 2**64 - 1)), "elements"),
     "strings beyond the end": (_value(ARRAY, _E.pack("IQ", STRING, 100_000) + bytes(64)), "the file ends"),
     "string in array near 2^64": (
-        _value(ARRAY, _E.pack("IQ", STRING, 5000) + _E.pack("Q", 2**64 - 1) + bytes(40_000)), "should take|the file ends"),
+        _value(ARRAY, _E.pack("IQ", STRING, 5000) + _E.pack("Q", 2**64 - 1) + bytes(40_000)),
+        "should take|the file ends",
+    ),
     "array of arrays": (_value(ARRAY, _E.pack("IQ", ARRAY, 1) + bytes(64)), "arrays of arrays"),
     "array of unknown": (_value(ARRAY, _E.pack("IQ", 77, 1) + bytes(64)), "unknown type 77"),
     "unknown value type": (_value(13, bytes(64)), "unknown type 13"),
