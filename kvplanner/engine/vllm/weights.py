@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -80,8 +81,12 @@ def bodies(model: Model, settings: Settings, stage: int) -> Iterator[tuple[tuple
     """The distinct layer bodies of a stage and how many of its layers have each."""
     inventory = inventory_of(model)
     first, end = stage_layers(model.spec, settings, stage)
-    for body, layers in sorted(Counter(inventory.block_of[first:end]).items()):
-        yield inventory.blocks[body], layers
+    for index, layers in sorted(Counter(inventory.block_of[first:end]).items()):
+        body = inventory.blocks[index]
+        if weights_rules.value_is_built(body, model.spec):
+            keys = (replace(g, path="self_attn.v_proj") for g in body if g.path == "self_attn.k_proj")
+            body = (*body, *keys)
+        yield body, layers
 
 
 def held(model: Model, settings: Settings, stage: int) -> Iterator[Held]:
@@ -89,7 +94,12 @@ def held(model: Model, settings: Settings, stage: int) -> Iterator[Held]:
     inventory = inventory_of(model)
     experts = routed_experts(model.spec)
     parts = [(g, layers) for body, layers in bodies(model, settings, stage) for g in body]
-    parts += [(g, 1) for g in inventory.outside if _on_stage(g, model.spec, settings, stage)]
+    outside = list(inventory.outside)
+    if weights_rules.unused_head(model.spec):
+        outside += [
+            replace(g, kind="head", place="last") for g in outside if g.kind == "embedding" and g.shard == "vocab"
+        ]
+    parts += [(g, 1) for g in outside if _on_stage(g, model.spec, settings, stage)]
     previous = ""
     for group, layers in parts:
         local = _local(group, model.spec, settings, experts)
@@ -101,6 +111,8 @@ def held(model: Model, settings: Settings, stage: int) -> Iterator[Held]:
 
 def _local(group: TensorGroup, spec: ModelSpec, settings: Settings, experts: int) -> Local:
     """What a rank holds of a group, by the general rules and those of the model's class."""
+    if weights_rules.split_like_words(group, spec):
+        group = replace(group, shard="vocab")
     local = whole(group) if weights_rules.whole_on_ranks(group, spec) else cut(group, settings, experts)
     missing = group.count - weights_rules.built(group, spec)
     rows = local.rows + weights_rules.state_rows(group, spec, settings.tp)

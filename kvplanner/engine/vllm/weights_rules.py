@@ -17,8 +17,12 @@ _FP32_ROUTERS: Final = ("Glm4Moe", "Ernie4_5_Moe", "MiniMaxM2")
 _PLAIN_DECAYS: Final = ("OlmoHybrid",)
 # Query and key norms of full width, whole on every rank.
 _WHOLE_NORMS: Final = ("Olmo2", "Olmo3", "OlmoHybrid")
-# Encoders of which only the attention is split.
+# Encoders that are not split, or of which only the attention is split.
 _WHOLE_TOWER_MLPS: Final = ("MuseGlimmer",)
+_WHOLE_TOWERS: Final = ("Gemma4",)
+_ENCODERS: Final = ("BertModel", "XLMRobertaModel", "RobertaModel")
+_GEMMA4_BUFFERS: Final = ("std_bias", "std_scale", "layer_scalar")
+_HEADS_UNUSED: Final = ("MistralModel", "LlamaModel", "Qwen2Model", "Qwen3Model")
 # Models that take the encoder's output before its last layer, which is not built.
 _SECOND_TO_LAST: Final = ("LlavaForConditionalGeneration", "LlavaNextForConditionalGeneration")
 # Built on every pipeline stage although only the first or the last uses it.
@@ -60,17 +64,47 @@ def whole_on_ranks(group: TensorGroup, spec: ModelSpec) -> bool:
     """Whether a tensor that could be split is held whole on every rank."""
     if group.kind == "norm":
         return spec.architecture.startswith(_WHOLE_NORMS)
+    if group.place != "tower":
+        return False
     whole_mlps = spec.architecture.startswith(_WHOLE_TOWER_MLPS) and ".attn." not in group.path
-    return group.place == "tower" and whole_mlps
+    return whole_mlps or spec.architecture.startswith(_WHOLE_TOWERS)
+
+
+def split_like_words(group: TensorGroup, spec: ModelSpec) -> bool:
+    """Whether a small embedding is padded and split like the vocabulary: positions and token types of encoders."""
+    small = group.path.endswith(("position_embeddings", "token_type_embeddings"))
+    return small and spec.architecture.startswith(_ENCODERS)
 
 
 def built(group: TensorGroup, spec: ModelSpec) -> int:
-    """How many of a group's tensors the engine builds: LLaVA reads the encoder's last layer but one."""
-    if group.place != "tower" or not spec.architecture.startswith(_SECOND_TO_LAST):
+    """How many tensors the engine builds of a group.
+
+    LLaVA reads its encoder's last layer but one; Gemma 4 gives layers whose value is the key a value projection of
+    their own, and keeps a few constants as buffers; encoders that embed have no pooler.
+    """
+    name, path = spec.architecture, group.path
+    if name.startswith("Gemma4"):
+        return 0 if path.endswith(_GEMMA4_BUFFERS) else group.count
+    if name.startswith(_ENCODERS):
+        return 0 if path.startswith("pooler") else group.count
+    if group.place != "tower" or not name.startswith(_SECOND_TO_LAST):
         return group.count
-    if "post_layernorm" in group.path:
+    if "post_layernorm" in path:
         return 0
-    return group.count - 1 if "encoder.layers" in group.path else group.count
+    return group.count - 1 if "encoder.layers" in path else group.count
+
+
+def value_is_built(body: tuple[TensorGroup, ...], spec: ModelSpec) -> bool:
+    """Whether a layer without a value projection gets one anyway, a copy of its key projection."""
+    if not spec.architecture.startswith("Gemma4"):
+        return False
+    paths = {group.path for group in body}
+    return "self_attn.k_proj" in paths and "self_attn.v_proj" not in paths
+
+
+def unused_head(spec: ModelSpec) -> bool:
+    """Whether an embedding model without a head is built with one: classes made from their generating twins."""
+    return spec.task == "embed" and spec.architecture in _HEADS_UNUSED and not spec.tied_embeddings
 
 
 def on_every_stage(group: TensorGroup, spec: ModelSpec) -> bool:
