@@ -32,10 +32,13 @@ _IMAGE_PREFIX: Final = frozenset({
     "Gemma3ForConditionalGeneration", "Gemma4ForConditionalGeneration", "PaliGemmaForConditionalGeneration",
     "Molmo2ForConditionalGeneration",
 })  # fmt: skip
-# Latent models that the engine runs as ordinary attention with expanded heads.
-EXPANDED_LATENT: Final = frozenset({"minicpm3"})
+# Latent models that the engine runs as ordinary attention with expanded heads; before 0.7 it did so with all.
+_EXPANDED_LATENT: Final = frozenset({"minicpm3"})
+_LATENT_SINCE: Final = (7, 0)
 # What a GPU has when its compute capability is unknown: the rules of the common recent server GPU.
 _ASSUMED_ARCH: Final = (9, 0)
+# State kernels that write checkpoints inside a prompt hold one more block: reports of 0.27 to 0.30 do not show it yet.
+CHECKPOINTS_SINCE: Final = (31, 0)
 _PER_HEAD: Final = ("int8_per_token_head", "fp8_per_token_head", "int4_per_token_head")
 _OLD_MLA: Final = (14, 0)
 
@@ -61,7 +64,7 @@ def select(spec: ModelSpec, settings: Settings) -> Chosen:
     layout: Layout = "LBNHC"
     if any(isinstance(m, Compressed) for m in mixers):
         return Chosen("DEEPSEEK_V4", 256, "BLHNC", "the only one for compressed attention", gdn)
-    if spec.model_type in EXPANDED_LATENT:
+    if expands_latent(spec, settings):
         mixers = [expanded(m) if isinstance(m, Mla) else m for m in mixers]
     latent = [m for m in mixers if isinstance(m, Mla)]
     attention = [m for m in mixers if isinstance(m, Attention)]
@@ -79,6 +82,11 @@ def select(spec: ModelSpec, settings: Settings) -> Chosen:
     if any(m.index is not None for m in latent):
         smallest = INDEXER_BLOCK
     return Chosen(name, smallest, layout, reason, gdn)
+
+
+def expands_latent(spec: ModelSpec, settings: Settings) -> bool:
+    """Whether the engine caches expanded heads rather than the latent."""
+    return spec.model_type in _EXPANDED_LATENT or settings.version < _LATENT_SINCE
 
 
 def expanded(mixer: Mla) -> Attention:
@@ -100,9 +108,7 @@ def _flashinfer_gdn(mixers: list[Mixer], arch: tuple[int, int], version: tuple[i
     gated = [m for m in mixers if isinstance(m, State) and m.kind == "gated_delta"]
     if not gated or any(m.key_size != 128 or m.head_size != 128 for m in gated):
         return False
-    if arch == (9, 0):
-        return version >= (17, 0)
-    return (arch[0] == 10 and version >= (23, 0)) or (arch[0] == 12 and version >= (31, 0))
+    return version >= CHECKPOINTS_SINCE and (arch == (9, 0) or arch[0] in (10, 12))
 
 
 def _is_fp8(dtype: str) -> bool:

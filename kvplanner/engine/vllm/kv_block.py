@@ -11,7 +11,7 @@ from math import lcm
 from typing import Final
 
 from kvplanner.engine.vllm import kv_dtypes, kv_state
-from kvplanner.engine.vllm.backends import Chosen
+from kvplanner.engine.vllm.backends import Chosen, expanded, expands_latent
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.errors import BadInput
 from kvplanner.model.spec import Attention, Mixer, Mla, ModelSpec, State
@@ -21,6 +21,8 @@ DEFAULT_BLOCK: Final = 16
 # FlashInfer's gated-delta prefill writes states at borders of this many tokens.
 _GDN_CHECKPOINT: Final = 64
 _LATENT_ALIGNMENT: Final = 128
+# V0 aligned each latent row to this many bytes: a report of February 2025 shows 1,280 for 576 16-bit values.
+_V0_LATENT_ROW: Final = 256
 _LATENT_ALIGNMENT_BEFORE: Final = (64, (20, 0))
 
 
@@ -42,7 +44,8 @@ def latent_row(mixer: Mla, settings: Settings, chosen: Chosen) -> int:
     name = settings.kv_cache_dtype
     if packed and mixer.index is not None and name == "auto" and chosen.primary != "FLASHMLA_SPARSE":
         name = "fp8_ds_mla"
-    return kv_dtypes.latent_bytes(name, settings.dtype, mixer.kv_lora_rank + mixer.qk_rope, packed)
+    row = kv_dtypes.latent_bytes(name, settings.dtype, mixer.kv_lora_rank + mixer.qk_rope, packed)
+    return round_up(row, _V0_LATENT_ROW) if settings.era.runner == "V0" else row
 
 
 def first_row(spec: ModelSpec, settings: Settings, chosen: Chosen) -> int:
@@ -50,6 +53,8 @@ def first_row(spec: ModelSpec, settings: Settings, chosen: Chosen) -> int:
     mixer = _first_attention(spec)
     if mixer is None:
         return 0
+    if isinstance(mixer, Mla) and expands_latent(spec, settings):
+        mixer = expanded(mixer)
     return attention_row(mixer, settings) if isinstance(mixer, Attention) else latent_row(mixer, settings, chosen)
 
 

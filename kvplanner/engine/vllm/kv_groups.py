@@ -17,8 +17,8 @@ from kvplanner.units import ceil_div
 
 # A bucket of layers this many times the smallest is split rather than the smallest padded.
 _SPLIT_FROM: Final = 1.5
-# Bounded caches keep all tokens in flight from here on; before, those of one step.
-IN_FLIGHT_SINCE: Final = (25, 0)
+# Bounded caches keep all tokens in flight from here on; before, those of one step (reports of 0.25.1 and 0.26).
+IN_FLIGHT_SINCE: Final = (26, 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from kvplanner.engine.vllm import kv_block, kv_compressed, kv_dtypes, kv_state
-from kvplanner.engine.vllm.backends import EXPANDED_LATENT, Chosen, expanded, select
+from kvplanner.engine.vllm.backends import Chosen, expanded, expands_latent, select
 from kvplanner.engine.vllm.kv_spec import GROWING, CacheKind, CacheSpec, CountedSpec
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.model.spec import Attention, Indexer, Mixer, Mla, ModelSpec, State
@@ -101,7 +101,7 @@ def specs_of(mixer: Mixer, spec: ModelSpec, settings: Settings, chosen: Chosen, 
         own = (_attention_spec(mixer, spec, settings, block),) if mixer.owns_cache and mixer.causal else ()
         return (*_index_spec(mixer.index, block), *own)
     if isinstance(mixer, Mla):
-        if spec.model_type in EXPANDED_LATENT:
+        if expands_latent(spec, settings):
             return (_attention_spec(expanded(mixer), spec, settings, block),)
         kind: CacheKind = "mla" if mixer.window is None else "sliding_mla"
         row = kv_block.latent_row(mixer, settings, chosen)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kvplanner.engine.vllm.backends import Chosen
+from kvplanner.engine.vllm.backends import CHECKPOINTS_SINCE, Chosen
 from kvplanner.engine.vllm.kv_dtypes import element_bytes
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.model.spec import State
@@ -51,5 +51,6 @@ def state_blocks(mixer: State, settings: Settings, chosen: Chosen) -> int:
     """Blocks of state that one request holds in one group of layers."""
     if settings.mamba_cache_mode != "align":
         return 1 + settings.spec_tokens
-    extra = mixer.kind == "mamba2" or (mixer.kind == "gated_delta" and chosen.flashinfer_gdn)
+    checkpoints = mixer.kind == "mamba2" and settings.version >= CHECKPOINTS_SINCE
+    extra = checkpoints or (mixer.kind == "gated_delta" and chosen.flashinfer_gdn)
     return 2 + settings.spec_tokens + (1 if extra else 0)
