@@ -229,6 +229,17 @@ def paint_swatch(
         painter.drawRect(box.adjusted(0.5, 0.5, -0.5, -0.5))
 
 
+class _Table(QTableView):
+    """A table that tells when its room changes."""
+
+    resized = Signal()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Tells, once the viewport has its size."""
+        super().resizeEvent(event)
+        self.resized.emit()
+
+
 class BreakdownView(Widget):
     """The table with, where devices differ, a choice of the device."""
 
@@ -247,7 +258,7 @@ class BreakdownView(Widget):
         self.devices = QComboBox(self)
         self.devices.setAccessibleName("Device")
         self.devices.activated.connect(self._choose)
-        self.table = QTableView(self)
+        self.table = _Table(self)
         self._set_up_table()
         head = QHBoxLayout()
         head.setContentsMargins(6, 0, 6, 0)
@@ -274,6 +285,7 @@ class BreakdownView(Widget):
         table.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         table.setFrameShape(QTableView.Shape.NoFrame)
         table.verticalHeader().hide()
+        table.resized.connect(self._fit_columns)
         header = table.horizontalHeader()
         header.setHighlightSections(False)
         header.setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
@@ -346,12 +358,8 @@ class BreakdownView(Widget):
             self._kind = line.kind
             self.segment_selected.emit((self._position, line.kind))
 
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        """Leaves out the basis, then the range, where names would be cut."""
-        super().resizeEvent(event)
-        self._fit_columns()
-
     def _fit_columns(self) -> None:
+        """Leaves out the basis, then the range, where names would be cut."""
         metrics = self.fontMetrics()
         heads = ["segment", self._unit, "range", "share", "basis"]
         wide = [

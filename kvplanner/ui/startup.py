@@ -14,6 +14,7 @@ from kvplanner.ui.bars.access import Accessible
 from kvplanner.ui.bars.fold import budget_start, group_of, groups
 from kvplanner.ui.bars.geometry import Rect, tick_step, tick_text, ticks
 from kvplanner.ui.bars.ink import Type, colour, fill_pattern, pen, snapped, tokens_of
+from kvplanner.ui.bars.layout import fitted
 from kvplanner.ui.bars.words import Unit
 from kvplanner.ui.palette import Tokens, mix
 from kvplanner.units import GB, GIB
@@ -21,9 +22,11 @@ from kvplanner.units import GB, GIB
 TOP: Final = 30.0
 BOTTOM: Final = 40.0
 WIDEST: Final = 200.0
-BOTTOM_NARROW: Final = 54.0  # room for names of three lines
 LEFT: Final = 44.0
-RIGHT: Final = 96.0
+RIGHT: Final = 96.0  # room for the lines' names; in a narrow view they stand inside
+RIGHT_NARROW: Final = 8.0
+NARROW: Final = 560.0
+SHORT_NAMES_BELOW: Final = 84.0
 EMPTY: Final = "Choose a model and GPUs to see memory over start-up"
 UNKNOWN: Final = "The stages of start-up are not known for this plan"
 
@@ -58,8 +61,9 @@ def arrange(plan: Plan, position: int, width: float, height: float) -> Steps | N
         return None
     shown = [plan.devices[g[0]] for g in groups(plan) if plan.devices[g[0]].stages]
     highest = max(max(d.total_bytes, *(_reach(plan, d, s)[1] for s in d.stages)) for d in shown)
-    wide = min(max(width - LEFT - RIGHT, 80.0) / len(device.stages), WIDEST)
-    top, base = TOP + 4, height - (BOTTOM if wide >= 84 else BOTTOM_NARROW)
+    right = RIGHT if width >= NARROW else RIGHT_NARROW
+    wide = min(max(width - LEFT - right, 80.0) / len(device.stages), WIDEST)
+    top, base = TOP + 4, height - BOTTOM
     scale = max(base - top, 1.0) / highest
     steps = tuple(_step(plan, device, i, wide, (base, height), scale) for i in range(len(device.stages)))
     budget = budget_start(device) + device.budget.value if device.budget else None
@@ -299,7 +303,8 @@ class _Drawing:
         self.plan, self.position, self.unit, self.width = plan, position, unit, width
 
     def all(self, steps: Steps, current: int, readout: str, *, focused: bool) -> None:
-        self.text(Rect(0, 0, self.width, 18), readout, self.tokens.muted)
+        line = fitted(readout, self.width - 4, self.type.width)
+        self.text(Rect(0, 0, self.width, 18), line, self.tokens.muted)
         self.axis(steps)
         for index, step in enumerate(steps.steps):
             self.step(step, steps, chosen=index == current, focused=focused)
@@ -345,7 +350,8 @@ class _Drawing:
             painter.setPen(pen(tokens.accent if focused else tokens.text, 2))
             painter.drawRect(snapped(step.column).adjusted(1, 1, -1, -1))
         ink = tokens.danger if stage.failing else tokens.text if chosen else tokens.muted
-        label = f"✕ {stage.label}" if stage.failing else stage.label
+        label = stage.label if step.column.w >= SHORT_NAMES_BELOW else stage.stage.replace("_", " ")
+        label = f"✕ {label}" if stage.failing else label
         rect = Rect(step.column.x + 2, steps.base_y + 3, step.column.w - 4, step.column.bottom - steps.base_y - 5)
         self.text(rect, label, ink, bold=stage.failing, side="center")
 
@@ -386,9 +392,12 @@ class _Drawing:
         self.painter.setPen(pen(self.tokens.text, 1.6))
         self.painter.drawLine(QLineF(LEFT, capacity, right, capacity))
         size = words.size(device.total_bytes, self.unit)
-        self.text(Rect(right + 6, capacity - 14, RIGHT - 8, 14), size, self.tokens.text, bold=True)
+        beside = self.width - right > RIGHT * 0.8
+        x, wide = (right + 6, RIGHT - 8) if beside else (LEFT + 4, 120.0)
+        self.text(Rect(x, capacity - (14 if beside else 15), wide, 14), size, self.tokens.text, bold=True)
         if steps.budget_y is not None:
             y = round(steps.budget_y) + 0.5
             self.painter.setPen(pen(self.tokens.text, 1.2, Qt.PenStyle.DashLine))
             self.painter.drawLine(QLineF(LEFT, y, right, y))
-            self.text(Rect(right + 6, max(y - 7, capacity + 1), RIGHT - 8, 14), "budget's end", self.tokens.muted)
+            top = max(y - 7, capacity + 1) if beside else max(y, capacity) + 1
+            self.text(Rect(x, top, wide, 14), "budget's end", self.tokens.muted)

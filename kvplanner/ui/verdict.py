@@ -73,8 +73,10 @@ def _fitting(plan: Plan, unit: Unit) -> tuple[str, ...]:
     cache = plan.kv_cache
     if cache is None:
         return ()
-    said = [f"{_sized(cache.available, unit)} of KV cache per GPU", _requests(cache)]
-    said.append(words.tokens(cache.tokens, cache.tokens_low, cache.tokens_high))
+    said = [f"{_sized(cache.available, unit)} of KV cache per GPU"]
+    if " requests of " not in plan.summary:
+        said.append(_requests(cache))
+    said += _tokens(plan.summary, cache)
     if plan.replicas > 1:
         said.append(f"each of {plan.replicas} replicas")
     load = plan.request.load
@@ -86,6 +88,17 @@ def _fitting(plan: Plan, unit: Unit) -> tuple[str, ...]:
             f"{words.size(need * users, unit)}"
         )
     return tuple(said)
+
+
+def _tokens(summary: str, cache: KvCache) -> list[str]:
+    """The tokens, or only their range where the summary has them."""
+    near, low, high = (
+        f"{round_to_band(value, cache.tokens_low, cache.tokens_high):,}"
+        for value in (cache.tokens, cache.tokens_low, cache.tokens_high)
+    )
+    if near not in summary:
+        return [words.tokens(cache.tokens, cache.tokens_low, cache.tokens_high)]
+    return [f"range {low}–{high} tokens"] if low != high else []
 
 
 def _requests(cache: KvCache) -> str:
@@ -224,8 +237,8 @@ class VerdictView(QWidget):
         self._unit: Unit = "GiB"
         self._open_notes = False
         self.icon = StatusIcon(self)
-        self.headline = self._label("Verdict")
-        self.details = self._label("Details of the verdict")
+        self.headline = self._label()
+        self.details = self._label()
         self.details.setTextFormat(Qt.TextFormat.RichText)
         self.details.linkActivated.connect(self._to_tightest)
         self.details.setTextInteractionFlags(
@@ -233,11 +246,11 @@ class VerdictView(QWidget):
             | Qt.TextInteractionFlag.LinksAccessibleByKeyboard
             | Qt.TextInteractionFlag.TextSelectableByMouse
         )
-        self.message = self._label("What the engine would print")
+        self.message = self._label()
         self.message.setFrameShape(QFrame.Shape.NoFrame)
         self.message.setMargin(7)
         self.message.setAutoFillBackground(True)
-        self.notes = self._label("Notes")
+        self.notes = self._label()
         self.notes.setTextFormat(Qt.TextFormat.RichText)
         self.more = QToolButton(self)
         self.more.setProperty("quiet", True)
@@ -245,10 +258,9 @@ class VerdictView(QWidget):
         self._arrange()
         self.set_plan(None)
 
-    def _label(self, name: str) -> QLabel:
+    def _label(self) -> QLabel:
         label = QLabel(self)
         label.setWordWrap(True)
-        label.setAccessibleName(name)
         label.setTextFormat(Qt.TextFormat.PlainText)
         label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         label.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)

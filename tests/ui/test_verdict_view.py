@@ -20,6 +20,10 @@ def test_a_plan_that_fits_says_how_much_for_whom() -> None:
     assert "55.60 GiB (55.2–56.0) of KV cache per GPU" in text
     assert "≈ 13.9 full-length requests of 32,768 tokens" in text
     assert "≈ 455,000 tokens (452,000–458,000)" in text
+    said = replace(sample_plans.fits(), summary="Fits: ≈ 455,000 tokens, 13.9 requests of 32,768 tokens at once")
+    shorter = " · ".join(verdict(said, "GiB").details)
+    assert "range 452,000–458,000 tokens" in shorter
+    assert "≈" not in shorter  # the sentence says the rest
     assert "32 users of 1,500 + 500 tokens take 7.81 GiB" in text
     assert told.tightest_text == "tightest: GPU 0, 5.79 GiB spare"
 
@@ -28,7 +32,7 @@ def test_a_measured_cache_is_exact() -> None:
     plan = sample_plans.fits()
     assert plan.kv_cache is not None
     exact = replace(plan.kv_cache, tokens_low=plan.kv_cache.tokens, tokens_high=plan.kv_cache.tokens)
-    text = " ".join(verdict(replace(plan, kv_cache=exact), "GiB").details)
+    text = " ".join(verdict(replace(plan, kv_cache=exact, summary="Fits"), "GiB").details)
     assert f"{exact.tokens:,} tokens" in text
     assert "≈" not in text
 

@@ -141,11 +141,9 @@ def _grid(
     width: float,
     rows: Sequence[tuple[tuple[int, ...], bool]],
 ) -> _Grid:
-    texts = [(_title(plan, p), _detail(plan, p)) for p, _ in rows]
-    if density.two_lines:
-        label = max(max(measure(t, "title"), measure(d, "small")) for t, d in texts) + 14.0
-    else:
-        label = max(measure(t, "title") + 16 + (measure(d, "small") + 8 if len(t) < 5 else 0) for t, d in texts)
+    texts = [(measure(_title(plan, p), "title"), measure(_detail(plan, p), "small")) for p, _ in rows]
+    folds = 14.0 if any(opened or len(p) > 1 for p, opened in rows) else 0.0
+    label = folds + (max(max(pair) for pair in texts) if density.two_lines else max(t + d for t, d in texts) + 8)
     x0 = min(max(label + 12, 76.0), 170.0)
     gpus = [plan.devices[p[0]] for p, _ in rows if plan.devices[p[0]].device.kind == "gpu"]
     hosts = [plan.devices[p[0]] for p, _ in rows if plan.devices[p[0]].device.kind == "host"]
@@ -163,7 +161,9 @@ def _title(plan: Plan, positions: tuple[int, ...]) -> str:
 
 def _detail(plan: Plan, positions: tuple[int, ...]) -> str:
     role = words.role_name(plan, positions)
-    return f"{len(positions)} alike · {role}" if len(positions) > 1 else role
+    if len(positions) > 1:
+        return f"{len(positions)} alike · {role}"
+    return "" if role.lower() == _title(plan, positions).lower() else role
 
 
 def _row(grid: _Grid, positions: tuple[int, ...], opened: bool, bracket_text: str, y: float) -> Row:
@@ -362,9 +362,10 @@ def _axis(grid: _Grid, y: float) -> tuple[Tick, ...]:
         text = words.size(grid.capacity, grid.view.unit)
         wide = grid.measure(text, "small_bold") + 4
         x = grid.x(grid.capacity)
-        tick = Tick(x, Text(Rect(x - wide / 2, y + 6, wide, 14), text, "small_bold", "center"), capacity=True)
-        if last.text is None or tick.text is None or tick.text.rect.right + 6 < last.text.rect.x:
-            fixed.insert(0, tick)
+        left = min(x - wide / 2, grid.x1 - wide)
+        tick = Tick(x, Text(Rect(left, y + 6, wide, 14), text, "small_bold", "center"), capacity=True)
+        crowded = last.text and tick.text and tick.text.rect.right + 6 >= last.text.rect.x
+        fixed = [tick, last._replace(text=None) if crowded else last]
     taken = [t.text.rect for t in fixed if t.text]
     made: list[Tick] = []
     for value in ticks(end, grid.x1 - grid.x0, 84):

@@ -99,8 +99,8 @@ def tokens(value: int, low: int, high: int) -> str:
     """Tokens with no more digits than their band allows: "≈ 212,000 tokens (204,000–216,000)"."""
     if low == high:
         return f"{value:,} tokens"
-    near = round_to_band(value, low, high)
-    return f"≈ {near:,} tokens ({round_to_band(low, low, high):,}–{round_to_band(high, low, high):,})"
+    near, least, most = (round_to_band(number, low, high) for number in (value, low, high))
+    return f"≈ {near:,} tokens ({least:,}–{most:,})"
 
 
 def signed_tokens(value: int) -> str:
