@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.nvml_stub.build import SCENARIOS, library_folder
+from tests.packaged.driving import SCREEN_VARIABLES, SOURCE_VARIABLES, png_size, window, without
 from tests.plan.contract import check_plan
 
 pytestmark = pytest.mark.packaged
 
 MODEL = "Llama-3.1-8B-Instruct"
 SIZE_BUDGET_MB = 230
-SCREEN_VARIABLES = ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM", "PYTHONPATH", "VIRTUAL_ENV")
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +32,7 @@ def run(
     program: Path, *words: str, env: dict[str, str] | None = None, timeout: float = 60
 ) -> subprocess.CompletedProcess[str]:
     """The program on a machine without Python and without a display, but for what `env` adds."""
-    bare = {k: v for k, v in os.environ.items() if k not in SCREEN_VARIABLES}
+    bare = without((*SCREEN_VARIABLES, *SOURCE_VARIABLES))
     return subprocess.run(
         [str(program), *words],
         capture_output=True,
@@ -109,53 +106,8 @@ def test_first_frame_and_one_plan_offscreen(app: Path, tmp_path: Path, theme: st
     assert png_size(out) == (1280, 800)
 
 
-@contextmanager
-def window(app: Path, home: Path, more: dict[str, str]) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """The window on the X server: its process and its id there. It keeps its settings in `home`."""
-    display = os.environ.get("DISPLAY", "")
-    assert display, "a display is needed: python3 packaging/dev.py test --only packaged"
-    bare = {k: v for k, v in os.environ.items() if k not in SCREEN_VARIABLES and not k.startswith("XDG_")}
-    env = {**bare, "DISPLAY": display, "HOME": str(home), **more}
-    program = subprocess.Popen(
-        [str(app / "kvplanner-gui")], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    try:
-        found = xdotool(display, "search", "--sync", "--onlyvisible", "--pid", str(program.pid), "--name", "kvplanner")
-        yield program, found.split()[0]
-    finally:
-        program.kill()
-        program.wait()
-
-
-def xdotool(display: str, *words: str) -> str:
-    done = subprocess.run(
-        ["xdotool", *words],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={**os.environ, "DISPLAY": display},
-        check=True,
-    )
-    return done.stdout
-
-
-def ends_cleanly(program: subprocess.Popen[str]) -> None:
-    """Asks the program to end, as Ctrl+C would."""
-    program.send_signal(signal.SIGINT)
-    _, errors = program.communicate(timeout=30)
-    assert "Traceback" not in errors, errors
-    assert program.returncode == 0, errors
-
-
 def test_a_window_opens_on_x11_and_ends_cleanly(app: Path, tmp_path: Path) -> None:
     started = time.monotonic()
-    with window(app, tmp_path, {}) as (program, _):
+    with window([str(app / "kvplanner-gui")], tmp_path) as shown:
         sys.stdout.write(f"window on X11 after {time.monotonic() - started:.2f} s\n")
-        ends_cleanly(program)
-
-
-def png_size(path: Path) -> tuple[int, int]:
-    """Width and height of a PNG file."""
-    head = path.read_bytes()[:24]
-    assert head[:8] == b"\x89PNG\r\n\x1a\n"
-    return int.from_bytes(head[16:20], "big"), int.from_bytes(head[20:24], "big")
+        shown.interrupt()

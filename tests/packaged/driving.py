@@ -1,0 +1,80 @@
+"""Starts the window as a process on an X server and drives it with xdotool, as a person would."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+SCREEN_VARIABLES = ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM")
+SOURCE_VARIABLES = ("PYTHONPATH", "VIRTUAL_ENV")
+PATIENCE_S = 60.0
+
+
+class Window(NamedTuple):
+    """A running window: its process, its id on the X server, the server's name."""
+
+    process: subprocess.Popen[str]
+    id: str
+    display: str
+
+    def press(self, *keys: str) -> None:
+        """Gives the window the focus and presses keys such as "ctrl+q"."""
+        xdotool(self.display, "windowfocus", "--sync", self.id, "key", *keys)
+
+    def ends_cleanly(self) -> None:
+        """Asserts that it ends with 0 and without a traceback once it was asked to."""
+        _, errors = self.process.communicate(timeout=PATIENCE_S)
+        assert "Traceback" not in errors, errors
+        assert self.process.returncode == 0, errors
+
+    def interrupt(self) -> None:
+        """Asks it to end, as Ctrl+C in a terminal does, and sees to it that it does."""
+        self.process.send_signal(signal.SIGINT)
+        self.ends_cleanly()
+
+
+def without(names: Sequence[str]) -> dict[str, str]:
+    """The environment less some variables."""
+    return {name: value for name, value in os.environ.items() if name not in names}
+
+
+def xdotool(display: str, *words: str) -> str:
+    """What xdotool prints."""
+    done = subprocess.run(
+        ["xdotool", *words],
+        capture_output=True, text=True, timeout=PATIENCE_S, env={**os.environ, "DISPLAY": display}, check=True,
+    )  # fmt: skip
+    return done.stdout
+
+
+@contextmanager
+def window(command: Sequence[str], home: Path, **more: str) -> Iterator[Window]:
+    """Starts a command that shows the window, which keeps its settings in `home`; ends it in any case."""
+    display = os.environ.get("DISPLAY", "")
+    assert display, "an X server is needed: python3 packaging/dev.py test --only x11 packaged"
+    clean = {name: value for name, value in without(SCREEN_VARIABLES).items() if not name.startswith("XDG_")}
+    env = {**clean, "DISPLAY": display, "HOME": str(home), **more}
+    process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        found = xdotool(display, "search", "--sync", "--onlyvisible", "--pid", str(process.pid), "--name", "kvplanner")
+        yield Window(process, found.split()[0], display)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def picture(shown: Window, path: Path) -> None:
+    """Writes what the window shows as a PNG."""
+    subprocess.run(["import", "-display", shown.display, "-window", shown.id, f"png:{path}"], check=True)
+
+
+def png_size(path: Path) -> tuple[int, int]:
+    """Width and height of a PNG file."""
+    head = path.read_bytes()[:24]
+    assert head[:8] == b"\x89PNG\r\n\x1a\n"
+    return int.from_bytes(head[16:20], "big"), int.from_bytes(head[20:24], "big")
