@@ -160,6 +160,10 @@ def test_runner_and_graph_estimate_can_be_set() -> None:
         ({"pipeline_parallel_size": 40}, "--pipeline-parallel-size", "40 pipeline stages for 32 layers"),
         ({"pp_layer_partition": "16,17", "pipeline_parallel_size": 2}, "VLLM_PP_LAYER_PARTITION", "does not split"),
         ({"kv_cache_dtype": "float16"}, "--kv-cache-dtype", "must have the model's dtype"),
+        ({"kv_cache_dtype": "fp6"}, "--kv-cache-dtype", "is not a KV cache dtype"),
+        ({"kv_cache_dtype": "nvfp4"}, "--attention-backend", "No valid attention backend"),
+        ({"kv_cache_dtype": "fp8_ds_mla"}, "--attention-backend", "No valid attention backend"),
+        ({"dtype": "int8"}, "--dtype", "is not a dtype"),
         ({"attention_backend": "NOPE"}, "--attention-backend", "not an attention back end"),
         ({"decode_context_parallel_size": 2, "tensor_parallel_size": 8}, "--decode-context-parallel-size", "GQA"),
     ],
@@ -216,3 +220,9 @@ def test_architectures_that_releases_dropped() -> None:
         resolved(old)
     assert not resolved(old, version="0.10.2")[2]
     assert "last release" in resolved(dense(architecture="BaichuanForCausalLM"))[2][0]
+
+
+def test_unknown_limits_refuse_nothing() -> None:
+    model = dense(context_length=None)
+    assert resolved(model)[0].max_model_len == 2048
+    assert resolved(model, {"max_model_len": 120000})[0].max_model_len == 120000

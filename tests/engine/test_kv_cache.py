@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from kvplanner.engine.vllm import kv_dtypes, kv_sizing
+from kvplanner.engine.vllm import kv_dtypes, kv_notes, kv_sizing
 from kvplanner.errors import BadInput
 from kvplanner.model.spec import Compressed, Indexer, State
 from kvplanner.units import GIB
@@ -134,7 +134,7 @@ def test_chunked_layers_by_version() -> None:
 def test_uneven_groups_are_padded() -> None:
     layout = laid_out(windowed(13, 12))
     assert [(g.kind, g.layers, g.padding_layers) for g in layout.groups] == [("sliding", 13, 0), ("full", 12, 1)]
-    assert any("1 slots empty" in n for n in layout.notes)
+    assert any("1 slot empty" in n for n in layout.notes)
 
 
 def test_smaller_pages_get_longer_blocks() -> None:
@@ -311,3 +311,10 @@ def test_layout_stays_the_same_for_equal_questions() -> None:
     first = laid_out(gated(), gpu=H100)
     assert laid_out(gated(), gpu=H100) == first
     assert replace(first, notes=()) != first
+
+
+def test_pool_against_the_printed_figure() -> None:
+    layout = laid_out(gated())
+    note = kv_notes.pool(layout, kv_sizing.size(layout, (60 * GIB,)))
+    assert "shared by 4 groups" in note
+    assert kv_notes.pool(laid_out(dense()), kv_sizing.size(laid_out(dense()), (60 * GIB,))) == ""

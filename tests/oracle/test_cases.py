@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from kvplanner.engine.base import PlanRequest
 from kvplanner.engine.vllm import defaults, kv_groups, kv_layout, kv_sizing
 from kvplanner.engine.vllm.kv_layout import CacheLayout
 from kvplanner.engine.vllm.kv_sizing import KvSizing
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.errors import BadInput
+from kvplanner.units import GIB
 from tests.oracle import cases
 
 HEAD, CASES = cases.read("cases.jsonl")
@@ -122,3 +124,15 @@ def test_refusals(row: dict[str, Any]) -> None:
         raised.value.what.startswith("No valid attention backend found")
         and said.startswith("No valid attention backend found")
     )
+
+
+def test_kimi_linear_report_of_late_2025() -> None:
+    """A public log of November 2025: TP 2, 2.30 GiB, 75,840 tokens, 2.48 requests of 120,000, 5.00 % padding."""
+    model = cases.model("moonshotai/Kimi-Linear-48B-A3B-Instruct")
+    options = {"tensor_parallel_size": 2, "max_model_len": 120000}
+    request = PlanRequest(model, cases.machine("H100", 2), version="0.11.2", options=options)
+    layout = kv_layout.plan_cache(model.spec, defaults.resolve(request)[0], cases.stages(model, 1))
+    sizings = [kv_sizing.size(layout, (int(gib * GIB),)) for gib in (2.2951, 2.2975, 2.2999)]
+    assert {s.tokens for s in sizings} == {75_840}
+    assert {round(s.max_concurrency, 2) for s in sizings} == {2.48}
+    assert [g.padding_layers / 20 for g in layout.groups if g.padding_layers] == [0.05]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from kvplanner.engine.vllm.kv_dtypes import LATENT_ONLY
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.errors import BadInput
 from kvplanner.model.spec import Attention, Compressed, Mixer, Mla, ModelSpec, State
@@ -145,12 +146,9 @@ def _latent_backend(mixer: Mla, settings: Settings, arch: tuple[int, int]) -> tu
 def _attention_backend(spec: ModelSpec, attention: list[Attention], settings: Settings,
                        arch: tuple[int, int]) -> tuple[str, str]:  # fmt: skip
     dtype = settings.kv_cache_dtype
-    if dtype in _PER_HEAD:
-        return "TRITON_ATTN", "scales per token and head"
-    if dtype.startswith("turboquant"):
-        return "TURBOQUANT", "this cache has its own kernels"
-    if dtype.startswith("nvfp4"):
-        return "FLASHINFER", "4-bit cache"
+    special = _special_cache(settings, arch)
+    if special is not None:
+        return special
     if settings.dtype == "float32":
         return "FLEX_ATTENTION", "float32"
     heads = max(m.head_size for m in attention)
@@ -169,6 +167,22 @@ def _attention_backend(spec: ModelSpec, attention: list[Attention], settings: Se
     if _is_fp8(dtype) and (arch[0] != 9 or dtype == "fp8_e5m2"):
         return "FLASHINFER", "8-bit cache on this GPU"
     return "FLASH_ATTN", "first choice on this GPU"
+
+
+def _special_cache(settings: Settings, arch: tuple[int, int]) -> tuple[str, str] | None:
+    """The back end of cache formats that have one of their own."""
+    dtype = settings.kv_cache_dtype
+    if dtype in _PER_HEAD:
+        return "TRITON_ATTN", "scales per token and head"
+    if dtype.startswith("turboquant"):
+        return "TURBOQUANT", "this cache has its own kernels"
+    if dtype in LATENT_ONLY:
+        raise _no_backend(settings, "use_mla=False")
+    if not dtype.startswith("nvfp4"):
+        return None
+    if arch[0] < 10:
+        raise _no_backend(settings, "use_mla=False")
+    return "FLASHINFER", "4-bit cache"
 
 
 def _image_prefix_backend(attention: list[Attention], settings: Settings, arch: tuple[int, int]) -> tuple[str, str]:
@@ -196,5 +210,5 @@ def _no_backend(settings: Settings, *facts: str) -> BadInput:
     said = ", ".join((*facts, f"dtype={settings.dtype}", f"kv_cache_dtype={settings.kv_cache_dtype}"))
     return BadInput(
         f"No valid attention backend found for {settings.gpu_name} with {said}", "--attention-backend",
-        "This model needs a Hopper or Blackwell GPU",
+        "Choose another KV cache dtype, or a Hopper or Blackwell GPU",
     )  # fmt: skip

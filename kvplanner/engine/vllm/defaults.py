@@ -14,6 +14,7 @@ from typing import Any, Final
 from kvplanner.engine.base import OptionValue, Origin, PlanRequest, Resolved
 from kvplanner.engine.vllm import backends, defaults_batch, defaults_check
 from kvplanner.engine.vllm.eras import EraMatch, era_of
+from kvplanner.engine.vllm.kv_dtypes import KNOWN
 from kvplanner.engine.vllm.settings import Era, GraphMode, MambaCacheMode, Settings
 from kvplanner.errors import BadInput
 from kvplanner.gpu.spec import GpuSpec
@@ -147,6 +148,8 @@ def _dtypes(request: PlanRequest, book: _Book, gpu: GpuSpec) -> dict[str, Any]:
     if wanted == "auto":
         wanted = dtype
         book.override("dtype", dtype, reason)
+    if wanted not in ("float16", "bfloat16", "float32"):
+        raise BadInput(f"{wanted!r} is not a dtype", "--dtype", "Use auto, float16, bfloat16 or float32")
     quantization = _QUANTIZATION_NAMES.get(spec.quantization or "", spec.quantization)
     quantization = book.settle("quantization", quantization, "from the config" if quantization else "unquantised")
     return {"dtype": wanted, "quantization": quantization, "kv_cache_dtype": _kv_dtype(spec, book, gpu),
@@ -172,6 +175,8 @@ def _kv_dtype(spec: ModelSpec, book: _Book, gpu: GpuSpec) -> str:
     elif indexed and spec.model_type.startswith("glm") and (gpu.compute_capability or (0, 0))[0] == 10:
         default, reason = "fp8", "sparse attention of this family on this GPU"
     wanted = str(book.settle("kv_cache_dtype", default, reason))
+    if wanted not in KNOWN:
+        raise BadInput(f"{wanted!r} is not a KV cache dtype", "--kv-cache-dtype", "Known: " + ", ".join(KNOWN))
     if wanted == "auto" and default != "auto":
         book.override("kv_cache_dtype", default, reason)
         return default
@@ -201,7 +206,7 @@ def _length(spec: ModelSpec, book: _Book) -> dict[str, Any]:
             "--max-model-len",
             "Give 1 or more, or -1 for the largest that fits",
         )
-    if length > limit:
+    if length > limit and spec.context_length is not None:
         raise BadInput(
             f"User-specified max_model_len ({length}) is greater than the derived max_model_len "
             f"(max_position_embeddings={limit} in model's config.json)", "--max-model-len",

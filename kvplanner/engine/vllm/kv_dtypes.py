@@ -21,6 +21,11 @@ _TURBOQUANT: Final[dict[str, tuple[int, int, int, int]]] = {
     "turboquant_k3v4_nc": (3, 2, 4, 4),
     "turboquant_3bit_nc": (3, 2, 3, 4),
 }
+_PLAIN: Final = ("auto", "float16", "bfloat16", "float32")
+_PER_TOKEN: Final = ("int8_per_token_head", "fp8_per_token_head", "int4_per_token_head", "nvfp4", "nvfp4_4over6")
+# Formats of a latent cache alone.
+LATENT_ONLY: Final = ("fp8_ds_mla", "nvfp4_ds_mla")
+KNOWN: Final = (*_PLAIN, *_ONE_BYTE, *_PER_TOKEN, *_TURBOQUANT, *LATENT_ONLY)
 _FP8_DS_MLA: Final = 656  # 512 values of 1 byte, 16 bytes of scales, 64 rope values of 2 bytes
 _NVFP4_DS_MLA: Final = 352
 
@@ -32,7 +37,7 @@ def element_bytes(dtype: str) -> int:
 
 def is_quantised(kv_dtype: str) -> bool:
     """Whether a cache dtype stores less than the model's own."""
-    return kv_dtype not in ("auto", "float16", "bfloat16", "float32")
+    return kv_dtype not in _PLAIN
 
 
 def head_bytes(kv_dtype: str, dtype: str, key: int, value: int) -> int:

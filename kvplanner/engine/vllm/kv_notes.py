@@ -10,10 +10,11 @@ from kvplanner.engine.vllm import kv_groups
 from kvplanner.engine.vllm.kv_groups import Group
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.model.spec import Attention, Mla, ModelSpec
-from kvplanner.units import ceil_div, format_bytes, format_count
+from kvplanner.units import GIB, ceil_div, format_bytes, format_count
 
 if TYPE_CHECKING:
     from kvplanner.engine.vllm.kv_layout import CacheLayout
+    from kvplanner.engine.vllm.kv_sizing import KvSizing
 
 
 def notes(spec: ModelSpec, layout: CacheLayout, plain: CacheLayout | None) -> tuple[str, ...]:
@@ -30,6 +31,27 @@ def notes(spec: ModelSpec, layout: CacheLayout, plain: CacheLayout | None) -> tu
         _printed(layout),
     ]
     return tuple(n for n in found if n)
+
+
+def _size(value: int) -> str:
+    return format_bytes(value, "GiB") if value >= GIB else format_bytes(value, "MiB")
+
+
+def _many(count: int, word: str) -> str:
+    return f"{format_count(count)} {word}{'' if count == 1 else 's'}"
+
+
+def pool(layout: CacheLayout, sizing: KvSizing) -> str:
+    """How the printed token figure differs from what the pool holds, "" where both are the same."""
+    if len(layout.tables) < 2 or not sizing.num_blocks:
+        return ""
+    usable = sizing.num_blocks - 1
+    return (
+        f"The engine prints {format_count(sizing.tokens)} tokens; the pool is {format_count(usable)} usable blocks, "
+        f"shared by {len(layout.tables)} groups. A request of {format_count(sizing.max_model_len)} tokens holds "
+        f"{format_count(sizing.blocks_per_request)} of them; a short one of {format_count(layout.block_size)} holds "
+        f"{format_count(layout.blocks_at(layout.block_size))}"
+    )
 
 
 def _latent(spec: ModelSpec, settings: Settings, tables: tuple[Group, ...]) -> str:
@@ -65,14 +87,14 @@ def _state_padding(tables: tuple[Group, ...]) -> list[str]:
     held = sum(t.total_layers for t in groups) * spec.state_blocks * spec.page_bytes
     waste = spec.page_bytes - spec.real_bytes
     said = [
-        f"Recurrent state costs {format_bytes(held, 'MiB')} per request whatever its length: {layers} layers × "
-        f"{spec.state_blocks} blocks × {format_bytes(spec.page_bytes, 'MiB')}"
+        f"Recurrent state costs {_size(held)} per request whatever its length: {layers} layers × "
+        f"{_many(spec.state_blocks, 'block')} × {_size(spec.page_bytes)}"
     ]
     grown = next((t.spec.block_size for t in tables if t.spec.kind in ("full", "mla")), None)
     if waste > 0 and grown is not None:
         said.append(
             f"A state of {spec.real_bytes:,} bytes is padded to the attention page of {spec.page_bytes:,}: "
-            f"{100 * waste / spec.real_bytes:.2f} % ({format_bytes(waste * layers * spec.state_blocks, 'MiB')} per "
+            f"{100 * waste / spec.real_bytes:.2f} % ({_size(waste * layers * spec.state_blocks)} per "
             f"request); attention blocks grew to {format_count(grown)} tokens so that a page holds a state"
         )
     return said
@@ -89,9 +111,9 @@ def _empty_slots(layout: CacheLayout) -> list[str]:
         page = groups[0].spec.page_bytes
         blocks = kv_groups.blocks_of(groups[0], layout.settings, layout.settings.max_model_len)
         said[kind] = (
-            f"{layers} {kind} layers in {len(groups)} groups of {groups[0].slots} leave {slots - layers} slots empty: "
-            f"padding wastes at most {100 * (slots - layers) / layers:.2f} %, "
-            f"{format_bytes((slots - layers) * page * blocks, 'MiB')} per full-length request"
+            f"{layers} {kind} layers in {len(groups)} groups of {groups[0].slots} leave "
+            f"{_many(slots - layers, 'slot')} empty: padding wastes at most {100 * (slots - layers) / layers:.2f} %, "
+            f"{_size((slots - layers) * page * blocks)} per full-length request"
         )
     return list(said.values())
 
@@ -108,7 +130,7 @@ def _bounded(settings: Settings, tables: tuple[Group, ...], per_block: int) -> l
         said.append(
             f"A {name} of {format_count(spec.window)} tokens keeps blocks for {format_count(kept)}: tokens in flight "
             f"(up to {format_count(kept - spec.window + 1)}) stay until their step is done, "
-            f"{format_bytes(extra * per_block, 'MiB')} per request. Fewer batched tokens shrink it"
+            f"{_size(extra * per_block)} per request. Fewer batched tokens shrink it"
         )
     return said
 
@@ -132,7 +154,7 @@ def _quantised(layout: CacheLayout, plain: CacheLayout | None) -> str:
     because = f": {'; '.join(why)}" if why and before < 2 * now else ""
     return (
         f"{layout.settings.kv_cache_dtype} makes a full-length request {before / now:.2f}× smaller "
-        f"({format_bytes(now)} instead of {format_bytes(before)}){because}"
+        f"({_size(now)} instead of {_size(before)}){because}"
     )
 
 
