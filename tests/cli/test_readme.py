@@ -1,0 +1,53 @@
+"""The README tells the truth: its commands run, its files exist, its parts are filled."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from kvplanner.cli import plan
+from kvplanner.cli.main import COMMANDS
+from kvplanner.engine.base import SEGMENT_KINDS
+from kvplanner.plan.report_parts import TITLES
+
+ROOT = Path(__file__).parent.parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def commands() -> list[str]:
+    """The command of each example line, without the remark behind it."""
+    block = README.split("## In the terminal")[1].split("```")[1]
+    lines = [re.split(r"\s{4,}", line)[0] for line in block.strip().splitlines()]
+    return [line for line in lines if line.startswith("kvplanner ")]
+
+
+@pytest.mark.parametrize("line", commands())
+def test_example_commands_are_understood(line: str) -> None:
+    words = shlex.split(line.replace("[QUERY]", "llama"))[1:]
+    assert words[0] in COMMANDS
+    if words[0] == "plan":
+        given, built = plan.words_from(words[1:])
+        assert given.model or built.flags
+
+
+def test_every_part_of_the_bar_is_explained() -> None:
+    table = README.split("| part | what it is |")[1].split("\n\n")[0]
+    assert [TITLES[kind] for kind in SEGMENT_KINDS] == [
+        row.split("|")[1].strip() for row in table.strip().splitlines()[1:]
+    ]
+
+
+def test_what_it_points_to_exists() -> None:
+    for target in re.findall(r"\]\(([^)#:]+)\)", README):
+        assert (ROOT / target).exists(), target
+    for path in re.findall(r"`((?:packaging|kvplanner|resources|tests)/[\w./]*)`", README):
+        assert (ROOT / path).exists(), path
+
+
+@pytest.mark.parametrize("part", ["example", "accuracy"])
+def test_generated_parts_are_filled(part: str) -> None:
+    body = README.split(f"<!-- {part}:begin -->")[1].split(f"<!-- {part}:end -->")[0]
+    assert len(body.strip().splitlines()) >= 3
