@@ -11,6 +11,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +20,29 @@ from kvplanner.model.families import READERS, read_config
 
 # Keys that say nothing about memory, in any dictionary of a config.
 _DROPPED = re.compile(
-    r"dropout|token_id|initializer|transformers_version|use_cache|return_dict|output_|^(bos|eos|pad)_|_name_or_path"
-    r"|auto_map|id2label|label2id|_loss|_coef|temperature|beam|penalty|diversity|problem_type|^prefix$|early_stop"
+    r"dropout|token_id|initializer|transformers_version|use_cache|return_dict|^output_(attentions|hidden_states|scores|router_logits)|^(bos|eos|pad)_|_name_or_path"
+    r"|auto_map|id2label|label2id|_loss|_coef$|temperature|beam|penalty|diversity|problem_type|^prefix$|early_stop"
     r"|do_sample|is_decoder|is_encoder|torchscript|tokenizer|finetuning|bad_words|suppress|typical|forced_|ngram"
-    r"|num_return|min_length|max_length|remove_invalid|task_spec|exponential|sep_token|tf_legacy|begin_supp"
+    r"|num_return|^min_length$|^max_length$|remove_invalid|task_spec|exponential|sep_token|tf_legacy|begin_supp"
     r"|use_bfloat16|short_factor|long_factor|transformers.js|long_mscale|short_mscale|^time_step_(min|max|floor|limit|scale|init)|producer"
     r"|observer|mscale|beta_(fast|slow)|_freq_factor|placeholder|image_grid_pinpoints"
 )
 # Facts that a public copy of a config lost, with the reason why they are known.
 _AMENDED: dict[str, dict[str, Any]] = {
     "meta-llama/Llama-3.1-405B-Instruct-FP8": {
-        "skips": ["re:.*self_attn.*"],
+        "modules_to_not_convert": ["re:.*self_attn.*"],
         "why": "the copy's skip list is cut to ten names; the published element count holds only with the "
         "attention of all layers left in bfloat16",
+    },
+    "meta-llama/Llama-4-Maverick-17B-128E-Instruct-FP8": {
+        "ignore": ["re:.*self_attn.*", "re:.*shared_expert.*", "re:.*feed_forward\\.(gate|up|down)_proj.*"],
+        "why": "the copy has no skip list; the published element count, scales included, holds only with the routed "
+        "experts alone in fp8",
+    },
+    "XiaomiMiMo/MiMo-V2-Flash": {
+        "ignored_layers": ["o_proj"],
+        "why": "the copy has no skip list; the published element count, scales included, holds (to 576 elements) only "
+        "with the output projections left in bfloat16",
     },
     "LiquidAI/LFM2-2.6B": {
         "fields": {"block_auto_adjust_ff_dim": False},
@@ -78,11 +89,13 @@ def _record(fact: Mapping[str, Any]) -> dict[str, Any]:
     """What is kept of one model."""
     config = _trimmed(fact["config"])
     side = fact.get("hf_quant_config")
+    _check_trimmed(fact, config, side)
     amended = _AMENDED.get(fact["id"])
     if amended:
         config |= amended.get("fields", {})
-        if "skips" in amended:
-            config["quantization_config"]["modules_to_not_convert"] += amended["skips"]
+        for name in ("modules_to_not_convert", "ignore", "ignored_layers"):
+            if name in amended:
+                config["quantization_config"].setdefault(name, []).extend(amended[name])
     config, side = _with_rules(fact["id"], config, side)
     extra = fact.get("stored_but_not_built")
     record = {
@@ -142,6 +155,13 @@ def _trimmed(value: Any) -> Any:
     if isinstance(value, dict):
         return {k: _trimmed(v) for k, v in value.items() if not _DROPPED.search(k)}
     return value
+
+
+def _check_trimmed(fact: Mapping[str, Any], config: dict[str, Any], side: dict[str, Any] | None) -> None:
+    """Raise ValueError when trimming a config changed what is read from it."""
+    whole, part = (read_config(c, where=fact["id"], side_quant=side) for c in (fact["config"], config))
+    if replace(whole[0], defaulted=()) != replace(part[0], defaulted=()) or whole[1] != part[1]:
+        raise ValueError(f"{fact['id']}: the trimmed config reads differently")
 
 
 def _with_rules(model: str, config: dict[str, Any], side: dict[str, Any] | None) -> tuple[dict[str, Any], Any]:

@@ -104,7 +104,7 @@ def _attention(reading: Reading, hidden: int, ratio: int) -> MixerPart:
         index = Indexer(text.need("index_n_heads", high=1 << 16), text.need("index_head_dim", high=1 << 16),
                         text.need("index_topk", high=1 << 24))  # fmt: skip
         groups += parts.linear("attn.indexer.wq_b", "attention", index.heads * index.head_size, q_rank)
-        groups += parts.linear("attn.indexer.weights_proj", "attention", index.heads, hidden)
+        groups += parts.linear("attn.indexer.weights_proj", "other", index.heads, hidden)
         groups += _compressor(reading, hidden, ratio, index.head_size, "attn.indexer.compressor")
     return MixerPart(Compressed(heads, size, ratio, window, index), groups)
 

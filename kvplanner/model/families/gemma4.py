@@ -172,8 +172,8 @@ def _vision(reading: Reading, hidden: int) -> tuple[list[Tower], list[TensorGrou
     head = fields.get("head_dim", default=size // heads, high=1 << 16)
     patch, pool = square(fields, "patch_size"), fields.get("pooling_kernel_size", default=3, high=64)
     rows = fields.get("position_embedding_size", default=10240, high=1 << 20)
-    clipped, standard = fields.flag("use_clipped_linears", default=False), fields.flag("standardize", default=False)
-    fields.skip("global_head_dim", "num_key_value_heads")
+    standard = fields.flag("standardize", default=False)
+    fields.skip("global_head_dim", "num_key_value_heads", "use_clipped_linears")
     fields.close()
     path = "vision_tower"
     groups = [parts.tensor(f"{path}.patch_embedder.position_embedding_table", "tower", (2, rows, size))]
@@ -183,8 +183,6 @@ def _vision(reading: Reading, hidden: int) -> tuple[list[Tower], list[TensorGrou
     groups += layer.layers(parts, f"{path}.encoder.layers", depth, size, width)
     for name in ("q_norm", "k_norm"):
         groups += norm(parts, f"{path}.encoder.layers.self_attn.{name}", head, bias=False, count=depth)
-    if clipped:
-        groups.append(parts.tensor(f"{path}.encoder.layers.clips", "tower", (1,), count=4 * 7 * depth))
     if standard:
         groups += [parts.tensor(f"{path}.{name}", "tower", (size,)) for name in ("std_bias", "std_scale")]
     groups += parts.linear("embed_vision.embedding_projection", "tower", hidden, size)
@@ -202,7 +200,7 @@ def _audio(reading: Reading, hidden: int) -> tuple[list[Tower], list[TensorGroup
     parts = reading.parts.at("tower")
     size, depth = fields.need("hidden_size", high=1 << 20), fields.need("num_hidden_layers", high=MAX_DEPTH)
     heads, kernel = fields.need("num_attention_heads", high=1 << 12), fields.get("conv_kernel_size", default=5, high=64)
-    out, clipped = fields.get("output_proj_dims", default=1536), fields.flag("use_clipped_linears", default=True)
+    out = fields.get("output_proj_dims", default=1536)
     need_divides(fields, "num_attention_heads", heads, "hidden_size", size)
     fields.skip("attention_chunk_size", "attention_context_left", "attention_context_right", "gradient_clipping",
                 "subsampling_conv_channels")  # fmt: skip
@@ -216,8 +214,6 @@ def _audio(reading: Reading, hidden: int) -> tuple[list[Tower], list[TensorGroup
     groups += norm(parts, f"{front}.layer1.norm", second, bias=False)
     groups += parts.linear(f"{front}.input_proj_linear", "tower", size, second * _AUDIO_BINS // 4)
     groups += _conformer(parts, conformer, depth, size, heads, kernel)
-    if clipped:
-        groups.append(parts.tensor(f"{conformer}.clips", "tower", (1,), count=4 * 10 * depth))
     groups += parts.linear(f"{path}.output_proj", "tower", out, size, bias=True)
     groups += parts.linear("embed_audio.embedding_projection", "tower", hidden, out)
     return [tower_of("audio", size, depth, groups, heads)], groups

@@ -42,7 +42,9 @@ def _streams(reading: Reading, hidden: int, heads: int, size: int, kernel: int) 
         groups += parts.linear(
             f"self_attn.{name}_proj", "state", wide, hidden, "column", unit=size, fused="in_proj_qkv"
         )
-        groups.append(parts.tensor(f"self_attn.{name}_conv1d", "state", (wide, 1, kernel), "column", unit=size))
+        # Stored in fp32 (byte total of Kimi-K3).
+        conv = parts.tensor(f"self_attn.{name}_conv1d", "state", (wide, 1, kernel), "column", unit=size, format_=FP32)
+        groups.append(conv)
     groups += parts.linear("self_attn.b_proj", "state", heads, hidden, "column")
     groups.append(parts.tensor("self_attn.A_log", "state", (heads,), "column", format_=FP32))
     groups.append(parts.tensor("self_attn.dt_bias", "state", (wide,), "column", unit=size, format_=FP32))

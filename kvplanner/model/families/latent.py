@@ -86,7 +86,8 @@ def indexer_tensors(reading: Reading, hidden: int, q_rank: int, index: Indexer, 
     groups = parts.linear(f"{path}.wq_b", "attention", index.heads * index.head_size, q_rank)
     groups += parts.linear(f"{path}.wk", "attention", index.head_size, hidden, fused="wk_weights_proj")
     groups += parts.norm(f"{path}.k_norm", index.head_size, bias=True)
-    return groups + parts.linear(f"{path}.weights_proj", "attention", index.heads, hidden, fused="wk_weights_proj")
+    # Never quantised: the element counts of DeepSeek-V3.2 and GLM-5 in FP8 hold only without its scales.
+    return groups + parts.linear(f"{path}.weights_proj", "other", index.heads, hidden, fused="wk_weights_proj")
 
 
 def dense_mlp(reading: Reading, hidden: int, *fields: str) -> MlpPart:
