@@ -27,8 +27,10 @@ def test_weights_show_both_units_and_where_they_come_from() -> None:
     told = explanation(sample_plans.fits(), 0, "weights", "GiB")
     assert told is not None
     assert told.value == "14.96 GiB = 16.06 GB = 16,060,522,496 bytes"
-    assert ("stored ÷ tp", "14.96 GiB ÷ 1") in told.formulas
-    assert ("parameters × bytes", "8,030,261,248 × 2 B") in told.formulas
+    assert [f.lines() for f in told.formulas] == [
+        ("= stored ÷ tp", "= 14.96 GiB ÷ 1"),
+        ("as stored 14.96 GiB = parameters × bytes", "= 8,030,261,248 × 2 B"),
+    ]
     stored = next(row for row in told.inputs if row.name == "stored")
     assert (stored.value, stored.other, stored.source) == ("14.96 GiB", "= 16.06 GB", "catalogue")
     assert told.band == "exact: counted: no doubt in it"
@@ -38,7 +40,8 @@ def test_weights_show_both_units_and_where_they_come_from() -> None:
 def test_the_unit_reaches_into_the_formula() -> None:
     told = explanation(sample_plans.fits(), 0, "kv_cache", "GB")
     assert told is not None
-    assert told.formulas[0] == ("budget − inside", "78.22 GB − 18.52 GB")
+    assert told.formulas[0].lines() == ("= budget − inside", "= 78.22 GB − 18.52 GB")
+    assert told.formulas[1].of == "budget 78.22 GB"
     assert "90 % band" in told.band
     assert any("28,467 blocks" in note for note in told.notes)
     assert any("131,072 bytes of KV cache per token" in note for note in told.notes)
@@ -48,8 +51,17 @@ def test_the_budget_is_explained_without_a_kind() -> None:
     told = explanation(sample_plans.fits(), 0, None, "GiB")
     assert told is not None
     assert told.title.startswith("Budget")
-    assert ("utilisation × cuda_total", "0.92 × 79.18 GiB") in told.formulas
+    assert [f.in_numbers for f in told.formulas] == ["0.92 × 79.18 GiB"]
     assert explanation(sample_plans.cannot_tell(), 0, None, "GiB") is None
+
+
+def test_a_cache_that_has_no_room_shows_the_sum_that_leaves_none() -> None:
+    plan = sample_plans.too_big()
+    told = explanation(plan, 0, "kv_cache", "GiB")
+    assert told is not None
+    assert told.value == "Nothing is left of the budget for it."
+    assert told.formulas[0].in_words.startswith("budget − runtime − weights − workspace")
+    assert told.formulas[0].in_numbers.endswith(" = −60.86 GiB")
 
 
 @pytest.mark.parametrize("name", sample_plans.ALL)

@@ -160,8 +160,13 @@ def segment_line(plan: Plan, positions: tuple[int, ...], kind: SegmentKind, unit
     return " · ".join(parts)
 
 
+def within(kind: SegmentKind) -> str:
+    """A segment's name inside a sentence: "weights", "KV cache"."""
+    name = NAMES[kind]
+    return name if name[:2].isupper() else name[0].lower() + name[1:]
+
+
 def segment_name(plan: Plan, positions: tuple[int, ...], kind: SegmentKind, unit: Unit) -> str:
     """A segment's accessible name: "GPU 0, weights, 14.96 GiB"."""
     segment = plan.devices[positions[0]].segment(kind)
-    name = NAMES[kind] if NAMES[kind][:2].isupper() else NAMES[kind][0].lower() + NAMES[kind][1:]
-    return f"{device_name(plan, positions)}, {name}, {size(segment.bytes if segment else 0, unit)}"
+    return f"{device_name(plan, positions)}, {within(kind)}, {size(segment.bytes if segment else 0, unit)}"

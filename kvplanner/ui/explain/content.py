@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from kvplanner.engine.base import DevicePlan, Plan, SegmentKind
+from kvplanner.engine.base import BUDGET_KINDS, DevicePlan, Plan, SegmentKind
 from kvplanner.estimate import Estimate, Input, show_value
 from kvplanner.ui.bars import words
 from kvplanner.ui.bars.fold import group_of
@@ -26,6 +26,34 @@ TITLES: Final[dict[SegmentKind, str]] = {
 }
 
 
+DETAILS: Final[dict[SegmentKind | None, str]] = {
+    None: "The engine asks for a share of what CUDA sees and counts what it adds from where it first looked.",
+    "driver_reserved": "NVML counts it in the total and in what is used; no program can have it.",
+    "other": "What NVML found in use, or what was given as free, before the engine starts.",
+    "runtime_outside": "CUDA's context and the communicators are there before the engine measures: not in its budget.",
+    "runtime": "They load while the engine starts and count into its budget.",
+    "weights": "Loaded once and kept; tensor and pipeline parallelism divide them.",
+    "workspace": "Made at start and kept for as long as the engine runs.",
+    "activations": "The engine runs one step of the most tokens that it may batch and keeps as much for real ones.",
+    "cuda_graphs": "One recording for each batch size; without them (--enforce-eager) decoding is slower.",
+    "kv_cache": "Cut into blocks of a fixed number of tokens and taken whole at start, used or not.",
+    "headroom": "Outside the budget: room for what grows beside the engine.",
+}
+
+
+class Formula(NamedTuple):
+    """A formula in words and in numbers; of: what it is of, "" for the segment itself."""
+
+    of: str
+    in_words: str
+    in_numbers: str
+
+    def lines(self) -> tuple[str, ...]:
+        """One line, or two where the numbers say more than the words."""
+        head = f"{self.of} = {self.in_words}" if self.of else f"= {self.in_words}"
+        return (head,) if self.in_numbers in ("", self.in_words) else (head, f"= {self.in_numbers}")
+
+
 class InputRow(NamedTuple):
     """One input of a formula: its value, the other reading (GB beside GiB), and where it came from."""
 
@@ -36,13 +64,13 @@ class InputRow(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """A segment (or, with no kind, the budget) explained. formulas: (in words, in numbers)."""
+    """A segment (or, with no kind, the budget) explained."""
 
     title: str
     where: str
     meaning: str
     value: str
-    formulas: tuple[tuple[str, str], ...]
+    formulas: tuple[Formula, ...]
     band: str
     inputs: tuple[InputRow, ...]
     notes: tuple[str, ...]
@@ -55,49 +83,68 @@ def explanation(plan: Plan, position: int, kind: SegmentKind | None, unit: Unit)
     device = plan.devices[position]
     segment = device.segment(kind) if kind else None
     if plan.fits is None and device.segment("weights") is None and kind:
-        return _absent(plan, position, kind)
+        return _absent(plan, position, kind, unit)
     estimate = segment.estimate if segment else device.budget if kind is None else None
     if estimate is None:
-        return _absent(plan, position, kind) if kind else None
-    title = TITLES[kind] if kind else "Budget: what the engine allows itself"
-    meaning = words.MEANING[kind] if kind else "a share of what CUDA sees, counted from what was there before it looked"
-    extra: tuple[Estimate, ...] = ()
+        return _absent(plan, position, kind, unit) if kind else None
+    others: list[tuple[str, Estimate]] = []
     if kind == "weights" and plan.request.model.stored is not None:
-        extra = (plan.request.model.stored,)
+        others.append(("as stored", plan.request.model.stored))
     if kind == "kv_cache" and device.budget is not None:
-        extra = (device.budget,)
-    sources = (estimate, *extra)
+        others.append(("budget", device.budget))
+    sources = (estimate, *(other for _, other in others))
     return Explanation(
-        title,
-        f"{words.device_name(plan, group_of(plan, position))}, {device.device.gpu.name}",
-        _sentence(meaning),
+        TITLES[kind] if kind else "Budget: what the engine allows itself",
+        _where(plan, position),
+        DETAILS[kind],
         _value(estimate, unit),
-        tuple((e.in_words(), in_numbers(e, unit)) for e in sources if e.formula),
+        tuple(_formula(of, e, unit) for of, e in (("", estimate), *others) if e.formula),
         _band(estimate, unit),
         _inputs(sources, unit),
         tuple(dict.fromkeys((*_cache_notes(plan, device, kind, unit), *(n for e in sources for n in e.notes)))),
         answers(plan, position, kind, unit),
-        f"{plan.request.engine} {plan.engine_version}, rules {plan.rules}",
+        _rules(plan),
     )
 
 
-def _absent(plan: Plan, position: int, kind: SegmentKind) -> Explanation:
-    device = plan.devices[position]
+def _where(plan: Plan, position: int) -> str:
+    return f"{words.device_name(plan, group_of(plan, position))}, {plan.devices[position].device.gpu.name}"
+
+
+def _rules(plan: Plan) -> str:
+    return f"{plan.request.engine} {plan.engine_version}, rules {plan.rules}"
+
+
+def _formula(of: str, estimate: Estimate, unit: Unit) -> Formula:
+    name = f"{of} {words.size(estimate.value, unit)}" if of else ""
+    numbers = in_numbers(estimate, unit) if len(estimate.inputs) > 1 or not of else ""
+    return Formula(name, estimate.in_words(), numbers)
+
+
+def _absent(plan: Plan, position: int, kind: SegmentKind, unit: Unit) -> Explanation:
+    """Why a segment is not there."""
     why = "The plan has none on this device."
+    formulas: tuple[Formula, ...] = ()
     if plan.fits is None:
         why = "Not planned."
     elif kind == "kv_cache" and plan.fits is False:
         why = "Nothing is left of the budget for it."
+        formulas = _nothing_left(plan.devices[position], unit)
     elif kind == "headroom" and plan.fits is False:
         why = "The plan does not fit, so nothing is left alone."
-    where = f"{words.device_name(plan, group_of(plan, position))}, {device.device.gpu.name}"
-    rules = f"{plan.request.engine} {plan.engine_version}, rules {plan.rules}"
-    meaning = _sentence(words.MEANING[kind])
-    return Explanation(TITLES[kind], where, meaning, why, (), "", (), (), answers(plan, position, kind, "GiB"), rules)
+    asked = answers(plan, position, kind, unit)
+    where = _where(plan, position)
+    return Explanation(TITLES[kind], where, DETAILS[kind], why, formulas, "", (), (), asked, _rules(plan))
 
 
-def _sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}."
+def _nothing_left(device: DevicePlan, unit: Unit) -> tuple[Formula, ...]:
+    if device.budget is None:
+        return ()
+    parts = [s for s in device.segments if s.kind in BUDGET_KINDS and s.bytes]
+    left = device.budget.value - sum(s.bytes for s in parts)
+    names = " − ".join(["budget", *(words.within(s.kind) for s in parts)])
+    numbers = " − ".join(words.size(b, unit) for b in (device.budget.value, *(s.bytes for s in parts)))
+    return (Formula("", names, f"{numbers} = {words.size(left, unit)}"),)
 
 
 def _value(estimate: Estimate, unit: Unit) -> str:
@@ -158,11 +205,11 @@ def _cache_notes(plan: Plan, device: DevicePlan, kind: SegmentKind | None, unit:
         f"each layer; a request of {cache.context_length:,} tokens takes {group.blocks_per_request:,} blocks"
         for group in cache.groups
     ]
-    per_block = device.bytes_per_block or cache.bytes_per_block
-    if per_block:
+    segment = device.segment("kv_cache")
+    if segment and device.bytes_per_block:
         said.append(
-            f"{words.size(cache.available.value, unit)} ÷ {per_block:,} bytes a block = {cache.num_blocks:,} blocks; "
-            f"{words.tokens(cache.tokens, cache.tokens_low, cache.tokens_high)}; "
+            f"{words.size(segment.bytes, unit)} hold {cache.num_blocks:,} blocks of {device.bytes_per_block:,} bytes: "
+            f"{words.tokens(cache.tokens, cache.tokens_low, cache.tokens_high)}, "
             f"{cache.max_concurrency:,.2f} requests of {cache.context_length:,} tokens at once"
         )
     if cache.bytes_per_token:
@@ -173,8 +220,8 @@ def _cache_notes(plan: Plan, device: DevicePlan, kind: SegmentKind | None, unit:
 def as_text(told: Explanation) -> str:
     """The explanation as lines of text, for the clipboard."""
     lines = [told.title, told.where, told.meaning, told.value, told.band]
-    for in_words, numbers in told.formulas:
-        lines += [f"= {in_words}"] + ([f"= {numbers}"] if numbers != in_words else [])
+    for formula in told.formulas:
+        lines += formula.lines()
     if told.inputs:
         wide = [max(len(row[i]) for row in told.inputs) for i in range(3)]
         lines += [

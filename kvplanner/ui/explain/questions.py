@@ -55,10 +55,12 @@ def _capacity(case: _Case) -> Answer | None:
     device = case.device
     if device.device.kind == "host":
         return None
-    sold = _SOLD_AS.search(device.device.gpu.name)
+    custom = device.device.gpu.vendor == "custom"
+    sold = None if custom else _SOLD_AS.search(device.device.gpu.name)
     question = f"Why is this not {sold[1]} GB?" if sold else "Why is this not the whole card?"
     both = f"{words.size(device.total_bytes, 'GiB')}, that is {words.size(device.total_bytes, 'GB')}"
-    text = [f"NVML reports a total of {both}: a GiB is 7 % more than a GB, and engines print GiB."]
+    who = "The GPU was given" if custom else "NVML reports"
+    text = [f"{who} a total of {both}: a GiB is 7 % more than a GB, and engines print GiB."]
     reserved = device.total_bytes - device.cuda_total_bytes
     if reserved > 0:
         text.append(
@@ -181,6 +183,8 @@ def _bracket(case: _Case) -> Answer | None:
     if case.device.budget is None:
         return None
     start = budget_start(case.device)
+    if not start:
+        return None
     text = (
         f"The engine looks at the free memory only once its context and communication exist, and measures what it "
         f"adds from there. So {case.size(start)} lie before the bracket, and the budget of "

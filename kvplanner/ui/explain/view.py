@@ -212,10 +212,10 @@ def as_html(told: Explanation | None, tokens: Tokens, family: str) -> str:
         f'<p style="margin:0 0 2px 0;font-weight:600">{escape(told.value)}</p>',
         f'<p style="margin:0 0 6px 0;{muted}">{escape(told.band)}</p>',
     ]
-    for in_words, numbers in told.formulas:
-        out.append(f'<p style="margin:0;{muted}">= {escape(in_words)}</p>')
-        if numbers != in_words:
-            out.append(f'<p style="margin:0 0 5px 0;{mono}">= {escape(numbers)}</p>')
+    for formula in told.formulas:
+        head, *numbers = formula.lines()
+        out.append(f'<p style="margin:0;{muted}">{escape(head)}</p>')
+        out += [f'<p style="margin:0 0 5px 0;{mono}">{escape(line)}</p>' for line in numbers]
     out += [f'<p style="margin:0 0 3px 0">{escape(note)}.</p>' for note in (n.rstrip(".") for n in told.notes)]
     for answer in told.answers:
         out.append(f'<p style="margin:7px 0 1px 0;color:{tokens.accent}"><b>{escape(answer.question)}</b></p>')
