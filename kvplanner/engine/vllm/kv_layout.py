@@ -64,7 +64,8 @@ def plan_cache(
 def _laid_out(spec: ModelSpec, settings: Settings, caches: Caches, stages: int) -> CacheLayout:
     tables = kv_groups.grouped(caches.counted, settings)
     per_block = tuple(max((t.page_bytes[s] for t in tables), default=0) for s in range(stages))
-    block = min((t.spec.block_size for t in tables if t.spec.kind != "state"), default=caches.block_size)
+    sizes = [t.spec.block_size for t in tables if t.spec.kind != "state"] or [t.spec.block_size for t in tables]
+    block = min(sizes, default=caches.block_size)
     length = settings.max_model_len
     groups = tuple(
         CacheGroup(

@@ -22,6 +22,8 @@ NOT_CONFIRMED: Final[dict[str, str]] = {
     "MiniMaxM3ForCausalLM": "the index cache of its block-sparse layers is not modelled exactly",
     "MiniMaxM3SparseForConditionalGeneration": "the index cache of its block-sparse layers is not modelled exactly",
 }
+# V1 ran models with recurrent state from here on; before, they fell back to V0.
+_STATES_SINCE: Final = (9, 2)
 # Families whose window counts the token itself besides: the engine keeps one more.
 _INCLUSIVE_WINDOW: Final = frozenset({"Cohere2ForCausalLM", "Cohere2VisionForConditionalGeneration"})
 
@@ -67,7 +69,7 @@ def cache_specs(
         for one in specs_of(mixer, draft or spec, settings, chosen, block):
             _add(counted, one, [0] * (len(partition) - 1) + [count])
     found = [CountedSpec(one, tuple(layers)) for one, layers in counted.items() if any(layers)]
-    if settings.era.runner == "V0":
+    if settings.era.runner == "V0" or (settings.version < _STATES_SINCE and _keeps_state(found)):
         found = _ungrouped(found)
     return Caches(tuple(found), block, chosen, tuple(missing))
 
@@ -75,6 +77,10 @@ def cache_specs(
 def _not_confirmed(spec: ModelSpec) -> tuple[str, ...]:
     name = NOT_CONFIRMED.get(spec.architecture)
     return (f"{spec.architecture}: {name}, so its KV cache is an estimate",) if name else ()
+
+
+def _keeps_state(specs: list[CountedSpec]) -> bool:
+    return any(c.spec.kind == "state" for c in specs)
 
 
 def _ungrouped(specs: list[CountedSpec]) -> list[CountedSpec]:
@@ -158,6 +164,8 @@ def _draft_mixers(
     if draft is not None:
         return [(m, n) for layer, n in zip(draft.layers, draft.counts(), strict=True) for m in layer.mixers]
     last = _last_attention(spec)
+    if method == "mtp" and spec.model_type.startswith("gemma4"):
+        return []  # its draft layers read the target's cache
     if method == "mtp" and last is not None:
         return [(last, max(spec.mtp_layers, 1))]
     if method in ("eagle", "eagle3") and isinstance(last, Attention):
