@@ -16,7 +16,7 @@ from PySide6.QtCore import (
     Qt,
     Signal,
 )
-from PySide6.QtGui import QColor, QFont, QPainter, QPixmap, QResizeEvent
+from PySide6.QtGui import QColor, QFont, QIcon, QPainter, QPixmap, QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView, QComboBox, QHBoxLayout, QHeaderView, QLabel, QTableView, QVBoxLayout
 from PySide6.QtWidgets import QWidget as Widget
 
@@ -94,7 +94,7 @@ class BreakdownModel(QAbstractTableModel):
         self._unit: Unit = "GiB"
         self._tokens: Tokens = LIGHT
         self._bold = QFont()
-        self._swatches: dict[tuple[str, str], QPixmap] = {}
+        self._swatches: dict[tuple[str, str], QIcon] = {}
 
     def show(self, plan: Plan | None, position: int, unit: Unit) -> None:
         """Takes a device's rows; keeps the rows in place where their number stays."""
@@ -192,11 +192,13 @@ class BreakdownModel(QAbstractTableModel):
             return (line.name, f"{line.size} {self._unit}", line.range, line.share, line.basis)[column]
         return words.segment_name(self._plan, (self._position,), line.kind, self._unit)
 
-    def _swatch(self, line: Line) -> QPixmap:
+    def _swatch(self, line: Line) -> QIcon:
         key = (line.kind or ("missing" if line.missing else "sum"), self._tokens.name)
         made = self._swatches.get(key)
         if made is None:
-            made = self._swatches[key] = swatch(line.kind, self._tokens, missing=line.missing)
+            pixmap = swatch(line.kind, self._tokens, missing=line.missing)
+            made = self._swatches[key] = QIcon(pixmap)
+            made.addPixmap(pixmap, QIcon.Mode.Selected)  # else a selected row would tint it
         return made
 
 
@@ -277,6 +279,7 @@ class BreakdownView(Widget):
         table.setModel(self.model)
         table.setAccessibleName("Breakdown of the selected device")
         table.setShowGrid(False)
+        table.setIconSize(QSize(SWATCH, SWATCH))
         table.setWordWrap(False)
         table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
         table.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)

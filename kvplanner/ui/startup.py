@@ -382,7 +382,9 @@ class _Drawing:
             self.painter.drawPolyline(QPolygonF([QPointF(*p) for p in points]))
             x, y = points[-1]
             if all(abs(y - other) > 13 for other in taken):
-                self.text(Rect(x + 6, y - 7, RIGHT - 8, 14), name, self.tokens.muted)
+                inside = self.width - x < RIGHT * 0.8
+                rect = Rect(x - 124, y - 15, 120, 14) if inside else Rect(x + 6, y - 7, RIGHT - 8, 14)
+                self.text(rect, name, self.tokens.muted, side="right" if inside else "left")
                 taken.append(y)
 
     def limits(self, steps: Steps) -> None:

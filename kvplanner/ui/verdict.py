@@ -47,7 +47,7 @@ def verdict(plan: Plan | None, unit: Unit) -> Verdict:
     if plan is None:
         return Verdict("empty", EMPTY)
     if plan.fits is None:
-        return Verdict("unknown", plan.summary, notes=plan.warnings)
+        return Verdict("unknown", plan.summary, _fitting(plan, unit), notes=plan.warnings)
     if plan.fits:
         details, tightest = _fitting(plan, unit), _tightest_text(plan, unit)
     else:
@@ -85,7 +85,7 @@ def _fitting(plan: Plan, unit: Unit) -> tuple[str, ...]:
         users = ceil_div(load.users, plan.replicas)
         said.append(
             f"{load.users:,} users of {load.prompt_tokens:,} + {load.output_tokens:,} tokens take "
-            f"{words.size(need * users, unit)}"
+            f"{words.size(need * users, unit)}{' per GPU' if len(plan.devices) > 1 else ''}"
         )
     return tuple(said)
 
@@ -316,7 +316,7 @@ class VerdictView(QWidget):
         told = verdict(self._plan, self._unit)
         tokens = tokens_of(self)
         self.icon.set_state(told.state)
-        self.headline.setText(told.headline)
+        self.headline.setText(told.headline.replace("≈ ", "≈\u00a0"))
         parts = [escape(d) for d in told.details]
         if told.tightest_text:
             style = f"color:{tokens.accent};text-decoration:none"
