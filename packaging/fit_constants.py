@@ -10,6 +10,7 @@ A value is the median of what the reports imply, its band holds nine tenths of t
 from __future__ import annotations
 
 import json
+import re
 import statistics
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -53,7 +54,13 @@ class Seen:
     @property
     def printed(self) -> dict[str, float]:
         """What the engine printed, in bytes."""
-        return {name.removesuffix("_gib"): value * GIB for name, value in self.row.reported.items() if "_gib" in name}
+        found = {name.removesuffix("_gib"): value * GIB for name, value in self.row.reported.items() if "_gib" in name}
+        without = self.row.reported.get("equivalent_utilization_without_cudagraph")
+        if without is not None:
+            found.setdefault(
+                "cudagraph_estimated", (self.settings.utilization - without) * self.settings.gpu_total_bytes
+            )
+        return found
 
     @property
     def version(self) -> tuple[int, int]:
@@ -88,13 +95,24 @@ class Seen:
         """Whether attention and feed-forward are the usual ones: no experts, no latent attention, no states."""
         return architecture(self.model.spec) in ("dense", "sliding window")
 
+    @property
+    def graphs(self) -> int:
+        """Captured sizes: as the report counts them, else by the engine's defaults."""
+        told = re.search(r"(\d+) piecewise", self.row.text)
+        return int(told[1]) if told else max(graphs.counts(self.settings))
+
+    @property
+    def layers(self) -> int:
+        """Decoder layers on a rank."""
+        return self.model.spec.num_layers // self.settings.pp
+
     def peak(self) -> float | None:
         """The printed peak without what other terms of the plan hold: graph estimate and expert workspace."""
         found = self.printed.get("activation_peak")
         if found is None or self.row.cold:
             return None
         if not self.settings.era.consumed_rule:
-            return found - workspace.expert_workspace(self.model, self.settings).bytes
+            return found - workspace.shared_workspace(self.model, self.settings).bytes
         if not self.settings.era.graphs_in_budget:
             return found
         estimate = self.printed.get("cudagraph_estimated")
@@ -206,9 +224,19 @@ def forward(seen: Sequence[Seen], fixed: float) -> dict[str, list[Entry]]:
         if (p := s.peak()) is not None and s.runner == "V1" and s.settings.pp > 1 and s.version < (21, 0)
     ]
     why = "residual, normed input and what the stage hands on"
+    handing_on = middle(v1, why, runner="V1", stage="before last")
+    ids = handing_on["rows"]
     return {
         "forward_hidden_rows": [
-            middle(v1, why, runner="V1"),
+            handing_on,
+            entry(
+                handing_on["value"] - 2,
+                "as stages before the last, less the two that they hand on",
+                ids,
+                low=1.5,
+                high=handing_on["high"],
+                runner="V1",
+            ),
             entry(2.0, "residual and normed input", low=1.0, high=6.0, basis="analytic"),
         ],
         "forward_share": [
@@ -238,7 +266,7 @@ def late(seen: Sequence[Seen]) -> dict[str, list[Entry]]:
     for s in seen:
         value = s.printed.get("non_torch")
         consumed, loading = s.printed.get("consumed_weights_plus_non_torch"), s.printed.get("model_loading")
-        if value is None and consumed is not None and not s.row.cold:
+        if value is None and consumed is not None:
             load = weights.loaded(s.model, s.settings, 0).value if loading is None else loading
             tables = weights_extra.tables(s.model, s.settings, 0).value
             value = consumed - load - workspace.persistent(s.model, s.settings, 0).value + tables
@@ -274,14 +302,15 @@ def late(seen: Sequence[Seen]) -> dict[str, list[Entry]]:
                 0.3 * g,
                 stage="before last",
             ),
-            of("many 17-20 hbm", 2.08 * g, both, 2 * g, 2.3 * g, first=[17, 0], last=[20, 99], ranks="many", gpu="hbm"),
+            of("two 17-20 hbm", 2.07 * g, both, 2 * g, 2.2 * g, first=[17, 0], last=[20, 99], ranks="two", gpu="hbm"),
+            of("many 17-20 hbm", 2.13 * g, both, 2 * g, 2.3 * g, first=[17, 0], last=[20, 99], ranks="many", gpu="hbm"),
             of("many old hbm", 0.55 * g, both, 0.3 * g, 0.9 * g, last=[16, 99], ranks="many", gpu="hbm"),
             of("many new hbm", 0.9 * g, both, 0.3 * g, 1.6 * g, first=[21, 0], ranks="many", gpu="hbm"),
             of("many pcie", 0.3 * g, both, 0.15 * g, 0.8 * g, ranks="many"),
             of("V0", 0.1 * g, why, 0.02 * g, 0.3 * g, runner="V0"),
             of("one old", 0.13 * g, why, 0.05 * g, 0.25 * g, last=[17, 99]),
             of("one V1", 0.25 * g, why, 0.05 * g, 0.4 * g, runner="V1"),
-            of("one V2", 0.13 * g, why, 0.03 * g, 0.5 * g),
+            {**of("one V2", 0.2 * g, why, 0.03 * g, g), "low": 0.05 * g, "high": 1.0 * g},
         ]
     }
 
@@ -296,7 +325,9 @@ def _late_group(s: Seen) -> str:
     if s.settings.tp > 1:
         if gpu_class(s.settings) != "hbm":
             return "many pcie"
-        return "many old hbm" if s.version < (17, 0) else "many 17-20 hbm" if s.version < (21, 0) else "many new hbm"
+        if s.version < (17, 0) or s.version >= (21, 0):
+            return "many old hbm" if s.version < (17, 0) else "many new hbm"
+        return "two 17-20 hbm" if s.settings.tp == 2 else "many 17-20 hbm"
     if s.runner == "V0":
         return "V0"
     if s.version < (18, 0):
@@ -311,18 +342,29 @@ def outside(seen: Sequence[Seen]) -> dict[str, list[Entry]]:
         for s in seen
         if {"total_gpu", "free"} <= s.printed.keys() and s.row.facts["outcome"] != "free_check"
     ]
-    hbm = [(s, value) for s, value in gone if gpu_class(s.settings) == "hbm"]
-    one = [(s.id, value) for s, value in hbm if s.settings.tp * s.settings.pp == 1 and value < GIB]
-    big = statistics.median([value for _, value in one])
-    many = [(s.id, value - big) for s, value in hbm if s.settings.tp > 1]
-    few = 60 * MIB
+    alone = [
+        (s.id, min(s.settings.gpu_total_bytes, 96 * GIB), value)
+        for s, value in gone
+        if s.settings.tp * s.settings.pp == 1 and value < 0.7 * GIB and gpu_class(s.settings) != "unified"
+    ]
+    base, share = least_squares([((1.0, float(size)), value) for _, size, value in alone])
+    ids = [name for name, _, _ in alone]
+    off = sorted(value - base - share * size for _, size, value in alone)
+    many = [
+        (s.id, value - base - share * min(s.settings.gpu_total_bytes, 96 * GIB))
+        for s, value in gone
+        if s.settings.tp > 1 and gpu_class(s.settings) == "hbm"
+    ]
     host = "what else the host's memory holds"
     return {
-        "context_bytes": [
-            middle(one, "CUDA context of a data-centre GPU", few, gpu="hbm"),
+        "context_base_bytes": [
             entry(8 * GIB, host, low=0.3 * GIB, high=9 * GIB, basis="assumed", gpu="unified"),
-            entry(390 * MIB, "CUDA context, 250 to 500 MiB by size of the GPU", low=180 * MIB, high=620 * MIB,
-                  basis="analytic"),
+            entry(base, "CUDA context of the smallest GPU", ids, low=base + min(off[0], -50 * MIB),
+                  high=base + max(off[-1], 150 * MIB)),
+        ],
+        "context_share": [
+            entry(0.0, host, basis="assumed", gpu="unified"),
+            entry(share, "the context grows with the GPU", ids, low=share, high=share),
         ],
         "nccl_outside_bytes": [
             entry(0, "the snapshot comes before the collectives", low=0, high=0, last=[17, 99]),
@@ -334,34 +376,58 @@ def outside(seen: Sequence[Seen]) -> dict[str, list[Entry]]:
 
 
 def cuda_graphs(seen: Sequence[Seen]) -> dict[str, list[Entry]]:
-    """The graph law's three coefficients, for the estimate and for what capture took, by runner."""
+    """The graph law for the estimate and for what capture took: coefficients, and factors by kind of model."""
     found: dict[str, list[Entry]] = {}
     for name, key in (("graph_estimate", "cudagraph_estimated"), ("graph_actual", "graph_capture")):
-        parts: dict[str, list[Entry]] = {"base": [], "each": [], "layer": [], "band": []}
         for label, when, choose in (
             ("before 0.21", {"last": [20, 99]}, lambda s: s.version < (21, 0)),
             ("from 0.21", {}, lambda s: s.version >= (21, 0)),
         ):
-            used = [
-                s for s in seen if 0 < s.printed.get(key, 0) < 3 * GIB and choose(s) and sum(graphs.counts(s.settings))
-            ]
-            points = []
-            for s in used:
-                number, layers = max(graphs.counts(s.settings)), s.model.spec.num_layers // s.settings.pp
-                points.append(((1.0, float(number), float(number * layers)), s.printed[key]))
-            relative = [(tuple(f / v for f in features), 1.0) for features, v in points]
-            coefficients = least_squares(relative)
-            ratios = sorted(
-                v / sum(c * f for c, f in zip(coefficients, features, strict=True)) for features, v in points
-            )
-            cut = len(ratios) // 20
-            ids = [s.id for s in used]
-            for part, value in zip(("base", "each", "layer"), coefficients, strict=True):
-                parts[part].append(entry(value, f"least squares, {label}", ids, **when))
-            low, high = min(ratios[cut], 0.7), max(ratios[-1 - cut], 1.4)
-            parts["band"].append(entry(1.0, f"spread of the reports, {label}", ids, low=low, high=high, **when))
-        found |= {f"{name}_{part}": entries for part, entries in parts.items()}
+            used = [s for s in seen if 0 < s.printed.get(key, 0) < 6 * GIB and choose(s) and s.graphs]
+            for part, entries in _graph_law(name, key, label, when, used).items():
+                found.setdefault(part, []).append(entries)
     return found
+
+
+def _graph_law(name: str, key: str, label: str, when: dict[str, Any], used: Sequence[Seen]) -> dict[str, Entry]:
+    """Entries of one law: least squares of relative errors on plain models, the furthest fifth left out."""
+    points = {s.id: ((float(s.graphs), float(s.graphs * s.layers)), s.printed[key]) for s in used}
+    plain = [s.id for s in used if s.plain]
+    coefficients = [0.0, 0.0]
+    for _ in range(3):
+        relative = [(tuple(f / points[i][1] for f in points[i][0]), 1.0) for i in plain]
+        coefficients = least_squares(relative)
+        worst = sorted(plain, key=lambda i: abs(_ratio(coefficients, *points[i]) - 1))
+        plain = worst[: max(4, len(worst) - len(worst) // 5)]
+    parts = {
+        f"{name}_base": entry(0.0, "nothing without graphs", basis="analytic", **when),
+        f"{name}_each": entry(coefficients[0], f"per captured size, {label}", plain, **when),
+        f"{name}_layer": entry(coefficients[1], f"per captured size and layer, {label}", plain, **when),
+    }
+    for kind, chosen in (
+        ("plain", [s for s in used if s.plain]),
+        ("experts", [s for s in used if architecture(s.model.spec) in ("experts", "latent attention")]),
+        ("states", [s for s in used if architecture(s.model.spec) == "hybrid"]),
+    ):
+        ratios = [(s.id, _ratio(coefficients, *points[s.id])) for s in chosen]
+        why = f"{kind} models against plain ones, {label}" if kind != "plain" else f"spread of plain models, {label}"
+        if ratios:
+            made = middle(ratios, why, 0.35, **when)
+            value = 1.0 if kind == "plain" else made["value"]
+            made |= {
+                "value": value,
+                "low": max(0.3 * value, min(made["low"], value)),
+                "high": min(3 * value, made["high"]),
+            }
+        else:
+            value = 2.0 if kind != "plain" else 1.0
+            made = entry(value, why, low=0.5, high=2 * value, basis="assumed", **when)
+        parts[f"{name}_{kind}"] = made
+    return parts
+
+
+def _ratio(coefficients: Sequence[float], features: Sequence[float], value: float) -> float:
+    return value / sum(c * f for c, f in zip(coefficients, features, strict=True))
 
 
 def cold(rows: Sequence[Row]) -> dict[str, list[Entry]]:
@@ -374,7 +440,8 @@ def cold(rows: Sequence[Row]) -> dict[str, list[Entry]]:
         - by_id["qwen25-3b-4bit-6gb-0290-cold"]["available_kv_gib"] + 0.06,
     }  # fmt: skip
     values = [(name, value * GIB) for name, value in pairs.items()]
-    return {"cold_compile_bytes": [middle(values, "starts seen with and without a compile cache", 0.5 * GIB)]}
+    made = middle(values, "starts seen with and without a compile cache", 0.5 * GIB)
+    return {"cold_compile_bytes": [{**made, "low": max(0.0, made["low"])}]}
 
 
 def fit() -> dict[str, list[Entry]]:

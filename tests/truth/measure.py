@@ -246,7 +246,7 @@ def _terms(row: Row, request: PlanRequest, settings: Settings) -> dict[str, Pair
     """The parts that a report prints apart, where it names its version."""
     reported, model = row.reported, request.model
     peak = activations.peak(model, settings, 0)
-    extra = workspace.expert_workspace(model, settings).bytes if not settings.era.consumed_rule else 0
+    extra = workspace.shared_workspace(model, settings).bytes if not settings.era.consumed_rule else 0
     found = {
         "activations": ("activation_peak_gib", peak.value + extra, peak.low + extra, peak.high + extra),
         "graph estimate": ("cudagraph_estimated_gib", *_three(graphs.estimate(model, settings, 0))),

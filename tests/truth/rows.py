@@ -34,7 +34,7 @@ _FORK_WORDS: Final = (
 )  # fmt: skip
 _OTHER_WORDS: Final = (
     "another process", "other process", "another stage", "two stages", "already used by", "several stages", "zombie",
-    "driver shim", "uneven ranks", "taken by other",
+    "driver shim", "uneven ranks", "taken by other", "came out negative", "negative estimate",
 )  # fmt: skip
 _COLD_WORDS: Final = ("compiled afresh", "first start", "cold compile", "not cached")
 _FLAGS: Final = {
@@ -112,6 +112,10 @@ def model_of(row: Row) -> Model:
     if model.inventory is None:
         raise Skip(MODEL)
     if weight_format is None:
+        # Quantised by its publisher or on loading: in which format is not known, unless a flag says so.
+        told = model.spec.quantization or "online" in str(row.facts["flags"].get("quantization", ""))
+        if row.facts.get("quantization") and not told:
+            raise Skip(MODEL)
         return model
     from kvplanner.model.whatif import reformat  # made with the catalogue's what-if formats
 

@@ -23,7 +23,11 @@ from kvplanner.units import GIB, ceil_div, format_bytes
 _USUAL_SEQS: Final = 256
 # Latent attention projects cached context up in chunks of at most this many tokens (mla_attention.py, 0.33).
 _MLA_CHUNK: Final = 65_536
-_ENCODER_BYTES_PER_VALUE: Final = 15
+# An encoder's widest point per patch and hidden element: 16-bit queries, keys, values and an MLP four times as wide.
+_ENCODER_BYTES_PER_VALUE: Final = 22
+# Tokens and patches of the largest item where the limit stands in the processor's settings, not in the config
+# (12,845,056 pixels in patches of 14, 16,777,216 in patches of 16; four patches a token).
+_LARGEST_ITEM: Final = {"Qwen": (16_384, 65_536), "MiMoVL": (16_384, 65_536), "Kimi": (4_096, 16_384)}
 
 
 class Widths(NamedTuple):
@@ -84,7 +88,7 @@ def moments(model: Model, settings: Settings, stage: int, seqs: int | None = Non
     spec, tokens = model.spec, settings.max_num_batched_tokens
     element = DTYPE_BYTES[settings.dtype]
     wide = widths(model, settings, stage)
-    rows_of_hidden = lookup("forward_hidden_rows", settings)
+    rows_of_hidden = lookup("forward_hidden_rows", settings, stage)
     row = tokens * spec.hidden_size * element
     halves = tokens * max(wide.mixer, wide.mlp, _mla_expansion(spec, settings)) * element
     share = lookup("forward_share", settings)
@@ -182,13 +186,14 @@ def _encoders(spec: ModelSpec, settings: Settings, stage: int) -> tuple[int, int
     if not spec.towers or stage or settings.language_model_only or settings.skip_mm_profiling:
         return 0, 0
     element = DTYPE_BYTES[settings.dtype]
-    longest = max((t.tokens_per_item or 0 for t in spec.towers), default=0)
+    usual = next((item for name, item in _LARGEST_ITEM.items() if spec.architecture.startswith(name)), (0, 0))
+    longest = max((t.tokens_per_item or usual[0] for t in spec.towers), default=0)
     budget = max(settings.max_num_batched_tokens, longest)
     outputs = budget * spec.hidden_size * element
     own = 0
     for tower in spec.towers:
         per_item = tower.tokens_per_item or longest
         items = max(1, min(budget // per_item, settings.max_num_seqs)) if per_item else 1
-        patches = (tower.patch_tokens_per_item or per_item) * items
+        patches = (tower.patch_tokens_per_item or usual[1] or per_item) * items
         own = max(own, patches * tower.hidden_size * _ENCODER_BYTES_PER_VALUE)
     return min(own, 16 * GIB) + outputs, outputs

@@ -61,7 +61,7 @@ def lookup(name: str, settings: Settings, stage: int = 0) -> Constant:
     Entries stand from the most to the least particular; the first whose conditions all hold is taken.
     Raises KeyError when none holds (a test walks every combination).
     """
-    ranks = "many" if settings.tp > 1 else "one"
+    ranks = {1: "one", 2: "two"}.get(settings.tp, "several")
     place = "last" if stage == settings.pp - 1 else "before last"
     return _lookup(name, settings.version, settings.era.runner, gpu_class(settings), ranks, place)
 
@@ -76,9 +76,14 @@ def _lookup(name: str, version: tuple[int, int], runner: str, gpu: str, ranks: s
     here = {"runner": runner, "gpu": gpu, "ranks": ranks, "stage": place}
     for entry in _table()[name]:
         inside = tuple(entry.get("first", (0, 0))) <= version <= tuple(entry.get("last", (99, 99)))
-        if inside and all(entry.get(key, value) == value for key, value in here.items()):
+        if inside and all(_same(entry.get(key, value), value) for key, value in here.items()):
             return _constant(entry)
     raise KeyError(f"{name} for {version}, {here}")
+
+
+def _same(wanted: str, value: str) -> bool:
+    """Whether an entry's condition holds; "many" ranks are two or several."""
+    return wanted == value or (wanted == "many" and value in ("two", "several"))
 
 
 def _constant(entry: Mapping[str, Any]) -> Constant:

@@ -2,7 +2,7 @@
 
 The estimate captures a few graphs and extrapolates (v1/worker/gpu_model_runner.py 0.17 to 0.33,
 v1/worker/gpu/cudagraph_utils.py). Both follow the same law here: a part per captured size, a part per captured size
-and layer; its constants are fitted on start-up reports.
+and layer, and a factor for experts and for recurrent layers; its constants are fitted on start-up reports.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from kvplanner.engine.vllm.constants import lookup
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.engine.vllm.weights import stage_layers
 from kvplanner.estimate import Estimate, Input, banded, exact
+from kvplanner.model.spec import ModelSpec, Moe, State
 
 
 def estimate(model: Model, settings: Settings, stage: int) -> Estimate:
@@ -41,12 +42,23 @@ def _law(name: str, model: Model, settings: Settings, stage: int) -> Estimate:
     if not number:
         return exact(0, "0: no graphs (--enforce-eager or cudagraph_mode NONE)")
     first, end = stage_layers(model.spec, settings, stage)
-    base, each, layer, band = (lookup(f"{name}_{part}", settings) for part in ("base", "each", "layer", "band"))
-    value = round(base.value + number * (each.value + layer.value * (end - first)))
+    base, each, layer = (lookup(f"{name}_{part}", settings) for part in ("base", "each", "layer"))
+    kind = _kind(model.spec)
+    factor = lookup(f"{name}_{kind}", settings)
+    value = (base.value + number * (each.value + layer.value * (end - first))) * factor.value
+    low, high = value / factor.value * factor.low, value / factor.value * factor.high
     return banded(
-        value, round(value * band.low), round(value * band.high), band.basis,
-        "{base} + {graphs} × ({each} + {layers} × {each layer})",
+        round(value), round(low), round(high), factor.basis,
+        "({base} + {graphs} × ({each} + {layers} × {each layer})) × {factor}",
         Input("base", round(base.value), "B", base.source), Input("graphs", number, "sizes", "capture sizes"),
         Input("each", round(each.value), "B", each.source), Input("layers", end - first, "layers"),
         Input("each layer", round(layer.value), "B", layer.source),
+        Input("factor", round(factor.value, 2), "", factor.source),
     )  # fmt: skip
+
+
+def _kind(spec: ModelSpec) -> str:
+    """What a model's layers capture beside attention and a dense MLP: "states", "experts" or "plain"."""
+    if any(isinstance(m, State) for layer in spec.layers for m in layer.mixers):
+        return "states"
+    return "experts" if any(isinstance(m, Moe) for layer in spec.layers for m in layer.mlps) else "plain"

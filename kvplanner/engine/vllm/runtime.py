@@ -13,7 +13,7 @@ from kvplanner.engine.base import Model
 from kvplanner.engine.vllm.constants import Constant, gpu_class, lookup
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.estimate import Estimate, Input, band_of_sum, banded, least_sure
-from kvplanner.units import MIB
+from kvplanner.units import GIB, MIB
 
 # Custom all-reduce: two shared buffers and 8 MiB of pointers (custom_all_reduce.py, all_reduce_utils.py, 0.33).
 _ALL_REDUCE_POINTERS: Final = 8 * MIB
@@ -31,13 +31,13 @@ _SYMMETRIC: Final = {
     (10, 3): {2: 4 * MIB, 4: 32 * MIB, 6: 32 * MIB, 8: 64 * MIB},
 }
 _SYMMETRIC_SINCE: Final = (10, 2)
+_LARGEST_FOR_CONTEXT: Final = 96 * GIB
 
 
 def outside(model: Model, settings: Settings, stage: int) -> Estimate:
     """Bytes on the device before the snapshot: the context, and collectives where the era makes them first."""
     del model, stage
-    context = lookup("context_bytes", settings)
-    terms = [_term("context", context, context.scaled(1))]
+    terms = [_context(settings)]
     terms += _collectives(settings)
     return _sum(terms)
 
@@ -48,6 +48,14 @@ def inside(model: Model, settings: Settings, stage: int) -> Estimate:
     late = lookup("late_bytes", settings, stage)
     terms = [_term("late libraries and kernels", late, late.scaled(1))]
     return _sum(terms)
+
+
+def _context(settings: Settings) -> tuple[Input, Estimate]:
+    """The CUDA context grows with the GPU: a base and a share of its memory, up to the size of the largest boards."""
+    base, share = lookup("context_base_bytes", settings), lookup("context_share", settings)
+    size = min(settings.gpu_total_bytes, _LARGEST_FOR_CONTEXT)
+    value, low, high = (round(b + s * size) for b, s in zip(base.band, share.band, strict=True))
+    return Input("context", value, "B", base.source), banded(value, low, high, base.basis)
 
 
 def _collectives(settings: Settings) -> list[tuple[Input, Estimate]]:

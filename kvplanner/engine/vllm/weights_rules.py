@@ -12,7 +12,7 @@ from kvplanner.model.spec import ModelSpec, State
 from kvplanner.model.tensors import TensorGroup
 
 # Routers kept in fp32 whatever the model's dtype.
-_FP32_ROUTERS: Final = ("Glm4Moe", "Ernie4_5_Moe", "MiniMaxM2")
+_FP32_ROUTERS: Final = ("Glm4Moe", "Ernie4_5_Moe", "MiniMaxM2", "MiMoV2", "NemotronH")
 # Classes whose decay rates stay in the model's dtype.
 _PLAIN_DECAYS: Final = ("OlmoHybrid",)
 # Query and key norms of full width, whole on every rank.

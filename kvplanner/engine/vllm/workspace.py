@@ -13,12 +13,16 @@ from kvplanner.engine.vllm.settings import Settings
 from kvplanner.engine.vllm.weights_shard import expert_ranks
 from kvplanner.estimate import Estimate, Input, banded
 from kvplanner.model.formats import DTYPE_BYTES
-from kvplanner.model.spec import Moe
+from kvplanner.model.spec import Mla, Moe
 from kvplanner.units import MIB, ceil_div, round_up
 
 # Tokens, biases and length of the logit-bias table, and of the bad-word table, per sequence (4 bytes each).
 _LOGIT_BIAS_WORDS: Final = 1024 * 3 + 128
 _BAD_WORDS: Final = 1024 + 129
+_LONG_CONTEXT: Final = 1 << 18
+_INDEXER_LOGITS: Final = 512 * MIB
+_BLACKWELL: Final = (10, 0)
+_CONSUMER_BLACKWELL: Final = (12, 0)
 _FLASHINFER: Final = 394 * MIB
 _FLASHINFER_MLA: Final = 128 * MIB
 
@@ -36,7 +40,7 @@ def persistent(model: Model, settings: Settings, stage: int) -> Estimate:
     buffers = [b for b in _buffers(model, settings, stage) if b.bytes]
     tables = weights_extra.tables(model, settings, stage)
     value = sum(b.bytes for b in buffers)
-    moe = sum(b.bytes for b in buffers if b.name == "expert workspace")
+    moe = sum(b.bytes for b in buffers if b.name.endswith("workspace"))
     formula = " + ".join(f"{{{b.name}}}" for b in buffers)
     inputs = [Input(b.name, b.bytes, "B", b.why) for b in buffers]
     formula = f"{formula} + {{rotary tables}}" if formula else "{rotary tables}"
@@ -81,12 +85,34 @@ def has_counters(settings: Settings) -> bool:
     return settings.era.runner == "V2"
 
 
+def shared_workspace(model: Model, settings: Settings) -> Buffer:
+    """The scratch that expert and sparse-attention kernels share: as large as the larger of both asks."""
+    return max(expert_workspace(model, settings), _sparse_workspace(model, settings), key=lambda b: b.bytes)
+
+
+def _sparse_workspace(model: Model, settings: Settings) -> Buffer:
+    """FlashMLA-sparse gathers the context, five times (twice beyond 256K) a latent row of 576 values; its indexer
+    keeps up to 512 MiB of logits (v1/attention/backends/mla, 0.33)."""
+    mixers = (m for layer in model.spec.layers for m in layer.mixers if isinstance(m, Mla) and m.index is not None)
+    mixer = next(mixers, None)
+    if mixer is None:
+        return Buffer("sparse attention workspace", 0, "")
+    length = settings.max_model_len
+    factor = 5 if length <= _LONG_CONTEXT else 2
+    row = (mixer.kv_lora_rank + mixer.qk_rope) * 2
+    why = f"{factor} × {length:,} tokens × {row:,} bytes, and the indexer's logits"
+    return Buffer("sparse attention workspace", factor * length * row + _INDEXER_LOGITS, why)
+
+
 def expert_workspace(model: Model, settings: Settings) -> Buffer:
-    """The shared scratch of the fused expert kernels, as large as a full step needs (fused_moe/modular_kernel.py).
+    """The scratch of the fused expert kernels, as large as a full step needs (fused_moe/modular_kernel.py).
 
     tokens × experts per token × (max(half the gate-up width, hidden) + max(gate-up width, hidden)) × 2 bytes.
+    Quantised experts on compute capability 10 run TRT-LLM's kernels, which route inside and need none.
     """
     largest = Buffer("expert workspace", 0, "")
+    if model.spec.quantization and settings.gpu_arch and _BLACKWELL <= settings.gpu_arch < _CONSUMER_BLACKWELL:
+        return largest
     tokens = settings.max_num_batched_tokens * (settings.dp if settings.expert_parallel else 1)
     ranks = 1 if settings.expert_parallel else expert_ranks(settings)
     for layer in model.spec.layers:
@@ -103,7 +129,7 @@ def expert_workspace(model: Model, settings: Settings) -> Buffer:
 
 def _buffers(model: Model, settings: Settings, stage: int) -> list[Buffer]:
     spec, seqs = model.spec, settings.max_num_seqs
-    buffers = [expert_workspace(model, settings)]
+    buffers = [shared_workspace(model, settings)]
     last = stage == settings.pp - 1
     if last and spec.task == "generate":
         if has_counters(settings):
