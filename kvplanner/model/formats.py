@@ -122,3 +122,16 @@ def bnb4(double: bool) -> WeightFormat:
     The table of 16 values and the second offset are left out (under 100 bytes per matrix).
     """
     return WeightFormat("bnb4", 4 + (8 + 32 / 256) / 64 if double else 4.5)
+
+
+# ggml types that GGUF recipes use: weights per block and bytes per block (ggml.h of llama.cpp, October 2026).
+GGML_BLOCKS: Final[dict[str, tuple[int, int]]] = {
+    "Q8_0": (32, 34), "Q6_K": (256, 210), "Q5_K": (256, 176), "Q4_K": (256, 144), "Q3_K": (256, 110),
+    "Q2_K": (256, 84), "IQ4_XS": (256, 136), "IQ4_NL": (32, 18), "Q5_0": (32, 22), "Q5_1": (32, 24),
+}  # fmt: skip
+
+
+def ggml(name: str) -> WeightFormat:
+    """A ggml block type; its scales are inside its blocks."""
+    block, size = GGML_BLOCKS[name]
+    return WeightFormat(name, 8 * size / block)
