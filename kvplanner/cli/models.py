@@ -34,6 +34,8 @@ def run(argv: Sequence[str]) -> int:
     elif entries:
         heads = ("id", "parameters", "stored GB", "GiB", "format", "context")
         print("\n".join(table([heads, *map(_row, entries)], "<>>><>")))
+        if any(entry.lower_confidence for entry in entries):
+            print("\n* less sure: some fields come from class defaults or from a model of the same shape")
     if not entries:
         note(f"no bundled model fits {query!r}. Fewer words find more; kvplanner plan also takes a folder or a file")
         return BAD_INPUT

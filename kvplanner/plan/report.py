@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from textwrap import wrap
 
-from kvplanner.engine.base import Plan, SegmentKind
+from kvplanner.engine.base import Plan, Segment, SegmentKind
 from kvplanner.estimate import Estimate, Input, show_value
 from kvplanner.plan.report_parts import (
     TITLES,
@@ -33,7 +34,7 @@ def text(plan: Plan, *, unit: ByteUnit = "GiB", width: int = WIDTH) -> str:
         lines.append(f"Start-up fails at {plan.stage}")
     if plan.engine_message:
         lines += [f"{engine_title(plan)} says: {line}" for line in plan.engine_message.splitlines()]
-    lines += ["", model_line(plan), source_line(plan), machine_line(plan)]
+    lines += ["", model_line(plan), *_wrapped(source_line(plan), width), machine_line(plan)]
     for group in fold(plan.devices):
         lines += ["", *_device(group, unit, width)]
     facts = list(cache_facts(plan, unit))
@@ -43,8 +44,12 @@ def text(plan: Plan, *, unit: ByteUnit = "GiB", width: int = WIDTH) -> str:
     if options:
         lines += ["", "Options", *("  " + line for line in _pairs(options))]
     if plan.warnings:
-        lines += ["", *(f"Note: {warning}" for warning in plan.warnings)]
+        lines += ["", *(line for warning in plan.warnings for line in _wrapped(f"Note: {warning}", width))]
     return "\n".join(lines) + "\n"
+
+
+def _wrapped(line: str, width: int) -> list[str]:
+    return wrap(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def _device(group: Fold, unit: ByteUnit, width: int) -> Iterator[str]:
@@ -85,11 +90,19 @@ def explain(plan: Plan, kinds: Sequence[SegmentKind] = (), *, unit: ByteUnit = "
             lines += [*_arithmetic("budget", group.first.budget, unit), ""]
         for segment in group.first.segments:
             if not kinds or segment.kind in kinds:
-                lines += [*_arithmetic(TITLES[segment.kind], segment.estimate, unit), ""]
+                lines += [*_arithmetic(TITLES[segment.kind], _with_cache_notes(plan, segment), unit), ""]
     stored = plan.request.model.stored
     if stored and (not kinds or "weights" in kinds):
         lines += [*_arithmetic("model as stored", stored, unit), ""]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _with_cache_notes(plan: Plan, segment: Segment) -> Estimate:
+    """A segment's estimate; the KV cache's also with what the plan says of the cache as a whole."""
+    estimate = segment.estimate
+    if segment.kind != "kv_cache" or plan.kv_cache is None:
+        return estimate
+    return estimate.with_notes(*(n for n in plan.kv_cache.available.notes if n not in estimate.notes))
 
 
 def _arithmetic(title: str, estimate: Estimate, unit: ByteUnit) -> Iterator[str]:

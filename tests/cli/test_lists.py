@@ -11,7 +11,9 @@ from tests.cli.conftest import Terminal
 def test_models_lists_and_searches(terminal: Terminal) -> None:
     listed = terminal("models")
     assert listed.status == 0
-    assert len(listed.out.splitlines()) == len(models.index()) + 1
+    rows = [line for line in listed.out.splitlines() if "/" in line.split(" ")[0]]
+    assert len(rows) == len(models.index())
+    assert listed.out.splitlines()[-1].startswith("* less sure")
     found = json.loads(terminal("models", "llama", "3.1", "8b", "--json").out)
     assert found["schema"] == "kvplanner.models/1"
     assert "meta-llama/Llama-3.1-8B-Instruct" in [m["id"] for m in found["models"]]
