@@ -45,6 +45,7 @@ def test_what_is_missing_has_a_row() -> None:
     assert lines(sample_plans.cannot_tell(), 0, "GiB") == ()
 
 
+@pytest.mark.usefixtures("qapp")
 def test_the_model_keeps_qt_s_rules(qtmodeltester: ModelTester) -> None:
     model = BreakdownModel()
     model.show(sample_plans.fits(), 0, "GiB")
