@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from kvplanner.engine.vllm.kv_dtypes import LATENT_ONLY
+from kvplanner.engine.vllm.kv_dtypes import LATENT_ONLY, is_quantised
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.errors import BadInput
 from kvplanner.model.spec import Attention, Compressed, Mixer, Mla, ModelSpec, State
@@ -71,6 +71,7 @@ def select(spec: ModelSpec, settings: Settings) -> Chosen:
     attention = [m for m in mixers if isinstance(m, Attention)]
     if settings.attention_backend is not None:
         name, reason = _named(settings.attention_backend), "set by the user"
+        _check_named(name, bool(latent), settings, arch)
     elif latent:
         name, reason = _latent_backend(latent[0], settings, arch)
     elif attention:
@@ -103,6 +104,25 @@ def _named(text: str) -> str:
             f"{text!r} is not an attention back end", "--attention-backend", "Known: " + ", ".join(sorted(KNOWN))
         )
     return name
+
+
+def _check_named(name: str, latent: bool, settings: Settings, arch: tuple[int, int]) -> None:
+    """Raises BadInput for a back end that cannot run the model's attention or its cache on this GPU."""
+    dtype, why = settings.kv_cache_dtype, ""
+    flash = name == "FLASH_ATTN"
+    unfit = flash and is_quantised(dtype) and (arch[0] != 9 or dtype == "fp8_e5m2")
+    if name != "NONE" and ("MLA" in name) != latent:
+        why = "non-MLA not supported" if "MLA" in name else "MLA not supported"
+    elif flash and arch < (8, 0):
+        why = "compute capability not supported"
+    elif unfit or (dtype in _PER_HEAD and name != "TRITON_ATTN"):
+        why = "kv_cache_dtype not supported"
+    if why:
+        raise BadInput(
+            f"Selected backend {name} is not valid for this configuration. Reason: ['{why}']",
+            "--attention-backend",
+            "Leave it to the engine",
+        )
 
 
 def _flashinfer_gdn(mixers: list[Mixer], arch: tuple[int, int], version: tuple[int, int]) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from kvplanner.engine.base import OptionValue, Origin, PlanRequest, Resolved
 from kvplanner.engine.vllm import backends, defaults_batch, defaults_check
@@ -283,7 +283,7 @@ def _speculation(book: _Book) -> dict[str, Any]:
 def _graphs(spec: ModelSpec, book: _Book, values: dict[str, Any]) -> dict[str, Any]:
     version, eager = values["version"], bool(book.settle("enforce_eager", False, "off"))
     level = int(book.settle("optimization_level", "2", "default"))
-    wanted: GraphMode | None = book.options.get("cudagraph_mode")  # type: ignore[assignment]
+    wanted = _named_mode(book.options.get("cudagraph_mode"))
     parallel = values["dcp"] > 1 or values["pcp"] > 1
     mode, reason = defaults_batch.graph_mode(wanted, level, eager, is_causal(spec), parallel, version)
     book.settle("cudagraph_mode", mode, reason, "derived")
@@ -294,7 +294,7 @@ def _graphs(spec: ModelSpec, book: _Book, values: dict[str, Any]) -> dict[str, A
     if mode == "NONE":
         sizes: tuple[int, ...] = ()
     elif listed is not None:
-        sizes = tuple(sorted(int(p) for p in str(listed).replace("[", "").replace("]", "").split(",") if p.strip()))
+        sizes = _listed_sizes(str(listed))
     else:
         largest = int(book.options.get("max_cudagraph_capture_size") or largest)
         every = book.options.get("performance_mode") == "interactivity"
@@ -304,6 +304,23 @@ def _graphs(spec: ModelSpec, book: _Book, values: dict[str, Any]) -> dict[str, A
     )
     book.settle("cudagraph_capture_sizes", ", ".join(map(str, sizes)), f"{len(sizes)} sizes", "derived")
     return {"graph_mode": mode, "graph_sizes": sizes}
+
+
+def _named_mode(given: OptionValue | None) -> GraphMode | None:
+    modes: tuple[GraphMode, ...] = get_args(GraphMode)
+    found = next((m for m in modes if m == given), None)
+    if given is not None and found is None:
+        raise BadInput(f"{given!r} is not a CUDA graph mode", "--compilation-config", "Known: " + ", ".join(modes))
+    return found
+
+
+def _listed_sizes(text: str) -> tuple[int, ...]:
+    parts = [p.strip() for p in text.strip("[]").split(",") if p.strip()]
+    if not all(p.isdigit() and int(p) for p in parts):
+        raise BadInput(
+            f"{text!r} is not a list of batch sizes", "--cudagraph-capture-sizes", "Write for example 1,2,4,8"
+        )
+    return tuple(sorted({int(p) for p in parts}))
 
 
 def _states(spec: ModelSpec, book: _Book, values: dict[str, Any]) -> dict[str, Any]:
