@@ -318,3 +318,13 @@ def test_pool_against_the_printed_figure() -> None:
     note = kv_notes.pool(layout, kv_sizing.size(layout, (60 * GIB,)))
     assert "shared by 4 groups" in note
     assert kv_notes.pool(laid_out(dense()), kv_sizing.size(laid_out(dense()), (60 * GIB,))) == ""
+
+
+def test_states_must_suffice_for_all_sequences() -> None:
+    options = {"enable_prefix_caching": False, "max_model_len": 131072, "max_num_seqs": 256}
+    layout = laid_out(gated(), options, RTX4090, "0.26.0")
+    # A public report: 8.82 GiB make 184 blocks, and the engine refuses its default of 256 sequences.
+    sizing = kv_sizing.size(layout, (int(8.82 * GIB),))
+    assert (sizing.num_blocks, sizing.tokens, sizing.error) == (184, 141_036, None)
+    assert sizing.capture_error == "max_num_seqs (256) exceeds available Mamba cache blocks (184)"
+    assert kv_sizing.size(laid_out(dense()), (40 * GIB,)).capture_error is None

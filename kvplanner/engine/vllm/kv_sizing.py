@@ -21,6 +21,7 @@ NO_AUTO_FIT: Final = (
 )
 # The fit check sets the null block aside from here on.
 _NULL_BLOCK_SINCE: Final = (29, 0)
+_STATE_CHECK_SINCE: Final = (23, 0)
 # Concurrency was tokens ÷ length before groups existed.
 _GROUPS_SINCE: Final = (9, 2)
 _HELP_SINCE: Final = (12, 0)
@@ -32,7 +33,8 @@ class KvSizing:
 
     num_blocks: of every rank, the null block included. tokens, max_concurrency: as the engine prints them.
     max_model_len: after auto-fit. error: the engine's words, None when one request fits; needed_bytes and
-    usable_bytes: what the fit check compared on the stage that decides.
+    usable_bytes: what the fit check compared on the stage that decides. capture_error: the engine's words when the
+    cache fits but graph setup refuses it, for models with recurrent state.
     """
 
     num_blocks: int
@@ -45,6 +47,7 @@ class KvSizing:
     estimated_max_model_len: int | None = None
     needed_bytes: int = 0
     usable_bytes: int = 0
+    capture_error: str | None = None
 
 
 def size(layout: CacheLayout, available_bytes: tuple[int, ...]) -> KvSizing:
@@ -63,8 +66,19 @@ def size(layout: CacheLayout, available_bytes: tuple[int, ...]) -> KvSizing:
     need = layout.blocks_at(length)
     tokens, concurrency = printed(layout, blocks, length)
     error, estimate, stage = _verdict(layout, usable, length, need)
+    capture = None if error else _too_many_sequences(layout, blocks)
     return KvSizing(blocks, tokens, concurrency, per_block, length, need, error, estimate,
-                    need * per_block[stage], usable[stage])  # fmt: skip
+                    need * per_block[stage], usable[stage], capture)  # fmt: skip
+
+
+def _too_many_sequences(layout: CacheLayout, blocks: int) -> str | None:
+    """Graph setup wants a state block for every sequence (seen in reports from 0.23 on)."""
+    settings = layout.settings
+    if settings.graph_mode == "NONE" or settings.version < _STATE_CHECK_SINCE or settings.max_num_seqs <= blocks:
+        return None
+    if not any(t.spec.kind == "state" for t in layout.tables):
+        return None
+    return f"max_num_seqs ({settings.max_num_seqs}) exceeds available Mamba cache blocks ({blocks})"
 
 
 def _effective(layout: CacheLayout, available: tuple[int, ...]) -> tuple[int, ...]:
