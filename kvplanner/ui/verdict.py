@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html import escape
 from typing import Final, Literal, NamedTuple
 
@@ -28,6 +29,7 @@ STATE_NAMES: Final[dict[State, str]] = {
 }
 EMPTY: Final = "Choose a model and GPUs"
 NOTES_SHOWN: Final = 2
+_BEFORE_UNIT: Final = re.compile(r"(?<=\d) (?=GiB|GB|MiB|MB|tokens)")
 
 
 class Verdict(NamedTuple):
@@ -170,6 +172,11 @@ def _against(plan: Plan, unit: Unit) -> list[str]:
     if plan.stage in ("weights", "profile"):
         return [f"weights {words.size(size.get('weights', 0), unit)} per GPU, CUDA sees {sees}"]
     return []
+
+
+def _kept_together(text: str) -> str:
+    """Rich text of which no number is left alone at a line's end."""
+    return _BEFORE_UNIT.sub("&nbsp;", escape(text)).replace("≈ ", "≈&nbsp;")
 
 
 class StatusIcon(QWidget):
@@ -317,12 +324,11 @@ class VerdictView(QWidget):
         tokens = tokens_of(self)
         self.icon.set_state(told.state)
         self.headline.setText(told.headline.replace("≈ ", "≈\u00a0"))
-        parts = [escape(d) for d in told.details]
+        parts = [_kept_together(detail) for detail in told.details]
         if told.tightest_text:
             style = f"color:{tokens.accent};text-decoration:none"
-            parts.append(f'<a href="tightest" style="{style}">{escape(told.tightest_text)}</a>')
-        joined = " · ".join(part.replace(" ", "&nbsp;", 1) for part in parts)
-        self.details.setText(f'<span style="color:{tokens.muted}">{joined}</span>')
+            parts.append(f'<a href="tightest" style="{style}">{_kept_together(told.tightest_text)}</a>')
+        self.details.setText(f'<span style="color:{tokens.muted}">{" · ".join(parts)}</span>')
         self.details.setVisible(bool(parts))
         self.message.setText(told.engine_message)
         self.message.setVisible(bool(told.engine_message))

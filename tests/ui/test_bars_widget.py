@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import QCoreApplication, QEvent, QPoint, Qt
@@ -10,8 +11,9 @@ from PySide6.QtWidgets import QToolTip
 from pytestqt.qtbot import QtBot
 
 from kvplanner.engine.base import SEGMENT_KINDS
-from kvplanner.ui.bars import widget as module
-from kvplanner.ui.bars.widget import BarsCanvas, MemoryBars
+from kvplanner.ui.bars import canvas as module
+from kvplanner.ui.bars.canvas import BarsCanvas
+from kvplanner.ui.bars.widget import MemoryBars
 from kvplanner.ui.palette import THEMES, ThemeName
 from tests import sample_plans
 from tests.ui.views_kit import apart, paint_theme
@@ -193,6 +195,30 @@ def test_the_ghost_stays_from_the_first_of_a_run_of_edits(
     bars.set_plan(None)
     assert bars.canvas.view().before is None
     assert module.GHOST_MS > 1000
+
+
+def test_an_edit_that_moves_no_memory_leaves_no_ghost(bars: MemoryBars) -> None:
+    plan = sample_plans.fits()
+    bars.set_plan(plan)
+    bars.set_plan(replace(sample_plans.fits(), summary="other words"))
+    assert bars.canvas.view().before is None
+
+
+def test_large_fonts_enlarge_everything(bars: MemoryBars, qtbot: QtBot) -> None:
+    bars.set_plan(sample_plans.fits())
+    small = bars.canvas.sizeHint().height()
+    font = bars.font()
+    font.setPixelSize(30)
+    bars.setFont(font)
+    assert bars.canvas.sizeHint().height() == pytest.approx(2 * small, abs=3)
+    bars.resize(1000, 2 * small + 20)
+    seen = _selected(bars)
+    names = [bars.canvas.access_name(i) for i in range(bars.canvas.access_count())]
+    weights = bars.canvas.access_rect(names.index("GPU 0, weights, 14.96 GiB"))
+    assert weights.height() == 68
+    qtbot.mouseClick(bars.canvas, Qt.MouseButton.LeftButton, pos=weights.center())
+    assert seen == [(0, "weights")]
+    assert not bars.grab().isNull()
 
 
 def test_selection_survives_and_ends_with_its_device(bars: MemoryBars) -> None:

@@ -98,6 +98,7 @@ def test_the_link_leads_to_the_tightest_device(qtbot: QtBot) -> None:
     view.set_plan(replace(sample_plans.other_programs(), tightest=1))
     seen: list[object] = []
     view.segment_selected.connect(seen.append)
+    assert '<a href="tightest" style="color:' in view.details.text()
     view.details.linkActivated.emit("tightest")
     assert seen == [(1, "kv_cache")]
 

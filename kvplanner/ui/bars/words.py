@@ -48,12 +48,12 @@ MEANING: Final[dict[SegmentKind, str]] = {
     "headroom": "what the engine leaves alone",
 }
 BASIS: Final[dict[Basis, str]] = {
-    "exact": "counted: no doubt in it",
-    "measured": "given or measured",
+    "exact": "counted, without doubt",
+    "measured": "given, or seen on a real card",
     "calibrated": "fitted to public measurements",
     "analytic": "from the engine's rules",
     "rest": "what the others leave",
-    "assumed": "assumed: nothing better is known",
+    "assumed": "nothing better is known",
 }
 STAGES: Final[dict[Stage, str]] = {
     "free_memory_check": "at the free-memory check, before anything is loaded",
