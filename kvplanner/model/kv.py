@@ -1,0 +1,98 @@
+"""What a layer keeps: elements per token of context, or a state of fixed size per sequence; no engine's rounding.
+
+Sources: the modelling classes of each family; vLLM 0.33's own figures for 52 models are the check.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from kvplanner.model.formats import DTYPE_BYTES
+from kvplanner.model.spec import Attention, Compressed, Indexer, Mixer, Mla, State
+
+# The selector of sparse latent attention keeps 8-bit keys with one fp32 scale for each 128 values.
+_INDEX_GROUP: Final = 128
+
+
+class TokenCache(NamedTuple):
+    """What one layer keeps for each token. bytes: at the model's precision; bound: tokens it looks back on, or None."""
+
+    kind: str
+    bytes: float
+    bound: int | None
+
+
+class SequenceState(NamedTuple):
+    """What one layer keeps for each sequence, however long: recurrent state and the convolution's last inputs."""
+
+    kind: str
+    state_elements: int
+    conv_elements: int
+    dtype: str
+
+
+def token_cache(mixer: Mixer, dtype: str) -> tuple[TokenCache, ...]:
+    """The caches of a layer that grow with the context; none for a layer without its own."""
+    size = DTYPE_BYTES[dtype]
+    if isinstance(mixer, Attention):
+        return _attention_cache(mixer, size)
+    if isinstance(mixer, Mla):
+        latent = TokenCache("latent", (mixer.kv_lora_rank + mixer.qk_rope) * size, mixer.window)
+        return (latent, *_index_cache(mixer.index))
+    if isinstance(mixer, Compressed):
+        window = TokenCache("sliding latent", mixer.head_size * size, mixer.window)
+        if not mixer.ratio:
+            return (window,)
+        kept = TokenCache(f"latent, 1 in {mixer.ratio}", mixer.head_size * size / mixer.ratio, None)
+        index = tuple(c._replace(bytes=c.bytes / mixer.ratio) for c in _index_cache(mixer.index))
+        return (kept, *index, window)
+    return ()
+
+
+def _attention_cache(mixer: Attention, size: int) -> tuple[TokenCache, ...]:
+    if not mixer.owns_cache or not mixer.causal:
+        return ()
+    width = mixer.kv_heads * (mixer.head_size + mixer.head_size_v) * size
+    kind = "image" if mixer.cross else "sliding" if mixer.window else "chunked" if mixer.chunk else "full"
+    main = TokenCache(kind, width, mixer.window or mixer.chunk)
+    if mixer.index is None:
+        return (main,)
+    return (main, TokenCache("index", mixer.index.head_size * size, None))
+
+
+def _index_cache(index: Indexer | None) -> tuple[TokenCache, ...]:
+    if index is None or not index.owns_cache:
+        return ()
+    return (TokenCache("index", index.head_size + 4 * -(-index.head_size // _INDEX_GROUP), None),)
+
+
+def sequence_state(mixer: Mixer, dtype: str) -> SequenceState | None:
+    """The state of a recurrent layer, None for any other. dtype: of the model; KDA keeps its state in fp32."""
+    if not isinstance(mixer, State):
+        return None
+    state, streams = _state_elements(mixer)
+    kept = mixer.state_dtype or ("float32" if mixer.kind == "kda" else dtype)
+    return SequenceState(mixer.kind, state, streams * max(mixer.conv_kernel - 1, 0), kept)
+
+
+def state_bytes(mixer: Mixer, dtype: str) -> int:
+    """Bytes per sequence of a recurrent layer: the state in its own dtype, the convolution in the model's."""
+    found = sequence_state(mixer, dtype)
+    if found is None:
+        return 0
+    return found.state_elements * DTYPE_BYTES[found.dtype] + found.conv_elements * DTYPE_BYTES[dtype]
+
+
+def _state_elements(mixer: State) -> tuple[int, int]:
+    """Elements of the state, and channels that are convolved (see State)."""
+    wide = mixer.heads * mixer.head_size
+    if mixer.kind == "mamba1":
+        return mixer.channels * mixer.state_size, mixer.channels
+    if mixer.kind == "mamba2":
+        return wide * mixer.state_size, wide + 2 * mixer.groups * mixer.state_size
+    if mixer.kind == "short_conv":
+        return 0, mixer.channels
+    if mixer.kind == "lightning":
+        return wide * mixer.head_size, 0
+    keys = mixer.key_heads * mixer.key_size
+    return wide * mixer.key_size, wide + 2 * keys
