@@ -19,6 +19,7 @@ from kvplanner.model.spec import Attention, Indexer, Mixer, Mla, ModelSpec, Stat
 # Caches whose rules are known but whose result no run of the engine has confirmed, and why.
 NOT_CONFIRMED: Final[dict[str, str]] = {
     "DeepseekV4ForCausalLM": "its compressed caches are modelled from the engine's rules without a result to compare",
+    "KimiK3ForConditionalGeneration": "its own prefill kernel may hold one more state block per request",
     "MiniMaxM3ForCausalLM": "the index cache of its block-sparse layers is not modelled exactly",
     "MiniMaxM3SparseForConditionalGeneration": "the index cache of its block-sparse layers is not modelled exactly",
 }
