@@ -16,7 +16,7 @@ from PySide6.QtCore import (
     Qt,
     Signal,
 )
-from PySide6.QtGui import QColor, QFont, QIcon, QPainter, QPixmap, QResizeEvent
+from PySide6.QtGui import QAction, QColor, QFont, QGuiApplication, QIcon, QKeySequence, QPainter, QPixmap, QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView, QComboBox, QHBoxLayout, QHeaderView, QLabel, QTableView, QVBoxLayout
 from PySide6.QtWidgets import QWidget as Widget
 
@@ -124,6 +124,12 @@ class BreakdownModel(QAbstractTableModel):
     def column(self, column: int) -> list[str]:
         """A column's texts."""
         return [(r.name, r.size, r.range, r.share, r.basis)[column] for r in self._lines]
+
+    def as_text(self) -> str:
+        """The table with tabs between the columns, as spreadsheets take it."""
+        heads = ["segment", self._unit, "range", "share", "basis"]
+        rows = [[r.name, r.size, r.range, r.share, r.basis] for r in self._lines]
+        return "\n".join("\t".join(row) for row in (heads, *rows)) + "\n"
 
     def row_of(self, kind: SegmentKind | None) -> int:
         """A segment's row, −1 for none."""
@@ -289,6 +295,12 @@ class BreakdownView(Widget):
         table.setFrameShape(QTableView.Shape.NoFrame)
         table.verticalHeader().hide()
         table.resized.connect(self._fit_columns)
+        copy = QAction("Copy table", table)
+        copy.setShortcut(QKeySequence.StandardKey.Copy)
+        copy.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
+        copy.triggered.connect(self.copy_text)
+        table.addAction(copy)
+        table.setContextMenuPolicy(Qt.ContextMenuPolicy.ActionsContextMenu)
         header = table.horizontalHeader()
         header.setHighlightSections(False)
         header.setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
@@ -316,6 +328,11 @@ class BreakdownView(Widget):
         if known and (device, kind) != (self._position, self._kind):
             self._position, self._kind = device, kind
             self._show()
+
+    def copy_text(self) -> None:
+        """Puts the table on the clipboard."""
+        if self._plan is not None:
+            QGuiApplication.clipboard().setText(self.model.as_text())
 
     def _show(self) -> None:
         self._setting = True

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import Qt
+from PySide6.QtGui import QGuiApplication
 from pytestqt.modeltest import ModelTester
 from pytestqt.qtbot import QtBot
 
@@ -118,3 +119,13 @@ def test_a_new_plan_keeps_the_row_selected(view: BreakdownView) -> None:
     view.set_plan(plan)
     assert seen == []
     assert [i.row() for i in view.table.selectionModel().selectedRows()] == [view.model.row_of("kv_cache")]
+
+
+def test_the_table_can_be_copied(view: BreakdownView, qtbot: QtBot) -> None:
+    view.set_plan(sample_plans.fits())
+    view.table.setFocus()
+    view.copy_text()
+    lines_copied = QGuiApplication.clipboard().text().splitlines()
+    assert lines_copied[0] == "segment\tGiB\trange\tshare\tbasis"
+    assert "Weights\t14.96\t\t19 %\texact" in lines_copied
+    assert [action.text() for action in view.table.actions()] == ["Copy table"]

@@ -5,7 +5,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QAccessible
 from pytestqt.qtbot import QtBot
 
-from kvplanner.ui.palette import THEMES, ThemeName
+from kvplanner.ui.palette import THEMES, ThemeName, Tokens, contrast, mix
 from kvplanner.ui.startup import StartupView, arrange, stage_line
 from tests import sample_plans
 from tests.ui.views_kit import apart, paint_theme
@@ -49,6 +49,12 @@ def test_heights_are_bytes_times_scale(name: str) -> None:
             highest = min(r.y for r in (step.box, step.peak, step.lack) if r)
             assert highest >= 0
         assert steps.capacity_y == pytest.approx(steps.base_y - device.total_bytes * steps.scale)
+
+
+@pytest.mark.parametrize("tokens", THEMES.values(), ids=THEMES)
+@pytest.mark.parametrize("share", [0.0, 0.14, 0.26, 0.42])
+def test_figures_are_readable_on_their_columns(tokens: Tokens, share: float) -> None:
+    assert contrast(tokens.text, mix(tokens.accent, tokens.panel, share)) >= 4.5
 
 
 def test_the_failing_stage_is_marked_and_told() -> None:

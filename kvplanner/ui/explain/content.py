@@ -26,6 +26,11 @@ TITLES: Final[dict[SegmentKind, str]] = {
 }
 
 
+CACHE_KINDS: Final = {
+    "full": "full attention", "sliding": "sliding window", "chunked": "chunked attention", "mla": "shared latent",
+    "sliding_mla": "shared latent, sliding window", "index": "selector keys", "cross": "cross attention",
+    "state": "recurrent state", "compressor": "compressed cache",
+}  # fmt: skip
 DETAILS: Final[dict[SegmentKind | None, str]] = {
     None: "The engine asks for a share of what CUDA sees and counts what it adds from where it first looked.",
     "driver_reserved": "NVML counts it in the total and in what is used; no program can have it.",
@@ -201,8 +206,9 @@ def _cache_notes(plan: Plan, device: DevicePlan, kind: SegmentKind | None, unit:
     if kind != "kv_cache" or cache is None:
         return ()
     said = [
-        f"{group.layers} layers ({group.kind}): {group.page_bytes:,} bytes a block of {group.block_size} tokens in "
-        f"each layer; a request of {cache.context_length:,} tokens takes {group.blocks_per_request:,} blocks"
+        f"{group.layers} layers ({CACHE_KINDS.get(group.kind, group.kind)}): {group.page_bytes:,} bytes a block of "
+        f"{group.block_size} tokens in each layer; a request of {cache.context_length:,} tokens takes "
+        f"{group.blocks_per_request:,} blocks"
         for group in cache.groups
     ]
     segment = device.segment("kv_cache")
