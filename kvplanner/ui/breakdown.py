@@ -11,27 +11,26 @@ from PySide6.QtCore import (
     QModelIndex,
     QObject,
     QPersistentModelIndex,
-    QRectF,
     QSize,
     Qt,
     Signal,
 )
-from PySide6.QtGui import QAction, QColor, QFont, QGuiApplication, QIcon, QKeySequence, QPainter, QPixmap, QResizeEvent
+from PySide6.QtGui import QAction, QColor, QFont, QGuiApplication, QIcon, QKeySequence, QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView, QComboBox, QHBoxLayout, QHeaderView, QLabel, QTableView, QVBoxLayout
 from PySide6.QtWidgets import QWidget as Widget
 
 from kvplanner.engine.base import BUDGET_KINDS, Plan, SegmentKind
 from kvplanner.ui.bars import words
 from kvplanner.ui.bars.fold import group_of, groups
-from kvplanner.ui.bars.ink import colour, fill_pattern, fill_segment, pen, sized, tokens_of
+from kvplanner.ui.bars.ink import sized, tokens_of
 from kvplanner.ui.bars.lack import lack_of, lack_text
+from kvplanner.ui.bars.swatch import SWATCH, swatch
 from kvplanner.ui.bars.words import Unit
 from kvplanner.ui.palette import LIGHT, Tokens
 
 COLUMNS: Final = ("", "size", "range", "share", "basis")
 Index = QModelIndex | QPersistentModelIndex
 _NOWHERE: Final = QModelIndex()
-SWATCH: Final = 13
 
 
 class Line(NamedTuple):
@@ -206,35 +205,6 @@ class BreakdownModel(QAbstractTableModel):
             made = self._swatches[key] = QIcon(pixmap)
             made.addPixmap(pixmap, QIcon.Mode.Selected)  # else a selected row would tint it
         return made
-
-
-def swatch(kind: SegmentKind | None, tokens: Tokens, *, missing: bool = False, ratio: float = 2.0) -> QPixmap:
-    """A small square in a segment's colour and pattern."""
-    made = QPixmap(QSize(round(SWATCH * ratio), round(SWATCH * ratio)))
-    made.setDevicePixelRatio(ratio)
-    made.fill(Qt.GlobalColor.transparent)
-    painter = QPainter(made)
-    paint_swatch(painter, QRectF(0, 0, SWATCH, SWATCH), kind, tokens, missing=missing)
-    painter.end()
-    return made
-
-
-def paint_swatch(
-    painter: QPainter, box: QRectF, kind: SegmentKind | None, tokens: Tokens, *, missing: bool = False
-) -> None:
-    """The same at a place of a picture."""
-    painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=True)
-    if missing:
-        painter.fillRect(box, colour(tokens.danger_soft))
-        fill_pattern(painter, box, "up", pen(tokens.danger, 2.0), 6)
-        painter.setPen(pen(tokens.danger))
-        painter.drawRect(box.adjusted(0.5, 0.5, -0.5, -0.5))
-    elif kind is not None:
-        if kind != "headroom":
-            fill_segment(painter, box, tokens.segments[kind])
-        painter.setPen(pen(tokens.outline))
-        painter.setBrush(Qt.BrushStyle.NoBrush)
-        painter.drawRect(box.adjusted(0.5, 0.5, -0.5, -0.5))
 
 
 class _Table(QTableView):

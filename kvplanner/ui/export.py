@@ -25,8 +25,8 @@ from kvplanner.ui.bars.ink import Type, colour, sized
 from kvplanner.ui.bars.layout import arrange, fitted, height_of
 from kvplanner.ui.bars.painter import Marks, paint
 from kvplanner.ui.bars.shapes import COMFORT, HEADER, Layout, Role, View
+from kvplanner.ui.bars.swatch import paint_swatch
 from kvplanner.ui.bars.words import Unit
-from kvplanner.ui.breakdown import paint_swatch
 from kvplanner.ui.palette import THEMES, ThemeName, Tokens
 from kvplanner.ui.verdict import Verdict, paint_status, verdict
 
