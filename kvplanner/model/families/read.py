@@ -128,8 +128,9 @@ def _distinct_layers(draft: Draft) -> tuple[tuple[LayerSpec, ...], tuple[int, ..
 
 def _inventory(draft: Draft, scheme: Scheme | None) -> Inventory:
     """The draft's tensors, quantised as the scheme says."""
-    blocks = tuple(b.tensors for b in draft.bodies)
-    block_of = draft.body_of
+    index: dict[tuple[TensorGroup, ...], int] = {}
+    of_body = [index.setdefault(body.tensors, len(index)) for body in draft.bodies]
+    blocks, block_of = tuple(index), tuple(of_body[i] for i in draft.body_of)
     outside: list[TensorGroup] = draft.outside
     mtp = list(draft.mtp.body) if draft.mtp else []
     if scheme is not None:
