@@ -14,7 +14,8 @@ from kvplanner.errors import PlannerError
 from kvplanner.estimate import Estimate
 from kvplanner.model.spec import Attention, Compressed, Mla, ModelSpec, Moe, State
 from kvplanner.units import GIB
-from tests.truth.rows import FIELD, FORK, OTHER, TOTAL, VERSION, Row, Skip, request_of, states
+from tests.truth.names import READ_AS
+from tests.truth.rows import FIELD, FORK, MODEL, OTHER, TOTAL, VERSION, Row, Skip, request_of, states
 
 STAGES: Final[dict[str, Stage | None]] = {
     "ok": None, "free_check": "free_memory_check", "weights": "weights", "profile": "profile",
@@ -170,6 +171,7 @@ def _kv(row: Row, request: PlanRequest) -> Pair:
     if not row.facts.get("tp") or not states(row, "gpu_memory_utilization"):
         raise Skip(FIELD)
     _known_total(request)
+    request = _with_own_weights(row, request)
     made = plan(request)
     ranks = made.kv_cache
     if ranks is not None:
@@ -181,6 +183,17 @@ def _kv(row: Row, request: PlanRequest) -> Pair:
         extra = activations.cold_start_extra(_settings(request))
         value, low, high = value - extra.value, low - extra.high, high - extra.low
     return Pair(row.reported["available_kv_gib"] * GIB, value, low, high)
+
+
+def _with_own_weights(row: Row, request: PlanRequest) -> PlanRequest:
+    """A model read in a what-if format takes the weights that the report prints; without them its size is a guess."""
+    if request.model.spec.quantization is None or row.facts["model"] not in READ_AS:
+        return request
+    if READ_AS[row.facts["model"]][1] is None:
+        return request
+    if "model_loading_gib" not in row.reported:
+        raise Skip(MODEL)
+    return replace(request, measured={"weights": round(row.reported["model_loading_gib"] * GIB)})
 
 
 def _known_total(request: PlanRequest) -> None:
@@ -220,6 +233,8 @@ def _tokens(row: Row, request: PlanRequest) -> tuple[Pair, bool]:
 def _stage(row: Row, request: PlanRequest) -> tuple[Stage | None, Stage | None]:
     """(stage that the report shows, stage of the plan); what decides a stage must be stated."""
     outcome = row.facts["outcome"]
+    if outcome == "kv_too_small" and row.reported.get("available_kv_gib", 1) <= 0:
+        outcome = "no_kv"  # the engine says so before it compares lengths
     needed = (
         {"gpu_memory_utilization"}
         if outcome in ("free_check", "no_kv")

@@ -18,6 +18,7 @@ from kvplanner.errors import PlannerError
 from kvplanner.estimate import Input, exact
 from kvplanner.gpu.match import custom_gpu
 from kvplanner.gpu.spec import Device, GpuSpec, Machine
+from kvplanner.model import whatif
 from kvplanner.units import GIB
 from tests.truth.names import READ_AS
 
@@ -117,9 +118,9 @@ def model_of(row: Row) -> Model:
         if row.facts.get("quantization") and not told:
             raise Skip(MODEL)
         return model
-    from kvplanner.model.whatif import reformat  # made with the catalogue's what-if formats
-
-    return replace(model, inventory=reformat(model.inventory, model.spec, weight_format), weight_format=weight_format)
+    inventory = whatif.reformat(model.inventory, model.spec, weight_format)
+    spec = whatif.respec(model.spec, weight_format)
+    return replace(model, inventory=inventory, spec=spec, weight_format=weight_format)
 
 
 def _named_gpu(text: str) -> GpuSpec | None:
@@ -191,7 +192,7 @@ def _flag(name: str, value: Any) -> dict[str, OptionValue]:
     if name == "cudagraph_capture_sizes":
         return {name: ",".join(str(size) for size in value)}
     if name.startswith("limit_mm"):
-        return {"language_model_only": True} if re.search(r"text only|image.?.?.?0", str(value)) else {}
+        return {"language_model_only": True} if "text only" in str(value) else {}
     if name == "kv_cache_dtype":
         return {name: str(value).split(" ")[0]}
     return {key: value} if key in _FLAGS or name in _RENAMED else {}

@@ -25,6 +25,7 @@ _USUAL_SEQS: Final = 256
 _MLA_CHUNK: Final = 65_536
 # An encoder's widest point per patch and hidden element: 16-bit queries, keys, values and an MLP four times as wide.
 _ENCODER_BYTES_PER_VALUE: Final = 22
+_ENCODER_BAND: Final = (0.6, 1.8)
 # Tokens and patches of the largest item where the limit stands in the processor's settings, not in the config
 # (12,845,056 pixels in patches of 14, 16,777,216 in patches of 16; four patches a token).
 _LARGEST_ITEM: Final = {"Qwen": (16_384, 65_536), "MiMoVL": (16_384, 65_536), "Kimi": (4_096, 16_384)}
@@ -48,7 +49,7 @@ class Moments(NamedTuple):
     kept: encoder outputs, which stay alive through the last two; rest: what else encoders leave; fixed: libraries.
     """
 
-    encoder: int
+    encoder: tuple[int, int, int]
     forward: tuple[int, int, int]
     sampler: tuple[int, int, int]
     kept: int
@@ -59,7 +60,7 @@ class Moments(NamedTuple):
         """The highest moment: which 0 is the value, 1 the low end, 2 the high end."""
         fixed = round(self.fixed.band[which])
         left = self.kept + (round(self.rest.band[which]) if self.rest else 0)
-        return max(self.encoder, left + max(self.forward[which], self.sampler[which])) + fixed
+        return max(self.encoder[which], left + max(self.forward[which], self.sampler[which])) + fixed
 
 
 def widths(model: Model, settings: Settings, stage: int) -> Widths:
@@ -121,7 +122,7 @@ def peak(model: Model, settings: Settings, stage: int) -> Estimate:
         Input("gate and up tensors", tokens * wide.gate_up * element, "B", "the largest part of the forward pass"),
         Input("sampler", found.sampler[0], "B", f"{_rows(settings):,} rows of {spec.vocab_size:,} logits"),
         Input("fp32 logits", 4 * _rows(settings) * spec.vocab_size, "B", "one copy, part of the sampler"),
-        Input("encoders", found.encoder, "B", "worst-case items"),
+        Input("encoders", found.encoder[0], "B", "worst-case items"),
         Input("encoder outputs", found.kept + round(found.rest.value if found.rest else 0), "B", "stay alive"),
         Input("libraries", round(found.fixed.value), "B", found.fixed.source),
     ]
@@ -181,10 +182,10 @@ def _mla_expansion(spec: ModelSpec, settings: Settings) -> int:
     return chunk * heads * (mixers[0].qk_nope + mixers[0].head_size_v) // settings.max_num_batched_tokens
 
 
-def _encoders(spec: ModelSpec, settings: Settings, stage: int) -> tuple[int, int]:
+def _encoders(spec: ModelSpec, settings: Settings, stage: int) -> tuple[tuple[int, int, int], int]:
     """(peak of the encoders' own run, bytes of their outputs that stay alive), 0 without profiling."""
     if not spec.towers or stage or settings.language_model_only or settings.skip_mm_profiling:
-        return 0, 0
+        return (0, 0, 0), 0
     element = DTYPE_BYTES[settings.dtype]
     usual = next((item for name, item in _LARGEST_ITEM.items() if spec.architecture.startswith(name)), (0, 0))
     longest = max((t.tokens_per_item or usual[0] for t in spec.towers), default=0)
@@ -196,4 +197,6 @@ def _encoders(spec: ModelSpec, settings: Settings, stage: int) -> tuple[int, int
         items = max(1, min(budget // per_item, settings.max_num_seqs)) if per_item else 1
         patches = (tower.patch_tokens_per_item or usual[1] or per_item) * items
         own = max(own, patches * tower.hidden_size * _ENCODER_BYTES_PER_VALUE)
-    return min(own, 16 * GIB) + outputs, outputs
+    own = min(own, 16 * GIB)
+    low, high = _ENCODER_BAND
+    return (own + outputs, round(low * own) + outputs, round(high * own) + outputs), outputs

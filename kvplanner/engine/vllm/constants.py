@@ -63,7 +63,8 @@ def lookup(name: str, settings: Settings, stage: int = 0) -> Constant:
     """
     ranks = {1: "one", 2: "two"}.get(settings.tp, "several")
     place = "last" if stage == settings.pp - 1 else "before last"
-    return _lookup(name, settings.version, settings.era.runner, gpu_class(settings), ranks, place)
+    pipeline = "yes" if settings.pp > 1 else "no"
+    return _lookup(name, settings.version, settings.era.runner, gpu_class(settings), ranks, place, pipeline)
 
 
 @cache
@@ -72,8 +73,10 @@ def _table() -> Mapping[str, list[Mapping[str, Any]]]:
 
 
 @cache
-def _lookup(name: str, version: tuple[int, int], runner: str, gpu: str, ranks: str, place: str) -> Constant:
-    here = {"runner": runner, "gpu": gpu, "ranks": ranks, "stage": place}
+def _lookup(
+    name: str, version: tuple[int, int], runner: str, gpu: str, ranks: str, place: str, pipeline: str
+) -> Constant:
+    here = {"runner": runner, "gpu": gpu, "ranks": ranks, "stage": place, "pipeline": pipeline}
     for entry in _table()[name]:
         inside = tuple(entry.get("first", (0, 0))) <= version <= tuple(entry.get("last", (99, 99)))
         if inside and all(_same(entry.get(key, value), value) for key, value in here.items()):

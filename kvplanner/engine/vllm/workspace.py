@@ -108,10 +108,12 @@ def expert_workspace(model: Model, settings: Settings) -> Buffer:
     """The scratch of the fused expert kernels, as large as a full step needs (fused_moe/modular_kernel.py).
 
     tokens × experts per token × (max(half the gate-up width, hidden) + max(gate-up width, hidden)) × 2 bytes.
-    Quantised experts on compute capability 10 run TRT-LLM's kernels, which route inside and need none.
+    Quantised experts on compute capability 10 run TRT-LLM's kernels, which route inside and need none; those in
+    NVFP4 may run CUTLASS's, which do.
     """
     largest = Buffer("expert workspace", 0, "")
-    if model.spec.quantization and settings.gpu_arch and _BLACKWELL <= settings.gpu_arch < _CONSUMER_BLACKWELL:
+    arch, method = settings.gpu_arch, model.spec.quantization or ""
+    if method and "modelopt" not in method and arch and _BLACKWELL <= arch < _CONSUMER_BLACKWELL:
         return largest
     tokens = settings.max_num_batched_tokens * (settings.dp if settings.expert_parallel else 1)
     ranks = 1 if settings.expert_parallel else expert_ranks(settings)
