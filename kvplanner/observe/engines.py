@@ -54,8 +54,8 @@ def launch_of(seen: EngineSeen, snapshot: Snapshot) -> EngineLaunch:
             f"process {seen.pid}", "Open the plan from the command line itself",
         )  # fmt: skip
     engine = registry.engine(seen.engine)
-    environment, folder, executable = _surroundings(seen.pid)
-    version = installed_version(executable, kind.packages) if executable else ""
+    environment, folder, programs = _surroundings(seen.pid)
+    version = next((v for p in programs if (v := installed_version(p, kind.packages))), "")
     options = engine.options()
     flags = parse_flags(options, found.rest, engine.ignored_flags)
     from_environment = {o.name: parse_value(o, environment[o.env]) for o in options if environment.get(o.env)}
@@ -133,22 +133,22 @@ def _before(gpu: GpuSample, root_pid: int, wall: float, index: int) -> Device:
     )
 
 
-def _surroundings(pid: int) -> tuple[dict[str, str], Path | None, Path | None]:
-    """Environment, working folder and program of a process, as far as they may be read."""
+def _surroundings(pid: int) -> tuple[dict[str, str], Path | None, list[Path]]:
+    """Environment, working folder and programs (interpreter, script) of a process, as far as they may be read."""
     import psutil
 
     try:
         process = psutil.Process(pid)
         command = process.cmdline()
     except (psutil.Error, OSError):
-        return {}, None, None
+        return {}, None, []
     environment: dict[str, str] = {}
     folder: Path | None = None
     with suppress(psutil.Error, OSError):
         environment = dict(process.environ())
         folder = Path(process.cwd())
     programs = [Path(word) for word in command[:2] if "/bin/" in word or "\\Scripts\\" in word]
-    return environment, folder, programs[0] if programs else None
+    return environment, folder, programs
 
 
 def _absolute(model: str, folder: Path | None) -> str:

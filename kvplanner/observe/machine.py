@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import replace
+from functools import lru_cache
 from typing import Final
 
 from kvplanner.catalog import gpus
@@ -38,11 +39,17 @@ def plannable(gpu: GpuSample) -> bool:
     return gpu.total.value is not None and not gpu.mig and gpu.status in ("ok", "asleep")
 
 
+@lru_cache(maxsize=256)
+def known_spec(name: str, total_bytes: int | None) -> GpuSpec | None:
+    """The catalogue's record for the name that NVML gives, None when it has none."""
+    return gpus.by_nvml_name(name, total_bytes)
+
+
 def device_of(gpu: GpuSample, wall: float, index: int | None = None) -> Device:
     """One seen device as a device of a plan."""
     spec = spec_of(gpu)
     marks = gpu.marks
-    known = gpus.by_nvml_name(gpu.name, gpu.total.value) if gpu.kind == "gpu" else None
+    known = known_spec(gpu.name, gpu.total.value) if gpu.kind == "gpu" else None
     if known and known.total and known.total.basis == "exact" and _differs(gpu, known):
         marks += (f"total differs from the card's usual {known.total.value // MIB:,} MiB",)
     return Device(
@@ -60,7 +67,7 @@ def spec_of(gpu: GpuSample) -> GpuSpec:
     """The catalogue's record of this device with its measured totals, or a record made from what was seen."""
     total = gpu.total.value or 0
     parent_name = gpu.name.split(" MIG ")[0]
-    known = gpus.by_nvml_name(parent_name, total if gpu.kind == "gpu" else None)
+    known = known_spec(parent_name, total if gpu.kind == "gpu" else None)
     base = known or GpuSpec(f"seen-{gpu.name.lower().replace(' ', '-')}", gpu.name, "nvidia", None, None)
     seen_total = measured(total, "NVML")
     if gpu.shared:

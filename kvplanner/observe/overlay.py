@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from kvplanner.catalog import gpus
 from kvplanner.engine.base import DevicePlan, Plan
+from kvplanner.observe.machine import known_spec
 from kvplanner.observe.snapshot import EngineSeen, GpuSample, Reading, Snapshot
 from kvplanner.units import ByteUnit, format_bytes, in_unit
 
@@ -91,7 +91,7 @@ def _alike(device: DevicePlan, sample: GpuSample) -> bool:
         return False
     if sample.name.lower() == device.device.gpu.name.lower():
         return True
-    known = gpus.by_nvml_name(sample.name, total)
+    known = known_spec(sample.name, total)
     return known is not None and known.id == device.device.gpu.id
 
 
@@ -139,17 +139,22 @@ def _overlay(plan: Plan, position: int, gpu: GpuSample, engine: EngineSeen | Non
     held = engine_bytes(gpu, engine.pid) if engine else Reading(None, "no engine runs here")
     gap = held if held.value is None else Reading(held.value - planned)
     name = f"{engine.title} (pid {engine.pid})" if engine else ""
-    return Overlay(position, gpu, parts(gpu, held, name), planned, held, gap, engine, gpu.status != "ok")
+    found = parts(gpu, held if engine else Reading(0), name)
+    return Overlay(position, gpu, found, planned, held, gap, engine, gpu.status != "ok")
 
 
 def parts(gpu: GpuSample, engine: Reading, engine_name: str = "engine") -> tuple[Part, ...]:
-    """Measured use in the plan's order. What is not the engine's is other programs'; () when nothing is known."""
+    """Measured use in the plan's order. What is not the engine's is other programs'; () when nothing is known.
+
+    Where the driver does not tell memory per process, the rest is just "in use": some of it may be the engine's.
+    """
     allocated = gpu.allocated.value
     if allocated is None:
         return ()
     mine = min(engine.value or 0, allocated) if not gpu.shared else engine.value or 0
     rest = max(0, allocated - mine)
-    rest_name = "other programs" if engine.value is not None or not engine_name else "in use"
+    told = all(p.memory.value is not None for p in gpu.processes or ())
+    rest_name = "other programs" if told and engine.value is not None else "in use"
     found = (
         Part("driver", gpu.reserved.value or 0, "driver reserved"),
         Part("other", rest, rest_name),

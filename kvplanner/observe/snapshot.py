@@ -5,6 +5,7 @@ A figure that the driver does not give is a Reading without a value and with the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple
 
 GpuStatus = Literal["ok", "lost", "asleep", "no_permission", "stalled", "failed"]
@@ -168,6 +169,20 @@ class Snapshot(NamedTuple):
 def tail(uuid: str) -> str:
     """The last part of a UUID, enough for a person to tell two GPUs apart."""
     return uuid.rsplit("-", 1)[-1][-6:]
+
+
+def labels_in_words(gpus: Sequence[GpuSample]) -> str:
+    """ "GPU 0–3, GPU 5": runs of whole GPUs are drawn together."""
+    words: list[str] = []
+    run: list[GpuSample] = []
+    for gpu in [*gpus, None]:
+        if gpu is not None and run and gpu.kind == run[-1].kind == "gpu" and gpu.number == run[-1].number + 1:
+            run.append(gpu)
+            continue
+        if run:
+            words.append(run[0].label if len(run) == 1 else f"{run[0].label}–{run[-1].number}")
+        run = [gpu] if gpu is not None else []
+    return ", ".join(words)
 
 
 def process_json(process: ProcessSample) -> dict[str, object]:

@@ -1,0 +1,111 @@
+"""From a running process to a plan."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kvplanner.errors import BadInput, NotModelled, PlannerError
+from kvplanner.observe.engines import address_of, launch_of
+from kvplanner.observe.snapshot import EngineSeen, GpuSample, ProcessSample, Reading, Snapshot
+from kvplanner.units import GIB
+
+
+def gpu(number: int, *processes: ProcessSample) -> GpuSample:
+    used = sum(p.memory.value or 0 for p in processes)
+    return GpuSample(
+        number, f"GPU-{number}0000000", f"0000:0{number}:00.0", "NVIDIA H100 80GB HBM3",
+        total=Reading(79 * GIB), reserved=Reading(0), allocated=Reading(used), free=Reading(79 * GIB - used),
+        processes=processes,
+    )  # fmt: skip
+
+
+def seen(*command: str, engine: str = "vllm", pid: int = 4_000_000) -> EngineSeen:
+    return EngineSeen(pid, 0.0, engine, {"vllm": "vLLM", "llamacpp": "llama-server"}.get(engine, engine), command)
+
+
+def shot(*gpus: GpuSample) -> Snapshot:
+    return Snapshot(1, 0.0, 0.0, gpus)
+
+
+def test_flags_become_options_and_the_engines_memory_counts_as_free() -> None:
+    server = seen(
+        "/v/bin/python", "/v/bin/vllm", "serve", "org/m", "-tp", "2", "--max-model-len", "32k", "--port", "81"
+    )
+    row = ProcessSample(5, Reading(70 * GIB), ("compute",), root_pid=server.pid)
+    launch = launch_of(server, shot(gpu(0, row), gpu(1, row), gpu(2)))
+    assert launch.model == "org/m"
+    assert launch.options == {"tensor_parallel_size": 2, "max_model_len": 32000}
+    assert launch.machine is not None
+    assert [(d.uuid[:5], d.free_bytes) for d in launch.machine.devices] == [("GPU-0", 79 * GIB), ("GPU-1", 79 * GIB)]
+    assert "without this engine" in launch.machine.devices[0].free_source
+    assert launch.address == "http://127.0.0.1:81"
+    assert any("--port" in w for w in launch.warnings)
+
+
+def test_the_model_may_be_a_flag() -> None:
+    server = seen("python", "-m", "vllm.entrypoints.openai.api_server", "--model=org/m", "--dtype", "bfloat16")
+    launch = launch_of(server, shot(gpu(0)))
+    assert (launch.model, launch.options) == ("org/m", {"dtype": "bfloat16"})
+
+
+def test_a_flag_that_may_matter_is_not_passed_over() -> None:
+    with pytest.raises(PlannerError, match="--nonsense-buffers"):
+        launch_of(seen("vllm", "serve", "m", "--nonsense-buffers", "3"), shot(gpu(0)))
+
+
+def test_engines_that_are_named_but_not_planned() -> None:
+    with pytest.raises(NotModelled, match="llama-server"):
+        launch_of(seen("llama-server", "-m", "a.gguf", engine="llamacpp"), shot(gpu(0)))
+
+
+def test_inner_processes_alone_are_no_plan() -> None:
+    with pytest.raises(BadInput, match="inner processes"):
+        launch_of(seen(), shot(gpu(0)))
+
+
+@pytest.mark.parametrize(
+    ("words", "address"),
+    [
+        (("vllm", "serve", "m"), "http://127.0.0.1:8000"),
+        (("vllm", "serve", "m", "--host", "0.0.0.0", "--port=9001"), "http://127.0.0.1:9001"),
+        (("vllm", "serve", "m", "--host", "10.0.0.4"), "http://10.0.0.4:8000"),
+        (("vllm", "serve", "m", "--port", "x"), ""),
+        ((), ""),
+    ],
+)
+def test_addresses(words: tuple[str, ...], address: str) -> None:
+    assert address_of(seen(*words)) == address
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that looks like vLLM, started in a folder that holds a model, with some GPUs hidden."""
+    script = tmp_path / "bin" / "vllm"
+    script.parent.mkdir()
+    script.write_text("import time\nprint('up', flush=True)\ntime.sleep(60)\n")
+    (tmp_path / "lib" / "python3.12" / "site-packages" / "vllm-0.19.1.dist-info").mkdir(parents=True)
+    (tmp_path / "models" / "m").mkdir(parents=True)
+    env = os.environ | {"CUDA_VISIBLE_DEVICES": "1"}
+    command = [sys.executable, str(script), "serve", "models/m"]
+    process = subprocess.Popen(command, cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    process.stdout.readline()
+    yield process
+    process.kill()
+    process.wait(10)
+    process.stdout.close()
+
+
+def test_a_real_process_tells_its_folder_and_its_gpus(server: subprocess.Popen[str], tmp_path: Path) -> None:
+    running = seen(sys.executable, str(tmp_path / "bin" / "vllm"), "serve", "models/m", pid=server.pid)
+    launch = launch_of(running, shot(gpu(0), gpu(1)))
+    assert launch.model == str(tmp_path / "models" / "m")
+    assert launch.machine is not None
+    assert [d.uuid for d in launch.machine.devices] == ["GPU-10000000"]
+    assert launch.version == "0.19.1"
