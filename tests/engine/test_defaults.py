@@ -230,3 +230,18 @@ def test_unknown_limits_refuse_nothing() -> None:
     model = dense(context_length=None)
     assert resolved(model)[0].max_model_len == 2048
     assert resolved(model, {"max_model_len": 120000})[0].max_model_len == 120000
+
+
+def test_batched_experts_take_few_tokens() -> None:
+    options = {"data_parallel_size": 2, "enable_expert_parallel": True, "all2all_backend": "deepep_low_latency"}
+    assert resolved(dense(), options)[0].max_num_batched_tokens == 256
+
+
+def test_images_that_see_each_other() -> None:
+    gemma = {"architecture": "Gemma4ForConditionalGeneration", "model_type": "gemma4_text", "multimodal": True}
+    wide = spec([(full(32, 16, 256, window=1024),)] * 5 + [(full(32, 4, 512),)], **gemma)
+    assert resolved(wide)[0].attention_backend == "TRITON_FLASH_ATTN"
+    assert resolved(wide, gpu=RTX4090)[0].max_num_batched_tokens == 2496
+    assert resolved(wide, {"language_model_only": True}, RTX4090)[0].max_num_batched_tokens == 2048
+    small = spec([(full(8, 2, 256, window=512),)] * 5 + [(full(8, 2, 512, owns_cache=False),)], **gemma)
+    assert resolved(small, gpu=B200)[0].attention_backend == "TRITON_ATTN"

@@ -97,6 +97,13 @@ def expanded(mixer: Mla) -> Attention:
     return Attention(mixer.heads, mixer.heads, size, size)
 
 
+def image_prefix(spec: ModelSpec) -> bool:
+    """Whether image tokens see each other. Gemma 4's small models, whose later layers reuse earlier caches, do not."""
+    if spec.architecture not in _IMAGE_PREFIX or not spec.multimodal:
+        return False
+    return all(m.owns_cache for layer in spec.layers for m in layer.mixers if isinstance(m, Attention))
+
+
 def _named(text: str) -> str:
     name = text.upper().removesuffix("_VLLM_V1")
     if name not in KNOWN and name != "NONE":
@@ -172,7 +179,7 @@ def _attention_backend(spec: ModelSpec, attention: list[Attention], settings: Se
     if settings.dtype == "float32":
         return "FLEX_ATTENTION", "float32"
     heads = max(m.head_size for m in attention)
-    if spec.architecture in _IMAGE_PREFIX and spec.multimodal:
+    if image_prefix(spec):
         return _image_prefix_backend(attention, settings, arch)
     if heads > 256:
         return _triton(settings, arch, "head size above 256")

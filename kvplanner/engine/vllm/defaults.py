@@ -27,6 +27,9 @@ _AUTO_LENGTH: Final = -1
 _NO_LIMIT_FOUND: Final = 2048
 # Hybrids keep prefixes by default from here on: the "align" mode.
 _HYBRID_PREFIX_SINCE: Final = (27, 0)
+# Tokens of the largest item of models whose images must not be split over steps.
+_LARGEST_ITEM: Final[Mapping[str, int]] = {"Gemma4ForConditionalGeneration": 2496}
+_WHOLE_ITEMS_SINCE: Final = (33, 0)
 _ASYNC_SINCE: Final = (14, 0)
 
 
@@ -75,7 +78,7 @@ def resolve(request: PlanRequest) -> tuple[Settings, dict[str, Resolved], tuple[
     values |= _dtypes(request, book, gpu)
     values |= _length(spec, book)
     values |= _scheduling(spec, book, values)
-    values |= _batch(book, values)
+    values |= _batch(spec, book, values)
     values |= _speculation(book)
     values |= _graphs(spec, book, values)
     values |= _states(spec, book, values)
@@ -253,7 +256,7 @@ def _scheduling(spec: ModelSpec, book: _Book, values: dict[str, Any]) -> dict[st
             "hybrid_manager": not disabled}  # fmt: skip
 
 
-def _batch(book: _Book, values: dict[str, Any]) -> dict[str, Any]:
+def _batch(spec: ModelSpec, book: _Book, values: dict[str, Any]) -> dict[str, Any]:
     length, version = values["max_model_len"], values["version"]
     row = defaults_batch.gpu_class(values["gpu_total_bytes"], values["gpu_name"], values["gpu_arch"], version)
     tokens = row.tokens_server if values["usage"] == "server" else row.tokens_llm
@@ -261,8 +264,7 @@ def _batch(book: _Book, values: dict[str, Any]) -> dict[str, Any]:
     if book.settle("performance_mode", "balanced", "default") == "throughput":
         tokens, sequences = tokens * 2, sequences * 2
         reason = why_tokens = f"{row.reason}, doubled by --performance-mode throughput"
-    if not values["chunked_prefill"] and length > tokens:
-        tokens, why_tokens = length, "without chunked prefill a step must hold a whole prompt"
+    tokens, why_tokens = _step_tokens(spec, book, values, tokens, why_tokens)
     limit = (int(book.options["max_num_seqs"]) if book.given("max_num_seqs") else sequences) * length
     if tokens > limit:
         tokens, why_tokens = limit, "no more than sequences × context length"
@@ -271,6 +273,19 @@ def _batch(book: _Book, values: dict[str, Any]) -> dict[str, Any]:
         sequences, reason = tokens, "no more than tokens in a step"
     sequences = int(book.settle("max_num_seqs", sequences, f"{reason}: {sequences:,}"))
     return {"max_num_batched_tokens": tokens, "max_num_seqs": sequences}
+
+
+def _step_tokens(spec: ModelSpec, book: _Book, values: dict[str, Any], tokens: int, reason: str) -> tuple[int, str]:
+    """What else decides the default of tokens in a step."""
+    batched = book.options.get("all2all_backend") in ("deepep_low_latency", "nixl_ep")
+    if batched and values["dp"] > 1 and values["expert_parallel"]:
+        tokens, reason = 256, "batched experts take 256 tokens of a rank"
+    if not values["chunked_prefill"] and values["max_model_len"] > tokens:
+        tokens, reason = values["max_model_len"], "without chunked prefill a step must hold a whole prompt"
+    item = _LARGEST_ITEM.get(spec.architecture, 0) if values["version"] >= _WHOLE_ITEMS_SINCE else 0
+    if item > tokens and backends.image_prefix(spec) and not book.options.get("language_model_only"):
+        tokens, reason = item, "a step must hold the largest video"
+    return tokens, reason
 
 
 def _speculation(book: _Book) -> dict[str, Any]:
