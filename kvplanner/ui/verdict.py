@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from html import escape
 from typing import Final, Literal, NamedTuple
 
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
@@ -176,7 +175,7 @@ def _against(plan: Plan, unit: Unit) -> list[str]:
 
 def _kept_together(text: str) -> str:
     """Rich text of which no number is left alone at a line's end."""
-    return _BEFORE_UNIT.sub("&nbsp;", escape(text)).replace("≈ ", "≈&nbsp;")
+    return _BEFORE_UNIT.sub("&nbsp;", words.rich(text)).replace("≈ ", "≈&nbsp;")
 
 
 class StatusIcon(QWidget):
@@ -340,7 +339,7 @@ class VerdictView(QWidget):
 
     def _show_notes(self, told: Verdict, mark: str, ink: str) -> None:
         shown = told.notes if self._open_notes else told.notes[:NOTES_SHOWN]
-        lines = [f'<span style="color:{mark}">▲</span> <span style="color:{ink}">{escape(n)}</span>' for n in shown]
+        lines = [f'<span style="color:{mark}">▲</span> <span style="color:{ink}">{words.rich(n)}</span>' for n in shown]
         self.notes.setText("<br>".join(lines))
         self.notes.setVisible(bool(lines))
         hidden = len(told.notes) - NOTES_SHOWN

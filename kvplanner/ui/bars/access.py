@@ -7,7 +7,6 @@ They exist only while assistive technology listens.
 from __future__ import annotations
 
 from PySide6.QtCore import QRect, Qt, QTimer
-from PySide6.QtGui import QAccessible, QAccessibleEvent
 from PySide6.QtWidgets import QLabel, QWidget
 
 
@@ -22,7 +21,7 @@ class Accessible(QWidget):
         self._twin_timer = QTimer(self)
         self._twin_timer.setSingleShot(True)
         self._twin_timer.setInterval(50)
-        self._twin_timer.timeout.connect(self.update_twins)
+        self._twin_timer.timeout.connect(self._follow)
         self.setAccessibleName(self.access_title)
 
     def access_count(self) -> int:
@@ -47,8 +46,12 @@ class Accessible(QWidget):
 
     def parts_changed(self) -> None:
         """Brings the twins up to date soon, if anyone listens."""
-        if QAccessible.isActive() and not self._twin_timer.isActive():
+        if not self._twin_timer.isActive():
             self._twin_timer.start()
+
+    def _follow(self) -> None:
+        if _listening():
+            self.update_twins()
 
     def twins(self) -> list[QLabel]:
         """The twins in use, in the order of the parts."""
@@ -75,6 +78,15 @@ class Accessible(QWidget):
         if not 0 <= index < self.access_count():
             return
         self.setAccessibleDescription(self.access_name(index))
-        if QAccessible.isActive():
+        if _listening():
+            from PySide6.QtGui import QAccessible, QAccessibleEvent
+
             self.update_twins()
             QAccessible.updateAccessibility(QAccessibleEvent(self._twins[index], QAccessible.Event.Focus))
+
+
+def _listening() -> bool:
+    """Whether assistive technology is there; asked late, since Qt's classes for it take their time to load."""
+    from PySide6.QtGui import QAccessible
+
+    return QAccessible.isActive()

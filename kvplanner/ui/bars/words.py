@@ -170,3 +170,8 @@ def segment_name(plan: Plan, positions: tuple[int, ...], kind: SegmentKind, unit
     """A segment's accessible name: "GPU 0, weights, 14.96 GiB"."""
     segment = plan.devices[positions[0]].segment(kind)
     return f"{device_name(plan, positions)}, {within(kind)}, {size(segment.bytes if segment else 0, unit)}"
+
+
+def rich(text: str) -> str:
+    """Text as rich text that shows it unchanged."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")

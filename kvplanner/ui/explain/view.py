@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from html import escape
 from typing import Final
 
 from PySide6.QtCore import QEvent, Qt, QTimer, Signal
@@ -22,7 +21,7 @@ from PySide6.QtWidgets import (
 
 from kvplanner.engine.base import Plan, SegmentKind
 from kvplanner.ui.bars.ink import colour, tokens_of
-from kvplanner.ui.bars.words import Unit
+from kvplanner.ui.bars.words import Unit, rich
 from kvplanner.ui.explain.content import Explanation, as_text, explanation
 from kvplanner.ui.palette import Tokens
 
@@ -207,18 +206,18 @@ def as_html(told: Explanation | None, tokens: Tokens, family: str) -> str:
     muted = f"color:{tokens.muted}"
     mono = "font-family:monospace"
     out = [
-        f'<p style="margin:0"><b>{escape(told.title)}</b></p>',
-        f'<p style="margin:1px 0 6px 0;{muted}">{escape(told.where)} · {escape(told.meaning)}</p>',
-        f'<p style="margin:0 0 2px 0;font-weight:600">{escape(told.value)}</p>',
-        f'<p style="margin:0 0 6px 0;{muted}">{escape(told.band)}</p>',
+        f'<p style="margin:0"><b>{rich(told.title)}</b></p>',
+        f'<p style="margin:1px 0 6px 0;{muted}">{rich(told.where)} · {rich(told.meaning)}</p>',
+        f'<p style="margin:0 0 2px 0;font-weight:600">{rich(told.value)}</p>',
+        f'<p style="margin:0 0 6px 0;{muted}">{rich(told.band)}</p>',
     ]
     for formula in told.formulas:
         head, *numbers = formula.lines()
-        out.append(f'<p style="margin:0;{muted}">{escape(head)}</p>')
-        out += [f'<p style="margin:0 0 5px 0;{mono}">{escape(line)}</p>' for line in numbers]
-    out += [f'<p style="margin:0 0 3px 0">{escape(note)}.</p>' for note in (n.rstrip(".") for n in told.notes)]
+        out.append(f'<p style="margin:0;{muted}">{rich(head)}</p>')
+        out += [f'<p style="margin:0 0 5px 0;{mono}">{rich(line)}</p>' for line in numbers]
+    out += [f'<p style="margin:0 0 3px 0">{rich(note)}.</p>' for note in (n.rstrip(".") for n in told.notes)]
     for answer in told.answers:
-        out.append(f'<p style="margin:7px 0 1px 0;color:{tokens.accent}"><b>{escape(answer.question)}</b></p>')
-        out.append(f'<p style="margin:0">{escape(answer.text)}</p>')
-    out.append(f'<p style="margin:7px 0 0 0;{muted}">{escape(told.rules)}</p>')
+        out.append(f'<p style="margin:7px 0 1px 0;color:{tokens.accent}"><b>{rich(answer.question)}</b></p>')
+        out.append(f'<p style="margin:0">{rich(answer.text)}</p>')
+    out.append(f'<p style="margin:7px 0 0 0;{muted}">{rich(told.rules)}</p>')
     return f"<div style=\"font-family:'{family}';color:{tokens.text}\">{''.join(out)}</div>"
