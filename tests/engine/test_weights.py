@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +11,8 @@ from hypothesis import strategies as st
 from kvplanner.engine.base import Model
 from kvplanner.engine.vllm import weights
 from kvplanner.errors import BadInput, NotModelled
-from tests.engine.weights_models import LLAMA_3_8B, LLAMA_3_70B, QWEN3_8B, llama, settings
+from kvplanner.estimate import banded
+from tests.engine.weights_models import LLAMA_3_8B, LLAMA_3_70B, QWEN3_8B, experts, llama, settings
 
 # param_bytes of vLLM 0.33 on meta tensors, tensor parallel 1, 2, 4, 8 on H100.
 ENGINE = {
@@ -98,3 +101,66 @@ def test_unknown_tensors_are_refused() -> None:
 
 def test_float32_doubles_the_weights() -> None:
     assert weights.rank_weights(LLAMA_3_8B, settings(dtype="float32"), 0).value == 2 * 16060522496
+
+
+def _experts_of(tp: int = 1, **changes: object) -> int:
+    model = experts(2, 512, 16, 256, 2)
+    return sum(h.bytes for h in weights.held(model, settings(tp=tp, **changes), 0) if h.group.kind == "experts")
+
+
+def test_experts_are_cut_over_all_ranks_or_spread_whole() -> None:
+    whole = 2 * 16 * 3 * 512 * 256 * 2
+    assert _experts_of() == whole
+    assert _experts_of(tp=4) == whole // 4
+    assert _experts_of(tp=2, dp=2) == whole // 4
+    assert _experts_of(tp=4, expert_parallel=True) == whole // 4
+    # Four redundant experts: 20 over 4 ranks are 5 on each.
+    assert _experts_of(tp=4, expert_parallel=True, redundant_experts=4) == whole // 16 * 5
+    # 16 experts over 3 × 2 ranks: the fullest has 3.
+    assert _experts_of(tp=3, dp=2, expert_parallel=True) == whole // 16 * 3
+
+
+def test_data_parallel_copies_everything_but_experts() -> None:
+    model = experts(2, 512, 16, 256, 2)
+    one, two = (weights.rank_weights(model, settings(dp=dp), 0).value for dp in (1, 2))
+    assert one - two == _experts_of() // 2
+
+
+def test_kv_heads_are_copied_where_ranks_outnumber_them() -> None:
+    model = llama(1, 1024, 8, 2, 128, 1024, 6400)
+    kv = [sum(h.bytes for h in weights.held(model, settings(tp=tp), 0) if h.group.shard == "kv") for tp in (1, 2, 4, 8)]
+    assert kv == [2 * 256 * 1024 * 2, 2 * 128 * 1024 * 2, 2 * 128 * 1024 * 2, 2 * 128 * 1024 * 2]
+
+
+def test_lora_slots_and_drafts_are_counted_and_named() -> None:
+    lora = weights.rank_weights(LLAMA_3_8B, settings(lora_slots=2, lora_rank=16), 0)
+    per_layer = (4096 + 4096) * 2 + (1024 + 4096) * 2 + (14336 + 4096) * 3
+    assert lora.value - 16060522496 == 2 * 2 * 16 * 32 * per_layer
+    draft = weights.rank_weights(LLAMA_3_8B, settings(spec_method="eagle3", spec_tokens=3), 0)
+    assert draft.low < draft.value < draft.high
+    assert "draft model" in draft.formula
+    assert draft.notes
+
+
+@pytest.mark.parametrize(
+    ("method", "version", "loaded_gib"), [("fp8", "0.19.0", 8.49), ("fp8_per_channel", "0.33.0", 8.5)]
+)
+def test_online_quantisation_leaves_embeddings_and_head(method: str, version: str, loaded_gib: float) -> None:
+    here = settings(version, quantization=method, max_model_len=131072)
+    assert weights.loaded(LLAMA_3_8B, here, 0).value / 2**30 == pytest.approx(loaded_gib, abs=0.03)
+
+
+def test_old_versions_load_all_of_it_before_they_quantise() -> None:
+    late, early = (
+        weights.loading_peak(LLAMA_3_8B, settings(version, quantization="fp8"), 0) for version in ("0.33.0", "0.11.0")
+    )
+    assert early.value - late.value > 6 * 2**30
+    assert "16-bit copy" in early.formula
+
+
+def test_a_what_if_size_carries_its_band() -> None:
+    stored = banded(1000, 995, 1020, "analytic")
+    loose = weights.rank_weights(replace(LLAMA_3_8B, stored=stored), settings(tp=2), 0)
+    assert loose.value == 8030527488
+    assert loose.high / loose.value == pytest.approx(1.02)
+    assert loose.basis == "analytic"

@@ -8,7 +8,7 @@ from kvplanner.engine.base import Model
 from kvplanner.engine.vllm.eras import era_of
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.model.formats import dense
-from kvplanner.model.spec import Attention, LayerSpec, Mlp, ModelSpec
+from kvplanner.model.spec import Attention, LayerSpec, Mlp, ModelSpec, Moe
 from kvplanner.model.tensors import Inventory, TensorGroup
 from kvplanner.units import GIB
 
@@ -67,3 +67,20 @@ def settings(version: str = "0.33.0", **changes: object) -> Settings:
         skip_mm_profiling=False, tower_data_parallel=False,
     )  # fmt: skip
     return replace(base, **changes)  # type: ignore[arg-type]
+
+
+def experts(layers: int, hidden: int, count: int, width: int, top_k: int, vocab: int = 32000) -> Model:
+    """A mixture-of-experts model in bf16: attention as in a small Llama, `count` gated experts a layer."""
+    dense_twin = llama(layers, hidden, 8, 8, hidden // 8, 64, vocab)
+    assert dense_twin.inventory is not None
+    kept = tuple(g for g in dense_twin.inventory.blocks[0] if g.kind != "mlp")
+    block = (
+        *kept,
+        TensorGroup("mlp.gate", "router", (count, hidden), 1, "replicated", BF16),
+        TensorGroup("mlp.experts.gate_proj", "experts", (width, hidden), count, "expert_column", BF16, fused="w13"),
+        TensorGroup("mlp.experts.up_proj", "experts", (width, hidden), count, "expert_column", BF16, fused="w13"),
+        TensorGroup("mlp.experts.down_proj", "experts", (hidden, width), count, "expert_row", BF16, fused="w2"),
+    )
+    layer = replace(dense_twin.spec.layers[0], mlps=(Moe(count, top_k, width),))
+    spec = replace(dense_twin.spec, architecture="MixtralForCausalLM", model_type="mixtral", layers=(layer,))
+    return replace(dense_twin, spec=spec, inventory=replace(dense_twin.inventory, blocks=(block,)))

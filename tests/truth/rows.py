@@ -120,7 +120,8 @@ def model_of(row: Row) -> Model:
         return model
     inventory = whatif.reformat(model.inventory, model.spec, weight_format)
     spec = whatif.respec(model.spec, weight_format)
-    return replace(model, inventory=inventory, spec=spec, weight_format=weight_format)
+    stored = whatif.stored(model.inventory, model.spec, weight_format)
+    return replace(model, inventory=inventory, spec=spec, weight_format=weight_format, stored=stored)
 
 
 def _named_gpu(text: str) -> GpuSpec | None:

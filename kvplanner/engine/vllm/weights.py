@@ -29,6 +29,10 @@ _KIND_NAMES: Final = {
 }  # fmt: skip
 
 
+# Stored sizes that are surer than this share are taken as they are.
+_LOOSE_SHARE: Final = 0.005
+
+
 class Held(NamedTuple):
     """A group of tensors on a rank: its local part, the layers that hold it, and its resident bytes in all."""
 
@@ -144,11 +148,25 @@ def rank_weights(model: Model, settings: Settings, stage: int) -> Estimate:
         formula += " − {kept on the host}"
         inputs.append(Input("kept on the host", offloaded, "B", "--cpu-offload-gb"))
     notes = (*weights_format.notes(model.spec, settings), *weights_extra.notes(model, settings))
-    if all(e.basis == "exact" for _, e in extras):
+    loose = _looseness(model, value)
+    terms = [e for _, e in extras] + ([loose] if loose is not None else [])
+    if all(e.basis == "exact" for e in terms):
         return exact(value, formula, *inputs).with_notes(*notes)
-    below, above = band_of_sum(e for _, e in extras)
-    basis = least_sure(e for _, e in extras)
-    return banded(value, value - below, value + above, basis, formula, *inputs).with_notes(*notes)
+    below, above = band_of_sum(terms)
+    return banded(value, value - below, value + above, least_sure(terms), formula, *inputs).with_notes(*notes)
+
+
+def _looseness(model: Model, value: int) -> Estimate | None:
+    """How far the weights may lie off because the file's own size is a rule's; None where it is known.
+
+    A model in a what-if format carries the rule's band in its stored size: a published repository may leave
+    matrices in 16 bits.
+    """
+    stored = model.stored
+    if stored is None or not stored.value or stored.high - stored.low < _LOOSE_SHARE * stored.value:
+        return None
+    low, high = (round(value * bound / stored.value) for bound in (stored.low, stored.high))
+    return banded(value, low, high, stored.basis)
 
 
 def loaded(model: Model, settings: Settings, stage: int) -> Estimate:
