@@ -12,7 +12,7 @@ from kvplanner.errors import BadInput, UnknownName
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from kvplanner.engine.base import Model, Plan, SegmentKind
+    from kvplanner.engine.base import Plan, SegmentKind
     from kvplanner.plan.text_request import PlanWords, Sources
 
 _EXAMPLES: Final = """examples:
@@ -38,7 +38,12 @@ def parser() -> Parser:
     add("--gpu", default="", metavar="SPEC", help='"H100", "2xRTX 4090", "1xRTX 4090,1xRTX 3090", "4x79.2GiB", "local"')
     add("--engine", default="", help="the engine (vllm)")
     add("--engine-version", default="", metavar="V", help="its version, the newest known when left out")
-    add("--weight-format", default="", metavar="F", help="plan with the weights in another format (fp8, awq, ...)")
+    add(
+        "--weight-format",
+        default="",
+        metavar="F",
+        help="as if stored in another format: fp8, int8, awq, gptq, nvfp4, mxfp4, q4_k_m ...",
+    )
     add("--load", default="", metavar="N@PROMPT+OUTPUT", help="users at once and their tokens, for example 32@1500+500")
     add("--free", action="append", default=[], metavar="[GPU=]SIZE", help="free memory before the engine starts")
     add("--measured", action="append", default=[], metavar="KIND=SIZE", help="replaces an estimate by a given value")
@@ -78,16 +83,11 @@ def words_from(argv: Sequence[str]) -> tuple[Namespace, PlanWords]:
 
 def sources() -> Sources:
     """How the terminal finds models and this machine's GPUs: only "hub:" goes online, since it asks for it."""
+    from kvplanner.cli.inspect import open_model
     from kvplanner.cli.local import machine
     from kvplanner.plan.text_request import Sources
 
-    return Sources(_open_model, machine)
-
-
-def _open_model(text: str) -> Model:
-    from kvplanner.source.resolve import open_model
-
-    return open_model(text, allow_network=text.startswith("hub:"))
+    return Sources(open_model, machine)
 
 
 def make_plan(words: PlanWords) -> Plan:

@@ -10,7 +10,7 @@ from pathlib import PurePath
 from typing import Final, NamedTuple
 
 from kvplanner.engine.base import SEGMENT_KINDS, Engine, Load, Model, OptionValue, PlanRequest
-from kvplanner.errors import BadInput
+from kvplanner.errors import BadInput, NotModelled, UnknownName
 from kvplanner.gpu.spec import Device, Machine
 from kvplanner.plan import planfile
 from kvplanner.units import format_bytes, parse_count, parse_size
@@ -46,12 +46,16 @@ class Sources(NamedTuple):
 
 
 class Built(NamedTuple):
-    """A request, the words that name its model and machine, and what is worth saying about them."""
+    """A request, the words that name its model and machine, and what is worth saying about them.
+
+    opened: the model as it is stored, which the request's is not when another weight format was asked for.
+    """
 
     request: PlanRequest
     model: str
     machine: str
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[str, ...]
+    opened: Model
 
 
 class Launch(NamedTuple):
@@ -86,17 +90,59 @@ def build(words: PlanWords, sources: Sources) -> Built:
         request = replace(request, engine=chosen.name, version=version, options={**request.options, **options})
     else:
         request = PlanRequest(model, machine, chosen.name, version, options)
-    return Built(_with_words(request, words), model_text, machine_text, (*said, *warnings))
+    return Built(_with_words(request, words), model_text, machine_text, (*said, *warnings), model)
 
 
 def _with_words(request: PlanRequest, words: PlanWords) -> PlanRequest:
-    """The request with what its own flags say."""
+    """The request with what its own flags say, its model in the weight format that is asked for."""
+    wished = words.weight_format or request.weight_format
+    name = format_name(wished) if wished else None
     return replace(
         request,
+        model=as_format(request.model, name) if name else request.model,
         machine=with_free(request.machine, words.free),
         load=parse_load(words.load) if words.load else request.load,
-        weight_format=words.weight_format or request.weight_format,
+        weight_format=name,
         measured={**request.measured, **parse_measured(words.measured)},
+    )
+
+
+def format_name(text: str) -> str:
+    """The weight format that a text such as "fp8", "awq" or "q4_k_m" names. Raises UnknownName."""
+    from kvplanner.model.whatif import WHATIF_FORMATS
+
+    wanted = _plain(text)
+    names = {_plain(name): name for name in WHATIF_FORMATS}
+    found = names.get(wanted) or names.get(f"gguf{wanted}")
+    if found:
+        return found
+    near = [name for plain, name in names.items() if wanted and plain.startswith(wanted)]
+    if len(near) == 1:
+        return near[0]
+    raise UnknownName(f"{text!r} is no weight format", "--weight-format", tuple(near or WHATIF_FORMATS))
+
+
+def _plain(text: str) -> str:
+    return "".join(c for c in text.lower() if c.isalnum())
+
+
+def as_format(model: Model, name: str) -> Model:
+    """The model as if its weights were stored in another format of WHATIF_FORMATS.
+
+    Raises UnknownName, and NotModelled where the tensors are not known.
+    """
+    from kvplanner.model import whatif
+
+    if model.inventory is None:
+        raise NotModelled("its tensors are not known, so no other format can be planned", model.id, "Open its folder")
+    held = f", which holds {model.weight_format}" if model.weight_format else ""
+    return replace(
+        model,
+        spec=whatif.respec(model.spec, name),
+        inventory=whatif.reformat(model.inventory, model.spec, name),
+        stored=whatif.stored(model.inventory, model.spec, name),
+        weight_format=name,
+        source_detail=f"as if in {name}, from {model.source_detail or model.source_kind}{held}",
     )
 
 

@@ -63,6 +63,16 @@ def test_measured_values_replace_estimates(terminal: Terminal) -> None:
     assert segments["runtime"]["bytes"] == segments["cuda_graphs"]["bytes"] == 0
 
 
+def test_another_weight_format(terminal: Terminal) -> None:
+    plain = json.loads(terminal("plan", MODEL, "--gpu", "H100", "--json").out)
+    ran = terminal("plan", MODEL, "--gpu", "H100", "--weight-format", "fp8", "--json")
+    document = json.loads(ran.out)
+    check_plan(document)
+    assert document["model"]["weight_format"] == "FP8"
+    assert document["model"]["stored_bytes"] < 0.6 * plain["model"]["stored_bytes"]
+    assert document["kv_cache"]["num_blocks"] > plain["kv_cache"]["num_blocks"]
+
+
 def test_explain_and_markdown_tell_the_same_numbers(terminal: Terminal) -> None:
     document = json.loads(terminal("plan", MODEL, "--gpu", "H100", "--json").out)
     explained = terminal("plan", MODEL, "--gpu", "H100", "--explain").out
@@ -115,6 +125,7 @@ def test_what_was_assumed_is_said(terminal: Terminal) -> None:
         (["plan", MODEL, "--gpu", "H100", "--", "--gpu-memory-utilization", "9"], "--gpu-memory-utilization"),
         (["plan", MODEL, "--gpu", "H100", "--", "-tp", "3"], "3"),
         (["plan", MODEL, "--gpu", "H100", "--load", "9"], "--load"),
+        (["plan", MODEL, "--gpu", "H100", "--weight-format", "fp1"], "fp1"),
         (["plan", MODEL, "--gpu", "H100", "--explain", "magic"], "magic"),
         (["plan", "./no/such/folder", "--gpu", "H100"], "no/such/folder"),
         (["plan", "none.kvplan.json"], "none.kvplan.json"),
@@ -124,6 +135,8 @@ def test_what_was_assumed_is_said(terminal: Terminal) -> None:
         (["gpus", "--local", "H100"], "--local"),
         (["models", "no such words"], "no such words"),
         (["models", "--frob"], "--frob"),
+        (["inspect"], "MODEL"),
+        (["inspect", "./no/such/folder"], "no/such/folder"),
     ],
 )
 def test_a_mistake_is_one_line_and_status_two(terminal: Terminal, words: list[str], told: str) -> None:

@@ -32,6 +32,7 @@ HEAVY = {"PySide6", "shiboken6", "numpy", "pyqtgraph", "huggingface_hub", "pynvm
         ["plan", "Llama-3.1-8B-Instruct", "--gpu", "H100"],
         ["plan", "Llama-3.1-8B-Instruct", "--gpu", "H100", "--json"],
         ["plan", "Llama-3.1-8B-Instruct", "--gpu", "2xH100", "--", "vllm", "serve", "Llama-3.1-8B-Instruct"],
+        ["inspect", "Llama-3.1-8B-Instruct"],
         ["models", "llama"],
         ["gpus", "h100"],
         ["--version"],

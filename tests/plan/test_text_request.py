@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kvplanner.catalog import models
 from kvplanner.engine.base import Load, Model
-from kvplanner.errors import BadInput, PlannerError, UnknownName
+from kvplanner.errors import BadInput, NotModelled, PlannerError, UnknownName
 from kvplanner.gpu.spec import Machine
 from kvplanner.plan import planfile
 from kvplanner.plan.planfile import PlanFile
@@ -19,6 +20,7 @@ from kvplanner.plan.text_request import (
     PlanWords,
     Sources,
     build,
+    format_name,
     machine_of,
     parse_load,
     parse_measured,
@@ -193,3 +195,35 @@ def test_unknown_gpu_lists_near_ones() -> None:
     with pytest.raises(UnknownName) as caught:
         build(PlanWords("m", "RTX 409"), HERE)
     assert any("4090" in name for name in caught.value.near)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [("fp8", "FP8"), ("FP8 block", "FP8 block"), ("fp8-block", "FP8 block"), ("awq", "AWQ 4-bit"), ("int8", "INT8"),
+     ("Q4_K_M", "GGUF Q4_K_M"), ("gguf q8_0", "GGUF Q8_0"), ("nvfp4", "NVFP4"), ("bitsandbytes", "bitsandbytes 4-bit")],
+)  # fmt: skip
+def test_weight_formats_by_any_spelling(text: str, name: str) -> None:
+    assert format_name(text) == name
+
+
+@pytest.mark.parametrize("text", ["", "fp1", "gguf q", "4-bit"])
+def test_other_formats_are_refused_with_the_list(text: str) -> None:
+    with pytest.raises(UnknownName) as caught:
+        format_name(text)
+    assert caught.value.near
+
+
+def test_another_format_changes_the_weights_and_says_so() -> None:
+    model = models.load("meta-llama/Llama-3.1-8B-Instruct")
+    built = build(PlanWords("m", "H100", weight_format="fp8"), Sources(lambda _: model, _no_gpu))
+    changed = built.request.model
+    assert (built.request.weight_format, changed.weight_format) == ("FP8", "FP8")
+    assert model.stored is not None
+    assert changed.stored is not None
+    assert 0.5 < changed.stored.value / model.stored.value < 0.6
+    assert "holds bfloat16" in changed.source_detail
+
+
+def test_a_model_without_tensors_has_no_other_format() -> None:
+    with pytest.raises(NotModelled, match="no other format"):
+        build(PlanWords("m", "H100", weight_format="fp8"), HERE)
