@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import faulthandler
 import os
-import platform
 import sys
 import threading
 import time
@@ -29,6 +27,8 @@ SMALLEST_NATIVE = 40
 
 def versions() -> tuple[tuple[str, str], ...]:
     """Names and versions of what is running."""
+    import platform
+
     import PySide6
     from PySide6.QtCore import qVersion
 
@@ -128,12 +128,16 @@ class NativeCrashLog:
             self._file = self.path.open("w", encoding="utf-8")
         except OSError:
             return
+        import faulthandler
+
         faulthandler.enable(self._file, all_threads=True)
 
     def stop(self) -> None:
         """Stop recording; an empty file goes."""
         if self._file is None:
             return
+        import faulthandler
+
         faulthandler.disable()
         self._file.close()
         self._file = None

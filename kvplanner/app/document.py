@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from kvplanner.app.history import History
 from kvplanner.app.state import PlanState
-from kvplanner.engine.base import Model, Option, OptionValue, Plan
 from kvplanner.errors import PlannerError
+
+if TYPE_CHECKING:
+    from kvplanner.engine.base import Model, Option, OptionValue, Plan
 
 
 class Document(QObject):

@@ -10,9 +10,9 @@ from PySide6.QtCore import QObject, Signal
 
 from kvplanner.app.jobs import Job, JobControl, Jobs
 from kvplanner.app.storage import data_folder
-from kvplanner.engine.base import Model
 
 if TYPE_CHECKING:
+    from kvplanner.engine.base import Model
     from kvplanner.gpu.spec import Machine
     from kvplanner.source.found import Found
 
@@ -46,6 +46,10 @@ class Library(QObject):
     def probe_gpus(self) -> None:
         """Ask NVML once, in the background."""
         self._jobs.submit("Looking for GPUs", _probe, self._probed, self._probe_failed, key="probe")
+
+    def show_machine(self, machine: Machine) -> None:
+        """Take a newer answer from someone who watches the GPUs."""
+        self._probed(machine)
 
     def _probed(self, machine: Machine | None) -> None:
         self.probed = True

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
-from kvplanner.engine.base import Load, Model, OptionValue, PlanRequest
-from kvplanner.gpu.spec import Device, Machine
+if TYPE_CHECKING:
+    from kvplanner.engine.base import Load, Model, OptionValue, PlanRequest
+    from kvplanner.gpu.spec import Device, Machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,8 @@ class PlanState:
     @property
     def machine(self) -> Machine | None:
         """The devices that the plan uses, None when there are none."""
+        from kvplanner.gpu.spec import Machine
+
         ticked = tuple(self._with_free(device) for device in self.devices if device.index not in self.unticked)
         return Machine(ticked, self.machine_source) if ticked else None
 
@@ -47,6 +51,8 @@ class PlanState:
 
     def request(self) -> PlanRequest | None:
         """The request that an engine plans, None while a model or a machine is missing."""
+        from kvplanner.engine.base import PlanRequest
+
         machine = self.machine
         if self.model is None or machine is None:
             return None

@@ -2,36 +2,38 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
 
 from kvplanner.errors import BadInput
-from kvplanner.plan.text_request import PlanWords
+
+if TYPE_CHECKING:
+    from kvplanner.plan.text_request import PlanWords
 
 SMALLEST, LARGEST = 320, 8192
 
 
 class WindowArguments(NamedTuple):
-    """screenshot None: show a window. words: what to plan, its model "" for the start. tab: "" for the first."""
+    """screenshot None: show a window. words: what to plan, None for nothing asked. tab: "" for the first."""
 
     screenshot: Path | None
     size: tuple[int, int] | None
     theme: Literal["", "light", "dark"]
     tab: str
     safe_mode: bool
-    words: PlanWords
+    words: PlanWords | None
     scale: float = 1.0
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise BadInput(message, "gui", "kvplanner gui --help lists what it takes")
+def _parser() -> Any:
+    import argparse
 
+    class Parser(argparse.ArgumentParser):
+        def error(self, message: str) -> NoReturn:
+            raise BadInput(message, "gui", "kvplanner gui --help lists what it takes")
 
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="kvplanner gui", allow_abbrev=False, add_help=False)
+    parser = Parser(prog="kvplanner gui", allow_abbrev=False, add_help=False)
     parser.add_argument("model", nargs="?", default="")
     parser.add_argument("--screenshot", type=Path)
     parser.add_argument("--size", default="")
@@ -51,6 +53,10 @@ def _parser() -> argparse.ArgumentParser:
 
 def parse(argv: Sequence[str]) -> WindowArguments:
     """Read the arguments after `gui`. Raises BadInput."""
+    if not argv:
+        return WindowArguments(None, None, "", "", safe_mode=False, words=None)
+    from kvplanner.plan.text_request import PlanWords
+
     words = list(argv)
     flags: tuple[str, ...] = ()
     if "--" in words:
@@ -71,7 +77,8 @@ def parse(argv: Sequence[str]) -> WindowArguments:
         flags=flags,
     )
     size = _size(found.size) if found.size else None
-    return WindowArguments(found.screenshot, size, found.theme, found.tab, found.safe_mode, plan, found.scale)
+    asked = plan if plan != PlanWords() else None
+    return WindowArguments(found.screenshot, size, found.theme, found.tab, found.safe_mode, asked, found.scale)
 
 
 def _size(text: str) -> tuple[int, int]:

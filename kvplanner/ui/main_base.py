@@ -9,14 +9,14 @@ from PySide6.QtWidgets import QLabel, QMainWindow
 from kvplanner.app.document import Document
 from kvplanner.app.messages import Messages
 from kvplanner.app.settings import Settings
-from kvplanner.ui.bars.words import Unit
-from kvplanner.ui.main_centre import Centre
-from kvplanner.ui.setup.panel import SetupPanel
-from kvplanner.ui.setup.pickers import Pickers
 
 if TYPE_CHECKING:
+    from kvplanner.ui.bars.words import Unit
     from kvplanner.ui.main_actions import Actions
     from kvplanner.ui.main_app import Application
+    from kvplanner.ui.main_centre import Centre
+    from kvplanner.ui.setup.panel import SetupPanel
+    from kvplanner.ui.setup.pickers import Pickers
 
 
 class WindowBase(QMainWindow):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from PySide6.QtCore import QByteArray, Qt, Signal
+from PySide6.QtCore import QByteArray, Qt, QTimer, Signal
 from PySide6.QtWidgets import (
     QBoxLayout,
     QFrame,
@@ -19,11 +19,14 @@ from PySide6.QtWidgets import (
 )
 
 from kvplanner.app.messages import Messages
-from kvplanner.engine.base import Plan, SegmentKind
-from kvplanner.ui.bars.words import Unit
 from kvplanner.ui.message_bar import MessageBar
 
+if TYPE_CHECKING:
+    from kvplanner.engine.base import Plan, SegmentKind
+    from kvplanner.ui.bars.words import Unit
+
 BARS_SHARE: Final = 0.42
+DETAILS_AFTER_MS: Final = 60
 LOWER_HEIGHT: Final = 232
 CARD_WIDTH: Final = 240
 BUTTON_WIDTH: Final = 118
@@ -63,7 +66,6 @@ class Centre(QWidget):
 
     def __init__(self, messages: Messages, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setObjectName("centre")
         self.setAccessibleName("Plan")
         self.messages = MessageBar(messages, self)
         self.export_button = QToolButton(self)
@@ -91,7 +93,6 @@ class Centre(QWidget):
         self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         ground = QWidget()
-        ground.setObjectName("centre")
         ground.setMinimumWidth(2 * CARD_WIDTH)
         self._outer = QVBoxLayout(ground)
         self._outer.setContentsMargins(14, 10, 14, 12)
@@ -110,6 +111,12 @@ class Centre(QWidget):
         self.tabs: QTabWidget | None = None
         self.splitter: QSplitter | None = None
         self._views: list[View] = []
+        self._details: list[View] = []
+        self._stale: set[int] = set()
+        self._later = QTimer(self)
+        self._later.setSingleShot(True)
+        self._later.setInterval(DETAILS_AFTER_MS)
+        self._later.timeout.connect(self.show_details)
         self._plan: Plan | None = None
         self.position = 0
         self.kind: SegmentKind | None = None
@@ -117,22 +124,37 @@ class Centre(QWidget):
         self._unit: Unit = "GiB"
 
     def build(self) -> None:
-        """Make the views; after the first frame."""
+        """Make the verdict and the bars, after the first frame; what details them follows with `build_details`."""
         from kvplanner.ui.bars.widget import MemoryBars
-        from kvplanner.ui.breakdown import BreakdownView
-        from kvplanner.ui.explain.view import ExplainView
         from kvplanner.ui.verdict import VerdictView
 
+        if self._views:
+            return
         self.verdict, self.bars = VerdictView(self), MemoryBars(self)
-        self.breakdown, self.explain = BreakdownView(self), ExplainView(self)
         self._header.takeAt(0)
         self._header.insertWidget(0, self.verdict, 1)
         self._bars_card = card(self.bars, margins=8)
+        self._outer.insertWidget(1, self._bars_card)
+        self._views = [self.verdict, self.bars]
+        for view in (self.verdict, self.bars):
+            view.set_unit(self._unit)
+            view.segment_selected.connect(self._segment_selected)
+        if self._plan is not None:
+            self.set_plan(self._plan)
+
+    def build_details(self) -> None:
+        """Make the table and the tabs."""
+        from kvplanner.ui.breakdown import BreakdownView
+        from kvplanner.ui.explain.view import ExplainView
+        from kvplanner.ui.startup import StartupView
+
+        if self.tabs is not None:
+            return
+        self.breakdown, self.explain, self.startup = BreakdownView(self), ExplainView(self), StartupView(self)
         self.tabs = QTabWidget(self)
         self.tabs.setDocumentMode(True)
         self.tabs.addTab(self.explain, TAB_NAMES["explain"])
-        self._views = [self.verdict, self.bars, self.breakdown, self.explain]
-        self._add_startup(self.tabs)
+        self.tabs.addTab(self.startup, TAB_NAMES["startup"])
         self.splitter = QSplitter(Qt.Orientation.Horizontal, self)
         self.splitter.setChildrenCollapsible(False)
         self.splitter.setHandleWidth(10)
@@ -143,43 +165,62 @@ class Centre(QWidget):
         self.splitter.setSizes([460, 460])
         self.splitter.setMinimumHeight(LOWER_HEIGHT)
         self._outer.takeAt(self._outer.count() - 1)
-        self._outer.addWidget(self._bars_card)
         self._outer.addWidget(self.splitter, 1)
-        for view in self._views:
+        self._details = [self.breakdown, self.explain, self.startup]
+        for view in (self.breakdown, self.explain, self.startup):
             view.set_unit(self._unit)
-            view.segment_selected.connect(self._segment_selected)  # type: ignore[attr-defined]
-
-    def _add_startup(self, tabs: QTabWidget) -> None:
-        from kvplanner.ui.startup import StartupView
-
-        self.startup = StartupView(self)
-        tabs.addTab(self.startup, TAB_NAMES["startup"])
-        self._views.append(self.startup)
+            view.segment_selected.connect(self._segment_selected)
+        self.tabs.currentChanged.connect(self.show_details)
+        self._stale = set(range(len(self._details)))
+        self.show_details()
 
     @property
     def built(self) -> bool:
-        """Whether the views are there."""
-        return bool(self._views)
+        """Whether all views are there."""
+        return self.tabs is not None
 
     def set_plan(self, plan: Plan | None) -> None:
-        """Show a plan; the selection stays where it can."""
+        """Show a plan; the selection stays where it can.
+
+        The verdict and the bars follow at once; table and tabs when edits pause, so that a drag stays smooth.
+        """
+        waited = self._plan is None
         self._plan = plan
         for view in self._views:
             view.set_plan(plan)
-        if plan is None:
-            return
-        if not self._chosen_by_user or self.position >= len(plan.devices):
-            self.position = min(plan.tightest, len(plan.devices) - 1)
-        kinds = [segment.kind for segment in plan.devices[self.position].segments] if plan.devices else []
-        if self.kind not in kinds:
-            self.kind = "kv_cache" if "kv_cache" in kinds else "weights" if "weights" in kinds else None
-        self._show_selection()
-        self._fit_bars()
+        self._stale = set(range(len(self._details)))
+        if plan is not None:
+            if not self._chosen_by_user or self.position >= len(plan.devices):
+                self.position = min(plan.tightest, len(plan.devices) - 1)
+            kinds = [segment.kind for segment in plan.devices[self.position].segments] if plan.devices else []
+            if self.kind not in kinds:
+                self.kind = "kv_cache" if "kv_cache" in kinds else "weights" if "weights" in kinds else None
+            for view in self._views:
+                view.set_selected(self.position, self.kind)
+            if self._views:
+                self._fit_bars()
+        if waited:
+            self.show_details()
+        elif not self._later.isActive():
+            self._later.start()
+
+    def show_details(self) -> None:
+        """Bring the views that can be seen up to date; a hidden tab follows when it is opened."""
+        self._later.stop()
+        for index in sorted(self._stale):
+            view = self._details[index]
+            hidden = isinstance(view, QWidget) and self.tabs is not None and self.tabs.indexOf(view) not in (
+                -1, self.tabs.currentIndex()
+            )  # fmt: skip
+            if not hidden:
+                view.set_plan(self._plan)
+                view.set_selected(self.position, self.kind)
+                self._stale.discard(index)
 
     def set_unit(self, unit: Unit) -> None:
         """GiB or GB."""
         self._unit = unit
-        for view in self._views:
+        for view in (*self._views, *self._details):
             view.set_unit(unit)
 
     def _segment_selected(self, chosen: object) -> None:
@@ -194,7 +235,8 @@ class Centre(QWidget):
         self.selected.emit(position, kind)
 
     def _show_selection(self) -> None:
-        for view in self._views:
+        self.show_details()
+        for view in (*self._views, *self._details):
             view.set_selected(self.position, self.kind)
 
     def show_tab(self, name: str) -> bool:

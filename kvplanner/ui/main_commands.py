@@ -7,21 +7,22 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, QUrl
 from PySide6.QtGui import QDesktopServices, QGuiApplication
-from PySide6.QtWidgets import QApplication, QDialog, QDockWidget, QWidget
+from PySide6.QtWidgets import QApplication, QDialog, QWidget
 
 from kvplanner.app import settings as s
 from kvplanner.app.storage import data_folder
-from kvplanner.engine.base import Plan
 from kvplanner.ui.main_base import WindowBase
 
 if TYPE_CHECKING:
+    from kvplanner.engine.base import Plan
     from kvplanner.ui.help_viewer import HelpViewer
+    from kvplanner.ui.main_gpu import GpuDock
 
 
 class CommandsMixin(WindowBase):
     """Undo, copy, choose, show, look again, help."""
 
-    _gpu_dock: QDockWidget | None = None
+    _gpu_dock: GpuDock | None = None
     _help: HelpViewer | None = None
     _dialog: QDialog | None = None
 
@@ -94,6 +95,8 @@ class CommandsMixin(WindowBase):
     def find_option(self) -> None:
         """Go to the search of options."""
         advanced = self.panel.advanced
+        if advanced is None:
+            return
         advanced.toggle.setChecked(True)
         advanced.search.setFocus(Qt.FocusReason.ShortcutFocusReason)
         advanced.search.selectAll()
@@ -182,10 +185,13 @@ class CommandsMixin(WindowBase):
         action.setChecked(on)
         self.settings.set(s.GPU_PANEL, on)
 
-    def _make_gpu_dock(self) -> QDockWidget:
-        from kvplanner.ui.main_gpu import make_gpu_dock
+    def _make_gpu_dock(self) -> GpuDock:
+        from kvplanner.ui.main_gpu import GpuDock
+        from kvplanner.ui.window import MainWindow
 
-        dock = make_gpu_dock(self)
+        assert isinstance(self, MainWindow)
+        self.fill()
+        dock = GpuDock(self)
         dock.visibilityChanged.connect(self._gpu_dock_seen)
         return dock
 
@@ -196,9 +202,7 @@ class CommandsMixin(WindowBase):
     def stop_gpu_panel(self) -> None:
         """End the sampling before the window goes."""
         if self._gpu_dock is not None:
-            from kvplanner.ui.main_gpu import stop_gpu_dock
-
-            stop_gpu_dock(self._gpu_dock)
+            self._gpu_dock.stop()
 
     # Tools -----------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from PySide6.QtCore import Qt, QUrl
 from PySide6.QtGui import QDesktopServices
@@ -13,10 +13,12 @@ from PySide6.QtWidgets import QFileDialog
 
 from kvplanner.app import settings as s
 from kvplanner.app.storage import write_atomic
-from kvplanner.engine.base import Plan
 from kvplanner.errors import PlannerError
-from kvplanner.ui.bars.words import Unit
 from kvplanner.ui.main_base import WindowBase
+
+if TYPE_CHECKING:
+    from kvplanner.engine.base import Plan
+    from kvplanner.ui.bars.words import Unit
 
 FILTERS: Final = {
     "png": "PNG picture (*.png)", "svg": "SVG picture (*.svg)", "pdf": "PDF document (*.pdf)",

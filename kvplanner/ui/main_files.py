@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QDragEnterEvent, QDragMoveEvent, QDropEvent
 from PySide6.QtWidgets import QFileDialog, QLabel, QMessageBox
 
-from kvplanner.app import planstore
 from kvplanner.app import settings as s
 from kvplanner.app.opening import Opening, classify
-from kvplanner.app.state import PlanState
-from kvplanner.engine.base import Model
 from kvplanner.ui.main_export import ExportMixin
 from kvplanner.ui.main_machine import MachineMixin
+
+if TYPE_CHECKING:
+    from kvplanner.app.state import PlanState
+    from kvplanner.engine.base import Model
 
 PLAN_FILTER: Final = "Plan (*.kvplan.json)"
 OPEN_FILTER: Final = (
@@ -80,6 +81,7 @@ class FilesMixin(MachineMixin, ExportMixin):
 
     def open_plan(self, path: Path) -> None:
         """Read a plan file; a plan with unsaved edits of another file keeps its window."""
+        from kvplanner.app import planstore
 
         def done(state: PlanState) -> None:
             if self.document.path is not None and self.document.modified:
@@ -159,6 +161,8 @@ class FilesMixin(MachineMixin, ExportMixin):
 
     def save_to(self, path: Path, *, then_close: bool = False) -> None:
         """Write the plan in the background."""
+        from kvplanner.app import planstore
+
         state = self.document.state
         if state.request() is None:
             self.messages.warning("Choose a model and GPUs first: there is no plan to save", key="save")
@@ -237,7 +241,7 @@ class FilesMixin(MachineMixin, ExportMixin):
     def _show_drop_sheet(self, opening: Opening) -> None:
         if self._drop_sheet is None:
             self._drop_sheet = QLabel(self)
-            self._drop_sheet.setObjectName("drop")
+            self._drop_sheet.setProperty("card", "drop")
             self._drop_sheet.setFrameShape(QLabel.Shape.StyledPanel)
             self._drop_sheet.setAlignment(Qt.AlignmentFlag.AlignCenter)
             self._drop_sheet.setWordWrap(True)

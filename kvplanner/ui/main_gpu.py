@@ -1,32 +1,82 @@
-"""The dock of this machine's GPUs: made when it is first asked for, stopped before the window ends."""
+"""The dock of this machine's GPUs: made when it is first asked for, joined to the plan, stopped before the end."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QDockWidget
 
+from kvplanner.ui.gpu_panel.panel import GpuPanel
+
 if TYPE_CHECKING:
-    from kvplanner.ui.main_base import WindowBase
+    from kvplanner.engine.base import Model
+    from kvplanner.observe.engines import EngineLaunch
+    from kvplanner.ui.window import MainWindow
 
 
-def make_gpu_dock(window: WindowBase) -> QDockWidget:
-    """The dock, below the plan."""
-    from kvplanner.ui.gpu_panel.panel import GpuPanel
+class GpuDock(QDockWidget):
+    """Holds the panel and passes what it finds to the window."""
 
-    panel = GpuPanel()
-    dock = QDockWidget("Local GPU", window)
-    dock.setObjectName("gpu_dock")
-    dock.setWidget(panel)
-    dock.setAllowedAreas(Qt.DockWidgetArea.AllDockWidgetAreas)
-    window.addDockWidget(Qt.DockWidgetArea.BottomDockWidgetArea, dock)
-    return dock
+    def __init__(self, window: MainWindow) -> None:
+        super().__init__("Local GPU", window)
+        self.setObjectName("gpu_dock")
+        self._window = window
+        self.panel = GpuPanel(self)
+        self.setWidget(self.panel)
+        self.setAllowedAreas(Qt.DockWidgetArea.AllDockWidgetAreas)
+        window.addDockWidget(Qt.DockWidgetArea.BottomDockWidgetArea, self)
+        self.panel.set_unit(window.unit())
+        self.panel.set_plan(window.document.plan)
+        self._connect(self.panel, window)
 
+    def _connect(self, panel: GpuPanel, window: MainWindow) -> None:
+        library = window.application.library
+        panel.machine_seen.connect(library.show_machine)
+        panel.plan_from_process.connect(self._take_launch)
+        panel.overlay_changed.connect(window.centre.bars.set_overlays)
+        panel.fill_changed.connect(window.centre.bars.set_fill)
+        panel.free_measured.connect(self._take_free)
+        window.document.planned.connect(panel.set_plan)
 
-def stop_gpu_dock(dock: QDockWidget) -> None:
-    """End the sampling."""
-    panel = dock.widget()
-    stop = getattr(panel, "stop", None)
-    if stop is not None:
-        stop()
+    def _take_free(self, free: dict[int, int]) -> None:
+        """What is free now becomes what the plan starts from."""
+        document = self._window.document
+        known = {device.index for device in document.state.devices}
+        given = {index: size for index, size in free.items() if index in known}
+        document.edit("Take free memory from the GPUs", key="measured free memory", given_free=given)
+
+    def _take_launch(self, launch: EngineLaunch) -> None:
+        """A running server becomes the plan: model, flags, version, and its GPUs as they were before it started."""
+        window = self._window
+
+        def done(model: Model) -> None:
+            state = window.document.state
+            machine = launch.machine
+            fields: dict[str, Any] = {}
+            if machine is not None:
+                fields = {
+                    "machine_text": "", "devices": machine.devices, "machine_source": machine.source,
+                    "machine_chosen": True, "unticked": frozenset(), "given_free": {},
+                }  # fmt: skip
+            window.document.edit(
+                f"Plan the running {launch.seen.title}",
+                model_text=launch.model,
+                model=model,
+                engine=launch.seen.engine,
+                version=launch.version or state.version,
+                options=dict(launch.options),
+                weight_format=None,
+                **fields,
+            )
+            for warning in launch.warnings:
+                window.messages.warning(warning, key=warning)
+
+        def failed(error: Exception) -> None:
+            window.messages.error(error, f"The running {launch.seen.title} could not be planned", key="launch")
+
+        window.application.library.load_model(launch.model, done, failed, key=f"model {id(window)}")
+
+    def stop(self) -> None:
+        """End the sampling."""
+        self.panel.stop()

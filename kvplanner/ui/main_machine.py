@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from kvplanner.app import settings as s
 from kvplanner.errors import PlannerError
-from kvplanner.gpu.spec import Machine
 from kvplanner.ui.main_base import WindowBase
-from kvplanner.ui.setup.gpu_rows import short_name
+from kvplanner.ui.setup.labels import short_name
+
+if TYPE_CHECKING:
+    from kvplanner.gpu.spec import Machine
 
 
 class MachineMixin(WindowBase):
@@ -46,6 +49,8 @@ class MachineMixin(WindowBase):
 
     def set_gpu_count(self, count: int) -> None:
         """As many of the same GPU."""
+        from kvplanner.gpu.spec import Machine
+
         devices = self.document.state.devices
         if not devices or count == len(devices):
             return
@@ -59,6 +64,7 @@ class MachineMixin(WindowBase):
     def add_gpu(self, text: str) -> None:
         """One or more GPUs beside those that are there."""
         from kvplanner.catalog import gpus
+        from kvplanner.gpu.spec import Machine
 
         state = self.document.state
         try:
@@ -73,6 +79,8 @@ class MachineMixin(WindowBase):
 
     def remove_gpu(self, index: int) -> None:
         """One GPU less."""
+        from kvplanner.gpu.spec import Machine
+
         state = self.document.state
         kept = [device for device in state.devices if device.index != index]
         if not kept:

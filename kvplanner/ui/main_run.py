@@ -12,14 +12,12 @@ from PySide6.QtWidgets import QApplication
 import kvplanner
 from kvplanner.app.jobs import error_text
 from kvplanner.app.session import OpenPlan, Restored
-from kvplanner.app.state import PlanState
-from kvplanner.plan.planfile import SUFFIX
-from kvplanner.plan.text_request import PlanWords
 from kvplanner.ui.main_app import Application
 from kvplanner.ui.main_arguments import WindowArguments
-from kvplanner.ui.start import restored_state, start_state
 
 if TYPE_CHECKING:
+    from kvplanner.app.state import PlanState
+    from kvplanner.plan.text_request import PlanWords
     from kvplanner.ui.window import MainWindow
 
 SIGNAL_POLL_MS = 500
@@ -46,13 +44,13 @@ def show(arguments: WindowArguments) -> int:
     """Show the window and run until it is closed."""
     app = make_app()
     application = Application(app, keep=not arguments.safe_mode, theme=arguments.theme)
-    asked = arguments.words != PlanWords()
+    asked = arguments.words is not None
     restored = Restored((), crashed=False) if asked or arguments.safe_mode else application.session.restore()
     window = application.new_window()
     if arguments.size:
         window.resize(*arguments.size)
     window.show()
-    window.filled.connect(lambda: begin(application, window, arguments, restored))
+    window.ready.connect(lambda: begin(application, window, arguments, restored))
     if arguments.tab:
         window.filled.connect(lambda: window.centre.show_tab(arguments.tab))
     QTimer.singleShot(0, application, application.after_first_frame)
@@ -86,19 +84,24 @@ def begin(application: Application, window: MainWindow, arguments: WindowArgumen
     _load_start(application, window, arguments.words)
 
 
-def _load_start(application: Application, window: MainWindow, words: PlanWords) -> None:
-    from kvplanner.ui.main_local import probe_now
+def _load_start(application: Application, window: MainWindow, words: PlanWords | None) -> None:
+    def work(control: object) -> PlanState:
+        from kvplanner.ui.main_local import probe_now
+        from kvplanner.ui.start import start_state
+
+        return start_state(words, probe_now)
 
     def done(state: PlanState) -> None:
-        path = Path(words.model) if words.model.endswith(SUFFIX) else None
+        path = Path(words.model) if words is not None and words.model.endswith(".kvplan.json") else None
         window.document.reset(state, path)
+        window.document.flush()
 
     def failed(error: Exception) -> None:
         window.messages.error(error, "Could not open what was asked for", key="start")
-        if words != PlanWords():
-            _load_start(application, window, PlanWords())
+        if words is not None:
+            _load_start(application, window, None)
 
-    application.jobs.submit("Reading the model", lambda c: start_state(words, probe_now), done, failed)
+    application.jobs.submit("Reading the model", work, done, failed)
 
 
 def _restore(application: Application, window: MainWindow, plan: OpenPlan) -> None:
@@ -108,6 +111,11 @@ def _restore(application: Application, window: MainWindow, plan: OpenPlan) -> No
 
     def failed(error: Exception) -> None:
         window.messages.warning(f"The last plan could not be opened: {error_text(error)}", key="restored")
-        _load_start(application, window, PlanWords())
+        _load_start(application, window, None)
 
-    application.jobs.submit("Reading the last plan", lambda c: restored_state(plan), done, failed)
+    def work(control: object) -> PlanState:
+        from kvplanner.ui.start import restored_state
+
+        return restored_state(plan)
+
+    application.jobs.submit("Reading the last plan", work, done, failed)

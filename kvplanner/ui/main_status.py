@@ -8,12 +8,12 @@ from PySide6.QtCore import QObject, QTimer
 from PySide6.QtWidgets import QLabel, QMainWindow, QProgressBar
 
 from kvplanner.app.jobs import Job
-from kvplanner.engine.base import Plan
 from kvplanner.errors import PlannerError
 from kvplanner.ui.setup.field import quiet_button
-from kvplanner.ui.setup.gpu_rows import short_name
+from kvplanner.ui.setup.labels import short_name
 
 if TYPE_CHECKING:
+    from kvplanner.engine.base import Plan
     from kvplanner.gpu.spec import Machine
     from kvplanner.ui.main_app import Application
 

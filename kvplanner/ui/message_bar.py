@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from PySide6.QtCore import QTimer
-from PySide6.QtGui import QAccessible, QAccessibleEvent, QGuiApplication
+from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
 from kvplanner.app.messages import Message, Messages
@@ -83,6 +83,8 @@ class MessageBar(QWidget):
         for strip in self.strips:
             if (message.key and strip.message.key == message.key) or strip.message.text == message.text:
                 strip.dismiss()
+        from PySide6.QtGui import QAccessible, QAccessibleEvent
+
         strip = MessageStrip(message, self)
         self._layout.addWidget(strip)
         strip.destroyed.connect(self._settle)

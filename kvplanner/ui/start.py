@@ -11,14 +11,14 @@ from kvplanner.gpu.spec import Machine
 from kvplanner.plan.text_request import LOCAL, START_GPU, START_MODEL, Built, PlanWords, Sources, build
 
 
-def start_state(words: PlanWords, local: Callable[[], Machine | None]) -> PlanState:
+def start_state(asked: PlanWords | None, local: Callable[[], Machine | None]) -> PlanState:
     """The state that plan arguments stand for; without a model the start model. Raises PlannerError."""
-    asked = words != PlanWords()
+    words = asked or PlanWords()
     named = words if words.model or _names_model(words) else words._replace(model=START_MODEL)
     # Without words the window starts on an assumed GPU at once and asks NVML later.
     seen = local if named.gpu.strip().lower() == LOCAL else _nobody
     built = build(named, Sources(open_model, seen))
-    return state_of(built, chosen=bool(asked and words.gpu))
+    return state_of(built, chosen=bool(words.gpu))
 
 
 def _nobody() -> Machine | None:

@@ -7,43 +7,20 @@ from typing import Final, Literal
 
 from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtGui import QColor, QGuiApplication, QPalette
-from PySide6.QtWidgets import QApplication, QStyleFactory, QWidget
+from PySide6.QtWidgets import QApplication
 
 from kvplanner.ui.palette import DARK, LIGHT, Tokens, luminance
+from kvplanner.ui.theme_style import DARK_BELOW, Style, tokens_of
 
 Choice = Literal["system", "light", "dark"]
-DARK_BELOW: Final = 0.18
+__all__ = ["Choice", "Theme", "palette_of", "style_rules", "tokens_of"]
 
 _RULES: Final = Template("""
-QMainWindow, QDialog, QWidget#centre { background: $window; }
 QMenuBar { background: $panel; border-bottom: 1px solid $border; padding: 1px 4px; }
 QMenuBar::item { padding: 4px 9px; background: transparent; border-radius: 4px; }
 QMenuBar::item:selected { background: $raised; }
-QStatusBar { background: $panel; border-top: 1px solid $border; color: $muted; }
+QStatusBar { background: $panel; border-top: 1px solid $border; }
 QStatusBar::item { border: none; }
-QStatusBar QLabel { color: $muted; padding: 0 6px; }
-QFrame[card="true"] { background: $panel; border: 1px solid $border; border-radius: 6px; }
-QScrollArea#setup { background: $panel; border: none; border-right: 1px solid $border; }
-QWidget#setup_content { background: $panel; }
-QLineEdit, QPlainTextEdit, QTextEdit {
-  background: $field; border: 1px solid $border; border-radius: 4px; padding: 3px 7px; color: $text;
-  selection-background-color: $accent; selection-color: $on_accent; }
-QLineEdit:focus, QPlainTextEdit:focus, QTextEdit:focus { border-color: $accent; }
-QLineEdit:disabled { color: $muted; }
-QLineEdit[wrong="true"] { border-color: $danger; background: $danger_soft; }
-QPushButton, QToolButton[button="true"] {
-  background: $panel; border: 1px solid $border; border-radius: 5px; padding: 5px 12px; color: $text;
-  min-height: 16px; }
-QPushButton:hover, QToolButton[button="true"]:hover { background: $raised; }
-QPushButton:focus, QToolButton[button="true"]:focus { border-color: $accent; }
-QPushButton:disabled { color: $muted; }
-QPushButton[primary="true"] { background: $accent; border-color: $accent; color: $on_accent; }
-QPushButton[primary="true"]:focus { border-color: $text; }
-QToolButton[quiet="true"] { background: transparent; border: 1px solid transparent; border-radius: 4px;
-  padding: 2px 5px; color: $muted; }
-QToolButton[quiet="true"]:hover { background: $raised; color: $text; }
-QToolButton[quiet="true"]:focus { border-color: $accent; color: $text; }
-QToolButton::menu-indicator { image: none; }
 QTabWidget::pane { border: none; border-top: 1px solid $border; top: -1px; }
 QTabBar { qproperty-drawBase: 0; background: transparent; }
 QTabBar::tab { padding: 7px 12px; border: none; border-bottom: 2px solid transparent; color: $muted;
@@ -51,10 +28,6 @@ QTabBar::tab { padding: 7px 12px; border: none; border-bottom: 2px solid transpa
 QTabBar::tab:selected { color: $text; border-bottom-color: $accent; }
 QTabBar::tab:hover { color: $text; }
 QTabBar::tab:focus { color: $accent; }
-QListView, QTableView, QTreeView, QTextBrowser { background: $panel; border: none; color: $text; outline: none;
-  selection-background-color: $selection; selection-color: $text; }
-QHeaderView::section { background: $panel; color: $muted; border: none; border-bottom: 1px solid $border;
-  padding: 3px 6px; }
 QScrollBar:vertical { background: transparent; width: 10px; margin: 0; }
 QScrollBar:horizontal { background: transparent; height: 10px; margin: 0; }
 QScrollBar::handle { background: $border; border-radius: 3px; margin: 2px; }
@@ -69,21 +42,8 @@ QMenu::item:selected { background: $selection; color: $text; }
 QMenu::item:disabled { color: $muted; }
 QMenu::separator { height: 1px; background: $border; margin: 4px 6px; }
 QToolTip { background: $panel; color: $text; border: 1px solid $outline; padding: 4px 6px; }
-QSplitter::handle { background: transparent; }
-QDockWidget { color: $text; }
-QDockWidget::title { background: $window; padding: 6px 10px; }
-QLabel[role="heading"] { color: $muted; font-weight: 600; letter-spacing: 0.6px; }
-QLabel[role="muted"] { color: $muted; }
-QLabel[role="error"] { color: $danger; }
-QLabel[role="warning"] { color: $warning; }
-QFrame[level="info"] { background: $selection; border: none; border-radius: 6px; }
-QFrame[level="success"] { background: $selection; border: none; border-radius: 6px; }
-QFrame[level="warning"] { background: $warning_soft; border: none; border-radius: 6px; }
-QFrame[level="error"] { background: $danger_soft; border: none; border-radius: 6px; }
-QFrame#chooser { background: $panel; border: 1px solid $outline; border-radius: 8px; }
-QFrame#chooser QLineEdit { background: transparent; border: none; border-bottom: 1px solid $border; border-radius: 0;
-  padding: 9px 12px; }
-QFrame#drop { background: $panel; border: 2px dashed $accent; border-radius: 10px; }
+QHeaderView::section { background: $panel; color: $muted; border: none; border-bottom: 1px solid $border;
+  padding: 3px 6px; }
 """)
 
 
@@ -94,8 +54,8 @@ def palette_of(tokens: Tokens) -> QPalette:
         role.Window: tokens.window, role.WindowText: tokens.text, role.Base: tokens.panel,
         role.AlternateBase: tokens.field, role.Text: tokens.text, role.PlaceholderText: tokens.muted,
         role.Button: tokens.panel, role.ButtonText: tokens.text, role.BrightText: tokens.danger,
-        role.Highlight: tokens.accent, role.HighlightedText: tokens.on_accent, role.Link: tokens.accent,
-        role.LinkVisited: tokens.accent, role.ToolTipBase: tokens.panel, role.ToolTipText: tokens.text,
+        role.Highlight: tokens.selection, role.HighlightedText: tokens.text, role.Link: tokens.accent,
+        role.LinkVisited: tokens.warning, role.ToolTipBase: tokens.panel, role.ToolTipText: tokens.text,
         role.Light: tokens.raised, role.Midlight: tokens.border, role.Mid: tokens.outline, role.Dark: tokens.outline,
         role.Shadow: tokens.border, role.Accent: tokens.accent,
     }  # fmt: skip
@@ -112,12 +72,6 @@ def style_rules(tokens: Tokens) -> str:
     return _RULES.substitute({name: value for name, value in tokens._asdict().items() if isinstance(value, str)})
 
 
-def tokens_of(widget: QWidget) -> Tokens:
-    """The theme that a widget is drawn in."""
-    ground = widget.palette().color(QPalette.ColorRole.Window)
-    return DARK if luminance(ground.name()) < DARK_BELOW else LIGHT
-
-
 class Theme(QObject):
     """The application's theme. changed(): the colours are other ones."""
 
@@ -129,9 +83,8 @@ class Theme(QObject):
         self.choice: Choice = choice
         self.tokens = LIGHT
         self._system_dark = luminance(app.palette().color(QPalette.ColorRole.Window).name()) < DARK_BELOW
-        fusion = QStyleFactory.create("Fusion")
-        if fusion is not None:
-            app.setStyle(fusion)
+        self._style = Style()
+        app.setStyle(self._style)
         self._apply()
         app.styleHints().colorSchemeChanged.connect(self._scheme_changed)
 

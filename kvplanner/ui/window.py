@@ -14,15 +14,11 @@ from PySide6.QtGui import (
     QKeyEvent,
     QShowEvent,
 )
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QMainWindow, QWidget
+from PySide6.QtWidgets import QApplication, QHBoxLayout, QLabel, QMainWindow, QWidget
 
 from kvplanner.app import settings as s
 from kvplanner.app.document import Document
 from kvplanner.app.messages import Messages
-from kvplanner.app.state import PlanState
-from kvplanner.engine.base import Plan
-from kvplanner.errors import PlannerError
-from kvplanner.ui.bars.words import Unit
 from kvplanner.ui.main_actions import Actions
 from kvplanner.ui.main_centre import Centre
 from kvplanner.ui.main_commands import CommandsMixin
@@ -32,16 +28,22 @@ from kvplanner.ui.setup.panel import SetupPanel
 from kvplanner.ui.setup.pickers import Pickers
 
 if TYPE_CHECKING:
+    from kvplanner.app.state import PlanState
+    from kvplanner.engine.base import Plan
+    from kvplanner.errors import PlannerError
+    from kvplanner.ui.bars.words import Unit
     from kvplanner.ui.main_app import Application
 
 DEFAULT_SIZE: Final = (1280, 800)
 SMALLEST: Final = (860, 560)
+REST_AFTER_MS: Final = 400
 
 
 class MainWindow(CommandsMixin, FilesMixin, QMainWindow):
-    """One plan. closed(window); filled(): the views are there; planned_once(): the first plan shows."""
+    """One plan. closed(window); ready(): a plan can be shown; planned_once(): it is; filled(): all is there."""
 
     closed = Signal(object)
+    ready = Signal()
     filled = Signal()
     planned_once = Signal()
 
@@ -71,6 +73,10 @@ class MainWindow(CommandsMixin, FilesMixin, QMainWindow):
         self._drop_sheet: QLabel | None = None
         self._planned = False
         self._filled = False
+        self._rest = QTimer(self)
+        self._rest.setSingleShot(True)
+        self._rest.setInterval(0)
+        self._rest.timeout.connect(self.fill)
         self._closing = False
         self._connect()
         self.apply_unit()
@@ -86,7 +92,6 @@ class MainWindow(CommandsMixin, FilesMixin, QMainWindow):
         self.panel.error_elsewhere.connect(lambda error: self.messages.error(error, key="plan"))
         self.panel.gpus.counted.connect(self.set_gpu_count)
         self.panel.gpus.removed.connect(self.remove_gpu)
-        self.panel.advanced.opened.connect(lambda on: self.settings.set(s.ADVANCED_OPEN, on))
         pickers.model_wanted.connect(self.load_model)
         pickers.file_wanted.connect(lambda folder: self.open_folder() if folder else self.open_file())
         pickers.machine_wanted.connect(self.choose_machine)
@@ -109,23 +114,33 @@ class MainWindow(CommandsMixin, FilesMixin, QMainWindow):
         super().showEvent(event)
         if not self._filled:
             self._filled = True
-            QTimer.singleShot(0, self, self.fill)
+            QTimer.singleShot(0, self, self._begin)
+
+    def _begin(self) -> None:
+        """The verdict and the bars; the form and the details follow once the first plan shows, or after a while."""
+        self.centre.build()
+        self.panel.model.button.setFocus(Qt.FocusReason.OtherFocusReason)
+        self.ready.emit()
+        self.planned_once.connect(self._rest.start)
+        QTimer.singleShot(REST_AFTER_MS, self, self.fill)
 
     def fill(self) -> None:
-        """Make the views and the option fields."""
+        """Make everything that is not there yet."""
         self._filled = True
+        self._rest.stop()
         if self.centre.built:
             return
         self.centre.build()
         self.panel.build()
-        self.centre.set_unit(self.unit())
+        self.centre.build_details()
         self.centre.restore_layout(self.settings.get(s.SPLITTER))
-        self.panel.show_state(self.document.state)
-        if self.document.plan is not None:
-            self._show_plan(self.document.plan)
-        self.panel.model.button.setFocus(Qt.FocusReason.OtherFocusReason)
-        if self.settings.get(s.ADVANCED_OPEN):
-            self.panel.advanced.toggle.setChecked(True)
+        advanced = self.panel.advanced
+        if advanced is not None:
+            if self.settings.get(s.ADVANCED_OPEN):
+                advanced.toggle.setChecked(True)
+            advanced.opened.connect(lambda on: self.settings.set(s.ADVANCED_OPEN, on))
+        if QApplication.focusWidget() is None:
+            self.panel.model.button.setFocus(Qt.FocusReason.OtherFocusReason)
         if self.settings.get(s.GPU_PANEL):
             self.gpu_panel(True)
         self.filled.emit()
@@ -139,7 +154,7 @@ class MainWindow(CommandsMixin, FilesMixin, QMainWindow):
         self.messages.clear("plan")
         self.centre.set_plan(plan)
         self.status.show_plan(plan)
-        if self.centre.built and not self._planned:
+        if not self._planned:
             self._planned = True
             self.planned_once.emit()
 
@@ -170,6 +185,8 @@ class MainWindow(CommandsMixin, FilesMixin, QMainWindow):
         self.actions_of_window.by_name["unit_gib" if unit == "GiB" else "unit_gb"].setChecked(True)
         self.panel.set_unit(unit)
         self.centre.set_unit(unit)
+        if self._gpu_dock is not None:
+            self._gpu_dock.panel.set_unit(unit)
 
     def _theme_changed(self) -> None:
         choice = self.application.theme.choice

@@ -62,7 +62,8 @@ def advanced(window: MainWindow) -> None:
     window.document.set_option("block_size", 32)
     window.document.flush()
     window.find_option()
-    window.panel.verticalScrollBar().setValue(window.panel.verticalScrollBar().maximum() // 3)
+    settle(5)
+    window.panel.ensureWidgetVisible(window.panel.advanced.entries["block_size"], 0, 400)
 
 
 def refused(window: MainWindow) -> None:
@@ -153,3 +154,4 @@ def test_renew_screenshots(application: Application, qtbot: QtBot, tmp_path: Pat
     corner = image.toImage().pixelColor(int(state.size[0] * 0.6 * state.scale), int(12 * state.scale))
     assert (corner.lightness() < 128) == (theme == "dark")
     assert cut_texts(window) == []
+    assert window.panel.widget().width() <= window.panel.viewport().width(), "the form is wider than its panel"

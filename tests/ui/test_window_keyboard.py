@@ -9,7 +9,6 @@ from PySide6.QtWidgets import QApplication, QLabel
 from pytestqt.qtbot import QtBot
 
 from kvplanner.app.session import Restored
-from kvplanner.plan.text_request import PlanWords
 from kvplanner.ui.main_app import Application
 from kvplanner.ui.main_arguments import WindowArguments
 from kvplanner.ui.main_run import begin
@@ -19,8 +18,8 @@ from tests.ui.window_kit import Keyboard
 
 def test_a_model_and_two_gpus_in_twelve_keys(application: Application, qtbot: QtBot) -> None:
     window = application.new_window()
-    arguments = WindowArguments(None, None, "", "", False, PlanWords())
-    window.filled.connect(lambda: begin(application, window, arguments, Restored((), crashed=False)))
+    arguments = WindowArguments(None, None, "", "", safe_mode=False, words=None)
+    window.ready.connect(lambda: begin(application, window, arguments, Restored((), crashed=False)))
     window.show()
     window.activateWindow()
     qtbot.waitUntil(lambda: window.document.plan is not None, timeout=20_000)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QLineEdit, QVBoxLayout, QWidget
 
-from kvplanner.engine.base import Option, OptionValue, Resolved
 from kvplanner.ui.setup.field import heading, muted_label, quiet_button
+from kvplanner.ui.setup.inputs import ROW_HEIGHT
 from kvplanner.ui.setup.option_field import OptionField, field_for
+
+if TYPE_CHECKING:
+    from kvplanner.engine.base import Option, OptionValue, Resolved
 
 
 class OptionEntry(QWidget):
@@ -60,6 +64,8 @@ class AdvancedSection(QWidget):
         self.search.setPlaceholderText("Search flags and what they do")
         self.search.setAccessibleName("Search options")
         self.search.setClearButtonEnabled(True)
+        self.search.setMinimumHeight(ROW_HEIGHT)
+        self.search.setTextMargins(4, 0, 4, 0)
         self._reset = quiet_button("Reset all", "Give every option back to its default", self._body)
         self._list = QVBoxLayout()
         self._list.setSpacing(0)

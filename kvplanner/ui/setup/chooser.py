@@ -14,7 +14,6 @@ from kvplanner.ui.setup.rows import ROW_ROLE, Row, RowDelegate, RowsModel
 WIDTH: Final = 580
 HEIGHT: Final = 460
 MARGIN: Final = 8
-BATCH: Final = 40
 PAGE: Final = 8
 
 
@@ -31,7 +30,7 @@ class Chooser(QFrame):
         self, window: QWidget, title: str, search: Callable[[str], Sequence[Row]], hint: str, empty: str
     ) -> None:
         super().__init__(window)
-        self.setObjectName("chooser")
+        self.setProperty("card", "popup")
         self.setAccessibleName(title)
         self._search = search
         self._empty_text = empty
@@ -39,17 +38,17 @@ class Chooser(QFrame):
         self._edit = QLineEdit(self)
         self._edit.setPlaceholderText(title)
         self._edit.setAccessibleName(title)
-        self._edit.setClearButtonEnabled(False)
+        self._edit.setProperty("bare", True)
+        self._edit.setTextMargins(8, 8, 8, 8)
         self._model = RowsModel(self)
         self._list = QListView(self)
         self._list.setAccessibleName(f"{title}: results")
         self._list.setModel(self._model)
         self._list.setItemDelegate(RowDelegate(self._list))
-        self._list.setLayoutMode(QListView.LayoutMode.Batched)
-        self._list.setBatchSize(BATCH)
         self._list.setVerticalScrollMode(QListView.ScrollMode.ScrollPerPixel)
         self._list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self._list.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self._list.setFrameShape(QFrame.Shape.NoFrame)
         self._list.setMouseTracking(True)
         self._list.clicked.connect(self._choose_index)
         self._empty = QLabel(self)
@@ -135,7 +134,10 @@ class Chooser(QFrame):
             return
         index = self._model.index(row)
         self._list.setCurrentIndex(index)
-        self._list.scrollTo(index, QListView.ScrollHint.EnsureVisible)
+        if row == self._model.first():
+            self._list.scrollToTop()
+        else:
+            self._list.scrollTo(index, QListView.ScrollHint.EnsureVisible)
         self._edit.setAccessibleDescription(self._model.rows[row].spoken())
 
     def _choose_index(self, index: QModelIndex) -> None:

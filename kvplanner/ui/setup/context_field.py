@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from PySide6.QtWidgets import QHBoxLayout, QWidget
 
-from kvplanner.engine.base import Option
 from kvplanner.ui.setup import numbers
 from kvplanner.ui.setup.field import quiet_button
 from kvplanner.ui.setup.option_field import SliderField
 from kvplanner.ui.setup.slider import Scale
+
+if TYPE_CHECKING:
+    from kvplanner.engine.base import Option
 
 SHORTEST: Final = 256
 LONGEST_UNKNOWN: Final = 131_072

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
-from kvplanner.engine.base import Engine
 from kvplanner.ui.setup.field import Field
 from kvplanner.ui.setup.inputs import ComboBox
 from kvplanner.ui.setup.section import Section
+
+if TYPE_CHECKING:
+    from kvplanner.engine.base import Engine
 
 
 class EngineSection(Section):

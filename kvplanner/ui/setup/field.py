@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QFont
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QToolButton, QVBoxLayout, QWidget
 
 from kvplanner.ui.setup.inputs import ROW_HEIGHT
 
 EDIT_WIDTH: Final = 96
-LABEL_WIDTH: Final = 116
 
 
 def muted_label(text: str = "", parent: QWidget | None = None) -> QLabel:
@@ -28,6 +28,8 @@ def heading(text: str, parent: QWidget | None = None) -> QLabel:
     label.setAccessibleName(text)
     font = label.font()
     font.setPointSizeF(font.pointSizeF() * 0.85)
+    font.setWeight(QFont.Weight.DemiBold)
+    font.setLetterSpacing(QFont.SpacingType.AbsoluteSpacing, 0.6)
     label.setFont(font)
     return label
 
@@ -53,7 +55,7 @@ class Field(QWidget):
         self.title = label
         self.label = QLabel(label, self)
         self.label.setMinimumHeight(ROW_HEIGHT)
-        self.label.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
+        self.label.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Preferred)
         self.inputs = inputs
         self.line = QHBoxLayout()
         self.line.setSpacing(6)

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from kvplanner.gpu.match import MAX_DEVICES, GpuEntry, label
+from kvplanner.ui.setup.labels import short_name
 from kvplanner.ui.setup.rows import Row
 from kvplanner.units import format_both, parse_size
 
@@ -47,14 +48,6 @@ def parse_query(text: str) -> Query:
     if not 1 <= count <= (MAX_DEVICES if explicit else _LARGEST_LONE_COUNT):
         return Query(None, text)
     return Query(count, rest)
-
-
-@lru_cache(maxsize=512)
-def short_name(name: str) -> str:
-    """A GPU's name without what goes without saying."""
-    for word in ("NVIDIA ", "GeForce "):
-        name = name.replace(word, "")
-    return name
 
 
 @lru_cache(maxsize=512)

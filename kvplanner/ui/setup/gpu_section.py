@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QVBoxLayout, QWidget
 
 from kvplanner.app.state import PlanState
-from kvplanner.gpu.spec import Device, GpuSpec, Machine
 from kvplanner.ui.setup import numbers
 from kvplanner.ui.setup.field import Field, muted_label, quiet_button
-from kvplanner.ui.setup.gpu_rows import short_name
 from kvplanner.ui.setup.inputs import PickerButton, ValueEdit
+from kvplanner.ui.setup.labels import short_name
 from kvplanner.ui.setup.section import Section
 from kvplanner.units import ByteUnit, format_bytes, parse_size
+
+if TYPE_CHECKING:
+    from kvplanner.gpu.spec import Device, GpuSpec, Machine
 
 
 class DeviceRow(QWidget):
@@ -126,6 +130,8 @@ class GpuSection(Section):
 
     def show_state(self, state: PlanState, unit: ByteUnit) -> None:
         """Show the machine of a state."""
+        from kvplanner.gpu.spec import Machine
+
         self._unit = unit
         devices = state.devices
         if not devices:

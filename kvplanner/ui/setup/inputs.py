@@ -57,6 +57,7 @@ class ValueEdit(QLineEdit):
         self._shown = ""
         self.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         self.setFixedHeight(ROW_HEIGHT)
+        self.setTextMargins(4, 0, 4, 0)
         self.editingFinished.connect(self._commit)
 
     def show_value(self, text: str, hint: str) -> None:
@@ -73,8 +74,7 @@ class ValueEdit(QLineEdit):
         """Mark the value as refused."""
         if bool(self.property("wrong")) != wrong:
             self.setProperty("wrong", wrong)
-            self.style().unpolish(self)
-            self.style().polish(self)
+            self.update()
 
     def _commit(self) -> None:
         if self.text() != self._shown:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 _NAMES: Final = {
@@ -34,3 +35,11 @@ def option_label(name: str) -> str:
     words = [_WORDS.get(word, word) for word in name.split("_")]
     text = " ".join(word for word in words if word)
     return text[:1].upper() + text[1:]
+
+
+@lru_cache(maxsize=512)
+def short_name(name: str) -> str:
+    """A GPU's name without what goes without saying."""
+    for word in ("NVIDIA ", "GeForce "):
+        name = name.replace(word, "")
+    return name

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from PySide6.QtCore import QLocale, Signal
 from PySide6.QtWidgets import QLabel, QWidget
 
-from kvplanner.engine.base import Load
 from kvplanner.ui.setup import numbers
 from kvplanner.ui.setup.field import Field
 from kvplanner.ui.setup.inputs import ValueEdit
 from kvplanner.units import parse_count
 
+if TYPE_CHECKING:
+    from kvplanner.engine.base import Load
+
 MOST_USERS = 1_000_000
 MOST_TOKENS = 100_000_000
-USUAL = Load(1, 1500, 500)
+USUAL = (1, 1500, 500)
 ABOUT = (
     "How many users at once, each with a prompt and an answer of so many tokens.\n"
     "The verdict says whether all of them are served at the same time. It is no engine option and moves no memory."
@@ -57,11 +61,19 @@ class LoadField(Field):
         for edit, value, hint in zip((self.users, self.prompt, self.output), values, hints, strict=True):
             edit.show_value(numbers.count(value, QLocale()) if value is not None else "", hint)
 
+    def _values(self) -> tuple[int, int, int]:
+        load = self._load
+        return (load.users, load.prompt_tokens, load.output_tokens) if load else USUAL
+
+    def _emit(self, users: int, prompt: int, output: int, key: str) -> None:
+        from kvplanner.engine.base import Load
+
+        self.edited.emit(Load(users, prompt, output), key)
+
     def _step_users(self, sign: int) -> None:
-        load = self._load or USUAL
-        users = load.users + sign if load.users < 16 else (load.users * 2 if sign > 0 else load.users // 2)
-        users = min(max(users, 1), MOST_USERS)
-        self.edited.emit(Load(users, load.prompt_tokens, load.output_tokens), "step load")
+        users, prompt, output = self._values()
+        users = users + sign if users < 16 else (users * 2 if sign > 0 else users // 2)
+        self._emit(min(max(users, 1), MOST_USERS), prompt, output, "step load")
 
     def _commit(self) -> None:
         """Read all three; what is still empty takes the usual value once one of them is set."""
@@ -70,13 +82,11 @@ class LoadField(Field):
             self.set_error("")
             self.edited.emit(None, "")
             return
-        base = self._load or USUAL
-        usual = (base.users, base.prompt_tokens, base.output_tokens)
         limits = (MOST_USERS, MOST_TOKENS, MOST_TOKENS)
         try:
             users, prompt, output = (
                 _count(text, limit) if text else fallback
-                for text, fallback, limit in zip(texts, usual, limits, strict=True)
+                for text, fallback, limit in zip(texts, self._values(), limits, strict=True)
             )
         except ValueError as error:
             self.set_error(str(error))
@@ -85,7 +95,7 @@ class LoadField(Field):
             self.set_error("A load has at least one user and one token")
             return
         self.set_error("")
-        self.edited.emit(Load(users, prompt, output), "")
+        self._emit(users, prompt, output, "")
 
 
 def _count(text: str, most: int) -> int:

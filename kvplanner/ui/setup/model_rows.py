@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kvplanner.app.library import LocalModel
-from kvplanner.catalog.models import ModelEntry
 from kvplanner.ui.setup import numbers
 from kvplanner.ui.setup.rows import Row
 from kvplanner.units import GB, ByteUnit, format_bytes
 
-MOST_FOUND: Final = 150
+if TYPE_CHECKING:
+    from kvplanner.catalog.models import ModelEntry
+
+MOST_FOUND: Final = 60
 OPEN_FILE: Final = "\0open file"
 OPEN_FOLDER: Final = "\0open folder"
 PATH_STARTS: Final = ("/", "~", "./", "../", "\\\\")

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from PySide6.QtCore import Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QWidget
 
-from kvplanner.engine.base import Model
 from kvplanner.ui.setup import numbers
 from kvplanner.ui.setup.field import Field, muted_label
 from kvplanner.ui.setup.inputs import ComboBox, PickerButton
-from kvplanner.ui.setup.model_rows import parameter_text
 from kvplanner.ui.setup.section import Section
 from kvplanner.units import ByteUnit, format_bytes
+
+if TYPE_CHECKING:
+    from kvplanner.engine.base import Model
 
 
 class ModelSection(Section):
@@ -46,12 +48,14 @@ class ModelSection(Section):
         """The what-if formats with a line about each."""
         for name, about in formats.items():
             self.formats.addItem(f"What if {name}", name)
-            self.formats.setItemData(self.formats.count() - 1, about, 3)
+            self.formats.setItemData(self.formats.count() - 1, about, Qt.ItemDataRole.ToolTipRole)
 
     def show_model(self, model: Model | None, weight_format: str | None, unit: ByteUnit) -> None:
         """Show a model."""
         if model is None:
             return
+        from kvplanner.ui.setup.model_rows import parameter_text
+
         publisher, _, name = model.id.replace("\\", "/").rstrip("/").rpartition("/")
         facts = [publisher.rpartition("/")[2], parameter_text(model.parameters), model.weight_format]
         if model.spec.context_length:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from PySide6.QtCore import QLocale
 
-from kvplanner.engine.base import Option, OptionValue
-from kvplanner.engine.command import parse_value
 from kvplanner.units import GIB, MIB
+
+if TYPE_CHECKING:
+    from kvplanner.engine.base import Option, OptionValue
 
 GROUPING_BLANKS = "\u00a0\u202f\u2009 '’"
 
@@ -34,6 +37,8 @@ def _without_groups(text: str, group: str) -> str:
 
 def read(option: Option, text: str) -> OptionValue | None:
     """The value that a person typed, None for an empty field (the default). Raises BadInput."""
+    from kvplanner.engine.command import parse_value
+
     text = text.strip()
     if not text:
         return None

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt, Signal
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
-from kvplanner.engine.base import Option, OptionValue, Resolved
 from kvplanner.errors import PlannerError
 from kvplanner.ui.setup import numbers
-from kvplanner.ui.setup.field import EDIT_WIDTH, LABEL_WIDTH, Field
+from kvplanner.ui.setup.field import EDIT_WIDTH, Field
 from kvplanner.ui.setup.inputs import ComboBox, ValueEdit
 from kvplanner.ui.setup.labels import option_label
 from kvplanner.ui.setup.slider import MarkedSlider, Scale
+
+if TYPE_CHECKING:
+    from kvplanner.engine.base import Option, OptionValue, Resolved
 
 DEFAULT = "\0default"
 
@@ -24,6 +28,8 @@ class OptionField(Field):
 
     def __init__(self, option: Option, inputs: tuple[QWidget, ...], parent: QWidget | None = None) -> None:
         super().__init__(option_label(option.name), inputs, parent)
+        self.label.setWordWrap(True)
+        self.line.setStretch(0, 1)
         self.option = option
         self.value: OptionValue | None = None
         self.resolved: Resolved | None = None
@@ -78,7 +84,6 @@ class TextField(OptionField):
     def __init__(self, option: Option, parent: QWidget | None = None) -> None:
         self.edit = ValueEdit()
         super().__init__(option, (self.edit,), parent)
-        self.line.addStretch(1)
         self.line.addWidget(self.reset_button)
         self.line.addWidget(self.edit)
         self.edit.setFixedWidth(EDIT_WIDTH if option.type != "text" else EDIT_WIDTH + 24)
@@ -120,7 +125,6 @@ class ChoiceField(OptionField):
     def __init__(self, option: Option, parent: QWidget | None = None) -> None:
         self.box = ComboBox()
         super().__init__(option, (self.box,), parent)
-        self.line.addStretch(1)
         self.line.addWidget(self.reset_button)
         self.line.addWidget(self.box)
         self.box.setFixedWidth(EDIT_WIDTH + 26)
@@ -159,7 +163,9 @@ class SliderField(OptionField):
         self.slider = MarkedSlider(scale)
         self.edit = ValueEdit()
         super().__init__(option, (self.edit, self.slider), parent)
+        self.label.setWordWrap(False)
         self.label.setMinimumWidth(60)
+        self.line.setStretch(0, 0)
         self.slider.setAccessibleName(f"{self.title} slider")
         self.line.addWidget(self.slider, 1)
         self.line.addWidget(self.reset_button)
@@ -198,11 +204,3 @@ def field_for(option: Option, parent: QWidget | None = None) -> OptionField:
     if option.type == "float" and option.low is not None and option.high is not None:
         return SliderField(option, Scale(option.low, option.high, step=0.01), parent)
     return TextField(option, parent)
-
-
-def align_labels(fields: list[OptionField]) -> None:
-    """Give sliders the same left edge."""
-    for field in fields:
-        if isinstance(field, SliderField):
-            field.label.setFixedWidth(LABEL_WIDTH - 44)
-            field.label.setAlignment(Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft)

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QPalette
 from PySide6.QtWidgets import QFrame, QScrollArea, QVBoxLayout, QWidget
 
 from kvplanner.app.document import Document
 from kvplanner.app.state import PlanState
-from kvplanner.engine.base import Load, Option, OptionValue, Plan, Resolved
 from kvplanner.errors import PlannerError
-from kvplanner.ui.setup.advanced import AdvancedSection
-from kvplanner.ui.setup.context_field import ContextField
 from kvplanner.ui.setup.engine_section import EngineSection
 from kvplanner.ui.setup.gpu_section import GpuSection
 from kvplanner.ui.setup.labels import CONTEXT_OPTIONS, option_label
-from kvplanner.ui.setup.load_field import LoadField
 from kvplanner.ui.setup.model_section import ModelSection
-from kvplanner.ui.setup.option_field import OptionField, field_for
 from kvplanner.ui.setup.section import Section
 from kvplanner.units import ByteUnit
+
+if TYPE_CHECKING:
+    from kvplanner.engine.base import Load, Option, OptionValue, Plan, Resolved
+    from kvplanner.ui.setup.advanced import AdvancedSection
+    from kvplanner.ui.setup.load_field import LoadField
+    from kvplanner.ui.setup.option_field import OptionField
 
 WIDTH = 330
 PARALLEL, CONTEXT, REST = "Parallelism", "Context and load", "Memory and cache"
@@ -38,7 +41,6 @@ class SetupPanel(QScrollArea):
         super().__init__(parent)
         self._document = document
         self._unit: ByteUnit = "GiB"
-        self.setObjectName("setup")
         self.setAccessibleName("Setup")
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setWidgetResizable(True)
@@ -46,7 +48,8 @@ class SetupPanel(QScrollArea):
         self.setFixedWidth(WIDTH)
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         content = QWidget()
-        content.setObjectName("setup_content")
+        content.setBackgroundRole(QPalette.ColorRole.Base)
+        content.setAutoFillBackground(True)
         self._layout = QVBoxLayout(content)
         self._layout.setContentsMargins(12, 12, 12, 12)
         self._layout.setSpacing(12)
@@ -55,12 +58,12 @@ class SetupPanel(QScrollArea):
         self.engine = EngineSection(content)
         self.context = Section(CONTEXT, content)
         self.rest = Section(REST, content)
-        self.load = LoadField(content)
-        self.advanced = AdvancedSection(content)
+        self.load: LoadField | None = None
+        self.advanced: AdvancedSection | None = None
         self.fields: dict[str, OptionField] = {}
         self._options: tuple[Option, ...] = ()
         self._wrong: list[OptionField | Section] = []
-        for section in (self.model, self.gpus, self.engine, self.context, self.rest, self.advanced):
+        for section in (self.model, self.gpus, self.engine, self.context, self.rest):
             self._layout.addWidget(section)
         self._layout.addStretch(1)
         self.setWidget(content)
@@ -73,10 +76,6 @@ class SetupPanel(QScrollArea):
         self.gpus.free_given.connect(self._give_free)
         self.engine.engine_chosen.connect(lambda name: document.edit("Change engine", engine=name, version=None))
         self.engine.version_chosen.connect(lambda text: document.edit("Change engine version", version=text))
-        self.load.edited.connect(self._set_load)
-        self.advanced.edited.connect(self._set_option)
-        self.advanced.sealed.connect(document.seal)
-        self.advanced.reset_all.connect(lambda: document.set_options({}, "Reset all options"))
         document.changed.connect(self.show_state)
         document.planned.connect(self.show_plan)
         document.failed.connect(self.show_error)
@@ -92,7 +91,8 @@ class SetupPanel(QScrollArea):
         """Show what is set."""
         self.model.show_model(state.model, state.weight_format, self._unit)
         self.gpus.show_state(state, self._unit)
-        self.load.set_load(state.load)
+        if self.load is not None:
+            self.load.set_load(state.load)
         if self._options:
             self._show_engine(state)
 
@@ -109,15 +109,32 @@ class SetupPanel(QScrollArea):
         values: dict[str, Resolved] = dict(resolved) if isinstance(resolved, dict) else {}
         for name, field in self.fields.items():
             field.set_value(state.options.get(name), values.get(name))
-        self.advanced.show_values(state.options, values)
+        if self.advanced is not None:
+            self.advanced.show_values(state.options, values)
 
     def build(self) -> None:
         """Make the option fields; separate from the constructor so that the window shows first."""
         from kvplanner.engine.registry import engine, names
+        from kvplanner.ui.setup.advanced import AdvancedSection
+        from kvplanner.ui.setup.load_field import LoadField
 
+        if self.advanced is not None:
+            return
+        document = self._document
+        self.load = LoadField(self.context)
+        self.load.edited.connect(self._set_load)
+        self.load.set_load(document.state.load)
+        self.advanced = AdvancedSection(self.widget())
+        self.advanced.edited.connect(self._set_option)
+        self.advanced.sealed.connect(document.seal)
+        self.advanced.reset_all.connect(lambda: document.set_options({}, "Reset all options"))
+        self._layout.insertWidget(self._layout.count() - 1, self.advanced)
+        from kvplanner.model.whatif import WHATIF_FORMATS
+
+        self.model.set_formats(WHATIF_FORMATS)
         self.engine.set_engines(tuple((name, engine(name).title) for name in names()))
-        self._options = ()
-        self._show_engine(self._document.state)
+        self._show_engine(document.state)
+        self.show_limits()
 
     def _set_options(self, options: tuple[Option, ...]) -> None:
         if options == self._options:
@@ -137,14 +154,18 @@ class SetupPanel(QScrollArea):
                 old.hide()
                 old.deleteLater()
             self._add_field(option)
-        if first:
+        if first and self.load is not None:
             self.context.add(self.load)
             for section in (self.engine, self.context, self.rest):
                 section.finish()
-        self.advanced.set_options(options)
+        if self.advanced is not None:
+            self.advanced.set_options(options)
         self._order_tabs()
 
     def _add_field(self, option: Option) -> None:
+        from kvplanner.ui.setup.context_field import ContextField
+        from kvplanner.ui.setup.option_field import field_for
+
         section: Section = {PARALLEL: self.engine, CONTEXT: self.context}.get(option.section, self.rest)
         if option.name in CONTEXT_OPTIONS:
             field: OptionField = ContextField(option, section)
@@ -158,29 +179,38 @@ class SetupPanel(QScrollArea):
 
     def _order_tabs(self) -> None:
         """Down the form, in the order in which it is read."""
+        from kvplanner.ui.setup.field import Field
+
         chain: list[QWidget] = [self.model.button, self.model.formats, self.gpus.button, self.gpus.toggle,
                                 self.gpus.count, self.engine.engines, self.engine.versions]  # fmt: skip
         for section in (self.engine, self.context, self.rest):
             for i in range(section.rows.count()):
                 item = section.rows.itemAt(i)
                 widget = item.widget() if item is not None else None
-                if isinstance(widget, OptionField | LoadField):
+                if isinstance(widget, Field) and widget is not self.engine.field:
                     chain += [*reversed(widget.inputs)] if len(widget.inputs) == 2 else [*widget.inputs]
                     chain.append(widget.reset_button)
-        chain.append(self.advanced.toggle)
+        if self.advanced is not None:
+            chain.append(self.advanced.toggle)
         for before, after in pairwise(chain):
             QWidget.setTabOrder(before, after)
 
     def show_plan(self, plan: Plan) -> None:
         """Show what the engine settled on."""
         self.clear_errors()
-        state = self._document.state
+        if self._options:
+            self.show_limits()
+            self._show_engine(self._document.state)
+
+    def show_limits(self) -> None:
+        """Mark the trained context and the largest that fits."""
+        from kvplanner.ui.setup.context_field import ContextField
+
+        model, plan = self._document.state.model, self._document.plan
+        trained = model.spec.context_length if model else None
         for field in self.fields.values():
             if isinstance(field, ContextField):
-                field.set_marks(state.model.spec.context_length if state.model else None,
-                                plan.limits.max_context_length)  # fmt: skip
-        if self._options:
-            self._show_engine(state)
+                field.set_marks(trained, plan.limits.max_context_length if plan else None)
 
     # errors ----------------------------------------------------------------------------------------------------
 
@@ -211,7 +241,8 @@ class SetupPanel(QScrollArea):
             return self.engine
         for option in self._options:
             if words == option.name or words in option.flags or (option.env and words == option.env):
-                return self.fields.get(option.name) or self.advanced.field(option.name)
+                field = self.fields.get(option.name)
+                return field or (self.advanced.field(option.name) if self.advanced else None)
         if words == "--load":
             return self.context
         return self.model if self._document.state.model and words == self._document.state.model.id else None

@@ -11,15 +11,14 @@ from PySide6.QtWidgets import QWidget
 from kvplanner.app import settings as s
 from kvplanner.app.document import Document
 from kvplanner.app.library import Library
-from kvplanner.ui.setup import gpu_rows, model_rows
-from kvplanner.ui.setup.chooser import Chooser
-from kvplanner.ui.setup.gpu_section import memory_text, used_by_others
+from kvplanner.ui.setup.labels import short_name
 from kvplanner.ui.setup.panel import SetupPanel
-from kvplanner.ui.setup.rows import Row
 from kvplanner.units import ByteUnit, format_bytes
 
 if TYPE_CHECKING:
     from kvplanner.gpu.spec import Machine
+    from kvplanner.ui.setup.chooser import Chooser
+    from kvplanner.ui.setup.rows import Row
 
 LOCAL = "\0this machine"
 MODEL_HINT = "Type name, size, quantisation · ↑↓ walk · Enter chooses · Esc closes · hub:org/name asks the Hub (online)"
@@ -67,6 +66,8 @@ class Pickers(QObject):
     def model_chooser(self) -> Chooser:
         """The chooser of models."""
         if self._models is None:
+            from kvplanner.ui.setup.chooser import Chooser
+
             self._models = Chooser(self._window, "Choose a model", self._model_rows, MODEL_HINT, NO_MODEL)
             self._models.chosen.connect(self._model_chosen)
         return self._models
@@ -75,6 +76,8 @@ class Pickers(QObject):
     def gpu_chooser(self) -> Chooser:
         """The chooser of GPUs."""
         if self._gpus is None:
+            from kvplanner.ui.setup.chooser import Chooser
+
             self._gpus = Chooser(self._window, "Choose GPUs", self._gpu_rows, GPU_HINT, NO_GPU)
             self._gpus.chosen.connect(self._gpu_chosen)
         return self._gpus
@@ -112,6 +115,7 @@ class Pickers(QObject):
 
     def _model_rows(self, text: str) -> list[Row]:
         from kvplanner.catalog import models
+        from kvplanner.ui.setup import model_rows
 
         recent = self._settings.get(s.RECENT_MODELS)
         state = self._document.state
@@ -120,6 +124,8 @@ class Pickers(QObject):
 
     def _gpu_rows(self, text: str) -> list[Row]:
         from kvplanner.catalog import gpus
+        from kvplanner.ui.setup import gpu_rows
+        from kvplanner.ui.setup.rows import Row
 
         state = self._document.state
         rows: list[Row] = []
@@ -133,6 +139,8 @@ class Pickers(QObject):
     # choices ---------------------------------------------------------------------------------------------------
 
     def _model_chosen(self, data: object) -> None:
+        from kvplanner.ui.setup import model_rows
+
         text = str(data)
         if text in (model_rows.OPEN_FILE, model_rows.OPEN_FOLDER):
             self.file_wanted.emit(text == model_rows.OPEN_FOLDER)
@@ -153,6 +161,8 @@ class Pickers(QObject):
 
 
 def _matches(text: str, machine: Machine) -> bool:
+    from kvplanner.ui.setup import gpu_rows
+
     words = gpu_rows.parse_query(text).words.lower().split()
     name = f"this machine local {machine.describe()}".lower()
     return all(word in name for word in words)
@@ -160,10 +170,13 @@ def _matches(text: str, machine: Machine) -> bool:
 
 def local_row(machine: Machine, unit: ByteUnit, *, current: bool) -> Row:
     """This machine's GPUs as one choice, with what other programs hold."""
+    from kvplanner.ui.setup.gpu_section import memory_text, used_by_others
+    from kvplanner.ui.setup.rows import Row
+
     held = sum(used_by_others(device) for device in machine.devices)
     total = sum(d.gpu.total.value for d in machine.devices if d.gpu.total)
     first = machine.devices[0]
     detail = memory_text(first.gpu, unit, each=len(machine.devices) > 1)
     note = f"used by others: {format_bytes(held, unit)}" if held else "nothing else runs there"
-    name = gpu_rows.short_name(machine.describe())
+    name = short_name(machine.describe())
     return Row("item", name, detail, format_bytes(total, unit), note, LOCAL, current)
