@@ -12,11 +12,13 @@ Missing Debian packages are installed when this runs as root and apt-get is ther
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import hashlib
 import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -84,7 +86,21 @@ def missing_tools() -> list[str]:
     def present(sign: str) -> bool:
         return Path(sign).exists() if sign.startswith("/") else shutil.which(sign) is not None
 
-    return [package for sign, package in TEST_TOOLS if not present(sign)] if LINUX else []
+    if not LINUX:
+        return []
+    return [*(package for sign, package in TEST_TOOLS if not present(sign)), *missing_python_library()]
+
+
+def missing_python_library() -> list[str]:
+    """Debian's own Python comes without its shared library, which the application's build puts into the folder."""
+    if sys.base_prefix != "/usr":
+        return []
+    name = sysconfig.get_config_var("INSTSONAME")
+    try:
+        ctypes.CDLL(str(name))
+    except OSError:
+        return [f"libpython{sys.version_info.major}.{sys.version_info.minor}"]
+    return []
 
 
 def qt_packages(platform: str = "") -> list[str]:
