@@ -331,9 +331,11 @@ class BreakdownView(Widget):
                 self.devices.clear()
                 self.devices.addItems(names)
             self.devices.setCurrentIndex(index)
-        gpu = plan.devices[self._position].device.gpu.name
-        size = words.size(plan.devices[self._position].total_bytes, self._unit)
-        self.title.setText(f"{gpu} · {size}" if several else f"{names[index]} · {gpu} · {size}")
+        device = plan.devices[self._position]
+        parts = ["" if several else names[index], device.device.gpu.name]
+        parts += [words.size(device.total_bytes, self._unit), words.identity(plan, self._groups[index])]
+        self.title.setText(" · ".join(part for part in parts if part))
+        self.title.setToolTip(self.title.text())
 
     def _choose(self, index: int) -> None:
         self._position = self._groups[index][0]

@@ -106,6 +106,19 @@ def test_the_tool_tip_adds_what_the_segment_is(bars: MemoryBars) -> None:
     QToolTip.hideText()
 
 
+def test_a_real_device_is_told_by_its_marks(bars: MemoryBars) -> None:
+    plan = sample_plans.fits()
+    first = plan.devices[0]
+    real = replace(first.device, uuid="GPU-5f1c2f7e-8f0a-4f7e-9d0c-2b6a7c1d3f9a", marks=("display", "ECC"))
+    bars.set_plan(replace(plan, devices=(replace(first, device=real),)))
+    layout = bars.canvas.arranged()
+    assert layout is not None
+    assert layout.rows[0].detail.text == "tp0 · display · ECC"
+    tip = bars.canvas.tip_at(QPoint(4, round(layout.rows[0].frame.y + 4)))
+    assert tip == "GPU 0 · NVIDIA H100 80GB HBM3 · 79.65 GiB\nUUID …1d3f9a · display · ECC"
+    assert bars.canvas.tip_at(QPoint(4, 4)) == ""
+
+
 def test_the_keyboard_walks_all_segments(bars: MemoryBars, qtbot: QtBot) -> None:
     plan = sample_plans.other_programs()
     bars.set_plan(plan)

@@ -11,6 +11,8 @@ from kvplanner.engine.base import SEGMENT_KINDS, Load, OptionValue, Plan, PlanRe
 from kvplanner.engine.registry import engine
 from kvplanner.gpu.match import custom_gpu
 from kvplanner.gpu.spec import Device, GpuSpec, Machine
+from kvplanner.observe.overlay import overlays
+from kvplanner.observe.snapshot import EngineSeen, GpuSample, ProcessSample, Reading, Snapshot
 from kvplanner.ui.bars.layout import arrange
 from kvplanner.ui.bars.shapes import View
 from kvplanner.ui.bars.widget import MemoryBars
@@ -19,7 +21,7 @@ from kvplanner.ui.explain.content import as_text, explanation
 from kvplanner.ui.explain.view import ExplainView
 from kvplanner.ui.startup import StartupView
 from kvplanner.ui.verdict import VerdictView, verdict
-from kvplanner.units import GB
+from kvplanner.units import GB, GIB
 from tests.ui.views_kit import measure
 
 LLAMA_8B = "meta-llama/Meta-Llama-3-8B-Instruct"
@@ -109,3 +111,42 @@ def test_every_view_takes_real_plans(qtbot: QtBot, name: str) -> None:
     assert bool(told.engine_message) == (plan.fits is False)
     if plan.fits is False:
         assert layout.rows[0].lack is not None
+
+
+def test_what_the_card_shows_lies_under_the_plan(qtbot: QtBot) -> None:
+    plan = CASES["fits"]()
+    total = plan.devices[0].total_bytes
+    process = ProcessSample(4127, Reading(60 * GIB), ("compute",), name="vllm", engine="vllm", root_pid=4127)
+    gpu = GpuSample(
+        0,
+        "GPU-1",
+        name=plan.devices[0].device.gpu.name,
+        total=Reading(total),
+        reserved=Reading(GIB // 2),
+        allocated=Reading(61 * GIB),
+        free=Reading(total - 61 * GIB - GIB // 2),
+        processes=(process,),
+    )
+    snapshot = Snapshot(1, 0.0, 0.0, gpus=(gpu,), engines=(EngineSeen(4127, 0.0, "vllm", "vLLM"),))
+    seen = overlays(plan, snapshot)
+    bars = MemoryBars()
+    qtbot.addWidget(bars)
+    bars.resize(900, 240)
+    bars.show()
+    bars.set_plan(plan)
+    bars.set_overlays(seen)
+    layout = bars.canvas.arranged()
+    assert layout is not None
+    strip = layout.rows[0].strip
+    assert strip is not None
+    assert [part.kind for part, _ in strip.parts] == ["driver", "other", "engine"]
+    assert "vLLM (pid 4127) 60.00 GiB" in strip.text.text
+    bars.set_unit("GB")
+    layout = bars.canvas.arranged()
+    assert layout is not None
+    assert layout.rows[0].strip is not None
+    assert "64.42 GB" in layout.rows[0].strip.text.text
+    bars.set_overlays(())
+    layout = bars.canvas.arranged()
+    assert layout is not None
+    assert layout.rows[0].strip is None

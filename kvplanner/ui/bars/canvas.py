@@ -211,13 +211,23 @@ class BarsCanvas(Accessible):
     def event(self, event: QEvent) -> bool:
         """Tool tips say what the readout says and what the segment is."""
         if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
-            cell = self._at(event.pos())
-            if cell is None:
-                QToolTip.hideText()
-            else:
-                QToolTip.showText(event.globalPos(), f"{self._line(*cell[:2])}\n{words.MEANING[cell.kind]}", self)
+            QToolTip.showText(event.globalPos(), self.tip_at(event.pos()), self)
             return True
         return super().event(event)
+
+    def tip_at(self, point: QPoint) -> str:
+        """What a tool tip adds: what the segment is, or which device the bar is of; "" hides it."""
+        cell = self._at(point)
+        if cell is not None:
+            return f"{self._line(cell.device, cell.kind)}\n{words.MEANING[cell.kind]}"
+        layout = self.arranged()
+        row = layout.row_at(point.y() / self._zoom) if layout else None
+        if self._plan is None or layout is None or row is None or point.x() / self._zoom >= layout.x0:
+            return ""
+        device = self._plan.devices[row.positions[0]]
+        size = words.size(device.total_bytes, self._unit)
+        name = f"{words.device_name(self._plan, row.positions)} · {device.device.gpu.name} · {size}"
+        return "\n".join(line for line in (name, words.identity(self._plan, row.positions)) if line)
 
     def _at(self, point: QPoint) -> Cell | None:
         layout = self.arranged()

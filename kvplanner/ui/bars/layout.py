@@ -163,7 +163,8 @@ def _detail(plan: Plan, positions: tuple[int, ...]) -> str:
     role = words.role_name(plan, positions)
     if len(positions) > 1:
         return f"{len(positions)} alike · {role}"
-    return "" if role.lower() == _title(plan, positions).lower() else role
+    shown = "" if role.lower() == _title(plan, positions).lower() else role
+    return " · ".join(part for part in (shown, *plan.devices[positions[0]].device.marks) if part)
 
 
 def _row(grid: _Grid, positions: tuple[int, ...], opened: bool, bracket_text: str, y: float) -> Row:

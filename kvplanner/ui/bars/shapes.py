@@ -153,6 +153,10 @@ class Layout(NamedTuple):
                 return min(near, key=lambda c: (_gap(c.rect, x), c.rect.w), default=None)
         return None
 
+    def row_at(self, y: float) -> Row | None:
+        """The row at a height."""
+        return next((r for r in self.rows if r.rect.y <= y < r.rect.bottom), None)
+
     def row_of(self, device: int) -> Row | None:
         """The row that shows a device."""
         return next((r for r in self.rows if device in r.positions), None)

@@ -133,6 +133,15 @@ def device_name(plan: Plan, positions: tuple[int, ...]) -> str:
     return f"GPU {run_of(d.index for d in devices)}"
 
 
+def identity(plan: Plan, positions: tuple[int, ...]) -> str:
+    """What tells a real device from others like it: "UUID …1d3f9a · display · ECC"; "" for one of a catalogue."""
+    if len(positions) != 1:
+        return ""
+    device = plan.devices[positions[0]].device
+    tail = f"UUID …{device.uuid[-6:]}" if device.uuid else ""
+    return " · ".join(part for part in (tail, *device.marks) if part)
+
+
 def role_name(plan: Plan, positions: tuple[int, ...]) -> str:
     """ "tp0" or, for several, "tp0–7"."""
     first, last = plan.devices[positions[0]].role, plan.devices[positions[-1]].role
