@@ -87,7 +87,8 @@ class Calibration:
 class PlanRequest:
     """Everything that a plan depends on. `options` holds only what the user set, by canonical name.
 
-    version None: the engine's newest modelled one. measured: given bytes by segment kind.
+    version None: the engine's newest modelled one. measured: given bytes by segment kind. draft: the model that
+    drafts tokens, for speculative decoding with one.
     """
 
     model: Model
@@ -99,6 +100,7 @@ class PlanRequest:
     weight_format: str | None = None
     measured: Mapping[str, int] = field(default_factory=dict)
     calibration: tuple[Calibration, ...] = ()
+    draft: Model | None = None
 
 
 @dataclass(frozen=True, slots=True)

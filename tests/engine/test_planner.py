@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from kvplanner.catalog import gpus, models
-from kvplanner.engine.base import Load, OptionValue, Plan, PlanRequest, SegmentKind
+from kvplanner.engine.base import Calibration, Load, OptionValue, Plan, PlanRequest, SegmentKind
 from kvplanner.engine.command import format_command
 from kvplanner.engine.registry import engine
 from kvplanner.errors import BadInput, UnknownName
@@ -214,3 +214,38 @@ def test_the_timeline_ends_where_the_plan_fails() -> None:
     assert fails.devices[0].stages[-1].stage == "load"
     for stage in (*fits.devices[0].stages, *fails.devices[0].stages):
         assert stage.end_bytes <= stage.peak_bytes
+
+
+def test_a_draft_model_takes_weights_and_cache() -> None:
+    options = {"max_model_len": 8192, "speculative_method": "draft_model", "num_speculative_tokens": 3}
+    request = PlanRequest(models.load("Qwen/Qwen3-8B"), gpus.machine("H100"), options=options)
+    alone = VLLM.plan(replace(request, options={"max_model_len": 8192}))
+    both = VLLM.plan(replace(request, draft=models.load("Qwen/Qwen3-0.6B")))
+    weights = models.load("Qwen/Qwen3-0.6B").inventory
+    assert weights is not None
+    assert size(both, "weights") - size(alone, "weights") == weights.parameters() * 2
+    assert alone.kv_cache is not None
+    assert both.kv_cache is not None
+    # 28 draft layers of 8 KV heads × 128 beside 36 alike target layers.
+    assert both.kv_cache.bytes_per_block * 36 == alone.kv_cache.bytes_per_block * (36 + 28)
+
+
+def test_more_sequences_than_state_blocks() -> None:
+    result = plan("Qwen/Qwen3.5-27B", "H100", {"max_model_len": 8192, "max_num_seqs": 1024})
+    assert (result.fits, result.stage) == (False, "kv_cache_too_small")
+    assert "max_num_seqs (1024) exceeds available Mamba cache blocks" in result.engine_message
+    fewer = plan("Qwen/Qwen3.5-27B", "H100", {"max_model_len": 8192, "max_num_seqs": 64})
+    assert fewer.fits
+    assert fewer.kv_cache is not None
+    assert any("usable blocks, shared by" in note for note in fewer.kv_cache.available.notes)
+
+
+def test_calibration_narrows_a_band() -> None:
+    request = PlanRequest(models.load("Qwen/Qwen3-8B"), gpus.machine("H100"))
+    before = VLLM.plan(request).devices[0].segment("activations")
+    assert before is not None
+    seen = Calibration("activations", before.bytes + 50 * MIB, "", "NVIDIA H100 80GB HBM3", "qwen3", "a start-up log")
+    after = VLLM.plan(replace(request, calibration=(seen,))).devices[0].segment("activations")
+    assert after is not None
+    assert after.estimate.high - after.estimate.low < before.estimate.high - before.estimate.low
+    assert any("a start-up log" in note for note in after.estimate.notes)

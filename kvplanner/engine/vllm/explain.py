@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kvplanner.engine.base import KvCache, Limits, Model, PlanRequest
-from kvplanner.engine.vllm import kv_sizing
+from kvplanner.engine.base import KvCache, Limits, PlanRequest
+from kvplanner.engine.vllm import kv_notes, kv_sizing
 from kvplanner.engine.vllm.kv_layout import CacheLayout
 from kvplanner.engine.vllm.kv_sizing import KvSizing
 from kvplanner.engine.vllm.ranks import Rank
@@ -19,11 +19,11 @@ COLD_COMPILE = (
 )
 
 
-def kv_cache(model: Model, layout: CacheLayout, sizing: KvSizing, ranks: Sequence[Rank], settings: Settings) -> KvCache:
+def kv_cache(layout: CacheLayout, sizing: KvSizing, ranks: Sequence[Rank], settings: Settings) -> KvCache:
     """The KV cache of one replica; its band is that of the tightest rank's memory."""
     tightest = min(ranks, key=lambda r: r.available.value)
     low, high = (_at_bound(layout, ranks, settings.pp, bound) for bound in ("low", "high"))
-    available = tightest.available.with_notes(*_notes(model, layout, sizing, tightest))
+    available = tightest.available.with_notes(*_notes(layout, sizing, tightest))
     return KvCache(
         available=available,
         bytes_per_block=sizing.bytes_per_block[tightest.stage],
@@ -46,9 +46,9 @@ def _at_bound(layout: CacheLayout, ranks: Sequence[Rank], pp: int, bound: str) -
     return kv_sizing.size(layout, memory)
 
 
-def _notes(model: Model, layout: CacheLayout, sizing: KvSizing, rank: Rank) -> tuple[str, ...]:
-    naive = _naive_note(layout, sizing, rank)
-    return (*((naive,) if naive else ()), *layout.notes)
+def _notes(layout: CacheLayout, sizing: KvSizing, rank: Rank) -> tuple[str, ...]:
+    found = (_naive_note(layout, sizing, rank), kv_notes.pool(layout, sizing), *layout.notes)
+    return tuple(note for note in found if note)
 
 
 def _naive_note(layout: CacheLayout, sizing: KvSizing, rank: Rank) -> str:

@@ -74,16 +74,16 @@ def _plan(
     devices: tuple[tuple[Device, ...], ...],
 ) -> Plan:
     """devices: those of each pipeline stage, tensor ranks in order; of the first replica."""
-    model, spec = request.model, request.model.spec
+    spec = request.model.spec
     partition = weights.partition(spec.num_layers, settings.pp, settings.pp_partition)
-    layout = kv_layout.plan_cache(spec, settings, partition)
+    layout = kv_layout.plan_cache(spec, settings, partition, request.draft.spec if request.draft else None)
     ranks = _ranks(request, settings, devices)
     sizing = kv_sizing.size(layout, _by_stage(ranks, settings.pp))
     failure = verdict.before_cache(ranks) or verdict.at_sizing(ranks, sizing)
     sized = failure is None or failure.stage == "kv_cache_too_small"
     kv_bytes = tuple(sizing.num_blocks * sizing.bytes_per_block[r.stage] if sized else 0 for r in ranks)
     failure = failure or verdict.after_sizing(ranks, kv_bytes)
-    cache = explain.kv_cache(model, layout, sizing, ranks, settings) if sized else None
+    cache = explain.kv_cache(layout, sizing, ranks, settings) if sized else None
     limits = _limits(request, settings, layout, sizing, cache)
     if layout.not_modelled:
         warnings = (*warnings, *layout.not_modelled)
@@ -116,7 +116,7 @@ def _ranks(request: PlanRequest, settings: Settings, devices: Sequence[Sequence[
         for device in row:
             key = rank_key(stage, device)
             if key not in planned:
-                planned[key] = plan_rank(request.model, settings, stage, device, request.measured)
+                planned[key] = plan_rank(request, settings, stage, device)
             first = planned[key]
             ranks.append(first if first.device is device else replace(first, device=device))
     return tuple(ranks)

@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import cast
 
-from kvplanner.engine.base import Model, SegmentKind
+from kvplanner.engine.base import PlanRequest, SegmentKind
 from kvplanner.engine.vllm import activations, graphs, runtime, weights, workspace
+from kvplanner.engine.vllm.calibration import calibrate
 from kvplanner.engine.vllm.settings import Settings
-from kvplanner.estimate import Estimate, Input, band_of_sum, banded, exact, measured
+from kvplanner.estimate import Estimate, Input, band_of_sum, banded, exact, least_sure, measured
 from kvplanner.gpu.spec import Device
 from kvplanner.units import format_bytes
 
@@ -88,15 +89,17 @@ def rank_key(stage: int, device: Device) -> tuple[int, str, int | None]:
     return stage, device.gpu.id, device.free_bytes
 
 
-def plan_rank(model: Model, settings: Settings, stage: int, device: Device, given: Mapping[str, int]) -> Rank:
-    """One rank's memory; `given` holds measured bytes by segment kind, which replace estimates."""
-    gpu = device.gpu
+def plan_rank(request: PlanRequest, settings: Settings, stage: int, device: Device) -> Rank:
+    """One rank's memory; the request's measured bytes replace estimates, its calibration narrows them."""
+    gpu, model = device.gpu, request.model
     assert gpu.total is not None  # refused before any rank is planned
     assert gpu.cuda_total is not None
     here = replace(settings, gpu_name=gpu.name, gpu_arch=gpu.compute_capability, gpu_total_bytes=gpu.cuda_total.value)
 
     def term(kind: SegmentKind, estimated: Estimate) -> Estimate:
-        return measured(given[kind], "--measured") if kind in given else estimated
+        if kind in request.measured:
+            return measured(request.measured[kind], "--measured")
+        return calibrate(estimated, kind, request.calibration, model, here)
 
     estimated_graphs = term("cuda_graphs", graphs.estimate(model, here, stage))
     return Rank(
@@ -109,14 +112,32 @@ def plan_rank(model: Model, settings: Settings, stage: int, device: Device, give
         outside=term("runtime_outside", runtime.outside(model, here, stage)),
         budget=_budget(gpu.cuda_total, here.utilization),
         runtime=term("runtime", runtime.inside(model, here, stage)),
-        weights=term("weights", weights.rank_weights(model, here, stage)),
+        weights=term("weights", _weights(request, here, stage)),
         staging=weights.loading_peak(model, here, stage),
         workspace=term("workspace", workspace.persistent(model, here, stage)),
         activations=term("activations", activations.peak(model, here, stage)),
         graphs_charged=estimated_graphs if here.era.graphs_in_budget else _ZERO,
         graphs=term("cuda_graphs", graphs.actual(model, here, stage)),
         after=workspace.after_profile(model, here, stage),
-        given_kv=_given_kv(here, given),
+        given_kv=_given_kv(here, request.measured),
+    )
+
+
+def _weights(request: PlanRequest, settings: Settings, stage: int) -> Estimate:
+    """The model's weights, and on the last stage those of the draft model beside them."""
+    own = weights.rank_weights(request.model, settings, stage)
+    if request.draft is None or settings.spec_method != "draft_model" or stage != settings.pp - 1:
+        return own
+    alone = replace(settings, pp=1, pp_partition=(), spec_method=None, spec_tokens=0)
+    draft = weights.rank_weights(request.draft, alone, 0)
+    return replace(
+        own,
+        value=own.value + draft.value,
+        low=own.low + draft.low,
+        high=own.high + draft.high,
+        basis=least_sure((own, draft)),
+        formula=own.formula + " + {draft model}",
+        inputs=(*own.inputs, Input("draft model", draft.value, "B", request.draft.id)),
     )
 
 

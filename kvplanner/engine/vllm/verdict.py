@@ -56,13 +56,16 @@ def _profile(rank: Rank, index: int) -> Failure | None:
 
 
 def at_sizing(ranks: Sequence[Rank], sizing: KvSizing) -> Failure | None:
-    """No room for one block, or not enough for one request of the context length."""
+    """No room for one block, not enough for one request of the context length, or too few blocks for the states."""
+    tightest = min(range(len(ranks)), key=lambda i: ranks[i].available.value)
+    available, per_block = ranks[tightest].available.value, sizing.bytes_per_block[ranks[tightest].stage]
+    if sizing.capture_error is not None:
+        lacking = ranks[tightest].settings.max_num_seqs - sizing.num_blocks
+        return Failure("kv_cache_too_small", tightest, max(lacking, 1) * per_block, sizing.capture_error)
     if sizing.error is None:
         return None
-    tightest = min(range(len(ranks)), key=lambda i: ranks[i].available.value)
-    available = ranks[tightest].available.value
     if sizing.error in (NO_BLOCKS, NO_AUTO_FIT):
-        missing = -available if available < 0 else sizing.bytes_per_block[ranks[tightest].stage]
+        missing = -available if available < 0 else per_block
         return Failure("kv_cache_sizing", tightest, max(missing, 1), sizing.error)
     return Failure("kv_cache_too_small", tightest, max(sizing.needed_bytes - sizing.usable_bytes, 1), sizing.error)
 
