@@ -115,7 +115,10 @@ class PanelModel:
     def curves(self) -> tuple[Curve, ...]:
         """One curve per device whose memory is its own."""
         gpus = self.snapshot.gpus if self.snapshot else ()
-        return tuple(Curve(g.uuid, g.label) for g in gpus if g.total.value is not None)
+        whole = len([g for g in gpus if g.kind == "gpu"]) == 1
+        return tuple(
+            Curve(g.uuid, g.label.split(", ")[-1] if whole else g.label) for g in gpus if g.total.value is not None
+        )
 
     def references(self, uuid: str) -> tuple[Line, ...]:
         """Capacity, budget and segments of the chosen GPU's plan; of the first one when none is chosen."""
@@ -135,8 +138,9 @@ class PanelModel:
             size = self._others(gpu)
             if size is not None and size >= _SHOWN_OTHERS:
                 held.setdefault(format_bytes(size, self.unit), []).append(gpu)
-        each = [f"{size} on {labels_in_words(gpus)}" for size, gpus in held.items()]
-        return f"Other programs hold {', '.join(each)}." if each else ""
+        each = ", ".join(f"{size} on {labels_in_words(gpus)}" for size, gpus in held.items())
+        told = all(p.memory.value is not None for gpus in held.values() for g in gpus for p in g.processes or ())
+        return (f"Other programs hold {each}." if told else f"In use: {each}.") if each else ""
 
     def _others(self, gpu: GpuSample) -> int | None:
         if gpu.status != "ok" or gpu.allocated.value is None or gpu.mig:

@@ -165,10 +165,10 @@ class HistoryPlot(QWidget):
         return made
 
     def _say_legend(self, tokens: Tokens) -> None:
-        parts = [
-            f'<span style="color:{_ink(tokens, i)}">{_SAMPLES[i // 6 % len(_SAMPLES)]}</span>&nbsp;{curve.name.replace(" ", "&nbsp;")}'
-            for i, curve in enumerate(self._wanted)
-        ]
+        parts = []
+        for i, curve in enumerate(self._wanted):
+            sample = f'<span style="color:{_ink(tokens, i)}">{_SAMPLES[i // 6 % len(_SAMPLES)]}</span>'
+            parts.append(f"{sample}&nbsp;{curve.name.replace(' ', '&nbsp;')}")
         self.legend.setText(f"in use, {self._unit} &nbsp; " + " &nbsp; ".join(parts))
 
     # -- drawing --------------------------------------------------------------------------------------------------
