@@ -30,7 +30,8 @@ def read(reading: Reading) -> Draft:
     text.expect("attention_bias", False)
     hidden, vocab, layers = reading.hidden(), reading.vocab(), reading.layer_count()
     ratios = _ratios(text, layers)
-    hashed = text.maybe("num_hash_layers", low=0, high=1 << 16) or 0
+    hashed = text.get("num_hash_layers", default=3, low=0, high=1 << 16)
+    text.noted("expert_dtype")
     _check_moe_types(text, layers, hashed)
     keys = [(ratio, i < hashed) for i, ratio in enumerate(ratios)]
 
@@ -44,7 +45,7 @@ def read(reading: Reading) -> Draft:
     outside = reading.vocabulary(vocab, hidden, tied, embed="embed", norm="norm", head="head")
     outside += _head_streams(reading, hidden)
     draft = Draft(hidden, vocab, bodies, body_of, outside, tied)
-    blocks = text.maybe("num_nextn_predict_layers", low=0, high=64) or 0
+    blocks = text.get("num_nextn_predict_layers", default=1, low=0, high=64)
     if blocks:
         last = make((0, False))
         extra = reading.parts.linear("e_proj", "other", hidden, hidden) + reading.parts.linear(
@@ -128,7 +129,7 @@ def _experts(reading: Reading, hidden: int, vocab: int, hashed: bool) -> MlpPart
     count, top_k, width = expert_sizes(
         text, ("n_routed_experts",), ("num_experts_per_tok",), ("moe_intermediate_size",)
     )
-    shared = (text.maybe("n_shared_experts", low=0, high=1 << 16) or 0) * width
+    shared = text.get("n_shared_experts", default=1, low=0, high=1 << 16) * width
     groups = parts.router("ffn.gate", count, hidden)
     if hashed:
         groups.append(parts.tensor("ffn.gate.tid2eid", "router", (vocab, top_k), format_=_INT32))

@@ -15,6 +15,7 @@ from kvplanner.model.families.patterns import (
     alternating,
     every,
     lettered,
+    mistral_window,
     narrow_window,
     optional_window,
     window_everywhere,
@@ -39,7 +40,8 @@ def _half_width(reading: Reading) -> int:
 
 
 LLAMA: Final = Decoder(mlp_bias=("mlp_bias", False))
-MISTRAL: Final = Decoder(qkv_bias=False, o_bias=False, pattern=window_everywhere)
+MISTRAL: Final = Decoder(qkv_bias=False, o_bias=False, pattern=mistral_window, window=4096)
+MINISTRAL3: Final = replace(MISTRAL, pattern=window_everywhere, window=None)
 QWEN2: Final = Decoder(qkv_bias=True, o_bias=False, pattern=optional_window)
 QWEN3: Final = Decoder(qk_norm="head", head_size=128, pattern=optional_window)
 GEMMA2: Final = Decoder(
@@ -60,7 +62,7 @@ GLM4V: Final = replace(GLM4, qkv_bias=("attention_bias", True))
 READERS: Final[dict[str, Reader]] = {
     "LlamaForCausalLM": LLAMA,
     "MistralForCausalLM": MISTRAL,
-    "Ministral3ForCausalLM": MISTRAL,
+    "Ministral3ForCausalLM": MINISTRAL3,
     "Qwen2ForCausalLM": QWEN2,
     "Qwen3ForCausalLM": QWEN3,
     "ArceeForCausalLM": Decoder(mlp_bias=("mlp_bias", False), matrices=2),

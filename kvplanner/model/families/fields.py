@@ -63,10 +63,15 @@ class Fields:
         """Whether the field is present and not null; does not count as reading it."""
         return self.values.get(name) is not None
 
+    def noted(self, name: str) -> None:
+        """Record that a field is absent (not null) and that its absence was given a meaning."""
+        if name not in self.values:
+            self.took_default(name)
+
     def bad(self, name: str, expected: str) -> BadInput:
         """The error for a field whose value cannot be right."""
         return BadInput(
-            f"is {_short(self.values.get(name))}, expected {expected}",
+            f"is {shown(self.values.get(name))}, expected {expected}",
             self.named(name),
             "Check that the file is the model's own config.json",
         )
@@ -144,7 +149,7 @@ class Fields:
         for item in value:
             if choices and item not in choices:
                 raise NotModelled(
-                    f"holds {_short(item)}, known are {', '.join(sorted(choices))}",
+                    f"holds {shown(item)}, known are {', '.join(sorted(choices))}",
                     self.named(name),
                     "This kind of layer is not modelled: a plan from file headers shows the weights",
                 )
@@ -183,7 +188,7 @@ class Fields:
         _, value = self.raw(name)
         if value is not None and not any(value is a or (value == a and type(value) is type(a)) for a in allowed):
             raise NotModelled(
-                f"is {_short(value)}, this architecture is modelled for {' or '.join(map(_short, allowed))} only",
+                f"is {shown(value)}, this architecture is modelled for {' or '.join(map(shown, allowed))} only",
                 self.named(name),
                 "Plan from file headers, or choose another model",
             )
@@ -195,16 +200,16 @@ class Fields:
                 continue
             if _STRUCTURAL.search(str(name)) and not _NUMERIC.search(str(name)):
                 raise NotModelled(
-                    f"is not understood (value {_short(value)}), and by its name it may change tensors or caches",
+                    f"is not understood (value {shown(value)}), and by its name it may change tensors or caches",
                     self.named(name),
                     "This variant of the architecture is not modelled",
                 )
 
 
-def _short(value: object) -> str:
+def shown(value: object) -> str:
     """A value for a message, never long."""
-    shown = repr(value) if not isinstance(value, Mapping | list | tuple) else f"a {type(value).__name__}"
-    return shown if len(shown) <= 60 else shown[:57] + "..."
+    text = repr(value) if not isinstance(value, Mapping | list | tuple) else f"a {type(value).__name__}"
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def need_divides(fields: Fields, part: str, part_value: int, whole: str, whole_value: int) -> None:

@@ -64,8 +64,8 @@ def _text(reading: Reading) -> Draft:
         text.took_default("layer_types")
         kinds = tuple(FULL if (i + 1) % 6 == 0 or i == layers - 1 else SLIDING for i in range(layers))
     sizes = {kind: _sizes(text, kind) for kind in (FULL, SLIDING)}
-    shared = text.maybe("num_kv_shared_layers", low=0, high=layers - 1) or 0
-    per_layer = text.maybe("hidden_size_per_layer_input", low=0) or 0
+    shared = text.get("num_kv_shared_layers", default=0, low=0, high=layers - 1)
+    per_layer = text.get("hidden_size_per_layer_input", default=0, low=0)
     wide = text.flag("use_double_wide_mlp", default=False)
 
     def make(key: _Key) -> Body:
@@ -95,6 +95,7 @@ def _sizes(text: Fields, kind: str) -> _Sizes:
         need_divides(text, "num_key_value_heads", kv, "num_attention_heads", heads)
         return _Sizes(heads, kv, size, window, True)
     own_kv = text.maybe("num_global_key_value_heads", high=1 << 16)
+    text.noted("num_global_key_value_heads")
     own_size = text.get("global_head_dim", default=512, high=1 << 16)
     full_kv = own_kv if own_kv is not None and same else kv
     need_divides(text, "num_global_key_value_heads", full_kv, "num_attention_heads", heads)
@@ -186,7 +187,8 @@ def _vision(reading: Reading, hidden: int) -> tuple[list[Tower], list[TensorGrou
     if standard:
         groups += [parts.tensor(f"{path}.{name}", "tower", (size,)) for name in ("std_bias", "std_scale")]
     groups += parts.linear("embed_vision.embedding_projection", "tower", hidden, size)
-    reading.top.skip("vision_soft_tokens_per_image", "image_token_index")
+    reading.top.skip("image_token_index")
+    reading.top.noted("vision_soft_tokens_per_image")
     tokens = reading.top.maybe("vision_soft_tokens_per_image", high=1 << 20)
     patches = tokens * pool * pool if tokens else None
     return [tower_of("vision", size, depth, groups, heads, patches, tokens)], groups

@@ -81,7 +81,7 @@ def kimi_linear(reading: Reading) -> Draft:
     hidden, vocab, layers = reading.hidden(), reading.vocab(), reading.layer_count()
     heads, size = linear.need("num_heads", high=1 << 16), linear.need("head_dim", high=1 << 16)
     kernel = linear.need("short_conv_kernel_size", high=256)
-    sizes = mla_sizes(text, hidden)
+    sizes = mla_sizes(text, hidden, may_lack_q_rank=True)
     mla_gate = text.flag("mla_use_output_gate", default=False)
     full_gate = linear.flag("use_full_rank_gate", default=False)
     linear.skip("gate_lower_bound")
@@ -152,7 +152,7 @@ def _ling(reading: Reading) -> Draft:
     hidden, vocab, layers = reading.hidden(), reading.vocab(), reading.layer_count()
     heads, size = text.need("linear_num_heads", high=1 << 16), text.need("linear_head_dim", high=1 << 16)
     kernel = text.need("linear_conv_kernel_dim", "short_conv_kernel_size", high=256)
-    sizes = mla_sizes(text, hidden)
+    sizes = mla_sizes(text, hidden, may_lack_q_rank=True)
     norms = layer_norms(reading, hidden)
     experts = replace(_EXPERTS, path="mlp")
 

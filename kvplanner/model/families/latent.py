@@ -38,8 +38,14 @@ class MlaSizes(NamedTuple):
     bias: bool
 
 
-def mla_sizes(text: Fields, hidden: int, *, q_rank_field: bool = True) -> MlaSizes:
-    """Read the sizes. Raises BadInput when `qk_head_dim` is not nope + rope."""
+def mla_sizes(text: Fields, hidden: int, *, may_lack_q_rank: bool = False) -> MlaSizes:
+    """Read the sizes. A `q_lora_rank` of null means one full query matrix; may_lack_q_rank: and so does its absence.
+
+    Raises BadInput when it is missing all the same, or when `qk_head_dim` is not nope + rope.
+    """
+    if "q_lora_rank" not in text.values and not may_lack_q_rank:
+        raise text.missing("q_lora_rank")
+    text.noted("q_lora_rank")
     text.skip(*DEAD)
     heads = text.need("num_attention_heads", high=1 << 16)
     nope = text.need("qk_nope_head_dim", high=1 << 16)

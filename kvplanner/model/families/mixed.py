@@ -161,7 +161,7 @@ def _minimax_index(text: Fields, layers: int) -> tuple[Indexer | None, tuple[boo
     """`sparse_attention_config`: the selector, and which layers are block-sparse."""
     config = text.sub("sparse_attention_config")
     if config is None:
-        return None, (False,) * layers
+        raise text.missing("sparse_attention_config")
     on = config.flag("use_sparse_attention", default=True)
     flags = config.ints("sparse_attention_freq", high=1)
     if flags is None:

@@ -63,6 +63,7 @@ class Experts:
 
     def _shared_width(self, text: Fields, width: int) -> int:
         if self.shared_width:
+            text.noted(self.shared_width[0])
             return text.maybe(*self.shared_width, low=0) or 0
         if not self.shared_count:
             return 0

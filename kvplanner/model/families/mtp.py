@@ -22,7 +22,7 @@ def one_layer(
 
     def read(reading: Reading, last: Body, hidden: int, vocab: int) -> Mtp | None:
         blocks = reading.text.maybe(field, low=0, high=64)
-        if blocks is None and default:
+        if blocks is None:
             reading.text.took_default(field)
         blocks = default if blocks is None else blocks
         if not blocks:

@@ -9,7 +9,7 @@ from typing import Final
 
 from kvplanner.model.families import towers, towers_more, towers_qwen
 from kvplanner.model.families.decoder import Decoder
-from kvplanner.model.families.dense import FOUR_NORMS, GEMMA3, GLM4V, MISTRAL, PHI3, QWEN2, QWEN3
+from kvplanner.model.families.dense import FOUR_NORMS, GEMMA3, GLM4V, MINISTRAL3, MISTRAL, PHI3, QWEN2, QWEN3
 from kvplanner.model.families.fields import Fields, need_length
 from kvplanner.model.families.gated import QWEN3_5, QWEN3_5_MOE
 from kvplanner.model.families.kda import kimi_linear
@@ -43,7 +43,7 @@ def _llava_text(reading: Reading) -> Draft:
 
 def _mistral3_text(reading: Reading) -> Draft:
     """Mistral 3 wraps Mistral, Ministral 3, or Mistral 4 with latent attention."""
-    readers: dict[str, Reader] = {"mistral": MISTRAL, "ministral3": MISTRAL, "mistral4": MISTRAL4}
+    readers: dict[str, Reader] = {"mistral": MISTRAL, "ministral3": MINISTRAL3, "mistral4": MISTRAL4}
     return _by_model_type(reading, readers)
 
 

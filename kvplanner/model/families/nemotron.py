@@ -57,7 +57,9 @@ def _hybrid(reading: Reading) -> Draft:
     def make(letter: str) -> Body:
         norm = reading.parts.norm("norm", hidden)
         if letter == "M":
-            return body(mamba2_part(reading, hidden, mamba2_sizes(text, _NAMES), "mixer"), None, norm)
+            return body(
+                mamba2_part(reading, hidden, mamba2_sizes(text, _NAMES, state_dtype="float32"), "mixer"), None, norm
+            )
         if letter == "*":
             return body(gqa_part(reading, hidden, heads, "mixer"), None, norm)
         if letter == "E":
@@ -96,8 +98,10 @@ def _experts(reading: Reading, hidden: int) -> MlpPart:
         text, ("n_routed_experts",), ("num_experts_per_tok",), ("moe_intermediate_size",)
     )
     shared = text.maybe("moe_shared_expert_intermediate_size", low=0) or 0
-    shared *= 1 if text.maybe("n_shared_experts", low=0, high=1 << 16) else 0
+    text.noted("moe_shared_expert_intermediate_size")
+    shared *= 1 if text.get("n_shared_experts", default=1, low=0, high=1 << 16) else 0
     latent = text.maybe("moe_latent_size")
+    text.noted("moe_latent_size")
     groups = parts.router("mixer.gate", count, hidden)
     groups.append(parts.correction("mixer.gate.e_score_correction_bias", count))
     if latent is not None:
@@ -113,10 +117,12 @@ def _experts(reading: Reading, hidden: int) -> MlpPart:
 def _mtp(reading: Reading, hidden: int, make: Callable[[str], Body]) -> Mtp | None:
     """`mtp_layers_block_type` or its pattern: the blocks of one prediction step, and what joins its two inputs."""
     text = reading.text
-    blocks = text.maybe("num_nextn_predict_layers", low=0, high=64) or 0
+    blocks = text.get("num_nextn_predict_layers", default=0, low=0, high=64)
     letters = _letters(text, "mtp_layers_block_type", "mtp_hybrid_override_pattern")
-    if not blocks or letters is None:
+    if not blocks:
         return None
+    if letters is None:
+        raise text.missing("mtp_layers_block_type", "mtp_hybrid_override_pattern")
     tensors = [group for letter in letters for group in make(letter).tensors]
     parts = reading.parts
     extra = parts.linear("eh_proj", "other", hidden, 2 * hidden)

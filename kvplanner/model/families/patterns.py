@@ -48,11 +48,20 @@ def optional_window(fields: Fields, layers: int) -> tuple[str, ...]:
 
 
 def window_everywhere(fields: Fields, layers: int) -> tuple[str, ...]:
-    """Mistral, Phi-3, StarCoder2: every layer slides when `sliding_window` is given."""
+    """Mistral, Phi-3, StarCoder2: every layer slides when `sliding_window` is given and not null."""
+    fields.noted("sliding_window")
     given = listed(fields, layers, FULL, SLIDING)
     if given is not None:
         return given
     return (SLIDING if fields.has("sliding_window") else FULL,) * layers
+
+
+def mistral_window(fields: Fields, layers: int) -> tuple[str, ...]:
+    """Mistral: as above, but a file that leaves the field out means its class default; null means none."""
+    if "sliding_window" not in fields.values:
+        fields.took_default("sliding_window")
+        return listed(fields, layers, FULL, SLIDING) or (SLIDING,) * layers
+    return window_everywhere(fields, layers)
 
 
 def narrow_window(fields: Fields, layers: int) -> tuple[str, ...]:

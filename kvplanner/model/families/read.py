@@ -7,7 +7,7 @@ from typing import Final
 
 from kvplanner.errors import BadInput, NotModelled
 from kvplanner.model.families.context import context_of
-from kvplanner.model.families.fields import Fields
+from kvplanner.model.families.fields import Fields, shown
 from kvplanner.model.families.parts import Parts, as_mtp
 from kvplanner.model.families.quantise import quantised_blocks, quantised_mtp, quantised_outside
 from kvplanner.model.families.reading import Draft, Reading
@@ -78,7 +78,7 @@ def _architecture(top: Fields, readers: Mapping[str, Reader]) -> str:
         raise top.missing("architectures")
     if names[0] not in readers:
         raise NotModelled(
-            f"is {names[0]!r}, which is none of the {len(readers)} modelled architectures",
+            f"is {shown(names[0])}, which is none of the {len(readers)} modelled architectures",
             top.named("architectures"),
             "A plan from file headers shows the weights; the cache stays unknown",
         )

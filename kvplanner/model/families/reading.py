@@ -133,6 +133,7 @@ class Reading:
             size = default_size
         if size is None:
             need_divides(text, heads, n, "the hidden size", hidden)
+            text.took_default(head_size[0])
             size = hidden // n
         return Heads(n, kv, size)
 

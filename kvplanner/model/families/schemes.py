@@ -12,7 +12,7 @@ from typing import Final
 
 from kvplanner.errors import BadInput, NotModelled
 from kvplanner.model import formats
-from kvplanner.model.families.fields import Fields
+from kvplanner.model.families.fields import Fields, shown
 from kvplanner.model.families.names import Matcher, parse_name
 from kvplanner.model.formats import WeightFormat
 from kvplanner.model.tensors import TensorKind
@@ -69,7 +69,7 @@ def scheme_of(text: Fields, top: Fields, side: Mapping[str, object] | None) -> S
     reader = _METHODS.get(method)
     if reader is None:
         raise NotModelled(
-            f"is {method!r}, known are {', '.join(sorted(_METHODS))}", config.named("quant_method"),
+            f"is {shown(method)}, known are {', '.join(sorted(_METHODS))}", config.named("quant_method"),
             "Plan from the file headers, or name a known method",
         )  # fmt: skip
     scheme = reader(config)
@@ -111,6 +111,8 @@ def _skips(config: Fields, *names: str) -> tuple[Rule, ...]:
 def _fp8(config: Fields) -> Scheme:
     """FP8 in blocks, or with one scale per matrix; V4 exports also map single modules to NVFP4."""
     blocks = config.ints("weight_block_size", low=1, high=1 << 16)
+    config.noted("weight_block_size")
+    config.noted("activation_scheme")
     static = config.text("activation_scheme", allowed=("dynamic", "static")) == "static"
     if blocks is not None and len(blocks) != 2:
         raise config.bad("weight_block_size", "two block sizes")
@@ -188,6 +190,8 @@ def _compressed_tensors(config: Fields) -> Scheme:
         if "Linear" in targets:
             default = format_
         rules += name_rules((t for t in targets if t != "Linear"), format_, group.named("targets"))
+    if not groups.values:
+        raise config.bad("config_groups", "at least one group")
     return Scheme("compressed-tensors", default, rules=(*skips, *rules), kv_cache=_kv_cache(config))
 
 
@@ -195,6 +199,8 @@ def _weights_format(weights: Fields, packing: str, activations: bool, group: Fie
     """The format of one group's weights."""
     bits = weights.need("num_bits", low=2, high=16)
     kind = weights.text("type", allowed=("int", "float")) or "int"
+    for name in ("type", "group_size", "strategy"):
+        weights.noted(name)
     size = weights.maybe("group_size", low=-1, high=1 << 16)
     strategy = weights.text("strategy", allowed=("tensor", "channel", "group", "tensor_group", "block", "token"))
     if kind == "float" and bits == 4:
@@ -230,6 +236,8 @@ def _modelopt(config: Fields) -> Scheme:
         return _modelopt(inner)
     skips = _skips(config, "exclude_modules", "ignore")
     if algo == "MIXED_PRECISION":
+        if not config.has("quantized_layers"):
+            raise config.missing("quantized_layers")
         return Scheme("modelopt_mixed", None, rules=_mapped(config) + skips, kv_cache=_kv_cache(config))
     name = "modelopt_fp4" if "NVFP4" in algo else "modelopt"
     return Scheme(name, _algo_format(algo, config), rules=skips, kv_cache=_kv_cache(config))
@@ -269,7 +277,7 @@ def _algo_format(algo: str, config: Fields) -> WeightFormat:
         "W4A16_AWQ": formats.awq(4, 128, False),
     }  # fmt: skip
     if algo not in known:
-        raise NotModelled(f"is {algo!r}, known are {', '.join(sorted(known))}", config.named("quant_algo"))
+        raise NotModelled(f"is {shown(algo)}, known are {', '.join(sorted(known))}", config.named("quant_algo"))
     return known[algo]
 
 

@@ -34,16 +34,22 @@ class Mamba2(NamedTuple):
         return self.heads * self.head_size
 
 
-def mamba2_sizes(text: Fields, names: dict[str, str], *, norm: bool = True) -> Mamba2:
-    """Read the sizes under a family's field names. Raises BadInput when groups do not divide heads."""
+def mamba2_sizes(text: Fields, names: dict[str, str], *, norm: bool = True, state_dtype: str | None = None) -> Mamba2:
+    """Read the sizes under a family's field names; state_dtype: the class's own, where it has one.
+
+    Raises BadInput when groups do not divide heads.
+    """
+    asked = text.text("mamba_ssm_cache_dtype", allowed=("float32", "bfloat16", "float16"))
+    if asked is None and state_dtype is not None:
+        text.took_default("mamba_ssm_cache_dtype")
+        asked = state_dtype
     heads = text.need(names["heads"], high=1 << 16)
     groups = text.get(names["groups"], default=1, high=1 << 16)
     need_divides(text, names["groups"], groups, names["heads"], heads)
     return Mamba2(
         heads, text.need(names["head_size"], high=1 << 16), text.need(names["state"], high=1 << 16), groups,
         text.get(names["kernel"], default=4, high=256), text.flag(names["conv_bias"], default=True),
-        text.flag(names["bias"], default=False), norm,
-        text.text("mamba_ssm_cache_dtype", allowed=("float32", "bfloat16", "float16")),
+        text.flag(names["bias"], default=False), norm, asked,
     )  # fmt: skip
 
 
@@ -126,7 +132,7 @@ def _falcon_mamba(reading: Reading) -> Draft:
     text.skip("expand", "time_step_rank")
     hidden, vocab, layers = reading.hidden(), reading.vocab(), reading.layer_count()
     rank = text.maybe("time_step_rank", high=1 << 20) or -(-hidden // 16)
-    width = text.maybe("intermediate_size") or hidden * text.need("expand", high=1 << 10)
+    width = text.need("intermediate_size")
     sizes = Mamba1(width, text.need("state_size", high=1 << 16), text.get("conv_kernel", default=4, high=256), rank,
                    text.flag("use_conv_bias", default=True), text.flag("use_bias", default=False))  # fmt: skip
     made = body(mamba1_part(reading, hidden, sizes, "mixer", norms=False), None, reading.parts.norm("norm", hidden))

@@ -68,6 +68,7 @@ def qwen3_vl(reading: Reading, hidden: int) -> tuple[list[Tower], list[TensorGro
     fields, parts = vision_fields(reading), reading.parts.at("tower")
     size, depth, heads, merge = _sizes(fields)
     out = fields.get("out_hidden_size", default=hidden, high=1 << 20)
+    fields.noted("deepstack_visual_indexes")
     levels = len(fields.ints("deepstack_visual_indexes") or ())
     groups = _patch(fields, parts, size, bias=True)
     groups.append(table(parts, "visual.pos_embed", fields.need("num_position_embeddings", high=1 << 24), size))
@@ -89,6 +90,7 @@ def _merger(parts: Parts, path: str, wide: int, out: int, count: int) -> list[Te
 
 def optional_qwen3_vl(reading: Reading, hidden: int) -> tuple[list[Tower], list[TensorGroup]]:
     """Qwen3.5: the tower is absent in text-only configs."""
+    reading.top.noted("vision_config")
     return qwen3_vl(reading, hidden) if reading.top.has("vision_config") else ([], [])
 
 
