@@ -16,7 +16,16 @@ from PySide6.QtCore import (
     Signal,
 )
 from PySide6.QtGui import QAction, QColor, QFont, QGuiApplication, QIcon, QKeySequence, QResizeEvent
-from PySide6.QtWidgets import QAbstractItemView, QComboBox, QHBoxLayout, QHeaderView, QLabel, QTableView, QVBoxLayout
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QComboBox,
+    QHBoxLayout,
+    QHeaderView,
+    QLabel,
+    QSizePolicy,
+    QTableView,
+    QVBoxLayout,
+)
 from PySide6.QtWidgets import QWidget as Widget
 
 from kvplanner.engine.base import BUDGET_KINDS, Plan, SegmentKind
@@ -233,6 +242,8 @@ class BreakdownView(Widget):
         self._setting = False
         self.model = BreakdownModel(self)
         self.title = QLabel(self)
+        self.title.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        self._full_title = ""
         self.devices = QComboBox(self)
         self.devices.setAccessibleName("Device")
         self.devices.activated.connect(self._choose)
@@ -264,7 +275,7 @@ class BreakdownView(Widget):
         table.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         table.setFrameShape(QTableView.Shape.NoFrame)
         table.verticalHeader().hide()
-        table.resized.connect(self._fit_columns)
+        table.resized.connect(self._room_changed)
         copy = QAction("Copy table", table)
         copy.setShortcut(QKeySequence.StandardKey.Copy)
         copy.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
@@ -322,6 +333,7 @@ class BreakdownView(Widget):
         several = len(self._groups) > 1
         self.devices.setVisible(several)
         if plan is None or not plan.devices:
+            self._full_title = ""
             self.title.setText("")
             return
         index = next(i for i, g in enumerate(self._groups) if self._position in g)
@@ -334,8 +346,20 @@ class BreakdownView(Widget):
         device = plan.devices[self._position]
         parts = ["" if several else names[index], device.device.gpu.name]
         parts += [words.size(device.total_bytes, self._unit), words.identity(plan, self._groups[index])]
-        self.title.setText(" · ".join(part for part in parts if part))
-        self.title.setToolTip(self.title.text())
+        self._full_title = " · ".join(part for part in parts if part)
+        self._fit_title()
+
+    def _fit_title(self) -> None:
+        """The title, cut where the room ends; whole in the tool tip."""
+        room = max(self.title.width(), 40)
+        shown = self.title.fontMetrics().elidedText(self._full_title, Qt.TextElideMode.ElideRight, room)
+        self.title.setText(shown)
+        self.title.setToolTip(self._full_title if shown != self._full_title else "")
+        self.title.setAccessibleName(self._full_title)
+
+    def _room_changed(self) -> None:
+        self._fit_columns()
+        self._fit_title()
 
     def _choose(self, index: int) -> None:
         self._position = self._groups[index][0]

@@ -80,6 +80,7 @@ def test_the_device_can_be_chosen_where_devices_differ(view: BreakdownView) -> N
     view.set_plan(sample_plans.eight_gpus())
     assert not view.devices.isVisible()
     assert view.title.text().startswith("GPU 0–7")
+    assert view.title.accessibleName() == "GPU 0–7 · NVIDIA H100 80GB HBM3 · 79.65 GiB"
 
 
 def test_the_unit_stands_in_the_head(view: BreakdownView) -> None:

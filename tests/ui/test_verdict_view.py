@@ -6,9 +6,11 @@ import pytest
 from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
+from kvplanner.estimate import Estimate, banded, exact
 from kvplanner.ui.bars import words
 from kvplanner.ui.palette import THEMES, ThemeName
 from kvplanner.ui.verdict import VerdictView, plain_text, verdict
+from kvplanner.units import GIB
 from tests import sample_plans
 from tests.ui.views_kit import paint_theme
 
@@ -120,6 +122,13 @@ def test_many_notes_open_on_request(qtbot: QtBot) -> None:
 )
 def test_runs_of_numbers(numbers: tuple[int, ...], text: str) -> None:
     assert words.run_of(numbers) == text
+
+
+def test_ranges() -> None:
+    assert words.band(banded(10 * GIB, 9 * GIB, 12 * GIB, "calibrated"), "GiB") == "9.0–12.0"
+    assert words.band(banded(GIB // 20, GIB // 25, GIB // 18, "calibrated"), "GiB") == "0.04–0.06"
+    assert words.band(Estimate(GIB, -GIB, 2 * GIB, "rest"), "GiB") == "−1.0 to 2.0"
+    assert words.band(exact(GIB), "GiB") == ""
 
 
 def test_sizes_and_changes() -> None:

@@ -92,7 +92,8 @@ def band(estimate: Estimate, unit: Unit) -> str:
         return ""
     low, high = in_unit(estimate.low, unit), in_unit(estimate.high, unit)
     digits = next((d for d in (1, 2) if f"{low:.{d}f}" != f"{high:.{d}f}"), 3)
-    return f"{low:,.{digits}f}–{high:,.{digits}f}".replace("-", MINUS)
+    joint = "–" if low >= 0 else " to "
+    return f"{low:,.{digits}f}{joint}{high:,.{digits}f}".replace("-", MINUS)
 
 
 def tokens(value: int, low: int, high: int) -> str:
