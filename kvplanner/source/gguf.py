@@ -35,6 +35,7 @@ Scalar = bool | int | float | str
 Value = Scalar | tuple[Scalar, ...]
 
 _STRING, _ARRAY, _BOOL = 8, 9, 7
+_TABLE: Final = "the table of tensors"
 _SCALARS: Final[dict[int, str]] = {
     0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", _BOOL: "B", 10: "Q", 11: "q", 12: "d",
 }  # fmt: skip
@@ -242,30 +243,33 @@ class _Parser:
         """All tensor infos; shapes and types are checked, offsets not yet."""
         tensors: list[GgufTensor] = []
         names: set[str] = set()
-        shapes: dict[tuple[int, ...], tuple[int, ...]] = {}
-        for number in range(count):
-            name = self._text(NAME_LIMIT, f"the name of tensor {number + 1:,} of {count:,}")
+        known: dict[tuple[int, ...], tuple[tuple[int, ...], GgmlType, int]] = {}
+        tails = [struct.Struct(f"{self._sign}{n}{'Q' if self._wide else 'I'}IQ") for n in range(5)]
+        for _ in range(count):
+            name = self._text(NAME_LIMIT, _TABLE)
             if name in names:
                 self._fail(f"the tensor {name[:100]!r} stands twice")
             names.add(name)
-            dimensions = self.window.u32(f"the dimensions of {name[:100]!r}")
+            dimensions = self.window.u32(_TABLE)
             if dimensions > 4:
                 self._fail(f"the tensor {name[:100]!r} has {dimensions:,} dimensions; at most 4 exist")
-            wide = self._wide
-            tail = self.window.take(dimensions * (8 if wide else 4) + 12, f"the entry of {name[:100]!r}")
-            *sizes, kind, offset = struct.unpack(f"{self._sign}{dimensions}{'Q' if wide else 'I'}IQ", tail)
-            shape = shapes.setdefault(tuple(sizes), tuple(sizes))
-            tensors.append(self._tensor(name, shape, kind, offset))
+            tail = tails[dimensions]
+            *sizes, offset = tail.unpack(self.window.take(tail.size, _TABLE))
+            key = tuple(sizes)
+            found = known.get(key)
+            if found is None:
+                # Few shapes and types occur, each of them often: checked once.
+                found = known[key] = self._size_of(name, key[:-1], key[-1])
+            shape, type_, bytes_ = found
+            tensors.append(GgufTensor(name, shape, type_, offset, bytes_))
         return tensors
 
-    def _tensor(self, name: str, shape: tuple[int, ...], kind: int, offset: int) -> GgufTensor:
+    def _size_of(self, name: str, shape: tuple[int, ...], kind: int) -> tuple[tuple[int, ...], GgmlType, int]:
+        """Shape, type and bytes of a tensor; `name` for messages."""
         type_ = TYPES.get(kind)
         if type_ is None:
-            what = (
-                "a format that llama.cpp no longer reads"
-                if kind in REMOVED
-                else "one that only a fork of llama.cpp knows"
-            )
+            past = kind in REMOVED
+            what = "a format that llama.cpp no longer reads" if past else "one that only a fork of llama.cpp knows"
             raise NotModelled(
                 f"the tensor {name[:100]!r} has the type {kind}, {what}",
                 self.window.source.name,
@@ -280,7 +284,7 @@ class _Parser:
             self._fail(
                 f"rows of {name[:100]!r} have {shape[0]:,} elements, not a multiple of {type_.name}'s {type_.block}"
             )
-        return GgufTensor(name, shape, type_, offset, elements // type_.block * type_.bytes)
+        return shape, type_, elements // type_.block * type_.bytes
 
     def _length(self, what: str) -> int:
         return self.window.u64(what) if self._wide else self.window.u32(what)

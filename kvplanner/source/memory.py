@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, get_args
 
@@ -55,7 +56,8 @@ def save(folder: Path | None, entries: Iterable[tuple[str, Fingerprint, Found | 
         fresh.write_text(json.dumps({"version": _VERSION, "entries": rows}, ensure_ascii=False), encoding="utf-8")
         fresh.replace(target)
     except (OSError, UnicodeEncodeError):
-        fresh.unlink(missing_ok=True)
+        with suppress(OSError):
+            fresh.unlink()
 
 
 def _entry(entry: Mapping[str, object]) -> tuple[str, Fingerprint, Found | None] | None:

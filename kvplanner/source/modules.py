@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from kvplanner.errors import BadInput
 from kvplanner.model.formats import WeightFormat
 from kvplanner.source.safetensors import DTYPE_BITS, Tensor
 from kvplanner.source.tensor_names import SCALE_PARTS, Place, take_apart
@@ -51,26 +52,71 @@ class Stored:
     outside: dict[Place, tuple[Module, ...]]
 
 
-def gather(tensors: Iterable[Tensor], layers: int) -> Stored:
-    """The modules of a checkpoint; `layers`: decoder layers by the config, 0 when unknown."""
-    modules: defaultdict[tuple[Place, int, str, int | None], list[Part]] = defaultdict(list)
-    for tensor in tensors:
-        name = take_apart(tensor.name, layers)
-        modules[(*name[:3], name.expert)].append(Part(name.part, tensor.dtype, tensor.shape, tensor.bytes))
-    counted: defaultdict[tuple[Place, int], Counter[tuple[str, tuple[Part, ...]]]] = defaultdict(Counter)
-    for (place, layer, path, _), parts in modules.items():
-        content = tuple(sorted(parts)) if len(parts) > 1 else (parts[0],)
-        counted[(place, layer if place == "layer" else -1)][(path, content)] += 1
+MAX_LAYERS: Final = 4096
+# Layers and the modules in them, experts counted once: the largest models have some thousands.
+MAX_MODULES: Final = 20_000
+
+
+def gather(tensors: Iterable[Tensor], layers: int, where: str) -> Stored:
+    """The modules of a checkpoint; `layers`: decoder layers by the config, 0 when unknown.
+
+    Raises BadInput (naming `where`) for more layers or modules than any model has.
+    """
     bodies: dict[tuple[Module, ...], int] = {}
     body_of: dict[int, int] = {}
     outside: dict[Place, tuple[Module, ...]] = {}
-    for (place, layer), contents in counted.items():
+    for (place, layer), contents in _counted(_parts(tensors, layers, where), where).items():
         body = tuple(sorted(Module(path, parts, count) for (path, parts), count in contents.items()))
         if place == "layer":
             body_of[layer] = bodies.setdefault(body, len(bodies))
         else:
             outside[place] = body
     return Stored(tuple(bodies), body_of, outside)
+
+
+# Place, layer (−1 outside), module path.
+_Key = tuple[Place, int, str]
+
+
+def _parts(tensors: Iterable[Tensor], layers: int, where: str) -> dict[_Key, dict[int | None, list[Part]]]:
+    """The parts of every module: by module, then by expert (None where there are none)."""
+    modules: defaultdict[_Key, dict[int | None, list[Part]]] = defaultdict(dict)
+    known: dict[tuple[str, str, tuple[int, ...]], Part] = {}
+    numbers: set[int] = set()
+    for tensor in tensors:
+        name = take_apart(tensor.name, layers)
+        content = (name.part, tensor.dtype, tensor.shape)
+        part = known.get(content)
+        if part is None:
+            part = known[content] = Part(*content, tensor.bytes)
+        modules[name[:3]].setdefault(name.expert, []).append(part)
+        numbers.add(name.layer)
+        if len(numbers) > MAX_LAYERS or len(modules) > MAX_MODULES:
+            raise _too_many(where)
+    return modules
+
+
+def _too_many(where: str) -> BadInput:
+    return BadInput(
+        f"names more than {MAX_LAYERS:,} layers, or {MAX_MODULES:,} different modules in them", where, "It is no model"
+    )
+
+
+def _counted(
+    modules: dict[_Key, dict[int | None, list[Part]]], where: str
+) -> dict[tuple[Place, int], Counter[tuple[str, tuple[Part, ...]]]]:
+    """How often each module with the same content occurs, by place and layer."""
+    counted: defaultdict[tuple[Place, int], Counter[tuple[str, tuple[Part, ...]]]] = defaultdict(Counter)
+    different = 0
+    for (place, layer, path), experts in modules.items():
+        contents = counted[(place, layer if place == "layer" else -1)]
+        before = len(contents)
+        for parts in experts.values():
+            contents[(path, tuple(sorted(parts)) if len(parts) > 1 else (parts[0],))] += 1
+        different += len(contents) - before
+        if different > MAX_MODULES:
+            raise _too_many(where)
+    return counted
 
 
 # Names of dtypes as configs and engines spell them.
@@ -102,17 +148,24 @@ def content_of(parts: tuple[Part, ...]) -> tuple[tuple[int, ...], WeightFormat]:
     found = _with_scales(shape, bits, main, by_name)
     if found is not None and found.bytes_of(shape) == main.bytes + rest:
         return shape, found
-    return _as_matrix(shape), WeightFormat(_packed_name(main, bits), bits, "tensor", extra_bytes=rest)
+    return _as_matrix(shape), WeightFormat(_format_name(main, bits, by_name), bits, "tensor", extra_bytes=rest)
 
 
 def _as_matrix(shape: tuple[int, ...]) -> tuple[int, ...]:
     return shape if len(shape) >= 2 else (*((1,) * (2 - len(shape))), *shape)
 
 
-def _packed_name(main: Part, bits: float) -> str:
+def _format_name(main: Part, bits: float, parts: dict[str, Part]) -> str:
+    """The format's name as engines call it, told by what is stored beside the payload."""
     if bits == DTYPE_BITS[main.dtype]:
         return {"F8_E4M3": "fp8", "F8_E5M2": "fp8_e5m2", "I8": "int8"}.get(main.dtype, dtype_name(main.dtype))
-    return f"int{bits:g}" if main.dtype in ("I32", "U32") else f"packed {bits:g}-bit"
+    if main.part == "qweight":
+        rows_packed = "g_idx" in parts or ("scales" in parts and main.shape[1] == parts["scales"].shape[1])
+        return "gptq" if rows_packed else "awq"
+    if main.dtype in ("U8", "F4"):
+        scale = parts.get("weight_scale") or parts.get("scales")
+        return "nvfp4" if scale is not None and scale.dtype == "F8_E4M3" else "mxfp4"
+    return f"int{bits:g}"
 
 
 def _unpacked(main: Part, parts: dict[str, Part]) -> tuple[tuple[int, ...], float]:
@@ -176,7 +229,7 @@ def _with_scales(shape: tuple[int, ...], bits: float, main: Part, parts: dict[st
     zeros = next((parts[name] for name in ("qzeros", "weight_zero_point", "biases") if name in parts), None)
     index = next((parts[name] for name in ("g_idx", "weight_g_idx") if name in parts), None)
     extra = sum(p.bytes for p in parts.values()) - sum(p.bytes for p in (main, scale, zeros, index) if p is not None)
-    name = _packed_name(main, bits)
+    name = _format_name(main, bits, parts)
     if number == 1:
         return WeightFormat(name, bits, "tensor", each, extra_bytes=extra)
     if number == rows and zeros is None:

@@ -80,12 +80,12 @@ def from_headers(
 ) -> Model:
     """A model of which the headers are known, with its config or without."""
     if config.known is None:
-        stored = gather(tensors, 0)
+        stored = gather(tensors, 0, detail)
         built = inventories.build(stored, None, complete=complete)
         spec = _unknown_spec(config, tensors, len(built.inventory.block_of))
     else:
         spec, implied = config.known
-        built = inventories.build(gather(tensors, spec.num_layers), implied, complete=complete)
+        built = inventories.build(gather(tensors, spec.num_layers, detail), implied, complete=complete)
     bytes_ = sum(tensor.bytes for tensor in tensors)
     if not complete and config.known is not None:
         bytes_ = max(bytes_, built.inventory.stored_bytes() + built.left_out_bytes)

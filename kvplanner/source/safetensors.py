@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from array import array
 from pathlib import Path
 from typing import Final, NamedTuple, NoReturn
 
@@ -17,6 +18,9 @@ from kvplanner.source.reading import ByteSource, open_file
 
 HEADER_LIMIT_BYTES: Final = 25_000_000
 TENSOR_LIMIT: Final = 200_000
+METADATA_LIMIT: Final = 10_000
+# Few shapes and dtypes occur, each of them often: the largest models have some dozens.
+SHAPE_LIMIT: Final = 20_000
 MAX_DIMENSIONS: Final = 32
 MAX_BYTES: Final = 1 << 63
 
@@ -79,75 +83,77 @@ def parse_header(source: ByteSource, *, allow_truncated: bool = False) -> Header
     data = source.read(8, length)
     if not data.startswith(b"{"):
         raise BadInput("the header does not start with '{'", source.name, "It is not a safetensors file")
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise BadInput(f"invalid UTF-8 at byte {8 + error.start:,} of the header", source.name, _REMEDY) from error
+    walked = _Walk(data, source.name)
+    # The text is the larger part of what a header costs: let go of before anything is made of the entries.
     del data
-    return _validated(source, _HeaderText(text, source.name), 8 + length, allow_truncated)
+    walked.run()
+    return _validated(source, walked, 8 + length, allow_truncated)
 
 
 _REMEDY: Final = "It is incomplete or damaged: download it again"
-_DECODER: Final = json.JSONDecoder()
-_SPACE: Final = re.compile(r"[ \t\n\r]*")
+_SPACE: Final = re.compile(rb"[ \t\n\r]*")
+_STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 # Names and the usual spelling of an entry, in one step; any other spelling takes the slower way.
 _ENTRY: Final = re.compile(
-    r'[ \t\n\r]*"([^"\\\x00-\x1f]+)"[ \t\n\r]*:[ \t\n\r]*\{"dtype":"([A-Z0-9_]{1,16})","shape":\[([0-9,]{0,700})\],'
-    r'"data_offsets":\[([0-9]{1,20}),([0-9]{1,20})\]\}[ \t\n\r]*([,}])'
+    rb'[ \t\n\r]*"([^"\\\x00-\x1f]+)"[ \t\n\r]*:[ \t\n\r]*\{"dtype":"([A-Z0-9_]{1,16})","shape":\[([0-9,]{0,700})\],'
+    rb'"data_offsets":\[([0-9]{1,20}),([0-9]{1,20})\]\}[ \t\n\r]*([,}])'
 )
-_MAX_ENTRY_CHARACTERS: Final = 4096
+_MAX_ENTRY_BYTES: Final = 4096
 
 
-class _HeaderText:
+class _Walk:
     """Walks the header's top level, so that no entry's cost exceeds its own few bytes."""
 
-    def __init__(self, text: str, name: str) -> None:
+    def __init__(self, text: bytes, name: str) -> None:
         self.text = text
         self.name = name
         self.metadata: dict[str, str] = {}
-        self.entries: list[tuple[Tensor, int, int]] = []
-        self._shapes: dict[str, tuple[int, ...]] = {}
+        self.tensors: list[Tensor] = []
+        self.begins = array("Q")
+        self._known: dict[tuple[bytes, bytes], tuple[str, tuple[int, ...], int]] = {}
         self._names: set[str] = set()
+        self._metadata_seen = False
 
-    def walk(self) -> None:
-        """Fills entries and metadata; raises BadInput."""
+    def run(self) -> None:
+        """Fills tensors, where each begins, and metadata; raises BadInput. The text is gone afterwards."""
         position = self._skip(1)
-        if self.text.startswith("}", position):
-            self._expect_end(position + 1)
-            return
-        while True:
+        separator = b"}" if self.text.startswith(b"}", position) else b","
+        position += separator == b"}"
+        while separator == b",":
             match = _ENTRY.match(self.text, position)
-            if match is not None and match[1] != "__metadata__":
-                self._add(match[1], match[2], self._shape(match[3]), int(match[4]), int(match[5]))
-                position, separator = match.end(), match[6]
+            if match is not None and match[1] != b"__metadata__":
+                name, dtype, shape, begin, end, separator = match.groups()
+                self._add(self._decoded(name), dtype, shape, int(begin), int(end))
+                position = match.end()
             else:
                 position, separator = self._slow_entry(position)
-            if separator == "}":
-                self._expect_end(position)
-                return
+        if self._skip(position) != len(self.text):
+            self._fail(f"text after the end of the header, at byte {position + 8:,}")
+        self.text = b""
+        self._names.clear()
 
-    def _slow_entry(self, position: int) -> tuple[int, str]:
+    def _slow_entry(self, position: int) -> tuple[int, bytes]:
         """One entry in any valid spelling; returns the position after its separator, and the separator."""
         name, position = self._string(self._skip(position))
-        position = self._expect(":", position)
+        position = self._expect(b":", position)
         if name == "__metadata__":
             position = self._metadata(position)
         else:
-            if not self.text.startswith("{", position):
+            if not self.text.startswith(b"{", position):
                 self._fail(f"the entry of {name[:100]!r} is not an object {{...}}")
             # An entry holds no nested object, so it ends at the next brace.
-            end = self.text.find("}", position, position + _MAX_ENTRY_CHARACTERS) + 1
+            end = self.text.find(b"}", position, position + _MAX_ENTRY_BYTES) + 1
             if not end:
-                self._fail(f"the entry of {name[:100]!r} does not end within {_MAX_ENTRY_CHARACTERS:,} characters")
+                self._fail(f"the entry of {name[:100]!r} does not end within {_MAX_ENTRY_BYTES:,} bytes")
             self._object_entry(name, self.text[position:end])
             position = end
         position = self._skip(position)
         separator = self.text[position : position + 1]
-        if separator not in (",", "}") or not separator:
+        if separator not in (b",", b"}"):
             self._fail(f"',' or '}}' expected after the entry of {name[:100]!r}")
         return position + 1, separator
 
-    def _object_entry(self, name: str, text: str) -> None:
+    def _object_entry(self, name: str, text: bytes) -> None:
         try:
             pairs = json.loads(text, object_pairs_hook=list)
         except (ValueError, RecursionError) as error:
@@ -158,80 +164,97 @@ class _HeaderText:
         dtype, shape, offsets = fields["dtype"], fields["shape"], fields["data_offsets"]
         if not (isinstance(dtype, str) and _are_sizes(shape) and _are_sizes(offsets) and len(offsets) == 2):
             self._fail(f"dtype, shape or data_offsets of {name[:100]!r} are not a name, sizes and two offsets")
-        self._add(name, dtype, self._shape(",".join(map(str, shape))), offsets[0], offsets[1])
+        self._add(name, dtype.encode(errors="replace"), b",".join(b"%d" % n for n in shape), offsets[0], offsets[1])
 
     def _metadata(self, position: int) -> int:
-        if self.metadata:
+        if self._metadata_seen:
             self._fail("'__metadata__' stands twice")
-        position = self._skip(self._expect("{", position))
-        if self.text.startswith("}", position):
+        self._metadata_seen = True
+        position = self._expect(b"{", position)
+        if self.text.startswith(b"}", position):
             return position + 1
         while True:
             key, position = self._string(self._skip(position))
-            value, position = self._string(self._skip(self._expect(":", position)))
+            value, position = self._string(self._expect(b":", position))
             if key in self.metadata:
                 self._fail(f"the metadata field {key[:100]!r} stands twice")
             self.metadata[key] = value
+            if len(self.metadata) > METADATA_LIMIT:
+                self._fail(f"more than {METADATA_LIMIT:,} metadata fields")
             position = self._skip(position)
             separator = self.text[position : position + 1]
             position += 1
-            if separator == "}":
+            if separator == b"}":
                 return position
-            if separator != ",":
+            if separator != b",":
                 self._fail("metadata must map names to strings")
 
-    def _add(self, name: str, dtype: str, shape: tuple[int, ...], begin: int, end: int) -> None:
-        bits = DTYPE_BITS.get(dtype)
-        if bits is None:
-            self._fail(f"the dtype {dtype[:32]!r} of {name[:100]!r} is none that safetensors defines")
-        total = bits
-        for size in shape:
-            total *= size
-        if total > 8 * MAX_BYTES:
-            self._fail(f"{name[:100]!r} has a shape of more than 2^63 bytes")
-        if total % 8 or begin > end or end - begin != total // 8:
+    def _add(self, name: str, dtype: bytes, shape: bytes, begin: int, end: int) -> None:
+        key = (dtype, shape)
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) >= SHAPE_LIMIT:
+                self._fail(f"more than {SHAPE_LIMIT:,} different shapes")
+            found = self._known[key] = self._sized(name, dtype, shape)
+        spelled, sizes, bytes_ = found
+        if end - begin != bytes_ or end > MAX_BYTES:
             self._fail(
-                f"{name[:100]!r} ({dtype}, {list(shape)}) needs {total / 8:,.10g} bytes, "
+                f"{name[:100]!r} ({spelled}, {list(sizes)}) needs {bytes_:,} bytes, "
                 f"but its offsets {begin:,} to {end:,} hold {end - begin:,}"
             )
         if name in self._names:
             self._fail(f"the tensor {name[:100]!r} stands twice")
-        if len(self.entries) >= TENSOR_LIMIT:
+        if len(self.tensors) >= TENSOR_LIMIT:
             self._fail(f"more than {TENSOR_LIMIT:,} tensors")
         self._names.add(name)
-        self.entries.append((Tensor(name, dtype, shape, end - begin), begin, end))
+        self.tensors.append(Tensor(name, spelled, sizes, bytes_))
+        self.begins.append(begin)
 
-    def _shape(self, text: str) -> tuple[int, ...]:
-        shape = self._shapes.get(text)
-        if shape is None:
-            parts = text.split(",") if text else []
-            if len(parts) > MAX_DIMENSIONS or not all(part.isdigit() and len(part) <= 20 for part in parts):
-                self._fail(f"[{text[:100]}] is not a shape of at most {MAX_DIMENSIONS} sizes")
-            shape = self._shapes[text] = tuple(map(int, parts))
-        return shape
+    def _sized(self, name: str, dtype: bytes, shape: bytes) -> tuple[str, tuple[int, ...], int]:
+        """Dtype, shape and bytes of a tensor; `name` for messages."""
+        spelled = dtype.decode(errors="replace")
+        bits = DTYPE_BITS.get(spelled)
+        if bits is None:
+            self._fail(f"the dtype {spelled[:32]!r} of {name[:100]!r} is none that safetensors defines")
+        parts = shape.split(b",") if shape else []
+        if len(parts) > MAX_DIMENSIONS or not all(part and len(part) <= 20 for part in parts):
+            self._fail(f"{name[:100]!r} has a shape that is not at most {MAX_DIMENSIONS} sizes")
+        sizes = tuple(map(int, parts))
+        total = bits
+        for size in sizes:
+            total *= size
+        if total > 8 * MAX_BYTES:
+            self._fail(f"{name[:100]!r} has a shape of more than 2^63 bytes")
+        if total % 8:
+            self._fail(f"{name[:100]!r} ({spelled}, {list(sizes)}) needs {total / 8:,} bytes, not a whole number")
+        return spelled, sizes, total // 8
 
     def _string(self, position: int) -> tuple[str, int]:
-        if not self.text.startswith('"', position):
-            self._fail(f"a quoted name expected at character {position + 8:,}")
+        if not self.text.startswith(b'"', position):
+            self._fail(f"a quoted name expected at byte {position + 8:,}")
+        match = _STRING.match(self.text, position)
+        if match is None:
+            self._fail(f"the string that begins at byte {position + 8:,} does not end")
         try:
-            text, end = _DECODER.raw_decode(self.text, position)
+            return str(json.loads(self._decoded(match[0]))), match.end()
         except ValueError as error:
-            raise BadInput(f"a broken string at character {position + 8:,}", self.name, _REMEDY) from error
-        return str(text), end
+            raise BadInput(f"a broken string at byte {position + 8:,}", self.name, _REMEDY) from error
+
+    def _decoded(self, text: bytes) -> str:
+        try:
+            return text.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise BadInput(f"invalid UTF-8 in {text[:100]!r}", self.name, _REMEDY) from error
 
     def _skip(self, position: int) -> int:
         match = _SPACE.match(self.text, position)
         return match.end() if match else position
 
-    def _expect(self, character: str, position: int) -> int:
+    def _expect(self, character: bytes, position: int) -> int:
         position = self._skip(position)
         if not self.text.startswith(character, position):
-            self._fail(f"{character!r} expected at character {position + 8:,} of the header")
+            self._fail(f"{character.decode()!r} expected at byte {position + 8:,} of the file")
         return self._skip(position + 1)
-
-    def _expect_end(self, position: int) -> None:
-        if self._skip(position) != len(self.text):
-            self._fail(f"text after the end of the header, at character {position + 8:,}")
 
     def _fail(self, what: str) -> NoReturn:
         raise BadInput(what, self.name, _REMEDY)
@@ -241,20 +264,22 @@ def _are_sizes(value: object) -> bool:
     return isinstance(value, list) and all(type(item) is int and 0 <= item < 1 << 64 for item in value)
 
 
-def _validated(source: ByteSource, text: _HeaderText, header_bytes: int, allow_truncated: bool) -> Header:
-    text.walk()
+def _validated(source: ByteSource, walked: _Walk, header_bytes: int, allow_truncated: bool) -> Header:
+    begins = walked.begins
     expected = 0
-    for tensor, begin, end in sorted(text.entries, key=lambda entry: entry[1:]):
+    # Almost always in the file's order already; a tensor of no bytes comes before the one that begins where it does.
+    order = sorted(range(len(begins)), key=lambda at: (begins[at], walked.tensors[at].bytes))
+    for at in order:
+        tensor, begin = walked.tensors[at], begins[at]
         if begin != expected:
             trouble = "overlaps the tensor before it" if begin < expected else "leaves a gap before it"
             raise BadInput(
                 f"{tensor.name[:100]!r} starts at {begin:,}, not {expected:,}: it {trouble}", source.name, _REMEDY
             )
-        expected = end
+        expected += tensor.bytes
     missing = header_bytes + expected - source.size
     if missing > 0 and not allow_truncated:
         raise BadInput(f"the data end {missing:,} bytes before what the header says", source.name, _REMEDY)
     if missing < 0:
         raise BadInput(f"{-missing:,} bytes follow the last tensor", source.name, _REMEDY)
-    tensors = tuple(entry[0] for entry in text.entries)
-    return Header(tensors, text.metadata, header_bytes, expected, max(missing, 0))
+    return Header(tuple(walked.tensors), walked.metadata, header_bytes, expected, max(missing, 0))

@@ -19,6 +19,7 @@ from tests.source.make_models import (
     awq,
     configs,
     fp8_block,
+    gptq,
     llama,
     nvfp4,
     packed_int4,
@@ -108,7 +109,7 @@ def test_another_dtype_than_the_configs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("linear", "name"), [(fp8_block, "fp8"), (nvfp4, "4-bit"), (awq, "int4"), (packed_int4, "int4")]
+    ("linear", "name"), [(fp8_block, "fp8"), (nvfp4, "nvfp4"), (awq, "awq"), (gptq, "gptq"), (packed_int4, "int4")]
 )
 def test_a_quantisation_that_the_config_does_not_tell(tmp_path: Path, linear: Any, name: str) -> None:
     tensors = llama(CONFIG, linear=linear)
@@ -118,7 +119,7 @@ def test_a_quantisation_that_the_config_does_not_tell(tmp_path: Path, linear: An
     assert model.inventory.stored_bytes() == total_bytes(tensors)
     assert model.parameters == sum(size_of("U8", shape) for _, shape in llama(CONFIG).values())
     query = next(group for group in model.inventory.blocks[0] if group.path == "self_attn.q_proj")
-    assert name in query.format.name
+    assert query.format.name == name
     assert query.shape == (512, 512)
 
 
