@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.nvml_stub.build import SCENARIOS, library_folder
-from tests.packaged.driving import SCREEN_VARIABLES, SOURCE_VARIABLES, png_size, window, without
+from tests.packaged.driving import SCREEN_VARIABLES, SOURCE_VARIABLES, picture, png_size, window, without
 from tests.plan.contract import check_plan
 
 pytestmark = pytest.mark.packaged
@@ -110,4 +110,22 @@ def test_a_window_opens_on_x11_and_ends_cleanly(app: Path, tmp_path: Path) -> No
     started = time.monotonic()
     with window([str(app / "kvplanner-gui")], tmp_path) as shown:
         sys.stdout.write(f"window on X11 after {time.monotonic() - started:.2f} s\n")
+        shown.interrupt()
+
+
+def test_the_gpu_panel_plots_what_the_helper_sees(app: Path, tmp_path: Path) -> None:
+    stub = {"LD_LIBRARY_PATH": str(library_folder()), "NVML_STUB_SCENARIO": str(SCENARIOS / "desktop-4090.ini")}
+    with window([str(app / "kvplanner-gui")], tmp_path, **stub) as shown:
+        shown.press("ctrl+g")
+        pid = shown.process.pid
+        loaded = Path(f"/proc/{pid}/maps")
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline and "multiarray_umath" not in loaded.read_text():
+            time.sleep(0.2)
+        assert "multiarray_umath" in loaded.read_text(), "the plot was never drawn"
+        time.sleep(2)
+        picture(shown, tmp_path / "panel.png")
+        assert png_size(tmp_path / "panel.png")[0] >= 860
+        helpers = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        assert len(helpers) == 1, "one helper process watches the driver"
         shown.interrupt()
