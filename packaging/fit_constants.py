@@ -163,8 +163,8 @@ def late(seen: Sequence[Seen]) -> dict[str, list[Entry]]:
         made = middle(pairs, why, 40 * MIB, **when) if pairs else entry(
             default * GIB, why, basis="assumed", **given, **when)  # fmt: skip
         if len(pairs) < FEW:
-            # Few starts say little about the spread: the band is at least what was seen elsewhere.
-            made |= {"low": min(made["low"], given["low"]), "high": max(made["high"], given["high"])}
+            # Few starts say little about the spread: the band is what longer runs of reports show.
+            made |= {"low": min(made["value"], given["low"]), "high": max(made["value"], given["high"])}
         entries.append(made)
     return {"late_bytes": entries}
 
@@ -226,7 +226,7 @@ def outside(seen: Sequence[Seen]) -> dict[str, list[Entry]]:
     return {
         "context_base_bytes": [
             entry(8 * GIB, host, low=0.3 * GIB, high=9 * GIB, basis="assumed", gpu="unified"),
-            entry(base, "CUDA context of the smallest GPU", ids, low=base + min(off[0], -50 * MIB),
+            entry(base, "CUDA context", ids, low=base + min(off[0], -50 * MIB),
                   high=base + max(off[-1], 150 * MIB)),
         ],
         "context_share": [

@@ -87,10 +87,7 @@ def bodies(model: Model, settings: Settings, stage: int) -> Iterator[tuple[tuple
     first, end = stage_layers(model.spec, settings, stage)
     for index, layers in sorted(Counter(inventory.block_of[first:end]).items()):
         body = inventory.blocks[index]
-        if weights_rules.value_is_built(body, model.spec):
-            keys = (replace(g, path="self_attn.v_proj") for g in body if g.path == "self_attn.k_proj")
-            body = (*body, *keys)
-        yield body, layers
+        yield body + weights_rules.additions(body, inventory, model.spec), layers
 
 
 def held(model: Model, settings: Settings, stage: int) -> Iterator[Held]:
@@ -117,6 +114,8 @@ def _local(group: TensorGroup, spec: ModelSpec, settings: Settings, experts: int
     """What a rank holds of a group, by the general rules and those of the model's class."""
     if weights_rules.split_like_words(group, spec):
         group = replace(group, shard="vocab")
+    if weights_rules.split_by_rows(group, spec):
+        group = replace(group, shard="column")
     local = whole(group) if weights_rules.whole_on_ranks(group, spec) else cut(group, settings, experts)
     missing = group.count - weights_rules.built(group, spec)
     rows = local.rows + weights_rules.state_rows(group, spec, settings.tp)

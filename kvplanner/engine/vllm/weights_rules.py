@@ -6,10 +6,11 @@ Each entry was seen in what the engine (0.33) allocates for that class, or is re
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from kvplanner.model.spec import ModelSpec, State
-from kvplanner.model.tensors import TensorGroup
+from kvplanner.model.tensors import Inventory, TensorGroup
 
 # Routers kept in fp32 whatever the model's dtype.
 _FP32_ROUTERS: Final = ("Glm4Moe", "Ernie4_5_Moe", "MiniMaxM2", "MiMoV2", "NemotronH")
@@ -94,12 +95,32 @@ def built(group: TensorGroup, spec: ModelSpec) -> int:
     return group.count - 1 if "encoder.layers" in path else group.count
 
 
-def value_is_built(body: tuple[TensorGroup, ...], spec: ModelSpec) -> bool:
-    """Whether a layer without a value projection gets one anyway, a copy of its key projection."""
+def additions(body: tuple[TensorGroup, ...], inventory: Inventory, spec: ModelSpec) -> tuple[TensorGroup, ...]:
+    """Tensors that the engine builds in a layer although the file has none.
+
+    Gemma 4 gives every layer keys and values: where the value is the key a copy of its projection, and in layers
+    that reuse an earlier cache those of a layer with the same head size, which stay unused.
+    """
     if not spec.architecture.startswith("Gemma4"):
-        return False
-    paths = {group.path for group in body}
-    return "self_attn.k_proj" in paths and "self_attn.v_proj" not in paths
+        return ()
+    own = {group.path: group for group in body}
+    query = own.get("self_attn.q_proj")
+    if query is None or "self_attn.v_proj" in own:
+        return ()
+    key = own.get("self_attn.k_proj")
+    if key is not None:
+        return (replace(key, path="self_attn.v_proj"),)
+    for other in inventory.blocks:
+        twin = {group.path: group for group in other}
+        key, norm = twin.get("self_attn.k_proj"), twin.get("self_attn.k_norm")
+        if key is not None and norm is not None and key.unit == query.unit:
+            return key, replace(key, path="self_attn.v_proj"), norm
+    return ()
+
+
+def split_by_rows(group: TensorGroup, spec: ModelSpec) -> bool:
+    """Whether the engine splits a matrix that could be whole: the projection of Gemma 4's per-layer inputs."""
+    return group.path.endswith("per_layer_model_projection") and spec.architecture.startswith("Gemma4")
 
 
 def unused_head(spec: ModelSpec) -> bool:

@@ -115,7 +115,7 @@ def expert_workspace(model: Model, settings: Settings) -> Buffer:
     arch, method = settings.gpu_arch, model.spec.quantization or ""
     if method and "modelopt" not in method and arch and _BLACKWELL <= arch < _CONSUMER_BLACKWELL:
         return largest
-    tokens = settings.max_num_batched_tokens * (settings.dp if settings.expert_parallel else 1)
+    tokens = settings.max_num_batched_tokens * settings.dp  # every replica's tokens meet at the experts
     ranks = 1 if settings.expert_parallel else expert_ranks(settings)
     for layer in model.spec.layers:
         for moe in layer.mlps:
