@@ -25,7 +25,7 @@ from kvplanner.ui.bars.access import Accessible
 from kvplanner.ui.bars.ink import Type, colour, tokens_of
 from kvplanner.ui.bars.layout import arrange, height_of
 from kvplanner.ui.bars.painter import Marks, paint
-from kvplanner.ui.bars.shapes import COMFORT, COMPACT, Cell, Layout, Measured, View
+from kvplanner.ui.bars.shapes import COMFORT, COMPACT, Cell, Density, Layout, Measured, View
 from kvplanner.ui.bars.words import Unit
 
 # How long the bar before the last edit stays in sight.
@@ -65,6 +65,7 @@ class BarsCanvas(Accessible):
         self._selected: tuple[int, SegmentKind | None] | None = None
         self._hovered: Cell | None = None
         self._layout: Layout | None = None
+        self._heights: dict[Density, int] = {}
         self._zoom, self._type = _zoom_and_type(self.font())
         self._ghost_timer = QTimer(self)
         self._ghost_timer.setSingleShot(True)
@@ -149,8 +150,9 @@ class BarsCanvas(Accessible):
 
     def _changed(self) -> None:
         self._layout = None
+        self._heights.clear()
         if self._plan is not None:
-            needed = int(height_of(self._plan, self.view(), COMPACT) * self._zoom) + 1
+            needed = self._height(COMPACT)
             if needed != self.minimumHeight():
                 self.setMinimumHeight(needed)
         self.updateGeometry()
@@ -163,7 +165,15 @@ class BarsCanvas(Accessible):
         """Room for comfortable bars."""
         if self._plan is None:
             return QSize(640, 120)
-        return QSize(640, int(height_of(self._plan, self.view(), COMFORT) * self._zoom) + 1)
+        return QSize(640, self._height(COMFORT))
+
+    def _height(self, density: Density) -> int:
+        """Pixels that the bars take at a density."""
+        known = self._heights.get(density)
+        if known is None:
+            height = height_of(self._plan, self.view(), density) if self._plan else 0.0
+            known = self._heights[density] = int(height * self._zoom) + 1
+        return known
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Lays out anew."""

@@ -91,7 +91,8 @@ def band(estimate: Estimate, unit: Unit) -> str:
     if estimate.low == estimate.high:
         return ""
     low, high = in_unit(estimate.low, unit), in_unit(estimate.high, unit)
-    digits = next((d for d in (1, 2) if f"{low:.{d}f}" != f"{high:.{d}f}"), 3)
+    least = 1 if high >= 0.3 else 2
+    digits = next((d for d in (least, least + 1) if f"{low:.{d}f}" != f"{high:.{d}f}"), 3)
     joint = "–" if low >= 0 else " to "
     return f"{low:,.{digits}f}{joint}{high:,.{digits}f}".replace("-", MINUS)
 

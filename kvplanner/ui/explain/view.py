@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from PySide6.QtCore import QEvent, Qt, QTimer, Signal
+from PySide6.QtCore import QElapsedTimer, QEvent, Qt, QTimer, Signal
 from PySide6.QtGui import QGuiApplication, QShowEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
@@ -29,8 +29,9 @@ EMPTY: Final = "Select a segment in the bars or in the table to see how it was c
 HEADS: Final = ("input", "value", "", "from")
 # Below this width the inputs stand under the arithmetic.
 NARROW: Final = 640
-# While a slider moves, the text follows at this pace.
-FOLLOW_MS: Final = 60
+# While a slider moves the text waits for a pause, but no longer than this.
+PAUSE_MS: Final = 90
+LONGEST_MS: Final = 500
 
 
 class ExplainView(QWidget):
@@ -47,7 +48,7 @@ class ExplainView(QWidget):
         self._stale = True
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
-        self._timer.setInterval(FOLLOW_MS)
+        self._waiting = QElapsedTimer()
         self._timer.timeout.connect(self._show)
         self.text = QTextBrowser(self)
         self.text.setOpenLinks(False)
@@ -113,8 +114,15 @@ class ExplainView(QWidget):
             self._selected = (0, self._selected[1])
         if plan is None or self._told is None or not self.isVisible():
             self._show()
-        elif not self._timer.isActive():
-            self._timer.start()
+        else:
+            self._follow()
+
+    def _follow(self) -> None:
+        """Starts the wait for a pause anew, within the longest wait."""
+        if not self._timer.isActive():
+            self._waiting.start()
+        left = LONGEST_MS - self._waiting.elapsed()
+        self._timer.start(max(min(PAUSE_MS, left), 0))
 
     def set_unit(self, unit: Unit) -> None:
         """GiB or GB."""
