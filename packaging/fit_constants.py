@@ -52,10 +52,12 @@ _LATE: Final[tuple[tuple[str, float, str, float, float, dict[str, Any]], ...]] =
     ("many new hbm", 0.9, _BOTH, 0.3, 1.6, {"first": [21, 0], "ranks": "many", "gpu": "hbm"}),
     ("many new pcie", 0.5, _BOTH, 0.15, 1.2, {"first": [21, 0], "ranks": "many"}),
     ("many pcie", 0.3, _BOTH, 0.15, 0.8, {"ranks": "many"}),
+    ("eager", 0.07, "nothing was captured", 0.03, 0.3, {"last": [20, 99], "graphs": "no"}),
     ("V0", 0.1, _KERNELS, 0.02, 0.3, {"runner": "V0"}),
     ("one old", 0.13, _KERNELS, 0.05, 0.25, {"last": [17, 99]}),
+    ("one new V1", 0.25, _KERNELS, 0.05, 1.2, {"first": [21, 0], "runner": "V1"}),
     ("one V1", 0.25, _KERNELS, 0.05, 0.4, {"runner": "V1"}),
-    ("one V2", 0.2, _KERNELS, 0.05, 1.0, {}),
+    ("one V2", 0.2, _KERNELS, 0.05, 2.5, {}),
 )
 
 
@@ -83,7 +85,7 @@ def sampler_and_fixed(seen: Sequence[Seen]) -> dict[str, list[Entry]]:
     logits = [
         middle(v0, sorting, runner="V0"), middle(v1, sorting, last=[16, 99], runner="V1"),
         {**middle(new, "fp32 logits, a copy and probabilities", runner="V1"), "value": logit},
-        entry(4.4, "one fp32 copy: a warm 0.27.1 start shows no more", ["qwen3-8b-4090-0271-warm"], low=3.0, high=10.0,
+        entry(3.1, "less than one fp32 copy: a warm 0.27.1 start", ["qwen3-8b-4090-0271-warm"], low=1.5, high=10.0,
               last=[28, 99], runner="V2"),
         entry(10.0, "16-bit logits, an fp32 copy and probabilities, read in 0.33", low=4.0, high=10.5, basis="analytic",
               runner="V2"),
@@ -195,11 +197,13 @@ def _late_group(s: Seen) -> str:
         if s.version < (17, 0) or s.version >= (21, 0):
             return "many old hbm" if s.version < (17, 0) else "many new hbm"
         return "two 17-20 hbm" if s.settings.tp == 2 else "many 17-20 hbm"
+    if s.settings.graph_mode == "NONE":
+        return "eager"
     if s.runner == "V0":
         return "V0"
     if s.version < (18, 0):
         return "one old"
-    return f"one {s.runner}"
+    return f"one new {s.runner}" if s.runner == "V1" and s.version >= (21, 0) else f"one {s.runner}"
 
 
 def outside(seen: Sequence[Seen]) -> dict[str, list[Entry]]:
@@ -332,7 +336,9 @@ def main(show: bool) -> None:
     for name, entries in constants.items():
         for item in entries:
             when = {
-                k: v for k, v in item.items() if k in ("first", "last", "runner", "gpu", "ranks", "stage", "pipeline")
+                k: v
+                for k, v in item.items()
+                if k in ("first", "last", "runner", "gpu", "ranks", "stage", "pipeline", "graphs")
             }
             scale = MIB if abs(item["value"]) > 10_000 else 1
             band = " ".join(f"{item[k] / scale:.2f}" for k in ("value", "low", "high"))

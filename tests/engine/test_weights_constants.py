@@ -24,7 +24,7 @@ GPUS = {
 def test_every_version_gpu_and_rank_has_an_entry(name: str) -> None:
     for era in ERAS:
         for gpu, (title, arch, total) in GPUS.items():
-            for tp, pp in ((1, 1), (2, 1), (1, 2)):
+            for tp, pp in ((1, 1), (2, 1), (4, 1), (1, 2)):
                 for version in (era.first, era.last):
                     here = settings(tp=tp, pp=pp, gpu_name=title, gpu_arch=arch, gpu_total_bytes=total)
                     here = replace(here, version=version, era=era)

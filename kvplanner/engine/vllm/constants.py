@@ -14,6 +14,8 @@ from typing import Any, Final, Literal, NamedTuple, cast
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.estimate import Basis
 
+# What an entry may ask for beside a run of versions.
+_CONDITIONS: Final = ("runner", "gpu", "ranks", "stage", "pipeline", "graphs")
 _FILE: Final = files("kvplanner.resources") / "vllm_constants.json"
 
 # hbm: data-centre boards that NVSwitch or NVLink joins; unified: GPU and CPU share the memory; pcie: the others.
@@ -56,7 +58,7 @@ def gpu_class(settings: Settings) -> GpuClass:
 
 
 def lookup(name: str, settings: Settings, stage: int = 0) -> Constant:
-    """The entry of `name` for a version, runner, GPU class, one tensor rank or several, and a pipeline stage.
+    """The entry of `name` for these settings: version, runner, GPU class, ranks, pipeline stage, graphs or none.
 
     Entries stand from the most to the least particular; the first whose conditions all hold is taken.
     Raises KeyError when none holds (a test walks every combination).
@@ -64,7 +66,9 @@ def lookup(name: str, settings: Settings, stage: int = 0) -> Constant:
     ranks = {1: "one", 2: "two"}.get(settings.tp, "several")
     place = "last" if stage == settings.pp - 1 else "before last"
     pipeline = "yes" if settings.pp > 1 else "no"
-    return _lookup(name, settings.version, settings.era.runner, gpu_class(settings), ranks, place, pipeline)
+    graphs = "yes" if settings.graph_mode != "NONE" else "no"
+    here = (settings.era.runner, gpu_class(settings), ranks, place, pipeline, graphs)
+    return _lookup(name, settings.version, here)
 
 
 @cache
@@ -73,10 +77,8 @@ def _table() -> Mapping[str, list[Mapping[str, Any]]]:
 
 
 @cache
-def _lookup(
-    name: str, version: tuple[int, int], runner: str, gpu: str, ranks: str, place: str, pipeline: str
-) -> Constant:
-    here = {"runner": runner, "gpu": gpu, "ranks": ranks, "stage": place, "pipeline": pipeline}
+def _lookup(name: str, version: tuple[int, int], values: tuple[str, ...]) -> Constant:
+    here = dict(zip(_CONDITIONS, values, strict=True))
     for entry in _table()[name]:
         inside = tuple(entry.get("first", (0, 0))) <= version <= tuple(entry.get("last", (99, 99)))
         if inside and all(_same(entry.get(key, value), value) for key, value in here.items()):
