@@ -382,7 +382,7 @@ class BreakdownView(Widget):
             max(metrics.horizontalAdvance(text) for text in (*self.model.column(column), heads[column])) + 16
             for column in range(len(COLUMNS))
         ]
-        wide[0] += SWATCH + 8
+        wide[0] += SWATCH + 16
         room = self.table.viewport().width()
         for column in (4, 2):
             hidden = sum(wide) > room

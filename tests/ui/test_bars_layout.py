@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -82,11 +82,14 @@ def test_nothing_overlaps(plan: Plan, width: float, height: float) -> None:
         for cell in row.cells:
             if cell.label:
                 assert measure(cell.label, "text") <= cell.rect.w
+        for lane in {w.y for w in row.whiskers}:
+            ends = sorted((w.left, w.right) for w in row.whiskers if w.y == lane)
+            assert all(one[1] < other[0] for one, other in pairwise(ends))
         if row.bracket and row.bracket.text and row.lack:
             assert row.bracket.text.rect.right <= row.lack.text.rect.x
     assert layout.axis_y == pytest.approx(y)
     texts = sorted((t.text.rect for t in layout.ticks if t.text), key=lambda r: r.x)
-    for left, right in itertools.pairwise(texts):
+    for left, right in pairwise(texts):
         assert left.right <= right.x
 
 
@@ -145,6 +148,20 @@ def test_overflow_is_drawn_past_the_capacity() -> None:
     assert row.lack.rect.w == pytest.approx(plan.devices[0].overflow_bytes * layout.scale)
     assert "short" in row.lack.text.text
     assert any(t.capacity and t.text and t.text.text == "79.65 GiB" for t in layout.ticks)
+
+
+def test_a_whisker_spans_the_range_about_the_border_it_moves() -> None:
+    plan = sample_plans.fits()
+    layout = arrange(plan, 1800, 300, measure, View())
+    row = layout.rows[0]
+    whisker = next(w for w in row.whiskers if w.kind == "kv_cache")
+    cell = next(c for c in row.cells if c.kind == "kv_cache")
+    segment = plan.devices[0].segment("kv_cache")
+    assert segment is not None
+    assert whisker.middle == cell.rect.x
+    assert whisker.right - whisker.middle == pytest.approx((segment.bytes - segment.estimate.low) * layout.scale)
+    assert whisker.middle - whisker.left == pytest.approx((segment.estimate.high - segment.bytes) * layout.scale)
+    assert all(row.frame.y < w.y < row.frame.bottom for w in row.whiskers)
 
 
 def test_what_one_request_lacks_is_asked_for_beside_the_cache() -> None:

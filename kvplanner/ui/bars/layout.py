@@ -295,21 +295,29 @@ def _lack(grid: _Grid, positions: tuple[int, ...], lack: tuple[int, int, bool], 
 
 
 def _whiskers(grid: _Grid, device: DevicePlan, cells: tuple[Cell, ...], frame: Rect) -> tuple[Whisker, ...]:
-    """Ranges about the borders they move: the cache's left one (its right one is the budget's end), else the right."""
-    made: list[Whisker] = []
+    """Ranges about the borders they move: the cache's left one (its right one is the budget's end), else the right.
+
+    They lie in two lanes along the bar's foot, the cache's first; one that finds no room is left to the table.
+    """
+    found: list[tuple[bool, Whisker]] = []
     for cell in cells:
         segment = device.segment(cell.kind)
-        if segment is None or cell.kind == "headroom":
+        if segment is None or cell.kind == "headroom" or cell.rect.x >= frame.right - 1:
             continue
         below = (segment.bytes - segment.estimate.low) * grid.scale
         above = (segment.estimate.high - segment.bytes) * grid.scale
-        if below + above < 3 or cell.rect.x >= frame.right - 1:
-            continue
-        rest = segment.estimate.basis == "rest"
-        middle = cell.rect.x if rest else cell.rect.right
-        left, right = (middle - above, middle + below) if rest else (middle - below, middle + above)
-        lane = frame.bottom - (4.0 if rest or len(made) % 2 else 8.0)
-        made.append(Whisker(cell.kind, max(left, grid.x0), middle, min(right, grid.x1), lane))
+        if below + above >= 3:
+            rest = segment.estimate.basis == "rest"
+            middle = cell.rect.x if rest else cell.rect.right
+            left, right = (middle - above, middle + below) if rest else (middle - below, middle + above)
+            found.append((rest, Whisker(cell.kind, max(left, grid.x0), middle, min(right, grid.x1), 0.0)))
+    made: list[Whisker] = []
+    for rest, whisker in sorted(found, key=lambda one: not one[0]):
+        for lane in (frame.bottom - 4.0,) if rest else (frame.bottom - 8.0, frame.bottom - 4.0):
+            beside = (w for w in made if w.y == lane)
+            if all(whisker.right + 3 <= w.left or w.right + 3 <= whisker.left for w in beside):
+                made.append(whisker._replace(y=lane))
+                break
     return tuple(made)
 
 
