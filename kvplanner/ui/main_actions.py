@@ -65,7 +65,7 @@ COMMANDS: Final = (
     Command("View/Theme", "theme_dark", "&Dark", checkable=True, group="theme"),
     Command("View", SEPARATOR, ""),
     Command("View", "show_explain", "&Explain", ("Ctrl+3",)),
-    Command("View", "show_startup", "S&tart-up", ("Ctrl+4",)),
+    Command("View", "show_startup", "St&art-up", ("Ctrl+4",)),
     Command("View", "gpu_panel", "Local G&PU", ("Ctrl+G",), checkable=True, tip="Watch this machine's GPUs"),
     Command("View", "next_panel", "&Next Panel", ("F6",)),
     Command("View", SEPARATOR, ""),
@@ -116,7 +116,7 @@ class Actions(QObject):
             sequences: list[QKeySequence] = []
             for key in command.keys:
                 sequences += QKeySequence.keyBindings(key) if isinstance(key, Key) else [QKeySequence(key)]
-            action.setShortcuts(sequences)
+            action.setShortcuts(list({sequence.toString(): sequence for sequence in sequences}.values()))
         if command.tip:
             action.setToolTip(command.tip)
         action.setCheckable(command.checkable)

@@ -87,6 +87,7 @@ class MessageBar(QWidget):
 
         strip = MessageStrip(message, self)
         self._layout.addWidget(strip)
+        strip.show()
         strip.destroyed.connect(self._settle)
         for old in self.strips[:-MOST]:
             old.dismiss()

@@ -19,7 +19,7 @@ def plain(text: str, locale: QLocale | None = None) -> str:
     locale = locale or QLocale()
     text = text.strip()
     group, point = locale.groupSeparator(), locale.decimalPoint()
-    if group and any(c.isdigit() for c in text) and not (group == "." and text.count(".") == 1 and point not in text):
+    if group:
         text = _without_groups(text, group)
     for blank in GROUPING_BLANKS:
         if text.replace(blank, "").replace(",", "").isdigit():
@@ -28,9 +28,15 @@ def plain(text: str, locale: QLocale | None = None) -> str:
 
 
 def _without_groups(text: str, group: str) -> str:
-    """Remove a separator only where it stands between digits, three to a group."""
+    """Remove a separator only where it stands between digits, three to a group; "0.925" has none in any locale."""
     head, *rest = text.split(group)
-    if rest and head.lstrip("+-").isdigit() and all(part[:3].isdigit() and len(part[:3]) == 3 for part in rest):
+    digits = head.lstrip("+-")
+    if (
+        rest
+        and digits.isdigit()
+        and digits[0] != "0"
+        and all(part[:3].isdigit() and len(part[:3]) == 3 for part in rest)
+    ):
         return head + "".join(rest)
     return text
 

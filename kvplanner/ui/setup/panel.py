@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kvplanner.ui.setup.option_field import OptionField
 
 WIDTH = 330
+SCROLL_BAR = 12
 PARALLEL, CONTEXT, REST = "Parallelism", "Context and load", "Memory and cache"
 # Where an error belongs, by what planner errors name.
 MODEL_NAMES = frozenset({"model", "MODEL", "--weight-format", "model catalogue"})
@@ -50,6 +51,8 @@ class SetupPanel(QScrollArea):
         content = QWidget()
         content.setBackgroundRole(QPalette.ColorRole.Base)
         content.setAutoFillBackground(True)
+        # Long names wrap or are cut within the panel; they never make it scroll sideways.
+        content.setMinimumWidth(WIDTH - SCROLL_BAR)
         self._layout = QVBoxLayout(content)
         self._layout.setContentsMargins(12, 12, 12, 12)
         self._layout.setSpacing(12)

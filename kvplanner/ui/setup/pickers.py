@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Qt, Signal
@@ -36,6 +37,7 @@ class Pickers(QObject):
     machine_wanted = Signal(str)
     local_wanted = Signal()
     gpu_added = Signal(str)
+    scan_failed = Signal(object)
 
     def __init__(
         self,
@@ -83,7 +85,9 @@ class Pickers(QObject):
         return self._gpus
 
     def open_models(self, text: str = "") -> None:
-        """Open the chooser of models with a search begun."""
+        """Open the chooser of models with a search begun; local models are looked for when they are first wanted."""
+        folders = tuple(Path(folder) for folder in self._settings.get(s.MODEL_FOLDERS))
+        self._library.scan_once(self._scan_failed, folders)
         self.model_chooser.open(self._panel.model.button, text)
 
     def open_gpus(self, text: str = "") -> None:
@@ -95,6 +99,9 @@ class Pickers(QObject):
         """Open the chooser of GPUs to add to the machine."""
         self._adding = True
         self.gpu_chooser.open(self._panel.gpus.button)
+
+    def _scan_failed(self, error: Exception) -> None:
+        self.scan_failed.emit(error)
 
     def close_choosers(self) -> bool:
         """Close what is open; False when nothing was."""

@@ -1,0 +1,161 @@
+"""What the choosers list, and how numbers are read and shown."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PySide6.QtCore import QLocale
+
+from kvplanner.app.library import LocalModel
+from kvplanner.catalog import gpus, models
+from kvplanner.engine.base import Option
+from kvplanner.engine.registry import engine
+from kvplanner.errors import BadInput
+from kvplanner.ui.setup import gpu_rows, model_rows, numbers
+from kvplanner.ui.setup.slider import STEPS, Scale
+
+GERMAN = QLocale(QLocale.Language.German, QLocale.Country.Germany)
+BRITISH = QLocale(QLocale.Language.English, QLocale.Country.UnitedKingdom)
+FRENCH = QLocale(QLocale.Language.French, QLocale.Country.France)
+TOKENS = Option("max_model_len", ("--max-model-len",), "tokens", "", "", low=-1)
+SHARE = Option("gpu_memory_utilization", ("--gpu-memory-utilization",), "float", "", "", low=0.05, high=1.0)
+SIZE = Option("kv_cache_memory_bytes", ("--kv-cache-memory-bytes",), "bytes", "", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "count", "words"),
+    [
+        ("2", 2, ""),
+        ("16", 16, ""),
+        ("24", None, "24"),
+        ("4090", None, "4090"),
+        ("2x4090", 2, "4090"),
+        ("2 x 4090", 2, "4090"),
+        ("8 h100", 8, "h100"),
+        ("4×79.2GiB", 4, "79.2GiB"),
+        ("48GB", None, "48GB"),
+        ("48 gib", None, "48 gib"),
+        ("h100 nvl", None, "h100 nvl"),
+        ("", None, ""),
+        ("0x4090", None, "0x4090"),
+    ],
+)
+def test_a_gpu_search_is_a_count_a_name_or_both(text: str, count: int | None, words: str) -> None:
+    assert gpu_rows.parse_query(text) == gpu_rows.Query(count, words)
+
+
+@given(st.text(max_size=30))
+def test_any_text_can_be_typed_for_a_gpu(text: str) -> None:
+    for row in gpu_rows.search(text, gpus.index(), ("2xh100-sxm5-80gb",), "1xl4"):
+        assert row.title
+        if row.kind == "item":
+            assert isinstance(row.data, str)
+
+
+@pytest.mark.parametrize(
+    ("text", "first"), [("4090", "1xrtx-4090"), ("8 h100", "8xh100-sxm5-80gb"), ("2", "2xrtx-4090")]
+)
+def test_the_plain_card_comes_first(text: str, first: str) -> None:
+    rows = [row for row in gpu_rows.search(text, gpus.index(), (), "") if row.kind == "item"]
+    assert rows[0].data == first
+
+
+def test_what_a_row_gives_names_a_machine() -> None:
+    for text in ("2", "48GB", "3 x 1.5GiB", "mi300"):
+        for row in gpu_rows.search(text, gpus.index(), (), ""):
+            if row.kind == "item":
+                assert gpus.machine(str(row.data)).devices
+
+
+def test_local_models_are_found_by_their_words() -> None:
+    local = (LocalModel("My-Tune-8B", "/models/my-tune", "folder · llama", 16 * 10**9, "bfloat16"),)
+    shelf = model_rows.Shelf(models.index(), (), local, "", "GiB")
+    rows = model_rows.search("tune llama", shelf, models.search("tune llama"))
+    assert rows[0].title == "On this machine"
+    assert rows[1].data == "/models/my-tune"
+
+
+def test_only_the_hub_row_goes_online_and_says_so() -> None:
+    shelf = model_rows.Shelf(models.index(), (), (), "", "GiB")
+    rows = model_rows.search("hub:Qwen/Qwen3-8B", shelf, ())
+    online = [row for row in rows if isinstance(row.data, str) and row.data.startswith("hub:")]
+    assert len(online) == 1
+    assert "online" in online[0].spoken().lower()
+
+
+def test_typing_stays_below_a_frame() -> None:
+    """Every prefix of a long search, CPU time, the slowest of them at its best."""
+    local = tuple(LocalModel(f"local-{i}", f"/m/{i}", "folder", 10**9, "Q4_K_M") for i in range(300))
+    shelf = model_rows.Shelf(models.index(), (), local, "", "GiB")
+    text = "qwen3 coder 30b instruct fp8"
+    models.search("q")
+    slowest = 0.0
+    for end in range(len(text) + 1):
+        best = float("inf")
+        for _ in range(5):
+            start = time.process_time()
+            model_rows.search(text[:end], shelf, models.search(text[:end]))
+            best = min(best, time.process_time() - start)
+        slowest = max(slowest, best)
+    assert slowest < 0.016
+
+
+@pytest.mark.parametrize(
+    ("locale", "text", "value"),
+    [
+        (BRITISH, "32,768", "32768"),
+        (BRITISH, "0.92", "0.92"),
+        (BRITISH, "32k", "32k"),
+        (GERMAN, "32.768", "32768"),
+        (GERMAN, "0,92", "0.92"),
+        (GERMAN, "0.92", "0.92"),
+        (GERMAN, "1.234.567", "1234567"),
+        (FRENCH, "32 768", "32768"),
+        (FRENCH, "32\u202f768", "32768"),
+        (FRENCH, "0,92", "0.92"),
+    ],
+)
+def test_numbers_are_read_as_the_locale_writes_them(locale: QLocale, text: str, value: str) -> None:
+    assert numbers.plain(text, locale) == value
+
+
+@given(st.integers(0, 10**9), st.sampled_from([GERMAN, BRITISH, FRENCH]))
+def test_what_is_shown_can_be_typed(value: int, locale: QLocale) -> None:
+    shown = numbers.show(TOKENS, value, locale)
+    assert int(numbers.plain(shown, locale)) == value
+
+
+def test_shares_and_sizes_round_trip() -> None:
+    assert numbers.show(SHARE, 0.92, GERMAN) == "0,92"
+    assert numbers.read(SIZE, "20GiB") == 20 * 2**30
+    assert numbers.show(SIZE, 20 * 2**30) == "20 GiB"
+    assert numbers.read(TOKENS, "") is None
+    with pytest.raises(BadInput, match="range"):
+        numbers.read(SHARE, "7")
+
+
+@pytest.mark.parametrize("option", engine("vllm").options(), ids=lambda o: o.name)
+def test_every_option_of_the_engine_has_an_input(qtbot: object, option: Option) -> None:
+    from kvplanner.ui.setup.option_field import field_for
+
+    field = field_for(option)
+    field.set_value(None, None)
+    assert field.title
+    assert all(widget.accessibleName() for widget in field.inputs)
+    field.deleteLater()
+
+
+@given(st.floats(1, 1000), st.floats(1.5, 10_000), st.booleans(), st.integers(0, STEPS), st.sampled_from([0.01, 1.0]))
+def test_a_scale_stays_in_its_range_and_never_turns_back(
+    low: float, factor: float, logarithmic: bool, position: int, step: float
+) -> None:
+    scale = Scale(low, low * factor, logarithmic, step)
+    value = scale.value(position)
+    assert low - step <= value <= scale.high
+    if position:
+        assert value >= scale.value(position - 1)
+    assert scale.position(scale.low) == 0
+    assert scale.position(scale.high) == STEPS

@@ -1,0 +1,277 @@
+"""How the window behaves: inline errors, drags, units, themes, several windows, messages, end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QCoreApplication, QEvent, Qt
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QDialog, QLabel
+from pytestqt.qtbot import QtBot
+
+from kvplanner.app import settings as s
+from kvplanner.engine.base import Load
+from kvplanner.ui.help_viewer import PAGES, page_text
+from kvplanner.ui.main_app import Application
+from kvplanner.ui.message_bar import SHOWN_MS
+from kvplanner.ui.palette import DARK, LIGHT, Tokens, contrast
+from kvplanner.ui.theme import palette_of
+from kvplanner.ui.window import MainWindow
+
+
+def test_a_refused_value_is_told_at_its_field_and_the_plan_stays(window: MainWindow) -> None:
+    before = window.document.plan
+    field = window.panel.fields["tensor_parallel_size"]
+    field.edit.setText("3")
+    field.edit.editingFinished.emit()
+    window.document.flush()
+    assert not field.error.isHidden()
+    assert "divisible" in field.error.text()
+    assert window.document.plan is before
+    assert window.centre.messages.strips == []
+    window.undo()
+    window.document.flush()
+    assert field.error.isHidden()
+
+
+def test_nonsense_never_reaches_the_document(window: MainWindow) -> None:
+    field = window.panel.fields["max_num_seqs"]
+    count = window.document.undo_count
+    for text in ("many", "-5", "1e400", "٣x"):
+        field.edit.setText(text)
+        field.edit.editingFinished.emit()
+        assert field.error.text(), text
+    assert window.document.undo_count == count
+
+
+def test_an_error_of_a_hidden_option_opens_it(window: MainWindow) -> None:
+    from kvplanner.errors import BadInput
+
+    window.panel.show_error(BadInput("no such back end", "--attention-backend", "Choose another"))
+    advanced = window.panel.advanced
+    assert advanced is not None
+    assert advanced.toggle.isChecked()
+    assert "no such back end" in advanced.entries["attention_backend"].field.error.text()
+
+
+def test_a_drag_of_the_slider_is_one_edit(window: MainWindow, qtbot: QtBot) -> None:
+    slider = window.panel.fields["max_model_len"].slider
+    count = window.document.undo_count
+    middle = slider.rect().center()
+    QTest.mousePress(slider, Qt.MouseButton.LeftButton, pos=middle)
+    for step in range(30):
+        QTest.mouseMove(slider, middle - slider.rect().topLeft() * 0 + type(middle)(-step, 0))
+        QCoreApplication.processEvents()
+    QTest.mouseRelease(slider, Qt.MouseButton.LeftButton, pos=middle)
+    assert window.document.undo_count == count + 1
+    QTest.keyClick(slider, Qt.Key.Key_Left)
+    assert window.document.undo_count == count + 2
+
+
+def test_the_marks_of_the_context_set_it(window: MainWindow) -> None:
+    field = window.panel.fields["max_model_len"]
+    window.document.set_option("max_model_len", 4096)
+    window.document.flush()
+    field._trained_button.click()
+    assert window.document.state.options["max_model_len"] == 131_072
+
+
+def test_changing_the_gpu_never_keeps_a_stale_default(window: MainWindow) -> None:
+    field = window.panel.fields["max_num_seqs"]
+    assert field.edit.placeholderText() == "256"
+    window.choose_machine("1xh100-sxm5-80gb")
+    window.document.flush()
+    assert field.edit.placeholderText() == "1,024"
+    assert window.document.state.options == {}
+
+
+def test_the_load_takes_usual_values_for_what_is_left_out(window: MainWindow) -> None:
+    load = window.panel.load
+    assert load is not None
+    load.users.setText("32")
+    load.users.editingFinished.emit()
+    assert window.document.state.load == Load(32, 1500, 500)
+    window.document.flush()
+    assert load.prompt.text() == "1,500"
+
+
+def test_units_change_everywhere_and_change_no_number_of_the_plan(window: MainWindow) -> None:
+    plan = window.document.plan
+    window.toggle_unit()
+    assert "GB" in window.unit_button.text()
+    assert " GB" in window.panel.gpus.button.accessibleDescription()
+    assert window.document.plan is plan
+    assert window.settings.get(s.UNIT) == "GB"
+
+
+@pytest.mark.parametrize("theme", ["light", "dark", "system"])
+def test_themes_are_set_and_remembered(window: MainWindow, application: Application, theme: str) -> None:
+    window.actions_of_window.by_name[f"theme_{theme}"].trigger()
+    assert application.settings.get(s.THEME) == theme
+    ground = QGuiApplication.palette().window().color().lightness()
+    assert (ground < 128) == (theme == "dark")
+
+
+@pytest.mark.parametrize("tokens", [LIGHT, DARK], ids=["light", "dark"])
+def test_every_pair_of_colours_that_carries_text_can_be_read(tokens: Tokens) -> None:
+    grounds = (tokens.window, tokens.panel, tokens.field, tokens.raised)
+    pairs = [(tokens.text, g) for g in (*grounds, tokens.selection, tokens.danger_soft, tokens.warning_soft)]
+    pairs += [(tokens.muted, g) for g in (tokens.window, tokens.panel, tokens.field, tokens.selection)]
+    pairs += [(tokens.danger, tokens.panel), (tokens.warning, tokens.panel), (tokens.accent, tokens.panel)]
+    pairs += [(tokens.on_accent, tokens.accent)]
+    for text, ground in pairs:
+        assert contrast(text, ground) >= 4.5, (text, ground)
+    assert palette_of(tokens).color(palette_of(tokens).ColorRole.Text).name() == tokens.text
+
+
+def test_machines_are_counted_mixed_and_taken_apart(window: MainWindow, qtbot: QtBot) -> None:
+    window.set_gpu_count(4)
+    assert [d.index for d in window.document.state.devices] == [0, 1, 2, 3]
+    window.add_gpu("1xrtx-3090")
+    assert len(window.document.state.devices) == 5
+    window.remove_gpu(0)
+    names = [d.gpu.name for d in window.document.state.devices]
+    assert names == ["NVIDIA GeForce RTX 4090"] * 3 + ["NVIDIA GeForce RTX 3090"]
+    assert [d.index for d in window.document.state.devices] == [0, 1, 2, 3]
+    for _ in range(3):
+        window.undo()
+    assert len(window.document.state.devices) == 2
+
+
+def test_the_last_gpu_cannot_be_switched_off(window: MainWindow) -> None:
+    window.panel._tick(0, False)
+    window.panel._tick(1, False)
+    assert window.document.state.unticked == frozenset({0})
+    assert "at least one" in window.panel.gpus.error.text()
+
+
+def test_a_second_window_has_a_plan_of_its_own(window: MainWindow, application: Application, qtbot: QtBot) -> None:
+    window.new_window()
+    other = application.windows[-1]
+    assert other is not window
+    other.document.set_option("max_num_seqs", 5)
+    assert window.document.state.options == {}
+    other.close()
+    assert application.windows == [window]
+
+
+def test_a_plan_with_a_file_asks_before_it_is_closed(window: MainWindow, qtbot: QtBot, tmp_path: Path) -> None:
+    path = tmp_path / "a.kvplan.json"
+    window.save_to(path)
+    qtbot.waitUntil(lambda: window.document.path == path)
+    window.document.set_option("max_num_seqs", 5)
+    assert not window.close()
+    boxes = window.findChildren(QDialog)
+    assert any("Save the changes" in (label.text()) for box in boxes for label in box.findChildren(QLabel))
+    for box in boxes:
+        box.close()
+    assert window.isVisible()
+
+
+def test_messages_replace_each_other_and_go(window: MainWindow, qtbot: QtBot) -> None:
+    window.messages.error(OSError("one"), key="save")
+    window.messages.error(OSError("two"), key="save")
+    bar = window.centre.messages
+    assert ["two" in strip.message.text for strip in bar.strips] == [True]
+    for number in range(6):
+        window.messages.warning(f"number {number}")
+    assert len(bar.strips) == 3
+    for strip in bar.strips:
+        strip.dismiss()
+    QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    assert bar.isHidden()
+    assert SHOWN_MS >= 5000
+
+
+def test_copies_are_of_what_is_set_now(window: MainWindow) -> None:
+    window.document.set_option("max_num_seqs", 48)
+    window.copy_command()
+    command = QGuiApplication.clipboard().text()
+    assert command.startswith("vllm serve meta-llama/Llama-3.1-8B-Instruct")
+    assert "--max-num-seqs 48" in command
+    window.copy_json()
+    assert '"kvplanner.plan/1"' in QGuiApplication.clipboard().text()
+    window.document.set_option("tensor_parallel_size", 3)
+    window.copy_text()
+    assert "mend" in window.centre.messages.strips[-1].message.text
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_help_is_there_offline(window: MainWindow, page: str) -> None:
+    assert len(page_text(page)) > 300
+    window._show_help(page)
+    assert window._help is not None
+    assert window._help.text.toPlainText().strip()
+    window._help.close()
+
+
+def test_about_and_crash_dialogs_show_and_save(window: MainWindow, tmp_path: Path, qtbot: QtBot) -> None:
+    from kvplanner.ui.dialogs_crash import CrashDialog
+
+    window.about()
+    assert window._dialog is not None
+    texts = " ".join(label.text() for label in window._dialog.findChildren(QLabel))
+    assert "PySide6" in texts
+    assert "vLLM rules" in texts
+    window._dialog.close()
+    window.show_crash_report("ValueError: broken")
+    dialog = window._dialog
+    assert isinstance(dialog, CrashDialog)
+    dialog.save_to(str(tmp_path / "report.txt"))
+    assert "ValueError" in (tmp_path / "report.txt").read_text()
+    dialog.save_to(str(tmp_path / "report.txt" / "x"))
+    assert "Could not" in dialog.result_text.text()
+    dialog.close()
+
+
+def test_a_broken_settings_file_does_not_keep_the_window_away(
+    own_data_folder: Path, open_window: Callable[..., MainWindow]
+) -> None:
+    own_data_folder.mkdir(parents=True, exist_ok=True)
+    (own_data_folder / "settings.json").write_text("{")
+    assert open_window().document.plan is not None
+
+
+START = """
+import sys
+from kvplanner.ui.main_run import begin, make_app
+from kvplanner.ui.main_app import Application
+from kvplanner.ui.main_arguments import parse
+from kvplanner.app.session import Restored
+from PySide6.QtCore import QTimer
+app = make_app()
+application = Application(app)
+window = application.new_window()
+window.ready.connect(lambda: begin(application, window, parse([]), Restored((), crashed=False)))
+def done():
+    heavy = ("numpy", "pyqtgraph", "huggingface_hub", "pynvml", "psutil", "httpx")
+    print([name for name in heavy if name in sys.modules])
+    window.close()
+window.filled.connect(lambda: QTimer.singleShot(0, done))
+window.show()
+QTimer.singleShot(0, application, application.after_first_frame)
+app.exec()
+application.shut_down()
+print("ended")
+"""
+
+
+def test_start_loads_nothing_heavy_and_ends_cleanly() -> None:
+    done = subprocess.run([sys.executable, "-c", START], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.splitlines() == ["[]", "ended"], done.stdout + done.stderr
+    assert done.returncode == 0
+    assert done.stderr.strip() in ("", "This plugin does not support propagateSizeHints()")
+
+
+def test_void_calls_keep_their_references() -> None:
+    """PySide6 6.12.0 drops one reference to None per void call, which ends Python 3.11 after some 5,200 of them."""
+    label = QLabel()
+    before = sys.getrefcount(None)
+    for number in range(400):
+        label.setNum(number)
+    assert sys.getrefcount(None) > before - 100

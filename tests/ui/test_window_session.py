@@ -1,0 +1,225 @@
+"""Files and sessions: saved, opened, restored, also after kill -9; nothing of the user's is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
+from PySide6.QtGui import QDragEnterEvent, QDropEvent
+from pytestqt.qtbot import QtBot
+
+from kvplanner.app import planstore
+from kvplanner.app import settings as s
+from kvplanner.app.session import Session
+from kvplanner.engine.base import Load
+from kvplanner.ui.main_app import Application
+from kvplanner.ui.main_arguments import parse
+from kvplanner.ui.main_run import begin
+from kvplanner.ui.window import MainWindow
+
+ROUNDS = int(os.environ.get("KVPLANNER_KILL_ROUNDS", "2"))
+
+
+def test_a_saved_plan_opens_as_it_was(window: MainWindow, qtbot: QtBot, tmp_path: Path) -> None:
+    document = window.document
+    document.set_option("max_model_len", 16_384)
+    document.edit("Load", load=Load(8, 1000, 200))
+    document.edit("Leave out", unticked=frozenset({0}))
+    path = tmp_path / "mine.kvplan.json"
+    window.save_to(path)
+    qtbot.waitUntil(lambda: document.path == path)
+    assert not document.modified
+    assert window.settings.get(s.RECENT_FILES) == [str(path)]
+    before = document.state
+    document.set_option("max_model_len", 1024)
+    assert document.modified
+    document.path = None
+    window.open_plan(path)
+    qtbot.waitUntil(lambda: document.path == path)
+    after = document.state
+    assert after.options == before.options
+    assert after.load == before.load
+    assert after.unticked == before.unticked
+    assert [d.gpu for d in after.devices] == [d.gpu for d in before.devices]
+    assert after.model == before.model
+
+
+def test_unknown_fields_of_a_file_survive(window: MainWindow, qtbot: QtBot, tmp_path: Path) -> None:
+    path = tmp_path / "mine.kvplan.json"
+    window.save_to(path)
+    qtbot.waitUntil(lambda: path.exists())
+    text = json.loads(path.read_text())
+    text["note_of_a_later_version"] = {"a": [1, 2]}
+    path.write_text(json.dumps(text))
+    window.open_plan(path)
+    qtbot.waitUntil(lambda: "note_of_a_later_version" in window.document.state.extra)
+    window.document.set_option("max_num_seqs", 32)
+    window.save_to(path)
+    qtbot.waitUntil(lambda: not window.document.modified)
+    assert json.loads(path.read_text())["note_of_a_later_version"] == {"a": [1, 2]}
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[1]", '{"schema": "kvplanner.planfile/1"}', "\x00" * 100])
+def test_a_broken_plan_file_leaves_the_plan_alone(
+    window: MainWindow, qtbot: QtBot, tmp_path: Path, content: str
+) -> None:
+    path = tmp_path / "broken.kvplan.json"
+    path.write_text(content)
+    before = window.document.state
+    window.open_plan(path)
+    qtbot.waitUntil(lambda: bool(window.centre.messages.strips))
+    assert "broken.kvplan.json" in window.centre.messages.strips[0].message.text
+    assert window.document.state is before
+
+
+def test_a_place_that_cannot_be_written_is_told(window: MainWindow, qtbot: QtBot, tmp_path: Path) -> None:
+    blocker = tmp_path / "file"
+    blocker.write_text("x")
+    window.save_to(blocker / "plan.kvplan.json")
+    qtbot.waitUntil(lambda: bool(window.centre.messages.strips))
+    assert "not saved" in window.centre.messages.strips[0].message.text
+
+
+def test_a_model_that_cannot_be_read_says_so_at_its_field(window: MainWindow, qtbot: QtBot, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{")
+    before = window.document.state
+    window.load_model(str(tmp_path / "config.json"))
+    qtbot.waitUntil(lambda: bool(window.panel.model.error.text()))
+    assert window.document.state is before
+    qtbot.waitUntil(lambda: "Llama" in window.panel.model.button.text())
+
+
+def test_exports_are_written(window: MainWindow, qtbot: QtBot, tmp_path: Path) -> None:
+    for kind in ("png", "svg", "pdf", "csv", "json", "md"):
+        path = tmp_path / f"plan.{kind}"
+        window.export_to(path)
+        assert path.stat().st_size > 200, kind
+    assert json.loads((tmp_path / "plan.json").read_text())["schema"] == "kvplanner.plan/1"
+
+
+def drop_event(path: Path) -> QMimeData:
+    data = QMimeData()
+    data.setUrls([QUrl.fromLocalFile(str(path))])
+    return data
+
+
+def test_a_drop_says_what_it_will_do_and_does_it(window: MainWindow, qtbot: QtBot, tmp_path: Path) -> None:
+    path = tmp_path / "dropped.kvplan.json"
+    planstore.save(path, window.document.state)
+    data = drop_event(path)
+    actions, buttons = Qt.DropAction.CopyAction, Qt.MouseButton.LeftButton
+    none = Qt.KeyboardModifier.NoModifier
+    window.dragEnterEvent(QDragEnterEvent(QPointF(5, 5).toPoint(), actions, data, buttons, none))
+    assert window._drop_sheet is not None
+    assert "dropped.kvplan.json" in window._drop_sheet.text()
+    window.dropEvent(QDropEvent(QPointF(5, 5), actions, data, buttons, none))
+    assert window._drop_sheet.isHidden()
+    qtbot.waitUntil(lambda: window.document.path == path)
+
+
+def test_a_drop_of_something_else_is_refused_with_the_reason(window: MainWindow, tmp_path: Path) -> None:
+    path = tmp_path / "pytorch_model.bin"
+    path.write_bytes(b"x")
+    data = drop_event(path)
+    window.dragEnterEvent(
+        QDragEnterEvent(
+            QPointF(5, 5).toPoint(),
+            Qt.DropAction.CopyAction,
+            data,
+            Qt.MouseButton.LeftButton,
+            Qt.KeyboardModifier.NoModifier,
+        )
+    )
+    assert window._drop_sheet is not None
+    assert "pickle" in window._drop_sheet.text()
+
+
+def test_a_closed_session_comes_back(
+    application: Application, open_window: Callable[..., MainWindow], qtbot: QtBot, own_data_folder: Path
+) -> None:
+    window = open_window("Qwen/Qwen3-8B", "4xH100")
+    window.document.set_option("max_num_seqs", 77)
+    application.shut_down()
+    restored = Session(lambda: (), application.jobs).restore()
+    assert not restored.crashed
+    assert restored.plans[0].plan["options"] == {"max_num_seqs": 77}
+
+
+def test_the_plan_of_a_crashed_process_comes_back_once(
+    application: Application, qtbot: QtBot, own_data_folder: Path
+) -> None:
+    process = subprocess.Popen([sys.executable, "-c", "pass"])
+    process.wait()
+    source = application.new_window()
+    source.show()
+    begin(application, source, parse([]), application.session.restore())
+    qtbot.waitUntil(lambda: source.document.plan is not None, timeout=20_000)
+    source.document.set_option("max_num_seqs", 7)
+    application.session.write_now()
+    own = application.session.own
+    own.rename(own.with_name(f"{process.pid}.json"))
+    restored = application.session.restore()
+    assert restored.crashed
+    assert len(restored.plans) == 1
+    assert not application.session.restore().crashed
+    window = application.new_window()
+    window.show()
+    begin(application, window, parse([]), restored)
+    qtbot.waitUntil(lambda: window.document.plan is not None, timeout=20_000)
+    assert window.document.modified
+
+
+EDITOR = """
+import sys, time
+from kvplanner.ui.main_run import make_app
+from kvplanner.ui.main_app import Application
+from kvplanner.ui.start import start_state
+from PySide6.QtCore import QTimer
+app = make_app()
+application = Application(app)
+window = application.new_window()
+window.document.reset(start_state(None, lambda: None))
+count = 0
+def edit():
+    global count
+    count += 1
+    window.document.set_option("max_num_seqs", count)
+    print(count, time.time(), flush=True)
+timer = QTimer()
+timer.timeout.connect(edit)
+timer.start(20)
+app.exec()
+"""
+
+
+@pytest.mark.parametrize("round_", range(ROUNDS))
+def test_kill_loses_at_most_the_last_second(own_data_folder: Path, round_: int) -> None:
+    environment = {**os.environ, "QT_QPA_PLATFORM": "offscreen"}
+    process = subprocess.Popen(
+        [sys.executable, "-c", EDITOR], env=environment, stdout=subprocess.PIPE, text=True, bufsize=1
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    time.sleep(1.3 + 0.11 * round_ % 0.5)
+    process.send_signal(signal.SIGKILL)
+    killed = time.time()
+    lines = process.stdout.read().splitlines()
+    process.wait()
+    edits = {int(number): float(at) for number, at in (line.split() for line in lines)}
+    from kvplanner.app.jobs import Jobs
+
+    jobs = Jobs()
+    restored = Session(lambda: (), jobs).restore()
+    jobs.stop()
+    assert restored.crashed
+    kept = restored.plans[0].plan["options"]["max_num_seqs"]
+    lost = [number for number, at in edits.items() if number > kept and at < killed - 1.0]
+    assert lost == []
