@@ -42,3 +42,9 @@ def test_metainfo() -> None:
     assert next(r.get("version") for r in root.iter("release")) == __version__
     assert {b.text for b in root.iter("binary")} == {"kvplanner", "kvplanner-gui"}
     assert [m.text for m in root.iter("mediatype")] == [MIME]
+
+
+def test_the_icon_is_a_picture_that_scales() -> None:
+    root = ElementTree.parse(LINUX.parent.parent / "resources" / "icons" / "kvplanner.svg").getroot()
+    assert root.tag.endswith("svg")
+    assert root.get("viewBox") == "0 0 128 128"
