@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kvplanner.errors import PlannerError
+from kvplanner.catalog.models import stored_size
 from kvplanner.model.families import READERS, read_config
 
 # Keys that say nothing about memory, in any dictionary of a config.
@@ -69,7 +69,12 @@ def build(source: Path, target: Path) -> int:
         rows.append(row)
         lines.append(line)
         offset += len(line)
-    rows += [_same_shape(row, by_id) for row in _tsv(source / "same-shape.tsv") if row["same_shape_as"] in by_id]
+    known = {model.lower() for model in by_id}
+    for shape in _tsv(source / "same-shape.tsv"):
+        # A hub takes ids that differ in case alone for one.
+        if shape["same_shape_as"] in by_id and shape["id"].lower() not in known:
+            known.add(shape["id"].lower())
+            rows.append(_same_shape(shape, by_id))
     index = {"schema": "kvplanner.models/1", "models": rows}
     body = ",\n".join(_json(row) for row in index["models"])
     (target / "index.json").write_text(f'{{"schema":"{index["schema"]}","models":[\n{body}\n]}}\n', encoding="utf-8")
@@ -120,18 +125,12 @@ def _record(fact: Mapping[str, Any]) -> dict[str, Any]:
 
 def _row(fact: Mapping[str, Any], record: Mapping[str, Any], offset: int) -> list[Any]:
     """The index entry: what a list of models shows, and where the record lies."""
-    parameters = stored = context = quantization = None
-    try:
-        spec, inventory = read_config(record["config"], where=fact["id"], side_quant=record.get("side_quant"))
-    except PlannerError as error:
-        print(f"not read: {error}")
-    else:
-        parameters, context, quantization = inventory.parameters(), spec.context_length, spec.quantization
-        stored = fact["safetensors_total_bytes"] or inventory.stored_bytes()
+    spec, inventory = read_config(record["config"], where=fact["id"], side_quant=record.get("side_quant"))
+    stored = stored_size(record, spec.quantization, inventory).value
     lower = bool(fact.get("fields_from_class_defaults"))
     return [
-        fact["id"], fact["family"], fact["config"]["architectures"][0], parameters, stored, quantization, context,
-        fact["license"], fact["released"], int(lower), "", offset,
+        fact["id"], fact["family"], spec.architecture, inventory.parameters(), stored, spec.quantization,
+        spec.context_length, fact["license"], fact["released"], int(lower), "", offset,
     ]  # fmt: skip
 
 
@@ -166,10 +165,7 @@ def _check_trimmed(fact: Mapping[str, Any], config: dict[str, Any], side: dict[s
 
 def _with_rules(model: str, config: dict[str, Any], side: dict[str, Any] | None) -> tuple[dict[str, Any], Any]:
     """Long lists and maps of module names as globs, where reading both gives the same."""
-    try:
-        before = read_config(config, where=model, side_quant=side)
-    except PlannerError:
-        return config, side
+    before = read_config(config, where=model, side_quant=side)
     short, short_side = _shortened(config), _shortened(side)
     if read_config(short, where=model, side_quant=short_side) == before:
         return short, short_side

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
@@ -186,7 +186,7 @@ def load(model_id: str) -> Model:
         source_detail=_source(entry, facts),
         weight_format="unknown" if unknown_format else spec.quantization or spec.dtype,
         parameters=inventory.parameters(),
-        stored=None if unknown_format else _stored(entry, facts, spec.quantization, inventory),
+        stored=None if unknown_format else stored_size(facts, spec.quantization, inventory, own=not entry.like),
         problems=tuple(_problems(entry, facts)),
     )
 
@@ -201,16 +201,21 @@ def _source(entry: ModelEntry, facts: dict[str, Any]) -> str:
     return f"{how}: {facts['source']}" if not entry.like else f"shape of {entry.like} ({how}: {facts['source']})"
 
 
-def _stored(entry: ModelEntry, facts: dict[str, Any], quantization: str | None, inventory: Inventory) -> Estimate:
-    """Bytes of the repository's tensors: published where known, else counted by the formats' layout rules."""
-    published = facts.get("bytes")
-    if published is not None and not entry.like:
+def stored_size(
+    facts: Mapping[str, Any], quantization: str | None, inventory: Inventory, *, own: bool = True
+) -> Estimate:
+    """Bytes of a repository's tensors: published where known, else counted by the formats' layout rules.
+
+    own: the record is this repository's; one of the same shape may store other copies.
+    """
+    published = facts.get("bytes") if own else None
+    if published is not None:
         return exact(int(published), "{published}", Input("published", int(published), "B", facts["bytes_source"]))
     counted = inventory.stored_bytes()
     inputs = [Input("counted", counted, "B", "config.json, every tensor in its stored format")]
     formula = "{counted}"
     copies, what = facts.get("extra", (0, ""))
-    if copies and not what.startswith("MTP") and not entry.like:
+    if copies and not what.startswith("MTP") and own:
         twice = copies * DTYPE_BYTES[facts["config"].get("torch_dtype", "bfloat16").removeprefix("torch.")]
         inputs.append(Input("extra", twice, "B", f"element count: {what}"))
         formula, counted = "{counted} + {extra}", counted + twice

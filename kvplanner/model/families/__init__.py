@@ -1,4 +1,40 @@
-"""One small module per family of architectures: a config.json becomes a ModelSpec and an Inventory."""
+"""One small module per family of architectures: a config.json becomes a ModelSpec and an Inventory.
+
+A model of a known architecture needs no code: any config.json of it can be read, and packaging/build_catalogue.py
+takes it into the bundled catalogue from a file of facts (config, published counts, provenance).
+
+A new architecture is one entry in a family module's READERS. Most decoders differ from a known one in a few traits,
+and then the entry is one call. This one has experts from its third layer on, a shared expert, query and key norms
+over each head, and sliding layers with full attention in each fourth:
+
+    from kvplanner.model.families import READERS
+    from kvplanner.model.families.decoder import Decoder
+    from kvplanner.model.families.moe import Experts
+    from kvplanner.model.families.patterns import after_first, every
+    from kvplanner.model.families.read import read_with
+
+    brook = Decoder(
+        qk_norm="head",
+        pattern=every(4),
+        window=2048,
+        mlp_pattern=after_first(2),
+        experts=Experts(count=("n_routed_experts",), shared_count=("n_shared_experts",)),
+    )
+    config = {
+        "architectures": ["BrookForCausalLM"], "torch_dtype": "bfloat16", "num_hidden_layers": 8,
+        "hidden_size": 1024, "vocab_size": 32000, "num_attention_heads": 16, "num_key_value_heads": 4,
+        "head_dim": 64, "intermediate_size": 4096, "moe_intermediate_size": 512, "n_routed_experts": 32,
+        "num_experts_per_tok": 4, "n_shared_experts": 1, "max_position_embeddings": 32768,
+    }
+    spec, inventory = read_with(READERS | {"BrookForCausalLM": brook}, config, "config.json")
+
+Anything else is a function from a Reading to a Draft: see latent.py for attention of another kind, statespace.py
+for layers that keep a state, towers.py for encoders. Three rules keep a reader honest: every field goes through
+Fields (which checks it and remembers that it was read), a default is taken only where the architecture's own class
+has one (Fields records it), and a field that may matter and that nothing read is an error. A reader is believed when
+its element count equals a published one: add the model to the catalogue and tests/model/test_families_counts.py
+compares them.
+"""
 
 from __future__ import annotations
 
@@ -23,24 +59,10 @@ from kvplanner.model.families.read import Reader, read_with
 from kvplanner.model.spec import ModelSpec
 from kvplanner.model.tensors import Inventory
 
-READERS: Final[dict[str, Reader]] = {
-    name: reader
-    for module in (
-        compressed,
-        dense,
-        encoders,
-        gated,
-        gemma4,
-        kda,
-        latent,
-        mixed,
-        multimodal,
-        nemotron,
-        sparse,
-        statespace,
-    )
-    for name, reader in module.READERS.items()
-}
+_MODULES: Final = (
+    compressed, dense, encoders, gated, gemma4, kda, latent, mixed, multimodal, nemotron, sparse, statespace,
+)  # fmt: skip
+READERS: Final[dict[str, Reader]] = {name: read for module in _MODULES for name, read in module.READERS.items()}
 
 
 def read_config(

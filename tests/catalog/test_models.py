@@ -1,0 +1,143 @@
+"""The bundled model catalogue: index, names, search, records."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib.resources import files
+
+import pytest
+
+from kvplanner.catalog import models
+from kvplanner.errors import UnknownName
+
+FOLDER = files("kvplanner.resources") / "models"
+
+
+def test_the_index_holds_every_record_and_every_shape() -> None:
+    entries = models.index()
+    assert len([e for e in entries if not e.like]) == 458
+    assert len([e for e in entries if e.like]) == 302
+    assert len({e.id.lower() for e in entries}) == len(entries)
+
+
+def test_records_lie_where_the_index_says() -> None:
+    lines = (FOLDER / "records.jsonl").read_bytes().splitlines(keepends=True)
+    offsets, at = {}, 0
+    for line in lines:
+        offsets[json.loads(line)["id"]] = at
+        at += len(line)
+    assert {e.id: e.offset for e in models.index() if not e.like} == offsets
+
+
+def test_resources_stay_small() -> None:
+    assert len((FOLDER / "index.json").read_bytes()) < 200_000
+    assert len((FOLDER / "records.jsonl").read_bytes()) < 1_200_000
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("meta-llama/Llama-3.1-8B-Instruct", "meta-llama/Llama-3.1-8B-Instruct"),
+        ("META-LLAMA/llama-3.1-8b-instruct", "meta-llama/Llama-3.1-8B-Instruct"),
+        ("llama-3.1-8b-instruct", "meta-llama/Llama-3.1-8B-Instruct"),
+        (" qwen3-30b-a3b ", "Qwen/Qwen3-30B-A3B"),
+        ("deepseek-v3", "deepseek-ai/DeepSeek-V3"),
+    ],
+)
+def test_names_are_found(text: str, found: str) -> None:
+    assert models.find(text).id == found
+
+
+@pytest.mark.parametrize(
+    ("text", "near"),
+    [
+        ("llama 3.1 8b", "meta-llama/Llama-3.1-8B"),
+        ("Qwen3-9B", "Qwen/Qwen3-8B"),
+        ("gemma3 27b", "google/gemma-3-27b-it"),
+    ],
+)
+def test_unknown_names_list_near_ones(text: str, near: str) -> None:
+    with pytest.raises(UnknownName) as caught:
+        models.find(text)
+    assert near in caught.value.near
+    assert near in str(caught.value)
+
+
+def test_an_empty_name_is_unknown() -> None:
+    with pytest.raises(UnknownName):
+        models.find("")
+
+
+@pytest.mark.parametrize(
+    ("words", "first"),
+    [
+        ("qwen3 8b fp8", "Qwen/Qwen3-8B-FP8"),
+        ("8b instruct llama 3.1", "meta-llama/Llama-3.1-8B-Instruct"),
+        ("gpt-oss-20b", "openai/gpt-oss-20b"),
+        ("kimi k2.5 nvfp4", "nvidia/Kimi-K2.5-NVFP4"),
+    ],
+)
+def test_search_ranks_what_was_meant_first(words: str, first: str) -> None:
+    assert models.search(words)[0].id == first
+
+
+@pytest.mark.parametrize("words", ["apache-2.0 awq", "2025-04 qwen3", "671b deepseek", "mixtral", "nemotronh"])
+def test_search_reads_licence_release_size_and_architecture(words: str) -> None:
+    found = models.search(words)
+    assert found
+    assert len(found) < len(models.index()) / 3
+
+
+def test_search_keeps_every_word_and_all_for_none() -> None:
+    assert models.search("no-such-model-anywhere") == ()
+    assert models.search("  ") == models.index()
+
+
+@pytest.mark.parametrize("entry", models.index(), ids=lambda e: e.id)
+def test_every_entry_loads_as_the_index_says(entry: models.ModelEntry) -> None:
+    model = models.load(entry.id)
+    assert (model.id, model.source_kind) == (entry.id, "catalogue")
+    assert model.spec.architecture == entry.architecture
+    assert model.parameters == entry.parameters
+    assert model.spec.context_length == entry.context_length
+    assert bool(model.spec.assumed_fields) == entry.lower_confidence
+    if entry.quantization == "unknown":
+        assert (model.inventory, model.stored, model.weight_format) == (None, None, "unknown")
+        assert entry.stored_bytes is None
+        assert any("not seen" in problem for problem in model.problems)
+        return
+    assert model.inventory is not None
+    assert model.stored is not None
+    assert model.stored.low <= model.stored.value <= model.stored.high
+    assert model.stored.in_numbers()
+    if not entry.like:
+        assert model.stored.value == entry.stored_bytes
+    else:
+        assert any(entry.like in problem for problem in model.problems)
+
+
+def test_provenance_is_told() -> None:
+    model = models.load("meta-llama/Llama-3.1-405B-Instruct-FP8")
+    assert "github" in model.source_detail
+    assert any("completed" in problem for problem in model.problems)
+    published = models.load("meta-llama/Llama-3.1-8B-Instruct").stored
+    assert published is not None
+    assert (published.value, published.basis) == (16_060_522_496, "exact")
+    assert "safetensors" in published.inputs[0].source
+
+
+def test_a_twice_stored_head_counts_on_disk_only() -> None:
+    model = models.load("Qwen/Qwen3-0.6B-FP8")
+    assert model.stored is not None
+    assert model.inventory is not None
+    assert model.stored.value == model.inventory.stored_bytes() + 2 * 151_936 * 1024
+
+
+def test_the_index_needs_no_reader() -> None:
+    code = (
+        "import sys; from kvplanner.catalog import models; models.index(); models.search('qwen'); print(*sys.modules)"
+    )
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not [name for name in loaded if name.startswith("kvplanner.model.families")]

@@ -1,0 +1,161 @@
+"""Quantisation configs of every form: which matrices get which format, and how many bytes that is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kvplanner.errors import NotModelled
+from kvplanner.model.families import read_config
+from kvplanner.model.formats import WeightFormat
+from kvplanner.model.tensors import Inventory
+from tests.model.test_families_errors import LLAMA
+
+MOE: dict[str, Any] = {
+    "architectures": ["Qwen3MoeForCausalLM"], "torch_dtype": "bfloat16", "hidden_size": 2048, "num_hidden_layers": 4,
+    "num_attention_heads": 32, "num_key_value_heads": 4, "head_dim": 128, "moe_intermediate_size": 768,
+    "num_experts": 8, "num_experts_per_tok": 2, "vocab_size": 1024, "intermediate_size": 6144,
+}  # fmt: skip
+
+
+def read(base: dict[str, Any], quantization: dict[str, Any] | None, side: dict[str, Any] | None = None) -> Inventory:
+    config = base | ({"quantization_config": quantization} if quantization else {})
+    return read_config(config, side_quant=side)[1]
+
+
+def form(inventory: Inventory, path: str, layer: int = 0) -> WeightFormat:
+    """The format of a module of a layer, or of one outside the layers."""
+    groups = (*inventory.blocks[inventory.block_of[layer]], *inventory.outside)
+    return next(group.format for group in groups if group.path == path)
+
+
+def size(inventory: Inventory, path: str) -> int:
+    groups = (*inventory.blocks[inventory.block_of[0]], *inventory.outside)
+    return next(group.stored_bytes for group in groups if group.path == path)
+
+
+ROWS, COLUMNS = 14336, 4096
+WEIGHTS = ROWS * COLUMNS
+TENSOR8 = {"num_bits": 8, "type": "float", "strategy": "tensor"}
+CHANNEL8 = {"num_bits": 8, "type": "float", "strategy": "channel"}
+INT4 = {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 32, "symmetric": True}
+FP4 = {"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16}
+
+
+def grouped(weights: dict[str, Any], name: str = "") -> dict[str, Any]:
+    return {
+        "quant_method": "compressed-tensors", "format": name, "ignore": ["lm_head"],
+        "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights, "input_activations": {}}},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("config", "name", "expected"),
+    [
+        ({"quant_method": "fp8", "weight_block_size": [128, 128]}, "fp8", WEIGHTS + 4 * 112 * 32),
+        ({"quant_method": "fp8", "activation_scheme": "static"}, "fp8", WEIGHTS + 8),
+        ({"quant_method": "fp8", "activation_scheme": "dynamic"}, "fp8", WEIGHTS + 4),
+        ({"quant_method": "fbgemm_fp8"}, "fp8", WEIGHTS + 4 * ROWS),
+        ({"quant_method": "awq", "bits": 4, "group_size": 128}, "awq", WEIGHTS // 2 + ROWS * 32 * 2 + ROWS * 16),
+        ({"w_bit": 4, "q_group_size": 128}, "awq", WEIGHTS // 2 + ROWS * 32 * 2 + ROWS * 16),
+        (
+            {"quant_method": "gptq", "bits": 4, "group_size": 128},
+            "gptq",
+            WEIGHTS // 2 + ROWS * 32 * 2 + ROWS * 16 + 4 * COLUMNS,
+        ),
+        ({"quant_method": "gptq", "bits": 8, "group_size": -1}, "gptq", WEIGHTS + ROWS * 2 + ROWS + 4 * COLUMNS),
+        (grouped(CHANNEL8), "fp8", WEIGHTS + 2 * ROWS),
+        (grouped(TENSOR8), "fp8", WEIGHTS + 8),
+        (grouped(INT4, "pack-quantized"), "int4", WEIGHTS // 2 + ROWS * 128 * 2 + 8),
+        (grouped(FP4, "nvfp4-pack-quantized"), "nvfp4", WEIGHTS // 2 + ROWS * 256 + 8),
+        (grouped(FP4 | {"group_size": 32}, "mxfp4-pack-quantized"), "mxfp4", WEIGHTS // 2 + ROWS * 128),
+        (grouped({"num_bits": 8, "type": "int", "strategy": "channel"}), "int8", WEIGHTS + 2 * ROWS),
+        ({"quant_method": "modelopt", "quant_algo": "FP8"}, "fp8", WEIGHTS + 8),
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, "nvfp4", WEIGHTS // 2 + ROWS * 256 + 8),
+        ({"quant_algo": "FP8", "config_groups": {}}, "fp8", WEIGHTS + 8),
+        ({"quant_method": "bitsandbytes", "load_in_8bit": True}, "bnb8", WEIGHTS + 4 * ROWS),
+        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "bnb4", WEIGHTS // 2 + WEIGHTS // 16),
+    ],
+)
+def test_each_form_has_its_layout(config: dict[str, Any], name: str, expected: int) -> None:
+    inventory = read(LLAMA, config)
+    assert form(inventory, "mlp.gate_proj").name == name
+    assert size(inventory, "mlp.gate_proj") == expected
+    for path in ("lm_head", "model.embed_tokens", "input_layernorm"):
+        assert form(inventory, path).name == "bfloat16"
+
+
+def test_mxfp4_takes_the_experts_alone() -> None:
+    inventory = read(MOE, {"quant_method": "mxfp4"})
+    assert form(inventory, "mlp.experts.gate_proj").name == "mxfp4"
+    assert form(inventory, "self_attn.q_proj").name == "bfloat16"
+
+
+def test_routers_are_never_quantised() -> None:
+    assert form(read(MOE, {"quant_method": "fp8", "weight_block_size": [128, 128]}), "mlp.gate").name == "bfloat16"
+
+
+def test_a_skip_list_makes_as_few_bodies_as_it_can() -> None:
+    skips = [f"model.layers.{i}.self_attn.q_proj" for i in (0, 3)] + ["model.layers.1.mlp"]
+    inventory = read(LLAMA, {"quant_method": "fp8", "modules_to_not_convert": skips})
+    assert len(inventory.blocks) == 3
+    assert inventory.block_of[:5] == (0, 1, 2, 0, 2)
+    assert form(inventory, "self_attn.q_proj", 3).name == "bfloat16"
+    assert form(inventory, "self_attn.q_proj", 2).name == "fp8"
+    assert form(inventory, "mlp.down_proj", 1).name == "bfloat16"
+
+
+def test_gptq_overrides_single_modules() -> None:
+    dynamic = {"-:.*self_attn.*": {}, "+:.*down_proj.*": {"bits": 8, "group_size": 64}}
+    inventory = read(LLAMA, {"quant_method": "gptq", "bits": 4, "group_size": 128, "dynamic": dynamic})
+    assert form(inventory, "self_attn.q_proj").name == "bfloat16"
+    assert (form(inventory, "mlp.down_proj").bits, form(inventory, "mlp.down_proj").group) == (8, 64)
+    assert form(inventory, "mlp.up_proj").bits == 4
+
+
+SIDE = {"producer": {}, "quantization": {"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8", "group_size": 16,
+        "exclude_modules": ["lm_head", "model.layers.0.self_attn*"]}}  # fmt: skip
+
+
+def test_a_side_file_alone_decides() -> None:
+    spec, inventory = read_config(LLAMA, side_quant=SIDE)
+    assert (spec.quantization, spec.kv_cache_dtype) == ("modelopt_fp4", "fp8")
+    assert form(inventory, "self_attn.q_proj", 0).name == "bfloat16"
+    assert form(inventory, "self_attn.q_proj", 1).name == "nvfp4"
+
+
+def test_mixed_precision_maps_each_module() -> None:
+    layers = {
+        f"model.layers.{i}.mlp.experts.{e}.{name}": {"quant_algo": "NVFP4", "group_size": 16}
+        for i in range(4) for e in range(8) for name in ("gate_proj", "up_proj", "down_proj")
+    } | {f"model.layers.{i}.self_attn.q_proj": {"quant_algo": "MXFP8"} for i in range(4)}  # fmt: skip
+    quantization = {"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": layers}
+    inventory = read(MOE, quantization)
+    assert len(inventory.blocks) == 1
+    assert form(inventory, "mlp.experts.down_proj").name == "nvfp4"
+    assert form(inventory, "self_attn.q_proj").name == "mxfp8"
+    assert form(inventory, "self_attn.k_proj").name == "bfloat16"
+
+
+def test_experts_of_one_layer_in_two_formats_are_refused() -> None:
+    layers = {f"model.layers.0.mlp.experts.{e}.gate_proj": {"quant_algo": "NVFP4"} for e in range(5)}
+    quantization = {"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": layers}
+    with pytest.raises(NotModelled, match="5 of 8 experts"):
+        read(MOE, quantization)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "expected"),
+    [({"num_bits": 8, "type": "float"}, "fp8"), ("FP8", "fp8"), (None, None), ({"num_bits": 4}, "nvfp4")],
+)
+def test_the_wish_for_the_cache_is_told(scheme: object, expected: str | None) -> None:
+    quantization = {"quant_method": "modelopt", "quant_algo": "FP8", "kv_cache_scheme": scheme}
+    assert read_config(LLAMA | {"quantization_config": quantization})[0].kv_cache_dtype == expected
+
+
+def test_a_scheme_may_lie_in_the_text_dictionary() -> None:
+    from kvplanner.catalog import models
+
+    assert "quantization_config" in models.record("moonshotai/Kimi-K2.5")["config"]["text_config"]
+    assert models.load("moonshotai/Kimi-K2.5").spec.quantization == "compressed-tensors"

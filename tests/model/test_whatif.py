@@ -1,0 +1,89 @@
+"""What a model would weigh in another format, checked against repositories that exist in it."""
+
+from __future__ import annotations
+
+import pytest
+
+from kvplanner.catalog import models
+from kvplanner.errors import UnknownName
+from kvplanner.model.gguf_recipes import more_bits
+from kvplanner.model.tensors import Inventory
+from kvplanner.model.whatif import WHATIF_FORMATS, reformat, respec, stored
+
+
+def inventory(model: str) -> Inventory:
+    found = models.load(model).inventory
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("plain", "quantised", "name"),
+    [
+        ("Qwen/Qwen3-8B", "Qwen/Qwen3-8B-FP8", "FP8 block"),
+        ("Qwen/Qwen3-30B-A3B", "Qwen/Qwen3-30B-A3B-FP8", "FP8 block"),
+        ("meta-llama/Llama-3.1-70B-Instruct", "nvidia/Llama-3.1-70B-Instruct-FP8", "FP8"),
+        ("Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen2.5-7B-Instruct-AWQ", "AWQ 4-bit"),
+        ("Qwen/Qwen2.5-32B-Instruct", "Qwen/Qwen2.5-32B-Instruct-GPTQ-Int4", "GPTQ 4-bit"),
+        ("Qwen/Qwen3-235B-A22B", "nvidia/Qwen3-235B-A22B-NVFP4", "NVFP4"),
+        ("openai/gpt-oss-20b", "openai/gpt-oss-20b", "MXFP4"),
+    ],
+)
+def test_sizes_are_those_of_repositories_that_follow_the_rule(plain: str, quantised: str, name: str) -> None:
+    made = reformat(inventory(plain), models.load(plain).spec, name)
+    assert made.stored_bytes(mtp=False) == inventory(quantised).stored_bytes(mtp=False)
+
+
+def test_q4_k_m_of_llama_is_the_published_file() -> None:
+    model = models.load("meta-llama/Llama-3.1-8B-Instruct")
+    rotary_table = 256
+    made = reformat(inventory(model.id), model.spec, "GGUF Q4_K_M")
+    assert made.stored_bytes() + rotary_table == 4_912_898_304
+
+
+@pytest.mark.parametrize("name", WHATIF_FORMATS)
+@pytest.mark.parametrize(
+    "model", ["Qwen/Qwen3-8B", "deepseek-ai/DeepSeek-V3", "nvidia/NVIDIA-Nemotron-Nano-9B-v2", "google/gemma-3-4b-it"]
+)
+def test_every_format_keeps_the_model(model: str, name: str) -> None:
+    before, spec = inventory(model), models.load(model).spec
+    after = reformat(before, spec, name)
+    assert after.parameters(mtp=True) == before.parameters(mtp=True)
+    assert len(after.block_of) == len(before.block_of)
+    size = stored(before, spec, name)
+    assert size.low <= size.value <= size.high
+    assert 0.1 < size.value / (2 * before.parameters()) < 1.01
+    assert size.in_numbers()
+    assert respec(spec, name).quantization
+
+
+def test_gguf_mixes_are_ordered() -> None:
+    model = models.load("Qwen/Qwen3-32B")
+    sizes = [
+        stored(inventory(model.id), model.spec, f"GGUF {name}").value
+        for name in ("Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M", "IQ4_XS", "Q3_K_M", "Q2_K")
+    ]
+    assert sizes == sorted(sizes, reverse=True)
+    assert len(set(sizes)) == len(sizes)
+
+
+def test_rows_that_fit_no_block_fall_back() -> None:
+    """Qwen2.5-0.5B is 896 wide: no multiple of 256, so llama.cpp takes 32-wide blocks."""
+    model = models.load("Qwen/Qwen2.5-0.5B")
+    made = reformat(inventory(model.id), model.spec, "GGUF Q4_K_M")
+    names = {group.format.name for group, _ in made.groups()}
+    assert {"Q5_0", "Q8_0"} <= names
+    assert "Q4_K" in names
+
+
+def test_the_first_and_last_eighth_get_more_bits() -> None:
+    chosen = [i for i in range(32) if more_bits(i, 32)]
+    assert chosen[:4] == [0, 1, 2, 3]
+    assert chosen[-4:] == [28, 29, 30, 31]
+    assert chosen[4:8] == [6, 9, 12, 15]
+
+
+def test_an_unknown_format_lists_the_known() -> None:
+    model = models.load("Qwen/Qwen3-8B")
+    with pytest.raises(UnknownName, match="NVFP4"):
+        reformat(inventory(model.id), model.spec, "FP5")
