@@ -33,6 +33,18 @@ _USAGE: Final = """kvplanner plans an inference engine's GPU memory before the s
 kvplanner COMMAND --help tells more. Exit status: 0 fits, 1 does not fit, 2 bad input or cannot be told.
 """
 
+_GUI_USAGE: Final = """usage: kvplanner gui [FILE | MODEL and what plan takes]
+       kvplanner gui --screenshot OUT.png [--size 1280x800] [--theme light|dark] [--tab NAME] [FILE | MODEL ...]
+
+Opens the window with a plan (.kvplan.json), a model folder or file, or a model and the arguments of kvplanner plan.
+
+  --screenshot OUT.png  renders that state and exits; needs no display
+  --size WxH            of the window or the picture
+  --theme light|dark    instead of the system's
+  --tab NAME            the tab to show
+  --safe-mode           with default settings, and without what was open before
+"""
+
 
 def run(argv: Sequence[str]) -> int:
     """Runs a terminal command and returns the exit status; argv without the program's name."""
@@ -68,7 +80,11 @@ def _run(argv: list[str]) -> int:
         print(f"kvplanner {kvplanner.__version__}")
         return 0
     command, rest = argv[0], argv[1:]
-    if command not in COMMANDS or command == "gui":
+    if command == "gui":
+        # Only its help comes here: the composition root opens the window.
+        print(_GUI_USAGE, end="")
+        return 0
+    if command not in COMMANDS:
         from difflib import get_close_matches
 
         near = tuple(get_close_matches(command, COMMANDS, n=2)) or tuple(COMMANDS)

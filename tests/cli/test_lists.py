@@ -43,5 +43,6 @@ def test_help_and_version(terminal: Terminal) -> None:
     from kvplanner import __version__
 
     assert terminal("--version").out == f"kvplanner {__version__}\n"
+    assert "--screenshot" in terminal("gui", "--help").out
     usage = terminal("--help").out
     assert all(command in usage for command in ("plan", "inspect", "models", "gpus", "gui"))
