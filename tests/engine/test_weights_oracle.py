@@ -7,11 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pytest
-
 from kvplanner.catalog import models
 from kvplanner.engine.vllm import weights
-from kvplanner.errors import NotModelled, UnknownName
 from tests.engine.weights_models import settings
 
 DATA = Path(__file__).parent / "data" / "vllm_weights.jsonl"
@@ -21,8 +18,8 @@ EXCEPTIONS: dict[str, str] = {}
 
 class Case(NamedTuple):
     facts: dict[str, Any]
-    planned: int | None
-    loaded: int | None
+    planned: int
+    loaded: int
 
     @property
     def name(self) -> str:
@@ -41,10 +38,7 @@ def cases() -> tuple[Case, ...]:
 
 
 def _case(facts: dict[str, Any]) -> Case:
-    try:
-        model = models.load(facts["model"])
-    except (NotModelled, UnknownName):
-        return Case(facts, None, None)
+    model = models.load(facts["model"])
     here = settings(
         tp=facts["tp"], pp=facts["pp"], dtype=facts["dtype"], gpu_arch=tuple(facts["arch"]), gpu_name=facts["gpu"],
         max_model_len=facts["max_model_len"], quantization=facts["quantization"],
@@ -57,29 +51,22 @@ def _case(facts: dict[str, Any]) -> Case:
 
 
 def test_most_cases_are_equal_to_the_byte() -> None:
-    used = [c for c in cases() if c.planned is not None and c.facts["processed"]]
-    equal = [c for c in used if c.planned == c.expected]
+    used = [c for c in cases() if c.facts["processed"]]
     off = [f"{c.name}: {c.planned} instead of {c.expected}" for c in used if c.planned != c.expected]
-    assert len(equal) >= 0.9 * len(used), "\n".join(off)
+    assert len(used) >= 180
+    assert len(off) <= 0.02 * len(used), "\n".join(off)
 
 
 def test_nearly_all_cases_are_within_a_thousandth() -> None:
-    used = [c for c in cases() if c.planned is not None]
-    near = [c for c in used if abs((c.planned or 0) - c.expected) <= 0.001 * c.expected]
-    off = [c.name for c in used if c not in near]
-    assert len(near) >= 0.98 * len(used), "\n".join(off)
-    assert set(off) <= set(EXCEPTIONS), "\n".join(off)
+    off = [c.name for c in cases() if abs(c.planned - c.expected) > 0.001 * c.expected]
+    assert len(off) <= 0.02 * len(cases()), "\n".join(off)
+    assert set(off) == set(EXCEPTIONS), "\n".join(off)
 
 
-def test_exceptions_are_still_needed() -> None:
-    off = {c.name for c in cases() if c.planned is not None and abs(c.planned - c.expected) > 0.001 * c.expected}
-    assert set(EXCEPTIONS) <= off
-
-
-@pytest.mark.parametrize("stage", [0])
-def test_loading_line_is_within_two_thousandths(stage: int) -> None:
-    used = [c for c in cases() if c.loaded is not None and c.facts["stage"] == stage and c.facts["processed"]]
-    near = [c for c in used if abs((c.loaded or 0) - c.facts["loaded"]) <= 0.002 * c.facts["loaded"]]
+def test_loading_line_is_within_two_thousandths() -> None:
+    # Later stages share their tables with the first in the engine's own count, which ran in one process.
+    used = [c for c in cases() if c.facts["stage"] == 0 and c.facts["processed"]]
+    near = [c for c in used if abs(c.loaded - c.facts["loaded"]) <= 0.002 * c.facts["loaded"]]
     assert len(near) >= 0.9 * len(used), "\n".join(
         f"{c.name}: {c.loaded} {c.facts['loaded']}" for c in used if c not in near
     )
