@@ -60,7 +60,7 @@ def lines(plan: Plan, position: int, unit: Unit) -> tuple[Line, ...]:
     device = plan.devices[position]
     made: list[Line] = []
     if plan.fits is None and device.segment("weights") is None:
-        return ()
+        return (Line(None, "Not planned", words.number(device.total_bytes, unit), "", "100 %", "", plan.summary),)
     for segment in device.segments:
         estimate = segment.estimate
         made.append(

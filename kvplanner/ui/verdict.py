@@ -48,7 +48,8 @@ def verdict(plan: Plan | None, unit: Unit) -> Verdict:
     if plan is None:
         return Verdict("empty", EMPTY)
     if plan.fits is None:
-        return Verdict("unknown", plan.summary, _fitting(plan, unit), notes=plan.warnings)
+        news = tuple(note for note in plan.warnings if note not in plan.summary)
+        return Verdict("unknown", plan.summary, _fitting(plan, unit), notes=news)
     if plan.fits:
         details, tightest = _fitting(plan, unit), _tightest_text(plan, unit)
     else:

@@ -274,6 +274,8 @@ def test_a_point_finds_its_cell_and_slivers_their_own() -> None:
 def test_an_unknown_plan_draws_an_empty_bar() -> None:
     row = arrange(sample_plans.cannot_tell(), 1000, 200, measure, View()).rows[0]
     assert row.cells == ()
+    assert row.capacity is not None
+    assert row.capacity.text == "not planned"
     assert row.bracket is None
     assert row.lack is None
 

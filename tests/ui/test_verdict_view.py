@@ -68,6 +68,8 @@ def test_what_cannot_be_told_says_why() -> None:
     assert told.state == "unknown"
     assert told.details == ()
     assert any("ROCm" in note for note in told.notes)
+    plan = sample_plans.cannot_tell()
+    assert verdict(replace(plan, summary=f"Cannot tell: {plan.warnings[0]}"), "GiB").notes == ()  # said already
 
 
 def test_plain_text_has_the_sentence_first() -> None:

@@ -347,7 +347,9 @@ def _strip(grid: _Grid, measured: Measured, frame: Rect) -> Strip:
 
 
 def _capacity(grid: _Grid, device: DevicePlan, frame: Rect, cut: bool, taken: float) -> Text | None:
-    """The device's own size, beside its bar, where the axis does not end there."""
+    """The device's own size, beside its bar, where the axis does not end there; or that nothing was planned."""
+    if grid.plan.fits is None and device.segment("weights") is None:
+        return Text(frame, "not planned", "small", "center")
     if cut and device.device.kind == "host":
         text = f"of {words.size(device.total_bytes, grid.view.unit)}"
         wide = grid.measure(text, "small") + 4

@@ -165,7 +165,8 @@ class ExplainView(QWidget):
         self._told = self.explained()
         self.copy.setEnabled(self._told is not None)
         place = self.text.verticalScrollBar().value()
-        self.text.setHtml(as_html(self._told, tokens_of(self), self.font().family()))
+        empty = self._plan.summary if self._plan is not None and self._plan.fits is None else EMPTY
+        self.text.setHtml(as_html(self._told, tokens_of(self), self.font().family(), empty))
         self.text.verticalScrollBar().setValue(place)
         self._show_inputs()
 
@@ -207,10 +208,10 @@ def _side(column: int) -> Qt.AlignmentFlag:
     return Qt.AlignmentFlag.AlignVCenter | (Qt.AlignmentFlag.AlignRight if column == 1 else Qt.AlignmentFlag.AlignLeft)
 
 
-def as_html(told: Explanation | None, tokens: Tokens, family: str) -> str:
+def as_html(told: Explanation | None, tokens: Tokens, family: str, empty: str = EMPTY) -> str:
     """The explanation as rich text in a theme's colours."""
     if told is None:
-        return f'<p style="color:{tokens.muted}">{EMPTY}</p>'
+        return f'<p style="color:{tokens.muted}">{rich(empty)}</p>'
     muted = f"color:{tokens.muted}"
     mono = "font-family:monospace"
     out = [
