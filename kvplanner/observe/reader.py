@@ -94,7 +94,8 @@ class GpuReader:
         self._slots: list[_Slot] = []
         self.driver = self.nvml.driver_version()
         self.cuda = self.nvml.cuda_version()
-        self._listed_at = 0.0
+        self._listed_at = self._counted_at = 0.0
+        self._count = 0
         self.enumerate()
 
     def close(self) -> None:
@@ -128,8 +129,8 @@ class GpuReader:
         if self._only is not None:
             yield from (self.nvml.ask("nvmlDeviceGetHandleByPciBusId", pci) for pci in self._only)
             return
-        count = self.nvml.number("nvmlDeviceGetCount").value or 0
-        yield from (self.nvml.ask("nvmlDeviceGetHandleByIndex", position) for position in range(count))
+        self._count = self.nvml.number("nvmlDeviceGetCount").value or 0
+        yield from (self.nvml.ask("nvmlDeviceGetHandleByIndex", position) for position in range(self._count))
 
     def _closed(self, position: int, fault: str, before: dict[str, _Slot]) -> _Slot:
         status: GpuStatus = "no_permission" if fault == "no_permission" else "lost"
@@ -192,8 +193,11 @@ class GpuReader:
     def _must_list(self, now: float) -> bool:
         if now - self._listed_at < 1.0:
             return False
-        if not self._slots and now - self._listed_at > LIST_AGAIN_S:
-            return True
+        if self._only is None and now - max(self._listed_at, self._counted_at) > LIST_AGAIN_S:
+            # A GPU that was plugged in, or came back to an empty list.
+            self._counted_at = now
+            if self.nvml.number("nvmlDeviceGetCount").value not in (None, self._count):
+                return True
         lost = [s for s in self._slots if s.retry_at and now >= s.retry_at]
         gone_instance = any(s.last.kind == "mig" and s.last.status == "lost" for s in self._slots)
         return bool(lost) or gone_instance

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.nvml_stub.build import SCENARIOS, environment, library_folder, rewrite
+
+os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 
 class Stub:

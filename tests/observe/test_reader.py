@@ -59,6 +59,17 @@ def test_zero_devices_then_some(stub: Stub) -> None:
     reader.close()
 
 
+def test_a_gpu_that_is_plugged_in_beside_another(stub: Stub) -> None:
+    two = scenario_text("gpu-lost").replace("lost_after = 14", "")
+    stub.use(two.split("[gpu 1]")[0])
+    reader = GpuReader()
+    assert len(reader.sample()) == 1
+    stub.use(two)
+    again(reader)
+    assert [g.status for g in reader.sample()] == ["ok", "ok"]
+    reader.close()
+
+
 def test_destroyed_mig_instance_disappears(stub: Stub) -> None:
     whole = scenario_text("a100-mig")
     stub.use(whole)

@@ -48,8 +48,8 @@ class PanelModel:
         """New snapshots, oldest first."""
         for snapshot in batch:
             self.history.add(snapshot)
-        before, self.snapshot = self.snapshot, batch[-1]
-        self._mark_losses(before, batch[-1])
+            self._mark_losses(self.snapshot, snapshot)
+            self.snapshot = snapshot
 
     def set_plan(self, plan: Plan | None) -> bool:
         """Takes another plan; returns whether it is another one. Matches made by hand hold for the same devices."""

@@ -1,0 +1,368 @@
+"""The Local GPU panel on the stand-in: what it shows, and that it never stops the window."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt, QTimer
+from PySide6.QtGui import QPalette
+from PySide6.QtWidgets import QAbstractButton, QComboBox, QLineEdit, QTableView, QWidget
+from pytestqt.qtbot import QtBot
+
+from kvplanner.observe.helper import HelperSettings
+from kvplanner.observe.sampler import Sampler
+from kvplanner.ui.gpu_panel.feed import Feed
+from kvplanner.ui.gpu_panel.panel import GpuPanel
+from kvplanner.ui.palette import DARK
+from kvplanner.ui.theme import palette_of
+from kvplanner.units import GIB, MIB
+from tests.observe.conftest import Stub, scenario_text
+from tests.observe.panel_kit import plan_for, shown, until
+
+psutil = pytest.importorskip("psutil")
+
+
+@pytest.fixture
+def panel(qtbot: QtBot) -> Iterator[GpuPanel]:
+    """A panel that is not shown yet; sampling is quick so that tests are."""
+    made = GpuPanel(feed=Feed(sampler=Sampler(HelperSettings(interval=0.2), call_limit=4.0)))
+    qtbot.addWidget(made)
+    made.resize(1200, 460)
+    yield made
+    made.stop()
+
+
+def test_nothing_runs_until_it_is_shown_and_nothing_is_left(stub: Stub, panel: GpuPanel, qtbot: QtBot) -> None:
+    stub.use("desktop-4090")
+    qtbot.wait(300)
+    assert panel.feed.helper_pid is None
+    panel.show()
+    shown(panel, qtbot)
+    helper = panel.feed.helper_pid
+    assert helper is not None
+    panel.hide()
+    qtbot.wait(500)
+    stub.forget_calls()
+    qtbot.wait(800)
+    assert stub.calls() == []
+    panel.stop()
+    assert not psutil.pid_exists(helper)
+
+
+def test_a_desktop_card(stub: Stub, panel: GpuPanel, qtbot: QtBot) -> None:
+    stub.use("desktop-4090")
+    panel.show()
+    shown(panel, qtbot)
+    (row,) = panel.bars.rows()
+    assert (row.title, row.tail, row.detail) == ("GPU 0", "…2e4090", "RTX 4090 · display")
+    assert [(p.kind, p.bytes) for p in row.parts] == [("driver", 454 * MIB), ("other", 1206 * MIB)]
+    assert row.numbers == "other programs 1.18 · 22.37 GiB free of 23.99 GiB"
+    assert "PCI 0000:01:00.0" in row.tip
+    assert "GPU busy: 4 %" in row.tip
+    assert "memory bus busy: 3 % (not how full it is)" in row.tip
+    assert panel.free.text.text() == "Other programs hold 1.18 GiB on GPU 0."
+    assert "driver 580.95.05" in panel.toolbar.state.text()
+    panel.set_unit("GB")
+    assert panel.bars.rows()[0].numbers == "other programs 1.26 · 24.02 GB free of 25.76 GB"
+
+
+def test_memory_that_moves_is_drawn(stub: Stub, panel: GpuPanel, qtbot: QtBot) -> None:
+    stub.use("desktop-4090")
+    panel.show()
+    shown(panel, qtbot)
+    stub.use(scenario_text("desktop-4090").replace("used_mib = 1206", "used_mib = 21206"))
+    until(qtbot, lambda: panel.bars.rows()[0].parts[1].bytes == 21206 * MIB)
+    assert panel.plot.made
+    (curve,) = panel.plot._curves.values()
+    values = curve.getData()[1]
+    assert values.min() == pytest.approx((1206 + 454) / 1024, abs=0.01)
+    assert values.max() == pytest.approx((21206 + 454) / 1024, abs=0.01)
+
+
+def test_beside_a_plan(stub: Stub, panel: GpuPanel, qtbot: QtBot) -> None:
+    stub.use("desktop-4090")
+    panel.set_plan(plan_for("RTX 4090"))
+    panel.show()
+    with qtbot.waitSignal(panel.overlay_changed, timeout=15_000) as caught:
+        pass
+    (overlay,) = caught.args[0]
+    assert overlay.gpu.uuid.startswith("GPU-4b8f")
+    (row,) = panel.bars.rows()
+    assert sum(p.bytes for p in row.planned) == plan_for("RTX 4090").devices[0].total_bytes
+    assert row.budget is not None
+    assert {line.text for line in panel.plot._references} >= {"capacity", "budget ends", "weights loaded"}
+    with qtbot.waitSignal(panel.free_measured, timeout=5000) as sent:
+        panel.free.use.click()
+    assert sent.args == [{0: 22904 * MIB}]
+    panel.set_plan(None)
+    assert panel.bars.rows()[0].planned == ()
+
+
+def test_the_plan_can_follow_what_is_free(stub: Stub, panel: GpuPanel, qtbot: QtBot) -> None:
+    stub.use("desktop-4090")
+    panel.set_plan(plan_for("RTX 4090"))
+    panel.show()
+    shown(panel, qtbot)
+    with qtbot.waitSignal(panel.free_measured):
+        panel.free.keep.setChecked(True)
+    stub.use(scenario_text("desktop-4090").replace("used_mib = 1206", "used_mib = 4206"))
+    with qtbot.waitSignal(panel.free_measured, timeout=15_000) as sent:
+        pass
+    assert sent.args == [{0: (22904 - 3000) * MIB}]
+
+
+def test_this_machine_is_told_to_the_window(stub: Stub, panel: GpuPanel, qtbot: QtBot) -> None:
+    stub.use("8xh100")
+    with qtbot.waitSignal(panel.machine_seen, timeout=15_000) as caught:
+        panel.show()
+    assert caught.args[0].describe() == "8 × NVIDIA H100 80GB HBM3"
+
+
+def test_the_user_can_say_which_gpu_is_which(stub: Stub, panel: GpuPanel, qtbot: QtBot) -> None:
+    stub.use(scenario_text("gpu-lost").replace("lost_after = 14", ""))
+    panel.set_plan(plan_for("RTX 3090"))
+    panel.show()
+    shown(panel, qtbot, 2)
+    assert [bool(r.planned) for r in panel.bars.rows()] == [True, False]
+    ((position, title, choices),) = panel.model.rematch_choices()
+    assert title == "Planned GPU 0 (tp0) is"
+    assert [(text.split(" ·")[0], current) for _, text, current in choices] == [
+        ("Automatic", True), ("GPU 0", True), ("GPU 1", False),
+    ]  # fmt: skip
+    panel._rematch(position, choices[2][0])
+    assert [bool(r.planned) for r in panel.bars.rows()] == [False, True]
+    panel._fill_menu()
+    assert [a.text() for a in panel.toolbar.menu.actions()] == ["Reconnect to the driver", "Planned GPU 0 (tp0) is"]
+
+
+@pytest.mark.parametrize(
+    ("name", "says", "level"),
+    [
+        ("no-driver", "installed but not running", "warning"),
+        ("version-mismatch", "Restart the computer", "warning"),
+        ("no-devices", "no GPU is visible", "info"),
+    ],
+)
+def test_a_machine_without_a_working_driver_is_explained_once(
+    stub: Stub, panel: GpuPanel, qtbot: QtBot, capfd: pytest.CaptureFixture[str], name: str, says: str, level: str
+) -> None:
+    stub.use(name)
+    panel.show()
+    until(qtbot, lambda: says in panel.notice.notice().text)
+    assert panel.notice.notice().level == level
+    assert panel.notice.isVisible()
+    assert not panel.splitter.isVisible()
+    assert "does not need one" in panel.empty.text()
+    qtbot.wait(700)
+    out, err = capfd.readouterr()
+    assert (out, err.replace("This plugin does not support propagateSizeHints()\n", "")) == ("", "")
+
+
+def test_one_lost_gpu_is_greyed_and_the_others_go_on(stub: Stub, panel: GpuPanel, qtbot: QtBot) -> None:
+    stub.use("gpu-lost")
+    panel.show()
+    until(qtbot, lambda: any(r.faded for r in panel.bars.rows()))
+    alive, lost = panel.bars.rows()
+    assert (alive.faded, lost.faded) == (False, True)
+    assert "stopped answering" in lost.numbers
+    assert lost.total == 24576 * MIB
+    assert panel.notice.notice().text == "GPU 1 has stopped answering; the others go on."
+    assert any(m.text == "GPU 1 lost" for m in panel.model.history.marks)
+
+
+def test_strange_machines_in_words(stub: Stub, panel: GpuPanel, qtbot: QtBot) -> None:
+    stub.use("wsl2")
+    panel.show()
+    shown(panel, qtbot)
+    assert panel.bars.rows()[0].numbers.startswith("in use 14.02")
+    assert "Windows display driver" in panel.processes.note.text()
+    assert panel.free.text.text() == "In use: 14.02 GiB on GPU 0."
+    stub.use("container-mig")
+    panel.feed.reconnect()
+    until(qtbot, lambda: len(panel.bars.rows()) == 2)
+    assert panel.bars.rows()[0].numbers == "memory: no permission"
+    assert panel.bars.rows()[1].title == "GPU 0, slice 3"
+
+
+def test_the_window_goes_on_while_a_driver_call_hangs(stub: Stub, panel: GpuPanel, qtbot: QtBot) -> None:
+    stub.use("desktop-4090")
+    panel.show()
+    shown(panel, qtbot)
+    stub.use(scenario_text("desktop-4090") + "latency.nvmlDeviceGetMemoryInfo_v2 = 10000\n")
+    turns: list[float] = []
+    last = [time.thread_time()]
+
+    def turn() -> None:
+        now = time.thread_time()
+        turns.append(now - last[0])
+        last[0] = now
+
+    timer = QTimer()
+    timer.timeout.connect(turn)
+    timer.start(8)
+    until(qtbot, lambda: "has not answered" in panel.notice.notice().text)
+    qtbot.wait(1500)
+    timer.stop()
+    turns.sort()
+    # CPU time of this thread between two turns of the event loop: waiting for anything would be a bug by itself.
+    assert len(turns) > 200
+    assert turns[int(len(turns) * 0.99)] < 0.016
+
+
+def test_the_helper_may_die(stub: Stub, panel: GpuPanel, qtbot: QtBot) -> None:
+    stub.use("desktop-4090")
+    panel.show()
+    shown(panel, qtbot)
+    first = panel.feed.helper_pid
+    psutil.Process(first).kill()
+    until(qtbot, lambda: "SIGKILL" in panel.notice.notice().text)
+    assert panel.notice.notice().button == "Try now"
+    assert panel.bars.rows()
+    panel.notice.button.click()
+    until(qtbot, lambda: panel.feed.helper_pid not in (None, first) and not panel.notice.notice().text)
+
+
+def test_watching_ends_when_asked_and_stays_ended(stub: Stub, panel: GpuPanel, qtbot: QtBot) -> None:
+    stub.use("desktop-4090")
+    panel.show()
+    shown(panel, qtbot)
+    panel.toolbar.watch_button.click()
+    assert panel.feed.helper_pid is None
+    panel.hide()
+    panel.show()
+    assert panel.feed.helper_pid is None
+    assert "not watching" in panel.toolbar.state.text()
+    panel.toolbar.watch_button.click()
+    assert panel.feed.helper_pid is not None
+
+
+def test_a_recording_can_be_played_again(stub: Stub, panel: GpuPanel, qtbot: QtBot, tmp_path: Path) -> None:
+    stub.use("desktop-4090")
+    panel.show()
+    shown(panel, qtbot)
+    panel.feed.record(tmp_path / "run.csv")
+    assert panel.toolbar.record_button.text() == "End re&cording"
+    for used in (3206, 9206):
+        stub.use(scenario_text("desktop-4090").replace("used_mib = 1206", f"used_mib = {used}"))
+        until(qtbot, lambda used=used: panel.bars.rows()[0].parts[1].bytes == used * MIB)  # type: ignore[misc]
+    panel.feed.end_recording()
+    stub.use("desktop-4090")
+    seen: list[int] = []
+    panel.feed.snapshots.connect(lambda batch: seen.extend(s.gpus[0].allocated.value or 0 for s in batch))
+    panel.feed.play(tmp_path / "run.csv")
+    assert panel.toolbar.replay_button.text() == "End re&play"
+    until(qtbot, lambda: 9206 * MIB in seen)
+    assert 3206 * MIB in seen
+    until(qtbot, lambda: panel.toolbar.replay_button.text() == "Re&play …")
+    until(qtbot, lambda: panel.bars.rows() and panel.bars.rows()[0].parts[1].bytes == 1206 * MIB)
+
+
+def test_a_broken_recording_is_refused_in_words(stub: Stub, panel: GpuPanel, qtbot: QtBot, tmp_path: Path) -> None:
+    stub.use("desktop-4090")
+    panel.show()
+    (tmp_path / "run.csv").write_text("a,b\n")
+    panel.feed.play(tmp_path / "run.csv")
+    assert "is no recording of kvplanner" in panel.notice.notice().text
+    panel.notice.button.click()
+    assert panel.notice.notice().text == ""
+
+
+def test_ten_samples_a_second(stub: Stub, panel: GpuPanel, qtbot: QtBot) -> None:
+    stub.use("desktop-4090")
+    panel.show()
+    shown(panel, qtbot)
+    panel.toolbar.fast_box.setChecked(True)
+    assert panel.feed.fast
+    batches: list[int] = []
+    panel.feed.snapshots.connect(lambda batch: batches.append(len(batch)))
+    qtbot.wait(2200)
+    assert sum(batches) >= 14
+    assert len(batches) <= 10
+
+
+def test_everything_has_a_name_and_can_be_reached(stub: Stub, panel: GpuPanel, qtbot: QtBot) -> None:
+    stub.use("8xh100")
+    panel.show()
+    shown(panel, qtbot, 8)
+    for widget in panel.findChildren(QWidget):
+        if isinstance(widget, QAbstractButton | QComboBox | QLineEdit | QTableView) and widget.isVisible():
+            named = widget.accessibleName() or getattr(widget, "text", lambda: "")()
+            assert named, widget
+    assert panel.bars.access_name(0).startswith("GPU 0, H100 80GB HBM3")
+    panel.bars.setFocus()
+    for _ in range(3):
+        qtbot.keyClick(panel.bars, Qt.Key.Key_Down)
+    assert panel.bars.access_current() in (2, 3)
+    chosen = panel.bars.current()
+    assert chosen == panel.bars.rows()[panel.bars.access_current()].uuid
+    qtbot.keyClick(panel.bars, Qt.Key.Key_Up)
+    assert panel.bars.current() != chosen
+
+
+def test_another_theme_recolours_the_plot(stub: Stub, panel: GpuPanel, qtbot: QtBot) -> None:
+    stub.use("desktop-4090")
+    panel.show()
+    shown(panel, qtbot)
+    panel.setPalette(palette_of(DARK))
+    qtbot.wait(50)
+    ground = panel.plot._plot.backgroundBrush().color()
+    assert ground == panel.palette().color(QPalette.ColorRole.Window)
+    assert ground.lightness() < 60
+
+
+def test_narrow_panels_stack(stub: Stub, panel: GpuPanel, qtbot: QtBot) -> None:
+    stub.use("desktop-4090")
+    panel.resize(420, 700)
+    panel.show()
+    shown(panel, qtbot)
+    assert panel.splitter.orientation() == Qt.Orientation.Vertical
+    panel.resize(1200, 420)
+    assert panel.splitter.orientation() == Qt.Orientation.Horizontal
+
+
+def test_processes_sort_filter_and_keep_their_selection(stub: Stub, panel: GpuPanel, qtbot: QtBot) -> None:
+    stub.use("desktop-4090")
+    panel.show()
+    panel.tabs.setCurrentWidget(panel.processes)
+    table = panel.processes
+    until(qtbot, lambda: table.proxy.rowCount() == 4)
+
+    def column(number: int) -> list[str]:
+        return [str(table.proxy.index(r, number).data()) for r in range(table.proxy.rowCount())]
+
+    assert column(1) == ["7777", "2101", "5120", "2390"]
+    table.view.sortByColumn(1, Qt.SortOrder.AscendingOrder)
+    assert column(1) == ["2101", "2390", "5120", "7777"]
+    table.view.sortByColumn(4, Qt.SortOrder.AscendingOrder)
+    assert column(4) == ["0.01 GiB", "0.23 GiB", "0.40 GiB", "0.49 GiB"]
+    table.filter.setText("fire")
+    assert column(3) == ["firefox"]
+    table.filter.clear()
+    table.view.selectRow(2)
+    selected = table.selected()
+    assert selected is not None
+    stub.use(scenario_text("desktop-4090").replace("2101:412 2390:9 5120:236", "2101:412 5120:236 99:1"))
+    until(qtbot, lambda: "99" in column(1), 20_000)
+    again = table.selected()
+    assert again is not None
+    assert again.key == selected.key
+    table.copy()
+    from PySide6.QtGui import QGuiApplication
+
+    assert "gnome-shell" in QGuiApplication.clipboard().text()
+
+
+def test_eight_gpus_fit_one_axis(stub: Stub, panel: GpuPanel, qtbot: QtBot) -> None:
+    stub.use("8xh100")
+    panel.set_plan(plan_for("4xH100", tensor_parallel_size=4))
+    panel.show()
+    shown(panel, qtbot, 8)
+    rows = panel.bars.rows()
+    assert [bool(r.planned) for r in rows] == [True] * 4 + [False] * 4
+    assert {r.total for r in rows} == {81559 * MIB}
+    assert panel.bars.sizeHint().height() < 8 * 66 + 40
+    assert panel.free.text.text() == "Other programs hold 70.77 GiB on GPU 0–3."
+    assert rows[0].parts[-1].bytes > 70 * GIB
