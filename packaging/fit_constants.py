@@ -231,7 +231,7 @@ def outside(seen: Sequence[Seen]) -> dict[str, list[Entry]]:
         "context_base_bytes": [
             entry(8 * GIB, host, low=0.3 * GIB, high=9 * GIB, basis="assumed", gpu="unified"),
             entry(base, "CUDA context", ids, low=base + min(off[0], -50 * MIB),
-                  high=base + max(off[-1], 150 * MIB)),
+                  high=base + max(off[-1], 300 * MIB)),
         ],
         "context_share": [
             entry(0.0, host, basis="assumed", gpu="unified"),

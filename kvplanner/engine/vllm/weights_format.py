@@ -112,6 +112,8 @@ def mxfp4_bias(group: TensorGroup, local: Local, settings: Settings) -> int:
 def notes(spec: ModelSpec, settings: Settings) -> tuple[str, ...]:
     """What is not exact about this format on this GPU."""
     method = settings.quantization or spec.quantization or ""
+    if method and settings.gpu_arch is None:
+        return ("the GPU's compute capability is not known: its kernels are taken to be those of 9.0",)
     if method == "gptq":
         return ("act-order GPTQ files may keep the scales of row-parallel layers whole on every rank: not counted",)
     if "fp4" in method and method != "mxfp4":
