@@ -1,0 +1,43 @@
+"""The JSON's documentation names every field that a plan has, and no plan has others."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from importlib.resources import files
+
+import pytest
+
+from kvplanner.plan import planfile, schema
+from tests import sample_plans
+
+PAGE = (files("kvplanner.resources") / "help" / "json.md").read_text(encoding="utf-8")
+NAMED = {word for quoted in re.findall(r"`([^`]+)`", PAGE) for word in re.findall(r"\w+", quoted)}
+
+
+def keys(value: object, path: tuple[str, ...] = ()) -> Iterator[str]:
+    """All field names, the engine's own option names apart."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            if path != ("options",):
+                yield name
+            yield from keys(inner, (*path, name))
+    elif isinstance(value, list):
+        for inner in value:
+            yield from keys(inner, path)
+
+
+@pytest.mark.parametrize("name", sample_plans.ALL)
+def test_every_field_of_a_plan_is_documented(name: str) -> None:
+    document = json.loads(json.dumps(schema.to_json(sample_plans.ALL[name]())))
+    assert set(keys(document)) - {"schema"} <= NAMED
+
+
+def test_every_field_of_a_plan_file_is_documented() -> None:
+    request = sample_plans.other_programs().request
+    assert set(planfile.to_json(planfile.from_request(request, "m", "g"))) - {"schema"} <= NAMED
+
+
+def test_every_schema_is_named() -> None:
+    assert {schema.SCHEMA, planfile.SCHEMA} <= set(re.findall(r"kvplanner\.\w+/\d", PAGE))
