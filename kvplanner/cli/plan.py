@@ -133,5 +133,8 @@ def run(argv: Sequence[str]) -> int:
     elif given.markdown:
         print(report.markdown(plan, unit=given.unit), end="")
     else:
-        print(report.text(plan, unit=given.unit, width=width()), end="")
+        from kvplanner.cli import colour
+
+        text = report.text(plan, unit=given.unit, width=width())
+        print(colour.coloured(text, plan.fits) if colour.wanted() else text, end="")
     return status_of(plan)
