@@ -13,7 +13,7 @@ from tests.truth.score import groups, summary, worst
 _EXPLAINED: dict[str, str] = {
     "qwen25-72b-gptq-a40vgpu-064-11230": "a virtual GPU: 4.1 GiB outside PyTorch, more than any other start shows",
     "qwen3-32b-pro6000-0271-tp1": "3.9 GiB beside the weights, 1.7 GiB on two GPUs: a first compilation, probably",
-    "qwen3-32b-pro6000-0271-pp2": "1.4 GiB more than by tensor parallel: a first compilation, probably",
+    "qwen3-32b-pro6000-0271-pp2": "channels between stages: two reports, far apart",
     "olmocr-7b-4090-269": "a vision profile of this older version, larger than the law for today's encoders",
     "kimik26-8xgb200-47654": "expert kernels of this GPU route inside; what they keep is not known",
 }

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, TypeVar
 
+from kvplanner.catalog import gpus, models
 from kvplanner.engine.base import Plan, PlanRequest, SegmentKind, Stage
 from kvplanner.engine.registry import engine
 from kvplanner.engine.vllm import activations, defaults, graphs, weights, workspace
@@ -78,7 +79,7 @@ def score(row: Row) -> Score:
         settings = _settings(request)
     except Skip as skip:
         skipped |= dict.fromkeys(_wanted(row), str(skip))
-        return result
+        return _in_part(result, str(skip), skipped)
     except PlannerError:
         skipped |= dict.fromkeys(_wanted(row), FIELD)
         return result
@@ -99,6 +100,26 @@ def score(row: Row) -> Score:
     )
     tokens = _attempt(skipped, "tokens", row, lambda: _tokens(row, request))
     return replace(result, tokens=tokens[0] if tokens else None, tokens_exact=tokens[1] if tokens else None)
+
+
+def _in_part(result: Score, reason: str, skipped: dict[str, str]) -> Score:
+    """What a report without a known GPU or model still tells: 16-bit weights, and the check of free memory."""
+    row = result.row
+    try:
+        if reason == TOTAL and "weights" in skipped:
+            request = request_of(row, row.version, gpu=gpus.machine("H100").devices[0].gpu)
+            if request.model.spec.quantization is None:
+                pair = _weights(row, request, _settings(request))
+                del skipped["weights"]
+                return replace(result, era="GPU not stated", kind=architecture(request.model.spec), weights=pair)
+        if reason == MODEL and row.facts["outcome"] == "free_check":
+            stand_in = models.load("meta-llama/Llama-3.1-8B-Instruct")
+            pair_of_stages = _stage(row, request_of(row, row.version, model=stand_in))
+            del skipped["stage"]
+            return replace(result, era="model not stated", kind="any", stage=pair_of_stages)
+    except (Skip, PlannerError):
+        pass
+    return result
 
 
 def architecture(spec: ModelSpec) -> str:
@@ -257,6 +278,13 @@ def _stage(row: Row, request: PlanRequest) -> tuple[Stage | None, Stage | None]:
     return STAGES[outcome], plan(request).stage
 
 
+def _any_version_decides(row: Row) -> bool:
+    """Whether a failure follows from what is stated under every version: free memory, or a given KV cache."""
+    outcome = row.facts["outcome"]
+    given = row.reported.get("available_kv_gib", 0) > 0 and states(row, "max_model_len")
+    return outcome == "free_check" or (outcome == "kv_too_small" and given)
+
+
 def _terms(row: Row, request: PlanRequest, settings: Settings) -> dict[str, Pair]:
     """The parts that a report prints apart, where it names its version."""
     reported, model = row.reported, request.model
@@ -284,6 +312,11 @@ def _without_version(result: Score, request: PlanRequest, skipped: dict[str, str
     for name in ("kv", "stage", "tokens"):
         if name in _wanted(row):
             skipped[name] = VERSION
+    if "stage" in skipped and _any_version_decides(row):
+        stage = _attempt(skipped, "stage", row, lambda: _stage(row, request))
+        if stage is not None:
+            del skipped["stage"]
+            result = replace(result, stage=stage)
     if "kv" not in skipped:
         return result
     best: Pair | None = None

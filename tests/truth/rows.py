@@ -209,10 +209,10 @@ def _speculation(value: str) -> dict[str, OptionValue]:
     return found
 
 
-def request_of(row: Row, version: str | None, **changes: OptionValue) -> PlanRequest:
-    """The request that plans a report. Raises Skip."""
-    model, gpu = model_of(row), gpu_of(row)
-    options = options_of(row) | changes
+def request_of(row: Row, version: str | None, *, model: Model | None = None, gpu: GpuSpec | None = None) -> PlanRequest:
+    """The request that plans a report; a model or GPU given here stands in for what it does not name. Raises Skip."""
+    model, gpu = model or model_of(row), gpu or gpu_of(row)
+    options = options_of(row)
     count = 1
     for key in ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size"):
         count *= int(options.get(key, 1))
