@@ -249,3 +249,16 @@ def test_calibration_narrows_a_band() -> None:
     assert after is not None
     assert after.estimate.high - after.estimate.low < before.estimate.high - before.estimate.low
     assert any("a start-up log" in note for note in after.estimate.notes)
+
+
+@pytest.mark.parametrize("utilization", [0.9, 0.97, 0.98, 0.985, 0.99, 0.992, 0.995])
+def test_a_fit_that_its_range_may_break_says_so(utilization: float) -> None:
+    result = plan("meta-llama/Llama-3.1-8B-Instruct", "H100", {"gpu_memory_utilization": utilization})
+    narrow = any(w.startswith("A narrow fit") for w in result.warnings)
+    if not result.fits:
+        assert utilization > 0.98
+        return
+    headroom = result.devices[0].segment("headroom")
+    assert headroom is not None
+    assert headroom.estimate.low >= 0 or narrow
+    assert not narrow or utilization > 0.97

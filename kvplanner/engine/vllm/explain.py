@@ -10,7 +10,7 @@ from kvplanner.engine.vllm.kv_layout import CacheLayout
 from kvplanner.engine.vllm.kv_sizing import KvSizing
 from kvplanner.engine.vllm.ranks import Rank
 from kvplanner.engine.vllm.settings import Settings
-from kvplanner.estimate import Estimate, Input
+from kvplanner.estimate import Estimate, Input, band_of_sum
 from kvplanner.units import format_bytes, format_count, round_to_band
 
 COLD_COMPILE = (
@@ -91,13 +91,33 @@ def _source(estimate: Estimate) -> str:
 
 def headroom(rank: Rank, value: int) -> Estimate:
     """What the engine leaves: outside its budget, and what whole blocks do not use."""
-    spread = rank.available.value - rank.available.low
+    # What is in the budget moves the KV cache, not the headroom; only the rest does.
+    doubtful = [rank.outside, rank.cuda_total]
+    doubtful += [] if rank.settings.era.graphs_in_budget else [rank.graphs]
+    doubtful += [] if rank.given_kv is None else [rank.runtime, rank.weights, rank.workspace, rank.activations]
+    above, below = band_of_sum(doubtful)
     inputs = (
         Input("total", rank.total.value, "B", _source(rank.total)),
         Input("budget", rank.budget.value, "B", f"{rank.settings.utilization:g} × CUDA total"),
         Input("made after start", rank.after.value, "B", "block tables and workspaces outside the measurement"),
     )
-    return Estimate(value, value - spread, value + spread, "rest", "{total} − everything above", inputs)
+    return Estimate(value, value - below, value + above, "rest", "{total} − everything above", inputs)
+
+
+def narrow(ranks: Sequence[Rank], kv_bytes: Sequence[int]) -> str:
+    """A warning when a plan that fits at its values may not at the upper ends of its ranges, "" otherwise."""
+    worst, words = 0, ""
+    for rank, kv in zip(ranks, kv_bytes, strict=True):
+        outside = rank.outside.high - rank.outside.value
+        check = rank.budget.value - rank.free_at_start_bytes + outside
+        used = rank.resident_bytes + kv + rank.graphs.value + rank.after.value + rank.activations.value
+        _, above = band_of_sum((rank.outside, rank.graphs, rank.after))
+        serve = used + above - rank.cuda_total.value
+        if rank.settings.era.free_memory_check and check > worst:
+            worst, words = check, f"the free memory check may miss {format_bytes(check)} on GPU {rank.device.index}"
+        if serve > worst:
+            worst, words = serve, f"serving may lack {format_bytes(serve)} on GPU {rank.device.index}"
+    return f"A narrow fit: at the upper end of its range {words}; a lower utilisation leaves room" if words else ""
 
 
 def summary(request: PlanRequest, cache: KvCache | None, limits: Limits, fits: bool | None) -> str:

@@ -87,6 +87,9 @@ def _plan(
     limits = _limits(request, settings, layout, sizing, cache)
     if layout.not_modelled:
         warnings = (*warnings, *layout.not_modelled)
+    narrow = "" if failure else explain.narrow(ranks, kv_bytes)
+    if narrow:
+        warnings = (narrow, *warnings)
     fits = False if failure else None if layout.not_modelled else True
     stage = failure.stage if failure else None
     return Plan(
