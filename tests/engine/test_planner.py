@@ -12,7 +12,7 @@ from kvplanner.engine.base import Calibration, Load, OptionValue, Plan, PlanRequ
 from kvplanner.engine.command import format_command
 from kvplanner.engine.registry import engine
 from kvplanner.errors import BadInput, UnknownName
-from kvplanner.units import GB, GIB, MIB
+from kvplanner.units import GB, GIB, MIB, format_both
 
 VLLM = engine("vllm")
 LLAMA_8B = "meta-llama/Meta-Llama-3-8B-Instruct"
@@ -262,3 +262,25 @@ def test_a_fit_that_its_range_may_break_says_so(utilization: float) -> None:
     assert headroom is not None
     assert headroom.estimate.low >= 0 or narrow
     assert not narrow or utilization > 0.97
+
+
+def test_activations_tell_their_tensors() -> None:
+    result = plan("meta-llama/Llama-3.1-8B-Instruct", "H100", {"max_num_seqs": 256, "max_num_batched_tokens": 8192})
+    segment = result.devices[0].segment("activations")
+    assert segment is not None
+    told = " · ".join(segment.estimate.notes)
+    # 8,192 × 2 × 14,336 × 2 bytes, and 256 × 128,256 × 4 bytes.
+    assert "8,192 tokens in one step: gate and up tensors 0.47 GB" in told
+    assert "256 rows of fp32 logits over 128,256 words: 131 MB" in told
+    assert format_both(16_060_522_496) == "16.06 GB = 14.96 GiB"
+
+
+def test_what_the_default_of_1024_sequences_costs() -> None:
+    result = plan("Qwen/Qwen3-8B", "H100")
+    segment = result.devices[0].segment("activations")
+    assert segment is not None
+    assert any("max_num_seqs 1,024 costs" in note and "more than 256 would" in note for note in segment.estimate.notes)
+    fewer = plan("Qwen/Qwen3-8B", "H100", {"max_num_seqs": 256})
+    assert result.kv_cache is not None
+    assert fewer.kv_cache is not None
+    assert fewer.kv_cache.tokens > result.kv_cache.tokens
