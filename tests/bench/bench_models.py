@@ -47,6 +47,6 @@ def _slowest() -> tuple[float, float, None, None, str, str]:
         facts = models.record(entry.id)
         took = cpu_ms(lambda f=facts: read_config(f["config"], side_quant=f.get("side_quant")), repeat=3)
         if took > worst:
-            worst, name = took, entry.id
-            floor = cpu_ms(lambda t=json.dumps(facts["config"]): json.loads(t), repeat=3)
+            worst, name, text = took, entry.id, json.dumps(facts)
+            floor = cpu_ms(lambda t=text: json.loads(t), repeat=3)
     return worst, floor, None, None, "ms CPU", name

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 
 from kvplanner.errors import BadInput, NotModelled, PlannerError
-from kvplanner.model.families import read_config
+from kvplanner.model.families import architectures, read_config
 from kvplanner.model.spec import Attention
 from tests.model.mutations import facts, seeds
 
@@ -86,3 +88,17 @@ def test_a_config_that_is_no_object_is_bad_input() -> None:
 
 def test_a_missing_context_length_stays_unknown() -> None:
     assert read_config(LLAMA | {"max_position_embeddings": None})[0].context_length is None
+
+
+def test_a_plain_model_loads_no_other_family() -> None:
+    code = (
+        "import sys; from kvplanner.catalog import models; models.load('meta-llama/Llama-3.1-8B-Instruct');"
+        "print(*[n.rpartition('.')[2] for n in sys.modules if n.startswith('kvplanner.model.families.')])"
+    )
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "dense" in loaded
+    assert not {"sparse", "gated", "gemma4", "towers", "statespace"} & set(loaded)
+
+
+def test_no_architecture_has_two_readers() -> None:
+    assert len(architectures()) == len(set(architectures()))

@@ -26,7 +26,7 @@ over each head, and sliding layers with full attention in each fourth:
         "head_dim": 64, "intermediate_size": 4096, "moe_intermediate_size": 512, "n_routed_experts": 32,
         "num_experts_per_tok": 4, "n_shared_experts": 1, "max_position_embeddings": 32768,
     }
-    spec, inventory = read_with(READERS | {"BrookForCausalLM": brook}, config, "config.json")
+    spec, inventory = read_with({**READERS, "BrookForCausalLM": brook}, config, "config.json")
 
 Anything else is a function from a Reading to a Draft: see latent.py for attention of another kind, statespace.py
 for layers that keep a state, towers.py for encoders. Three rules keep a reader honest: every field goes through
@@ -38,31 +38,54 @@ compares them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
-from kvplanner.model.families import (
-    compressed,
-    dense,
-    encoders,
-    gated,
-    gemma4,
-    kda,
-    latent,
-    mixed,
-    multimodal,
-    nemotron,
-    sparse,
-    statespace,
-)
 from kvplanner.model.families.read import Reader, read_with
 from kvplanner.model.spec import ModelSpec
 from kvplanner.model.tensors import Inventory
 
-_MODULES: Final = (
-    compressed, dense, encoders, gated, gemma4, kda, latent, mixed, multimodal, nemotron, sparse, statespace,
-)  # fmt: skip
-READERS: Final[dict[str, Reader]] = {name: read for module in _MODULES for name, read in module.READERS.items()}
+
+def _families() -> Iterator[Mapping[str, Reader]]:
+    """Each family module's readers, the most used first; a module is loaded when it is reached."""
+    from kvplanner.model.families import dense
+
+    yield dense.READERS
+    from kvplanner.model.families import sparse
+
+    yield sparse.READERS
+    from kvplanner.model.families import latent
+
+    yield latent.READERS
+    from kvplanner.model.families import gated, kda, multimodal
+
+    yield gated.READERS
+    yield kda.READERS
+    yield multimodal.READERS
+    from kvplanner.model.families import compressed, encoders, gemma4, mixed, nemotron, statespace
+
+    for module in (gemma4, nemotron, statespace, mixed, compressed, encoders):
+        yield module.READERS
+
+
+class Readers(Mapping[str, Reader]):
+    """Architecture → reader. Looking one up loads no more modules than it takes to find it."""
+
+    def __getitem__(self, architecture: str) -> Reader:
+        for readers in _families():
+            if architecture in readers:
+                return readers[architecture]
+        raise KeyError(architecture)
+
+    def __iter__(self) -> Iterator[str]:
+        for readers in _families():
+            yield from readers
+
+    def __len__(self) -> int:
+        return sum(len(readers) for readers in _families())
+
+
+READERS: Final = Readers()
 
 
 def read_config(

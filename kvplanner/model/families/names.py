@@ -39,7 +39,9 @@ def parse_name(text: str, where: str) -> Matcher:
         raise BadInput(f"holds a name of {len(text)} characters", where, f"Expected 1 to {MAX_NAME}")
     if text.startswith("re:"):
         return Matcher(text, None, _expression(text[3:], where))
-    short = _EXPERT.sub("experts.0", _PREFIX.sub("", text.removesuffix(".weight")))
+    short = _PREFIX.sub("", text.removesuffix(".weight"), count=1)
+    if "experts." in short:
+        short = _EXPERT.sub("experts.0", short)
     found = _LAYER.match(short)
     if found and len(found[1]) <= 6:
         rest = found[2] or ""
