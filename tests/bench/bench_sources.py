@@ -1,0 +1,123 @@
+"""sources: headers of GGUF and safetensors, folders, and searches of this machine."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.bench import Row, cpu_ms, process_cpu_ms
+
+_RISE = """
+import sys
+from pathlib import Path
+from kvplanner.source.gguf import read_header
+def status(field):
+    return next(int(l.split()[1]) for l in open('/proc/self/status') if l.startswith(field))
+Path('/proc/self/clear_refs').write_text('5')
+base = status('VmRSS')
+header = read_header(Path(sys.argv[1]))
+print(status('VmHWM') - base)
+"""
+
+
+def run() -> list[Row]:
+    """All figures of this area."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        return [*_gguf(folder), *_safetensors(folder), *_search(folder)]
+
+
+def _gguf(folder: Path) -> list[Row]:
+    """A header with 1,000 tensors, 150,000 tokens and 150,000 merges."""
+    import subprocess
+
+    import gguf
+
+    from kvplanner.source.gguf import read_header
+    from tests.source.make_gguf import llama_pairs, llama_tensors, write
+
+    tensors = llama_tensors(111, 150_000)
+    path = write(folder / "large.gguf", llama_pairs(111, 150_000, 150_000), tensors)
+    small = write(folder / "small.gguf", llama_pairs(111, 150_000, 150_000), tensors[1:100])
+    started = time.process_time()
+    gguf.GGUFReader(path)
+    theirs = (time.process_time() - started) * 1e3
+    ours = cpu_ms(lambda: read_header(path))
+    done = subprocess.run([sys.executable, "-c", _RISE, str(path)], capture_output=True, text=True, check=True)
+    return [
+        Row(f"GGUF header, {len(tensors):,} tensors, 150,000 + 150,000 strings", ours, budget=100),
+        Row("the same, rise of memory at its peak", int(done.stdout) / 1024, budget=30, unit="MiB"),
+        Row("the gguf package's reader as a multiple of ours", theirs / ours, unit="times", note="100 is asked for"),
+        Row("the same strings, 99 tensors: what the strings cost", cpu_ms(lambda: read_header(small))),
+    ]
+
+
+def _safetensors(folder: Path) -> list[Row]:
+    from kvplanner.source.folder import list_files, read_headers
+    from kvplanner.source.opening import open_folder
+    from tests.source.make_models import MODELS, configs, llama, write_folder
+
+    known = configs()
+    config = {**known["meta-llama/Llama-3.1-8B-Instruct"], "num_hidden_layers": 80}
+    sixty = write_folder(folder / "sixty", config, llama(config), 60)
+    deep = {**known["deepseek-ai/DeepSeek-V3"], "num_hidden_layers": 31}
+    many = write_folder(folder / "many", deep, MODELS["deepseek-ai/DeepSeek-V3"](deep), 163)
+    files, many_files = list_files(sixty), list_files(many)
+    tensors = len(read_headers(many_files).tensors)
+    return [
+        Row("60 safetensors shards, headers", cpu_ms(lambda: read_headers(files)), budget=10),
+        Row("60 safetensors shards, opened as a model", cpu_ms(lambda: open_folder(sixty))),
+        Row(f"163 shards, {tensors:,} tensors, headers", cpu_ms(lambda: read_headers(many_files), repeat=5)),
+        Row(f"163 shards, {tensors:,} tensors, as a model", cpu_ms(lambda: open_folder(many), repeat=5), budget=1000),
+    ]
+
+
+def _search(folder: Path) -> list[Row]:
+    """2,000 repositories of ten files in a Hub cache."""
+    from kvplanner.source import local
+
+    cache, kept = folder / "hub", folder / "kept"
+    _fill(cache, 2000)
+    where = local.Places(hub_caches=(cache,))
+    first = cpu_ms(lambda: local.scan(where), repeat=2)
+    local.scan(where, remember_in=kept)
+    again = cpu_ms(lambda: local.scan(where, remember_in=kept), repeat=3)
+    start = cpu_ms(lambda: local.remembered(kept), repeat=5)
+    code = "import huggingface_hub as h, sys; h.scan_cache_dir(sys.argv[1])"
+    theirs = process_cpu_ms([sys.executable, "-c", code, str(cache)], repeat=2)
+    code = (
+        "from kvplanner.source import hub_cache, found; from pathlib import Path; import sys; "
+        "list(hub_cache.candidates(Path(sys.argv[1]), found.Unwatched()))"
+    )
+    ours = process_cpu_ms([sys.executable, "-c", code, str(cache)], repeat=2)
+    return [
+        Row("2,000 models, first search, all described", first),
+        Row("2,000 models, searched again, nothing changed", again),
+        Row("2,000 models, remembered at start", start),
+        Row("2,000 models, our walk in a fresh process", ours),
+        Row("2,000 models, huggingface_hub's scan in a fresh process", theirs, floor=ours),
+    ]
+
+
+def _fill(cache: Path, count: int) -> None:
+    """Repositories as the Hub's client lays them out, their weights holes."""
+    from tests.source.test_hub import CONFIG
+
+    config = json.dumps(CONFIG).encode()
+    commit = "a" * 40
+    names = ["config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json", "README.md",
+             *(f"model-0000{n}-of-00005.safetensors" for n in range(1, 6))]  # fmt: skip
+    for number in range(count):
+        repository = cache / f"models--org{number % 50}--model-{number}"
+        snapshot = repository / "snapshots" / commit
+        snapshot.mkdir(parents=True)
+        (repository / "refs").mkdir()
+        (repository / "blobs").mkdir()
+        (repository / "refs" / "main").write_text(commit)
+        for at, name in enumerate(names):
+            blob = repository / "blobs" / f"{number:032x}{at:032x}"
+            blob.write_bytes(config if name == "config.json" else b"x")
+            (snapshot / name).symlink_to(f"../../blobs/{blob.name}")
