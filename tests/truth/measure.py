@@ -14,8 +14,8 @@ from kvplanner.engine.vllm.settings import Settings
 from kvplanner.errors import PlannerError
 from kvplanner.estimate import Estimate
 from kvplanner.model.spec import Attention, Compressed, Mla, ModelSpec, Moe, State
+from kvplanner.model.whatif import WHATIF_FORMATS
 from kvplanner.units import GIB
-from tests.truth.names import READ_AS
 from tests.truth.rows import FIELD, FORK, MODEL, OTHER, TOTAL, VERSION, Row, Skip, request_of, states
 
 STAGES: Final[dict[str, Stage | None]] = {
@@ -208,9 +208,7 @@ def _kv(row: Row, request: PlanRequest) -> Pair:
 
 def _with_own_weights(row: Row, request: PlanRequest) -> PlanRequest:
     """A model read in a what-if format takes the weights that the report prints; without them its size is a guess."""
-    if request.model.spec.quantization is None or row.facts["model"] not in READ_AS:
-        return request
-    if READ_AS[row.facts["model"]][1] is None:
+    if request.model.weight_format not in WHATIF_FORMATS:
         return request
     if "model_loading_gib" not in row.reported:
         raise Skip(MODEL)

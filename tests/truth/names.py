@@ -6,7 +6,11 @@ ones (layers left in 16 bits), the report's own weight figure shows it.
 
 from __future__ import annotations
 
+import re
 from typing import Final
+
+from kvplanner.catalog import models
+from kvplanner.errors import UnknownName
 
 _QWEN36, _QWEN38 = "Qwen/Qwen3.6-27B", "Qwen/Qwen3.8-27B"
 _GEMMA4 = "google/gemma-4-31B-it"
@@ -55,3 +59,45 @@ READ_AS: Final[dict[str, tuple[str, str | None]]] = {
     "RedHatAI/gemma-4-31B-it-FP8-block": (_GEMMA4, "FP8 block"),
     "Qwen3.5-0.8B": ("Qwen/Qwen3.5-0.8B", None),
 }  # fmt: skip
+
+
+# Words that tell a weight format at the end of a name or in a report's quantisation, in the order to try.
+_FORMATS: Final[tuple[tuple[str, str], ...]] = (
+    (r"fp8[-_ ]?block", "FP8 block"),
+    (r"fp8(?:[-_ ]dynamic)?", "FP8"),
+    (r"(?:quantized\.)?w8a8|int8", "INT8"),
+    (r"nvfp4|modelopt_fp4", "NVFP4"),
+    (r"awq(?:[-_ ]?(?:4bit|int4))?", "AWQ 4-bit"),
+    (r"gptq(?:[-_ ]?(?:4bit|int4))?|auto[-_]?round(?:[-_ ]?int4)?|w4a16|int4|4bit", "GPTQ 4-bit"),
+)
+_WORDLESS: Final = ("not seen", "class", "about ", "inferred", "stage)", " + ", "repo quant", "compose", "set-up")
+
+
+def resolve(name: str, quantization: str) -> tuple[str, str | None]:
+    """(catalogue id, what-if format or None) of a report's model name. Raises UnknownName."""
+    if name in READ_AS:
+        known, weight_format = READ_AS[name]
+        return models.find(known).id, weight_format
+    if any(word in name for word in _WORDLESS):
+        raise UnknownName(f"{name!r} names no single model", "start-up report")
+    try:
+        return models.find(name).id, None
+    except UnknownName:
+        return _resolve_quantised(name, quantization)
+
+
+def _resolve_quantised(name: str, quantization: str) -> tuple[str, str | None]:
+    """A model that someone stored in another format: its name without the format's words, in that format."""
+    plain = re.sub(r"\s*\(.*?\)", "", name).strip().rpartition("/")[2]
+    told = f"{plain} {quantization}".lower()
+    weight_format = next((title for words, title in _FORMATS if re.search(rf"(?<![a-z0-9])(?:{words})\b", told)), None)
+    for words, _ in _FORMATS:
+        plain = re.sub(rf"[-_. ](?:{words})\b", "", plain, flags=re.IGNORECASE)
+    plain = re.sub(r"[-_ ](?:bf16|fp16)$", "", plain, flags=re.IGNORECASE)
+    for candidate in (plain, f"{plain}-Instruct", f"{plain}-it"):
+        try:
+            entry = models.find(candidate)
+        except UnknownName:
+            continue
+        return entry.id, None if entry.quantization else weight_format
+    raise UnknownName(f"{name!r} is in no catalogue", "start-up report")

@@ -20,7 +20,7 @@ from kvplanner.gpu.match import custom_gpu
 from kvplanner.gpu.spec import Device, GpuSpec, Machine
 from kvplanner.model import whatif
 from kvplanner.units import GIB
-from tests.truth.names import READ_AS
+from tests.truth.names import resolve
 
 # Why a report was not used: the whole list.
 MODEL, VERSION, TOTAL = "model unknown", "version unknown and it matters", "GPU total unknown"
@@ -105,9 +105,9 @@ def read(path: Path) -> list[Row]:
 
 def model_of(row: Row) -> Model:
     """The catalogue's model, in the weight format that the report names. Raises Skip."""
-    name, weight_format = READ_AS.get(str(row.facts["model"]), (str(row.facts["model"]), None))
     try:
-        model = models.load(models.find(name).id)
+        model_id, weight_format = resolve(str(row.facts["model"]), str(row.facts.get("quantization") or ""))
+        model = models.load(model_id)
     except PlannerError as error:
         raise Skip(MODEL) from error
     if model.inventory is None:

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from kvplanner.errors import UnknownName
 from tests.truth.markdown import accuracy
 from tests.truth.measure import STAGES, Score, score
+from tests.truth.names import resolve
 from tests.truth.rows import REASONS, Row, read
 from tests.truth.score import as_json, groups, main, summary, text
 
@@ -101,3 +103,27 @@ def test_all_three_outputs_work(capsys: pytest.CaptureFixture[str]) -> None:
     assert section.startswith("## Accuracy")
     assert not any(row.id in section for row in read(HERE / "vllm-uncited.jsonl"))
     assert as_json(scores())["groups"]
+
+
+@pytest.mark.parametrize(
+    ("name", "quantization", "expected"),
+    [
+        ("Qwen/Qwen3-8B", "", ("Qwen/Qwen3-8B", None)),
+        ("Qwen3-235B-A22B-FP8", "fp8", ("Qwen/Qwen3-235B-A22B-FP8", None)),
+        ("someone/Qwen3-14B-FP8-dynamic", "compressed-tensors", ("Qwen/Qwen3-14B", "FP8")),
+        ("someone/Qwen3-14B-FP8-block", "", ("Qwen/Qwen3-14B", "FP8 block")),
+        ("someone/gemma-3-27b-it-int4-awq", "awq", ("google/gemma-3-27b-it", "AWQ 4-bit")),
+        ("Qwen3.6-27B AutoRound INT4", "auto_round int4", ("Qwen/Qwen3.6-27B", "GPTQ 4-bit")),
+        ("Qwen/Qwen3.8-27B (NVFP4)", "nvfp4", ("Qwen/Qwen3.8-27B", "NVFP4")),
+    ],
+)
+def test_loose_names_are_read(name: str, quantization: str, expected: tuple[str, str | None]) -> None:
+    assert resolve(name, quantization) == expected
+
+
+@pytest.mark.parametrize(
+    "name", ["(id not seen)", "Qwen3.6-27B + DFlash drafter", "no/such-model-7b", "Qwen3 8B class"]
+)
+def test_names_that_mean_no_single_model_are_not_guessed(name: str) -> None:
+    with pytest.raises(UnknownName):
+        resolve(name, "")
