@@ -89,6 +89,7 @@ READERS: Final[dict[str, Reader]] = {
     "ApertusForCausalLM": Decoder(
         qk_norm="head", norms=("attention_layernorm", "feedforward_layernorm"), matrices=2,
         scalars=("mlp.act_fn.alpha_p", "mlp.act_fn.alpha_n"), mlp_bias=("mlp_bias", False),
+        only={"qk_norm": True, "post_norm": False},
     ),
     "Exaone4ForCausalLM": Decoder(qkv_bias=False, o_bias=False, qk_norm="head", norms=_POST_NORMS, pattern=lettered),
     "ExaoneForCausalLM": Decoder(
@@ -107,10 +108,13 @@ READERS: Final[dict[str, Reader]] = {
     ),
     "BaichuanForCausalLM": Decoder(qkv_bias=False, o_bias=False, qkv=("W_pack", "W_pack", "W_pack")),
     "HunYuanDenseV1ForCausalLM": Decoder(
-        qk_norm="head", q_norm_names=("query_layernorm", "key_layernorm"), only={"use_cla": False}
+        qk_norm="head", q_norm_names=("query_layernorm", "key_layernorm"),
+        only={"use_cla": False, "num_experts": 1, "use_qk_norm": True},
+        ignore=("cla_share_factor", "attention_head_dim"),
     ),
     "Ernie4_5ForCausalLM": Decoder(
-        qkv_bias=("use_bias", False), o_bias=("use_bias", False), mlp_bias=("use_bias", False), tied=True
+        qkv_bias=("use_bias", False), o_bias=("use_bias", False), mlp_bias=("use_bias", False), tied=True,
+        only={"compression_ratio": 1.0},
     ),
     "CohereForCausalLM": Decoder(
         qk_norm="full", qk_norm_if=("use_qk_norm", False), norms=("input_layernorm",), tied=True
@@ -141,7 +145,7 @@ READERS: Final[dict[str, Reader]] = {
         final_norm="transformer.encoder.final_layernorm", head="transformer.output_layer",
         only={"multi_query_attention": True, "rmsnorm": True, "post_layer_norm": True,
               "apply_residual_connection_post_layernorm": False},
-        ignore=("apply_query_key_layer_scaling",),
+        ignore=("apply_query_key_layer_scaling", "bias_dropout_fusion"),
     ),
     "Phi3SmallForCausalLM": Decoder(
         qkv_bias=True, o_bias=True, mlp_bias=True, norm_bias=True, tied=True,

@@ -22,6 +22,7 @@ _STRUCTURAL: Final = re.compile(
 )
 _NUMERIC: Final = re.compile(
     r"dropout|droput|_coef$|_eps$|epsilon|initializer|_loss|_std$|jitter_noise|rope_theta|_act$"
+    r"|init_value$|init_scale$|xavier_init$|^layernorm_\w+_(alpha|beta)$"
 )
 # Keys with such a word that change neither, whatever their value.
 _HARMLESS: Final = frozenset(
@@ -194,9 +195,12 @@ class Fields:
             )
 
     def close(self) -> None:
-        """Raise NotModelled for a field that may be structural and that nothing read."""
+        """Raise NotModelled for a field that may be structural and that nothing read.
+
+        One that is switched off (false, null, zero, empty) changes nothing.
+        """
         for name, value in self.values.items():
-            if value is None or name in self._read or name in _HARMLESS:
+            if not value or name in self._read or name in _HARMLESS:
                 continue
             if _STRUCTURAL.search(str(name)) and not _NUMERIC.search(str(name)):
                 raise NotModelled(

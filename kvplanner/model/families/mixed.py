@@ -28,7 +28,8 @@ def _lfm2(reading: Reading) -> Draft:
     text = reading.text
     moe = reading.architecture.startswith("Lfm2Moe")
     bias = text.flag("conv_bias", default=False)
-    text.skip("conv_dim", "conv_dim_out", "conv_use_xavier_init", "num_heads")
+    text.skip("conv_dim", "conv_dim_out", "num_heads", "block_dim")
+    text.expect("block_use_swiglu", True)
     hidden = text.need("hidden_size", "block_dim", high=1 << 24)
     vocab, layers = reading.vocab(), reading.layer_count()
     heads = reading.heads(hidden)

@@ -45,6 +45,7 @@ def read_with(
     scheme = scheme_of(text, top, side_quant)
     text.close()
     if top is not text:
+        _skip_repeated(top, text)
         top.close()
     _check_draft(draft, where)
     inventory = _inventory(draft, scheme)
@@ -98,6 +99,13 @@ def _text(top: Fields) -> Fields:
             if found is not None:
                 return found
     return top
+
+
+def _skip_repeated(top: Fields, text: Fields) -> None:
+    """Newer saves repeat the text dictionary's fields at the top: fine as long as they agree."""
+    for name, value in top.values.items():
+        if name in text.values and text.values[name] == value:
+            top.skip(name)
 
 
 def _dtype(top: Fields, text: Fields) -> str:

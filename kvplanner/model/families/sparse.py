@@ -100,7 +100,8 @@ READERS: Final[dict[str, Reader]] = {
         qk_norm="head", q_norm_names=("query_layernorm", "key_layernorm"), mlp_pattern=all_sparse,
         experts=Experts(top_k=("moe_topk",), shared_count=("num_shared_expert",), router="gate.wg",
                         shared="shared_mlp"),
-        only={"use_cla": False}, ignore=("intermediate_size",),
+        only={"use_cla": False, "use_qk_norm": True, "moe_layer_num_skipped": 0},
+        ignore=("intermediate_size", "cla_share_factor", "attention_head_dim", "group_limited_greedy"),
     ),
     "HYV3ForCausalLM": Decoder(
         head_size=128, qk_norm="head", mlp_pattern=after_first(1),
@@ -114,6 +115,7 @@ READERS: Final[dict[str, Reader]] = {
         mlp_pattern=interval,
         experts=Experts(("moe_num_experts",), ("moe_k",), shared_count=("moe_num_shared_experts",),
                         correction="moe_statics.e_score_correction_bias"),
+        only={"compression_ratio": 1.0, "moe_gate": "topk"},
         ignore=("num_nextn_predict_layers",),
     ),
     "GraniteMoeForCausalLM": Decoder(

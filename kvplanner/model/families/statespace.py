@@ -143,6 +143,7 @@ def _jamba(reading: Reading) -> Draft:
     """Jamba: one attention layer in eight, experts in every second."""
     text = reading.text
     text.expect("sliding_window", None)
+    text.expect("mamba_inner_layernorms", True)
     hidden, vocab, layers = reading.hidden(), reading.vocab(), reading.layer_count()
     heads = reading.heads(hidden)
     period, offset = text.get("attn_layer_period", default=8), text.get("attn_layer_offset", default=4, low=0)

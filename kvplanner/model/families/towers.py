@@ -231,6 +231,7 @@ def internvl(reading: Reading, hidden: int) -> tuple[list[Tower], list[TensorGro
     groups += layer.layers(parts, f"{path}.encoder.layer", depth, size, fields.need("intermediate_size"))
     groups += [parts.tensor(f"{path}.encoder.layer.lambda_{n}", "tower", (size,), count=depth) for n in (1, 2)]
     fields.close()
+    top.skip("vision_feature_layer")
     ratio = top.number("downsample_ratio")
     if ratio is not None and ratio != 0.5:
         raise NotModelled(f"is {ratio}, modelled is 0.5", top.named("downsample_ratio"))

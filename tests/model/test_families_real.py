@@ -1,0 +1,68 @@
+"""What real config files hold beside the catalogue's trimmed copies is known and does not get in the way."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from kvplanner.catalog import models
+from kvplanner.errors import NotModelled
+from kvplanner.model.families import read_config
+
+# Fields that current repositories carry, by model and dictionary ("" for the top).
+EXTRA: list[tuple[str, str, dict[str, Any]]] = [
+    ("swiss-ai/Apertus-8B-2509", "", {"qk_norm": True, "post_norm": False, "mlp_bias": False}),
+    ("zai-org/chatglm3-6b", "", {"bias_dropout_fusion": True, "quantization_bit": 0, "pre_seq_len": None}),
+    ("baidu/ERNIE-4.5-21B-A3B-Thinking", "", {"compression_ratio": 1.0, "moe_gate": "topk", "moe_capacity": [64] * 3}),
+    ("tencent/Hunyuan-A13B-Instruct", "", {"use_cla": False, "cla_share_factor": 2, "attention_head_dim": 128,
+                                            "kv_lora_rank": None, "moe_layer_num_skipped": 0, "use_qk_norm": True,
+                                            "add_classification_head": False}),
+    ("LiquidAI/LFM2-1.2B", "", {"block_mlp_init_scale": 1.0, "block_norm_eps": 1e-5, "block_use_swiglu": True,
+                                 "block_use_xavier_init": True, "conv_use_xavier_init": True, "block_dim": 2048}),
+    ("ai21labs/Jamba-v0.1", "", {"mamba_inner_layernorms": True, "num_logits_to_keep": 1}),
+    ("OpenGVLab/InternVL3-8B-hf", "", {"vision_feature_layer": -1}),
+    ("OpenGVLab/InternVL3-8B-hf", "vision_config", {"layer_scale_init_value": 0.1, "use_mean_pooling": True}),
+    ("MiniMaxAI/MiniMax-M2", "", {"layernorm_full_attention_beta": 1.0, "layernorm_mlp_beta": 1.0}),
+    ("Qwen/Qwen3-8B", "", {"output_hidden_states": False, "chunk_size_feed_forward": 0, "hidden_dropout": 0.1}),
+    ("tiiuae/Falcon-H1-3B-Base", "", {"mamba_norm_before_gate": False, "attn_layer_indices": None, "mlp_bias": False}),
+    ("meta-llama/Llama-4-Scout-17B-16E", "text_config", {"moe_layers": [], "no_rope_layers": []}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("model", "nest", "extra"), EXTRA)
+def test_known_extras_change_nothing(model: str, nest: str, extra: dict[str, Any]) -> None:
+    facts = models.record(model)
+    config = copy.deepcopy(facts["config"])
+    (config[nest] if nest else config).update(extra)
+    spec, inventory = read_config(config, side_quant=facts.get("side_quant"))
+    assert inventory == models.load(model).inventory
+    assert spec.layers == models.load(model).spec.layers
+
+
+@pytest.mark.parametrize("model", ["Qwen/Qwen3-VL-8B-Instruct", "google/gemma-3-27b-it", "moonshotai/Kimi-K2.5"])
+def test_fields_repeated_at_the_top_must_agree(model: str) -> None:
+    config = copy.deepcopy(models.record(model)["config"])
+    repeated = {k: v for k, v in config["text_config"].items() if k.startswith(("num_", "hidden_size", "head_dim"))}
+    assert repeated
+    assert read_config(config | repeated)[1] == models.load(model).inventory
+    with pytest.raises(NotModelled, match="num_hidden_layers"):
+        read_config(config | {"num_hidden_layers": 7})
+
+
+@pytest.mark.parametrize(
+    ("model", "change"),
+    [
+        ("tencent/Hunyuan-A13B-Instruct", {"use_cla": True}),
+        ("swiss-ai/Apertus-8B-2509", {"post_norm": True}),
+        ("zai-org/glm-4-9b", {"rmsnorm": False}),
+        ("stabilityai/stablelm-3b-4e1t", {"qk_layernorm": True}),
+        ("bigcode/starcoder2-3b", {"norm_type": "rms_norm"}),
+        ("nvidia/NVIDIA-Nemotron-Nano-9B-v2", {"mlp_hidden_act": "silu"}),
+    ],
+)
+def test_variants_that_change_tensors_are_refused(model: str, change: dict[str, Any]) -> None:
+    name = next(iter(change))
+    with pytest.raises(NotModelled, match=name):
+        read_config(models.record(model)["config"] | change)
