@@ -84,11 +84,11 @@ def widths(model: Model, settings: Settings, stage: int) -> Widths:
     return Widths(mixer, mlp, gate_up)
 
 
-def moments(model: Model, settings: Settings, stage: int, seqs: int | None = None) -> Moments:
-    """The moments of the profile run; seqs replaces max_num_seqs to show what another value costs."""
+def moments(model: Model, settings: Settings, stage: int, wide: Widths | None = None) -> Moments:
+    """The moments of the profile run; wide: the stage's widths where they are known already."""
     spec, tokens = model.spec, settings.max_num_batched_tokens
     element = DTYPE_BYTES[settings.dtype]
-    wide = widths(model, settings, stage)
+    wide = wide or widths(model, settings, stage)
     rows_of_hidden = lookup("forward_hidden_rows", settings, stage)
     row = tokens * spec.hidden_size * element
     halves = tokens * max(wide.mixer, wide.mlp, _mla_expansion(spec, settings)) * element
@@ -97,29 +97,34 @@ def moments(model: Model, settings: Settings, stage: int, seqs: int | None = Non
         round(halves * part + row * rows) for part, rows in zip(share.band, rows_of_hidden.band, strict=True)
     )
     forward = value, low, high
-    sampler = (0, 0, 0)
-    if stage == settings.pp - 1 and spec.task == "generate":
-        logits = lookup("sampler_logit_bytes", settings)
-        count = min(tokens, seqs or settings.max_num_seqs) * spec.vocab_size
-        # A head in fp32 makes its logits, and their copy between ranks, twice as wide.
-        wider = (element - 2) * count + row
-        value, low, high = logits.scaled(count)
-        sampler = (wider + value, wider + low, wider + high)
+    sampler = _sampler(spec, settings, stage, settings.max_num_seqs)
     encoder, outputs = _encoders(spec, settings, stage)
     rest = lookup("encoder_rest_bytes", settings) if outputs else None
     return Moments(encoder, forward, sampler, outputs, rest, lookup("peak_fixed_bytes", settings))
 
 
+def _sampler(spec: ModelSpec, settings: Settings, stage: int, seqs: int) -> tuple[int, int, int]:
+    """Bytes of the sampler's run beside the hidden states that it reads: (value, low, high), 0 where none runs."""
+    if stage != settings.pp - 1 or spec.task != "generate":
+        return 0, 0, 0
+    tokens, element = settings.max_num_batched_tokens, DTYPE_BYTES[settings.dtype]
+    count = min(tokens, seqs) * spec.vocab_size
+    # A head in fp32 makes its logits, and their copy between ranks, twice as wide.
+    wider = (element - 2) * count + tokens * spec.hidden_size * element
+    value, low, high = lookup("sampler_logit_bytes", settings).scaled(count)
+    return wider + value, wider + low, wider + high
+
+
 def peak(model: Model, settings: Settings, stage: int) -> Estimate:
     """PyTorch's peak above what stays allocated, in bytes on one rank of a stage, with a warm compile cache."""
-    found = moments(model, settings, stage)
-    value, low, high = (found.peak(which) for which in range(3))
     spec, tokens = model.spec, settings.max_num_batched_tokens
     wide = widths(model, settings, stage)
-    element = DTYPE_BYTES[settings.dtype]
+    found = moments(model, settings, stage, wide)
+    value, low, high = (found.peak(which) for which in range(3))
+    gate_up = tokens * wide.gate_up * DTYPE_BYTES[settings.dtype]
     inputs = [
         Input("forward pass", found.forward[0], "B", f"{tokens:,} tokens in one step"),
-        Input("gate and up tensors", tokens * wide.gate_up * element, "B", "the largest part of the forward pass"),
+        Input("gate and up tensors", gate_up, "B", "the largest part of the forward pass"),
         Input("sampler", found.sampler[0], "B", f"{_rows(settings):,} rows of {spec.vocab_size:,} logits"),
         Input("fp32 logits", 4 * _rows(settings) * spec.vocab_size, "B", "one copy, part of the sampler"),
         Input("encoders", found.encoder[0], "B", "worst-case items"),
@@ -129,7 +134,8 @@ def peak(model: Model, settings: Settings, stage: int) -> Estimate:
     formula = "max({encoders}, {encoder outputs} + max({forward pass}, {sampler})) + {libraries}"
     if not spec.towers:
         inputs, formula = inputs[:4] + inputs[6:], "max({forward pass}, {sampler}) + {libraries}"
-    return banded(value, low, high, "calibrated", formula, *inputs).with_notes(*_remarks(model, settings, stage, found))
+    remarks = _remarks(spec, settings, stage, found, gate_up)
+    return banded(value, low, high, "calibrated", formula, *inputs).with_notes(*remarks)
 
 
 def cold_start_extra(settings: Settings) -> Estimate:
@@ -141,20 +147,24 @@ def cold_start_extra(settings: Settings) -> Estimate:
 
 def seqs_cost(model: Model, settings: Settings, stage: int, seqs: int) -> int:
     """Bytes that max_num_seqs alone costs in the peak and in penalty counters at a value of `seqs`."""
-    counters = penalty_counters(seqs, model.spec.vocab_size) if has_counters(settings) else 0
-    return moments(model, settings, stage, seqs).peak(0) + counters
+    return _seqs_cost(model.spec, settings, stage, moments(model, settings, stage), seqs)
 
 
-def _remarks(model: Model, settings: Settings, stage: int, found: Moments) -> tuple[str, ...]:
-    spec, tokens, seqs = model.spec, settings.max_num_batched_tokens, settings.max_num_seqs
-    gate_up = tokens * widths(model, settings, stage).gate_up * DTYPE_BYTES[settings.dtype]
+def _seqs_cost(spec: ModelSpec, settings: Settings, stage: int, found: Moments, seqs: int) -> int:
+    counters = penalty_counters(seqs, spec.vocab_size) if has_counters(settings) else 0
+    return found._replace(sampler=_sampler(spec, settings, stage, seqs)).peak(0) + counters
+
+
+def _remarks(spec: ModelSpec, settings: Settings, stage: int, found: Moments, gate_up: int) -> tuple[str, ...]:
+    tokens, seqs = settings.max_num_batched_tokens, settings.max_num_seqs
     remarks = []
     if gate_up:
         remarks.append(f"{tokens:,} tokens in one step: gate and up tensors {format_bytes(gate_up, 'GB')}")
     if found.sampler[0]:
         rows, logits = _rows(settings), 4 * _rows(settings) * spec.vocab_size
         remarks.append(f"{rows:,} rows of fp32 logits over {spec.vocab_size:,} words: {format_bytes(logits, 'MB', 0)}")
-        more = seqs_cost(model, settings, stage, seqs) - seqs_cost(model, settings, stage, _USUAL_SEQS)
+        many, usual = (_seqs_cost(spec, settings, stage, found, n) for n in (seqs, _USUAL_SEQS))
+        more = many - usual
         if seqs > _USUAL_SEQS and more > 0:
             remarks.append(
                 f"max_num_seqs {seqs:,} costs {format_bytes(more)} more than {_USUAL_SEQS} would, "

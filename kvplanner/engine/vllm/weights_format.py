@@ -38,6 +38,8 @@ _ONLINE: Final = {
 }  # fmt: skip
 # Since when --quantization on a 16-bit checkpoint quantises layer by layer instead of loading all of it first.
 _LAYERWISE_SINCE: Final = (17, 0)
+# Before, AWQ ran on Marlin everywhere; the release that changed it is uncertain.
+_MACHETE_AWQ_SINCE: Final = (20, 0)
 # Before, Triton's experts were padded to 256 hidden columns (a 0.14.1 start of gpt-oss-120b: 64.38 GiB).
 _NARROW_TRITON_SINCE: Final = (21, 0)
 
@@ -137,7 +139,7 @@ def _matrix(fmt: WeightFormat, local: Local, settings: Settings, expert: bool, f
         return payload + 4 * rows
     if fmt.name == "awq":
         groups = rows * (ceil_div(columns, fmt.group) if fmt.group else 1)
-        machete = arch == _HOPPER and not expert
+        machete = arch == _HOPPER and not expert and settings.version >= _MACHETE_AWQ_SINCE
         return payload + 2 * groups + (2 * groups if machete and fmt.zero_bits else groups * fmt.zero_bits // 8)
     if fmt.name == "gptq" or (fmt.name.startswith("int") and fmt.layout == "group"):
         return replace(fmt, zero_bits=0, index_bytes=0, extra_bytes=0).bytes_of((rows, columns))
