@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kvplanner.observe.nvml import Unavailable
-from kvplanner.observe.power import SYSFS, PowerState, power_states
+from kvplanner.observe.power import SYSFS, PowerState, PowerWatch
 from kvplanner.observe.processes import ProcessBook
 from kvplanner.observe.reader import DRIVER, UNLISTED_WORTH_SAYING, GpuReader
 from kvplanner.observe.snapshot import DriverState, GpuSample, Snapshot
@@ -90,6 +90,7 @@ class Helper:
         self._busy: tuple[str, float] | None = None
         self._reader: GpuReader | None = None
         self._book = ProcessBook()
+        self._power = PowerWatch(settings.sysfs)
         self._seq = settings.first_seq
         self._failures = 0
         self._paused_at: float | None = None
@@ -168,7 +169,7 @@ class Helper:
 
     def _tick(self) -> None:
         started = time.monotonic()
-        states = power_states(self._settings.sysfs)
+        states = self._power.states(started)
         if self._rests(states, started):
             self._say_asleep(states)
             self._due = started + max(self._interval, 1.0)

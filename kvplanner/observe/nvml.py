@@ -8,7 +8,6 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Iterator
-from importlib import import_module
 from typing import Any, Final, NamedTuple
 
 from kvplanner.observe.snapshot import DriverState
@@ -139,12 +138,13 @@ class Nvml:
     def __init__(self) -> None:
         """Loads and initialises the library. Raises Unavailable."""
         try:
-            self._lib: Any = import_module("pynvml")
+            import pynvml
         except ImportError:
             raise Unavailable(
                 "wrong_library", "The Python package nvidia-ml-py is missing.", "Install it: pip install nvidia-ml-py."
             ) from None
-        if not hasattr(self._lib, "nvmlMemory_v2"):
+        self._lib: Any = pynvml
+        if not hasattr(pynvml, "nvmlMemory_v2"):
             raise Unavailable(
                 "wrong_library", "Another package named pynvml hides nvidia-ml-py.",
                 "Remove the package pynvml and install nvidia-ml-py again.",

@@ -12,7 +12,7 @@ import pytest
 
 from kvplanner.observe import helper as helper_module
 from kvplanner.observe.helper import Command, Helper, HelperSettings
-from kvplanner.observe.power import power_states
+from kvplanner.observe.power import PowerWatch, power_states
 from kvplanner.observe.snapshot import Snapshot
 from tests.observe.conftest import Stub, scenario_text
 
@@ -41,6 +41,18 @@ def test_only_nvidias_display_devices_count(tmp_path: Path) -> None:
     (tmp_path / "0000:03:00.0").mkdir()
     assert [tuple(s) for s in power_states(tmp_path)] == [(PCI, True, True), ("0000:02:00.0", False, False)]
     assert power_states(tmp_path / "absent") == ()
+
+
+def test_watching_reads_little(tmp_path: Path) -> None:
+    device(tmp_path, PCI, "active")
+    device(tmp_path, "0000:02:00.0", "active", "on")
+    watch = PowerWatch(tmp_path)
+    assert [s.asleep for s in watch.states(0.0)] == [False, False]
+    device(tmp_path, PCI, "suspended")
+    device(tmp_path, "0000:03:00.0", "active")
+    assert [s.asleep for s in watch.states(0.5)] == [False, False]
+    assert [s.asleep for s in watch.states(1.0)] == [True, False]
+    assert [s.pci for s in watch.states(31.0)] == [PCI, "0000:02:00.0", "0000:03:00.0"]
 
 
 class Running:
