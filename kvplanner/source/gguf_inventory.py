@@ -56,9 +56,11 @@ def build(tensors: tuple[GgufTensor, ...], spec: ModelSpec) -> Inventory:
 
 
 def format_of(type_: GgmlType) -> WeightFormat:
-    """A ggml type as a weight format: scales lie inside its blocks."""
+    """A ggml type as a weight format; the scales of block types lie inside their blocks."""
     plain = {"F32": "float32", "F16": "float16", "BF16": "bfloat16", "F64": "float64"}
-    return WeightFormat(plain.get(type_.name, type_.name), type_.bits)
+    if type_.block == 1:
+        return WeightFormat(plain.get(type_.name, type_.name), type_.bits)
+    return WeightFormat(type_.name, type_.bits, "block", block_rows=1, block_columns=type_.block)
 
 
 def _group(

@@ -41,7 +41,7 @@ def build(stored: Stored, expected: Inventory | None, *, complete: bool) -> Buil
         return _without_config(stored, complete)
     notes = _Notes()
     blocks: dict[tuple[int, int], int] = {}
-    bodies: list[tuple[TensorGroup, ...]] = []
+    bodies: list[_Matched] = []
     block_of: list[int] = []
     for layer, block in enumerate(expected.block_of):
         body = stored.body_of.get(layer, -1)
@@ -51,13 +51,17 @@ def build(stored: Stored, expected: Inventory | None, *, complete: bool) -> Buil
             bodies.append(_matched(held, expected.blocks[block], f"layer {layer}: ", notes, complete))
             blocks[key] = len(bodies) - 1
         block_of.append(blocks[key])
-    beyond = sorted(layer for layer in stored.body_of if layer >= len(expected.block_of))
-    if beyond:
-        notes.add(f"the files hold layers {beyond[0]} to {beyond[-1]}, the config tells {len(expected.block_of)}")
     outside = _outside(stored, expected.outside, notes, complete)
-    inventory = Inventory(tuple(bodies), tuple(block_of), outside, exact=complete)
-    left_out = _left_out(stored, expected, notes)
+    left_out = outside.left_out_bytes + sum(bodies[block].left_out_bytes for block in block_of)
+    inventory = Inventory(tuple(body.groups for body in bodies), tuple(block_of), outside.groups, exact=complete)
     return Built(inventory, notes.told(), left_out)
+
+
+class _Matched(NamedTuple):
+    """Groups as the files store them, and the bytes of what no engine loads."""
+
+    groups: tuple[TensorGroup, ...]
+    left_out_bytes: int
 
 
 class _Notes:
@@ -88,28 +92,44 @@ _OTHER_SHAPE: Final = "Shapes that differ from the config's (the files' are used
 _OTHER_FORMAT: Final = "Stored otherwise than the config says (the files' format is used)"
 
 
+# Position tables that old checkpoints store and every engine computes anew.
+_COMPUTED: Final = re.compile(r"(?:^|\.)(?:rotary_emb\.\w+|rotary_pos_emb\.\w+|masked_bias|position_ids|attn\.bias)$")
+
+
 def _matched(
     held: tuple[Module, ...], groups: tuple[TensorGroup, ...], where: str, notes: _Notes, complete: bool
-) -> tuple[TensorGroup, ...]:
-    """The groups of one layer body, or of one place outside the layers, as the files store them."""
+) -> _Matched:
+    """The groups of one layer body, or of what lies outside the layers, as the files store them."""
+    wanted = _groups_by_path(groups)
     by_path: dict[str, list[Module]] = defaultdict(list)
+    left_out = 0
     for module in held:
-        if not _COMPUTED.search(module.path):
+        if _is_not_loaded(module.path, wanted):
+            left_out += module.bytes
+        else:
             by_path[module.path].append(module)
     result: list[TensorGroup] = []
-    for path, wanted in _groups_by_path(groups).items():
+    for path, own in wanted.items():
         found = by_path.pop(path, None)
         if found is not None:
-            result += _as_stored(wanted, found, where, notes)
+            result += _as_stored(own, found, where, notes, complete)
         elif complete:
             notes.name(_NOT_STORED, where + path)
         else:
-            result += wanted
-    place = groups[0].place if groups else "layer"
+            result += own
+    place: Place = "layer" if where else "last"
     for path, left in by_path.items():
         notes.name(_NOT_IMPLIED, where + path)
-        result += [_by_name_rules(module, place) for module in left]
-    return tuple(result)
+        result += [_placed(_by_name_rules(module, place)) for module in left]
+    return _Matched(tuple(result), left_out)
+
+
+def _is_not_loaded(path: str, wanted: dict[str, list[TensorGroup]]) -> bool:
+    """Position tables, and the biases of zeros that GPTQ's writers add to every matrix."""
+    if path in wanted:
+        return False
+    matrix = wanted.get(path.removesuffix(".bias")) if path.endswith(".bias") else None
+    return bool(_COMPUTED.search(path)) or (matrix is not None and matrix[0].format.name == "gptq")
 
 
 def _groups_by_path(groups: tuple[TensorGroup, ...]) -> dict[str, list[TensorGroup]]:
@@ -119,18 +139,20 @@ def _groups_by_path(groups: tuple[TensorGroup, ...]) -> dict[str, list[TensorGro
     return by_path
 
 
-def _as_stored(groups: list[TensorGroup], found: list[Module], where: str, notes: _Notes) -> list[TensorGroup]:
+def _as_stored(
+    groups: list[TensorGroup], found: list[Module], where: str, notes: _Notes, complete: bool
+) -> list[TensorGroup]:
     """The config's groups of one path with the bytes of the files; groups of the files' own where shapes differ."""
     stored_bytes = sum(module.bytes for module in found)
-    elements = sum(module.number * _elements(content_of(module.parts)[0]) for module in found)
-    same_elements = elements == sum(group.elements for group in groups)
-    if same_elements and stored_bytes == sum(group.stored_bytes for group in groups):
+    if stored_bytes == sum(group.stored_bytes for group in groups):
+        # Also a packing that the header alone does not explain, and that the config's format accounts for exactly.
         return groups
+    elements = sum(module.number * _elements(content_of(module.parts)[0]) for module in found)
+    implied = sum(group.elements for group in groups)
+    if not complete and elements < implied:
+        return groups  # some of its experts or parts lie in a missing file
     first = groups[0]
-    if not same_elements:
-        if stored_bytes == sum(group.stored_bytes for group in groups):
-            # A packing that the header alone does not explain, and that the config's format accounts for exactly.
-            return groups
+    if elements != implied:
         notes.name(_OTHER_SHAPE, f"{where}{first.path} {_shapes(found)}")
         return [_like(first, module) for module in found]
     formats = {content_of(module.parts)[1] for module in found}
@@ -190,48 +212,34 @@ def _by_name_rules(module: Module, place: Place) -> TensorGroup:
     return TensorGroup(module.path, kind, shape, module.number, shard, format_, 1, fused, place)
 
 
-def _outside(stored: Stored, groups: tuple[TensorGroup, ...], notes: _Notes, complete: bool) -> tuple[TensorGroup, ...]:
-    main = tuple(group for group in groups if group.place not in ("tower", "mtp"))
+_LUMPS: Final[tuple[Literal["tower", "mtp"], ...]] = ("tower", "mtp")
+
+
+def _outside(stored: Stored, groups: tuple[TensorGroup, ...], notes: _Notes, complete: bool) -> _Matched:
+    """What lies outside the layers. A head that is stored although it is tied is on disk only."""
+    main = tuple(group for group in groups if group.place not in _LUMPS)
     held = stored.outside.get("outside", ())
+    copies = 0
     if not any(_is_head(group.path) for group in main):
+        copies = sum(module.bytes for module in held if _is_head(module.path))
         held = tuple(module for module in held if not _is_head(module.path))
-    result = tuple(_placed(group) for group in _matched(held, main, "", notes, complete))
+    if copies:
+        notes.add(f"The head is tied to the embedding, and yet stored: {copies:,} bytes on disk that no engine loads")
+    result = _matched(held, main, "", notes, complete)
+    lumps: tuple[TensorGroup, ...] = ()
     for place in _LUMPS:
         wanted = tuple(group for group in groups if group.place == place)
-        result += _lump(stored.outside.get(place, ()), wanted, place, notes, complete)
-    return result
-
-
-_LUMPS: Final[tuple[Literal["tower", "mtp"], ...]] = ("tower", "mtp")
-# Position tables that old checkpoints store and every engine computes anew.
-_COMPUTED: Final = re.compile(r"(?:^|\.)(?:rotary_emb\.\w+|rotary_pos_emb\.\w+|masked_bias|position_ids|attn\.bias)$")
+        lumps += _lump(stored.outside.get(place, ()), wanted, place, notes, complete)
+    return _Matched(result.groups + lumps, result.left_out_bytes + copies)
 
 
 def _is_head(path: str) -> bool:
     return path in ("lm_head", "lm_head.bias")
 
 
-def _left_out(stored: Stored, expected: Inventory, notes: _Notes) -> int:
-    """Bytes that are on disk and never in an engine's memory: the second copy of a tied head, position tables."""
-    bytes_ = 0
-    if not any(_is_head(group.path) for group in expected.outside):
-        heads = [module for module in stored.outside.get("outside", ()) if _is_head(module.path)]
-        bytes_ += sum(module.bytes for module in heads)
-        if heads:
-            notes.add(
-                f"The head is tied to the embedding, and yet stored: {bytes_:,} bytes on disk that no engine loads"
-            )
-    for body in stored.body_of.values():
-        bytes_ += sum(module.bytes for module in stored.bodies[body] if _COMPUTED.search(module.path))
-    return bytes_
-
-
 def _placed(group: TensorGroup) -> TensorGroup:
     """Where a group outside the layers lives, for one that the config did not place."""
-    if group.place != "layer":
-        return group
-    place: Place = "first" if group.kind == "embedding" else "last"
-    return replace(group, place=place)
+    return replace(group, place="first") if group.kind == "embedding" and group.place == "last" else group
 
 
 def _lump(
@@ -266,15 +274,11 @@ def _without_config(stored: Stored, complete: bool) -> Built:
     block_of = tuple(stored.body_of.get(layer, len(bodies) - 1) for layer in range(layers))
     outside: list[TensorGroup] = []
     for place, held in stored.outside.items():
-        wanted: Place = "tower" if place == "tower" else "mtp" if place == "mtp" else "first"
-        outside += [_placed_by_kind(_by_name_rules(module, wanted)) for module in held]
+        wanted: Place = "tower" if place == "tower" else "mtp" if place == "mtp" else "last"
+        outside += [_placed(_by_name_rules(module, wanted)) for module in held]
     unknown = sorted(
         {g.path for body in bodies for g in body if g.kind == "other"} | {g.path for g in outside if g.kind == "other"}
     )
     for path in unknown:
         notes.name("Tensors of unknown kind", path)
     return Built(Inventory(tuple(bodies), block_of, tuple(outside), exact=complete), notes.told())
-
-
-def _placed_by_kind(group: TensorGroup) -> TensorGroup:
-    return replace(group, place="last") if group.kind in ("head", "norm") else group

@@ -8,18 +8,20 @@ from typing import Final
 
 from kvplanner.engine.base import Model
 from kvplanner.errors import BadInput, UnknownName
+from kvplanner.source.found import Control
 from kvplanner.source.reading import open_file, unreadable
 
 _PICKLES: Final = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 _SUFFIXES: Final = (".json", ".safetensors", ".gguf", *_PICKLES)
 
 
-def open_model(text: str, *, allow_network: bool = False) -> Model:
+def open_model(text: str, *, allow_network: bool = False, control: Control | None = None) -> Model:
     """The model that `text` names.
 
     Accepts a catalogue id, a folder, config.json, *.safetensors, *.gguf, "ollama:NAME" and "hub:ORG/NAME[@REVISION]".
-    allow_network: "hub:" may go online; everything else never does. A folder or file wins over a catalogue id of
-    the same spelling, as it does for the engines. Raises UnknownName (with near names), BadInput, NotModelled.
+    A folder or file wins over a catalogue id of the same spelling, as it does for the engines.
+    allow_network: "hub:" may go online; everything else never does. control: told the progress of that, and raises
+    to end it. Raises UnknownName (with near names), BadInput, NotModelled, HubError.
     """
     name = text.strip()
     if not name or "\0" in name or len(name) > 4096:
@@ -31,7 +33,7 @@ def open_model(text: str, *, allow_network: bool = False) -> Model:
     if name.startswith("hub:"):
         from kvplanner.source import hub
 
-        return hub.open_model(name.removeprefix("hub:"), allow_network=allow_network)
+        return hub.open_model(name.removeprefix("hub:"), allow_network=allow_network, control=control)
     path = Path(name).expanduser()
     if looks_like_path(name):
         return open_path(path)

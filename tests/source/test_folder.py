@@ -163,6 +163,19 @@ def test_old_position_tables_are_not_counted_as_weights(tmp_path: Path) -> None:
     assert model.inventory.stored_bytes() == total_bytes(tensors) - 128
 
 
+def test_the_zero_biases_of_gptq_are_not_loaded(tmp_path: Path) -> None:
+    id_ = "Qwen/Qwen2.5-7B-Instruct-GPTQ-Int4"
+    config = {**CONFIGS[id_], "num_hidden_layers": 2}
+    tensors = MODELS[id_](config)
+    plain = opened(tmp_path, tensors, config)
+    tensors["model.layers.1.mlp.down_proj.bias"] = ("F16", (config["hidden_size"],))
+    model = opened(tmp_path, tensors, config)
+    assert model.problems == plain.problems == ()
+    assert model.inventory is not None
+    assert plain.inventory is not None
+    assert model.inventory.stored_bytes() == plain.inventory.stored_bytes() == total_bytes(tensors) - 7168
+
+
 # ---- files ----
 
 
@@ -176,6 +189,16 @@ def test_missing_shards(tmp_path: Path) -> None:
     assert model.stored is not None
     assert model.stored.value == total_bytes(llama(CONFIG))
     assert model.stored.basis == "assumed"
+
+
+def test_experts_in_a_missing_shard_are_not_fewer_experts(tmp_path: Path) -> None:
+    config = {**CONFIGS["Qwen/Qwen3-30B-A3B"], "num_hidden_layers": 2}
+    path = write_folder(tmp_path / "model", config, MODELS["Qwen/Qwen3-30B-A3B"](config), shards=9)
+    whole = open_model(str(path))
+    (path / "model-00003-of-00009.safetensors").unlink()
+    model = open_model(str(path))
+    assert [problem for problem in model.problems if "missing" not in problem] == []
+    assert groups(model) == groups(whole)
 
 
 def test_missing_shards_without_an_index(tmp_path: Path) -> None:
