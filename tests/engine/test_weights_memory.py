@@ -125,3 +125,42 @@ def test_every_band_holds_its_value(tp: int, pp: int, version: str) -> None:
             found = part(LLAMA_3_8B, here, stage)
             assert 0 <= found.low <= found.value <= found.high
             assert found.in_numbers()
+
+
+@pytest.mark.parametrize(
+    ("arch", "tp", "mib"),
+    [((9, 0), 1, 0), ((9, 0), 2, 16 + 8 + 64), ((9, 0), 4, 16 + 8 + 32), ((9, 0), 8, 0.5 + 8 + 64),
+     ((10, 0), 8, 2 + 8 + 128), ((8, 0), 4, 16 + 8)],
+)  # fmt: skip
+def test_all_reduce_buffers_follow_the_engines_table(arch: tuple[int, int], tp: int, mib: float) -> None:
+    names = {(9, 0): "NVIDIA H100 80GB HBM3", (10, 0): "NVIDIA B200", (8, 0): "NVIDIA A100-SXM4-80GB"}
+    here = settings(tp=tp, gpu_arch=arch, gpu_name=names[arch])
+    assert runtime.all_reduce_bytes(here) == mib * MIB
+
+
+def test_more_than_two_gpus_without_nvlink_have_no_all_reduce_of_their_own() -> None:
+    here = settings(tp=4, gpu_arch=(8, 9), gpu_name="NVIDIA GeForce RTX 4090", gpu_total_bytes=24 * GIB)
+    assert runtime.all_reduce_bytes(here) == 0
+
+
+def test_replicas_that_share_experts_are_warned_about() -> None:
+    alone = runtime.inside(LLAMA_3_8B, settings(tp=2), 0)
+    shared = runtime.inside(LLAMA_3_8B, settings(tp=2, dp=2, expert_parallel=True), 0)
+    assert shared.high - alone.high > 2 * GIB
+    assert "expert exchange" in shared.formula
+
+
+def test_unified_memory_counts_the_hosts_use() -> None:
+    gb10 = settings(gpu_arch=(12, 1), gpu_name="NVIDIA GB10", gpu_total_bytes=120 * GIB)
+    assert runtime.outside(LLAMA_3_8B, gb10, 0).value > 4 * GIB
+    assert runtime.inside(LLAMA_3_8B, gb10, 0).high > 3 * GIB
+
+
+def test_expert_workspace_is_the_kernels_rule() -> None:
+    """8,192 tokens × 2 experts × (max(128, 512) + max(256, 512)) × 2 bytes, for experts of width 128."""
+    from tests.engine.weights_models import experts
+
+    model = experts(2, 512, 16, 128, 2)
+    assert workspace.expert_workspace(model, settings("0.19.0")).bytes == 8192 * 2 * (512 + 512) * 2
+    assert workspace.expert_workspace(model, settings(dp=2)).bytes == 16384 * 2 * (512 + 512) * 2
+    assert workspace.expert_workspace(LLAMA_3_8B, settings()).bytes == 0

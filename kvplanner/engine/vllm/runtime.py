@@ -32,6 +32,9 @@ _SYMMETRIC: Final = {
 }
 _SYMMETRIC_SINCE: Final = (10, 2)
 _LARGEST_FOR_CONTEXT: Final = 96 * GIB
+# NCCL's channels for all-to-all between data-parallel replicas' experts (NCCL's own reports: 1.06 to 4.34 GB).
+_EXCHANGE: Final = GIB
+_EXCHANGE_MOST: Final = 4 * GIB
 
 
 def outside(model: Model, settings: Settings, stage: int) -> Estimate:
@@ -47,6 +50,10 @@ def inside(model: Model, settings: Settings, stage: int) -> Estimate:
     del model
     late = lookup("late_bytes", settings, stage)
     terms = [_term("late libraries and kernels", late, late.scaled(1))]
+    if settings.expert_parallel and settings.dp > 1:
+        source = "1 to 4 GiB are reported on NVLink machines"
+        exchange = banded(_EXCHANGE, 0, _EXCHANGE_MOST, "assumed")
+        terms.append((Input("expert exchange between replicas", _EXCHANGE, "B", source), exchange))
     return _sum(terms)
 
 
