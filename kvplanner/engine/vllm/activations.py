@@ -163,19 +163,32 @@ def _remarks(spec: ModelSpec, settings: Settings, stage: int, found: Moments, ga
     if found.sampler[0]:
         rows, logits = _rows(settings), 4 * _rows(settings) * spec.vocab_size
         remarks.append(f"{rows:,} rows of fp32 logits over {spec.vocab_size:,} words: {format_bytes(logits, 'MB', 0)}")
-        many, usual = (_seqs_cost(spec, settings, stage, found, n) for n in (seqs, _USUAL_SEQS))
-        more = many - usual
-        if seqs > _USUAL_SEQS and more > 0:
-            remarks.append(
-                f"max_num_seqs {seqs:,} costs {format_bytes(more)} more than {_USUAL_SEQS} would, "
-                "in sampler memory and penalty counters together"
-            )
+        if seqs > _USUAL_SEQS:
+            remarks.append(_beside_usual(spec, settings, stage, found))
     if settings.graph_mode != "NONE":
         cold = format_bytes(cold_start_extra(settings).value, digits=1)
         remarks.append(
             f"assumes a warm compile cache; a first start books about {cold} more and has that much less KV cache"
         )
     return tuple(remarks)
+
+
+def _beside_usual(spec: ModelSpec, settings: Settings, stage: int, found: Moments) -> str:
+    """What many sequences cost, in words, beside what the usual number would."""
+    seqs = settings.max_num_seqs
+
+    def parts(count: int) -> str:
+        sampler = format_bytes(_sampler(spec, settings, stage, count)[0])
+        if not has_counters(settings):
+            return sampler
+        return f"{sampler} and {format_bytes(penalty_counters(count, spec.vocab_size))}"
+
+    what = "sampler memory and penalty counters" if has_counters(settings) else "sampler memory"
+    many, usual = (_seqs_cost(spec, settings, stage, found, count) for count in (seqs, _USUAL_SEQS))
+    return (
+        f"max_num_seqs {seqs:,} costs {parts(seqs)} of {what} over {spec.vocab_size:,} words; {_USUAL_SEQS} would cost "
+        f"{parts(_USUAL_SEQS)} and leave {format_bytes(max(many - usual, 0))} more for the KV cache"
+    )
 
 
 def _rows(settings: Settings) -> int:
