@@ -27,7 +27,11 @@ _DROPPED = re.compile(
     r"|use_bfloat16|short_factor|long_factor|transformers.js|long_mscale|short_mscale|^time_step_(min|max|floor|limit|scale|init)|producer"
     r"|observer|mscale|beta_(fast|slow)|_freq_factor|placeholder|image_grid_pinpoints"
 )
-# Facts that a public copy of a config lost, with the reason why they are known.
+_FULL_ATTENTION = (
+    "the copy leaves the window out; a public start-up log of Mistral-Small-3.1-24B, which has the same decoder, shows full "
+    "attention in all layers"
+)
+# Facts that a public copy of a config lost, with the reason why they are known; `assumed` ones stay marked as such.
 _AMENDED: dict[str, dict[str, Any]] = {
     "meta-llama/Llama-3.1-405B-Instruct-FP8": {
         "modules_to_not_convert": ["re:.*self_attn.*"],
@@ -44,10 +48,55 @@ _AMENDED: dict[str, dict[str, Any]] = {
         "why": "the copy has no skip list; the published element count, scales included, holds (to 576 elements) only "
         "with the output projections left in bfloat16",
     },
+    "mistralai/Mistral-Small-4-119B-2603": {
+        "fields": {
+            "quantization_config": {
+                "quant_method": "fp8",
+                "activation_scheme": "static",
+                "weight_block_size": None,
+                "modules_to_not_convert": ["model.vision_tower", "model.multi_modal_projector", "lm_head"],
+            }
+        },
+        "why": "the repository is in fp8 and its settings were not seen; those of Devstral 2 give the published count, "
+        "with a weight and an input scale per stored matrix",
+    },
+    "mistralai/Mistral-Small-24B-Instruct-2501": {"fields": {"sliding_window": None}, "why": _FULL_ATTENTION},
+    "mistralai/Devstral-Small-2505": {"fields": {"sliding_window": None}, "why": _FULL_ATTENTION},
+    "mistralai/Devstral-Small-2507": {"fields": {"sliding_window": None}, "why": _FULL_ATTENTION},
+    "mistralai/Mistral-Large-Instruct-2407": {
+        "fields": {"sliding_window": None},
+        "assumed": ["sliding_window"],
+        "why": "the copy leaves the window out; full attention is assumed, as in every Mistral file since 7B v0.2",
+    },
+    "mistralai/Ministral-8B-Instruct-2410": {
+        "fields": {"sliding_window": 32768},
+        "assumed": ["sliding_window"],
+        "why": "the copy leaves the window out; 32,768 in all layers is how github:abhibambhaniya/GenZ-LLM-Analyzer "
+        "GenZ/Models/Model_sets/mistral.py quotes the repository's config",
+    },
+    "microsoft/Phi-3-mini-4k-instruct": {
+        "fields": {"sliding_window": None},
+        "assumed": ["sliding_window"],
+        "why": "the window of 2,047 that publications name was not found in a copy; vLLM does not use it",
+    },
     "LiquidAI/LFM2-2.6B": {
         "fields": {"block_auto_adjust_ff_dim": False},
         "why": "the copy is trimmed; the published element count holds only with the stated width left as it is",
     },
+}
+# Notes on how the facts were gathered, which tell a user nothing about the model.
+_ABOUT_FACTS = re.compile(
+    r"^(built with|not built here|vision_config was not|llmfit|mixed-precision ModelOpt|modules_to_not_convert in this"
+    r"|the published (checkpoint is FP8|count has)|model_type 'deepseek_ref'|embedding model:|DeepSeek-V3-type index"
+    r"|the index file states|the published parameter count equals|dimensions, sliding window)"
+)
+# Counts that the facts could not explain, and that the readers do: packed bytes, with or without their scales.
+_EXPLAINED = {
+    "nvidia/DeepSeek-V4-Flash-NVFP4": "within 0.0001 % in packed elements with scales",
+    "nvidia/DeepSeek-V4-Pro-NVFP4": "within 0.0001 % in packed elements with scales",
+    "nvidia/MiniMax-M3-NVFP4": "exact in packed elements",
+    "nvidia/Qwen3.6-27B-NVFP4": "exact in packed elements",
+    "nvidia/Qwen3.6-35B-A3B-NVFP4": "exact in packed elements",
 }
 
 
@@ -109,15 +158,15 @@ def _record(fact: Mapping[str, Any]) -> dict[str, Any]:
         "side_quant": side,
         "kind": fact["config_kind"],
         "source": fact["source"],
-        "defaults": fact.get("fields_from_class_defaults"),
+        "defaults": [*fact.get("fields_from_class_defaults", ()), *(amended or {}).get("assumed", ())],
         "params": fact["params"],
         "params_source": fact["params_source"] if fact["params"] else None,
         "bytes": fact["safetensors_total_bytes"],
         "bytes_source": fact.get("total_bytes_source") if fact["safetensors_total_bytes"] else None,
-        "agreement": fact.get("agreement"),
+        "agreement": _EXPLAINED.get(fact["id"], fact.get("agreement")),
         "extra": [extra["elements"], extra["what"]] if extra else None,
         "amended": amended["why"] if amended else None,
-        "notes": fact["notes"],
+        "notes": [note for note in fact["notes"] if not _ABOUT_FACTS.match(note)],
         "gated": fact["gated"],
     }
     return {key: value for key, value in record.items() if value not in (None, [])}
@@ -127,7 +176,7 @@ def _row(fact: Mapping[str, Any], record: Mapping[str, Any], offset: int) -> lis
     """The index entry: what a list of models shows, and where the record lies."""
     spec, inventory = read_config(record["config"], where=fact["id"], side_quant=record.get("side_quant"))
     stored = stored_size(record, spec.quantization, inventory).value
-    lower = bool(fact.get("fields_from_class_defaults"))
+    lower = bool(record.get("defaults"))
     return [
         fact["id"], fact["family"], spec.architecture, inventory.parameters(), stored, spec.quantization,
         spec.context_length, fact["license"], fact["released"], int(lower), "", offset,

@@ -38,7 +38,7 @@ COUNTS: dict[str, tuple[str, int]] = {
     "zai-org/GLM-4.6": (NO_VOCABULARY, -1_551_892_480),
     "MiniMaxAI/MiniMax-M3": (TEXT_ONLY, 865_567_232),
     "XiaomiMiMo/MiMo-V2-Flash": ("192 elements of each MTP block are not explained", 576),
-    "mistralai/Mistral-Small-4-119B-2603": ("528 elements a layer are not explained (0.000016 %)", 19_008),
+    "mistralai/Mistral-Small-4-119B-2603": ("the file joins gate and up of each expert: fewer scales", -9216),
     "nvidia/DeepSeek-V4-Flash-NVFP4": (MIXED, -16_802),
     "nvidia/DeepSeek-V4-Pro-NVFP4": (MIXED, -41_640),
     "nvidia/GLM-5.2-NVFP4": ("the count is that of an estimate: it exceeds the unquantised model's", 0),
