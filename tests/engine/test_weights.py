@@ -139,7 +139,11 @@ def test_lora_slots_and_drafts_are_counted_and_named() -> None:
     draft = weights.rank_weights(LLAMA_3_8B, settings(spec_method="eagle3", spec_tokens=3), 0)
     assert draft.low < draft.value < draft.high
     assert "draft model" in draft.formula
-    assert draft.notes
+    assert "rule of thumb" in draft.notes[0]
+    unknown = weights.rank_weights(LLAMA_3_8B, settings(spec_method="draft_model", spec_tokens=3), 0)
+    assert unknown.value == 16060522496
+    assert "not counted" in unknown.notes[0]
+    assert weights.rank_weights(LLAMA_3_8B, settings(spec_method="ngram", spec_tokens=3), 0).notes == ()
 
 
 @pytest.mark.parametrize(

@@ -27,8 +27,6 @@ _KIND_NAMES: Final = {
     "embedding": "embedding", "head": "head", "attention": "attention", "state": "recurrent layers", "mlp": "MLP",
     "experts": "experts", "router": "routers", "norm": "norms", "tower": "towers", "mtp": "MTP", "other": "other",
 }  # fmt: skip
-
-
 # Stored sizes that are surer than this share are taken as they are.
 _LOOSE_SHARE: Final = 0.005
 
@@ -146,7 +144,7 @@ def rank_weights(model: Model, settings: Settings, stage: int) -> Estimate:
     if offloaded:
         formula += " − {kept on the host}"
         inputs.append(Input("kept on the host", offloaded, "B", "--cpu-offload-gb"))
-    notes = (*weights_format.notes(model.spec, settings), *weights_extra.notes(model, settings))
+    notes = (*weights_format.notes(model.spec, settings), *weights_extra.notes(settings))
     loose = _looseness(model, value)
     terms = [e for _, e in extras] + ([loose] if loose is not None else [])
     if all(e.basis == "exact" for e in terms):

@@ -22,7 +22,8 @@ Addition = tuple[str, Estimate]
 MTP_METHODS: Final = frozenset({"mtp", "deepseek_mtp", "mimo_mtp", "glm4_moe_mtp", "qwen3_next_mtp", "ernie_mtp"})
 # Methods whose draft is a small decoder: layers, hidden-size inputs that its first matrix joins, and own vocabulary
 # (the published EAGLE heads: one layer; EAGLE-3 reads three hidden states and predicts 32,000 words).
-_DRAFTS: Final = {"eagle": (1, 2, 0), "eagle3": (1, 3, 32_000), "dflash": (5, 3, 0), "medusa": (0, 0, 0)}
+_DRAFTS: Final = {"eagle": (1, 2, 0), "eagle3": (1, 3, 32_000), "dflash": (5, 3, 0)}
+_WEIGHTLESS: Final = ("ngram", "suffix")
 # Tensors of a layer that the allocator rounds up to 512 bytes, and their buffers beside the parameters.
 _ROUNDING_PER_LAYER: Final = 3072
 
@@ -57,16 +58,18 @@ def tables(model: Model, settings: Settings, stage: int) -> Estimate:
     )  # fmt: skip
 
 
-def notes(model: Model, settings: Settings) -> tuple[str, ...]:
+def notes(settings: Settings) -> tuple[str, ...]:
     """What the additions leave out."""
-    if (
-        settings.spec_method
-        and settings.spec_method not in MTP_METHODS
-        and settings.spec_method not in ("ngram", "suffix")
-    ):
-        return ("the draft model's size is a rule of thumb: give its measured weights for a closer plan",)
-    del model
-    return ()
+    method = settings.spec_method or ""
+    if not method or method in MTP_METHODS or method in _WEIGHTLESS:
+        return ()
+    if _draft_shape(method) is None:
+        return ("the draft model's weights are not counted: give the measured weights of both to see them",)
+    return ("the draft head's size is a rule of thumb: give its measured weights for a closer plan",)
+
+
+def _draft_shape(method: str) -> tuple[int, int, int] | None:
+    return _DRAFTS.get(method) or _DRAFTS.get(method.rstrip("0123456789"))
 
 
 def _latent_copies(spec: ModelSpec, settings: Settings, bodies: Bodies) -> int:
@@ -106,9 +109,7 @@ def _lora(settings: Settings, bodies: Bodies) -> Estimate:
 
 def _draft(spec: ModelSpec, settings: Settings) -> Estimate | None:
     """A published draft head of this method at the model's sizes; None where the method adds no weights."""
-    shape = _DRAFTS.get(
-        (settings.spec_method or "").rstrip("0123456789") if settings.spec_method != "eagle3" else "eagle3"
-    )
+    shape = _draft_shape(settings.spec_method or "")
     if shape is None:
         return None
     layers, inputs, words = shape
