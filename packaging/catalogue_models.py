@@ -28,8 +28,8 @@ _DROPPED = re.compile(
     r"|observer|mscale|beta_(fast|slow)|_freq_factor|placeholder|image_grid_pinpoints"
 )
 _FULL_ATTENTION = (
-    "the copy leaves the window out; a public start-up log of Mistral-Small-3.1-24B, which has the same decoder, shows full "
-    "attention in all layers"
+    "the copy leaves the window out; a public start-up log of Mistral-Small-3.1-24B, which has the same decoder, "
+    "shows full attention in all layers"
 )
 # Facts that a public copy of a config lost, with the reason why they are known; `assumed` ones stay marked as such.
 _AMENDED: dict[str, dict[str, Any]] = {
@@ -77,7 +77,7 @@ _AMENDED: dict[str, dict[str, Any]] = {
     "microsoft/Phi-3-mini-4k-instruct": {
         "fields": {"sliding_window": None},
         "assumed": ["sliding_window"],
-        "why": "the window of 2,047 that publications name was not found in a copy; vLLM does not use it",
+        "why": "the copy leaves the window out; full attention is assumed, as in most Phi-3 files",
     },
     "LiquidAI/LFM2-2.6B": {
         "fields": {"block_auto_adjust_ff_dim": False},

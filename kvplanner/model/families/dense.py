@@ -16,7 +16,6 @@ from kvplanner.model.families.patterns import (
     every,
     lettered,
     mistral_window,
-    narrow_window,
     optional_window,
     window_everywhere,
 )
@@ -52,7 +51,7 @@ GEMMA3: Final = Decoder(
     vocab=262208, context=131072,
 )  # fmt: skip
 PHI3: Final = Decoder(
-    qkv_bias=False, o_bias=False, qkv=_FUSED_QKV, mlp_names=_FUSED_MLP, pattern=narrow_window,
+    qkv_bias=False, o_bias=False, qkv=_FUSED_QKV, mlp_names=_FUSED_MLP, pattern=window_everywhere,
     head_bias=("lm_head_bias", False), only={"attention_bias": False, "mlp_bias": False},
 )  # fmt: skip
 GLM4: Final = Decoder(o_bias=False, norms=(*FOUR_NORMS[:2], "post_self_attn_layernorm", "post_mlp_layernorm"),

@@ -64,14 +64,6 @@ def mistral_window(fields: Fields, layers: int) -> tuple[str, ...]:
     return window_everywhere(fields, layers)
 
 
-def narrow_window(fields: Fields, layers: int) -> tuple[str, ...]:
-    """Phi-3: as above, and a window that is no narrower than the context is none."""
-    window, context = fields.maybe("sliding_window"), fields.maybe("max_position_embeddings")
-    if window is not None and context is not None and window >= context:
-        return (FULL,) * layers
-    return window_everywhere(fields, layers)
-
-
 def every(n: int, first: str = SLIDING) -> Pattern:
     """Full attention in each n-th layer, `first` elsewhere; `layer_types` or a pattern field wins."""
 
