@@ -215,12 +215,13 @@ class Sampler:
     def _died(self) -> None:
         code = self._helper.exitcode if self._helper is not None else None
         how = f"exit status {code}"
+        why = "a defect of kvplanner"
         if code is not None and code < 0:
-            how = f"signal {-code}"
+            how, why = f"signal {-code}", "the NVIDIA driver may have crashed it"
             if -code in set(signal.Signals):
                 how += f", {signal.Signals(-code).name}"
         self._end(politely=False)
-        self._retry(f"The helper that reads the GPUs ended ({how}): the NVIDIA driver may have crashed it.")
+        self._retry(f"The helper that reads the GPUs ended ({how}): {why}.")
 
     def _retry(self, why: str, soon: bool = False) -> None:
         delay = 0.5 if soon and self._failures == 0 else RETRY_S[min(self._failures, len(RETRY_S) - 1)]

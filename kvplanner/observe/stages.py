@@ -26,16 +26,19 @@ class StageWatch:
         self._stages = rising(stages)
         self._next = 0
         self._pid: int | None = None
+        self._silent = False
 
     def set_stages(self, stages: Sequence[StageEnd]) -> None:
-        """Another plan: what was reached stays said."""
-        self._stages = rising(stages)
-        self._next = min(self._next, len(self._stages))
+        """Another plan: what it takes for reached already is no news."""
+        changed = rising(stages)
+        if changed != self._stages:
+            self._stages, self._next, self._silent = changed, 0, True
 
     def see(self, pid: int | None, title: str, in_use: int) -> tuple[str, ...]:
         """What has newly happened. pid: of the engine, None when there is none; in_use: bytes on the GPU."""
         said: list[str] = []
-        first = pid is not None and pid != self._pid
+        # An engine that was already running when it was first seen shows nothing of its start-up.
+        silent, self._silent = self._silent or (pid is not None and pid != self._pid), False
         if pid != self._pid:
             if self._pid is not None and pid is None:
                 said.append("engine ended")
@@ -47,8 +50,7 @@ class StageWatch:
         reached = self._next
         while reached < len(self._stages) and in_use >= self._stages[reached].bytes - near(self._stages[reached].bytes):
             reached += 1
-        if reached > self._next and not first:
-            # An engine that was already running when it was first seen shows nothing of its start-up.
+        if reached > self._next and not silent:
             said.extend(s.label for s in self._stages[self._next : reached])
         self._next = max(self._next, reached)
         return tuple(said)

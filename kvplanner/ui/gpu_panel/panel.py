@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from PySide6.QtCore import QEvent, QObject, Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, QObject, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QHideEvent, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QFileDialog, QFrame, QLabel, QScrollArea, QSplitter, QTabWidget, QVBoxLayout, QWidget
 
@@ -180,6 +180,10 @@ class GpuPanel(QWidget):
         if event.type() == QEvent.Type.WindowStateChange and watched is self.window():
             self.feed.set_visible(self.isVisible() and not self.window().isMinimized())
         return False
+
+    def sizeHint(self) -> QSize:
+        """A dock that leaves the plan most of the window."""
+        return QSize(900, 290)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Side by side where there is room, else one above the other."""

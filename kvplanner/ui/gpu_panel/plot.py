@@ -204,7 +204,7 @@ class HistoryPlot(QWidget):
                 top = max(top, float(np.nanmax(values)) if not np.isnan(values).all() else 0.0)
         shown = shown_seconds(seconds, -float(times[0]) if len(times) else 0.0)
         self._plot.setXRange(-shown, shown * 0.05, padding=0)
-        self._plot.setYRange(0, max(top, 0.001) * 1.08, padding=0)
+        self._plot.setYRange(0, max(top, 0.001) * 1.14, padding=0)
         self._plot.getAxis("bottom").setTicks([time_ticks(shown)])
         self._draw_marks(shown)
 
