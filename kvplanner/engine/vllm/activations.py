@@ -185,9 +185,10 @@ def _beside_usual(spec: ModelSpec, settings: Settings, stage: int, found: Moment
 
     what = "sampler memory and penalty counters" if has_counters(settings) else "sampler memory"
     many, usual = (_seqs_cost(spec, settings, stage, found, count) for count in (seqs, _USUAL_SEQS))
+    more = format_bytes(max(many - usual, 0))
     return (
-        f"max_num_seqs {seqs:,} costs {parts(seqs)} of {what} over {spec.vocab_size:,} words; {_USUAL_SEQS} would cost "
-        f"{parts(_USUAL_SEQS)} and leave {format_bytes(max(many - usual, 0))} more for the KV cache"
+        f"max_num_seqs {seqs:,} costs {more} more than {_USUAL_SEQS} would: {parts(seqs)} of "
+        f"{what} over {spec.vocab_size:,} words, against {parts(_USUAL_SEQS)}"
     )
 
 
