@@ -112,8 +112,8 @@ def build(source: Path, target: Path) -> int:
     by_id: dict[str, list[Any]] = {}
     for fact in facts:
         record = _record(fact)
-        line = _json(record).encode() + b"\n"
         row = _row(fact, record, offset)
+        line = _json(record).encode() + b"\n"
         by_id[fact["id"]] = row
         rows.append(row)
         lines.append(line)
@@ -172,10 +172,12 @@ def _record(fact: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in record.items() if value not in (None, [])}
 
 
-def _row(fact: Mapping[str, Any], record: Mapping[str, Any], offset: int) -> list[Any]:
+def _row(fact: Mapping[str, Any], record: dict[str, Any], offset: int) -> list[Any]:
     """The index entry: what a list of models shows, and where the record lies."""
     spec, inventory = read_config(record["config"], where=fact["id"], side_quant=record.get("side_quant"))
     stored = stored_size(record, spec.quantization, inventory).value
+    if any(name.endswith("max_position_embeddings") for name in spec.defaulted):
+        record.setdefault("defaults", []).append("max_position_embeddings")
     lower = bool(record.get("defaults"))
     return [
         fact["id"], fact["family"], spec.architecture, inventory.parameters(), stored, spec.quantization,

@@ -29,3 +29,9 @@ from tests.model.test_families_errors import LLAMA
 def test_lengths(change: dict[str, Any], limit: int, start: int | None) -> None:
     spec, _ = read_config(LLAMA | change)
     assert (spec.context_length, spec.default_context_length) == (limit, start)
+
+
+def test_a_class_default_is_told() -> None:
+    spec, _ = read_config({k: v for k, v in LLAMA.items() if k != "max_position_embeddings"})
+    assert spec.context_length == 2048
+    assert "max_position_embeddings" in spec.defaulted

@@ -23,7 +23,7 @@ class Decoder:
     norms: the layer's norms by name; norm_bias: LayerNorm with bias. qkv, mlp_names: checkpoint names of the
     projections; gate_name: an output gate's projection, if any. pattern, mlp_pattern: which layers slide, and which
     have experts; experts: makes the sparse block. tied, hidden, layers, heads, kv_heads, head_size, width_default,
-    vocab, window, context: class defaults. width: how to read the MLP's width where a field's name is not enough.
+    vocab, window: class defaults. width: how to read the MLP's width where a field's name is not enough.
     scalars: one-element tensors of each layer. only: fields that this reader understands with one value.
     ignore: fields that change nothing.
     """
@@ -45,7 +45,6 @@ class Decoder:
     width_default: int | None = None
     vocab: int | None = None
     window: int | None = None
-    context: int | None = None
     sinks: bool = False
     pattern: Pattern = all_full
     mlp_pattern: Pattern = all_dense
@@ -94,7 +93,7 @@ class Decoder:
             vocab, hidden, tied, embed=self.embed, norm=self.final_norm, head=self.head,
             norm_bias=self.norm_bias, head_bias=switch(reading, self.head_bias),
         )  # fmt: skip
-        draft = Draft(hidden, vocab, bodies, body_of, outside, tied, context_default=self.context)
+        draft = Draft(hidden, vocab, bodies, body_of, outside, tied)
         if self.mtp is not None:
             draft.mtp = self.mtp(reading, bodies[body_of[-1]], hidden, vocab)
         return draft

@@ -48,7 +48,7 @@ GEMMA2: Final = Decoder(
 )
 GEMMA3: Final = Decoder(
     heads=8, kv_heads=4, head_size=256, tied=True, qk_norm="head", norms=FOUR_NORMS, pattern=every(6), window=4096,
-    vocab=262208, context=131072,
+    vocab=262208,
 )  # fmt: skip
 PHI3: Final = Decoder(
     qkv_bias=False, o_bias=False, qkv=_FUSED_QKV, mlp_names=_FUSED_MLP, pattern=window_everywhere,
@@ -119,7 +119,7 @@ READERS: Final[dict[str, Reader]] = {
         qk_norm="full", qk_norm_if=("use_qk_norm", False), norms=("input_layernorm",), tied=True
     ),
     "Cohere2ForCausalLM": Decoder(
-        norms=("input_layernorm",), tied=True, pattern=every(4), window=4096, context=8192
+        norms=("input_layernorm",), tied=True, pattern=every(4), window=4096
     ),
     "Glm4ForCausalLM": GLM4,
     "GemmaForCausalLM": Decoder(head_size=256, tied=True),

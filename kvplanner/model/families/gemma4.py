@@ -81,7 +81,7 @@ def _text(reading: Reading) -> Draft:
     tied = reading.tied(True)
     outside = reading.vocabulary(vocab, hidden, tied)
     outside += _per_layer_embedding(reading, hidden, layers, per_layer)
-    return Draft(hidden, vocab, bodies, body_of, outside, tied, context_default=131072)
+    return Draft(hidden, vocab, bodies, body_of, outside, tied)
 
 
 def _sizes(text: Fields, kind: str) -> _Sizes:

@@ -59,7 +59,7 @@ def _lfm2(reading: Reading) -> Draft:
     bodies, body_of = stack(zip(kinds, mlps, strict=True), make)
     tied = reading.tied(True)
     outside = reading.vocabulary(vocab, hidden, tied, norm="model.embedding_norm")
-    return Draft(hidden, vocab, bodies, body_of, outside, tied, context_default=128000)
+    return Draft(hidden, vocab, bodies, body_of, outside, tied)
 
 
 def _lfm2_attention(reading: Reading, hidden: int, heads: Heads) -> MixerPart:

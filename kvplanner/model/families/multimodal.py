@@ -37,7 +37,7 @@ def _internvl_text(reading: Reading) -> Draft:
 
 def _llava_text(reading: Reading) -> Draft:
     """LLaVA wraps Llama (whose sizes may be class defaults) or Mistral."""
-    llama = Decoder(mlp_bias=("mlp_bias", False), hidden=4096, layers=32, heads=32, width_default=11008, context=2048)
+    llama = Decoder(mlp_bias=("mlp_bias", False), hidden=4096, layers=32, heads=32, width_default=11008)
     return _by_model_type(reading, {"llama": llama, "mistral": MISTRAL})
 
 

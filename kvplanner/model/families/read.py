@@ -41,7 +41,7 @@ def read_with(
     dtype = _dtype(top, text)
     reading = Reading(top, text, architecture, dtype, Parts(dense(dtype)))
     draft = readers[architecture](reading)
-    context = context_of(text, top, draft.context_default)
+    context = context_of(text, top, architecture)
     scheme = scheme_of(text, top, side_quant)
     text.close()
     if top is not text:

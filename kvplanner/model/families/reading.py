@@ -69,7 +69,6 @@ class Draft:
     towers: tuple[Tower, ...] = ()
     mtp: Mtp | None = None
     task: Task = "generate"
-    context_default: int | None = None
     not_modelled: list[str] = field(default_factory=list)
 
 

@@ -166,7 +166,7 @@ def _jamba(reading: Reading) -> Draft:
     bodies, body_of = stack(keys, make)
     tied = reading.tied(False)
     outside = reading.vocabulary(vocab, hidden, tied, norm="model.final_layernorm")
-    return Draft(hidden, vocab, bodies, body_of, outside, tied, context_default=262144)
+    return Draft(hidden, vocab, bodies, body_of, outside, tied)
 
 
 _HYBRID_NAMES: Final = {
