@@ -15,6 +15,7 @@ from kvplanner.model.formats import WeightFormat
 from kvplanner.model.tensors import Inventory, Place, TensorGroup
 from kvplanner.source import tensor_names
 from kvplanner.source.modules import Module, Stored, content_of
+from kvplanner.source.pairing import Pair, elements_of, groups_by_path, pair
 from kvplanner.units import format_count
 
 _MAX_NAMES: Final = 3
@@ -100,31 +101,26 @@ def _matched(
     held: tuple[Module, ...], groups: tuple[TensorGroup, ...], where: str, notes: _Notes, complete: bool
 ) -> _Matched:
     """The groups of one layer body, or of what lies outside the layers, as the files store them."""
-    wanted = _groups_by_path(groups)
-    by_path: dict[str, list[Module]] = defaultdict(list)
-    left_out = 0
-    for module in held:
-        if _is_not_loaded(module.path, wanted):
-            left_out += module.bytes
-        else:
-            by_path[module.path].append(module)
+    wanted = groups_by_path(groups)
+    loaded = [module for module in held if not _is_not_loaded(module.path, wanted)]
+    found = pair(loaded, wanted)
     result: list[TensorGroup] = []
-    for path, own in wanted.items():
-        found = by_path.pop(path, None)
-        if found is not None:
-            result += _as_stored(own, found, where, notes, complete)
-        elif complete:
+    for one in found.pairs:
+        result += _as_stored(one, where, notes, complete)
+    for path, own in found.unheld.items():
+        if complete:
             notes.name(_NOT_STORED, where + path)
         else:
             result += own
     place: Place = "layer" if where else "last"
-    for path, left in by_path.items():
+    for path, left in found.unknown.items():
         notes.name(_NOT_IMPLIED, where + path)
         result += [_placed(_by_name_rules(module, place)) for module in left]
+    left_out = sum(module.bytes for module in held) - sum(module.bytes for module in loaded)
     return _Matched(tuple(result), left_out)
 
 
-def _is_not_loaded(path: str, wanted: dict[str, list[TensorGroup]]) -> bool:
+def _is_not_loaded(path: str, wanted: dict[str, tuple[TensorGroup, ...]]) -> bool:
     """Position tables, and the biases of zeros that GPTQ's writers add to every matrix."""
     if path in wanted:
         return False
@@ -132,42 +128,34 @@ def _is_not_loaded(path: str, wanted: dict[str, list[TensorGroup]]) -> bool:
     return bool(_COMPUTED.search(path)) or (matrix is not None and matrix[0].format.name == "gptq")
 
 
-def _groups_by_path(groups: tuple[TensorGroup, ...]) -> dict[str, list[TensorGroup]]:
-    by_path: dict[str, list[TensorGroup]] = defaultdict(list)
-    for group in groups:
-        by_path[tensor_names.without_prefix(group.path)].append(group)
-    return by_path
-
-
-def _as_stored(
-    groups: list[TensorGroup], found: list[Module], where: str, notes: _Notes, complete: bool
-) -> list[TensorGroup]:
-    """The config's groups of one path with the bytes of the files; groups of the files' own where shapes differ."""
-    stored_bytes = sum(module.bytes for module in found)
+def _as_stored(found: Pair, where: str, notes: _Notes, complete: bool) -> tuple[TensorGroup, ...]:
+    """The config's groups of a pair with the bytes of the files; groups of the files' own where shapes differ."""
+    groups, modules = found.groups, found.modules
+    stored_bytes = sum(module.bytes for module in modules)
     if stored_bytes == sum(group.stored_bytes for group in groups):
         # Also a packing that the header alone does not explain, and that the config's format accounts for exactly.
         return groups
-    elements = sum(module.number * _elements(content_of(module.parts)[0]) for module in found)
+    elements = elements_of(modules)
     implied = sum(group.elements for group in groups)
     if not complete and elements < implied:
         return groups  # some of its experts or parts lie in a missing file
     first = groups[0]
     if elements != implied:
-        notes.name(_OTHER_SHAPE, f"{where}{first.path} {_shapes(found)}")
-        return [_like(first, module) for module in found]
-    formats = {content_of(module.parts)[1] for module in found}
+        notes.name(_OTHER_SHAPE, f"{where}{found.path} {_shapes(modules)}")
+        return tuple(_like(first, module) for module in modules)
+    formats = {content_of(module.parts)[1] for module in modules}
     if len({format_.name for format_ in formats} - {group.format.name for group in groups}):
-        notes.name(_OTHER_FORMAT, f"{first.path} ({', '.join(sorted(f.name for f in formats))})")
+        notes.name(_OTHER_FORMAT, f"{found.path} ({', '.join(sorted(f.name for f in formats))})")
     if len(formats) == 1:
-        again = [replace(group, format=next(iter(formats))) for group in groups]
+        again = tuple(replace(group, format=next(iter(formats))) for group in groups)
         if sum(group.stored_bytes for group in again) == stored_bytes:
             return again
-    if len(groups) == 1 or len(found) > 1:
-        return [_like(first, module) for module in found]
-    return _spread(groups, found[0], stored_bytes)
+    if len(groups) == 1 or len(modules) > 1:
+        return tuple(_like(first, module) for module in modules)
+    return _spread(groups, modules[0], stored_bytes)
 
 
-def _spread(groups: list[TensorGroup], module: Module, stored_bytes: int) -> list[TensorGroup]:
+def _spread(groups: tuple[TensorGroup, ...], module: Module, stored_bytes: int) -> tuple[TensorGroup, ...]:
     """One stored matrix over several groups: payload by elements, the scales' remainder with the first group."""
     format_ = content_of(module.parts)[1]
     plain = WeightFormat(format_.name, format_.bits)
@@ -175,9 +163,9 @@ def _spread(groups: list[TensorGroup], module: Module, stored_bytes: int) -> lis
     rest = stored_bytes - sum(group.stored_bytes for group in again)
     first = again[0]
     if rest < 0 or rest % first.count or len(first.shape) < 2:
-        return [_like(groups[0], module)]
+        return (_like(groups[0], module),)
     packed = WeightFormat(format_.name, format_.bits, "tensor", extra_bytes=rest // first.count)
-    return [replace(first, format=packed), *again[1:]]
+    return (replace(first, format=packed), *again[1:])
 
 
 def _like(group: TensorGroup, module: Module) -> TensorGroup:
@@ -186,14 +174,7 @@ def _like(group: TensorGroup, module: Module) -> TensorGroup:
     return replace(group, shape=shape, count=module.number, format=format_)
 
 
-def _elements(shape: tuple[int, ...]) -> int:
-    total = 1
-    for size in shape:
-        total *= size
-    return total
-
-
-def _shapes(found: list[Module]) -> str:
+def _shapes(found: tuple[Module, ...]) -> str:
     return " ".join(
         f"[{' × '.join(format_count(size) for size in content_of(m.parts)[0])}]" for m in found[:_MAX_NAMES]
     )
@@ -260,7 +241,16 @@ def _lump(
     notes.add(
         f"The files hold {stored_bytes:,} bytes of {what}, the config implies {implied_bytes:,} (the files' are used)"
     )
-    return tuple(_by_name_rules(module, place) for module in held)
+    known = {_ending(group.path): group for group in groups}
+    return tuple(
+        _like(known[_ending(module.path)], module) if _ending(module.path) in known else _by_name_rules(module, place)
+        for module in held
+    )
+
+
+def _ending(path: str) -> tuple[str, ...]:
+    """The last words of a path: what is before them is spelled in several ways."""
+    return tuple(path.removesuffix(".bias").rsplit(".", 2)[-2:]) + (("bias",) if path.endswith(".bias") else ())
 
 
 def _without_config(stored: Stored, complete: bool) -> Built:

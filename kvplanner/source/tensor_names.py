@@ -19,7 +19,7 @@ class Name(NamedTuple):
     """A tensor's name taken apart.
 
     path: of the module below its layer or the model, an expert's number left out; part: what of the module it is
-    ("weight", "bias", "weight_scale_inv", "qweight" ...); expert: its number, or None.
+    ("weight", "bias", "weight_scale_inv", "qweight" ...); expert: its number, or that of a tower's block, or None.
     """
 
     place: Place
@@ -49,6 +49,7 @@ _TOWER: Final = re.compile(
     r"embed_vision|embed_audio)(?:\.|$)"
 )
 _MTP: Final = re.compile(r"(?:^|\.)(?:mtp\w*|nextn\w*|eagle\w*|medusa\w*|model_mtp)(?:\.|$)")
+_STACK: Final = re.compile(r"\b(layers|layer|blocks|block|resblocks|h|\w+_list)\.(\d{1,5})\.")
 _PREFIX: Final = re.compile(r"^(?:(?:model|language_model|transformer|backbone|llm|thinker|text_model|base_model)\.)+")
 _BNB_STATE: Final = re.compile(r"\.quant_state\.\w+$")
 
@@ -59,8 +60,9 @@ def take_apart(name: str, layers: int) -> Name:
     layers: how many decoder layers the config tells (0: unknown); higher ones are multi-token-prediction blocks.
     """
     if _TOWER.search(name):
-        path, part = _module(name)
-        return Name("tower", -1, path, part, None)
+        path, part = _module(_STACK.sub(r"\1.", name))
+        numbers = "".join(f"{int(number):05d}" for _, number in _STACK.findall(name))
+        return Name("tower", -1, path, part, int(numbers) if numbers else None)
     match = _LAYER.match(name)
     if match is None:
         path, part = _module(_PREFIX.sub("", name))

@@ -7,7 +7,7 @@ reads from such a folder is compared with what it counts from the same model's c
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -66,6 +66,33 @@ def write_folder(path: Path, config: Mapping[str, Any] | None, tensors: Tensors,
     index = {"metadata": {"total_size": total_bytes(tensors)}, "weight_map": weight_map}
     (path / "model.safetensors.index.json").write_text(json.dumps(index))
     return path
+
+
+def qwen2_5_vl(config: Mapping[str, Any]) -> Tensors:
+    """Qwen2.5-VL: the language model of Qwen2.5 and a vision tower with gated MLPs."""
+    tensors = llama(config, bias=True)
+    vision = config["vision_config"]
+    hidden, width, out = vision["hidden_size"], vision["intermediate_size"], vision["out_hidden_size"]
+    patch = vision.get("patch_size", 14)
+    tensors["visual.patch_embed.proj.weight"] = (
+        "BF16",
+        (hidden, 3, vision.get("temporal_patch_size", 2), patch, patch),
+    )
+    for block in range(vision["depth"]):
+        base = f"visual.blocks.{block}"
+        for name, rows, columns in (
+            ("attn.qkv", 3 * hidden, hidden), ("attn.proj", hidden, hidden), ("mlp.gate_proj", width, hidden),
+            ("mlp.up_proj", width, hidden), ("mlp.down_proj", hidden, width),
+        ):  # fmt: skip
+            dense(tensors, f"{base}.{name}", rows, columns)
+            _bias(tensors, f"{base}.{name}", rows)
+        _norm(tensors, f"{base}.norm1", hidden)
+        _norm(tensors, f"{base}.norm2", hidden)
+    _norm(tensors, "visual.merger.ln_q", hidden)
+    for name, rows in (("mlp.0", 4 * hidden), ("mlp.2", out)):
+        dense(tensors, f"visual.merger.{name}", rows, 4 * hidden)
+        _bias(tensors, f"visual.merger.{name}", rows)
+    return tensors
 
 
 Linear = Callable[[Tensors, str, int, int], None]
@@ -258,27 +285,29 @@ def deepseek_v3(config: Mapping[str, Any]) -> Tensors:
     return tensors
 
 
-def _latent_attention(tensors: Tensors, config: Mapping[str, Any], base: str) -> None:
+def _latent_attention(tensors: Tensors, config: Mapping[str, Any], base: str, linear: Linear = fp8_block) -> None:
     hidden, heads, q_rank, kv_rank = (
         config[name] for name in ("hidden_size", "num_attention_heads", "q_lora_rank", "kv_lora_rank")
     )
     nope, rope, value = (config[name] for name in ("qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"))
-    fp8_block(tensors, f"{base}.q_a_proj", q_rank, hidden)
+    linear(tensors, f"{base}.q_a_proj", q_rank, hidden)
     _norm(tensors, f"{base}.q_a_layernorm", q_rank)
-    fp8_block(tensors, f"{base}.q_b_proj", heads * (nope + rope), q_rank)
-    fp8_block(tensors, f"{base}.kv_a_proj_with_mqa", kv_rank + rope, hidden)
+    linear(tensors, f"{base}.q_b_proj", heads * (nope + rope), q_rank)
+    linear(tensors, f"{base}.kv_a_proj_with_mqa", kv_rank + rope, hidden)
     _norm(tensors, f"{base}.kv_a_layernorm", kv_rank)
-    fp8_block(tensors, f"{base}.kv_b_proj", heads * (nope + value), kv_rank)
-    fp8_block(tensors, f"{base}.o_proj", hidden, heads * value)
+    linear(tensors, f"{base}.kv_b_proj", heads * (nope + value), kv_rank)
+    linear(tensors, f"{base}.o_proj", hidden, heads * value)
 
 
-def _deepseek_experts(tensors: Tensors, config: Mapping[str, Any], base: str, linear: Linear = fp8_block) -> None:
+def _deepseek_experts(
+    tensors: Tensors, config: Mapping[str, Any], base: str, linear: Linear = fp8_block, shared: Linear | None = None
+) -> None:
     hidden, width, experts = config["hidden_size"], config["moe_intermediate_size"], config["n_routed_experts"]
     dense(tensors, f"{base}.gate", experts, hidden)
     tensors[f"{base}.gate.e_score_correction_bias"] = ("F32", (experts,))
     for expert in range(experts):
         _gated(tensors, f"{base}.experts.{expert}", hidden, width, linear)
-    _gated(tensors, f"{base}.shared_experts", hidden, width * config["n_shared_experts"], linear)
+    _gated(tensors, f"{base}.shared_experts", hidden, width * config["n_shared_experts"], shared or linear)
 
 
 def _prediction_block(tensors: Tensors, base: str, hidden: int, vocab: int) -> None:
@@ -390,6 +419,68 @@ def _qwen_next_experts(tensors: Tensors, config: Mapping[str, Any], base: str) -
     dense(tensors, f"{base}.shared_expert_gate", 1, hidden)
 
 
+def nemotron_h(config: Mapping[str, Any]) -> Tensors:
+    """Nemotron-H: one mixer a layer, Mamba-2, attention or a two-matrix MLP by the pattern's letter."""
+    hidden, head = config["hidden_size"], config.get("attention_head_dim") or config["head_dim"]
+    heads, kv, width = config["num_attention_heads"], config["num_key_value_heads"], config["intermediate_size"]
+    inner = config["mamba_num_heads"] * config["mamba_head_dim"]
+    state = config["n_groups"] * config["ssm_state_size"]
+    tensors: Tensors = {"backbone.embeddings.weight": ("BF16", (config["vocab_size"], hidden))}
+    for layer, letter in enumerate(config["hybrid_override_pattern"]):
+        base = f"backbone.layers.{layer}.mixer"
+        _norm(tensors, f"backbone.layers.{layer}.norm", hidden)
+        if letter == "*":
+            for name, out, inp in (("q", heads * head, hidden), ("k", kv * head, hidden), ("v", kv * head, hidden),
+                                   ("o", hidden, heads * head)):  # fmt: skip
+                dense(tensors, f"{base}.{name}_proj", out, inp)
+        elif letter == "-":
+            dense(tensors, f"{base}.up_proj", width, hidden)
+            dense(tensors, f"{base}.down_proj", hidden, width)
+        else:
+            dense(tensors, f"{base}.in_proj", 2 * inner + 2 * state + config["mamba_num_heads"], hidden)
+            tensors[f"{base}.conv1d.weight"] = ("BF16", (inner + 2 * state, 1, config["conv_kernel"]))
+            tensors[f"{base}.conv1d.bias"] = ("BF16", (inner + 2 * state,))
+            for name in ("A_log", "D", "dt_bias"):
+                tensors[f"{base}.{name}"] = ("BF16", (config["mamba_num_heads"],))
+            _norm(tensors, f"{base}.norm", inner)
+            dense(tensors, f"{base}.out_proj", hidden, inner)
+    _norm(tensors, "backbone.norm_f", hidden)
+    dense(tensors, "lm_head", config["vocab_size"], hidden)
+    return tensors
+
+
+def llama4(config: Mapping[str, Any]) -> Tensors:
+    """Llama 4's language model: experts stored as one transposed matrix each for gate with up, and for down."""
+    text = config["text_config"]
+    hidden, width, experts = text["hidden_size"], text["intermediate_size"], text["num_local_experts"]
+
+    def mlp(tensors: Tensors, base: str, layer: int) -> None:
+        inner = f"{base}.feed_forward"
+        dense(tensors, f"{inner}.router", experts, hidden)
+        tensors[f"{inner}.experts.gate_up_proj"] = ("BF16", (experts, hidden, 2 * width))
+        tensors[f"{inner}.experts.down_proj"] = ("BF16", (experts, width, hidden))
+        _gated(tensors, f"{inner}.shared_expert", hidden, width)
+
+    return {f"language_model.{name}": tensor for name, tensor in llama(text, mlp=mlp, tied=False).items()}
+
+
+def kimi_k2_5(config: Mapping[str, Any]) -> Tensors:
+    """Kimi-K2.5's language model: DeepSeek's layers with int4 experts; attention and shared experts in bf16."""
+    text = config["text_config"]
+    tensors: Tensors = {"model.embed_tokens.weight": ("BF16", (text["vocab_size"], text["hidden_size"]))}
+    for layer in range(text["num_hidden_layers"]):
+        base = f"model.layers.{layer}"
+        _latent_attention(tensors, text, f"{base}.self_attn", dense)
+        if layer < text["first_k_dense_replace"]:
+            _gated(tensors, f"{base}.mlp", text["hidden_size"], text["intermediate_size"])
+        else:
+            _deepseek_experts(tensors, text, f"{base}.mlp", packed_int4, dense)
+        _norm(tensors, f"{base}.input_layernorm", text["hidden_size"])
+        _norm(tensors, f"{base}.post_attention_layernorm", text["hidden_size"])
+    _ends(tensors, text, tied=False)
+    return {f"language_model.{name}": tensor for name, tensor in tensors.items()}
+
+
 def _quantised(linear: Linear, *, bias: bool) -> Callable[[Mapping[str, Any]], Tensors]:
     def made(config: Mapping[str, Any]) -> Tensors:
         half = llama(config, linear=linear, bias=bias, qk_norm=config["model_type"] == "qwen3")
@@ -398,7 +489,7 @@ def _quantised(linear: Linear, *, bias: bool) -> Callable[[Mapping[str, Any]], T
     return made
 
 
-# Catalogue id → the tensors of its repository, for fifteen architectures and layouts.
+# Catalogue id → the tensors of its repository, for sixteen architectures and layouts.
 MODELS: Final[dict[str, Callable[[Mapping[str, Any]], Tensors]]] = {
     "meta-llama/Llama-3.1-8B-Instruct": llama,
     "Qwen/Qwen2.5-7B-Instruct": lambda config: llama(config, bias=True),
@@ -413,8 +504,17 @@ MODELS: Final[dict[str, Callable[[Mapping[str, Any]], Tensors]]] = {
     "zai-org/GLM-4.5-Air": glm4_moe,
     "openai/gpt-oss-20b": gpt_oss,
     "Qwen/Qwen3-Next-80B-A3B-Instruct": qwen3_next,
+    "Qwen/Qwen2.5-VL-7B-Instruct": qwen2_5_vl,
+    "nvidia/Nemotron-H-8B-Base-8K": nemotron_h,
     "Qwen/Qwen2.5-7B-Instruct-AWQ": _quantised(awq, bias=True),
     "Qwen/Qwen2.5-7B-Instruct-GPTQ-Int4": _quantised(gptq, bias=True),
+}
+
+
+# Language models inside a wrapper, whose towers are not written here.
+WRAPPED: Final[dict[str, Callable[[Mapping[str, Any]], Tensors]]] = {
+    "meta-llama/Llama-4-Scout-17B-16E-Instruct": llama4,
+    "moonshotai/Kimi-K2.5": kimi_k2_5,
 }
 
 
@@ -423,9 +523,8 @@ def sub_model(config: Mapping[str, Any], layers: int) -> dict[str, Any]:
     return {**config, "num_hidden_layers": layers}
 
 
-def configs(ids: Iterator[str] | None = None) -> dict[str, dict[str, Any]]:
-    """The configs of MODELS from the bundled catalogue, those that it has."""
+def configs() -> dict[str, dict[str, Any]]:
+    """The configs of all models here, from the bundled catalogue."""
     from kvplanner.catalog import models
 
-    held = {entry.id for entry in models.index()}
-    return {id_: models.record(id_)["config"] for id_ in (ids or MODELS) if id_ in held}
+    return {id_: models.record(id_)["config"] for id_ in (*MODELS, *WRAPPED)}

@@ -15,6 +15,7 @@ from kvplanner.source.resolve import open_model
 from tests.source.make_gguf import llama_file
 from tests.source.make_models import (
     MODELS,
+    WRAPPED,
     Tensors,
     awq,
     configs,
@@ -57,6 +58,23 @@ def test_headers_and_the_catalogue_agree(id_: str, tmp_path: Path) -> None:
     assert groups(model) == groups(known)
     assert model.spec.layers == known.spec.layers
     assert model.parameters == known.parameters
+
+
+@pytest.mark.parametrize("id_", WRAPPED)
+def test_language_models_inside_a_wrapper_agree_too(id_: str, tmp_path: Path) -> None:
+    """A few layers of them, compared with what the same config implies; only their towers are absent here."""
+    from kvplanner.model.families import read_config
+
+    text = CONFIGS[id_]["text_config"]
+    lists = {name: value[:4] for name, value in text.items() if isinstance(value, list) and len(value) > 40}
+    config = {**CONFIGS[id_], "text_config": {**text, **lists, "num_hidden_layers": 4}}
+    model = open_model(str(write_folder(tmp_path / "model", config, WRAPPED[id_](config), shards=3)))
+    assert [problem for problem in model.problems if "towers" not in problem] == []
+    _, implied = read_config(config)
+    assert model.inventory is not None
+    ours = [sorted(model.inventory.blocks[block], key=repr) for block in model.inventory.block_of]
+    assert ours == [sorted(implied.blocks[block], key=repr) for block in implied.block_of]
+    assert model.inventory.stored_bytes() == total_bytes(WRAPPED[id_](config))
 
 
 def test_published_totals_are_met() -> None:
@@ -161,6 +179,20 @@ def test_old_position_tables_are_not_counted_as_weights(tmp_path: Path) -> None:
     assert model.problems == ()
     assert model.inventory is not None
     assert model.inventory.stored_bytes() == total_bytes(tensors) - 128
+
+
+def test_a_tower_that_is_stored_otherwise_keeps_its_split(tmp_path: Path) -> None:
+    id_ = "Qwen/Qwen2.5-VL-7B-Instruct"
+    tensors = MODELS[id_]({**CONFIGS[id_], "num_hidden_layers": 2})
+    wide = {name: ("F32" if name.startswith("visual") else dtype, shape) for name, (dtype, shape) in tensors.items()}
+    model = opened(tmp_path, wide, {**CONFIGS[id_], "num_hidden_layers": 2})
+    assert said(model, "encoder towers")
+    assert model.inventory is not None
+    assert model.inventory.stored_bytes() == total_bytes(wide)
+    tower = {group.path: group for group in model.inventory.outside if group.place == "tower"}
+    assert len(tower) < 30
+    assert (tower["visual.blocks.mlp.down_proj"].shard, tower["visual.blocks.mlp.down_proj"].count) == ("row", 32)
+    assert tower["visual.blocks.mlp.down_proj"].format.name == "float32"
 
 
 def test_the_zero_biases_of_gptq_are_not_loaded(tmp_path: Path) -> None:
