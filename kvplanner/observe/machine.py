@@ -21,6 +21,9 @@ _SAME_TOTAL: Final = 2 * MIB
 _CUDA_DOUBT: Final = 30 * MIB
 
 
+SHARED_INSTANCE: Final = "shares its memory with another compute instance"
+
+
 def local_machine(snapshot: Snapshot, environ: dict[str, str] | None = None) -> Machine | None:
     """The GPUs that an engine started here would see, None when there is none to plan for.
 
@@ -31,6 +34,10 @@ def local_machine(snapshot: Snapshot, environ: dict[str, str] | None = None) -> 
     usable = tuple(g for g in snapshot.gpus if plannable(g))
     chosen = visible(usable, variables.get("CUDA_VISIBLE_DEVICES"), variables.get("CUDA_DEVICE_ORDER", ""))
     devices = tuple(device_of(g, snapshot.wall, i) for i, g in enumerate(chosen.gpus))
+    devices = tuple(
+        replace(d, marks=(*d.marks, SHARED_INSTANCE)) if len(g.twins(usable)) > 1 else d
+        for d, g in zip(devices, chosen.gpus, strict=True)
+    )
     return Machine(devices, "this machine") if devices else None
 
 

@@ -45,11 +45,11 @@ class Sampler:
 
     def __init__(
         self,
-        settings: HelperSettings = HelperSettings(),  # noqa: B008  # frozen
+        settings: HelperSettings | None = None,
         call_limit: float = CALL_LIMIT_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._settings = settings
+        self._settings = settings or HelperSettings()
         self._limit = call_limit
         self._clock = clock
         self._helper: BaseProcess | None = None
@@ -205,12 +205,15 @@ class Sampler:
         if now - self._heard > self._quiet + max(self._limit, 3 * self._settings.interval) + 2.0:
             self._end(politely=False)
             self._retry("The helper that reads the GPUs went silent and was ended.")
-        elif now - self._started > _HEALTHY_S and self._status.state == "running":
+            return
+        if self._status.state != "running":
+            return
+        if now - self._started > _HEALTHY_S:
             self._failures = 0
-            if self._skip and all(until <= now for until in self._skip.values()):
-                self._skip.clear()
-                self._end(politely=True)
-                self._launch()
+        if self._skip and all(until <= now for until in self._skip.values()):
+            # Only a new helper tries again the GPU that hung: it alone may be lost to it.
+            self._end(politely=True)
+            self._launch()
 
     def _died(self) -> None:
         code = self._helper.exitcode if self._helper is not None else None

@@ -107,6 +107,13 @@ class GpuSample(NamedTuple):
             return self.allocated
         return Reading(max(0, self.allocated.value - self.listed_bytes))
 
+    def twins(self, gpus: Sequence[GpuSample]) -> tuple[GpuSample, ...]:
+        """Those of `gpus` that show the same memory: compute instances of one GPU instance, itself included."""
+        if self.kind == "gpu":
+            return (self,)
+        place = (self.parent_uuid, self.gpu_instance)
+        return tuple(g for g in gpus if g.kind == "mig" and (g.parent_uuid, g.gpu_instance) == place)
+
     @property
     def label(self) -> str:
         """ "GPU 0", or "GPU 0, slice 3" for a MIG instance."""

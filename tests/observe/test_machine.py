@@ -67,6 +67,12 @@ def test_instances_stand_for_a_split_gpu(stub: Stub) -> None:
     assert all(d.gpu.cuda_total == d.gpu.cuda_total and "MIG instance" in d.marks for d in machine.devices)
 
 
+def test_compute_instances_of_one_gpu_instance_share_their_memory(stub: Stub) -> None:
+    machine = see(stub, "h200-mig-shared")
+    assert machine is not None
+    assert [any("shares its memory" in m for m in d.marks) for d in machine.devices] == [True, True, False]
+
+
 def test_shared_memory_is_the_hosts(stub: Stub) -> None:
     machine = see(stub, "gb10-unified")
     assert machine is not None

@@ -19,6 +19,7 @@ from kvplanner.ui.gpu_panel.panel import GpuPanel
 from kvplanner.ui.palette import DARK
 from kvplanner.ui.theme import palette_of
 from kvplanner.units import GIB, MIB
+from tests.nvml_stub.build import SCENARIOS, library_folder, scenario_variant
 from tests.observe.conftest import Stub, scenario_text
 from tests.observe.panel_kit import plan_for, shown, until
 
@@ -161,6 +162,31 @@ def test_a_machine_without_a_working_driver_is_explained_once(
     assert (out, err.replace("This plugin does not support propagateSizeHints()\n", "")) == ("", "")
 
 
+@pytest.mark.parametrize("name", sorted(f.stem for f in SCENARIOS.glob("*.ini")))
+def test_every_strange_machine_has_figures_or_words(
+    stub: Stub, panel: GpuPanel, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(library_folder(*scenario_variant(name))))
+    stub.use(name)
+    panel.set_plan(plan_for("RTX 4090"))
+    panel.show()
+    until(qtbot, lambda: panel.bars.rows() or panel.notice.notice().text)
+    for tab in (panel.processes, panel.plot):
+        panel.tabs.setCurrentWidget(tab)
+        qtbot.wait(20)
+    for row in panel.bars.rows():
+        assert row.numbers
+        assert row.total or row.numbers.startswith(("memory:", "No permission"))
+    assert not panel.grab().isNull()
+
+
+def test_compute_instances_are_counted_once(stub: Stub, panel: GpuPanel, qtbot: QtBot) -> None:
+    stub.use("h200-mig-shared")
+    panel.show()
+    shown(panel, qtbot, 4)
+    assert panel.free.text.text() == "Other programs hold 16.52 GiB on GPU 0, slice 2, 0.02 GiB on GPU 0, slice 3."
+
+
 def test_one_lost_gpu_is_greyed_and_the_others_go_on(stub: Stub, panel: GpuPanel, qtbot: QtBot) -> None:
     stub.use("gpu-lost")
     panel.show()
@@ -253,10 +279,10 @@ def test_a_recording_can_be_played_again(stub: Stub, panel: GpuPanel, qtbot: QtB
     seen: list[int] = []
     panel.feed.snapshots.connect(lambda batch: seen.extend(s.gpus[0].allocated.value or 0 for s in batch))
     panel.feed.play(tmp_path / "run.csv")
-    assert panel.toolbar.replay_button.text() == "End re&play"
+    assert panel.toolbar.replay_button.text() == "End repla&y"
     until(qtbot, lambda: 9206 * MIB in seen)
     assert 3206 * MIB in seen
-    until(qtbot, lambda: panel.toolbar.replay_button.text() == "Re&play …")
+    until(qtbot, lambda: panel.toolbar.replay_button.text() == "Repla&y …")
     until(qtbot, lambda: panel.bars.rows() and panel.bars.rows()[0].parts[1].bytes == 1206 * MIB)
 
 

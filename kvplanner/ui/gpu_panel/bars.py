@@ -71,6 +71,7 @@ class MeasuredBars(Accessible):
         if resized:
             self.setMinimumHeight(self.sizeHint().height())
             self.updateGeometry()
+        self.parts_changed()
         self.update()
 
     def rows(self) -> tuple[BarRow, ...]:

@@ -55,7 +55,7 @@ class EngineRow(QWidget):
         self.hide()
 
     def _arrange(self) -> None:
-        label = QLabel("&Engine", self)
+        label = QLabel("En&gine", self)
         label.setBuddy(self.combo)
         self.address.setMinimumWidth(150)
         line = QHBoxLayout()

@@ -136,6 +136,8 @@ class PanelModel:
         held: dict[str, list[GpuSample]] = {}
         for gpu in self.snapshot.gpus if self.snapshot else ():
             size = self._others(gpu)
+            if self.snapshot is not None and gpu.twins(self.snapshot.gpus)[0] is not gpu:
+                continue  # the same memory again
             if size is not None and size >= _SHOWN_OTHERS:
                 held.setdefault(format_bytes(size, self.unit), []).append(gpu)
         each = ", ".join(f"{size} on {labels_in_words(gpus)}" for size, gpus in held.items())

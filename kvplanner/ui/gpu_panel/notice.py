@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from PySide6.QtCore import Signal
+from PySide6.QtGui import QAccessible, QAccessibleEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QSizePolicy, QWidget
 
 from kvplanner.observe.sampler import SamplerStatus
@@ -80,6 +81,8 @@ class NoticeStrip(QFrame):
         self.button.setVisible(bool(notice.button))
         self.setAccessibleName(f"{_WORDS[notice.level]}: {notice.text}")
         self.setVisible(bool(notice.text))
+        if notice.text and QAccessible.isActive():
+            QAccessible.updateAccessibility(QAccessibleEvent(self, QAccessible.Event.Alert))
 
     def notice(self) -> Notice:
         """What is shown."""

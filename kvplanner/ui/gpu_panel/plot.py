@@ -9,6 +9,7 @@ from PySide6.QtCore import QEvent, Qt
 from PySide6.QtGui import QColor, QPen, QShowEvent
 from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QSizePolicy, QVBoxLayout, QWidget
 
+from kvplanner.engine.base import SegmentKind
 from kvplanner.observe.history import History, Mark
 from kvplanner.ui.bars.ink import tokens_of
 from kvplanner.ui.palette import Tokens
@@ -18,6 +19,9 @@ SPANS: Final = (("1 min", 60), ("5 min", 300), ("15 min", 900), ("1 h", 3600), (
 _MOST_POINTS: Final = 1200
 _STYLES: Final = (Qt.PenStyle.SolidLine, Qt.PenStyle.DashLine, Qt.PenStyle.DotLine)
 _SAMPLES: Final = ("━━", "╍╍", "┅┅")
+_INKS: Final[tuple[SegmentKind, ...]] = (
+    "weights", "kv_cache", "activations", "cuda_graphs", "runtime_outside", "other",
+)  # fmt: skip
 _BYTES: Final[dict[ByteUnit, int]] = {"GiB": GIB, "GB": GB, "MiB": MIB, "MB": 10**6}
 
 
@@ -173,7 +177,7 @@ class HistoryPlot(QWidget):
     def _say_legend(self, tokens: Tokens) -> None:
         parts = []
         for i, curve in enumerate(self._wanted):
-            sample = f'<span style="color:{_ink(tokens, i)}">{_SAMPLES[i // 6 % len(_SAMPLES)]}</span>'
+            sample = f'<span style="color:{_ink(tokens, i)}">{_SAMPLES[i // len(_INKS) % len(_SAMPLES)]}</span>'
             parts.append(f"{sample}&nbsp;{curve.name.replace(' ', '&nbsp;')}")
         self.legend.setText(f"in use, {self._unit} &nbsp; " + " &nbsp; ".join(parts))
 
@@ -264,12 +268,11 @@ def time_ticks(seconds: float) -> list[tuple[float, str]]:
 
 
 def _ink(tokens: Tokens, number: int) -> str:
-    kinds = ("weights", "kv_cache", "activations", "cuda_graphs", "runtime_outside", "other")
-    return tokens.segments[kinds[number % len(kinds)]].fill  # type: ignore[index]
+    return tokens.segments[_INKS[number % len(_INKS)]].fill
 
 
 def _pen(tokens: Tokens, number: int) -> QPen:
-    return _plain(_ink(tokens, number), _STYLES[number // 6 % len(_STYLES)])
+    return _plain(_ink(tokens, number), _STYLES[number // len(_INKS) % len(_STYLES)])
 
 
 def _plain(colour: str, style: Qt.PenStyle) -> QPen:

@@ -26,6 +26,7 @@ _GPU, _PID, _USER, _NAME, _MEMORY, _COMMAND = range(len(COLUMNS))
 SORT_ROLE: Final = int(Qt.ItemDataRole.UserRole)
 _RIGHT: Final = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 Index = QModelIndex | QPersistentModelIndex
+_ROOT: Final = QModelIndex()
 
 
 class Row(NamedTuple):
@@ -78,11 +79,11 @@ class ProcessModel(QAbstractTableModel):
         """The place of a row, -1 when it is gone."""
         return next((i for i, r in enumerate(self._rows) if r.key == key), -1)
 
-    def rowCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008  # Qt's own signature
+    def rowCount(self, parent: Index = _ROOT) -> int:
         """Rows."""
         return 0 if parent.isValid() else len(self._rows)
 
-    def columnCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008  # Qt's own signature
+    def columnCount(self, parent: Index = _ROOT) -> int:
         """Columns."""
         return 0 if parent.isValid() else len(COLUMNS)
 

@@ -65,7 +65,7 @@ class Toolbar(QWidget):
 
     def set_replaying(self, replaying: bool) -> None:
         """Whether a recording is being played."""
-        self.replay_button.setText("End re&play" if replaying else "Re&play …")
+        self.replay_button.setText("End repla&y" if replaying else "Repla&y …")
 
 
 def state_text(snapshot: Snapshot | None, watching: bool, age_s: float, recorded: int | None) -> str:
