@@ -178,6 +178,8 @@ def run(arguments: Sequence[str]) -> int:
 @contextlib.contextmanager
 def virtual_display() -> Iterator[dict[str, str]]:
     """An X server of our own, as the environment that uses it."""
+    if shutil.which("Xvfb") is None:
+        raise Failed("windows are tested on an X server of their own, which needs Linux with Xvfb")
     read, write = os.pipe()
     command = ["Xvfb", "-displayfd", str(write), "-screen", "0", "1600x1200x24", "-nolisten", "tcp"]
     server = subprocess.Popen(command, pass_fds=[write], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
