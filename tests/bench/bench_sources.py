@@ -58,7 +58,9 @@ def _gguf(folder: Path) -> list[Row]:
 def _safetensors(folder: Path) -> list[Row]:
     from kvplanner.source.folder import list_files, read_headers
     from kvplanner.source.opening import open_folder
-    from tests.source.make_models import MODELS, configs, llama, write_folder
+    from tests.source.checkpoints import MODELS, configs
+    from tests.source.checkpoints_dense import llama
+    from tests.source.make_models import write_folder
 
     known = configs()
     config = {**known["meta-llama/Llama-3.1-8B-Instruct"], "num_hidden_layers": 80}

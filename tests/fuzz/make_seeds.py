@@ -6,8 +6,11 @@ import json
 
 from tests.fuzz.targets import FOLDER
 from tests.source import test_gguf, test_json, test_safetensors
+from tests.source.checkpoints import sub_model
+from tests.source.checkpoints_dense import llama
+from tests.source.checkpoints_sparse import gpt_oss
 from tests.source.make_gguf import ARRAY, F32, STRING, U32, header, llama_pairs, llama_tensors
-from tests.source.make_models import awq, fp8_block, gpt_oss, gptq, header_bytes, llama, nvfp4, sub_model, total_bytes
+from tests.source.make_models import awq, fp8_block, gptq, header_bytes, nvfp4, total_bytes
 from tests.source.test_hub import CONFIG
 
 MOST_BYTES = 16_000

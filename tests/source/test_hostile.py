@@ -18,8 +18,9 @@ from kvplanner.errors import BadInput, PlannerError
 from kvplanner.source import local, reading, safetensors
 from kvplanner.source.resolve import open_model
 from tests.source import test_gguf, test_json, test_local, test_safetensors
+from tests.source.checkpoints_dense import llama
 from tests.source.make_gguf import ARRAY, STRING, U8, Encoder, llama_file
-from tests.source.make_models import llama, write_folder
+from tests.source.make_models import write_folder
 from tests.source.test_hub import CONFIG
 
 MIB = 1 << 20

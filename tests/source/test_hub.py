@@ -17,8 +17,10 @@ from kvplanner.errors import BadInput
 from kvplanner.source import hub, hub_client
 from kvplanner.source.hub_errors import HubError
 from tests.source import make_gguf
+from tests.source.checkpoints import sub_model
+from tests.source.checkpoints_dense import llama
 from tests.source.hub_server import COMMIT, HubServer, Repository, running
-from tests.source.make_models import header_bytes, llama, sub_model, total_bytes
+from tests.source.make_models import header_bytes, total_bytes
 
 CONFIG = {
     "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 512, "intermediate_size": 1024,

@@ -16,8 +16,10 @@ from kvplanner.errors import BadInput, UnknownName
 from kvplanner.source import hub_cache, llamacpp_cache, lmstudio, local, memory, ollama
 from kvplanner.source.found import Found, Unwatched
 from kvplanner.source.resolve import open_model
+from tests.source.checkpoints import sub_model
+from tests.source.checkpoints_dense import llama
 from tests.source.make_gguf import STRING, U16, header, llama_file, llama_pairs, llama_tensors, write_split
-from tests.source.make_models import header_bytes, llama, sub_model, total_bytes, write_folder
+from tests.source.make_models import header_bytes, total_bytes, write_folder
 from tests.source.test_hub import CONFIG, Cancelled, Cancelling
 
 COMMIT = "a" * 40
