@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
     from kvplanner.engine.base import Plan, SegmentKind
-    from kvplanner.plan.text_request import PlanWords, Sources
+    from kvplanner.plan.text_request import Built, PlanWords, Sources
 
 _EXAMPLES: Final = """examples:
   kvplanner plan Llama-3.1-8B-Instruct --gpu H100 --load 32@1500+500
@@ -50,6 +50,7 @@ def parser() -> Parser:
     add("--explain", nargs="?", const="", metavar="KIND", help="the arithmetic of each number, or of one kind")
     add("--unit", choices=("GiB", "GB"), default="GiB", help="of the tables (GiB)")
     add("--json", action="store_true", help="the plan as JSON, schema kvplanner.plan/1")
+    add("--save", default="", metavar="FILE", help="also write what was asked as a plan file (.kvplan.json)")
     add("--markdown", action="store_true", help="the report as Markdown")
     return made  # fmt: skip
 
@@ -90,16 +91,28 @@ def sources() -> Sources:
     return Sources(open_model, machine)
 
 
-def make_plan(words: PlanWords) -> Plan:
-    """The plan of a command's words, what was assumed among its warnings. Raises PlannerError."""
+def make_plan(built: Built) -> Plan:
+    """The plan of a request, what was assumed for it among the warnings. Raises PlannerError."""
     from dataclasses import replace
 
     from kvplanner.engine.registry import engine
-    from kvplanner.plan.text_request import build
 
-    built = build(words, sources())
     plan = engine(built.request.engine).plan(built.request)
     return replace(plan, warnings=(*built.warnings, *plan.warnings)) if built.warnings else plan
+
+
+def save(path: str, built: Built) -> None:
+    """Writes what was asked as a plan file that the window and `plan` open again. Raises BadInput."""
+    from pathlib import Path
+
+    from kvplanner.plan import planfile
+
+    if not path.endswith(planfile.SUFFIX):
+        raise BadInput(f"{path} would not be known as a plan", "--save", f"Give a name that ends in {planfile.SUFFIX}")
+    # A plan file may lie anywhere: a model's path must not depend on where this command ran.
+    model = str(Path(built.model).resolve()) if Path(built.model).exists() else built.model
+    machine = planfile.machine_words(built.request.machine)
+    planfile.save(path, planfile.from_request(built.request, model, machine, built.kept))
 
 
 def _kinds(text: str) -> tuple[SegmentKind, ...]:
@@ -119,8 +132,13 @@ def status_of(plan: Plan) -> int:
 
 def run(argv: Sequence[str]) -> int:
     """Prints the plan and returns its status."""
+    from kvplanner.plan.text_request import build
+
     given, words = words_from(argv)
-    plan = make_plan(words)
+    built = build(words, sources())
+    plan = make_plan(built)
+    if given.save:
+        save(given.save, built)
     if given.json:
         from kvplanner.plan.schema import to_json
 

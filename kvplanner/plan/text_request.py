@@ -49,6 +49,7 @@ class Built(NamedTuple):
     """A request, the words that name its model and machine, and what is worth saying about them.
 
     opened: the model as it is stored, which the request's is not when another weight format was asked for.
+    kept: the plan file that was named as the model, if one was.
     """
 
     request: PlanRequest
@@ -56,6 +57,7 @@ class Built(NamedTuple):
     machine: str
     warnings: tuple[str, ...]
     opened: Model
+    kept: planfile.PlanFile | None = None
 
 
 class Launch(NamedTuple):
@@ -90,7 +92,7 @@ def build(words: PlanWords, sources: Sources) -> Built:
         request = replace(request, engine=chosen.name, version=version, options={**request.options, **options})
     else:
         request = PlanRequest(model, machine, chosen.name, version, options)
-    return Built(_with_words(request, words), model_text, machine_text, (*said, *warnings), model)
+    return Built(_with_words(request, words), model_text, machine_text, (*said, *warnings), model, kept)
 
 
 def _with_words(request: PlanRequest, words: PlanWords) -> PlanRequest:

@@ -105,6 +105,18 @@ def test_a_plan_file_is_planned(terminal: Terminal, tmp_path: Path) -> None:
     assert terminal("plan", str(path), "--gpu", "RTX 4090", "--json").status == 0
 
 
+def test_what_was_asked_is_saved_and_planned_again(terminal: Terminal, tmp_path: Path) -> None:
+    path = tmp_path / "a.kvplan.json"
+    words = (MODEL, "--gpu", "2xRTX 4090", "--load", "8@1500+500", "--free", "1=20GiB", "--weight-format", "fp8",
+             "--measured", "activations=1GiB", "--engine-version", "0.33")  # fmt: skip
+    first = terminal("plan", *words, "--save", str(path), "--json", "--", "--max-model-len", "8k").out
+    again = terminal("plan", str(path), "--json").out
+    assert again.replace("plan file", "--free") == first
+    kept = planfile.load(path)
+    assert dict(kept.options) == {"max_model_len": 8000}
+    assert terminal("plan", MODEL, "--gpu", "H100", "--save", str(tmp_path / "a.txt")).status == 2
+
+
 def test_what_was_assumed_is_said(terminal: Terminal) -> None:
     out = terminal("plan", MODEL).out
     assert "planned for one NVIDIA H100 80GB HBM3" in out
