@@ -133,6 +133,9 @@ def test_shares_and_sizes_round_trip() -> None:
     assert numbers.read(SIZE, "20GiB") == 20 * 2**30
     assert numbers.show(SIZE, 20 * 2**30) == "20 GiB"
     assert numbers.read(TOKENS, "") is None
+    with pytest.raises(BadInput, match="too large"):
+        numbers.read(TOKENS, "9" * 40)
+    assert numbers.show(TOKENS, 10**30).startswith("1,000,000")
     with pytest.raises(BadInput, match="range"):
         numbers.read(SHARE, "7")
 

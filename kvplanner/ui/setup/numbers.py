@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QLocale
 
+from kvplanner.errors import BadInput
 from kvplanner.units import GIB, MIB
 
 if TYPE_CHECKING:
     from kvplanner.engine.base import Option, OptionValue
 
+LARGEST = 1 << 53
 GROUPING_BLANKS = "\u00a0\u202f\u2009 '’"
 
 
@@ -50,7 +52,10 @@ def read(option: Option, text: str) -> OptionValue | None:
         return None
     if option.type in ("int", "tokens", "float", "bytes"):
         text = plain(text)
-    return parse_value(option, text)
+    value = parse_value(option, text)
+    if isinstance(value, int | float) and abs(value) > LARGEST:
+        raise BadInput("the number is too large", option.flags[0])
+    return value
 
 
 def show(option: Option, value: OptionValue | None, locale: QLocale | None = None) -> str:
@@ -63,7 +68,7 @@ def show(option: Option, value: OptionValue | None, locale: QLocale | None = Non
     if isinstance(value, int):
         if option.type == "bytes" and value:
             return _size(value)
-        return locale.toString(value) if value >= 0 else str(value)
+        return count(value, locale) if value >= 0 else str(value)
     if isinstance(value, float):
         return f"{value:g}".replace(".", locale.decimalPoint())
     return value
@@ -77,5 +82,5 @@ def _size(value: int) -> str:
 
 
 def count(value: int, locale: QLocale | None = None) -> str:
-    """A whole number with the locale's separators."""
-    return (locale or QLocale()).toString(value)
+    """A whole number with the locale's separators; beyond Qt's integers (a plan file can hold any) with commas."""
+    return (locale or QLocale()).toString(value) if abs(value) <= LARGEST else f"{value:,}"
