@@ -88,13 +88,16 @@ def read_header(path: Path, *, allow_truncated: bool = False) -> GgufHeader:
 
 
 def read_metadata(path: Path) -> GgufHeader:
-    """The metadata before the tokenizer's, without the tensor table: what a list needs. Raises BadInput."""
+    """The metadata without the tensor table, as far as a list needs it: up to the recipe and the tokenizer's first key.
+
+    Quantising tools write the recipe last, after the tokenizer. Raises BadInput.
+    """
     with open_file(path) as file:
         version, order = _magic(file)
         parser = _Parser(Window(file, order), version)
         _, keys = parser.counts()
         for _ in range(keys):
-            if parser.key_value().startswith("tokenizer."):
+            if parser.key_value().startswith("tokenizer.") and "general.file_type" in parser.metadata:
                 break
         return GgufHeader(version, order, parser.metadata, parser.lengths, (), 32, 0, 0)
 

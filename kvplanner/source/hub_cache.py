@@ -1,8 +1,8 @@
 """The Hub's cache on this machine, by our own walk of its folders.
 
-Our walk was chosen by measurement (2,000 repositories of 10 files each, tests/bench/bench_sources.py): it costs a
-fraction of huggingface_hub's scan_cache_dir, which also imports an HTTP client, sizes every revision and every file,
-and fails as a whole where we pass over one broken repository. Layout: huggingface_hub 2.4 (models--ORG--NAME with
+Our walk was chosen by measurement: for 2,000 repositories of ten files each it takes 0.34 s of CPU in a fresh process,
+huggingface_hub's scan_cache_dir 1.6 s (tests/bench/bench_sources.py), since that also imports an HTTP client and
+sizes every file of every revision. Layout: huggingface_hub 2.4 (models--ORG--NAME with
 refs and snapshots; a snapshot's files are links into the repository's or the cache-wide blobs, or copies).
 """
 

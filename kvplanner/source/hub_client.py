@@ -87,23 +87,24 @@ class Client:
 
     def info(self, repository: str, revision: str | None) -> RepositoryInfo:
         """The repository's files at a revision (None: its main branch)."""
-        with _Translated(repository, revision):
+        with _Translated(repository, revision, parses=True):
             info = self._api.model_info(repository, revision=revision, files_metadata=True, timeout=TIMEOUT_S)
-        files = {sibling.rfilename: sibling.size for sibling in info.siblings or ()}
-        if not info.sha or not re.fullmatch(r"[0-9a-f]{7,64}", info.sha):
-            raise HubError("bad_answer", "the Hub names no commit", f"hub:{repository}", "Try again later")
-        return RepositoryInfo(info.id, info.sha, files, bool(info.gated), bool(info.private))
+            files = {sibling.rfilename: _size(sibling.size) for sibling in info.siblings or ()}
+            named = all(isinstance(text, str) for text in (info.id, info.sha, *files))
+            if not named or not re.fullmatch(r"[0-9a-f]{7,64}", str(info.sha)):
+                raise HubError("bad_answer", "the Hub names no commit or no files", f"hub:{repository}", _CHECK)
+        return RepositoryInfo(info.id, str(info.sha), files, bool(info.gated), bool(info.private))
 
     def search(self, text: str, limit: int) -> tuple[HubEntry, ...]:
         """Models whose names hold the words, the most downloaded first."""
-        with _Translated(text, None):
+        with _Translated(text, None, parses=True):
             found = list(
                 self._api.list_models(
                     search=text, sort="downloads", limit=limit,
                     expand=["downloads", "gated", "private", "safetensors", "gguf"],
                 )
             )  # fmt: skip
-        return tuple(_entry(model) for model in found)
+            return tuple(_entry(model) for model in found)
 
     def fetch(self, repository: str, commit: str, file: str, start: int, length: int) -> tuple[bytes, int | None]:
         """`length` bytes of a file from `start` (fewer at its end), and the file's size if the answer tells it."""
@@ -196,10 +197,18 @@ def _entry(model: Any) -> HubEntry:
     )  # fmt: skip
 
 
-class _Translated:
-    """Turns the library's errors into ours."""
+def _size(value: object) -> int | None:
+    return value if isinstance(value, int) and value >= 0 else None
 
-    def __init__(self, repository: str, revision: str | None, file: str = "") -> None:
+
+_CHECK: Final = "Check HF_ENDPOINT, and whether a proxy or a log-in page answers in the Hub's place"
+
+
+class _Translated:
+    """Turns the library's errors into ours. parses: what it stumbles over in an answer's JSON, too."""
+
+    def __init__(self, repository: str, revision: str | None, file: str = "", *, parses: bool = False) -> None:
+        self.answer_errors = (ValueError, TypeError, LookupError, AttributeError) if parses else (ValueError,)
         self.where = f"hub:{repository}" + (f"/{file}" if file else "")
         self.repository = repository
         self.revision = revision
@@ -237,8 +246,8 @@ class _Translated:
                 self.where,
                 "Check the network, the proxy and HF_ENDPOINT",
             )
-        if isinstance(error, ValueError):
-            return HubError("bad_answer", "the answer is not what the Hub sends", self.where, "Check HF_ENDPOINT")
+        if isinstance(error, self.answer_errors):
+            return HubError("bad_answer", "the answer is not what the Hub sends", self.where, _CHECK)
         return None
 
     def _of_status(self, error: Any) -> HubError:

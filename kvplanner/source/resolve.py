@@ -101,7 +101,8 @@ def _by_name(name: str) -> Model:
     except UnknownName as error:
         cached = _cached(name)
         if cached is None:
-            raise error from None
+            asks = f"; hub:{name} asks the Hub" if name.count("/") == 1 else ""
+            raise UnknownName(error.what + asks, error.where, error.near) from None
         return cached
 
 

@@ -49,13 +49,14 @@ class _Server(ThreadingHTTPServer):
 
 
 class HubServer:
-    """requests: every "METHOD path" with its Range; tokens: the Authorization headers seen."""
+    """requests: every path with its Range; tokens: the Authorization headers seen; instead: answers everything."""
 
     def __init__(self) -> None:
         self.repositories: dict[str, Repository] = {}
         self.requests: list[tuple[str, str]] = []
         self.tokens: list[str] = []
         self.attempts: Counter[str] = Counter()
+        self.instead = b""
         self._server = _Server(self._handler())
         self.stop = threading.Event()
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
@@ -127,7 +128,9 @@ def _error(handler: BaseHTTPRequestHandler, status: int, code: str, message: str
 def _answer(hub: HubServer, handler: BaseHTTPRequestHandler) -> None:
     url = urlsplit(handler.path)
     parts = [part for part in url.path.split("/") if part]
-    if parts[:2] == ["api", "models"]:
+    if hub.instead:
+        _send(handler, 200, hub.instead)
+    elif parts[:2] == ["api", "models"]:
         if len(parts) == 2:
             _search(hub, handler, parse_qs(url.query))
         else:

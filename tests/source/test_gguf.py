@@ -192,6 +192,12 @@ def test_a_lists_reading_stops_before_the_tokenizer(tmp_path: Path) -> None:
     assert "tokenizer.ggml.token_type" not in ours.lengths
 
 
+def test_a_recipe_that_is_written_last_is_found(tmp_path: Path) -> None:
+    first, *rest = [pair for pair in llama_pairs(tokens=50_000) if pair[0] != "general.file_type"]
+    path = write(tmp_path / "m.gguf", [first, *rest, ("general.file_type", U32, 15)], llama_tensors())
+    assert read_metadata(path).metadata["general.file_type"] == 15
+
+
 # ---- wrong ones ----
 
 

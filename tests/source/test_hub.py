@@ -10,9 +10,11 @@ import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kvplanner.engine.base import Model
 from kvplanner.errors import BadInput
 from kvplanner.source import hub, hub_client
 from kvplanner.source.hub_errors import HubError
@@ -68,7 +70,7 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[HubServe
         yield found
 
 
-def open_(name: str, tmp_path: Path, **more: object):  # type: ignore[no-untyped-def]
+def open_(name: str, tmp_path: Path, **more: Any) -> Model:
     return hub.open_model(name, allow_network=True, store=tmp_path / "store", **more)
 
 
@@ -294,6 +296,16 @@ def test_search_offline_is_a_state(server: HubServer, monkeypatch: pytest.Monkey
         hub.search("llama")
     assert caught.value.trouble == "offline"
     assert server.requests == []
+
+
+@pytest.mark.parametrize("answer", [b"<html>log in</html>", b"[]", b"{}", b'{"id": 5}'])
+def test_an_answer_that_is_no_hubs(server: HubServer, tmp_path: Path, answer: bytes) -> None:
+    """A captive portal or a proxy that answers in the Hub's place."""
+    server.repositories["org/small"] = safetensors_repository()
+    server.instead = answer
+    with pytest.raises(HubError) as caught:
+        open_("org/small", tmp_path)
+    assert caught.value.trouble == "bad_answer"
 
 
 def test_a_listing_that_is_refused(server: HubServer, tmp_path: Path) -> None:

@@ -278,6 +278,24 @@ def test_folders_of_the_users_own(tmp_path: Path) -> None:
     assert found["model"].problem == ""
 
 
+def test_folders_that_may_not_be_read_are_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open" / "m.gguf").write_bytes(llama_file())
+    (tmp_path / "closed").mkdir()
+    real = os.scandir
+
+    def guarded(path: str | Path) -> Any:
+        if Path(path).name == "closed":
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", guarded)
+    everywhere = local.Places(*[(tmp_path, tmp_path / "closed")] * 5)
+    assert {f.name for f in local.scan(everywhere)} == {"m"}
+    with pytest.raises(BadInput, match="may not be read"):
+        open_model(str(tmp_path / "closed"))
+
+
 # ---- memory, progress, cancel ----
 
 
