@@ -90,6 +90,8 @@ _ABOUT_FACTS = re.compile(
     r"|the published (checkpoint is FP8|count has)|model_type 'deepseek_ref'|embedding model:|DeepSeek-V3-type index"
     r"|the index file states|the published parameter count equals|dimensions, sliding window)"
 )
+# The facts take these for tied with a second copy of the head; their heads are their own (see Reading.tied).
+_UNTIED = {"mistralai/Mistral-Small-3.1-24B-Instruct-2503", "mistralai/Mistral-Small-3.2-24B-Instruct-2506"}
 # Counts that the facts could not explain, and that the readers do: packed bytes, with or without their scales.
 _EXPLAINED = {
     "nvidia/DeepSeek-V4-Flash-NVFP4": "within 0.0001 % in packed elements with scales",
@@ -151,7 +153,7 @@ def _record(fact: Mapping[str, Any]) -> dict[str, Any]:
             if name in amended:
                 config["quantization_config"].setdefault(name, []).extend(amended[name])
     config, side = _with_rules(fact["id"], config, side)
-    extra = fact.get("stored_but_not_built")
+    extra = fact.get("stored_but_not_built") if fact["id"] not in _UNTIED else None
     record = {
         "id": fact["id"],
         "config": config,

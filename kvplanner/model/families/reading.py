@@ -137,11 +137,16 @@ class Reading:
         return Heads(n, kv, size)
 
     def tied(self, default: bool) -> bool:
-        """Whether the head is the embedding; the top level's word counts before the text dictionary's."""
+        """Whether the head is the embedding.
+
+        Where the top level and the text dictionary disagree it is not: Mistral-Small-3.1 says true above and false
+        below, stores a head of its own, and loads it (element count, and a public start-up log).
+        """
         name = "tie_word_embeddings"
         if self.top is not self.text and self.top.has(name):
+            below = self.text.flag(name, default=True) if self.text.has(name) else True
             self.text.skip(name)
-            return self.top.flag(name, default=default)
+            return self.top.flag(name, default=default) and below
         self.top.skip(name)
         return self.text.flag(name, "tie_embedding", default=default)
 
