@@ -184,7 +184,7 @@ def cache_facts(plan: Plan, unit: ByteUnit = "GiB") -> Iterator[tuple[str, str]]
     tokens = token_text(cache)
     if cache.bytes_per_token:
         tokens += f", {cache.bytes_per_token:,.10g} bytes each{per}"
-    yield "Tokens", tokens
+    yield "Tokens", tokens + (f", in each of {plan.replicas} replicas" if plan.replicas > 1 else "")
     yield (
         "Requests",
         (

@@ -88,6 +88,13 @@ def test_explain_shows_words_numbers_and_sources(name: str) -> None:
         assert all(i.source in part for i in segment.estimate.inputs)
 
 
+def test_replicas_are_not_mistaken_for_one() -> None:
+    plan = replace(sample_plans.other_programs(), replicas=2)
+    text = report.text(plan)
+    assert "in each of 2 replicas" in text
+    assert "2 replicas" in text.split("vLLM 0.33.0")[1].splitlines()[0]
+
+
 def test_explain_of_one_part_shows_only_that() -> None:
     text = report.explain(sample_plans.fits(), ("kv_cache",))
     assert "KV cache: 55.60 GiB" in text
