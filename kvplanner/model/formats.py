@@ -111,6 +111,11 @@ def gptq(bits: int, group: int) -> WeightFormat:
     return WeightFormat("gptq", bits, "group", 2, group=max(group, 0), zero_bits=bits, index_bytes=4)
 
 
+def auto_round(bits: int, group: int) -> WeightFormat:
+    """As GPTQ, without the index."""
+    return WeightFormat("auto-round", bits, "group", 2, group=max(group, 0), zero_bits=bits)
+
+
 def int_packed(bits: int, group: int, symmetric: bool) -> WeightFormat:
     """compressed-tensors' packed integers: bf16 scales, zeros when asymmetric, and two int32 of shape."""
     return WeightFormat(f"int{bits}", bits, "group", 2, group=group, zero_bits=0 if symmetric else bits, extra_bytes=8)

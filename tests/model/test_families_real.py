@@ -41,6 +41,27 @@ def test_known_extras_change_nothing(model: str, nest: str, extra: dict[str, Any
     assert spec.layers == models.load(model).spec.layers
 
 
+def test_a_nearly_empty_text_dictionary_takes_its_class_defaults() -> None:
+    """Gemma-3-4B's repository states no heads, KV heads, head size or vocabulary."""
+    config = {
+        "architectures": ["Gemma3ForConditionalGeneration"], "boi_token_index": 255999, "image_token_index": 262144,
+        "initializer_range": 0.02, "mm_tokens_per_image": 256, "model_type": "gemma3", "torch_dtype": "bfloat16",
+        "text_config": {
+            "hidden_size": 2560, "intermediate_size": 10240, "model_type": "gemma3_text", "num_hidden_layers": 34,
+            "rope_scaling": {"factor": 8.0, "rope_type": "linear"}, "sliding_window": 1024,
+        },
+        "vision_config": {
+            "hidden_size": 1152, "image_size": 896, "intermediate_size": 4304, "model_type": "siglip_vision_model",
+            "num_attention_heads": 16, "num_hidden_layers": 27, "patch_size": 14, "vision_use_head": False,
+        },
+    }  # fmt: skip
+    spec, inventory = read_config(config)
+    assert inventory == models.load("google/gemma-3-4b-it").inventory
+    assert inventory.stored_bytes() == 8_600_158_944
+    assert {"text_config.num_attention_heads", "text_config.vocab_size"} <= set(spec.defaulted)
+    assert spec.context_length == 131_072
+
+
 @pytest.mark.parametrize("model", ["Qwen/Qwen3-VL-8B-Instruct", "google/gemma-3-27b-it", "moonshotai/Kimi-K2.5"])
 def test_fields_repeated_at_the_top_must_agree(model: str) -> None:
     config = copy.deepcopy(models.record(model)["config"])

@@ -114,6 +114,19 @@ def test_gptq_overrides_single_modules() -> None:
     assert form(inventory, "mlp.up_proj").bits == 4
 
 
+def test_auto_round_leaves_named_modules_in_sixteen_bits() -> None:
+    extra = {"model.layers.0.mlp.down_proj": {"bits": 16}, "model.layers.1.mlp.down_proj": {"bits": 8}}
+    quantization = {"quant_method": "auto-round", "bits": 4, "group_size": 128, "extra_config": extra}
+    inventory = read(LLAMA, quantization)
+    assert [form(inventory, "mlp.down_proj", layer).bits for layer in (0, 1, 2)] == [16, 8, 4]
+    assert size(inventory, "mlp.gate_proj") == WEIGHTS // 2 + ROWS * 32 * 2 + ROWS * 16
+
+
+def test_gptq_may_quantise_the_head() -> None:
+    inventory = read(LLAMA, {"quant_method": "gptq", "bits": 4, "group_size": 128, "lm_head": True})
+    assert form(inventory, "lm_head").name == "gptq"
+
+
 SIDE = {"producer": {}, "quantization": {"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8", "group_size": 16,
         "exclude_modules": ["lm_head", "model.layers.0.self_attn*"]}}  # fmt: skip
 

@@ -18,6 +18,7 @@ from kvplanner.model.formats import WeightFormat
 from kvplanner.model.tensors import TensorKind
 
 LINEAR_KINDS: Final[frozenset[TensorKind]] = frozenset({"attention", "state", "mlp", "experts"})
+HEAD_TOO: Final[frozenset[TensorKind]] = LINEAR_KINDS | frozenset[TensorKind]({"head"})
 EXPERT_KINDS: Final[frozenset[TensorKind]] = frozenset({"experts"})
 _MAX_NAMES: Final = 200_000
 
@@ -150,7 +151,26 @@ def _gptq(config: Fields) -> Scheme:
         own = formats.gptq(change.maybe("bits", low=2, high=8) or bits,
                            change.maybe("group_size", low=-1, high=1 << 16) or group)  # fmt: skip
         rules += name_rules((f"re:{key.removeprefix('+:')}",), own, where)
-    return Scheme("gptq", formats.gptq(bits, group), rules=(*rules, *_skips(config, "modules_to_not_convert")))
+    kinds = HEAD_TOO if config.flag("lm_head", default=False) else LINEAR_KINDS
+    skips = _skips(config, "modules_to_not_convert")
+    return Scheme("gptq", formats.gptq(bits, group), kinds, (*rules, *skips))
+
+
+def _auto_round(config: Fields) -> Scheme:
+    """AutoRound: packed integers without an order index; `extra_config` gives single modules other bits."""
+    bits = config.need("bits", low=2, high=8)
+    group = config.need("group_size", low=-1, high=1 << 16)
+    config.expect("data_type", "int")
+    extra = config.sub("extra_config")
+    rules: list[Rule] = []
+    for name in extra.values if extra is not None else ():
+        change = extra.sub(name) if extra is not None else None
+        own = change.maybe("bits", low=2, high=32) if change is not None else None
+        if own is not None and change is not None:
+            size = change.maybe("group_size", low=-1, high=1 << 16) or group
+            form = formats.auto_round(own, size) if own <= 8 else None
+            rules += name_rules((name,), form, config.named("extra_config"))
+    return Scheme("auto-round", formats.auto_round(bits, group), rules=tuple(rules))
 
 
 def _mxfp4(config: Fields) -> Scheme:
@@ -299,6 +319,7 @@ def _kv_cache(config: Fields) -> str | None:
 
 _METHODS: Final[dict[str, Callable[[Fields], Scheme]]] = {
     "fp8": _fp8, "fbgemm_fp8": _fbgemm, "awq": _awq, "gptq": _gptq, "gptq_marlin": _gptq, "awq_marlin": _awq,
+    "auto-round": _auto_round, "intel/auto-round": _auto_round,
     "mxfp4": _mxfp4, "bitsandbytes": _bitsandbytes, "compressed-tensors": _compressed_tensors,
     "modelopt": _modelopt, "modelopt_fp4": _modelopt, "modelopt_mixed": _modelopt,
     "FP8": _modelopt, "NVFP4": _modelopt, "MIXED_PRECISION": _modelopt,
