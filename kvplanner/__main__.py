@@ -25,11 +25,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or words[0] == "gui":
         return _window(words[1:])
-    if words[0].lower().endswith(_OPENABLE) and Path(words[0]).exists():
+    if _names_a_file(words[0]):
         return _window(words)
     from kvplanner.cli.main import run
 
     return run(words)
+
+
+def _names_a_file(word: str) -> bool:
+    """Whether a first word is something to open: a file of a known kind, or a path to anything that exists."""
+    return (word.lower().endswith(_OPENABLE) or os.sep in word) and Path(word).exists()
 
 
 def gui(argv: Sequence[str] | None = None) -> int:

@@ -56,9 +56,13 @@ def test_without_a_display_the_start_model_is_planned() -> None:
 
 
 def test_a_file_cannot_be_shown_without_a_display(tmp_path: Path) -> None:
-    ran = process(["gui", str(tmp_path / "a.kvplan.json")])
-    assert (ran.status, ran.out) == (2, "")
-    assert "no display" in ran.err
+    plan = tmp_path / "a.kvplan.json"
+    plan.write_text("{}")
+    for words in (["gui", str(plan)], [str(plan)], [str(tmp_path)]):
+        ran = process(words)
+        assert (ran.status, ran.out) == (2, "")
+        assert "no display" in ran.err
+    assert "there is no command" in process([str(tmp_path / "none")]).err
 
 
 def test_a_display_that_does_not_answer_is_no_display() -> None:
