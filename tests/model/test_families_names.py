@@ -50,7 +50,7 @@ def test_names_cover_what_they_say(name: str, path: str, layer: int | None, expe
     assert hit(name, path, layer) is expected
 
 
-@pytest.mark.parametrize("name", ["re:(a+)+b", "re:(.*)*", "re:.*.*.*.*.*x", "a*b*c*d*e*f*g*h*i*j*k*"])
+@pytest.mark.parametrize("name", ["re:(a+)+b", "re:(.*)*", "re:.*a.*a.*a.*a", "a*b*c*d*e*f*g*h*i*j*k*"])
 def test_names_that_may_take_forever_are_refused(name: str) -> None:
     with pytest.raises(NotModelled):
         covers(parse_name(name, "list"), "layers.0.", ("a" * 200,))

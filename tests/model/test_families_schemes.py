@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 
-from kvplanner.errors import NotModelled
+from kvplanner.errors import BadInput, NotModelled
 from kvplanner.model.families import read_config
 from kvplanner.model.formats import WeightFormat
 from kvplanner.model.tensors import Inventory
@@ -112,6 +113,17 @@ def test_gptq_overrides_single_modules() -> None:
     assert form(inventory, "self_attn.q_proj").name == "bfloat16"
     assert (form(inventory, "mlp.down_proj").bits, form(inventory, "mlp.down_proj").group) == (8, 64)
     assert form(inventory, "mlp.up_proj").bits == 4
+
+
+@pytest.mark.parametrize("name", ["re:.*expert{}.*", "*.block{}*", "model.layers.0.name{}"])
+def test_a_hostile_list_is_refused_or_read_soon(name: str) -> None:
+    names = [name.format(i) for i in range(20_000)]
+    start = time.process_time()
+    try:
+        read(LLAMA, {"quant_method": "fp8", "modules_to_not_convert": names})
+    except BadInput as error:
+        assert "patterns" in str(error)
+    assert time.process_time() - start < 20
 
 
 def test_auto_round_leaves_named_modules_in_sixteen_bits() -> None:

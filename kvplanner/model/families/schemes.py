@@ -20,7 +20,10 @@ from kvplanner.model.tensors import TensorKind
 LINEAR_KINDS: Final[frozenset[TensorKind]] = frozenset({"attention", "state", "mlp", "experts"})
 HEAD_TOO: Final[frozenset[TensorKind]] = LINEAR_KINDS | frozenset[TensorKind]({"head"})
 EXPERT_KINDS: Final[frozenset[TensorKind]] = frozenset({"experts"})
+# Far above any real list, and low enough that a hostile one costs seconds at most.
 _MAX_NAMES: Final = 200_000
+_MAX_PATTERNS: Final = 2000
+_MAX_EXPRESSIONS: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +105,13 @@ def name_rules(names: Iterable[str], format_: WeightFormat | None, where: str) -
         matcher = parse_name(name, where)
         single = matcher.pattern is None and ".0." in f".{matcher.text}." and "experts.0" in matcher.text
         counted[matcher] = counted.get(matcher, 0) + (1 if single else 0)
+    patterns = sum(matcher.pattern is not None for matcher in counted)
+    expressions = sum(matcher.text.startswith("re:") for matcher in counted)
+    if patterns > _MAX_PATTERNS or expressions > _MAX_EXPRESSIONS:
+        raise BadInput(
+            f"has {patterns} patterns, of them {expressions} regular expressions", where,
+            f"Expected at most {_MAX_PATTERNS} and {_MAX_EXPRESSIONS}",
+        )  # fmt: skip
     return tuple(Rule(matcher, format_, count) for matcher, count in counted.items())
 
 
