@@ -155,6 +155,7 @@ def parts(gpu: GpuSample, engine: Reading, engine_name: str = "engine") -> tuple
     rest = max(0, allocated - mine)
     told = all(p.memory.value is not None for p in gpu.processes or ())
     rest_name = "other programs" if told and engine.value is not None else "in use"
+    rest_name = "system and programs" if gpu.shared else rest_name
     found = (
         Part("driver", gpu.reserved.value or 0, "driver reserved"),
         Part("other", rest, rest_name),

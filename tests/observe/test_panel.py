@@ -363,7 +363,7 @@ def test_processes_sort_filter_and_keep_their_selection(stub: Stub, panel: GpuPa
     table.view.sortByColumn(1, Qt.SortOrder.AscendingOrder)
     assert column(1) == ["2101", "2390", "5120", "7777"]
     table.view.sortByColumn(4, Qt.SortOrder.AscendingOrder)
-    assert column(4) == ["0.01 GiB", "0.23 GiB", "0.40 GiB", "0.49 GiB"]
+    assert column(4) == ["9 MiB", "0.23 GiB", "0.40 GiB", "0.49 GiB"]
     table.filter.setText("fire")
     assert column(3) == ["firefox"]
     table.filter.clear()

@@ -154,6 +154,24 @@ def test_a_call_that_hangs_is_named_ended_and_that_gpu_left_alone(stub: Stub, sa
     assert not psutil.pid_exists(hung or 0)
 
 
+def test_a_gpu_that_was_left_alone_is_tried_again(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kvplanner.observe.sampler.SKIP_S", 1.5)
+    whole = scenario_text("gpu-lost").replace("lost_after = 14", "")
+    stub.use(whole)
+    sampler = Sampler(HelperSettings(interval=0.1), call_limit=2.5)
+    sampler.start()
+    try:
+        wait(sampler, lambda seen: bool(seen))
+        stub.use(whole + "latency.nvmlDeviceGetMemoryInfo_v2 = 60000\n")
+        wait(sampler, lambda _: sampler.status.state == "waiting")
+        stub.use(whole)
+        wait(sampler, lambda seen: any(g.status == "stalled" for s in seen for g in s.gpus))
+        found = wait(sampler, lambda seen: bool(seen) and all(g.status == "ok" for g in seen[-1].gpus))
+        assert len(found[-1].gpus) == 2
+    finally:
+        sampler.stop()
+
+
 def test_polls_are_quick_while_a_call_hangs_for_ten_seconds(stub: Stub) -> None:
     stub.use(scenario_text("desktop-4090") + "latency.nvmlDeviceGetMemoryInfo_v2 = 10000\n")
     sampler = Sampler(HelperSettings(interval=0.1))

@@ -141,6 +141,8 @@ class PanelModel:
             if size is not None and size >= _SHOWN_OTHERS:
                 held.setdefault(format_bytes(size, self.unit), []).append(gpu)
         each = ", ".join(f"{size} on {labels_in_words(gpus)}" for size, gpus in held.items())
+        if any(g.shared for gpus in held.values() for g in gpus):
+            return f"The system and programs hold {each}."
         told = all(p.memory.value is not None for gpus in held.values() for g in gpus for p in g.processes or ())
         return (f"Other programs hold {each}." if told else f"In use: {each}.") if each else ""
 

@@ -208,7 +208,9 @@ class HistoryPlot(QWidget):
                 top = max(top, float(np.nanmax(values)) if not np.isnan(values).all() else 0.0)
         shown = shown_seconds(seconds, -float(times[0]) if len(times) else 0.0)
         self._plot.setXRange(-shown, shown * 0.05, padding=0)
-        self._plot.setYRange(0, max(top, 0.001) * 1.14, padding=0)
+        label = self.fontMetrics().height() + 4  # the topmost line's name stands above it
+        room = max(self._plot.height() - label - 30, label)
+        self._plot.setYRange(0, max(top, 0.001) * (1 + label / room), padding=0)
         self._plot.getAxis("bottom").setTicks([time_ticks(shown)])
         self._draw_marks(shown)
 

@@ -19,7 +19,7 @@ from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QLabel, QLineEdit,
 
 from kvplanner.observe.signatures import signature
 from kvplanner.observe.snapshot import GpuSample, ProcessSample, Snapshot, labels_in_words
-from kvplanner.units import ByteUnit, format_bytes
+from kvplanner.units import MIB, ByteUnit, format_bytes
 
 COLUMNS: Final = ("GPU", "PID", "User", "Name", "Memory", "Command")
 _GPU, _PID, _USER, _NAME, _MEMORY, _COMMAND = range(len(COLUMNS))
@@ -123,8 +123,15 @@ class ProcessModel(QAbstractTableModel):
         if column == _NAME:
             return shown_name(process)
         if column == _MEMORY:
-            return format_bytes(process.memory.value, self._unit) if process.memory.value is not None else "n/a"
+            return size_text(process.memory.value, self._unit) if process.memory.value is not None else "n/a"
         return shlex.join(process.command) if process.command else "–"
+
+
+def size_text(value: int, unit: ByteUnit) -> str:
+    """Bytes in `unit`, small ones in the thousandth of it."""
+    if value >= 100 * MIB:
+        return format_bytes(value, unit)
+    return format_bytes(value, "MB" if unit in ("GB", "MB") else "MiB", 0)
 
 
 def process_notes(snapshot: Snapshot) -> list[str]:
@@ -224,6 +231,7 @@ class ProcessTable(QWidget):
         header.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
         header.setStretchLastSection(True)
         header.setHighlightSections(False)
+        header.setDefaultAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
         samples = {_GPU: "GPU ▾", _PID: "4194304", _USER: "user12", _NAME: "VLLM::Worker_", _MEMORY: "000.00 GiB"}
         for column, sample in samples.items():
             view.setColumnWidth(column, view.fontMetrics().horizontalAdvance(sample) + 16)

@@ -127,6 +127,8 @@ def _tip(gpu: GpuSample, unit: ByteUnit) -> str:
                    (gpu.free, "free"))  # fmt: skip
         lines += [f"{name}: {show(reading, unit)}" for reading, name in figures]
         lines.append("total = driver reserved + allocated + free")
+    if gpu.name.partition("NVIDIA ")[2].startswith(("GH200", "GB200", "GB300")):
+        lines.append("this GPU's memory is also the system's: pages that programs left behind can be counted")
     if gpu.process_note:
         lines.append(gpu.process_note)
     lines += [
