@@ -55,7 +55,8 @@ def launch_of(seen: EngineSeen, snapshot: Snapshot) -> EngineLaunch:
         )  # fmt: skip
     engine = registry.engine(seen.engine)
     environment, folder, programs = _surroundings(seen.pid)
-    version = next((v for p in programs if (v := installed_version(p, kind.packages))), "")
+    root = other_root(seen.pid)
+    version = next((v for p in programs if (v := installed_version(_below(root, p), kind.packages))), "")
     options = engine.options()
     flags = parse_flags(options, found.rest, engine.ignored_flags)
     from_environment = {o.name: parse_value(o, environment[o.env]) for o in options if environment.get(o.env)}
@@ -69,7 +70,7 @@ def launch_of(seen: EngineSeen, snapshot: Snapshot) -> EngineLaunch:
     if not model:
         warnings.append("the command line names no model: the engine's own default is used")
     return EngineLaunch(
-        seen, _absolute(model, folder), values, machine,
+        seen, _absolute(model, folder, root), values, machine,
         version, address_of(seen), tuple(warnings),
     )  # fmt: skip
 
@@ -151,10 +152,26 @@ def _surroundings(pid: int) -> tuple[dict[str, str], Path | None, list[Path]]:
     return environment, folder, programs
 
 
-def _absolute(model: str, folder: Path | None) -> str:
-    if not model or folder is None or Path(model).is_absolute():
+def other_root(pid: int) -> Path | None:
+    """Where the file system of a process in another container is seen from here; None when it has this one's."""
+    process = Path(f"/proc/{pid}")
+    try:
+        if (process / "ns" / "mnt").readlink() != Path("/proc/self/ns/mnt").readlink():
+            return process / "root"
+    except OSError:  # no such process, not Linux, or another user's
+        pass
+    return None
+
+
+def _below(root: Path | None, path: Path) -> Path:
+    return path if root is None else root / path.relative_to(path.anchor)
+
+
+def _absolute(model: str, folder: Path | None, root: Path | None) -> str:
+    """The model as a path that can be opened here, where it is one; else as it stands."""
+    if not model or (folder is None and not Path(model).is_absolute()):
         return model
-    candidate = folder / model
+    candidate = _below(root, (folder or Path()) / model)
     try:
         return str(candidate) if candidate.exists() else model
     except OSError:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kvplanner.errors import BadInput, NotModelled, PlannerError
-from kvplanner.observe.engines import address_of, launch_of
+from kvplanner.observe.engines import address_of, launch_of, other_root
 from kvplanner.observe.snapshot import EngineSeen, GpuSample, ProcessSample, Reading, Snapshot
 from kvplanner.units import GIB
 
@@ -109,3 +110,21 @@ def test_a_real_process_tells_its_folder_and_its_gpus(server: subprocess.Popen[s
     assert launch.machine is not None
     assert [d.uuid for d in launch.machine.devices] == ["GPU-10000000"]
     assert launch.version == "0.19.1"
+
+
+def test_a_process_with_this_file_system_is_looked_at_from_here(server: subprocess.Popen[str]) -> None:
+    assert other_root(server.pid) is None
+    assert other_root(4_000_000) is None
+
+
+def test_a_process_in_another_container_is_looked_at_through_its_root() -> None:
+    with subprocess.Popen(["unshare", "--mount", "sleep", "60"], stderr=subprocess.PIPE) as other:
+        deadline = time.monotonic() + 5
+        while other_root(other.pid) is None and other.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        if other.poll() is not None:
+            pytest.skip("this user may not make a mount namespace")
+        try:
+            assert other_root(other.pid) == Path(f"/proc/{other.pid}/root")
+        finally:
+            other.kill()

@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QAbstractButton, QComboBox, QLineEdit, QTableView,
 from pytestqt.qtbot import QtBot
 
 from kvplanner.observe.helper import HelperSettings
+from kvplanner.observe.overlay import Overlay
 from kvplanner.observe.sampler import Sampler
 from kvplanner.ui.gpu_panel.feed import Feed
 from kvplanner.ui.gpu_panel.panel import GpuPanel
@@ -100,6 +101,27 @@ def test_beside_a_plan(stub: Stub, panel: GpuPanel, qtbot: QtBot) -> None:
     assert sent.args == [{0: 22904 * MIB}]
     panel.set_plan(None)
     assert panel.bars.rows()[0].planned == ()
+
+
+def test_the_memory_bars_are_not_left_with_old_figures(stub: Stub, panel: GpuPanel, qtbot: QtBot) -> None:
+    stub.use("desktop-4090")
+    panel.set_plan(plan_for("RTX 4090"))
+    told: list[tuple[Overlay, ...]] = []
+    panel.overlay_changed.connect(told.append)
+    panel.show()
+    until(qtbot, lambda: told and told[-1])
+    assert told[-1][0].stale is False
+    panel.hide()
+    assert told[-1] == ()
+    panel.show()
+    until(qtbot, lambda: told[-1])
+    panel.model.snapshot = panel.model.snapshot._replace(monotonic=time.monotonic() - 60)  # type: ignore[union-attr]
+    panel.feed._timer.stop()
+    panel._age()
+    assert told[-1][0].stale is True
+    assert "last seen" in panel.toolbar.state.text()
+    panel.toolbar.watch_button.click()
+    assert told[-1] == ()
 
 
 def test_the_plan_can_follow_what_is_free(stub: Stub, panel: GpuPanel, qtbot: QtBot) -> None:

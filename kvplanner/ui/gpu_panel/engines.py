@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QLineEdit, QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
@@ -148,7 +150,7 @@ class EngineRow(QWidget):
 
     def _filled(self, fill: Fill) -> None:
         self.read_button.setEnabled(True)
-        self._show(fill.text())
+        self._show(f"{fill.text()} · at {time.strftime('%H:%M:%S')}")
         self.fill_read.emit(fill)
 
     def _not_filled(self, error: Exception) -> None:

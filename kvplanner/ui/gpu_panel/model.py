@@ -66,15 +66,13 @@ class PanelModel:
         self.history.clear()
         self._stages = StageWatch()
 
-    def compare(self) -> bool:
-        """Works out the overlays; returns whether they changed."""
-        before = self.overlays
+    def compare(self) -> None:
+        """Works out the overlays."""
         if self.plan is None or self.snapshot is None:
             self.overlays = ()
         else:
             self.overlays = overlays(self.plan, self.snapshot, self.engine_pid, self._chosen)
             self._watch_stages()
-        return [_essence(o) for o in before] != [_essence(o) for o in self.overlays]
 
     def engine(self) -> EngineSeen | None:
         """The engine that is compared with, or the one that was chosen."""
@@ -218,7 +216,8 @@ def _plan_lines(device: DevicePlan) -> tuple[Line, ...]:
     return tuple(lines)
 
 
-def _essence(overlay: Overlay) -> tuple[object, ...]:
+def essence(overlay: Overlay) -> tuple[object, ...]:
+    """What of an overlay can be seen: another sample with the same essence is no news."""
     seen = overlay.seen.pid if overlay.seen else None
     return (
         overlay.device, overlay.gpu.uuid, overlay.parts, overlay.planned_bytes, overlay.engine, overlay.unaccounted,

@@ -18,7 +18,7 @@ from kvplanner.ui.gpu_panel.bars import MeasuredBars
 from kvplanner.ui.gpu_panel.engines import EngineRow
 from kvplanner.ui.gpu_panel.feed import Feed
 from kvplanner.ui.gpu_panel.free import FreeRow
-from kvplanner.ui.gpu_panel.model import PanelModel
+from kvplanner.ui.gpu_panel.model import PanelModel, essence
 from kvplanner.ui.gpu_panel.notice import NoticeStrip, notice_for
 from kvplanner.ui.gpu_panel.plot import HistoryPlot
 from kvplanner.ui.gpu_panel.process_table import ProcessTable
@@ -53,6 +53,7 @@ class GpuPanel(QWidget):
         self._problem = ""
         self._detached = False
         self._replaying = False
+        self._told: list[tuple[object, ...]] = []
         self.toolbar = Toolbar(self)
         self.notice = NoticeStrip(self)
         self.engines = EngineRow(self._jobs, self)
@@ -168,12 +169,14 @@ class GpuPanel(QWidget):
             self.start()
         self._clock.start()
         self.feed.set_visible(not self.window().isMinimized())
+        self._draw()
 
     def hideEvent(self, event: QHideEvent) -> None:
         """Nothing is sampled for nobody."""
         super().hideEvent(event)
         self._clock.stop()
         self.feed.set_visible(False)
+        self._tell_overlays()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """A minimised window shows nothing."""
@@ -207,15 +210,29 @@ class GpuPanel(QWidget):
                 self._send_free()
 
     def _draw(self) -> None:
+        if not self.isVisible():
+            return
         model = self.model
-        changed = model.compare()
+        model.compare()
         self.bars.set_rows(model.rows(), model.unit, model.fill)
         self.free.set_text(model.others_text(), bool(model.free_by_device()))
         self.plot.set_references(model.references(self.bars.current()))
         if model.snapshot is not None:
             self.plot.set_history(model.history, model.snapshot.monotonic, model.curves())
-        if changed and not self._replaying:
-            self.overlay_changed.emit(model.overlays)
+        self._tell_overlays()
+
+    def _tell_overlays(self) -> None:
+        """Tells the memory bars what is measured: nothing while nobody looks, and what is old as such."""
+        snapshot = self.model.snapshot
+        found = self.model.overlays
+        if snapshot is None or not self.feed.wanted or self._replaying or not self.isVisible():
+            found = ()
+        elif is_old(snapshot, time.monotonic() - snapshot.monotonic):
+            found = tuple(o._replace(stale=True) for o in found)
+        seen = [essence(o) for o in found]
+        if seen != self._told:
+            self._told = seen
+            self.overlay_changed.emit(found)
 
     def _age(self, *_: object) -> None:
         snapshot = self.model.snapshot
@@ -223,6 +240,7 @@ class GpuPanel(QWidget):
         recorder = self.feed.recorder
         watching = self.feed.wanted or self._replaying
         self.toolbar.set_state(snapshot, watching, age, recorder.snapshots if recorder else None)
+        self._tell_overlays()
         self.bars.setEnabled(snapshot is None or not is_old(snapshot, age))
         status = self.feed.sampler_status
         self._show_empty(bool(snapshot and snapshot.gpus), watching)
@@ -252,7 +270,6 @@ class GpuPanel(QWidget):
         self._detached = True
         self.feed.detach()
         self.toolbar.set_watching(False)
-        self.overlay_changed.emit(())
         self._age()
 
     def _record(self) -> None:
@@ -281,7 +298,6 @@ class GpuPanel(QWidget):
         self._replaying = path is not None
         self.toolbar.set_replaying(self._replaying)
         self.model.forget()
-        self.overlay_changed.emit(())
         self._draw()
         self._age()
 
