@@ -137,7 +137,7 @@ def content_of(parts: tuple[Part, ...]) -> tuple[tuple[int, ...], WeightFormat]:
     """Logical shape and format of what a module stores; format.bytes_of(shape) is exactly the parts' bytes.
 
     Layouts: AutoAWQ (columns packed), GPTQ (rows packed, transposed), compressed-tensors, ModelOpt NVFP4, MXFP4
-    blocks, block and channel FP8; anything else is its payload with the rest as bytes per matrix.
+    blocks, block and channel FP8, bitsandbytes, MLX; anything else is its payload with the rest as bytes per matrix.
     """
     main = max(parts, key=lambda part: (part.part not in SCALE_PARTS, part.bytes))
     rest = sum(part.bytes for part in parts) - main.bytes
@@ -157,6 +157,8 @@ def _as_matrix(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 def _format_name(main: Part, bits: float, parts: dict[str, Part]) -> str:
     """The format's name as engines call it, told by what is stored beside the payload."""
+    if "absmax" in parts or "SCB" in parts:
+        return "bnb4" if bits == 4 else "bnb8"
     if bits == DTYPE_BITS[main.dtype]:
         return {"F8_E4M3": "fp8", "F8_E5M2": "fp8_e5m2", "I8": "int8"}.get(main.dtype, dtype_name(main.dtype))
     if main.part == "qweight":
@@ -177,6 +179,9 @@ def _unpacked(main: Part, parts: dict[str, Part]) -> tuple[tuple[int, ...], floa
         return main.shape, 4
     if main.part == "blocks" and len(main.shape) >= 3 and main.dtype == "U8":
         return (*main.shape[:-2], main.shape[-2] * main.shape[-1] * 2), 4
+    if "absmax" in parts and main.dtype == "U8":
+        # bitsandbytes stores two values a byte and no shape: the number of elements alone is known.
+        return (2 * main.bytes, 1), 4
     if len(main.shape) < 2:
         return main.shape, DTYPE_BITS[main.dtype]
     if main.part == "weight_packed" and main.dtype in ("I32", "U32"):
@@ -217,7 +222,8 @@ def _unpacked_by_scale(main: Part, scales: Part | None, word: int) -> tuple[tupl
 def _with_scales(shape: tuple[int, ...], bits: float, main: Part, parts: dict[str, Part]) -> WeightFormat | None:
     """A format whose scales follow the matrix's shape, when one explains them."""
     scale = next(
-        (parts[name] for name in ("weight_scale_inv", "weight_scale", "scales", "scale_inv") if name in parts), None
+        (parts[name] for name in ("weight_scale_inv", "weight_scale", "scales", "scale_inv", "SCB") if name in parts),
+        None,
     )
     if scale is None or len(shape) < 2 or not shape[-1]:
         return None

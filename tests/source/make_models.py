@@ -13,7 +13,7 @@ from typing import Any, Final
 
 # name → (dtype, shape)
 Tensors = dict[str, tuple[str, tuple[int, ...]]]
-BYTES: Final = {"BF16": 2, "F16": 2, "F32": 4, "F8_E4M3": 1, "U8": 1, "I32": 4, "I64": 8, "I8": 1}
+BYTES: Final = {"BF16": 2, "F16": 2, "F32": 4, "F8_E4M3": 1, "U8": 1, "I32": 4, "I64": 8, "I8": 1, "U32": 4}
 
 
 def size_of(dtype: str, shape: tuple[int, ...]) -> int:
@@ -105,3 +105,50 @@ def nvfp4(tensors: Tensors, name: str, out: int, inp: int) -> None:
     tensors[f"{name}.weight_scale"] = ("F8_E4M3", (out, inp // 16))
     tensors[f"{name}.weight_scale_2"] = ("F32", ())
     tensors[f"{name}.input_scale"] = ("F32", ())
+
+
+def fp8_tensor(tensors: Tensors, name: str, out: int, inp: int) -> None:
+    """One scale for the weight and one for the input."""
+    tensors[f"{name}.weight"] = ("F8_E4M3", (out, inp))
+    tensors[f"{name}.weight_scale"] = ("F32", ())
+    tensors[f"{name}.input_scale"] = ("F32", ())
+
+
+def fp8_channel(tensors: Tensors, name: str, out: int, inp: int) -> None:
+    tensors[f"{name}.weight"] = ("F8_E4M3", (out, inp))
+    tensors[f"{name}.weight_scale"] = ("BF16", (out, 1))
+
+
+def int8_channel(tensors: Tensors, name: str, out: int, inp: int) -> None:
+    tensors[f"{name}.weight"] = ("I8", (out, inp))
+    tensors[f"{name}.weight_scale"] = ("BF16", (out, 1))
+
+
+def packed_nvfp4(tensors: Tensors, name: str, out: int, inp: int) -> None:
+    """compressed-tensors nvfp4-pack-quantized."""
+    tensors[f"{name}.weight_packed"] = ("U8", (out, inp // 2))
+    tensors[f"{name}.weight_scale"] = ("F8_E4M3", (out, inp // 16))
+    tensors[f"{name}.weight_global_scale"] = ("F32", (1,))
+    tensors[f"{name}.input_global_scale"] = ("F32", (1,))
+
+
+def bnb4(tensors: Tensors, name: str, out: int, inp: int) -> None:
+    """bitsandbytes nf4 with double quantisation."""
+    tensors[f"{name}.weight"] = ("U8", (out * inp // 2, 1))
+    tensors[f"{name}.weight.absmax"] = ("U8", (out * inp // 64,))
+    tensors[f"{name}.weight.nested_absmax"] = ("F32", (out * inp // 64 // 256,))
+    tensors[f"{name}.weight.nested_quant_map"] = ("F32", (256,))
+    tensors[f"{name}.weight.quant_map"] = ("F32", (16,))
+    tensors[f"{name}.weight.quant_state.bitsandbytes__nf4"] = ("U8", (86,))
+
+
+def bnb8(tensors: Tensors, name: str, out: int, inp: int) -> None:
+    tensors[f"{name}.weight"] = ("I8", (out, inp))
+    tensors[f"{name}.SCB"] = ("F32", (out,))
+    tensors[f"{name}.weight_format"] = ("U8", ())
+
+
+def mlx4(tensors: Tensors, name: str, out: int, inp: int) -> None:
+    tensors[f"{name}.weight"] = ("U32", (out, inp // 8))
+    tensors[f"{name}.scales"] = ("BF16", (out, inp // 64))
+    tensors[f"{name}.biases"] = ("BF16", (out, inp // 64))
