@@ -62,9 +62,9 @@ def _families() -> Iterator[Mapping[str, Reader]]:
     yield gated.READERS
     yield kda.READERS
     yield multimodal.READERS
-    from kvplanner.model.families import compressed, encoders, gemma4, mixed, nemotron, statespace
+    from kvplanner.model.families import classic, compressed, encoders, gemma4, mixed, nemotron, statespace
 
-    for module in (gemma4, nemotron, statespace, mixed, compressed, encoders):
+    for module in (gemma4, nemotron, statespace, mixed, compressed, encoders, classic):
         yield module.READERS
 
 

@@ -18,7 +18,7 @@ from kvplanner.model.families.moe import Experts
 from kvplanner.model.families.patterns import CHUNKED, FULL, every
 from kvplanner.model.families.read import Reader
 from kvplanner.model.families.reading import Body, Draft, Heads, MixerPart, MlpPart, Reading, body, stack
-from kvplanner.model.families.sparse import QWEN3_MOE
+from kvplanner.model.families.sparse import GLM4V_MOE, QWEN3_MOE
 from kvplanner.model.families.towers import with_towers
 from kvplanner.model.spec import Attention, LayerSpec, Mlp
 from kvplanner.model.tensors import TensorGroup
@@ -163,6 +163,8 @@ READERS: Final[dict[str, Reader]] = {
     "Qwen3_5ForConditionalGeneration": with_towers(QWEN3_5, towers_qwen.optional_qwen3_vl),
     "Qwen3_5MoeForConditionalGeneration": with_towers(QWEN3_5_MOE, towers_qwen.optional_qwen3_vl),
     "Glm4vForConditionalGeneration": with_towers(GLM4V, towers_qwen.glm4v),
+    "Glm4vMoeForConditionalGeneration": with_towers(GLM4V_MOE, towers_qwen.glm4v),
+    "Llama4ForCausalLM": _llama4_text,
     "Llama4ForConditionalGeneration": with_towers(_llama4_text, towers_more.llama4),
     "MllamaForConditionalGeneration": with_towers(_mllama_text, towers_more.mllama),
     "KimiK25ForConditionalGeneration": with_towers(_kimi_k25_text, towers_more.moonvit),

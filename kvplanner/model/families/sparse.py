@@ -6,6 +6,7 @@ by element counts of the catalogue's models.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from kvplanner.model.families.decoder import Decoder
@@ -38,6 +39,13 @@ _GLM: Final = Experts(
     correction="gate.e_score_correction_bias",
     ignore=_ROUTER,
 )  # fmt: skip
+
+
+_GLM4_MOE: Final = Decoder(
+    o_bias=False, head_size=128, qk_norm="head", qk_norm_if=("use_qk_norm", False), mlp_pattern=after_first(1),
+    experts=_GLM, mtp=one_layer("num_nextn_predict_layers", copies=2),
+)  # fmt: skip
+GLM4V_MOE: Final = replace(_GLM4_MOE, qkv_bias=("attention_bias", True), head_size=None, mtp=None)
 
 
 def _step(reading: Reading) -> Draft:
@@ -80,10 +88,7 @@ READERS: Final[dict[str, Reader]] = {
                                                                              "down_proj")),
         ignore=("experts_per_token",),
     ),
-    "Glm4MoeForCausalLM": Decoder(
-        o_bias=False, head_size=128, qk_norm="head", qk_norm_if=("use_qk_norm", False), mlp_pattern=after_first(1),
-        experts=_GLM, mtp=one_layer("num_nextn_predict_layers", copies=2),
-    ),
+    "Glm4MoeForCausalLM": _GLM4_MOE,
     "SolarOpenForCausalLM": Decoder(
         head_size=128, mlp_pattern=after_first(0), experts=_GLM, only={"use_qk_norm": False},
     ),

@@ -120,23 +120,35 @@ def _mamba2_lm(reading: Reading) -> Draft:
     return _pure(reading, hidden, vocab, layers, made)
 
 
-def _pure(reading: Reading, hidden: int, vocab: int, layers: int, made: Body) -> Draft:
-    tied = reading.tied(False)
+def _pure(reading: Reading, hidden: int, vocab: int, layers: int, made: Body, tied_default: bool = False) -> Draft:
+    tied = reading.tied(tied_default)
     outside = reading.vocabulary(vocab, hidden, tied, embed="backbone.embeddings", norm="backbone.norm_f")
     return Draft(hidden, vocab, (made,), (0,) * layers, outside, tied)
 
 
 def _falcon_mamba(reading: Reading) -> Draft:
     """Falcon-Mamba: the stated width counts, not `expand`."""
+    reading.text.skip("expand")
+    return _mamba1_lm(reading, reading.text.need("intermediate_size"), tied=False)
+
+
+def _mamba(reading: Reading) -> Draft:
+    """The first Mamba: as wide as `expand` says, with a tied head."""
     text = reading.text
-    text.skip("expand", "time_step_rank")
+    width = text.maybe("intermediate_size") or reading.hidden() * text.get("expand", default=2, high=1 << 10)
+    text.noted("intermediate_size")
+    text.skip("expand")
+    return _mamba1_lm(reading, width, tied=True)
+
+
+def _mamba1_lm(reading: Reading, width: int, *, tied: bool) -> Draft:
+    text = reading.text
     hidden, vocab, layers = reading.hidden(), reading.vocab(), reading.layer_count()
     rank = text.maybe("time_step_rank", high=1 << 20) or -(-hidden // 16)
-    width = text.need("intermediate_size")
     sizes = Mamba1(width, text.need("state_size", high=1 << 16), text.get("conv_kernel", default=4, high=256), rank,
                    text.flag("use_conv_bias", default=True), text.flag("use_bias", default=False))  # fmt: skip
     made = body(mamba1_part(reading, hidden, sizes, "mixer", norms=False), None, reading.parts.norm("norm", hidden))
-    return _pure(reading, hidden, vocab, layers, made)
+    return _pure(reading, hidden, vocab, layers, made, tied)
 
 
 def _jamba(reading: Reading) -> Draft:
@@ -241,9 +253,34 @@ def _granite_hybrid(reading: Reading) -> Draft:
     return Draft(hidden, vocab, bodies, body_of, reading.vocabulary(vocab, hidden, tied), tied)
 
 
+def _bamba(reading: Reading) -> Draft:
+    """Bamba: attention at `attn_layer_indices`, Mamba-2 elsewhere, a feed-forward in every layer."""
+    text, parts = reading.text, reading.parts
+    text.skip("mamba_chunk_size", "mamba_expand", "num_logits_to_keep")
+    text.expect("attention_bias", False)
+    text.expect("mlp_bias", False)
+    hidden, vocab, layers = reading.hidden(), reading.vocab(), reading.layer_count()
+    attends = text.ints("attn_layer_indices", high=layers - 1)
+    text.noted("attn_layer_indices")
+    heads, width = reading.heads(hidden), text.need("intermediate_size")
+    sizes = mamba2_sizes(text, _HYBRID_NAMES)
+    norms = parts.norm("input_layernorm", hidden) + parts.norm("pre_ff_layernorm", hidden)
+
+    def make(attend: bool) -> Body:
+        mixer = gqa_part(reading, hidden, heads) if attend else mamba2_part(reading, hidden, sizes, "mamba")
+        return body(mixer, MlpPart(Mlp(width), parts.mlp("feed_forward", hidden, width)), norms)
+
+    bodies, body_of = stack([i in (attends or ()) for i in range(layers)], make)
+    tied = reading.tied(False)
+    outside = reading.vocabulary(vocab, hidden, tied, norm="model.final_layernorm")
+    return Draft(hidden, vocab, bodies, body_of, outside, tied)
+
+
 READERS: Final[dict[str, Reader]] = {
     "Mamba2ForCausalLM": _mamba2_lm,
     "FalconMambaForCausalLM": _falcon_mamba,
+    "MambaForCausalLM": _mamba,
+    "BambaForCausalLM": _bamba,
     "JambaForCausalLM": _jamba,
     "FalconH1ForCausalLM": _falcon_h1,
     "GraniteMoeHybridForCausalLM": _granite_hybrid,
