@@ -172,7 +172,13 @@ def _tensors(groups: Iterable[tuple[TensorGroup, int]]) -> tuple[TensorRow, ...]
 def _largest(groups: Iterable[tuple[TensorGroup, int]]) -> tuple[LargeTensor, ...]:
     """The largest single tensors, with how many equal ones there are."""
     rows = [
-        LargeTensor(g.path, g.shape, g.format.name, g.count * layers, g.stored_bytes // g.count)
+        LargeTensor(
+            f"mtp.{g.path}" if g.place == "mtp" else g.path,
+            g.shape,
+            g.format.name,
+            g.count * layers,
+            g.stored_bytes // g.count,
+        )
         for g, layers in groups
         if g.count and layers
     ]
