@@ -92,7 +92,7 @@ def open_model(
     watch = control or Unwatched()
     kept = HubStore(store or default_folder(), endpoint(), request.repository)
     if not allow_network or is_offline():
-        reason = "HF_HUB_OFFLINE is set" if is_offline() else "it was not allowed"
+        reason = "HF_HUB_OFFLINE is set" if is_offline() else "going online was not asked for"
         return _open_offline(request, kept, name, reason)
     client = Client(watch)
     watch.progress(None, f"Asking the Hub for {request.repository}")
@@ -101,7 +101,7 @@ def open_model(
     except HubError as error:
         if error.trouble != "unreachable":
             raise
-        return _open_offline(request, kept, name, "it cannot be reached")
+        return _open_offline(request, kept, name, "the Hub cannot be reached")
     kept.keep_info(request.revision, info)
     return _Opening(info, kept, client, watch).open(request)
 
@@ -109,10 +109,9 @@ def open_model(
 def _open_offline(request: Request, kept: HubStore, name: str, reason: str) -> Model:
     commit = kept.commit_of(request.revision)
     info = kept.info(commit) if commit else None
-    note = f"From what the Hub told earlier (revision {commit[:12] if commit else ''}), since {reason}"
     if info is not None:
         model = _Opening(info, kept, None, Unwatched()).open(request)
-        return replace(model, problems=(*model.problems, note))
+        return replace(model, source_detail=f"{model.source_detail}, kept from an earlier answer, since {reason}")
     revision = f"@{request.revision}" if request.revision else ""
     folder = hub_cache.find(request.repository + revision)
     if folder is None:

@@ -112,7 +112,9 @@ def test_it_opens_again_offline_with_its_revision(
     again = open_("org/small", tmp_path)
     assert len(server.requests) == asked
     assert again.inventory == before.inventory
-    assert any(COMMIT[:12] in problem and "HF_HUB_OFFLINE" in problem for problem in again.problems)
+    assert again.problems == ()
+    assert COMMIT[:12] in again.source_detail
+    assert "HF_HUB_OFFLINE" in again.source_detail
 
 
 def test_an_unreachable_hub_falls_back_to_what_was_kept(server: HubServer, tmp_path: Path) -> None:
@@ -121,7 +123,7 @@ def test_an_unreachable_hub_falls_back_to_what_was_kept(server: HubServer, tmp_p
     server.close()
     again = open_("org/small", tmp_path)
     assert again.inventory == before.inventory
-    assert any("cannot be reached" in problem for problem in again.problems)
+    assert "cannot be reached" in again.source_detail
 
 
 def test_not_allowed_means_no_request(server: HubServer, tmp_path: Path) -> None:
