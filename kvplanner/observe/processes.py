@@ -118,7 +118,7 @@ class ProcessBook:
         return known
 
     def _root(self, pid: int, known: _Known) -> EngineSeen | None:
-        """The engine that this process is part of: its topmost recognised ancestor of the same engine."""
+        """The engine that this process is part of: its topmost recognised ancestor."""
         chain = [(pid, known)]
         while len(chain) < _MAX_ANCESTORS and (parent := chain[-1][1].parent):
             above = self._read(parent)
@@ -128,9 +128,9 @@ class ProcessBook:
         marked = [(p, k, k.recognised) for p, k in chain if k.recognised is not None]
         if not marked:
             return None
-        servers = [m for m in marked if m[2].server] or marked
-        engine = servers[0][2].signature.engine
-        top_pid, top, mark = [m for m in servers if m[2].signature.engine == engine][-1]
+        # The topmost: a llama-server that Ollama started is Ollama's.
+        top_pid, top, mark = ([m for m in marked if m[2].server] or marked)[-1]
+        engine = mark.signature.engine
         command = top.command if mark.server else ()
         seen = EngineSeen(top_pid, top.created, engine, mark.signature.title, command, top.user)
         self._roots[top_pid] = seen

@@ -255,15 +255,31 @@ class GpuReader:
         )  # fmt: skip
 
     def _processes(self, slot: _Slot, lists: Collection[str]) -> None:
-        kept = {p.pid: p for p in slot.processes or () if not set(p.kinds) & set(lists)}
+        rows, dropped, fault = self._collect(slot, lists)
+        if fault:
+            slot.processes, slot.process_note = None, f"processes cannot be listed: {words(fault)}"
+            return
+        # What lists that are not asked for this time have told before still holds.
+        kept = {
+            p.pid: p._replace(kinds=rest)
+            for p in slot.processes or ()
+            if (rest := tuple(kind for kind in p.kinds if kind not in lists))
+        }
+        found = [self._row(slot, raw, kinds, kept.pop(raw.pid, None)) for raw, kinds in rows.values()]
+        slot.processes = tuple(sorted([*kept.values(), *found], key=lambda p: (-(p.memory.value or 0), p.pid)))
+        slot.process_note = _note(slot, dropped)
+
+    def _collect(
+        self, slot: _Slot, lists: Collection[str]
+    ) -> tuple[dict[int, tuple[RawProcess, list[str]]], bool, str]:
+        """Rows by PID with the lists that hold them; whether some were impossible; why compute cannot be listed."""
         rows: dict[int, tuple[RawProcess, list[str]]] = {}
-        faults: set[str] = set()
-        dropped = False
+        dropped, fault = False, ""
         limit = slot.last.total.value or 1 << 50
         for kind in lists:
             answer = self.nvml.processes(slot.handle, kind)
             if isinstance(answer, str):
-                faults.add(answer)
+                fault = answer if kind == "compute" else fault
                 continue
             dropped |= answer[1]
             for row in answer[0]:
@@ -272,17 +288,14 @@ class GpuReader:
                     continue
                 known, kinds = rows.get(row.pid, (row, []))
                 rows[row.pid] = (max(known, row, key=lambda r: r.memory or 0), [*kinds, kind])
-        if len(faults) and not rows and not kept and "compute" in lists:
-            slot.processes, slot.process_note = None, f"processes cannot be listed: {words(min(faults))}"
-            return
-        found = [self._row(slot, raw, kinds, kept) for raw, kinds in rows.values()]
-        slot.processes = tuple(sorted([*kept.values(), *found], key=lambda p: (-(p.memory.value or 0), p.pid)))
-        slot.process_note = _note(slot, dropped)
+        return rows, dropped, fault
 
-    def _row(self, slot: _Slot, raw: RawProcess, kinds: list[str], kept: dict[int, ProcessSample]) -> ProcessSample:
+    def _row(self, slot: _Slot, raw: RawProcess, kinds: list[str], other: ProcessSample | None) -> ProcessSample:
+        """One process; `other` is what another list told of it: the larger figure counts."""
         name = self.nvml.text("nvmlSystemGetProcessName", raw.pid).value or ""
         process = self._describe(raw.pid, name, raw.memory)
-        other = kept.pop(raw.pid, None)
+        if other is not None and (other.memory.value or 0) > (process.memory.value or 0):
+            process = process._replace(memory=other.memory)
         all_kinds = [k for k in _KINDS if k in kinds or (other is not None and k in other.kinds)]
         if process.memory.value is None and slot.last.wddm:
             process = process._replace(memory=_NOT_TOLD_WDDM)

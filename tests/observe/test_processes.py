@@ -116,6 +116,24 @@ def test_children_belong_to_the_server_that_was_started(vllm_like: psutil.Proces
     assert seen.command[-4:] == ("serve", "org/model", "--max-model-len", "4096")
 
 
+def test_a_llama_server_of_ollama_is_ollamas(tmp_path: Path) -> None:
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("needs bash to give a process another title")
+    (tmp_path / "serve").write_text("(exec -a /usr/lib/ollama/llama-server sleep 60) & echo $!; wait\n")
+    command = ["/usr/local/bin/ollama", "serve"]
+    with subprocess.Popen(command, executable=bash, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as serve:
+        assert serve.stdout is not None
+        runner = psutil.Process(int(serve.stdout.readline()))
+        deadline = time.monotonic() + 10
+        while "llama-server" not in runner.cmdline()[0] and time.monotonic() < deadline:
+            time.sleep(0.02)
+        row = ProcessBook(foreign=False).describe(runner.pid, "", 5)
+        serve.kill()
+        runner.kill()
+    assert (row.engine, row.root_pid) == ("ollama", serve.pid)
+
+
 def test_engines_are_found_without_the_drivers_help_and_forgotten_when_gone(vllm_like: psutil.Process) -> None:
     book = ProcessBook(foreign=False)
     book.look_around()

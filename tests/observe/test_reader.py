@@ -141,8 +141,18 @@ def test_process_in_two_lists_is_one_row(stub: Stub) -> None:
     assert (pid, memory, kinds) == (4000001, 200 * MIB, ("compute", "graphics"))
     # Asking for the compute list alone keeps what the other list told.
     (gpu,) = reader.sample(gauges=False, lists=("compute",))
-    assert gpu.processes is not None
-    assert len(gpu.processes) == 1
+    assert [(p.memory.value, p.kinds) for p in gpu.processes or ()] == [(200 * MIB, ("compute", "graphics"))]
+    stub.use("[gpu 0]\ntotal_mib = 1000\nused_mib = 300\ngraphics = 4000001:200\n")
+    (gpu,) = reader.sample(gauges=False, lists=("compute",))
+    assert [(p.memory.value, p.kinds) for p in gpu.processes or ()] == [(200 * MIB, ("graphics",))]
+    reader.close()
+
+
+def test_a_missing_side_list_is_no_trouble(stub: Stub) -> None:
+    stub.use("missing = nvmlDeviceGetMPSComputeRunningProcesses*\n[gpu 0]\ntotal_mib = 1000\n")
+    reader = GpuReader()
+    (gpu,) = reader.sample()
+    assert (gpu.processes, gpu.process_note) == ((), "")
     reader.close()
 
 
