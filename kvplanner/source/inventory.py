@@ -16,6 +16,7 @@ from kvplanner.model.tensors import Inventory, Place, TensorGroup
 from kvplanner.source import tensor_names
 from kvplanner.source.modules import Module, Stored, content_of
 from kvplanner.source.pairing import Pair, elements_of, groups_by_path, pair
+from kvplanner.source.tensor_kinds import kind_of, split_of
 from kvplanner.units import format_count
 
 _MAX_NAMES: Final = 3
@@ -185,8 +186,8 @@ def _by_name_rules(module: Module, place: Place) -> TensorGroup:
     rule_place: tensor_names.Place = (
         "tower" if place == "tower" else "mtp" if place == "mtp" else "layer" if place == "layer" else "outside"
     )
-    kind = tensor_names.kind_of(rule_place, module.path)
-    shard, fused = tensor_names.split_of(kind, module.path)
+    kind = kind_of(rule_place, module.path)
+    shard, fused = split_of(kind, module.path)
     if len(content_of(module.parts)[0]) < 2 and shard == "row":
         shard = "replicated"
     shape, format_ = content_of(module.parts)

@@ -1,7 +1,7 @@
-"""What a checkpoint's tensor names say: which layer, which module, which expert, what kind, how engines split it.
+"""What a checkpoint's tensor names say: which layer, which module, which part of it, which expert.
 
-Names follow the Hub's checkpoints of some sixty architectures (Llama, Qwen, DeepSeek, Gemma, Phi, Mamba, GPT-2,
-BERT and their relatives). A name that no rule knows has the kind "other".
+Names follow the Hub's checkpoints of some ninety architectures (Llama, Qwen, DeepSeek, Gemma, Phi, Mamba, GPT-2,
+BERT and their relatives).
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple
-
-from kvplanner.model.tensors import Shard, TensorKind
 
 Place = Literal["layer", "outside", "tower", "mtp"]
 
@@ -96,77 +94,6 @@ def _module(name: str) -> tuple[str, str]:
         if last.endswith(suffix) and stem.endswith("experts"):
             return f"{stem}.{last.removesuffix(suffix)}.bias", "weight"
     return name, "weight"
-
-
-_KINDS: Final[tuple[tuple[TensorKind, re.Pattern[str]], ...]] = (
-    ("norm", re.compile(r"norm\d*(?:\.bias)?$|(?:^|\.)ln_\w+|layernorm|(?:^|\.)(?:ln\d|norm\d?)(?:\.|$)|_norm\b")),
-    ("router", re.compile(
-        r"(?:^|\.)(?:router\w*|gate|wg|e_score_correction_bias|expert_bias|tid2eid)(?:\.|$)|shared_expert_gate"
-    )),
-    ("experts", re.compile(r"(?:^|[._])experts?(?:\.|$)")),
-    ("state", re.compile(
-        r"(?:^|\.)(?:mamba\w*|ssm|linear_attn|conv\w*|mixer\.(?:in_proj|out_proj|conv1d|A_log|D|dt_\w+|x_proj|norm)|"
-        r"A_log|dt_bias|dt_proj|x_proj|in_proj\w*)(?:\.|$)"
-    )),
-    ("mlp", re.compile(
-        r"(?:^|\.)(?:mlp|feed_forward|ffn\w*|shared_experts?|shared_mlp|gate_proj|up_proj|down_proj|gate_up_proj|"
-        r"fc1|fc2|w1|w2|w3|intermediate|output)(?:\.|$)"
-    )),
-    ("attention", re.compile(
-        r"(?:^|\.)(?:self_attn\w*|attn\w*|attention\w*|self_attention|cross_attn\w*|mixer|wqkv|wo)(?:\.|$)"
-    )),
-)  # fmt: skip
-_EMBEDDING: Final = re.compile(
-    r"(?:^|\.)(?:embed_\w+|wte|wpe|word_embeddings\w*|tok_embeddings|embeddings?|position_embeddings)(?:\.|$)"
-)
-_HEAD: Final = re.compile(r"(?:^|\.)(?:lm_head|output|embed_out|output_layer|score|classifier)(?:\.bias)?$")
-
-
-@lru_cache(maxsize=4096)
-def kind_of(place: Place, path: str) -> TensorKind:
-    """The kind of a module's tensors, "other" when no rule knows the name."""
-    if place in ("tower", "mtp"):
-        return "tower" if place == "tower" else "mtp"
-    if place == "outside":
-        if _HEAD.search(path):
-            return "head"
-        if _KINDS[0][1].search(path):
-            return "norm"
-        return "embedding" if _EMBEDDING.search(path) else "other"
-    if "shared_expert" in path and path.rsplit(".", 1)[-1] != "gate" and "shared_expert_gate" not in path:
-        return "mlp"
-    for kind, pattern in _KINDS:
-        if pattern.search(path):
-            return kind
-    return "other"
-
-
-# The joined matrix that engines load a projection into, by the projection's own name.
-_JOINED: Final[dict[str, tuple[Shard, str]]] = {
-    "q_proj": ("column", "qkv_proj"), "k_proj": ("kv", "qkv_proj"), "v_proj": ("kv", "qkv_proj"),
-    "query": ("column", "qkv_proj"), "key": ("kv", "qkv_proj"), "value": ("kv", "qkv_proj"),
-    "gate_proj": ("column", "gate_up_proj"), "up_proj": ("column", "gate_up_proj"),
-    "gate_up_proj": ("column", "gate_up_proj"), "w1": ("column", "gate_up_proj"), "w3": ("column", "gate_up_proj"),
-    "o_proj": ("row", ""), "out_proj": ("row", ""), "down_proj": ("row", ""), "w2": ("row", ""), "c_proj": ("row", ""),
-    "dense": ("row", ""), "dense_4h_to_h": ("row", ""), "fc2": ("row", ""), "wo": ("row", ""),
-    "q_b_proj": ("column", ""), "kv_b_proj": ("column", ""), "fc1": ("column", ""), "c_fc": ("column", ""),
-    "dense_h_to_4h": ("column", ""), "in_proj_qkvz": ("column", ""), "in_proj_ba": ("column", ""),
-}  # fmt: skip
-
-
-def split_of(kind: TensorKind, path: str) -> tuple[Shard, str]:
-    """How engines usually split a module of this name, and the joined matrix it goes into; replicated if unsure."""
-    if kind in ("embedding", "head"):
-        return "vocab", ""
-    words = path.removesuffix(".bias").rsplit(".", 1)[-1]
-    shard, fused = _JOINED.get(words, ("replicated", ""))
-    if path.endswith(".bias") and shard == "row":
-        return "replicated", ""
-    if kind == "experts":
-        if shard == "row":
-            return "expert_row", "w2"
-        return ("expert_column", "w13") if fused == "gate_up_proj" else ("replicated", "")
-    return (shard, fused) if kind in ("attention", "mlp", "state") else ("replicated", "")
 
 
 def without_prefix(path: str) -> str:

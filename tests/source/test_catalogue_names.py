@@ -17,6 +17,8 @@ from kvplanner.model.tensors import Inventory, TensorGroup
 from kvplanner.source import inventory as inventories
 from kvplanner.source.modules import gather
 from kvplanner.source.safetensors import Tensor
+from kvplanner.source.tensor_kinds import kind_of, split_of
+from kvplanner.source.tensor_names import Place, without_prefix
 
 DTYPES = {"bfloat16": ("BF16", 2), "float16": ("F16", 2), "float32": ("F32", 4)}
 
@@ -76,3 +78,26 @@ def test_names_come_back_to_their_groups(architecture: str, wrapper: str) -> Non
 
 def test_most_architectures_are_covered() -> None:
     assert len(samples()) >= 60
+
+
+def test_names_alone_tell_kind_and_split_of_nearly_all() -> None:
+    """What a file without a config is read by. Names that mean two things in two architectures remain."""
+    kinds: list[str] = []
+    splits: list[str] = []
+    total = 0
+    for architecture, inventory in samples().items():
+        for group, _ in inventory.groups():
+            if group.place in ("tower", "mtp"):
+                continue
+            total += 1
+            place: Place = "layer" if group.place == "layer" else "outside"
+            path = group.path if place == "layer" else without_prefix(group.path)
+            kind = kind_of(place, path)
+            if kind != group.kind:
+                kinds.append(f"{architecture}: {path} is {group.kind}, not {kind}")
+            # A joined matrix is one module of a file: its keys and values split as its queries do.
+            allowed = {"kv", "column"} if group.shard == "kv" else {group.shard}
+            if kind == group.kind and len(group.shape) > 1 and split_of(kind, path)[0] not in allowed:
+                splits.append(f"{architecture}: {path} is {group.shard}")
+    assert len(kinds) <= total // 40, kinds
+    assert len(splits) <= total // 100, splits
