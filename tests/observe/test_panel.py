@@ -77,7 +77,7 @@ def test_memory_that_moves_is_drawn(stub: Stub, panel: GpuPanel, qtbot: QtBot) -
     shown(panel, qtbot)
     stub.use(scenario_text("desktop-4090").replace("used_mib = 1206", "used_mib = 21206"))
     until(qtbot, lambda: panel.bars.rows()[0].parts[1].bytes == 21206 * MIB)
-    assert panel.plot.made
+    until(qtbot, lambda: panel.plot.made)
     (curve,) = panel.plot._curves.values()
     values = curve.getData()[1]
     assert values.min() == pytest.approx((1206 + 454) / 1024, abs=0.01)
@@ -354,6 +354,7 @@ def test_another_theme_recolours_the_plot(stub: Stub, panel: GpuPanel, qtbot: Qt
     stub.use("desktop-4090")
     panel.show()
     shown(panel, qtbot)
+    until(qtbot, lambda: panel.plot.made)
     panel.setPalette(palette_of(DARK))
     qtbot.wait(50)
     ground = panel.plot._plot.backgroundBrush().color()

@@ -12,6 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kvplanner.observe.processes import ProcessBook, installed_version
 from kvplanner.observe.signatures import recognise
@@ -58,6 +60,12 @@ def test_recognised(command: list[str], engine: str, server: bool) -> None:
 )  # fmt: skip
 def test_not_recognised(command: list[str]) -> None:
     assert recognise(command) is None
+
+
+@given(st.lists(st.one_of(st.text(max_size=20), st.sampled_from(["vllm", "serve", "-m", "python", "VLLM::x"]))))
+def test_any_command_line_is_looked_at(command: list[str]) -> None:
+    found = recognise(command)
+    assert found is None or found.signature.engine
 
 
 def test_the_words_after_the_start_are_the_flags() -> None:

@@ -184,6 +184,32 @@ def test_skipped_gpu_is_not_touched(stub: Stub) -> None:
     reader.close()
 
 
+CODES = (
+    "NOT_SUPPORTED", "NO_PERMISSION", "GPU_IS_LOST", "UNKNOWN", "FUNCTION_NOT_FOUND", "TIMEOUT", "INVALID_ARGUMENT",
+    "UNINITIALIZED", "RESET_REQUIRED", "DEPRECATED", "MEMORY", "77",
+)  # fmt: skip
+
+
+def test_whatever_any_call_answers_the_others_are_shown(stub: Stub) -> None:
+    machines = [scenario_text("8xh100"), scenario_text("a100-mig"), scenario_text("desktop-4090")]
+    stub.use(machines[1])
+    reader = GpuReader()
+    reader.sample()
+    reader.close()
+    functions = sorted(set(stub.calls()) - {"nvmlInitWithFlags", "nvmlShutdown"})
+    assert len(functions) >= 15
+    for number, function in enumerate(functions):
+        for code in CODES:
+            stub.use(f"error.{function} = {code}\n" + machines[number % 3])
+            reader = GpuReader()
+            for gpu in (*reader.sample(), *reader.sample()):
+                assert gpu.status == "ok" or gpu.message, (function, code)
+                for reading in (gpu.total, gpu.reserved, gpu.allocated, gpu.free, gpu.temperature, gpu.power_mw):
+                    assert reading.value is not None or reading.reason, (function, code, gpu)
+                assert gpu.processes is not None or gpu.process_note or gpu.status != "ok", (function, code)
+            reader.close()
+
+
 def test_another_package_called_pynvml(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
     from types import ModuleType

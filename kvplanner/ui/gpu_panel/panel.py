@@ -49,7 +49,7 @@ class GpuPanel(QWidget):
         self.setAccessibleName("Local GPU")
         self.feed = feed or Feed(self)
         self.model = PanelModel()
-        self._jobs = Jobs(self, threads=1)
+        self._jobs = Jobs(self, threads=2)
         self._problem = ""
         self._detached = False
         self._replaying = False
@@ -59,7 +59,7 @@ class GpuPanel(QWidget):
         self.engines = EngineRow(self._jobs, self)
         self.bars = MeasuredBars(self)
         self.free = FreeRow(self)
-        self.plot = HistoryPlot(self)
+        self.plot = HistoryPlot(self._jobs, self)
         self.processes = ProcessTable(self)
         self._clock = QTimer(self)
         self._clock.setInterval(1000)

@@ -9,6 +9,7 @@ from PySide6.QtCore import QEvent, Qt
 from PySide6.QtGui import QColor, QPen, QShowEvent
 from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QSizePolicy, QVBoxLayout, QWidget
 
+from kvplanner.app.jobs import JobControl, Jobs, error_text
 from kvplanner.engine.base import SegmentKind
 from kvplanner.observe.history import History, Mark
 from kvplanner.ui.bars.ink import tokens_of
@@ -44,8 +45,9 @@ class Curve(NamedTuple):
 class HistoryPlot(QWidget):
     """The plot with its choice of time span and its legend."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, jobs: Jobs, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self._jobs = jobs
         self._plot: Any = None
         self._curves: dict[str, Any] = {}
         self._lines: list[Any] = []
@@ -73,7 +75,9 @@ class HistoryPlot(QWidget):
         self._column.setContentsMargins(0, 6, 0, 0)
         self._column.setSpacing(2)
         self._column.addLayout(head)
-        self._space = QWidget(self)
+        self._space = QLabel("Preparing the plot …", self)
+        self._space.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self._space.setProperty("role", "muted")
         self._space.setMinimumHeight(80)
         self._column.addWidget(self._space, 1)
         self.setAccessibleName("Memory in use over time")
@@ -110,16 +114,20 @@ class HistoryPlot(QWidget):
     # -- building -------------------------------------------------------------------------------------------------
 
     def showEvent(self, event: QShowEvent) -> None:
-        """Builds the plot when it is first seen."""
+        """Builds the plot when it is first seen; the library is imported off the window's thread (half a second)."""
         super().showEvent(event)
         if self._plot is None:
-            self._build()
-        self._remake()
-        self._refresh()
+            self._jobs.submit("Load the plot", _load, self._build, self._not_built, key="plot")
+        else:
+            self._remake()
+            self._refresh()
 
-    def _build(self) -> None:
-        import pyqtgraph
+    def _not_built(self, error: Exception) -> None:
+        self._space.setText(f"The plot cannot be shown: {error_text(error)}")
 
+    def _build(self, pyqtgraph: Any) -> None:
+        if self._plot is not None:
+            return
         plot = pyqtgraph.PlotWidget(self, enableMenu=False)
         plot.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         plot.setMouseEnabled(x=False, y=False)
@@ -133,6 +141,8 @@ class HistoryPlot(QWidget):
         self._column.replaceWidget(self._space, plot)
         self._space.hide()
         self._space.deleteLater()
+        self._remake()
+        self._refresh()
 
     def _remake(self) -> None:
         """Curves, lines and colours anew: after a change of devices, plan, unit or theme."""
@@ -250,6 +260,13 @@ class HistoryPlot(QWidget):
             self._remake()
             self._refresh()
         super().changeEvent(event)
+
+
+def _load(control: JobControl) -> Any:
+    """Imports pyqtgraph: it makes no Qt objects while it is imported, so any thread may do it."""
+    import pyqtgraph
+
+    return pyqtgraph
 
 
 def shown_seconds(span: float, seen: float) -> float:
