@@ -1,0 +1,98 @@
+"""The Local GPU dock in the window: what it sees reaches the plan and the memory bars, and it ends with the window."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pytestqt.qtbot import QtBot
+
+from kvplanner.ui.gpu_panel.panel import GpuPanel
+from kvplanner.ui.window import MainWindow
+from kvplanner.units import MIB
+from tests.nvml_stub.build import environment
+from tests.observe.conftest import Stub, scenario_text
+from tests.observe.panel_kit import until
+
+psutil = pytest.importorskip("psutil")
+
+
+@pytest.fixture
+def card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stub:
+    """A desktop with one RTX 4090, for helper processes."""
+    made = Stub(tmp_path)
+    made.use("desktop-4090")
+    for name, value in environment(made.scenario, log=made.log).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    return made
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that looks like `vllm serve`."""
+    script = tmp_path / "bin" / "vllm"
+    script.parent.mkdir()
+    script.write_text("import time\nprint('up', flush=True)\ntime.sleep(120)\n")
+    flags = ["--max-model-len", "4096", "--gpu-memory-utilization", "0.85"]
+    command = [sys.executable, str(script), "serve", "meta-llama/Llama-3.1-8B-Instruct", *flags]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ.copy())
+    assert process.stdout is not None
+    process.stdout.readline()
+    yield process
+    process.kill()
+    process.wait(10)
+    process.stdout.close()
+
+
+def opened(window: MainWindow, qtbot: QtBot) -> GpuPanel:
+    """The dock's panel once it shows the card."""
+    window.gpu_panel(True)
+    panel: GpuPanel = window.findChild(GpuPanel)
+    until(qtbot, lambda: panel.bars.rows())
+    return panel
+
+
+def test_measured_use_reaches_the_bars_and_the_plan(
+    card: Stub, open_window: Callable[..., MainWindow], qtbot: QtBot
+) -> None:
+    window = open_window(gpu="RTX 4090")
+    panel = opened(window, qtbot)
+    until(qtbot, lambda: window.centre.bars.canvas.view().measured)
+    (measured,) = window.centre.bars.canvas.view().measured
+    assert measured.text == "measured: other programs 1.18 GiB · no engine runs here"
+    panel.free.use.click()
+    until(qtbot, lambda: window.document.state.given_free == {0: 22904 * MIB})
+    helper = panel.feed.helper_pid
+    window.gpu_panel(False)
+    assert window.centre.bars.canvas.view().measured == ()
+    window.stop_gpu_panel()
+    assert not psutil.pid_exists(helper)
+
+
+def test_a_running_server_becomes_the_plan(
+    card: Stub, open_window: Callable[..., MainWindow], qtbot: QtBot, server: subprocess.Popen[str]
+) -> None:
+    text = scenario_text("desktop-4090").replace("compute = 7777:506", f"compute = {server.pid}:18000")
+    name = Path(sys.executable).name
+    card.use(f"process.{server.pid} = {name}\n" + text.replace("used_mib = 1206", "used_mib = 19206"))
+    window = open_window(gpu="H100")
+    panel = opened(window, qtbot)
+    until(qtbot, lambda: panel.engines.isVisible())
+    panel.engines.make_plan.click()
+    until(qtbot, lambda: window.document.state.devices and window.document.state.devices[0].uuid)
+    state = window.document.state
+    assert state.devices[0].gpu.name == "NVIDIA GeForce RTX 4090"
+    assert state.devices[0].free_bytes == (22904 - 18000 + 18000) * MIB
+    until(qtbot, lambda: panel.model.overlays and panel.model.overlays[0].seen)
+    plan = window.document.plan
+    assert plan is not None
+    assert (plan.options["max_model_len"].value, plan.options["gpu_memory_utilization"].value) == (4096, 0.85)
+    assert panel.model.overlays[0].engine.value == 18000 * MIB
+    until(qtbot, lambda: any("unaccounted" in m.text for m in window.centre.bars.canvas.view().measured))
+    window.document.undo()
+    assert window.document.state.devices[0].gpu.name != "NVIDIA GeForce RTX 4090"
