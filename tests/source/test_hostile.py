@@ -39,7 +39,8 @@ def _big_gguf_cases(folder: Path) -> Iterator[Path]:
     empty = struct.pack("<Q", 0)
     strings = encoder.string("k") + encoder.pack("IIQ", ARRAY, STRING, 4_000_000)
     yield made("empty_strings.gguf", encoder.head(0, 1) + strings + empty * 4_000_000)
-    keys = b"".join(encoder.pair((f"k{n}", (ARRAY, U8), [1] * 900)) for n in range(60_000))
+    array = encoder.pack("IIQ", ARRAY, U8, 900) + bytes(900)
+    keys = b"".join(encoder.string(f"k{n}") + array for n in range(60_000))
     yield made("many_small_arrays.gguf", encoder.head(0, 60_000) + keys)
     text = encoder.pack("I", STRING) + encoder.string("x" * 4000)
     yield made(
