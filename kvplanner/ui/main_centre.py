@@ -11,6 +11,7 @@ from PySide6.QtWidgets import (
     QHBoxLayout,
     QPushButton,
     QScrollArea,
+    QSizePolicy,
     QSplitter,
     QTabWidget,
     QToolButton,
@@ -30,6 +31,7 @@ DETAILS_AFTER_MS: Final = 60
 LOWER_HEIGHT: Final = 232
 CARD_WIDTH: Final = 240
 BUTTON_WIDTH: Final = 118
+BUTTON_HEIGHT: Final = 29
 STACK_BELOW: Final = 780
 TAB_NAMES: Final = {"explain": "Explain", "startup": "Start-up"}
 
@@ -80,7 +82,7 @@ class Centre(QWidget):
         self._buttons.setSpacing(8)
         for button in (self.export_button, self.copy_button):
             self._buttons.addWidget(button, 0, Qt.AlignmentFlag.AlignTop)
-            button.setMinimumWidth(BUTTON_WIDTH)
+            button.setMinimumSize(BUTTON_WIDTH, BUTTON_HEIGHT)
         self._header = QHBoxLayout()
         self._header.setSpacing(10)
         self._header.addStretch(1)
@@ -164,6 +166,8 @@ class Centre(QWidget):
             self.splitter.addWidget(frame)
         self.splitter.setSizes([460, 460])
         self.splitter.setMinimumHeight(LOWER_HEIGHT)
+        # It takes the room that is left, however much its pages would like.
+        self.splitter.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Ignored)
         self._outer.takeAt(self._outer.count() - 1)
         self._outer.addWidget(self.splitter, 1)
         self._details = [self.breakdown, self.explain, self.startup]

@@ -40,6 +40,9 @@ class Status(QObject):
         self._progress.setAccessibleName("Progress")
         self._cancel = quiet_button("Cancel", "Cancel what is running", window)
         self._cancel.clicked.connect(self._cancel_jobs)
+        for label in (self.machine, self.undo, self.rules, self._job_text):
+            label.setProperty("role", "muted")
+            label.setContentsMargins(8, 0, 8, 0)
         for label in (self.machine, self.undo):
             bar.addWidget(label)
         for widget in (self._job_text, self._progress, self._cancel, self.rules):

@@ -120,6 +120,8 @@ class Style(QProxyStyle):
     ) -> None:
         """Cards, and labels of buttons whose ground is not the usual one."""
         control = QStyle.ControlElement
+        if element == control.CE_Splitter:
+            return
         if element == control.CE_ShapedFrame and isinstance(widget, QFrame) and self._frame(painter, widget):
             return
         if element == control.CE_PushButtonLabel and widget and isinstance(option, QStyleOptionButton):

@@ -22,6 +22,7 @@ class OptionEntry(QWidget):
     def __init__(self, option: Option, parent: QWidget) -> None:
         super().__init__(parent)
         self.option = option
+        self._shown: object = None
         self.field: OptionField = field_for(option, self)
         self.about = muted_label("", self)
         layout = QVBoxLayout(self)
@@ -35,6 +36,9 @@ class OptionEntry(QWidget):
 
     def show_value(self, value: OptionValue | None, resolved: Resolved | None) -> None:
         """Show a value, its flag and what the default is."""
+        if self._shown == (value, resolved) and self.field.error.isHidden():
+            return
+        self._shown = (value, resolved)
         self.field.set_value(value, resolved)
         option = self.option
         reason = resolved.reason if resolved and resolved.origin != "user" and resolved.reason else option.default

@@ -33,6 +33,7 @@ class OptionField(Field):
         self.option = option
         self.value: OptionValue | None = None
         self.resolved: Resolved | None = None
+        self._fresh = False
         self.reset_asked.connect(self._reset)
         self.set_hint(self._about())
 
@@ -42,6 +43,9 @@ class OptionField(Field):
 
     def set_value(self, value: OptionValue | None, resolved: Resolved | None) -> None:
         """Show what the user set (None: nothing) and what the plan made of it."""
+        if self._fresh and (value, resolved) == (self.value, self.resolved) and self.error.isHidden():
+            return
+        self._fresh = True
         self.value, self.resolved = value, resolved
         self.set_changed(value is not None)
         self.set_hint(self._about())
@@ -66,6 +70,7 @@ class OptionField(Field):
         return "\n".join(parts)
 
     def _commit_text(self, text: str) -> None:
+        self._fresh = False
         try:
             value = numbers.read(self.option, text)
         except PlannerError as error:
