@@ -12,7 +12,7 @@ _NAMES: Final = {
     "max_num_batched_tokens": "Tokens per step",
     "kv_cache_dtype": "KV cache type",
     "gpu_memory_utilization": "Utilisation",
-    "enforce_eager": "Eager, no CUDA graphs",
+    "enforce_eager": "Eager (no graphs)",
     "tensor_parallel_size": "Tensor parallel",
     "pipeline_parallel_size": "Pipeline parallel",
     "data_parallel_size": "Data parallel",
