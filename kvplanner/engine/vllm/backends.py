@@ -64,6 +64,8 @@ def select(spec: ModelSpec, settings: Settings) -> Chosen:
     gdn = _flashinfer_gdn(mixers, arch, settings.version)
     layout: Layout = "LBNHC"
     if any(isinstance(m, Compressed) for m in mixers):
+        if settings.kv_cache_dtype in _PER_HEAD or settings.kv_cache_dtype.startswith("turboquant"):
+            raise _no_backend(settings, "use_mla=True")
         return Chosen("DEEPSEEK_V4", 256, "BLHNC", "the only one for compressed attention", gdn)
     if expands_latent(spec, settings):
         mixers = [expanded(m) if isinstance(m, Mla) else m for m in mixers]
@@ -122,7 +124,7 @@ def _check_named(name: str, latent: bool, settings: Settings, arch: tuple[int, i
         why = "non-MLA not supported" if "MLA" in name else "MLA not supported"
     elif flash and arch < (8, 0):
         why = "compute capability not supported"
-    elif unfit or (dtype in _PER_HEAD and name != "TRITON_ATTN"):
+    elif unfit or (dtype in _PER_HEAD and name not in ("TRITON_ATTN", "NONE")):
         why = "kv_cache_dtype not supported"
     if why:
         raise BadInput(
@@ -145,6 +147,8 @@ def _is_fp8(dtype: str) -> bool:
 
 def _latent_backend(mixer: Mla, settings: Settings, arch: tuple[int, int]) -> tuple[str, str]:
     dtype = settings.kv_cache_dtype
+    if dtype in _PER_HEAD or dtype.startswith("turboquant"):
+        raise _no_backend(settings, f"head_size={mixer.kv_lora_rank + mixer.qk_rope}", "use_mla=True")
     if mixer.index is not None:
         if arch[0] == 9:
             return (
@@ -236,6 +240,7 @@ def _triton(settings: Settings, arch: tuple[int, int], reason: str) -> tuple[str
 def _no_backend(settings: Settings, *facts: str) -> BadInput:
     said = ", ".join((*facts, f"dtype={settings.dtype}", f"kv_cache_dtype={settings.kv_cache_dtype}"))
     return BadInput(
-        f"No valid attention backend found for {settings.gpu_name} with {said}", "--attention-backend",
+        f"No valid attention backend found for {settings.gpu_name} with {said}",
+        "--attention-backend" if settings.kv_cache_dtype == "auto" else "--kv-cache-dtype",
         "Choose another KV cache dtype, or a Hopper or Blackwell GPU",
     )  # fmt: skip

@@ -110,12 +110,11 @@ def aligned_block(spec: ModelSpec, settings: Settings, chosen: Chosen, mixed: bo
     """The engine's block size in tokens: large enough that an attention page holds a state, or a block of a layer that
     keeps the model's dtype (`mixed`).
     """
-    block = plain_block(settings, chosen)
-    if mixed:
+    block, row = plain_block(settings, chosen), first_row(spec, settings, chosen)
+    if mixed and row:
         wide = first_row(spec, replace(settings, kv_cache_dtype="auto"), chosen) * chosen.smallest_block
-        block = max(block, round_up(ceil_div(wide, first_row(spec, settings, chosen)), chosen.smallest_block))
+        block = max(block, round_up(ceil_div(wide, row), chosen.smallest_block))
     states = [m for layer in spec.layers for m in layer.mixers if isinstance(m, State)]
-    row = first_row(spec, settings, chosen)
     if not states or not row:
         return block
     page = max(kv_state.state_bytes(m, settings, spec.architecture) for m in states)
