@@ -173,12 +173,19 @@ class Document(QObject):
         try:
             plan = engine(state.engine).plan(request)
         except PlannerError as error:
-            self.error = error
-            self.failed.emit(error)
+            self._fail(error)
             return
+        except Exception:
+            # A defect of ours: the plan that shows is not of these settings, and the report says the rest.
+            self._fail(PlannerError("the planner failed on these settings", "", "Undo the last change"))
+            raise
         self.error = None
         self.plan = plan
         self.planned.emit(plan)
+
+    def _fail(self, error: PlannerError) -> None:
+        self.error = error
+        self.failed.emit(error)
 
     def stop(self) -> None:
         """Stop the timer: the first step of shutting down."""

@@ -43,7 +43,7 @@ COMMANDS: Final = (
     Command("File/Export", "export_json", "&JSON…"),
     Command("File/Export", "export_markdown", "&Markdown…"),
     Command("File", SEPARATOR, ""),
-    Command("File", "close", "&Close Window", (Key.Close,)),
+    Command("File", "close", "&Close Window", ("Ctrl+W",)),
     Command("File", "quit", "&Quit", (Key.Quit,)),
     Command("Edit", "undo", "&Undo", (Key.Undo,)),
     Command("Edit", "redo", "&Redo", (Key.Redo, "Ctrl+Y")),

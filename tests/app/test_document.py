@@ -75,6 +75,22 @@ def test_a_refused_value_keeps_the_plan_before_and_names_its_field(qtbot: QtBot,
     assert document.error is None
 
 
+def test_a_defect_of_the_planner_is_no_plan_and_is_not_swallowed(
+    document: Document, engine: CountingEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(request: base.PlanRequest) -> base.Plan:
+        raise KeyError("surprise")
+
+    good = document.plan
+    monkeypatch.setattr(engine, "plan", broken)
+    document.set_option("max_num_seqs", 3)
+    with pytest.raises(KeyError):
+        document.flush()
+    assert document.plan is good
+    assert document.error is not None
+    document.stop()
+
+
 def test_the_request_holds_only_what_was_set(document: Document, engine: CountingEngine) -> None:
     document.set_option("max_num_seqs", 64)
     document.set_option("max_num_seqs", None)

@@ -5,23 +5,27 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QCoreApplication, QEvent, Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QDialog, QLabel
+from PySide6.QtWidgets import QCheckBox, QDialog, QLabel
 from pytestqt.qtbot import QtBot
 
 from kvplanner.app import settings as s
+from kvplanner.catalog import gpus
 from kvplanner.engine.base import Load
+from kvplanner.gpu.spec import Machine
 from kvplanner.ui.help_viewer import PAGES, page_text
 from kvplanner.ui.main_app import Application
 from kvplanner.ui.message_bar import SHOWN_MS
 from kvplanner.ui.palette import DARK, LIGHT, Tokens, contrast
 from kvplanner.ui.theme import palette_of
 from kvplanner.ui.window import MainWindow
+from tests.ui.window_kit import Keyboard
 
 
 def test_a_refused_value_is_told_at_its_field_and_the_plan_stays(window: MainWindow) -> None:
@@ -141,6 +145,40 @@ def test_machines_are_counted_mixed_and_taken_apart(window: MainWindow, qtbot: Q
     for _ in range(3):
         window.undo()
     assert len(window.document.state.devices) == 2
+
+
+def test_this_machines_gpus_come_first_and_follow_the_driver(
+    window: MainWindow, application: Application, qtbot: QtBot
+) -> None:
+    held = 3 * 2**30
+    seen = gpus.machine("2xRTX 3090")
+    total = seen.devices[0].gpu.cuda_total
+    assert total is not None
+    devices = tuple(
+        replace(d, free_bytes=total.value - held, free_source="NVML, 12:00:00", uuid=f"GPU-1234567{d.index}",
+                marks=("display attached",)) for d in seen.devices
+    )  # fmt: skip
+    application.library.show_machine(Machine(devices, "this machine"))
+    assert "RTX 3090" in window.status.machine.text()
+    window.pickers.open_gpus()
+    rows = window.pickers.gpu_chooser.rows
+    assert (rows[0].title, rows[1].title) == ("This machine", "2 × RTX 3090")
+    assert "used by others: 6.00 GiB" in rows[1].note
+    keyboard = Keyboard()
+    keyboard.press(Qt.Key.Key_Return)
+    assert window.document.state.machine_source == "this machine"
+    window.document.flush()
+    assert "Used by others" in window.panel.gpus.button.accessibleDescription()
+    boxes = [box for box in window.panel.gpus.findChildren(QCheckBox) if box.isVisible()]
+    assert [box.text() for box in boxes] == ["GPU 0 · RTX 3090", "GPU 1 · RTX 3090"]
+    labels = " ".join(label.text() for label in window.panel.gpus.findChildren(QLabel))
+    assert "display attached" in labels
+    assert "345670" in labels
+    boxes[0].click()
+    window.document.flush()
+    plan = window.document.plan
+    assert plan is not None
+    assert [d.device.index for d in plan.devices] == [1]
 
 
 def test_the_last_gpu_cannot_be_switched_off(window: MainWindow) -> None:

@@ -89,6 +89,7 @@ class AdvancedSection(QWidget):
         self._values: Mapping[str, OptionValue] = {}
         self._resolved: Mapping[str, Resolved] = {}
         self.entries: dict[str, OptionEntry] = {}
+        self._made: dict[Option, OptionEntry] = {}
         self._headings: dict[str, QWidget] = {}
         self.toggle.toggled.connect(self._toggled)
         self.search.textChanged.connect(self._arrange)
@@ -99,11 +100,9 @@ class AdvancedSection(QWidget):
         if tuple(options) == self._options:
             return
         self._options = tuple(options)
-        for widget in (*self.entries.values(), *self._headings.values()):
-            self._list.removeWidget(widget)
-            widget.hide()
-            widget.deleteLater()
-        self.entries, self._headings = {}, {}
+        for entry in self.entries.values():
+            entry.hide()
+        self.entries = {}
         if self.toggle.isChecked():
             self._build()
 
@@ -136,10 +135,13 @@ class AdvancedSection(QWidget):
         self.opened.emit(on)
 
     def _build(self) -> None:
+        """Rows by declaration, kept for all versions: what changes between versions is a handful of options."""
         for option in self._options:
-            entry = OptionEntry(option, self._body)
-            entry.field.edited.connect(self.edited)
-            entry.field.sealed.connect(self.sealed)
+            entry = self._made.get(option)
+            if entry is None:
+                entry = self._made[option] = OptionEntry(option, self._body)
+                entry.field.edited.connect(self.edited)
+                entry.field.sealed.connect(self.sealed)
             self.entries[option.name] = entry
         self._arrange()
 

@@ -13,62 +13,77 @@ from kvplanner.ui.setup.field import Field, muted_label, quiet_button
 from kvplanner.ui.setup.inputs import PickerButton, ValueEdit
 from kvplanner.ui.setup.labels import short_name
 from kvplanner.ui.setup.section import Section
-from kvplanner.units import ByteUnit, format_bytes, parse_size
+from kvplanner.units import TIB, ByteUnit, format_bytes, parse_size
 
 if TYPE_CHECKING:
     from kvplanner.gpu.spec import Device, GpuSpec, Machine
 
+MOST_BYTES = 16 * TIB
+
 
 class DeviceRow(QWidget):
-    """One device. ticked(index, on); free_given(index, bytes or None); removed(index)."""
+    """One device; rows are kept and shown anew. ticked(index, on); free_given(index, bytes or None); removed(index)."""
 
     ticked = Signal(int, bool)
     free_given = Signal(int, object)
     removed = Signal(int)
 
-    def __init__(self, device: Device, *, on: bool, given: int | None, removable: bool, unit: ByteUnit) -> None:
-        super().__init__()
-        self.device = device
-        self._unit: ByteUnit = unit
-        name = f"GPU {device.index} · {short_name(device.gpu.name)}"
-        self.box = QCheckBox(name, self)
-        self.box.setChecked(on)
-        self.box.setToolTip(describe_device(device, unit))
-        self.box.setAccessibleDescription(describe_device(device, unit))
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.index = -1
+        self.box = QCheckBox(self)
         self.free = ValueEdit(self)
         self.free.setFixedWidth(84)
-        self.free.setAccessibleName(f"Free memory of GPU {device.index}")
-        seen = device.free_bytes
-        hint = f"{format_bytes(seen, unit, 1)}" if seen is not None else "all free"
-        self.free.setToolTip(
-            "What is free before the engine starts, for example 22.5GiB. "
-            + (f"Seen: {hint} ({device.free_source})" if seen is not None else "Empty: nothing else runs there.")
-        )
-        self.free.show_value(format_bytes(given, unit, 2) if given is not None else "", hint)
+        self.remove = quiet_button("✕", "Remove", self)
         line = QHBoxLayout()
         line.setContentsMargins(0, 0, 0, 0)
         line.setSpacing(4)
         line.addWidget(self.box, 1)
         line.addWidget(self.free)
-        if removable:
-            remove = quiet_button("✕", f"Remove GPU {device.index}", self)
-            remove.clicked.connect(lambda: self.removed.emit(device.index))
-            line.addWidget(remove)
+        line.addWidget(self.remove)
+        self.facts = muted_label("", self)
+        self.facts.setIndent(22)
+        self.error = muted_label("", self)
+        self.error.setProperty("role", "error")
         outer = QVBoxLayout(self)
         outer.setContentsMargins(0, 0, 0, 0)
         outer.setSpacing(0)
         outer.addLayout(line)
-        facts = " · ".join(part for part in (device.uuid[-6:] if device.uuid else "", *device.marks) if part)
-        if facts:
-            label = muted_label(facts, self)
-            label.setIndent(22)
-            outer.addWidget(label)
-        self.error = muted_label("", self)
-        self.error.setProperty("role", "error")
-        self.error.hide()
+        outer.addWidget(self.facts)
         outer.addWidget(self.error)
-        self.box.toggled.connect(lambda checked: self.ticked.emit(device.index, checked))
+        self.box.clicked.connect(lambda checked: self.ticked.emit(self.index, checked))
         self.free.committed.connect(self._free_typed)
+        self.remove.clicked.connect(lambda: self.removed.emit(self.index))
+
+    def show_device(self, device: Device, *, on: bool, given: int | None, removable: bool, unit: ByteUnit) -> None:
+        """Show a device; given: the free bytes that the user stated."""
+        self.index = device.index
+        about = describe_device(device, unit)
+        self.box.setText(f"GPU {device.index} · {short_name(device.gpu.name)}")
+        self.box.setChecked(on)
+        self.box.setToolTip(about)
+        self.box.setAccessibleDescription(about)
+        seen = device.free_bytes
+        hint = format_bytes(seen, unit, 1) if seen is not None else "all free"
+        self.free.setAccessibleName(f"Free memory of GPU {device.index}")
+        self.free.setToolTip(
+            "What is free before the engine starts, for example 22.5GiB. "
+            + (f"Seen: {hint} ({device.free_source})" if seen is not None else "Empty: nothing else runs there.")
+        )
+        self.free.show_value(format_bytes(given, unit, 2) if given is not None else "", hint)
+        self.remove.setVisible(removable)
+        self.remove.setAccessibleName(f"Remove GPU {device.index}")
+        self.remove.setToolTip(f"Remove GPU {device.index}")
+        facts = " · ".join(part for part in (device.uuid[-6:] if device.uuid else "", *device.marks) if part)
+        self.facts.setText(facts)
+        self.facts.setVisible(bool(facts))
+        self._say("")
+        self.show()
+
+    def _say(self, text: str) -> None:
+        self.error.setText(text)
+        self.error.setVisible(bool(text))
+        self.free.set_wrong(bool(text))
 
     def _free_typed(self, text: str) -> None:
         value: int | None = None
@@ -76,13 +91,13 @@ class DeviceRow(QWidget):
             try:
                 value = parse_size(numbers.plain(text))
             except ValueError as error:
-                self.error.setText(str(error))
-                self.error.show()
-                self.free.set_wrong(True)
+                self._say(str(error))
                 return
-        self.error.hide()
-        self.free.set_wrong(False)
-        self.free_given.emit(self.device.index, value)
+            if value > MOST_BYTES:
+                self._say(f"{text} is more than any GPU has")
+                return
+        self._say("")
+        self.free_given.emit(self.index, value)
 
 
 class GpuSection(Section):
@@ -114,6 +129,10 @@ class GpuSection(Section):
         self._device_rows.setContentsMargins(0, 0, 0, 0)
         self._device_rows.setSpacing(2)
         self._devices.hide()
+        self._rows: list[DeviceRow] = []
+        self._add = quiet_button("+ Add another GPU…", "Add another GPU, also of another kind", self._devices)
+        self._add.clicked.connect(self.add_gpu)
+        self._device_rows.addWidget(self._add, 0, Qt.AlignmentFlag.AlignLeft)
         self._shown: tuple[object, ...] = ()
         self._unit: ByteUnit = "GiB"
         for widget in (self.button, self.count_field, self._devices):
@@ -162,39 +181,25 @@ class GpuSection(Section):
             return
         self._state = state
         self._shown = wanted
-        focus = self._focused_device()
-        while (item := self._device_rows.takeAt(0)) is not None:
-            widget = item.widget()
-            if widget is not None:
-                widget.hide()
-                widget.deleteLater()
         removable = len(state.devices) > 1 and state.machine_source != "this machine"
-        for device in state.devices:
-            row = DeviceRow(
+        while len(self._rows) < len(state.devices):
+            row = DeviceRow(self._devices)
+            row.ticked.connect(self.ticked)
+            row.free_given.connect(self.free_given)
+            row.removed.connect(self.removed)
+            self._device_rows.insertWidget(len(self._rows), row)
+            self._rows.append(row)
+        for row, device in zip(self._rows, state.devices, strict=False):
+            row.show_device(
                 device,
                 on=device.index not in state.unticked,
                 given=state.given_free.get(device.index),
                 removable=removable,
                 unit=self._unit,
             )
-            row.ticked.connect(self.ticked)
-            row.free_given.connect(self.free_given)
-            row.removed.connect(self.removed)
-            self._device_rows.addWidget(row)
-            if focus == device.index:
-                row.box.setFocus(Qt.FocusReason.OtherFocusReason)
-        if state.machine_source != "this machine":
-            add = quiet_button("+ Add another GPU…", "Add another GPU, also of another kind", self._devices)
-            add.clicked.connect(self.add_gpu)
-            self._device_rows.addWidget(add, 0, Qt.AlignmentFlag.AlignLeft)
-
-    def _focused_device(self) -> int | None:
-        for i in range(self._device_rows.count()):
-            item = self._device_rows.itemAt(i)
-            row = item.widget() if item is not None else None
-            if isinstance(row, DeviceRow) and row.box.hasFocus():
-                return row.device.index
-        return None
+        for row in self._rows[len(state.devices) :]:
+            row.hide()
+        self._add.setVisible(state.machine_source != "this machine")
 
     def _toggle_devices(self, on: bool) -> None:
         self.toggle.setText("Devices ▾" if on else "Devices ▸")

@@ -64,6 +64,7 @@ class SetupPanel(QScrollArea):
         self.load: LoadField | None = None
         self.advanced: AdvancedSection | None = None
         self.fields: dict[str, OptionField] = {}
+        self._made: dict[Option, OptionField] = {}
         self._options: tuple[Option, ...] = ()
         self._wrong: list[OptionField | Section] = []
         for section in (self.model, self.gpus, self.engine, self.context, self.rest):
@@ -146,17 +147,17 @@ class SetupPanel(QScrollArea):
         self._options = options
         everyday = {o.name: o for o in options if o.everyday}
         for name in [n for n in self.fields if n not in everyday]:
-            field = self.fields.pop(name)
-            field.hide()
-            field.deleteLater()
+            self.fields.pop(name).hide()
         for option in everyday.values():
             old = self.fields.get(option.name)
             if old is not None and old.option == option:
                 continue
             if old is not None:
                 old.hide()
-                old.deleteLater()
-            self._add_field(option)
+            if option not in self._made:
+                self._made[option] = self._make_field(option)
+            self.fields[option.name] = self._made[option]
+            self.fields[option.name].show()
         if first and self.load is not None:
             self.context.add(self.load)
             for section in (self.engine, self.context, self.rest):
@@ -165,7 +166,7 @@ class SetupPanel(QScrollArea):
             self.advanced.set_options(options)
         self._order_tabs()
 
-    def _add_field(self, option: Option) -> None:
+    def _make_field(self, option: Option) -> OptionField:
         from kvplanner.ui.setup.context_field import ContextField
         from kvplanner.ui.setup.option_field import field_for
 
@@ -176,9 +177,9 @@ class SetupPanel(QScrollArea):
             field = field_for(option, section)
         field.edited.connect(self._set_option)
         field.sealed.connect(self._document.seal)
-        self.fields[option.name] = field
         at = section.rows.indexOf(section.error)
         section.rows.insertWidget(at if at >= 0 else section.rows.count(), field)
+        return field
 
     def _order_tabs(self) -> None:
         """Down the form, in the order in which it is read."""
