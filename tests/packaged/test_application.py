@@ -14,11 +14,17 @@ import pytest
 from tests.nvml_stub.build import SCENARIOS, library_folder
 from tests.packaged.driving import SCREEN_VARIABLES, SOURCE_VARIABLES, picture, png_size, window, without
 from tests.plan.contract import check_plan
+from tests.source.hub_server import Repository, running
 
 pytestmark = pytest.mark.packaged
 
 MODEL = "Llama-3.1-8B-Instruct"
 SIZE_BUDGET_MB = 230
+CONFIG = {
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 512, "intermediate_size": 1024,
+    "num_hidden_layers": 4, "num_attention_heads": 8, "num_key_value_heads": 2, "vocab_size": 4096,
+    "max_position_embeddings": 8192, "tie_word_embeddings": False, "torch_dtype": "bfloat16", "hidden_act": "silu",
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +78,16 @@ def test_the_helper_process_watches_gpus(app: Path) -> None:
     ran = run(app / "kvplanner", "gpus", "--local", "--json", env=env)
     assert ran.returncode == 0, ran.stderr
     assert json.loads(ran.stdout)["gpus"][0]["name"] == "NVIDIA GeForce RTX 4090"
+
+
+def test_the_hub_is_asked_when_it_is_named(app: Path, tmp_path: Path) -> None:
+    with running() as server:
+        server.repositories["org/small"] = Repository({"config.json": json.dumps(CONFIG).encode()})
+        env = {"HF_ENDPOINT": server.url, "HF_HOME": str(tmp_path), "HOME": str(tmp_path)}
+        ran = run(app / "kvplanner", "inspect", "hub:org/small", "--json", env=env)
+        assert ran.returncode == 0, ran.stderr
+        assert json.loads(ran.stdout)["architecture"] == "LlamaForCausalLM"
+        assert server.requests
 
 
 def test_without_a_display_the_window_gives_way_to_text(app: Path) -> None:
