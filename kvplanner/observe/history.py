@@ -37,6 +37,16 @@ class _Ring:
         """Time of the newest sample, minus infinity when there is none."""
         return self._times[self._next - 1] if self._times else float("-inf")
 
+    @property
+    def full(self) -> bool:
+        """Whether older samples have been overwritten, or will be with the next."""
+        return len(self._times) == self.length
+
+    @property
+    def first(self) -> float:
+        """Time of the oldest sample, plus infinity when there is none."""
+        return self._times[self._next % len(self._times)] if self.full else next(iter(self._times), float("inf"))
+
     def add(self, time: float, values: dict[str, float]) -> None:
         for key in values:
             if key not in self._series and len(self._series) < MAX_SERIES:
@@ -102,12 +112,8 @@ class History:
 
     def window(self, seconds: float, now: float) -> Window:
         """The last `seconds`: in full where the fine ring reaches back that far, else once a second."""
-        fine = self._fine.since(now - seconds)
-        full = self._fine.since(float("-inf"))
-        reaches = bool(full.times) and full.times[0] <= now - seconds
-        if reaches or len(full.times) < self._fine.length:
-            return fine
-        return self._coarse.since(now - seconds)
+        complete = not self._fine.full or self._fine.first <= now - seconds
+        return (self._fine if complete else self._coarse).since(now - seconds)
 
     def clear(self) -> None:
         """Forgets everything."""

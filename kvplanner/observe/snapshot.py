@@ -150,7 +150,7 @@ class EngineSeen(NamedTuple):
 class Snapshot(NamedTuple):
     """Everything seen at one moment.
 
-    seq grows by one per snapshot of a session; monotonic and wall are seconds. state "ok": the driver answers;
+    seq grows by one per snapshot of a run; monotonic and wall are seconds. state "ok": the driver answers;
     else message and remedy say what is wrong and what to do. interval: seconds between snapshots (0: a single one).
     """
 

@@ -1,4 +1,4 @@
-"""Builds the stand-in for NVML with the machine's compiler, outside the tree, once per test session."""
+"""Builds the stand-in for NVML with the machine's compiler, outside the tree, once per run of the tests."""
 
 from __future__ import annotations
 

@@ -91,6 +91,27 @@ def test_a_running_server_becomes_the_plan_and_is_compared(
     assert panel.free.text.text() == "Other programs hold 1.00 GiB on GPU 0."
 
 
+def test_a_chosen_process_chooses_its_engine(
+    stub: Stub, panel: GpuPanel, qtbot: QtBot, server: subprocess.Popen[str]
+) -> None:
+    script = Path(server.args[1]).with_name("sglang")  # type: ignore[index]
+    script.write_text("import time\ntime.sleep(120)\n")
+    with subprocess.Popen([sys.executable, str(script), "serve", "--model-path", "x/y"]) as second:
+        text = card(server, 8000, 9000).replace(
+            f"compute = {server.pid}:8000", f"compute = {server.pid}:800 {second.pid}:9"
+        )
+        stub.use(f"process.{second.pid} = {Path(sys.executable).name}\n" + text)
+        panel.show()
+        until(qtbot, lambda: panel.engines.combo.count() == 2)
+        table = panel.processes
+        for pid, title, can in ((second.pid, "SGLang", False), (server.pid, "vLLM", True)):
+            rows = [r for r in range(table.proxy.rowCount()) if table.proxy.index(r, 1).data() == str(pid)]
+            table.view.selectRow(rows[0])
+            assert panel.engines.combo.currentText().startswith(title)
+            assert panel.engines.make_plan.isEnabled() is can
+        second.kill()
+
+
 def test_start_up_stages_are_marked_as_memory_grows(
     stub: Stub, panel: GpuPanel, qtbot: QtBot, server: subprocess.Popen[str]
 ) -> None:

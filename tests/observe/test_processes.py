@@ -39,7 +39,7 @@ VLLM = "/opt/venv/bin/vllm"
         (["C:\\tools\\llama-server.exe", "-m", "a.gguf"], "llamacpp", True),
         (["/usr/local/bin/ollama", "runner", "--model", "/blob", "--port", "41"], "ollama", True),
         (["/usr/local/bin/ollama", "serve"], "ollama", True),
-        (["/tmp/ollama1/runners/cuda_v12/ollama_llama_server", "--model", "/blob"], "ollama", True),
+        (["/opt/ollama/runners/cuda_v12/ollama_llama_server", "--model", "/blob"], "ollama", True),
         (["python3", "-m", "sglang.launch_server", "--model-path", "x"], "sglang", True),
         (["sglang::scheduler_TP0"], "sglang", False),
     ],

@@ -11,7 +11,7 @@ from kvplanner.app.jobs import Jobs, error_text
 from kvplanner.observe.engines import EngineLaunch, address_of, launch_of, model_word
 from kvplanner.observe.metrics import Fill, read_fill
 from kvplanner.observe.signatures import recognise, signature
-from kvplanner.observe.snapshot import EngineSeen, Snapshot
+from kvplanner.observe.snapshot import EngineSeen, ProcessSample, Snapshot
 
 
 class EngineRow(QWidget):
@@ -102,6 +102,12 @@ class EngineRow(QWidget):
         """The chosen engine's PID."""
         found = self.combo.currentData()
         return int(found) if found is not None else None
+
+    def choose(self, process: ProcessSample | None) -> None:
+        """Chooses the engine that a process is part of; any other process changes nothing."""
+        index = self.combo.findData(process.root_pid) if process is not None else -1
+        if index >= 0:
+            self.combo.setCurrentIndex(index)
 
     def engine(self) -> EngineSeen | None:
         """The chosen engine."""

@@ -129,6 +129,7 @@ class GpuPanel(QWidget):
         self.engines.problem.connect(self._say_problem)
         self.bars.selected.connect(self._gpu_chosen)
         self.free.wanted.connect(self._send_free)
+        self.processes.chosen.connect(self.engines.choose)
 
     # -- what the window calls ------------------------------------------------------------------------------------
 

@@ -6,20 +6,21 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from PySide6.QtCore import QEvent, Qt
-from PySide6.QtGui import QColor, QPen, QShowEvent
+from PySide6.QtGui import QAccessible, QColor, QPen, QShowEvent
 from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QSizePolicy, QVBoxLayout, QWidget
 
 from kvplanner.app.jobs import JobControl, Jobs, error_text
 from kvplanner.engine.base import SegmentKind
-from kvplanner.observe.history import History, Mark
+from kvplanner.observe.history import History, Mark, Window
 from kvplanner.ui.bars.ink import tokens_of
 from kvplanner.ui.palette import Tokens
-from kvplanner.units import GB, GIB, MIB, ByteUnit
+from kvplanner.units import GB, GIB, MIB, ByteUnit, format_bytes
 
 SPANS: Final = (("1 min", 60), ("5 min", 300), ("15 min", 900), ("1 h", 3600), ("24 h", 86_400))
 _MOST_POINTS: Final = 1200
-_STYLES: Final = (Qt.PenStyle.SolidLine, Qt.PenStyle.DashLine, Qt.PenStyle.DotLine)
-_SAMPLES: Final = ("━━", "╍╍", "┅┅")
+# Curves differ in their dashes as well as in their colours.
+_STYLES: Final = (Qt.PenStyle.SolidLine, Qt.PenStyle.DashLine, Qt.PenStyle.DotLine, Qt.PenStyle.DashDotLine)
+_SAMPLES: Final = ("━━━", "╍╍╍", "┈┈┈", "━╍┈")
 _INKS: Final[tuple[SegmentKind, ...]] = (
     "weights", "kv_cache", "activations", "cuda_graphs", "runtime_outside", "other",
 )  # fmt: skip
@@ -49,6 +50,7 @@ class HistoryPlot(QWidget):
         super().__init__(parent)
         self._jobs = jobs
         self._plot: Any = None
+        self._ranges = (0.0, 0.0)
         self._curves: dict[str, Any] = {}
         self._lines: list[Any] = []
         self._marks: list[Any] = []
@@ -187,7 +189,7 @@ class HistoryPlot(QWidget):
     def _say_legend(self, tokens: Tokens) -> None:
         parts = []
         for i, curve in enumerate(self._wanted):
-            sample = f'<span style="color:{_ink(tokens, i)}">{_SAMPLES[i // len(_INKS) % len(_SAMPLES)]}</span>'
+            sample = f'<span style="color:{_ink(tokens, i)}">{_SAMPLES[i % len(_SAMPLES)]}</span>'
             parts.append(f"{sample}&nbsp;{curve.name.replace(' ', '&nbsp;')}")
         self.legend.setText(f"in use, {self._unit} &nbsp; " + " &nbsp; ".join(parts))
 
@@ -210,19 +212,38 @@ class HistoryPlot(QWidget):
             if step > 1 and len(values):
                 whole = len(values) // step * step
                 # The largest of each bucket: a peak must not vanish between two drawn points.
-                values = values[-whole:].reshape(-1, step).max(axis=1)
+                values = np.fmax.reduce(values[-whole:].reshape(-1, step), axis=1)
                 curve.setData(times[-whole:].reshape(-1, step)[:, -1], values)
             else:
                 curve.setData(times[: len(values)], values)
             if len(values):
                 top = max(top, float(np.nanmax(values)) if not np.isnan(values).all() else 0.0)
         shown = shown_seconds(seconds, -float(times[0]) if len(times) else 0.0)
-        self._plot.setXRange(-shown, shown * 0.05, padding=0)
+        self._set_ranges(shown, top)
+        self._draw_marks(shown)
+        if QAccessible.isActive():
+            self._plot.setAccessibleDescription(self._in_words(window, seconds))
+
+    def _set_ranges(self, shown: float, top: float) -> None:
+        """Axes for `shown` seconds and `top` units; only when they change, since new axes cost more than curves."""
         label = self.fontMetrics().height() + 4  # the topmost line's name stands above it
         room = max(self._plot.height() - label - 30, label)
-        self._plot.setYRange(0, max(top, 0.001) * (1 + label / room), padding=0)
-        self._plot.getAxis("bottom").setTicks([time_ticks(shown)])
-        self._draw_marks(shown)
+        ranges = (shown, max(top, 0.001) * (1 + label / room))
+        if ranges != self._ranges:
+            self._ranges = ranges
+            self._plot.setXRange(-shown, shown * 0.05, padding=0)
+            self._plot.setYRange(0, ranges[1], padding=0)
+            self._plot.getAxis("bottom").setTicks([time_ticks(shown)])
+
+    def _in_words(self, window: Window, seconds: float) -> str:
+        """What the curves show, for a screen reader."""
+        said = []
+        for curve in self._wanted:
+            seen = [v * MIB for v in window.series.get(curve.key, ()) if v == v]
+            if seen:
+                now, low, high = (format_bytes(v, self._unit) for v in (seen[-1], min(seen), max(seen)))
+                said.append(f"{curve.name}: {now} now, between {low} and {high} in the last {seconds:.0f} s")
+        return ". ".join(said)
 
     def _draw_marks(self, seconds: float) -> None:
         import pyqtgraph
@@ -291,7 +312,7 @@ def _ink(tokens: Tokens, number: int) -> str:
 
 
 def _pen(tokens: Tokens, number: int) -> QPen:
-    return _plain(_ink(tokens, number), _STYLES[number // len(_INKS) % len(_STYLES)])
+    return _plain(_ink(tokens, number), _STYLES[number % len(_STYLES)])
 
 
 def _plain(colour: str, style: Qt.PenStyle) -> QPen:
