@@ -120,14 +120,11 @@ def narrow(ranks: Sequence[Rank], kv_bytes: Sequence[int]) -> str:
     return f"A narrow fit: at the upper end of its range {words}; a lower utilisation leaves room" if words else ""
 
 
-def summary(request: PlanRequest, cache: KvCache | None, limits: Limits, fits: bool | None) -> str:
+def summary(request: PlanRequest, cache: KvCache, limits: Limits) -> str:
     """One sentence with the number that matters."""
-    assert cache is not None  # a plan without a failure has sized its cache
     tokens = round_to_band(cache.tokens, cache.tokens_low, cache.tokens_high)
     about = "" if cache.tokens_low == cache.tokens_high else "≈ "
     room = f"KV cache for {about}{format_count(tokens)} tokens"
-    if fits is None:
-        return "Cannot tell: this model's newest cache is not modelled exactly"
     if cache.num_blocks <= 1 and cache.tokens == 0:
         return "Fits: this model keeps no KV cache"
     if request.load is None or limits.serves_users is None:
@@ -136,6 +133,13 @@ def summary(request: PlanRequest, cache: KvCache | None, limits: Limits, fits: b
     served, users = limits.serves_users, request.load.users
     joint = "and serves" if served >= users else "but serves only"
     return f"Fits, {joint} {format_count(served)} of {format_count(users)} users: {room}"
+
+
+def unknown_cache(layout: CacheLayout, kv_bytes: Sequence[int]) -> str:
+    """The sentence for a cache whose blocks are not known: what is left for it, and why no tokens are told."""
+    return (
+        f"Cannot tell how many tokens: {format_bytes(min(kv_bytes))} is left for the KV cache. {layout.not_modelled[0]}"
+    )
 
 
 def warnings(request: PlanRequest, settings: Settings, ranks: Sequence[Rank], limits: Limits) -> tuple[str, ...]:

@@ -79,26 +79,27 @@ def _plan(
     layout = kv_layout.plan_cache(spec, settings, partition, request.draft.spec if request.draft else None)
     ranks = _ranks(request, settings, devices)
     sizing = kv_sizing.size(layout, _by_stage(ranks, settings.pp))
-    failure = verdict.before_cache(ranks) or verdict.at_sizing(ranks, sizing)
+    known = layout.exact
+    failure = verdict.before_cache(ranks) or verdict.at_sizing(ranks, sizing, known)
     sized = failure is None or failure.stage == "kv_cache_too_small"
-    kv_bytes = tuple(sizing.num_blocks * sizing.bytes_per_block[r.stage] if sized else 0 for r in ranks)
+    kv_bytes = tuple(_kv_bytes(rank, sizing, known) if sized else 0 for rank in ranks)
     failure = failure or verdict.after_sizing(ranks, kv_bytes)
-    cache = explain.kv_cache(layout, sizing, ranks, settings) if sized else None
+    cache = explain.kv_cache(layout, sizing, ranks, settings) if sized and known else None
     limits = _limits(request, settings, layout, sizing, cache)
-    if layout.not_modelled:
-        warnings = (*warnings, *layout.not_modelled)
     narrow = "" if failure else explain.narrow(ranks, kv_bytes)
-    if narrow:
-        warnings = (narrow, *warnings)
-    fits = False if failure else None if layout.not_modelled else True
+    warnings = (*((narrow,) if narrow else ()), *warnings, *layout.not_modelled)
     stage = failure.stage if failure else None
+    if failure:
+        summary = verdict.sentence(failure, ranks)
+    else:
+        summary = explain.summary(request, cache, limits) if cache else explain.unknown_cache(layout, kv_bytes)
     return Plan(
         request=request,
         engine_version=".".join(str(part) for part in (0, *settings.version)),
         rules=settings.era.name,
-        fits=fits,
+        fits=False if failure else True if known else None,
         stage=stage,
-        summary=verdict.sentence(failure, ranks) if failure else explain.summary(request, cache, limits, fits),
+        summary=summary,
         devices=_device_plans(ranks, settings, sizing, kv_bytes, stage),
         options=resolved,
         kv_cache=cache,
@@ -123,6 +124,11 @@ def _ranks(request: PlanRequest, settings: Settings, devices: Sequence[Sequence[
             first = planned[key]
             ranks.append(first if first.device is device else replace(first, device=device))
     return tuple(ranks)
+
+
+def _kv_bytes(rank: Rank, sizing: kv_sizing.KvSizing, known: bool) -> int:
+    """The KV cache that a rank allocates: whole blocks, or all that is left where its blocks are not known."""
+    return sizing.num_blocks * sizing.bytes_per_block[rank.stage] if known else max(rank.available.value, 0)
 
 
 def _by_stage(ranks: Sequence[Rank], pp: int, bound: str = "value") -> tuple[int, ...]:

@@ -55,10 +55,16 @@ def _profile(rank: Rank, index: int) -> Failure | None:
     return Failure("profile", index, peak - rank.cuda_total.value, text)
 
 
-def at_sizing(ranks: Sequence[Rank], sizing: KvSizing) -> Failure | None:
-    """No room for one block, not enough for one request of the context length, or too few blocks for the states."""
+def at_sizing(ranks: Sequence[Rank], sizing: KvSizing, known: bool = True) -> Failure | None:
+    """No room for one block, not enough for one request of the context length, or too few blocks for the states.
+
+    known: the cache is modelled exactly; without that only having nothing left is certain.
+    """
     tightest = min(range(len(ranks)), key=lambda i: ranks[i].available.value)
     available, per_block = ranks[tightest].available.value, sizing.bytes_per_block[ranks[tightest].stage]
+    if not known:
+        left = available > 0
+        return None if left else Failure("kv_cache_sizing", tightest, max(-available, 1), NO_BLOCKS)
     if sizing.capture_error is not None:
         lacking = ranks[tightest].settings.max_num_seqs - sizing.num_blocks
         return Failure("kv_cache_too_small", tightest, max(lacking, 1) * per_block, sizing.capture_error)
