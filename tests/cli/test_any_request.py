@@ -1,0 +1,74 @@
+"""Any request, however odd: a plan that keeps the contract or a refusal in words, quickly and in little memory."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kvplanner.catalog import gpus, models
+from kvplanner.engine.base import Load, Option, OptionValue, PlanRequest
+from kvplanner.engine.command import format_command
+from kvplanner.engine.registry import engine
+from kvplanner.errors import PlannerError
+from kvplanner.plan import report, schema
+from tests.plan.contract import check_plan
+
+VLLM = engine("vllm")
+FAMILIES = {entry.architecture: entry.id for entry in models.index()}
+MACHINES = ("H100", "8xH100", "RTX 4090", "2x24GiB", "1xRTX 4090,1xRTX 3090", "16xH200", "GTX 1080 Ti")
+VERSIONS = (None, "0.33", "0.24", "0.16", "0.9", "0.6.6")
+MEASURABLE = ("other", "runtime_outside", "runtime", "weights", "workspace", "activations", "cuda_graphs", "kv_cache")
+PATIENCE_S = 2.0
+# Each size is a graph of its own: no start-up would reach the end of more.
+MOST_GRAPHS = 100_000
+
+
+def values(option: Option) -> st.SearchStrategy[OptionValue]:
+    """What the option takes, its ends and absurd numbers among them."""
+    if option.type == "bool":
+        return st.booleans()
+    if option.type == "choice":
+        return st.sampled_from(option.choices)
+    if option.type == "float":
+        low, high = option.low or 0.0, option.high or 2.0
+        return st.floats(low, high) | st.sampled_from((low, high))
+    if option.type == "text":
+        return st.sampled_from(("", "x", "1,2,4", "auto", "0-3", "fp8", "999999999999"))
+    low, high = int(option.low or 0), int(option.high or 10**12)
+    if option.name == "max_cudagraph_capture_size":
+        high = min(high, MOST_GRAPHS)
+    return st.integers(low, high) | st.sampled_from((low, high))
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> PlanRequest:
+    """A model of any architecture on any machine, with some of the version's options set."""
+    version = draw(st.sampled_from(VERSIONS))
+    chosen = draw(st.lists(st.sampled_from(VLLM.options(version)), max_size=4, unique_by=lambda o: o.name))
+    options: Mapping[str, OptionValue] = {option.name: draw(values(option)) for option in chosen}
+    load = draw(st.none() | st.builds(Load, st.integers(1, 10**9), st.integers(1, 10**9), st.integers(0, 10**9)))
+    measured = draw(st.dictionaries(st.sampled_from(MEASURABLE), st.integers(0, 10**13), max_size=2))
+    model = models.load(FAMILIES[draw(st.sampled_from(sorted(FAMILIES)))])
+    machine = gpus.machine(draw(st.sampled_from(MACHINES)))
+    return PlanRequest(model, machine, version=version, options=options, load=load, measured=measured)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(requests())
+def test_a_plan_or_a_refusal(request: PlanRequest) -> None:
+    start = time.process_time()
+    try:
+        plan = VLLM.plan(request)
+    except PlannerError as error:
+        assert error.what
+        assert "\n" not in error.what
+        return
+    assert time.process_time() - start < PATIENCE_S
+    check_plan(json.loads(json.dumps(schema.to_json(plan), allow_nan=False)))
+    assert report.text(plan).startswith(plan.summary)
+    assert report.explain(plan)
+    assert format_command(VLLM, request)
