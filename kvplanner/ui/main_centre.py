@@ -85,7 +85,8 @@ class Centre(QWidget):
             button.setMinimumSize(BUTTON_WIDTH, BUTTON_HEIGHT)
         self._header = QHBoxLayout()
         self._header.setSpacing(10)
-        self._header.addStretch(1)
+        self._before = QWidget(self)  # holds the place of the verdict
+        self._header.addWidget(self._before, 1)
         self._header.addLayout(self._buttons)
         self._header.setAlignment(self._buttons, Qt.AlignmentFlag.AlignTop)
         # What does not fit a low window scrolls; nothing is squeezed until it cannot be read.
@@ -100,7 +101,8 @@ class Centre(QWidget):
         self._outer.setContentsMargins(14, 10, 14, 12)
         self._outer.setSpacing(10)
         self._outer.addLayout(self._header)
-        self._outer.addStretch(1)
+        self._below = QWidget()  # holds the place of the details
+        self._outer.addWidget(self._below, 1)
         self._scroll.setWidget(ground)
         self._messages_line = QHBoxLayout()
         self._messages_line.setContentsMargins(14, 8, 14, 0)
@@ -133,8 +135,8 @@ class Centre(QWidget):
         if self._views:
             return
         self.verdict, self.bars = VerdictView(self), MemoryBars(self)
-        self._header.takeAt(0)
         self._header.insertWidget(0, self.verdict, 1)
+        self._before.hide()
         self._bars_card = card(self.bars, margins=8)
         self._outer.insertWidget(1, self._bars_card)
         self._views = [self.verdict, self.bars]
@@ -168,7 +170,7 @@ class Centre(QWidget):
         self.splitter.setMinimumHeight(LOWER_HEIGHT)
         # It takes the room that is left, however much its pages would like.
         self.splitter.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Ignored)
-        self._outer.takeAt(self._outer.count() - 1)
+        self._below.hide()
         self._outer.addWidget(self.splitter, 1)
         self._details = [self.breakdown, self.explain, self.startup]
         for view in (self.breakdown, self.explain, self.startup):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from PySide6.QtCore import QTimer
+from PySide6.QtCore import QTimer, Signal
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
@@ -17,7 +17,9 @@ MOST: Final = 3
 
 
 class MessageStrip(QFrame):
-    """One message with its buttons."""
+    """One message with its buttons. dismissed(strip)."""
+
+    dismissed = Signal(object)
 
     def __init__(self, message: Message, parent: QWidget) -> None:
         super().__init__(parent)
@@ -55,6 +57,7 @@ class MessageStrip(QFrame):
     def dismiss(self) -> None:
         """Take the message away."""
         self.hide()
+        self.dismissed.emit(self)
         self.deleteLater()
 
 
@@ -63,6 +66,7 @@ class MessageBar(QWidget):
 
     def __init__(self, messages: Messages, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self._strips: list[MessageStrip] = []
         self._layout = QVBoxLayout(self)
         self._layout.setContentsMargins(0, 0, 0, 0)
         self._layout.setSpacing(4)
@@ -74,9 +78,7 @@ class MessageBar(QWidget):
     @property
     def strips(self) -> list[MessageStrip]:
         """The messages that show, oldest first."""
-        found = [self._layout.itemAt(i) for i in range(self._layout.count())]
-        widgets = [item.widget() for item in found if item is not None]
-        return [w for w in widgets if isinstance(w, MessageStrip) and not w.isHidden()]
+        return [strip for strip in self._strips if not strip.isHidden()]
 
     def show_message(self, message: Message) -> None:
         """Add a message; one of the same key or text goes."""
@@ -88,7 +90,8 @@ class MessageBar(QWidget):
         strip = MessageStrip(message, self)
         self._layout.addWidget(strip)
         strip.show()
-        strip.destroyed.connect(self._settle)
+        self._strips.append(strip)
+        strip.dismissed.connect(self._forget)
         for old in self.strips[:-MOST]:
             old.dismiss()
         self.show()
@@ -99,6 +102,11 @@ class MessageBar(QWidget):
         for strip in self.strips:
             if strip.message.key == key:
                 strip.dismiss()
+        self._settle()
+
+    def _forget(self, strip: MessageStrip) -> None:
+        if strip in self._strips:
+            self._strips.remove(strip)
         self._settle()
 
     def _settle(self) -> None:

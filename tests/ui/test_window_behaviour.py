@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QCheckBox, QDialog, QLabel
 from pytestqt.qtbot import QtBot
 
+import kvplanner.ui
 from kvplanner.app import settings as s
 from kvplanner.catalog import gpus
 from kvplanner.engine.base import Load
@@ -304,6 +306,18 @@ def test_start_loads_nothing_heavy_and_ends_cleanly() -> None:
     assert done.stdout.splitlines() == ["[]", "ended"], done.stdout + done.stderr
     assert done.returncode == 0
     assert done.stderr.strip() in ("", "This plugin does not support propagateSizeHints()")
+
+
+def test_no_layout_is_asked_for_its_items() -> None:
+    """The wrapper of a QLayoutItem outlives its item; the next layout at that address then crashes when it goes."""
+    asking = re.compile(r"\.(itemAt|takeAt|itemAtPosition)\(")
+    found = [
+        f"{path.name}:{number}"
+        for path in Path(kvplanner.ui.__file__).parent.rglob("*.py")
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if asking.search(line)
+    ]
+    assert found == []
 
 
 def test_void_calls_keep_their_references() -> None:

@@ -29,7 +29,6 @@ class EngineSection(Section):
         self.field = Field("Version", (self.engines, self.versions), self)
         self.field.label.setText("")
         self.field.label.hide()
-        self.field.reset_button.deleteLater()
         self.field.line.addWidget(self.engines, 3)
         self.field.line.addWidget(self.versions, 4)
         self.add(self.field)

@@ -123,7 +123,6 @@ class GpuSection(Section):
         self.count_field.line.addStretch(1)
         self.count_field.line.addWidget(self.toggle)
         self.count_field.line.addWidget(self.count)
-        self.count_field.reset_button.deleteLater()
         self._devices = QWidget(self)
         self._device_rows = QVBoxLayout(self._devices)
         self._device_rows.setContentsMargins(0, 0, 0, 0)
@@ -137,7 +136,6 @@ class GpuSection(Section):
         self._unit: ByteUnit = "GiB"
         for widget in (self.button, self.count_field, self._devices):
             self.add(widget)
-        self.finish()
         self.button.clicked.connect(lambda: self.pick.emit(""))
         self.button.typed.connect(self.pick)
         self.count.committed.connect(self._count_typed)

@@ -32,13 +32,11 @@ class ModelSection(Section):
         self.formats = ComboBox()
         self.format_field = Field("Weights", (self.formats,), self)
         self.format_field.line.addWidget(self.formats, 1)
-        self.format_field.reset_button.deleteLater()
         self.notes = muted_label("", self)
         self.notes.setProperty("role", "warning")
         self.notes.hide()
         for widget in (self.button, self.format_field, self.notes):
             self.add(widget)
-        self.finish()
         self.button.clicked.connect(lambda: self.pick.emit(""))
         self.button.typed.connect(self.pick)
         self.formats.activated.connect(lambda i: self.format_chosen.emit(self.formats.itemData(i)))

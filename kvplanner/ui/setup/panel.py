@@ -55,7 +55,7 @@ class SetupPanel(QScrollArea):
         content.setMinimumWidth(WIDTH - SCROLL_BAR)
         self._layout = QVBoxLayout(content)
         self._layout.setContentsMargins(12, 12, 12, 12)
-        self._layout.setSpacing(12)
+        self._layout.setSpacing(9)
         self.model = ModelSection(content)
         self.gpus = GpuSection(content)
         self.engine = EngineSection(content)
@@ -160,8 +160,6 @@ class SetupPanel(QScrollArea):
             self.fields[option.name].show()
         if first and self.load is not None:
             self.context.add(self.load)
-            for section in (self.engine, self.context, self.rest):
-                section.finish()
         if self.advanced is not None:
             self.advanced.set_options(options)
         self._order_tabs()
@@ -177,8 +175,7 @@ class SetupPanel(QScrollArea):
             field = field_for(option, section)
         field.edited.connect(self._set_option)
         field.sealed.connect(self._document.seal)
-        at = section.rows.indexOf(section.error)
-        section.rows.insertWidget(at if at >= 0 else section.rows.count(), field)
+        section.add(field)
         return field
 
     def _order_tabs(self) -> None:
@@ -188,9 +185,7 @@ class SetupPanel(QScrollArea):
         chain: list[QWidget] = [self.model.button, self.model.formats, self.gpus.button, self.gpus.toggle,
                                 self.gpus.count, self.engine.engines, self.engine.versions]  # fmt: skip
         for section in (self.engine, self.context, self.rest):
-            for i in range(section.rows.count()):
-                item = section.rows.itemAt(i)
-                widget = item.widget() if item is not None else None
+            for widget in section.fields:
                 if isinstance(widget, Field) and widget is not self.engine.field:
                     chain += [*reversed(widget.inputs)] if len(widget.inputs) == 2 else [*widget.inputs]
                     chain.append(widget.reset_button)

@@ -15,20 +15,19 @@ class Section(QWidget):
         self.title = title
         self.rows = QVBoxLayout(self)
         self.rows.setContentsMargins(0, 0, 0, 0)
-        self.rows.setSpacing(5)
+        self.rows.setSpacing(4)
         self.rows.addWidget(heading(title, self))
         self.error = QLabel(self)
         self.error.setProperty("role", "error")
         self.error.setWordWrap(True)
         self.error.hide()
+        self.rows.addWidget(self.error)
+        self.fields: list[QWidget] = []
 
     def add(self, widget: QWidget) -> None:
-        """Append a row."""
-        self.rows.addWidget(widget)
-
-    def finish(self) -> None:
-        """Put the place for errors last."""
-        self.rows.addWidget(self.error)
+        """Append a row, above the place for errors."""
+        self.rows.insertWidget(self.rows.count() - 1, widget)
+        self.fields.append(widget)
 
     def set_error(self, text: str) -> None:
         """Say what is wrong here; "" takes it back."""
