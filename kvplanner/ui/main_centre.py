@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from PySide6.QtCore import QByteArray, Qt, QTimer, Signal
+from PySide6.QtCore import QByteArray, QSize, Qt, QTimer, Signal
 from PySide6.QtWidgets import (
     QBoxLayout,
     QFrame,
@@ -61,6 +61,16 @@ def card(*widgets: QWidget, margins: int = 10) -> QFrame:
     return frame
 
 
+class Ground(QWidget):
+    """Needs the height that its texts take at its present width; Qt would ask for that of the narrowest one."""
+
+    def minimumSizeHint(self) -> QSize:
+        """At the present width."""
+        layout = self.layout()
+        height = layout.minimumHeightForWidth(max(self.width(), 2 * CARD_WIDTH)) if layout is not None else 0
+        return QSize(2 * CARD_WIDTH, height)
+
+
 class Centre(QWidget):
     """Assembles the views. selected(position, kind). Without `build` it is an empty ground: the first frame."""
 
@@ -95,7 +105,7 @@ class Centre(QWidget):
         self._scroll.setWidgetResizable(True)
         self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        ground = QWidget()
+        ground = Ground()
         ground.setMinimumWidth(2 * CARD_WIDTH)
         self._outer = QVBoxLayout(ground)
         self._outer.setContentsMargins(14, 10, 14, 12)

@@ -154,4 +154,7 @@ def test_renew_screenshots(application: Application, qtbot: QtBot, tmp_path: Pat
     corner = image.toImage().pixelColor(int(state.size[0] * 0.6 * state.scale), int(12 * state.scale))
     assert (corner.lightness() < 128) == (theme == "dark")
     assert cut_texts(window) == []
+    centre = window.centre._scroll
+    if state.size[1] >= 800 and not window.centre.messages.strips:
+        assert centre.verticalScrollBar().maximum() == 0, "the plan scrolls though there is room"
     assert window.panel.widget().width() <= window.panel.viewport().width(), "the form is wider than its panel"
