@@ -162,6 +162,7 @@ class HistoryPlot(QWidget):
         for item in [*self._curves.values(), *self._lines, *self._marks]:
             plot.removeItem(item)
         self._lines = [self._reference(line, tokens) for line in self._references]
+        self._ranges = (0.0, 0.0)
         self._marks = []
         self._curves = {curve.key: self._curve(i, tokens) for i, curve in enumerate(self._wanted)}
 
@@ -234,6 +235,14 @@ class HistoryPlot(QWidget):
             self._plot.setXRange(-shown, shown * 0.05, padding=0)
             self._plot.setYRange(0, ranges[1], padding=0)
             self._plot.getAxis("bottom").setTicks([time_ticks(shown)])
+            self._name_lines(2 * label * ranges[1] / room)
+
+    def _name_lines(self, apart: float) -> None:
+        """Lesser lines are named where they stand far enough (in units) from the names of the strong ones."""
+        unit = _BYTES[self._unit]
+        strong = [line.bytes / unit for line in self._references if line.strong]
+        for line, item in zip(self._references, self._lines, strict=True):
+            item.label.setVisible(line.strong or all(abs(line.bytes / unit - s) >= apart for s in strong))
 
     def _in_words(self, window: Window, seconds: float) -> str:
         """What the curves show, for a screen reader."""
