@@ -179,6 +179,7 @@ def monkey_window(open_window: Callable[..., MainWindow], monkeypatch: pytest.Mo
     return open_window()
 
 
+@pytest.mark.qt_log_ignore("does not support grabbing the keyboard", extend=True)  # menus without a display
 def test_a_monkey_finds_nothing(monkey_window: MainWindow, application: Application, qtbot: QtBot) -> None:
     window = monkey_window
     monkey = Monkey(window, SEED)
