@@ -1,9 +1,9 @@
 """Writes the parts of README.md that the program itself knows: an example plan and how accurate plans are.
 
-    python packaging/build_readme.py [pictures] [example] [accuracy]
+    python packaging/build_readme.py [example] [accuracy]
 
-Run it when figures or the window changed. A part lies between <!-- NAME:begin --> and <!-- NAME:end -->; the pictures
-lie in resources/screenshots.
+Run it when figures changed. A part lies between <!-- NAME:begin --> and <!-- NAME:end -->. The pictures in
+resources/screenshots come from tests/ui/test_screenshots.py.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 EXAMPLE = ("plan", "Llama-3.1-8B-Instruct", "--gpu", "H100", "--load", "32@1500+500")
-PICTURES = ROOT / "resources" / "screenshots"
-PICTURED = ("Llama-3.1-8B-Instruct", "--gpu", "2xRTX 4090", "--load", "32@1500+500", "--", "--max-model-len", "32k")
 # What the example ends before: options and notes are longer than a first look needs.
 ENOUGH = "\nOptions\n"
 REPORTS = "tests/truth/vllm.jsonl"
@@ -52,22 +50,10 @@ def accuracy() -> str:
 PARTS = {"example": example, "accuracy": accuracy}
 
 
-def take_pictures() -> None:
-    """The window in both themes, as it is now."""
-    PICTURES.mkdir(exist_ok=True)
-    for theme in ("light", "dark"):
-        shot = str(PICTURES / f"main-{theme}.png")
-        output("kvplanner", "gui", "--screenshot", shot, "--theme", theme, "--size", "1280x800", *PICTURED)
-
-
 def main() -> int:
-    """Returns 0. Makes the named parts anew, all when none is named."""
-    names = sys.argv[1:] or ["pictures", *PARTS]
-    if "pictures" in names:
-        names.remove("pictures")
-        take_pictures()
+    """Returns 0. Fills the named parts, all when none is named."""
     text = README.read_text(encoding="utf-8")
-    for name in names:
+    for name in sys.argv[1:] or PARTS:
         text = filled(text, name, PARTS[name]())
     README.write_text(text, encoding="utf-8")
     return 0
