@@ -11,6 +11,7 @@ import pytest
 from kvplanner.cli import plan
 from kvplanner.cli.main import COMMANDS
 from kvplanner.engine.base import SEGMENT_KINDS
+from kvplanner.engine.vllm.kv_specs import NOT_CONFIRMED
 from kvplanner.plan.report_parts import TITLES
 
 ROOT = Path(__file__).parent.parent.parent
@@ -38,6 +39,13 @@ def test_every_part_of_the_bar_is_explained() -> None:
     assert [TITLES[kind] for kind in SEGMENT_KINDS] == [
         row.split("|")[1].strip() for row in table.strip().splitlines()[1:]
     ]
+
+
+def test_every_cache_that_is_not_confirmed_is_listed() -> None:
+    limits = README.split("## Limits")[1].split("## ")[0]
+    told = "".join(c for c in limits.lower() if c.isalnum())
+    for architecture in NOT_CONFIRMED:
+        assert architecture.split("For")[0].removesuffix("Sparse").lower() in told, architecture
 
 
 def test_what_it_points_to_exists() -> None:
