@@ -36,6 +36,15 @@ class MachineMixin(WindowBase):
         if machine is not None:
             self._set_machine(machine, "", "Choose this machine")
 
+    def adopt_machine(self) -> None:
+        """Plan for this machine's GPUs while the user has chosen none: a better assumption than a GPU by name."""
+        machine, state = self.application.library.machine, self.document.state
+        if machine is None or state.machine_chosen or state.model is None:
+            return
+        self.document.amend(
+            machine_text="", devices=machine.devices, machine_source=machine.source, unticked=frozenset(), given_free={}
+        )
+
     def _set_machine(self, machine: Machine, text: str, label: str) -> None:
         self.document.edit(
             label,

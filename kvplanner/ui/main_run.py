@@ -94,6 +94,8 @@ def _load_start(application: Application, window: MainWindow, words: PlanWords |
     def done(state: PlanState) -> None:
         path = Path(words.model) if words is not None and words.model.endswith(".kvplan.json") else None
         window.document.reset(state, path)
+        if words is None or not words.gpu:
+            window.adopt_machine()
         window.document.flush()
 
     def failed(error: Exception) -> None:

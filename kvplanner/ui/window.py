@@ -97,6 +97,7 @@ class MainWindow(CommandsMixin, FilesMixin, QMainWindow):
         pickers.machine_wanted.connect(self.choose_machine)
         pickers.local_wanted.connect(self.choose_local_machine)
         pickers.gpu_added.connect(self.add_gpu)
+        self.application.library.machine_found.connect(self.adopt_machine)
         pickers.scan_failed.connect(lambda error: self.messages.error(error, "Looking for models", key="scan"))
         self.centre.copy_button.clicked.connect(self.copy_command)
         self.centre.export_button.setMenu(self.actions_of_window.menus["File/Export"])

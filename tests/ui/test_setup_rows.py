@@ -81,9 +81,14 @@ def test_local_models_are_found_by_their_words() -> None:
 def test_only_the_hub_row_goes_online_and_says_so() -> None:
     shelf = model_rows.Shelf(models.index(), (), (), "", "GiB")
     rows = model_rows.search("hub:Qwen/Qwen3-8B", shelf, ())
-    online = [row for row in rows if isinstance(row.data, str) and row.data.startswith("hub:")]
-    assert len(online) == 1
-    assert "online" in online[0].spoken().lower()
+    assert not [row for row in rows if "hub:" in str(row.data)], "the catalogue has it already"
+    for text in ("hub:someone/tiny-1b", "someone/tiny-1b", "someone/tiny-1b@v2"):
+        rows = model_rows.search(text, shelf, ())
+        online = [row for row in rows if isinstance(row.data, str) and row.data.startswith("hub:")]
+        assert [row.data for row in online] == ["hub:" + text.removeprefix("hub:")]
+        assert "online" in online[0].spoken().lower()
+    for text in ("tiny 1b", "/home/x", "a/b/c", "../x", "hub:", "é/x"):
+        assert not [row for row in model_rows.search(text, shelf, ()) if "hub:" in str(row.data)], text
 
 
 def test_typing_stays_below_a_frame() -> None:

@@ -183,6 +183,21 @@ def test_this_machines_gpus_come_first_and_follow_the_driver(
     assert [d.device.index for d in plan.devices] == [1]
 
 
+def test_this_machine_is_assumed_until_the_user_chooses(
+    open_window: Callable[..., MainWindow], application: Application
+) -> None:
+    window = open_window(gpu="")
+    assert not window.document.state.machine_chosen
+    seen = Machine(gpus.machine("2xRTX 3090").devices, "this machine")
+    application.library.show_machine(seen)
+    window.document.flush()
+    assert window.document.state.machine_source == "this machine"
+    assert window.document.undo_count == 0
+    window.choose_machine("1xl4")
+    application.library.show_machine(seen)
+    assert window.document.state.machine_text == "1xl4"
+
+
 def test_the_last_gpu_cannot_be_switched_off(window: MainWindow) -> None:
     window.panel._tick(0, False)
     window.panel._tick(1, False)

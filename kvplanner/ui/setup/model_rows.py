@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 MOST_FOUND: Final = 60
 OPEN_FILE: Final = "\0open file"
 OPEN_FOLDER: Final = "\0open folder"
+HUB_NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(@[\w.-]+)?", re.ASCII)
 PATH_STARTS: Final = ("/", "~", "./", "../", "\\\\")
 
 
@@ -76,6 +78,10 @@ def search(text: str, shelf: Shelf, found: Sequence[ModelEntry]) -> list[Row]:
     rows += _group("Catalogue", [catalogue_row(e, shelf) for e in (found if not words else found[:MOST_FOUND])])
     if len(found) > MOST_FOUND and words:
         rows.append(Row("heading", f"{len(found) - MOST_FOUND} more: type another word"))
+    hub_name = text.removeprefix("hub:")
+    if HUB_NAME.fullmatch(hub_name) and hub_name not in by_id:
+        rows.append(Row("heading", "Online, only when you choose it"))
+        rows.append(_hub_row(hub_name))
     rows.append(Row("heading", "From a file"))
     rows.append(Row("action", "Open a model folder…", data=OPEN_FOLDER))
     rows.append(Row("action", "Open a file (config.json, .safetensors, .gguf)…", data=OPEN_FILE))
@@ -96,10 +102,12 @@ def _recent_row(text: str, by_id: dict[str, ModelEntry], local: dict[str, LocalM
 
 
 def _typed_rows(text: str) -> list[Row]:
-    """A path is opened; hub:ORG/NAME is the only thing that goes online, and says so."""
+    """A path or a store's name is opened as it is."""
     if text.startswith((*PATH_STARTS, "ollama:")):
         return [Row("item", f"Open {text}", "", "", "", text)]
-    if text.startswith("hub:") and "/" in text:
-        return [Row("item", f"Ask the Hub for {text[4:]}", "Goes online: reads the configuration and file headers, "
-                    "downloads no weights", "", "online", text)]  # fmt: skip
     return []
+
+
+def _hub_row(name: str) -> Row:
+    about = "Goes online: reads the configuration and file headers, downloads no weights"
+    return Row("item", f"Ask the Hub for {name}", about, "", "online", f"hub:{name}")
