@@ -1,0 +1,130 @@
+"""How the window is started: arguments, screenshots, and a real window driven through a real display."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtGui import QImage
+from PySide6.QtWidgets import QApplication
+
+from kvplanner.errors import BadInput
+from kvplanner.ui import run
+from kvplanner.ui.main_arguments import parse
+
+NEEDED = ("Xvfb", "xdotool")
+
+
+def test_nothing_asked_is_told_from_something() -> None:
+    assert parse([]).words is None
+    assert parse(["--theme", "dark"]).words is None
+    words = parse(["llama", "--gpu", "2xL4", "--load", "3@10+20", "--", "-tp", "2"]).words
+    assert words is not None
+    assert (words.model, words.gpu, words.load, words.flags) == ("llama", "2xL4", "3@10+20", ("-tp", "2"))
+
+
+@pytest.mark.parametrize(
+    "argv", [["--size", "1x1"], ["--size", "wide"], ["--bogus"], ["--scale", "9"], ["--theme", "pink"]]
+)
+def test_arguments_that_make_no_sense_are_refused(argv: list[str]) -> None:
+    with pytest.raises(BadInput):
+        parse(argv)
+
+
+def test_a_screenshot_is_written_and_leaves_no_trace(qapp: QApplication, tmp_path: Path, own_data_folder: Path) -> None:
+    path = tmp_path / "new" / "shot.png"
+    argv = ["--screenshot", str(path), "--size", "1024x640", "--theme", "dark", "--tab", "start-up", "--gpu", "8xH100"]
+    assert run(argv) == 0
+    image = QImage(str(path))
+    assert (image.width(), image.height()) == (1024, 640)
+    assert not own_data_folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("argv", "word"),
+    [
+        (["nothing-is-called-that"], "nothing-is-called-that"),
+        (["--tab", "Nowhere"], "Nowhere"),
+        (["--gpu", "RTX 9999"], "9999"),
+        (["--load", "many"], "many"),
+    ],
+)
+def test_a_screenshot_of_nonsense_says_what_is_wrong(
+    qapp: QApplication, tmp_path: Path, capsys: pytest.CaptureFixture[str], argv: list[str], word: str
+) -> None:
+    assert run(["--screenshot", str(tmp_path / "x.png"), *argv]) == 2
+    said = capsys.readouterr().err.strip().splitlines()
+    assert len(said) == 1
+    assert word in said[0]
+    assert not (tmp_path / "x.png").exists()
+
+
+@pytest.fixture
+def display() -> Iterator[str]:
+    """A display of its own."""
+    if any(shutil.which(tool) is None for tool in NEEDED):
+        pytest.skip(f"needs {' and '.join(NEEDED)}")
+    read, write = os.pipe()
+    server = subprocess.Popen(
+        ["Xvfb", "-displayfd", str(write), "-screen", "0", "1400x900x24"], pass_fds=(write,), stderr=subprocess.DEVNULL
+    )
+    os.close(write)
+    try:
+        with os.fdopen(read) as answer:
+            yield f":{answer.readline().strip()}"
+    finally:
+        server.terminate()
+        server.wait(10)
+
+
+def xdotool(display: str, *words: str) -> str:
+    done = subprocess.run(
+        ["xdotool", *words],
+        env={**os.environ, "DISPLAY": display},
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+    )
+    return done.stdout.strip()
+
+
+@pytest.mark.x11
+def test_a_real_window_answers_to_real_keys(display: str, own_data_folder: Path) -> None:
+    environment = {**os.environ, "DISPLAY": display, "QT_QPA_PLATFORM": "xcb"}
+    command = [sys.executable, "-c", "import sys; from kvplanner.ui import run; sys.exit(run([]))"]
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    try:
+        deadline = time.monotonic() + 30
+        found = ""
+        while not found and time.monotonic() < deadline and process.poll() is None:
+            found = xdotool(display, "search", "--onlyvisible", "--name", "Llama").splitlines()[-1:] or ""
+            time.sleep(0.2)
+        if process.poll() is not None and process.stderr is not None:
+            said = process.stderr.read()
+            if "could not load the Qt platform plugin" in said.lower():
+                pytest.skip("Qt's X11 libraries are not installed")
+            raise AssertionError(said)
+        assert found, "no window came up"
+        xdotool(display, "windowfocus", "--sync", found[0])
+        time.sleep(0.7)
+        for words in (("type", "qwen3 30b"), ("key", "Return"), ("type", "2"), ("key", "Return")):
+            xdotool(display, *words)
+            time.sleep(0.7)
+        xdotool(display, "key", "ctrl+q")
+        assert process.wait(20) == 0
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGKILL)
+            process.wait(10)
+    plan = json.loads((own_data_folder / "sessions" / "last.json").read_text())["windows"][0]["plan"]
+    assert plan["model"] == "Qwen/Qwen3-30B-A3B"
+    assert plan["machine"] == "2xrtx-4090"
