@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from kvplanner.engine.base import SegmentKind
+if TYPE_CHECKING:
+    from kvplanner.engine.base import SegmentKind
 
 Pattern = Literal["solid", "empty", "up", "down", "vertical", "horizontal", "grid", "dots", "cross"]
 ThemeName = Literal["light", "dark"]
