@@ -20,9 +20,16 @@ class EngineSection(Section):
 
     engine_chosen = Signal(str)
     version_chosen = Signal(object)
+    engines: ComboBox
+    versions: ComboBox
+    field: Field
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__("Engine", parent)
+        self._engine = ""
+
+    def build(self, names: tuple[tuple[str, str], ...]) -> None:
+        """Make the inputs, after the first plan: names and titles of the engines that there are."""
         self.engines, self.versions = ComboBox(), ComboBox()
         self.engines.setAccessibleName("Engine")
         self.versions.setAccessibleName("Engine version")
@@ -32,12 +39,8 @@ class EngineSection(Section):
         self.field.line.addWidget(self.engines, 3)
         self.field.line.addWidget(self.versions, 4)
         self.add(self.field)
-        self._engine = ""
         self.engines.activated.connect(lambda i: self.engine_chosen.emit(self.engines.itemData(i)))
         self.versions.activated.connect(lambda i: self.version_chosen.emit(self.versions.itemData(i)))
-
-    def set_engines(self, names: tuple[tuple[str, str], ...]) -> None:
-        """Names and titles of the engines that there are."""
         for name, title in names:
             self.engines.addItem(title, name)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QToolButton, QVBoxLayout, QWidget
 
 from kvplanner.app.state import PlanState
 from kvplanner.ui.setup import numbers
@@ -109,12 +109,29 @@ class GpuSection(Section):
     ticked = Signal(int, bool)
     free_given = Signal(int, object)
     removed = Signal(int)
+    count: ValueEdit
+    count_field: Field
+    toggle: QToolButton
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__("GPUs", parent)
         self.button = PickerButton(self)
         self.button.setAccessibleName("GPUs")
         self.button.set_content("Choose GPUs", "of this machine, of the catalogue, or of any size")
+        self.add(self.button)
+        self.button.clicked.connect(lambda: self.pick.emit(""))
+        self.button.typed.connect(self.pick)
+        self._rows: list[DeviceRow] = []
+        self._shown: tuple[object, ...] = ()
+        self._unit: ByteUnit = "GiB"
+        self._total = 0
+        self._state: PlanState | None = None
+        self._opened_for: tuple[str, str] | None = None
+        self.built = False
+
+    def build(self) -> None:
+        """Make what can wait for the first plan: the count and the devices."""
+        self.built = True
         self.count = ValueEdit()
         self.count.setFixedWidth(62)
         self.count_field = Field("Count", (self.count,), self)
@@ -128,22 +145,14 @@ class GpuSection(Section):
         self._device_rows.setContentsMargins(0, 0, 0, 0)
         self._device_rows.setSpacing(2)
         self._devices.hide()
-        self._rows: list[DeviceRow] = []
         self._add = quiet_button("+ Add another GPU…", "Add another GPU, also of another kind", self._devices)
         self._add.clicked.connect(self.add_gpu)
         self._device_rows.addWidget(self._add, 0, Qt.AlignmentFlag.AlignLeft)
-        self._shown: tuple[object, ...] = ()
-        self._unit: ByteUnit = "GiB"
-        for widget in (self.button, self.count_field, self._devices):
-            self.add(widget)
-        self.button.clicked.connect(lambda: self.pick.emit(""))
-        self.button.typed.connect(self.pick)
+        self.add(self.count_field)
+        self.add(self._devices)
         self.count.committed.connect(self._count_typed)
         self.count.stepped.connect(self._step)
         self.toggle.toggled.connect(self._toggle_devices)
-        self._total = 0
-        self._state: PlanState | None = None
-        self._opened_for: tuple[str, str] | None = None
 
     def show_state(self, state: PlanState, unit: ByteUnit) -> None:
         """Show the machine of a state."""
@@ -153,17 +162,20 @@ class GpuSection(Section):
         devices = state.devices
         if not devices:
             self.button.set_content("Choose GPUs", "of this machine, of the catalogue, or of any size")
-            self.count_field.hide()
             return
         ticked = [d for d in devices if d.index not in state.unticked]
         shown = Machine(tuple(ticked or devices), state.machine_source)
         self.button.set_content(short_name(shown.describe()), *machine_lines(shown, state, unit))
+        if self.built:
+            self._show_count(state, len(ticked))
+
+    def _show_count(self, state: PlanState, used: int) -> None:
+        devices = state.devices
         alike = len({d.gpu for d in devices}) == 1
         local = state.machine_source == "this machine"
         self._total = len(devices)
-        self.count_field.show()
         self.count.setVisible(alike and not local)
-        self.count_field.label.setText("Count" if alike and not local else f"{len(ticked)} of {len(devices)} used")
+        self.count_field.label.setText("Count" if alike and not local else f"{used} of {len(devices)} used")
         self.count.show_value(numbers.count(len(devices)), "")
         if (not alike or local or state.unticked or state.given_free) and not self.toggle.isChecked():
             key = (state.machine_text, state.machine_source)

@@ -23,27 +23,31 @@ class ModelSection(Section):
 
     pick = Signal(str)
     format_chosen = Signal(object)
+    formats: ComboBox
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__("Model", parent)
         self.button = PickerButton(self)
         self.button.setAccessibleName("Model")
         self.button.set_content("Choose a model", "of the catalogue, of this machine,", "or drop a file or folder")
-        self.formats = ComboBox()
-        self.format_field = Field("Weights", (self.formats,), self)
-        self.format_field.line.addWidget(self.formats, 1)
         self.notes = muted_label("", self)
         self.notes.setProperty("role", "warning")
         self.notes.hide()
-        for widget in (self.button, self.format_field, self.notes):
-            self.add(widget)
+        self.add(self.button)
+        self.add(self.notes)
         self.button.clicked.connect(lambda: self.pick.emit(""))
         self.button.typed.connect(self.pick)
+        self.built = False
+
+    def build(self, formats: Mapping[str, str]) -> None:
+        """Make what can wait for the first plan: the what-if formats, with a line about each."""
+        self.built = True
+        self.formats = ComboBox()
+        format_field = Field("Weights", (self.formats,), self)
+        format_field.line.addWidget(self.formats, 1)
+        self.rows.insertWidget(self.rows.indexOf(self.button) + 1, format_field)
         self.formats.activated.connect(lambda i: self.format_chosen.emit(self.formats.itemData(i)))
         self.formats.addItem("As stored", None)
-
-    def set_formats(self, formats: Mapping[str, str]) -> None:
-        """The what-if formats with a line about each."""
         for name, about in formats.items():
             self.formats.addItem(f"What if {name}", name)
             self.formats.setItemData(self.formats.count() - 1, about, Qt.ItemDataRole.ToolTipRole)
@@ -59,8 +63,9 @@ class ModelSection(Section):
         if model.spec.context_length:
             facts.append(f"context {numbers.count(model.spec.context_length)}")
         self.button.set_content(name or model.id, " · ".join(f for f in facts if f), stored_text(model, unit))
-        self.formats.setItemText(0, f"As stored ({model.weight_format})" if model.weight_format else "As stored")
-        self.formats.setCurrentIndex(max(0, self.formats.findData(weight_format)) if weight_format else 0)
+        if self.built:
+            self.formats.setItemText(0, f"As stored ({model.weight_format})" if model.weight_format else "As stored")
+            self.formats.setCurrentIndex(max(0, self.formats.findData(weight_format)) if weight_format else 0)
         notes = model.problems
         self.notes.setText("\n".join(notes))
         self.notes.setVisible(bool(notes))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -106,11 +107,9 @@ class SetupPanel(QScrollArea):
         plan = self._document.plan
         self.engine.show_engine(engine(state.engine), state.version, plan.rules if plan else "")
         self._set_options(self._document.options())
-        resolved = plan.options if plan else {}
-        self._show_values(state, resolved)
+        self._show_values(state, plan.options if plan else {})
 
-    def _show_values(self, state: PlanState, resolved: object) -> None:
-        values: dict[str, Resolved] = dict(resolved) if isinstance(resolved, dict) else {}
+    def _show_values(self, state: PlanState, values: Mapping[str, Resolved]) -> None:
         for name, field in self.fields.items():
             field.set_value(state.options.get(name), values.get(name))
         if self.advanced is not None:
@@ -119,6 +118,7 @@ class SetupPanel(QScrollArea):
     def build(self) -> None:
         """Make the option fields; separate from the constructor so that the window shows first."""
         from kvplanner.engine.registry import engine, names
+        from kvplanner.model.whatif import WHATIF_FORMATS
         from kvplanner.ui.setup.advanced import AdvancedSection
         from kvplanner.ui.setup.load_field import LoadField
 
@@ -133,10 +133,10 @@ class SetupPanel(QScrollArea):
         self.advanced.sealed.connect(document.seal)
         self.advanced.reset_all.connect(lambda: document.set_options({}, "Reset all options"))
         self._layout.insertWidget(self._layout.count() - 1, self.advanced)
-        from kvplanner.model.whatif import WHATIF_FORMATS
-
-        self.model.set_formats(WHATIF_FORMATS)
-        self.engine.set_engines(tuple((name, engine(name).title) for name in names()))
+        self.model.build(WHATIF_FORMATS)
+        self.gpus.build()
+        self.engine.build(tuple((name, engine(name).title) for name in names()))
+        self.show_state(document.state)
         self._show_engine(document.state)
         self.show_limits()
 
