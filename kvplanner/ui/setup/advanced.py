@@ -15,6 +15,8 @@ from kvplanner.ui.setup.option_field import OptionField, field_for
 if TYPE_CHECKING:
     from kvplanner.engine.base import Option, OptionValue, Resolved
 
+TEXT_WIDTH = 288
+
 
 class OptionEntry(QWidget):
     """An option with its flag, its default and why."""
@@ -48,6 +50,8 @@ class OptionEntry(QWidget):
         if not option.modelled:
             parts.append("not modelled: the plan does not follow it")
         self.about.setText(" · ".join(parts))
+        # Said outright: nested layouts lose the height that a wrapped text needs.
+        self.about.setMinimumHeight(self.about.heightForWidth(TEXT_WIDTH))
 
 
 class AdvancedSection(QWidget):
