@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from itertools import pairwise
 
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication, QLabel
 from pytestqt.qtbot import QtBot
 
+from kvplanner.app.library import LocalModel
 from kvplanner.app.session import Restored
 from kvplanner.ui.main_app import Application
 from kvplanner.ui.main_arguments import WindowArguments
@@ -38,6 +40,28 @@ def test_a_model_and_two_gpus_in_twelve_keys(application: Application, qtbot: Qt
     assert [d.device.gpu.name for d in plan.devices] == ["NVIDIA GeForce RTX 4090"] * 2
     said = " ".join(label.text() for label in window.centre.verdict.findChildren(QLabel))
     assert plan.summary in said
+
+
+def test_a_key_in_the_picker_takes_less_than_a_frame(window: MainWindow, application: Application) -> None:
+    """With the catalogue and hundreds of local models; CPU time of search, list and paint, the best of three rounds."""
+    application.library.models = tuple(
+        LocalModel(f"local-{number}-qwen", f"/m/{number}", "folder", 10**9, "Q4_K_M") for number in range(300)
+    )
+    application.library._scanned_once = True
+    rounds: list[list[float]] = []
+    for _ in range(3):
+        window.activateWindow()
+        window.pickers.open_models()
+        QApplication.processEvents()
+        keyboard, times = Keyboard(), []
+        for character in "qwen3 coder 30b":
+            start = time.process_time()
+            keyboard.type(character)
+            QApplication.processEvents()
+            times.append(time.process_time() - start)
+        rounds.append(times)
+        keyboard.press(Qt.Key.Key_Escape)
+    assert max(min(times) for times in zip(*rounds, strict=True)) < 0.016
 
 
 def test_the_gpus_are_asked_next_only_while_they_are_assumed(window: MainWindow, qtbot: QtBot) -> None:
