@@ -175,12 +175,6 @@ class Jobs(QObject):
             self._runs.pop(job, None)
             self.active_changed.emit()
 
-    def cancel_all(self) -> None:
-        """Drop every job."""
-        for job in self._active:
-            job.cancel()
-        self.active_changed.emit()
-
     def stop(self, timeout_ms: int = STOP_TIMEOUT_MS) -> bool:
         """Cancel everything and wait for the threads; False when one did not end in time."""
         self._stopped = True

@@ -45,10 +45,3 @@ def _folder(path: Path) -> Opening:
     if any(name == "snapshots" for name in names):
         return Opening("model", f"Read the newest snapshot in {path.name} and plan it on the GPUs chosen now")
     return Opening("refused", f"{path.name} holds no config.json, safetensors or GGUF file")
-
-
-def paths_of(urls: list[str]) -> list[Path]:
-    """The local paths among dropped addresses."""
-    from PySide6.QtCore import QUrl
-
-    return [Path(QUrl(u).toLocalFile()) for u in urls if QUrl(u).isLocalFile()]

@@ -36,7 +36,6 @@ class Setting(Generic[T]):
 THEME: Final = Setting("theme", "system", ("system", "light", "dark"))
 UNIT: Final = Setting("unit", "GiB", ("GiB", "GB"))
 GEOMETRY: Final = Setting("geometry", "")
-LAYOUT: Final = Setting("layout", "")
 SPLITTER: Final = Setting("splitter", "")
 ADVANCED_OPEN: Final = Setting("advanced_open", False)
 GPU_PANEL: Final = Setting("gpu_panel", False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QTimer
@@ -124,9 +123,3 @@ class Application(QObject):
         self.settings.save()
         self.catcher.uninstall()
         self.native_log.stop()
-
-
-def start_folder(settings: s.Settings) -> str:
-    """Where a file dialog begins."""
-    folder = settings.get(s.EXPORT_FOLDER)
-    return folder if folder and Path(folder).is_dir() else str(Path.home())

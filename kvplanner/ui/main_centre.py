@@ -80,6 +80,25 @@ class Centre(QWidget):
         super().__init__(parent)
         self.setAccessibleName("Plan")
         self.messages = MessageBar(messages, self)
+        self._make_header()
+        self._make_ground()
+        self.tabs: QTabWidget | None = None
+        self.splitter: QSplitter | None = None
+        self._views: list[View] = []
+        self._details: list[View] = []
+        self._stale: set[int] = set()
+        self._later = QTimer(self)
+        self._later.setSingleShot(True)
+        self._later.setInterval(DETAILS_AFTER_MS)
+        self._later.timeout.connect(self.show_details)
+        self._plan: Plan | None = None
+        self.position = 0
+        self.kind: SegmentKind | None = None
+        self._chosen_by_user = False
+        self._unit: Unit = "GiB"
+
+    def _make_header(self) -> None:
+        """The place of the verdict, and the two buttons beside it."""
         self.export_button = QToolButton(self)
         self.export_button.setText("Export ▾")
         self.export_button.setProperty("button", "true")
@@ -99,6 +118,9 @@ class Centre(QWidget):
         self._header.addWidget(self._before, 1)
         self._header.addLayout(self._buttons)
         self._header.setAlignment(self._buttons, Qt.AlignmentFlag.AlignTop)
+
+    def _make_ground(self) -> None:
+        """Messages above a ground that scrolls."""
         # What does not fit a low window scrolls; nothing is squeezed until it cannot be read.
         self._scroll = QScrollArea(self)
         self._scroll.setFrameShape(QFrame.Shape.NoFrame)
@@ -122,20 +144,6 @@ class Centre(QWidget):
         whole.setSpacing(0)
         whole.addLayout(self._messages_line)
         whole.addWidget(self._scroll, 1)
-        self.tabs: QTabWidget | None = None
-        self.splitter: QSplitter | None = None
-        self._views: list[View] = []
-        self._details: list[View] = []
-        self._stale: set[int] = set()
-        self._later = QTimer(self)
-        self._later.setSingleShot(True)
-        self._later.setInterval(DETAILS_AFTER_MS)
-        self._later.timeout.connect(self.show_details)
-        self._plan: Plan | None = None
-        self.position = 0
-        self.kind: SegmentKind | None = None
-        self._chosen_by_user = False
-        self._unit: Unit = "GiB"
 
     def build(self) -> None:
         """Make the verdict and the bars, after the first frame; what details them follows with `build_details`."""
