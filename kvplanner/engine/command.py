@@ -35,18 +35,21 @@ def parse_value(option: Option, text: str) -> OptionValue:
         value = _convert(option, text.strip())
     except ValueError as error:
         raise BadInput(str(error), flag, f"Example: {flag} {_example(option)}") from None
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        low, high = option.low, option.high
-        if (low is not None and value < low) or (high is not None and value > high):
-            span = (
-                f"{low:g} or more"
-                if high is None
-                else f"{low:g} to {high:g}"
-                if low is not None
-                else f"{high:g} at most"
-            )
-            raise BadInput(f"{text} is out of range", flag, f"Give {span}")
+    check_range(option, value)
     return value
+
+
+def check_range(option: Option, value: OptionValue) -> None:
+    """Raises BadInput for a number outside the option's range."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return
+    low, high = option.low, option.high
+    if (low is not None and value < low) or (high is not None and value > high):
+        if high is None:
+            span = f"{low:g} or more"
+        else:
+            span = f"{low:g} to {high:g}" if low is not None else f"{high:g} at most"
+        raise BadInput(f"{value:,} is out of range", option.flags[0], f"Give {span}")
 
 
 def _convert(option: Option, text: str) -> OptionValue:

@@ -10,7 +10,7 @@ from pathlib import PurePath
 from typing import Final, NamedTuple
 
 from kvplanner.engine.base import SEGMENT_KINDS, Engine, Load, Model, OptionValue, PlanRequest
-from kvplanner.errors import BadInput, NotModelled, UnknownName
+from kvplanner.errors import BadInput, UnknownName
 from kvplanner.gpu.spec import Device, Machine
 from kvplanner.plan import planfile
 from kvplanner.units import format_bytes, parse_count, parse_size
@@ -96,12 +96,11 @@ def build(words: PlanWords, sources: Sources) -> Built:
 
 
 def _with_words(request: PlanRequest, words: PlanWords) -> PlanRequest:
-    """The request with what its own flags say, its model in the weight format that is asked for."""
+    """The request with what its own flags say."""
     wished = words.weight_format or request.weight_format
     name = format_name(wished) if wished else None
     return replace(
         request,
-        model=as_format(request.model, name) if name else request.model,
         machine=with_free(request.machine, words.free),
         load=parse_load(words.load) if words.load else request.load,
         weight_format=name,
@@ -126,26 +125,6 @@ def format_name(text: str) -> str:
 
 def _plain(text: str) -> str:
     return "".join(c for c in text.lower() if c.isalnum())
-
-
-def as_format(model: Model, name: str) -> Model:
-    """The model as if its weights were stored in another format of WHATIF_FORMATS.
-
-    Raises UnknownName, and NotModelled where the tensors are not known.
-    """
-    from kvplanner.model import whatif
-
-    if model.inventory is None:
-        raise NotModelled("its tensors are not known, so no other format can be planned", model.id, "Open its folder")
-    held = f", which holds {model.weight_format}" if model.weight_format else ""
-    return replace(
-        model,
-        spec=whatif.respec(model.spec, name),
-        inventory=whatif.reformat(model.inventory, model.spec, name),
-        stored=whatif.stored(model.inventory, model.spec, name),
-        weight_format=name,
-        source_detail=f"as if in {name}, from {model.source_detail or model.source_kind}{held}",
-    )
 
 
 def _engine_flags(

@@ -294,3 +294,19 @@ def test_a_cache_that_is_not_modelled_exactly_gives_no_token_count() -> None:
     assert size(result, "kv_cache") > 100 * GIB
     # Weights that do not fit are certain whatever the cache.
     assert plan("deepseek-ai/DeepSeek-V4-Flash", "H100").stage == "weights"
+
+
+def test_another_weight_format_is_planned_from_the_model_as_stored() -> None:
+    stored = PlanRequest(models.load("Qwen/Qwen3-8B"), gpus.machine("H100"))
+    halved = VLLM.plan(replace(stored, weight_format="FP8"))
+    assert 0.5 < size(halved, "weights") / size(VLLM.plan(stored), "weights") < 0.65
+    assert halved.request.model.weight_format == "FP8"
+    assert VLLM.plan(replace(halved.request, weight_format="FP8")).devices == halved.devices
+    with pytest.raises(UnknownName):
+        VLLM.plan(replace(stored, weight_format="FP3"))
+
+
+def test_capture_sizes_stay_within_reason() -> None:
+    with pytest.raises(BadInput) as error:
+        plan("Qwen/Qwen3-8B", "H100", {"max_cudagraph_capture_size": 10**9})
+    assert error.value.where == "--max-cudagraph-capture-size"

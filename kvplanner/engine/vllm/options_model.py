@@ -46,6 +46,7 @@ def graph_options() -> tuple[Option, ...]:
             "from max sequences, at most 512",
             moves=("cuda_graphs",),
             low=0,
+            high=65536,
         ),
         option(
             "cudagraph_capture_sizes",

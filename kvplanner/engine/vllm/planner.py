@@ -17,11 +17,13 @@ from kvplanner.engine.base import (
     Segment,
     Stage,
 )
+from kvplanner.engine.command import check_range
 from kvplanner.engine.vllm import defaults, explain, kv_layout, kv_sizing, options, parallel, stages, verdict, weights
 from kvplanner.engine.vllm.eras import era_of
 from kvplanner.engine.vllm.ignored import IGNORED_FLAGS
 from kvplanner.engine.vllm.ranks import Rank, plan_rank, rank_key
 from kvplanner.engine.vllm.settings import Settings
+from kvplanner.engine.whatif import with_format
 from kvplanner.errors import NotModelled
 from kvplanner.estimate import Estimate, banded
 from kvplanner.gpu.spec import Device
@@ -45,7 +47,10 @@ class Vllm:
 
     def plan(self, request: PlanRequest) -> Plan:
         """The plan. Raises BadInput for values that vLLM refuses, NotModelled for what is not known."""
-        request, derived = parallel.derive(request)
+        for option in options.declared():
+            if option.name in request.options:
+                check_range(option, request.options[option.name])
+        request, derived = parallel.derive(with_format(request))
         settings, resolved, warnings = defaults.resolve(request)
         resolved = {**resolved, **derived}
         cannot_tell = parallel.unplannable(request.machine)

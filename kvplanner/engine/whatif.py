@@ -1,0 +1,39 @@
+"""A model as if its weights were stored in another format: what `PlanRequest.weight_format` asks for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+from kvplanner.engine.base import Model, PlanRequest
+from kvplanner.errors import NotModelled
+
+
+@lru_cache(maxsize=8)
+def as_format(model: Model, name: str) -> Model:
+    """The model as if its weights were stored in another format of WHATIF_FORMATS; itself when they already are.
+
+    Raises UnknownName, and NotModelled where the tensors are not known.
+    """
+    from kvplanner.model import whatif
+
+    if model.weight_format == name:
+        return model
+    if model.inventory is None:
+        raise NotModelled("its tensors are not known, so no other format can be planned", model.id, "Open its folder")
+    held = f", which holds {model.weight_format}" if model.weight_format else ""
+    return replace(
+        model,
+        spec=whatif.respec(model.spec, name),
+        inventory=whatif.reformat(model.inventory, model.spec, name),
+        stored=whatif.stored(model.inventory, model.spec, name),
+        weight_format=name,
+        source_detail=f"as if in {name}, from {model.source_detail or model.source_kind}{held}",
+    )
+
+
+def with_format(request: PlanRequest) -> PlanRequest:
+    """The request with its model in the weight format that it asks for."""
+    if request.weight_format is None:
+        return request
+    return replace(request, model=as_format(request.model, request.weight_format))
