@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvplanner.engine.vllm import activations, graphs, runtime, weights, workspace
+from kvplanner.catalog import models as catalogue
+from kvplanner.engine.vllm import activations, graphs, kv_layout, runtime, weights, workspace
 from kvplanner.units import GIB, MIB
 from tests.engine.weights_models import LLAMA_3_8B, QWEN3_8B, settings
 
@@ -168,3 +169,25 @@ def test_expert_workspace_is_the_kernels_rule() -> None:
     assert workspace.expert_workspace(model, settings("0.19.0")).bytes == 8192 * 2 * (512 + 512) * 2
     assert workspace.expert_workspace(model, settings(dp=2)).bytes == 16384 * 2 * (512 + 512) * 2
     assert workspace.expert_workspace(LLAMA_3_8B, settings()).bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "rows", "tokens"),
+    [
+        # 4 groups in blocks of 1,024 tokens: 4 × 1,024 entries a sequence.
+        (
+            "moonshotai/Kimi-Linear-48B-A3B-Instruct",
+            {"max_model_len": 1 << 20, "mamba_cache_mode": "align", "tp": 2},
+            4 * 1024,
+            4 * 8192,
+        ),
+        # 7 groups in blocks of 16: 7 × 8,192 entries, 448 MiB of tables for 1,024 sequences.
+        ("google/gemma-3-27b-it", {"max_model_len": 131072}, 7 * 8192, 7 * 8192),
+    ],
+)
+def test_block_tables_follow_the_caches_groups(name: str, options: dict[str, object], rows: int, tokens: int) -> None:
+    model = catalogue.load(name)
+    here = settings(**options)
+    layout = kv_layout.plan_cache(model.spec, here, weights.partition(model.spec.num_layers, 1))
+    found = workspace.after_profile(model, here, 0, layout)
+    assert found.value == 2 * 1024 * rows * 4 + tokens * 8

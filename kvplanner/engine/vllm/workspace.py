@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from kvplanner.engine.base import Model
 from kvplanner.engine.vllm import weights_extra
+from kvplanner.engine.vllm.kv_layout import CacheLayout
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.engine.vllm.weights_shard import expert_ranks
 from kvplanner.estimate import Estimate, Input, banded
@@ -49,26 +50,41 @@ def persistent(model: Model, settings: Settings, stage: int) -> Estimate:
     return banded(value + tables.value, low, high, "analytic", formula, *inputs)
 
 
-def after_profile(model: Model, settings: Settings, stage: int) -> Estimate:
+def after_profile(model: Model, settings: Settings, stage: int, layout: CacheLayout | None = None) -> Estimate:
     """Bytes allocated after the measurement: not in the budget, they must fit into what it leaves of the GPU.
 
-    Block tables (two of groups × sequences × blocks, rows padded to 128), slot mappings, and the workspaces that
-    attention back ends make with their metadata builders (FlashInfer 394 MiB, its latent attention 128 MiB).
+    Two block tables for each cache group (sequences × blocks of a longest request × 4, rows padded to 128:
+    v1/worker/gpu/block_table.py, 0.33), slot mappings, and the workspaces that attention back ends make with their
+    metadata builders (FlashInfer 394 MiB, its latent attention 128 MiB). layout: the cache's groups and their
+    blocks; without one, a group for each kind of attention in blocks of 16.
     """
     del stage
-    block = settings.block_size or 16
-    row = round_up(ceil_div(settings.max_model_len, block * settings.dcp), 128)
-    groups = max(1, len({_cache_kind(m) for layer in model.spec.layers for m in layer.mixers}))
-    tables = 2 * groups * settings.max_num_seqs * row * 4
-    slots = groups * settings.max_num_batched_tokens * 8
+    rows = [_table_row(settings, size) for size in _table_blocks(model, settings, layout)]
+    tables = 2 * settings.max_num_seqs * sum(rows) * 4
+    slots = len(rows) * settings.max_num_batched_tokens * 8
     backend = settings.attention_backend or ""
     flashinfer = (_FLASHINFER_MLA if "MLA" in backend else _FLASHINFER) if "FLASHINFER" in backend else 0
     value = tables + slots + flashinfer
     return banded(
-        value, value, value + _FLASHINFER, "analytic", "{block tables} + {slot mappings} + {attention workspace}",
-        Input("block tables", tables, "B", f"{settings.max_num_seqs:,} sequences, {row:,} blocks, {groups} groups"),
-        Input("slot mappings", slots, "B"), Input("attention workspace", flashinfer, "B", backend or "none known"),
+        value, value, value + _FLASHINFER, "analytic",
+        "2 × {sequences} × {row lengths} × 4 + {groups} × {tokens} × 8 + {attention workspace}",
+        Input("sequences", settings.max_num_seqs), Input("row lengths", sum(rows), "", "blocks, all groups together"),
+        Input("groups", len(rows)), Input("tokens", settings.max_num_batched_tokens, "", "slot mappings"),
+        Input("attention workspace", flashinfer, "B", backend or "none known"),
     )  # fmt: skip
+
+
+def _table_row(settings: Settings, block_size: int) -> int:
+    """Entries of one sequence's row in a block table."""
+    return round_up(ceil_div(settings.max_model_len, block_size * settings.dcp), 128)
+
+
+def _table_blocks(model: Model, settings: Settings, layout: CacheLayout | None) -> list[int]:
+    """Tokens of a block of each cache group."""
+    if layout is not None:
+        return [table.spec.block_size for table in layout.tables]
+    kinds = {_cache_kind(m) for layer in model.spec.layers for m in layer.mixers}
+    return [settings.block_size or 16] * max(1, len(kinds))
 
 
 def _cache_kind(mixer: object) -> tuple[str, object, object]:
