@@ -103,9 +103,9 @@ def _settled_era(match: EraMatch, book: _Book) -> Era:
     era = match.era
     v2 = bool(book.settle("v2_model_runner", era.runner == "V2", f"the runner of {era.name}"))
     if era.runner == "V2" and not v2:
-        era = replace(era, runner="V1", graphs_in_budget=True)
+        era = replace(era, runner="V1", name=era.name.replace("V2", "V1"), graphs_in_budget=True)
     elif era.runner == "V1" and v2 and match.version >= (21, 0):
-        era = replace(era, runner="V2")
+        era = replace(era, runner="V2", name=era.name.replace("V1", "V2"))
     in_budget = bool(book.settle("estimate_cuda_graphs", era.graphs_in_budget, f"as in {era.name}"))
     return era if in_budget == era.graphs_in_budget else replace(era, graphs_in_budget=in_budget)
 
@@ -382,4 +382,7 @@ def _rest(book: _Book) -> dict[str, Any]:
         "language_model_only": bool(book.settle("language_model_only", False, "off")),
         "skip_mm_profiling": bool(book.settle("skip_mm_profiling", False, "off")),
         "tower_data_parallel": book.settle("mm_encoder_tp_mode", "weights", "split") == "data",
+        "mm_ipc_bytes": round(float(book.settle("mm_ipc_gpu_memory_gb", 0.0, "none")) * GIB),
+        "dbo": bool(book.settle("enable_dbo", False, "off")),
+        "custom_all_reduce": not book.settle("disable_custom_all_reduce", False, "off"),
     }

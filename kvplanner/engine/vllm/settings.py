@@ -45,6 +45,7 @@ class Settings:
     version: (minor, patch) of 0.x. kv_cache_dtype: "auto" or a name of --kv-cache-dtype, after the checkpoint's
     wish was honoured. gpu_arch: compute capability. graph_sizes: capture sizes, ascending, empty without graphs.
     spec_tokens: num_speculative_tokens. block_size: the user's, None when the engine chooses.
+    mm_ipc_bytes: kept off the KV cache for decoding media on the GPU. dbo: two half batches overlap.
     """
 
     version: tuple[int, int]
@@ -92,6 +93,9 @@ class Settings:
     skip_mm_profiling: bool
     tower_data_parallel: bool
     pp_partition: tuple[int, ...] = ()
+    mm_ipc_bytes: int = 0
+    dbo: bool = False
+    custom_all_reduce: bool = True
 
     @property
     def max_concurrent_batches(self) -> int:
