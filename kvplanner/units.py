@@ -6,6 +6,7 @@ GB is 10**9 bytes and GiB is 2**30 bytes; text made here always carries its unit
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from typing import Final, Literal
 
 KIB: Final = 1 << 10
@@ -23,6 +24,9 @@ _BYTES_PER: Final[dict[str, int]] = {
     "": 1, "b": 1, "kib": KIB, "mib": MIB, "gib": GIB, "tib": TIB,
     "kb": KB, "mb": MB, "gb": GB, "tb": TB,
 }  # fmt: skip
+# No size or count is larger; decimals of it fit the default context's 28 digits.
+LARGEST: Final = (1 << 63) - 1
+_MAX_DIGITS: Final = 40
 _SIZE: Final = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-zA-Z]*)\s*")
 _COUNT: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kKmMgG]?)\s*")
 # vLLM's own reading: a lower-case suffix is decimal, an upper-case one binary (engine/arg_utils.py, 0.33).
@@ -44,24 +48,36 @@ def round_up(value: int, multiple: int) -> int:
 def parse_size(text: str) -> int:
     """Bytes named by text such as "3GB", "1.5 GiB" or "1073741824".
 
-    Raises ValueError for anything else; a unit is never guessed.
+    Raises ValueError for anything else and for more than LARGEST; a unit is never guessed.
     """
     match = _SIZE.fullmatch(text)
     factor = _BYTES_PER.get(match[2].lower()) if match else None
     if match is None or factor is None:
-        raise ValueError(f"{text!r} is not a size: write for example 3GB, 1.5GiB or a number of bytes")
-    return round(float(match[1]) * factor) if "." in match[1] else int(match[1]) * factor
+        raise ValueError(f"{_shown(text)} is not a size: write for example 3GB, 1.5GiB or a number of bytes")
+    return _times(match[1], factor, text)
 
 
 def parse_count(text: str) -> int:
     """Tokens or sequences named by text such as "8192", "32k" (32,000) or "32K" (32,768).
 
-    Raises ValueError for anything else.
+    Raises ValueError for anything else and for more than LARGEST.
     """
     match = _COUNT.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text!r} is not a count: write for example 8192, 32k (32,000) or 32K (32,768)")
-    return round(float(match[1]) * _COUNT_FACTOR[match[2]])
+        raise ValueError(f"{_shown(text)} is not a count: write for example 8192, 32k (32,000) or 32K (32,768)")
+    return _times(match[1], _COUNT_FACTOR[match[2]], text)
+
+
+def _times(number: str, factor: int, text: str) -> int:
+    """Exactly number × factor, rounded half to even. Raises ValueError beyond LARGEST."""
+    value = int((Decimal(number) * factor).to_integral_value()) if len(number) <= _MAX_DIGITS else LARGEST + 1
+    if value > LARGEST:
+        raise ValueError(f"{_shown(text)} is out of range: no more than {LARGEST:,} makes sense")
+    return value
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= _MAX_DIGITS else text[: _MAX_DIGITS - 1] + "…")
 
 
 def format_bytes(value: int | float, unit: ByteUnit = "GiB", digits: int = 2) -> str:
@@ -85,12 +101,13 @@ def format_count(value: int) -> str:
 
 
 def round_to_band(value: int, low: int, high: int) -> int:
-    """The value with no more digits than its band allows (three significant ones at most of doubt).
+    """The value with no more digits than its nearer bound allows, and never fewer than two.
 
     An exact value (low == high) comes back unchanged.
     """
-    spread = max(value - low, high - value)
-    if spread <= 0 or value == 0:
+    sides = [side for side in (value - low, high - value) if side > 0]
+    if not sides or value == 0:
         return value
-    step = int("1" + "0" * (len(str(spread)) - 1))
+    places = min(len(str(min(sides))) - 1, max(len(str(abs(value))) - 2, 0))
+    step = int("1" + "0" * places)
     return round(value / step) * step

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
 from kvplanner.estimate import Estimate
 from kvplanner.gpu.spec import Device, Machine
@@ -110,6 +110,8 @@ class Option:
     name: the canonical long flag without dashes and with underscores. flags: every spelling, the canonical first.
     negation: the flag that turns a boolean off. env: an environment variable that sets it instead of a flag.
     json: "parent.key" where the value lives in a flag that takes JSON ("compilation_config.cudagraph_mode").
+    json_also: further homes of that kind, read but never written. many: the flag takes one word or more, kept with
+    commas. modelled False: understood, but nothing is planned by it.
     default: text of the default rule for people ("0.92", "from the GPU: 8192 or 2048").
     moves: the segment kinds (or "" for admission only) that it changes. everyday: shown without searching.
     low, high: the range that makes sense, None for open.
@@ -132,6 +134,22 @@ class Option:
     since: str = ""
     until: str = ""
     modelled: bool = True
+    json_also: tuple[str, ...] = ()
+    many: bool = False
+
+
+class FlagRule(NamedTuple):
+    """How to read a flag that is no option.
+
+    words: that follow it: "", "1", or "+" for one or more. reason: why a plan cannot leave it out, "" when it can;
+    remedy: what to do then; harmless: values that it may have all the same. same_as: the JSON flag that it stands for.
+    """
+
+    words: Literal["", "1", "+"] = ""
+    reason: str = ""
+    remedy: str = ""
+    harmless: tuple[str, ...] = ()
+    same_as: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,15 +250,18 @@ class KvCache:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The largest settings that still work, and how many of the load's users are served at once.
+    """The largest settings that still work, and how many of the load's users are served at once, over all replicas.
 
-    blocks_per_user: KV blocks that one user of the load holds.
+    blocks_per_user: KV blocks that one user of the load holds. limited_by: why not all users are served ("context",
+    "kv_cache", "max_num_seqs"), "" when they are. users_by_memory: users that the KV cache alone would hold.
     """
 
     max_context_length: int | None
     max_concurrent_requests: int | None
     serves_users: int | None = None
     blocks_per_user: int | None = None
+    limited_by: str = ""
+    users_by_memory: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +297,7 @@ class Engine(Protocol):
     title: str
     versions: tuple[str, ...]
     launch: tuple[str, ...]  # the command that starts a server, before the model's name
-    ignored_flags: Mapping[str, bool]  # flags that cannot matter to memory, and whether each takes a value
+    ignored_flags: Mapping[str, FlagRule]  # flags that are no option: left out, refused, or another's spelling
 
     def options(self, version: str | None = None) -> tuple[Option, ...]:
         """The options that exist in a version (the newest when None)."""

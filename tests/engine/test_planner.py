@@ -290,7 +290,7 @@ def test_a_cache_that_is_not_modelled_exactly_gives_no_token_count() -> None:
     result = plan("deepseek-ai/DeepSeek-V4-Flash", "8xB200")
     assert result.fits is None
     assert result.kv_cache is None
-    assert result.summary.startswith("Cannot tell how many tokens: ")
+    assert result.summary.startswith("Cannot tell the tokens: ")
     assert size(result, "kv_cache") > 100 * GIB
     # Weights that do not fit are certain whatever the cache.
     assert plan("deepseek-ai/DeepSeek-V4-Flash", "H100").stage == "weights"

@@ -33,8 +33,8 @@ class KvSizing:
 
     num_blocks: of every rank, the null block included. tokens, max_concurrency: as the engine prints them.
     max_model_len: after auto-fit. error: the engine's words, None when one request fits; needed_bytes and
-    usable_bytes: what the fit check compared on the stage that decides. capture_error: the engine's words when the
-    cache fits but graph setup refuses it, for models with recurrent state.
+    usable_bytes: what the fit check compared on `stage`, the pipeline stage that decides. capture_error: the
+    engine's words when the cache fits but graph setup refuses it, for models with recurrent state.
     """
 
     num_blocks: int
@@ -47,6 +47,7 @@ class KvSizing:
     estimated_max_model_len: int | None = None
     needed_bytes: int = 0
     usable_bytes: int = 0
+    stage: int = 0
     capture_error: str | None = None
 
 
@@ -68,7 +69,7 @@ def size(layout: CacheLayout, available_bytes: tuple[int, ...]) -> KvSizing:
     error, estimate, stage = _verdict(layout, usable, length, need)
     capture = None if error else _too_many_sequences(layout, blocks)
     return KvSizing(blocks, tokens, concurrency, per_block, length, need, error, estimate,
-                    need * per_block[stage], usable[stage], capture)  # fmt: skip
+                    need * per_block[stage], usable[stage], stage, capture)  # fmt: skip
 
 
 def _too_many_sequences(layout: CacheLayout, blocks: int) -> str | None:

@@ -5,19 +5,7 @@ Wordings: v1/worker/gpu_worker.py, v1/core/kv_cache_utils.py and torch's allocat
 
 from __future__ import annotations
 
-from kvplanner.engine.base import Stage
 from kvplanner.units import GIB
-
-STAGE_WORDS: dict[Stage, str] = {
-    "free_memory_check": "at the free memory check, before loading",
-    "weights": "while the weights load",
-    "profile": "in the profile run",
-    "kv_cache_sizing": "when the KV cache is sized",
-    "kv_cache_too_small": "when one request is checked against the KV cache",
-    "kv_cache_allocation": "when the KV cache is allocated",
-    "graph_capture": "while CUDA graphs are captured",
-    "runtime": "under load, after start-up",
-}
 
 
 def _gib(value: float) -> str:
@@ -33,9 +21,9 @@ def free_memory_check(index: int, free: int, total: int, utilization: float, req
     )
 
 
-def out_of_memory(index: int, total: int, free: int, wanted: int) -> str:
-    """torch.OutOfMemoryError, shortened to what a plan knows."""
+def out_of_memory(index: int, total: int) -> str:
+    """torch.OutOfMemoryError; the sizes of the last allocation are not a plan's to know."""
     return (
-        f"CUDA out of memory. Tried to allocate {_gib(wanted)} GiB. GPU {index} has a total capacity of "
-        f"{_gib(total)} GiB of which {_gib(max(free, 0))} GiB is free."
+        f"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate … GPU {index} has a total capacity of "
+        f"{_gib(total)} GiB of which … is free."
     )

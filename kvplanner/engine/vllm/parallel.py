@@ -8,8 +8,12 @@ from kvplanner.engine.base import PlanRequest, Resolved
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.errors import BadInput
 from kvplanner.gpu.spec import Device, Machine
-from kvplanner.model.spec import Attention, Mla, ModelSpec
+from kvplanner.model.spec import Attention, Mixer, Mlp, ModelSpec, Moe, State
+from kvplanner.units import round_up
 
+Stages = tuple[tuple[Device, ...], ...]
+# Rows of embeddings and heads are padded to this multiple before they are split (vocab_parallel_embedding.py).
+VOCAB_PADDING = 64
 _PARALLEL = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
 
 
@@ -22,42 +26,56 @@ def derive(request: PlanRequest) -> tuple[PlanRequest, dict[str, Resolved]]:
     if count <= 1 or any(name in request.options for name in _PARALLEL):
         return request, {}
     size = largest_tensor_parallel(request.model.spec, count)
-    reason = f"{count} GPUs given: the largest size up to {count} that divides the attention heads"
+    reason = f"{count} GPUs given: the largest size up to {count} that the model divides by"
     derived = replace(request, options={**request.options, "tensor_parallel_size": size})
     return derived, {"tensor_parallel_size": Resolved(size, "derived", reason)}
 
 
 def largest_tensor_parallel(spec: ModelSpec, gpus: int) -> int:
-    """The largest tensor-parallel size up to `gpus` that divides the heads (and is divided by the KV heads)."""
+    """The largest tensor-parallel size up to `gpus` that every sharded dimension of the model divides by."""
     return next((size for size in range(gpus, 1, -1) if _divides(spec, size)), 1)
 
 
 def _divides(spec: ModelSpec, size: int) -> bool:
-    for layer in spec.layers:
-        for mixer in layer.mixers:
-            if isinstance(mixer, Attention | Mla) and mixer.heads % size:
-                return False
-            if isinstance(mixer, Attention) and mixer.kv_heads % size and size % mixer.kv_heads:
-                return False
-    return True
+    """Whether every sharded dimension divides by `size`: heads, widths, state heads, the padded vocabulary."""
+    if round_up(spec.vocab_size, VOCAB_PADDING) % size:
+        return False
+    return all(
+        all(_mixer_divides(mixer, size) for mixer in layer.mixers)
+        and all(width % size == 0 for mlp in layer.mlps for width in _widths(mlp))
+        for layer in spec.layers
+    )
 
 
-def devices_of(machine: Machine, settings: Settings) -> tuple[tuple[tuple[Device, ...], ...], int]:
-    """The devices of each pipeline stage of the first replica, and how many GPUs no rank uses.
+def _mixer_divides(mixer: Mixer, size: int) -> bool:
+    if isinstance(mixer, State):
+        return not any(count % size for count in (mixer.heads, mixer.key_heads, mixer.channels))
+    if mixer.heads % size:
+        return False
+    return not isinstance(mixer, Attention) or mixer.kv_heads % size == 0 or size % mixer.kv_heads == 0
+
+
+def _widths(mlp: Mlp | Moe) -> tuple[int, ...]:
+    return (mlp.width, mlp.shared_width) if isinstance(mlp, Moe) else (mlp.width,)
+
+
+def devices_of(machine: Machine, settings: Settings) -> tuple[tuple[Stages, ...], int]:
+    """The devices of each replica's pipeline stages, and how many GPUs no rank uses.
 
     Ranks follow the engine's order: replicas, then stages, then tensor ranks. Raises BadInput when GPUs are missing.
     """
-    world = settings.tp * settings.pp * settings.dp
+    tp, pp, dp = settings.tp, settings.pp, settings.dp
+    world = tp * pp * dp
     gpus = [d for d in machine.devices if d.kind == "gpu"]
     if world > len(gpus):
-        product = " × ".join(str(n) for n in (settings.tp, settings.pp, settings.dp) if n > 1) or "1"
+        product = " × ".join(str(n) for n in (tp, pp, dp) if n > 1) or "1"
         raise BadInput(
             f"{world} GPUs are needed ({product}) and {len(gpus)} are given",
             "--tensor-parallel-size",
             "Add GPUs or lower the parallel sizes",
         )
-    stages = tuple(tuple(gpus[s * settings.tp : (s + 1) * settings.tp]) for s in range(settings.pp))
-    return stages, len(gpus) - world
+    rows = [tuple(gpus[start : start + tp]) for start in range(0, world, tp)]
+    return tuple(tuple(rows[r * pp : (r + 1) * pp]) for r in range(dp)), len(gpus) - world
 
 
 def unplannable(machine: Machine) -> str:

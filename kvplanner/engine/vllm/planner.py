@@ -8,7 +8,6 @@ from typing import Final
 
 from kvplanner.engine.base import (
     DevicePlan,
-    KvCache,
     Limits,
     Option,
     Plan,
@@ -18,15 +17,15 @@ from kvplanner.engine.base import (
     Stage,
 )
 from kvplanner.engine.command import check_range
-from kvplanner.engine.vllm import defaults, explain, kv_layout, kv_sizing, options, parallel, stages, verdict, weights
+from kvplanner.engine.vllm import defaults, explain, limits, options, parallel, sentences, stages
 from kvplanner.engine.vllm.eras import era_of
 from kvplanner.engine.vllm.ignored import IGNORED_FLAGS
-from kvplanner.engine.vllm.ranks import Rank, plan_rank, rank_key
+from kvplanner.engine.vllm.ranks import Rank, rank_key
+from kvplanner.engine.vllm.replica import Replica, solve
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.engine.whatif import with_format
 from kvplanner.errors import NotModelled
-from kvplanner.estimate import Estimate, banded
-from kvplanner.gpu.spec import Device
+from kvplanner.estimate import Estimate, Input, banded
 
 __all__ = ["ENGINE", "Vllm"]
 
@@ -56,7 +55,7 @@ class Vllm:
         cannot_tell = parallel.unplannable(request.machine)
         devices, unused = parallel.devices_of(request.machine, settings)
         if unused:
-            warnings = (*warnings, f"{unused} of {len(request.machine.devices)} GPUs are not used by this plan")
+            warnings = (f"{unused} of {len(request.machine.devices)} GPUs are not used by this plan", *warnings)
         if cannot_tell:
             return _cannot_tell(request, settings, resolved, (*warnings, cannot_tell), devices)
         if request.model.inventory is None:
@@ -76,107 +75,90 @@ def _plan(
     settings: Settings,
     resolved: dict[str, Resolved],
     warnings: tuple[str, ...],
-    devices: tuple[tuple[Device, ...], ...],
+    devices: Sequence[parallel.Stages],
 ) -> Plan:
-    """devices: those of each pipeline stage, tensor ranks in order; of the first replica."""
-    spec = request.model.spec
-    partition = weights.partition(spec.num_layers, settings.pp, settings.pp_partition)
-    layout = kv_layout.plan_cache(spec, settings, partition, request.draft.spec if request.draft else None)
-    ranks = _ranks(request, settings, devices)
-    sizing = kv_sizing.size(layout, _by_stage(ranks, settings.pp))
-    known = layout.exact
-    failure = verdict.before_cache(ranks) or verdict.at_sizing(ranks, sizing, known)
-    sized = failure is None or failure.stage == "kv_cache_too_small"
-    kv_bytes = tuple(_kv_bytes(rank, sizing, known) if sized else 0 for rank in ranks)
-    failure = failure or verdict.after_sizing(ranks, kv_bytes)
-    cache = explain.kv_cache(layout, sizing, ranks, settings) if sized and known else None
-    limits = _limits(request, settings, layout, sizing, cache)
-    narrow = "" if failure else explain.narrow(ranks, kv_bytes)
-    warnings = (*((narrow,) if narrow else ()), *warnings, *layout.not_modelled)
-    stage = failure.stage if failure else None
+    """devices: of each replica."""
+    settings = _with_given_cache(request, settings)
+    replicas = _replicas(request, settings, devices)
+    worst = min(range(len(replicas)), key=lambda i: _order(replicas[i]))
+    replica = replicas[worst]
+    failure = replica.failure
+    cache = explain.kv_cache(replica) if replica.sized else None
+    found = limits.limits(request, settings, replicas, lambda length: _fits_at(request, length, devices))
+    if settings.auto_fit:
+        fitted = replica.sizing.max_model_len
+        resolved["max_model_len"] = Resolved(fitted, "derived", "the longest that fits (--max-model-len auto)")
     if failure:
-        summary = verdict.sentence(failure, ranks)
+        summary, risk = sentences.failure(replica), ""
     else:
-        summary = explain.summary(request, cache, limits) if cache else explain.unknown_cache(layout, kv_bytes)
+        summary, risk = sentences.summary(request, settings, replicas, worst, found), sentences.risk(replica)
     return Plan(
         request=request,
         engine_version=".".join(str(part) for part in (0, *settings.version)),
         rules=settings.era.name,
-        fits=False if failure else True if known else None,
-        stage=stage,
+        fits=False if failure else True if replica.layout.exact else None,
+        stage=failure.stage if failure else None,
         summary=summary,
-        devices=_device_plans(ranks, settings, sizing, kv_bytes, stage),
+        devices=_device_plans(replicas, settings, failure.stage if failure else None),
         options=resolved,
         kv_cache=cache,
-        limits=limits,
-        warnings=(*warnings, *explain.warnings(request, settings, ranks, limits)),
+        limits=found,
+        warnings=sentences.warnings(request, settings, replica, risk, warnings),
         engine_message=failure.message if failure else "",
         missing_bytes=failure.missing_bytes if failure else 0,
-        tightest=failure.rank if failure else min(range(len(ranks)), key=lambda i: ranks[i].available.value),
+        tightest=worst * len(replica.ranks) + replica.tightest,
         replicas=settings.dp,
     )
 
 
-def _ranks(request: PlanRequest, settings: Settings, devices: Sequence[Sequence[Device]]) -> tuple[Rank, ...]:
-    """All ranks of one replica; each distinct (stage, GPU, free memory) is planned once."""
-    planned: dict[tuple[int, str, int | None], Rank] = {}
-    ranks: list[Rank] = []
-    for stage, row in enumerate(devices):
-        for device in row:
-            key = rank_key(stage, device)
-            if key not in planned:
-                planned[key] = plan_rank(request, settings, stage, device)
-            first = planned[key]
-            ranks.append(first if first.device is device else replace(first, device=device))
-    return tuple(ranks)
+def _with_given_cache(request: PlanRequest, settings: Settings) -> Settings:
+    """A measured cache stands above the engine's own overrides."""
+    if "kv_cache" not in request.measured:
+        return settings
+    return replace(settings, kv_cache_memory_bytes=None, num_gpu_blocks_override=None)
 
 
-def _kv_bytes(rank: Rank, sizing: kv_sizing.KvSizing, known: bool) -> int:
-    """The KV cache that a rank allocates: whole blocks, or all that is left where its blocks are not known."""
-    return sizing.num_blocks * sizing.bytes_per_block[rank.stage] if known else max(rank.available.value, 0)
+def _replicas(request: PlanRequest, settings: Settings, devices: Sequence[parallel.Stages]) -> tuple[Replica, ...]:
+    """Every replica; those on devices of one kind are solved once."""
+    solved: dict[tuple[object, ...], Replica] = {}
+    out: list[Replica] = []
+    for stages_ in devices:
+        key = tuple(rank_key(stage, device) for stage, row in enumerate(stages_) for device in row)
+        if key not in solved:
+            solved[key] = solve(request, settings, stages_)
+        first = solved[key]
+        gpus = [device for row in stages_ for device in row]
+        ranks = tuple(replace(rank, device=gpu) for rank, gpu in zip(first.ranks, gpus, strict=True))
+        out.append(first._replace(ranks=ranks) if out else first)
+    return tuple(out)
 
 
-def _by_stage(ranks: Sequence[Rank], pp: int, bound: str = "value") -> tuple[int, ...]:
-    """Available KV memory of each stage: the least of its ranks."""
-    return tuple(min(int(getattr(r.available, bound)) for r in ranks if r.stage == stage) for stage in range(pp))
+def _order(replica: Replica) -> tuple[bool, int, int]:
+    """Failing replicas first, by what they miss; then those with the fewest blocks."""
+    if replica.failure is not None:
+        return False, -replica.failure.missing_bytes, 0
+    return True, 0, replica.sizing.num_blocks
 
 
-def _limits(
-    request: PlanRequest,
-    settings: Settings,
-    layout: kv_layout.CacheLayout,
-    sizing: kv_sizing.KvSizing,
-    cache: KvCache | None,
-) -> Limits:
-    if cache is None:
-        return Limits(None, None)
-    longest = kv_sizing.max_context(layout, sizing)
-    at_once = int(sizing.max_concurrency) * settings.dp
-    if request.load is None:
-        return Limits(longest, at_once)
-    tokens = request.load.tokens_per_user
-    if tokens > settings.max_model_len:
-        return Limits(longest, at_once, 0, None)
-    blocks = kv_sizing.blocks_for(layout, tokens)
-    served = min((sizing.num_blocks - 1) // max(blocks, 1), settings.max_num_seqs) * settings.dp
-    return Limits(longest, at_once, min(served, request.load.users), blocks)
+def _fits_at(request: PlanRequest, length: int, devices: Sequence[parallel.Stages]) -> bool:
+    """Whether the plan works with another context length, its defaults resolved anew."""
+    other = replace(request, options={**request.options, "max_model_len": length})
+    settings = _with_given_cache(other, defaults.resolve(other)[0])
+    return all(r.failure is None for r in _replicas(other, settings, devices))
 
 
-def _device_plans(
-    ranks: Sequence[Rank],
-    settings: Settings,
-    sizing: kv_sizing.KvSizing,
-    kv_bytes: Sequence[int],
-    failing: Stage | None,
-) -> tuple[DevicePlan, ...]:
-    planned: dict[tuple[int, str, int | None], DevicePlan] = {}
+def _device_plans(replicas: Sequence[Replica], settings: Settings, failing: Stage | None) -> tuple[DevicePlan, ...]:
+    planned: dict[tuple[int, int, str, int | None], DevicePlan] = {}
     plans: list[DevicePlan] = []
-    for index, (rank, kv) in enumerate(zip(ranks, kv_bytes, strict=True)):
-        role = f"tp{index % settings.tp}" if settings.pp == 1 else f"pp{rank.stage}/tp{index % settings.tp}"
-        key = rank_key(rank.stage, rank.device)
-        if key not in planned:
-            planned[key] = _device_plan(rank, role, kv, sizing.bytes_per_block[rank.stage], failing)
-        plans.append(replace(planned[key], device=rank.device, role=role))
+    for number, replica in enumerate(replicas):
+        for index, (rank, kv) in enumerate(zip(replica.ranks, replica.kv_bytes, strict=True)):
+            places = [f"dp{number}"] if settings.dp > 1 else []
+            places += [f"pp{rank.stage}"] if settings.pp > 1 else []
+            role = "/".join((*places, f"tp{index % settings.tp}"))
+            key = (kv, *rank_key(rank.stage, rank.device))
+            if key not in planned:
+                planned[key] = _device_plan(rank, role, kv, replica.sizing.bytes_per_block[rank.stage], failing)
+            plans.append(replace(planned[key], device=rank.device, role=role))
     return tuple(plans)
 
 
@@ -193,7 +175,7 @@ def _device_plan(rank: Rank, role: str, kv: int, bytes_per_block: int, failing: 
         Segment("cuda_graphs", rank.graphs_charged if rank.settings.era.graphs_in_budget else rank.graphs),
     ]
     if kv:
-        segments.append(Segment("kv_cache", _kv_segment(rank, kv)))
+        segments.append(Segment("kv_cache", _kv_segment(rank, kv, bytes_per_block)))
     left = rank.total.value - sum(s.bytes for s in segments)
     if failing is None:
         segments.append(Segment("headroom", explain.headroom(rank, left)))
@@ -210,10 +192,17 @@ def _device_plan(rank: Rank, role: str, kv: int, bytes_per_block: int, failing: 
     )
 
 
-def _kv_segment(rank: Rank, kv: int) -> Estimate:
-    """The allocated cache: what is available, in whole blocks of the tightest rank."""
+def _kv_segment(rank: Rank, kv: int, bytes_per_block: int) -> Estimate:
+    """The allocated cache: whole blocks of the tightest rank, with the band of what is available here."""
     free = rank.available
-    return replace(free, value=kv, low=max(kv - (free.value - free.low), 0), high=kv + free.high - free.value)
+    low, high = max(kv - (free.value - free.low), 0), kv + free.high - free.value
+    if not bytes_per_block or kv % bytes_per_block:
+        return replace(free, value=kv, low=low, high=high)
+    inputs = (
+        Input("blocks", kv // bytes_per_block, "", "available memory ÷ bytes per block, the least of all ranks"),
+        Input("bytes per block", bytes_per_block, "B", "all cached layers of this rank"),
+    )
+    return Estimate(kv, low, high, free.basis, "{blocks} × {bytes per block}", inputs)
 
 
 def _cannot_tell(
@@ -221,11 +210,11 @@ def _cannot_tell(
     settings: Settings,
     resolved: dict[str, Resolved],
     warnings: tuple[str, ...],
-    devices: Sequence[Sequence[Device]],
+    devices: Sequence[parallel.Stages],
 ) -> Plan:
     """A plan without numbers: for devices whose memory use vLLM's rules here do not describe."""
     plans = []
-    for place, device in enumerate(d for row in devices for d in row):
+    for place, device in enumerate(d for stages_ in devices for row in stages_ for d in row):
         total = device.gpu.total.value if device.gpu.total else 0
         cuda_total = device.gpu.cuda_total.value if device.gpu.cuda_total else total
         unknown = Segment("headroom", banded(total, 0, total, "assumed", "{not told apart}"))

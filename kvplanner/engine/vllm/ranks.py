@@ -15,6 +15,7 @@ from typing import cast
 from kvplanner.engine.base import PlanRequest, SegmentKind
 from kvplanner.engine.vllm import activations, graphs, runtime, weights, workspace
 from kvplanner.engine.vllm.calibration import calibrate
+from kvplanner.engine.vllm.kv_layout import CacheLayout
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.estimate import Estimate, Input, band_of_sum, banded, exact, least_sure, measured
 from kvplanner.gpu.spec import Device
@@ -70,17 +71,21 @@ class Rank:
         """What the engine prints as available KV cache memory; negative when nothing is left."""
         if self.given_kv is not None:
             return self.given_kv
-        charged = (self.runtime, self.weights, self.workspace, self.activations, self.graphs_charged)
-        value = self.budget.value - sum(term.value for term in charged)
-        below, above = band_of_sum(charged)
+        charged = {
+            "runtime": self.runtime, "weights": self.weights, "workspace": self.workspace,
+            "activations": self.activations,
+        }  # fmt: skip
+        if self.settings.era.graphs_in_budget:
+            charged["CUDA graphs"] = self.graphs_charged
+        value = self.budget.value - sum(term.value for term in charged.values())
+        below, above = band_of_sum(charged.values())
         budget_below, budget_above = band_of_sum((self.budget,))
-        names = ("runtime", "weights", "workspace", "activations", "CUDA graphs")
         inputs = (
             Input("budget", self.budget.value, "B", f"{self.settings.utilization:g} × CUDA total"),
-            *(Input(name, term.value, "B", term.basis) for name, term in zip(names, charged, strict=True)),
+            *(Input(name, term.value, "B", term.basis) for name, term in charged.items()),
         )
         low, high = value - math.isqrt(above**2 + budget_below**2), value + math.isqrt(below**2 + budget_above**2)
-        formula = "{budget} − {runtime} − {weights} − {workspace} − {activations} − {CUDA graphs}"
+        formula = " − ".join(("{budget}", *(f"{{{name}}}" for name in charged)))
         return Estimate(value, low, high, "rest" if low < high else "exact", formula, inputs)
 
 
@@ -89,7 +94,7 @@ def rank_key(stage: int, device: Device) -> tuple[int, str, int | None]:
     return stage, device.gpu.id, device.free_bytes
 
 
-def plan_rank(request: PlanRequest, settings: Settings, stage: int, device: Device) -> Rank:
+def plan_rank(request: PlanRequest, settings: Settings, stage: int, device: Device, layout: CacheLayout) -> Rank:
     """One rank's memory; the request's measured bytes replace estimates, its calibration narrows them."""
     gpu, model = device.gpu, request.model
     assert gpu.total is not None  # refused before any rank is planned
@@ -118,8 +123,8 @@ def plan_rank(request: PlanRequest, settings: Settings, stage: int, device: Devi
         activations=term("activations", activations.peak(model, here, stage)),
         graphs_charged=estimated_graphs if here.era.graphs_in_budget else _ZERO,
         graphs=term("cuda_graphs", graphs.actual(model, here, stage)),
-        after=workspace.after_profile(model, here, stage),
-        given_kv=_given_kv(here, request.measured),
+        after=workspace.after_profile(model, here, stage, layout),
+        given_kv=_given_kv(here, request.measured, layout.bytes_per_block[stage]),
     )
 
 
@@ -141,9 +146,13 @@ def _weights(request: PlanRequest, settings: Settings, stage: int) -> Estimate:
     )
 
 
-def _given_kv(settings: Settings, given: Mapping[str, int]) -> Estimate | None:
+def _given_kv(settings: Settings, given: Mapping[str, int], per_block: int) -> Estimate | None:
     if "kv_cache" in given:
         return measured(given["kv_cache"], "--measured")
+    blocks = settings.num_gpu_blocks_override
+    if blocks is not None:
+        inputs = (Input("blocks", blocks, "", "--num-gpu-blocks-override"), Input("bytes per block", per_block, "B"))
+        return exact(blocks * per_block, "{blocks} × {bytes per block}", *inputs)
     if settings.kv_cache_memory_bytes is not None:
         value = settings.kv_cache_memory_bytes
         return exact(value, "{given}", Input("given", value, "B", "--kv-cache-memory-bytes"))

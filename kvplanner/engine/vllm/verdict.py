@@ -9,7 +9,6 @@ from kvplanner.engine.base import Stage
 from kvplanner.engine.vllm import messages
 from kvplanner.engine.vllm.kv_sizing import NO_AUTO_FIT, NO_BLOCKS, KvSizing
 from kvplanner.engine.vllm.ranks import Rank
-from kvplanner.units import format_bytes
 
 
 class Failure(NamedTuple):
@@ -42,16 +41,13 @@ def _free_memory(rank: Rank, index: int) -> Failure | None:
 def _weights(rank: Rank, index: int) -> Failure | None:
     # Only what staging certainly needs counts as a failure; its likely peak is drawn and warned about.
     missing = rank.weights.value + rank.staging.low - rank.free_at_start_bytes
-    text = messages.out_of_memory(
-        rank.device.index, rank.cuda_total.value, rank.free_at_start_bytes, rank.weights.value
-    )
+    text = messages.out_of_memory(rank.device.index, rank.cuda_total.value)
     return Failure("weights", index, missing, text)
 
 
 def _profile(rank: Rank, index: int) -> Failure | None:
     peak = rank.resident_bytes + rank.activations.value
-    free = rank.cuda_total.value - rank.resident_bytes
-    text = messages.out_of_memory(rank.device.index, rank.cuda_total.value, free, rank.activations.value)
+    text = messages.out_of_memory(rank.device.index, rank.cuda_total.value)
     return Failure("profile", index, peak - rank.cuda_total.value, text)
 
 
@@ -60,8 +56,9 @@ def at_sizing(ranks: Sequence[Rank], sizing: KvSizing, known: bool = True) -> Fa
 
     known: the cache is modelled exactly; without that only having nothing left is certain.
     """
-    tightest = min(range(len(ranks)), key=lambda i: ranks[i].available.value)
-    available, per_block = ranks[tightest].available.value, sizing.bytes_per_block[ranks[tightest].stage]
+    of_stage = [i for i, rank in enumerate(ranks) if rank.stage == sizing.stage]
+    tightest = min(of_stage, key=lambda i: ranks[i].available.value)
+    available, per_block = ranks[tightest].available.value, sizing.bytes_per_block[sizing.stage]
     if not known:
         left = available > 0
         return None if left else Failure("kv_cache_sizing", tightest, max(-available, 1), NO_BLOCKS)
@@ -99,14 +96,7 @@ def _after(rank: Rank, index: int, kv: int) -> Failure | None:
     used = rank.resident_bytes
     for stage, added in grown:
         if used + added > total:
-            text = messages.out_of_memory(rank.device.index, total, total - used, added)
+            text = messages.out_of_memory(rank.device.index, total)
             return Failure(stage, index, used + added - total, text)
         used += added
     return None
-
-
-def sentence(failure: Failure, ranks: Sequence[Rank]) -> str:
-    """One sentence: how much is missing, when and where."""
-    rank = ranks[failure.rank]
-    where = f"GPU {rank.device.index}" if len(ranks) > 1 else "the GPU"
-    return f"Does not fit: {format_bytes(failure.missing_bytes)} short on {where} {messages.STAGE_WORDS[failure.stage]}"

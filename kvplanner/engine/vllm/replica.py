@@ -1,0 +1,98 @@
+"""One replica: its ranks, its KV cache and where its start-up fails, if it does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from kvplanner.engine.base import PlanRequest
+from kvplanner.engine.vllm import kv_layout, kv_sizing, verdict, weights
+from kvplanner.engine.vllm.kv_layout import CacheLayout
+from kvplanner.engine.vllm.kv_sizing import KvSizing
+from kvplanner.engine.vllm.ranks import Rank, plan_rank, rank_key
+from kvplanner.engine.vllm.settings import Settings
+from kvplanner.engine.vllm.verdict import Failure
+from kvplanner.gpu.spec import Device
+
+
+class Replica(NamedTuple):
+    """A replica of the model on its own devices.
+
+    ranks: stage by stage, tensor ranks in order. layout: for the context length after auto-fit. low, high: the cache
+    at the ends of the tightest rank's band. kv_bytes: allocated on each rank, all 0 when the plan fails before.
+    """
+
+    ranks: tuple[Rank, ...]
+    layout: CacheLayout
+    sizing: KvSizing
+    low: KvSizing
+    high: KvSizing
+    failure: Failure | None
+    kv_bytes: tuple[int, ...]
+
+    @property
+    def sized(self) -> bool:
+        """Whether start-up gets as far as to size the cache, and the cache is modelled."""
+        before = self.failure is not None and self.failure.stage not in _SIZED
+        return self.layout.exact and bool(self.layout.tables) and not before
+
+    @property
+    def tightest(self) -> int:
+        """The rank that fails, else the one with the least memory for the cache."""
+        if self.failure is not None:
+            return self.failure.rank
+        return min(range(len(self.ranks)), key=lambda i: self.ranks[i].available.value)
+
+
+_SIZED = ("kv_cache_too_small", "kv_cache_allocation", "graph_capture", "runtime")
+
+
+def layout_of(request: PlanRequest, settings: Settings) -> CacheLayout:
+    """The cache layout of a request under settings."""
+    spec = request.model.spec
+    partition = weights.partition(spec.num_layers, settings.pp, settings.pp_partition)
+    return kv_layout.plan_cache(spec, settings, partition, request.draft.spec if request.draft else None)
+
+
+def solve(request: PlanRequest, settings: Settings, devices: Sequence[Sequence[Device]]) -> Replica:
+    """A replica on `devices`: those of each pipeline stage, tensor ranks in order."""
+    layout = layout_of(request, settings)
+    ranks = _ranks(request, settings, layout, devices)
+    sizing, low, high = (kv_sizing.size(layout, _by_stage(ranks, settings.pp, b)) for b in ("value", "low", "high"))
+    if settings.auto_fit and sizing.max_model_len != settings.max_model_len:
+        layout = layout_of(request, replace(settings, auto_fit=False, max_model_len=sizing.max_model_len))
+    known = layout.exact
+    failure = verdict.before_cache(ranks) or verdict.at_sizing(ranks, sizing, known)
+    reached = failure is None or failure.stage in _SIZED
+    kv_bytes = tuple(_kv_bytes(rank, layout, sizing) if reached else 0 for rank in ranks)
+    failure = failure or verdict.after_sizing(ranks, kv_bytes)
+    return Replica(ranks, layout, sizing, low, high, failure, kv_bytes)
+
+
+def _kv_bytes(rank: Rank, layout: CacheLayout, sizing: KvSizing) -> int:
+    """The KV cache that a rank allocates: whole blocks, or all that is left where its blocks are not known."""
+    if not layout.exact:
+        return max(rank.available.value, 0)
+    return sizing.num_blocks * sizing.bytes_per_block[rank.stage] if layout.tables else 0
+
+
+def _ranks(
+    request: PlanRequest, settings: Settings, layout: CacheLayout, devices: Sequence[Sequence[Device]]
+) -> tuple[Rank, ...]:
+    """All ranks of the replica; each distinct (stage, GPU, free memory) is planned once."""
+    planned: dict[tuple[int, str, int | None], Rank] = {}
+    ranks: list[Rank] = []
+    for stage, row in enumerate(devices):
+        for device in row:
+            key = rank_key(stage, device)
+            if key not in planned:
+                planned[key] = plan_rank(request, settings, stage, device, layout)
+            first = planned[key]
+            ranks.append(first if first.device is device else replace(first, device=device))
+    return tuple(ranks)
+
+
+def _by_stage(ranks: Sequence[Rank], pp: int, bound: str) -> tuple[int, ...]:
+    """Available KV memory of each stage: the least of its ranks."""
+    return tuple(min(int(getattr(r.available, bound)) for r in ranks if r.stage == stage) for stage in range(pp))

@@ -1,0 +1,153 @@
+"""What a plan says in words: its verdict in one sentence, and its warnings, the weightiest first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kvplanner.engine.base import Limits, PlanRequest
+from kvplanner.engine.vllm.ranks import Rank
+from kvplanner.engine.vllm.replica import Replica
+from kvplanner.engine.vllm.settings import Settings
+from kvplanner.estimate import band_of_sum
+from kvplanner.units import GIB, MIB, format_bytes, format_count, round_to_band
+
+COLD_COMPILE = (
+    "A warm compile cache is assumed: the first start on a machine compiles, books it as activations, and leaves "
+    "about 1 GiB less for the KV cache"
+)
+_SMALL = GIB // 10
+
+
+def _size(value: int) -> str:
+    return format_bytes(value, "MiB" if value < _SMALL else "GiB", 2 if value >= _SMALL or value < MIB else 0)
+
+
+def failure(replica: Replica) -> str:
+    """What does not fit, where, and by how much."""
+    found, sizing = replica.failure, replica.sizing
+    assert found is not None
+    rank = replica.ranks[found.rank]
+    gpu = f"GPU {rank.device.index}"
+    missing = _size(found.missing_bytes)
+    if found.stage == "free_memory_check":
+        free, wanted = _size(max(rank.free_at_start_bytes, 0)), _size(rank.budget.value)
+        said = f"{gpu} has {free} free at start and {wanted} is wanted (utilisation {rank.settings.utilization:g})"
+    elif found.stage == "weights":
+        said = f"the weights need {_size(rank.weights.value)} on {gpu} and {_size(rank.free_at_start_bytes)} is free"
+    elif found.stage == "profile":
+        said = f"the profile run lacks {missing} on {gpu} beside the weights"
+    elif found.stage == "kv_cache_sizing":
+        said = f"nothing is left for the KV cache on {gpu}: the budget is {missing} short"
+    elif sizing.capture_error is not None:
+        said = (
+            f"{format_count(rank.settings.max_num_seqs)} sequences need a state block each and the KV cache has "
+            f"{format_count(sizing.num_blocks)}"
+        )
+    elif found.stage == "kv_cache_too_small":
+        length, need = format_count(sizing.max_model_len), _size(sizing.needed_bytes)
+        said = f"one request of {length} tokens needs {need} of KV cache and {_size(sizing.usable_bytes)} is left"
+    elif found.stage == "kv_cache_allocation":
+        said = f"allocating the KV cache lacks {missing} on {gpu}: less lies outside the budget than is in use there"
+    elif found.stage == "graph_capture":
+        said = f"capturing CUDA graphs lacks {missing} on {gpu}"
+    else:
+        said = f"serving a full batch lacks {missing} on {gpu}, after start-up"
+    return f"Does not fit: {said}"
+
+
+def summary(request: PlanRequest, settings: Settings, replicas: Sequence[Replica], worst: int, limits: Limits) -> str:
+    """One sentence with the number that matters, of a plan without a failure."""
+    replica = replicas[worst]
+    if not replica.layout.exact:
+        left = _size(min(replica.kv_bytes))
+        return f"Cannot tell the tokens: {left} per GPU is left, but this model's KV cache is not confirmed"
+    if not replica.layout.tables:
+        return "Fits: this model keeps no KV cache"
+    doubtful = replica.low.error is not None
+    fits = "May not fit" if doubtful else "Fits"
+    room = _room(replica) + (f" in each of {settings.dp} replicas" if settings.dp > 1 else "")
+    if doubtful:
+        room += ", too little at the lower end of its range"
+    if request.load is None or limits.serves_users is None:
+        return f"{fits}: {room}, {_at_once(replica, settings)}"
+    served, users = limits.serves_users, request.load.users
+    if served >= users:
+        return f"{fits}, and serves {format_count(served)} of {format_count(users)} users: {room}"
+    return f"{fits}, but serves only {format_count(served)} of {format_count(users)} users: " + _why(
+        request, settings, replica, limits, room
+    )
+
+
+def _room(replica: Replica) -> str:
+    sizing, low, high = replica.sizing, replica.low.tokens, replica.high.tokens
+    low, high = min(low, sizing.tokens), max(high, sizing.tokens)
+    about = "" if low == high else "≈ "
+    return f"KV cache for {about}{format_count(round_to_band(sizing.tokens, low, high))} tokens"
+
+
+def _at_once(replica: Replica, settings: Settings) -> str:
+    length = format_count(replica.sizing.max_model_len)
+    if replica.sizing.max_concurrency > settings.max_num_seqs:
+        return f"{format_count(settings.max_num_seqs)} requests of {length} tokens at once (max sequences)"
+    return f"{replica.sizing.max_concurrency:,.1f} requests of {length} tokens at once"
+
+
+def _why(request: PlanRequest, settings: Settings, replica: Replica, limits: Limits, room: str) -> str:
+    assert request.load is not None
+    if limits.limited_by == "context":
+        tokens, length = format_count(request.load.tokens_per_user), format_count(replica.sizing.max_model_len)
+        return f"one needs {tokens} tokens and the context length is {length}"
+    if limits.limited_by == "max_num_seqs":
+        seqs = format_count(settings.max_num_seqs * settings.dp)
+        return f"max sequences allows {seqs}, the KV cache would hold {format_count(limits.users_by_memory or 0)}"
+    return room
+
+
+def risk(replica: Replica) -> str:
+    """A warning when a plan that fits at its values may not at the ends of its ranges, "" otherwise."""
+    if replica.low.error is not None and replica.layout.exact:
+        return f"May not fit: at the lower end of its range the engine would say: {replica.low.error}"
+    worst, words = 0, ""
+    for rank, kv in zip(replica.ranks, replica.kv_bytes, strict=True):
+        for lacking, said in (_check_lack(rank), _serving_lack(rank, kv)):
+            if lacking > worst:
+                worst, words = lacking, f"{said} {_size(lacking)} on GPU {rank.device.index}"
+    return f"A narrow fit: at the upper end of its range {words}; a lower utilisation leaves room" if words else ""
+
+
+def _check_lack(rank: Rank) -> tuple[int, str]:
+    doubt = rank.outside.high - rank.outside.value
+    lacking = rank.budget.value - rank.free_at_start_bytes + doubt
+    return lacking if rank.settings.era.free_memory_check else 0, "the free memory check may miss"
+
+
+def _serving_lack(rank: Rank, kv: int) -> tuple[int, str]:
+    used = rank.resident_bytes + kv + rank.graphs.value + rank.after.value + rank.activations.value
+    _, above = band_of_sum((rank.outside, rank.graphs, rank.after))
+    return used + above - rank.cuda_total.value, "serving may lack"
+
+
+def warnings(
+    request: PlanRequest, settings: Settings, replica: Replica, risk_: str, said: tuple[str, ...]
+) -> tuple[str, ...]:
+    """What the reader should know beside the numbers: what may break the plan, then what it rests on."""
+    out = [risk_] if risk_ else []
+    load, length = request.load, replica.sizing.max_model_len
+    if load is not None and load.tokens_per_user > length:
+        out.append(
+            f"A request of {format_count(load.tokens_per_user)} tokens is longer than the context length "
+            f"{format_count(length)}: no user of this load is served"
+        )
+    out += request.model.problems
+    out += said
+    out += replica.layout.not_modelled
+    for rank in replica.ranks:
+        if rank.cuda_total.basis == "assumed":
+            out.append(f"What CUDA sees of {rank.device.gpu.name} is assumed: attach the GPU or give its size")
+            break
+    out.extend(f"{kind} is given, not estimated" for kind in sorted(request.measured))
+    stage = replica.failure.stage if replica.failure else "kv_cache_sizing"
+    compiles = settings.era.runner != "V0" and settings.graph_mode != "NONE"
+    if stage.startswith("kv_cache") and compiles:
+        out.append(COLD_COMPILE)
+    return tuple(dict.fromkeys(out))
