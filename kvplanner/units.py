@@ -24,7 +24,7 @@ _BYTES_PER: Final[dict[str, int]] = {
     "": 1, "b": 1, "kib": KIB, "mib": MIB, "gib": GIB, "tib": TIB,
     "kb": KB, "mb": MB, "gb": GB, "tb": TB,
 }  # fmt: skip
-# No size or count is larger; decimals of it fit the default context's 28 digits.
+# No size or count is larger.
 LARGEST: Final = (1 << 63) - 1
 _MAX_DIGITS: Final = 40
 _SIZE: Final = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-zA-Z]*)\s*")

@@ -10,14 +10,16 @@ import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from kvplanner.engine.base import Engine, Option, OptionValue, PlanRequest
+from kvplanner.engine.base import Engine, FlagRule, Option, OptionValue, PlanRequest
+from kvplanner.engine.values import check_range, check_value, parse_value
 from kvplanner.errors import BadInput, UnknownName
-from kvplanner.units import parse_count, parse_size
 
-_TRUE = frozenset({"true", "1", "yes", "on"})
-_FALSE = frozenset({"false", "0", "no", "off"})
+__all__ = ["ParsedFlags", "check_range", "check_value", "format_command", "parse_flags", "parse_value"]
+
+_JSON_EXAMPLE: Final = """Example: '{"key": "value"}'"""
+_LONGEST_JSON: Final = 1 << 20
 
 
 class ParsedFlags(NamedTuple):
@@ -28,75 +30,11 @@ class ParsedFlags(NamedTuple):
     warnings: tuple[str, ...]
 
 
-def parse_value(option: Option, text: str) -> OptionValue:
-    """The value that `text` gives to an option. Raises BadInput that names the flag and what was expected."""
-    flag = option.flags[0]
-    try:
-        value = _convert(option, text.strip())
-    except ValueError as error:
-        raise BadInput(str(error), flag, f"Example: {flag} {_example(option)}") from None
-    check_range(option, value)
-    return value
-
-
-def check_range(option: Option, value: OptionValue) -> None:
-    """Raises BadInput for a number outside the option's range."""
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        return
-    low, high = option.low, option.high
-    if (low is not None and value < low) or (high is not None and value > high):
-        if high is None:
-            span = f"{low:g} or more"
-        else:
-            span = f"{low:g} to {high:g}" if low is not None else f"{high:g} at most"
-        raise BadInput(f"{value:,} is out of range", option.flags[0], f"Give {span}")
-
-
-def _convert(option: Option, text: str) -> OptionValue:
-    kind = option.type
-    if kind == "bool":
-        if text.lower() in _TRUE | _FALSE:
-            return text.lower() in _TRUE
-        raise ValueError(f"{text!r} is neither true nor false")
-    if kind == "choice":
-        found = next((c for c in option.choices if c.lower() == text.lower()), None)
-        if found is None:
-            raise ValueError(f"{text!r} is not one of {', '.join(option.choices)}")
-        return found
-    if kind == "float":
-        return _number(text)
-    if kind == "int":
-        if not text.lstrip("+-").isdecimal():
-            raise ValueError(f"{text!r} is not a whole number")
-        return int(text)
-    if kind == "tokens":
-        return -1 if text.lower() in {"-1", "auto"} and option.low == -1 else parse_count(text)
-    if kind == "bytes":
-        return parse_size(text) if text.lower().endswith("b") else parse_count(text)
-    return text
-
-
-def _number(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is not a number") from None
-    if value != value or value in (float("inf"), float("-inf")):
-        raise ValueError(f"{text!r} is not a finite number")
-    return value
-
-
-def _example(option: Option) -> str:
-    if option.choices:
-        return option.choices[0]
-    return {"bool": "true", "int": "2", "tokens": "32k", "float": "0.9", "bytes": "20GiB"}.get(option.type, "VALUE")
-
-
 class _Flags:
     """Looks flags up by spelling, unique prefix, dotted or dashed form, as the engine's own parser does."""
 
-    def __init__(self, options: Sequence[Option], ignored: Mapping[str, bool]) -> None:
-        self.ignored = ignored
+    def __init__(self, options: Sequence[Option], rules: Mapping[str, FlagRule]) -> None:
+        self.rules = rules
         self.by_flag: dict[str, tuple[Option, bool]] = {}
         self.by_json: dict[str, dict[str, Option]] = {}
         for option in options:
@@ -104,13 +42,14 @@ class _Flags:
                 self.by_flag[flag] = (option, True)
             if option.negation and not option.env:
                 self.by_flag[option.negation] = (option, False)
-            if option.json:
-                parent, key = option.json.split(".", 1)
-                self.by_json.setdefault("--" + parent.replace("_", "-"), {})[key] = option
+            for home in (option.json, *option.json_also):
+                parent, dot, key = home.partition(".")
+                if dot:
+                    self.by_json.setdefault(_json_flag(parent), {})[key] = option
 
     def find(self, flag: str) -> str:
         """The full spelling of a flag, "" when unknown. Raises UnknownName when a prefix fits several."""
-        known = (*self.by_flag, *self.by_json, *self.ignored)
+        known = (*self.by_flag, *self.by_json, *self.rules)
         if flag in known or not flag.startswith("--"):
             return flag if flag in known else ""
         fits = [k for k in known if k.startswith(flag)]
@@ -118,60 +57,119 @@ class _Flags:
             raise UnknownName(f"{flag} fits several flags", flag, tuple(fits[:5]))
         return fits[0] if fits else ""
 
+    def json_twin(self, flag: str, key: str, value: str) -> str:
+        """The JSON flag that a short one stands for when it is given a key or an object, else the flag itself."""
+        rule = self.rules.get(flag)
+        if rule is None or not rule.same_as:
+            return flag
+        return rule.same_as if key or value.lstrip().startswith("{") or flag not in self.by_flag else flag
+
     def _target(self, flag: str) -> str:
         return self.by_flag[flag][0].name + str(self.by_flag[flag][1]) if flag in self.by_flag else flag
 
     def near(self, flag: str) -> tuple[str, ...]:
         """Flags spelled like an unknown one."""
-        return tuple(get_close_matches(flag, [*self.by_flag, *self.by_json, *self.ignored], n=3, cutoff=0.7))
+        return tuple(get_close_matches(flag, [*self.by_flag, *self.by_json, *self.rules], n=3, cutoff=0.7))
 
 
-def parse_flags(
-    options: Sequence[Option], argv: Sequence[str], ignored: Mapping[str, bool] | None = None
-) -> ParsedFlags:
-    """Option values from engine flags as the engine spells them.
+def _json_flag(parent: str) -> str:
+    return "--" + parent.replace("_", "-")
 
-    Raises BadInput for values and UnknownName for flags that are unknown and may matter to memory.
-    """
-    flags = _Flags(options, ignored or {})
-    values: dict[str, OptionValue] = {}
-    positional: list[str] = []
-    warnings: list[str] = []
-    words = list(argv)
-    while words:
-        word = words.pop(0)
-        if not word.startswith("-") or word == "-":
-            positional.append(word)
-            continue
-        spelled, _, inline = word.partition("=")
+
+class _Reader:
+    """Reads words one flag at a time."""
+
+    def __init__(self, flags: _Flags, argv: Sequence[str]) -> None:
+        self.flags = flags
+        self.words = list(argv)
+        self.values: dict[str, OptionValue] = {}
+        self.positional: list[str] = []
+        self.warnings: list[str] = []
+
+    def read(self) -> ParsedFlags:
+        while self.words:
+            word = self.words.pop(0)
+            if not word.startswith("-") or word == "-":
+                self.positional.append(word)
+            else:
+                self._flag(word)
+        return ParsedFlags(self.values, tuple(self.positional), tuple(self.warnings))
+
+    def _flag(self, word: str) -> None:
+        spelled, equals, text = word.partition("=")
+        inline = text if equals else None
         spelled, _, key = spelled.partition(".")
         if spelled.startswith("--"):
             spelled = spelled.replace("_", "-")
         if spelled.startswith("-O") and spelled[2:].isdigit():
             spelled, inline = "-O", spelled[2:]
-        flag = flags.find(spelled)
+        flag = self.flags.find(spelled)
         if not flag:
             raise UnknownName(
-                f"{spelled} is not a flag that is understood, and it may matter to memory", spelled, flags.near(spelled)
-            )
-        has_inline = "=" in word or bool(inline)
-        if flag in flags.ignored:
-            if flags.ignored[flag] and not has_inline and words:
-                words.pop(0)
-            warnings.append(f"{flag} does not change memory: left out")
-        elif flag in flags.by_json:
-            text = inline if has_inline else _next(words, flag)
-            values.update(_from_json(flag, flags.by_json[flag], key, text, warnings))
+                f"{spelled} is not a flag that is understood, and it may matter to memory", spelled,
+                self.flags.near(spelled),
+            )  # fmt: skip
+        flag = self.flags.json_twin(flag, key, inline if inline is not None else self._peek())
+        if flag in self.flags.by_flag:
+            option, sense = self.flags.by_flag[flag]
+            self.values[option.name] = _flag_value(option, sense, inline, self.words, flag)
+        elif flag in self.flags.by_json:
+            text = inline if inline is not None else _next(self.words, flag)
+            self.values.update(self._from_json(flag, key, text))
         else:
-            option, sense = flags.by_flag[flag]
-            values[option.name] = _flag_value(option, sense, inline if has_inline else None, words, flag)
-    return ParsedFlags(values, tuple(positional), tuple(warnings))
+            self._by_rule(flag, inline)
+
+    def _peek(self) -> str:
+        return self.words[0] if self.words else ""
+
+    def _by_rule(self, flag: str, inline: str | None) -> None:
+        """A flag that is no option: left out with a warning, or refused."""
+        rule = self.flags.rules[flag]
+        given = [] if inline is None else [inline]
+        if inline is None and rule.words == "1":
+            given = [_next(self.words, flag)]
+        elif inline is None and rule.words == "+":
+            given = _run_of_words(self.words)
+        if rule.reason and not (given and given[0].lower() in rule.harmless):
+            raise BadInput(rule.reason, flag, rule.remedy)
+        self.warnings.append(f"{flag} does not change memory: left out")
+
+    def _from_json(self, flag: str, key: str, text: str) -> Iterator[tuple[str, OptionValue]]:
+        known = self.flags.by_json[flag]
+        given: object = {key: text} if key else _json(flag, text)
+        if isinstance(given, int) and not isinstance(given, bool) and "level" in known:
+            given = {"level": given}
+        if not isinstance(given, dict):
+            raise BadInput("an object is expected", flag, _JSON_EXAMPLE)
+        for name, value in given.items():
+            option = known.get(str(name))
+            if option is None:
+                self.warnings.append(f"{flag}: {str(name)[:60]} is not modelled: left out")
+            elif value is not None:
+                yield option.name, parse_value(option, _json_text(option, value))
+
+
+def parse_flags(
+    options: Sequence[Option], argv: Sequence[str], ignored: Mapping[str, FlagRule] | None = None
+) -> ParsedFlags:
+    """Option values from engine flags as the engine spells them; ignored: the flags that are no option.
+
+    Raises BadInput for values and refused flags, and UnknownName for flags that are unknown and may matter to memory.
+    """
+    return _Reader(_Flags(options, ignored or {}), argv).read()
 
 
 def _next(words: list[str], flag: str) -> str:
     if not words:
         raise BadInput("a value is missing", flag)
     return words.pop(0)
+
+
+def _run_of_words(words: list[str]) -> list[str]:
+    """The words up to the next flag, taken."""
+    end = next((i for i, word in enumerate(words) if word.startswith("-")), len(words))
+    taken, words[:end] = words[:end], []
+    return taken
 
 
 def _flag_value(option: Option, sense: bool, inline: str | None, words: list[str], flag: str) -> OptionValue:
@@ -183,32 +181,25 @@ def _flag_value(option: Option, sense: bool, inline: str | None, words: list[str
     if inline is not None:
         return parse_value(option, inline)
     text = _next(words, flag)
-    if option.name == "cudagraph_capture_sizes":
-        sizes = [text]
-        while words and words[0].isdecimal():
-            sizes.append(words.pop(0))
-        text = ",".join(sizes)
+    if option.many:
+        text = ",".join((text, *_run_of_words(words)))
     return parse_value(option, text)
 
 
-def _from_json(
-    flag: str, known: Mapping[str, Option], key: str, text: str, warnings: list[str]
-) -> Iterator[tuple[str, OptionValue]]:
-    if key:
-        given: object = {key: text}
-    else:
-        try:
-            given = json.loads(text)
-        except ValueError as error:
-            raise BadInput(f"not valid JSON ({error})", flag, """Example: '{"key": "value"}'""") from None
-    if not isinstance(given, dict):
-        raise BadInput("an object is expected", flag, """Example: '{"key": "value"}'""")
-    for name, value in given.items():
-        option = known.get(str(name))
-        if option is None:
-            warnings.append(f"{flag}: {name} is not modelled: left out")
-        else:
-            yield option.name, parse_value(option, json.dumps(value) if isinstance(value, bool) else str(value))
+def _json(flag: str, text: str) -> object:
+    try:
+        if len(text) > _LONGEST_JSON:
+            raise ValueError("it is too long")
+        found: object = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"not valid JSON ({error})", flag, _JSON_EXAMPLE) from None
+    return found
+
+
+def _json_text(option: Option, value: object) -> str:
+    if isinstance(value, list) and option.many:
+        return ",".join(str(item) for item in value)
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def format_command(engine: Engine, request: PlanRequest) -> str:
@@ -224,9 +215,12 @@ def format_command(engine: Engine, request: PlanRequest) -> str:
             env.append(f"{option.env}={shlex.quote(str(int(value) if isinstance(value, bool) else value))}")
         elif option.json:
             parent, key = option.json.split(".", 1)
-            nested.setdefault("--" + parent.replace("_", "-"), {})[key] = value
+            nested.setdefault(_json_flag(parent), {})[key] = value
         elif option.type == "bool":
             words.append(option.flags[0] if value else option.negation)
+        elif option.many:
+            parts = [part for part in str(value).replace(",", " ").split() if part]
+            words += [option.flags[0], *map(shlex.quote, parts)] if parts else []
         else:
             words += [option.flags[0], shlex.quote(str(value))]
     for flag, keys in nested.items():

@@ -17,6 +17,7 @@ from kvplanner.gpu.spec import Device, GpuSpec, Machine
 from kvplanner.units import GIB, MIB, TIB, format_bytes, parse_size
 
 MAX_DEVICES: Final = 64
+_MAX_DIGITS: Final = 9
 _VENDOR_WORDS: Final = frozenset({"nvidia", "geforce", "tesla", "quadro", "amd", "apple", "intel", "gpu", "graphics"})
 _WORD: Final = re.compile(r"[a-z]+|\d+(?:\.\d+)?")
 _COUNTED: Final = re.compile(r"(\d+)\s*[x×*]\s*(.+)", re.IGNORECASE | re.DOTALL)
@@ -95,6 +96,13 @@ def custom_gpu(total_bytes: int) -> GpuSpec:
     return GpuSpec(f"custom-{total_bytes}", f"Custom {name}", "custom", total, total, gpu_class="custom")
 
 
+def _size(text: str) -> int:
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise BadInput(str(error), "--gpu") from error
+
+
 def parse_machine(text: str, entries: Sequence[GpuEntry], load: Callable[[str], GpuSpec]) -> Machine:
     """The machine that `text` names; `load` fetches a GpuSpec by id.
 
@@ -104,11 +112,13 @@ def parse_machine(text: str, entries: Sequence[GpuEntry], load: Callable[[str], 
     custom = False
     for part in text.split(","):
         counted = _COUNTED.fullmatch(part.strip())
+        if counted and len(counted[1]) > _MAX_DIGITS:
+            raise BadInput("more GPUs than can be counted", "--gpu", f"Give between 1 and {MAX_DEVICES}")
         count, name = (int(counted[1]), counted[2]) if counted else (1, part.strip())
         if not 1 <= count <= MAX_DEVICES or len(devices) + count > MAX_DEVICES:
             raise BadInput(f"{count} GPUs", "--gpu", f"Give between 1 and {MAX_DEVICES}")
         if _SIZE.fullmatch(name.strip()):
-            spec, custom = custom_gpu(parse_size(name)), True
+            spec, custom = custom_gpu(_size(name)), True
         else:
             spec = load(find(name, entries).id)
         first = len(devices)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvplanner.engine.command import ParsedFlags, parse_flags
+from kvplanner.engine.base import PlanRequest
+from kvplanner.engine.command import ParsedFlags, format_command, parse_flags
 from kvplanner.engine.registry import engine
 from kvplanner.errors import BadInput, PlannerError, UnknownName
+from tests import sample_plans
 
 VLLM = engine("vllm")
 
@@ -37,6 +41,21 @@ def parse(*argv: str) -> ParsedFlags:
         (["--speculative-config", '{"method": "mtp", "num_speculative_tokens": 3}'],
          {"speculative_method": "mtp", "num_speculative_tokens": 3}),
         (["--cudagraph-capture-sizes", "1", "2", "4"], {"cudagraph_capture_sizes": "1,2,4"}),
+        (["--compilation-config", '{"cudagraph_capture_sizes": [1, 8], "max_cudagraph_capture_size": 8, "level": 3}'],
+         {"cudagraph_capture_sizes": "1,8", "max_cudagraph_capture_size": 8, "compilation_mode": "3"}),
+        (["-O", '{"cudagraph_mode": "FULL", "cudagraph_capture_sizes": null}'], {"cudagraph_mode": "FULL"}),
+        (['-O={"level": 0}'], {"compilation_mode": "0"}),
+        (["-cc.cudagraph_mode=NONE"], {"cudagraph_mode": "NONE"}),
+        (["-cc.max_cudagraph_capture_size", "64"], {"max_cudagraph_capture_size": 64}),
+        (["-O.cudagraph_capture_sizes=[1, 2]"], {"cudagraph_capture_sizes": "1,2"}),
+        (["--compilation-config", "3"], {"compilation_mode": "3"}),
+        (["-sc", '{"method": "ngram"}'], {"speculative_method": "ngram"}),
+        (["--dtype", "half"], {"dtype": "half"}),
+        (["--dtype=float"], {"dtype": "float"}),
+        (["--kv-cache-dtype-skip-layers", "0", "1"], {"kv_cache_dtype_skip_layers": "0,1"}),
+        (["--served-model-name", "a", "b", "-tp", "2"], {"tensor_parallel_size": 2}),
+        (["--lora-modules", "a=b", "c=d", "--enable-lora"], {"enable_lora": True}),
+        (["--device", "cuda", "--nnodes", "1", "--hf-overrides", "{}"], {}),
     ],
 )  # fmt: skip
 def test_flags_as_the_engine_spells_them(argv: list[str], values: dict[str, object]) -> None:
@@ -48,6 +67,52 @@ def test_a_flag_that_cannot_matter_is_a_warning() -> None:
     assert parsed.positional == ("Qwen/Qwen3-8B",)
     assert parsed.values == {"tensor_parallel_size": 2}
     assert [w.split()[0] for w in parsed.warnings] == ["--port", "--trust-remote-code"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "remedy"),
+    [
+        (["--config", "serve.yaml"], "command line"),
+        (["--rope-scaling", '{"rope_type": "yarn", "factor": 4.0}'], "changed config.json"),
+        (["--rope-theta=1000000"], "changed config.json"),
+        (["--hf-overrides", '{"max_position_embeddings": 65536}'], "changed config.json"),
+        (["--hf-overrides.max_position_embeddings=65536"], "changed config.json"),
+        (["--device", "cpu"], "Leave it out"),
+        (["--nnodes", "2"], "--gpu"),
+        (["--kv-transfer-config", "{}"], "without a connector"),
+        (["--attention-config", '{"backend": "FLASHINFER"}'], "--attention-backend"),
+        (["-ac.backend=FLASHINFER"], "--attention-backend"),
+    ],
+)
+def test_a_flag_that_may_matter_is_refused_with_a_remedy(argv: list[str], remedy: str) -> None:
+    with pytest.raises(BadInput, match=r"^-") as error:
+        parse(*argv)
+    assert remedy in error.value.remedy
+
+
+@pytest.mark.parametrize("flag", ["--max-model-len", "-tp", "--max-num-batched-tokens", "--kv-cache-memory-bytes"])
+@pytest.mark.parametrize("digits", [20, 400, 5000])
+def test_absurd_numbers_are_refused_in_a_short_line(flag: str, digits: int) -> None:
+    with pytest.raises(BadInput, match="out of range") as error:
+        parse(flag, "9" * digits)
+    assert len(str(error.value)) < 250
+
+
+@pytest.mark.parametrize("text", ["1e308", "1e400", "9" * 400])
+def test_absurd_sizes_on_the_host_are_refused(text: str) -> None:
+    with pytest.raises(BadInput, match=r"range|finite"):
+        parse("--cpu-offload-gb", text)
+
+
+def test_commands_come_back_as_the_engine_reads_them() -> None:
+    argv = ["-tp", "2", "--cudagraph-capture-sizes", "1", "2", "--kv-cache-dtype-skip-layers", "0", "sliding_window",
+            "--no-enable-prefix-caching", "--speculative-config", '{"method": "ngram", "num_speculative_tokens": 2}',
+            "-cc.cudagraph_mode=FULL", "--dtype", "half"]  # fmt: skip
+    values = parse(*argv).values
+    command = format_command(VLLM, PlanRequest(sample_plans.llama_8b(), sample_plans.machine(), options=values))
+    assert "--cudagraph-capture-sizes 1 2 " in command
+    assert "--kv-cache-dtype-skip-layers 0 sliding_window " in command
+    assert parse(*shlex.split(command)[2:]).values == values
 
 
 def test_an_unknown_flag_is_an_error_with_near_ones() -> None:

@@ -13,7 +13,9 @@ from kvplanner.errors import BadInput
 
 NEWEST: Final = (33, 0)
 _LAST_PATCH: Final = 99
-_VERSION: Final = re.compile(r"v?0\.(\d+)(?:\.(\d+))?(?:\.?(?:post|rc|dev|a|b)\d*\S*)?(?:\+\S*)?", re.IGNORECASE)
+_VERSION: Final = re.compile(
+    r"v?0\.(\d{1,4})(?:\.(\d{1,4}))?(?:\.?(?:post|rc|dev|a|b)\d*\S*)?(?:\+\S*)?", re.IGNORECASE
+)
 
 
 class EraMatch(NamedTuple):

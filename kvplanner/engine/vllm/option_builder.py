@@ -17,6 +17,9 @@ MULTIMODAL = "Multimodal"
 SPECULATIVE = "Speculative decoding"
 LORA = "LoRA"
 
+# More host memory than any machine has.
+LARGEST_GIB = 1 << 20
+
 
 def _flag(name: str) -> str:
     return "--" + name.replace("_", "-")

@@ -9,6 +9,7 @@ from kvplanner.engine.base import Option
 from kvplanner.engine.vllm.option_builder import (
     CACHE,
     GRAPHS,
+    LARGEST_GIB,
     LORA,
     MEMORY,
     MULTIMODAL,
@@ -39,12 +40,24 @@ def graph_options() -> tuple[Option, ...]:
             json="compilation_config.cudagraph_mode",
         ),
         option(
+            "compilation_mode",
+            "choice",
+            GRAPHS,
+            "How steps are compiled: 0 none, 3 in pieces; graphs of pieces need 3",
+            "3",
+            choices=("0", "1", "2", "3"),
+            moves=("cuda_graphs",),
+            json="compilation_config.mode",
+            json_also=("compilation_config.level",),
+        ),
+        option(
             "max_cudagraph_capture_size",
             "int",
             GRAPHS,
             "Largest batch that is captured",
             "from max sequences, at most 512",
             moves=("cuda_graphs",),
+            json_also=("compilation_config.max_cudagraph_capture_size", "compilation_config.max_capture_size"),
             low=0,
             high=65536,
         ),
@@ -55,6 +68,8 @@ def graph_options() -> tuple[Option, ...]:
             "Batch sizes that are captured, comma-separated",
             "1, 2, 4, 8 … up to the largest",
             moves=("cuda_graphs",),
+            json_also=("compilation_config.cudagraph_capture_sizes",),
+            many=True,
         ),
         option(
             "optimization_level",
@@ -120,7 +135,7 @@ def weight_options() -> tuple[Option, ...]:
             WEIGHTS,
             "Dtype that unquantised weights are loaded in",
             "auto: the config's",
-            choices=("auto", "bfloat16", "float16", "float32"),
+            choices=("auto", "bfloat16", "float16", "float32", "half", "float"),
             moves=("weights", "kv_cache", "activations"),
         ),
         option(
@@ -140,9 +155,10 @@ def weight_options() -> tuple[Option, ...]:
             "0",
             moves=("weights",),
             low=0,
+            high=LARGEST_GIB,
         ),
-        option("load_format", "text", WEIGHTS, "How weights are read", "auto"),
-        option("moe_backend", "text", WEIGHTS, "Expert kernels", "auto", moves=("weights", "workspace")),
+        option("load_format", "text", WEIGHTS, "How weights are read", "auto", modelled=False),
+        option("moe_backend", "text", WEIGHTS, "Expert kernels", "auto", modelled=False),
     )
 
 
@@ -183,6 +199,7 @@ def feature_options() -> tuple[Option, ...]:
             "0",
             moves=("kv_cache",),
             low=0,
+            high=LARGEST_GIB,
         ),
         option(
             "speculative_method",
@@ -214,9 +231,16 @@ def feature_options() -> tuple[Option, ...]:
             low=0,
         ),
         option("enable_lora", "bool", LORA, "Reserve slots for adapters", "off", moves=("weights",)),
-        option("max_loras", "int", LORA, "Adapters in one batch", "1", moves=("weights",), low=1),
-        option("max_lora_rank", "int", LORA, "Largest adapter rank", "16", moves=("weights",), low=1),
-        option("enable_sleep_mode", "bool", MEMORY, "Allow the engine to give memory back while idle", "off"),
+        option("max_loras", "int", LORA, "Adapters in one batch", "1", moves=("weights",), low=1, high=100_000),
+        option("max_lora_rank", "int", LORA, "Largest adapter rank", "16", moves=("weights",), low=1, high=100_000),
+        option(
+            "enable_sleep_mode",
+            "bool",
+            MEMORY,
+            "Allow the engine to give memory back while idle",
+            "off",
+            modelled=False,
+        ),
         option(
             "usage",
             "choice",
@@ -255,5 +279,15 @@ def feature_options() -> tuple[Option, ...]:
             env="VLLM_PP_LAYER_PARTITION",
             moves=("weights", "kv_cache"),
         ),
-        option("swap_space", "float", CACHE, "GiB of host memory for swapped blocks", "4", low=0, until="0.10.2"),
+        option(
+            "swap_space",
+            "float",
+            CACHE,
+            "GiB of host memory for swapped blocks",
+            "4",
+            low=0,
+            high=LARGEST_GIB,
+            until="0.10.2",
+            modelled=False,
+        ),
     )

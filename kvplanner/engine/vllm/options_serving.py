@@ -6,7 +6,7 @@ Names, flags and defaults: engine/arg_utils.py and config/*.py of vLLM 0.33.
 from __future__ import annotations
 
 from kvplanner.engine.base import Option
-from kvplanner.engine.vllm.option_builder import CACHE, CONTEXT, GRAPHS, MEMORY, PARALLEL, option
+from kvplanner.engine.vllm.option_builder import CACHE, CONTEXT, GRAPHS, LARGEST_GIB, MEMORY, PARALLEL, option
 
 KV_DTYPES = (
     "auto", "bfloat16", "float16", "fp8", "fp8_e4m3", "fp8_e5m2", "fp8_ds_mla", "int8_per_token_head",
@@ -231,6 +231,7 @@ def cache_options() -> tuple[Option, ...]:
             "Layers that keep the model's dtype in a quantised cache",
             "none",
             moves=("kv_cache",),
+            many=True,
         ),
         option(
             "disable_hybrid_kv_cache_manager",
@@ -240,7 +241,16 @@ def cache_options() -> tuple[Option, ...]:
             "off; on for chunked attention",
             moves=("kv_cache",),
         ),
-        option("kv_offloading_size", "float", CACHE, "KV cache in host memory, GiB over all ranks", "none", low=0),
+        option(
+            "kv_offloading_size",
+            "float",
+            CACHE,
+            "KV cache in host memory, GiB over all ranks",
+            "none",
+            low=0,
+            high=LARGEST_GIB,
+            modelled=False,
+        ),
         option(
             "enable_chunked_prefill",
             "bool",
@@ -258,7 +268,7 @@ def cache_options() -> tuple[Option, ...]:
             moves=("kv_cache",),
             since="0.11",
         ),
-        option("max_num_active_seqs", "int", CONTEXT, "Admission limit at run time", "none", low=1),
+        option("max_num_active_seqs", "int", CONTEXT, "Admission limit at run time", "none", low=1, modelled=False),
         option(
             "performance_mode",
             "choice",
