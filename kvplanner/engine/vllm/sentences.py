@@ -145,6 +145,8 @@ def warnings(
         if rank.cuda_total.basis == "assumed":
             out.append(f"What CUDA sees of {rank.device.gpu.name} is assumed: attach the GPU or give its size")
             break
+    if any(rank.settings.gpu_arch is None for rank in replica.ranks):
+        out.append("Only the GPU's memory is given: kernels and batch limits are assumed as on a Hopper server GPU")
     out.extend(f"{kind} is given, not estimated" for kind in sorted(request.measured))
     stage = replica.failure.stage if replica.failure else "kv_cache_sizing"
     compiles = settings.era.runner != "V0" and settings.graph_mode != "NONE"
