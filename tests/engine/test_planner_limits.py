@@ -200,3 +200,15 @@ def _gibs(message: str) -> tuple[str, str]:
 )
 def test_headlines_keep_the_digits_that_the_band_allows(value: int, low: int, high: int, shown: int) -> None:
     assert round_to_band(value, low, high) == shown
+
+
+@pytest.mark.parametrize("cache", [None, 20 * GIB])
+def test_media_decoding_keeps_memory_off_the_cache(cache: int | None) -> None:
+    options: dict[str, OptionValue] = {"max_model_len": 8192} | ({"kv_cache_memory_bytes": cache} if cache else {})
+    plain, reserved = (
+        plan("Qwen/Qwen2.5-VL-7B-Instruct", "H100", {**options, **more}) for more in ({}, {"mm_ipc_gpu_memory_gb": 8.0})
+    )
+    assert plain.kv_cache is not None
+    assert reserved.kv_cache is not None
+    assert plain.kv_cache.available.value - reserved.kv_cache.available.value == 8 * GIB
+    assert size(reserved, "headroom") - size(plain, "headroom") >= 8 * GIB - plain.kv_cache.bytes_per_block

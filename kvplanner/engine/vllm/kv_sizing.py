@@ -87,7 +87,7 @@ def _effective(layout: CacheLayout, available: tuple[int, ...]) -> tuple[int, ..
     override, fixed = layout.settings.num_gpu_blocks_override, layout.settings.kv_cache_memory_bytes
     if override is not None:
         return tuple(override * b for b in layout.bytes_per_block)
-    return available if fixed is None else (fixed,) * len(available)
+    return available if fixed is None else (fixed - layout.settings.mm_ipc_bytes,) * len(available)
 
 
 def _null_bytes(settings: Settings, per_block: int) -> int:

@@ -77,6 +77,9 @@ class Rank:
         }  # fmt: skip
         if self.settings.era.graphs_in_budget:
             charged["CUDA graphs"] = self.graphs_charged
+        if self.settings.mm_ipc_bytes:
+            # Left free for the front end, which decodes media on this GPU (v1/worker/gpu_worker.py, 0.33).
+            charged["media decoding"] = exact(self.settings.mm_ipc_bytes)
         value = self.budget.value - sum(term.value for term in charged.values())
         below, above = band_of_sum(charged.values())
         budget_below, budget_above = band_of_sum((self.budget,))
@@ -133,7 +136,7 @@ def _weights(request: PlanRequest, settings: Settings, stage: int) -> Estimate:
     own = weights.rank_weights(request.model, settings, stage)
     if request.draft is None or settings.spec_method != "draft_model" or stage != settings.pp - 1:
         return own
-    alone = replace(settings, pp=1, pp_partition=(), spec_method=None, spec_tokens=0)
+    alone = replace(settings, pp=1, pp_partition=(), spec_method=None, spec_tokens=0, quantization=None)
     draft = weights.rank_weights(request.draft, alone, 0)
     return replace(
         own,
@@ -154,8 +157,9 @@ def _given_kv(settings: Settings, given: Mapping[str, int], per_block: int) -> E
         inputs = (Input("blocks", blocks, "", "--num-gpu-blocks-override"), Input("bytes per block", per_block, "B"))
         return exact(blocks * per_block, "{blocks} × {bytes per block}", *inputs)
     if settings.kv_cache_memory_bytes is not None:
-        value = settings.kv_cache_memory_bytes
-        return exact(value, "{given}", Input("given", value, "B", "--kv-cache-memory-bytes"))
+        value, media = settings.kv_cache_memory_bytes, settings.mm_ipc_bytes
+        inputs = (Input("given", value, "B", "--kv-cache-memory-bytes"), Input("media decoding", media, "B"))
+        return exact(value - media, "{given} − {media decoding}" if media else "{given}", *inputs[: 1 + bool(media)])
     return None
 
 
