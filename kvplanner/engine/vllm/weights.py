@@ -8,15 +8,15 @@ against a checkpoint. The log line "Model loading took" also has rotary tables a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 from typing import Final, NamedTuple
 
 from kvplanner.engine.base import Model
-from kvplanner.engine.vllm import weights_extra, weights_format, weights_rules
+from kvplanner.engine.vllm import weights_extra, weights_format, weights_methods, weights_rules
 from kvplanner.engine.vllm.settings import Settings
-from kvplanner.engine.vllm.weights_shard import Local, cut, whole
+from kvplanner.engine.vllm.weights_shard import Local, check_divides, cut
 from kvplanner.errors import BadInput, NotModelled
 from kvplanner.estimate import Estimate, Input, band_of_sum, banded, exact, least_sure
 from kvplanner.model.spec import ModelSpec, Moe
@@ -29,6 +29,10 @@ _KIND_NAMES: Final = {
 }  # fmt: skip
 # Stored sizes that are surer than this share are taken as they are.
 _LOOSE_SHARE: Final = 0.005
+# What a method's rule may be off where it was not held against the engine.
+_RULE_BAND: Final = 0.03
+# Compute capabilities whose kernels lay out quantised weights differently.
+_KERNEL_ARCHES: Final = ((8, 0), (8, 9), (9, 0), (10, 0), (12, 0))
 
 
 class Held(NamedTuple):
@@ -110,14 +114,27 @@ def held(model: Model, settings: Settings, stage: int) -> Iterator[Held]:
 
 def _local(group: TensorGroup, spec: ModelSpec, settings: Settings, experts: int) -> Local:
     """What a rank holds of a group, by the general rules and those of the model's class."""
-    if weights_rules.split_like_words(group, spec):
-        group = replace(group, shard="vocab")
-    if weights_rules.split_by_rows(group, spec):
-        group = replace(group, shard="column")
-    local = whole(group) if weights_rules.whole_on_ranks(group, spec) else cut(group, settings, experts)
+    local = cut(_as_split(group, spec), settings, experts)
     missing = group.count - weights_rules.built(group, spec)
     rows = local.rows + weights_rules.state_rows(group, spec, settings.tp)
     return local._replace(rows=rows, copies=local.copies - missing)
+
+
+def _as_split(group: TensorGroup, spec: ModelSpec) -> TensorGroup:
+    """The group with the shard that the model's class gives it."""
+    if weights_rules.split_like_words(group, spec):
+        return replace(group, shard="vocab")
+    if weights_rules.split_by_rows(group, spec):
+        return replace(group, shard="column")
+    return replace(group, shard="replicated") if weights_rules.whole_on_ranks(group, spec) else group
+
+
+def _check(model: Model, settings: Settings, parts: Iterable[Held]) -> None:
+    """Raises BadInput for a method or a split that the engine refuses, NotModelled for a method of unknown size."""
+    weights_methods.check(model.spec, settings)
+    for part in parts:
+        if not weights_rules.state_rows(part.group, model.spec, settings.tp):
+            check_divides(_as_split(part.group, model.spec), settings)
 
 
 def routed_experts(spec: ModelSpec) -> int:
@@ -129,10 +146,13 @@ def rank_weights(model: Model, settings: Settings, stage: int) -> Estimate:
     """Bytes of weights that one tensor-parallel rank of a stage holds once loading has ended.
 
     Exact for the formats whose kernels' layouts are known; notes name what is not. The inputs list the bytes by
-    kind of tensor. Raises NotModelled when the tensors are unknown.
+    kind of tensor. Raises NotModelled when the tensors or the method's sizes are unknown, BadInput for a method or a
+    split that the engine refuses.
     """
+    parts_held = tuple(held(model, settings, stage))
+    _check(model, settings, parts_held)
     kinds: Counter[str] = Counter()
-    for item in held(model, settings, stage):
+    for item in parts_held:
         kinds[_KIND_NAMES[item.group.kind]] += item.bytes
     parts = [Input(name, size, "B", model.source_kind) for name, size in kinds.most_common() if size]
     extras = weights_extra.extras(model, settings, stage, bodies(model, settings, stage))
@@ -145,25 +165,30 @@ def rank_weights(model: Model, settings: Settings, stage: int) -> Estimate:
         formula += " − {kept on the host}"
         inputs.append(Input("kept on the host", offloaded, "B", "--cpu-offload-gb"))
     notes = (*weights_format.notes(model.spec, settings), *weights_extra.notes(settings))
-    loose = _looseness(model, value)
-    terms = [e for _, e in extras] + ([loose] if loose is not None else [])
+    terms = [e for _, e in extras] + _doubts(model, settings, stage, value)
     if all(e.basis == "exact" for e in terms):
         return exact(value, formula, *inputs).with_notes(*notes)
     below, above = band_of_sum(terms)
     return banded(value, value - below, value + above, least_sure(terms), formula, *inputs).with_notes(*notes)
 
 
-def _looseness(model: Model, value: int) -> Estimate | None:
-    """How far the weights may lie off because the file's own size is a rule's; None where it is known.
-
-    A model in a what-if format carries the rule's band in its stored size: a published repository may leave
-    matrices in 16 bits.
-    """
+def _doubts(model: Model, settings: Settings, stage: int, value: int) -> list[Estimate]:
+    """How far the weights may lie off `value`: by the file's own size, by the method, by GPUs with other kernels."""
+    doubts = []
     stored = model.stored
-    if stored is None or not stored.value or stored.high - stored.low < _LOOSE_SHARE * stored.value:
-        return None
-    low, high = (round(value * bound / stored.value) for bound in (stored.low, stored.high))
-    return banded(value, low, high, stored.basis)
+    # A what-if format carries its rule's band in the stored size: a published repository may keep matrices in 16 bits.
+    if stored is not None and stored.value and stored.high - stored.low >= _LOOSE_SHARE * stored.value:
+        low, high = (round(value * bound / stored.value) for bound in (stored.low, stored.high))
+        doubts.append(banded(value, low, high, stored.basis))
+    wanted = weights_methods.online(model.spec, settings)
+    if wanted is not None and not wanted.checked:
+        doubts.append(banded(value, round(value * (1 - _RULE_BAND)), round(value * (1 + _RULE_BAND)), "analytic"))
+    if settings.gpu_arch is None and (wanted is not None or model.spec.quantization is not None):
+        known = [replace(settings, gpu_arch=arch) for arch in _KERNEL_ARCHES]
+        sizes = [sum(part.bytes for part in held(model, here, stage)) for here in known]
+        middle = sum(part.bytes for part in held(model, settings, stage))
+        doubts.append(banded(value, value + min(sizes) - middle, value + max(sizes) - middle, "assumed"))
+    return doubts
 
 
 def loaded(model: Model, settings: Settings, stage: int) -> Estimate:
@@ -185,7 +210,7 @@ def loading_peak(model: Model, settings: Settings, stage: int) -> Estimate:
     parts = list(held(model, settings, stage))
     largest, path = max(((i.bytes // i.layers, i.group.path) for i in parts), default=(0, ""))
     staging = Input("largest tensor group", largest, "B", path)
-    late = weights_format.unquantised_first(model.spec, settings)
+    late = weights_methods.unquantised_first(model.spec, settings)
     if late:
         whole = sum(layers * g.stored_bytes for g, _, layers, _ in parts) // settings.tp
         extra = max(0, whole - sum(item.bytes for item in parts))

@@ -16,28 +16,19 @@ from dataclasses import replace
 from math import gcd
 from typing import Final
 
-from kvplanner.engine.vllm import weights_rules
+from kvplanner.engine.vllm import weights_methods, weights_rules
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.engine.vllm.weights_shard import Local
-from kvplanner.model.formats import DTYPE_BYTES, WeightFormat, fp8_block, fp8_channel, fp8_tensor
+from kvplanner.model.formats import DTYPE_BYTES, WeightFormat
 from kvplanner.model.spec import ModelSpec
 from kvplanner.model.tensors import TensorGroup
 from kvplanner.units import ceil_div, round_up
 
 _FLOATS: Final = ("float64", "float32", "bfloat16", "float16")
-_LINEAR: Final = ("attention", "state", "mlp", "experts")
 _NATIVE_FP8: Final = (8, 9)
 _HOPPER: Final = (9, 0)
 _BLACKWELL: Final = (10, 0)
 _CONSUMER_BLACKWELL: Final = (12, 0)
-_ONLINE: Final = {
-    "fp8": fp8_tensor(False), "fp8_per_tensor": fp8_tensor(False), "fp8_per_channel": fp8_channel(4),
-    "fp8_per_block": fp8_block(128, 128), "int8_per_channel_weight_only": WeightFormat("int8", 8, "channel", 4),
-    "mxfp8": WeightFormat("mxfp8", 8, "group", 1, group=32),
-    "nvfp4_per_token": WeightFormat("nvfp4", 4, "group", 1, group=16, extra_bytes=8),
-}  # fmt: skip
-# Since when --quantization on a 16-bit checkpoint quantises layer by layer instead of loading all of it first.
-_LAYERWISE_SINCE: Final = (17, 0)
 # Before, AWQ ran on Marlin everywhere; the release that changed it is uncertain.
 _MACHETE_AWQ_SINCE: Final = (20, 0)
 # Before, Triton's experts were padded to 256 hidden columns (a 0.14.1 start of gpt-oss-120b: 64.38 GiB).
@@ -53,8 +44,7 @@ def resident(group: TensorGroup, local: Local, spec: ModelSpec, settings: Settin
     if fmt.layout == "dense" and fmt.name in _FLOATS:
         if group.kind == "experts" and len(local.shape) == 1 and spec.quantization == "mxfp4":
             return local.copies * mxfp4_bias(group, local, settings)
-        widened = weights_rules.fp32_router(group, spec) or weights_rules.fp32_part(group, spec)
-        return local.elements * (4 if widened else unquantised_bytes(fmt.name, spec, settings))
+        return local.elements * unquantised_bytes(group, spec, settings)
     if len(local.shape) < 2:
         return local.copies * fmt.bytes_of(local.shape)
     if fmt.name == "mxfp4" and group.kind == "experts":
@@ -66,20 +56,21 @@ def resident(group: TensorGroup, local: Local, spec: ModelSpec, settings: Settin
 
 def effective(group: TensorGroup, spec: ModelSpec, settings: Settings) -> WeightFormat:
     """The format that the engine runs: the file's, or that of an online quantisation of a 16-bit checkpoint."""
-    wanted = _ONLINE.get(settings.quantization or "") if spec.quantization is None else None
+    wanted = weights_methods.online(spec, settings)
+    if wanted is None or group.kind not in wanted.kinds or group.shard == "replicated":
+        return group.format
     plain = group.format.layout == "dense" and len(group.shape) >= 2 and group.place == "layer"
-    quantises = wanted is not None and plain and group.kind in _LINEAR and group.shard != "replicated"
-    return wanted if wanted is not None and quantises else group.format
+    return wanted.format if plain else group.format
 
 
-def unquantised_bytes(stored: str, spec: ModelSpec, settings: Settings) -> int:
-    """Bytes per element of an unquantised tensor: the model's dtype is cast to the engine's, others keep theirs."""
-    return DTYPE_BYTES[settings.dtype if stored == spec.dtype else stored]
+def unquantised_bytes(group: TensorGroup, spec: ModelSpec, settings: Settings) -> int:
+    """Bytes per element of an unquantised tensor: whatever the file holds is cast to the engine's dtype.
 
-
-def unquantised_first(spec: ModelSpec, settings: Settings) -> bool:
-    """Whether the engine loads 16-bit weights in full before it quantises them."""
-    return settings.quantization in _ONLINE and spec.quantization is None and settings.version < _LAYERWISE_SINCE
+    What the model's class declares in fp32 stays so.
+    """
+    if weights_rules.fp32_router(group, spec) or weights_rules.fp32_part(group, spec):
+        return DTYPE_BYTES["float32"]
+    return DTYPE_BYTES[settings.dtype]
 
 
 def mxfp4_padding(settings: Settings) -> tuple[int, int, bool]:
@@ -114,13 +105,17 @@ def mxfp4_bias(group: TensorGroup, local: Local, settings: Settings) -> int:
 def notes(spec: ModelSpec, settings: Settings) -> tuple[str, ...]:
     """What is not exact about this format on this GPU."""
     method = settings.quantization or spec.quantization or ""
+    found = []
     if method and settings.gpu_arch is None:
-        return ("the GPU's compute capability is not known: its kernels are taken to be those of 9.0",)
-    if method == "gptq":
-        return ("act-order GPTQ files may keep the scales of row-parallel layers whole on every rank: not counted",)
-    if "fp4" in method and method != "mxfp4":
-        return ("NVFP4 kernels may pad experts further; the part is small",)
-    return ()
+        found.append("the GPU's compute capability is not known: its kernels are taken to be those of 9.0")
+    if spec.quantization == "gptq":
+        found.append("act-order GPTQ files may keep the scales of row-parallel layers whole on every rank: not counted")
+    if "fp4" in method and "mxfp4" not in method:
+        found.append("NVFP4 kernels may pad experts further; the part is small")
+    wanted = weights_methods.online(spec, settings)
+    if wanted is not None and not wanted.checked:
+        found.append(f"{method} is counted by its rule, which was not held against the engine")
+    return tuple(found)
 
 
 def _expert_blocks(fmt: WeightFormat, width: int) -> WeightFormat:

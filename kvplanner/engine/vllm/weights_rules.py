@@ -16,6 +16,9 @@ from kvplanner.model.tensors import Inventory, TensorGroup
 _FP32_ROUTERS: Final = ("Glm4Moe", "Ernie4_5_Moe", "MiniMaxM2", "MiMoV2", "NemotronH")
 # Classes whose decay rates stay in the model's dtype.
 _PLAIN_DECAYS: Final = ("OlmoHybrid",)
+# Tensors that model classes declare in fp32 (fused_moe, deepseek_v4.py, lfm2_moe.py, hunyuan_v3.py).
+_FP32_PATHS: Final = ("e_score_correction_bias", "expert_bias", "ffn.gate.bias", "attn_sink")
+_FP32_OF_KDA: Final = ("q_conv1d", "k_conv1d", "v_conv1d", "dt_bias")
 # Query and key norms of full width, whole on every rank.
 _WHOLE_NORMS: Final = ("Olmo2", "Olmo3", "OlmoHybrid")
 # Encoders that are not split, or of which only the attention is split.
@@ -40,10 +43,22 @@ def fp32_router(group: TensorGroup, spec: ModelSpec) -> bool:
 
 
 def fp32_part(group: TensorGroup, spec: ModelSpec) -> bool:
-    """Whether the engine keeps this tensor in fp32: decay rates of states, the key norm of a sparse indexer."""
+    """Whether the class declares this tensor in fp32, so that loading does not cast it.
+
+    Routers' correction biases, attention sinks and hyper-connections that the file holds in fp32; decay rates of
+    states, KDA's convolutions and time biases; the key norm of a sparse indexer.
+    """
     if group.kind == "norm":
         return "indexer" in group.path
-    return group.path.endswith("A_log") and not spec.architecture.startswith(_PLAIN_DECAYS)
+    if group.path.endswith("A_log"):
+        return not spec.architecture.startswith(_PLAIN_DECAYS)
+    if group.format.name != "float32" or group.format.layout != "dense":
+        return False
+    leaf = group.path.rpartition(".")[2]
+    if group.path.endswith(_FP32_PATHS) or leaf.startswith("hc_"):
+        return True
+    kda = any(isinstance(m, State) and m.kind == "kda" for layer in spec.layers for m in layer.mixers)
+    return kda and group.kind == "state" and leaf in _FP32_OF_KDA
 
 
 def state_rows(group: TensorGroup, spec: ModelSpec, tp: int) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from kvplanner.engine.vllm.settings import Settings
+from kvplanner.errors import BadInput
 from kvplanner.model.tensors import TensorGroup
 from kvplanner.units import ceil_div, round_up
 
@@ -63,6 +64,32 @@ def cut(group: TensorGroup, settings: Settings, experts: int = 0) -> Local:
     if group.shard == "vocab":
         return Local(round_up(rows, VOCAB_PADDING) // tp, columns, group.count)
     return _cut_experts(group, rows, columns, settings, experts)
+
+
+def check_divides(group: TensorGroup, settings: Settings) -> None:
+    """Raises BadInput where the engine cannot split a tensor evenly (distributed/utils.py divide).
+
+    The vocabulary is padded first; KV heads may be copied instead, and experts spread whole.
+    """
+    if group.shard == "replicated" or (group.place == "tower" and settings.tower_data_parallel):
+        return
+    rows, columns = _flat(group.shape)
+    ranks, what, size = settings.tp, "rows", rows
+    if group.shard in ("expert_column", "expert_row"):
+        ranks = 1 if settings.expert_parallel else expert_ranks(settings)
+    if group.shard in ("row", "expert_row"):
+        what, size = "columns", columns
+    elif group.shard == "vocab":
+        what, size = "padded rows", round_up(rows, VOCAB_PADDING)
+    elif group.shard == "kv":
+        what, size = "KV heads", rows // max(group.unit, 1)
+        ranks = 1 if size and ranks % size == 0 else ranks
+    if size % ranks:
+        raise BadInput(
+            f"{size} is not divisible by {ranks}: the {what} of {group.path} cannot be split evenly over the ranks",
+            "--tensor-parallel-size",
+            f"Choose a size that divides {size}",
+        )
 
 
 def whole(group: TensorGroup) -> Local:
