@@ -171,6 +171,28 @@ def test_expert_workspace_is_the_kernels_rule() -> None:
     assert workspace.expert_workspace(LLAMA_3_8B, settings()).bytes == 0
 
 
+def test_two_half_batches_double_the_shared_workspace() -> None:
+    from tests.engine.weights_models import experts
+
+    model = experts(2, 512, 16, 128, 2)
+    one, two = (workspace.shared_workspace(model, settings("0.19.0", dbo=dbo)).bytes for dbo in (False, True))
+    assert two == 2 * one > 0
+    assert workspace.shared_workspace(LLAMA_3_8B, settings(dbo=True)).bytes == 0
+
+
+def test_all_reduce_without_vllms_own_keeps_symmetric_memory_alone() -> None:
+    assert runtime.all_reduce_bytes(settings(tp=2, custom_all_reduce=False)) == 64 * MIB
+    assert runtime.all_reduce_bytes(settings("0.9.0", tp=2, custom_all_reduce=False)) == 0
+
+
+def test_all_reduce_on_an_unknown_gpu_may_be_nothing() -> None:
+    here = settings(tp=4, gpu_arch=None, gpu_name="Custom 80 GB")
+    found, known = (runtime.outside(LLAMA_3_8B, s, 0) for s in (here, settings(tp=4)))
+    assert found.value == known.value
+    assert found.low < known.low
+    assert found.basis == "assumed"
+
+
 @pytest.mark.parametrize(
     ("name", "options", "rows", "tokens"),
     [

@@ -24,6 +24,9 @@ _UNIFIED_NAMES: Final = ("gb10", "orin", "thor", "jetson", "spark")
 _PCIE_NAMES: Final = ("rtx", "pcie", "geforce", "quadro")
 _HBM_ARCHES: Final = ((7, 0), (8, 0), (9, 0), (10, 0), (10, 3))
 _HBM_LEAST_BYTES: Final = 30 << 30
+_SEPARATE_MEMORY: Final[tuple[GpuClass, ...]] = ("hbm", "pcie")
+# What a GPU of unknown compute capability is taken for: attention back ends and kernels assume the same.
+ASSUMED_ARCH: Final = (9, 0)
 
 
 class Constant(NamedTuple):
@@ -49,26 +52,44 @@ class Constant(NamedTuple):
 
 
 def gpu_class(settings: Settings) -> GpuClass:
-    """What separates GPUs here: how they are joined, and whether the memory is the host's too."""
+    """What separates GPUs here: how they are joined, and whether the memory is the host's too.
+
+    Without a known compute capability the GPU is taken for a Hopper, as everywhere in the plan.
+    """
     name = settings.gpu_name.lower()
     if any(word in name for word in _UNIFIED_NAMES):
         return "unified"
-    joined = settings.gpu_arch in _HBM_ARCHES and settings.gpu_total_bytes >= _HBM_LEAST_BYTES
+    arch = settings.gpu_arch or ASSUMED_ARCH
+    joined = arch in _HBM_ARCHES and settings.gpu_total_bytes >= _HBM_LEAST_BYTES
     return "hbm" if joined and not any(word in name for word in _PCIE_NAMES) else "pcie"
+
+
+def class_is_known(settings: Settings) -> bool:
+    """Whether the GPU's class is told by its name or its compute capability."""
+    name = settings.gpu_name.lower()
+    return settings.gpu_arch is not None or any(word in name for word in (*_UNIFIED_NAMES, *_PCIE_NAMES))
 
 
 def lookup(name: str, settings: Settings, stage: int = 0) -> Constant:
     """The entry of `name` for these settings: version, runner, GPU class, ranks, pipeline stage, graphs or none.
 
-    Entries stand from the most to the least particular; the first whose conditions all hold is taken.
+    Entries stand from the most to the least particular; the first whose conditions all hold is taken. Where the
+    GPU's class is assumed, the band spans every class of GPU that it may be.
     Raises KeyError when none holds (a test walks every combination).
     """
     ranks = {1: "one", 2: "two"}.get(settings.tp, "several")
     place = "last" if stage == settings.pp - 1 else "before last"
     pipeline = "yes" if settings.pp > 1 else "no"
     graphs = "yes" if settings.graph_mode != "NONE" else "no"
-    here = (settings.era.runner, gpu_class(settings), ranks, place, pipeline, graphs)
-    return _lookup(name, settings.version, here)
+    runner, version, assumed = settings.era.runner, settings.version, gpu_class(settings)
+    found = _lookup(name, version, (runner, assumed, ranks, place, pipeline, graphs))
+    if class_is_known(settings):
+        return found
+    others = [_lookup(name, version, (runner, other, ranks, place, pipeline, graphs)) for other in _SEPARATE_MEMORY]
+    low, high = min(o.low for o in others), max(o.high for o in others)
+    if (low, high) == (found.low, found.high):
+        return found
+    return Constant(found.value, low, high, "assumed", f"{found.source}; the GPU's kind is not known")
 
 
 @cache

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from kvplanner.engine.base import Model
-from kvplanner.engine.vllm.constants import Constant, gpu_class, lookup
+from kvplanner.engine.vllm.constants import ASSUMED_ARCH, Constant, class_is_known, gpu_class, lookup
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.estimate import Estimate, Input, band_of_sum, banded, least_sure
 from kvplanner.units import GIB, MIB, format_bytes
@@ -76,27 +76,32 @@ def _collectives(settings: Settings) -> list[tuple[Input, Estimate]]:
     if settings.tp > 1:
         own = all_reduce_bytes(settings)
         if own:
-            terms.append((Input("all-reduce buffers", own, "B", "vLLM's table for this GPU"), _certain(own)))
+            terms.append(_all_reduce(own, settings))
     return terms
+
+
+def _all_reduce(own: int, settings: Settings) -> tuple[Input, Estimate]:
+    known = class_is_known(settings)
+    source = "vLLM's table for this GPU" if known else "vLLM's table for a Hopper; the GPU's kind is not known"
+    band = banded(own, own if known else 0, own, "analytic" if known else "assumed")
+    return Input("all-reduce buffers", own, "B", source), band
 
 
 def all_reduce_bytes(settings: Settings) -> int:
     """Buffers of the custom all-reduce and of symmetric memory on one rank, by vLLM's tables."""
     if settings.tp == 1 or settings.tp > 8 or (gpu_class(settings) == "pcie" and settings.tp > 2):
         return 0
-    arch = settings.gpu_arch or (0, 0)
+    arch = settings.gpu_arch or ASSUMED_ARCH
     symmetric = _SYMMETRIC.get(arch, {}).get(settings.tp, 0) if settings.version >= _SYMMETRIC_SINCE else 0
     shared = _ALL_REDUCE_WITH_SYMM.get(arch, {}).get(settings.tp) if symmetric else None
+    if not settings.custom_all_reduce:
+        return symmetric
     return 2 * min(_ALL_REDUCE_LARGEST, shared or _ALL_REDUCE_LARGEST) + _ALL_REDUCE_POINTERS + symmetric
 
 
 def _term(name: str, constant: Constant, scaled: tuple[int, int, int]) -> tuple[Input, Estimate]:
     value, low, high = scaled
     return Input(name, value, "B", constant.source), banded(value, low, high, constant.basis)
-
-
-def _certain(value: int) -> Estimate:
-    return banded(value, value, value, "analytic")
 
 
 def _sum(terms: list[tuple[Input, Estimate]]) -> Estimate:

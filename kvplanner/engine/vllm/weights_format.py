@@ -17,6 +17,7 @@ from math import gcd
 from typing import Final
 
 from kvplanner.engine.vllm import weights_methods, weights_rules
+from kvplanner.engine.vllm.constants import ASSUMED_ARCH
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.engine.vllm.weights_shard import Local
 from kvplanner.model.formats import DTYPE_BYTES, WeightFormat
@@ -75,7 +76,7 @@ def unquantised_bytes(group: TensorGroup, spec: ModelSpec, settings: Settings) -
 
 def mxfp4_padding(settings: Settings) -> tuple[int, int, bool]:
     """(hidden multiple, intermediate multiple, biases in fp32) of MXFP4 experts: Triton, TRT-LLM or Marlin."""
-    arch = settings.gpu_arch or _HOPPER
+    arch = settings.gpu_arch or ASSUMED_ARCH
     if arch == _HOPPER:
         return (1, 64, True) if settings.version >= _NARROW_TRITON_SINCE else (256, 64, False)
     return 256, 128, _BLACKWELL <= arch < _CONSUMER_BLACKWELL
@@ -125,7 +126,7 @@ def _expert_blocks(fmt: WeightFormat, width: int) -> WeightFormat:
 
 
 def _matrix(fmt: WeightFormat, local: Local, settings: Settings, expert: bool, first_of_fused: bool) -> int:
-    arch = settings.gpu_arch or _HOPPER
+    arch = settings.gpu_arch or ASSUMED_ARCH
     rows, columns = local.rows, local.columns
     payload = ceil_div(int(rows * columns * fmt.bits), 8)
     if fmt.name == "fp8":

@@ -102,8 +102,14 @@ def has_counters(settings: Settings) -> bool:
 
 
 def shared_workspace(model: Model, settings: Settings) -> Buffer:
-    """The scratch that expert and sparse-attention kernels share: as large as the larger of both asks."""
-    return max(expert_workspace(model, settings), _sparse_workspace(model, settings), key=lambda b: b.bytes)
+    """The scratch that expert and sparse-attention kernels share: as large as the larger of both asks.
+
+    Two overlapping half batches (--enable-dbo) each have their own (v1/worker/workspace.py, 0.33).
+    """
+    largest = max(expert_workspace(model, settings), _sparse_workspace(model, settings), key=lambda b: b.bytes)
+    if not settings.dbo:
+        return largest
+    return Buffer(largest.name, 2 * largest.bytes, f"2 × ({largest.why}): --enable-dbo" if largest.bytes else "")
 
 
 def _sparse_workspace(model: Model, settings: Settings) -> Buffer:
