@@ -126,10 +126,7 @@ def _replicas(request: PlanRequest, settings: Settings, devices: Sequence[parall
         key = tuple(rank_key(stage, device) for stage, row in enumerate(stages_) for device in row)
         if key not in solved:
             solved[key] = solve(request, settings, stages_)
-        first = solved[key]
-        gpus = [device for row in stages_ for device in row]
-        ranks = tuple(replace(rank, device=gpu) for rank, gpu in zip(first.ranks, gpus, strict=True))
-        out.append(first._replace(ranks=ranks) if out else first)
+        out.append(solved[key]._replace(devices=tuple(device for row in stages_ for device in row)))
     return tuple(out)
 
 
@@ -151,14 +148,14 @@ def _device_plans(replicas: Sequence[Replica], settings: Settings, failing: Stag
     planned: dict[tuple[int, int, str, int | None], DevicePlan] = {}
     plans: list[DevicePlan] = []
     for number, replica in enumerate(replicas):
-        for index, (rank, kv) in enumerate(zip(replica.ranks, replica.kv_bytes, strict=True)):
+        for index, (device, rank, kv) in enumerate(zip(replica.devices, replica.ranks, replica.kv_bytes, strict=True)):
             places = [f"dp{number}"] if settings.dp > 1 else []
             places += [f"pp{rank.stage}"] if settings.pp > 1 else []
             role = "/".join((*places, f"tp{index % settings.tp}"))
-            key = (kv, *rank_key(rank.stage, rank.device))
+            key = (kv, *rank_key(rank.stage, device))
             if key not in planned:
                 planned[key] = _device_plan(rank, role, kv, replica.sizing.bytes_per_block[rank.stage], failing)
-            plans.append(replace(planned[key], device=rank.device, role=role))
+            plans.append(replace(planned[key], device=device, role=role))
     return tuple(plans)
 
 

@@ -19,10 +19,12 @@ from kvplanner.gpu.spec import Device
 class Replica(NamedTuple):
     """A replica of the model on its own devices.
 
-    ranks: stage by stage, tensor ranks in order. layout: for the context length after auto-fit. low, high: the cache
+    devices: stage by stage, tensor ranks in order. ranks: what each of them holds; ranks alike are one object, with
+    the first of their devices. layout: for the context length after auto-fit. low, high: the cache
     at the ends of the tightest rank's band. kv_bytes: allocated on each rank, all 0 when the plan fails before.
     """
 
+    devices: tuple[Device, ...]
     ranks: tuple[Rank, ...]
     layout: CacheLayout
     sizing: KvSizing
@@ -67,7 +69,7 @@ def solve(request: PlanRequest, settings: Settings, devices: Sequence[Sequence[D
     reached = failure is None or failure.stage in _SIZED
     kv_bytes = tuple(_kv_bytes(rank, layout, sizing) if reached else 0 for rank in ranks)
     failure = failure or verdict.after_sizing(ranks, kv_bytes)
-    return Replica(ranks, layout, sizing, low, high, failure, kv_bytes)
+    return Replica(tuple(d for row in devices for d in row), ranks, layout, sizing, low, high, failure, kv_bytes)
 
 
 def _kv_bytes(rank: Rank, layout: CacheLayout, sizing: KvSizing) -> int:
@@ -82,15 +84,12 @@ def _ranks(
 ) -> tuple[Rank, ...]:
     """All ranks of the replica; each distinct (stage, GPU, free memory) is planned once."""
     planned: dict[tuple[int, str, int | None], Rank] = {}
-    ranks: list[Rank] = []
     for stage, row in enumerate(devices):
         for device in row:
             key = rank_key(stage, device)
             if key not in planned:
                 planned[key] = plan_rank(request, settings, stage, device, layout)
-            first = planned[key]
-            ranks.append(first if first.device is device else replace(first, device=device))
-    return tuple(ranks)
+    return tuple(planned[rank_key(stage, device)] for stage, row in enumerate(devices) for device in row)
 
 
 def _by_stage(ranks: Sequence[Rank], pp: int, bound: str) -> tuple[int, ...]:
