@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from kvplanner.engine.base import Model, OptionValue, PlanRequest, Resolved
@@ -73,6 +74,7 @@ def gated(dtype: str | None = "float32") -> ModelSpec:
         architecture="Qwen3_5ForConditionalGeneration",
         model_type="qwen3_5_text",
         context_length=262144,
+        mtp_layers=1,
     )
 
 
@@ -84,11 +86,16 @@ def machine(gpu: Gpu = H100, count: int = 1) -> Machine:
 
 
 def resolved(
-    model: ModelSpec, options: Mapping[str, OptionValue] | None = None, gpu: Gpu = H100, version: str | None = None
+    model: ModelSpec,
+    options: Mapping[str, OptionValue] | None = None,
+    gpu: Gpu = H100,
+    version: str | None = None,
+    draft: ModelSpec | None = None,
 ) -> tuple[Settings, dict[str, Resolved], tuple[str, ...]]:
     """Settings, their reasons and warnings."""
     request = PlanRequest(Model("test", model, None, "config"), machine(gpu), version=version, options=options or {})
-    return defaults.resolve(request)
+    drafts = Model("draft", draft, None, "config") if draft else None
+    return defaults.resolve(replace(request, draft=drafts))
 
 
 def laid_out(

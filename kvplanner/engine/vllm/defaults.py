@@ -9,13 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final, get_args
+from typing import Any, Final
 
-from kvplanner.engine.base import OptionValue, Origin, PlanRequest, Resolved
-from kvplanner.engine.vllm import backends, defaults_batch, defaults_check
+from kvplanner.engine.base import OptionValue, PlanRequest, Resolved
+from kvplanner.engine.vllm import (
+    backends,
+    defaults_batch,
+    defaults_check,
+    defaults_graphs,
+    defaults_media,
+    kv_block,
+    options,
+    speculation,
+    support,
+)
+from kvplanner.engine.vllm.book import Book
 from kvplanner.engine.vllm.eras import EraMatch, era_of
 from kvplanner.engine.vllm.kv_dtypes import KNOWN
-from kvplanner.engine.vllm.settings import Era, GraphMode, MambaCacheMode, Settings
+from kvplanner.engine.vllm.settings import Era, MambaCacheMode, Settings
 from kvplanner.errors import BadInput
 from kvplanner.gpu.spec import GpuSpec
 from kvplanner.model.spec import Attention, Mla, ModelSpec, State
@@ -33,38 +44,13 @@ _WHOLE_ITEMS_SINCE: Final = (33, 0)
 _ASYNC_SINCE: Final = (14, 0)
 
 
-class _Book:
-    """The user's options, and a record of each value as it is settled."""
-
-    def __init__(self, options: Mapping[str, OptionValue]) -> None:
-        self.options = options
-        self.resolved: dict[str, Resolved] = {}
-        self.warnings: list[str] = []
-
-    def settle(self, name: str, default: Any, reason: str = "", origin: Origin = "default") -> Any:
-        """The user's value of `name`, or the default with its reason."""
-        if self.options.get(name) is not None:
-            self.resolved[name] = Resolved(self.options[name], "user", "set by the user")
-            return self.options[name]
-        self.resolved[name] = Resolved(default, origin, reason)
-        return default
-
-    def override(self, name: str, value: OptionValue | None, reason: str) -> None:
-        """Record a value that the engine puts in place of whatever was there."""
-        self.resolved[name] = Resolved(value, "derived", reason)
-
-    def given(self, name: str) -> bool:
-        """Whether the user set it."""
-        return self.options.get(name) is not None
-
-
 def resolve(request: PlanRequest) -> tuple[Settings, dict[str, Resolved], tuple[str, ...]]:
     """Settings, each option with its origin and reason, and warnings.
 
     Raises BadInput (where = the flag) for what the engine itself refuses, and for a machine without devices.
     """
     spec = request.model.spec
-    book = _Book(request.options)
+    book = Book(request.options)
     match = era_of(request.version)
     book.warnings.extend(match.warnings)
     if not request.machine.devices:
@@ -79,11 +65,13 @@ def resolve(request: PlanRequest) -> tuple[Settings, dict[str, Resolved], tuple[
     values |= _length(spec, book)
     values |= _scheduling(spec, book, values)
     values |= _batch(spec, book, values)
-    values |= _speculation(book)
-    values |= _graphs(spec, book, values)
+    values |= _speculation(request, book)
+    values |= defaults_graphs.graphs(spec, book, values, is_causal(spec))
     values |= _states(spec, book, values)
     values |= _memory(book, values)
-    values |= _rest(book)
+    values |= _rest(spec, book)
+    book.warnings += support.check(spec, values["quantization"], values["version"])
+    book.warnings += _not_modelled(book.options)
     settings = Settings(**values)
     defaults_check.check_configuration(spec, settings)
     dropped = defaults_check.dropped(spec, settings.version)
@@ -91,7 +79,28 @@ def resolve(request: PlanRequest) -> tuple[Settings, dict[str, Resolved], tuple[
         book.warnings.append(dropped)
     chosen = backends.select(spec, settings)
     book.settle("attention_backend", chosen.primary, chosen.reason, "derived")
+    _block_size(spec, settings, chosen, book)
     return replace(settings, attention_backend=chosen.primary), book.resolved, tuple(book.warnings)
+
+
+def _not_modelled(given: Mapping[str, OptionValue]) -> list[str]:
+    return [
+        f"{o.flags[0]} is not modelled: planned without it"
+        for o in options.declared()
+        if not o.modelled and given.get(o.name) not in (None, False)
+    ]
+
+
+def _block_size(spec: ModelSpec, settings: Settings, chosen: backends.Chosen, book: Book) -> None:
+    """Record the block size that the engine works with: the user's where it stays."""
+    mixed = bool(kv_block.unquantised_layers(spec, settings))
+    block = kv_block.aligned_block(spec, settings, chosen, mixed)
+    if settings.block_size is not None and block != settings.block_size:
+        book.override("block_size", block, f"{settings.block_size} was asked for, and a page must hold a whole state")
+    elif settings.block_size is None:
+        aligned = block != kv_block.plain_block(settings, chosen)
+        reason = "enlarged until a page holds a whole state" if aligned else f"the smallest that {chosen.primary} takes"
+        book.override("block_size", block, reason)
 
 
 def _total_bytes(gpu: GpuSpec) -> int:
@@ -99,7 +108,7 @@ def _total_bytes(gpu: GpuSpec) -> int:
     return total.value if total is not None else 0
 
 
-def _settled_era(match: EraMatch, book: _Book) -> Era:
+def _settled_era(match: EraMatch, book: Book) -> Era:
     era = match.era
     v2 = bool(book.settle("v2_model_runner", era.runner == "V2", f"the runner of {era.name}"))
     if era.runner == "V2" and not v2:
@@ -110,7 +119,7 @@ def _settled_era(match: EraMatch, book: _Book) -> Era:
     return era if in_budget == era.graphs_in_budget else replace(era, graphs_in_budget=in_budget)
 
 
-def _parallel(spec: ModelSpec, book: _Book) -> dict[str, Any]:
+def _parallel(spec: ModelSpec, book: Book) -> dict[str, Any]:
     names = {"tp": "tensor_parallel_size", "pp": "pipeline_parallel_size", "dp": "data_parallel_size",
              "dcp": "decode_context_parallel_size", "pcp": "prefill_context_parallel_size"}  # fmt: skip
     sizes: dict[str, Any] = {short: int(book.settle(name, 1, "one GPU")) for short, name in names.items()}
@@ -125,7 +134,7 @@ def _parallel(spec: ModelSpec, book: _Book) -> dict[str, Any]:
     return sizes
 
 
-def _partition(book: _Book, stages: int, layers: int) -> tuple[int, ...]:
+def _partition(book: Book, stages: int, layers: int) -> tuple[int, ...]:
     text = book.settle("pp_layer_partition", None, "even")
     if text is None:
         return ()
@@ -143,7 +152,7 @@ def _partition(book: _Book, stages: int, layers: int) -> tuple[int, ...]:
     return parts
 
 
-def _dtypes(request: PlanRequest, book: _Book, gpu: GpuSpec) -> dict[str, Any]:
+def _dtypes(request: PlanRequest, book: Book, gpu: GpuSpec) -> dict[str, Any]:
     spec = request.model.spec
     dtype, reason = _auto_dtype(spec, gpu.compute_capability)
     wanted = str(book.settle("dtype", dtype, reason))
@@ -169,7 +178,7 @@ def _auto_dtype(spec: ModelSpec, arch: tuple[int, int] | None) -> tuple[str, str
     return spec.dtype, "from the config"
 
 
-def _kv_dtype(spec: ModelSpec, book: _Book, gpu: GpuSpec) -> str:
+def _kv_dtype(spec: ModelSpec, book: Book, gpu: GpuSpec) -> str:
     mixers = [m for layer in spec.layers for m in layer.mixers]
     indexed = any(isinstance(m, Mla) and m.index is not None for m in mixers)
     default, reason = "auto", "the model's dtype"
@@ -189,12 +198,12 @@ def _kv_dtype(spec: ModelSpec, book: _Book, gpu: GpuSpec) -> str:
     return wanted
 
 
-def _skip_layers(book: _Book) -> tuple[str, ...]:
+def _skip_layers(book: Book) -> tuple[str, ...]:
     text = book.settle("kv_cache_dtype_skip_layers", None, "none")
     return () if text is None else tuple(p.strip() for p in str(text).split(",") if p.strip())
 
 
-def _length(spec: ModelSpec, book: _Book) -> dict[str, Any]:
+def _length(spec: ModelSpec, book: Book) -> dict[str, Any]:
     limit = spec.context_length or _NO_LIMIT_FOUND
     start = spec.default_context_length or limit
     reason = "the model's own limit" if spec.context_length else "no limit in the config"
@@ -231,7 +240,7 @@ def is_causal(spec: ModelSpec) -> bool:
     return all(m.causal for layer in spec.layers for m in layer.mixers if isinstance(m, Attention))
 
 
-def _scheduling(spec: ModelSpec, book: _Book, values: dict[str, Any]) -> dict[str, Any]:
+def _scheduling(spec: ModelSpec, book: Book, values: dict[str, Any]) -> dict[str, Any]:
     version, causal = values["version"], is_causal(spec)
     chunked_default = causal and version >= (8, 0)
     reason = "on for generative models" if chunked_default else "off for encoders" if not causal else "off before 0.8"
@@ -256,7 +265,7 @@ def _scheduling(spec: ModelSpec, book: _Book, values: dict[str, Any]) -> dict[st
             "hybrid_manager": not disabled}  # fmt: skip
 
 
-def _batch(spec: ModelSpec, book: _Book, values: dict[str, Any]) -> dict[str, Any]:
+def _batch(spec: ModelSpec, book: Book, values: dict[str, Any]) -> dict[str, Any]:
     length, version = values["max_model_len"], values["version"]
     row = defaults_batch.gpu_class(values["gpu_total_bytes"], values["gpu_name"], values["gpu_arch"], version)
     tokens = row.tokens_server if values["usage"] == "server" else row.tokens_llm
@@ -275,7 +284,7 @@ def _batch(spec: ModelSpec, book: _Book, values: dict[str, Any]) -> dict[str, An
     return {"max_num_batched_tokens": tokens, "max_num_seqs": sequences}
 
 
-def _step_tokens(spec: ModelSpec, book: _Book, values: dict[str, Any], tokens: int, reason: str) -> tuple[int, str]:
+def _step_tokens(spec: ModelSpec, book: Book, values: dict[str, Any], tokens: int, reason: str) -> tuple[int, str]:
     """What else decides the default of tokens in a step."""
     batched = book.options.get("all2all_backend") in ("deepep_low_latency", "nixl_ep")
     if batched and values["dp"] > 1 and values["expert_parallel"]:
@@ -288,57 +297,18 @@ def _step_tokens(spec: ModelSpec, book: _Book, values: dict[str, Any], tokens: i
     return tokens, reason
 
 
-def _speculation(book: _Book) -> dict[str, Any]:
-    method = book.settle("speculative_method", None, "none")
-    book.settle("speculative_model", None, "none")
-    tokens = int(book.settle("num_speculative_tokens", 1 if method else 0, "none" if method is None else "one token"))
-    return {"spec_method": method, "spec_tokens": tokens if method else 0}
-
-
-def _graphs(spec: ModelSpec, book: _Book, values: dict[str, Any]) -> dict[str, Any]:
-    version, eager = values["version"], bool(book.settle("enforce_eager", False, "off"))
-    level = int(book.settle("optimization_level", "2", "default"))
-    wanted = _named_mode(book.options.get("cudagraph_mode"))
-    parallel = values["dcp"] > 1 or values["pcp"] > 1
-    mode, reason = defaults_batch.graph_mode(wanted, level, eager, is_causal(spec), parallel, version)
-    book.settle("cudagraph_mode", mode, reason, "derived")
-    raised = 1024 if spec.model_type == "gpt_oss" and version >= (11, 0) else 0
-    args = (values["max_num_seqs"], values["max_num_batched_tokens"], values["spec_tokens"])
-    largest = defaults_batch.max_capture_size(*args, values["gpu_arch"], version, raised)
-    listed = book.options.get("cudagraph_capture_sizes")
-    if mode == "NONE":
-        sizes: tuple[int, ...] = ()
-    elif listed is not None:
-        sizes = _listed_sizes(str(listed))
-    else:
-        largest = int(book.options.get("max_cudagraph_capture_size") or largest)
-        every = book.options.get("performance_mode") == "interactivity"
-        sizes = defaults_batch.capture_sizes(largest, *args, version, every)
+def _speculation(request: PlanRequest, book: Book) -> dict[str, Any]:
+    draft = request.draft.spec if request.draft else None
+    found = speculation.speculation(book.options, request.model.spec, draft)
     book.settle(
-        "max_cudagraph_capture_size", sizes[-1] if sizes else 0, "from sequences and tokens in a step", "derived"
+        "speculative_method", found.method, found.inferred or "none", "derived" if found.inferred else "default"
     )
-    book.settle("cudagraph_capture_sizes", ", ".join(map(str, sizes)), f"{len(sizes)} sizes", "derived")
-    return {"graph_mode": mode, "graph_sizes": sizes}
+    book.settle("speculative_model", None, "none")
+    book.settle("num_speculative_tokens", found.tokens, "one token" if found.method else "none")
+    return {"spec_method": found.method, "spec_tokens": found.tokens}
 
 
-def _named_mode(given: OptionValue | None) -> GraphMode | None:
-    modes: tuple[GraphMode, ...] = get_args(GraphMode)
-    found = next((m for m in modes if m == given), None)
-    if given is not None and found is None:
-        raise BadInput(f"{given!r} is not a CUDA graph mode", "--compilation-config", "Known: " + ", ".join(modes))
-    return found
-
-
-def _listed_sizes(text: str) -> tuple[int, ...]:
-    parts = [p.strip() for p in text.strip("[]").split(",") if p.strip()]
-    if not all(p.isdigit() and int(p) for p in parts):
-        raise BadInput(
-            f"{text!r} is not a list of batch sizes", "--cudagraph-capture-sizes", "Write for example 1,2,4,8"
-        )
-    return tuple(sorted({int(p) for p in parts}))
-
-
-def _states(spec: ModelSpec, book: _Book, values: dict[str, Any]) -> dict[str, Any]:
+def _states(spec: ModelSpec, book: Book, values: dict[str, Any]) -> dict[str, Any]:
     aligned = _has_state(spec) and values["prefix_caching"]
     mode: MambaCacheMode = book.settle(
         "mamba_cache_mode", "align" if aligned else "none",
@@ -352,7 +322,7 @@ def _states(spec: ModelSpec, book: _Book, values: dict[str, Any]) -> dict[str, A
     }
 
 
-def _memory(book: _Book, values: dict[str, Any]) -> dict[str, Any]:
+def _memory(book: Book, values: dict[str, Any]) -> dict[str, Any]:
     utilization = float(
         book.settle("gpu_memory_utilization", values["era"].default_utilization, f"default of {values['era'].name}")
     )
@@ -360,7 +330,7 @@ def _memory(book: _Book, values: dict[str, Any]) -> dict[str, Any]:
         raise BadInput(f"{utilization} is not a share", "--gpu-memory-utilization", "Give more than 0 and at most 1")
     fixed = book.settle("kv_cache_memory_bytes", None, "what the budget leaves")
     blocks = book.settle("num_gpu_blocks_override", None, "what fits")
-    size = book.settle("block_size", None, "the smallest that every attention back end takes")
+    size = book.settle("block_size", None)
     if size is not None and int(size) < 1:
         raise BadInput(f"{size} is not a block size", "--block-size", "Give 16 or a multiple of it")
     return {
@@ -371,7 +341,13 @@ def _memory(book: _Book, values: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _rest(book: _Book) -> dict[str, Any]:
+def _skips_profile(spec: ModelSpec, book: Book) -> bool:
+    limits = defaults_media.limits(book.settle("limit_mm_per_prompt", None, "the model's own"))
+    none = defaults_media.takes_none(spec, limits)
+    return bool(book.settle("skip_mm_profiling", none, "no items are taken" if none else "off")) or none
+
+
+def _rest(spec: ModelSpec, book: Book) -> dict[str, Any]:
     lora = bool(book.settle("enable_lora", False, "off"))
     slots, rank = int(book.settle("max_loras", 1, "one")), int(book.settle("max_lora_rank", 16, "16"))
     return {
@@ -380,7 +356,7 @@ def _rest(book: _Book) -> dict[str, Any]:
         "lora_rank": rank if lora else 0,
         "cpu_offload_bytes": round(float(book.settle("cpu_offload_gb", 0.0, "none")) * GIB),
         "language_model_only": bool(book.settle("language_model_only", False, "off")),
-        "skip_mm_profiling": bool(book.settle("skip_mm_profiling", False, "off")),
+        "skip_mm_profiling": _skips_profile(spec, book),
         "tower_data_parallel": book.settle("mm_encoder_tp_mode", "weights", "split") == "data",
         "mm_ipc_bytes": round(float(book.settle("mm_ipc_gpu_memory_gb", 0.0, "none")) * GIB),
         "dbo": bool(book.settle("enable_dbo", False, "off")),

@@ -149,6 +149,7 @@ def parallel() -> tuple[Option, ...]:
             "GPUs that split a prompt",
             "1",
             aliases=("-pcp",),
+            moves=("weights", "kv_cache"),
             low=1,
             high=64,
         ),

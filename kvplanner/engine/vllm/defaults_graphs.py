@@ -1,0 +1,80 @@
+"""CUDA graphs: the mode that vLLM settles on and the batch sizes that it captures.
+
+Rules follow config/vllm.py and config/compilation.py of vLLM 0.33.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, get_args
+
+from kvplanner.engine.base import OptionValue
+from kvplanner.engine.vllm import defaults_batch
+from kvplanner.engine.vllm.book import Book
+from kvplanner.engine.vllm.settings import GraphMode
+from kvplanner.errors import BadInput
+from kvplanner.model.spec import ModelSpec
+
+_LEVELS_SINCE: Final = (11, 1)
+
+
+def graphs(spec: ModelSpec, book: Book, values: Mapping[str, Any], causal: bool) -> dict[str, Any]:
+    """graph_mode and graph_sizes of Settings; values: those settled before; causal: every layer looks back only.
+
+    Raises BadInput for a mode or a list of sizes that the engine does not read.
+    """
+    version, eager = values["version"], bool(book.settle("enforce_eager", False, "off"))
+    level = int(book.settle("optimization_level", "2", "default"))
+    wanted = _named_mode(book.options.get("cudagraph_mode"))
+    parallel = values["dcp"] > 1 or values["pcp"] > 1
+    mode, reason = defaults_batch.graph_mode(wanted, level, eager, causal, parallel, version)
+    book.settle("cudagraph_mode", mode, reason, "derived")
+    mode = _compiled(book, mode, version)
+    raised = 1024 if spec.model_type == "gpt_oss" and version >= (11, 0) else 0
+    args = (values["max_num_seqs"], values["max_num_batched_tokens"], values["spec_tokens"])
+    largest = defaults_batch.max_capture_size(*args, values["gpu_arch"], version, raised)
+    listed = book.options.get("cudagraph_capture_sizes")
+    if mode == "NONE":
+        sizes: tuple[int, ...] = ()
+    elif listed is not None:
+        sizes = _listed_sizes(str(listed))
+    else:
+        largest = int(book.options.get("max_cudagraph_capture_size") or largest)
+        every = book.options.get("performance_mode") == "interactivity"
+        sizes = defaults_batch.capture_sizes(largest, *args, version, every)
+    book.settle(
+        "max_cudagraph_capture_size", sizes[-1] if sizes else 0, "from sequences and tokens in a step", "derived"
+    )
+    book.settle("cudagraph_capture_sizes", ", ".join(map(str, sizes)), f"{len(sizes)} sizes", "derived")
+    return {"graph_mode": mode, "graph_sizes": sizes}
+
+
+def _compiled(book: Book, mode: GraphMode, version: tuple[int, int]) -> GraphMode:
+    """The graph mode once compilation has its say: pieces are cut by compilation mode 3 alone (config/vllm.py, 0.33).
+
+    Before 0.11.1 -O named this mode.
+    """
+    levels = "optimization_level" if version < _LEVELS_SINCE else "compilation_mode"
+    given = book.options.get("compilation_mode") or book.options.get(levels)
+    compiles = str(book.settle("compilation_mode", "3" if given is None else given, "default"))
+    if compiles == "3" or "PIECEWISE" not in mode:
+        return mode
+    book.override("cudagraph_mode", "NONE", f"pieces need compilation mode 3, not {compiles}")
+    return "NONE"
+
+
+def _named_mode(given: OptionValue | None) -> GraphMode | None:
+    modes: tuple[GraphMode, ...] = get_args(GraphMode)
+    found = next((m for m in modes if m == given), None)
+    if given is not None and found is None:
+        raise BadInput(f"{given!r} is not a CUDA graph mode", "--compilation-config", "Known: " + ", ".join(modes))
+    return found
+
+
+def _listed_sizes(text: str) -> tuple[int, ...]:
+    parts = [p.strip() for p in text.strip("[]").split(",") if p.strip()]
+    if not all(p.isdigit() and int(p) for p in parts):
+        raise BadInput(
+            f"{text!r} is not a list of batch sizes", "--cudagraph-capture-sizes", "Write for example 1,2,4,8"
+        )
+    return tuple(sorted({int(p) for p in parts}))

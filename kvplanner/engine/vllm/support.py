@@ -1,0 +1,71 @@
+"""Which vLLM releases run an architecture or a weight format: told before any number is worked out.
+
+Releases are those that first listed the architecture (model_executor/models/registry.py, release notes). Only what is
+widely known stands here; an older release is a warning, since a build from source may already have it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kvplanner.errors import BadInput
+from kvplanner.model.spec import ModelSpec
+
+Version = tuple[int, int]
+
+_FIRST: Final[dict[str, Version]] = {
+    "Qwen2VLForConditionalGeneration": (6, 1),
+    "Qwen2_5_VLForConditionalGeneration": (7, 2),
+    "DeepseekV3ForCausalLM": (6, 6),
+    "MllamaForConditionalGeneration": (6, 2),
+    "Gemma3ForCausalLM": (8, 0),
+    "Gemma3ForConditionalGeneration": (8, 0),
+    "Mistral3ForConditionalGeneration": (8, 2),
+    "Llama4ForConditionalGeneration": (8, 3),
+    "Qwen3ForCausalLM": (8, 4),
+    "Qwen3MoeForCausalLM": (8, 4),
+    "Glm4ForCausalLM": (8, 5),
+    "FalconH1ForCausalLM": (9, 1),
+    "Ernie4_5ForCausalLM": (10, 0),
+    "Glm4MoeForCausalLM": (10, 0),
+    "GptOssForCausalLM": (10, 1),
+    "SeedOssForCausalLM": (10, 2),
+    "Qwen3NextForCausalLM": (10, 2),
+    "Qwen3VLForConditionalGeneration": (11, 0),
+    "Qwen3VLMoeForConditionalGeneration": (11, 0),
+    "DeepseekV32ForCausalLM": (11, 0),
+    "KimiLinearForCausalLM": (11, 1),
+}
+# The release is not known for sure; these are younger than the release before it.
+_ABOUT: Final[dict[str, Version]] = {
+    "Qwen3_5ForConditionalGeneration": (16, 0),
+    "Qwen3_5MoeForConditionalGeneration": (16, 0),
+    "Qwen3_5MoeForCausalLM": (16, 0),
+    "Gemma4ForConditionalGeneration": (19, 0),
+    "DeepseekV4ForCausalLM": (20, 0),
+}
+# Formats without a method in the registry of 0.33; the release that dropped them is not known.
+_DROPPED_FORMATS: Final = {"gguf": "GGUF", "bitsandbytes": "bitsandbytes"}
+_DROPPED: Final = (33, 0)
+
+
+def check(spec: ModelSpec, quantization: str | None, version: Version) -> tuple[str, ...]:
+    """Warnings for an architecture that this release may not know. Raises BadInput for a format that it cannot load."""
+    format_ = _DROPPED_FORMATS.get(quantization or "")
+    if format_ and version >= _DROPPED:
+        raise BadInput(
+            f"vLLM 0.{version[0]} has no {format_} quantisation: its registry no longer lists the method",
+            "--engine-version",
+            "Plan an older release, for example --engine-version 0.16, or another weight format",
+        )
+    known = _FIRST.get(spec.architecture)
+    if known is not None and version < known:
+        return (f"vLLM {_name(version)} does not know {spec.architecture}, which came with {_name(known)}",)
+    about = _ABOUT.get(spec.architecture)
+    if about is not None and version < about:
+        return (f"{spec.architecture} came with about vLLM {_name(about)}: {_name(version)} may not run it",)
+    return ()
+
+
+def _name(version: Version) -> str:
+    return f"0.{version[0]}.{version[1]}"
