@@ -12,7 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Final
 
-from PySide6.QtCore import QObject, Qt, Signal
+from PySide6 import QtCore
+from PySide6.QtCore import QObject, Signal
 
 import kvplanner
 from kvplanner.app.storage import data_folder
@@ -72,11 +73,11 @@ class ExceptionCatcher(QObject):
         self._before = before
         self._context = context
         self._seen: set[str] = set()
-        self._arrived.connect(self._deliver, Qt.ConnectionType.QueuedConnection)
         self._previous = sys.excepthook, threading.excepthook
 
     def install(self) -> None:
         """Start catching."""
+        self._arrived.connect(self._deliver, QtCore.Qt.ConnectionType.QueuedConnection)
         sys.excepthook = self._hook
         threading.excepthook = self._thread_hook
 

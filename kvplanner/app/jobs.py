@@ -9,7 +9,8 @@ from collections.abc import Callable
 from threading import Event
 from typing import Any, Final
 
-from PySide6.QtCore import QObject, QRunnable, Qt, QThreadPool, Signal
+from PySide6 import QtCore
+from PySide6.QtCore import QObject, QRunnable, QThreadPool, Signal
 
 from kvplanner.errors import PlannerError
 
@@ -71,7 +72,7 @@ class Job(QObject):
         self._work = work
         self._done = done
         self._failed = failed
-        self._ended.connect(self._deliver, Qt.ConnectionType.QueuedConnection)
+        self._ended.connect(self._deliver, QtCore.Qt.ConnectionType.QueuedConnection)
 
     def _report(self, share: float | None, text: str) -> None:
         self._emit(lambda: self.progressed.emit(share, text))

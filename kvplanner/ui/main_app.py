@@ -9,7 +9,6 @@ from PySide6.QtWidgets import QApplication
 
 from kvplanner.app import settings as s
 from kvplanner.app.crash import ExceptionCatcher, NativeCrashLog
-from kvplanner.app.document import Document
 from kvplanner.app.jobs import Jobs
 from kvplanner.app.library import Library
 from kvplanner.app.session import OpenPlan, Session
@@ -45,13 +44,20 @@ class Application(QObject):
 
     # windows ---------------------------------------------------------------------------------------------------
 
-    def new_window(self, document: Document | None = None) -> MainWindow:
-        """A window, not shown yet."""
+    def first_window(self) -> MainWindow:
+        """A window that is a mere ground until it has been painted, not shown yet."""
         from kvplanner.ui.window import MainWindow
 
-        window = MainWindow(self, document or Document())
+        window = MainWindow(self)
         self.windows.append(window)
         window.closed.connect(self._window_closed)
+        return window
+
+    def new_window(self) -> MainWindow:
+        """A window with all its parts, not shown yet."""
+        window = self.first_window()
+        window.assemble()
+        window.furnish()
         return window
 
     def _window_closed(self, window: MainWindow) -> None:
@@ -69,7 +75,8 @@ class Application(QObject):
             self.theme.set_choice("light" if choice == "light" else "dark" if choice == "dark" else "system")
         elif name == s.UNIT.name:
             for window in self.windows:
-                window.apply_unit()
+                if window.furnished:
+                    window.apply_unit()
 
     # session ---------------------------------------------------------------------------------------------------
 
@@ -78,8 +85,7 @@ class Application(QObject):
         from kvplanner.plan.planfile import to_json
 
         plans: list[OpenPlan] = []
-        for window in self.windows:
-            document = window.document
+        for document in (window.document for window in self.windows if window.assembled):
             if document.state.model is not None and document.state.machine is not None:
                 path = str(document.path) if document.path else ""
                 plans.append(OpenPlan(to_json(to_planfile(document.state)), path, document.modified))
@@ -89,7 +95,7 @@ class Application(QObject):
         from kvplanner.app.planstore import to_planfile
 
         window = self.windows[-1] if self.windows else None
-        if window is None or window.document.state.model is None:
+        if window is None or not window.assembled or window.document.state.model is None:
             return ""
         file = to_planfile(window.document.state)
         return f"model: {file.model}\nmachine: {file.machine}\noptions: {dict(file.options)}\nload: {file.load}"

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from PySide6.QtWidgets import QLabel, QMainWindow
-
-from kvplanner.app.document import Document
-from kvplanner.app.messages import Messages
-from kvplanner.app.settings import Settings
+from PySide6 import QtWidgets
 
 if TYPE_CHECKING:
+    from kvplanner.app.document import Document
+    from kvplanner.app.messages import Messages
+    from kvplanner.app.settings import Settings
     from kvplanner.ui.bars.words import Unit
     from kvplanner.ui.main_actions import Actions
     from kvplanner.ui.main_app import Application
@@ -18,8 +17,10 @@ if TYPE_CHECKING:
     from kvplanner.ui.setup.panel import SetupPanel
     from kvplanner.ui.setup.pickers import Pickers
 
+PANEL_WIDTH: Final = 330
 
-class WindowBase(QMainWindow):
+
+class WindowBase(QtWidgets.QMainWindow):
     """The window's members, as its parts see them."""
 
     application: Application
@@ -30,7 +31,7 @@ class WindowBase(QMainWindow):
     panel: SetupPanel
     centre: Centre
     pickers: Pickers
-    _drop_sheet: QLabel | None
+    _drop_sheet: QtWidgets.QLabel | None
 
     def unit(self) -> Unit:
         """The unit of sizes."""

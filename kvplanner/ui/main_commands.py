@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import Qt, QUrl
-from PySide6.QtGui import QDesktopServices, QGuiApplication
-from PySide6.QtWidgets import QApplication, QDialog, QWidget
+from PySide6 import QtCore, QtGui, QtWidgets
 
 from kvplanner.app import settings as s
 from kvplanner.app.storage import data_folder
@@ -24,7 +22,7 @@ class CommandsMixin(WindowBase):
 
     _gpu_dock: GpuDock | None = None
     _help: HelpViewer | None = None
-    _dialog: QDialog | None = None
+    _dialog: QtWidgets.QDialog | None = None
 
     # Edit ------------------------------------------------------------------------------------------------------
 
@@ -37,7 +35,7 @@ class CommandsMixin(WindowBase):
         self.document.redo()
 
     def _copy(self, text: str, what: str) -> None:
-        QGuiApplication.clipboard().setText(text)
+        QtGui.QGuiApplication.clipboard().setText(text)
         self.statusBar().showMessage(f"Copied {what}", 4000)
 
     def _plan_to_copy(self) -> Plan | None:
@@ -98,7 +96,7 @@ class CommandsMixin(WindowBase):
         if advanced is None:
             return
         advanced.toggle.setChecked(True)
-        advanced.search.setFocus(Qt.FocusReason.ShortcutFocusReason)
+        advanced.search.setFocus(QtCore.Qt.FocusReason.ShortcutFocusReason)
         advanced.search.selectAll()
         self.panel.ensureWidgetVisible(advanced.search)
 
@@ -143,7 +141,7 @@ class CommandsMixin(WindowBase):
     def _show_tab(self, name: str) -> None:
         if self.centre.show_tab(name) and self.centre.tabs is not None:
             page = self.centre.tabs.currentWidget()
-            page.setFocus(Qt.FocusReason.ShortcutFocusReason)
+            page.setFocus(QtCore.Qt.FocusReason.ShortcutFocusReason)
 
     def full_screen(self, on: bool = False) -> None:
         """Fill the screen, or not."""
@@ -156,17 +154,17 @@ class CommandsMixin(WindowBase):
         """Move the focus round: setup, bars, table, tabs."""
         if self.centre.tabs is None:
             return
-        stops: list[QWidget] = [
+        stops: list[QtWidgets.QWidget] = [
             self.panel.model.button,
             self.centre.bars.canvas,
             self.centre.breakdown,
             self.centre.tabs,
         ]
-        focus = QApplication.focusWidget()
-        holders: list[QWidget] = [self.panel, self.centre.bars, self.centre.breakdown, self.centre.tabs]
+        focus = QtWidgets.QApplication.focusWidget()
+        holders: list[QtWidgets.QWidget] = [self.panel, self.centre.bars, self.centre.breakdown, self.centre.tabs]
         at = next((i for i, h in enumerate(holders) if focus is not None and (h is focus or h.isAncestorOf(focus))), -1)
         target = stops[(at + 1) % len(stops)]
-        target.setFocus(Qt.FocusReason.ShortcutFocusReason)
+        target.setFocus(QtCore.Qt.FocusReason.ShortcutFocusReason)
 
     def reset_layout(self) -> None:
         """Sizes and docks as at the first start."""
@@ -218,7 +216,7 @@ class CommandsMixin(WindowBase):
         """Show where settings and crash reports lie."""
         folder = data_folder()
         folder.mkdir(parents=True, exist_ok=True)
-        if not QDesktopServices.openUrl(QUrl.fromLocalFile(str(folder))):
+        if not QtGui.QDesktopServices.openUrl(QtCore.QUrl.fromLocalFile(str(folder))):
             self.messages.info(f"The data folder is {folder}")
 
     # Help ------------------------------------------------------------------------------------------------------
@@ -252,8 +250,8 @@ class CommandsMixin(WindowBase):
 
         self._open_dialog(AboutDialog(self))
 
-    def _open_dialog(self, dialog: QDialog) -> None:
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+    def _open_dialog(self, dialog: QtWidgets.QDialog) -> None:
+        dialog.setAttribute(QtCore.Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.finished.connect(self._dialog_closed)
         self._dialog = dialog
         dialog.open()

@@ -7,9 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from PySide6.QtCore import Qt, QUrl
-from PySide6.QtGui import QDesktopServices
-from PySide6.QtWidgets import QFileDialog
+from PySide6 import QtCore, QtGui, QtWidgets
 
 from kvplanner.app import settings as s
 from kvplanner.app.storage import write_atomic
@@ -61,10 +59,10 @@ class ExportMixin(WindowBase):
             return
         folder = self.settings.get(s.EXPORT_FOLDER) or str(Path.home())
         name = f"{self.document.title}.{kind}"
-        dialog = QFileDialog(self, f"Export {kind.upper()}", str(Path(folder) / name), FILTERS[kind])
-        dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
+        dialog = QtWidgets.QFileDialog(self, f"Export {kind.upper()}", str(Path(folder) / name), FILTERS[kind])
+        dialog.setAcceptMode(QtWidgets.QFileDialog.AcceptMode.AcceptSave)
         dialog.setDefaultSuffix(kind)
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.setAttribute(QtCore.Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.fileSelected.connect(lambda chosen: self.export_to(Path(chosen)))
         dialog.open()
 
@@ -112,4 +110,4 @@ def _write_markdown(plan: Plan, path: Path, unit: Unit) -> None:
 
 
 def _show_folder(path: Path) -> None:
-    QDesktopServices.openUrl(QUrl.fromLocalFile(str(path.parent)))
+    QtGui.QDesktopServices.openUrl(QtCore.QUrl.fromLocalFile(str(path.parent)))

@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from PySide6.QtCore import Qt
-from PySide6.QtGui import QDragEnterEvent, QDragMoveEvent, QDropEvent
-from PySide6.QtWidgets import QFileDialog, QLabel, QMessageBox
+from PySide6 import QtCore, QtGui, QtWidgets
 
 from kvplanner.app import settings as s
 from kvplanner.app.opening import Opening, classify
@@ -49,19 +47,19 @@ class FilesMixin(MachineMixin, ExportMixin):
 
     def open_file(self) -> None:
         """Ask for a plan or a model file."""
-        dialog = QFileDialog(self, "Open", self._folder(), OPEN_FILTER)
-        dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
+        dialog = QtWidgets.QFileDialog(self, "Open", self._folder(), OPEN_FILTER)
+        dialog.setFileMode(QtWidgets.QFileDialog.FileMode.ExistingFile)
         dialog.fileSelected.connect(lambda name: self.open_path(Path(name)))
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.setAttribute(QtCore.Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.open()
 
     def open_folder(self) -> None:
         """Ask for a model folder."""
-        dialog = QFileDialog(self, "Open model folder", self._folder())
-        dialog.setFileMode(QFileDialog.FileMode.Directory)
-        dialog.setOption(QFileDialog.Option.ShowDirsOnly)
+        dialog = QtWidgets.QFileDialog(self, "Open model folder", self._folder())
+        dialog.setFileMode(QtWidgets.QFileDialog.FileMode.Directory)
+        dialog.setOption(QtWidgets.QFileDialog.Option.ShowDirsOnly)
         dialog.fileSelected.connect(lambda name: self.open_path(Path(name)))
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.setAttribute(QtCore.Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.open()
 
     def _folder(self) -> str:
@@ -153,9 +151,9 @@ class FilesMixin(MachineMixin, ExportMixin):
     def save_as(self) -> None:
         """Ask for a file."""
         name = f"{self.document.title}.kvplan.json"
-        dialog = QFileDialog(self, "Save plan", str(Path(self._folder()) / name), PLAN_FILTER)
-        dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog = QtWidgets.QFileDialog(self, "Save plan", str(Path(self._folder()) / name), PLAN_FILTER)
+        dialog.setAcceptMode(QtWidgets.QFileDialog.AcceptMode.AcceptSave)
+        dialog.setAttribute(QtCore.Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.fileSelected.connect(lambda chosen: self.save_to(_with_suffix(Path(chosen))))
         dialog.open()
 
@@ -185,26 +183,26 @@ class FilesMixin(MachineMixin, ExportMixin):
 
     def ask_to_save(self) -> None:
         """The window is closing and its file lacks edits."""
-        box = QMessageBox(self)
-        box.setIcon(QMessageBox.Icon.Question)
+        box = QtWidgets.QMessageBox(self)
+        box.setIcon(QtWidgets.QMessageBox.Icon.Question)
         box.setText(f"Save the changes to {self.document.title}?")
         box.setInformativeText("They are not in the file yet.")
-        buttons = QMessageBox.StandardButton
+        buttons = QtWidgets.QMessageBox.StandardButton
         box.setStandardButtons(buttons.Save | buttons.Discard | buttons.Cancel)
         box.setDefaultButton(buttons.Save)
-        box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        box.setAttribute(QtCore.Qt.WidgetAttribute.WA_DeleteOnClose)
         box.finished.connect(self._answered)
         box.open()
 
     def _answered(self, answer: int) -> None:
-        if answer == QMessageBox.StandardButton.Save.value and self.document.path is not None:
+        if answer == QtWidgets.QMessageBox.StandardButton.Save.value and self.document.path is not None:
             self.save_to(self.document.path, then_close=True)
-        elif answer == QMessageBox.StandardButton.Discard.value:
+        elif answer == QtWidgets.QMessageBox.StandardButton.Discard.value:
             self.close_now()
 
     # drops -----------------------------------------------------------------------------------------------------
 
-    def drag_entered(self, event: QDragEnterEvent) -> None:
+    def drag_entered(self, event: QtGui.QDragEnterEvent) -> None:
         """Look at what hangs on the mouse, and say what would happen."""
         paths = [Path(url.toLocalFile()) for url in event.mimeData().urls() if url.isLocalFile()]
         if not paths:
@@ -217,7 +215,7 @@ class FilesMixin(MachineMixin, ExportMixin):
         self._show_drop_sheet(self._drop)
         event.acceptProposedAction()
 
-    def drag_moved(self, event: QDragMoveEvent) -> None:
+    def drag_moved(self, event: QtGui.QDragMoveEvent) -> None:
         """Refused things stay refused all over the window."""
         if self._drop is None or self._drop.what == "refused":
             event.ignore()
@@ -230,7 +228,7 @@ class FilesMixin(MachineMixin, ExportMixin):
         if self._drop_sheet is not None:
             self._drop_sheet.hide()
 
-    def dropped(self, event: QDropEvent) -> None:
+    def dropped(self, event: QtGui.QDropEvent) -> None:
         """Open the first path."""
         paths = [Path(url.toLocalFile()) for url in event.mimeData().urls() if url.isLocalFile()]
         self.drag_left()
@@ -240,12 +238,12 @@ class FilesMixin(MachineMixin, ExportMixin):
 
     def _show_drop_sheet(self, opening: Opening) -> None:
         if self._drop_sheet is None:
-            self._drop_sheet = QLabel(self)
+            self._drop_sheet = QtWidgets.QLabel(self)
             self._drop_sheet.setProperty("card", "drop")
-            self._drop_sheet.setFrameShape(QLabel.Shape.StyledPanel)
-            self._drop_sheet.setAlignment(Qt.AlignmentFlag.AlignCenter)
+            self._drop_sheet.setFrameShape(QtWidgets.QLabel.Shape.StyledPanel)
+            self._drop_sheet.setAlignment(QtCore.Qt.AlignmentFlag.AlignCenter)
             self._drop_sheet.setWordWrap(True)
-            self._drop_sheet.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+            self._drop_sheet.setAttribute(QtCore.Qt.WidgetAttribute.WA_TransparentForMouseEvents)
             font = self._drop_sheet.font()
             font.setPointSizeF(font.pointSizeF() * 1.3)
             self._drop_sheet.setFont(font)

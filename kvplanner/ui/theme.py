@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from string import Template
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
-from PySide6.QtCore import QObject, Qt, Signal
+from PySide6 import QtCore
+from PySide6.QtCore import QObject, Signal
 from PySide6.QtGui import QColor, QGuiApplication, QPalette
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QWidget
 
 from kvplanner.ui.palette import DARK, LIGHT, Tokens, luminance
-from kvplanner.ui.theme_style import DARK_BELOW, Style, tokens_of
+
+if TYPE_CHECKING:
+    from PySide6.QtWidgets import QStyle
 
 Choice = Literal["system", "light", "dark"]
-__all__ = ["Choice", "Theme", "palette_of", "style_rules", "tokens_of"]
+DARK_BELOW: Final = 0.18
 
 _RULES: Final = Template("""
 QMenuBar { background: $panel; border-bottom: 1px solid $border; padding: 1px 4px; }
@@ -72,8 +75,17 @@ def style_rules(tokens: Tokens) -> str:
     return _RULES.substitute({name: value for name, value in tokens._asdict().items() if isinstance(value, str)})
 
 
+def tokens_of(widget: QWidget) -> Tokens:
+    """The theme that a widget is drawn in."""
+    ground = widget.palette().color(QPalette.ColorRole.Window)
+    return DARK if luminance(ground.name()) < DARK_BELOW else LIGHT
+
+
 class Theme(QObject):
-    """The application's theme. changed(): the colours are other ones."""
+    """The application's theme. changed(): the colours are other ones.
+
+    It begins with the grounds alone, for the first frame; `complete` adds the drawing style and the style sheet.
+    """
 
     changed = Signal()
 
@@ -81,17 +93,27 @@ class Theme(QObject):
         super().__init__(app)
         self._app = app
         self.choice: Choice = choice
-        self.tokens = LIGHT
         self._system_dark = luminance(app.palette().color(QPalette.ColorRole.Window).name()) < DARK_BELOW
+        self._style: QStyle | None = None
+        self.tokens = DARK if choice == "dark" or (choice == "system" and self._system_dark) else LIGHT
+        app.setPalette(palette_of(self.tokens))
+
+    def complete(self) -> None:
+        """Draw everything in the theme's style from now on, and follow the system."""
+        from kvplanner.ui.theme_style import Style
+
+        if self._style is not None:
+            return
         self._style = Style()
-        app.setStyle(self._style)
+        self._app.setStyle(self._style)
         self._apply()
-        app.styleHints().colorSchemeChanged.connect(self._scheme_changed)
+        self._app.styleHints().colorSchemeChanged.connect(self._scheme_changed)
 
     def set_choice(self, choice: Choice) -> None:
         """Follow the system, or be light or dark."""
         if choice != self.choice:
             self.choice = choice
+            self.complete()
             self._apply()
 
     def _scheme_changed(self) -> None:
@@ -102,9 +124,9 @@ class Theme(QObject):
         if self.choice != "system":
             return self.choice == "dark"
         scheme = QGuiApplication.styleHints().colorScheme()
-        if scheme == Qt.ColorScheme.Unknown:
+        if scheme == QtCore.Qt.ColorScheme.Unknown:
             return self._system_dark
-        return scheme == Qt.ColorScheme.Dark
+        return scheme == QtCore.Qt.ColorScheme.Dark
 
     def _apply(self) -> None:
         self.tokens = DARK if self._dark() else LIGHT

@@ -22,9 +22,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from kvplanner.ui.palette import DARK, LIGHT, Tokens, luminance
+from kvplanner.ui.theme import tokens_of
 
-DARK_BELOW: Final = 0.18
 ROLES: Final = {
     "muted": QPalette.ColorRole.PlaceholderText,
     "heading": QPalette.ColorRole.PlaceholderText,
@@ -34,12 +33,6 @@ ROLES: Final = {
 _FOCUSED: Final = QStyle.StateFlag.State_HasFocus
 _HOVERED: Final = QStyle.StateFlag.State_MouseOver
 _DOWN: Final = QStyle.StateFlag.State_Sunken | QStyle.StateFlag.State_On
-
-
-def tokens_of(widget: QWidget) -> Tokens:
-    """The theme that a widget is drawn in."""
-    ground = widget.palette().color(QPalette.ColorRole.Window)
-    return DARK if luminance(ground.name()) < DARK_BELOW else LIGHT
 
 
 def _rounded(painter: QPainter, area: QRectF, fill: str, line: str, radius: float) -> None:

@@ -1,31 +1,20 @@
-"""The main window: setup on the left, the plan in the centre, menus above, the state of things below."""
+"""The main window: setup on the left, the plan in the centre, menus above, the state of things below.
+
+The first window is made in steps, so that each can be seen early: its grounds; once those are painted the plan; the
+menus, the form and the details after that. Further windows are made whole.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from PySide6.QtCore import QByteArray, Qt, QTimer, Signal
-from PySide6.QtGui import (
-    QCloseEvent,
-    QDragEnterEvent,
-    QDragLeaveEvent,
-    QDragMoveEvent,
-    QDropEvent,
-    QKeyEvent,
-    QShowEvent,
-)
-from PySide6.QtWidgets import QApplication, QHBoxLayout, QLabel, QMainWindow, QWidget
+from PySide6 import QtCore, QtGui, QtWidgets
+from PySide6.QtCore import Signal
 
 from kvplanner.app import settings as s
-from kvplanner.app.document import Document
-from kvplanner.app.messages import Messages
-from kvplanner.ui.main_actions import Actions
-from kvplanner.ui.main_centre import Centre
+from kvplanner.ui.main_base import PANEL_WIDTH
 from kvplanner.ui.main_commands import CommandsMixin
 from kvplanner.ui.main_files import FilesMixin
-from kvplanner.ui.main_status import Status
-from kvplanner.ui.setup.panel import SetupPanel
-from kvplanner.ui.setup.pickers import Pickers
 
 if TYPE_CHECKING:
     from kvplanner.app.state import PlanState
@@ -33,61 +22,107 @@ if TYPE_CHECKING:
     from kvplanner.errors import PlannerError
     from kvplanner.ui.bars.words import Unit
     from kvplanner.ui.main_app import Application
+    from kvplanner.ui.main_status import Status
 
 DEFAULT_SIZE: Final = (1280, 800)
 SMALLEST: Final = (860, 560)
 REST_AFTER_MS: Final = 400
 
 
-class MainWindow(CommandsMixin, FilesMixin, QMainWindow):
-    """One plan. closed(window); ready(): a plan can be shown; planned_once(): it is; filled(): all is there."""
+class MainWindow(CommandsMixin, FilesMixin, QtWidgets.QMainWindow):
+    """One plan. closed(window); ready(): a plan can be shown; planned_once(): it is; filled(): all is there.
+
+    Right after construction it is a titled ground of its size. assembled: it has a document and shows plans;
+    furnished: it has its menus, form and status bar; filled: the form's rows and the details too.
+    """
 
     closed = Signal(object)
     ready = Signal()
     filled = Signal()
     planned_once = Signal()
+    status: Status
 
-    def __init__(self, application: Application, document: Document) -> None:
+    def __init__(self, application: Application) -> None:
         super().__init__()
         self.application = application
         self.settings = application.settings
-        self.document = document
-        document.setParent(self)
-        self.messages = Messages(self)
+        self.assembled = self.furnished = False
+        self._drop_sheet: QtWidgets.QLabel | None = None
+        self._begun = self._planned = self._closing = False
         self.setMinimumSize(*SMALLEST)
-        self.setAcceptDrops(True)
+        self.setWindowTitle("kvplanner")
+        self._make_ground()
+        geometry = self.settings.get(s.GEOMETRY)
+        if not geometry or not self.restoreGeometry(QtCore.QByteArray.fromBase64(geometry.encode())):
+            self.resize(*DEFAULT_SIZE)
+
+    def _make_ground(self) -> None:
+        """Where the form and the plan will be."""
+        ground = QtWidgets.QWidget(self)
+        self._line = QtWidgets.QHBoxLayout(ground)
+        self._line.setContentsMargins(0, 0, 0, 0)
+        self._line.setSpacing(0)
+        self._form_ground = QtWidgets.QWidget(ground)
+        self._form_ground.setFixedWidth(PANEL_WIDTH)
+        self._form_ground.setAutoFillBackground(True)
+        self._form_ground.setBackgroundRole(QtGui.QPalette.ColorRole.Base)
+        self._line.addWidget(self._form_ground)
+        self._line.addStretch(1)
+        self.setCentralWidget(ground)
+
+    def assemble(self) -> None:
+        """Make the document and the views that show its plan."""
+        from kvplanner.app.document import Document
+        from kvplanner.app.messages import Messages
+        from kvplanner.ui.main_centre import Centre
+
+        if self.assembled:
+            return
+        self.assembled = True
+        self.application.theme.complete()
+        self.document = document = Document(self)
+        self.messages = Messages(self)
+        self.centre = Centre(self.messages, self)
+        self._line.addWidget(self.centre, 1)
+        self._line.setStretch(1, 0)
+        self.centre.set_unit(self.unit())
+        document.changed.connect(self._state_changed)
+        document.planned.connect(self._show_plan)
+        document.failed.connect(self._plan_failed)
+
+    def furnish(self) -> None:
+        """Make menus, form, pickers and status bar."""
+        from kvplanner.ui.main_actions import Actions
+        from kvplanner.ui.main_status import Status
+        from kvplanner.ui.setup.panel import SetupPanel
+        from kvplanner.ui.setup.pickers import Pickers
+
+        if self.furnished:
+            return
+        self.assemble()
+        self.furnished = True
+        document, library = self.document, self.application.library
         self.actions_of_window = Actions(self)
         self.unit_button = self.actions_of_window.unit_button(self)
         self.menuBar().setCornerWidget(self.unit_button)
         self.panel = SetupPanel(document, self)
-        self.centre = Centre(self.messages, self)
-        ground = QWidget(self)
-        line = QHBoxLayout(ground)
-        line.setContentsMargins(0, 0, 0, 0)
-        line.setSpacing(0)
-        line.addWidget(self.panel)
-        line.addWidget(self.centre, 1)
-        self.setCentralWidget(ground)
-        self.status = Status(self, application)
-        self.pickers = Pickers(self, self.panel, document, application.library, self.settings, self.unit)
-        self._drop_sheet: QLabel | None = None
-        self._planned = False
-        self._filled = False
-        self._rest = QTimer(self)
-        self._rest.setSingleShot(True)
-        self._rest.setInterval(0)
-        self._rest.timeout.connect(self.fill)
-        self._closing = False
+        self._line.replaceWidget(self._form_ground, self.panel)
+        self._form_ground.deleteLater()
+        self.status = Status(self, self.application)
+        self.pickers = Pickers(self, self.panel, document, library, self.settings, self.unit)
         self._connect()
+        self.setAcceptDrops(True)
         self.apply_unit()
+        self._theme_changed()
         self._show_changes()
-        self._place()
+        self.panel.model.button.setFocus(QtCore.Qt.FocusReason.OtherFocusReason)
+        if document.plan is not None:
+            self.status.show_plan(document.plan)
+        if document.error is not None:
+            self._plan_failed(document.error)
 
     def _connect(self) -> None:
         document, pickers = self.document, self.pickers
-        document.changed.connect(self._state_changed)
-        document.planned.connect(self._show_plan)
-        document.failed.connect(self._plan_failed)
         document.history_changed.connect(self._show_changes)
         self.panel.error_elsewhere.connect(lambda error: self.messages.error(error, key="plan"))
         self.panel.gpus.counted.connect(self.set_gpu_count)
@@ -104,32 +139,44 @@ class MainWindow(CommandsMixin, FilesMixin, QMainWindow):
         self.actions_of_window.menus["recent"].aboutToShow.connect(self.fill_recent)
         self.application.theme.changed.connect(self._theme_changed)
 
-    def _place(self) -> None:
-        geometry = self.settings.get(s.GEOMETRY)
-        if not geometry or not self.restoreGeometry(QByteArray.fromBase64(geometry.encode())):
-            self.resize(*DEFAULT_SIZE)
-
     # start -----------------------------------------------------------------------------------------------------
 
-    def showEvent(self, event: QShowEvent) -> None:
-        """The shell shows first; its content follows in the next turn."""
+    def showEvent(self, event: QtGui.QShowEvent) -> None:
+        """A window that is never painted (it starts minimised) begins all the same."""
         super().showEvent(event)
-        if not self._filled:
-            self._filled = True
-            QTimer.singleShot(0, self, self._begin)
+        QtCore.QTimer.singleShot(0 if self.assembled else REST_AFTER_MS, self, self._begin)
+
+    def paintEvent(self, event: QtGui.QPaintEvent) -> None:
+        """The grounds show first; what stands on them follows in the next turn."""
+        super().paintEvent(event)
+        if not self._begun:
+            QtCore.QTimer.singleShot(0, self, self._begin)
 
     def _begin(self) -> None:
         """The verdict and the bars; the form and the details follow once the first plan shows, or after a while."""
-        self.centre.build()
-        self.panel.model.button.setFocus(Qt.FocusReason.OtherFocusReason)
+        if self._begun:
+            return
+        self._begun = True
+        self.assemble()
+        if self._planned:
+            self.fill()
+            return
+        self.planned_once.connect(lambda: self.centre.bars.canvas.installEventFilter(self))
         self.ready.emit()
-        self.planned_once.connect(self._rest.start)
-        QTimer.singleShot(REST_AFTER_MS, self, self.fill)
+        self.centre.build()
+        QtCore.QTimer.singleShot(REST_AFTER_MS, self, self.fill)
+
+    def eventFilter(self, watched: QtCore.QObject, event: QtCore.QEvent) -> bool:
+        """The first plan's bars show before anything else is made."""
+        if event.type() == QtCore.QEvent.Type.Paint:
+            watched.removeEventFilter(self)
+            QtCore.QTimer.singleShot(0, self, self.fill)
+        return super().eventFilter(watched, event)
 
     def fill(self) -> None:
         """Make everything that is not there yet."""
-        self._filled = True
-        self._rest.stop()
+        self._begun = True
+        self.furnish()
         if self.centre.built:
             return
         self.centre.build()
@@ -141,8 +188,6 @@ class MainWindow(CommandsMixin, FilesMixin, QMainWindow):
             if self.settings.get(s.ADVANCED_OPEN):
                 advanced.toggle.setChecked(True)
             advanced.opened.connect(lambda on: self.settings.set(s.ADVANCED_OPEN, on))
-        if QApplication.focusWidget() is None:
-            self.panel.model.button.setFocus(Qt.FocusReason.OtherFocusReason)
         if self.settings.get(s.GPU_PANEL):
             self.gpu_panel(True)
         self.filled.emit()
@@ -155,13 +200,15 @@ class MainWindow(CommandsMixin, FilesMixin, QMainWindow):
     def _show_plan(self, plan: Plan) -> None:
         self.messages.clear("plan")
         self.centre.set_plan(plan)
-        self.status.show_plan(plan)
+        if self.furnished:
+            self.status.show_plan(plan)
         if not self._planned:
             self._planned = True
             self.planned_once.emit()
 
     def _plan_failed(self, error: PlannerError) -> None:
-        self.status.show_failed(error)
+        if self.furnished:
+            self.status.show_failed(error)
 
     def _show_changes(self) -> None:
         document, actions = self.document, self.actions_of_window.by_name
@@ -196,31 +243,31 @@ class MainWindow(CommandsMixin, FilesMixin, QMainWindow):
 
     # keys, drops, end ------------------------------------------------------------------------------------------
 
-    def keyPressEvent(self, event: QKeyEvent) -> None:
+    def keyPressEvent(self, event: QtGui.QKeyEvent) -> None:
         """Escape closes what is open."""
-        if event.key() == Qt.Key.Key_Escape and self.pickers.close_choosers():
+        if self.furnished and event.key() == QtCore.Qt.Key.Key_Escape and self.pickers.close_choosers():
             return
         super().keyPressEvent(event)
 
-    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+    def dragEnterEvent(self, event: QtGui.QDragEnterEvent) -> None:
         """Say what dropping would do."""
         self.drag_entered(event)
 
-    def dragMoveEvent(self, event: QDragMoveEvent) -> None:
+    def dragMoveEvent(self, event: QtGui.QDragMoveEvent) -> None:
         """The answer holds for the whole window."""
         self.drag_moved(event)
 
-    def dragLeaveEvent(self, event: QDragLeaveEvent) -> None:
+    def dragLeaveEvent(self, event: QtGui.QDragLeaveEvent) -> None:
         """Nothing will be dropped."""
         self.drag_left()
 
-    def dropEvent(self, event: QDropEvent) -> None:
+    def dropEvent(self, event: QtGui.QDropEvent) -> None:
         """Do what was said."""
         self.dropped(event)
 
-    def closeEvent(self, event: QCloseEvent) -> None:
+    def closeEvent(self, event: QtGui.QCloseEvent) -> None:
         """Ask only where a file would lose edits; everything else is in the session."""
-        if not self._closing and self.document.path is not None and self.document.modified:
+        if self.assembled and not self._closing and self.document.path is not None and self.document.modified:
             event.ignore()
             self.ask_to_save()
             return
@@ -230,7 +277,7 @@ class MainWindow(CommandsMixin, FilesMixin, QMainWindow):
 
     def keep_layout(self) -> None:
         """Remember where things are."""
-        if self.application.keep:
+        if self.application.keep and self.assembled:
             self.settings.set(s.GEOMETRY, bytes(self.saveGeometry().toBase64().data()).decode())
             self.settings.set(s.SPLITTER, self.centre.save_layout())
 
@@ -242,5 +289,5 @@ class MainWindow(CommandsMixin, FilesMixin, QMainWindow):
     def stop(self) -> None:
         """The first step of the end: no timer of this window runs any more."""
         self.stop_gpu_panel()
-        for timer in self.findChildren(QTimer):
+        for timer in self.findChildren(QtCore.QTimer):
             timer.stop()

@@ -33,13 +33,9 @@ app.exec()
 _WINDOW: Final = """
 import sys, time
 from PySide6.QtCore import QEvent, QObject, QTimer
-from kvplanner.ui.main_run import begin, make_app
-from kvplanner.ui.main_app import Application
+from kvplanner.ui.main_run import make_app, open_first
 from kvplanner.ui.main_arguments import parse
-from kvplanner.app.session import Restored
 app = make_app()
-application = Application(app)
-window = application.new_window()
 def done():
     heavy = [m for m in ("numpy", "pyqtgraph", "huggingface_hub", "pynvml", "psutil") if m in sys.modules]
     assert not heavy, heavy
@@ -48,17 +44,17 @@ def done():
 class Painted(QObject):
     def eventFilter(self, watched, event):
         if event.type() == QEvent.Type.Paint:
-            window.centralWidget().removeEventFilter(self)
+            watched.removeEventFilter(self)
             QTimer.singleShot(0, done)
         return False
 filter = Painted()
+application, window = open_first(app, parse([]))
 if SHELL:
-    window._filled = True  # only the shell: its content would follow in the next turn
+    window._begun = True  # only the shell: its content would follow in the next turn
     window.centralWidget().installEventFilter(filter)
 else:
-    window.ready.connect(lambda: begin(application, window, parse([]), Restored((), crashed=False)))
-    window.planned_once.connect(lambda: QTimer.singleShot(0, done))
-window.show()
+    window.ready.connect(lambda: window.planned_once.connect(
+        lambda: window.centre.bars.canvas.installEventFilter(filter)))
 app.exec()
 application.shut_down()
 """

@@ -294,22 +294,16 @@ def test_a_broken_settings_file_does_not_keep_the_window_away(
 
 START = """
 import sys
-from kvplanner.ui.main_run import begin, make_app
-from kvplanner.ui.main_app import Application
+from kvplanner.ui.main_run import make_app, open_first
 from kvplanner.ui.main_arguments import parse
-from kvplanner.app.session import Restored
 from PySide6.QtCore import QTimer
 app = make_app()
-application = Application(app)
-window = application.new_window()
-window.ready.connect(lambda: begin(application, window, parse([]), Restored((), crashed=False)))
+application, window = open_first(app, parse([]))
 def done():
     heavy = ("numpy", "pyqtgraph", "huggingface_hub", "pynvml", "psutil", "httpx")
     print([name for name in heavy if name in sys.modules])
     window.close()
 window.filled.connect(lambda: QTimer.singleShot(0, done))
-window.show()
-QTimer.singleShot(0, application, application.after_first_frame)
 app.exec()
 application.shut_down()
 print("ended")

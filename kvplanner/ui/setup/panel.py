@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QFrame, QScrollArea, QVBoxLayout, QWidget
 from kvplanner.app.document import Document
 from kvplanner.app.state import PlanState
 from kvplanner.errors import PlannerError
+from kvplanner.ui.main_base import PANEL_WIDTH
 from kvplanner.ui.setup.engine_section import EngineSection
 from kvplanner.ui.setup.gpu_section import GpuSection
 from kvplanner.ui.setup.labels import CONTEXT_OPTIONS, option_label
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from kvplanner.ui.setup.load_field import LoadField
     from kvplanner.ui.setup.option_field import OptionField
 
-WIDTH = 330
 SCROLL_BAR = 12
 PARALLEL, CONTEXT, REST = "Parallelism", "Context and load", "Memory and cache"
 # Where an error belongs, by what planner errors name.
@@ -47,13 +47,13 @@ class SetupPanel(QScrollArea):
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setWidgetResizable(True)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setFixedWidth(WIDTH)
+        self.setFixedWidth(PANEL_WIDTH)
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         content = QWidget()
         content.setBackgroundRole(QPalette.ColorRole.Base)
         content.setAutoFillBackground(True)
         # Long names wrap or are cut within the panel; they never make it scroll sideways.
-        content.setMinimumWidth(WIDTH - SCROLL_BAR)
+        content.setMinimumWidth(PANEL_WIDTH - SCROLL_BAR)
         self._layout = QVBoxLayout(content)
         self._layout.setContentsMargins(12, 12, 12, 12)
         self._layout.setSpacing(9)
