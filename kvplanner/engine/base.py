@@ -108,7 +108,8 @@ class Option:
     """One engine option, declared once for the form, the terminal, command lines, plan files and documentation.
 
     name: the canonical long flag without dashes and with underscores. flags: every spelling, the canonical first.
-    negation: the flag that turns a boolean off. env: an environment variable that sets it instead of a flag.
+    negation: the flag that turns a boolean off. env: an environment variable that sets it instead of a flag;
+    env_also: one that sets it where the flag does not.
     json: "parent.key" where the value lives in a flag that takes JSON ("compilation_config.cudagraph_mode").
     json_also: further homes of that kind, read but never written. many: the flag takes one word or more, kept with
     commas. modelled False: understood, but nothing is planned by it.
@@ -136,6 +137,7 @@ class Option:
     modelled: bool = True
     json_also: tuple[str, ...] = ()
     many: bool = False
+    env_also: str = ""
 
 
 class FlagRule(NamedTuple):

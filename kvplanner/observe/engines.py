@@ -59,7 +59,8 @@ def launch_of(seen: EngineSeen, snapshot: Snapshot) -> EngineLaunch:
     version = next((v for p in programs if (v := installed_version(_below(root, p), kind.packages))), "")
     options = engine.options()
     flags = parse_flags(options, found.rest, engine.ignored_flags)
-    from_environment = {o.name: parse_value(o, environment[o.env]) for o in options if environment.get(o.env)}
+    by_env = {name: o for o in options for name in (o.env, o.env_also) if environment.get(name)}
+    from_environment = {o.name: parse_value(o, environment[name]) for name, o in by_env.items()}
     values, positional = from_environment | flags.values, list(flags.positional)
     model = str(values.pop("model", "") or (positional.pop(0) if positional and kind.model_positional else ""))
     model = model or model_word(found)

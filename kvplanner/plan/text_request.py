@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import PurePath
 from typing import Final, NamedTuple
 
 from kvplanner.engine.base import SEGMENT_KINDS, Engine, Load, Model, OptionValue, PlanRequest
-from kvplanner.errors import BadInput, UnknownName
+from kvplanner.errors import BadInput, PlannerError, UnknownName
 from kvplanner.gpu.spec import Device, Machine
 from kvplanner.plan import planfile
+from kvplanner.plan.text_launch import Launch, take_apart, visible
 from kvplanner.units import format_bytes, parse_count, parse_size
 
 START_MODEL: Final = "meta-llama/Llama-3.1-8B-Instruct"
@@ -20,8 +19,8 @@ START_GPU: Final = "NVIDIA H100 80GB HBM3"
 LOCAL: Final = "local"
 
 _LOAD: Final = re.compile(r"([^@+]+)@([^@+]+)\+([^@+]+)")
-_CONTINUED: Final = re.compile(r"\\\r?\n")
-_ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
+_PARALLEL: Final = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
+_SPECULATIVE: Final = "--speculative-config"
 
 
 class PlanWords(NamedTuple):
@@ -60,14 +59,6 @@ class Built(NamedTuple):
     kept: planfile.PlanFile | None = None
 
 
-class Launch(NamedTuple):
-    """A command line taken apart: environment of the engine, the model it names ("" when none), its flags."""
-
-    environment: dict[str, str]
-    model: str
-    flags: tuple[str, ...]
-
-
 def build(words: PlanWords, sources: Sources) -> Built:
     """The request that the words stand for.
 
@@ -77,22 +68,57 @@ def build(words: PlanWords, sources: Sources) -> Built:
 
     kept = planfile.load(words.model) if words.model.endswith(planfile.SUFFIX) else None
     chosen = engine(words.engine or (kept.engine if kept else names()[0]))
-    version = words.version or (kept.version if kept else None) or None
-    options, launched, warnings = _engine_flags(chosen, version, words.flags)
+    launch = take_apart(chosen.launch, words.flags)
+    version = words.version or launch.version or (kept.version if kept else None) or None
+    command = _command(chosen, version, launch)
     named = kept.model if kept else words.model
-    if named and launched and named != launched:
-        raise BadInput(f"{launched!r} stands where {named!r} was named as the model", "after --", "Name one model")
-    model_text = named or launched
+    if named and command.model and named != command.model:
+        raise BadInput(f"{command.model!r} stands where {named!r} was named as the model", "after --", "Name one model")
+    model_text = named or command.model
     if not model_text:
         raise BadInput("no model is named", "MODEL", "Example: kvplanner plan Llama-3.1-8B-Instruct --gpu H100")
     machine, machine_text, said = machine_of(words.gpu or (kept.machine if kept else ""), sources.local)
     model = sources.open_model(model_text)
     if kept:
         request = planfile.to_request(kept, model, machine)
-        request = replace(request, engine=chosen.name, version=version, options={**request.options, **options})
+        options = {**request.options, **command.options}
+        request = replace(request, engine=chosen.name, version=version, options=options)
     else:
-        request = PlanRequest(model, machine, chosen.name, version, options)
-    return Built(_with_words(request, words), model_text, machine_text, (*said, *warnings), model, kept)
+        request = PlanRequest(model, machine, chosen.name, version, command.options)
+    request = _with_words(request, words)
+    if launch.launched:
+        shown = visible(request.machine, launch.environment)
+        if shown is not request.machine:
+            machine_text = planfile.machine_words(shown) if machine_text != LOCAL else LOCAL
+        request = replace(request, machine=shown, options=_as_started(chosen, request))
+    request = replace(request, draft=_draft(request.options, sources))
+    return Built(request, model_text, machine_text, (*said, *command.warnings), model, kept)
+
+
+def _as_started(engine: Engine, request: PlanRequest) -> Mapping[str, OptionValue]:
+    """The options of a server that is started so: one GPU unless its command line says otherwise."""
+    known = {o.name for o in engine.options(request.version)}
+    if any(name in request.options for name in _PARALLEL) or _PARALLEL[0] not in known:
+        return request.options
+    return {**request.options, _PARALLEL[0]: 1}
+
+
+def _draft(options: Mapping[str, OptionValue], sources: Sources) -> Model | None:
+    """The draft model of speculative decoding, opened where its layers count.
+
+    Raises BadInput, UnknownName and NotModelled, naming the flag, when the method cannot be told without it.
+    """
+    name, method = str(options.get("speculative_model") or ""), options.get("speculative_method")
+    if method == "draft_model" and not name:
+        raise BadInput("method draft_model needs a draft model", _SPECULATIVE, 'Add its "model"')
+    if not name or method not in (None, "", "draft_model") or name.lower() in ("ngram", "[ngram]"):
+        return None
+    try:
+        return sources.open_model(name)
+    except PlannerError as error:
+        if not method and "eagle" in name.lower():
+            return None  # an EAGLE head is told by its name, and sized by rule
+        raise BadInput(f"the draft model cannot be opened: {error.what}", _SPECULATIVE, error.remedy) from error
 
 
 def _with_words(request: PlanRequest, words: PlanWords) -> PlanRequest:
@@ -127,71 +153,31 @@ def _plain(text: str) -> str:
     return "".join(c for c in text.lower() if c.isalnum())
 
 
-def _engine_flags(
-    engine: Engine, version: str | None, words: Sequence[str]
-) -> tuple[dict[str, OptionValue], str, tuple[str, ...]]:
+class _Command(NamedTuple):
+    """What stands after "--", understood."""
+
+    options: dict[str, OptionValue]
+    model: str
+    warnings: tuple[str, ...]
+    launch: Launch
+
+
+def _command(engine: Engine, version: str | None, launch: Launch) -> _Command:
     """Options, the model that the command line names, and warnings."""
     from kvplanner.engine.command import parse_flags, parse_value
 
     options = engine.options(version)
-    launch = take_apart(engine.launch, words)
     parsed = parse_flags(options, launch.flags, engine.ignored_flags)
     named = dict.fromkeys(w for w in (launch.model, *parsed.positional) if w)
     if len(named) > 1:
         extra = list(named)[1]
         raise BadInput(f"{extra!r} belongs to no flag", "after --", f"Write it with its flag, after {engine.launch[0]}")
-    by_env = {o.env: o for o in options if o.env}
+    by_env = {name: o for o in options for name in (o.env, o.env_also) if name}
     values = {by_env[n].name: parse_value(by_env[n], v) for n, v in launch.environment.items() if n in by_env}
     ours = engine.name.upper() + "_"
     ignored = [n for n in launch.environment if n.startswith(ours) and n not in by_env]
     warnings = [f"{name} is not modelled: left out" for name in ignored]
-    return {**values, **parsed.values}, next(iter(named), ""), (*parsed.warnings, *warnings)
-
-
-def take_apart(launch: Sequence[str], words: Sequence[str]) -> Launch:
-    """Separates environment, launcher and flags of what stands after "--": a whole command line or flags alone.
-
-    Knows the launcher itself ("vllm serve M ..."), its module ("python -m vllm.… --model M") and its container
-    ("docker run ... vllm/vllm-openai --model M ..."). One word with blanks is split as a shell would.
-    """
-    if len(words) == 1 and any(c.isspace() for c in words[0]):
-        try:
-            words = shlex.split(_CONTINUED.sub(" ", words[0]), comments=True)
-        except ValueError as error:
-            raise BadInput(f"the command line cannot be read: {error}", "after --", "Check its quotes") from error
-    start = _flags_start(launch, words)
-    before = words[:start]
-    environment = dict(w.split("=", 1) for w in before if _ASSIGNMENT.fullmatch(w))
-    flags, model = _without_model(words[start:]) if start else (tuple(words), "")
-    return Launch(environment, model, flags)
-
-
-def _flags_start(launch: Sequence[str], words: Sequence[str]) -> int:
-    """Where the engine's own words begin: 0 when there is no launcher."""
-    size, name = len(launch), launch[0]
-    for index, word in enumerate(words):
-        if PurePath(word).name == name and tuple(words[index + 1 : index + size]) == tuple(launch[1:]):
-            return index + size
-        if word == "-m" and index + 1 < len(words) and words[index + 1].split(".")[0] == name:
-            return index + 2
-        if f"{name}/{name}" in word and not word.startswith("-"):
-            return index + 1
-    return 0
-
-
-def _without_model(words: Sequence[str]) -> tuple[tuple[str, ...], str]:
-    """The words without --model, and its value."""
-    flags: list[str] = []
-    model = ""
-    rest = iter(words)
-    for word in rest:
-        if word == "--model":
-            model = next(rest, "")
-        elif word.startswith("--model="):
-            model = word.partition("=")[2]
-        else:
-            flags.append(word)
-    return tuple(flags), model
+    return _Command({**values, **parsed.values}, next(iter(named), ""), (*parsed.warnings, *warnings), launch)
 
 
 def machine_of(text: str, local: Callable[[], Machine | None]) -> tuple[Machine, str, tuple[str, ...]]:

@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 
 from kvplanner.catalog import models
 from kvplanner.engine.base import Load, Model
+from kvplanner.engine.registry import engine
 from kvplanner.errors import BadInput, PlannerError, UnknownName
 from kvplanner.gpu.spec import Machine
 from kvplanner.plan import planfile
 from kvplanner.plan.planfile import PlanFile
+from kvplanner.plan.text_launch import take_apart, visible
 from kvplanner.plan.text_request import (
     START_GPU,
     PlanWords,
@@ -24,13 +26,13 @@ from kvplanner.plan.text_request import (
     machine_of,
     parse_load,
     parse_measured,
-    take_apart,
     with_free,
 )
 from kvplanner.units import GIB
 from tests import sample_plans
 
 VLLM = ("vllm", "serve")
+ENGINE = engine("vllm")
 
 
 def _open(text: str) -> Model:
@@ -73,6 +75,151 @@ def test_a_whole_command_line_names_model_and_flags(command: tuple[str, ...]) ->
     built = build(PlanWords(gpu="2xH100", flags=command), HERE)
     assert built.model == built.request.model.id == "org/m"
     assert dict(built.request.options) == {"tensor_parallel_size": 2}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "vllm serve org/m -tp 2 2>&1 | tee serve.log",
+        "vllm serve org/m -tp 2 > out.log 2>err.log &",
+        "vllm serve org/m -tp 2 >> out.log && echo done",
+        "export HF_TOKEN=x; vllm serve org/m -tp 2; echo done",
+        "vllm serve org/m \\ \n  -tp 2 \\\n  --served-model-name a b \\\n  --dtype half 2>/dev/null",
+        "vllm serve org/m ^\r\n -tp 2",
+        "vllm serve org/m `\n -tp 2",
+    ],
+)
+def test_what_the_shell_keeps_is_left_out(command: str) -> None:
+    built = build(PlanWords(gpu="2xH100", flags=(command,)), HERE)
+    assert built.model == "org/m"
+    assert built.request.options["tensor_parallel_size"] == 2
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        ("vllm serve m", {"tensor_parallel_size": 1}),
+        ("vllm serve m -pp 4", {"pipeline_parallel_size": 4}),
+        ("vllm serve m -dp 2", {"data_parallel_size": 2}),
+        ("docker run vllm/vllm-openai --model m", {"tensor_parallel_size": 1}),
+        ("VLLM_ATTENTION_BACKEND=FLASHINFER vllm serve m",
+         {"tensor_parallel_size": 1, "attention_backend": "FLASHINFER"}),
+        ("VLLM_ATTENTION_BACKEND=FLASHINFER vllm serve m --attention-backend TRITON_ATTN",
+         {"tensor_parallel_size": 1, "attention_backend": "TRITON_ATTN"}),
+        ("docker run -e VLLM_USE_V2_MODEL_RUNNER=0 vllm/vllm-openai --model m",
+         {"tensor_parallel_size": 1, "v2_model_runner": False}),
+        ("docker run --env=VLLM_USE_V2_MODEL_RUNNER=0 vllm/vllm-openai --model m",
+         {"tensor_parallel_size": 1, "v2_model_runner": False}),
+        ("docker run --entrypoint vllm vllm/vllm-openai serve m", {"tensor_parallel_size": 1}),
+    ],
+)  # fmt: skip
+def test_a_started_server_has_the_engines_own_defaults(command: str, options: dict[str, object]) -> None:
+    built = build(PlanWords(gpu="4xH100", flags=(command,)), HERE)
+    assert dict(built.request.options) == options
+
+
+def test_flags_alone_use_all_gpus() -> None:
+    assert dict(build(PlanWords("m", "4xH100", flags=("--dtype", "half")), HERE).request.options) == {"dtype": "half"}
+
+
+@pytest.mark.parametrize(
+    ("image", "version"),
+    [
+        ("vllm/vllm-openai:v0.9.1", "0.9.1"),
+        ("vllm/vllm-openai:v0.11.0-cu129", "0.11.0"),
+        ("ghcr.io/vllm/vllm-openai:v0.30.0@sha256:ab", "0.30.0"),
+        ("vllm/vllm-openai:latest", None),
+        ("vllm/vllm-openai", None),
+    ],
+)
+def test_the_images_tag_tells_the_version(image: str, version: str | None) -> None:
+    command = ("docker", "run", "-v", "/home/vllm/vllm:/x", image, "--model", "m")
+    assert build(PlanWords(gpu="H100", flags=command), HERE).request.version == version
+    assert build(PlanWords(gpu="H100", version="0.20", flags=command), HERE).request.version == "0.20"
+
+
+@pytest.mark.parametrize(
+    ("before", "gpus"),
+    [
+        ("CUDA_VISIBLE_DEVICES=0,1", ["H100", "H100"]),
+        ("CUDA_VISIBLE_DEVICES=3", ["RTX 4090"]),
+        ("export CUDA_VISIBLE_DEVICES=3,0;", ["RTX 4090", "H100"]),
+        ("", ["H100", "H100", "H100", "RTX 4090"]),
+    ],
+)
+def test_only_visible_gpus_are_planned_for(before: str, gpus: list[str]) -> None:
+    words = PlanWords(gpu="3xH100,1xRTX 4090", free=("3=20GiB",), flags=(f"{before} vllm serve m",))
+    devices = build(words, HERE).request.machine.devices
+    assert [d.index for d in devices] == list(range(len(gpus)))
+    assert all(gpu in d.gpu.name for d, gpu in zip(devices, gpus, strict=True))
+    assert {d.gpu.name for d in devices if d.free_bytes} == (
+        {"NVIDIA GeForce RTX 4090"} if "RTX 4090" in gpus else set()
+    )
+
+
+def test_docker_devices_and_uuids_are_visible_gpus() -> None:
+    words = ("docker", "run", "--gpus", '"device=1,2"', "vllm/vllm-openai", "--model", "m")
+    assert len(build(PlanWords(gpu="4xH100", flags=words), HERE).request.machine.devices) == 2
+    machine = sample_plans.machine(sample_plans.H100, sample_plans.H100)
+    named = replace(machine, devices=tuple(replace(d, uuid=f"GPU-{d.index}abc") for d in machine.devices))
+    assert [d.uuid for d in visible(named, {"CUDA_VISIBLE_DEVICES": "GPU-1"}).devices] == ["GPU-1abc"]
+
+
+def test_as_many_alike_gpus_as_are_visible_are_those_meant() -> None:
+    words = PlanWords(gpu="2xH100", flags=("CUDA_VISIBLE_DEVICES=2,3 vllm serve m -tp 2",))
+    assert len(build(words, HERE).request.machine.devices) == 2
+
+
+@pytest.mark.parametrize("value", ["", "-1", "4", "0,0", "x", "0,9", "9" * 400])
+def test_gpus_that_are_not_there_are_refused(value: str) -> None:
+    with pytest.raises(BadInput, match="CUDA_VISIBLE_DEVICES"):
+        build(PlanWords(gpu="3xH100,1xRTX 4090", flags=(f"CUDA_VISIBLE_DEVICES={value}", "vllm", "serve", "m")), HERE)
+
+
+def _drafts(text: str) -> Model:
+    if text == "unknown":
+        raise UnknownName("no model is called 'unknown'", "", ("x",))
+    return _open(text)
+
+
+@pytest.mark.parametrize(
+    ("config", "draft"),
+    [
+        ('{"model": "d", "num_speculative_tokens": 3}', "d"),
+        ('{"method": "draft_model", "model": "d", "num_speculative_tokens": 3}', "d"),
+        ('{"method": "eagle3", "model": "d", "num_speculative_tokens": 3}', None),
+        ('{"method": "ngram", "num_speculative_tokens": 3}', None),
+    ],
+)
+def test_a_draft_model_is_opened(config: str, draft: str | None) -> None:
+    words = PlanWords("m", "H100", flags=("--speculative-config", config))
+    request = build(words, Sources(_drafts, _no_gpu)).request
+    assert (request.draft.id if request.draft else None) == draft
+
+
+@pytest.mark.parametrize("config", ['{"model": "unknown"}', '{"method": "draft_model"}'])
+def test_a_draft_model_that_cannot_be_opened_is_an_error(config: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        build(PlanWords("m", "H100", flags=("--speculative-config", config)), Sources(_drafts, _no_gpu))
+    assert caught.value.where == "--speculative-config"
+
+
+def test_an_eagle_head_needs_no_file() -> None:
+    words = PlanWords("m", "H100", flags=("--speculative-config.model", "org/EAGLE3-x"))
+    refuses = Sources(lambda text: _drafts("unknown" if "EAGLE" in text else text), _no_gpu)
+    assert build(words, refuses).request.draft is None
+
+
+@pytest.mark.parametrize("number", ["9" * 400, "9" * 5000, "1" + "0" * 20 + "k"])
+def test_absurd_numbers_are_refused(number: str) -> None:
+    for words in (
+        PlanWords("m", "H100", load=f"{number}@1+1"), PlanWords("m", f"{number}xH100"), PlanWords("m", f"{number}GB"),
+        PlanWords("m", "H100", measured=(f"weights={number}GB",)), PlanWords("m", "H100", free=(f"{number}GB",)),
+        PlanWords("m", "H100", version=f"0.{number}"), PlanWords("m", "H100", flags=("--max-model-len", number)),
+    ):  # fmt: skip
+        with pytest.raises(PlannerError) as caught:
+            ENGINE.plan(build(words, HERE).request)
+        assert len(str(caught.value)) < 400
 
 
 def test_flags_alone_leave_the_model_to_its_own_word() -> None:

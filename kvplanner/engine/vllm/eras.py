@@ -72,7 +72,7 @@ def era_of(version: str | None) -> EraMatch:
         return EraMatch(ERAS[-1], NEWEST, ())
     match = _VERSION.fullmatch(version.strip())
     if match is None:
-        raise BadInput(f"{version!r} is not a vLLM version", "--engine-version", "Write for example 0.33.0")
+        raise BadInput(f"{version[:40]!r} is not a vLLM version", "--engine-version", "Write for example 0.33.0")
     wanted = (int(match[1]), int(match[2] or 0))
     if wanted > ERAS[-1].last:
         return EraMatch(

@@ -280,6 +280,12 @@ def cache_options() -> tuple[Option, ...]:
             moves=("activations", "workspace"),
         ),
         option(
-            "attention_backend", "text", CACHE, "Attention kernels", "from the GPU and the model", moves=("kv_cache",)
+            "attention_backend",
+            "text",
+            CACHE,
+            "Attention kernels",
+            "from the GPU and the model",
+            moves=("kv_cache",),
+            env_also="VLLM_ATTENTION_BACKEND",
         ),
     )

@@ -1,0 +1,172 @@
+"""A whole command line taken apart: its environment, the launcher or container, the model, the engine's own flags."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import PurePath
+from typing import Final, NamedTuple
+
+from kvplanner.errors import BadInput
+from kvplanner.gpu.spec import Device, Machine
+
+_WHERE: Final = "after --"
+# Of a POSIX shell, of cmd and of PowerShell.
+_CONTINUED: Final = re.compile(r"[\\^`][ \t]*\r?\n")
+_ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
+_ENVIRONMENT_FLAG: Final = re.compile(r"(?:--env=|-e)(?=[A-Za-z_][A-Za-z0-9_]*=)")
+_DOCKER_DEVICES: Final = re.compile(r"""["']?device=([\w,-]+)["']?""")
+_ENDS: Final = frozenset({"|", "||", "|&", "&&", ";", "&"})
+_REDIRECT: Final = re.compile(r"(?:\d*|&)(?:>>?|<)(?:\||&)?(.*)", re.DOTALL)
+_VISIBLE: Final = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
+_ALL: Final = frozenset({"all", "void", "none", ""})
+_MAX_DIGITS: Final = 4
+
+
+class Launch(NamedTuple):
+    """A command line taken apart: environment of the engine, the model it names ("" when none), its flags.
+
+    launched: a launcher stands in it, so that what it leaves out has the engine's defaults. version: of the
+    container's tag, "" when it tells none.
+    """
+
+    environment: dict[str, str]
+    model: str
+    flags: tuple[str, ...]
+    launched: bool = False
+    version: str = ""
+
+
+def take_apart(launch: Sequence[str], words: Sequence[str]) -> Launch:
+    """Separates environment, launcher and flags of what stands after "--": a whole command line or flags alone.
+
+    Knows the launcher itself ("vllm serve M ..."), its module ("python -m vllm.… --model M") and its container
+    ("docker run ... vllm/vllm-openai --model M ..."). One word with blanks is split as a shell would, and what a
+    shell keeps for itself (pipes, redirections, "&") is left out. Raises BadInput for quotes that do not close.
+    """
+    if len(words) == 1 and any(c.isspace() for c in words[0]):
+        try:
+            words = shlex.split(_CONTINUED.sub(" ", words[0]), comments=True)
+        except ValueError as error:
+            raise BadInput(f"the command line cannot be read: {error}", _WHERE, "Check its quotes") from error
+    start, version = _flags_start(launch, words)
+    environment = dict(_environment(words[:start]))
+    own = tuple(_without_shell(words[start:]))
+    flags, model = _without_model(own) if start else (own, "")
+    return Launch(environment, model, flags, start > 0, version)
+
+
+def _flags_start(launch: Sequence[str], words: Sequence[str]) -> tuple[int, str]:
+    """Where the engine's own words begin, 0 when there is no launcher; and the version of a container's tag."""
+    size, name = len(launch), launch[0]
+    image = re.compile(rf"(?:[^/\s][^\s]*/)?{re.escape(name)}/{re.escape(name)}[\w.-]*(?::([\w.-]+))?(?:@\S+)?")
+    for index, word in enumerate(words):
+        if PurePath(word).name == name and tuple(words[index + 1 : index + size]) == tuple(launch[1:]):
+            return index + size, ""
+        if word == "-m" and index + 1 < len(words) and words[index + 1].split(".")[0] == name:
+            return index + 2, ""
+        found = None if word.startswith("-") else image.fullmatch(word)
+        if found:
+            return _after_image(launch, words, index + 1), _version(found[1] or "")
+    return 0, ""
+
+
+def _after_image(launch: Sequence[str], words: Sequence[str], start: int) -> int:
+    """Behind a launcher that is repeated after the image, whole or without its first word (an --entrypoint)."""
+    for again in (tuple(launch), tuple(launch[1:])):
+        if tuple(words[start : start + len(again)]) == again:
+            return start + len(again)
+    return start
+
+
+def _version(tag: str) -> str:
+    match = re.match(r"v?(\d+\.\d+(?:\.\d+)?)", tag)
+    return match[1] if match else ""
+
+
+def _environment(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """What the words before the engine's own set: assignments, docker's -e and --env, the devices of its --gpus."""
+    for index, word in enumerate(words):
+        plain = _ENVIRONMENT_FLAG.sub("", word).rstrip(";")
+        if _ASSIGNMENT.fullmatch(plain):
+            name, value = plain.split("=", 1)
+            yield name, value
+        flag, _, inline = word.partition("=")
+        if flag == "--gpus":
+            devices = _DOCKER_DEVICES.fullmatch(inline or (words[index + 1] if index + 1 < len(words) else ""))
+            if devices:
+                yield _VISIBLE[1], devices[1]
+
+
+def _without_shell(words: Sequence[str]) -> Iterator[str]:
+    """The words up to a pipe or the command's end, without redirections and lone continuation marks."""
+    rest = iter(words)
+    for word in rest:
+        if word in _ENDS:
+            return
+        redirect = _REDIRECT.fullmatch(word)
+        if redirect:
+            if not redirect[1]:
+                next(rest, "")
+            continue
+        if word.strip() in ("\\", "") and word:
+            continue
+        if word.endswith(";") and len(word) > 1:
+            yield word[:-1]
+            return
+        yield word
+
+
+def _without_model(words: Sequence[str]) -> tuple[tuple[str, ...], str]:
+    """The words without --model, and its value."""
+    flags: list[str] = []
+    model = ""
+    rest = iter(words)
+    for word in rest:
+        if word == "--model":
+            model = next(rest, "")
+        elif word.startswith("--model="):
+            model = word.partition("=")[2]
+        else:
+            flags.append(word)
+    return tuple(flags), model
+
+
+def visible(machine: Machine, environment: Mapping[str, str]) -> Machine:
+    """The machine as CUDA_VISIBLE_DEVICES (or docker's devices) shows it to the engine.
+
+    Entries are indices or the beginnings of UUIDs. As many alike GPUs as there are entries are taken for those that
+    are meant, whatever their indices. Raises BadInput for other devices that the machine does not have.
+    """
+    for name in _VISIBLE:
+        text = environment.get(name)
+        if text is not None and not (name == _VISIBLE[1] and text.lower() in _ALL):
+            machine = _shown(machine, name, text)
+    return machine
+
+
+def _shown(machine: Machine, name: str, text: str) -> Machine:
+    entries = [entry.strip() for entry in text.split(",") if entry.strip()]
+    if not entries or entries == ["-1"]:
+        raise BadInput(f"{name}={text} hides every GPU", _WHERE, "Leave it out, or name GPUs")
+    found = [_device(machine, entry) for entry in entries]
+    devices = [device for device in found if device is not None]
+    if len(devices) < len(found) or len(set(entries)) < len(entries):
+        alike = len({device.gpu for device in machine.devices}) == 1
+        if alike and len(entries) == len(machine.devices) == len(set(entries)):
+            return machine
+        raise BadInput(
+            f"{name}={text[:60]} names GPUs that are not among the {len(machine.devices)} given", _WHERE,
+            "Name all GPUs of the machine with --gpu, or leave it out",
+        )  # fmt: skip
+    return replace(machine, devices=tuple(replace(device, index=i) for i, device in enumerate(devices)))
+
+
+def _device(machine: Machine, entry: str) -> Device | None:
+    if entry.isascii() and entry.isdecimal():
+        index = int(entry) if len(entry) <= _MAX_DIGITS else len(machine.devices)
+        return machine.devices[index] if index < len(machine.devices) else None
+    named = [device for device in machine.devices if device.uuid and device.uuid.lower().startswith(entry.lower())]
+    return named[0] if len(named) == 1 else None
