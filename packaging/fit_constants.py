@@ -131,7 +131,7 @@ def vision(seen: Sequence[Seen], fixed: float, logit: float) -> dict[str, list[E
         peak = s.peak()
         if peak is None or not s.model.spec.towers or s.settings.pp > 1 or s.runner != "V1" or s.version < (17, 0):
             continue
-        kept = activations.moments(s.model, s.settings, 0).kept
+        kept = activations.moments(s.model, s.settings, 0).kept.value
         found.append((s.id, peak - fixed - kept - s.hidden_row - logit * s.rows * s.model.spec.vocab_size))
     usual = [(name, value) for name, value in found if 0 < value < GIB]
     if not usual:

@@ -83,9 +83,24 @@ def test_graphs_are_subtracted_only_where_the_era_does() -> None:
     assert graphs.actual(LLAMA_3_8B, settings(graph_mode="NONE", graph_sizes=()), 0).value == 0
 
 
-def test_cold_start_is_told() -> None:
-    assert 0.3 * GIB < activations.cold_start_extra(settings()).value < 2 * GIB
-    assert activations.cold_start_extra(settings(graph_mode="NONE")).value == 0
+@pytest.mark.parametrize(
+    ("version", "changes", "expected"),
+    [
+        ("0.33.0", {}, True),
+        ("0.33.0", {"graph_mode": "NONE"}, False),  # --enforce-eager
+        ("0.33.0", {"graph_mode": "NONE", "compiled": True}, True),  # cudagraph_mode NONE at -O2
+        ("0.33.0", {"compiled": False}, False),  # -O0 with graphs asked for by name
+        ("0.7.3", {}, False),  # V0 compiles only when it is asked to
+        ("0.6.6", {}, False),
+    ],
+)
+def test_a_cold_start_is_told_where_it_compiles(version: str, changes: dict[str, object], expected: bool) -> None:
+    here = settings(version, **changes)
+    assert activations.compiles(here) is expected
+    extra = activations.cold_start_extra(here).value
+    assert 0.3 * GIB < extra < 2 * GIB if expected else extra == 0
+    notes = activations.peak(LLAMA_3_8B, here, 0).notes
+    assert any("warm compile cache" in note for note in notes) is expected
 
 
 def test_block_tables_come_out_of_the_slack() -> None:

@@ -26,6 +26,7 @@ _MLA_CHUNK: Final = 65_536
 # An encoder's widest point per patch and hidden element: 16-bit queries, keys, values and an MLP four times as wide.
 _ENCODER_BYTES_PER_VALUE: Final = 22
 _ENCODER_BAND: Final = (0.6, 1.8)
+_ENCODER_MOST: Final = 16 * GIB
 # Tokens and patches of the largest item where the limit stands in the processor's settings, not in the config
 # (12,845,056 pixels in patches of 14, 16,777,216 in patches of 16; four patches a token).
 _LARGEST_ITEM: Final = {"Qwen": (16_384, 65_536), "MiMoVL": (16_384, 65_536), "Kimi": (4_096, 16_384)}
@@ -43,24 +44,39 @@ class Widths(NamedTuple):
     gate_up: int
 
 
+class Moment(NamedTuple):
+    """One candidate for the peak in bytes (value, low, high); how: the arithmetic behind the value."""
+
+    value: int = 0
+    low: int = 0
+    high: int = 0
+    how: str = "0"
+
+    @property
+    def band(self) -> tuple[int, int, int]:
+        """(value, low, high)."""
+        return self.value, self.low, self.high
+
+
 class Moments(NamedTuple):
-    """The candidates for the peak in bytes (value, low, high).
+    """The candidates for the peak.
 
     kept: encoder outputs, which stay alive through the last two; rest: what else encoders leave; fixed: libraries.
     """
 
-    encoder: tuple[int, int, int]
-    forward: tuple[int, int, int]
-    sampler: tuple[int, int, int]
-    kept: int
+    encoder: Moment
+    forward: Moment
+    sampler: Moment
+    kept: Moment
     rest: Constant | None
     fixed: Constant
 
     def peak(self, which: int) -> int:
         """The highest moment: which 0 is the value, 1 the low end, 2 the high end."""
         fixed = round(self.fixed.band[which])
-        left = self.kept + (round(self.rest.band[which]) if self.rest else 0)
-        return max(self.encoder[which], left + max(self.forward[which], self.sampler[which])) + fixed
+        left = self.kept.value + (round(self.rest.band[which]) if self.rest else 0)
+        last = left + max(self.forward.band[which], self.sampler.band[which])
+        return max(self.encoder.band[which], last) + fixed
 
 
 def widths(model: Model, settings: Settings, stage: int) -> Widths:
@@ -86,33 +102,44 @@ def widths(model: Model, settings: Settings, stage: int) -> Widths:
 
 def moments(model: Model, settings: Settings, stage: int, wide: Widths | None = None) -> Moments:
     """The moments of the profile run; wide: the stage's widths where they are known already."""
-    spec, tokens = model.spec, settings.max_num_batched_tokens
-    element = DTYPE_BYTES[settings.dtype]
+    spec = model.spec
     wide = wide or widths(model, settings, stage)
-    rows_of_hidden = lookup("forward_hidden_rows", settings, stage)
-    row = tokens * spec.hidden_size * element
-    halves = tokens * max(wide.mixer, wide.mlp, _mla_expansion(spec, settings)) * element
-    share = lookup("forward_share", settings)
-    value, low, high = (
-        round(halves * part + row * rows) for part, rows in zip(share.band, rows_of_hidden.band, strict=True)
-    )
-    forward = value, low, high
+    forward = _forward(spec, settings, stage, max(wide.mixer, wide.mlp, _mla_expansion(spec, settings)))
     sampler = _sampler(spec, settings, stage, settings.max_num_seqs)
     encoder, outputs = _encoders(spec, settings, stage)
-    rest = lookup("encoder_rest_bytes", settings) if outputs else None
+    rest = lookup("encoder_rest_bytes", settings) if outputs.value else None
     return Moments(encoder, forward, sampler, outputs, rest, lookup("peak_fixed_bytes", settings))
 
 
-def _sampler(spec: ModelSpec, settings: Settings, stage: int, seqs: int) -> tuple[int, int, int]:
-    """Bytes of the sampler's run beside the hidden states that it reads: (value, low, high), 0 where none runs."""
+def _forward(spec: ModelSpec, settings: Settings, stage: int, widest: int) -> Moment:
+    """The forward pass at the widest point of a layer, and rows of hidden size beside it."""
+    tokens, element, hidden = settings.max_num_batched_tokens, DTYPE_BYTES[settings.dtype], spec.hidden_size
+    shares, rows = lookup("forward_share", settings), lookup("forward_hidden_rows", settings, stage)
+    value, low, high = (
+        round(tokens * element * (part * widest + count * hidden))
+        for part, count in zip(shares.band, rows.band, strict=True)
+    )
+    how = (
+        f"{tokens:,} tokens × {element} × ({shares.value:.9g} × {widest:,} wide + {rows.value:.9g} × {hidden:,} hidden)"
+    )
+    return Moment(value, low, high, how)
+
+
+def _sampler(spec: ModelSpec, settings: Settings, stage: int, seqs: int) -> Moment:
+    """The sampler's run beside the hidden states that it reads; nothing where none runs."""
     if stage != settings.pp - 1 or spec.task != "generate":
-        return 0, 0, 0
-    tokens, element = settings.max_num_batched_tokens, DTYPE_BYTES[settings.dtype]
-    count = min(tokens, seqs) * spec.vocab_size
+        return Moment()
+    tokens, element, hidden = settings.max_num_batched_tokens, DTYPE_BYTES[settings.dtype], spec.hidden_size
+    rows = min(tokens, seqs)
     # A head in fp32 makes its logits, and their copy between ranks, twice as wide.
-    wider = (element - 2) * count + tokens * spec.hidden_size * element
-    value, low, high = lookup("sampler_logit_bytes", settings).scaled(count)
-    return wider + value, wider + low, wider + high
+    wider = element - 2
+    per_logit = lookup("sampler_logit_bytes", settings)
+    value, low, high = (
+        round((each + wider) * rows * spec.vocab_size) + tokens * hidden * element for each in per_logit.band
+    )
+    each = per_logit.value + wider
+    how = f"{rows:,} rows × {spec.vocab_size:,} words × {each:.9g} + {tokens:,} tokens × {hidden:,} hidden × {element}"
+    return Moment(value, low, high, how)
 
 
 def peak(model: Model, settings: Settings, stage: int) -> Estimate:
@@ -121,27 +148,38 @@ def peak(model: Model, settings: Settings, stage: int) -> Estimate:
     wide = widths(model, settings, stage)
     found = moments(model, settings, stage, wide)
     value, low, high = (found.peak(which) for which in range(3))
-    gate_up = tokens * wide.gate_up * DTYPE_BYTES[settings.dtype]
+    element = DTYPE_BYTES[settings.dtype]
+    gate_up = tokens * wide.gate_up * element
+    rows, words = _rows(settings), spec.vocab_size
+    rest = found.rest
+    outputs = f"{found.kept.how} + {round(rest.value):,}; {rest.source}" if rest else found.kept.how
     inputs = [
-        Input("forward pass", found.forward[0], "B", f"{tokens:,} tokens in one step"),
-        Input("gate and up tensors", gate_up, "B", "the largest part of the forward pass"),
-        Input("sampler", found.sampler[0], "B", f"{_rows(settings):,} rows of {spec.vocab_size:,} logits"),
-        Input("fp32 logits", 4 * _rows(settings) * spec.vocab_size, "B", "one copy, part of the sampler"),
-        Input("encoders", found.encoder[0], "B", "worst-case items"),
-        Input("encoder outputs", found.kept + round(found.rest.value if found.rest else 0), "B", "stay alive"),
+        Input("forward pass", found.forward.value, "B", found.forward.how),
+        Input("gate and up tensors", gate_up, "B", f"{tokens:,} tokens × {wide.gate_up:,} × {element}; a part of it"),
+        Input("sampler", found.sampler.value, "B", found.sampler.how),
+        Input("fp32 logits", 4 * rows * words, "B", f"{rows:,} rows × {words:,} words × 4; one copy, a part of it"),
+        Input("encoders", found.encoder.value, "B", f"{found.encoder.how}; worst-case items"),
+        Input("encoder outputs", found.kept.value + (round(rest.value) if rest else 0), "B", outputs),
         Input("libraries", round(found.fixed.value), "B", found.fixed.source),
     ]
     formula = "max({encoders}, {encoder outputs} + max({forward pass}, {sampler})) + {libraries}"
-    if not spec.towers:
+    if not found.encoder.value:
         inputs, formula = inputs[:4] + inputs[6:], "max({forward pass}, {sampler}) + {libraries}"
     remarks = _remarks(spec, settings, stage, found, gate_up)
     return banded(value, low, high, "calibrated", formula, *inputs).with_notes(*remarks)
 
 
+def compiles(settings: Settings) -> bool:
+    """Whether torch.compile runs at start-up: not on V0, whose default is off, nor with --enforce-eager."""
+    if settings.era.runner == "V0":
+        return False
+    return settings.compiled if settings.compiled is not None else settings.graph_mode != "NONE"
+
+
 def cold_start_extra(settings: Settings) -> Estimate:
     """Bytes that a first start books as activations because it compiles: gone with a warm compile cache."""
     extra = lookup("cold_compile_bytes", settings)
-    value, low, high = extra.scaled(1 if settings.graph_mode != "NONE" else 0)
+    value, low, high = extra.scaled(1 if compiles(settings) else 0)
     return banded(value, low, high, extra.basis, "{compilation}", Input("compilation", value, "B", extra.source))
 
 
@@ -160,12 +198,12 @@ def _remarks(spec: ModelSpec, settings: Settings, stage: int, found: Moments, ga
     remarks = []
     if gate_up:
         remarks.append(f"{tokens:,} tokens in one step: gate and up tensors {format_bytes(gate_up, 'GB')}")
-    if found.sampler[0]:
+    if found.sampler.value:
         rows, logits = _rows(settings), 4 * _rows(settings) * spec.vocab_size
         remarks.append(f"{rows:,} rows of fp32 logits over {spec.vocab_size:,} words: {format_bytes(logits, 'MB', 0)}")
         if seqs > _USUAL_SEQS:
             remarks.append(_beside_usual(spec, settings, stage, found))
-    if settings.graph_mode != "NONE":
+    if compiles(settings):
         cold = format_bytes(cold_start_extra(settings).value, digits=1)
         remarks.append(
             f"assumes a warm compile cache; a first start books about {cold} more and has that much less KV cache"
@@ -178,7 +216,7 @@ def _beside_usual(spec: ModelSpec, settings: Settings, stage: int, found: Moment
     seqs = settings.max_num_seqs
 
     def parts(count: int) -> str:
-        sampler = format_bytes(_sampler(spec, settings, stage, count)[0])
+        sampler = format_bytes(_sampler(spec, settings, stage, count).value)
         if not has_counters(settings):
             return sampler
         return f"{sampler} and {format_bytes(penalty_counters(count, spec.vocab_size))}"
@@ -206,21 +244,25 @@ def _mla_expansion(spec: ModelSpec, settings: Settings) -> int:
     return chunk * heads * (mixers[0].qk_nope + mixers[0].head_size_v) // settings.max_num_batched_tokens
 
 
-def _encoders(spec: ModelSpec, settings: Settings, stage: int) -> tuple[tuple[int, int, int], int]:
-    """(peak of the encoders' own run, bytes of their outputs that stay alive), 0 without profiling."""
+def _encoders(spec: ModelSpec, settings: Settings, stage: int) -> tuple[Moment, Moment]:
+    """The encoders' own run, and their outputs that stay alive; nothing without profiling."""
     if not spec.towers or stage or settings.language_model_only or settings.skip_mm_profiling:
-        return (0, 0, 0), 0
-    element = DTYPE_BYTES[settings.dtype]
+        return Moment(), Moment()
+    element, hidden = DTYPE_BYTES[settings.dtype], spec.hidden_size
     usual = next((item for name, item in _LARGEST_ITEM.items() if spec.architecture.startswith(name)), (0, 0))
     longest = max((t.tokens_per_item or usual[0] for t in spec.towers), default=0)
     budget = max(settings.max_num_batched_tokens, longest)
-    outputs = budget * spec.hidden_size * element
-    own = 0
+    kept = Moment(size := budget * hidden * element, size, size, f"{budget:,} tokens × {hidden:,} hidden × {element}")
+    own, how = 0, "0"
     for tower in spec.towers:
         per_item = tower.tokens_per_item or longest
         items = max(1, min(budget // per_item, settings.max_num_seqs)) if per_item else 1
         patches = (tower.patch_tokens_per_item or usual[1] or per_item) * items
-        own = max(own, patches * tower.hidden_size * _ENCODER_BYTES_PER_VALUE)
-    own = min(own, 16 * GIB)
+        size = patches * tower.hidden_size * _ENCODER_BYTES_PER_VALUE
+        if size > own:
+            own, how = size, f"{patches:,} patches × {tower.hidden_size:,} wide × {_ENCODER_BYTES_PER_VALUE}"
+    if own > _ENCODER_MOST:
+        own, how = _ENCODER_MOST, f"{_ENCODER_MOST:,}"
     low, high = _ENCODER_BAND
-    return (own + outputs, round(low * own) + outputs, round(high * own) + outputs), outputs
+    run = Moment(own + kept.value, round(low * own) + kept.value, round(high * own) + kept.value, f"{how} + {kept.how}")
+    return run, kept

@@ -45,15 +45,16 @@ def _law(name: str, model: Model, settings: Settings, stage: int) -> Estimate:
     base, each, layer = (lookup(f"{name}_{part}", settings) for part in ("base", "each", "layer"))
     kind = _kind(model.spec)
     factor = lookup(f"{name}_{kind}", settings)
-    value = (base.value + number * (each.value + layer.value * (end - first))) * factor.value
-    low, high = value / factor.value * factor.low, value / factor.value * factor.high
+    # Whole bytes, so that the formula gives the value.
+    fixed, per_size, per_layer = (round(part.value) for part in (base, each, layer))
+    plain = fixed + number * (per_size + per_layer * (end - first))
+    value, low, high = factor.scaled(plain)
     return banded(
-        round(value), round(low), round(high), factor.basis,
+        value, low, high, factor.basis,
         "({base} + {graphs} × ({each} + {layers} × {each layer})) × {factor}",
-        Input("base", round(base.value), "B", base.source), Input("graphs", number, "sizes", "capture sizes"),
-        Input("each", round(each.value), "B", each.source), Input("layers", end - first, "layers"),
-        Input("each layer", round(layer.value), "B", layer.source),
-        Input("factor", round(factor.value, 2), "", factor.source),
+        Input("base", fixed, "B", base.source), Input("graphs", number, "sizes", "capture sizes"),
+        Input("each", per_size, "B", each.source), Input("layers", end - first, "layers"),
+        Input("each layer", per_layer, "B", layer.source), Input("factor", factor.value, "", factor.source),
     )  # fmt: skip
 
 

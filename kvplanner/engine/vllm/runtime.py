@@ -13,7 +13,7 @@ from kvplanner.engine.base import Model
 from kvplanner.engine.vllm.constants import ASSUMED_ARCH, Constant, class_is_known, gpu_class, lookup
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.estimate import Estimate, Input, band_of_sum, banded, least_sure
-from kvplanner.units import GIB, MIB, format_bytes
+from kvplanner.units import GIB, MIB
 
 # Custom all-reduce: two shared buffers and 8 MiB of pointers (custom_all_reduce.py, all_reduce_utils.py, 0.33).
 _ALL_REDUCE_POINTERS: Final = 8 * MIB
@@ -62,7 +62,7 @@ def _context(settings: Settings) -> tuple[Input, Estimate]:
     base, share = lookup("context_base_bytes", settings), lookup("context_share", settings)
     size = min(settings.gpu_total_bytes, _LARGEST_FOR_CONTEXT)
     value, low, high = (round(b + s * size) for b, s in zip(base.band, share.band, strict=True))
-    source = f"{format_bytes(base.value, 'MiB', 0)} and {share.value:.1%} of the memory; {base.source}"
+    source = f"{base.value:.0f} + {share.value:.9g} × {size:,} of memory; {base.source}"
     return Input("context", value, "B", source), banded(value, low, high, base.basis)
 
 

@@ -46,6 +46,7 @@ class Settings:
     wish was honoured. gpu_arch: compute capability. graph_sizes: capture sizes, ascending, empty without graphs.
     spec_tokens: num_speculative_tokens. block_size: the user's, None when the engine chooses.
     mm_ipc_bytes: kept off the KV cache for decoding media on the GPU. dbo: two half batches overlap.
+    compiled: torch.compile runs; None: it does wherever graphs are captured.
     """
 
     version: tuple[int, int]
@@ -96,6 +97,7 @@ class Settings:
     mm_ipc_bytes: int = 0
     dbo: bool = False
     custom_all_reduce: bool = True
+    compiled: bool | None = None
 
     @property
     def max_concurrent_batches(self) -> int:

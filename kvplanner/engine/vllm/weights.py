@@ -159,7 +159,7 @@ def rank_weights(model: Model, settings: Settings, stage: int) -> Estimate:
     offloaded = min(settings.cpu_offload_bytes, sum(kinds.values()))
     value = sum(kinds.values()) - offloaded + sum(e.value for _, e in extras)
     formula = " + ".join(f"{{{part.name}}}" for part in parts)
-    inputs = parts + [Input(name, e.value, "B", "vLLM's rules") for name, e in extras]
+    inputs = parts + [Input(name, e.value, "B", e.in_numbers() or "vLLM's rules") for name, e in extras]
     formula += "".join(f" + {{{name}}}" for name, _ in extras)
     if offloaded:
         formula += " − {kept on the host}"

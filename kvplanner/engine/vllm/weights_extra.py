@@ -13,7 +13,7 @@ from kvplanner.estimate import Estimate, Input, banded, exact
 from kvplanner.model.formats import DTYPE_BYTES
 from kvplanner.model.spec import Mla, ModelSpec
 from kvplanner.model.tensors import TensorGroup
-from kvplanner.units import ceil_div, round_up
+from kvplanner.units import ceil_div
 
 Bodies = Iterable[tuple[tuple[TensorGroup, ...], int]]
 Addition = tuple[str, Estimate]
@@ -33,8 +33,8 @@ def extras(model: Model, settings: Settings, stage: int, bodies: Bodies) -> tupl
     bodies = tuple(bodies)
     found: list[Addition] = []
     copies = _latent_copies(model.spec, settings, bodies)
-    if copies:
-        found.append(("latent attention's unpacked copies", exact(copies)))
+    if copies.value:
+        found.append(("latent attention's unpacked copies", copies))
     if settings.lora_slots:
         found.append(("LoRA slots", _lora(settings, bodies)))
     if settings.spec_method and stage == settings.pp - 1:
@@ -49,12 +49,15 @@ def tables(model: Model, settings: Settings, stage: int) -> Estimate:
     del stage
     found = weights_rotary.tables(model.spec, settings)
     table = weights_rotary.table_bytes(model.spec, settings)
-    rounding = model.spec.num_layers * _ROUNDING_PER_LAYER // settings.pp
-    each = " + ".join(f"{positions:,} × {size}" for positions, size in found) or "none"
+    layers = model.spec.num_layers
+    rounding = layers * _ROUNDING_PER_LAYER // settings.pp
+    element = weights_rotary.element_bytes(model.spec)
+    each = " + ".join(f"{positions:,} positions × {size} × {element}" for positions, size in found) or "0"
+    parts = f" ÷ {settings.pp}" if settings.pp > 1 else ""
     return banded(
         table + rounding, table // 2 + rounding // 4, table + table // 4 + 2 * rounding, "analytic",
-        "{tables} + {rounding}",
-        Input("tables", table, "B", f"positions × size: {each}"), Input("rounding", rounding, "B", "512-byte blocks"),
+        "{tables} + {rounding}", Input("tables", table, "B", each),
+        Input("rounding", rounding, "B", f"{layers} layers × {_ROUNDING_PER_LAYER:,}{parts}; to blocks of 512 bytes"),
     )  # fmt: skip
 
 
@@ -72,15 +75,16 @@ def _draft_shape(method: str) -> tuple[int, int, int] | None:
     return _DRAFTS.get(method) or _DRAFTS.get(method.rstrip("0123456789"))
 
 
-def _latent_copies(spec: ModelSpec, settings: Settings, bodies: Bodies) -> int:
+def _latent_copies(spec: ModelSpec, settings: Settings, bodies: Bodies) -> Estimate:
     """W_UK and W_UV that stay beside a quantised kv_b_proj: heads × rank × (nope + value) in 16 bits per layer.
 
     Of an unquantised kv_b_proj they are views (layers/attention/mla_attention.py process_weights_after_loading).
     """
     mixer = next((m for layer in spec.layers for m in layer.mixers if isinstance(m, Mla)), None)
     if mixer is None:
-        return 0
-    one = ceil_div(mixer.heads, settings.tp) * mixer.kv_lora_rank * (mixer.qk_nope + mixer.head_size_v)
+        return exact(0)
+    heads, rank, sizes = ceil_div(mixer.heads, settings.tp), mixer.kv_lora_rank, mixer.qk_nope + mixer.head_size_v
+    element = DTYPE_BYTES[settings.dtype]
     layers = 0
     for body, count in bodies:
         for group in body:
@@ -88,23 +92,27 @@ def _latent_copies(spec: ModelSpec, settings: Settings, bodies: Bodies) -> int:
             if "kv_b_proj" in group.path and quantised and len(group.shape) == 2:
                 layers += count
                 break
-    return layers * one * DTYPE_BYTES[settings.dtype]
+    formula = "{layers} × {heads} × {rank} × {sizes} × {bytes}"
+    values = {"layers": layers, "heads": heads, "rank": rank, "sizes": sizes, "bytes": element}
+    inputs = (Input(name, value) for name, value in values.items())
+    return exact(layers * heads * rank * sizes * element, formula, *inputs)
 
 
 def _lora(settings: Settings, bodies: Bodies) -> Estimate:
     """Slots for adapters: per linear layer, slots × rank × (inputs + outputs) in 16 bits (lora/layers, 0.33)."""
-    total = 0
+    ends = 0
     for body, count in bodies:
         for group in body:
             local = cut(group, settings)
             if group.kind in ("attention", "mlp", "state") and local.columns:
-                total += count * local.copies * settings.lora_rank * (local.rows + local.columns)
-    value = 2 * settings.lora_slots * total
-    formula = "{slots} × {rank} × inputs and outputs of every linear layer × 2"
-    slots = Input("slots", settings.lora_slots, "", "--max-loras")
+                ends += count * local.copies * (local.rows + local.columns)
+    value = settings.lora_slots * settings.lora_rank * ends * 2
     return banded(
-        value, value, value, "analytic", formula, slots, Input("rank", settings.lora_rank, "", "--max-lora-rank")
-    )
+        value, value, value, "analytic", "{slots} × {rank} × {inputs and outputs} × 2",
+        Input("slots", settings.lora_slots, "", "--max-loras"),
+        Input("rank", settings.lora_rank, "", "--max-lora-rank"),
+        Input("inputs and outputs", ends, "", "of every linear layer"),
+    )  # fmt: skip
 
 
 def _draft(spec: ModelSpec, settings: Settings) -> Estimate | None:
@@ -115,10 +123,12 @@ def _draft(spec: ModelSpec, settings: Settings) -> Estimate | None:
     layers, inputs, words = shape
     hidden = spec.hidden_size
     wide = max((m.width for layer in spec.layers for m in layer.mlps), default=4 * hidden)
+    layer, joined, head = 4 * hidden * hidden + 3 * hidden * wide, inputs * hidden * hidden, 2 * words * hidden
     element = DTYPE_BYTES[settings.dtype]
-    value = layers * (4 * hidden * hidden + 3 * hidden * wide) + inputs * hidden * hidden + 2 * words * hidden
-    value = round_up(value // settings.tp, 64) * element
+    value = (layers * layer + joined + head) * element // settings.tp
     return banded(
-        value, value // 2, 2 * value, "assumed", "{layers} × one decoder layer + {inputs} × hidden²",
-        Input("layers", layers, "", settings.spec_method or ""), Input("inputs", inputs),
+        value, value // 2, 2 * value, "assumed",
+        "({layers} × {layer} + {joined inputs} + {own words}) × {bytes} ÷ {ranks}",
+        Input("layers", layers, "", settings.spec_method or ""), Input("layer", layer, "", "one decoder layer"),
+        Input("joined inputs", joined), Input("own words", head), Input("bytes", element), Input("ranks", settings.tp),
     )  # fmt: skip

@@ -55,7 +55,11 @@ def tables(spec: ModelSpec, settings: Settings) -> tuple[tuple[int, int], ...]:
     return tuple(result)
 
 
+def element_bytes(spec: ModelSpec) -> int:
+    """Bytes of one element of a table."""
+    return 4 if spec.architecture.startswith(_FP32) else 2
+
+
 def table_bytes(spec: ModelSpec, settings: Settings) -> int:
     """Bytes of all tables on a rank."""
-    element = 4 if spec.architecture.startswith(_FP32) else 2
-    return sum(element * positions * size for positions, size in tables(spec, settings))
+    return sum(element_bytes(spec) * positions * size for positions, size in tables(spec, settings))

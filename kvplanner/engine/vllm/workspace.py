@@ -14,7 +14,7 @@ from kvplanner.engine.vllm.settings import Settings
 from kvplanner.engine.vllm.weights_shard import expert_ranks
 from kvplanner.estimate import Estimate, Input, banded
 from kvplanner.model.formats import DTYPE_BYTES
-from kvplanner.model.spec import Mla, Moe
+from kvplanner.model.spec import Mla, ModelSpec, Moe
 from kvplanner.units import MIB, ceil_div, round_up
 
 # Tokens, biases and length of the logit-bias table, and of the bad-word table, per sequence (4 bytes each).
@@ -42,11 +42,12 @@ def persistent(model: Model, settings: Settings, stage: int) -> Estimate:
     tables = weights_extra.tables(model, settings, stage)
     value = sum(b.bytes for b in buffers)
     moe = sum(b.bytes for b in buffers if b.name.endswith("workspace"))
-    formula = " + ".join(f"{{{b.name}}}" for b in buffers)
+    # Kernels of a GPU that is not known may need no workspace at all.
+    least = 0 if settings.gpu_arch is None and model.spec.quantization else moe - moe // 4
     inputs = [Input(b.name, b.bytes, "B", b.why) for b in buffers]
-    formula = f"{formula} + {{rotary tables}}" if formula else "{rotary tables}"
-    inputs.append(Input("rotary tables", tables.value, "B", "and rounding of small tensors"))
-    low, high = value - moe // 4 + tables.low, value + moe // 4 + tables.high
+    inputs += [Input(f"rotary {i.name}" if i.name == "tables" else i.name, *i[1:]) for i in tables.inputs]
+    formula = " + ".join(f"{{{i.name}}}" for i in inputs)
+    low, high = value - moe + least + tables.low, value + moe // 4 + tables.high
     return banded(value + tables.value, low, high, "analytic", formula, *inputs)
 
 
@@ -109,7 +110,8 @@ def shared_workspace(model: Model, settings: Settings) -> Buffer:
     largest = max(expert_workspace(model, settings), _sparse_workspace(model, settings), key=lambda b: b.bytes)
     if not settings.dbo:
         return largest
-    return Buffer(largest.name, 2 * largest.bytes, f"2 × ({largest.why}): --enable-dbo" if largest.bytes else "")
+    arithmetic, _, rest = largest.why.partition("; ")
+    return Buffer(largest.name, 2 * largest.bytes, f"2 × ({arithmetic}); --enable-dbo{rest and f'; {rest}'}")
 
 
 def _sparse_workspace(model: Model, settings: Settings) -> Buffer:
@@ -122,7 +124,7 @@ def _sparse_workspace(model: Model, settings: Settings) -> Buffer:
     length = settings.max_model_len
     factor = 5 if length <= _LONG_CONTEXT else 2
     row = (mixer.kv_lora_rank + mixer.qk_rope) * 2
-    why = f"{factor} × {length:,} tokens × {row:,} bytes, and the indexer's logits"
+    why = f"{factor} × {length:,} tokens × {row:,} + {_INDEXER_LOGITS:,}; the context gathered, the indexer's logits"
     return Buffer("sparse attention workspace", factor * length * row + _INDEXER_LOGITS, why)
 
 
@@ -145,30 +147,41 @@ def expert_workspace(model: Model, settings: Settings) -> Buffer:
                 continue
             hidden = moe.hidden or model.spec.hidden_size
             up = (moe.matrices - 1) * ceil_div(moe.width, ranks)
-            size = tokens * moe.top_k * (max(up // 2, hidden) + max(up, hidden)) * DTYPE_BYTES[settings.dtype]
-            why = f"{tokens:,} tokens × {moe.top_k} experts × widths {up:,} and {hidden:,}"
+            first, second, element = max(up // 2, hidden), max(up, hidden), DTYPE_BYTES[settings.dtype]
+            size = tokens * moe.top_k * (first + second) * element
+            why = f"{tokens:,} tokens × {moe.top_k} experts × ({first:,} + {second:,}) wide × {element}"
             largest = max(largest, Buffer("expert workspace", size, why), key=lambda b: b.bytes)
     return largest
 
 
 def _buffers(model: Model, settings: Settings, stage: int) -> list[Buffer]:
-    spec, seqs = model.spec, settings.max_num_seqs
-    buffers = [shared_workspace(model, settings)]
+    spec = model.spec
     last = stage == settings.pp - 1
+    buffers = [shared_workspace(model, settings)]
     if last and spec.task == "generate":
-        if has_counters(settings):
-            counters = penalty_counters(seqs, spec.vocab_size)
-            buffers.append(Buffer("penalty counters", counters, f"{seqs:,} sequences × {spec.vocab_size:,} words × 4"))
-            tables = 4 * seqs * (_LOGIT_BIAS_WORDS + _BAD_WORDS)
-            buffers.append(Buffer("logit-bias and bad-word tables", tables, f"{seqs:,} sequences"))
-        bitmask = seqs * (1 + settings.spec_tokens) * ceil_div(spec.vocab_size, 32) * 4
-        buffers.append(Buffer("grammar bitmask", bitmask, "a bit per word and position"))
-    tokens = settings.max_num_batched_tokens
-    row = tokens * spec.hidden_size * DTYPE_BYTES[settings.dtype]
+        buffers += _sampling_buffers(spec, settings)
+    tokens, hidden, element = settings.max_num_batched_tokens, spec.hidden_size, DTYPE_BYTES[settings.dtype]
+    row, why = tokens * hidden * element, f"{tokens:,} tokens × {hidden:,} hidden × {element}"
     if spec.multimodal and stage == 0 and not settings.language_model_only:
-        buffers.append(Buffer("input embeddings", row, f"{tokens:,} tokens × {spec.hidden_size:,} × 2"))
+        buffers.append(Buffer("input embeddings", row, why))
     if stage > 0:
-        buffers.append(Buffer("pipeline buffers", 2 * row, f"two rows of {tokens:,} tokens from the stage before"))
+        buffers.append(Buffer("pipeline buffers", 2 * row, f"2 × {why}; from the stage before"))
     if settings.spec_tokens and last:
-        buffers.append(Buffer("draft hidden states", row, f"{tokens:,} tokens × {spec.hidden_size:,} × 2"))
+        buffers.append(Buffer("draft hidden states", row, why))
     return buffers
+
+
+def _sampling_buffers(spec: ModelSpec, settings: Settings) -> list[Buffer]:
+    """What the last stage keeps for sampling."""
+    seqs, words = settings.max_num_seqs, spec.vocab_size
+    bits = ceil_div(words, 32)
+    buffers = []
+    if has_counters(settings):
+        why = f"{seqs:,} sequences × ({words:,} counts + {bits:,} words of bits) × 4"
+        buffers.append(Buffer("penalty counters", penalty_counters(seqs, words), why))
+        size = _LOGIT_BIAS_WORDS + _BAD_WORDS
+        why = f"{seqs:,} sequences × ({_LOGIT_BIAS_WORDS:,} + {_BAD_WORDS:,}) × 4"
+        buffers.append(Buffer("logit-bias and bad-word tables", 4 * seqs * size, why))
+    positions = 1 + settings.spec_tokens
+    why = f"{seqs:,} sequences × {positions} positions × {bits:,} words of bits × 4"
+    return [*buffers, Buffer("grammar bitmask", seqs * positions * bits * 4, why)]
