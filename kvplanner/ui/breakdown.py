@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from PySide6.QtCore import (
@@ -28,9 +29,9 @@ from PySide6.QtWidgets import (
 )
 from PySide6.QtWidgets import QWidget as Widget
 
-from kvplanner.engine.base import BUDGET_KINDS, Plan, SegmentKind
+from kvplanner.engine.base import DevicePlan, Plan, Segment, SegmentKind
 from kvplanner.ui.bars import words
-from kvplanner.ui.bars.fold import group_of, groups
+from kvplanner.ui.bars.fold import budget_kinds, cache_is_given, drawn, group_of, groups
 from kvplanner.ui.bars.ink import sized, tokens_of
 from kvplanner.ui.bars.lack import lack_of, lack_text
 from kvplanner.ui.bars.swatch import SWATCH, swatch
@@ -43,7 +44,7 @@ _NOWHERE: Final = QModelIndex()
 
 
 class Line(NamedTuple):
-    """One row: a segment, or with kind None a sum or what is missing."""
+    """One row: a segment, or with kind None a sum or what is missing. later: not there at the failing stage."""
 
     kind: SegmentKind | None
     name: str
@@ -53,42 +54,62 @@ class Line(NamedTuple):
     basis: str
     tip: str
     missing: bool = False
+    later: bool = False
 
 
 def lines(plan: Plan, position: int, unit: Unit) -> tuple[Line, ...]:
-    """The rows of a device's table: its segments in order, the budget's use and the total, what is missing."""
+    """The rows of a device's table: its segments in order, the budget's use and the total, what is missing.
+
+    Where the plan fails the total is that of the failing stage: what comes later stands below it.
+    """
     device = plan.devices[position]
-    made: list[Line] = []
     if plan.fits is None and device.segment("weights") is None:
-        return (Line(None, "Not planned", words.number(device.total_bytes, unit), "", "100 %", "", plan.summary),)
-    for segment in device.segments:
-        estimate = segment.estimate
-        made.append(
-            Line(
-                segment.kind,
-                words.NAMES[segment.kind],
-                words.number(segment.bytes, unit),
-                words.band(estimate, unit),
-                words.percent(segment.bytes, device.total_bytes),
-                estimate.basis,
-                f"{words.MEANING[segment.kind]}\n{words.BASIS[estimate.basis]}",
-            )
-        )
-    total = sum(s.bytes for s in device.segments)
+        size = words.number(device.total_bytes, unit) if device.total_bytes else "not known"
+        return (Line(None, "Not planned", size, "", "", "", plan.summary),)
+    shown = drawn(plan, device)
+    made = [_line(plan, position, segment, unit) for segment in shown]
     if made:
-        inside = sum(s.bytes for s in device.segments if s.kind in BUDGET_KINDS)
-        share = f"{words.percent(inside, device.budget.value)} of budget" if device.budget else ""
-        tip = f"{words.number(inside, unit)} {unit} lie in the budget: {share}" if share else ""
-        made.append(
-            Line(None, "Total", words.number(total, unit), "", words.percent(total, device.total_bytes), "", tip)
-        )
+        made.append(_total(plan, device, shown, unit))
     lack = lack_of(plan, group_of(plan, position))
     if lack is not None:
-        size = lack[1] - lack[0]
-        share = words.percent(size, device.total_bytes)
-        tip = lack_text(plan, group_of(plan, position), lack, unit)
-        made.append(Line(None, "Missing", words.number(size, unit), "", share, "", tip, missing=True))
+        share = words.percent(lack.bytes, device.total_bytes)
+        size = words.number(lack.bytes, unit)
+        made.append(Line(None, "Missing", size, "", share, "", lack_text(lack, unit), missing=True))
+    made += [_later(plan, position, s, unit) for s in device.segments if s not in shown]
     return tuple(made)
+
+
+def _line(plan: Plan, position: int, segment: Segment, unit: Unit) -> Line:
+    estimate = segment.estimate
+    return Line(
+        segment.kind,
+        words.NAMES[segment.kind],
+        words.number(segment.bytes, unit),
+        words.band(estimate, unit),
+        words.percent(segment.bytes, plan.devices[position].total_bytes),
+        words.BASIS_NAMES[estimate.basis],
+        f"{words.meaning(plan, position, segment.kind)}\n{words.BASIS[estimate.basis]}",
+    )
+
+
+def _later(plan: Plan, position: int, segment: Segment, unit: Unit) -> Line:
+    """A segment that is not in use at the failing stage."""
+    released = segment.kind == "activations" and plan.stage in ("kv_cache_allocation", "graph_capture")
+    state = "released" if released else "not reached"
+    line = _line(plan, position, segment, unit)
+    return line._replace(share="", basis=state, tip=f"{line.tip}\n{state} where start-up fails", later=True)
+
+
+def _total(plan: Plan, device: DevicePlan, shown: Sequence[Segment], unit: Unit) -> Line:
+    total = sum(s.bytes for s in shown)
+    kinds = budget_kinds(plan, device)
+    inside = sum(s.bytes for s in shown if s.kind in kinds)
+    tip = ""
+    if device.budget and not cache_is_given(plan):
+        tip = (
+            f"{words.number(inside, unit)} {unit} lie in the budget: {words.percent(inside, device.budget.value)} of it"
+        )
+    return Line(None, "Total", words.number(total, unit), "", words.percent(total, device.total_bytes), "", tip)
 
 
 class BreakdownModel(QAbstractTableModel):
@@ -198,7 +219,7 @@ class BreakdownModel(QAbstractTableModel):
         if role == Qt.ItemDataRole.ForegroundRole:
             if line.missing:
                 return QColor(self._tokens.danger)
-            return QColor(self._tokens.muted if column in (2, 4) else self._tokens.text)
+            return QColor(self._tokens.muted if column in (2, 4) or line.later else self._tokens.text)
         return None
 
     def _accessible(self, line: Line, column: int) -> str:
@@ -345,7 +366,8 @@ class BreakdownView(Widget):
             self.devices.setCurrentIndex(index)
         device = plan.devices[self._position]
         parts = ["" if several else names[index], device.device.gpu.name]
-        parts += [words.size(device.total_bytes, self._unit), words.identity(plan, self._groups[index])]
+        parts += [words.size(device.total_bytes, self._unit) if device.total_bytes else "capacity not known"]
+        parts += [words.replicas(plan, self._groups[index]), words.identity(plan, self._groups[index])]
         self._full_title = " · ".join(part for part in parts if part)
         self._fit_title()
 

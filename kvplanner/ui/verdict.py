@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 import re
-from typing import Final, Literal, NamedTuple
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
-from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QFontDatabase, QPainter, QPaintEvent, QPen, QPolygonF
+from PySide6.QtCore import QEvent, QRect, Qt, Signal
+from PySide6.QtGui import QFontDatabase, QFontMetrics, QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QSizePolicy, QToolButton, QVBoxLayout, QWidget
 
-from kvplanner.engine.base import BUDGET_KINDS, KvCache, Plan, SegmentKind
+from kvplanner.engine.base import DevicePlan, KvCache, Plan, SegmentKind
 from kvplanner.estimate import Estimate
 from kvplanner.ui.bars import words
-from kvplanner.ui.bars.fold import group_of
-from kvplanner.ui.bars.ink import colour, sized, tokens_of
+from kvplanner.ui.bars.fold import budget_kinds, cache_is_given, drawn, group_of, telling_kind
+from kvplanner.ui.bars.ink import sized, tokens_of
 from kvplanner.ui.bars.words import Unit
-from kvplanner.ui.palette import Tokens
+from kvplanner.ui.verdict_icon import STATE_NAMES, State, StatusIcon
 from kvplanner.units import ceil_div, round_to_band
 
-State = Literal["fits", "partly", "fails", "unknown", "empty"]
-STATE_NAMES: Final[dict[State, str]] = {
-    "fits": "Fits",
-    "partly": "Fits, but does not serve the whole load",
-    "fails": "Does not fit",
-    "unknown": "Cannot be told",
-    "empty": "No plan",
-}
 EMPTY: Final = "Choose a model and GPUs"
+# How the engine's sentences begin where the ranges include a failure, and where nothing can be told.
+DOUBTS: Final = ("A narrow fit", "May not fit")
+UNTOLD: Final = "Cannot tell"
 NOTES_SHOWN: Final = 2
+CORNER_GAP: Final = 12
 _BEFORE_UNIT: Final = re.compile(r"(?<=\d) (?=GiB|GB|MiB|MB|tokens)")
 
 
@@ -47,7 +44,7 @@ def verdict(plan: Plan | None, unit: Unit) -> Verdict:
     """The verdict of a plan in words; every figure with no more digits than its band allows."""
     if plan is None:
         return Verdict("empty", EMPTY)
-    if plan.fits is None:
+    if plan.fits is None or plan.summary.startswith(UNTOLD):
         news = tuple(note for note in plan.warnings if note not in plan.summary)
         return Verdict("unknown", plan.summary, _fitting(plan, unit), notes=news)
     if plan.fits:
@@ -67,6 +64,8 @@ def plain_text(plan: Plan, unit: Unit) -> str:
 def _state(plan: Plan) -> State:
     if not plan.fits:
         return "fails"
+    if plan.summary.startswith(DOUBTS) or any(note.startswith(DOUBTS) for note in plan.warnings):
+        return "narrow"
     served, load = plan.limits.serves_users, plan.request.load
     return "partly" if load and served is not None and served < load.users else "fits"
 
@@ -76,18 +75,19 @@ def _fitting(plan: Plan, unit: Unit) -> tuple[str, ...]:
     if cache is None:
         return ()
     said = [f"{_sized(cache.available, unit)} of KV cache per GPU"]
-    if " requests of " not in plan.summary:
-        said.append(_requests(cache))
-    said += _tokens(plan.summary, cache)
-    if plan.replicas > 1:
-        said.append(f"each of {plan.replicas} replicas")
+    per = " per replica" if plan.replicas > 1 else ""
+    if per or " requests of " not in plan.summary:
+        said.append(f"{_requests(cache)}{per}")
+    said += [f"{text}{per}" for text in _tokens("" if per else plan.summary, cache)]
+    if per:
+        said.append(f"{plan.replicas} replicas")
     load = plan.request.load
     if load and plan.limits.blocks_per_user:
         need = plan.limits.blocks_per_user * cache.bytes_per_block
         users = ceil_div(load.users, plan.replicas)
         said.append(
             f"{load.users:,} users of {load.prompt_tokens:,} + {load.output_tokens:,} tokens take "
-            f"{words.size(need * users, unit)}{' per GPU' if len(plan.devices) > 1 else ''}"
+            f"{words.size(need * users, unit)}{' per GPU' if len(plan.devices) * plan.replicas > 1 else ''}"
         )
     return tuple(said)
 
@@ -126,13 +126,13 @@ def _sized(estimate: Estimate, unit: Unit) -> str:
 
 
 def _tightest_text(plan: Plan, unit: Unit) -> str:
-    """Where least is left: the device, and how much of it the engine leaves alone."""
+    """Where least is left: the device, and its headroom."""
     device = plan.devices[plan.tightest]
     name = words.device_name(plan, group_of(plan, plan.tightest))
-    spare = device.segment("headroom")
-    if spare is None:
+    headroom = device.segment("headroom")
+    if headroom is None:
         return f"tightest: {name}"
-    return f"tightest: {name}, {words.size(spare.bytes, unit)} spare"
+    return f"tightest: {name}, {words.size(headroom.bytes, unit)} headroom"
 
 
 def _failing(plan: Plan, unit: Unit) -> tuple[str, ...]:
@@ -147,31 +147,53 @@ def _failing(plan: Plan, unit: Unit) -> tuple[str, ...]:
     elif len(members) > 1:
         said.append(f"alike on {where}")
     said += _against(plan, unit)
-    cache = plan.kv_cache
-    if cache and cache.estimated_max_model_len:
-        said.append(f"a context of {cache.estimated_max_model_len:,} tokens would fit")
+    longest = _longest(plan)
+    if longest:
+        said.append(f"a context of {longest:,} tokens would fit")
     return tuple(said)
+
+
+def _longest(plan: Plan) -> int | None:
+    """The longest context that would fit: of all ranks where that is known, else what the engine suggests."""
+    if plan.stage != "kv_cache_too_small":
+        return None
+    if plan.limits.max_context_length is not None:
+        return plan.limits.max_context_length
+    return plan.kv_cache.estimated_max_model_len if plan.kv_cache else None
 
 
 def _against(plan: Plan, unit: Unit) -> list[str]:
     device = plan.devices[plan.tightest]
     size = {s.kind: s.bytes for s in device.segments}
-    sees = words.size(device.cuda_total_bytes, unit)
+
+    def told(value: float) -> str:
+        return words.size(value, unit)
+
     if plan.stage == "free_memory_check" and device.budget:
-        free = device.cuda_total_bytes - size.get("other", 0) - size.get("runtime_outside", 0)
-        return [
-            f"{words.size(free, unit)} of {sees} are free, the budget asks for {words.size(device.budget.value, unit)}",
-            f"other programs hold {words.size(size.get('other', 0), unit)}",
-        ]
+        return _at_the_check(device, size, unit)
     if plan.stage == "kv_cache_sizing" and device.budget:
-        inside = sum(b for k, b in size.items() if k in BUDGET_KINDS)
-        return [f"{words.size(inside, unit)} are needed before any cache, the budget is "
-                f"{words.size(device.budget.value, unit)}"]  # fmt: skip
+        inside = sum(size.get(kind, 0) for kind in budget_kinds(plan, device) if kind != "kv_cache")
+        return [f"{told(inside)} are needed before any cache, the budget is {told(device.budget.value)}"]
     if plan.stage == "kv_cache_too_small" and plan.kv_cache:
-        return [f"{words.size(plan.kv_cache.available.value, unit)} of KV cache per GPU"]
+        return [f"{told(size.get('kv_cache', plan.kv_cache.available.value))} of KV cache per GPU"]
+    sees = f"CUDA sees {told(device.cuda_total_bytes)}"
     if plan.stage in ("weights", "profile"):
-        return [f"weights {words.size(size.get('weights', 0), unit)} per GPU, CUDA sees {sees}"]
+        return [f"weights {told(size.get('weights', 0))} per GPU, {sees}"]
+    if plan.stage in ("kv_cache_allocation", "graph_capture", "runtime"):
+        used = sum(s.bytes for s in drawn(plan, device) if s.kind not in ("driver_reserved", "headroom"))
+        cache = f"KV cache {told(size.get('kv_cache', 0))}{' as given' if cache_is_given(plan) else ''}"
+        return [f"{told(used)} are needed with the {cache}, {sees}"]
     return []
+
+
+def _at_the_check(device: DevicePlan, size: Mapping[SegmentKind, int], unit: Unit) -> list[str]:
+    """The free memory as a sum that can be followed, against the budget."""
+    other, outside = size.get("other", 0), size.get("runtime_outside", 0)
+    free = device.cuda_total_bytes - other
+    number = words.number
+    asks = f"the budget asks for {words.size(device.budget.value, unit)}" if device.budget else ""
+    less = f"{words.size(free, unit)} less {number(outside, unit)} CUDA context = {number(free - outside, unit)} free"
+    return [f"{less}, {asks}", *([f"other programs hold {words.size(other, unit)}"] if other else [])]
 
 
 def _kept_together(text: str) -> str:
@@ -179,58 +201,20 @@ def _kept_together(text: str) -> str:
     return _BEFORE_UNIT.sub("&nbsp;", words.rich(text)).replace("≈ ", "≈&nbsp;")
 
 
-class StatusIcon(QWidget):
-    """A disc with a tick, an exclamation mark, a cross or a question mark: told by shape and by colour."""
+def balanced_width(text: str, metrics: QFontMetrics, room: int) -> int:
+    """The least width at which a text takes no more lines than in `room`: so no word stands alone on the last one."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setFixedSize(QSize(28, 28))
-        self._state: State = "empty"
-        self.set_state("empty")
+    def height(width: int) -> int:
+        return metrics.boundingRect(QRect(0, 0, width, 10_000), Qt.TextFlag.TextWordWrap, text).height()
 
-    def set_state(self, state: State) -> None:
-        """Shows a state."""
-        self._state = state
-        self.setAccessibleName(STATE_NAMES[state])
-        self.update()
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        """Draws the disc and its sign."""
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=True)
-        paint_status(painter, QRectF(self.rect()), self._state, tokens_of(self))
-        painter.end()
-
-
-def paint_status(painter: QPainter, box: QRectF, state: State, tokens: Tokens) -> None:
-    """A state's disc and sign, also for pictures."""
-    grounds = {"fits": tokens.success, "partly": tokens.warning, "fails": tokens.danger}
-    side = min(box.width(), box.height())
-    painter.save()
-    painter.translate(box.center())
-    painter.scale(side / 28, side / 28)
-    painter.setPen(Qt.PenStyle.NoPen)
-    painter.setBrush(colour(grounds.get(state, tokens.outline)))
-    painter.drawEllipse(QPointF(0, 0), 13.5, 13.5)
-    pen = QPen(colour(tokens.on_status), 2.6)
-    pen.setCapStyle(Qt.PenCapStyle.RoundCap)
-    pen.setJoinStyle(Qt.PenJoinStyle.RoundJoin)
-    painter.setPen(pen)
-    painter.setBrush(Qt.BrushStyle.NoBrush)
-    if state == "fits":
-        painter.drawPolyline(QPolygonF([QPointF(-5.5, 0.5), QPointF(-1.8, 4.2), QPointF(5.8, -4.2)]))
-    elif state == "fails":
-        painter.drawLine(QPointF(-4.5, -4.5), QPointF(4.5, 4.5))
-        painter.drawLine(QPointF(-4.5, 4.5), QPointF(4.5, -4.5))
-    elif state == "partly":
-        painter.drawLine(QPointF(0, -6), QPointF(0, 1.5))
-        painter.drawPoint(QPointF(0, 6))
-    else:
-        painter.drawPolyline(
-            QPolygonF([QPointF(-3.5, -3), QPointF(-2, -6), QPointF(2, -6), QPointF(3.6, -3), QPointF(0, 1.2)])
-        )
-        painter.drawPoint(QPointF(0, 6))
-    painter.restore()
+    wanted = height(room)
+    if wanted <= metrics.height() * 1.5:
+        return room
+    low, high = room // 3, room
+    while high - low > 4:
+        middle = (low + high) // 2
+        low, high = (low, middle) if height(middle) <= wanted else (middle, high)
+    return high
 
 
 class VerdictView(QWidget):
@@ -243,6 +227,9 @@ class VerdictView(QWidget):
         self._plan: Plan | None = None
         self._unit: Unit = "GiB"
         self._open_notes = False
+        self._problem: tuple[str, str] | None = None
+        self._stale: str | None = None
+        self._corner: QWidget | None = None
         self.icon = StatusIcon(self)
         self.headline = self._label()
         self.details = self._label()
@@ -274,10 +261,16 @@ class VerdictView(QWidget):
         return label
 
     def _arrange(self) -> None:
+        self._top, self._second = QHBoxLayout(), QHBoxLayout()
+        for line, part in ((self._top, self.headline), (self._second, self.details)):
+            line.setSpacing(CORNER_GAP)
+            line.addWidget(part, 1)
         column = QVBoxLayout()
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(3)
-        for part in (self.headline, self.details, self.message, self.notes):
+        column.addLayout(self._top)
+        column.addLayout(self._second)
+        for part in (self.message, self.notes):
             column.addWidget(part)
         column.addWidget(self.more, 0, Qt.AlignmentFlag.AlignLeft)
         row = QHBoxLayout(self)
@@ -286,6 +279,32 @@ class VerdictView(QWidget):
         row.addWidget(self.icon, 0, Qt.AlignmentFlag.AlignTop)
         row.addLayout(column, 1)
         self._fonts()
+
+    def set_corner(self, corner: QWidget) -> None:
+        """Takes buttons for the right: beside the headline where that has room, else beside the details."""
+        self._corner = corner
+        self._top.addWidget(corner, 0, Qt.AlignmentFlag.AlignTop)
+        self._place_corner()
+
+    def _place_corner(self) -> None:
+        """Room for the headline and the buttons; the headline's lines come out about equally long."""
+        corner = self._corner
+        if corner is None:
+            return
+        room = self.width() - self.icon.width() - 12
+        wide = QFontMetrics(self.headline.font()).horizontalAdvance(self.headline.text()) + 4
+        beside = wide + CORNER_GAP + corner.sizeHint().width() <= room or self.details.isHidden()
+        if (self._top.indexOf(corner) >= 0) != beside:
+            (self._second if beside else self._top).removeWidget(corner)
+            (self._top if beside else self._second).addWidget(corner, 0, Qt.AlignmentFlag.AlignTop)
+        taken = corner.sizeHint().width() + CORNER_GAP if beside else 0
+        room = max(room - taken, 80)
+        self.headline.setMaximumWidth(balanced_width(self.headline.text(), self.headline.fontMetrics(), room) + 4)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """The buttons find their place anew."""
+        super().resizeEvent(event)
+        self._place_corner()
 
     def _fonts(self) -> None:
         self.headline.setFont(sized(self.font(), 1.32, bold=True))
@@ -296,9 +315,27 @@ class VerdictView(QWidget):
         self.message.setFont(fixed)
 
     def set_plan(self, plan: Plan | None) -> None:
-        """Shows a plan's verdict."""
-        self._plan = plan
+        """Shows a plan's verdict; a problem or what was stale is over."""
+        self._plan, self._problem, self._stale = plan, None, None
         self._show()
+
+    def set_problem(self, text: str, remedy: str) -> None:
+        """Says why nothing is planned, and what to do."""
+        self._plan, self._problem, self._stale = None, (text, remedy), None
+        self._show()
+
+    def set_stale(self, reason: str | None) -> None:
+        """Says that the plan in sight is not of what is set, and why; None when it is again."""
+        if reason != self._stale:
+            self._stale = reason
+            self._show()
+
+    def told(self) -> Verdict:
+        """What is shown."""
+        if self._problem is not None:
+            text, remedy = self._problem
+            return Verdict("unknown", text, (remedy,) if remedy else ())
+        return verdict(self._plan, self._unit)
 
     def set_unit(self, unit: Unit) -> None:
         """GiB or GB."""
@@ -312,31 +349,37 @@ class VerdictView(QWidget):
     def _to_tightest(self, _link: str) -> None:
         if self._plan is not None:
             device = self._plan.devices[self._plan.tightest]
-            kind = "kv_cache" if device.segment("kv_cache") else "weights"
-            self.segment_selected.emit((self._plan.tightest, kind))
+            self.segment_selected.emit((self._plan.tightest, telling_kind(self._plan, device) or "weights"))
 
     def _toggle_notes(self) -> None:
         self._open_notes = not self._open_notes
         self._show()
 
     def _show(self) -> None:
-        told = verdict(self._plan, self._unit)
-        tokens = tokens_of(self)
-        self.icon.set_state(told.state)
+        told, tokens = self.told(), tokens_of(self)
+        stale = self._stale is not None and self._plan is not None
+        state: State = "stale" if stale else told.state
+        self.icon.set_state(state)
         self.headline.setText(told.headline.replace("≈ ", "≈\u00a0"))
+        self.headline.setStyleSheet(f"color:{tokens.muted if stale else tokens.text}")
         parts = [_kept_together(detail) for detail in told.details]
         if told.tightest_text:
             style = f"color:{tokens.accent};text-decoration:none"
             parts.append(f'<a href="tightest" style="{style}">{_kept_together(told.tightest_text)}</a>')
-        self.details.setText(f'<span style="color:{tokens.muted}">{" · ".join(parts)}</span>')
-        self.details.setVisible(bool(parts))
+        said = f'<span style="color:{tokens.muted}">{" · ".join(parts)}</span>'
+        if stale:
+            warned = f"Not of what is set: {self._stale}"
+            said = f'<span style="color:{tokens.warning}"><b>{words.rich(warned)}</b></span><br>{said}'
+        self.details.setText(said)
+        self.details.setVisible(bool(parts) or stale)
         self.message.setText(told.engine_message)
-        self.message.setVisible(bool(told.engine_message))
+        self.message.setVisible(bool(told.engine_message) and not stale)
         self.message.setStyleSheet(
             f"background:{tokens.danger_soft};color:{tokens.text};border-left:3px solid {tokens.danger}"
         )
         self._show_notes(told, tokens.warning, tokens.muted)
-        self.setAccessibleName(f"{STATE_NAMES[told.state]}. {told.headline}")
+        self._place_corner()
+        self.setAccessibleName(f"{STATE_NAMES[state]}. {told.headline}")
 
     def _show_notes(self, told: Verdict, mark: str, ink: str) -> None:
         shown = told.notes if self._open_notes else told.notes[:NOTES_SHOWN]

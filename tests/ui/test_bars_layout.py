@@ -7,10 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvplanner.engine.base import SEGMENT_KINDS, DevicePlan, Plan, Segment
+from kvplanner.engine.base import SEGMENT_KINDS, DevicePlan, Plan, Resolved, Segment
 from kvplanner.estimate import banded, exact
-from kvplanner.ui.bars.fold import groups
+from kvplanner.ui.bars import words
+from kvplanner.ui.bars.fold import budget_kinds, drawn, graphs_outside, groups, telling_kind
 from kvplanner.ui.bars.geometry import pattern_lines, tick_step, tick_text, ticks
+from kvplanner.ui.bars.lack import lack_of, lack_text
 from kvplanner.ui.bars.layout import arrange, fitted, height_of, rows_of
 from kvplanner.ui.bars.shapes import COMFORT, COMPACT, HEADER, Layout, Measured, MeasuredPart, View
 from kvplanner.units import GIB
@@ -55,7 +57,8 @@ def test_cells_are_as_wide_as_their_bytes(plan: Plan, width: float, height: floa
     layout = arrange(plan, width, height, measure, View(opened=_all_opened(plan) if opened else frozenset()))
     for row in layout.rows:
         device = plan.devices[row.positions[0]]
-        assert [c.kind for c in row.cells] == [k for k in SEGMENT_KINDS if k in {c.kind for c in row.cells}]
+        shown = [s.kind for s in drawn(plan, device) if s.bytes]
+        assert [c.kind for c in row.cells] == [k for k in shown if k in {c.kind for c in row.cells}]
         for cell in row.cells:
             assert cell.rect.x >= layout.x0 - 1e-6
             assert cell.rect.right <= width + 0.5
@@ -64,9 +67,9 @@ def test_cells_are_as_wide_as_their_bytes(plan: Plan, width: float, height: floa
         for left, right in zip(row.cells, row.cells[1:], strict=False):
             assert left.rect.right == pytest.approx(right.rect.x, abs=1e-6)
         if not row.cut:
-            drawn = sum(c.rect.w for c in row.cells)
-            assert drawn == pytest.approx(sum(s.bytes for s in device.segments) * layout.scale, abs=1e-5)
-            assert {c.kind for c in row.cells} == {s.kind for s in device.segments if s.bytes}
+            wide = sum(c.rect.w for c in row.cells)
+            assert wide == pytest.approx(sum(s.bytes for s in drawn(plan, device)) * layout.scale, abs=1e-5)
+            assert [c.kind for c in row.cells] == shown
 
 
 @given(plans(), st.floats(300, 2600), st.floats(60, 900))
@@ -145,8 +148,8 @@ def test_overflow_is_drawn_past_the_capacity() -> None:
     row = layout.rows[0]
     assert row.lack is not None
     assert row.lack.rect.x == pytest.approx(row.frame.right)
-    assert row.lack.rect.w == pytest.approx(plan.devices[0].overflow_bytes * layout.scale)
-    assert "short" in row.lack.text.text
+    assert row.lack.rect.w == pytest.approx(plan.missing_bytes * layout.scale)
+    assert row.lack.text.text == "53.20 GiB short"  # what is missing at this stage, no more
     assert any(t.capacity and t.text and t.text.text == "79.65 GiB" for t in layout.ticks)
 
 
@@ -161,7 +164,7 @@ def test_a_whisker_spans_the_range_about_the_border_it_moves() -> None:
     assert whisker.middle == cell.rect.x
     assert whisker.right - whisker.middle == pytest.approx((segment.bytes - segment.estimate.low) * layout.scale)
     assert whisker.middle - whisker.left == pytest.approx((segment.estimate.high - segment.bytes) * layout.scale)
-    assert all(row.frame.y < w.y < row.frame.bottom for w in row.whiskers)
+    assert all(row.frame.bottom < w.y < row.rect.bottom for w in row.whiskers)
 
 
 def test_what_one_request_lacks_is_asked_for_beside_the_cache() -> None:
@@ -217,7 +220,7 @@ def test_a_host_does_not_squeeze_the_gpus() -> None:
 def test_rows_get_denser_where_height_is_short() -> None:
     plan = apart(widened(sample_plans.eight_gpus(), 16), 1)
     view = View()
-    heights = [arrange(plan, 1000, h, measure, view).rows[0].frame.h for h in (1200, 760, 300)]
+    heights = [arrange(plan, 1000, h, measure, view).rows[0].frame.h for h in (1200, 900, 300)]
     assert heights[0] > heights[1] > heights[2]
     assert arrange(plan, 1000, 300, measure, view).height == pytest.approx(height_of(plan, view, COMPACT))
     assert arrange(plan, 1000, 1200, measure, view).height == pytest.approx(height_of(plan, view, COMFORT))
@@ -278,6 +281,101 @@ def test_an_unknown_plan_draws_an_empty_bar() -> None:
     assert row.capacity.text == "not planned"
     assert row.bracket is None
     assert row.lack is None
+
+
+def test_a_card_of_unknown_size_has_no_axis() -> None:
+    plan = sample_plans.cannot_tell()
+    unknown = replace(plan.devices[0], total_bytes=0, cuda_total_bytes=0)
+    layout = arrange(replace(plan, devices=(unknown,)), 1000, 200, measure, View())
+    assert layout.ticks == ()
+    assert layout.rows[0].capacity is not None
+    assert layout.rows[0].capacity.text == "capacity not known: not planned"
+
+
+def _without(plan: Plan, *kinds: str) -> Plan:
+    first = plan.devices[0]
+    segments = tuple(s for s in first.segments if s.kind not in kinds)
+    return replace(plan, devices=(replace(first, segments=segments), *plan.devices[1:]))
+
+
+def test_the_free_memory_check_shows_what_is_there_and_what_is_free() -> None:
+    plan = sample_plans.other_programs()
+    first = plan.devices[0]
+    taken = replace(first, segments=tuple(
+        Segment("other", exact(4 * GIB)) if s.kind == "other" else s for s in first.segments if s.kind != "headroom"
+    ))  # fmt: skip
+    budget, start = first.budget, sum(s.bytes for s in taken.segments[:3])
+    assert budget is not None
+    missing = start + budget.value - first.total_bytes
+    failing = replace(
+        plan, devices=(taken,), fits=False, stage="free_memory_check", missing_bytes=missing, kv_cache=None
+    )
+    row = arrange(failing, 1000, 200, measure, View()).rows[0]
+    assert [c.kind for c in row.cells] == ["driver_reserved", "other", "runtime_outside"]
+    assert row.gap is not None
+    assert row.gap.text == f"free {(first.total_bytes - start) / GIB:.2f}"
+    assert row.lack is not None
+    assert row.lack.rect.x == pytest.approx(row.frame.right)
+    assert row.lack.text.text == f"{missing / GIB:.2f} GiB short"
+    assert telling_kind(failing, taken) == "other"
+    assert telling_kind(failing, _without(failing, "other").devices[0]) == "runtime_outside"
+
+
+def test_graphs_outside_the_budget_stand_behind_the_cache() -> None:
+    plan = replace(sample_plans.fits(), engine_version="0.8.5")
+    device = plan.devices[0]
+    assert graphs_outside(plan, device)
+    assert "cuda_graphs" not in budget_kinds(plan, device)
+    layout = arrange(plan, 1000, 300, measure, View())
+    row = layout.rows[0]
+    assert [c.kind for c in row.cells][-3:] == ["kv_cache", "cuda_graphs", "headroom"]
+    assert row.bracket is not None
+    assert row.bracket.left == pytest.approx(next(c for c in row.cells if c.kind == "runtime").rect.x)
+    assert row.bracket.right - row.bracket.left == pytest.approx(device.budget.value * layout.scale)  # type: ignore[union-attr]
+    assert "outside the budget" in words.meaning(plan, 0, "cuda_graphs")
+    assert "outside" not in words.meaning(sample_plans.fits(), 0, "cuda_graphs")
+
+
+def test_a_given_cache_is_not_told_by_the_utilisation() -> None:
+    plan = sample_plans.fits()
+    given = replace(plan, options={**plan.options, "kv_cache_memory_bytes": Resolved(12 * GIB, "user")})
+    row = arrange(given, 1000, 300, measure, View()).rows[0]
+    cache = next(c for c in row.cells if c.kind == "kv_cache")
+    assert row.bracket is not None
+    assert (row.bracket.left, row.bracket.right) == pytest.approx((cache.rect.x, cache.rect.right))
+    assert row.bracket.text is not None
+    assert row.bracket.text.text == "KV cache given: 55.60 GiB, whatever the utilisation"
+
+
+def test_what_later_stages_lack_is_told_only_where_one_request_is_known() -> None:
+    plan = sample_plans.too_big()
+    lack = lack_of(plan, (0,))
+    assert lack is not None
+    assert (lack.bytes, lack.in_all) == (plan.missing_bytes, None)
+    cache = sample_plans.kv_too_small().kv_cache
+    known = replace(plan, kv_cache=cache)
+    lack = lack_of(known, (0,))
+    assert lack is not None
+    assert cache is not None
+    device = plan.devices[0]
+    assert device.budget is not None
+    inside = sum(s.bytes for s in device.segments if s.kind in budget_kinds(plan, device))
+    request = cache.groups[0].blocks_per_request * cache.bytes_per_block
+    assert lack.in_all == inside + request - device.budget.value
+    assert lack_text(lack, "GiB").startswith("53.20 GiB short at this stage, ")
+
+
+def test_replicas_are_named_with_all_their_gpus() -> None:
+    plan = sample_plans.eight_gpus()
+
+    def named(roles: list[str]) -> tuple[str, str]:
+        devices = tuple(replace(d, role=r) for d, r in zip(plan.devices, roles, strict=False))
+        row = arrange(replace(plan, devices=devices, replicas=4), 1000, 300, measure, View()).rows[0]
+        return row.title.text, row.detail.text
+
+    assert named([f"dp{i // 2}/tp{i % 2}" for i in range(8)]) == ("GPU 0–7", "4 replicas · tp0–1")
+    assert named([f"dp{i}/tp0" for i in range(4)]) == ("GPU 0–3", "4 replicas")
+    assert named([f"dp0/tp{i}" for i in range(8)]) == ("GPU 0–7", "8 alike · dp0/tp0–7")
 
 
 @given(st.floats(0.01, 5000), st.floats(50, 3000))

@@ -43,6 +43,19 @@ def test_rows_are_the_segments_then_the_total() -> None:
 def test_what_is_missing_has_a_row() -> None:
     row = lines(sample_plans.kv_too_small(), 0, "GiB")[-1]
     assert (row.name, row.size, row.missing) == ("Missing", "11.60", True)
+    plan = sample_plans.too_big()
+    rows = {r.name: r for r in lines(plan, 0, "GiB")}
+    assert rows["Missing"].size == "53.20"
+    held = ("Driver reserved", "Runtime outside budget", "Weights")
+    assert float(rows["Total"].size) == pytest.approx(sum(float(rows[name].size) for name in held), abs=0.02)
+    assert (rows["Activations"].basis, rows["Activations"].share, rows["Activations"].later) == (
+        "not reached",
+        "",
+        True,
+    )
+    unheard = replace(plan.devices[0], total_bytes=0, segments=())
+    (unsized,) = lines(replace(sample_plans.cannot_tell(), devices=(unheard,)), 0, "GiB")
+    assert (unsized.size, unsized.share) == ("not known", "")
     (unknown,) = lines(sample_plans.cannot_tell(), 0, "GiB")
     assert (unknown.name, unknown.size, unknown.kind) == ("Not planned", "191.98", None)
 

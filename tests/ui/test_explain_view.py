@@ -5,17 +5,21 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PySide6.QtCore import Qt, QUrl
 from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QApplication, QPushButton, QVBoxLayout, QWidget
 from pytestqt.qtbot import QtBot
 
-from kvplanner.engine.base import SEGMENT_KINDS, Plan
+from kvplanner.engine.base import SEGMENT_KINDS, Plan, Segment
 from kvplanner.estimate import Input, exact
 from kvplanner.model.spec import Attention, LayerSpec, Mla, Mlp
-from kvplanner.ui.explain.content import as_text, explanation, in_numbers, show_input
+from kvplanner.ui.bars.words import Unit
+from kvplanner.ui.explain.content import as_text, explanation, in_numbers, scale_of
+from kvplanner.ui.explain.page import EMPTY, as_html
 from kvplanner.ui.explain.questions import answers
-from kvplanner.ui.explain.view import EMPTY, ExplainView, as_html
+from kvplanner.ui.explain.view import ExplainView
 from kvplanner.ui.palette import DARK, LIGHT
-from kvplanner.units import GB, MIB
+from kvplanner.units import MIB
 from tests import sample_plans
 
 
@@ -141,13 +145,27 @@ def test_a_rank_s_share_is_more_than_its_part() -> None:
     assert "1.2 % more" in _questions(heavier, "weights")["Why is a rank's share more than 1/8?"]
 
 
-@given(st.integers(-(10**15), 10**15), st.sampled_from(["GiB", "GB"]))
-def test_an_input_s_size_is_that_of_its_unit(value: int, unit: str) -> None:
-    text = show_input(Input("x", value, "B", ""), unit)  # type: ignore[arg-type]
-    if unit == "GB" and abs(value) >= GB:
-        assert text.endswith(" GB")
-        assert float(text[:-3].replace(",", "")) == pytest.approx(value / GB, abs=0.006)
-    assert in_numbers(exact(value, "{x}", Input("x", value, "B", "")), unit) == text  # type: ignore[arg-type]
+@given(st.lists(st.integers(-(10**15), 10**15), min_size=1, max_size=6), st.sampled_from(["GiB", "GB"]))
+def test_a_formula_has_one_unit(sizes: list[int], unit: Unit) -> None:
+    scale = scale_of(sizes, unit)
+    assert scale.unit in (unit, "MiB" if unit == "GiB" else "MB", "B")
+    largest = max(sizes, key=abs)
+    per = {"GiB": 2**30, "MiB": 2**20, "GB": 10**9, "MB": 10**6, "B": 1}[scale.unit]
+    text = scale.text(largest)
+    assert text.endswith(f" {scale.unit}")
+    number = float(text.split()[0].replace(",", "").replace("−", "-"))
+    assert number == pytest.approx(largest / per, abs=0.006)
+    assert (scale.text(0) == f"0 {scale.unit}") or not per
+
+
+def test_a_sum_can_be_added_up_by_eye() -> None:
+    names = {"budget": 21.64, "runtime": 0.46, "weights": 7.48, "workspace": 0.165, "norms": 0.0025}
+    inputs = tuple(Input(name, int(size * 2**30), "B", "") for name, size in names.items())
+    sum_ = exact(0, " − ".join(f"{{{name}}}" for name in names), *inputs)
+    text = in_numbers(sum_, "GiB")
+    assert text == "21.640 GiB − 0.460 GiB − 7.480 GiB − 0.165 GiB − 0.002 GiB"
+    small = exact(0, "{a} + {b}", Input("a", 3 * MIB, "B", ""), Input("b", 40 * MIB, "B", ""))
+    assert in_numbers(small, "GiB") == "3.00 MiB + 40.00 MiB"
 
 
 @pytest.fixture
@@ -164,14 +182,66 @@ def test_the_view_shows_the_selected_segment(view: ExplainView) -> None:
     view.set_plan(sample_plans.fits())
     view.set_selected(0, "weights")
     assert view.text.toPlainText().startswith("Weights: this rank's share")
-    table = view.inputs
-    cells = [item.text() for r in range(table.rowCount()) if (item := table.item(r, 3))]
-    assert "--tensor-parallel-size" in cells
+    assert "--tensor-parallel-size" in view.text.toPlainText()
     view.set_unit("GB")
     assert "16.06 GB ÷ 1" in view.text.toPlainText()
     view.set_plan(None)
     assert EMPTY in view.text.toPlainText()
-    assert table.rowCount() == 0
+    view.set_empty("Nothing is planned: the tensors are not known")
+    assert view.text.toPlainText() == "Nothing is planned: the tensors are not known"
+
+
+def test_a_question_opens_its_answer(view: ExplainView) -> None:
+    view.set_plan(sample_plans.fits())
+    view.set_selected(0, "kv_cache")
+    assert "▸\u00a0Why does a small model".replace("\u00a0", " ") in view.text.toPlainText()
+    assert "19 % of the card" not in view.text.toPlainText()
+    view.text.anchorClicked.emit(QUrl("ask:0"))
+    assert "19 % of the card" in view.text.toPlainText()
+    view.set_selected(0, "weights")
+    view.set_selected(0, "kv_cache")
+    assert "19 % of the card" in view.text.toPlainText()
+    view.text.anchorClicked.emit(QUrl("ask:0"))
+    view.text.anchorClicked.emit(QUrl("ask:99"))
+    assert "19 % of the card" not in view.text.toPlainText()
+
+
+def test_tab_goes_through_and_out(qtbot: QtBot) -> None:
+    window = QWidget()
+    qtbot.addWidget(window)
+    column = QVBoxLayout(window)
+    before, made, after = QPushButton("before"), ExplainView(), QPushButton("after")
+    for widget in (before, made, after):
+        column.addWidget(widget)
+    window.resize(600, 500)
+    window.show()
+    window.activateWindow()
+    made.set_plan(sample_plans.fits())
+    for key, first, last in ((Qt.Key.Key_Tab, before, after), (Qt.Key.Key_Backtab, after, before)):
+        first.setFocus()
+        qtbot.waitUntil(first.hasFocus)
+        seen = [first]
+        while seen[-1] is not last and len(seen) < 12:
+            qtbot.keyClick(QApplication.focusWidget(), key)
+            seen.append(QApplication.focusWidget())
+        assert seen[-1] is last, seen
+        assert {made.text, made.copy} <= set(seen)
+    made.setFocus()
+    assert made.text.hasFocus()
+
+
+def test_sources_are_told_in_words_and_whole_in_the_tip() -> None:
+    plan = sample_plans.fits()
+    device = plan.devices[0]
+    raw = "public print, repository not recorded"
+    segment = Segment("runtime", exact(MIB, "{total}", Input("total", MIB, "B", raw)))
+    segments = tuple(segment if s.kind == "runtime" else s for s in device.segments)
+    told = explanation(replace(plan, devices=(replace(device, segments=segments),)), 0, "runtime", "GiB")
+    assert told is not None
+    assert (told.inputs[0].source, told.inputs[0].tip) == ("total seen in public logs", raw)
+    page = as_html(told, LIGHT, "Sans", wide=True)
+    assert f'title="{raw}"' in page
+    assert "1.00&nbsp;MiB" in page
 
 
 def test_copy_as_text(view: ExplainView) -> None:

@@ -4,15 +4,24 @@ from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
 from kvplanner.estimate import Estimate, banded, exact
 from kvplanner.ui.bars import words
 from kvplanner.ui.palette import THEMES, ThemeName
-from kvplanner.ui.verdict import VerdictView, plain_text, verdict
+from kvplanner.ui.verdict import VerdictView, balanced_width, plain_text, verdict
 from kvplanner.units import GIB
 from tests import sample_plans
 from tests.ui.views_kit import paint_theme
+
+
+@pytest.fixture
+def view(qtbot: QtBot) -> VerdictView:
+    made = VerdictView()
+    qtbot.addWidget(made)
+    made.show()
+    return made
 
 
 def test_a_plan_that_fits_says_how_much_for_whom() -> None:
@@ -27,7 +36,7 @@ def test_a_plan_that_fits_says_how_much_for_whom() -> None:
     assert "range 452,000–458,000 tokens" in shorter
     assert "≈" not in shorter  # the sentence says the rest
     assert "32 users of 1,500 + 500 tokens take 7.81 GiB" in text
-    assert told.tightest_text == "tightest: GPU 0, 5.79 GiB spare"
+    assert told.tightest_text == "tightest: GPU 0, 5.79 GiB headroom"
 
 
 def test_a_measured_cache_is_exact() -> None:
@@ -42,6 +51,95 @@ def test_a_measured_cache_is_exact() -> None:
 def test_a_load_that_is_not_served_is_not_a_plain_yes() -> None:
     plan = sample_plans.fits()
     assert verdict(replace(plan, limits=replace(plan.limits, serves_users=20)), "GiB").state == "partly"
+
+
+@pytest.mark.parametrize("doubt", ["A narrow fit: at the upper end …", "May not fit: serving may lack 0.2 GiB"])
+def test_a_fit_that_may_fail_is_not_a_plain_yes(doubt: str) -> None:
+    plan = sample_plans.fits()
+    assert verdict(replace(plan, warnings=(doubt,)), "GiB").state == "narrow"
+    assert verdict(replace(plan, summary=f"May not fit: {doubt}"), "GiB").state == "narrow"
+    assert verdict(replace(plan, summary="Cannot tell how many tokens"), "GiB").state == "unknown"
+    assert "range" not in verdict(sample_plans.fits(), "GiB").headline
+
+
+def test_low_ends_stop_at_nothing() -> None:
+    plan = sample_plans.fits()
+    assert plan.kv_cache is not None
+    low = replace(plan.kv_cache, available=Estimate(GIB // 3, -2 * GIB, GIB, "rest"))
+    assert "0.3 GiB (0.0–1.0)" in verdict(replace(plan, kv_cache=low), "GiB").details[0]
+
+
+def test_replicas_are_told_each() -> None:
+    plan = replace(sample_plans.fits(), replicas=4)
+    text = " · ".join(verdict(plan, "GiB").details)
+    assert "≈ 13.9 full-length requests of 32,768 tokens per replica" in text
+    assert "tokens (452,000–458,000) per replica · 4 replicas" in text
+
+
+def test_what_would_fit_is_what_all_ranks_hold() -> None:
+    plan = sample_plans.kv_too_small()
+    less = replace(plan, limits=replace(plan.limits, max_context_length=14_704))
+    assert "a context of 14,704 tokens would fit" in verdict(less, "GiB").details
+    silent = replace(plan, limits=replace(plan.limits, max_context_length=None))
+    assert "a context of 35,952 tokens would fit" in verdict(silent, "GiB").details
+
+
+def test_the_free_memory_check_is_a_sum_that_can_be_followed() -> None:
+    plan = sample_plans.other_programs()
+    failing = replace(plan, fits=False, stage="free_memory_check", summary="Does not fit")
+    text = " · ".join(verdict(failing, "GiB").details)
+    assert "22.90 GiB less 0.96 CUDA context = 21.94 free, the budget asks for 21.64 GiB" in text
+
+
+def test_a_problem_says_what_to_do(view: VerdictView) -> None:
+    view.set_problem("The tensors of this model are not known", "Open the model's folder")
+    assert view.headline.text().replace("\u00a0", " ") == "The tensors of this model are not known"
+    assert "Open the model's folder" in view.details.text()
+    assert view.icon.accessibleName() == "Cannot be told"
+    view.set_plan(sample_plans.fits())
+    assert view.icon.accessibleName() == "Fits"
+
+
+def test_a_stale_plan_says_so(view: VerdictView) -> None:
+    view.set_plan(sample_plans.fits())
+    view.set_stale("tensor parallel 3 does not divide the heads")
+    assert "Not of what is set: tensor parallel 3" in view.details.text()
+    assert view.icon.accessibleName() == "Not of what is set"
+    view.set_stale(None)
+    assert "Not of what" not in view.details.text()
+    assert view.icon.accessibleName() == "Fits"
+
+
+def test_the_buttons_leave_a_long_sentence_its_line(view: VerdictView, qtbot: QtBot) -> None:
+    corner = QLabel("x" * 30)
+    view.set_corner(corner)
+    view.set_plan(replace(sample_plans.fits(), summary="Fits: all of it"))
+    view.resize(700, 120)
+    qtbot.wait(1)
+    assert corner.y() <= view.headline.geometry().bottom()
+    long = "Fits: KV cache for ≈ 455,000 tokens, 13.9 requests of 32,768 tokens at once, and more"
+    view.set_plan(replace(sample_plans.fits(), summary=long))
+    qtbot.wait(1)
+    assert corner.y() > view.headline.geometry().bottom()
+    metrics = view.headline.fontMetrics()
+    lines = metrics.boundingRect(0, 0, view.headline.width(), 999, Qt.TextFlag.TextWordWrap, long).height()
+    assert lines <= 2 * metrics.height() + metrics.leading() + 2
+    assert view.headline.width() < 640  # two lines of about one length
+
+
+@pytest.mark.parametrize("room", [200, 300, 400, 700, 2000])
+def test_no_word_stands_alone(qapp: object, room: int) -> None:
+    metrics = QLabel().fontMetrics()
+    text = "Does not fit: 10.73 GiB short on the GPU when one request is checked against the KV cache"
+    wide = balanced_width(text, metrics, room)
+    flags = Qt.TextFlag.TextWordWrap
+
+    def lines(width: int) -> int:
+        return round(metrics.boundingRect(0, 0, width, 9999, flags, text).height() / metrics.lineSpacing())
+
+    assert wide <= room
+    assert lines(wide) == lines(room)
+    assert wide == room or lines(wide - 12) > lines(wide)
 
 
 def test_a_failure_names_stage_engine_and_what_is_missing() -> None:
@@ -129,7 +227,8 @@ def test_runs_of_numbers(numbers: tuple[int, ...], text: str) -> None:
 def test_ranges() -> None:
     assert words.band(banded(10 * GIB, 9 * GIB, 12 * GIB, "calibrated"), "GiB") == "9.0–12.0"
     assert words.band(banded(GIB // 20, GIB // 25, GIB // 18, "calibrated"), "GiB") == "0.04–0.06"
-    assert words.band(Estimate(GIB, -GIB, 2 * GIB, "rest"), "GiB") == "−1.0 to 2.0"
+    assert words.band(Estimate(GIB, -GIB, 2 * GIB, "rest"), "GiB") == "0.0–2.0"
+    assert words.band(Estimate(-GIB, -2 * GIB, GIB, "rest"), "GiB") == "−2.0 to 1.0"
     assert words.band(exact(GIB), "GiB") == ""
 
 

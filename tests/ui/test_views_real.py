@@ -13,6 +13,7 @@ from kvplanner.gpu.match import custom_gpu
 from kvplanner.gpu.spec import Device, GpuSpec, Machine
 from kvplanner.observe.overlay import overlays
 from kvplanner.observe.snapshot import EngineSeen, GpuSample, ProcessSample, Reading, Snapshot
+from kvplanner.ui.bars.fold import drawn
 from kvplanner.ui.bars.layout import arrange
 from kvplanner.ui.bars.shapes import View
 from kvplanner.ui.bars.widget import MemoryBars
@@ -54,7 +55,8 @@ def test_explain_teaches_the_reference_lesson() -> None:
     told = explanation(_lesson(), 0, "kv_cache", "GB")
     assert told is not None
     assert told.value.startswith("52.94 GB = 49.30 GiB")
-    assert told.formulas[0].in_numbers == "72.00 GB − 0 B − 16.06 GB − 0 B − 3.00 GB − 0 B"
+    assert told.formulas[0].lines() == ("= blocks × bytes per block", "= 25,243 × 2.10 MB")
+    assert told.formulas[1].in_numbers == "72.00 GB − 0 GB − 16.06 GB − 0 GB − 3.00 GB − 0 GB"
     answers = {a.question: a.text for a in told.answers}
     naive = answers["Why not simply (memory − weights) ÷ bytes per token?"]
     assert "(80.00 GB − 16.06 GB) ÷ 131,072 bytes" in naive
@@ -104,7 +106,7 @@ def test_every_view_takes_real_plans(qtbot: QtBot, name: str) -> None:
     layout = arrange(plan, 900, 300, measure, View())
     assert len(layout.rows) == 1  # equal ranks fold
     total = sum(c.bytes for c in layout.rows[0].cells)
-    assert total == sum(s.bytes for s in plan.devices[0].segments)
+    assert total == sum(s.bytes for s in drawn(plan, plan.devices[0]))
     assert sum(row.kind is not None for row in lines(plan, 0, "GiB")) == len(plan.devices[0].segments)
     told = verdict(plan, "GiB")
     assert told.state == {True: "fits", False: "fails"}[bool(plan.fits)]

@@ -228,8 +228,8 @@ class BarsCanvas(Accessible):
     def tip_at(self, point: QPoint) -> str:
         """What a tool tip adds: what the segment is, or which device the bar is of; "" hides it."""
         cell = self._at(point)
-        if cell is not None:
-            return f"{self._line(cell.device, cell.kind)}\n{words.MEANING[cell.kind]}"
+        if cell is not None and self._plan is not None:
+            return f"{self._line(cell.device, cell.kind)}\n{words.meaning(self._plan, cell.device, cell.kind)}"
         layout = self.arranged()
         row = layout.row_at(point.y() / self._zoom) if layout else None
         if self._plan is None or layout is None or row is None or point.x() / self._zoom >= layout.x0:
@@ -383,7 +383,9 @@ class BarsCanvas(Accessible):
     def access_text(self, index: int) -> str:
         """What the segment is, and its place in the bar."""
         cell = self.cells()[index]
-        return f"{self._line(cell.device, cell.kind)}. {words.MEANING[cell.kind]}"
+        if self._plan is None:
+            return ""
+        return f"{self._line(cell.device, cell.kind)}. {words.meaning(self._plan, cell.device, cell.kind)}"
 
     def access_rect(self, index: int) -> QRect:
         """Where the segment is drawn."""

@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 
 from kvplanner.engine.base import DevicePlan, Plan, SegmentKind
 from kvplanner.ui.bars import words
-from kvplanner.ui.bars.fold import budget_start, groups, used_bytes
+from kvplanner.ui.bars.fold import budget_start, cache_is_given, drawn, groups, used_bytes
 from kvplanner.ui.bars.geometry import Rect, tick_step, tick_text, ticks
-from kvplanner.ui.bars.lack import lack_of, lack_text
+from kvplanner.ui.bars.lack import Lacking, lack_of, lack_text
 from kvplanner.ui.bars.shapes import (
     AXIS,
     COMFORT,
@@ -112,6 +112,9 @@ def _bracket_texts(plan: Plan, rows: Sequence[tuple[tuple[int, ...], bool]], uni
 
 
 def _budget_text(plan: Plan, device: DevicePlan, unit: Unit) -> str:
+    cache = device.segment("kv_cache")
+    if cache is not None and cache_is_given(plan):
+        return f"KV cache given: {words.size(cache.bytes, unit)}, whatever the utilisation"
     if device.budget is None:
         return ""
     share = plan.options.get("gpu_memory_utilization")
@@ -126,7 +129,7 @@ def _row_height(plan: Plan, view: View, density: Density, positions: tuple[int, 
     lack = lack_of(plan, positions) is not None
     above = density.bracket_text if bracket or lack else density.bracket
     strip = density.strip + density.strip_text if _measured(view, positions) else 0.0
-    return above + density.bar + strip + density.gap
+    return above + density.bar + density.whiskers + strip + density.gap
 
 
 def _measured(view: View, positions: tuple[int, ...]) -> Measured | None:
@@ -148,8 +151,8 @@ def _grid(
     gpus = [plan.devices[p[0]] for p, _ in rows if plan.devices[p[0]].device.kind == "gpu"]
     hosts = [plan.devices[p[0]] for p, _ in rows if plan.devices[p[0]].device.kind == "host"]
     capacity = max([d.total_bytes for d in gpus] or [d.total_bytes for d in hosts] or [1])
-    capacity = max([capacity, *(used_bytes(d) for d in hosts)])
-    furthest = max((lack[1] for p, _ in rows if (lack := lack_of(plan, p))), default=0)
+    capacity = max([capacity, *(used_bytes(plan, d) for d in hosts)])
+    furthest = max((lack.end for p, _ in rows if (lack := lack_of(plan, p))), default=0)
     end = max(capacity, min(furthest, int(capacity * LONGEST)), 1)
     x1 = max(width - 2.0, x0 + 60)
     return _Grid(plan, view, measure, density, width, x0, x1, capacity, end, (x1 - x0) / end)
@@ -161,6 +164,10 @@ def _title(plan: Plan, positions: tuple[int, ...]) -> str:
 
 def _detail(plan: Plan, positions: tuple[int, ...]) -> str:
     role = words.role_name(plan, positions)
+    copies = words.replicas(plan, positions)
+    if copies:
+        several = len({plan.devices[p].role.partition("/")[2] for p in positions}) > 1
+        return f"{copies} · {role}" if several else copies
     if len(positions) > 1:
         return f"{len(positions)} alike · {role}"
     shown = "" if role.lower() == _title(plan, positions).lower() else role
@@ -174,8 +181,8 @@ def _row(grid: _Grid, positions: tuple[int, ...], opened: bool, bracket_text: st
     lack_bytes = lack_of(plan, positions)
     top = y + (density.bracket_text if bracket_text or lack_bytes else density.bracket)
     frame = Rect(grid.x0, top, min(device.total_bytes, grid.end_bytes) * grid.scale, density.bar)
-    lack = _lack(grid, positions, lack_bytes, frame) if lack_bytes else None
-    cells, cut = _cells(grid, device, positions[0], frame, lack.rect.x if lack else frame.right)
+    lack = _lack(grid, lack_bytes, frame) if lack_bytes else None
+    cells, cut = _cells(grid, plan, positions[0], frame, lack.rect.x if lack else frame.right)
     has_toggle = (len(positions) > 1 or opened) and not grid.view.still
     title, detail = _labels(grid, positions, frame, has_toggle)
     toggle = Rect(0, frame.y, grid.x0 - 8, frame.h) if has_toggle else None
@@ -195,6 +202,7 @@ def _row(grid: _Grid, positions: tuple[int, ...], opened: bool, bracket_text: st
         ghost=_ghost(grid, positions, frame),
         strip=_strip(grid, measured, frame) if measured else None,
         capacity=_capacity(grid, device, frame, cut, lack.rect.right if lack else frame.right),
+        gap=_gap(grid, device, lack_bytes, frame),
         cut=cut,
         fill=_fill(grid, cells),
     )
@@ -236,14 +244,12 @@ def _labels(grid: _Grid, positions: tuple[int, ...], frame: Rect, toggle: bool) 
     )
 
 
-def _cells(
-    grid: _Grid, device: DevicePlan, position: int, frame: Rect, label_end: float
-) -> tuple[tuple[Cell, ...], bool]:
+def _cells(grid: _Grid, plan: Plan, position: int, frame: Rect, label_end: float) -> tuple[tuple[Cell, ...], bool]:
     """The segments, and whether the axis is too short for them; labels keep left of `label_end`."""
     made: list[Cell] = []
     start = 0
     cut = False
-    for segment in device.segments:
+    for segment in drawn(plan, plan.devices[position]):
         if segment.bytes <= 0:
             continue
         left, right = grid.x(start), grid.x(start + segment.bytes)
@@ -269,11 +275,22 @@ def _cell_label(grid: _Grid, kind: SegmentKind, size: int, width: float) -> str:
     return ""
 
 
+def _budget_span(plan: Plan, device: DevicePlan) -> tuple[int, int] | None:
+    """From where to where (bytes) the engine counts: its budget, or the cache alone where that is given."""
+    cache = device.segment("kv_cache")
+    if cache is not None and cache_is_given(plan):
+        before = drawn(plan, device)
+        start = sum(s.bytes for s in before[: before.index(cache)]) if cache in before else 0
+        return (start, start + cache.bytes) if cache in before else None
+    start = budget_start(device)
+    return (start, start + device.budget.value) if device.budget else None
+
+
 def _bracket(grid: _Grid, device: DevicePlan, frame: Rect, text: str, lack: Lack | None) -> Bracket | None:
-    if device.budget is None:
+    span = _budget_span(grid.plan, device)
+    if span is None:
         return None
-    left = grid.x(budget_start(device))
-    right = min(left + device.budget.value * grid.scale, grid.x1)
+    left, right = grid.x(span[0]), min(grid.x(span[1]), grid.x1)
     y = frame.y - grid.density.bracket + 2
     if not text:
         return Bracket(left, right, y, None)
@@ -284,36 +301,47 @@ def _bracket(grid: _Grid, device: DevicePlan, frame: Rect, text: str, lack: Lack
     return Bracket(left, right, y, shown)
 
 
-def _lack(grid: _Grid, positions: tuple[int, ...], lack: tuple[int, int, bool], frame: Rect) -> Lack:
-    start, end, asked = lack
-    left, right = grid.x(start), min(grid.x(end), grid.x1)
-    text = lack_text(grid.plan, positions, lack, grid.view.unit)
+def _lack(grid: _Grid, lack: Lacking, frame: Rect) -> Lack:
+    left, right = grid.x(lack.start), min(grid.x(lack.end), grid.x1)
+    text = lack_text(lack, grid.view.unit)
     wide = grid.measure(text, "small_bold") + 2
     x = min(max((left + right - wide) / 2, grid.x0), grid.x1 - wide)
     shown = Text(Rect(x, frame.y - grid.density.bracket - 12, wide, 13), text, "small_bold", "center")
-    return Lack(Rect(left, frame.y, right - left, frame.h), shown, asked)
+    return Lack(Rect(left, frame.y, right - left, frame.h), shown, lack.asked)
+
+
+def _gap(grid: _Grid, device: DevicePlan, lack: Lacking | None, frame: Rect) -> Text | None:
+    """What the white of a failing plan's bar is: free at the failing stage, or left unused."""
+    if grid.plan.fits is not False:
+        return None
+    used = max(used_bytes(grid.plan, device), lack.end if lack and lack.end <= device.total_bytes else 0)
+    name = "free" if grid.plan.stage == "free_memory_check" else "not used"
+    text = f"{name} {words.number(device.total_bytes - used, grid.view.unit)}"
+    rect = Rect(grid.x(used), frame.y, frame.right - grid.x(used), frame.h)
+    return Text(rect, text, "small", "center") if grid.measure(text, "small") + 2 * PAD <= rect.w else None
 
 
 def _whiskers(grid: _Grid, device: DevicePlan, cells: tuple[Cell, ...], frame: Rect) -> tuple[Whisker, ...]:
     """Ranges about the borders they move: the cache's left one (its right one is the budget's end), else the right.
 
-    They lie in two lanes along the bar's foot, the cache's first; one that finds no room is left to the table.
+    They lie in two lanes under the bar, the cache's first; one that finds no room is left to the table.
     """
     found: list[tuple[bool, Whisker]] = []
     for cell in cells:
         segment = device.segment(cell.kind)
         if segment is None or cell.kind == "headroom" or cell.rect.x >= frame.right - 1:
             continue
-        below = (segment.bytes - segment.estimate.low) * grid.scale
+        below = (segment.bytes - words.low_end(segment.estimate)) * grid.scale
         above = (segment.estimate.high - segment.bytes) * grid.scale
         if below + above >= 3:
             rest = segment.estimate.basis == "rest"
             middle = cell.rect.x if rest else cell.rect.right
             left, right = (middle - above, middle + below) if rest else (middle - below, middle + above)
             found.append((rest, Whisker(cell.kind, max(left, grid.x0), middle, min(right, grid.x1), 0.0)))
+    lanes = (frame.bottom + 4.0, frame.bottom + grid.density.whiskers - 2.0)
     made: list[Whisker] = []
-    for rest, whisker in sorted(found, key=lambda one: not one[0]):
-        for lane in (frame.bottom - 4.0,) if rest else (frame.bottom - 8.0, frame.bottom - 4.0):
+    for _, whisker in sorted(found, key=lambda one: not one[0]):
+        for lane in lanes:
             beside = (w for w in made if w.y == lane)
             if all(whisker.right + 3 <= w.left or w.right + 3 <= whisker.left for w in beside):
                 made.append(whisker._replace(y=lane))
@@ -330,11 +358,11 @@ def _ghost(grid: _Grid, positions: tuple[int, ...], frame: Rect) -> tuple[Cell, 
     if old.total_bytes != grid.plan.devices[positions[0]].total_bytes:
         return ()
     strip = Rect(frame.x, frame.y, frame.w, max(4.0, round(frame.h / 6)))
-    return _cells(grid, old, positions[0], strip, 0.0)[0]
+    return _cells(grid, before, positions[0], strip, 0.0)[0]
 
 
 def _strip(grid: _Grid, measured: Measured, frame: Rect) -> Strip:
-    y = frame.bottom + 3
+    y = frame.bottom + grid.density.whiskers
     start = 0
     parts: list[tuple[MeasuredPart, Rect]] = []
     for part in measured.parts:
@@ -349,7 +377,9 @@ def _strip(grid: _Grid, measured: Measured, frame: Rect) -> Strip:
 def _capacity(grid: _Grid, device: DevicePlan, frame: Rect, cut: bool, taken: float) -> Text | None:
     """The device's own size, beside its bar, where the axis does not end there; or that nothing was planned."""
     if grid.plan.fits is None and device.segment("weights") is None:
-        return Text(frame, "not planned", "small", "center")
+        if device.total_bytes:
+            return Text(frame, "not planned", "small", "center")
+        return Text(Rect(grid.x0, frame.y, grid.x1 - grid.x0, frame.h), "capacity not known: not planned", "small")
     if cut and device.device.kind == "host":
         text = f"of {words.size(device.total_bytes, grid.view.unit)}"
         wide = grid.measure(text, "small") + 4
@@ -363,7 +393,9 @@ def _capacity(grid: _Grid, device: DevicePlan, frame: Rect, cut: bool, taken: fl
 
 
 def _axis(grid: _Grid, y: float) -> tuple[Tick, ...]:
-    """Round values; where bars overflow, the largest GPU's capacity in their place; last the axis' end."""
+    """Round values; where bars overflow, the largest GPU's capacity in their place; last the axis' end. () for none."""
+    if grid.end_bytes <= 1:  # no device says how much it has
+        return ()
     per = GIB if grid.view.unit == "GiB" else GB
     end = grid.end_bytes / per
     step = tick_step(end, grid.x1 - grid.x0, 84)

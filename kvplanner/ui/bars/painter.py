@@ -76,6 +76,8 @@ class _Brush:
         self.painter.drawLines([QLineF(x, top, x, bottom) for x in xs])
 
     def axis(self) -> None:
+        if not self.layout.ticks:
+            return
         y = round(self.layout.axis_y) + 0.5
         end = self.layout.ticks[-1].x
         self.painter.setPen(pen(self.tokens.outline))
@@ -86,7 +88,8 @@ class _Brush:
 
     def row(self, row: Row) -> None:
         painter, tokens = self.painter, self.tokens
-        painter.fillRect(snapped(row.frame), colour(tokens.panel))
+        if row.frame.w:
+            painter.fillRect(snapped(row.frame), colour(tokens.panel))
         for cell in row.cells:
             self.cell(cell)
         if row.lack:
@@ -100,12 +103,13 @@ class _Brush:
             self.painter.fillRect(box, colour(self.tokens.text))
             self.painter.fillRect(QRectF(box.x(), box.y() - 1, box.width(), 1), colour(self.tokens.panel))
         for whisker in row.whiskers:
-            self.whisker(whisker)
+            self.whisker(whisker, row.frame)
         if row.bracket:
             self.bracket(row.bracket)
         if row.cut:
             self.tear(row.frame._replace(w=self.layout.ticks[-1].x - row.frame.x))
         self.text(row.capacity, tokens.muted)
+        self.text(row.gap, tokens.muted)
         self.text(row.title, tokens.text)
         self.text(row.detail, tokens.muted)
         if row.toggle:
@@ -127,16 +131,17 @@ class _Brush:
             return
         ink = self.tokens.segments[cell.kind]
         wide = self.type.width(cell.label, "text")
-        lift = 5.0 if cell.rect.h >= 24 else 1.0  # above the whiskers
         if ink.pattern not in ("solid", "empty"):
             high = min(cell.rect.h - 6, 18)
-            top = cell.rect.y + (cell.rect.h - lift - high) / 2
+            top = cell.rect.y + (cell.rect.h - high) / 2
             self.painter.fillRect(QRectF(cell.rect.x + PAD - 3, top, wide + 6, high), colour(ink.fill))
-        text = Text(Rect(cell.rect.x + PAD, cell.rect.y, wide + 2, cell.rect.h - lift), cell.label, "text")
+        text = Text(Rect(cell.rect.x + PAD, cell.rect.y, wide + 2, cell.rect.h), cell.label, "text")
         self.text(text, ink.text)
 
     def outline(self, row: Row) -> None:
         box = snapped(row.frame)
+        if box.width() < 1:
+            return
         self.painter.setPen(pen(self.tokens.outline))
         self.painter.drawRect(box.adjusted(0.5, 0.5, -0.5, -0.5))
         if row.lack and row.lack.rect.right > row.frame.right + 0.5:
@@ -165,17 +170,19 @@ class _Brush:
             line = QRectF(first.x(), first.bottom(), last.right() - first.x(), 1)
             self.painter.fillRect(line, colour(self.tokens.panel))
 
-    def whisker(self, whisker: Whisker) -> None:
+    def whisker(self, whisker: Whisker, frame: Rect) -> None:
+        """Under the bar in its segment's colour, hung from the border that it moves."""
         y = round(whisker.y) + 0.5
         left, right = whisker.left, max(whisker.right, whisker.left + 3)
+        middle = min(max(whisker.middle, left), right)
+        fill = self.tokens.segments[whisker.kind].fill
         lines = [
             QLineF(left, y, right, y),
-            QLineF(left, y - 2.5, left, y + 2.5),
-            QLineF(right, y - 2.5, right, y + 2.5),
+            QLineF(left, y - 2, left, y + 2),
+            QLineF(right, y - 2, right, y + 2),
+            QLineF(middle, frame.bottom + 1, middle, y),
         ]
-        self.painter.setPen(pen(self.tokens.panel, 3.2))
-        self.painter.drawLines(lines)
-        self.painter.setPen(pen(self.tokens.text, 1.2))
+        self.painter.setPen(pen(mix(fill, self.tokens.text, 0.8), 1.8))
         self.painter.drawLines(lines)
 
     def bracket(self, bracket: Bracket) -> None:

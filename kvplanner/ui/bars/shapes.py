@@ -14,20 +14,21 @@ Measure = Callable[[str, Role], float]
 
 
 class Density(NamedTuple):
-    """Sizes of a row: the bar, the bracket's zone above it with and without text, the gap below."""
+    """Sizes of a row: the bar, the bracket's zone above it with and without text, the whiskers' below it, the gap."""
 
     bar: float
     bracket: float
     bracket_text: float
+    whiskers: float
     gap: float
     strip: float
     strip_text: float
     two_lines: bool
 
 
-COMFORT: Final = Density(34, 10, 24, 12, 9, 17, True)
-MEDIUM: Final = Density(24, 9, 22, 8, 8, 16, False)
-COMPACT: Final = Density(17, 7, 20, 4, 7, 15, False)
+COMFORT: Final = Density(34, 10, 24, 12, 6, 9, 17, True)
+MEDIUM: Final = Density(24, 9, 22, 11, 3, 8, 16, False)
+COMPACT: Final = Density(17, 7, 20, 9, 1, 7, 15, False)
 PAD: Final = 7.0  # beside a label in its segment
 HEADER: Final = 26.0
 AXIS: Final = 24.0
@@ -71,7 +72,7 @@ class Lack(NamedTuple):
 
 
 class Whisker(NamedTuple):
-    """An estimate's range about a border, at height y."""
+    """An estimate's range about a border, at height y under the bar."""
 
     kind: SegmentKind
     left: float
@@ -104,7 +105,7 @@ class Strip(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One bar: of one device, or of several alike."""
+    """One bar: of one device, or of several alike. gap: what the white of a failing plan is."""
 
     positions: tuple[int, ...]
     rect: Rect
@@ -120,6 +121,7 @@ class Row(NamedTuple):
     ghost: tuple[Cell, ...]
     strip: Strip | None
     capacity: Text | None
+    gap: Text | None
     cut: bool
     fill: Rect | None
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Final, Literal
 
 from kvplanner.engine.base import Plan, SegmentKind, Stage
 from kvplanner.estimate import Basis, Estimate
+from kvplanner.ui.bars.fold import graphs_outside
 from kvplanner.units import format_bytes, in_unit, round_to_band
 
 Unit = Literal["GiB", "GB"]
@@ -33,7 +35,7 @@ SHORT: Final[dict[SegmentKind, str]] = {
     "activations": "activations",
     "cuda_graphs": "graphs",
     "kv_cache": "KV cache",
-    "headroom": "free",
+    "headroom": "headroom",
 }
 MEANING: Final[dict[SegmentKind, str]] = {
     "driver_reserved": "what the driver keeps for itself: NVML counts it, CUDA never sees it",
@@ -52,9 +54,14 @@ BASIS: Final[dict[Basis, str]] = {
     "measured": "given, or seen on a real card",
     "calibrated": "fitted to public measurements",
     "analytic": "from the engine's rules",
-    "rest": "what the others leave",
+    "rest": "follows from the others' ranges",
     "assumed": "nothing better is known",
 }
+BASIS_NAMES: Final[dict[Basis, str]] = {
+    "exact": "exact", "measured": "measured", "calibrated": "calibrated", "analytic": "analytic",
+    "rest": "what is left", "assumed": "assumed",
+}  # fmt: skip
+_AFTER_CACHE: Final = "recorded kernels and their pools: captured after the cache, outside the budget"
 STAGES: Final[dict[Stage, str]] = {
     "free_memory_check": "at the free-memory check, before anything is loaded",
     "weights": "while loading the weights",
@@ -66,6 +73,7 @@ STAGES: Final[dict[Stage, str]] = {
     "runtime": "while serving",
 }
 MINUS: Final = "−"
+_NUMBER: Final = re.compile(r"\d+")
 
 
 def number(value: float, unit: Unit, digits: int = 2) -> str:
@@ -86,11 +94,16 @@ def band_digits(estimate: Estimate, unit: Unit) -> int:
     return 2 if spread < 1 else 1
 
 
+def low_end(estimate: Estimate) -> int:
+    """The low end as it is shown: of what is there, no less than nothing is left."""
+    return max(estimate.low, 0) if estimate.value >= 0 else estimate.low
+
+
 def band(estimate: Estimate, unit: Unit) -> str:
     """The range as "12.5–13.2", "" for a value without doubt."""
     if estimate.low == estimate.high:
         return ""
-    low, high = in_unit(estimate.low, unit), in_unit(estimate.high, unit)
+    low, high = in_unit(low_end(estimate), unit), in_unit(estimate.high, unit)
     least = 1 if high >= 0.3 else 2
     digits = next((d for d in (least, least + 1) if f"{low:.{d}f}" != f"{high:.{d}f}"), 3)
     joint = "–" if low >= 0 else " to "
@@ -144,13 +157,26 @@ def identity(plan: Plan, positions: tuple[int, ...]) -> str:
     return " · ".join(part for part in (tail, *device.marks) if part)
 
 
+def replicas(plan: Plan, positions: tuple[int, ...]) -> str:
+    """How many replicas of the model several devices hold: "4 replicas", "" for one."""
+    held = {plan.devices[p].role.split("/")[0] for p in positions if plan.devices[p].role.startswith("dp")}
+    return f"{len(held)} replicas" if len(held) > 1 else ""
+
+
 def role_name(plan: Plan, positions: tuple[int, ...]) -> str:
-    """ "tp0" or, for several, "tp0–7"."""
-    first, last = plan.devices[positions[0]].role, plan.devices[positions[-1]].role
+    """ "tp0" or, for several, "tp0–7"; of several replicas the part that each has: "tp0–1"."""
+    roles = [plan.devices[p].role for p in positions]
+    if replicas(plan, positions):
+        roles = [role.partition("/")[2] for role in roles]
+    first, last = min(roles, key=_by_number), max(roles, key=_by_number)
     if first == last:
         return first
     stem = first.rstrip("0123456789")
     return f"{first}–{last.removeprefix(stem)}" if stem and last.startswith(stem) else f"{first}–{last}"
+
+
+def _by_number(role: str) -> tuple[int, ...]:
+    return tuple(int(n) for n in _NUMBER.findall(role))
 
 
 def segment_line(plan: Plan, positions: tuple[int, ...], kind: SegmentKind, unit: Unit) -> str:
@@ -167,8 +193,14 @@ def segment_line(plan: Plan, positions: tuple[int, ...], kind: SegmentKind, unit
     reach = band(segment.estimate, unit)
     if reach:
         parts.append(f"range {reach}")
-    parts += [percent(segment.bytes, device.total_bytes), segment.estimate.basis]
+    parts += [percent(segment.bytes, device.total_bytes), BASIS_NAMES[segment.estimate.basis]]
     return " · ".join(parts)
+
+
+def meaning(plan: Plan, position: int, kind: SegmentKind) -> str:
+    """What a segment is, by this plan's rules."""
+    outside = kind == "cuda_graphs" and graphs_outside(plan, plan.devices[position])
+    return _AFTER_CACHE if outside else MEANING[kind]
 
 
 def within(kind: SegmentKind) -> str:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final, Literal, NamedTuple
 
-from kvplanner.engine.base import BUDGET_KINDS, DevicePlan, Plan, SegmentKind
+from kvplanner.engine.base import DevicePlan, Plan, SegmentKind
 from kvplanner.estimate import Estimate, Input, show_value
 from kvplanner.ui.bars import words
-from kvplanner.ui.bars.fold import group_of
+from kvplanner.ui.bars.fold import budget_kinds, cache_is_given, graphs_outside, group_of
 from kvplanner.ui.bars.words import Unit
 from kvplanner.ui.explain.questions import Answer, answers
-from kvplanner.units import format_bytes
+from kvplanner.units import GB, GIB, MB, MIB, ByteUnit, format_bytes
 
 TITLES: Final[dict[SegmentKind, str]] = {
     "driver_reserved": "Driver reserved: memory that CUDA never sees",
@@ -46,6 +47,14 @@ DETAILS: Final[dict[SegmentKind | None, str]] = {
 }
 
 
+# Sources that say more to those who keep the catalogues than to those who plan.
+SOURCES: Final = {
+    "public print": "total seen in public logs",
+    "public print, repository not recorded": "total seen in public logs",
+    "rest": "what is left",
+}
+
+
 class Formula(NamedTuple):
     """A formula in words and in numbers; of: what it is of, "" for the segment itself."""
 
@@ -60,12 +69,13 @@ class Formula(NamedTuple):
 
 
 class InputRow(NamedTuple):
-    """One input of a formula: its value, the other reading (GB beside GiB), and where it came from."""
+    """One input of a formula: its value, the other reading (GB beside GiB), its source; tip: the source unshortened."""
 
     name: str
     value: str
     other: str
     source: str
+    tip: str = ""
 
 
 class Explanation(NamedTuple):
@@ -95,13 +105,13 @@ def explanation(plan: Plan, position: int, kind: SegmentKind | None, unit: Unit)
     others: list[tuple[str, Estimate]] = []
     if kind == "weights" and plan.request.model.stored is not None:
         others.append(("as stored", plan.request.model.stored))
-    if kind == "kv_cache" and device.budget is not None:
-        others.append(("budget", device.budget))
+    if kind == "kv_cache":
+        others += _before_the_cache(plan, position, estimate)
     sources = (estimate, *(other for _, other in others))
     return Explanation(
         TITLES[kind] if kind else "Budget: what the engine allows itself",
         _where(plan, position),
-        DETAILS[kind],
+        _meaning(plan, device, kind),
         _value(estimate, unit),
         tuple(_formula(of, e, unit) for of, e in (("", estimate), *others) if e.formula),
         _band(estimate, unit),
@@ -110,6 +120,24 @@ def explanation(plan: Plan, position: int, kind: SegmentKind | None, unit: Unit)
         answers(plan, position, kind, unit),
         _rules(plan),
     )
+
+
+def _before_the_cache(plan: Plan, position: int, cache: Estimate) -> list[tuple[str, Estimate]]:
+    """What the cache's size follows from: what was available, and the budget; nothing where the size is given."""
+    device = plan.devices[position]
+    found: list[tuple[str, Estimate]] = []
+    available = plan.kv_cache.available if plan.kv_cache else None
+    if available and available.formula != cache.formula and position in group_of(plan, plan.tightest):
+        found.append(("available", available))
+    if device.budget is not None and not cache_is_given(plan):
+        found.append(("budget", device.budget))
+    return found
+
+
+def _meaning(plan: Plan, device: DevicePlan, kind: SegmentKind | None) -> str:
+    if kind == "cuda_graphs" and graphs_outside(plan, device):
+        return f"{DETAILS[kind]} These rules capture them after the cache, outside the budget."
+    return DETAILS[kind]
 
 
 def _where(plan: Plan, position: int) -> str:
@@ -134,7 +162,7 @@ def _absent(plan: Plan, position: int, kind: SegmentKind, unit: Unit) -> Explana
         why = "Not planned."
     elif kind == "kv_cache" and plan.fits is False:
         why = "Nothing is left of the budget for it."
-        formulas = _nothing_left(plan.devices[position], unit)
+        formulas = _nothing_left(plan, plan.devices[position], unit)
     elif kind == "headroom" and plan.fits is False:
         why = "The plan does not fit, so nothing is left alone."
     asked = answers(plan, position, kind, unit)
@@ -142,14 +170,17 @@ def _absent(plan: Plan, position: int, kind: SegmentKind, unit: Unit) -> Explana
     return Explanation(TITLES[kind], where, DETAILS[kind], why, formulas, "", (), (), asked, _rules(plan))
 
 
-def _nothing_left(device: DevicePlan, unit: Unit) -> tuple[Formula, ...]:
+def _nothing_left(plan: Plan, device: DevicePlan, unit: Unit) -> tuple[Formula, ...]:
     if device.budget is None:
         return ()
-    parts = [s for s in device.segments if s.kind in BUDGET_KINDS and s.bytes]
+    kinds = budget_kinds(plan, device)
+    parts = [s for s in device.segments if s.kind in kinds and s.bytes]
     left = device.budget.value - sum(s.bytes for s in parts)
     names = " − ".join(["budget", *(words.within(s.kind) for s in parts)])
-    numbers = " − ".join(words.size(b, unit) for b in (device.budget.value, *(s.bytes for s in parts)))
-    return (Formula("", names, f"{numbers} = {words.size(left, unit)}"),)
+    sizes = [device.budget.value, *(s.bytes for s in parts)]
+    scale = scale_of([*sizes, left], unit)
+    numbers = " − ".join(scale.text(size) for size in sizes)
+    return (Formula("", names, f"{numbers} = {scale.text(left)}"),)
 
 
 def _value(estimate: Estimate, unit: Unit) -> str:
@@ -159,45 +190,88 @@ def _value(estimate: Estimate, unit: Unit) -> str:
 
 
 def _band(estimate: Estimate, unit: Unit) -> str:
-    basis = f"{estimate.basis}: {words.BASIS[estimate.basis]}"
+    basis = f"{words.BASIS_NAMES[estimate.basis]}: {words.BASIS[estimate.basis]}"
     if estimate.low == estimate.high:
         return basis
-    return f"{words.size(estimate.low, unit)} to {words.size(estimate.high, unit)} (90 % band), {basis}"
+    return f"{words.size(words.low_end(estimate), unit)} to {words.size(estimate.high, unit)} (90 % band), {basis}"
 
 
-def show_input(item: Input, unit: Unit) -> str:
-    """An input's value in the chosen unit."""
+class Scale(NamedTuple):
+    """One unit for a whole formula, so that it can be added up by eye; digits: decimals."""
+
+    unit: ByteUnit | Literal["B"]
+    digits: int
+
+    def text(self, value: int | float) -> str:
+        """A size in this unit; one too small for it stands in its own."""
+        if self.unit == "B":
+            return f"{value:,.0f} B".replace("-", words.MINUS)
+        if not value:
+            return f"0 {self.unit}"
+        text = format_bytes(value, self.unit, self.digits)
+        if not text.strip("-0. GMBi"):
+            return _natural(value, decimal=self.unit in ("GB", "MB"))
+        return text.replace("-", words.MINUS)
+
+
+def scale_of(sizes: Sequence[int | float], unit: Unit) -> Scale:
+    """The unit that suits the largest size, with as many decimals (2 to 4) as the smallest needs."""
+    present = [abs(size) for size in sizes if size]
+    giga, mega = (GIB, MIB) if unit == "GiB" else (GB, MB)
+    largest = max(present, default=giga)
+    if largest < mega:
+        return Scale("B", 0)
+    name: ByteUnit = unit if largest >= giga // 10 else "MiB" if unit == "GiB" else "MB"
+    per = giga if name == unit else mega
+    least = min(present, default=per) / per
+    return Scale(name, next((d for d in (2, 3) if least >= 10.0**-d), 4))
+
+
+def _natural(value: int | float, *, decimal: bool) -> str:
+    mega = MB if decimal else MIB
+    if abs(value) >= mega // 10:
+        return format_bytes(value, "MB" if decimal else "MiB").replace("-", words.MINUS)
+    return f"{value:,.0f} B".replace("-", words.MINUS)
+
+
+def _scale(estimate: Estimate, unit: Unit) -> Scale:
+    return scale_of([i.value for i in estimate.inputs if i.unit == "B" and not isinstance(i.value, str)], unit)
+
+
+def show_input(item: Input, scale: Scale) -> str:
+    """An input's value, a size in the formula's unit."""
     if item.unit != "B" or isinstance(item.value, str):
         return show_value(item)
-    if unit == "GiB":
-        return show_value(item)
-    if abs(item.value) >= 10**9:
-        return format_bytes(item.value, "GB")
-    return format_bytes(item.value, "MB") if abs(item.value) >= 10**6 else f"{item.value:,} B"
+    return scale.text(item.value)
 
 
 def in_numbers(estimate: Estimate, unit: Unit) -> str:
-    """The formula with this plan's numbers in the chosen unit."""
-    return estimate.formula.format_map({i.name: show_input(i, unit) for i in estimate.inputs})
+    """The formula with this plan's numbers, its sizes in one unit."""
+    scale = _scale(estimate, unit)
+    return estimate.formula.format_map({i.name: show_input(i, scale) for i in estimate.inputs})
 
 
 def _inputs(estimates: tuple[Estimate, ...], unit: Unit) -> tuple[InputRow, ...]:
     other: Unit = "GB" if unit == "GiB" else "GiB"
-    items = dict.fromkeys(i for e in estimates for i in e.inputs)
-    rows: list[InputRow] = []
-    for item in items:
-        large = item.unit == "B" and not isinstance(item.value, str) and abs(item.value) >= 10**6
-        value = show_input(item, unit)
-        named = item.unit not in ("", "B")
-        rows.append(
-            InputRow(
-                item.name.replace("_", " "),
-                f"{value} {item.unit}" if named else value,
-                f"= {show_input(item, other)}" if large else "",
-                item.source,
-            )
-        )
-    return tuple(rows)
+    items: dict[Input, tuple[Scale, Scale]] = {}
+    for estimate in estimates:
+        scales = _scale(estimate, unit), _scale(estimate, other)
+        for item in estimate.inputs:
+            items.setdefault(item, scales)
+    return tuple(_input_row(item, *scales) for item, scales in items.items())
+
+
+def _input_row(item: Input, scale: Scale, other: Scale) -> InputRow:
+    large = item.unit == "B" and not isinstance(item.value, str) and abs(item.value) >= 10**6
+    value = show_input(item, scale)
+    source = SOURCES.get(item.source, item.source)
+    return InputRow(
+        item.name.replace("_", " "),
+        f"{value} {item.unit}" if item.unit not in ("", "B") else value,
+        f"= {show_input(item, other)}" if large else "",
+        source,
+        item.source if source != item.source else "",
+    )
 
 
 def _cache_notes(plan: Plan, device: DevicePlan, kind: SegmentKind | None, unit: Unit) -> tuple[str, ...]:

@@ -70,7 +70,7 @@ def _capacity(case: _Case) -> Answer | None:
     if device.budget is not None:
         share = case.option("gpu_memory_utilization")
         of = f" ({share:g} of it)" if share else ""
-        text.append(f"The engine allows itself {case.size(device.budget.value)}{of}; the rest stays free for others.")
+        text.append(f"The engine allows itself {case.size(device.budget.value)}{of}; the rest is headroom.")
     return Answer(question, " ".join(text))
 
 
