@@ -26,10 +26,11 @@ class BadInput(PlannerError):
 
 
 class UnknownName(BadInput):
-    """A name that matches nothing, or too much; `near` lists what is close to it."""
+    """A name that matches nothing, or too much; `near` lists what is close to it, `remedy` says what else to do."""
 
-    def __init__(self, what: str, where: str = "", near: tuple[str, ...] = ()) -> None:
-        super().__init__(what, where, f"Near: {', '.join(near)}" if near else "")
+    def __init__(self, what: str, where: str = "", near: tuple[str, ...] = (), remedy: str = "") -> None:
+        words = [f"Near: {', '.join(near)}"] if near else []
+        super().__init__(what, where, ". ".join([*words, remedy] if remedy else words))
         self.near = near
 
 

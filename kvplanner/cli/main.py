@@ -5,14 +5,13 @@ Each command's module is imported when it is asked for, so that none pays for an
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Final
 
-from kvplanner.cli.output import complain
-from kvplanner.errors import PlannerError, UnknownName
+from kvplanner.cli.output import FITS, complain, give_up_output
+from kvplanner.errors import BadInput, PlannerError, UnknownName
 
 COMMANDS: Final[dict[str, str]] = {
     "plan": "does a model fit, where the memory goes, and what it serves",
@@ -22,6 +21,7 @@ COMMANDS: Final[dict[str, str]] = {
     "gui": "the window",
 }
 _INTERRUPTED: Final = 130
+_GIVE_OUTPUT: Final = "Send it to a terminal, a pipe or a file with room"
 
 _USAGE: Final = """kvplanner plans an inference engine's GPU memory before the server is started.
 
@@ -48,6 +48,8 @@ Opens the window with a plan (.kvplan.json), a model folder or file, or a model 
 
 def run(argv: Sequence[str]) -> int:
     """Runs a terminal command and returns the exit status; argv without the program's name."""
+    if sys.stdout is None:
+        return complain(BadInput("standard output is closed", "", _GIVE_OUTPUT))
     make_printable()
     try:
         status = _run(list(argv))
@@ -57,9 +59,12 @@ def run(argv: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     except BrokenPipeError:
-        # The reader has gone (`| head`): nothing is left to say, and the interpreter's own flush must not fail.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        # The reader has gone (`| head`): nothing is left to say.
+        give_up_output()
+        return FITS
+    except OSError as error:
+        give_up_output()
+        return complain(BadInput(f"the output cannot be written: {error.strerror or error}", "", _GIVE_OUTPUT))
     return status
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -17,13 +18,19 @@ _NARROW, _WIDE = 72, 120
 
 def complain(error: PlannerError) -> int:
     """Tells what, where and what to do in one line; returns the exit status of bad input."""
-    print(f"kvplanner: {' '.join(str(error).split())}", file=sys.stderr)
+    note(str(error))
     return BAD_INPUT
 
 
 def note(text: str) -> None:
-    """Something worth knowing that is not the answer."""
-    print(f"kvplanner: {' '.join(text.split())}", file=sys.stderr)
+    """Something worth knowing that is not the answer, on one line of standard error where there is one."""
+    if sys.stderr is not None:
+        print(f"kvplanner: {' '.join(text.split())}", file=sys.stderr)
+
+
+def give_up_output() -> None:
+    """Sends what is still buffered nowhere: the interpreter's own flush at the end must not fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def emit_json(value: object, *, on_one_line: bool = False) -> None:

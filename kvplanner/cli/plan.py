@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from kvplanner.cli.arguments import Parser, split_flags
-from kvplanner.cli.output import BAD_INPUT, DOES_NOT_FIT, FITS, emit_json, width
+from kvplanner.cli.output import BAD_INPUT, DOES_NOT_FIT, FITS, emit_json, give_up_output, width
 from kvplanner.errors import BadInput, UnknownName
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def words_from(argv: Sequence[str]) -> tuple[Namespace, PlanWords]:
 
     ours, flags = split_flags(argv)
     given, extra = parser().parse_known_args(ours)
-    if extra and extra[0].startswith("-") and not flags:
+    if extra and extra[0].startswith("-"):
         raise BadInput(
             f"{extra[0]} is no flag of kvplanner",
             "plan",
@@ -132,6 +132,8 @@ def status_of(plan: Plan) -> int:
 
 def run(argv: Sequence[str]) -> int:
     """Prints the plan and returns its status."""
+    import sys
+
     from kvplanner.plan.text_request import build
 
     given, words = words_from(argv)
@@ -139,11 +141,21 @@ def run(argv: Sequence[str]) -> int:
     plan = make_plan(built)
     if given.save:
         save(given.save, built)
+    try:
+        _print(plan, given)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader has seen enough; the verdict stands.
+        give_up_output()
+    return status_of(plan)
+
+
+def _print(plan: Plan, given: Namespace) -> None:
     if given.json:
         from kvplanner.plan.schema import to_json
 
         emit_json(to_json(plan))
-        return status_of(plan)
+        return
     from kvplanner.plan import report
 
     if given.explain is not None:
@@ -155,4 +167,3 @@ def run(argv: Sequence[str]) -> int:
 
         text = report.text(plan, unit=given.unit, width=width())
         print(colour.coloured(text, plan.fits) if colour.wanted() else text, end="")
-    return status_of(plan)

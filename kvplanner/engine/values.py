@@ -54,7 +54,7 @@ def check_range(option: Option, value: OptionValue) -> None:
     if not isinstance(value, int | float) or isinstance(value, bool):
         return
     low, high = option.low, option.high
-    if not math.isfinite(value) or abs(value) > LARGEST:
+    if value != value or abs(value) > LARGEST:
         raise BadInput("the number is out of range", option.flags[0], f"Give {LARGEST:,} at most")
     if (low is not None and value < low) or (high is not None and value > high):
         if high is None:

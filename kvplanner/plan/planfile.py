@@ -12,13 +12,14 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from difflib import get_close_matches
 from itertools import groupby
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from kvplanner.engine.base import SEGMENT_KINDS, Load, Model, OptionValue, PlanRequest
-from kvplanner.errors import BadInput, NotModelled
+from kvplanner.errors import BadInput, NotModelled, UnknownName
 from kvplanner.gpu.spec import Machine
 from kvplanner.units import GB, GIB, MB, MIB
 
@@ -282,11 +283,30 @@ def _exact_size(size_bytes: int) -> str:
     return f"{size_bytes // 1000}.{size_bytes % 1000:03}kB"
 
 
+def _check_options(plan: PlanFile) -> None:
+    from kvplanner.engine.registry import engine
+    from kvplanner.engine.values import check_value
+
+    chosen = engine(plan.engine)
+    known = {option.name: option for option in chosen.options(plan.version)}
+    for name, value in plan.options.items():
+        if name not in known:
+            release = f" {plan.version}" if plan.version else ""
+            raise UnknownName(f"{chosen.title}{release} has no such option", f"plan file: options.{name[:60]}",
+                              tuple(get_close_matches(name, known, n=3)), "Take it out of the file")  # fmt: skip
+        try:
+            check_value(known[name], value)
+        except BadInput as error:
+            raise BadInput(error.what, f"plan file: options.{name}", error.remedy) from None
+
+
 def to_request(plan: PlanFile, model: Model, machine: Machine) -> PlanRequest:
     """The request that a plan file stands for, once its model and machine were found.
 
-    Raises BadInput when it tells the free memory of a GPU that the machine does not have.
+    Raises BadInput when it tells the free memory of a GPU that the machine does not have, and for options that the
+    engine does not have or that are of another type or range.
     """
+    _check_options(plan)
     if outside := [index for index in plan.free if index >= len(machine.devices)]:
         raise BadInput(f"free_bytes names GPU {outside[0]} of {len(machine.devices)}", "plan file")
     devices = tuple(

@@ -147,7 +147,9 @@ def _without_tensors(files: FolderFiles, id_: str) -> Model:
     if files.gguf:
         return _only_gguf(files)
     if files.config is None:
-        raise BadInput("holds no config.json and no safetensors or GGUF file", str(files.path), "Name a model's folder")
+        empty = next(files.path.iterdir(), None) is None
+        what = "the folder is empty" if empty else "holds no config.json and no safetensors or GGUF file"
+        raise BadInput(what, str(files.path), "Name a model's folder")
     config = jsonfile.read_object(files.config)
     spec, implied = read_config(config, where=str(files.config), side_quant=_side_quant(files.path))
     problems = missing_words(files)

@@ -35,13 +35,9 @@ def open_model(text: str, *, allow_network: bool = False, control: Control | Non
 
         return hub.open_model(name.removeprefix("hub:"), allow_network=allow_network, control=control)
     path = Path(name).expanduser()
-    if looks_like_path(name):
+    if looks_like_path(name) or _is_model(path):
         return open_path(path)
-    try:
-        is_model = path.is_dir() and _holds_model(path)
-    except OSError:
-        is_model = False
-    return open_path(path) if is_model else _by_name(name)
+    return _by_name(name, path)
 
 
 def looks_like_path(name: str) -> bool:
@@ -89,21 +85,37 @@ def _starts(path: Path, magic: bytes) -> bool:
         return file.size >= len(magic) and file.read(0, len(magic)) == magic
 
 
-def _holds_model(path: Path) -> bool:
-    return (path / "config.json").is_file() or any(path.glob("*.safetensors")) or any(path.glob("*.gguf"))
+def _is_model(path: Path) -> bool:
+    try:
+        return path.is_dir() and (
+            (path / "config.json").is_file() or any(path.glob("*.safetensors")) or any(path.glob("*.gguf"))
+        )
+    except OSError:
+        return False
 
 
-def _by_name(name: str) -> Model:
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:
+        return False
+
+
+def _by_name(name: str, path: Path) -> Model:
+    """The model of this name, or what is wrong with the file or folder that is called so."""
     from kvplanner.catalog import models
 
     try:
         return models.load(models.find(name).id)
     except UnknownName as error:
         cached = _cached(name)
-        if cached is None:
-            asks = f"; hub:{name} asks the Hub" if name.count("/") == 1 else ""
-            raise UnknownName(error.what + asks, error.where, error.near) from None
-        return cached
+        if cached is not None:
+            return cached
+        if _exists(path):
+            return open_path(path)
+        asks = f", hub:{name} asks the Hub" if name.count("/") == 1 else ""
+        remedy = f"kvplanner models QUERY searches the bundled ones{asks}"
+        raise UnknownName(error.what, error.where, error.near, remedy) from None
 
 
 def _cached(name: str) -> Model | None:

@@ -170,3 +170,48 @@ def test_a_broken_config_names_file_and_field(terminal: Terminal, tmp_path: Path
     assert str(config) in ran.err
     config.write_text("{")
     assert terminal("plan", str(tmp_path), "--gpu", "H100").status == 2
+
+
+def test_engine_flags_before_the_dashes_are_shown_their_place(terminal: Terminal) -> None:
+    ran = terminal("plan", MODEL, "--gpu", "H100", "--max-model-len", "8k", "--", "-tp", "1")
+    assert ran.status == 2
+    assert "The engine's go after --: kvplanner plan MODEL -- --max-model-len" in ran.err
+
+
+def test_an_unknown_model_is_shown_where_to_look(terminal: Terminal) -> None:
+    assert "kvplanner models QUERY" in terminal("plan", "nosuch", "--gpu", "H100").err
+    assert "hub:org/nosuch asks the Hub" in terminal("plan", "org/nosuch", "--gpu", "H100").err
+
+
+def test_an_empty_folder_is_called_empty(terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "nothing" / "here").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    assert "the folder is empty" in terminal("plan", "nothing/here", "--gpu", "H100").err
+    assert "holds no config.json" in terminal("plan", "nothing", "--gpu", "H100").err
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("max_model_len", "abc", "whole number"),
+        ("max_num_seqs", True, "whole number"),
+        ("enforce_eager", 1, "true or false"),
+        ("gpu_memory_utilization", "0.9", "a number"),
+        ("gpu_memory_utilization", 7, "out of range"),
+        ("kv_cache_dtype", "fp7", "not one of"),
+        ("kv_cache_dtype", 8, "a text"),
+        ("max_model_len", 10**400, "out of range"),
+        ("foo", 1, "no such option"),
+    ],
+)
+def test_options_of_a_plan_file_are_checked(
+    terminal: Terminal, tmp_path: Path, name: str, value: object, words: str
+) -> None:
+    path = tmp_path / "a.kvplan.json"
+    document = {"schema": planfile.SCHEMA, "model": MODEL, "machine": "H100", "options": {name: value}}
+    path.write_text(json.dumps(document))
+    ran = terminal("plan", str(path))
+    assert (ran.status, ran.err.count("\n")) == (2, 1)
+    assert f"options.{name}" in ran.err
+    assert words in ran.err
+    assert len(ran.err) < 400

@@ -77,6 +77,31 @@ def test_a_closed_pipe_is_no_error() -> None:
     assert done.stderr == ""
 
 
+def _shell(command: str) -> subprocess.CompletedProcess[str]:
+    line = command.replace("KV", f"{sys.executable} -m kvplanner")
+    return subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False, timeout=60)
+
+
+@pytest.mark.parametrize("more", ["", "--json", "--explain", "--markdown"])
+@pytest.mark.parametrize(("model", "status"), [("Llama-3.1-8B-Instruct", 0), ("Llama-3.1-70B-Instruct", 1)])
+def test_a_closed_pipe_keeps_the_verdict(model: str, status: int, more: str) -> None:
+    done = _shell(f"KV plan {model} --gpu H100 {more} | head -c 5 >/dev/null; exit ${{PIPESTATUS[0]}}")
+    assert (done.returncode, done.stderr) == (status, "")
+
+
+@pytest.mark.parametrize("words", ["plan Llama-3.1-8B-Instruct --gpu H100", "models --json", "gpus", "--help"])
+@pytest.mark.parametrize("place", [">&-", ">/dev/full"])
+def test_output_that_cannot_be_written_is_told_in_a_line(words: str, place: str) -> None:
+    done = _shell(f"KV {words} {place}")
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("kvplanner: ")
+
+
+def test_closed_standard_error_is_no_error() -> None:
+    assert _shell("KV plan No-Such-Model --gpu H100 2>&-").returncode == 2
+
+
 def test_output_survives_a_terminal_that_lacks_characters() -> None:
     ran = process(
         ["plan", "Llama-3.1-8B-Instruct", "--gpu", "H100"], env={"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
