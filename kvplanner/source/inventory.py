@@ -25,12 +25,14 @@ _MAX_NAMES: Final = 3
 class Built(NamedTuple):
     """An inventory and what is odd about it.
 
-    left_out_bytes: on disk, but never in an engine's memory, and so not in the inventory.
+    left_out_bytes: on disk, but never in an engine's memory, and so not in the inventory. contradictions: those of
+    the problems that leave open what an engine would do with the model.
     """
 
     inventory: Inventory
     problems: tuple[str, ...]
     left_out_bytes: int = 0
+    contradictions: tuple[str, ...] = ()
 
 
 def build(stored: Stored, expected: Inventory | None, *, complete: bool) -> Built:
@@ -53,10 +55,21 @@ def build(stored: Stored, expected: Inventory | None, *, complete: bool) -> Buil
             bodies.append(_matched(held, expected.blocks[block], f"layer {layer}: ", notes, complete))
             blocks[key] = len(bodies) - 1
         block_of.append(blocks[key])
+    layers = _layer_count(stored, expected, complete)
+    if layers != len(expected.block_of):
+        notes.contradict(f"The files hold {layers} layers, the config tells {len(expected.block_of)}")
     outside = _outside(stored, expected.outside, notes, complete)
     left_out = outside.left_out_bytes + sum(bodies[block].left_out_bytes for block in block_of)
     inventory = Inventory(tuple(body.groups for body in bodies), tuple(block_of), outside.groups, exact=complete)
-    return Built(inventory, notes.told(), left_out)
+    return Built(inventory, notes.told(), left_out, tuple(notes.contradictions))
+
+
+def _layer_count(stored: Stored, expected: Inventory, complete: bool) -> int:
+    """The layers that the files hold: more than the config tells, or fewer when no file is missing."""
+    told = len(expected.block_of)
+    beyond = sum(layer >= told for layer in stored.body_of)
+    absent = [n for n, block in enumerate(expected.block_of) if expected.blocks[block] and n not in stored.body_of]
+    return told + beyond - (len(absent) if complete else 0)
 
 
 class _Matched(NamedTuple):
@@ -72,6 +85,11 @@ class _Notes:
     def __init__(self) -> None:
         self._plain: list[str] = []
         self._listed: defaultdict[str, dict[str, None]] = defaultdict(dict)
+        self.contradictions: list[str] = []
+
+    def contradict(self, text: str) -> None:
+        self.contradictions.append(text)
+        self._plain.append(text)
 
     def add(self, text: str) -> None:
         self._plain.append(text)
@@ -143,6 +161,11 @@ def _as_stored(found: Pair, where: str, notes: _Notes, complete: bool) -> tuple[
     first = groups[0]
     if elements != implied:
         notes.name(_OTHER_SHAPE, f"{where}{found.path} {_shapes(modules)}")
+        if first.kind == "attention" and len(first.shape) == 2 and _is_plain(modules) and not notes.contradictions:
+            notes.contradictions.append(
+                f"{where}{found.path} is {_shapes(modules)} in the files, and the config implies another size: "
+                "what an engine would cache for each token is not known"
+            )
         return tuple(_like(first, module) for module in modules)
     formats = {content_of(module.parts)[1] for module in modules}
     if len({format_.name for format_ in formats} - {group.format.name for group in groups}):
@@ -154,6 +177,11 @@ def _as_stored(found: Pair, where: str, notes: _Notes, complete: bool) -> tuple[
     if len(groups) == 1 or len(modules) > 1:
         return tuple(_like(first, module) for module in modules)
     return _spread(groups, modules[0], stored_bytes)
+
+
+def _is_plain(modules: tuple[Module, ...]) -> bool:
+    """Whether a header alone tells the shape: nothing is packed."""
+    return all(content_of(module.parts)[1].bits >= 8 for module in modules)
 
 
 def _spread(groups: tuple[TensorGroup, ...], module: Module, stored_bytes: int) -> tuple[TensorGroup, ...]:

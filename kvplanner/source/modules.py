@@ -57,15 +57,16 @@ MAX_LAYERS: Final = 4096
 MAX_MODULES: Final = 20_000
 
 
-def gather(tensors: Iterable[Tensor], layers: int, where: str) -> Stored:
-    """The modules of a checkpoint; `layers`: decoder layers by the config, 0 when unknown.
+def gather(tensors: Iterable[Tensor], layers: int, where: str, predicting: int = 0) -> Stored:
+    """The modules of a checkpoint; `layers`: decoder layers by the config, 0 when unknown; `predicting`: its
+    multi-token-prediction blocks.
 
     Raises BadInput (naming `where`) for more layers or modules than any model has.
     """
     bodies: dict[tuple[Module, ...], int] = {}
     body_of: dict[int, int] = {}
     outside: dict[Place, tuple[Module, ...]] = {}
-    for (place, layer), contents in _counted(_parts(tensors, layers, where), where).items():
+    for (place, layer), contents in _counted(_parts(tensors, layers, predicting, where), where).items():
         body = tuple(sorted(Module(path, parts, count) for (path, parts), count in contents.items()))
         if place == "layer":
             body_of[layer] = bodies.setdefault(body, len(bodies))
@@ -78,13 +79,15 @@ def gather(tensors: Iterable[Tensor], layers: int, where: str) -> Stored:
 _Key = tuple[Place, int, str]
 
 
-def _parts(tensors: Iterable[Tensor], layers: int, where: str) -> dict[_Key, dict[int | None, list[Part]]]:
+def _parts(
+    tensors: Iterable[Tensor], layers: int, predicting: int, where: str
+) -> dict[_Key, dict[int | None, list[Part]]]:
     """The parts of every module: by module, then by expert (None where there are none)."""
     modules: defaultdict[_Key, dict[int | None, list[Part]]] = defaultdict(dict)
     known: dict[tuple[str, str, tuple[int, ...]], Part] = {}
     numbers: set[int] = set()
     for tensor in tensors:
-        name = take_apart(tensor.name, layers)
+        name = take_apart(tensor.name, layers, predicting)
         content = (name.part, tensor.dtype, tensor.shape)
         part = known.get(content)
         if part is None:

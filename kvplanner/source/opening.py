@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -85,7 +86,9 @@ def from_headers(
         spec = _unknown_spec(config, tensors, len(built.inventory.block_of))
     else:
         spec, implied = config.known
-        built = inventories.build(gather(tensors, spec.num_layers, detail), implied, complete=complete)
+        stored = gather(tensors, spec.num_layers, detail, spec.mtp_layers)
+        built = inventories.build(stored, implied, complete=complete)
+        spec = replace(spec, not_modelled=(*spec.not_modelled, *built.contradictions))
     bytes_ = sum(tensor.bytes for tensor in tensors)
     if not complete and config.known is not None:
         bytes_ = max(bytes_, built.inventory.stored_bytes() + built.left_out_bytes)

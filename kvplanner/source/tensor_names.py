@@ -52,10 +52,11 @@ _PREFIX: Final = re.compile(r"^(?:(?:model|language_model|transformer|backbone|l
 _BNB_STATE: Final = re.compile(r"\.quant_state\.\w+$")
 
 
-def take_apart(name: str, layers: int) -> Name:
+def take_apart(name: str, layers: int, predicting: int = 0) -> Name:
     """A tensor's name as place, layer, module path, part and expert.
 
-    layers: how many decoder layers the config tells (0: unknown); higher ones are multi-token-prediction blocks.
+    layers: how many decoder layers the config tells (0: unknown); predicting: how many multi-token-prediction blocks
+    are numbered after them.
     """
     if _TOWER.search(name):
         path, part = _module(_STACK.sub(r"\1.", name))
@@ -70,7 +71,7 @@ def take_apart(name: str, layers: int) -> Name:
         rest, expert = f"{inner[1]}.{inner[3]}", int(inner[2])
     path, part = _module(rest)
     layer = int(match[2])
-    if (layers and layer >= layers) or (match[1] and _MTP.search(match[1])):
+    if (layers and layers <= layer < layers + predicting) or (match[1] and _MTP.search(match[1])):
         return Name("mtp", layer, path, part, expert)
     return Name("layer", layer, path, part, expert)
 

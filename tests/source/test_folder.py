@@ -165,9 +165,24 @@ def test_tensors_that_nobody_expects(tmp_path: Path) -> None:
     assert model.inventory.stored_bytes() == total_bytes(tensors)
 
 
-def test_layers_beyond_the_configs_are_told(tmp_path: Path) -> None:
-    model = opened(tmp_path, llama(sub_model(CONFIG, 6)))
-    assert said(model, "multi-token-prediction blocks")
+@pytest.mark.parametrize("held", [3, 5, 6])
+def test_another_number_of_layers_leaves_the_cache_open(tmp_path: Path, held: int) -> None:
+    model = opened(tmp_path, llama(sub_model(CONFIG, held)))
+    assert said(model, f"The files hold {held} layers, the config tells 4")
+    assert not said(model, "multi-token-prediction")
+    assert model.spec.not_modelled == (f"The files hold {held} layers, the config tells 4",)
+
+
+def test_other_kv_heads_leave_the_cache_open(tmp_path: Path) -> None:
+    heads = CONFIG["num_key_value_heads"]
+    assert heads > 1
+    model = opened(tmp_path, llama({**CONFIG, "num_key_value_heads": heads // 2}))
+    assert said(model, "Shapes that differ from the config's")
+    assert len(model.spec.not_modelled) == 1
+    assert "self_attn.k_proj" in model.spec.not_modelled[0]
+    narrow = opened(tmp_path / "mlp", {**llama(CONFIG), "model.layers.0.mlp.down_proj.weight": ("BF16", (512, 8))})
+    assert said(narrow, "Shapes that differ")
+    assert narrow.spec.not_modelled == ()
 
 
 def test_old_position_tables_are_not_counted_as_weights(tmp_path: Path) -> None:
