@@ -10,7 +10,7 @@ from kvplanner.catalog import models as catalogue
 from kvplanner.engine.base import Model
 from kvplanner.engine.vllm import weights, weights_methods
 from kvplanner.errors import BadInput, NotModelled
-from kvplanner.model.formats import dense
+from kvplanner.model.formats import dense, fp8_block
 from tests.engine.weights_models import LLAMA_3_8B, QWEN3_8B, experts, llama, settings
 
 FP32 = dense("float32")
@@ -81,7 +81,7 @@ def test_experts_int8_converts_experts_alone() -> None:
     assert changed == {"mlp.experts.gate_proj", "mlp.experts.up_proj", "mlp.experts.down_proj"}
     assert packed["mlp.experts.down_proj"] == 2 * 16 * (512 * 256 + 4 * 512)
     dense_model = weights.rank_weights(LLAMA_3_8B, settings(quantization="experts_int8"), 0)
-    assert dense_model.value == 16060522496
+    assert dense_model.low == dense_model.value == dense_model.high == 16060522496
 
 
 def _in_fp32(model: Model) -> Model:
@@ -164,3 +164,40 @@ def test_heads_that_are_copied_and_experts_that_stay_whole_divide() -> None:
     weights.rank_weights(experts(2, 512, 16, 260, 2, 6400), settings(tp=8, expert_parallel=True), 0)
     # Words are padded to 64 first: 6,401 become 6,464 rows.
     weights.rank_weights(llama(2, 1024, 8, 8, 128, 1024, 6401), settings(tp=2), 0)
+
+
+def _fp8_blocks(model: Model) -> Model:
+    inventory = model.inventory
+    assert inventory is not None
+    packed = {"attention", "mlp", "experts"}
+    blocks = tuple(
+        tuple(replace(g, format=fp8_block(128, 128)) if g.kind in packed and len(g.shape) == 2 else g for g in block)
+        for block in inventory.blocks
+    )
+    return replace(model, spec=replace(model.spec, quantization="fp8"), inventory=replace(inventory, blocks=blocks))
+
+
+def test_experts_that_are_not_whole_blocks_are_refused_until_they_are_cut() -> None:
+    """1,536 over 8 ranks are 192 columns of 128 (vllm-project/vllm#48173); 0.33 loads them in blocks of 64."""
+    model = _fp8_blocks(experts(2, 1024, 16, 1536, 2, 6400))
+
+    def weigh(version: str, tp: int, **changes: object) -> tuple[str, ...]:
+        here = settings(version, quantization="fp8", tp=tp, **changes)
+        return weights.rank_weights(model, here, 0).notes
+
+    words = "The output_size of gate's and up's weight = 192 is not divisible by weight quantization block_n = 128"
+    with pytest.raises(BadInput, match=words):
+        weigh("0.24.0", 8)
+    assert any(words in note for note in weigh("0.28.0", 8))
+    assert not any(words in note for note in weigh("0.33.0", 8))
+    assert not any(words in note for note in weigh("0.24.0", 4))
+    assert not any(words in note for note in weigh("0.24.0", 8, expert_parallel=True))
+
+
+def test_linear_layers_that_are_not_whole_blocks_are_remarked() -> None:
+    """A share of 64 of blocks of 128 (vllm-project/vllm#52997)."""
+    model = _fp8_blocks(llama(2, 1024, 8, 8, 128, 512, 6400))
+    words = "Weight output_partition_size = 64 is not divisible by weight quantization block_n = 128"
+    notes = weights.rank_weights(model, settings(quantization="fp8", tp=8), 0).notes
+    assert any("may refuse" in note and words in note for note in notes)
+    assert not weights.rank_weights(model, settings(quantization="fp8", tp=4), 0).notes

@@ -53,7 +53,7 @@ def _law(name: str, model: Model, settings: Settings, stage: int) -> Estimate:
         value, low, high, factor.basis,
         "({base} + {graphs} × ({each} + {layers} × {each layer})) × {factor}",
         Input("base", fixed, "B", base.source), Input("graphs", number, "sizes", "capture sizes"),
-        Input("each", per_size, "B", each.source), Input("layers", end - first, "layers"),
+        Input("each", per_size, "B", each.source), Input("layers", end - first, "layers", "of this stage"),
         Input("each layer", per_layer, "B", layer.source), Input("factor", factor.value, "", factor.source),
     )  # fmt: skip
 

@@ -62,7 +62,7 @@ def _context(settings: Settings) -> tuple[Input, Estimate]:
     base, share = lookup("context_base_bytes", settings), lookup("context_share", settings)
     size = min(settings.gpu_total_bytes, _LARGEST_FOR_CONTEXT)
     value, low, high = (round(b + s * size) for b, s in zip(base.band, share.band, strict=True))
-    source = f"{base.value:.0f} + {share.value:.9g} × {size:,} of memory; {base.source}"
+    source = f"{base.value:,.0f} + {share.value:.9g} × {size:,} of memory; {base.source}"
     return Input("context", value, "B", source), banded(value, low, high, base.basis)
 
 

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from kvplanner.engine.base import Model
 from kvplanner.engine.vllm import weights_extra, weights_format, weights_methods, weights_rules
 from kvplanner.engine.vllm.settings import Settings
+from kvplanner.engine.vllm.weights_blocks import check_blocks
 from kvplanner.engine.vllm.weights_shard import Local, check_divides, cut
 from kvplanner.errors import BadInput, NotModelled
 from kvplanner.estimate import Estimate, Input, band_of_sum, banded, exact, least_sure
@@ -129,12 +130,19 @@ def _as_split(group: TensorGroup, spec: ModelSpec) -> TensorGroup:
     return replace(group, shard="replicated") if weights_rules.whole_on_ranks(group, spec) else group
 
 
-def _check(model: Model, settings: Settings, parts: Iterable[Held]) -> None:
-    """Raises BadInput for a method or a split that the engine refuses, NotModelled for a method of unknown size."""
+def _check(model: Model, settings: Settings, parts: Iterable[Held]) -> tuple[str, ...]:
+    """Remarks on methods and splits that this release may refuse.
+
+    Raises BadInput for those that it refuses, NotModelled for a method of unknown size.
+    """
     weights_methods.check(model.spec, settings)
+    remarks: dict[str, None] = {}
     for part in parts:
         if not weights_rules.state_rows(part.group, model.spec, settings.tp):
             check_divides(_as_split(part.group, model.spec), settings)
+        if remark := check_blocks(part.group, part.local, settings):
+            remarks[remark] = None
+    return tuple(remarks)
 
 
 def routed_experts(spec: ModelSpec) -> int:
@@ -150,7 +158,7 @@ def rank_weights(model: Model, settings: Settings, stage: int) -> Estimate:
     split that the engine refuses.
     """
     parts_held = tuple(held(model, settings, stage))
-    _check(model, settings, parts_held)
+    remarks = _check(model, settings, parts_held)
     kinds: Counter[str] = Counter()
     for item in parts_held:
         kinds[_KIND_NAMES[item.group.kind]] += item.bytes
@@ -164,7 +172,7 @@ def rank_weights(model: Model, settings: Settings, stage: int) -> Estimate:
     if offloaded:
         formula += " − {kept on the host}"
         inputs.append(Input("kept on the host", offloaded, "B", "--cpu-offload-gb"))
-    notes = (*weights_format.notes(model.spec, settings), *weights_extra.notes(settings))
+    notes = (*weights_format.notes(model.spec, settings), *weights_extra.notes(settings), *remarks)
     terms = [e for _, e in extras] + _doubts(model, settings, stage, value)
     if all(e.basis == "exact" for e in terms):
         return exact(value, formula, *inputs).with_notes(*notes)
@@ -181,7 +189,7 @@ def _doubts(model: Model, settings: Settings, stage: int, value: int) -> list[Es
         low, high = (round(value * bound / stored.value) for bound in (stored.low, stored.high))
         doubts.append(banded(value, low, high, stored.basis))
     wanted = weights_methods.online(model.spec, settings)
-    if wanted is not None and not wanted.checked:
+    if wanted is not None and not wanted.checked and _changes(model, settings):
         doubts.append(banded(value, round(value * (1 - _RULE_BAND)), round(value * (1 + _RULE_BAND)), "analytic"))
     if settings.gpu_arch is None and (wanted is not None or model.spec.quantization is not None):
         known = [replace(settings, gpu_arch=arch) for arch in _KERNEL_ARCHES]
@@ -189,6 +197,12 @@ def _doubts(model: Model, settings: Settings, stage: int, value: int) -> list[Es
         middle = sum(part.bytes for part in held(model, settings, stage))
         doubts.append(banded(value, value + min(sizes) - middle, value + max(sizes) - middle, "assumed"))
     return doubts
+
+
+def _changes(model: Model, settings: Settings) -> bool:
+    """Whether quantising while loading changes any tensor."""
+    groups = (group for group, _ in inventory_of(model).groups())
+    return any(weights_format.effective(g, model.spec, settings) is not g.format for g in groups)
 
 
 def loaded(model: Model, settings: Settings, stage: int) -> Estimate:

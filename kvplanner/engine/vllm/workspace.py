@@ -183,5 +183,5 @@ def _sampling_buffers(spec: ModelSpec, settings: Settings) -> list[Buffer]:
         why = f"{seqs:,} sequences × ({_LOGIT_BIAS_WORDS:,} + {_BAD_WORDS:,}) × 4"
         buffers.append(Buffer("logit-bias and bad-word tables", 4 * seqs * size, why))
     positions = 1 + settings.spec_tokens
-    why = f"{seqs:,} sequences × {positions} positions × {bits:,} words of bits × 4"
+    why = f"{seqs:,} sequences × {positions} × {bits:,} words of bits × 4"
     return [*buffers, Buffer("grammar bitmask", seqs * positions * bits * 4, why)]
