@@ -201,3 +201,14 @@ def test_linear_layers_that_are_not_whole_blocks_are_remarked() -> None:
     notes = weights.rank_weights(model, settings(quantization="fp8", tp=8), 0).notes
     assert any("may refuse" in note and words in note for note in notes)
     assert not weights.rank_weights(model, settings(quantization="fp8", tp=4), 0).notes
+
+
+def test_a_model_divides_where_its_weights_do() -> None:
+    """An encoder may rule out a size that the decoder allows: 3,420 columns over 8 ranks."""
+    sizes = {
+        "Qwen/Qwen2.5-VL-3B-Instruct": (1, 2, 4), "meta-llama/Llama-3.1-8B-Instruct": (1, 2, 4, 8),
+        "microsoft/phi-4": (1, 2), "Qwen/Qwen3-30B-A3B": (1, 2, 4, 8),
+    }  # fmt: skip
+    for name, expected in sizes.items():
+        model = catalogue.load(name)
+        assert tuple(tp for tp in (1, 2, 4, 5, 8) if weights.divides(model, tp)) == expected, name

@@ -17,7 +17,7 @@ from kvplanner.engine.base import Model
 from kvplanner.engine.vllm import weights_extra, weights_format, weights_methods, weights_rules
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.engine.vllm.weights_blocks import check_blocks
-from kvplanner.engine.vllm.weights_shard import Local, check_divides, cut
+from kvplanner.engine.vllm.weights_shard import Local, check_divides, cut, uneven
 from kvplanner.errors import BadInput, NotModelled
 from kvplanner.estimate import Estimate, Input, band_of_sum, banded, exact, least_sure
 from kvplanner.model.spec import ModelSpec, Moe
@@ -128,6 +128,15 @@ def _as_split(group: TensorGroup, spec: ModelSpec) -> TensorGroup:
     if weights_rules.split_by_rows(group, spec):
         return replace(group, shard="column")
     return replace(group, shard="replicated") if weights_rules.whole_on_ranks(group, spec) else group
+
+
+def divides(model: Model, tp: int) -> bool:
+    """Whether every tensor of the model splits evenly over tp ranks, its encoders and experts included."""
+    groups = (group for group, _ in inventory_of(model).groups() if group.place != "mtp")
+    return all(
+        weights_rules.state_rows(group, model.spec, tp) or uneven(_as_split(group, model.spec), tp, tp) is None
+        for group in groups
+    )
 
 
 def _check(model: Model, settings: Settings, parts: Iterable[Held]) -> tuple[str, ...]:

@@ -33,6 +33,14 @@ class Local(NamedTuple):
         return (self.rows, self.columns) if self.columns else (self.rows,)
 
 
+class Uneven(NamedTuple):
+    """A dimension that does not divide: what it counts, how many, over how many ranks."""
+
+    what: str
+    size: int
+    ranks: int
+
+
 def expert_ranks(settings: Settings) -> int:
     """Ranks over which experts are cut or spread: tensor × data × prefill-context parallel."""
     return settings.tp * settings.dp * settings.pcp
@@ -67,29 +75,38 @@ def cut(group: TensorGroup, settings: Settings, experts: int = 0) -> Local:
 
 
 def check_divides(group: TensorGroup, settings: Settings) -> None:
-    """Raises BadInput where the engine cannot split a tensor evenly (distributed/utils.py divide).
+    """Raises BadInput where the engine cannot split a tensor evenly (distributed/utils.py divide)."""
+    if group.place == "tower" and settings.tower_data_parallel:
+        return
+    odd = uneven(group, settings.tp, 1 if settings.expert_parallel else expert_ranks(settings))
+    if odd is not None:
+        raise BadInput(
+            f"{odd.size} is not divisible by {odd.ranks}: the {odd.what} of {group.path} cannot be split evenly over "
+            "the ranks",
+            "--tensor-parallel-size",
+            f"Choose a size that divides {odd.size}",
+        )
+
+
+def uneven(group: TensorGroup, tp: int, over: int) -> Uneven | None:
+    """What of a group does not divide by tp ranks (experts by over), None where everything does.
 
     The vocabulary is padded first; KV heads may be copied instead, and experts spread whole.
     """
-    if group.shard == "replicated" or (group.place == "tower" and settings.tower_data_parallel):
-        return
     rows, columns = _flat(group.shape)
-    ranks, what, size = settings.tp, "rows", rows
+    if group.shard == "replicated" or (group.shard == "row" and not columns):
+        return None
+    found = Uneven("rows", rows, tp)
     if group.shard in ("expert_column", "expert_row"):
-        ranks = 1 if settings.expert_parallel else expert_ranks(settings)
+        found = found._replace(ranks=over)
     if group.shard in ("row", "expert_row"):
-        what, size = "columns", columns
+        found = found._replace(what="columns", size=columns)
     elif group.shard == "vocab":
-        what, size = "padded rows", round_up(rows, VOCAB_PADDING)
+        found = found._replace(what="padded rows", size=round_up(rows, VOCAB_PADDING))
     elif group.shard == "kv":
-        what, size = "KV heads", rows // max(group.unit, 1)
-        ranks = 1 if size and ranks % size == 0 else ranks
-    if size % ranks:
-        raise BadInput(
-            f"{size} is not divisible by {ranks}: the {what} of {group.path} cannot be split evenly over the ranks",
-            "--tensor-parallel-size",
-            f"Choose a size that divides {size}",
-        )
+        heads = rows // max(group.unit, 1)
+        found = found._replace(what="KV heads", size=heads, ranks=1 if heads and tp % heads == 0 else tp)
+    return found if found.size % found.ranks else None
 
 
 def whole(group: TensorGroup) -> Local:
