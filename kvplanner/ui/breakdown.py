@@ -39,6 +39,11 @@ from kvplanner.ui.bars.words import Unit
 from kvplanner.ui.palette import LIGHT, Tokens
 
 COLUMNS: Final = ("", "size", "range", "share", "basis")
+HEAD_GAP: Final = 4
+# Pixels of a row beside its text: with room to breathe, and at least.
+EASY: Final = 9
+TIGHT: Final = 3
+PADDING: Final = 13  # of a column
 Index = QModelIndex | QPersistentModelIndex
 _NOWHERE: Final = QModelIndex()
 
@@ -249,9 +254,10 @@ class _Table(QTableView):
 
 
 class BreakdownView(Widget):
-    """The table with, where devices differ, a choice of the device."""
+    """The table with, where devices differ, a choice of the device. height_changed(): it has other rows."""
 
     segment_selected = Signal(object)
+    height_changed = Signal()
 
     def __init__(self, parent: Widget | None = None) -> None:
         super().__init__(parent)
@@ -261,6 +267,7 @@ class BreakdownView(Widget):
         self._kind: SegmentKind | None = None
         self._groups: tuple[tuple[int, ...], ...] = ()
         self._setting = False
+        self._rows = -1
         self.model = BreakdownModel(self)
         self.title = QLabel(self)
         self.title.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
@@ -276,7 +283,7 @@ class BreakdownView(Widget):
         head.addWidget(self.title, 1)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(4)
+        column.setSpacing(HEAD_GAP)
         column.addLayout(head)
         column.addWidget(self.table, 1)
         self.setFocusProxy(self.table)
@@ -341,6 +348,7 @@ class BreakdownView(Widget):
         self.model.show(self._plan, self._position, self._unit)
         self._show_devices()
         self._fit_columns()
+        self._fit_rows()
         row = self.model.row_of(self._kind)
         chosen = self.table.selectionModel()
         if row < 0:
@@ -379,8 +387,33 @@ class BreakdownView(Widget):
         self.title.setToolTip(self._full_title if shown != self._full_title else "")
         self.title.setAccessibleName(self._full_title)
 
+    def natural_height(self) -> int:
+        """The height at which all rows show with room to breathe."""
+        return self._height_with(self.fontMetrics().height() + EASY)
+
+    def least_height(self) -> int:
+        """The height at which all rows still show."""
+        return self._height_with(self.fontMetrics().height() + TIGHT)
+
+    def _height_with(self, row: int) -> int:
+        head = max(self.title.sizeHint().height(), self.devices.sizeHint().height() if len(self._groups) > 1 else 0)
+        return head + HEAD_GAP + self.table.horizontalHeader().sizeHint().height() + self.model.rowCount() * row + 2
+
+    def _fit_rows(self) -> None:
+        """Rows as high as the room allows, so that the last one, the total, is never cut off."""
+        count, high = self.model.rowCount(), self.fontMetrics().height()
+        room = self.table.viewport().height() // max(count, 1)
+        row = min(max(room, high + TIGHT), high + EASY)
+        if row != self.table.verticalHeader().defaultSectionSize():
+            self.table.verticalHeader().setDefaultSectionSize(row)
+        if count != self._rows:
+            self._rows = count
+            self.table.horizontalHeader().setVisible(count > 0)
+            self.height_changed.emit()
+
     def _room_changed(self) -> None:
         self._fit_columns()
+        self._fit_rows()
         self._fit_title()
 
     def _choose(self, index: int) -> None:
@@ -401,7 +434,7 @@ class BreakdownView(Widget):
         metrics = self.fontMetrics()
         heads = ["segment", self._unit, "range", "share", "basis"]
         wide = [
-            max(metrics.horizontalAdvance(text) for text in (*self.model.column(column), heads[column])) + 16
+            max(metrics.horizontalAdvance(text) for text in (*self.model.column(column), heads[column])) + PADDING
             for column in range(len(COLUMNS))
         ]
         wide[0] += SWATCH + 16
@@ -420,7 +453,7 @@ class BreakdownView(Widget):
         self.model.restyle(tokens_of(self), self.font())
         self.title.setFont(sized(self.font(), 0.94))
         self.title.setProperty("role", "muted")
-        self.table.verticalHeader().setDefaultSectionSize(self.fontMetrics().height() + 8)
+        self.table.verticalHeader().setMinimumSectionSize(self.fontMetrics().height() + TIGHT)
 
     def changeEvent(self, event: QEvent) -> None:
         """Follows theme and font."""

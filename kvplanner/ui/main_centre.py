@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from PySide6.QtCore import QByteArray, QSize, Qt, QTimer, Signal
 from PySide6.QtWidgets import (
-    QBoxLayout,
     QFrame,
     QHBoxLayout,
     QPushButton,
@@ -20,6 +19,7 @@ from PySide6.QtWidgets import (
 )
 
 from kvplanner.app.messages import Messages
+from kvplanner.ui.bars.fold import telling_kind
 from kvplanner.ui.message_bar import MessageBar
 
 if TYPE_CHECKING:
@@ -27,12 +27,17 @@ if TYPE_CHECKING:
     from kvplanner.ui.bars.words import Unit
 
 BARS_SHARE: Final = 0.42
+DENSE_BARS: Final = 260  # so much the bars may take of a low window before they scroll: four dense ones
 DETAILS_AFTER_MS: Final = 60
-LOWER_HEIGHT: Final = 232
 CARD_WIDTH: Final = 240
+CARD_MARGIN: Final = 6
+GAP: Final = 10
 BUTTON_WIDTH: Final = 118
 BUTTON_HEIGHT: Final = 29
-STACK_BELOW: Final = 780
+STACK_BELOW: Final = 830  # of the centre's width: table and tabs stand below each other in windows below 1,160
+STARTUP_HEIGHT: Final = 330
+TABLE_WIDTH: Final = 450
+LOW: Final = 700
 TAB_NAMES: Final = {"explain": "Explain", "startup": "Start-up"}
 
 
@@ -91,7 +96,12 @@ class Centre(QWidget):
         self._later.setSingleShot(True)
         self._later.setInterval(DETAILS_AFTER_MS)
         self._later.timeout.connect(self.show_details)
+        self._fit_soon = QTimer(self)
+        self._fit_soon.setSingleShot(True)
+        self._fit_soon.setInterval(0)
+        self._fit_soon.timeout.connect(self._fit_lower)
         self._plan: Plan | None = None
+        self._problem: tuple[str, str] | None = None
         self.position = 0
         self.kind: SegmentKind | None = None
         self._chosen_by_user = False
@@ -107,17 +117,18 @@ class Centre(QWidget):
         self.export_button.setAccessibleName("Export")
         self.copy_button = QPushButton("Copy command", self)
         self.copy_button.setProperty("primary", "true")
-        self._buttons = QBoxLayout(QBoxLayout.Direction.LeftToRight)
-        self._buttons.setSpacing(8)
+        self._buttons = QWidget(self)
+        line = QHBoxLayout(self._buttons)
+        line.setContentsMargins(0, 0, 0, 0)
+        line.setSpacing(8)
         for button in (self.export_button, self.copy_button):
-            self._buttons.addWidget(button, 0, Qt.AlignmentFlag.AlignTop)
+            line.addWidget(button)
             button.setMinimumSize(BUTTON_WIDTH, BUTTON_HEIGHT)
         self._header = QHBoxLayout()
-        self._header.setSpacing(10)
+        self._header.setSpacing(GAP)
         self._before = QWidget(self)  # holds the place of the verdict
         self._header.addWidget(self._before, 1)
-        self._header.addLayout(self._buttons)
-        self._header.setAlignment(self._buttons, Qt.AlignmentFlag.AlignTop)
+        self._header.addWidget(self._buttons, 0, Qt.AlignmentFlag.AlignTop)
 
     def _make_ground(self) -> None:
         """Messages above a ground that scrolls."""
@@ -131,7 +142,7 @@ class Centre(QWidget):
         ground.setMinimumWidth(2 * CARD_WIDTH)
         self._outer = QVBoxLayout(ground)
         self._outer.setContentsMargins(14, 10, 14, 12)
-        self._outer.setSpacing(10)
+        self._outer.setSpacing(GAP)
         self._outer.addLayout(self._header)
         self._below = QWidget()  # holds the place of the details
         self._outer.addWidget(self._below, 1)
@@ -155,6 +166,9 @@ class Centre(QWidget):
         self.verdict, self.bars = VerdictView(self), MemoryBars(self)
         self._header.insertWidget(0, self.verdict, 1)
         self._before.hide()
+        self._header.removeWidget(self._buttons)
+        self.verdict.set_corner(self._buttons)
+        self.bars.height_changed.connect(self._fit_bars)
         self._bars_card = card(self.bars, margins=8)
         self._outer.insertWidget(1, self._bars_card)
         self._views = [self.verdict, self.bars]
@@ -163,6 +177,8 @@ class Centre(QWidget):
             view.segment_selected.connect(self._segment_selected)
         if self._plan is not None:
             self.set_plan(self._plan)
+        elif self._problem is not None:
+            self.set_problem(*self._problem)
 
     def build_details(self) -> None:
         """Make the table and the tabs."""
@@ -179,17 +195,26 @@ class Centre(QWidget):
         self.tabs.addTab(self.startup, TAB_NAMES["startup"])
         self.splitter = QSplitter(Qt.Orientation.Horizontal, self)
         self.splitter.setChildrenCollapsible(False)
-        self.splitter.setHandleWidth(10)
-        for page in (self.breakdown, self.tabs):
-            frame = card(page, margins=6)
-            frame.setMinimumWidth(CARD_WIDTH)
-            self.splitter.addWidget(frame)
-        self.splitter.setSizes([460, 460])
-        self.splitter.setMinimumHeight(LOWER_HEIGHT)
-        # It takes the room that is left, however much its pages would like.
+        self.splitter.setHandleWidth(GAP)
+        self._table_card, self._tabs_card = (card(page, margins=CARD_MARGIN) for page in (self.breakdown, self.tabs))
+        self._beside = beside = QWidget()  # the table is as high as its rows, however high the tabs are
+        column = QVBoxLayout(beside)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.addWidget(self._table_card, 1)
+        column.addStretch(0)
+        for place, stretch in ((beside, 0), (self._tabs_card, 1)):
+            place.setMinimumWidth(CARD_WIDTH)
+            self.splitter.addWidget(place)
+            self.splitter.setStretchFactor(self.splitter.count() - 1, stretch)
+        self.splitter.setSizes([TABLE_WIDTH, TABLE_WIDTH])
+        # It takes the room that is left, up to what its pages would like.
         self.splitter.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Ignored)
         self._below.hide()
         self._outer.addWidget(self.splitter, 1)
+        self._outer.addStretch(0)
+        self.explain.height_changed.connect(self._fit_later)
+        self.breakdown.height_changed.connect(self._fit_later)
+        self.tabs.currentChanged.connect(self._fit_later)
         self._details = [self.breakdown, self.explain, self.startup]
         for view in (self.breakdown, self.explain, self.startup):
             view.set_unit(self._unit)
@@ -209,16 +234,18 @@ class Centre(QWidget):
         The verdict and the bars follow at once; table and tabs when edits pause, so that a drag stays smooth.
         """
         waited = self._plan is None
-        self._plan = plan
+        self._plan, self._problem = plan, None
         for view in self._views:
             view.set_plan(plan)
+        if self._views:
+            self._say_empty("")
         self._stale = set(range(len(self._details)))
         if plan is not None:
             if not self._chosen_by_user or self.position >= len(plan.devices):
                 self.position = min(plan.tightest, len(plan.devices) - 1)
             kinds = [segment.kind for segment in plan.devices[self.position].segments] if plan.devices else []
-            if self.kind not in kinds:
-                self.kind = "kv_cache" if "kv_cache" in kinds else "weights" if "weights" in kinds else None
+            if plan.devices and (self.kind not in kinds or not self._chosen_by_user):
+                self.kind = telling_kind(plan, plan.devices[self.position])
             for view in self._views:
                 view.set_selected(self.position, self.kind)
             if self._views:
@@ -227,6 +254,28 @@ class Centre(QWidget):
             self.show_details()
         elif not self._later.isActive():
             self._later.start()
+
+    def set_problem(self, text: str, remedy: str) -> None:
+        """Say why nothing is planned, and what to do; a plan ends it."""
+        self.set_plan(None)
+        self._problem = text, remedy
+        if self._views:
+            self.verdict.set_problem(text, remedy)
+            self._say_empty(f"Nothing is planned: {text}")
+
+    def set_stale(self, reason: str | None) -> None:
+        """Dim the plan in sight, since it is not of what is set; None or another plan ends it."""
+        if self._views:
+            self.verdict.set_stale(reason)
+            self.bars.set_dimmed(reason is not None)
+
+    def _say_empty(self, text: str) -> None:
+        """What the views say while there is no plan; "" for their usual words."""
+        self.bars.set_empty(text)
+        self.bars.set_dimmed(False)
+        if self.tabs is not None:
+            self.explain.set_empty(text)
+            self.startup.set_empty(text)
 
     def show_details(self) -> None:
         """Bring the views that can be seen up to date; a hidden tab follows when it is opened."""
@@ -270,21 +319,63 @@ class Centre(QWidget):
         for i in range(self.tabs.count()):
             if name.lower().replace("-", "") == self.tabs.tabText(i).lower().replace("-", ""):
                 self.tabs.setCurrentIndex(i)
+                QTimer.singleShot(0, self, self._reveal_tabs)
                 return True
         return False
 
+    def _reveal_tabs(self) -> None:
+        """Where the tabs stand below the table, scroll to the one that was asked for."""
+        splitter = self.splitter
+        if splitter is not None and splitter.orientation() == Qt.Orientation.Vertical:
+            self._fit_lower()
+            self._outer.activate()
+            QTimer.singleShot(0, self, lambda: self._scroll.ensureWidgetVisible(self._tabs_card, 0, GAP))
+
     def _fit_bars(self) -> None:
-        """The bars take the height that they need, up to their share of the window; then they scroll."""
-        wanted = self.bars.sizeHint().height() + 18
-        self._bars_card.setFixedHeight(max(96, min(wanted, int(self.height() * BARS_SHARE))))
+        """The bars take the height that they need up to their share of the window; then they get dense, then scroll."""
+        margins = 18
+        share = int(self.height() * BARS_SHARE)
+        wanted = self.bars.sizeHint().height() + margins
+        dense = min(self.bars.canvas.minimumHeight() + margins + 2, DENSE_BARS)
+        self._bars_card.setFixedHeight(max(96, min(wanted, share), min(dense, wanted)))
+
+    def _fit_later(self) -> None:
+        """Once what changes now has changed."""
+        if not self._fit_soon.isActive():
+            self._fit_soon.start()
+
+    def _fit_lower(self) -> None:
+        """Table and tabs as high as their content, beside each other or, in a narrow window, below each other."""
+        splitter, tabs = self.splitter, self.tabs
+        if splitter is None or tabs is None:
+            return
+        stacked = self.width() < STACK_BELOW
+        wanted = Qt.Orientation.Vertical if stacked else Qt.Orientation.Horizontal
+        if splitter.orientation() != wanted:
+            splitter.setOrientation(wanted)
+            splitter.setSizes([TABLE_WIDTH, max(splitter.width() - TABLE_WIDTH - GAP, CARD_WIDTH)])
+        frame = 2 * CARD_MARGIN + 2
+        least, table = self.breakdown.least_height() + frame, self.breakdown.natural_height() + frame
+        page = tabs.tabBar().sizeHint().height() + frame + 4
+        page += self.explain.natural_height() if tabs.currentWidget() is self.explain else STARTUP_HEIGHT
+        self._table_card.setMaximumHeight(table)
+        if stacked:
+            table = least if self.height() < LOW else table
+            for place, height in ((self._beside, table), (self._tabs_card, page)):
+                place.setFixedHeight(height)
+            splitter.setMinimumHeight(table + GAP + page)
+            return
+        splitter.setMinimumHeight(0)
+        for place in (self._beside, self._tabs_card):  # the splitter takes its own limits from these
+            place.setMinimumHeight(least)
+            place.setMaximumHeight(max(table, page, least))
 
     def resizeEvent(self, event: Any) -> None:
         """The bars' share changes with the window."""
         super().resizeEvent(event)
-        narrow = self.width() < STACK_BELOW
-        self._buttons.setDirection(QBoxLayout.Direction.TopToBottom if narrow else QBoxLayout.Direction.LeftToRight)
         if self._views:
             self._fit_bars()
+        self._fit_later()
 
     def save_layout(self) -> str:
         """The splitter's position as text."""
@@ -294,3 +385,4 @@ class Centre(QWidget):
         """Put the splitter back; text that makes no sense changes nothing."""
         if self.splitter is not None and text:
             self.splitter.restoreState(QByteArray.fromBase64(text.encode()))
+            self._fit_later()

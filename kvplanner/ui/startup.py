@@ -147,7 +147,13 @@ class StartupView(Accessible):
         self._position = 0
         self._kind: SegmentKind | None = "kv_cache"
         self._current = -1
+        self._empty = EMPTY
         self._type = Type(self.font())
+
+    def set_empty(self, text: str) -> None:
+        """What stands here while there is no plan; "" for what to do first."""
+        self._empty = text or EMPTY
+        self.update()
 
     def set_plan(self, plan: Plan | None) -> None:
         """Shows a plan."""
@@ -218,7 +224,11 @@ class StartupView(Accessible):
         steps = self.steps()
         if self._plan is None or steps is None:
             painter.setPen(colour(tokens.muted))
-            painter.drawText(self.rect(), Qt.AlignmentFlag.AlignCenter, UNKNOWN if self._plan else EMPTY)
+            painter.drawText(
+                self.rect(),
+                Qt.AlignmentFlag.AlignCenter | Qt.TextFlag.TextWordWrap,
+                UNKNOWN if self._plan else self._empty,
+            )
         else:
             _Drawing(painter, tokens, self._type, self._plan, self._position, self._unit, self.width()).all(
                 steps, self._current, self.readout(), focused=self.hasFocus()

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from PySide6.QtCore import QEvent, QRect, Qt, Signal
-from PySide6.QtGui import QFontDatabase, QFontMetrics, QResizeEvent
+from PySide6.QtGui import QFontDatabase, QFontMetrics, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QSizePolicy, QToolButton, QVBoxLayout, QWidget
 
 from kvplanner.engine.base import DevicePlan, KvCache, Plan, SegmentKind
 from kvplanner.estimate import Estimate
 from kvplanner.ui.bars import words
 from kvplanner.ui.bars.fold import budget_kinds, cache_is_given, drawn, group_of, telling_kind
-from kvplanner.ui.bars.ink import sized, tokens_of
+from kvplanner.ui.bars.ink import colour, sized, tokens_of
 from kvplanner.ui.bars.words import Unit
 from kvplanner.ui.verdict_icon import STATE_NAMES, State, StatusIcon
 from kvplanner.units import ceil_div, round_to_band
@@ -142,7 +142,7 @@ def _failing(plan: Plan, unit: Unit) -> tuple[str, ...]:
     missing = words.size(plan.missing_bytes, unit)
     said: list[str] = []
     if missing not in plan.summary:
-        said += [f"Start-up fails {words.STAGES[plan.stage]}"] if plan.stage else []
+        said += [f"fails {words.STAGES[plan.stage]}"] if plan.stage else []
         said += [f"{missing} missing on {where}"] if plan.missing_bytes > 0 else []
     elif len(members) > 1:
         said.append(f"alike on {where}")
@@ -175,10 +175,12 @@ def _against(plan: Plan, unit: Unit) -> list[str]:
         inside = sum(size.get(kind, 0) for kind in budget_kinds(plan, device) if kind != "kv_cache")
         return [f"{told(inside)} are needed before any cache, the budget is {told(device.budget.value)}"]
     if plan.stage == "kv_cache_too_small" and plan.kv_cache:
-        return [f"{told(size.get('kv_cache', plan.kv_cache.available.value))} of KV cache per GPU"]
+        left = told(size.get("kv_cache", plan.kv_cache.available.value))
+        return [] if left in plan.summary else [f"{left} of KV cache per GPU"]
     sees = f"CUDA sees {told(device.cuda_total_bytes)}"
     if plan.stage in ("weights", "profile"):
-        return [f"weights {told(size.get('weights', 0))} per GPU, {sees}"]
+        weights = told(size.get("weights", 0))
+        return [sees if weights in plan.summary else f"weights {weights} per GPU, {sees}"]
     if plan.stage in ("kv_cache_allocation", "graph_capture", "runtime"):
         used = sum(s.bytes for s in drawn(plan, device) if s.kind not in ("driver_reserved", "headroom"))
         cache = f"KV cache {told(size.get('kv_cache', 0))}{' as given' if cache_is_given(plan) else ''}"
@@ -217,6 +219,20 @@ def balanced_width(text: str, metrics: QFontMetrics, room: int) -> int:
     return high
 
 
+class Headline(QLabel):
+    """A sentence whose lines are about equally long; it takes the height of any other label."""
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Draws the words at the least width that needs no more lines."""
+        painter = QPainter(self)
+        box = QRect(self.rect())
+        box.setWidth(balanced_width(self.text(), self.fontMetrics(), max(box.width(), 1)))
+        painter.setPen(self.palette().color(self.foregroundRole()))
+        flags = Qt.TextFlag.TextWordWrap | Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
+        painter.drawText(box, int(flags), self.text())
+        painter.end()
+
+
 class VerdictView(QWidget):
     """The verdict above the bars; a link leads to the tightest device."""
 
@@ -231,8 +247,7 @@ class VerdictView(QWidget):
         self._stale: str | None = None
         self._corner: QWidget | None = None
         self.icon = StatusIcon(self)
-        self.headline = self._label()
-        self.details = self._label()
+        self.headline, self.details = self._label(Headline(self)), self._label()
         self.details.setTextFormat(Qt.TextFormat.RichText)
         self.details.linkActivated.connect(self._to_tightest)
         self.details.setTextInteractionFlags(
@@ -252,8 +267,8 @@ class VerdictView(QWidget):
         self._arrange()
         self.set_plan(None)
 
-    def _label(self) -> QLabel:
-        label = QLabel(self)
+    def _label(self, label: QLabel | None = None) -> QLabel:
+        label = label or QLabel(self)
         label.setWordWrap(True)
         label.setTextFormat(Qt.TextFormat.PlainText)
         label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
@@ -287,7 +302,6 @@ class VerdictView(QWidget):
         self._place_corner()
 
     def _place_corner(self) -> None:
-        """Room for the headline and the buttons; the headline's lines come out about equally long."""
         corner = self._corner
         if corner is None:
             return
@@ -297,9 +311,6 @@ class VerdictView(QWidget):
         if (self._top.indexOf(corner) >= 0) != beside:
             (self._second if beside else self._top).removeWidget(corner)
             (self._top if beside else self._second).addWidget(corner, 0, Qt.AlignmentFlag.AlignTop)
-        taken = corner.sizeHint().width() + CORNER_GAP if beside else 0
-        room = max(room - taken, 80)
-        self.headline.setMaximumWidth(balanced_width(self.headline.text(), self.headline.fontMetrics(), room) + 4)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """The buttons find their place anew."""
@@ -361,7 +372,9 @@ class VerdictView(QWidget):
         state: State = "stale" if stale else told.state
         self.icon.set_state(state)
         self.headline.setText(told.headline.replace("≈ ", "≈\u00a0"))
-        self.headline.setStyleSheet(f"color:{tokens.muted if stale else tokens.text}")
+        palette = self.palette()
+        palette.setColor(self.headline.foregroundRole(), colour(tokens.muted if stale else tokens.text))
+        self.headline.setPalette(palette)
         parts = [_kept_together(detail) for detail in told.details]
         if told.tightest_text:
             style = f"color:{tokens.accent};text-decoration:none"

@@ -30,6 +30,8 @@ from kvplanner.ui.bars.words import Unit
 
 # How long the bar before the last edit stays in sight.
 GHOST_MS: Final = 2500
+# How much of a plan that is not of what is set can be seen.
+DIMMED: Final = 0.45
 # Bars are laid out for fonts up to this size; larger ones enlarge everything.
 USUAL_PIXELS: Final = 15
 EMPTY: Final = "Choose a model and GPUs to see where the memory goes"
@@ -49,6 +51,7 @@ class BarsCanvas(Accessible):
     """The painted bars; emits segment_selected((device, kind)) with the device's position in plan.devices."""
 
     segment_selected = Signal(object)
+    height_changed = Signal()
     access_title = "Memory per GPU"
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -66,6 +69,7 @@ class BarsCanvas(Accessible):
         self._hovered: Cell | None = None
         self._layout: Layout | None = None
         self._heights: dict[Density, int] = {}
+        self._empty, self._dimmed = EMPTY, False
         self._zoom, self._type = _zoom_and_type(self.font())
         self._ghost_timer = QTimer(self)
         self._ghost_timer.setSingleShot(True)
@@ -102,6 +106,17 @@ class BarsCanvas(Accessible):
         """Marks a segment; kind None marks none."""
         self._selected = (device, kind)
         self.update()
+
+    def set_empty(self, text: str) -> None:
+        """What stands here while there is no plan; "" for what to do first."""
+        self._empty = text or EMPTY
+        self.update()
+
+    def set_dimmed(self, dimmed: bool) -> None:
+        """Pale while the plan is not of what is set."""
+        if dimmed != self._dimmed:
+            self._dimmed = dimmed
+            self.update()
 
     def set_measured(self, measured: Sequence[Measured]) -> None:
         """Measured use to draw under the bars, one entry per device at most."""
@@ -155,6 +170,7 @@ class BarsCanvas(Accessible):
             needed = self._height(COMPACT)
             if needed != self.minimumHeight():
                 self.setMinimumHeight(needed)
+                self.height_changed.emit()
         self.updateGeometry()
         self.update()
         self.parts_changed()
@@ -195,8 +211,10 @@ class BarsCanvas(Accessible):
         layout = self.arranged()
         if layout is None:
             painter.setPen(colour(tokens.muted))
-            painter.drawText(self.rect(), Qt.AlignmentFlag.AlignCenter, EMPTY)
+            painter.drawText(self.rect(), Qt.AlignmentFlag.AlignCenter | Qt.TextFlag.TextWordWrap, self._empty)
         else:
+            if self._dimmed:
+                painter.setOpacity(DIMMED)
             if self._zoom != 1:
                 painter.scale(self._zoom, self._zoom)
             marks = Marks(self._selected, self._hovered, self.hasFocus(), self.readout())

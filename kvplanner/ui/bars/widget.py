@@ -26,6 +26,7 @@ class MemoryBars(QScrollArea):
     """The bars in a frame that scrolls where many bars meet little room."""
 
     segment_selected = Signal(object)
+    height_changed = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -41,11 +42,20 @@ class MemoryBars(QScrollArea):
         self.canvas.setAutoFillBackground(False)
         self.canvas.segment_selected.connect(self._reveal)
         self.canvas.segment_selected.connect(self.segment_selected)
+        self.canvas.height_changed.connect(self.height_changed)
 
     def set_plan(self, plan: Plan | None) -> None:
         """Shows a plan, or a sentence where there is none."""
         self.canvas.set_plan(plan)
         self.updateGeometry()
+
+    def set_empty(self, text: str) -> None:
+        """What stands here while there is no plan; "" for what to do first."""
+        self.canvas.set_empty(text)
+
+    def set_dimmed(self, dimmed: bool) -> None:
+        """Pale while the plan is not of what is set."""
+        self.canvas.set_dimmed(dimmed)
 
     def set_unit(self, unit: Unit) -> None:
         """GiB or GB."""
@@ -68,9 +78,9 @@ class MemoryBars(QScrollArea):
         self.canvas.set_fill(fill)
 
     def sizeHint(self) -> QSize:
-        """Room for comfortable bars, up to five of them."""
+        """Room for comfortable bars."""
         hint = self.canvas.sizeHint()
-        return QSize(hint.width(), min(hint.height() + 2, 330))
+        return QSize(hint.width(), hint.height() + 2)
 
     def minimumSizeHint(self) -> QSize:
         """Room for two dense bars."""

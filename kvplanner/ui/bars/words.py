@@ -63,11 +63,11 @@ BASIS_NAMES: Final[dict[Basis, str]] = {
 }  # fmt: skip
 _AFTER_CACHE: Final = "recorded kernels and their pools: captured after the cache, outside the budget"
 STAGES: Final[dict[Stage, str]] = {
-    "free_memory_check": "at the free-memory check, before anything is loaded",
+    "free_memory_check": "at the free-memory check, before loading",
     "weights": "while loading the weights",
     "profile": "in the profile run",
-    "kv_cache_sizing": "when the KV cache is sized: nothing is left for it",
-    "kv_cache_too_small": "when the KV cache is sized: it is too small for one full-length request",
+    "kv_cache_sizing": "when the KV cache is sized",
+    "kv_cache_too_small": "when the KV cache is sized",
     "kv_cache_allocation": "when the KV cache is allocated",
     "graph_capture": "while capturing CUDA graphs",
     "runtime": "while serving",

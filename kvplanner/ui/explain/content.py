@@ -48,11 +48,8 @@ DETAILS: Final[dict[SegmentKind | None, str]] = {
 
 
 # Sources that say more to those who keep the catalogues than to those who plan.
-SOURCES: Final = {
-    "public print": "total seen in public logs",
-    "public print, repository not recorded": "total seen in public logs",
-    "rest": "what is left",
-}
+_PUBLIC: Final = "public print"
+_IN_LOGS: Final = "total seen in public logs"
 
 
 class Formula(NamedTuple):
@@ -116,10 +113,18 @@ def explanation(plan: Plan, position: int, kind: SegmentKind | None, unit: Unit)
         tuple(_formula(of, e, unit) for of, e in (("", estimate), *others) if e.formula),
         _band(estimate, unit),
         _inputs(sources, unit),
-        tuple(dict.fromkeys((*_cache_notes(plan, device, kind, unit), *(n for e in sources for n in e.notes)))),
+        _notes(plan, device, kind, unit, sources),
         answers(plan, position, kind, unit),
         _rules(plan),
     )
+
+
+def _notes(
+    plan: Plan, device: DevicePlan, kind: SegmentKind | None, unit: Unit, sources: Sequence[Estimate]
+) -> tuple[str, ...]:
+    """Remarks, each once; the rule of thumb is what the last question is about."""
+    said = (*_cache_notes(plan, device, kind, unit), *(note for e in sources for note in e.notes))
+    return tuple(note for note in dict.fromkeys(said) if not note.startswith("The rule of thumb"))
 
 
 def _before_the_cache(plan: Plan, position: int, cache: Estimate) -> list[tuple[str, Estimate]]:
@@ -264,7 +269,7 @@ def _inputs(estimates: tuple[Estimate, ...], unit: Unit) -> tuple[InputRow, ...]
 def _input_row(item: Input, scale: Scale, other: Scale) -> InputRow:
     large = item.unit == "B" and not isinstance(item.value, str) and abs(item.value) >= 10**6
     value = show_input(item, scale)
-    source = SOURCES.get(item.source, item.source)
+    source = _IN_LOGS if item.source.startswith(_PUBLIC) else "what is left" if item.source == "rest" else item.source
     return InputRow(
         item.name.replace("_", " "),
         f"{value} {item.unit}" if item.unit not in ("", "B") else value,

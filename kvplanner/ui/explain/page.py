@@ -35,12 +35,13 @@ def as_html(
     if told is None:
         return f'<p style="color:{tokens.muted}">{rich(empty)}</p>'
     head = _head(told, tokens)
-    left = "".join(_arithmetic(told, tokens)) + "".join(_questions(told, tokens, opened))
+    notes = "".join(f'<p style="margin:4px 0 0 0">{together(note.rstrip("."))}.</p>' for note in told.notes)
+    left = "".join((*_arithmetic(told, tokens), *_questions(told, tokens, opened)))
     rules = f'<p style="margin:7px 0 0 0;color:{tokens.muted}">{rich(told.rules)}</p>'
     inputs = _inputs(told.inputs, tokens)
-    body = f"{left}{inputs}{rules}"
+    body = f"{left}{notes}{inputs}{rules}"
     if wide and inputs:
-        cells = f'<td width="54%">{left}{rules}</td><td width="3%"></td><td width="43%">{inputs}</td>'
+        cells = f'<td width="52%">{left}{notes}{rules}</td><td width="3%"></td><td width="45%">{inputs}</td>'
         body = f'<table width="100%" cellspacing="0" cellpadding="0"><tr>{cells}</tr></table>'
     return f"<div style=\"font-family:'{family}';color:{tokens.text}\">{head}{body}</div>"
 
@@ -60,7 +61,6 @@ def _arithmetic(told: Explanation, tokens: Tokens) -> list[str]:
         head, *numbers = formula.lines()
         out.append(f'<p style="margin:0;{muted}">{together(head)}</p>')
         out += [f'<p style="margin:0 0 4px 0;font-family:monospace">{together(line)}</p>' for line in numbers]
-    out += [f'<p style="margin:0 0 3px 0">{together(note)}.</p>' for note in (n.rstrip(".") for n in told.notes)]
     return out
 
 

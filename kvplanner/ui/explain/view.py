@@ -15,7 +15,7 @@ from kvplanner.ui.explain.content import Explanation, as_text, explanation
 from kvplanner.ui.explain.page import ASK, EMPTY, as_html
 
 # From this width on the inputs stand beside the arithmetic.
-WIDE: Final = 600
+WIDE: Final = 760
 # While a slider moves the text waits for a pause, but no longer than this.
 PAUSE_MS: Final = 90
 LONGEST_MS: Final = 500

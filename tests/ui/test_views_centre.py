@@ -1,0 +1,113 @@
+"""The views in their window: one round of Tab, cards as high as their content, problems and stale plans."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QWidget
+from pytestqt.qtbot import QtBot
+
+from kvplanner.ui.bars import canvas
+from kvplanner.ui.window import MainWindow
+
+
+@pytest.mark.parametrize("key", [Qt.Key.Key_Tab, Qt.Key.Key_Backtab])
+def test_tab_comes_round_through_every_part(window: MainWindow, key: Qt.Key) -> None:
+    window.activateWindow()
+    start = window.panel.model.button
+    start.setFocus()
+    seen: list[QWidget] = []
+    for _ in range(120):
+        QTest.keyClick(QApplication.focusWidget(), key)
+        focus = QApplication.focusWidget()
+        assert focus is not None
+        seen.append(focus)
+        if focus is start:
+            break
+    assert seen[-1] is start, "Tab never comes back"
+    centre = window.centre
+    parts = (
+        centre.export_button, centre.copy_button, centre.bars.canvas, centre.breakdown.table, centre.explain.text,
+        centre.explain.copy,
+    )  # fmt: skip
+    assert set(parts) <= set(seen)
+
+
+def _settled(window: MainWindow, qtbot: QtBot, size: tuple[int, int]) -> None:
+    window.resize(*size)
+    qtbot.wait(150)
+
+
+@pytest.mark.parametrize("size", [(1280, 800), (1600, 1000), (2200, 1300)])
+def test_cards_end_with_their_content(window: MainWindow, qtbot: QtBot, size: tuple[int, int]) -> None:
+    _settled(window, qtbot, size)
+    centre = window.centre
+    table = centre.breakdown.table
+    assert table.verticalScrollBar().maximum() == 0
+    rows = table.rowViewportPosition(table.model().rowCount() - 1) + table.rowHeight(table.model().rowCount() - 1)
+    assert 0 <= table.viewport().height() - rows <= 24
+    assert not table.isColumnHidden(2)
+    assert not table.isColumnHidden(4)
+    assert centre._scroll.verticalScrollBar().maximum() == 0
+    assert centre.explain.height() <= max(centre.explain.natural_height() + 12, table.height() + 40)
+
+
+def test_a_narrow_window_stacks_without_inner_scroll_bars(window: MainWindow, qtbot: QtBot) -> None:
+    _settled(window, qtbot, (1024, 640))
+    centre = window.centre
+    assert centre.splitter is not None
+    assert centre.splitter.orientation() == Qt.Orientation.Vertical
+    table = centre.breakdown.table
+    assert table.verticalScrollBar().maximum() == 0
+    assert not table.isColumnHidden(4)
+    assert centre.explain.text.verticalScrollBar().maximum() == 0
+    assert centre._scroll.verticalScrollBar().maximum() > 0  # the page scrolls instead
+    window.show_startup()
+    qtbot.wait(50)
+    bottom = centre.startup.mapTo(centre._scroll.viewport(), centre.startup.rect().bottomLeft()).y()
+    assert bottom <= centre._scroll.viewport().height()
+    _settled(window, qtbot, (1280, 800))
+    assert centre.splitter.orientation() == Qt.Orientation.Horizontal
+
+
+def test_an_opened_group_of_four_does_not_scroll(open_window: Callable[..., MainWindow], qtbot: QtBot) -> None:
+    window = open_window("Llama-3.3-70B-Instruct", "4xH100")
+    bars = window.centre.bars
+    qtbot.wait(50)
+    bars.canvas.set_opened(0, opened=True)
+    qtbot.wait(50)
+    layout = bars.canvas.arranged()
+    assert layout is not None
+    assert len(layout.rows) == 4
+    assert bars.verticalScrollBar().maximum() == 0
+
+
+def test_a_problem_names_its_remedy_everywhere(window: MainWindow, qtbot: QtBot) -> None:
+    centre = window.centre
+    plan = window.document.plan
+    centre.set_problem("the tensors of this model are not known", "Open the model's folder")
+    qtbot.wait(100)
+    assert "tensors" in centre.verdict.headline.text()
+    assert "Open the model's folder" in centre.verdict.details.text()
+    assert "not known" in centre.explain.text.toPlainText()
+    assert canvas.EMPTY not in centre.bars.canvas._empty
+    assert centre.breakdown.table.horizontalHeader().isHidden()
+    centre.set_plan(plan)
+    assert centre.bars.canvas._empty == canvas.EMPTY
+    assert centre.verdict.icon.accessibleName() == "Fits"
+
+
+def test_a_stale_plan_is_pale_until_the_next(window: MainWindow) -> None:
+    centre = window.centre
+    centre.set_stale("3 GPUs do not divide 32 heads")
+    assert centre.bars.canvas._dimmed
+    assert "Not of what is set: 3 GPUs" in centre.verdict.details.text()
+    centre.set_stale(None)
+    assert not centre.bars.canvas._dimmed
+    centre.set_stale("again")
+    centre.set_plan(window.document.plan)
+    assert not centre.bars.canvas._dimmed
+    assert "Not of" not in centre.verdict.details.text()
