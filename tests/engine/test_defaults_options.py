@@ -76,6 +76,18 @@ class TestGraphs:
         assert resolved(dense(), {"optimization_level": "1"}, version="0.10.0")[0].graph_mode == "NONE"
         assert resolved(dense(), {"optimization_level": "1"}, version="0.33")[0].graph_mode == "PIECEWISE"
 
+    def test_what_compiles(self) -> None:
+        assert resolved(dense())[0].compiled
+        assert resolved(dense(), {"cudagraph_mode": "NONE"})[0].compiled
+        for given in ({"enforce_eager": True}, {"optimization_level": "0"}, {"compilation_mode": "0"}):
+            assert resolved(dense(), given)[0].compiled is False
+
+    def test_a_largest_size_of_none_captures_none(self) -> None:
+        settings = resolved(dense(), {"max_cudagraph_capture_size": 0})[0]
+        assert (settings.graph_mode, settings.graph_sizes) == ("NONE", ())
+        with pytest.raises(BadInput, match="should be consistent"):
+            resolved(dense(), {"max_cudagraph_capture_size": 16, "cudagraph_capture_sizes": "1,2"})
+
     def test_a_list_and_a_largest_size_of_the_user(self) -> None:
         assert resolved(dense(), {"cudagraph_capture_sizes": "8,1,2"})[0].graph_sizes == (1, 2, 8)
         assert resolved(dense(), {"max_cudagraph_capture_size": 16})[0].graph_sizes[-1] == 16
