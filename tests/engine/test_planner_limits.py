@@ -65,6 +65,7 @@ class TestDerivedTensorParallel:
             ("deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B", "8xH100", 4),
             ("Qwen/Qwen3-8B", "3xH100", 2),
             ("tiiuae/falcon-mamba-7b", "3xH100", 2),
+            ("Qwen/Qwen2.5-VL-3B-Instruct", "8xH100", 4),  # the encoder's 3,420 rows
         ],
     )
     def test_every_sharded_dimension_divides(self, model: str, gpu: str, size_: int) -> None:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kvplanner.engine.base import PlanRequest, Resolved
+from kvplanner.engine.base import Model, PlanRequest, Resolved
+from kvplanner.engine.vllm import weights
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.errors import BadInput
 from kvplanner.gpu.spec import Device, Machine
-from kvplanner.model.spec import Attention, Mixer, Mlp, ModelSpec, Moe, State
-from kvplanner.units import round_up
+from kvplanner.model.spec import Attention, Mixer, State
 
 Stages = tuple[tuple[Device, ...], ...]
-# Rows of embeddings and heads are padded to this multiple before they are split (vocab_parallel_embedding.py).
-VOCAB_PADDING = 64
 _PARALLEL = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
 
 
@@ -25,26 +23,20 @@ def derive(request: PlanRequest) -> tuple[PlanRequest, dict[str, Resolved]]:
     count = len(request.machine.devices)
     if count <= 1 or any(name in request.options for name in _PARALLEL):
         return request, {}
-    size = largest_tensor_parallel(request.model.spec, count)
+    size = largest_tensor_parallel(request.model, count)
     reason = f"{count} GPUs given: the largest size up to {count} that the model divides by"
     derived = replace(request, options={**request.options, "tensor_parallel_size": size})
     return derived, {"tensor_parallel_size": Resolved(size, "derived", reason)}
 
 
-def largest_tensor_parallel(spec: ModelSpec, gpus: int) -> int:
-    """The largest tensor-parallel size up to `gpus` that every sharded dimension of the model divides by."""
-    return next((size for size in range(gpus, 1, -1) if _divides(spec, size)), 1)
+def largest_tensor_parallel(model: Model, gpus: int) -> int:
+    """The largest tensor-parallel size up to `gpus` that the model's heads and tensors divide by."""
+    return next((size for size in range(gpus, 1, -1) if _divides(model, size)), 1)
 
 
-def _divides(spec: ModelSpec, size: int) -> bool:
-    """Whether every sharded dimension divides by `size`: heads, widths, state heads, the padded vocabulary."""
-    if round_up(spec.vocab_size, VOCAB_PADDING) % size:
-        return False
-    return all(
-        all(_mixer_divides(mixer, size) for mixer in layer.mixers)
-        and all(width % size == 0 for mlp in layer.mlps for width in _widths(mlp))
-        for layer in spec.layers
-    )
+def _divides(model: Model, size: int) -> bool:
+    heads = all(_mixer_divides(mixer, size) for layer in model.spec.layers for mixer in layer.mixers)
+    return heads and (model.inventory is None or weights.divides(model, size))
 
 
 def _mixer_divides(mixer: Mixer, size: int) -> bool:
@@ -53,10 +45,6 @@ def _mixer_divides(mixer: Mixer, size: int) -> bool:
     if mixer.heads % size:
         return False
     return not isinstance(mixer, Attention) or mixer.kv_heads % size == 0 or size % mixer.kv_heads == 0
-
-
-def _widths(mlp: Mlp | Moe) -> tuple[int, ...]:
-    return (mlp.width, mlp.shared_width) if isinstance(mlp, Moe) else (mlp.width,)
 
 
 def devices_of(machine: Machine, settings: Settings) -> tuple[tuple[Stages, ...], int]:

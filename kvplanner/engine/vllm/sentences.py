@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kvplanner.engine.base import Limits, PlanRequest
+from kvplanner.engine.vllm import activations
 from kvplanner.engine.vllm.ranks import Rank
 from kvplanner.engine.vllm.replica import Replica
 from kvplanner.engine.vllm.settings import Settings
@@ -149,7 +150,6 @@ def warnings(
         out.append("Only the GPU's memory is given: kernels and batch limits are assumed as on a Hopper server GPU")
     out.extend(f"{kind} is given, not estimated" for kind in sorted(request.measured))
     stage = replica.failure.stage if replica.failure else "kv_cache_sizing"
-    compiles = settings.era.runner != "V0" and settings.graph_mode != "NONE"
-    if stage.startswith("kv_cache") and compiles:
+    if stage.startswith("kv_cache") and activations.compiles(settings):
         out.append(COLD_COMPILE)
     return tuple(dict.fromkeys(out))
