@@ -38,6 +38,7 @@ STACK_BELOW: Final = 830  # of the centre's width: table and tabs stand below ea
 STARTUP_HEIGHT: Final = 330
 TABLE_WIDTH: Final = 450
 LOW: Final = 700
+REVEAL_MS: Final = 20
 TAB_NAMES: Final = {"explain": "Explain", "startup": "Start-up"}
 
 
@@ -325,11 +326,11 @@ class Centre(QWidget):
 
     def _reveal_tabs(self) -> None:
         """Where the tabs stand below the table, scroll to the one that was asked for."""
+        self._fit_lower()
         splitter = self.splitter
         if splitter is not None and splitter.orientation() == Qt.Orientation.Vertical:
-            self._fit_lower()
             self._outer.activate()
-            QTimer.singleShot(0, self, lambda: self._scroll.ensureWidgetVisible(self._tabs_card, 0, GAP))
+            QTimer.singleShot(REVEAL_MS, self, lambda: self._scroll.ensureWidgetVisible(self._tabs_card, 0, GAP))
 
     def _fit_bars(self) -> None:
         """The bars take the height that they need up to their share of the window; then they get dense, then scroll."""

@@ -142,7 +142,7 @@ def _failing(plan: Plan, unit: Unit) -> tuple[str, ...]:
     missing = words.size(plan.missing_bytes, unit)
     said: list[str] = []
     if missing not in plan.summary:
-        said += [f"fails {words.STAGES[plan.stage]}"] if plan.stage else []
+        said += [f"Fails {words.STAGES[plan.stage]}"] if plan.stage else []
         said += [f"{missing} missing on {where}"] if plan.missing_bytes > 0 else []
     elif len(members) > 1:
         said.append(f"alike on {where}")
@@ -225,11 +225,14 @@ class Headline(QLabel):
     def paintEvent(self, event: QPaintEvent) -> None:
         """Draws the words at the least width that needs no more lines."""
         painter = QPainter(self)
-        box = QRect(self.rect())
-        box.setWidth(balanced_width(self.text(), self.fontMetrics(), max(box.width(), 1)))
+        box, metrics = QRect(self.rect()), self.fontMetrics()
+        text = _BEFORE_UNIT.sub("\u00a0", self.text())
+        needed = metrics.boundingRect(box, Qt.TextFlag.TextWordWrap, text).height()
+        text = text if needed <= box.height() + metrics.leading() else self.text()
+        box.setWidth(balanced_width(text, metrics, max(box.width(), 1)))
         painter.setPen(self.palette().color(self.foregroundRole()))
         flags = Qt.TextFlag.TextWordWrap | Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
-        painter.drawText(box, int(flags), self.text())
+        painter.drawText(box, int(flags), text)
         painter.end()
 
 

@@ -1,14 +1,20 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QAccessible
 from pytestqt.qtbot import QtBot
 
 from kvplanner.ui.palette import THEMES, ThemeName, Tokens, contrast, mix
-from kvplanner.ui.startup import StartupView, arrange, stage_line
+from kvplanner.ui.startup import StartupView
+from kvplanner.ui.startup_drawing import column_label, column_value
+from kvplanner.ui.startup_steps import arrange, stage_line
 from tests import sample_plans
-from tests.ui.views_kit import apart, paint_theme
+from tests.ui.views_kit import apart, measure, paint_theme
 
 
 @pytest.fixture
@@ -67,8 +73,41 @@ def test_the_failing_stage_is_marked_and_told() -> None:
     assert failing.lack.bottom == pytest.approx(steps.capacity_y)
     assert all(s.lack is None for s in steps.steps[:-1])
     line = stage_line(plan, 0, failing.stage, "GiB")
-    assert "load weights" in line
-    assert line.endswith("fails here: 53.20 GiB short")
+    assert line.startswith("Fails while loading the weights: 53.20 GiB short · GPU 0 · ")
+    assert failing.lack.h == pytest.approx(plan.missing_bytes * steps.scale)
+
+
+def test_stages_that_are_never_reached_stand_pale() -> None:
+    plan = sample_plans.too_big()
+    device = plan.devices[0]
+    named = tuple(
+        replace(stage, stage=key) for stage, key in zip(device.stages, ("start", "load"), strict=True)
+    )  # the engine's own keys
+    steps = arrange(replace(plan, devices=(replace(device, stages=named),)), 0, 900, 300)
+    assert steps is not None
+    assert [short for short, _, _ in steps.later] == ["profile", "size", "allocate", "graphs", "serve"]
+    assert steps.later[0][2].x == pytest.approx(steps.steps[-1].column.right)
+    assert steps.later[-1][2].right <= 900
+    after = (*named, replace(named[0], stage="profile", label="profile run"))
+    kept = arrange(replace(plan, devices=(replace(device, stages=after),)), 0, 900, 300)
+    assert kept is not None
+    assert [step.pale for step in kept.steps] == [False, False, True]
+    assert kept.later == ()
+
+
+@given(st.integers(0, 10**15), st.floats(10, 200))
+def test_values_stay_in_their_column(value: int, width: float) -> None:
+    text = column_value(value, "GiB", width, measure, "▲")
+    assert measure(text, "small_bold") <= width
+
+
+@given(st.sampled_from(["allocate the KV cache", "capture CUDA graphs", "context and communicators"]),
+       st.floats(30, 220))  # fmt: skip
+def test_names_fit_their_column(name: str, width: float) -> None:
+    label = column_label((name, name.split()[0]), width, measure)
+    assert all(measure(word, "small") <= width for word in label.split())
+    if width >= 62:
+        assert label in (name, name.split()[0])
 
 
 def test_other_devices_are_outlined() -> None:

@@ -142,7 +142,7 @@ def test_no_word_stands_alone(qapp: object, room: int) -> None:
 def test_a_failure_names_stage_engine_and_what_is_missing() -> None:
     told = verdict(sample_plans.too_big(), "GiB")
     assert told.state == "fails"
-    assert "fails while loading the weights" in told.details
+    assert "Fails while loading the weights" in told.details
     assert "53.20 GiB missing on GPU 0" in told.details
     assert told.engine_message == "torch.OutOfMemoryError: CUDA out of memory."
     said = verdict(

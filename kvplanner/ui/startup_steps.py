@@ -1,0 +1,161 @@
+"""A device's memory over the stages of start-up as rectangles, against its capacity and its budget; no Qt."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from kvplanner.engine.base import DevicePlan, Plan, StageMemory
+from kvplanner.ui.bars import words
+from kvplanner.ui.bars.fold import budget_start, group_of, groups
+from kvplanner.ui.bars.geometry import Rect
+from kvplanner.ui.bars.words import Unit
+
+HEADER: Final = 34.0  # two lines
+LEGEND: Final = 18.0
+ABOVE: Final = 18.0  # for the unit and the capacity's figure
+BOTTOM: Final = 48.0
+WIDEST: Final = 200.0
+LEFT: Final = 44.0
+RIGHT: Final = 96.0  # room for the lines' names; in a narrow view they stand inside
+RIGHT_NARROW: Final = 8.0
+NARROW: Final = 620.0
+LOW: Final = 210.0
+# What vLLM does in order (v1/engine/core.py, 0.33): the stages that a failing start never reaches.
+ORDER: Final = (
+    ("start", "context and communicators"), ("load", "load weights"), ("profile", "profile run"),
+    ("size", "size the KV cache"), ("allocate", "allocate the KV cache"), ("graphs", "capture CUDA graphs"),
+    ("serve", "serve"),
+)  # fmt: skip
+
+
+class Step(NamedTuple):
+    """One stage: its column, what is in use at its end (box) and at its highest (peak, above it, or None), what does
+    not fit (lack), and whether it comes after a failure (pale)."""
+
+    stage: StageMemory
+    column: Rect
+    box: Rect
+    peak: Rect | None
+    lack: Rect | None
+    pale: bool = False
+
+
+class Steps(NamedTuple):
+    """Where everything is drawn. capacity, budget: heights of the lines; others: outlines of the other devices;
+    later: short name, name and column of stages that are never reached; top: where the picture begins."""
+
+    steps: tuple[Step, ...]
+    capacity_y: float
+    budget_y: float | None
+    base_y: float
+    scale: float
+    end_bytes: int
+    others: tuple[tuple[str, tuple[tuple[float, float], ...]], ...]
+    later: tuple[tuple[str, str, Rect], ...]
+    top: float
+    legend: bool
+
+
+def arrange(plan: Plan, position: int, width: float, height: float) -> Steps | None:
+    """The stages of one device in the given room, the other groups' as outlines; None where none are known."""
+    device = plan.devices[position]
+    if not device.stages:
+        return None
+    shown = [plan.devices[g[0]] for g in groups(plan) if plan.devices[g[0]].stages]
+    highest = max(max(d.total_bytes, *(_needs(plan, d, s)[1] for s in d.stages)) for d in shown)
+    names = _later(device)
+    right = RIGHT if width >= NARROW else RIGHT_NARROW
+    wide = min(max(width - LEFT - right, 80.0) / (len(device.stages) + len(names)), WIDEST)
+    legend = height >= LOW
+    top, base = HEADER + (LEGEND if legend else 0.0) + ABOVE, height - BOTTOM
+    scale = max(base - top, 1.0) / highest
+    steps = tuple(_step(plan, device, i, wide, (base, height, top), scale) for i in range(len(device.stages)))
+    budget = _budget_end(device)
+    mine = group_of(plan, position)
+    others = tuple(
+        (words.device_name(plan, group), _outline(plan.devices[group[0]], wide, base, scale))
+        for group in groups(plan)
+        if group != mine and plan.devices[group[0]].stages
+    )
+    later = tuple(
+        (short, name, Rect(LEFT + (len(device.stages) + i) * wide, top - 2, wide, height - top + 2))
+        for i, (short, name) in enumerate(names)
+    )
+    return Steps(
+        steps,
+        base - device.total_bytes * scale,
+        base - budget * scale if budget and budget <= highest else None,
+        base,
+        scale,
+        highest,
+        others,
+        later,
+        top,
+        legend,
+    )
+
+
+def _budget_end(device: DevicePlan) -> int | None:
+    return budget_start(device) + device.budget.value if device.budget else None
+
+
+def _later(device: DevicePlan) -> tuple[tuple[str, str], ...]:
+    """The stages after the one that fails, where the plan leaves them out."""
+    last = device.stages[-1]
+    keys = [key for key, _ in ORDER]
+    return ORDER[keys.index(last.stage) + 1 :] if last.failing and last.stage in keys else ()
+
+
+def lacks(plan: Plan, device: DevicePlan, stage: StageMemory) -> tuple[int, int] | None:
+    """From where to where (bytes from zero) a failing stage lacks memory."""
+    if not stage.failing or not plan.missing_bytes:
+        return None
+    end = _budget_end(device)
+    if plan.stage in ("kv_cache_sizing", "kv_cache_too_small") and end is not None:
+        return end, end + plan.missing_bytes
+    return device.total_bytes, device.total_bytes + plan.missing_bytes
+
+
+def _needs(plan: Plan, device: DevicePlan, stage: StageMemory) -> tuple[int, int]:
+    lack = lacks(plan, device, stage)
+    return stage.end_bytes, max(stage.peak_bytes, lack[1] if lack else 0)
+
+
+def _step(
+    plan: Plan, device: DevicePlan, index: int, wide: float, sides: tuple[float, float, float], scale: float
+) -> Step:
+    stage = device.stages[index]
+    base, end, top = sides
+    x = LEFT + index * wide
+    high = stage.end_bytes * scale
+    over = (stage.peak_bytes - stage.end_bytes) * scale
+    peak = Rect(x + wide * 0.18, base - high - over, wide * 0.64, over) if over >= 1 else None
+    found = lacks(plan, device, stage)
+    lack = (
+        Rect(x, base - found[1] * scale, wide, max((found[1] - found[0]) * scale, 3.0)) if found is not None else None
+    )
+    failed = any(s.failing for s in device.stages[:index])
+    return Step(stage, Rect(x, top - 2, wide, end - top + 2), Rect(x, base - high, wide, high), peak, lack, failed)
+
+
+def _outline(device: DevicePlan, wide: float, base: float, scale: float) -> tuple[tuple[float, float], ...]:
+    points: list[tuple[float, float]] = []
+    for index, stage in enumerate(device.stages):
+        y = base - stage.end_bytes * scale
+        points += [(LEFT + index * wide, y), (LEFT + (index + 1) * wide, y)]
+    return tuple(points)
+
+
+def stage_line(plan: Plan, position: int, stage: StageMemory, unit: Unit) -> str:
+    """A stage in one line, a failure first: "Fails while loading the weights: 52.74 GiB short · GPU 0 · …"."""
+    device = words.device_name(plan, group_of(plan, position))
+    line = f"{device} · {stage.label}: "
+    if stage.failing:
+        short = f": {words.size(plan.missing_bytes, unit)} short" if plan.missing_bytes else ""
+        where = words.STAGES[plan.stage] if plan.stage else f"at {stage.label}"
+        line = f"Fails {where}{short} · {device} · "
+    line += f"{words.size(stage.end_bytes, unit)} at its end"
+    if stage.peak_bytes > stage.end_bytes:
+        line += f", {words.size(stage.peak_bytes, unit)} at its highest"
+        line += f" ({stage.note})" if stage.note else ""
+    return line
