@@ -40,7 +40,8 @@ class Library(QObject):
         self.models: tuple[LocalModel, ...] = ()
         self.machine: Machine | None = None
         self.probed = False
-        self.scanning = False
+        self._scan: Job | None = None
+        self._scan_folders: tuple[Path, ...] = ()
         self._scanned_once = False
 
     def probe_gpus(self) -> None:
@@ -61,23 +62,19 @@ class Library(QObject):
 
     def scan_models(self, failed: Callable[[Exception], None], folders: tuple[Path, ...] = ()) -> Job | None:
         """Look for models on this machine in the background. What the last search found shows at once."""
-        if self.scanning:
+        if self._scan is not None and folders == self._scan_folders:
             return None
-        self.scanning = True
-
-        def report(error: Exception) -> None:
-            self.scanning = False
-            failed(error)
-
+        self._scan_folders = folders
         job = self._jobs.submit(
             "Looking for models on this machine",
             lambda control: _scan(control, folders),
             self._scanned,
-            report,
+            failed,
             key="scan",
         )
+        self._scan = job
         if job is not None:
-            job.finished.connect(self._scan_ended)
+            job.finished.connect(lambda: self._scan_ended(job))
         return job
 
     def scan_once(self, failed: Callable[[Exception], None], folders: tuple[Path, ...] = ()) -> None:
@@ -95,8 +92,9 @@ class Library(QObject):
     def _scanned(self, found: tuple[LocalModel, ...]) -> None:
         self._show_models(found)
 
-    def _scan_ended(self) -> None:
-        self.scanning = False
+    def _scan_ended(self, job: Job) -> None:
+        if self._scan is job:
+            self._scan = None
 
     def _show_models(self, found: tuple[LocalModel, ...]) -> None:
         if found != self.models:

@@ -73,6 +73,7 @@ COMMANDS: Final = (
     Command("View", "reset_layout", "&Reset Layout"),
     Command("Tools", "rescan_gpus", "Look for &GPUs Again", ("F5",)),
     Command("Tools", "rescan_models", "Look for &Models on This Machine"),
+    Command("Tools", "add_model_folder", "Add a &Folder to the Search…", tip="Look for models there too"),
     Command("Tools", "open_data_folder", "Open the &Data Folder"),
     Command("Help", "help_memory", "&How the Memory Is Used", (Key.HelpContents,)),
     Command("Help", "help_bar", "How to Read the &Bar"),

@@ -69,6 +69,19 @@ class Application(QObject):
             self.shut_down()
             self.app.quit()
 
+    def quit(self) -> None:
+        """End with all windows in the session; a window whose file lacks edits asks first."""
+        for window in self.windows:
+            if window.assembled and window.document.modified and (window.document.path is not None or not self.keep):
+                window.raise_()
+                window.activateWindow()
+                window.ask_to_save(then_quit=True)
+                return
+        for window in self.windows:
+            window.keep_layout()
+        self.shut_down()
+        self.app.quit()
+
     def _setting_changed(self, name: str) -> None:
         if name == s.THEME.name:
             choice = self.settings.get(s.THEME)

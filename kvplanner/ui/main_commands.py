@@ -71,16 +71,30 @@ class CommandsMixin(WindowBase):
             self._copy(json.dumps(schema.to_json(plan), indent=2), "the plan as JSON")
 
     def copy_command(self) -> None:
-        """The command that starts the engine as planned."""
+        """The command that starts the engine as planned, with what the plan settled on; says so when that fails."""
         from kvplanner.engine.command import format_command
         from kvplanner.engine.registry import engine
 
-        request = self.document.state.request()
+        self.document.flush()
+        plan, error = self.document.plan, self.document.error
+        request = plan.request if plan is not None and error is None else self.document.state.request()
         if request is None:
             self.messages.warning("Choose a model and GPUs first", key="copy")
             return
         command = format_command(engine(request.engine), request)
+        if request.weight_format is not None:
+            command = f"# needs a checkpoint in {request.weight_format.upper()}\n{command}"
         self._copy(command, command if len(command) < 90 else "the engine's command line")
+        self.messages.clear("copy")
+        if error is not None or plan is None:
+            self.messages.warning(
+                f"Copied; but these settings have no plan: {error or 'none was made yet'}", key="copy"
+            )
+        elif plan.fits is None:
+            reason = plan.warnings[0] if plan.warnings else plan.summary
+            self.messages.warning(f"Copied; but whether this plan fits cannot be told: {reason}", key="copy")
+        elif not plan.fits:
+            self.messages.warning(f"Copied; but this plan does not fit: {_without_verdict(plan.summary)}", key="copy")
 
     def choose_model(self) -> None:
         """Open the chooser of models."""
@@ -92,13 +106,7 @@ class CommandsMixin(WindowBase):
 
     def find_option(self) -> None:
         """Go to the search of options."""
-        advanced = self.panel.advanced
-        if advanced is None:
-            return
-        advanced.toggle.setChecked(True)
-        advanced.search.setFocus(QtCore.Qt.FocusReason.ShortcutFocusReason)
-        advanced.search.selectAll()
-        self.panel.ensureWidgetVisible(advanced.search)
+        self.panel.show_search()
 
     def reset_options(self) -> None:
         """Give every option back to its default."""
@@ -208,10 +216,6 @@ class CommandsMixin(WindowBase):
         """Ask NVML again."""
         self.application.library.probe_gpus()
 
-    def rescan_models(self) -> None:
-        """Search this machine again."""
-        self.application.library.scan_models(lambda error: self.messages.error(error, "Looking for models"))
-
     def open_data_folder(self) -> None:
         """Show where settings and crash reports lie."""
         folder = data_folder()
@@ -269,3 +273,9 @@ class CommandsMixin(WindowBase):
         """The run before ended inside a driver or Qt: say so without standing in the way."""
         self.messages.info("kvplanner ended unexpectedly last time; the report stays on this computer",
                            action=("Show report", lambda: self.show_crash_report(text)), key="crash")  # fmt: skip
+
+
+def _without_verdict(summary: str) -> str:
+    """What follows "Does not fit: "."""
+    head, _, rest = summary.partition(": ")
+    return rest if rest and head.lower().startswith("does not fit") else summary

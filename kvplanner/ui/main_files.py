@@ -9,6 +9,7 @@ from PySide6 import QtCore, QtGui, QtWidgets
 
 from kvplanner.app import settings as s
 from kvplanner.app.opening import Opening, classify
+from kvplanner.errors import BadInput
 from kvplanner.ui.main_export import ExportMixin
 from kvplanner.ui.main_machine import MachineMixin
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from kvplanner.app.state import PlanState
     from kvplanner.engine.base import Model
 
+UNCHANGED: Final = "the plan is unchanged"
 PLAN_FILTER: Final = "Plan (*.kvplan.json)"
 OPEN_FILTER: Final = (
     "All that can be opened (*.kvplan.json config.json *.safetensors *.gguf);;"
@@ -28,6 +30,7 @@ class FilesMixin(MachineMixin, ExportMixin):
 
     _drop: Opening | None = None
     _reading: str = ""
+    _quitting: bool = False
 
     def new_window(self) -> None:
         """Another window with the same plan to start from."""
@@ -38,10 +41,8 @@ class FilesMixin(MachineMixin, ExportMixin):
         window.show()
 
     def quit(self) -> None:
-        """Close all windows; each may ask."""
-        for window in reversed(list(self.application.windows)):
-            if not window.close():
-                return
+        """Close all windows; one whose file lacks edits asks."""
+        self.application.quit()
 
     # open ------------------------------------------------------------------------------------------------------
 
@@ -62,6 +63,35 @@ class FilesMixin(MachineMixin, ExportMixin):
         dialog.setAttribute(QtCore.Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.open()
 
+    def add_model_folder(self) -> None:
+        """Ask for a folder that the search for models on this machine looks through from now on."""
+        dialog = QtWidgets.QFileDialog(self, "Search a folder for models", self._folder())
+        dialog.setFileMode(QtWidgets.QFileDialog.FileMode.Directory)
+        dialog.setOption(QtWidgets.QFileDialog.Option.ShowDirsOnly)
+        dialog.fileSelected.connect(self.search_folder)
+        dialog.setAttribute(QtCore.Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.open()
+
+    def search_folder(self, folder: str) -> None:
+        """Look for models in a folder too, now and at every later search."""
+        self.settings.remember(s.MODEL_FOLDERS, folder)
+        self.rescan_models()
+        self.messages.info(
+            f"{folder} is searched for models", action=("Leave it out", lambda: self.leave_folder(folder)), key="scan"
+        )
+
+    def leave_folder(self, folder: str) -> None:
+        """No longer look for models there."""
+        self.settings.forget(s.MODEL_FOLDERS, folder)
+        self.rescan_models()
+
+    def rescan_models(self) -> None:
+        """Search this machine again."""
+        folders = tuple(Path(folder) for folder in self.settings.get(s.MODEL_FOLDERS))
+        self.application.library.scan_models(
+            lambda error: self.messages.error(error, "Looking for models", key="scan"), folders
+        )
+
     def _folder(self) -> str:
         if self.document.path is not None:
             return str(self.document.path.parent)
@@ -75,7 +105,7 @@ class FilesMixin(MachineMixin, ExportMixin):
         elif opening.what == "model":
             self.load_model(str(path))
         else:
-            self.messages.warning(f"{opening.sentence}.", key="open")
+            self.messages.error(BadInput(f"{opening.sentence}; {UNCHANGED}"), key="open")
 
     def open_plan(self, path: Path) -> None:
         """Read a plan file; a plan with unsaved edits of another file keeps its window."""
@@ -91,7 +121,7 @@ class FilesMixin(MachineMixin, ExportMixin):
             self.settings.remember(s.RECENT_FILES, str(path))
 
         def failed(error: Exception) -> None:
-            self.messages.error(error, f"{path.name} was not opened, the plan here is unchanged", key="open")
+            self.messages.error(error, f"{path.name} was not opened; {UNCHANGED}", key="open")
 
         self.application.jobs.submit(f"Opening {path.name}", lambda c: planstore.read(path), done, failed, key="open")
 
@@ -117,6 +147,7 @@ class FilesMixin(MachineMixin, ExportMixin):
         name = text.rstrip("/\\").replace("\\", "/").rpartition("/")[2] or text
         self._reading = text
         self.panel.model.set_error("")
+        self.messages.clear("open")
         self.panel.model.show_loading(name)
 
         def done(model: Model) -> None:
@@ -124,7 +155,7 @@ class FilesMixin(MachineMixin, ExportMixin):
             self.settings.remember(s.RECENT_MODELS, text)
 
         def failed(error: Exception) -> None:
-            self.panel.model.set_error(str(error))
+            self.messages.error(error, f"{name} was not read; {UNCHANGED}", key="open")
 
         job = self.application.library.load_model(
             text, done, failed, allow_network=allow_network, key=f"model {id(self)}"
@@ -150,11 +181,14 @@ class FilesMixin(MachineMixin, ExportMixin):
 
     def save_as(self) -> None:
         """Ask for a file."""
+        self._ask_file(then_close=False)
+
+    def _ask_file(self, *, then_close: bool) -> None:
         name = f"{self.document.title}.kvplan.json"
         dialog = QtWidgets.QFileDialog(self, "Save plan", str(Path(self._folder()) / name), PLAN_FILTER)
         dialog.setAcceptMode(QtWidgets.QFileDialog.AcceptMode.AcceptSave)
         dialog.setAttribute(QtCore.Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.fileSelected.connect(lambda chosen: self.save_to(_with_suffix(Path(chosen))))
+        dialog.fileSelected.connect(lambda chosen: self.save_to(_with_suffix(Path(chosen)), then_close=then_close))
         dialog.open()
 
     def save_to(self, path: Path, *, then_close: bool = False) -> None:
@@ -174,19 +208,21 @@ class FilesMixin(MachineMixin, ExportMixin):
             self.settings.remember(s.RECENT_FILES, str(path))
             self.statusBar().showMessage(f"Saved {path.name}", 4000)
             if then_close:
-                self.close_now()
+                self._close_answered()
 
         def failed(error: Exception) -> None:
             self.messages.error(error, "The plan was not saved", key="save")
 
         self.application.jobs.submit(f"Saving {path.name}", lambda c: planstore.save(path, state), done, failed)
 
-    def ask_to_save(self) -> None:
-        """The window is closing and its file lacks edits."""
+    def ask_to_save(self, *, then_quit: bool = False) -> None:
+        """The window is closing and its edits are in no file; then_quit: the other windows follow."""
+        self._quitting = then_quit
         box = QtWidgets.QMessageBox(self)
         box.setIcon(QtWidgets.QMessageBox.Icon.Question)
         box.setText(f"Save the changes to {self.document.title}?")
-        box.setInformativeText("They are not in the file yet.")
+        missing = "They are not in the file yet." if self.document.path else "This plan is in no file."
+        box.setInformativeText(missing)
         buttons = QtWidgets.QMessageBox.StandardButton
         box.setStandardButtons(buttons.Save | buttons.Discard | buttons.Cancel)
         box.setDefaultButton(buttons.Save)
@@ -195,10 +231,22 @@ class FilesMixin(MachineMixin, ExportMixin):
         box.open()
 
     def _answered(self, answer: int) -> None:
-        if answer == QtWidgets.QMessageBox.StandardButton.Save.value and self.document.path is not None:
-            self.save_to(self.document.path, then_close=True)
+        if answer == QtWidgets.QMessageBox.StandardButton.Save.value:
+            if self.document.path is not None:
+                self.save_to(self.document.path, then_close=True)
+            else:
+                self._ask_file(then_close=True)
         elif answer == QtWidgets.QMessageBox.StandardButton.Discard.value:
-            self.close_now()
+            self._close_answered()
+
+    def _close_answered(self) -> None:
+        """The question before closing is settled."""
+        quitting, self._quitting = self._quitting, False
+        application = self.application
+        last = len(application.windows) == 1
+        self.close_now()
+        if quitting and not last:
+            application.quit()
 
     # drops -----------------------------------------------------------------------------------------------------
 

@@ -29,6 +29,8 @@ class GpuDock(QDockWidget):
         self.panel.set_unit(window.unit())
         self.panel.set_plan(window.document.plan)
         self._connect(self.panel, window)
+        self.panel.height_wanted.connect(self._fit)
+        self._fit()
 
     def _connect(self, panel: GpuPanel, window: MainWindow) -> None:
         library = window.application.library
@@ -38,6 +40,10 @@ class GpuDock(QDockWidget):
         panel.fill_changed.connect(window.centre.bars.set_fill)
         panel.free_measured.connect(self._take_free)
         window.document.planned.connect(panel.set_plan)
+
+    def _fit(self) -> None:
+        """As high as the panel has to say, when it lies below or above the plan."""
+        self._window.resizeDocks([self], [self.panel.sizeHint().height()], Qt.Orientation.Vertical)
 
     def _take_free(self, free: dict[int, int]) -> None:
         """What is free now becomes what the plan starts from."""

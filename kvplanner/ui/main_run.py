@@ -29,9 +29,8 @@ def make_app() -> QApplication:
     existing = QApplication.instance()
     if isinstance(existing, QApplication):
         return existing
-    if QLocale.system().language() == QLocale.Language.C:
-        # No locale is set: numbers with separators all the same.
-        QLocale.setDefault(QLocale(QLocale.Language.English, QLocale.Country.UnitedKingdom))
+    # One way to write numbers all over the app, the one that engines and their documentation use.
+    QLocale.setDefault(QLocale(QLocale.Language.English, QLocale.Country.UnitedKingdom))
     app = QApplication(["kvplanner"])
     app.setApplicationName("kvplanner")
     app.setApplicationDisplayName("kvplanner")

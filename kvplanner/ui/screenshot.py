@@ -41,9 +41,10 @@ def prepared_window(application: Application, arguments: WindowArguments) -> Mai
 
 
 def picture(window: MainWindow, scale: float = 1.0) -> QPixmap:
-    """The window as pixels, `scale` of them for each of its own."""
-    image = QPixmap(window.size() * scale)
-    image.setDevicePixelRatio(scale)
+    """The window as pixels, `scale` times as many as its screen takes for each of its own."""
+    ratio = scale * window.screen().devicePixelRatio()
+    image = QPixmap(window.size() * ratio)
+    image.setDevicePixelRatio(ratio)
     window.render(image)
     return image
 

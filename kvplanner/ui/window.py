@@ -6,6 +6,7 @@ menus, the form and the details after that. Further windows are made whole.
 
 from __future__ import annotations
 
+from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
 from PySide6 import QtCore, QtGui, QtWidgets
@@ -15,6 +16,7 @@ from kvplanner.app import settings as s
 from kvplanner.ui.main_base import PANEL_WIDTH
 from kvplanner.ui.main_commands import CommandsMixin
 from kvplanner.ui.main_files import FilesMixin
+from kvplanner.ui.setup.labels import in_sentence
 
 if TYPE_CHECKING:
     from kvplanner.app.state import PlanState
@@ -102,12 +104,17 @@ class MainWindow(CommandsMixin, FilesMixin, QtWidgets.QMainWindow):
         self.assemble()
         self.furnished = True
         document, library = self.document, self.application.library
+        if QtWidgets.QApplication.windowIcon().isNull():
+            icon = QtGui.QIcon(str(files("kvplanner.resources") / "icons" / "kvplanner.svg"))
+            QtWidgets.QApplication.setWindowIcon(icon)
         self.actions_of_window = Actions(self)
         self.unit_button = self.actions_of_window.unit_button(self)
         self.menuBar().setCornerWidget(self.unit_button)
         self.panel = SetupPanel(document, self)
-        self._line.replaceWidget(self._form_ground, self.panel)
+        self._line.removeWidget(self._form_ground)
+        self._form_ground.hide()
         self._form_ground.deleteLater()
+        self._line.insertWidget(0, self.panel)
         self.status = Status(self, self.application)
         self.pickers = Pickers(self, self.panel, document, library, self.settings, self.unit)
         self._connect()
@@ -125,14 +132,20 @@ class MainWindow(CommandsMixin, FilesMixin, QtWidgets.QMainWindow):
         document, pickers = self.document, self.pickers
         document.history_changed.connect(self._show_changes)
         self.panel.error_elsewhere.connect(lambda error: self.messages.error(error, key="plan"))
+        self.panel.refusals_changed.connect(self._show_stale)
         self.panel.gpus.counted.connect(self.set_gpu_count)
         self.panel.gpus.removed.connect(self.remove_gpu)
         pickers.model_wanted.connect(self.load_model)
         pickers.file_wanted.connect(lambda folder: self.open_folder() if folder else self.open_file())
+        pickers.search_folder_wanted.connect(self.add_model_folder)
         pickers.machine_wanted.connect(self.choose_machine)
         pickers.local_wanted.connect(self.choose_local_machine)
         pickers.gpu_added.connect(self.add_gpu)
-        self.application.library.machine_found.connect(self.adopt_machine)
+        library = self.application.library
+        library.machine_found.connect(self.adopt_machine)
+        library.machine_found.connect(self.panel.gpus.show_found)
+        if library.probed:
+            self.panel.gpus.show_found(library.machine)
         pickers.scan_failed.connect(lambda error: self.messages.error(error, "Looking for models", key="scan"))
         self.centre.copy_button.clicked.connect(self.copy_command)
         self.centre.export_button.setMenu(self.actions_of_window.menus["File/Export"])
@@ -207,8 +220,23 @@ class MainWindow(CommandsMixin, FilesMixin, QtWidgets.QMainWindow):
             self.planned_once.emit()
 
     def _plan_failed(self, error: PlannerError) -> None:
+        """Of these settings there is no plan: the last one stays and says so, unless it is of another model."""
+        from kvplanner.errors import NotModelled
+
+        plan = self.document.plan
+        if plan is None or isinstance(error, NotModelled):
+            self.centre.set_problem(error.what, error.remedy)
+        self._show_stale()
         if self.furnished:
             self.status.show_failed(error)
+
+    def _show_stale(self) -> None:
+        """Whether the plan in sight is of what the form shows."""
+        refused = self.panel.refused if self.furnished else ""
+        if not refused and self.document.error is not None:
+            refused = self.document.error.where or "a setting"
+        if self.document.plan is not None:
+            self.centre.set_stale(f"{in_sentence(refused)} is refused" if refused else None)
 
     def _show_changes(self) -> None:
         document, actions = self.document, self.actions_of_window.by_name
@@ -266,14 +294,20 @@ class MainWindow(CommandsMixin, FilesMixin, QtWidgets.QMainWindow):
         self.dropped(event)
 
     def closeEvent(self, event: QtGui.QCloseEvent) -> None:
-        """Ask only where a file would lose edits; everything else is in the session."""
-        if self.assembled and not self._closing and self.document.path is not None and self.document.modified:
+        """Ask where edits would be lost: a file lacks them, or no session brings the plan back."""
+        if not self._closing and self.loses_edits():
             event.ignore()
             self.ask_to_save()
             return
         self.keep_layout()
         event.accept()
         self.closed.emit(self)
+
+    def loses_edits(self) -> bool:
+        """Whether closing this window alone loses edits: the session keeps only windows open at the end."""
+        if not self.assembled or not self.document.modified:
+            return False
+        return self.document.path is not None or not self.application.keep or len(self.application.windows) > 1
 
     def keep_layout(self) -> None:
         """Remember where things are."""

@@ -13,7 +13,7 @@ import pytest
 from PySide6.QtCore import QCoreApplication, QEvent, Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QCheckBox, QDialog, QLabel
+from PySide6.QtWidgets import QCheckBox, QDialog, QLabel, QMessageBox
 from pytestqt.qtbot import QtBot
 
 import kvplanner.ui
@@ -83,7 +83,7 @@ def test_the_marks_of_the_context_set_it(window: MainWindow) -> None:
     field = window.panel.fields["max_model_len"]
     window.document.set_option("max_model_len", 4096)
     window.document.flush()
-    field._trained_button.click()
+    field.trained_button.click()
     assert window.document.state.options["max_model_len"] == 131_072
 
 
@@ -212,7 +212,23 @@ def test_a_second_window_has_a_plan_of_its_own(window: MainWindow, application: 
     other.document.set_option("max_num_seqs", 5)
     assert window.document.state.options == {}
     other.close()
+    asked = other.findChildren(QMessageBox)
+    assert asked, "no session brings back a window that is closed before the others"
+    asked[0].done(QMessageBox.StandardButton.Discard.value)
     assert application.windows == [window]
+
+
+def test_quitting_keeps_every_window_in_the_session(window: MainWindow, application: Application, qtbot: QtBot) -> None:
+    window.new_window()
+    qtbot.waitSignal(application.windows[-1].filled).wait()
+    application.windows[-1].document.set_option("max_num_seqs", 5)
+    application.windows[-1].document.flush()
+    qtbot.wait(900)
+    application.app.blockSignals(True)
+    window.quit()
+    application.app.blockSignals(False)
+    plans = application.session.restore().plans
+    assert [plan.plan.get("options", {}) for plan in plans] == [{}, {"max_num_seqs": 5}]
 
 
 def test_a_plan_with_a_file_asks_before_it_is_closed(window: MainWindow, qtbot: QtBot, tmp_path: Path) -> None:

@@ -88,11 +88,16 @@ def test_a_place_that_cannot_be_written_is_told(window: MainWindow, qtbot: QtBot
     assert "not saved" in window.centre.messages.strips[0].message.text
 
 
-def test_a_model_that_cannot_be_read_says_so_at_its_field(window: MainWindow, qtbot: QtBot, tmp_path: Path) -> None:
+def test_a_model_that_cannot_be_read_says_so_and_changes_nothing(
+    window: MainWindow, qtbot: QtBot, tmp_path: Path
+) -> None:
     (tmp_path / "config.json").write_text("{")
     before = window.document.state
     window.load_model(str(tmp_path / "config.json"))
-    qtbot.waitUntil(lambda: bool(window.panel.model.error.text()))
+    qtbot.waitUntil(lambda: bool(window.centre.messages.strips))
+    said = window.centre.messages.strips[-1].message.text
+    assert "config.json" in said
+    assert "the plan is unchanged" in said
     assert window.document.state is before
     qtbot.waitUntil(lambda: "Llama" in window.panel.model.button.text())
 

@@ -26,6 +26,7 @@ from kvplanner.ui.gpu_panel.toolbar import Toolbar, is_old
 from kvplanner.units import ByteUnit
 
 _WIDE: Final = 860
+_HEIGHT: Final = 290
 _CSV: Final = "Recordings (*.csv)"
 
 
@@ -35,7 +36,7 @@ class GpuPanel(QWidget):
     machine_seen(Machine): this machine's GPUs with what is free, when that changes. plan_from_process(EngineLaunch):
     a running engine is to become the plan. overlay_changed(tuple of Overlay): measured use for the memory bars.
     fill_changed(float or None): how full the engine's KV cache is. free_measured(dict): bytes free now before the
-    engine starts, by index of the plan's devices.
+    engine starts, by index of the plan's devices. height_wanted(): there is more or less to show than before.
     """
 
     machine_seen = Signal(object)
@@ -43,6 +44,7 @@ class GpuPanel(QWidget):
     overlay_changed = Signal(object)
     fill_changed = Signal(object)
     free_measured = Signal(object)
+    height_wanted = Signal()
 
     def __init__(self, parent: QWidget | None = None, feed: Feed | None = None) -> None:
         super().__init__(parent)
@@ -186,8 +188,8 @@ class GpuPanel(QWidget):
         return False
 
     def sizeHint(self) -> QSize:
-        """A dock that leaves the plan most of the window."""
-        return QSize(900, 290)
+        """A dock that leaves the plan most of the window, and no taller than a sentence while it has no more to say."""
+        return QSize(900, _HEIGHT if self.splitter.isVisibleTo(self) else self.minimumSizeHint().height())
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Side by side where there is room, else one above the other."""
@@ -249,8 +251,11 @@ class GpuPanel(QWidget):
 
     def _show_empty(self, anything: bool, watching: bool) -> None:
         """One sentence instead of empty bars, plot and table."""
-        self.splitter.setVisible(anything)
-        self.empty.setVisible(not anything)
+        if self.splitter.isHidden() == anything:
+            self.splitter.setVisible(anything)
+            self.empty.setVisible(not anything)
+            self.height_wanted.emit()
+        self.toolbar.set_anything(anything, watching)
         if anything:
             return
         if not watching:

@@ -59,6 +59,12 @@ class Toolbar(QWidget):
         self.fast_box.setEnabled(watching)
         self.record_button.setEnabled(watching)
 
+    def set_anything(self, anything: bool, watching: bool) -> None:
+        """Whether there is a GPU to watch: what acts on it is offered only then."""
+        self.watch_button.setVisible(anything or not watching)
+        self.fast_box.setVisible(anything)
+        self.record_button.setVisible(anything)
+
     def set_recording(self, recording: bool) -> None:
         """Whether a recording is being written."""
         self.record_button.setText("End re&cording" if recording else "Re&cord …")

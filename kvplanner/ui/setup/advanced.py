@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QLineEdit, QVBoxLayout, QWidget
 
-from kvplanner.ui.setup.field import heading, muted_label, quiet_button
+from kvplanner.ui.setup.field import heading, muted_label, quiet_button, tab_stops
 from kvplanner.ui.setup.inputs import ROW_HEIGHT
 from kvplanner.ui.setup.option_field import OptionField, field_for
 
@@ -46,7 +46,7 @@ class OptionEntry(QWidget):
         reason = resolved.reason if resolved and resolved.origin != "user" and resolved.reason else option.default
         parts = [option.env or option.flags[0]]
         if reason:
-            parts.append(f"default: {reason}")
+            parts.append(f"default: {reason}" if reason != "default" else "default")
         if not option.modelled:
             parts.append("not modelled: the plan does not follow it")
         self.about.setText(" · ".join(parts))
@@ -60,6 +60,7 @@ class AdvancedSection(QWidget):
     edited = Signal(str, object, str)
     sealed = Signal()
     opened = Signal(bool)
+    error_changed = Signal()
     reset_all = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -95,6 +96,7 @@ class AdvancedSection(QWidget):
         self.entries: dict[str, OptionEntry] = {}
         self._made: dict[Option, OptionEntry] = {}
         self._headings: dict[str, QWidget] = {}
+        self._order: list[str] = []
         self.toggle.toggled.connect(self._toggled)
         self.search.textChanged.connect(self._arrange)
         self._reset.clicked.connect(self.reset_all)
@@ -121,6 +123,14 @@ class AdvancedSection(QWidget):
         for name, entry in self.entries.items():
             entry.show_value(values.get(name), resolved.get(name))
 
+    def tab_stops(self) -> list[QWidget]:
+        """What a keyboard reaches, in the order in which it is read."""
+        stops: list[QWidget] = [self.toggle, self.search]
+        for name in self._order:
+            if name in self.entries:
+                stops += tab_stops(self.entries[name].field)
+        return [*stops, self._reset]
+
     def field(self, name: str) -> OptionField | None:
         """The field of an option, opening the section for it; None when the engine has no such option."""
         if all(option.name != name for option in self._options):
@@ -146,6 +156,7 @@ class AdvancedSection(QWidget):
                 entry = self._made[option] = OptionEntry(option, self._body)
                 entry.field.edited.connect(self.edited)
                 entry.field.sealed.connect(self.sealed)
+                entry.field.error_changed.connect(self.error_changed)
             self.entries[option.name] = entry
         self._arrange()
 
@@ -163,6 +174,7 @@ class AdvancedSection(QWidget):
             if other not in groups:
                 self._list.removeWidget(old)
         any_shown = False
+        self._order = []
         at = 0
         for title, options in groups.items():
             shown = [o for o in options if all(w in self.entries[o.name].haystack for w in words)]
@@ -177,6 +189,7 @@ class AdvancedSection(QWidget):
                 entry = self.entries[option.name]
                 self._list.insertWidget(at, entry)
                 entry.setVisible(option in shown)
+                self._order.append(option.name)
                 at += 1
             any_shown = any_shown or bool(shown)
         self._none.setVisible(not any_shown)

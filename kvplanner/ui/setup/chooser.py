@@ -85,11 +85,19 @@ class Chooser(QFrame):
         self.refresh()
         self.show()
         self.raise_()
+        self._show_chosen()
         self._edit.setFocus(Qt.FocusReason.PopupFocusReason)
         self._edit.end(False)
         app = QApplication.instance()
         if app is not None:
             app.installEventFilter(self)
+
+    def _show_chosen(self) -> None:
+        """Before anything is typed, begin at what is chosen now."""
+        at = next((i for i, row in enumerate(self.rows) if row.current), -1)
+        if at >= 0 and not self._edit.text():
+            self._set_current(at)
+            self._list.scrollTo(self._model.index(at), QListView.ScrollHint.PositionAtCenter)
 
     def _place(self) -> None:
         window, anchor = self.window(), self._anchor

@@ -4,18 +4,62 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from PySide6.QtWidgets import QHBoxLayout, QWidget
+from PySide6.QtCore import QEvent, QObject, QPoint
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QToolButton, QWidget
 
-from kvplanner.ui.setup import numbers
 from kvplanner.ui.setup.field import quiet_button
 from kvplanner.ui.setup.option_field import SliderField
-from kvplanner.ui.setup.slider import Scale
+from kvplanner.ui.setup.slider import MarkedSlider, Scale
+from kvplanner.units import format_count
 
 if TYPE_CHECKING:
     from kvplanner.engine.base import Option
 
 SHORTEST: Final = 256
 LONGEST_UNKNOWN: Final = 131_072
+GAP: Final = 2
+
+
+class Marks(QWidget):
+    """A line of buttons below a slider, each under the tick that it names, moved only as far as they would overlap."""
+
+    def __init__(self, slider: MarkedSlider, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._row = parent
+        self._slider = slider
+        self._placed: tuple[tuple[QToolButton, float], ...] = ()
+        slider.installEventFilter(self)
+
+    def place(self, *marks: tuple[QToolButton, float]) -> None:
+        """Show these buttons, from the left, at their values; the buttons are this widget's children."""
+        self._placed = marks
+        for button in self.findChildren(QToolButton):
+            button.setVisible(any(button is shown for shown, _ in marks))
+        self.setVisible(bool(marks))
+        if marks:
+            self.setFixedHeight(max(button.sizeHint().height() for button, _ in marks))
+        self._arrange()
+
+    def _arrange(self) -> None:
+        right = self.width()
+        for button, value in reversed(self._placed):
+            size = button.sizeHint()
+            tick = self._slider.mapTo(self._row, QPoint(round(self._slider.x_of(value)), 0)).x() - self.x()
+            left = min(tick - size.width() // 2, right - size.width())
+            button.setGeometry(max(left, 0), 0, size.width(), size.height())
+            right = left - GAP
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """The ticks moved."""
+        super().resizeEvent(event)
+        self._arrange()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Follow the slider."""
+        if event.type() in (QEvent.Type.Resize, QEvent.Type.Move, QEvent.Type.Show):
+            self._arrange()
+        return super().eventFilter(watched, event)
 
 
 class ContextField(SliderField):
@@ -25,17 +69,13 @@ class ContextField(SliderField):
         self._trained: int | None = None
         self._largest: int | None = None
         super().__init__(option, Scale(SHORTEST, LONGEST_UNKNOWN, logarithmic=True), parent)
-        self._trained_button = quiet_button("", "Use the trained context length", self)
-        self._largest_button = quiet_button("", "Use the largest context length that fits", self)
-        below = QHBoxLayout()
-        below.setContentsMargins(0, 0, 0, 0)
-        below.setSpacing(2)
-        below.addStretch(1)
-        below.addWidget(self._trained_button)
-        below.addWidget(self._largest_button)
-        self.outer.insertLayout(1, below)
-        self._trained_button.clicked.connect(self._use_trained)
-        self._largest_button.clicked.connect(self._use_largest)
+        self.label.setText("Context")
+        self._marks = Marks(self.slider, self)
+        self.largest_button = quiet_button("", "Use the largest context length that fits", self._marks)
+        self.trained_button = quiet_button("", "Use the trained context length", self._marks)
+        self.outer.insertWidget(1, self._marks)
+        self.trained_button.clicked.connect(self._use_trained)
+        self.largest_button.clicked.connect(self._use_largest)
         self.set_marks(None, None)
 
     def set_marks(self, trained: int | None, largest: int | None) -> None:
@@ -44,15 +84,20 @@ class ContextField(SliderField):
         top = max(trained or LONGEST_UNKNOWN, SHORTEST * 2)
         self.slider.set_scale(Scale(SHORTEST, top, logarithmic=True))
         self.slider.set_marks(*(float(m) for m in (trained, largest) if m and m <= top))
-        self._trained_button.setVisible(trained is not None)
+        shown: list[tuple[QToolButton, float]] = []
+        if largest and (trained is None or largest < trained):
+            self.largest_button.setText(f"largest that fits {format_count(largest)}")
+            shown.append((self.largest_button, min(largest, top)))
         if trained is not None:
-            self._trained_button.setText(f"trained {numbers.count(trained)}")
-        cut = largest is not None and largest > 0 and (trained is None or largest < trained)
-        self._largest_button.setVisible(cut or (largest is not None and trained is not None and largest >= trained))
-        self._largest_button.setEnabled(cut)
-        if largest is not None:
-            self._largest_button.setText(f"largest that fits {numbers.count(largest)}" if cut else "fits")
+            fits = largest is not None and largest >= trained
+            self.trained_button.setText(f"trained {format_count(trained)}{': fits' if fits else ''}")
+            shown.append((self.trained_button, trained))
+        self._marks.place(*shown)
         self._show()
+
+    def marks(self) -> tuple[QWidget, ...]:
+        """The marks in the order in which they are read."""
+        return self.largest_button, self.trained_button
 
     def _use_trained(self) -> None:
         if self._trained is not None:

@@ -37,7 +37,9 @@ class EngineSection(Section):
         self.field.label.setText("")
         self.field.label.hide()
         self.field.line.addWidget(self.engines, 3)
+        self.field.line.addWidget(self.field.reset_button)
         self.field.line.addWidget(self.versions, 4)
+        self.field.reset_asked.connect(lambda: self.version_chosen.emit(None))
         self.add(self.field)
         self.engines.activated.connect(lambda i: self.engine_chosen.emit(self.engines.itemData(i)))
         self.versions.activated.connect(lambda i: self.version_chosen.emit(self.versions.itemData(i)))
@@ -53,6 +55,7 @@ class EngineSection(Section):
             self.versions.addItem(f"newest ({engine.versions[0]})" if engine.versions else "newest", None)
             for text in engine.versions:
                 self.versions.addItem(text, text)
+        self.field.set_changed(version is not None)
         index = self.versions.findData(version) if version else 0
         if index < 0:
             self.versions.addItem(version or "", version)

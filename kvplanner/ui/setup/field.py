@@ -46,9 +46,11 @@ def quiet_button(text: str, name: str, parent: QWidget | None = None) -> QToolBu
 
 
 class Field(QWidget):
-    """A labelled input. reset_asked(): the value should become the default again."""
+    """A labelled input. reset_asked(): the value should become the default again; error_changed(): refused, or not."""
 
+    edit_last = False  # of two inputs the second comes first on the line
     reset_asked = Signal()
+    error_changed = Signal()
 
     def __init__(self, label: str, inputs: tuple[QWidget, ...], parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -98,9 +100,22 @@ class Field(QWidget):
 
     def set_error(self, text: str) -> None:
         """Say below the input why its value was refused; "" takes it back."""
+        if text == self.error.text():
+            return
         self.error.setText(text)
         self.error.setVisible(bool(text))
+        self.error_changed.emit()
         for widget in self.inputs:
             set_wrong = getattr(widget, "set_wrong", None)
             if set_wrong is not None:
                 set_wrong(bool(text))
+
+    def marks(self) -> tuple[QWidget, ...]:
+        """Further buttons of the row that a keyboard reaches."""
+        return ()
+
+
+def tab_stops(field: Field) -> list[QWidget]:
+    """What a keyboard reaches in a row, in the order in which it is read."""
+    inputs = [*reversed(field.inputs)] if len(field.inputs) == 2 and field.edit_last else [*field.inputs]
+    return [*inputs, field.reset_button, *field.marks()]

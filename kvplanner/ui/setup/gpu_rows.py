@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from kvplanner.catalog import gpus
+from kvplanner.errors import PlannerError
 from kvplanner.gpu.match import MAX_DEVICES, GpuEntry, label
 from kvplanner.ui.setup.labels import short_name
 from kvplanner.ui.setup.rows import Row
-from kvplanner.units import format_both, parse_size
+from kvplanner.units import ByteUnit, format_both, format_bytes, parse_size
 
 COMMON: Final = (
     "rtx-4090", "rtx-3090", "rtx-5090", "rtx-4060-ti-16gb", "rtx-6000-ada", "rtx-pro-6000-blackwell-ws", "l4", "l40s",
@@ -64,8 +66,18 @@ def _rank(entry: GpuEntry, words: Sequence[str]) -> tuple[int, int, int]:
     return best, entry.id not in COMMON, int(entry.modified)
 
 
-def search(text: str, entries: Sequence[GpuEntry], recent: Sequence[str], current: str) -> list[Row]:
-    """Rows for a text over the catalogue; data is the text that parse_machine reads. recent: such texts."""
+class Stock(NamedTuple):
+    """What the chooser draws from. recent: texts for parse_machine; current: the text of the chosen machine."""
+
+    entries: Sequence[GpuEntry]
+    recent: Sequence[str]
+    current: str
+    unit: ByteUnit
+
+
+def search(text: str, stock: Stock) -> list[Row]:
+    """Rows for a text over the catalogue; data is the text that parse_machine reads."""
+    entries = stock.entries
     query = parse_query(text)
     words = query.words.lower().split()
     count = query.number or 1
@@ -74,16 +86,15 @@ def search(text: str, entries: Sequence[GpuEntry], recent: Sequence[str], curren
     if custom is not None:
         rows.append(custom)
     if not text.strip():
-        rows += _recent_rows(recent, current)
+        rows += _recent_rows(stock)
     by_id = {entry.id: entry for entry in entries}
     if not words:
         rows.append(Row("heading", "Common"))
-        rows += [_row(by_id[i], count, entries, current) for i in COMMON if i in by_id]
-        rows += _by_class(entries, count, current)
-        return rows
+        rows += [_row(by_id[i], count, stock) for i in COMMON if i in by_id]
+        return rows + _by_class(count, stock)
     found = [e for e in entries if all(word in _haystack(e) for word in words)]
     found.sort(key=lambda e: _rank(e, words))
-    return rows + [_row(entry, count, entries, current) for entry in found]
+    return rows + [_row(entry, count, stock) for entry in found]
 
 
 def _custom_row(words: str, count: int) -> Row | None:
@@ -99,33 +110,47 @@ def _custom_row(words: str, count: int) -> Row | None:
                format_both(size), "custom", data)  # fmt: skip
 
 
-def _recent_rows(recent: Sequence[str], current: str) -> list[Row]:
-    if not recent:
-        return []
-    rows = [Row("item", text.replace("x", " × ", 1), "", "", "", text, text == current) for text in recent]
-    return [Row("heading", "Recent"), *rows]
+def _recent_rows(stock: Stock) -> list[Row]:
+    rows: list[Row] = []
+    for text in stock.recent:
+        try:
+            machine = gpus.machine(text)
+        except PlannerError:
+            continue  # of a catalogue that knew it
+        total = sum(d.gpu.total.value for d in machine.devices if d.gpu.total)
+        size = format_bytes(total, stock.unit) if total else ""
+        name = short_name(machine.describe())
+        rows.append(Row("item", name, "", size, "", text, text == stock.current))
+    return [Row("heading", "Recent"), *rows] if rows else []
 
 
-def _by_class(entries: Iterable[GpuEntry], count: int, current: str) -> list[Row]:
+def _by_class(count: int, stock: Stock) -> list[Row]:
     groups: dict[str, list[GpuEntry]] = {}
-    everything = tuple(entries)
-    for entry in everything:
+    for entry in stock.entries:
         groups.setdefault(_CLASSES.get(entry.gpu_class, entry.gpu_class.title()), []).append(entry)
     rows: list[Row] = []
     for title, members in groups.items():
         rows.append(Row("heading", title))
         members.sort(key=lambda e: -(e.memory_gb or 0))
-        rows += [_row(entry, count, everything, current) for entry in members]
+        rows += [_row(entry, count, stock) for entry in members]
     return rows
 
 
-def _row(entry: GpuEntry, count: int, entries: Sequence[GpuEntry], current: str) -> Row:
-    name = short_name(label(entry, entries))
-    memory = entry.memory_gb
-    each = f"{memory:g} GB" if memory else "memory varies"
-    trailing = f"{count} × {each} = {count * memory:g} GB" if memory and count > 1 else each
+def _row(entry: GpuEntry, count: int, stock: Stock) -> Row:
+    name = short_name(label(entry, stock.entries))
     kind = _CLASSES.get(entry.gpu_class, entry.gpu_class)
     note = "" if entry.vendor == "nvidia" else "vLLM: cannot tell"
     data = f"{count}x{entry.id}"
     detail = kind if kind == _VENDORS.get(entry.vendor) else f"{_VENDORS.get(entry.vendor, entry.vendor)} {kind}"
-    return Row("item", f"{count} × {name}" if count > 1 else name, detail, trailing, note, data, data == current)
+    title = f"{count} × {name}" if count > 1 else name
+    return Row("item", title, detail, _size_text(entry.id, count, stock.unit), note, data, data == stock.current)
+
+
+@lru_cache(maxsize=1024)
+def _size_text(gpu_id: str, count: int, unit: ByteUnit) -> str:
+    """The whole memory as the driver counts it, as on the card and in the bars."""
+    total = gpus.gpu(gpu_id).total
+    if total is None:
+        return "memory varies"
+    each = format_bytes(total.value, unit)
+    return each if count == 1 else f"{count} × {each} = {format_bytes(count * total.value, unit)}"

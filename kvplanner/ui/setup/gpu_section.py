@@ -13,7 +13,7 @@ from kvplanner.ui.setup.field import Field, muted_label, quiet_button
 from kvplanner.ui.setup.inputs import PickerButton, ValueEdit
 from kvplanner.ui.setup.labels import short_name
 from kvplanner.ui.setup.section import Section
-from kvplanner.units import TIB, ByteUnit, format_bytes, parse_size
+from kvplanner.units import TIB, ByteUnit, format_bytes, format_count, parse_size
 
 if TYPE_CHECKING:
     from kvplanner.gpu.spec import Device, GpuSpec, Machine
@@ -89,7 +89,7 @@ class DeviceRow(QWidget):
         value: int | None = None
         if text.strip():
             try:
-                value = parse_size(numbers.plain(text))
+                value = parse_size(numbers.plain(text, whole=False))
             except ValueError as error:
                 self._say(str(error))
                 return
@@ -101,7 +101,10 @@ class DeviceRow(QWidget):
 
 
 class GpuSection(Section):
-    """pick(text): open the chooser. add_gpu(): open it to add one. counted(n). Device signals as DeviceRow's."""
+    """pick(text): open the chooser. add_gpu(): open it to add one. counted(n). Device signals as DeviceRow's.
+
+    rows_changed(): device rows were made or went.
+    """
 
     pick = Signal(str)
     add_gpu = Signal()
@@ -109,6 +112,7 @@ class GpuSection(Section):
     ticked = Signal(int, bool)
     free_given = Signal(int, object)
     removed = Signal(int)
+    rows_changed = Signal()
     count: ValueEdit
     count_field: Field
     toggle: QToolButton
@@ -127,6 +131,7 @@ class GpuSection(Section):
         self._total = 0
         self._state: PlanState | None = None
         self._opened_for: tuple[str, str] | None = None
+        self._none_here = False
         self.built = False
 
     def build(self) -> None:
@@ -154,18 +159,31 @@ class GpuSection(Section):
         self.count.stepped.connect(self._step)
         self.toggle.toggled.connect(self._toggle_devices)
 
+    def show_found(self, machine: Machine | None) -> None:
+        """What this machine has: nothing explains why a GPU is assumed."""
+        self._none_here = machine is None
+        if self._state is not None:
+            self.show_state(self._state, self._unit)
+
+    def tab_stops(self) -> list[QWidget]:
+        """What a keyboard reaches, in the order in which it is read."""
+        stops: list[QWidget] = [self.button, self.toggle, self.count]
+        for row in self._rows:
+            stops += [row.box, row.free, row.remove]
+        return [*stops, self._add]
+
     def show_state(self, state: PlanState, unit: ByteUnit) -> None:
         """Show the machine of a state."""
         from kvplanner.gpu.spec import Machine
 
-        self._unit = unit
+        self._unit, self._state = unit, state
         devices = state.devices
         if not devices:
             self.button.set_content("Choose GPUs", "of this machine, of the catalogue, or of any size")
             return
         ticked = [d for d in devices if d.index not in state.unticked]
         shown = Machine(tuple(ticked or devices), state.machine_source)
-        self.button.set_content(short_name(shown.describe()), *machine_lines(shown, state, unit))
+        self.button.set_content(machine_title(shown), *machine_lines(shown, state, unit, none_here=self._none_here))
         if self.built:
             self._show_count(state, len(ticked))
 
@@ -176,7 +194,8 @@ class GpuSection(Section):
         self._total = len(devices)
         self.count.setVisible(alike and not local)
         self.count_field.label.setText("Count" if alike and not local else f"{used} of {len(devices)} used")
-        self.count.show_value(numbers.count(len(devices)), "")
+        self.count_field.set_error("")
+        self.count.show_value(format_count(len(devices)), "")
         if (not alike or local or state.unticked or state.given_free) and not self.toggle.isChecked():
             key = (state.machine_text, state.machine_source)
             if key != self._opened_for:
@@ -187,9 +206,7 @@ class GpuSection(Section):
     def _show_devices(self, state: PlanState) -> None:
         wanted = (state.devices, state.unticked, tuple(sorted(state.given_free.items())), self._unit)
         if not self.toggle.isChecked() or wanted == self._shown:
-            self._state = state
             return
-        self._state = state
         self._shown = wanted
         removable = len(state.devices) > 1 and state.machine_source != "this machine"
         while len(self._rows) < len(state.devices):
@@ -210,6 +227,7 @@ class GpuSection(Section):
         for row in self._rows[len(state.devices) :]:
             row.hide()
         self._add.setVisible(state.machine_source != "this machine")
+        self.rows_changed.emit()
 
     def _toggle_devices(self, on: bool) -> None:
         self.toggle.setText("Devices ▾" if on else "Devices ▸")
@@ -231,22 +249,35 @@ class GpuSection(Section):
         self.counted.emit(min(max(self._total + sign, 1), 64))
 
 
-def machine_lines(machine: Machine, state: PlanState, unit: ByteUnit) -> tuple[str, ...]:
+def machine_title(machine: Machine) -> str:
+    """Text such as "2 × RTX 4090"; of many kinds how many GPUs there are, so that no count is cut off."""
+    kinds = {device.gpu for device in machine.devices}
+    if len(kinds) > 2:
+        return f"{len(machine.devices)} GPUs of {len(kinds)} kinds"
+    return short_name(machine.describe())
+
+
+def machine_lines(machine: Machine, state: PlanState, unit: ByteUnit, *, none_here: bool = False) -> tuple[str, ...]:
     """Where the machine comes from and what each GPU has; what others hold, when that is known."""
     source = {"this machine": "This machine", "custom": "Custom", "catalogue": "Catalogue"}.get(
         machine.source, machine.source
     )
     if not state.machine_chosen and machine.source == "catalogue":
+        if none_here:
+            return (f"No GPU found here: {short_name(machine.describe())} assumed", _sizes(machine, unit))
         source = "Assumed"
-    specs = list(dict.fromkeys(device.gpu for device in machine.devices))
-    if len(specs) == 1:
-        first = f"{source} · {memory_text(specs[0], unit, each=len(machine.devices) > 1)}"
-    else:
-        total = sum(d.gpu.total.value for d in machine.devices if d.gpu.total)
-        first = f"{source} · {format_bytes(total, unit)} in all"
+    first = f"{source} · {_sizes(machine, unit)}"
     used = [(d, used_by_others(d)) for d in machine.devices]
     held = [f"GPU {d.index}: {format_bytes(size, unit)}" for d, size in used if size]
     return (first, f"Used by others: {' · '.join(held)}") if held else (first,)
+
+
+def _sizes(machine: Machine, unit: ByteUnit) -> str:
+    specs = list(dict.fromkeys(device.gpu for device in machine.devices))
+    if len(specs) == 1:
+        return memory_text(specs[0], unit, each=len(machine.devices) > 1)
+    total = sum(d.gpu.total.value for d in machine.devices if d.gpu.total)
+    return f"{format_bytes(total, unit)} in all"
 
 
 def memory_text(spec: GpuSpec, unit: ByteUnit, *, each: bool) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from PySide6.QtCore import QPointF, QRect, QSize, Qt, Signal
+from PySide6.QtCore import QPointF, QRect, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
     QColor,
     QFocusEvent,
@@ -68,6 +68,8 @@ class ValueEdit(QLineEdit):
         self._shown = text
         if self.text() != text:
             self.setText(text)
+            if not self.hasFocus():
+                self.setCursorPosition(0)
         self.setModified(False)
 
     def set_wrong(self, wrong: bool) -> None:
@@ -93,6 +95,11 @@ class ValueEdit(QLineEdit):
             self.setModified(False)
         else:
             super().keyPressEvent(event)
+
+    def focusOutEvent(self, event: QFocusEvent) -> None:
+        """A value that is too long shows its start."""
+        super().focusOutEvent(event)
+        self.setCursorPosition(0)
 
     def focusInEvent(self, event: QFocusEvent) -> None:
         """Reached by keyboard, the whole value is selected so that typing replaces it."""
@@ -142,16 +149,18 @@ class PickerButton(QAbstractButton):
         super().__init__(parent)
         self._lines: tuple[str, ...] = ()
         self._busy = False
+        self._chip = ""
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.setAttribute(Qt.WidgetAttribute.WA_Hover)
 
-    def set_content(self, title: str, *lines: str, busy: bool = False) -> None:
-        """A title and up to two lines of facts."""
+    def set_content(self, title: str, *lines: str, busy: bool = False, chip: str = "") -> None:
+        """A title and up to two lines of facts; chip: a word that marks the whole as out of the ordinary."""
         self.setText(title)
         self._lines = lines
         self._busy = busy
-        self.setAccessibleDescription("; ".join((title, *lines)))
+        self._chip = chip
+        self.setAccessibleDescription("; ".join(part for part in (title, chip, *lines) if part))
         self.setToolTip("\n".join((title, *lines)))
         self.updateGeometry()
         self.update()
@@ -192,7 +201,10 @@ class PickerButton(QAbstractButton):
         painter.setFont(bold)
         painter.setPen(QColor(tokens.muted if self._busy else tokens.text))
         metrics = QFontMetrics(bold)
-        title = metrics.elidedText(self.text(), Qt.TextElideMode.ElideMiddle, area.width() - 18)
+        taken = self._draw_chip(painter, area, tokens) if self._chip else 0
+        painter.setFont(bold)
+        painter.setPen(QColor(tokens.muted if self._busy else tokens.text))
+        title = metrics.elidedText(self.text(), Qt.TextElideMode.ElideMiddle, area.width() - 18 - taken)
         painter.drawText(area, Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignTop, title)
         draw_chevron(painter, QPointF(area.right() - 4, area.top() + metrics.height() / 2), tokens.muted)
         small = self._small()
@@ -206,3 +218,16 @@ class PickerButton(QAbstractButton):
                 QRect(area.left(), top, area.width(), metrics_small.height()), Qt.AlignmentFlag.AlignLeft, text
             )
             top += metrics_small.height() + 2
+
+    def _draw_chip(self, painter: QPainter, area: QRect, tokens: Tokens) -> int:
+        """The chip beside the chevron; the width that it takes."""
+        small = self._small()
+        metrics = QFontMetrics(small)
+        width = metrics.horizontalAdvance(self._chip) + 14
+        place = QRectF(area.right() - 16 - width, area.top() - 1.5, width, metrics.height() + 3)
+        painter.setPen(QPen(QColor(tokens.warning), 1.0))
+        painter.setBrush(QColor(tokens.warning_soft))
+        painter.drawRoundedRect(place, place.height() / 2, place.height() / 2)
+        painter.setFont(small)
+        painter.drawText(place, Qt.AlignmentFlag.AlignCenter, self._chip)
+        return width + 6

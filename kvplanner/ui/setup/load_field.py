@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QLocale, Signal
+from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QLabel, QWidget
 
 from kvplanner.ui.setup import numbers
 from kvplanner.ui.setup.field import Field
 from kvplanner.ui.setup.inputs import ValueEdit
-from kvplanner.units import parse_count
+from kvplanner.units import format_count, parse_count
 
 if TYPE_CHECKING:
     from kvplanner.engine.base import Load
@@ -55,11 +55,12 @@ class LoadField(Field):
     def set_load(self, load: Load | None) -> None:
         """Show a load."""
         self._load = load
+        self.set_error("")
         self.set_changed(load is not None)
         values = (load.users, load.prompt_tokens, load.output_tokens) if load else (None, None, None)
         hints = ("users", "prompt", "output")
         for edit, value, hint in zip((self.users, self.prompt, self.output), values, hints, strict=True):
-            edit.show_value(numbers.count(value, QLocale()) if value is not None else "", hint)
+            edit.show_value(format_count(value) if value is not None else "", hint)
 
     def _values(self) -> tuple[int, int, int]:
         load = self._load
@@ -101,5 +102,5 @@ class LoadField(Field):
 def _count(text: str, most: int) -> int:
     value = parse_count(numbers.plain(text))
     if value > most:
-        raise ValueError(f"{text} is too large: {numbers.count(most)} at most")
+        raise ValueError(f"{text} is too large: {format_count(most)} at most")
     return value

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kvplanner.app.library import LocalModel
-from kvplanner.ui.setup import numbers
 from kvplanner.ui.setup.rows import Row
-from kvplanner.units import GB, ByteUnit, format_bytes
+from kvplanner.units import GB, ByteUnit, format_bytes, format_count
 
 if TYPE_CHECKING:
     from kvplanner.catalog.models import ModelEntry
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
 MOST_FOUND: Final = 60
 OPEN_FILE: Final = "\0open file"
 OPEN_FOLDER: Final = "\0open folder"
+ADD_FOLDER: Final = "\0add folder"
 HUB_NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(@[\w.-]+)?", re.ASCII)
 PATH_STARTS: Final = ("/", "~", "./", "../", "\\\\")
 
@@ -40,7 +40,7 @@ def parameter_text(parameters: int | None) -> str:
 
 def catalogue_row(entry: ModelEntry, shelf: Shelf) -> Row:
     """One catalogue model: name and size, then publisher, context, quantisation and how sure the facts are."""
-    context = f"context {numbers.count(entry.context_length)}" if entry.context_length else ""
+    context = f"context {format_count(entry.context_length)}" if entry.context_length else ""
     publisher = entry.id.rpartition("/")[0]
     detail = " · ".join(p for p in (publisher, parameter_text(entry.parameters), context) if p)
     size = format_bytes(entry.stored_bytes, shelf.unit) if entry.stored_bytes else "size not known"
@@ -84,6 +84,7 @@ def search(text: str, shelf: Shelf, found: Sequence[ModelEntry]) -> list[Row]:
         rows.append(_hub_row(hub_name))
     rows.append(Row("heading", "From a file"))
     rows.append(Row("action", "Open a model folder…", data=OPEN_FOLDER))
+    rows.append(Row("action", "Search another folder for models…", data=ADD_FOLDER))
     rows.append(Row("action", "Open a file (config.json, .safetensors, .gguf)…", data=OPEN_FILE))
     return rows
 

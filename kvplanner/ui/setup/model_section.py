@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QWidget
 
-from kvplanner.ui.setup import numbers
+from kvplanner.errors import PlannerError
 from kvplanner.ui.setup.field import Field, muted_label
 from kvplanner.ui.setup.inputs import ComboBox, PickerButton
 from kvplanner.ui.setup.section import Section
-from kvplanner.units import ByteUnit, format_bytes
+from kvplanner.units import ByteUnit, format_bytes, format_count
 
 if TYPE_CHECKING:
     from kvplanner.engine.base import Model
@@ -24,6 +24,7 @@ class ModelSection(Section):
     pick = Signal(str)
     format_chosen = Signal(object)
     formats: ComboBox
+    format_field: Field
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__("Model", parent)
@@ -43,9 +44,11 @@ class ModelSection(Section):
         """Make what can wait for the first plan: the what-if formats, with a line about each."""
         self.built = True
         self.formats = ComboBox()
-        format_field = Field("Weights", (self.formats,), self)
-        format_field.line.addWidget(self.formats, 1)
-        self.rows.insertWidget(self.rows.indexOf(self.button) + 1, format_field)
+        self.format_field = Field("Weights", (self.formats,), self)
+        self.format_field.line.addWidget(self.formats, 1)
+        self.format_field.line.insertWidget(1, self.format_field.reset_button)
+        self.format_field.reset_asked.connect(lambda: self.format_chosen.emit(None))
+        self.rows.insertWidget(self.rows.indexOf(self.button) + 1, self.format_field)
         self.formats.activated.connect(lambda i: self.format_chosen.emit(self.formats.itemData(i)))
         self.formats.addItem("As stored", None)
         for name, about in formats.items():
@@ -61,9 +64,13 @@ class ModelSection(Section):
         publisher, _, name = model.id.replace("\\", "/").rstrip("/").rpartition("/")
         facts = [publisher.rpartition("/")[2], parameter_text(model.parameters), model.weight_format]
         if model.spec.context_length:
-            facts.append(f"context {numbers.count(model.spec.context_length)}")
-        self.button.set_content(name or model.id, " · ".join(f for f in facts if f), stored_text(model, unit))
+            facts.append(f"context {format_count(model.spec.context_length)}")
+        stored = stored_text(model, unit) if weight_format is None else would_store_text(model, weight_format, unit)
+        self.button.set_content(
+            name or model.id, " · ".join(f for f in facts if f), stored, chip="What if" if weight_format else ""
+        )
         if self.built:
+            self.format_field.set_changed(weight_format is not None)
             self.formats.setItemText(0, f"As stored ({model.weight_format})" if model.weight_format else "As stored")
             self.formats.setCurrentIndex(max(0, self.formats.findData(weight_format)) if weight_format else 0)
         notes = model.problems
@@ -83,3 +90,18 @@ def stored_text(model: Model, unit: ByteUnit) -> str:
     other: ByteUnit = "GB" if unit == "GiB" else "GiB"
     size = f"{format_bytes(model.stored.value, unit)} stored ({format_bytes(model.stored.value, other)})"
     return f"{size} · {source}, {model.stored.basis}"
+
+
+def would_store_text(model: Model, weight_format: str, unit: ByteUnit) -> str:
+    """Text such as "would store 8.46 GiB as FP8, stores 14.96 GiB"."""
+    from kvplanner.engine.whatif import as_format
+
+    name = weight_format.upper()
+    try:
+        stored = as_format(model, weight_format).stored
+    except PlannerError:
+        stored = None
+    if stored is None:
+        return f"as {name}: size not known"
+    now = f", stores {format_bytes(model.stored.value, unit)}" if model.stored else ""
+    return f"would store {format_bytes(stored.value, unit)} as {name}{now}"

@@ -1,44 +1,40 @@
-"""Option values as people write them in their locale, and back."""
+"""Option values as people write them, and back. Shown as everywhere in the app: a comma between thousands."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QLocale
-
-from kvplanner.errors import BadInput
-from kvplanner.units import GIB, MIB
+from kvplanner.units import GIB, MIB, format_count
 
 if TYPE_CHECKING:
     from kvplanner.engine.base import Option, OptionValue
 
-LARGEST = 1 << 53
 GROUPING_BLANKS = "\u00a0\u202f\u2009 '’"
 
 
-def plain(text: str, locale: QLocale | None = None) -> str:
-    """A number as a program reads it: no group separators, a point for decimals; words stay as they are."""
-    locale = locale or QLocale()
+def plain(text: str, *, whole: bool = True) -> str:
+    """A number as a program reads it: no group separators, a point for decimals; words stay as they are.
+
+    A comma or, in whole numbers, a point between groups of three digits separates thousands; any other single comma
+    is a decimal one, as several languages write it.
+    """
     text = text.strip()
-    group, point = locale.groupSeparator(), locale.decimalPoint()
-    if group:
-        text = _without_groups(text, group)
     for blank in GROUPING_BLANKS:
         if text.replace(blank, "").replace(",", "").isdigit():
             text = text.replace(blank, "")
-    return text.replace(point, ".") if point != "." else text
+    for group in (",", ".") if whole else (",",):
+        text = _without_groups(text, group)
+    return text.replace(",", ".") if text.count(",") == 1 and "." not in text else text
 
 
 def _without_groups(text: str, group: str) -> str:
-    """Remove a separator only where it stands between digits, three to a group; "0.925" has none in any locale."""
+    """Remove a separator only where it stands between digits, three to a group; "0.925" has none."""
     head, *rest = text.split(group)
     digits = head.lstrip("+-")
-    if (
-        rest
-        and digits.isdigit()
-        and digits[0] != "0"
-        and all(part[:3].isdigit() and len(part[:3]) == 3 for part in rest)
-    ):
+    grouped = all(len(part) == 3 and part.isdigit() for part in rest[:-1])
+    last = rest[-1] if rest else ""
+    ends = last[:3].isdigit() and len(last[:3]) == 3 and not last[3:4].isdigit()
+    if rest and digits.isdigit() and len(digits) <= 3 and digits[0] != "0" and grouped and ends:
         return head + "".join(rest)
     return text
 
@@ -51,16 +47,12 @@ def read(option: Option, text: str) -> OptionValue | None:
     if not text:
         return None
     if option.type in ("int", "tokens", "float", "bytes"):
-        text = plain(text)
-    value = parse_value(option, text)
-    if isinstance(value, int | float) and abs(value) > LARGEST:
-        raise BadInput("the number is too large", option.flags[0])
-    return value
+        text = plain(text, whole=option.type in ("int", "tokens"))
+    return parse_value(option, text)
 
 
-def show(option: Option, value: OptionValue | None, locale: QLocale | None = None) -> str:
-    """A value for a field: numbers with the locale's separators, sizes with their unit."""
-    locale = locale or QLocale()
+def show(option: Option, value: OptionValue | None) -> str:
+    """A value for a field: numbers with their separators, sizes with their unit."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -68,9 +60,9 @@ def show(option: Option, value: OptionValue | None, locale: QLocale | None = Non
     if isinstance(value, int):
         if option.type == "bytes" and value:
             return _size(value)
-        return count(value, locale) if value >= 0 else str(value)
+        return format_count(value) if value >= 0 else str(value)
     if isinstance(value, float):
-        return f"{value:g}".replace(".", locale.decimalPoint())
+        return f"{value:g}"
     return value
 
 
@@ -79,8 +71,3 @@ def _size(value: int) -> str:
         if value % factor == 0:
             return f"{value // factor} {unit}"
     return f"{value:,}".replace(",", "")
-
-
-def count(value: int, locale: QLocale | None = None) -> str:
-    """A whole number with the locale's separators; beyond Qt's integers (a plan file can hold any) with commas."""
-    return (locale or QLocale()).toString(value) if abs(value) <= LARGEST else f"{value:,}"

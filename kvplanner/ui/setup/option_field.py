@@ -46,6 +46,8 @@ class OptionField(Field):
         if self._fresh and (value, resolved) == (self.value, self.resolved) and self.error.isHidden():
             return
         self._fresh = True
+        # What was refused is no longer what stands in the field.
+        self.set_error("")
         self.value, self.resolved = value, resolved
         self.set_changed(value is not None)
         self.set_hint(self._about())
@@ -64,7 +66,7 @@ class OptionField(Field):
         option = self.option
         parts = [option.flags[0] if not option.env else option.env, option.help]
         if self.value is None and self.resolved is not None and self.resolved.reason:
-            parts.append(f"Default: {self.resolved.reason}")
+            parts.append(f"Default: {self.resolved.reason}" if self.resolved.reason != "default" else "Default")
         elif option.default:
             parts.append(f"Default: {option.default}")
         return "\n".join(parts)
@@ -156,13 +158,11 @@ class ChoiceField(OptionField):
         index = 0 if self.value is None else self.box.findData(self.value)
         self.box.setCurrentIndex(max(index, 0))
 
-    def set_changed(self, changed: bool) -> None:
-        """The list's first entry resets; a button besides would say the same twice, so it only keeps its room."""
-        self.reset_button.setVisible(False)
-
 
 class SliderField(OptionField):
     """A number with a sensible range: a slider beside its field."""
+
+    edit_last = True
 
     def __init__(self, option: Option, scale: Scale, parent: QWidget | None = None) -> None:
         self.slider = MarkedSlider(scale)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import QPoint, Qt, QTimer, Signal
 from PySide6.QtGui import QPalette
 from PySide6.QtWidgets import QFrame, QScrollArea, QVBoxLayout, QWidget
 
@@ -15,6 +15,7 @@ from kvplanner.app.state import PlanState
 from kvplanner.errors import PlannerError
 from kvplanner.ui.main_base import PANEL_WIDTH
 from kvplanner.ui.setup.engine_section import EngineSection
+from kvplanner.ui.setup.field import Field, tab_stops
 from kvplanner.ui.setup.gpu_section import GpuSection
 from kvplanner.ui.setup.labels import CONTEXT_OPTIONS, option_label
 from kvplanner.ui.setup.model_section import ModelSection
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from kvplanner.ui.setup.option_field import OptionField
 
 SCROLL_BAR = 12
+TOP = QPoint(0, -10)
 PARALLEL, CONTEXT, REST = "Parallelism", "Context and load", "Memory and cache"
 # Where an error belongs, by what planner errors name.
 MODEL_NAMES = frozenset({"model", "MODEL", "--weight-format", "model catalogue"})
@@ -35,9 +37,13 @@ GPU_NAMES = frozenset({"--gpu", "--free", "gpu"})
 
 
 class SetupPanel(QScrollArea):
-    """Everything that the user sets. error_elsewhere(PlannerError): one that belongs to no field here."""
+    """Everything that the user sets.
+
+    error_elsewhere(PlannerError): one that belongs to no field here. refusals_changed(): `refused` is another one.
+    """
 
     error_elsewhere = Signal(object)
+    refusals_changed = Signal()
 
     def __init__(self, document: Document, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -127,14 +133,19 @@ class SetupPanel(QScrollArea):
         document = self._document
         self.load = LoadField(self.context)
         self.load.edited.connect(self._set_load)
+        self.load.error_changed.connect(self.refusals_changed)
         self.load.set_load(document.state.load)
         self.advanced = AdvancedSection(self.widget())
         self.advanced.edited.connect(self._set_option)
         self.advanced.sealed.connect(document.seal)
+        self.advanced.error_changed.connect(self.refusals_changed)
+        self.advanced.opened.connect(self._order_tabs)
         self.advanced.reset_all.connect(lambda: document.set_options({}, "Reset all options"))
         self._layout.insertWidget(self._layout.count() - 1, self.advanced)
         self.model.build(WHATIF_FORMATS)
         self.gpus.build()
+        self.gpus.count_field.error_changed.connect(self.refusals_changed)
+        self.gpus.rows_changed.connect(self._order_tabs)
         self.engine.build(tuple((name, engine(name).title) for name in names()))
         self.show_state(document.state)
         self._show_engine(document.state)
@@ -175,22 +186,20 @@ class SetupPanel(QScrollArea):
             field = field_for(option, section)
         field.edited.connect(self._set_option)
         field.sealed.connect(self._document.seal)
+        field.error_changed.connect(self.refusals_changed)
         section.add(field)
         return field
 
     def _order_tabs(self) -> None:
-        """Down the form, in the order in which it is read."""
-        from kvplanner.ui.setup.field import Field
-
-        chain: list[QWidget] = [self.model.button, self.model.formats, self.gpus.button, self.gpus.toggle,
-                                self.gpus.count, self.engine.engines, self.engine.versions]  # fmt: skip
+        """Down the form, in the order in which it is read; rows that are made later come into their place."""
+        chain: list[QWidget] = [self.model.button, *tab_stops(self.model.format_field), *self.gpus.tab_stops(),
+                                *tab_stops(self.engine.field)]  # fmt: skip
         for section in (self.engine, self.context, self.rest):
             for widget in section.fields:
                 if isinstance(widget, Field) and widget is not self.engine.field:
-                    chain += [*reversed(widget.inputs)] if len(widget.inputs) == 2 else [*widget.inputs]
-                    chain.append(widget.reset_button)
+                    chain += tab_stops(widget)
         if self.advanced is not None:
-            chain.append(self.advanced.toggle)
+            chain += self.advanced.tab_stops()
         for before, after in pairwise(chain):
             QWidget.setTabOrder(before, after)
 
@@ -211,13 +220,24 @@ class SetupPanel(QScrollArea):
             if isinstance(field, ContextField):
                 field.set_marks(trained, plan.limits.max_context_length if plan else None)
 
+    @property
+    def refused(self) -> str:
+        """The name of the first input whose value was refused and so is not in the plan; "" for none."""
+        if self._wrong:
+            return self._wrong[0].title
+        fields: list[Field] = [*self.fields.values()]
+        if self.load is not None and self.advanced is not None:
+            advanced = (entry.field for entry in self.advanced.entries.values())
+            fields += [self.load, self.gpus.count_field, *advanced]
+        return next((field.title for field in fields if field.error.text()), "")
+
     # errors ----------------------------------------------------------------------------------------------------
 
     def clear_errors(self) -> None:
         """Take every message of a refused plan back."""
-        for place in self._wrong:
+        wrong, self._wrong = self._wrong, []
+        for place in wrong:
             place.set_error("")
-        self._wrong = []
 
     def show_error(self, error: PlannerError) -> None:
         """Say what is wrong at the field that it belongs to."""
@@ -229,6 +249,18 @@ class SetupPanel(QScrollArea):
         self._wrong = [place]
         place.set_error(f"{error.what}. {error.remedy}" if error.remedy else error.what)
         self.ensureWidgetVisible(place)
+        self.refusals_changed.emit()
+
+    def show_search(self) -> None:
+        """Bring the search of options to the top, its results below it."""
+        advanced, ground = self.advanced, self.widget()
+        if advanced is None or ground is None:
+            return
+        advanced.toggle.setChecked(True)
+        advanced.search.setFocus(Qt.FocusReason.ShortcutFocusReason)
+        advanced.search.selectAll()
+        # The rows that opening made have no place yet.
+        QTimer.singleShot(0, self, lambda: self.verticalScrollBar().setValue(advanced.search.mapTo(ground, TOP).y()))
 
     def _place_of(self, where: str) -> OptionField | Section | None:
         words = where.split("=")[0].strip()

@@ -38,6 +38,7 @@ class Pickers(QObject):
     local_wanted = Signal()
     gpu_added = Signal(str)
     scan_failed = Signal(object)
+    search_folder_wanted = Signal()
 
     def __init__(
         self,
@@ -141,7 +142,7 @@ class Pickers(QObject):
             local = state.machine_source == "this machine"
             rows += [Row("heading", "This machine"), local_row(machine, self._unit(), current=local)]
         recent = [] if self._adding else self._settings.get(s.RECENT_MACHINES)
-        return rows + gpu_rows.search(text, gpus.index(), recent, state.machine_text)
+        return rows + gpu_rows.search(text, gpu_rows.Stock(gpus.index(), recent, state.machine_text, self._unit()))
 
     # choices ---------------------------------------------------------------------------------------------------
 
@@ -151,6 +152,9 @@ class Pickers(QObject):
         text = str(data)
         if text in (model_rows.OPEN_FILE, model_rows.OPEN_FOLDER):
             self.file_wanted.emit(text == model_rows.OPEN_FOLDER)
+            return
+        if text == model_rows.ADD_FOLDER:
+            self.search_folder_wanted.emit()
             return
         if not self._document.state.machine_chosen:
             # The machine is still an assumption: it is the next question.

@@ -100,6 +100,10 @@ class MarkedSlider(QSlider):
                 return
         self.chosen.emit(self.scale.value(position))
 
+    def x_of(self, value: float) -> float:
+        """Where a value lies, in pixels from the left."""
+        return self._x(self.scale.position(value))
+
     def _x(self, position: int) -> float:
         return KNOB + 1 + (self.width() - 2 * KNOB - 2) * position / STEPS
 
