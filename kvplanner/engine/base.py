@@ -112,7 +112,7 @@ class Option:
     env_also: one that sets it where the flag does not.
     json: "parent.key" where the value lives in a flag that takes JSON ("compilation_config.cudagraph_mode").
     json_also: further homes of that kind, read but never written. many: the flag takes one word or more, kept with
-    commas. modelled False: understood, but nothing is planned by it.
+    commas. modelled False: understood, but nothing is planned by it. synonyms: (other spelling, choice) pairs.
     default: text of the default rule for people ("0.92", "from the GPU: 8192 or 2048").
     moves: the segment kinds (or "" for admission only) that it changes. everyday: shown without searching.
     low, high: the range that makes sense, None for open.
@@ -138,6 +138,13 @@ class Option:
     json_also: tuple[str, ...] = ()
     many: bool = False
     env_also: str = ""
+    synonyms: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def spelled(self) -> str:
+        """How a command line writes it: the flag, or the JSON flag with the key."""
+        parent, dot, key = self.json.partition(".")
+        return f"--{parent.replace('_', '-')}.{key}" if dot else self.flags[0]
 
 
 class FlagRule(NamedTuple):

@@ -21,7 +21,7 @@ _WORDS: Final = {
 
 def parse_value(option: Option, text: str) -> OptionValue:
     """The value that `text` gives to an option. Raises BadInput that names the flag and what was expected."""
-    flag = option.flags[0]
+    flag = option.spelled
     try:
         value = _convert(option, text.strip())
     except ValueError as error:
@@ -33,10 +33,10 @@ def parse_value(option: Option, text: str) -> OptionValue:
 def check_value(option: Option, value: object) -> OptionValue:
     """A value that did not come as text, when it is of the option's type and within its range. Raises BadInput."""
     if not isinstance(value, bool | int | float | str) or not _is_typed(option, value):
-        raise BadInput(f"{_shown(value)} is not {_WORDS[option.type]}", option.flags[0],
+        raise BadInput(f"{_shown(value)} is not {_WORDS[option.type]}", option.spelled,
                        f"Example: {_example(option)}")  # fmt: skip
     if isinstance(value, str) and option.type == "choice" and value not in option.choices:
-        raise BadInput(f"{_shown(value)} is not one of {', '.join(option.choices)}", option.flags[0])
+        raise BadInput(f"{_shown(value)} is not one of {', '.join(option.choices)}", option.spelled)
     check_range(option, value)
     return value
 
@@ -53,15 +53,16 @@ def check_range(option: Option, value: OptionValue) -> None:
     """Raises BadInput for a number outside the option's range, or beyond what any engine counts to."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return
-    low, high = option.low, option.high
-    if value != value or abs(value) > LARGEST:
-        raise BadInput("the number is out of range", option.flags[0], f"Give {LARGEST:,} at most")
-    if (low is not None and value < low) or (high is not None and value > high):
-        if high is None:
-            span = f"{low:g} or more"
-        else:
-            span = f"{low:g} to {high:g}" if low is not None else f"{high:g} at most"
-        raise BadInput(f"{value:,} is out of range", option.flags[0], f"Give {span}")
+    low = -LARGEST if option.low is None else option.low
+    high = LARGEST if option.high is None else option.high
+    if low <= value <= high:
+        return
+    shown = f"{value:,}" if abs(value) <= LARGEST else "the number"
+    if option.high is None:
+        span = f"{low:g} or more" if value < low else f"no more than {high:,}"
+    else:
+        span = f"{low:g} to {high:g}" if option.low is not None else f"{high:g} at most"
+    raise BadInput(f"{shown} is out of range", option.spelled, f"Give {span}")
 
 
 def _convert(option: Option, text: str) -> OptionValue:
@@ -71,7 +72,8 @@ def _convert(option: Option, text: str) -> OptionValue:
             return text.lower() in _TRUE
         raise ValueError(f"{_shown(text)} is neither true nor false")
     if kind == "choice":
-        found = next((c for c in option.choices if c.lower() == text.lower()), None)
+        wanted = dict(option.synonyms).get(text.lower(), text).lower()
+        found = next((c for c in option.choices if c.lower() == wanted), None)
         if found is None:
             raise ValueError(f"{_shown(text)} is not one of {', '.join(option.choices)}")
         return found

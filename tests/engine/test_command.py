@@ -50,6 +50,9 @@ def parse(*argv: str) -> ParsedFlags:
         (["-O.cudagraph_capture_sizes=[1, 2]"], {"cudagraph_capture_sizes": "1,2"}),
         (["--compilation-config", "3"], {"compilation_mode": "3"}),
         (["-sc", '{"method": "ngram"}'], {"speculative_method": "ngram"}),
+        (["-sc.method=deepseek_mtp"], {"speculative_method": "mtp"}),
+        (["-cc.mode=VLLM_COMPILE"], {"compilation_mode": "3"}),
+        (["--task", "generate", "--swap-space", "4", "--use-v2-block-manager"], {}),
         (["--dtype", "half"], {"dtype": "half"}),
         (["--dtype=float"], {"dtype": "float"}),
         (["--kv-cache-dtype-skip-layers", "0", "1"], {"kv_cache_dtype_skip_layers": "0,1"}),
@@ -79,6 +82,8 @@ def test_a_flag_that_cannot_matter_is_a_warning() -> None:
         (["--hf-overrides.max_position_embeddings=65536"], "changed config.json"),
         (["--device", "cpu"], "Leave it out"),
         (["--nnodes", "2"], "--gpu"),
+        (["--runner", "pooling"], "Leave it out"),
+        (["--num-scheduler-steps", "8"], "Leave it out"),
         (["--kv-transfer-config", "{}"], "without a connector"),
         (["--attention-config", '{"backend": "FLASHINFER"}'], "--attention-backend"),
         (["-ac.backend=FLASHINFER"], "--attention-backend"),
@@ -102,6 +107,12 @@ def test_absurd_numbers_are_refused_in_a_short_line(flag: str, digits: int) -> N
 def test_absurd_sizes_on_the_host_are_refused(text: str) -> None:
     with pytest.raises(BadInput, match=r"range|finite"):
         parse("--cpu-offload-gb", text)
+
+
+def test_a_value_in_json_is_named_by_its_place() -> None:
+    with pytest.raises(BadInput) as error:
+        parse("--speculative-config", '{"method": "medusa"}')
+    assert error.value.where == "--speculative-config.method"
 
 
 def test_commands_come_back_as_the_engine_reads_them() -> None:

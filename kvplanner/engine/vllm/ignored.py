@@ -21,6 +21,10 @@ _WITH_VALUE: Final = """
 --api-server-count --shutdown-timeout --max-parallel-loading-workers
 --kv-events-config --additional-config --observability-config
 --profiler-config --max-cpu-loras --kv-offloading-backend --watermark
+--swap-space --max-seq-len-to-capture --scheduler-delay-factor --preemption-mode --long-prefill-token-threshold
+--max-num-partial-prefills --max-long-partial-prefills --convert --data-parallel-size-local --data-parallel-start-rank
+--mm-encoder-attn-backend --guided-decoding-disable-fallback --ssl-ciphers --h11-max-incomplete-event-size
+--h11-max-header-count --tool-server --distributed-timeout-seconds
 """
 _WITH_WORDS: Final = """
 --served-model-name --lora-modules --api-key --middleware --logits-processors --ignore-patterns
@@ -33,7 +37,11 @@ _SWITCHES: Final = """
 --no-scheduler-reserve-full-isl --enable-log-outputs --enable-log-deltas --no-enable-log-deltas
 --disable-sliding-window-warning --enable-mfu-metrics --kv-cache-metrics --enable-tokenizer-info-endpoint
 --enable-offline-docs --numa-bind --show-hidden-metrics --exclude-tools-when-tool-choice-none
---interleave-mm-strings
+--interleave-mm-strings --use-v2-block-manager --disable-frontend-multiprocessing --worker-use-ray
+--ray-workers-use-nsight --disable-async-output-proc --multi-step-stream-outputs --no-multi-step-stream-outputs
+--disable-chunked-mm-input --data-parallel-hybrid-lb --data-parallel-external-lb
+--enable-ssl-refresh --no-enable-prompt-tokens-details --enable-per-request-metrics --log-error-stack
+--disable-nccl-for-dp-synchronization --use-tqdm-on-load
 """
 
 _CHANGED_CONFIG: Final = "Give the changed config.json as the model"
@@ -54,6 +62,14 @@ _REFUSED: Final[dict[str, FlagRule]] = {
         "1", "only its back end is modelled, and an option names that", "Use --attention-backend", ("{}",)
     ),
 }
+_TASK: Final = "only generation is planned by flags: another task follows from the model"
+_REFUSED_TASKS: Final[dict[str, FlagRule]] = {
+    "--task": FlagRule("1", _TASK, "Leave it out", ("auto", "generate")),
+    "--runner": FlagRule("1", _TASK, "Leave it out", ("auto", "generate")),
+    "--num-scheduler-steps": FlagRule(
+        "1", "scheduling of several steps at once is not modelled", "Leave it out", ("1",)
+    ),
+}
 _SHORT: Final[dict[str, FlagRule]] = {
     "-cc": FlagRule("1", same_as="--compilation-config"),
     "-O": FlagRule("1", same_as="--compilation-config"),
@@ -66,5 +82,6 @@ IGNORED_FLAGS: Final[dict[str, FlagRule]] = (
     | dict.fromkeys(_WITH_WORDS.split(), FlagRule("+"))
     | dict.fromkeys(_SWITCHES.split(), FlagRule())
     | _REFUSED
+    | _REFUSED_TASKS
     | _SHORT
 )

@@ -21,6 +21,11 @@ from kvplanner.engine.vllm.option_builder import (
 )
 
 GRAPH_MODES = ("NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE")
+# "deepseek_mtp" and the like: what "mtp" was called before it was one method.
+MTP_FAMILIES = (
+    "deepseek", "mimo", "mimo_v2", "glm4_moe", "glm4_moe_lite", "qwen3_next", "qwen3_5", "ernie", "longcat_flash",
+    "exaone_moe", "nemotron_h", "pangu_ultra_moe", "step3p5",
+)  # fmt: skip
 ONLINE_QUANTIZATION = (
     "fp8", "fp8_per_tensor", "fp8_per_channel", "fp8_per_block", "mxfp8", "int8_per_channel_weight_only",
 )  # fmt: skip
@@ -48,6 +53,7 @@ def graph_options() -> tuple[Option, ...]:
             choices=("0", "1", "2", "3"),
             moves=("cuda_graphs",),
             json="compilation_config.mode",
+            synonyms=(("none", "0"), ("stock_torch_compile", "1"), ("dynamo_trace_once", "2"), ("vllm_compile", "3")),
             json_also=("compilation_config.level",),
         ),
         option(
@@ -208,6 +214,7 @@ def feature_options() -> tuple[Option, ...]:
             "Draft method",
             "none",
             json="speculative_config.method",
+            synonyms=tuple((f"{family}_mtp", "mtp") for family in MTP_FAMILIES),
             choices=("mtp", "eagle", "eagle3", "draft_model", "ngram"),
             moves=("weights", "kv_cache", "cuda_graphs"),
         ),
