@@ -145,21 +145,35 @@ class TestReleases:
     @pytest.mark.parametrize(
         ("architecture", "version", "words"),
         [
-            ("Qwen3ForCausalLM", "0.6.6", "came with 0.8.4"),
-            ("GptOssForCausalLM", "0.8.5", "came with 0.10.1"),
-            ("Qwen3NextForCausalLM", "0.9", "came with 0.10.2"),
+            ("Qwen3ForCausalLM", "0.8.3", "came with 0.8.4"),
+            ("Qwen3NextForCausalLM", "0.10.1", "came with 0.10.2"),
             ("Llama4ForConditionalGeneration", "0.8.2", "came with 0.8.3"),
-            ("Gemma3ForConditionalGeneration", "0.7.3", "came with 0.8.0"),
-            ("DeepseekV32ForCausalLM", "0.10.2", "came with 0.11.0"),
             ("Qwen3_5ForConditionalGeneration", "0.11", "may not run"),
         ],
     )
-    def test_an_architecture_younger_than_the_release_is_told(
+    def test_an_architecture_that_may_be_younger_than_the_release_is_told(
         self, architecture: str, version: str, words: str
     ) -> None:
         model = dense(architecture=architecture)
         assert any(words in warning for warning in resolved(model, version=version)[2])
         assert not any("came with" in warning for warning in resolved(model, version="0.30")[2])
+
+    @pytest.mark.parametrize(
+        ("architecture", "version", "first"),
+        [
+            ("Qwen3ForCausalLM", "0.6.6", "0.8.4"),
+            ("GptOssForCausalLM", "0.8.5", "0.10.1"),
+            ("Qwen3NextForCausalLM", "0.9", "0.10.2"),
+            ("Gemma3ForConditionalGeneration", "0.7.3", "0.8.0"),
+            ("DeepseekV32ForCausalLM", "0.10.2", "0.11.0"),
+        ],
+    )
+    def test_an_architecture_younger_than_the_release_is_refused(
+        self, architecture: str, version: str, first: str
+    ) -> None:
+        with pytest.raises(BadInput, match=f"came with {first}") as error:
+            resolved(dense(architecture=architecture), version=version)
+        assert f"--engine-version {first}" in error.value.remedy
 
     @pytest.mark.parametrize("method", ["gguf", "bitsandbytes"])
     def test_formats_that_left_are_refused(self, method: str) -> None:

@@ -1,7 +1,8 @@
 """Which vLLM releases run an architecture or a weight format: told before any number is worked out.
 
 Releases are those that first listed the architecture (model_executor/models/registry.py, release notes). Only what is
-widely known stands here; an older release is a warning, since a build from source may already have it.
+widely known stands here. An earlier minor release is refused; an earlier patch is a warning, since a build from source
+between the two may already have it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _FIRST: Final[dict[str, Version]] = {
     "Qwen3MoeForCausalLM": (8, 4),
     "Glm4ForCausalLM": (8, 5),
     "FalconH1ForCausalLM": (9, 1),
-    "Ernie4_5ForCausalLM": (10, 0),
+    "Ernie4_5ForCausalLM": (9, 2),
     "Glm4MoeForCausalLM": (10, 0),
     "GptOssForCausalLM": (10, 1),
     "SeedOssForCausalLM": (10, 2),
@@ -41,8 +42,6 @@ _ABOUT: Final[dict[str, Version]] = {
     "Qwen3_5ForConditionalGeneration": (16, 0),
     "Qwen3_5MoeForConditionalGeneration": (16, 0),
     "Qwen3_5MoeForCausalLM": (16, 0),
-    "Gemma4ForConditionalGeneration": (19, 0),
-    "DeepseekV4ForCausalLM": (20, 0),
 }
 # Formats without a method in the registry of 0.33; the release that dropped them is not known.
 _DROPPED_FORMATS: Final = {"gguf": "GGUF", "bitsandbytes": "bitsandbytes"}
@@ -50,7 +49,10 @@ _DROPPED: Final = (33, 0)
 
 
 def check(spec: ModelSpec, quantization: str | None, version: Version) -> tuple[str, ...]:
-    """Warnings for an architecture that this release may not know. Raises BadInput for a format that it cannot load."""
+    """Warnings for an architecture that this release may not know.
+
+    Raises BadInput for one that it does not know, and for a format that it cannot load.
+    """
     format_ = _DROPPED_FORMATS.get(quantization or "")
     if format_ and version >= _DROPPED:
         raise BadInput(
@@ -60,7 +62,10 @@ def check(spec: ModelSpec, quantization: str | None, version: Version) -> tuple[
         )
     known = _FIRST.get(spec.architecture)
     if known is not None and version < known:
-        return (f"vLLM {_name(version)} does not know {spec.architecture}, which came with {_name(known)}",)
+        what = f"vLLM {_name(version)} does not know {spec.architecture}, which came with {_name(known)}"
+        if version[0] == known[0]:
+            return (what,)
+        raise BadInput(what, "--engine-version", f"Plan it with --engine-version {_name(known)} or later")
     about = _ABOUT.get(spec.architecture)
     if about is not None and version < about:
         return (f"{spec.architecture} came with about vLLM {_name(about)}: {_name(version)} may not run it",)
