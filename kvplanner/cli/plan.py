@@ -103,16 +103,24 @@ def make_plan(built: Built) -> Plan:
 
 def save(path: str, built: Built) -> None:
     """Writes what was asked as a plan file that the window and `plan` open again. Raises BadInput."""
+    from dataclasses import replace
     from pathlib import Path
 
     from kvplanner.plan import planfile
 
     if not path.endswith(planfile.SUFFIX):
         raise BadInput(f"{path} would not be known as a plan", "--save", f"Give a name that ends in {planfile.SUFFIX}")
-    # A plan file may lie anywhere: a model's path must not depend on where this command ran.
-    model = str(Path(built.model).resolve()) if Path(built.model).exists() else built.model
-    machine = planfile.machine_words(built.request.machine)
-    planfile.save(path, planfile.from_request(built.request, model, machine, built.kept))
+
+    def placed(name: str) -> str:
+        # A plan file may lie anywhere: a model's path must not depend on where this command ran.
+        return str(Path(name).resolve()) if Path(name).exists() else name
+
+    request = built.request
+    draft = request.options.get("speculative_model")
+    if draft:
+        request = replace(request, options={**request.options, "speculative_model": placed(str(draft))})
+    machine = planfile.machine_words(request.machine)
+    planfile.save(path, planfile.from_request(request, placed(built.model), machine, built.kept))
 
 
 def _kinds(text: str) -> tuple[SegmentKind, ...]:

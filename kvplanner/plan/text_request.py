@@ -174,8 +174,12 @@ def _command(engine: Engine, version: str | None, launch: Launch) -> _Command:
         raise BadInput(f"{extra!r} belongs to no flag", "after --", f"Write it with its flag, after {engine.launch[0]}")
     by_env = {name: o for o in options for name in (o.env, o.env_also) if name}
     values = {by_env[n].name: parse_value(by_env[n], v) for n, v in launch.environment.items() if n in by_env}
+    for name, value in launch.environment.items():
+        rule = engine.ignored_flags.get(name)
+        if rule is not None and rule.reason and value not in rule.harmless:
+            raise BadInput(rule.reason, f"{name}={value[:40]}", rule.remedy)
     ours = engine.name.upper() + "_"
-    ignored = [n for n in launch.environment if n.startswith(ours) and n not in by_env]
+    ignored = [n for n in launch.environment if n.startswith(ours) and n not in {*by_env, *engine.ignored_flags}]
     warnings = [f"{name} is not modelled: left out" for name in ignored]
     return _Command({**values, **parsed.values}, next(iter(named), ""), (*parsed.warnings, *warnings), launch)
 

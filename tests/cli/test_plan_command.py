@@ -11,6 +11,9 @@ from kvplanner.plan import planfile
 from kvplanner.plan.planfile import PlanFile
 from tests.cli.conftest import Terminal
 from tests.plan.contract import check_plan
+from tests.source.checkpoints_dense import llama
+from tests.source.make_models import write_folder
+from tests.source.test_hub import CONFIG
 
 MODEL = "Llama-3.1-8B-Instruct"
 
@@ -215,3 +218,31 @@ def test_options_of_a_plan_file_are_checked(
     assert f"options.{name}" in ran.err
     assert words in ran.err
     assert len(ran.err) < 400
+
+
+def test_what_is_odd_about_a_models_files_is_told(terminal: Terminal, tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "m", CONFIG, llama(CONFIG), shards=2)
+    second = folder / "model-00002-of-00002.safetensors"
+    with second.open("rb+") as file:
+        file.truncate(second.stat().st_size - 100)
+    (words,) = {w for w in json.loads(terminal("plan", str(folder), "--gpu", "H100", "--json").out)["warnings"]
+                if "short" in w}  # fmt: skip
+    assert words == "model-00002-of-00002.safetensors is 100 bytes short of what its header says"
+    assert words in " ".join(terminal("plan", str(folder), "--gpu", "H100").out.split())
+    second.unlink()
+    assert "1 weight files are missing" in terminal("plan", str(folder), "--gpu", "H100").out
+
+
+def test_a_saved_plan_finds_its_draft_from_anywhere(
+    terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_folder(tmp_path / "draft", CONFIG, llama(CONFIG))
+    monkeypatch.chdir(tmp_path)
+    config = '{"model": "./draft", "num_speculative_tokens": 2}'
+    saved = str(tmp_path / "a.kvplan.json")
+    first = terminal("plan", MODEL, "--gpu", "H100", "--save", saved, "--json", "--", "--speculative-config", config)
+    monkeypatch.chdir("/")
+    again = terminal("plan", saved, "--json")
+    assert (first.status, again.status) == (0, 0)
+    assert json.loads(again.out)["kv_cache"] == json.loads(first.out)["kv_cache"]
+    assert json.loads(again.out)["options"]["speculative_method"]["value"] == "draft_model"

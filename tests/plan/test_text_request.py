@@ -118,6 +118,15 @@ def test_a_started_server_has_the_engines_own_defaults(command: str, options: di
     assert dict(built.request.options) == options
 
 
+@pytest.mark.parametrize("setting", ["VLLM_USE_V1=0", "VLLM_MLA_DISABLE=1", "VLLM_ENABLE_STARTUP_PLAN=1"])
+def test_environment_that_may_matter_is_refused(setting: str) -> None:
+    with pytest.raises(BadInput, match=setting) as caught:
+        build(PlanWords(gpu="H100", flags=(f"{setting} vllm serve m",)), HERE)
+    assert caught.value.remedy
+    harmless = PlanWords(gpu="H100", flags=("VLLM_USE_V1=1 VLLM_MLA_DISABLE=0 vllm serve m",))
+    assert build(harmless, HERE).warnings == ()
+
+
 def test_flags_alone_use_all_gpus() -> None:
     assert dict(build(PlanWords("m", "4xH100", flags=("--dtype", "half")), HERE).request.options) == {"dtype": "half"}
 

@@ -70,6 +70,19 @@ _REFUSED_TASKS: Final[dict[str, FlagRule]] = {
         "1", "scheduling of several steps at once is not modelled", "Leave it out", ("1",)
     ),
 }
+# Environment variables that a plan may not leave out, by their names.
+_REFUSED_ENVIRONMENT: Final[dict[str, FlagRule]] = {
+    "VLLM_USE_V1": FlagRule(
+        "1", "the older engine has other memory rules", "Plan a release that runs it: --engine-version 0.7.3", ("1",)
+    ),
+    "VLLM_MLA_DISABLE": FlagRule("1", "it makes latent attention keep whole keys and values", "Leave it out", ("0",)),
+    "VLLM_ENABLE_STARTUP_PLAN": FlagRule(
+        "1", "it sizes the cache as an earlier start suggested", "Use --kv-cache-memory-bytes instead", ("0",)
+    ),
+    "VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE": FlagRule(
+        "1", "it changes how chunked attention is cached", "Use --no-disable-hybrid-kv-cache-manager instead", ("0",)
+    ),
+}
 _SHORT: Final[dict[str, FlagRule]] = {
     "-cc": FlagRule("1", same_as="--compilation-config"),
     "-O": FlagRule("1", same_as="--compilation-config"),
@@ -83,5 +96,6 @@ IGNORED_FLAGS: Final[dict[str, FlagRule]] = (
     | dict.fromkeys(_SWITCHES.split(), FlagRule())
     | _REFUSED
     | _REFUSED_TASKS
+    | _REFUSED_ENVIRONMENT
     | _SHORT
 )
