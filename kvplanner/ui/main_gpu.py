@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import Qt, QTimer
 from PySide6.QtWidgets import QDockWidget
 
 from kvplanner.ui.gpu_panel.panel import GpuPanel
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from kvplanner.engine.base import Model
     from kvplanner.observe.engines import EngineLaunch
     from kvplanner.ui.window import MainWindow
+
+
+FIT_AFTER_MS: Final = 30
 
 
 class GpuDock(QDockWidget):
@@ -29,7 +32,11 @@ class GpuDock(QDockWidget):
         self.panel.set_unit(window.unit())
         self.panel.set_plan(window.document.plan)
         self._connect(self.panel, window)
-        self.panel.height_wanted.connect(self._fit)
+        self._fitting = QTimer(self)
+        self._fitting.setSingleShot(True)
+        self._fitting.setInterval(FIT_AFTER_MS)
+        self._fitting.timeout.connect(self._fit)
+        self.panel.height_wanted.connect(self._fitting.start)
         self._fit()
 
     def _connect(self, panel: GpuPanel, window: MainWindow) -> None:
@@ -85,4 +92,5 @@ class GpuDock(QDockWidget):
 
     def stop(self) -> None:
         """End the sampling."""
+        self._fitting.stop()
         self.panel.stop()

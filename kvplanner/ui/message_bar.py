@@ -9,7 +9,7 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
 from kvplanner.app.messages import Message, Messages
-from kvplanner.ui.setup.field import quiet_button
+from kvplanner.ui.setup.field import WrappedLabel, quiet_button
 
 LEVEL_WORDS: Final = {"info": "Note", "success": "Done", "warning": "Warning", "error": "Error"}
 SHOWN_MS: Final = 8000
@@ -26,9 +26,7 @@ class MessageStrip(QFrame):
         self.message = message
         self.setProperty("level", message.level)
         self.setAccessibleName(f"{LEVEL_WORDS[message.level]}: {message.text}")
-        text = QLabel(message.text, self)
-        text.setWordWrap(True)
-        text.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
+        text = WrappedLabel(message.text, self)
         word = QLabel(f"<b>{LEVEL_WORDS[message.level]}</b>", self)
         line = QHBoxLayout(self)
         line.setContentsMargins(12, 5, 6, 5)

@@ -6,10 +6,11 @@ from typing import Literal, NamedTuple
 
 from PySide6.QtCore import Signal
 from PySide6.QtGui import QAccessible, QAccessibleEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QSizePolicy, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QWidget
 
 from kvplanner.observe.sampler import SamplerStatus
 from kvplanner.observe.snapshot import Snapshot
+from kvplanner.ui.setup.field import WrappedLabel
 
 Level = Literal["info", "warning", "error"]
 _WORDS: dict[Level, str] = {"info": "Note", "warning": "Warning", "error": "Error"}
@@ -54,9 +55,7 @@ class NoticeStrip(QFrame):
         super().__init__(parent)
         self._shown = Notice()
         self.word = QLabel(self)
-        self.text = QLabel(self)
-        self.text.setWordWrap(True)
-        self.text.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
+        self.text = WrappedLabel("", self)
         self.button = QPushButton(self)
         self.button.clicked.connect(lambda: self.pressed.emit(self._shown.button))
         line = QHBoxLayout(self)

@@ -27,6 +27,7 @@ from kvplanner.units import ByteUnit
 
 _WIDE: Final = 860
 _HEIGHT: Final = 290
+_NARROW: Final = 600
 _CSV: Final = "Recordings (*.csv)"
 
 
@@ -189,7 +190,10 @@ class GpuPanel(QWidget):
 
     def sizeHint(self) -> QSize:
         """A dock that leaves the plan most of the window, and no taller than a sentence while it has no more to say."""
-        return QSize(900, _HEIGHT if self.splitter.isVisibleTo(self) else self.minimumSizeHint().height())
+        layout = self.layout()
+        if layout is None or self.splitter.isVisibleTo(self):
+            return QSize(900, _HEIGHT)
+        return QSize(900, layout.totalHeightForWidth(max(self.width(), _NARROW)))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Side by side where there is room, else one above the other."""
@@ -247,7 +251,10 @@ class GpuPanel(QWidget):
         self.bars.setEnabled(snapshot is None or not is_old(snapshot, age))
         status = self.feed.sampler_status
         self._show_empty(bool(snapshot and snapshot.gpus), watching)
-        self.notice.set_notice(notice_for(status, None if self._replaying else snapshot, self._problem))
+        notice = notice_for(status, None if self._replaying else snapshot, self._problem)
+        if notice != self.notice.notice():
+            self.notice.set_notice(notice)
+            self.height_wanted.emit()
 
     def _show_empty(self, anything: bool, watching: bool) -> None:
         """One sentence instead of empty bars, plot and table."""

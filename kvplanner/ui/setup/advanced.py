@@ -44,7 +44,8 @@ class OptionEntry(QWidget):
         self.field.set_value(value, resolved)
         option = self.option
         reason = resolved.reason if resolved and resolved.origin != "user" and resolved.reason else option.default
-        parts = [option.env or option.flags[0]]
+        # A long name of an environment variable may break at its words.
+        parts = [option.env.replace("_", "_\u200b") or option.flags[0]]
         if reason:
             parts.append(f"default: {reason}" if reason != "default" else "default")
         if not option.modelled:

@@ -42,13 +42,19 @@ class Marks(QWidget):
         self._arrange()
 
     def _arrange(self) -> None:
+        lefts: list[int] = []
         right = self.width()
         for button, value in reversed(self._placed):
-            size = button.sizeHint()
+            width = button.sizeHint().width()
             tick = self._slider.mapTo(self._row, QPoint(round(self._slider.x_of(value)), 0)).x() - self.x()
-            left = min(tick - size.width() // 2, right - size.width())
-            button.setGeometry(max(left, 0), 0, size.width(), size.height())
-            right = left - GAP
+            lefts.append(min(tick - width // 2, right - width))
+            right = lefts[-1] - GAP
+        free = 0
+        for (button, _), wanted in zip(self._placed, reversed(lefts), strict=True):
+            size = button.sizeHint()
+            left = max(wanted, free)
+            button.setGeometry(left, 0, size.width(), size.height())
+            free = left + size.width() + GAP
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """The ticks moved."""

@@ -5,12 +5,35 @@ from __future__ import annotations
 from typing import Final
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QFont
+from PySide6.QtGui import QFont, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QToolButton, QVBoxLayout, QWidget
 
 from kvplanner.ui.setup.inputs import ROW_HEIGHT
 
 EDIT_WIDTH: Final = 96
+
+
+class WrappedLabel(QLabel):
+    """A text of several lines that gets the height it takes: layouts within layouts lose it."""
+
+    def __init__(self, text: str = "", parent: QWidget | None = None) -> None:
+        super().__init__(text, parent)
+        self.setWordWrap(True)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
+
+    def setText(self, text: str) -> None:
+        """Another text may need another height."""
+        super().setText(text)
+        if self.isVisible():
+            self._fit()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """At another width the text takes another height."""
+        super().resizeEvent(event)
+        self._fit()
+
+    def _fit(self) -> None:
+        self.setMinimumHeight(max(0, self.heightForWidth(self.width())))
 
 
 def muted_label(text: str = "", parent: QWidget | None = None) -> QLabel:

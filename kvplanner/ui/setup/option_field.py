@@ -175,7 +175,7 @@ class SliderField(OptionField):
         self.line.addWidget(self.slider, 1)
         self.line.addWidget(self.reset_button)
         self.line.addWidget(self.edit)
-        self.edit.setFixedWidth(EDIT_WIDTH - 14)
+        self.edit.setFixedWidth(EDIT_WIDTH + 8 if option.type == "tokens" else EDIT_WIDTH - 14)
         self.edit.committed.connect(self._commit_text)
         self.edit.stepped.connect(self._step)
         self.slider.chosen.connect(self._dragged)

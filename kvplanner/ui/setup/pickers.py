@@ -127,7 +127,9 @@ class Pickers(QObject):
 
         recent = self._settings.get(s.RECENT_MODELS)
         state = self._document.state
-        shelf = model_rows.Shelf(models.index(), recent, self._library.models, state.model_text, self._unit())
+        chosen = state.model
+        current = chosen.id if chosen is not None and chosen.source_kind == "catalogue" else state.model_text
+        shelf = model_rows.Shelf(models.index(), recent, self._library.models, current, self._unit())
         return model_rows.search(text, shelf, models.search(text))
 
     def _gpu_rows(self, text: str) -> list[Row]:
