@@ -112,7 +112,8 @@ class _Reader:
         flag = self.flags.json_twin(flag, key, inline if inline is not None else self._peek())
         if flag in self.flags.by_flag:
             option, sense = self.flags.by_flag[flag]
-            self.values[option.name] = _flag_value(option, sense, inline, self.words, flag)
+            value = _flag_value(option, sense, inline, self.words, flag, key)
+            self.values[option.name] = value if not key else _with_key(option, key, value, self.values.get(option.name))
         elif flag in self.flags.by_json:
             text = inline if inline is not None else _next(self.words, flag)
             self.values.update(self._from_json(flag, key, text))
@@ -172,7 +173,9 @@ def _run_of_words(words: list[str]) -> list[str]:
     return taken
 
 
-def _flag_value(option: Option, sense: bool, inline: str | None, words: list[str], flag: str) -> OptionValue:
+def _flag_value(option: Option, sense: bool, inline: str | None, words: list[str], flag: str, key: str) -> OptionValue:
+    if key and (option.type != "text" or option.many):
+        raise UnknownName(f"{flag} takes no key", f"{flag}.{key[:60]}", (flag,))
     if option.type == "bool":
         if inline is None and words and words[0].lower() in {"true", "false"}:
             inline = words.pop(0)
@@ -184,6 +187,16 @@ def _flag_value(option: Option, sense: bool, inline: str | None, words: list[str
     if option.many:
         text = ",".join((text, *_run_of_words(words)))
     return parse_value(option, text)
+
+
+def _with_key(option: Option, key: str, value: OptionValue, before: OptionValue | None) -> str:
+    """The object that a dotted flag adds a key to, as text."""
+    found = _json(option.flags[0], str(before)) if before else {}
+    try:
+        inner: object = json.loads(str(value))
+    except (ValueError, RecursionError):
+        inner = value
+    return json.dumps({**found, key: inner} if isinstance(found, dict) else {key: inner})
 
 
 def _json(flag: str, text: str) -> object:

@@ -50,6 +50,8 @@ def parse(*argv: str) -> ParsedFlags:
         (["-O.cudagraph_capture_sizes=[1, 2]"], {"cudagraph_capture_sizes": "1,2"}),
         (["--compilation-config", "3"], {"compilation_mode": "3"}),
         (["-sc", '{"method": "ngram"}'], {"speculative_method": "ngram"}),
+        (["--limit-mm-per-prompt.image", "2", "--limit-mm-per-prompt.video=0"],
+         {"limit_mm_per_prompt": '{"image": 2, "video": 0}'}),
         (["-sc.method=deepseek_mtp"], {"speculative_method": "mtp"}),
         (["-cc.mode=VLLM_COMPILE"], {"compilation_mode": "3"}),
         (["--task", "generate", "--swap-space", "4", "--use-v2-block-manager"], {}),
@@ -144,6 +146,7 @@ def test_an_unknown_flag_is_an_error_with_near_ones() -> None:
         (["--max-model-len", "many"], "not a count"),
         (["--compilation-config", "{"], "JSON"),
         (["--compilation-config", "[]"], "object"),
+        (["--max-model-len.x", "3"], "takes no key"),
     ],
 )
 def test_bad_values_name_the_flag_and_the_remedy(argv: list[str], words: str) -> None:

@@ -187,6 +187,7 @@ def feature_options() -> tuple[Option, ...]:
             "the model's",
             moves=("activations",),
         ),
+        option("mm_processor_kwargs", "text", MULTIMODAL, "Settings of the processor, as JSON", "none", modelled=False),
         option("skip_mm_profiling", "bool", MULTIMODAL, "Do not profile the encoder", "off", moves=("activations",)),
         option(
             "mm_encoder_tp_mode",
