@@ -36,7 +36,7 @@ BUTTON_WIDTH: Final = 118
 BUTTON_HEIGHT: Final = 29
 STACK_BELOW: Final = 830  # of the centre's width: table and tabs stand below each other in windows below 1,160
 STARTUP_HEIGHT: Final = 330
-TABLE_WIDTH: Final = 450
+TABLE_WIDTH: Final = 466
 LOW: Final = 700
 REVEAL_MS: Final = 20
 TAB_NAMES: Final = {"explain": "Explain", "startup": "Start-up"}
@@ -207,7 +207,7 @@ class Centre(QWidget):
             place.setMinimumWidth(CARD_WIDTH)
             self.splitter.addWidget(place)
             self.splitter.setStretchFactor(self.splitter.count() - 1, stretch)
-        self.splitter.setSizes([TABLE_WIDTH, TABLE_WIDTH])
+        self.splitter.setSizes([TABLE_WIDTH, TABLE_WIDTH - 20])
         # It takes the room that is left, up to what its pages would like.
         self.splitter.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Ignored)
         self._below.hide()

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from PySide6.QtCore import QEvent, QRect, Qt, Signal
-from PySide6.QtGui import QFontDatabase, QFontMetrics, QPainter, QPaintEvent, QResizeEvent
+from PySide6.QtGui import QFontDatabase, QFontMetrics, QPainter, QPaintEvent, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QSizePolicy, QToolButton, QVBoxLayout, QWidget
 
 from kvplanner.engine.base import DevicePlan, KvCache, Plan, SegmentKind
@@ -76,10 +76,10 @@ def _fitting(plan: Plan, unit: Unit) -> tuple[str, ...]:
         return ()
     said = [f"{_sized(cache.available, unit)} of KV cache per GPU"]
     per = " per replica" if plan.replicas > 1 else ""
-    if per or " requests of " not in plan.summary:
+    if " requests of " not in plan.summary:
         said.append(f"{_requests(cache)}{per}")
-    said += [f"{text}{per}" for text in _tokens("" if per else plan.summary, cache)]
-    if per:
+    said += [f"{text}{per}" for text in _tokens(plan.summary, cache)]
+    if per and "replicas" not in plan.summary:
         said.append(f"{plan.replicas} replicas")
     load = plan.request.load
     if load and plan.limits.blocks_per_user:
@@ -319,6 +319,18 @@ class VerdictView(QWidget):
         """The buttons find their place anew."""
         super().resizeEvent(event)
         self._place_corner()
+        self._hold_height()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """Takes its height as soon as it is seen."""
+        super().showEvent(event)
+        self._hold_height()
+
+    def _hold_height(self) -> None:
+        """No other part of the window may take the lines away that the texts need at this width."""
+        layout = self.layout()
+        if layout is not None:
+            self.setMinimumHeight(layout.heightForWidth(self.width()) if self.isVisible() else 0)
 
     def _fonts(self) -> None:
         self.headline.setFont(sized(self.font(), 1.32, bold=True))
@@ -395,6 +407,7 @@ class VerdictView(QWidget):
         )
         self._show_notes(told, tokens.warning, tokens.muted)
         self._place_corner()
+        self._hold_height()
         self.setAccessibleName(f"{STATE_NAMES[state]}. {told.headline}")
 
     def _show_notes(self, told: Verdict, mark: str, ink: str) -> None:

@@ -74,6 +74,10 @@ def test_replicas_are_told_each() -> None:
     text = " · ".join(verdict(plan, "GiB").details)
     assert "≈ 13.9 full-length requests of 32,768 tokens per replica" in text
     assert "tokens (452,000–458,000) per replica · 4 replicas" in text
+    each = replace(plan, summary="Fits: KV cache for ≈ 455,000 tokens in each of 4 replicas")
+    said = verdict(each, "GiB").details
+    assert "range 452,000–458,000 tokens per replica" in said
+    assert "4 replicas" not in said
 
 
 def test_what_would_fit_is_what_all_ranks_hold() -> None:
@@ -108,6 +112,17 @@ def test_a_stale_plan_says_so(view: VerdictView) -> None:
     view.set_stale(None)
     assert "Not of what" not in view.details.text()
     assert view.icon.accessibleName() == "Fits"
+
+
+def test_nothing_squeezes_the_texts(view: VerdictView, qtbot: QtBot) -> None:
+    view.set_corner(QLabel("x" * 30))
+    for width in (400, 900, 500, 1300):
+        view.set_plan(sample_plans.kv_too_small())
+        view.resize(width, 10)
+        qtbot.wait(1)
+        assert view.height() >= view.heightForWidth(width)
+        for label in (view.headline, view.details, view.message):
+            assert label.height() >= label.heightForWidth(label.width())
 
 
 def test_the_buttons_leave_a_long_sentence_its_line(view: VerdictView, qtbot: QtBot) -> None:

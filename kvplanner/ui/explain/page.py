@@ -38,7 +38,7 @@ def as_html(
     notes = "".join(f'<p style="margin:4px 0 0 0">{together(note.rstrip("."))}.</p>' for note in told.notes)
     left = "".join((*_arithmetic(told, tokens), *_questions(told, tokens, opened)))
     rules = f'<p style="margin:7px 0 0 0;color:{tokens.muted}">{rich(told.rules)}</p>'
-    inputs = _inputs(told.inputs, tokens)
+    inputs = _inputs(told.inputs, tokens, whole=wide)
     body = f"{left}{notes}{inputs}{rules}"
     if wide and inputs:
         cells = f'<td width="52%">{left}{notes}{rules}</td><td width="3%"></td><td width="45%">{inputs}</td>'
@@ -77,22 +77,26 @@ def _questions(told: Explanation, tokens: Tokens, opened: Collection[str] | None
     return out
 
 
-def _inputs(rows: tuple[InputRow, ...], tokens: Tokens) -> str:
+def _inputs(rows: tuple[InputRow, ...], tokens: Tokens, *, whole: bool) -> str:
     if not rows:
         return ""
     muted = f"color:{tokens.muted}"
     heads = (("input", "left"), ("value", "right"), ("", "left"), ("from", "left"))
     head = "".join(f'<td align="{side}" style="padding:1px 8px 2px 0;{muted}">{text}</td>' for text, side in heads)
     lines = [f"<tr>{head}</tr>"]
+    name, value, other = (max(len(row[i]) for row in rows) for i in range(3))
+    part = max(name + value + other, 1) / 0.62  # the rest is for where they come from; Qt sizes no nested table itself
+    shares = [f' width="{length / part:.0%}"' if whole else "" for length in (name, value, other)]
     for row in rows:
         tip = f' title="{rich(row.tip)}"' if row.tip else ""
         lines.append(
-            f'<tr><td style="padding:1px 8px 1px 0">{_unbroken(row.name)}</td>'
-            f'<td align="right" style="padding:1px 8px 1px 0">{_unbroken(row.value)}</td>'
-            f'<td style="padding:1px 8px 1px 0;{muted}">{_unbroken(row.other)}</td>'
+            f'<tr><td{shares[0]} style="padding:1px 8px 1px 0">{_unbroken(row.name)}</td>'
+            f'<td{shares[1]} align="right" style="padding:1px 8px 1px 0">{_unbroken(row.value)}</td>'
+            f'<td{shares[2]} style="padding:1px 8px 1px 0;{muted}">{_unbroken(row.other)}</td>'
             f'<td style="padding:1px 0;{muted}"><span{tip}>{rich(row.source)}</span></td></tr>'
         )
-    return f'<table cellspacing="0" cellpadding="0" style="margin-top:8px">{"".join(lines)}</table>'
+    width = ' width="100%"' if whole else ""
+    return f'<table{width} cellspacing="0" cellpadding="0" style="margin-top:8px">{"".join(lines)}</table>'
 
 
 def _unbroken(text: str) -> str:
