@@ -16,7 +16,7 @@ from PySide6.QtCore import (
     Qt,
     Signal,
 )
-from PySide6.QtGui import QAction, QColor, QFont, QGuiApplication, QIcon, QKeySequence, QResizeEvent
+from PySide6.QtGui import QAction, QColor, QFont, QFontMetrics, QGuiApplication, QIcon, QKeySequence, QResizeEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QComboBox,
@@ -158,6 +158,10 @@ class BreakdownModel(QAbstractTableModel):
     def column(self, column: int) -> list[str]:
         """A column's texts."""
         return [(r.name, r.size, r.range, r.share, r.basis)[column] for r in self._lines]
+
+    def strong_sizes(self) -> list[str]:
+        """The sizes that stand in bold: sums and what is missing."""
+        return [row.size for row in self._lines if row.kind is None]
 
     def as_text(self) -> str:
         """The table with tabs between the columns, as spreadsheets take it."""
@@ -438,6 +442,8 @@ class BreakdownView(Widget):
             for column in range(len(COLUMNS))
         ]
         wide[0] += SWATCH + 16
+        strong = QFontMetrics(sized(self.font(), 1.0, bold=True))
+        wide[1] = max([wide[1], *(strong.horizontalAdvance(size) + PADDING for size in self.model.strong_sizes())])
         room = self.table.viewport().width()
         for column in (4, 2):
             hidden = sum(wide) > room

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from kvplanner.ui.bars.words import Unit
 
 BARS_SHARE: Final = 0.42
+BARS_MARGINS: Final = 20
+LEAST_BARS: Final = 96
 DENSE_BARS: Final = 260  # so much the bars may take of a low window before they scroll: four dense ones
 DETAILS_AFTER_MS: Final = 60
 CARD_WIDTH: Final = 240
@@ -334,11 +336,9 @@ class Centre(QWidget):
 
     def _fit_bars(self) -> None:
         """The bars take the height that they need up to their share of the window; then they get dense, then scroll."""
-        margins = 18
-        share = int(self.height() * BARS_SHARE)
-        wanted = self.bars.sizeHint().height() + margins
-        dense = min(self.bars.canvas.minimumHeight() + margins + 2, DENSE_BARS)
-        self._bars_card.setFixedHeight(max(96, min(wanted, share), min(dense, wanted)))
+        share, heights = int(self.height() * BARS_SHARE), [h + BARS_MARGINS for h in self.bars.natural_heights()]
+        best = next((height for height in heights if height <= share), min(heights[-1], max(share, DENSE_BARS)))
+        self._bars_card.setFixedHeight(max(best, LEAST_BARS))
 
     def _fit_later(self) -> None:
         """Once what changes now has changed."""
@@ -360,6 +360,7 @@ class Centre(QWidget):
         page = tabs.tabBar().sizeHint().height() + frame + 4
         page += self.explain.natural_height() if tabs.currentWidget() is self.explain else STARTUP_HEIGHT
         self._table_card.setMaximumHeight(table)
+        self._beside.setVisible(self.breakdown.model.rowCount() > 0)
         if stacked:
             table = least if self.height() < LOW else table
             for place, height in ((self._beside, table), (self._tabs_card, page)):

@@ -176,13 +176,13 @@ class Drawing:
         ink = self.tokens.muted if step.pale else self.tokens.text
         if low:
             y, above = above, above - LINE
-        self.chip(Rect(column.x + 1, y, width, LINE), end, ink, ground=low)
+        self.chip(Rect(column.x + 1, y, width, LINE), end, ink, ground=low or covered)
         if step.peak and peak[1:] != end:
             room = step.peak.h >= LINE + 2 and not covered
             y = step.peak.y + 1 if room and not low else above
             if covered:
                 y = (step.lack.bottom if step.lack else step.box.y) + 3 + LINE
-            self.chip(Rect(column.x + 1, max(y, HEADER), width, LINE), peak, ink, ground=not covered)
+            self.chip(Rect(column.x + 1, max(y, HEADER), width, LINE), peak, ink, ground=True)
 
     def chip(self, rect: Rect, text: str, ink: str, *, ground: bool) -> None:
         """A figure that stays readable over lines and patterns."""

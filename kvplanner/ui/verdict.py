@@ -393,7 +393,9 @@ class VerdictView(QWidget):
         parts = [_kept_together(detail) for detail in told.details]
         if told.tightest_text:
             style = f"color:{tokens.accent};text-decoration:none"
-            parts.append(f'<a href="tightest" style="{style}">{_kept_together(told.tightest_text)}</a>')
+            parts.append(
+                f'<a href="tightest" style="{style}">{words.rich(told.tightest_text).replace(" ", "&nbsp;")}</a>'
+            )
         said = f'<span style="color:{tokens.muted}">{" · ".join(parts)}</span>'
         if stale:
             warned = f"Not of what is set: {self._stale}"

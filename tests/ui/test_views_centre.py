@@ -83,6 +83,16 @@ def test_an_opened_group_of_four_does_not_scroll(open_window: Callable[..., Main
     assert layout is not None
     assert len(layout.rows) == 4
     assert bars.verticalScrollBar().maximum() == 0
+    assert bars.height() - layout.height <= 8  # no empty ground under the axis
+
+
+def test_the_failing_check_selects_what_is_in_the_way(open_window: Callable[..., MainWindow]) -> None:
+    window = open_window("Llama-3.1-8B-Instruct", "1xRTX 4090", free=("20GiB",))
+    plan = window.document.plan
+    assert plan is not None
+    assert plan.stage == "free_memory_check"
+    assert window.centre.kind == "other"
+    assert window.centre.bars.canvas.readout().startswith("GPU 0 · Other programs 3.52 GiB")
 
 
 def test_a_problem_names_its_remedy_everywhere(window: MainWindow, qtbot: QtBot) -> None:
@@ -94,10 +104,11 @@ def test_a_problem_names_its_remedy_everywhere(window: MainWindow, qtbot: QtBot)
     assert "Open the model's folder" in centre.verdict.details.text()
     assert "not known" in centre.explain.text.toPlainText()
     assert canvas.EMPTY not in centre.bars.canvas._empty
-    assert centre.breakdown.table.horizontalHeader().isHidden()
+    assert not centre.breakdown.isVisible()
     centre.set_plan(plan)
     assert centre.bars.canvas._empty == canvas.EMPTY
     assert centre.verdict.icon.accessibleName() == "Fits"
+    qtbot.waitUntil(centre.breakdown.isVisible)
 
 
 def test_a_stale_plan_is_pale_until_the_next(window: MainWindow) -> None:

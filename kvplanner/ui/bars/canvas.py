@@ -25,7 +25,7 @@ from kvplanner.ui.bars.access import Accessible
 from kvplanner.ui.bars.ink import Type, colour, tokens_of
 from kvplanner.ui.bars.layout import arrange, height_of
 from kvplanner.ui.bars.painter import Marks, paint
-from kvplanner.ui.bars.shapes import COMFORT, COMPACT, Cell, Density, Layout, Measured, View
+from kvplanner.ui.bars.shapes import COMFORT, COMPACT, MEDIUM, Cell, Density, Layout, Measured, View
 from kvplanner.ui.bars.words import Unit
 
 # How long the bar before the last edit stays in sight.
@@ -182,6 +182,12 @@ class BarsCanvas(Accessible):
         if self._plan is None:
             return QSize(640, 120)
         return QSize(640, self._height(COMFORT))
+
+    def natural_heights(self) -> tuple[int, ...]:
+        """The heights that the bars take from comfortable to dense."""
+        if self._plan is None:
+            return (self.sizeHint().height(),)
+        return tuple(self._height(density) for density in (COMFORT, MEDIUM, COMPACT))
 
     def _height(self, density: Density) -> int:
         """Pixels that the bars take at a density."""

@@ -77,6 +77,10 @@ class MemoryBars(QScrollArea):
         """How full a running server's KV cache is, 0 to 1, to draw inside that segment."""
         self.canvas.set_fill(fill)
 
+    def natural_heights(self) -> tuple[int, ...]:
+        """The heights that the bars take from comfortable to dense, without scrolling."""
+        return self.canvas.natural_heights()
+
     def sizeHint(self) -> QSize:
         """Room for comfortable bars."""
         hint = self.canvas.sizeHint()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from PySide6.QtCore import QElapsedTimer, QEvent, QSize, Qt, QTimer, QUrl, Signal
+from PySide6.QtCore import QElapsedTimer, QEvent, QPoint, QSize, Qt, QTimer, QUrl, Signal
 from PySide6.QtGui import QFocusEvent, QGuiApplication, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QSizePolicy, QTextBrowser, QToolButton, QVBoxLayout, QWidget
 
@@ -19,6 +19,7 @@ WIDE: Final = 760
 # While a slider moves the text waits for a pause, but no longer than this.
 PAUSE_MS: Final = 90
 LONGEST_MS: Final = 500
+MOST_TRIMMED: Final = 40
 
 
 class ExplainView(QWidget):
@@ -156,6 +157,19 @@ class ExplainView(QWidget):
         page = as_html(self._told, tokens_of(self), family, empty, opened=self._opened, wide=self._wide)
         self.text.setHtml(page)
         self.text.verticalScrollBar().setValue(place)
+        self._trim()
+
+    def _trim(self) -> None:
+        """Leaves a gap below the text rather than half a line, as long as nobody scrolls."""
+        layout, high, extra = self.layout(), self.height(), 0
+        if layout is None or self.text.verticalScrollBar().value():
+            return
+        if self.natural_height() > high:
+            for x in (4, int(self.width() * 0.8)):
+                line = self.text.cursorRect(self.text.cursorForPosition(QPoint(x, high - 1)))
+                if line.bottom() >= high > line.top():
+                    extra = max(extra, high - line.top() + 1)
+        layout.setContentsMargins(0, 0, 0, min(extra, MOST_TRIMMED))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """The inputs move beside the arithmetic where there is width."""
@@ -164,6 +178,8 @@ class ExplainView(QWidget):
         self.copy.setGeometry(self.width() - size.width() - 14, 0, size.width(), size.height())
         if (self.width() >= WIDE) != self._wide:
             self._show()
+        else:
+            self._trim()
 
     def changeEvent(self, event: QEvent) -> None:
         """Follows theme and font."""
