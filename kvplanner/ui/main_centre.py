@@ -264,7 +264,7 @@ class Centre(QWidget):
         self._problem = text, remedy
         if self._views:
             self.verdict.set_problem(text, remedy)
-            self._say_empty(f"Nothing is planned: {text}")
+            self._say_empty(f"Nothing is planned: {text.rstrip('.')}. {remedy}".strip())
 
     def set_stale(self, reason: str | None) -> None:
         """Dim the plan in sight, since it is not of what is set; None or another plan ends it."""

@@ -8,7 +8,8 @@ from PySide6.QtGui import QGuiApplication
 from pytestqt.modeltest import ModelTester
 from pytestqt.qtbot import QtBot
 
-from kvplanner.ui.breakdown import BreakdownModel, BreakdownView, lines
+from kvplanner.ui.breakdown import BreakdownModel, BreakdownView
+from kvplanner.ui.breakdown_lines import lines
 from tests import sample_plans
 from tests.ui.views_kit import apart
 

@@ -17,7 +17,8 @@ from kvplanner.ui.bars.fold import drawn
 from kvplanner.ui.bars.layout import arrange
 from kvplanner.ui.bars.shapes import View
 from kvplanner.ui.bars.widget import MemoryBars
-from kvplanner.ui.breakdown import BreakdownView, lines
+from kvplanner.ui.breakdown import BreakdownView
+from kvplanner.ui.breakdown_lines import lines
 from kvplanner.ui.explain.content import as_text, explanation
 from kvplanner.ui.explain.view import ExplainView
 from kvplanner.ui.startup import StartupView
