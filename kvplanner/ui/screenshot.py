@@ -58,6 +58,9 @@ def take(app: QApplication, arguments: WindowArguments) -> int:
         write(picture(window, arguments.scale), arguments.screenshot)
     finally:
         application.shut_down()
+        for window in application.windows:
+            window.hide()
+            window.deleteLater()
     return 0
 
 
