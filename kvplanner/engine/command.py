@@ -239,3 +239,14 @@ def format_command(engine: Engine, request: PlanRequest) -> str:
     for flag, keys in nested.items():
         words += [flag, shlex.quote(json.dumps(keys))]
     return " ".join(env + words)
+
+
+PARALLEL_SIZES = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
+
+
+def as_started(engine: Engine, version: str | None, options: Mapping[str, OptionValue]) -> dict[str, OptionValue]:
+    """The options of a server that is started so: one GPU unless its command line names a parallel size."""
+    known = {o.name for o in engine.options(version)}
+    if any(name in options for name in PARALLEL_SIZES) or PARALLEL_SIZES[0] not in known:
+        return dict(options)
+    return {**options, PARALLEL_SIZES[0]: 1}

@@ -42,7 +42,7 @@ class EngineLaunch(NamedTuple):
 def launch_of(seen: EngineSeen, snapshot: Snapshot) -> EngineLaunch:
     """Reads a running engine's start. Raises NotModelled for engines that are not planned, BadInput for bad flags."""
     from kvplanner.engine import registry
-    from kvplanner.engine.command import parse_flags, parse_value
+    from kvplanner.engine.command import as_started, parse_flags, parse_value
 
     kind = signature(seen.engine)
     found = recognise(seen.command)
@@ -71,7 +71,7 @@ def launch_of(seen: EngineSeen, snapshot: Snapshot) -> EngineLaunch:
     if not model:
         warnings.append("the command line names no model: the engine's own default is used")
     return EngineLaunch(
-        seen, _absolute(model, folder, root), values, machine,
+        seen, _absolute(model, folder, root), as_started(engine, None, values), machine,
         version, address_of(seen), tuple(warnings),
     )  # fmt: skip
 

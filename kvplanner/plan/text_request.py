@@ -19,7 +19,6 @@ START_GPU: Final = "NVIDIA H100 80GB HBM3"
 LOCAL: Final = "local"
 
 _LOAD: Final = re.compile(r"([^@+]+)@([^@+]+)\+([^@+]+)")
-_PARALLEL: Final = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
 _SPECULATIVE: Final = "--speculative-config"
 
 
@@ -90,17 +89,11 @@ def build(words: PlanWords, sources: Sources) -> Built:
         shown = visible(request.machine, launch.environment)
         if shown is not request.machine:
             machine_text = planfile.machine_words(shown) if machine_text != LOCAL else LOCAL
-        request = replace(request, machine=shown, options=_as_started(chosen, request))
+        from kvplanner.engine.command import as_started
+
+        request = replace(request, machine=shown, options=as_started(chosen, request.version, request.options))
     request = replace(request, draft=_draft(request.options, sources))
     return Built(request, model_text, machine_text, (*said, *command.warnings), model, kept)
-
-
-def _as_started(engine: Engine, request: PlanRequest) -> Mapping[str, OptionValue]:
-    """The options of a server that is started so: one GPU unless its command line says otherwise."""
-    known = {o.name for o in engine.options(request.version)}
-    if any(name in request.options for name in _PARALLEL) or _PARALLEL[0] not in known:
-        return request.options
-    return {**request.options, _PARALLEL[0]: 1}
 
 
 def _draft(options: Mapping[str, OptionValue], sources: Sources) -> Model | None:

@@ -52,7 +52,7 @@ def test_flags_become_options_and_the_engines_memory_counts_as_free() -> None:
 def test_the_model_may_be_a_flag() -> None:
     server = seen("python", "-m", "vllm.entrypoints.openai.api_server", "--model=org/m", "--dtype", "bfloat16")
     launch = launch_of(server, shot(gpu(0)))
-    assert (launch.model, launch.options) == ("org/m", {"dtype": "bfloat16"})
+    assert (launch.model, launch.options) == ("org/m", {"dtype": "bfloat16", "tensor_parallel_size": 1})
 
 
 def test_a_flag_that_may_matter_is_not_passed_over() -> None:
