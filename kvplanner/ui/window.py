@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 DEFAULT_SIZE: Final = (1280, 800)
 SMALLEST: Final = (860, 560)
 REST_AFTER_MS: Final = 400
+MENU_PADDING: Final = 10
 
 
 class MainWindow(CommandsMixin, FilesMixin, QtWidgets.QMainWindow):
@@ -59,7 +60,12 @@ class MainWindow(CommandsMixin, FilesMixin, QtWidgets.QMainWindow):
             self.resize(*DEFAULT_SIZE)
 
     def _make_ground(self) -> None:
-        """Where the form and the plan will be."""
+        """Where the menus, the form and the plan will be."""
+        strip = QtWidgets.QWidget(self)
+        strip.setFixedHeight(self.fontMetrics().height() + MENU_PADDING)
+        strip.setAutoFillBackground(True)
+        strip.setBackgroundRole(QtGui.QPalette.ColorRole.Base)
+        self.setMenuWidget(strip)
         ground = QtWidgets.QWidget(self)
         self._line = QtWidgets.QHBoxLayout(ground)
         self._line.setContentsMargins(0, 0, 0, 0)

@@ -39,6 +39,15 @@ def test_arguments_that_make_no_sense_are_refused(argv: list[str]) -> None:
         parse(argv)
 
 
+def test_the_help_lists_every_option() -> None:
+    from kvplanner.cli.main import _GUI_USAGE
+    from kvplanner.ui.main_arguments import _parser
+
+    options = [flag for action in _parser()._actions for flag in action.option_strings]
+    assert len(options) > 10
+    assert [flag for flag in options if f"{flag} " not in _GUI_USAGE] == []
+
+
 def test_a_screenshot_is_written_and_leaves_no_trace(qapp: QApplication, tmp_path: Path, own_data_folder: Path) -> None:
     path = tmp_path / "new" / "shot.png"
     argv = ["--screenshot", str(path), "--size", "1024x640", "--theme", "dark", "--tab", "start-up", "--gpu", "8xH100"]
