@@ -72,7 +72,7 @@ class Application(QObject):
     def quit(self) -> None:
         """End with all windows in the session; a window whose file lacks edits asks first."""
         for window in self.windows:
-            if window.assembled and window.document.modified and (window.document.path is not None or not self.keep):
+            if window.asks_before_quit():
                 window.raise_()
                 window.activateWindow()
                 window.ask_to_save(then_quit=True)

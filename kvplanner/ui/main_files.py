@@ -31,6 +31,7 @@ class FilesMixin(MachineMixin, ExportMixin):
     _drop: Opening | None = None
     _reading: str = ""
     _quitting: bool = False
+    _closing: bool = False
 
     def new_window(self) -> None:
         """Another window with the same plan to start from."""
@@ -241,12 +242,11 @@ class FilesMixin(MachineMixin, ExportMixin):
 
     def _close_answered(self) -> None:
         """The question before closing is settled."""
-        quitting, self._quitting = self._quitting, False
-        application = self.application
-        last = len(application.windows) == 1
-        self.close_now()
-        if quitting and not last:
-            application.quit()
+        if self._quitting:
+            self._closing = True
+            self.application.quit()
+        else:
+            self.close_now()
 
     # drops -----------------------------------------------------------------------------------------------------
 

@@ -315,6 +315,12 @@ class MainWindow(CommandsMixin, FilesMixin, QtWidgets.QMainWindow):
             return False
         return self.document.path is not None or not self.application.keep or len(self.application.windows) > 1
 
+    def asks_before_quit(self) -> bool:
+        """Whether ending the whole application leaves edits in no file, or in no session either."""
+        if not self.assembled or self._closing or not self.document.modified:
+            return False
+        return self.document.path is not None or not self.application.keep
+
     def keep_layout(self) -> None:
         """Remember where things are."""
         if self.application.keep and self.assembled:

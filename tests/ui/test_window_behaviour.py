@@ -231,6 +231,31 @@ def test_quitting_keeps_every_window_in_the_session(window: MainWindow, applicat
     assert [plan.plan.get("options", {}) for plan in plans] == [{}, {"max_num_seqs": 5}]
 
 
+def test_quitting_asks_once_for_each_file_that_lacks_edits(
+    window: MainWindow, application: Application, qtbot: QtBot, tmp_path: Path
+) -> None:
+    window.new_window()
+    other = application.windows[-1]
+    qtbot.waitSignal(other.filled).wait()
+    path = tmp_path / "a.kvplan.json"
+    other.save_to(path)
+    qtbot.waitUntil(lambda: other.document.path == path)
+    other.document.set_option("max_num_seqs", 5)
+    other.document.flush()
+    qtbot.wait(900)
+    window.quit()
+    asked = other.findChildren(QMessageBox)
+    assert len(asked) == 1
+    asked[0].done(QMessageBox.StandardButton.Cancel.value)
+    assert len(application.windows) == 2
+    window.quit()
+    application.app.blockSignals(True)
+    other.findChildren(QMessageBox)[-1].done(QMessageBox.StandardButton.Discard.value)
+    application.app.blockSignals(False)
+    plans = application.session.restore().plans
+    assert [plan.path for plan in plans] == ["", str(path)]
+
+
 def test_a_plan_with_a_file_asks_before_it_is_closed(window: MainWindow, qtbot: QtBot, tmp_path: Path) -> None:
     path = tmp_path / "a.kvplan.json"
     window.save_to(path)
