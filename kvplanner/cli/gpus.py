@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from kvplanner.cli.arguments import Parser
-from kvplanner.cli.output import BAD_INPUT, FITS, emit_json, note, table
+from kvplanner.cli.output import BAD_INPUT, FITS, emit_json, note
 from kvplanner.errors import BadInput
+from kvplanner.plan.text_table import table
 
 if TYPE_CHECKING:
     from kvplanner.estimate import Estimate

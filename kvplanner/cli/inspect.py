@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from kvplanner.cli.arguments import Parser
-from kvplanner.cli.output import FITS, emit_json, table
-from kvplanner.units import format_both, format_bytes
+from kvplanner.cli.output import FITS, emit_json
 
 if TYPE_CHECKING:
     from kvplanner.engine.base import Model
@@ -27,6 +26,7 @@ def parser() -> Parser:
 def run(argv: Sequence[str]) -> int:
     """Prints what the model is. Raises PlannerError where it cannot be read."""
     from kvplanner.plan.inspect import inspect
+    from kvplanner.plan.inspect_report import lines
 
     given = parser().parse_args(list(argv))
     found = inspect(open_model(given.model))
@@ -59,105 +59,3 @@ def to_json(found: Inspection) -> dict[str, object]:
 
 
 _ROWS: Final = ("layers", "tensors", "largest", "caches", "states")
-
-
-def lines(found: Inspection) -> Iterator[str]:
-    """The inspection to read: the model in a line, then layers, tensors, caches and what is odd."""
-    yield " · ".join(_headline(found))
-    yield f"Source: {found.source}"
-    yield ""
-    yield found.summary
-    for row in found.layers:
-        yield f"  {row.layers:>3} × {row.words}  ({row.which})"
-    yield from _towers(found)
-    yield from _tensors(found)
-    yield from _caches(found)
-    if found.odd or found.problems or found.assumed_fields:
-        yield ""
-    yield from (f"Odd: {text}" for text in found.odd)
-    yield from (f"Problem: {text}" for text in found.problems)
-    if found.assumed_fields:
-        yield f"Assumed: {', '.join(found.assumed_fields)}: not in the file, taken from the architecture's defaults"
-
-
-def _headline(found: Inspection) -> Iterator[str]:
-    yield found.id
-    yield found.architecture
-    if found.parameters:
-        active = found.active
-        moving = active is not None and active < found.parameters
-        at_work = f" ({_billions(active)} at work on a token)" if moving and active else ""
-        yield f"{_billions(found.parameters)} parameters{at_work}"
-    if found.weight_format:
-        yield found.weight_format
-    if found.stored:
-        yield f"{format_both(found.stored.value)} stored" + ("" if found.stored.basis == "exact" else " (estimated)")
-    if found.context_length:
-        yield f"context {found.context_length:,}"
-
-
-def _billions(count: int) -> str:
-    return f"{count / 1e9:,.2f} B" if count >= 5_000_000 else f"{count:,}"
-
-
-def _towers(found: Inspection) -> Iterator[str]:
-    for tower in found.towers:
-        shape = f"{tower.depth} layers of width {tower.hidden_size:,}"
-        yield f"      {tower.kind} tower: {shape}, {_billions(tower.params)} parameters"
-
-
-def _tensors(found: Inspection) -> Iterator[str]:
-    if not found.tensors:
-        yield ""
-        yield "The tensors are not known: only the config was read"
-        return
-    total = sum(row.bytes for row in found.tensors)
-    heads = ("tensors", "format", "how many", "parameters", "GB", "GiB", "share")
-    rows = [
-        (
-            r.kind,
-            r.format,
-            f"{r.tensors:,}",
-            f"{r.elements:,}",
-            _gb(r.bytes),
-            _gib(r.bytes),
-            f"{100 * r.bytes / total:.1f} %",
-        )
-        for r in found.tensors
-    ]
-    yield ""
-    yield from table([heads, *rows], "<<>>>>>")
-    largest = [
-        (r.path, " × ".join(f"{n:,}" for n in r.shape), r.format, f"{r.tensors:,}", format_bytes(r.bytes, "MiB"))
-        for r in found.largest
-    ]
-    yield ""
-    yield from table([("largest", "shape", "format", "how many", "each"), *largest], "<<<>>")
-
-
-def _gb(size: int) -> str:
-    return f"{size / 1e9:,.2f}"
-
-
-def _gib(size: int) -> str:
-    return f"{size / (1 << 30):,.2f}"
-
-
-def _caches(found: Inspection) -> Iterator[str]:
-    yield ""
-    if not found.caches and not found.states:
-        yield "Keeps no KV cache"
-        return
-    for cache in found.caches:
-        upto = f", for {cache.bound:,} tokens at most" if cache.bound else ""
-        yield f"KV cache, {cache.kind}: {cache.bytes_per_token:,.10g} bytes a token in {cache.layers} layers{upto}"
-    if len(found.caches) > 1:
-        yield f"KV cache of all layers: {found.bytes_per_token:,.10g} bytes a token"
-    for state in found.states:
-        size = f"{state.bytes_per_sequence:,} bytes"
-        yield f"State, {state.kind}: {size} a sequence in {state.layers} layers, whatever its length"
-    if found.bytes_per_token and found.context_length:
-        grown = round(found.growing_bytes_per_token * found.context_length)
-        bounded = round(sum(c.bytes_per_token * min(c.bound, found.context_length) for c in found.caches if c.bound))
-        whole = grown + bounded + found.state_bytes_per_sequence
-        yield f"One sequence of {found.context_length:,} tokens: {format_both(whole)}, before an engine's rounding"

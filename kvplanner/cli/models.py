@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from kvplanner.cli.arguments import Parser
-from kvplanner.cli.output import BAD_INPUT, FITS, emit_json, note, table
+from kvplanner.cli.output import BAD_INPUT, FITS, emit_json, note
+from kvplanner.plan.text_table import table
 
 if TYPE_CHECKING:
     from kvplanner.catalog.models import ModelEntry

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
 from typing import Final
 
 from kvplanner.errors import PlannerError
@@ -48,10 +47,3 @@ def width() -> int:
     import shutil
 
     return max(_NARROW, min(_WIDE, shutil.get_terminal_size().columns))
-
-
-def table(rows: Sequence[Sequence[str]], align: str) -> Iterator[str]:
-    """Lines of columns as wide as their widest cell; align: "<" or ">" for each column."""
-    widths = [max((len(row[i]) for row in rows), default=0) for i in range(len(align))]
-    for row in rows:
-        yield "  ".join(f"{c:{a}{w}}" for c, a, w in zip(row, align, widths, strict=True)).rstrip()

@@ -71,6 +71,8 @@ COMMANDS: Final = (
     Command("View", SEPARATOR, ""),
     Command("View", "full_screen", "&Full Screen", (Key.FullScreen, "F11"), checkable=True),
     Command("View", "reset_layout", "&Reset Layout"),
+    Command("Tools", "inspect_model", "&Inspect Model…", ("Ctrl+I",), tip="Its layers, tensors, caches and oddities"),
+    Command("Tools", SEPARATOR, ""),
     Command("Tools", "rescan_gpus", "Look for &GPUs Again", ("F5",)),
     Command("Tools", "rescan_models", "Look for &Models on This Machine"),
     Command("Tools", "add_model_folder", "Add a &Folder to the Search…", tip="Look for models there too"),

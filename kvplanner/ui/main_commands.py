@@ -223,6 +223,16 @@ class CommandsMixin(WindowBase):
         if not QtGui.QDesktopServices.openUrl(QtCore.QUrl.fromLocalFile(str(folder))):
             self.messages.info(f"The data folder is {folder}")
 
+    def inspect_model(self) -> None:
+        """What the chosen model is, whether it can be planned or not."""
+        model = self.document.state.model
+        if model is None:
+            self.messages.info("Choose a model first", key="inspect")
+            return
+        from kvplanner.ui.dialogs_inspect import InspectDialog
+
+        self._open_dialog(InspectDialog(model, self))
+
     # Help ------------------------------------------------------------------------------------------------------
 
     def _show_help(self, page: str) -> None:
