@@ -23,7 +23,6 @@ class InspectDialog(QDialog):
         self.text = QPlainTextEdit("\n".join(lines(inspect(model))), self)
         self.text.setReadOnly(True)
         self.text.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
-        self.text.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
         self.text.setAccessibleName("What the model is")
         self.text.setTabChangesFocus(True)
         buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close, self)
