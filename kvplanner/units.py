@@ -6,7 +6,6 @@ GB is 10**9 bytes and GiB is 2**30 bytes; text made here always carries its unit
 from __future__ import annotations
 
 import re
-from decimal import Decimal
 from typing import Final, Literal
 
 KIB: Final = 1 << 10
@@ -70,6 +69,8 @@ def parse_count(text: str) -> int:
 
 def _times(number: str, factor: int, text: str) -> int:
     """Exactly number × factor, rounded half to even. Raises ValueError beyond LARGEST."""
+    from decimal import Decimal  # 2 ms of imports that plans without typed sizes never need
+
     value = int((Decimal(number) * factor).to_integral_value()) if len(number) <= _MAX_DIGITS else LARGEST + 1
     if value > LARGEST:
         raise ValueError(f"{_shown(text)} is out of range: no more than {LARGEST:,} makes sense")

@@ -7,9 +7,7 @@ one that may is an error.
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Final, NamedTuple
 
 from kvplanner.engine.base import Engine, FlagRule, Option, OptionValue, PlanRequest
@@ -69,6 +67,8 @@ class _Flags:
 
     def near(self, flag: str) -> tuple[str, ...]:
         """Flags spelled like an unknown one."""
+        from difflib import get_close_matches
+
         return tuple(get_close_matches(flag, [*self.by_flag, *self.by_json, *self.rules], n=3, cutoff=0.7))
 
 
@@ -217,6 +217,8 @@ def _json_text(option: Option, value: object) -> str:
 
 def format_command(engine: Engine, request: PlanRequest) -> str:
     """The shell command that starts a server as planned, with only what the user set."""
+    import shlex
+
     words = [*engine.launch, shlex.quote(request.model.id)]
     env: list[str] = []
     nested: dict[str, dict[str, OptionValue]] = {}

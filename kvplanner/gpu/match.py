@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 from typing import Final, NamedTuple
 
 from kvplanner.errors import BadInput, UnknownName
@@ -79,6 +78,8 @@ def _has_words(wanted: list[str], entry: GpuEntry) -> bool:
 
 
 def _near(plain: str, entries: Sequence[GpuEntry]) -> tuple[str, ...]:
+    from difflib import get_close_matches
+
     by_plain = {_plain(name): label(e, entries) for e in entries for name in (e.name, *e.aliases)}
     close = [by_plain[name] for name in get_close_matches(plain, by_plain, n=5, cutoff=0.5)]
     inside = [name for key, name in by_plain.items() if plain.split()[0] in key.split()]

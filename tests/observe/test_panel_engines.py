@@ -79,7 +79,8 @@ def test_a_running_server_becomes_the_plan_and_is_compared(
         panel.engines.make_plan.click()
     launch = caught.args[0]
     assert isinstance(launch, EngineLaunch)
-    assert (launch.model, launch.options) == ("meta-llama/Llama-3.1-8B-Instruct", {"max_model_len": 8192})
+    assert launch.model == "meta-llama/Llama-3.1-8B-Instruct"
+    assert launch.options == {"max_model_len": 8192, "tensor_parallel_size": 1}
     assert launch.machine is not None
     assert launch.machine.devices[0].free_bytes == (24564 - 454 - 21504 + 20480) * MIB
     until(qtbot, lambda: bool(panel.model.overlays))
