@@ -54,13 +54,6 @@ def verdict(plan: Plan | None, unit: Unit) -> Verdict:
     return Verdict(_state(plan), plan.summary, details, plan.tightest, tightest, plan.engine_message, plan.warnings)
 
 
-def plain_text(plan: Plan, unit: Unit) -> str:
-    """The verdict as lines of text."""
-    told = verdict(plan, unit)
-    lines = [told.headline, " · ".join(told.details), told.tightest_text, told.engine_message, *told.notes]
-    return "\n".join(line for line in lines if line)
-
-
 def _state(plan: Plan) -> State:
     if not plan.fits:
         return "fails"

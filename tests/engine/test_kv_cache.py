@@ -55,7 +55,7 @@ def test_dense_is_one_group() -> None:
     assert (sizing.num_blocks, sizing.tokens) == (20480, 327680)
     assert sizing.max_concurrency == 2.5
     assert kv_sizing.max_context(layout, sizing) == 131072
-    assert kv_sizing.blocks_for(layout, 1000) == 63
+    assert layout.blocks_at(1000) == 63
 
 
 def test_kimi_linear_of_late_2025() -> None:

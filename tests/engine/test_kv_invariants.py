@@ -84,9 +84,7 @@ def test_more_memory_never_gives_less(layout: CacheLayout, amount: int, extra: i
 @given(layouts(), st.integers(1, 131072), st.integers(0, 5000))
 def test_longer_requests_never_hold_less(layout: CacheLayout, length: int, extra: int) -> None:
     assert layout.blocks_at(length + extra) >= layout.blocks_at(length)
-    assert kv_sizing.blocks_for(layout, length) == sum(
-        kv_groups.blocks_of(t, layout.settings, length) for t in layout.tables
-    )
+    assert layout.blocks_at(length) == sum(kv_groups.blocks_of(t, layout.settings, length) for t in layout.tables)
 
 
 @settings(max_examples=150, deadline=None)

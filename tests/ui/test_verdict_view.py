@@ -10,7 +10,7 @@ from pytestqt.qtbot import QtBot
 from kvplanner.estimate import Estimate, banded, exact
 from kvplanner.ui.bars import words
 from kvplanner.ui.palette import THEMES, ThemeName
-from kvplanner.ui.verdict import VerdictView, balanced_width, plain_text, verdict
+from kvplanner.ui.verdict import VerdictView, balanced_width, verdict
 from kvplanner.units import GIB
 from tests import sample_plans
 from tests.ui.views_kit import paint_theme
@@ -182,10 +182,10 @@ def test_what_cannot_be_told_says_why() -> None:
     assert verdict(replace(plan, summary=f"Cannot tell: {plan.warnings[0]}"), "GiB").notes == ()  # said already
 
 
-def test_plain_text_has_the_sentence_first() -> None:
-    lines = plain_text(sample_plans.kv_too_small(), "GiB").splitlines()
-    assert lines[0].startswith("Does not fit")
-    assert any("max seq len" in line for line in lines)
+def test_a_failure_tells_the_sentence_and_the_engines_words() -> None:
+    told = verdict(sample_plans.kv_too_small(), "GiB")
+    assert told.headline.startswith("Does not fit")
+    assert "max seq len" in told.engine_message
 
 
 @pytest.mark.parametrize("name", sample_plans.ALL)

@@ -183,12 +183,8 @@ def cold_start_extra(settings: Settings) -> Estimate:
     return banded(value, low, high, extra.basis, "{compilation}", Input("compilation", value, "B", extra.source))
 
 
-def seqs_cost(model: Model, settings: Settings, stage: int, seqs: int) -> int:
-    """Bytes that max_num_seqs alone costs in the peak and in penalty counters at a value of `seqs`."""
-    return _seqs_cost(model.spec, settings, stage, moments(model, settings, stage), seqs)
-
-
 def _seqs_cost(spec: ModelSpec, settings: Settings, stage: int, found: Moments, seqs: int) -> int:
+    """Bytes that max_num_seqs alone costs in the peak and in penalty counters at a value of `seqs`."""
     counters = penalty_counters(seqs, spec.vocab_size) if has_counters(settings) else 0
     return found._replace(sampler=_sampler(spec, settings, stage, seqs)).peak(0) + counters
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from kvplanner.engine.vllm.kv_layout import CacheLayout
 from kvplanner.engine.vllm.settings import Settings
+from kvplanner.estimate import Estimate, Input, exact
 from kvplanner.units import GIB
 
 NO_BLOCKS: Final = (
@@ -82,12 +83,24 @@ def _too_many_sequences(layout: CacheLayout, blocks: int) -> str | None:
     return f"max_num_seqs ({settings.max_num_seqs}) exceeds available Mamba cache blocks ({blocks})"
 
 
+def given_cache(settings: Settings, per_block: int) -> Estimate | None:
+    """The cache that flags ask for instead of what was measured, None without one; per_block: bytes of a block."""
+    blocks, value, media = settings.num_gpu_blocks_override, settings.kv_cache_memory_bytes, settings.mm_ipc_bytes
+    if blocks is not None:
+        inputs = (Input("blocks", blocks, "", "--num-gpu-blocks-override"), Input("bytes per block", per_block, "B"))
+        return exact(blocks * per_block, "{blocks} × {bytes per block}", *inputs)
+    if value is None:
+        return None
+    given = Input("given", value, "B", "--kv-cache-memory-bytes")
+    if not media:
+        return exact(value, "{given}", given)
+    return exact(value - media, "{given} − {media decoding}", given, Input("media decoding", media, "B"))
+
+
 def _effective(layout: CacheLayout, available: tuple[int, ...]) -> tuple[int, ...]:
-    """Memory that counts: the user's bytes or blocks replace what was measured."""
-    override, fixed = layout.settings.num_gpu_blocks_override, layout.settings.kv_cache_memory_bytes
-    if override is not None:
-        return tuple(override * b for b in layout.bytes_per_block)
-    return available if fixed is None else (fixed - layout.settings.mm_ipc_bytes,) * len(available)
+    """Memory that counts on each stage: what flags ask for, else what was measured."""
+    given = (given_cache(layout.settings, per_block) for per_block in layout.bytes_per_block)
+    return tuple(g.value if g else a for g, a in zip(given, available, strict=True))
 
 
 def _null_bytes(settings: Settings, per_block: int) -> int:
@@ -138,11 +151,6 @@ def max_context(layout: CacheLayout, sizing: KvSizing) -> int:
         return layout.context_limit
     reserved = 0 if layout.settings.era.runner == "V0" else 1
     return longest(layout, sizing.num_blocks - reserved, max(layout.context_limit, layout.settings.max_model_len))
-
-
-def blocks_for(layout: CacheLayout, tokens: int) -> int:
-    """Blocks that one request of `tokens` tokens holds."""
-    return layout.blocks_at(tokens)
 
 
 def _gib(value: int) -> str:

@@ -7,7 +7,6 @@ requested − everything that the profile run found in use − its transient pea
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import cast
@@ -16,6 +15,7 @@ from kvplanner.engine.base import PlanRequest, SegmentKind
 from kvplanner.engine.vllm import activations, graphs, runtime, weights, workspace
 from kvplanner.engine.vllm.calibration import calibrate
 from kvplanner.engine.vllm.kv_layout import CacheLayout
+from kvplanner.engine.vllm.kv_sizing import given_cache
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.estimate import Estimate, Input, band_of_sum, banded, exact, least_sure, measured
 from kvplanner.gpu.spec import Device
@@ -127,7 +127,7 @@ def plan_rank(request: PlanRequest, settings: Settings, stage: int, device: Devi
         graphs_charged=estimated_graphs if here.era.graphs_in_budget else _ZERO,
         graphs=term("cuda_graphs", graphs.actual(model, here, stage)),
         after=workspace.after_profile(model, here, stage, layout),
-        given_kv=_given_kv(here, request.measured, layout.bytes_per_block[stage]),
+        given_kv=_measured_cache(request) or given_cache(here, layout.bytes_per_block[stage]),
     )
 
 
@@ -149,18 +149,9 @@ def _weights(request: PlanRequest, settings: Settings, stage: int) -> Estimate:
     )
 
 
-def _given_kv(settings: Settings, given: Mapping[str, int], per_block: int) -> Estimate | None:
-    if "kv_cache" in given:
-        return measured(given["kv_cache"], "--measured")
-    blocks = settings.num_gpu_blocks_override
-    if blocks is not None:
-        inputs = (Input("blocks", blocks, "", "--num-gpu-blocks-override"), Input("bytes per block", per_block, "B"))
-        return exact(blocks * per_block, "{blocks} × {bytes per block}", *inputs)
-    if settings.kv_cache_memory_bytes is not None:
-        value, media = settings.kv_cache_memory_bytes, settings.mm_ipc_bytes
-        inputs = (Input("given", value, "B", "--kv-cache-memory-bytes"), Input("media decoding", media, "B"))
-        return exact(value - media, "{given} − {media decoding}" if media else "{given}", *inputs[: 1 + bool(media)])
-    return None
+def _measured_cache(request: PlanRequest) -> Estimate | None:
+    given = request.measured.get("kv_cache")
+    return None if given is None else measured(given, "--measured")
 
 
 def _other(device: Device) -> Estimate:
