@@ -7,7 +7,6 @@ planning thousands of requests costs no text.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from math import isqrt
 from typing import Final, Literal, NamedTuple
 
@@ -32,8 +31,7 @@ class Input(NamedTuple):
     source: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
+class Estimate(NamedTuple):
     """value, low and high are integers of one unit, low <= value <= high (a 90 % band).
 
     formula: a template over the inputs' names, for example "{layers} × {page}".
@@ -57,7 +55,7 @@ class Estimate:
 
     def with_notes(self, *notes: str) -> Estimate:
         """The same estimate with remarks added."""
-        return replace(self, notes=self.notes + notes)
+        return self._replace(notes=self.notes + notes)
 
 
 def show_value(item: Input) -> str:

@@ -11,7 +11,6 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -212,7 +211,7 @@ def _trimmed(value: Any) -> Any:
 def _check_trimmed(fact: Mapping[str, Any], config: dict[str, Any], side: dict[str, Any] | None) -> None:
     """Raise ValueError when trimming a config changed what is read from it."""
     whole, part = (read_config(c, where=fact["id"], side_quant=side) for c in (fact["config"], config))
-    if replace(whole[0], defaulted=()) != replace(part[0], defaulted=()) or whole[1] != part[1]:
+    if whole[0]._replace(defaulted=()) != part[0]._replace(defaulted=()) or whole[1] != part[1]:
         raise ValueError(f"{fact['id']}: the trimmed config reads differently")
 
 

@@ -7,7 +7,6 @@ queues work. A plan that fails leaves the last good one in place and carries the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -94,7 +93,7 @@ class Document(QObject):
 
         key: consecutive edits with the same key become one entry, until `seal`.
         """
-        state = replace(self.state, **fields)
+        state = self.state._replace(**fields)
         if state == self.state:
             return
         self._history.push(state, label, key)
@@ -102,7 +101,7 @@ class Document(QObject):
 
     def amend(self, **fields: Any) -> None:
         """Replace fields without an undoable edit: facts that arrived by themselves."""
-        state = replace(self.state, **fields)
+        state = self.state._replace(**fields)
         if state != self.state:
             self._history.amend(state)
             self._announce()

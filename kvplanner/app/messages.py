@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from PySide6.QtCore import QObject, Signal
 
@@ -13,8 +12,7 @@ from kvplanner.errors import PlannerError
 Level = Literal["info", "success", "warning", "error"]
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     """text: one or two sentences. details: what "Copy details" copies. action: a button's text and what it does.
 
     key: a later message of the same key takes this one's place.

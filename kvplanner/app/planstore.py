@@ -49,9 +49,8 @@ def to_planfile(state: PlanState) -> PlanFile:
 
 
 def _with_free(state: PlanState) -> tuple[Any, ...]:
-    from dataclasses import replace
 
-    machine = replace(state, unticked=frozenset()).machine
+    machine = state._replace(unticked=frozenset()).machine
     return machine.devices if machine else ()
 
 

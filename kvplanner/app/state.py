@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from kvplanner.engine.base import Load, Model, OptionValue, PlanRequest
     from kvplanner.gpu.spec import Device, Machine
 
 
-@dataclass(frozen=True, slots=True)
-class PlanState:
+class PlanState(NamedTuple):
     """What is set, and nothing that follows from it.
 
     model_text, machine_text: what `open_model` and `parse_machine` read ("" for devices that only this machine knows).
@@ -28,14 +27,14 @@ class PlanState:
     unticked: frozenset[int] = frozenset()
     machine_source: str = "catalogue"
     machine_chosen: bool = False
-    given_free: Mapping[int, int] = field(default_factory=dict)
+    given_free: Mapping[int, int] = {}
     engine: str = "vllm"
     version: str | None = None
-    options: Mapping[str, OptionValue] = field(default_factory=dict)
+    options: Mapping[str, OptionValue] = {}
     load: Load | None = None
     weight_format: str | None = None
-    measured: Mapping[str, int] = field(default_factory=dict)
-    extra: Mapping[str, object] = field(default_factory=dict)
+    measured: Mapping[str, int] = {}
+    extra: Mapping[str, object] = {}
 
     @property
     def machine(self) -> Machine | None:

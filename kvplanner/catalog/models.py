@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final, NamedTuple
@@ -173,8 +172,7 @@ def load(model_id: str) -> Model:
         facts["config"], where=f"catalogue: {facts['id']}", side_quant=facts.get("side_quant")
     )
     unknown_format = bool(entry.like) and entry.quantization == "unknown"
-    spec = replace(
-        spec,
+    spec = spec._replace(
         assumed_fields=(*facts.get("defaults", ()), *(_NOT_IN_SHAPE if entry.like else ())),
         not_modelled=(*spec.not_modelled, *((_UNKNOWN_FORMAT,) if unknown_format else ())),
     )

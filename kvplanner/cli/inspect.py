@@ -46,13 +46,11 @@ def open_model(text: str) -> Model:
 
 def to_json(found: Inspection) -> dict[str, object]:
     """The inspection as plain data: all sizes in bytes."""
-    from dataclasses import asdict
-
     from kvplanner.plan.schema import estimate_to_json
 
     stored = found.stored
     told = found._asdict() | {name: [row._asdict() for row in getattr(found, name)] for name in _ROWS}
-    told["towers"] = [asdict(tower) for tower in found.towers]
+    told["towers"] = [tower._asdict() for tower in found.towers]
     told["stored_bytes"] = stored.value if stored else None
     told["stored"] = estimate_to_json(stored) if stored else None
     return {"schema": SCHEMA, **told}

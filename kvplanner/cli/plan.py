@@ -93,17 +93,15 @@ def sources() -> Sources:
 
 def make_plan(built: Built) -> Plan:
     """The plan of a request, what was assumed for it among the warnings. Raises PlannerError."""
-    from dataclasses import replace
 
     from kvplanner.engine.registry import engine
 
     plan = engine(built.request.engine).plan(built.request)
-    return replace(plan, warnings=(*built.warnings, *plan.warnings)) if built.warnings else plan
+    return plan._replace(warnings=(*built.warnings, *plan.warnings)) if built.warnings else plan
 
 
 def save(path: str, built: Built) -> None:
     """Writes what was asked as a plan file that the window and `plan` open again. Raises BadInput."""
-    from dataclasses import replace
     from pathlib import Path
 
     from kvplanner.plan import planfile
@@ -118,7 +116,7 @@ def save(path: str, built: Built) -> None:
     request = built.request
     draft = request.options.get("speculative_model")
     if draft:
-        request = replace(request, options={**request.options, "speculative_model": placed(str(draft))})
+        request = request._replace(options={**request.options, "speculative_model": placed(str(draft))})
     machine = planfile.machine_words(request.machine)
     planfile.save(path, planfile.from_request(request, placed(built.model), machine, built.kept))
 

@@ -6,7 +6,6 @@ Names follow the plan schema (kvplanner.plan/1). All sizes are bytes per device 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple, Protocol
 
 from kvplanner.estimate import Estimate
@@ -37,8 +36,7 @@ Origin = Literal["user", "default", "derived"]
 OptionType = Literal["bool", "int", "tokens", "float", "text", "choice", "bytes"]
 
 
-@dataclass(frozen=True, slots=True)
-class Model:
+class Model(NamedTuple):
     """A model to plan for: what it is, its tensors and where both came from.
 
     id: hub id, file name or store name. stored_bytes: of the files' tensors, exact or by rule.
@@ -57,8 +55,7 @@ class Model:
     problems: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
+class Load(NamedTuple):
     """What the server should carry: users at once, each with a prompt and an answer, in tokens."""
 
     users: int
@@ -71,8 +68,7 @@ class Load:
         return self.prompt_tokens + self.output_tokens
 
 
-@dataclass(frozen=True, slots=True)
-class Calibration:
+class Calibration(NamedTuple):
     """A measured value from a neighbouring run: kind as in Segment, era, gpu and model family it was seen with."""
 
     kind: SegmentKind
@@ -83,8 +79,7 @@ class Calibration:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class PlanRequest:
+class PlanRequest(NamedTuple):
     """Everything that a plan depends on. `options` holds only what the user set, by canonical name.
 
     version None: the engine's newest modelled one. measured: given bytes by segment kind. draft: the model that
@@ -95,16 +90,15 @@ class PlanRequest:
     machine: Machine
     engine: str = "vllm"
     version: str | None = None
-    options: Mapping[str, OptionValue] = field(default_factory=dict)
+    options: Mapping[str, OptionValue] = {}
     load: Load | None = None
     weight_format: str | None = None
-    measured: Mapping[str, int] = field(default_factory=dict)
+    measured: Mapping[str, int] = {}
     calibration: tuple[Calibration, ...] = ()
     draft: Model | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(NamedTuple):
     """One engine option, declared once for the form, the terminal, command lines, plan files and documentation.
 
     name: the canonical long flag without dashes and with underscores. flags: every spelling, the canonical first.
@@ -161,8 +155,7 @@ class FlagRule(NamedTuple):
     same_as: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Resolved:
+class Resolved(NamedTuple):
     """An option's value in a plan, who set it, and why the default is what it is."""
 
     value: OptionValue | None
@@ -170,8 +163,7 @@ class Resolved:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(NamedTuple):
     """One part of a device's memory."""
 
     kind: SegmentKind
@@ -183,8 +175,7 @@ class Segment:
         return self.estimate.value
 
 
-@dataclass(frozen=True, slots=True)
-class StageMemory:
+class StageMemory(NamedTuple):
     """Device memory in use at one stage of start-up: at its end, and at its highest.
 
     label: for people ("load weights"); failing: the plan fails here.
@@ -198,8 +189,7 @@ class StageMemory:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class DevicePlan:
+class DevicePlan(NamedTuple):
     """One device (identical ranks are planned once and repeated here).
 
     role: "tp0", "pp1/tp0" ...; budget: what the engine allows itself, None where it has no budget.
@@ -221,8 +211,7 @@ class DevicePlan:
         return next((s for s in self.segments if s.kind == kind), None)
 
 
-@dataclass(frozen=True, slots=True)
-class CacheGroup:
+class CacheGroup(NamedTuple):
     """A group of layers that share block tables. spec: "full", "sliding", "chunked", "mla", "state" ..."""
 
     kind: str
@@ -233,8 +222,7 @@ class CacheGroup:
     padding_layers: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class KvCache:
+class KvCache(NamedTuple):
     """The KV cache of one engine replica.
 
     available: bytes per device (of the tightest rank). tokens: what the engine prints as KV cache size;
@@ -257,8 +245,7 @@ class KvCache:
     estimated_max_model_len: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(NamedTuple):
     """The largest settings that still work, and how many of the load's users are served at once, over all replicas.
 
     blocks_per_user: KV blocks that one user of the load holds. limited_by: why not all users are served ("context",
@@ -273,8 +260,7 @@ class Limits:
     users_by_memory: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """The answer. fits None: cannot be told, and warnings say why.
 
     stage: where start-up would fail, None when it does not. engine_message: what the engine would print there.

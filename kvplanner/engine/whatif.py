@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
 
 from kvplanner.engine.base import Model, PlanRequest
@@ -22,8 +21,7 @@ def as_format(model: Model, name: str) -> Model:
     if model.inventory is None:
         raise NotModelled("its tensors are not known, so no other format can be planned", model.id, "Open its folder")
     held = f", which holds {model.weight_format}" if model.weight_format else ""
-    return replace(
-        model,
+    return model._replace(
         spec=whatif.respec(model.spec, name),
         inventory=whatif.reformat(model.inventory, model.spec, name),
         stored=whatif.stored(model.inventory, model.spec, name),
@@ -36,4 +34,4 @@ def with_format(request: PlanRequest) -> PlanRequest:
     """The request with its model in the weight format that it asks for."""
     if request.weight_format is None:
         return request
-    return replace(request, model=as_format(request.model, request.weight_format))
+    return request._replace(model=as_format(request.model, request.weight_format))

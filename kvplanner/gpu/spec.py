@@ -6,7 +6,7 @@ total is what NVML reports; cuda_total is what CUDA (and so PyTorch) sees: total
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from kvplanner.estimate import Estimate
 
@@ -14,8 +14,7 @@ Vendor = Literal["nvidia", "amd", "apple", "intel", "custom"]
 DeviceKind = Literal["gpu", "host"]
 
 
-@dataclass(frozen=True, slots=True)
-class GpuSpec:
+class GpuSpec(NamedTuple):
     """A GPU model.
 
     compute_capability: (major, minor) or None; total and cuda_total carry their basis and source, and are None
@@ -56,8 +55,7 @@ class Device:
     kind: DeviceKind = "gpu"
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
+class Machine(NamedTuple):
     """The devices that a plan may use, in the engine's order; source: "catalogue", "this machine", "custom"."""
 
     devices: tuple[Device, ...]

@@ -5,8 +5,7 @@ Rules and their checks: public checkpoints' byte totals (gpt-oss exact in mxfp4,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from kvplanner.units import ceil_div
 
@@ -18,8 +17,7 @@ DTYPE_BYTES: Final[dict[str, int]] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class WeightFormat:
+class WeightFormat(NamedTuple):
     """How one matrix of `out` rows and `in` columns is stored.
 
     name: as engines call it ("bfloat16", "fp8", "awq" ...). bits: per weight.

@@ -7,7 +7,7 @@ None or absent, never a guess.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 StateKind = Literal["mamba1", "mamba2", "gated_delta", "kda", "lightning", "short_conv"]
 TowerKind = Literal["vision", "audio", "projector"]
@@ -37,8 +37,7 @@ class Attention:
     index: Indexer | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Indexer:
+class Indexer(NamedTuple):
     """The side cache of sparse attention: one key of head_size per token, beside its layer's cache.
 
     owns_cache False: the layer reuses an earlier layer's selection.
@@ -81,8 +80,7 @@ class Compressed:
     index: Indexer | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(NamedTuple):
     """A recurrent layer: a state of fixed size per sequence and a short convolution's last inputs.
 
     Meaning by kind (elements):
@@ -110,16 +108,14 @@ class State:
 Mixer = Attention | Mla | Compressed | State
 
 
-@dataclass(frozen=True, slots=True)
-class Mlp:
+class Mlp(NamedTuple):
     """A dense feed-forward block; matrices: 3 with a gate, 2 without."""
 
     width: int
     matrices: int = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Moe:
+class Moe(NamedTuple):
     """Routed experts. shared_width: total width of the shared experts (0: none).
 
     hidden: width that the experts work at, when it is not the model's (latent experts).
@@ -133,8 +129,7 @@ class Moe:
     hidden: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LayerSpec:
+class LayerSpec(NamedTuple):
     """One distinct kind of decoder layer: what mixes tokens, and what follows it.
 
     mixers: usually one; two where attention and a state run in parallel; none for a pure MLP layer.
@@ -145,8 +140,7 @@ class LayerSpec:
     mlps: tuple[Mlp | Moe, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Tower:
+class Tower(NamedTuple):
     """An encoder beside the language model.
 
     params: elements, sharded or not as the inventory says. tokens_per_item: most tokens that one item makes.
@@ -161,8 +155,7 @@ class Tower:
     tokens_per_item: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ModelSpec:
+class ModelSpec(NamedTuple):
     """What a config says about memory.
 
     layers: the distinct LayerSpecs; layer_of[i]: which of them layer i is.

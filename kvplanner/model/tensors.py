@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from kvplanner.model.formats import WeightFormat
 
@@ -60,8 +60,7 @@ class TensorGroup:
         return self.count * self.format.bytes_of(self.shape)
 
 
-@dataclass(frozen=True, slots=True)
-class Inventory:
+class Inventory(NamedTuple):
     """All tensors of a model.
 
     blocks: the distinct layer bodies; block_of[i]: which of them layer i is. Blocks may be finer than

@@ -76,14 +76,14 @@ def reformat(inventory: Inventory, spec: ModelSpec, format_name: str) -> Invento
         return replace(group, format=rule.format) if len(group.shape) == 2 and group.kind in kinds else group
 
     blocks = tuple(tuple(change(g) for g in block) for block in plain.blocks)
-    return replace(plain, blocks=blocks, outside=tuple(change(g) for g in plain.outside), exact=False)
+    return plain._replace(blocks=blocks, outside=tuple(change(g) for g in plain.outside), exact=False)
 
 
 def respec(spec: ModelSpec, format_name: str) -> ModelSpec:
     """The spec of the same model in another format: the method's name as engines call it."""
     _known(format_name)
     method = "gguf" if format_name.startswith("GGUF ") else _ENGINE[format_name].method
-    return replace(spec, quantization=method, kv_cache_dtype=None)
+    return spec._replace(quantization=method, kv_cache_dtype=None)
 
 
 def stored(inventory: Inventory, spec: ModelSpec, format_name: str) -> Estimate:
@@ -132,7 +132,7 @@ def _merged(inventory: Inventory, change: Callable[[int, TensorGroup], TensorGro
         block = tuple(change(layer, group) for group in inventory.blocks[at])
         block_of.append(made.setdefault(block, len(made)))
     outside = tuple(change(-1, group) for group in inventory.outside)
-    return replace(inventory, blocks=tuple(made), block_of=tuple(block_of), outside=outside)
+    return inventory._replace(blocks=tuple(made), block_of=tuple(block_of), outside=outside)
 
 
 def _as_gguf(plain: Inventory, spec: ModelSpec, recipe: str) -> Inventory:
@@ -146,7 +146,7 @@ def _as_gguf(plain: Inventory, spec: ModelSpec, recipe: str) -> Inventory:
             return group
         return replace(group, format=recipe_format(RECIPES[recipe], group, place._replace(layer=layer)))
 
-    return replace(_merged(plain, change), exact=plain.exact)
+    return _merged(plain, change)._replace(exact=plain.exact)
 
 
 def _expert_count(inventory: Inventory) -> int:

@@ -78,9 +78,8 @@ def spec_of(gpu: GpuSample) -> GpuSpec:
     base = known or GpuSpec(f"seen-{gpu.name.lower().replace(' ', '-')}", gpu.name, "nvidia", None, None)
     seen_total = measured(total, "NVML")
     if gpu.shared:
-        return replace(base, name=gpu.name, total=seen_total, cuda_total=seen_total, unified_memory=True)
-    return replace(
-        base,
+        return base._replace(name=gpu.name, total=seen_total, cuda_total=seen_total, unified_memory=True)
+    return base._replace(
         name=gpu.name,
         total=seen_total,
         cuda_total=_cuda_total(gpu, total),

@@ -315,7 +315,7 @@ def to_request(plan: PlanFile, model: Model, machine: Machine) -> PlanRequest:
     )
     return PlanRequest(
         model,
-        replace(machine, devices=devices),
+        machine._replace(devices=devices),
         plan.engine,
         plan.version,
         dict(plan.options),

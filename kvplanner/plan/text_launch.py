@@ -161,7 +161,7 @@ def _shown(machine: Machine, name: str, text: str) -> Machine:
             f"{name}={text[:60]} names GPUs that are not among the {len(machine.devices)} given", _WHERE,
             "Name all GPUs of the machine with --gpu, or leave it out",
         )  # fmt: skip
-    return replace(machine, devices=tuple(replace(device, index=i) for i, device in enumerate(devices)))
+    return machine._replace(devices=tuple(replace(device, index=i) for i, device in enumerate(devices)))
 
 
 def _device(machine: Machine, entry: str) -> Device | None:

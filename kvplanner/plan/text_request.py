@@ -81,7 +81,7 @@ def build(words: PlanWords, sources: Sources) -> Built:
     if kept:
         request = planfile.to_request(kept, model, machine)
         options = {**request.options, **command.options}
-        request = replace(request, engine=chosen.name, version=version, options=options)
+        request = request._replace(engine=chosen.name, version=version, options=options)
     else:
         request = PlanRequest(model, machine, chosen.name, version, command.options)
     request = _with_words(request, words)
@@ -91,8 +91,8 @@ def build(words: PlanWords, sources: Sources) -> Built:
             machine_text = planfile.machine_words(shown) if machine_text != LOCAL else LOCAL
         from kvplanner.engine.command import as_started
 
-        request = replace(request, machine=shown, options=as_started(chosen, request.version, request.options))
-    request = replace(request, draft=_draft(request.options, sources))
+        request = request._replace(machine=shown, options=as_started(chosen, request.version, request.options))
+    request = request._replace(draft=_draft(request.options, sources))
     return Built(request, model_text, machine_text, (*said, *command.warnings), model, kept)
 
 
@@ -118,8 +118,7 @@ def _with_words(request: PlanRequest, words: PlanWords) -> PlanRequest:
     """The request with what its own flags say."""
     wished = words.weight_format or request.weight_format
     name = format_name(wished) if wished else None
-    return replace(
-        request,
+    return request._replace(
         machine=with_free(request.machine, words.free),
         load=parse_load(words.load) if words.load else request.load,
         weight_format=name,
@@ -235,7 +234,7 @@ def with_free(machine: Machine, items: Sequence[str]) -> Machine:
             raise BadInput(f"there is no GPU {index!r}", "--free", f"Write GPU=SIZE with a GPU from 0 to {last}")
         targets = [int(index)] if equals else range(len(machine.devices))
         free |= dict.fromkeys(targets, _size(size, "--free"))
-    return replace(machine, devices=tuple(_free_devices(machine, free)))
+    return machine._replace(devices=tuple(_free_devices(machine, free)))
 
 
 def _free_devices(machine: Machine, free: Mapping[int, int]) -> Iterator[Device]:

@@ -29,7 +29,7 @@ def describe(candidate: Candidate) -> Found | None:
 
 
 def _with(found: Found, **changes: object) -> Found:
-    values = {name: getattr(found, name) for name in Found.__slots__}
+    values = {name: getattr(found, name) for name in Found._fields}
     return Found(**{**values, **changes})
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from kvplanner.errors import BadInput
 from kvplanner.source import jsonfile
@@ -43,14 +44,13 @@ class FolderFiles:
     adapter: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Headers:
+class Headers(NamedTuple):
     """All headers of a folder's shards: tensors without their duplicates, and what is odd."""
 
     tensors: tuple[Tensor, ...]
     problems: tuple[str, ...]
     complete: bool
-    metadata: dict[str, str] = field(default_factory=dict)
+    metadata: Mapping[str, str] = {}
 
     @property
     def stored_bytes(self) -> int:

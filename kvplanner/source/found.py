@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
@@ -32,8 +31,7 @@ class Unwatched:
         """Tells nobody."""
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """A model on this machine.
 
     key: what opens it (a path, or "ollama:NAME"); name: for people; bytes: of its weight files.

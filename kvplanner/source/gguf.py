@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import struct
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple, NoReturn
 
@@ -52,8 +51,7 @@ class GgufTensor(NamedTuple):
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class GgufHeader:
+class GgufHeader(NamedTuple):
     """What a GGUF file says of itself.
 
     metadata: scalars, short strings and short arrays; lengths: of every array by key, built or not.

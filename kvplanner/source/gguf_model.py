@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -44,7 +43,7 @@ def from_headers(headers: Sequence[GgufHeader], names: Sequence[str], id_: str, 
     _check_split(headers, names)
     tensors = tuple(tensor for header in headers for tensor in header.tensors)
     reader = Reader(first, tensors, name)
-    spec = replace(read_spec(reader), dtype=_plain_dtype(tensors))
+    spec = read_spec(reader)._replace(dtype=_plain_dtype(tensors))
     inventory = gguf_inventory.build(tensors, spec)
     bytes_ = sum(tensor.bytes for tensor in tensors)
     return Model(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -111,7 +110,7 @@ def _open_offline(request: Request, kept: HubStore, name: str, reason: str) -> M
     info = kept.info(commit) if commit else None
     if info is not None:
         model = _Opening(info, kept, None, Unwatched()).open(request)
-        return replace(model, source_detail=f"{model.source_detail}, kept from an earlier answer, since {reason}")
+        return model._replace(source_detail=f"{model.source_detail}, kept from an earlier answer, since {reason}")
     revision = f"@{request.revision}" if request.revision else ""
     folder = hub_cache.find(request.repository + revision)
     if folder is None:

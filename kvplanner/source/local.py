@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from kvplanner.source import hub_cache, llamacpp_cache, lmstudio, memory, ollama, walk
 from kvplanner.source.describe import describe
 from kvplanner.source.found import Candidate, Control, Fingerprint, Found, Unwatched
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
+class Places(NamedTuple):
     """Where to look. An empty tuple leaves a store out."""
 
     hub_caches: tuple[Path, ...] = ()

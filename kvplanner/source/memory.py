@@ -46,7 +46,7 @@ def save(folder: Path | None, entries: Iterable[tuple[str, Fingerprint, Found | 
     if folder is None:
         return
     rows = [
-        {"key": key, "mark": list(mark), "found": found and {n: getattr(found, n) for n in Found.__slots__}}
+        {"key": key, "mark": list(mark), "found": found and {n: getattr(found, n) for n in Found._fields}}
         for key, mark, found in entries
     ]  # fmt: skip
     target = folder / FILE_NAME
@@ -67,7 +67,7 @@ def _entry(entry: Mapping[str, object]) -> tuple[str, Fingerprint, Found | None]
     fingerprint = Fingerprint(*mark)
     if found is None:
         return key, fingerprint, None
-    if not isinstance(found, dict) or found.keys() != set(Found.__slots__):
+    if not isinstance(found, dict) or found.keys() != set(Found._fields):
         return None
     texts = all(isinstance(found[name], str) for name in _TEXTS) and found["store"] in get_args(Store)
     numbers = all(_is_size(found[name]) for name in _NUMBERS)

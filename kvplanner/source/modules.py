@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -40,8 +39,7 @@ class Module(NamedTuple):
         return self.number * sum(part.bytes for part in self.parts)
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(NamedTuple):
     """All modules of a checkpoint.
 
     bodies: the distinct layer bodies; body_of: layer number → body. outside: by place ("outside", "tower", "mtp").

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -179,4 +178,4 @@ def open_model(name: str, environment: Mapping[str, str] | None = None) -> Model
         for kind, words in (("projector", "projector"), ("adapter", "LoRA adapter"), ("draft", "draft model"))
         if manifest.of_kind(kind)
     ]
-    return replace(model, problems=(*model.problems, *extra))
+    return model._replace(problems=(*model.problems, *extra))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -88,7 +87,7 @@ def from_headers(
         spec, implied = config.known
         stored = gather(tensors, spec.num_layers, detail, spec.mtp_layers)
         built = inventories.build(stored, implied, complete=complete)
-        spec = replace(spec, not_modelled=(*spec.not_modelled, *built.contradictions))
+        spec = spec._replace(not_modelled=(*spec.not_modelled, *built.contradictions))
     bytes_ = sum(tensor.bytes for tensor in tensors)
     if not complete and config.known is not None:
         bytes_ = max(bytes_, built.inventory.stored_bytes() + built.left_out_bytes)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 
 from tests.bench import Row, cpu_ms, process_cpu_ms
 
@@ -41,7 +40,7 @@ def _planning() -> list[Row]:
     lengths = iter(range(4096, 1 << 30))
 
     def another() -> object:
-        return vllm.plan(replace(request, options={"max_model_len": next(lengths)}))
+        return vllm.plan(request._replace(options={"max_model_len": next(lengths)}))
 
     return [
         Row("plan of 80 layers on 8 GPUs, the same request", cpu_ms(lambda: vllm.plan(request), inner=50), None, 1.0),

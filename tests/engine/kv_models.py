@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from kvplanner.engine.base import Model, OptionValue, PlanRequest, Resolved
@@ -95,7 +94,7 @@ def resolved(
     """Settings, their reasons and warnings."""
     request = PlanRequest(Model("test", model, None, "config"), machine(gpu), version=version, options=options or {})
     drafts = Model("draft", draft, None, "config") if draft else None
-    return defaults.resolve(replace(request, draft=drafts))
+    return defaults.resolve(request._replace(draft=drafts))
 
 
 def laid_out(

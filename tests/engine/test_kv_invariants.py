@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -115,7 +113,7 @@ def test_suggested_length_is_the_largest_that_fits(layout: CacheLayout, amount: 
         fits = [all((layout.blocks_at(n) + 1) * b <= amount for b in per_block) for n in (longest, longest + 1)]
     if len(per_block) == 1:
         assert fits == [True, False]
-    fitted = replace(layout, settings=replace(layout.settings, auto_fit=True))
+    fitted = layout._replace(settings=layout.settings._replace(auto_fit=True))
     again = kv_sizing.size(fitted, memory(layout, amount))
     if len(per_block) > 1 and again.error is not None:
         # The suggestion is the first short stage's own; another stage may not hold a single token.

@@ -32,7 +32,7 @@ def plan(
     machine = gpus.machine(gpu)
     if free is not None:
         devices = tuple(replace(d, free_bytes=free, free_source="--free") for d in machine.devices)
-        machine = replace(machine, devices=devices)
+        machine = machine._replace(devices=devices)
     request = PlanRequest(
         models.load(model), machine, version=version, options=options or {}, load=load, measured=measured or {}
     )
@@ -117,7 +117,7 @@ class TestRealCard:
 
     def test_changing_the_gpu_keeps_no_stale_default(self) -> None:
         on_h100 = plan("Qwen/Qwen3-8B", "H100")
-        again = VLLM.plan(replace(on_h100.request, machine=gpus.machine("RTX 4090")))
+        again = VLLM.plan(on_h100.request._replace(machine=gpus.machine("RTX 4090")))
         assert again.options["max_num_seqs"].value == 256
 
 
@@ -219,8 +219,8 @@ def test_the_timeline_ends_where_the_plan_fails() -> None:
 def test_a_draft_model_takes_weights_and_cache() -> None:
     options = {"max_model_len": 8192, "speculative_method": "draft_model", "num_speculative_tokens": 3}
     request = PlanRequest(models.load("Qwen/Qwen3-8B"), gpus.machine("H100"), options=options)
-    alone = VLLM.plan(replace(request, options={"max_model_len": 8192}))
-    both = VLLM.plan(replace(request, draft=models.load("Qwen/Qwen3-0.6B")))
+    alone = VLLM.plan(request._replace(options={"max_model_len": 8192}))
+    both = VLLM.plan(request._replace(draft=models.load("Qwen/Qwen3-0.6B")))
     weights = models.load("Qwen/Qwen3-0.6B").inventory
     assert weights is not None
     assert size(both, "weights") - size(alone, "weights") == weights.parameters() * 2
@@ -245,7 +245,7 @@ def test_calibration_narrows_a_band() -> None:
     before = VLLM.plan(request).devices[0].segment("activations")
     assert before is not None
     seen = Calibration("activations", before.bytes + 50 * MIB, "", "NVIDIA H100 80GB HBM3", "qwen3", "a start-up log")
-    after = VLLM.plan(replace(request, calibration=(seen,))).devices[0].segment("activations")
+    after = VLLM.plan(request._replace(calibration=(seen,))).devices[0].segment("activations")
     assert after is not None
     assert after.estimate.high - after.estimate.low < before.estimate.high - before.estimate.low
     assert any("a start-up log" in note for note in after.estimate.notes)
@@ -298,12 +298,12 @@ def test_a_cache_that_is_not_modelled_exactly_gives_no_token_count() -> None:
 
 def test_another_weight_format_is_planned_from_the_model_as_stored() -> None:
     stored = PlanRequest(models.load("Qwen/Qwen3-8B"), gpus.machine("H100"))
-    halved = VLLM.plan(replace(stored, weight_format="FP8"))
+    halved = VLLM.plan(stored._replace(weight_format="FP8"))
     assert 0.5 < size(halved, "weights") / size(VLLM.plan(stored), "weights") < 0.65
     assert halved.request.model.weight_format == "FP8"
-    assert VLLM.plan(replace(halved.request, weight_format="FP8")).devices == halved.devices
+    assert VLLM.plan(halved.request._replace(weight_format="FP8")).devices == halved.devices
     with pytest.raises(UnknownName):
-        VLLM.plan(replace(stored, weight_format="FP3"))
+        VLLM.plan(stored._replace(weight_format="FP3"))
 
 
 def test_capture_sizes_stay_within_reason() -> None:

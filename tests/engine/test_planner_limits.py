@@ -21,7 +21,7 @@ def with_free(gpu: str, free_gib: list[int | None], options: dict[str, OptionVal
         replace(d, free_bytes=None if free is None else free * GIB)
         for d, free in zip(machine.devices, free_gib, strict=True)
     )
-    return VLLM.plan(PlanRequest(models.load(LLAMA_8B), replace(machine, devices=devices), options=options))
+    return VLLM.plan(PlanRequest(models.load(LLAMA_8B), machine._replace(devices=devices), options=options))
 
 
 class TestReplicas:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -164,7 +162,7 @@ def test_old_versions_load_all_of_it_before_they_quantise() -> None:
 
 def test_a_what_if_size_carries_its_band() -> None:
     stored = banded(1000, 995, 1020, "analytic")
-    loose = weights.rank_weights(replace(LLAMA_3_8B, stored=stored), settings(tp=2), 0)
+    loose = weights.rank_weights(LLAMA_3_8B._replace(stored=stored), settings(tp=2), 0)
     assert loose.value == 8030527488
     assert loose.high / loose.value == pytest.approx(1.02)
     assert loose.basis == "analytic"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,7 +30,7 @@ def test_a_neighbour_narrows_the_band() -> None:
 
 def test_other_eras_gpus_families_and_kinds_do_not_count() -> None:
     law = activations.peak(LLAMA_3_8B, HERE, 0)
-    others = [seen(GIB, era="0.33"), seen(GIB, gpu="L4"), seen(GIB, family="qwen3"), replace(seen(GIB), kind="runtime")]
+    others = [seen(GIB, era="0.33"), seen(GIB, gpu="L4"), seen(GIB, family="qwen3"), seen(GIB)._replace(kind="runtime")]
     assert calibrate(law, "activations", others, LLAMA_3_8B, HERE) == law
     assert calibrate(runtime.inside(LLAMA_3_8B, HERE, 0), "runtime", others[:3], LLAMA_3_8B, HERE).notes == ()
 

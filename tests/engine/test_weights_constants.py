@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from importlib.resources import files
 
 import pytest
@@ -27,7 +26,7 @@ def test_every_version_gpu_and_rank_has_an_entry(name: str) -> None:
             for tp, pp in ((1, 1), (2, 1), (4, 1), (1, 2)):
                 for version in (era.first, era.last):
                     here = settings(tp=tp, pp=pp, gpu_name=title, gpu_arch=arch, gpu_total_bytes=total)
-                    here = replace(here, version=version, era=era)
+                    here = here._replace(version=version, era=era)
                     assert constants.gpu_class(here) == gpu
                     found = constants.lookup(name, here, pp - 1)
                     assert found.low <= found.value <= found.high
@@ -69,7 +68,7 @@ def test_a_gpu_of_unknown_kind_spans_every_kind_of_its_memory(name: str, total: 
         for gpu in ("hbm", "pcie"):
             title, arch, _ = GPUS[gpu]
             size = 80 << 30 if gpu == "hbm" else 24 << 30
-            known = constants.lookup(name, replace(here, gpu_name=title, gpu_arch=arch, gpu_total_bytes=size))
+            known = constants.lookup(name, here._replace(gpu_name=title, gpu_arch=arch, gpu_total_bytes=size))
             assert found.low <= known.low <= known.high <= found.high
             if gpu == constants.gpu_class(here):
                 assert found.value == known.value

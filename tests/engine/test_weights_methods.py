@@ -49,7 +49,7 @@ def test_a_quantised_checkpoint_takes_its_own_names_only() -> None:
         "mxfp4": ("mxfp4", "gpt_oss_mxfp4"), "modelopt_fp4": ("modelopt", "modelopt_fp4"), "fp8": ("fp8",),
         "compressed-tensors": ("compressed-tensors",), "gguf": ("gguf",),
     }.items():  # fmt: skip
-        spec = replace(LLAMA_3_8B.spec, quantization=own)
+        spec = LLAMA_3_8B.spec._replace(quantization=own)
         for name in names:
             weights_methods.check(spec, settings(quantization=name))
         with pytest.raises(BadInput, match="does not match the quantization method"):
@@ -90,7 +90,7 @@ def _in_fp32(model: Model) -> Model:
     assert inventory is not None
     blocks = tuple(tuple(replace(g, format=FP32) for g in block) for block in inventory.blocks)
     outside = tuple(replace(g, format=FP32) for g in inventory.outside)
-    return replace(model, inventory=replace(inventory, blocks=blocks, outside=outside))
+    return model._replace(inventory=inventory._replace(blocks=blocks, outside=outside))
 
 
 def test_fp32_files_are_cast_to_the_models_dtype() -> None:
@@ -174,7 +174,7 @@ def _fp8_blocks(model: Model) -> Model:
         tuple(replace(g, format=fp8_block(128, 128)) if g.kind in packed and len(g.shape) == 2 else g for g in block)
         for block in inventory.blocks
     )
-    return replace(model, spec=replace(model.spec, quantization="fp8"), inventory=replace(inventory, blocks=blocks))
+    return model._replace(spec=model.spec._replace(quantization="fp8"), inventory=inventory._replace(blocks=blocks))
 
 
 def test_experts_that_are_not_whole_blocks_are_refused_until_they_are_cut() -> None:

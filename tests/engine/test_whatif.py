@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from kvplanner.catalog import models
@@ -23,6 +21,6 @@ def test_another_format_changes_the_weights_and_says_so() -> None:
 
 
 def test_a_model_without_tensors_has_no_other_format() -> None:
-    model = replace(models.load("meta-llama/Llama-3.1-8B-Instruct"), inventory=None)
+    model = models.load("meta-llama/Llama-3.1-8B-Instruct")._replace(inventory=None)
     with pytest.raises(NotModelled, match="no other format"):
         as_format(model, "FP8")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from kvplanner.engine.base import Model
 from kvplanner.engine.vllm.eras import era_of
 from kvplanner.engine.vllm.settings import Settings
@@ -66,7 +64,7 @@ def settings(version: str = "0.33.0", **changes: object) -> Settings:
         gpu_total_bytes=round(79.19 * GIB), lora_slots=0, lora_rank=0, cpu_offload_bytes=0, language_model_only=False,
         skip_mm_profiling=False, tower_data_parallel=False,
     )  # fmt: skip
-    return replace(base, **changes)  # type: ignore[arg-type]
+    return base._replace(**changes)  # type: ignore[arg-type]
 
 
 def experts(layers: int, hidden: int, count: int, width: int, top_k: int, vocab: int = 32000) -> Model:
@@ -81,6 +79,6 @@ def experts(layers: int, hidden: int, count: int, width: int, top_k: int, vocab:
         TensorGroup("mlp.experts.up_proj", "experts", (width, hidden), count, "expert_column", BF16, fused="w13"),
         TensorGroup("mlp.experts.down_proj", "experts", (hidden, width), count, "expert_row", BF16, fused="w2"),
     )
-    layer = replace(dense_twin.spec.layers[0], mlps=(Moe(count, top_k, width),))
-    spec = replace(dense_twin.spec, architecture="MixtralForCausalLM", model_type="mixtral", layers=(layer,))
-    return replace(dense_twin, spec=spec, inventory=replace(dense_twin.inventory, blocks=(block,)))
+    layer = dense_twin.spec.layers[0]._replace(mlps=(Moe(count, top_k, width),))
+    spec = dense_twin.spec._replace(architecture="MixtralForCausalLM", model_type="mixtral", layers=(layer,))
+    return dense_twin._replace(spec=spec, inventory=dense_twin.inventory._replace(blocks=(block,)))

@@ -8,7 +8,6 @@ byte total that differs, is listed below with its cause.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cache
 from itertools import product
 from typing import Any
@@ -100,7 +99,7 @@ def counted_group(group: TensorGroup, scales: bool, packed: bool) -> int:
 def readings(model: str) -> Iterator[int]:
     """Every way in which the repository's elements may have been counted."""
     whole = inventory_of(model)
-    main = replace(whole, outside=tuple(g for g in whole.outside if g.place != "mtp"))
+    main = whole._replace(outside=tuple(g for g in whole.outside if g.place != "mtp"))
     copies = stored_copies(records()[model])[0]
     for inventory, scales, packed in product((main, whole), (False, True), (False, True)):
         total = counted(inventory, scales, packed) + copies

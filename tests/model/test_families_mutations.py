@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -80,7 +79,7 @@ def check_tensors_fit(spec: ModelSpec, inventory: Inventory) -> None:
 def check_nothing_silent(mutation: Mutation, spec: ModelSpec, inventory: Inventory) -> None:
     """A removed field changes nothing, or is named among the defaults, or its absence is a statement."""
     before = original(mutation.model)
-    same = replace(before[0], defaulted=()) == replace(spec, defaulted=()) and before[1] == inventory
+    same = before[0]._replace(defaulted=()) == spec._replace(defaulted=()) and before[1] == inventory
     told = any(name.rpartition(".")[2] == mutation.deleted for name in spec.defaulted)
     listed = "quantized_layers" in mutation.path
     assert same or told or listed or mutation.deleted in ABSENCE, mutation.path

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from kvplanner.catalog import models
@@ -94,7 +92,7 @@ def test_oddities_are_told(model: str, words: tuple[str, ...]) -> None:
 
 
 def test_a_model_without_tensors_is_told_as_far_as_known() -> None:
-    found = inspect(replace(models.load("Qwen/Qwen3-8B"), inventory=None, stored=None))
+    found = inspect(models.load("Qwen/Qwen3-8B")._replace(inventory=None, stored=None))
     assert (found.tensors, found.largest, found.active, found.stored) == ((), (), None, None)
     assert found.bytes_per_token == 147_456
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -106,7 +105,7 @@ def test_cache(case: dict[str, Any]) -> None:
             f"{words['hint']}{estimate}.{words['tail']}"
         )
         assert sizing.estimated_max_model_len == estimate
-        fitted = replace(layout, settings=replace(settings, auto_fit=True))
+        fitted = layout._replace(settings=settings._replace(auto_fit=True))
         _compare(kv_sizing.size(fitted, memory), fitted, expected["auto_fit"])
 
 

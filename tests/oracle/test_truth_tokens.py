@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -107,7 +106,7 @@ def _machine(row: rows.Row, count: int) -> Machine:
     text = str(row.facts.get("gpu") or "")
     capability = next((c for words, c in CAPABILITIES if re.search(words, text)), COMMON)
     try:
-        gpu = replace(rows.gpu_of(row), compute_capability=capability)
+        gpu = rows.gpu_of(row)._replace(compute_capability=capability)
     except rows.Skip:
         size = re.match(r"(\d+) ?GB", text)
         total = exact(int(size[1]) * GIB if size else 24 * GIB)
@@ -154,7 +153,7 @@ def _verdict(row: rows.Row) -> str:
     if isinstance(length, int):
         options["max_model_len"] = length
         longer = max(model.spec.context_length or 0, length)
-        model = replace(model, spec=replace(model.spec, context_length=longer))
+        model = model._replace(spec=model.spec._replace(context_length=longer))
     if options.get("kv_cache_dtype") == "bf16":
         options["kv_cache_dtype"] = "auto"
     versions = (row.version,) if row.version else ERAS

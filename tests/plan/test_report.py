@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -72,7 +71,7 @@ def test_tokens_show_no_more_digits_than_the_band() -> None:
     cache = sample_plans.fits().kv_cache
     assert cache is not None
     assert token_text(cache) == "≈ 455,000 tokens (452,000–458,000)"
-    exact = replace(cache, tokens_low=cache.tokens, tokens_high=cache.tokens)
+    exact = cache._replace(tokens_low=cache.tokens, tokens_high=cache.tokens)
     assert token_text(exact) == "455,472 tokens"
 
 
@@ -89,7 +88,7 @@ def test_explain_shows_words_numbers_and_sources(name: str) -> None:
 
 
 def test_replicas_are_not_mistaken_for_one() -> None:
-    plan = replace(sample_plans.other_programs(), replicas=2)
+    plan = sample_plans.other_programs()._replace(replicas=2)
     text = report.text(plan)
     assert "in each of 2 replicas" in text
     assert "2 replicas" in text.split("vLLM 0.33.0")[1].splitlines()[0]

@@ -36,7 +36,7 @@ ENGINE = engine("vllm")
 
 
 def _open(text: str) -> Model:
-    return replace(sample_plans.llama_8b(), id=text)
+    return sample_plans.llama_8b()._replace(id=text)
 
 
 def _no_gpu() -> Machine | None:
@@ -170,7 +170,7 @@ def test_docker_devices_and_uuids_are_visible_gpus() -> None:
     words = ("docker", "run", "--gpus", '"device=1,2"', "vllm/vllm-openai", "--model", "m")
     assert len(build(PlanWords(gpu="4xH100", flags=words), HERE).request.machine.devices) == 2
     machine = sample_plans.machine(sample_plans.H100, sample_plans.H100)
-    named = replace(machine, devices=tuple(replace(d, uuid=f"GPU-{d.index}abc") for d in machine.devices))
+    named = machine._replace(devices=tuple(replace(d, uuid=f"GPU-{d.index}abc") for d in machine.devices))
     assert [d.uuid for d in visible(named, {"CUDA_VISIBLE_DEVICES": "GPU-1"}).devices] == ["GPU-1abc"]
 
 

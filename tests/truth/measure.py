@@ -212,7 +212,7 @@ def _with_own_weights(row: Row, request: PlanRequest) -> PlanRequest:
         return request
     if "model_loading_gib" not in row.reported:
         raise Skip(MODEL)
-    return replace(request, measured={"weights": round(row.reported["model_loading_gib"] * GIB)})
+    return request._replace(measured={"weights": round(row.reported["model_loading_gib"] * GIB)})
 
 
 def _known_total(request: PlanRequest) -> None:
@@ -240,7 +240,7 @@ def _tokens(row: Row, request: PlanRequest) -> tuple[Pair, bool]:
     reported = row.reported["available_kv_gib"]
     found = []
     for gib in (reported, reported - 0.005, reported + 0.005):
-        made = plan(replace(request, measured={"kv_cache": max(round(gib * GIB), 1)}))
+        made = plan(request._replace(measured={"kv_cache": max(round(gib * GIB), 1)}))
         if made.kv_cache is None:
             raise Skip(FIELD)
         found.append(made.kv_cache.tokens)
@@ -268,7 +268,7 @@ def _stage(row: Row, request: PlanRequest) -> tuple[Stage | None, Stage | None]:
         needed = set()
         gib = row.reported["available_kv_gib"]
         if gib > 0:
-            request = replace(request, measured={"kv_cache": round(gib * GIB)})
+            request = request._replace(measured={"kv_cache": round(gib * GIB)})
     if not needed <= stated:
         raise Skip(FIELD)
     if needed:
@@ -320,7 +320,7 @@ def _without_version(result: Score, request: PlanRequest, skipped: dict[str, str
     best: Pair | None = None
     for version in TRIED:
         try:
-            pair = _kv(row, replace(request, version=version))
+            pair = _kv(row, request._replace(version=version))
         except (Skip, PlannerError):
             continue
         if best is None or abs(pair.error) < abs(best.error):

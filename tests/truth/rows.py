@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -121,7 +121,7 @@ def model_of(row: Row) -> Model:
     inventory = whatif.reformat(model.inventory, model.spec, weight_format)
     spec = whatif.respec(model.spec, weight_format)
     stored = whatif.stored(model.inventory, model.spec, weight_format)
-    return replace(model, inventory=inventory, spec=spec, weight_format=weight_format, stored=stored)
+    return model._replace(inventory=inventory, spec=spec, weight_format=weight_format, stored=stored)
 
 
 def _named_gpu(text: str) -> GpuSpec | None:
@@ -153,7 +153,7 @@ def gpu_of(row: Row) -> GpuSpec:
         if gpu is None:
             return custom_gpu(total.value)
         bigger = gpu.total if gpu.total is not None and gpu.total.value >= total.value else total
-        return replace(gpu, total=bigger, cuda_total=total)
+        return gpu._replace(total=bigger, cuda_total=total)
     if gpu is None or gpu.cuda_total is None:
         raise Skip(TOTAL)
     return gpu

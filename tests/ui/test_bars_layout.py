@@ -44,7 +44,7 @@ def plans(draw: st.DrawFn) -> Plan:
         device = replace(first.device, index=position)
         devices.append(DevicePlan(device, f"tp{position}", total, total, budget, tuple(segments), 0, max(0, -spare)))
     fits = all(d.overflow_bytes == 0 for d in devices)
-    return replace(base, devices=tuple(devices), fits=fits, stage=None if fits else "weights", missing_bytes=0)
+    return base._replace(devices=tuple(devices), fits=fits, stage=None if fits else "weights", missing_bytes=0)
 
 
 def _all_opened(plan: Plan) -> frozenset[int]:
@@ -180,7 +180,7 @@ def test_a_bar_that_is_far_too_long_is_cut() -> None:
     plan = sample_plans.too_big()
     device = plan.devices[0]
     segments = tuple(Segment(s.kind, exact(s.bytes * (9 if s.kind == "weights" else 1))) for s in device.segments)
-    row = arrange(replace(plan, devices=(replace(device, segments=segments),)), 900, 200, measure, View()).rows[0]
+    row = arrange(plan._replace(devices=(device._replace(segments=segments),)), 900, 200, measure, View()).rows[0]
     assert row.cut
     assert row.frame.w > 300
     assert max(c.rect.right for c in row.cells) <= 900
@@ -200,8 +200,8 @@ def test_equal_devices_fold_and_open() -> None:
 
 def test_a_different_neighbour_ends_a_group() -> None:
     plan = sample_plans.eight_gpus()
-    odd = replace(plan.devices[3], overflow_bytes=1)
-    mixed = replace(plan, devices=(*plan.devices[:3], odd, *plan.devices[4:]))
+    odd = plan.devices[3]._replace(overflow_bytes=1)
+    mixed = plan._replace(devices=(*plan.devices[:3], odd, *plan.devices[4:]))
     assert groups(mixed) == ((0, 1, 2), (3,), (4, 5, 6, 7))
     assert [positions for positions, _ in rows_of(mixed, frozenset({4}))] == [(0, 1, 2), (3,), (4,), (5,), (6,), (7,)]
 
@@ -232,7 +232,7 @@ def test_the_ghost_is_the_bar_before() -> None:
     old = arrange(before, 1000, 300, measure, View()).rows[0]
     assert [(c.kind, c.rect.x, c.rect.w) for c in row.ghost] == [(c.kind, c.rect.x, c.rect.w) for c in old.cells]
     assert all(c.rect.h < row.frame.h / 3 for c in row.ghost)
-    other = replace(before, devices=(replace(before.devices[0], total_bytes=GIB),))
+    other = before._replace(devices=(before.devices[0]._replace(total_bytes=GIB),))
     assert arrange(plan, 1000, 300, measure, View(before=other)).rows[0].ghost == ()
 
 
@@ -285,8 +285,8 @@ def test_an_unknown_plan_draws_an_empty_bar() -> None:
 
 def test_a_card_of_unknown_size_has_no_axis() -> None:
     plan = sample_plans.cannot_tell()
-    unknown = replace(plan.devices[0], total_bytes=0, cuda_total_bytes=0)
-    layout = arrange(replace(plan, devices=(unknown,)), 1000, 200, measure, View())
+    unknown = plan.devices[0]._replace(total_bytes=0, cuda_total_bytes=0)
+    layout = arrange(plan._replace(devices=(unknown,)), 1000, 200, measure, View())
     assert layout.ticks == ()
     assert layout.rows[0].capacity is not None
     assert layout.rows[0].capacity.text == "capacity not known: not planned"
@@ -295,20 +295,20 @@ def test_a_card_of_unknown_size_has_no_axis() -> None:
 def _without(plan: Plan, *kinds: str) -> Plan:
     first = plan.devices[0]
     segments = tuple(s for s in first.segments if s.kind not in kinds)
-    return replace(plan, devices=(replace(first, segments=segments), *plan.devices[1:]))
+    return plan._replace(devices=(first._replace(segments=segments), *plan.devices[1:]))
 
 
 def test_the_free_memory_check_shows_what_is_there_and_what_is_free() -> None:
     plan = sample_plans.other_programs()
     first = plan.devices[0]
-    taken = replace(first, segments=tuple(
+    taken = first._replace(segments=tuple(
         Segment("other", exact(4 * GIB)) if s.kind == "other" else s for s in first.segments if s.kind != "headroom"
     ))  # fmt: skip
     budget, start = first.budget, sum(s.bytes for s in taken.segments[:3])
     assert budget is not None
     missing = start + budget.value - first.total_bytes
-    failing = replace(
-        plan, devices=(taken,), fits=False, stage="free_memory_check", missing_bytes=missing, kv_cache=None
+    failing = plan._replace(
+        devices=(taken,), fits=False, stage="free_memory_check", missing_bytes=missing, kv_cache=None
     )
     row = arrange(failing, 1000, 200, measure, View()).rows[0]
     assert [c.kind for c in row.cells] == ["driver_reserved", "other", "runtime_outside"]
@@ -322,7 +322,7 @@ def test_the_free_memory_check_shows_what_is_there_and_what_is_free() -> None:
 
 
 def test_graphs_outside_the_budget_stand_behind_the_cache() -> None:
-    plan = replace(sample_plans.fits(), engine_version="0.8.5")
+    plan = sample_plans.fits()._replace(engine_version="0.8.5")
     device = plan.devices[0]
     assert graphs_outside(plan, device)
     assert "cuda_graphs" not in budget_kinds(plan, device)
@@ -338,7 +338,7 @@ def test_graphs_outside_the_budget_stand_behind_the_cache() -> None:
 
 def test_a_given_cache_is_not_told_by_the_utilisation() -> None:
     plan = sample_plans.fits()
-    given = replace(plan, options={**plan.options, "kv_cache_memory_bytes": Resolved(12 * GIB, "user")})
+    given = plan._replace(options={**plan.options, "kv_cache_memory_bytes": Resolved(12 * GIB, "user")})
     row = arrange(given, 1000, 300, measure, View()).rows[0]
     cache = next(c for c in row.cells if c.kind == "kv_cache")
     assert row.bracket is not None
@@ -353,7 +353,7 @@ def test_what_later_stages_lack_is_told_only_where_one_request_is_known() -> Non
     assert lack is not None
     assert (lack.bytes, lack.in_all) == (plan.missing_bytes, None)
     cache = sample_plans.kv_too_small().kv_cache
-    known = replace(plan, kv_cache=cache)
+    known = plan._replace(kv_cache=cache)
     lack = lack_of(known, (0,))
     assert lack is not None
     assert cache is not None
@@ -369,8 +369,8 @@ def test_replicas_are_named_with_all_their_gpus() -> None:
     plan = sample_plans.eight_gpus()
 
     def named(roles: list[str]) -> tuple[str, str]:
-        devices = tuple(replace(d, role=r) for d, r in zip(plan.devices, roles, strict=False))
-        row = arrange(replace(plan, devices=devices, replicas=4), 1000, 300, measure, View()).rows[0]
+        devices = tuple(d._replace(role=r) for d, r in zip(plan.devices, roles, strict=False))
+        row = arrange(plan._replace(devices=devices, replicas=4), 1000, 300, measure, View()).rows[0]
         return row.title.text, row.detail.text
 
     assert named([f"dp{i // 2}/tp{i % 2}" for i in range(8)]) == ("GPU 0–7", "4 replicas · tp0–1")

@@ -110,7 +110,7 @@ def test_a_real_device_is_told_by_its_marks(bars: MemoryBars) -> None:
     plan = sample_plans.fits()
     first = plan.devices[0]
     real = replace(first.device, uuid="GPU-5f1c2f7e-8f0a-4f7e-9d0c-2b6a7c1d3f9a", marks=("display", "ECC"))
-    bars.set_plan(replace(plan, devices=(replace(first, device=real),)))
+    bars.set_plan(plan._replace(devices=(first._replace(device=real),)))
     layout = bars.canvas.arranged()
     assert layout is not None
     assert layout.rows[0].detail.text == "tp0 · display · ECC"
@@ -213,7 +213,7 @@ def test_the_ghost_stays_from_the_first_of_a_run_of_edits(
 def test_an_edit_that_moves_no_memory_leaves_no_ghost(bars: MemoryBars) -> None:
     plan = sample_plans.fits()
     bars.set_plan(plan)
-    bars.set_plan(replace(sample_plans.fits(), summary="other words"))
+    bars.set_plan(sample_plans.fits()._replace(summary="other words"))
     assert bars.canvas.view().before is None
 
 

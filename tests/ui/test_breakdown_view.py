@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
@@ -54,8 +52,8 @@ def test_what_is_missing_has_a_row() -> None:
         "",
         True,
     )
-    unheard = replace(plan.devices[0], total_bytes=0, segments=())
-    (unsized,) = lines(replace(sample_plans.cannot_tell(), devices=(unheard,)), 0, "GiB")
+    unheard = plan.devices[0]._replace(total_bytes=0, segments=())
+    (unsized,) = lines(sample_plans.cannot_tell()._replace(devices=(unheard,)), 0, "GiB")
     assert (unsized.size, unsized.share) == ("not known", "")
     (unknown,) = lines(sample_plans.cannot_tell(), 0, "GiB")
     assert (unknown.name, unknown.size, unknown.kind) == ("Not planned", "191.98", None)
@@ -130,7 +128,7 @@ def test_a_new_plan_keeps_the_row_selected(view: BreakdownView) -> None:
     seen: list[object] = []
     view.segment_selected.connect(seen.append)
     view.set_plan(apart(plan, 3))
-    view.set_plan(replace(plan, devices=()))
+    view.set_plan(plan._replace(devices=()))
     view.set_plan(None)
     view.set_plan(plan)
     assert seen == []

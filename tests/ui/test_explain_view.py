@@ -108,9 +108,9 @@ def test_why_tp_does_not_halve_the_cache() -> None:
 
 
 def _with_mixer(plan: Plan, mixer: Attention | Mla) -> Plan:
-    spec = replace(plan.request.model.spec, layers=(LayerSpec((mixer,), (Mlp(1024),)),))
-    model = replace(plan.request.model, spec=spec)
-    return replace(plan, request=replace(plan.request, model=model))
+    spec = plan.request.model.spec._replace(layers=(LayerSpec((mixer,), (Mlp(1024),)),))
+    model = plan.request.model._replace(spec=spec)
+    return plan._replace(request=plan.request._replace(model=model))
 
 
 def test_heads_that_are_copied_and_latents_that_are_shared() -> None:
@@ -139,9 +139,9 @@ def test_a_rank_s_share_is_more_than_its_part() -> None:
     device = plan.devices[0]
     weights = device.segment("weights")
     assert weights is not None
-    more = replace(weights, estimate=exact(weights.bytes + 200 * MIB))
+    more = weights._replace(estimate=exact(weights.bytes + 200 * MIB))
     segments = tuple(more if s.kind == "weights" else s for s in device.segments)
-    heavier = replace(plan, devices=(replace(device, segments=segments), *plan.devices[1:]))
+    heavier = plan._replace(devices=(device._replace(segments=segments), *plan.devices[1:]))
     assert "1.2 % more" in _questions(heavier, "weights")["Why is a rank's share more than 1/8?"]
 
 
@@ -236,7 +236,7 @@ def test_sources_are_told_in_words_and_whole_in_the_tip() -> None:
     raw = "public print, repository not recorded"
     segment = Segment("runtime", exact(MIB, "{total}", Input("total", MIB, "B", raw)))
     segments = tuple(segment if s.kind == "runtime" else s for s in device.segments)
-    told = explanation(replace(plan, devices=(replace(device, segments=segments),)), 0, "runtime", "GiB")
+    told = explanation(plan._replace(devices=(device._replace(segments=segments),)), 0, "runtime", "GiB")
     assert told is not None
     assert (told.inputs[0].source, told.inputs[0].tip) == ("total seen in public logs", raw)
     page = as_html(told, LIGHT, "Sans", wide=True)
@@ -265,8 +265,8 @@ def test_out_of_sight_it_waits(view: ExplainView) -> None:
 def test_markup_in_names_stays_text(view: ExplainView) -> None:
     plan = sample_plans.fits()
     device = plan.devices[0]
-    gpu = replace(device.device.gpu, name="<b>evil</b> & co")
-    named = replace(plan, devices=(replace(device, device=replace(device.device, gpu=gpu)),))
+    gpu = device.device.gpu._replace(name="<b>evil</b> & co")
+    named = plan._replace(devices=(device._replace(device=replace(device.device, gpu=gpu)),))
     view.set_plan(named)
     assert "<b>evil</b> & co" in view.text.toPlainText()
 

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -81,15 +79,15 @@ def test_stages_that_are_never_reached_stand_pale() -> None:
     plan = sample_plans.too_big()
     device = plan.devices[0]
     named = tuple(
-        replace(stage, stage=key) for stage, key in zip(device.stages, ("start", "load"), strict=True)
+        stage._replace(stage=key) for stage, key in zip(device.stages, ("start", "load"), strict=True)
     )  # the engine's own keys
-    steps = arrange(replace(plan, devices=(replace(device, stages=named),)), 0, 900, 300)
+    steps = arrange(plan._replace(devices=(device._replace(stages=named),)), 0, 900, 300)
     assert steps is not None
     assert [short for short, _, _ in steps.later] == ["profile", "size", "allocate", "graphs", "serve"]
     assert steps.later[0][2].x == pytest.approx(steps.steps[-1].column.right)
     assert steps.later[-1][2].right <= 900
-    after = (*named, replace(named[0], stage="profile", label="profile run"))
-    kept = arrange(replace(plan, devices=(replace(device, stages=after),)), 0, 900, 300)
+    after = (*named, named[0]._replace(stage="profile", label="profile run"))
+    kept = arrange(plan._replace(devices=(device._replace(stages=after),)), 0, 900, 300)
     assert kept is not None
     assert [step.pale for step in kept.steps] == [False, False, True]
     assert kept.later == ()

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel
@@ -31,7 +29,7 @@ def test_a_plan_that_fits_says_how_much_for_whom() -> None:
     assert "55.60 GiB (55.2–56.0) of KV cache per GPU" in text
     assert "≈ 13.9 full-length requests of 32,768 tokens" in text
     assert "≈ 455,000 tokens (452,000–458,000)" in text
-    said = replace(sample_plans.fits(), summary="Fits: ≈ 455,000 tokens, 13.9 requests of 32,768 tokens at once")
+    said = sample_plans.fits()._replace(summary="Fits: ≈ 455,000 tokens, 13.9 requests of 32,768 tokens at once")
     shorter = " · ".join(verdict(said, "GiB").details)
     assert "range 452,000–458,000 tokens" in shorter
     assert "≈" not in shorter  # the sentence says the rest
@@ -42,39 +40,39 @@ def test_a_plan_that_fits_says_how_much_for_whom() -> None:
 def test_a_measured_cache_is_exact() -> None:
     plan = sample_plans.fits()
     assert plan.kv_cache is not None
-    exact = replace(plan.kv_cache, tokens_low=plan.kv_cache.tokens, tokens_high=plan.kv_cache.tokens)
-    text = " ".join(verdict(replace(plan, kv_cache=exact, summary="Fits"), "GiB").details)
+    exact = plan.kv_cache._replace(tokens_low=plan.kv_cache.tokens, tokens_high=plan.kv_cache.tokens)
+    text = " ".join(verdict(plan._replace(kv_cache=exact, summary="Fits"), "GiB").details)
     assert f"{exact.tokens:,} tokens" in text
     assert "≈" not in text
 
 
 def test_a_load_that_is_not_served_is_not_a_plain_yes() -> None:
     plan = sample_plans.fits()
-    assert verdict(replace(plan, limits=replace(plan.limits, serves_users=20)), "GiB").state == "partly"
+    assert verdict(plan._replace(limits=plan.limits._replace(serves_users=20)), "GiB").state == "partly"
 
 
 @pytest.mark.parametrize("doubt", ["A narrow fit: at the upper end …", "May not fit: serving may lack 0.2 GiB"])
 def test_a_fit_that_may_fail_is_not_a_plain_yes(doubt: str) -> None:
     plan = sample_plans.fits()
-    assert verdict(replace(plan, warnings=(doubt,)), "GiB").state == "narrow"
-    assert verdict(replace(plan, summary=f"May not fit: {doubt}"), "GiB").state == "narrow"
-    assert verdict(replace(plan, summary="Cannot tell how many tokens"), "GiB").state == "unknown"
+    assert verdict(plan._replace(warnings=(doubt,)), "GiB").state == "narrow"
+    assert verdict(plan._replace(summary=f"May not fit: {doubt}"), "GiB").state == "narrow"
+    assert verdict(plan._replace(summary="Cannot tell how many tokens"), "GiB").state == "unknown"
     assert "range" not in verdict(sample_plans.fits(), "GiB").headline
 
 
 def test_low_ends_stop_at_nothing() -> None:
     plan = sample_plans.fits()
     assert plan.kv_cache is not None
-    low = replace(plan.kv_cache, available=Estimate(GIB // 3, -2 * GIB, GIB, "rest"))
-    assert "0.3 GiB (0.0–1.0)" in verdict(replace(plan, kv_cache=low), "GiB").details[0]
+    low = plan.kv_cache._replace(available=Estimate(GIB // 3, -2 * GIB, GIB, "rest"))
+    assert "0.3 GiB (0.0–1.0)" in verdict(plan._replace(kv_cache=low), "GiB").details[0]
 
 
 def test_replicas_are_told_each() -> None:
-    plan = replace(sample_plans.fits(), replicas=4)
+    plan = sample_plans.fits()._replace(replicas=4)
     text = " · ".join(verdict(plan, "GiB").details)
     assert "≈ 13.9 full-length requests of 32,768 tokens per replica" in text
     assert "tokens (452,000–458,000) per replica · 4 replicas" in text
-    each = replace(plan, summary="Fits: KV cache for ≈ 455,000 tokens in each of 4 replicas")
+    each = plan._replace(summary="Fits: KV cache for ≈ 455,000 tokens in each of 4 replicas")
     said = verdict(each, "GiB").details
     assert "range 452,000–458,000 tokens per replica" in said
     assert "4 replicas" not in said
@@ -82,15 +80,15 @@ def test_replicas_are_told_each() -> None:
 
 def test_what_would_fit_is_what_all_ranks_hold() -> None:
     plan = sample_plans.kv_too_small()
-    less = replace(plan, limits=replace(plan.limits, max_context_length=14_704))
+    less = plan._replace(limits=plan.limits._replace(max_context_length=14_704))
     assert "a context of 14,704 tokens would fit" in verdict(less, "GiB").details
-    silent = replace(plan, limits=replace(plan.limits, max_context_length=None))
+    silent = plan._replace(limits=plan.limits._replace(max_context_length=None))
     assert "a context of 35,952 tokens would fit" in verdict(silent, "GiB").details
 
 
 def test_the_free_memory_check_is_a_sum_that_can_be_followed() -> None:
     plan = sample_plans.other_programs()
-    failing = replace(plan, fits=False, stage="free_memory_check", summary="Does not fit")
+    failing = plan._replace(fits=False, stage="free_memory_check", summary="Does not fit")
     text = " · ".join(verdict(failing, "GiB").details)
     assert "22.90 GiB less 0.96 CUDA context = 21.94 free, the budget asks for 21.64 GiB" in text
 
@@ -128,12 +126,12 @@ def test_nothing_squeezes_the_texts(view: VerdictView, qtbot: QtBot) -> None:
 def test_the_buttons_leave_a_long_sentence_its_line(view: VerdictView, qtbot: QtBot) -> None:
     corner = QLabel("x" * 30)
     view.set_corner(corner)
-    view.set_plan(replace(sample_plans.fits(), summary="Fits: all of it"))
+    view.set_plan(sample_plans.fits()._replace(summary="Fits: all of it"))
     view.resize(700, 120)
     qtbot.wait(1)
     assert corner.y() <= view.headline.geometry().bottom()
     long = "Fits: KV cache for ≈ 455,000 tokens, 13.9 requests of 32,768 tokens at once, and more"
-    view.set_plan(replace(sample_plans.fits(), summary=long))
+    view.set_plan(sample_plans.fits()._replace(summary=long))
     qtbot.wait(1)
     assert corner.y() > view.headline.geometry().bottom()
     assert view.headline.width() > 600
@@ -161,7 +159,7 @@ def test_a_failure_names_stage_engine_and_what_is_missing() -> None:
     assert "53.20 GiB missing on GPU 0" in told.details
     assert told.engine_message == "torch.OutOfMemoryError: CUDA out of memory."
     said = verdict(
-        replace(sample_plans.too_big(), summary="Does not fit: 53.20 GiB short while the weights load"), "GiB"
+        sample_plans.too_big()._replace(summary="Does not fit: 53.20 GiB short while the weights load"), "GiB"
     )
     assert not any("missing" in detail for detail in said.details)  # the sentence says it already
     assert any("131.42 GiB per GPU" in detail for detail in said.details)
@@ -179,7 +177,7 @@ def test_what_cannot_be_told_says_why() -> None:
     assert told.details == ()
     assert any("ROCm" in note for note in told.notes)
     plan = sample_plans.cannot_tell()
-    assert verdict(replace(plan, summary=f"Cannot tell: {plan.warnings[0]}"), "GiB").notes == ()  # said already
+    assert verdict(plan._replace(summary=f"Cannot tell: {plan.warnings[0]}"), "GiB").notes == ()  # said already
 
 
 def test_a_failure_tells_the_sentence_and_the_engines_words() -> None:
@@ -209,7 +207,7 @@ def test_the_view_shows_every_plan(qtbot: QtBot, qapp: object, name: str, theme:
 def test_the_link_leads_to_the_tightest_device(qtbot: QtBot) -> None:
     view = VerdictView()
     qtbot.addWidget(view)
-    view.set_plan(replace(sample_plans.other_programs(), tightest=1))
+    view.set_plan(sample_plans.other_programs()._replace(tightest=1))
     seen: list[object] = []
     view.segment_selected.connect(seen.append)
     assert '<a href="tightest" style="color:' in view.details.text()
@@ -221,7 +219,7 @@ def test_many_notes_open_on_request(qtbot: QtBot) -> None:
     view = VerdictView()
     qtbot.addWidget(view)
     view.show()
-    view.set_plan(replace(sample_plans.fits(), warnings=("one & only", "two", "three", "four")))
+    view.set_plan(sample_plans.fits()._replace(warnings=("one & only", "two", "three", "four")))
     assert "one &amp; only" in view.notes.text()
     assert "three" not in view.notes.text()
     assert view.more.text() == "2 more notes"

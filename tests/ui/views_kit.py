@@ -37,8 +37,8 @@ def paint_theme(app: QApplication, name: ThemeName) -> None:
 def widened(plan: Plan, count: int) -> Plan:
     """The plan on `count` devices like its first."""
     first = plan.devices[0]
-    devices = tuple(replace(first, device=replace(first.device, index=i), role=f"tp{i}") for i in range(count))
-    return replace(plan, devices=devices, tightest=0)
+    devices = tuple(first._replace(device=replace(first.device, index=i), role=f"tp{i}") for i in range(count))
+    return plan._replace(devices=devices, tightest=0)
 
 
 def apart(plan: Plan, step: int) -> Plan:
@@ -47,14 +47,14 @@ def apart(plan: Plan, step: int) -> Plan:
     for position, device in enumerate(plan.devices):
         moved = (position + 1) * step << 22
         segments = tuple(_moved(segment, moved) for segment in device.segments)
-        devices.append(replace(device, segments=segments))
-    return replace(plan, devices=tuple(devices))
+        devices.append(device._replace(segments=segments))
+    return plan._replace(devices=tuple(devices))
 
 
 def _moved(segment: Segment, size: int) -> Segment:
     change = {"kv_cache": -size, "weights": size}.get(segment.kind, 0)
     estimate = segment.estimate
-    moved = replace(estimate, value=estimate.value + change, low=estimate.low + change, high=estimate.high + change)
+    moved = estimate._replace(value=estimate.value + change, low=estimate.low + change, high=estimate.high + change)
     return Segment(segment.kind, moved)
 
 
@@ -64,4 +64,4 @@ def hosted(plan: Plan, total_bytes: int, used_bytes: int) -> Plan:
     device = replace(plan.devices[0].device, index=0, gpu=gpu, kind="host")
     segments = (Segment("weights", exact(used_bytes)), Segment("headroom", exact(total_bytes - used_bytes)))
     host = DevicePlan(device, "host", total_bytes, total_bytes, None, segments)
-    return replace(plan, devices=(*plan.devices, host))
+    return plan._replace(devices=(*plan.devices, host))

@@ -7,8 +7,7 @@ a GPU can run the configuration at all.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from kvplanner.engine.vllm.kv_dtypes import LATENT_ONLY, is_quantised
 from kvplanner.engine.vllm.settings import Settings
@@ -44,8 +43,7 @@ _PER_HEAD: Final = ("int8_per_token_head", "fp8_per_token_head", "int4_per_token
 _OLD_MLA: Final = (14, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
+class Chosen(NamedTuple):
     """The attention back ends of a model. primary: of its attention layers; smallest_block: the largest of their
     smallest blocks, in tokens; flashinfer_gdn: the gated-delta prefill kernel that keeps one more state block.
     """

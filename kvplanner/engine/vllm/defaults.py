@@ -8,7 +8,6 @@ engine refuses the configuration before any memory is planned.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from kvplanner.engine.base import OptionValue, PlanRequest, Resolved
@@ -80,7 +79,7 @@ def resolve(request: PlanRequest) -> tuple[Settings, dict[str, Resolved], tuple[
     chosen = backends.select(spec, settings)
     book.settle("attention_backend", chosen.primary, chosen.reason, "derived")
     _block_size(spec, settings, chosen, book)
-    return replace(settings, attention_backend=chosen.primary), book.resolved, tuple(book.warnings)
+    return settings._replace(attention_backend=chosen.primary), book.resolved, tuple(book.warnings)
 
 
 def _not_modelled(given: Mapping[str, OptionValue]) -> list[str]:
@@ -112,11 +111,11 @@ def _settled_era(match: EraMatch, book: Book) -> Era:
     era = match.era
     v2 = bool(book.settle("v2_model_runner", era.runner == "V2", f"the runner of {era.name}"))
     if era.runner == "V2" and not v2:
-        era = replace(era, runner="V1", name=era.name.replace("V2", "V1"), graphs_in_budget=True)
+        era = era._replace(runner="V1", name=era.name.replace("V2", "V1"), graphs_in_budget=True)
     elif era.runner == "V1" and v2 and match.version >= (21, 0):
-        era = replace(era, runner="V2", name=era.name.replace("V1", "V2"))
+        era = era._replace(runner="V2", name=era.name.replace("V1", "V2"))
     in_budget = bool(book.settle("estimate_cuda_graphs", era.graphs_in_budget, f"as in {era.name}"))
-    return era if in_budget == era.graphs_in_budget else replace(era, graphs_in_budget=in_budget)
+    return era if in_budget == era.graphs_in_budget else era._replace(graphs_in_budget=in_budget)
 
 
 def _parallel(spec: ModelSpec, book: Book) -> dict[str, Any]:

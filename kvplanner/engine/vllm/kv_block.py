@@ -6,7 +6,6 @@ older releases from the log of a public report (Kimi-Linear, block 960).
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import lcm
 from typing import Final
 
@@ -112,7 +111,7 @@ def aligned_block(spec: ModelSpec, settings: Settings, chosen: Chosen, mixed: bo
     """
     block, row = plain_block(settings, chosen), first_row(spec, settings, chosen)
     if mixed and row:
-        wide = first_row(spec, replace(settings, kv_cache_dtype="auto"), chosen) * chosen.smallest_block
+        wide = first_row(spec, settings._replace(kv_cache_dtype="auto"), chosen) * chosen.smallest_block
         block = max(block, round_up(ceil_div(wide, row), chosen.smallest_block))
     states = [m for layer in spec.layers for m in layer.mixers if isinstance(m, State)]
     if not states or not row:

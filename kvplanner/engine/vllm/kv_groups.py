@@ -7,8 +7,7 @@ grouped together, then each stage keeps its own part of every group.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from kvplanner.engine.vllm.kv_compressed import dealt, packed
 from kvplanner.engine.vllm.kv_spec import GROWING, CacheSpec, CountedSpec
@@ -21,8 +20,7 @@ _SPLIT_FROM: Final = 1.5
 IN_FLIGHT_SINCE: Final = (26, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(NamedTuple):
     """Layers that share one block table. spec: what decides the blocks; layers, page_bytes: of each stage.
 
     slots: layers that a block has room for; mixed: layers of different page sizes side by side.

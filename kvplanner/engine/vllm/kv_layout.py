@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import NamedTuple
 
 from kvplanner.engine.base import CacheGroup
 from kvplanner.engine.vllm import kv_groups, kv_notes
@@ -14,8 +14,7 @@ from kvplanner.engine.vllm.settings import Settings
 from kvplanner.model.spec import ModelSpec
 
 
-@dataclass(frozen=True, slots=True)
-class CacheLayout:
+class CacheLayout(NamedTuple):
     """What the engine allocates per block and per request.
 
     tables: the groups as the engine deals with them; groups: the same for people. bytes_per_block: of each pipeline
@@ -56,9 +55,9 @@ def plan_cache(
     layout = _laid_out(spec, settings, caches, len(partition))
     plain = None
     if settings.kv_cache_dtype != "auto":
-        usual = replace(settings, kv_cache_dtype="auto", attention_backend=None)
+        usual = settings._replace(kv_cache_dtype="auto", attention_backend=None)
         plain = _laid_out(spec, usual, cache_specs(spec, usual, partition, draft), len(partition))
-    return replace(layout, notes=kv_notes.notes(spec, layout, plain))
+    return layout._replace(notes=kv_notes.notes(spec, layout, plain))
 
 
 def _laid_out(spec: ModelSpec, settings: Settings, caches: Caches, stages: int) -> CacheLayout:

@@ -5,8 +5,7 @@ Rules: v1/core/kv_cache_planning.py and kv_cache_utils.py of vLLM 0.33; older pr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from kvplanner.engine.vllm.kv_layout import CacheLayout
 from kvplanner.engine.vllm.settings import Settings
@@ -28,8 +27,7 @@ _GROUPS_SINCE: Final = (9, 2)
 _HELP_SINCE: Final = (12, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class KvSizing:
+class KvSizing(NamedTuple):
     """The cache of one replica for given memory.
 
     num_blocks: of every rank, the null block included. tokens, max_concurrency: as the engine prints them.

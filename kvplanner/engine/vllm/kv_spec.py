@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Final, Literal, NamedTuple
 
 CacheKind = Literal["full", "sliding", "chunked", "mla", "sliding_mla", "index", "cross", "state", "compressor"]
@@ -10,8 +9,7 @@ CacheKind = Literal["full", "sliding", "chunked", "mla", "sliding_mla", "index",
 GROWING: Final = ("full", "mla", "index")
 
 
-@dataclass(frozen=True, slots=True)
-class CacheSpec:
+class CacheSpec(NamedTuple):
     """What one layer keeps on one rank.
 
     block_size: tokens of a block (of a state: tokens between kept states). row_bytes: one token (0 for a state).
@@ -33,11 +31,11 @@ class CacheSpec:
     def resized(self, block_size: int) -> CacheSpec:
         """The same cache in blocks of another size."""
         size = self.row_bytes * (block_size // self.tokens_per_row)
-        return replace(self, block_size=block_size, page_bytes=size, real_bytes=size)
+        return self._replace(block_size=block_size, page_bytes=size, real_bytes=size)
 
     def padded(self, page_bytes: int) -> CacheSpec:
         """The same cache in a page of `page_bytes`."""
-        return replace(self, page_bytes=page_bytes)
+        return self._replace(page_bytes=page_bytes)
 
 
 class CountedSpec(NamedTuple):

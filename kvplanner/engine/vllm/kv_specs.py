@@ -6,7 +6,6 @@ same are one spec with a count; nothing loops over layers.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -90,7 +89,7 @@ def _ungrouped(specs: list[CountedSpec]) -> list[CountedSpec]:
     for spec, layers in specs:
         if spec.kind != "state":
             kind: CacheKind = spec.kind if spec.kind in GROWING else "full"
-            _add(out, replace(spec, kind=kind, window=0), list(layers))
+            _add(out, spec._replace(kind=kind, window=0), list(layers))
     return [CountedSpec(one, tuple(layers)) for one, layers in out.items()]
 
 
@@ -135,14 +134,14 @@ def _attention_spec(mixer: Attention, spec: ModelSpec, settings: Settings, block
     if mixer.window is not None:
         window = mixer.window + (1 if spec.architecture in _INCLUSIVE_WINDOW else 0)
         extra = settings.spec_tokens - 1 if settings.spec_method == "mtp" and spec.mtp_layers > 1 else 0
-        return replace(_plain("sliding", block, row, window), extra_tokens=extra)
+        return _plain("sliding", block, row, window)._replace(extra_tokens=extra)
     return _plain("full", block, row)
 
 
 def _unquantised(mixer: Attention, spec: ModelSpec, settings: Settings, chosen: Chosen, block: int) -> CacheSpec:
     """A layer that keeps the model's dtype beside quantised ones: as many tokens as fit their page, padded to it."""
     page = block * kv_block.first_row(spec, settings, chosen)
-    plain = _attention_spec(mixer, spec, replace(settings, kv_cache_dtype="auto"), chosen.smallest_block)
+    plain = _attention_spec(mixer, spec, settings._replace(kv_cache_dtype="auto"), chosen.smallest_block)
     tokens = chosen.smallest_block * max(page // plain.page_bytes, 1)
     return plain.resized(tokens).padded(max(page, plain.row_bytes * tokens))
 

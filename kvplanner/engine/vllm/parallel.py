@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from kvplanner.engine.base import Model, PlanRequest, Resolved
 from kvplanner.engine.vllm import weights
 from kvplanner.engine.vllm.settings import Settings
@@ -25,7 +23,7 @@ def derive(request: PlanRequest) -> tuple[PlanRequest, dict[str, Resolved]]:
         return request, {}
     size = largest_tensor_parallel(request.model, count)
     reason = f"{count} GPUs given: the largest size up to {count} that the model divides by"
-    derived = replace(request, options={**request.options, "tensor_parallel_size": size})
+    derived = request._replace(options={**request.options, "tensor_parallel_size": size})
     return derived, {"tensor_parallel_size": Resolved(size, "derived", reason)}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 from kvplanner.engine.base import (
@@ -115,7 +114,7 @@ def _with_given_cache(request: PlanRequest, settings: Settings) -> Settings:
     """A measured cache stands above the engine's own overrides."""
     if "kv_cache" not in request.measured:
         return settings
-    return replace(settings, kv_cache_memory_bytes=None, num_gpu_blocks_override=None)
+    return settings._replace(kv_cache_memory_bytes=None, num_gpu_blocks_override=None)
 
 
 def _replicas(request: PlanRequest, settings: Settings, devices: Sequence[parallel.Stages]) -> tuple[Replica, ...]:
@@ -139,7 +138,7 @@ def _order(replica: Replica) -> tuple[bool, int, int]:
 
 def _fits_at(request: PlanRequest, length: int, devices: Sequence[parallel.Stages]) -> bool:
     """Whether the plan works with another context length, its defaults resolved anew."""
-    other = replace(request, options={**request.options, "max_model_len": length})
+    other = request._replace(options={**request.options, "max_model_len": length})
     settings = _with_given_cache(other, defaults.resolve(other)[0])
     return all(r.failure is None for r in _replicas(other, settings, devices))
 
@@ -155,7 +154,7 @@ def _device_plans(replicas: Sequence[Replica], settings: Settings, failing: Stag
             key = (kv, *rank_key(rank.stage, device))
             if key not in planned:
                 planned[key] = _device_plan(rank, role, kv, replica.sizing.bytes_per_block[rank.stage], failing)
-            plans.append(replace(planned[key], device=device, role=role))
+            plans.append(planned[key]._replace(device=device, role=role))
     return tuple(plans)
 
 
@@ -194,7 +193,7 @@ def _kv_segment(rank: Rank, kv: int, bytes_per_block: int) -> Estimate:
     free = rank.available
     low, high = max(kv - (free.value - free.low), 0), kv + free.high - free.value
     if not bytes_per_block or kv % bytes_per_block:
-        return replace(free, value=kv, low=low, high=high)
+        return free._replace(value=kv, low=low, high=high)
     inputs = (
         Input("blocks", kv // bytes_per_block, "", "available memory ÷ bytes per block, the least of all ranks"),
         Input("bytes per block", bytes_per_block, "B", "all cached layers of this rank"),

@@ -7,7 +7,7 @@ requested − everything that the profile run found in use − its transient pea
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import cast
 
@@ -102,7 +102,7 @@ def plan_rank(request: PlanRequest, settings: Settings, stage: int, device: Devi
     gpu, model = device.gpu, request.model
     assert gpu.total is not None  # refused before any rank is planned
     assert gpu.cuda_total is not None
-    here = replace(settings, gpu_name=gpu.name, gpu_arch=gpu.compute_capability, gpu_total_bytes=gpu.cuda_total.value)
+    here = settings._replace(gpu_name=gpu.name, gpu_arch=gpu.compute_capability, gpu_total_bytes=gpu.cuda_total.value)
 
     def term(kind: SegmentKind, estimated: Estimate) -> Estimate:
         if kind in request.measured:
@@ -136,10 +136,9 @@ def _weights(request: PlanRequest, settings: Settings, stage: int) -> Estimate:
     own = weights.rank_weights(request.model, settings, stage)
     if request.draft is None or settings.spec_method != "draft_model" or stage != settings.pp - 1:
         return own
-    alone = replace(settings, pp=1, pp_partition=(), spec_method=None, spec_tokens=0, quantization=None)
+    alone = settings._replace(pp=1, pp_partition=(), spec_method=None, spec_tokens=0, quantization=None)
     draft = weights.rank_weights(request.draft, alone, 0)
-    return replace(
-        own,
+    return own._replace(
         value=own.value + draft.value,
         low=own.low + draft.low,
         high=own.high + draft.high,

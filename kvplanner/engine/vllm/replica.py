@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from kvplanner.engine.base import PlanRequest
@@ -63,7 +62,7 @@ def solve(request: PlanRequest, settings: Settings, devices: Sequence[Sequence[D
     ranks = _ranks(request, settings, layout, devices)
     sizing, low, high = (kv_sizing.size(layout, _by_stage(ranks, settings.pp, b)) for b in ("value", "low", "high"))
     if settings.auto_fit and sizing.max_model_len != settings.max_model_len:
-        layout = layout_of(request, replace(settings, auto_fit=False, max_model_len=sizing.max_model_len))
+        layout = layout_of(request, settings._replace(auto_fit=False, max_model_len=sizing.max_model_len))
     known = layout.exact
     failure = verdict.before_cache(ranks) or verdict.at_sizing(ranks, sizing, known)
     reached = failure is None or failure.stage in _SIZED

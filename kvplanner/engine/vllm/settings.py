@@ -5,15 +5,13 @@ Made by `defaults.resolve` from a request; the memory rules read nothing else.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 GraphMode = Literal["NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE"]
 MambaCacheMode = Literal["none", "align", "all"]
 
 
-@dataclass(frozen=True, slots=True)
-class Era:
+class Era(NamedTuple):
     """A run of vLLM versions that share rules.
 
     first, last: versions covered, (minor, patch) of 0.x; name: shown to people ("0.27–0.33, V2 runner").
@@ -38,8 +36,7 @@ class Era:
     sure: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(NamedTuple):
     """Resolved settings. Sizes in tokens, sequences or bytes as the engine's flags say.
 
     version: (minor, patch) of 0.x. kv_cache_dtype: "auto" or a name of --kv-cache-dtype, after the checkpoint's

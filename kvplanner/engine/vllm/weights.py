@@ -201,7 +201,7 @@ def _doubts(model: Model, settings: Settings, stage: int, value: int) -> list[Es
     if wanted is not None and not wanted.checked and _changes(model, settings):
         doubts.append(banded(value, round(value * (1 - _RULE_BAND)), round(value * (1 + _RULE_BAND)), "analytic"))
     if settings.gpu_arch is None and (wanted is not None or model.spec.quantization is not None):
-        known = [replace(settings, gpu_arch=arch) for arch in _KERNEL_ARCHES]
+        known = [settings._replace(gpu_arch=arch) for arch in _KERNEL_ARCHES]
         sizes = [sum(part.bytes for part in held(model, here, stage)) for here in known]
         middle = sum(part.bytes for part in held(model, settings, stage))
         doubts.append(banded(value, value + min(sizes) - middle, value + max(sizes) - middle, "assumed"))

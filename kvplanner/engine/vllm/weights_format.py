@@ -12,7 +12,6 @@ MXFP4 experts     padded by kernel, biases in fp32 for Triton and TRT-LLM (see `
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import gcd
 from typing import Final
 
@@ -122,7 +121,7 @@ def notes(spec: ModelSpec, settings: Settings) -> tuple[str, ...]:
 def _expert_blocks(fmt: WeightFormat, width: int) -> WeightFormat:
     """Smaller blocks where a rank's share of an expert's width would cut the file's."""
     side = gcd(width, fmt.block_rows)
-    return fmt if side == fmt.block_rows else replace(fmt, block_rows=side, block_columns=side)
+    return fmt if side == fmt.block_rows else fmt._replace(block_rows=side, block_columns=side)
 
 
 def _matrix(fmt: WeightFormat, local: Local, settings: Settings, expert: bool, first_of_fused: bool) -> int:
@@ -138,7 +137,7 @@ def _matrix(fmt: WeightFormat, local: Local, settings: Settings, expert: bool, f
         machete = arch == _HOPPER and not expert and settings.version >= _MACHETE_AWQ_SINCE
         return payload + 2 * groups + (2 * groups if machete and fmt.zero_bits else groups * fmt.zero_bits // 8)
     if fmt.name == "gptq" or (fmt.name.startswith("int") and fmt.layout == "group"):
-        return replace(fmt, zero_bits=0, index_bytes=0, extra_bytes=0).bytes_of((rows, columns))
+        return fmt._replace(zero_bits=0, index_bytes=0, extra_bytes=0).bytes_of((rows, columns))
     if fmt.name == "nvfp4" and arch >= _BLACKWELL:
         return payload + round_up(rows, 128) * round_up(ceil_div(columns, fmt.group), 4) + fmt.extra_bytes
     return fmt.bytes_of((rows, columns))

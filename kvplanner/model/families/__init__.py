@@ -12,6 +12,7 @@ over each head, and sliding layers with full attention in each fourth:
     from kvplanner.model.families.moe import Experts
     from kvplanner.model.families.patterns import after_first, every
     from kvplanner.model.families.read import read_with
+from kvplanner.model.families.reading import Reader
 
     brook = Decoder(
         qk_norm="head",
@@ -41,7 +42,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from kvplanner.model.families.read import Reader, read_with
+from kvplanner.model.families.read import read_with
+from kvplanner.model.families.reading import Reader
 from kvplanner.model.spec import ModelSpec
 from kvplanner.model.tensors import Inventory
 

@@ -6,21 +6,18 @@ element counts of those classes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from kvplanner.model.families.decoder import Decoder, Switch, switch
 from kvplanner.model.families.fields import MAX_LAYERS, Fields, need_divides
 from kvplanner.model.families.moe import Experts
 from kvplanner.model.families.patterns import after_first, all_sparse, optional_window, window_everywhere
-from kvplanner.model.families.read import Reader
-from kvplanner.model.families.reading import Body, Draft, Heads, Reading
+from kvplanner.model.families.reading import Body, Draft, Heads, Reader, Reading
 from kvplanner.model.spec import Attention, LayerSpec, Mlp
 from kvplanner.model.tensors import TensorGroup
 
 
-@dataclass(frozen=True, slots=True)
-class Classic:
+class Classic(NamedTuple):
     """A decoder with LayerNorms, a two-matrix feed-forward and its own names for everything.
 
     hidden, heads, layers, width: field names, first hit wins; an absent width is four times the hidden size.

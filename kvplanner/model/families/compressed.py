@@ -12,8 +12,7 @@ from kvplanner.errors import NotModelled
 from kvplanner.model.families.fields import Fields, need_divides, need_length
 from kvplanner.model.families.moe import MIXTRAL, expert_sizes
 from kvplanner.model.families.parts import FP32
-from kvplanner.model.families.read import Reader
-from kvplanner.model.families.reading import Body, Draft, MixerPart, MlpPart, Mtp, Reading, stack
+from kvplanner.model.families.reading import Body, Draft, MixerPart, MlpPart, Mtp, Reader, Reading, stack
 from kvplanner.model.formats import WeightFormat
 from kvplanner.model.spec import Compressed, Indexer, LayerSpec, Moe
 from kvplanner.model.tensors import TensorGroup

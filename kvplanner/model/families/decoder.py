@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from kvplanner.model.families.patterns import SLIDING, SPARSE, Pattern, all_dense, all_full, window_of
 from kvplanner.model.families.reading import Body, Draft, Heads, MixerPart, MlpPart, Mtp, Reading, body, stack
@@ -15,8 +14,7 @@ from kvplanner.model.tensors import TensorGroup
 Switch = bool | tuple[str, bool]
 
 
-@dataclass(frozen=True, slots=True)
-class Decoder:
+class Decoder(NamedTuple):
     """What tells one plain decoder family from another.
 
     qkv_bias, o_bias, mlp_bias: see Switch. qk_norm: none, over each head, or over the whole projection.
@@ -68,7 +66,7 @@ class Decoder:
     head_bias: Switch = False
     width: Callable[[Reading], int] | None = None
     scalars: tuple[str, ...] = ()
-    only: Mapping[str, object] = field(default_factory=dict)
+    only: Mapping[str, object] = {}
     ignore: tuple[str, ...] = ()
 
     def __call__(self, reading: Reading) -> Draft:

@@ -6,7 +6,6 @@ by element counts of the catalogue's models.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from kvplanner.model.families.decoder import Decoder
@@ -19,8 +18,7 @@ from kvplanner.model.families.patterns import (
     optional_window,
     window_everywhere,
 )
-from kvplanner.model.families.read import Reader
-from kvplanner.model.families.reading import Reading
+from kvplanner.model.families.reading import Reader, Reading
 
 FOUR_NORMS: Final = (
     "input_layernorm",
@@ -40,7 +38,7 @@ def _half_width(reading: Reading) -> int:
 
 LLAMA: Final = Decoder(mlp_bias=("mlp_bias", False))
 MISTRAL: Final = Decoder(qkv_bias=False, o_bias=False, pattern=mistral_window, window=4096)
-MINISTRAL3: Final = replace(MISTRAL, pattern=window_everywhere, window=None)
+MINISTRAL3: Final = MISTRAL._replace(pattern=window_everywhere, window=None)
 QWEN2: Final = Decoder(qkv_bias=True, o_bias=False, pattern=optional_window)
 QWEN3: Final = Decoder(qk_norm="head", head_size=128, pattern=optional_window)
 GEMMA2: Final = Decoder(
@@ -56,7 +54,7 @@ PHI3: Final = Decoder(
 )  # fmt: skip
 GLM4: Final = Decoder(o_bias=False, norms=(*FOUR_NORMS[:2], "post_self_attn_layernorm", "post_mlp_layernorm"),
                       mlp_names=_FUSED_MLP)  # fmt: skip
-GLM4V: Final = replace(GLM4, qkv_bias=("attention_bias", True))
+GLM4V: Final = GLM4._replace(qkv_bias=("attention_bias", True))
 
 READERS: Final[dict[str, Reader]] = {
     "LlamaForCausalLM": LLAMA,

@@ -5,13 +5,11 @@ Sources: configuration and modelling classes of transformers 5.24, element count
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
 from kvplanner.model.families.dense import LLAMA, MISTRAL, QWEN2, QWEN3
-from kvplanner.model.families.read import Reader
-from kvplanner.model.families.reading import Body, Draft, Reading
+from kvplanner.model.families.reading import Body, Draft, Reader, Reading
 from kvplanner.model.spec import Attention, LayerSpec, Mlp
 from kvplanner.model.tensors import Place, TensorGroup
 
@@ -51,7 +49,7 @@ def _embeddings(reading: Reading, hidden: int, vocab: int, rows: int, types: int
     return groups + last.linear("pooler.dense", "other", hidden, hidden, bias=True)
 
 
-def headless(text: Callable[[Reading], Draft]) -> Callable[[Reading], Draft]:
+def headless(text: Reader) -> Reader:
     """A decoder that embeds: the same layers, no head, and a cache all the same."""
 
     def read(reading: Reading) -> Draft:

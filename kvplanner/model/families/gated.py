@@ -6,7 +6,6 @@ Sources: configuration and modelling classes of transformers 5.24, element count
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from kvplanner.model.families.fields import Fields, need_divides
@@ -14,8 +13,7 @@ from kvplanner.model.families.latent import dense_mlp, layer_norms
 from kvplanner.model.families.moe import Experts
 from kvplanner.model.families.mtp import one_layer
 from kvplanner.model.families.patterns import FULL, LINEAR, SPARSE, Pattern, all_dense, all_sparse, listed, qwen_sparse
-from kvplanner.model.families.read import Reader
-from kvplanner.model.families.reading import Body, Draft, Heads, MixerPart, Reading, body, stack
+from kvplanner.model.families.reading import Body, Draft, Heads, MixerPart, Reader, Reading, body, stack
 from kvplanner.model.spec import Attention, State
 from kvplanner.model.tensors import TensorGroup
 
@@ -119,8 +117,7 @@ def _gated_attention(reading: Reading, hidden: int, heads: Heads) -> MixerPart:
     return MixerPart(Attention(n, kv, size, size), groups)
 
 
-@dataclass(frozen=True, slots=True)
-class Gated:
+class Gated(NamedTuple):
     """A family of gated-delta hybrids: how the delta layer is stored, which layers have experts, the MTP field."""
 
     delta: Callable[[Reading, int, DeltaSizes], list[TensorGroup]]

@@ -13,8 +13,7 @@ from kvplanner.model.families.latent import dense_mlp
 from kvplanner.model.families.moe import expert_sizes
 from kvplanner.model.families.parts import Parts
 from kvplanner.model.families.patterns import FULL, SLIDING, listed
-from kvplanner.model.families.read import Reader
-from kvplanner.model.families.reading import Body, Draft, MixerPart, MlpPart, Reading, stack
+from kvplanner.model.families.reading import Body, Draft, MixerPart, MlpPart, Reader, Reading, stack
 from kvplanner.model.families.towers import (
     GATED,
     MAX_DEPTH,

@@ -16,8 +16,7 @@ from kvplanner.model.families.moe import MIXTRAL, Experts, expert_sizes
 from kvplanner.model.families.mtp import one_layer
 from kvplanner.model.families.parts import FP32
 from kvplanner.model.families.patterns import FULL, LINEAR, SPARSE, after_first, listed
-from kvplanner.model.families.read import Reader
-from kvplanner.model.families.reading import Body, Draft, MixerPart, MlpPart, Reading, body, stack
+from kvplanner.model.families.reading import Body, Draft, MixerPart, MlpPart, Reader, Reading, body, stack
 from kvplanner.model.spec import Moe, State
 from kvplanner.model.tensors import TensorGroup
 

@@ -5,7 +5,7 @@ Sources: configuration and modelling classes of transformers 5.24, the repositor
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from kvplanner.errors import BadInput
@@ -13,8 +13,7 @@ from kvplanner.model.families.fields import Fields, need_length
 from kvplanner.model.families.moe import Experts
 from kvplanner.model.families.mtp import one_layer
 from kvplanner.model.families.patterns import DENSE, SPARSE, Pattern, after_first, all_dense
-from kvplanner.model.families.read import Reader
-from kvplanner.model.families.reading import Body, Draft, MixerPart, MlpPart, Reading, body, stack
+from kvplanner.model.families.reading import Body, Draft, MixerPart, MlpPart, Reader, Reading, body, stack
 from kvplanner.model.spec import Indexer, Mla, Mlp
 from kvplanner.model.tensors import TensorGroup
 
@@ -133,8 +132,7 @@ def _index_shared(fields: Fields, layers: int) -> tuple[str, ...]:
     return tuple(SHARED if max(i - offset + 1, 0) % step else OWNER for i in range(layers))
 
 
-@dataclass(frozen=True, slots=True)
-class Latent:
+class Latent(NamedTuple):
     """A family of latent-attention decoders.
 
     copies: vocabulary matrices in an MTP block; mtp_default: blocks when the field is absent; indexes: which
@@ -160,7 +158,7 @@ class Latent:
         norms = layer_norms(reading, hidden)
 
         def make(key: tuple[str, str]) -> Body:
-            own = replace(index, owns_cache=key[0] == OWNER) if index is not None else None
+            own = index._replace(owns_cache=key[0] == OWNER) if index is not None else None
             mixer = mla_part(reading, hidden, sizes, own)
             if key[1] == SPARSE and self.experts is not None:
                 return body(mixer, self.experts(reading, hidden), norms)

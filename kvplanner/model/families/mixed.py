@@ -12,8 +12,7 @@ from kvplanner.model.families.latent import dense_mlp, layer_norms
 from kvplanner.model.families.moe import MIXTRAL, Experts
 from kvplanner.model.families.mtp import one_layer
 from kvplanner.model.families.patterns import DENSE, FULL, SPARSE, after_first, listed
-from kvplanner.model.families.read import Reader
-from kvplanner.model.families.reading import Body, Draft, Heads, MixerPart, MlpPart, Reading, body, stack
+from kvplanner.model.families.reading import Body, Draft, Heads, MixerPart, MlpPart, Reader, Reading, body, stack
 from kvplanner.model.families.towers import with_towers
 from kvplanner.model.families.towers_more import minimax_m3 as minimax_tower
 from kvplanner.model.spec import Attention, Indexer, Mlp, State

@@ -16,8 +16,7 @@ from kvplanner.model.families.kda import kimi_linear
 from kvplanner.model.families.latent import DEEPSEEK_V3, MISTRAL4, dense_mlp, layer_norms
 from kvplanner.model.families.moe import Experts
 from kvplanner.model.families.patterns import CHUNKED, FULL, every
-from kvplanner.model.families.read import Reader
-from kvplanner.model.families.reading import Body, Draft, Heads, MixerPart, MlpPart, Reading, body, stack
+from kvplanner.model.families.reading import Body, Draft, Heads, MixerPart, MlpPart, Reader, Reading, body, stack
 from kvplanner.model.families.sparse import GLM4V_MOE, QWEN3_MOE
 from kvplanner.model.families.towers import with_towers
 from kvplanner.model.spec import Attention, LayerSpec, Mlp

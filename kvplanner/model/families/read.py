@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from kvplanner.errors import BadInput, NotModelled
@@ -10,13 +10,12 @@ from kvplanner.model.families.context import context_of
 from kvplanner.model.families.fields import Fields, shown
 from kvplanner.model.families.parts import Parts, as_mtp
 from kvplanner.model.families.quantise import quantised_blocks, quantised_mtp, quantised_outside
-from kvplanner.model.families.reading import Draft, Reading
+from kvplanner.model.families.reading import Draft, Reader, Reading
 from kvplanner.model.families.schemes import Scheme, scheme_of
 from kvplanner.model.formats import DTYPE_BYTES, dense
 from kvplanner.model.spec import LayerSpec, ModelSpec
 from kvplanner.model.tensors import Inventory, TensorGroup
 
-Reader = Callable[[Reading], Draft]
 # Dictionaries that may hold the language model's fields, in the order in which they are looked for.
 _NESTED: Final = ("text_config", "language_config", "llm_config")
 _LAYER_NAMES: Final = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "hybrid_override_pattern")

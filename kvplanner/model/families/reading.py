@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from kvplanner.errors import NotModelled
 from kvplanner.model.families.fields import MAX_LAYERS, Fields, need_divides
@@ -201,3 +201,11 @@ def body(mixer: MixerPart | None, mlp: MlpPart | None, norms: Iterable[TensorGro
 def refuse(reading: Reading, what: str, field_name: str) -> NotModelled:
     """The error for a variant that no reader understands."""
     return NotModelled(what, reading.text.named(field_name), "This variant of the architecture is not modelled")
+
+
+class Reader(Protocol):
+    """Reads the configs of one family: a function, or a family described by its traits."""
+
+    def __call__(self, reading: Reading, /) -> Draft:
+        """What the config says. Raises BadInput for a broken one, NotModelled for what the family lacks."""
+        ...

@@ -7,8 +7,7 @@ published byte totals where there are any (gpt-oss in mxfp4 and Kimi-K2.5 in int
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from kvplanner.errors import BadInput, NotModelled
 from kvplanner.model import formats
@@ -26,8 +25,7 @@ _MAX_PATTERNS: Final = 2000
 _MAX_EXPRESSIONS: Final = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(NamedTuple):
     """What happens to the modules that a name covers. format None: they stay as they are.
 
     experts: how many experts of a layer the list named one by one, 0 when it named none.
@@ -38,8 +36,7 @@ class Rule:
     experts: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Scheme:
+class Scheme(NamedTuple):
     """name: as engines call it. default: of the matrices of `kinds` that no rule covers. The first rule wins.
 
     expert_format: of experts, where they differ from the default. kv_cache: what the checkpoint asks of the cache.

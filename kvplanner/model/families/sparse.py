@@ -6,7 +6,6 @@ by element counts of the catalogue's models.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from kvplanner.model.families.decoder import Decoder
@@ -23,8 +22,7 @@ from kvplanner.model.families.patterns import (
     qwen_sparse,
     window_everywhere,
 )
-from kvplanner.model.families.read import Reader
-from kvplanner.model.families.reading import Draft, Reading
+from kvplanner.model.families.reading import Draft, Reader, Reading
 
 _ROUTER: Final = ("n_group", "topk_group")
 _MIXTRAL: Final = Experts(("num_local_experts",), width=("intermediate_size",), path="block_sparse_moe", names=MIXTRAL)
@@ -45,7 +43,7 @@ _GLM4_MOE: Final = Decoder(
     o_bias=False, head_size=128, qk_norm="head", qk_norm_if=("use_qk_norm", False), mlp_pattern=after_first(1),
     experts=_GLM, mtp=one_layer("num_nextn_predict_layers", copies=2),
 )  # fmt: skip
-GLM4V_MOE: Final = replace(_GLM4_MOE, qkv_bias=("attention_bias", True), head_size=None, mtp=None)
+GLM4V_MOE: Final = _GLM4_MOE._replace(qkv_bias=("attention_bias", True), head_size=None, mtp=None)
 
 
 def _step(reading: Reading) -> Draft:

@@ -10,8 +10,7 @@ from typing import Final, NamedTuple
 from kvplanner.errors import BadInput
 from kvplanner.model.families.fields import Fields, need_divides, need_length
 from kvplanner.model.families.moe import Experts
-from kvplanner.model.families.read import Reader
-from kvplanner.model.families.reading import Body, Draft, Heads, MixerPart, MlpPart, Reading, body, stack
+from kvplanner.model.families.reading import Body, Draft, Heads, MixerPart, MlpPart, Reader, Reading, body, stack
 from kvplanner.model.spec import Attention, LayerSpec, Mlp, State
 
 

@@ -8,13 +8,12 @@ feed-forward over tensor-parallel ranks, the rest is whole on each.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from kvplanner.errors import NotModelled
 from kvplanner.model.families.fields import Fields
 from kvplanner.model.families.parts import Parts
-from kvplanner.model.families.reading import Draft, Reading
+from kvplanner.model.families.reading import Draft, Reader, Reading
 from kvplanner.model.spec import Tower, TowerKind
 from kvplanner.model.tensors import TensorGroup
 
@@ -22,7 +21,7 @@ TowerReader = Callable[[Reading, int], tuple[list[Tower], list[TensorGroup]]]
 MAX_DEPTH: Final = 1024
 
 
-def with_towers(text: Callable[[Reading], Draft], *readers: TowerReader) -> Callable[[Reading], Draft]:
+def with_towers(text: Reader, *readers: TowerReader) -> Reader:
     """A language model with towers beside it."""
 
     def read(reading: Reading) -> Draft:
@@ -50,8 +49,7 @@ def tower_of(kind: TowerKind, hidden: int, depth: int, groups: list[TensorGroup]
     return Tower(kind, hidden, depth, sum(g.elements for g in groups), heads, patches, tokens)
 
 
-@dataclass(frozen=True, slots=True)
-class Encoder:
+class Encoder(NamedTuple):
     """How a tower names the parts of its layers.
 
     qkv: three names, all equal for one stored matrix. norms: the layer's norms; norm_bias: LayerNorm.
