@@ -1,1 +1,1 @@
-"""Data shipped with kvplanner; read through importlib.resources as kvplanner.resources."""
+"""Data shipped with kvplanner; installed as kvplanner.resources and read through kvplanner.shipped."""

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import json
 from functools import cache
-from importlib.resources import files
 from typing import Any, Final
 
 from kvplanner.errors import UnknownName
 from kvplanner.estimate import Estimate, Input, banded, exact
 from kvplanner.gpu.match import GpuEntry, find, parse_machine
 from kvplanner.gpu.spec import GpuSpec, Machine
+from kvplanner.shipped import shipped
 from kvplanner.units import MIB
 
-_FOLDER: Final = files("kvplanner.resources") / "gpus"
+_FOLDER: Final = shipped("gpus")
 _RESERVED_SHARE: Final = 0.02
 _RESERVED_LEAST: Final = 300 * MIB
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from functools import cache
-from importlib.resources import files
 from typing import Any, Final, NamedTuple
 
 from kvplanner.engine.base import Model
@@ -13,8 +12,9 @@ from kvplanner.errors import UnknownName
 from kvplanner.estimate import Estimate, Input, banded, exact
 from kvplanner.model.formats import DTYPE_BYTES
 from kvplanner.model.tensors import Inventory
+from kvplanner.shipped import shipped
 
-_FOLDER: Final = files("kvplanner.resources") / "models"
+_FOLDER: Final = shipped("models")
 _MOST_NEAR: Final = 6
 _NOT_IN_SHAPE: Final = ("max_position_embeddings", "rope_scaling", "sliding_window")
 _UNKNOWN_FORMAT: Final = "The weight format of this quantised repository was not seen: its sizes are unknown"

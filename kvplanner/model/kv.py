@@ -38,13 +38,13 @@ def token_cache(mixer: Mixer, dtype: str) -> tuple[TokenCache, ...]:
         return _attention_cache(mixer, size)
     if isinstance(mixer, Mla):
         latent = TokenCache("latent", (mixer.kv_lora_rank + mixer.qk_rope) * size, mixer.window)
-        return (latent, *_index_cache(mixer.index))
+        return (latent, *_index_cache(mixer.indexer))
     if isinstance(mixer, Compressed):
         window = TokenCache("sliding latent", mixer.head_size * size, mixer.window)
         if not mixer.ratio:
             return (window,)
         kept = TokenCache(f"latent, 1 in {mixer.ratio}", mixer.head_size * size / mixer.ratio, None)
-        index = tuple(c._replace(bytes=c.bytes / mixer.ratio) for c in _index_cache(mixer.index))
+        index = tuple(c._replace(bytes=c.bytes / mixer.ratio) for c in _index_cache(mixer.indexer))
         return (kept, *index, window)
     return ()
 
@@ -55,9 +55,9 @@ def _attention_cache(mixer: Attention, size: int) -> tuple[TokenCache, ...]:
     width = mixer.kv_heads * (mixer.head_size + mixer.head_size_v) * size
     kind = "image" if mixer.cross else "sliding" if mixer.window else "chunked" if mixer.chunk else "full"
     main = TokenCache(kind, width, mixer.window or mixer.chunk)
-    if mixer.index is None:
+    if mixer.indexer is None:
         return (main,)
-    return (main, TokenCache("index", mixer.index.head_size * size, None))
+    return (main, TokenCache("index", mixer.indexer.head_size * size, None))
 
 
 def _index_cache(index: Indexer | None) -> tuple[TokenCache, ...]:

@@ -6,7 +6,6 @@ None or absent, never a guess.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 StateKind = Literal["mamba1", "mamba2", "gated_delta", "kda", "lightning", "short_conv"]
@@ -14,14 +13,13 @@ TowerKind = Literal["vision", "audio", "projector"]
 Task = Literal["generate", "embed", "encode"]
 
 
-@dataclass(frozen=True, slots=True)
-class Attention:
+class Attention(NamedTuple):
     """Softmax attention that keeps keys and values.
 
     window: tokens that a sliding-window layer sees; chunk: size of a chunked-local layer; both None: full.
     cross: attends to an encoder's tokens only. causal False: encoder attention, which keeps no cache.
     owns_cache False: reuses the cache of an earlier layer of its kind.
-    index: a block-sparse layer's extra key cache.
+    indexer: a block-sparse layer's extra key cache.
     """
 
     heads: int
@@ -34,7 +32,7 @@ class Attention:
     causal: bool = True
     owns_cache: bool = True
     sinks: bool = False
-    index: Indexer | None = None
+    indexer: Indexer | None = None
 
 
 class Indexer(NamedTuple):
@@ -49,8 +47,7 @@ class Indexer(NamedTuple):
     owns_cache: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Mla:
+class Mla(NamedTuple):
     """Multi-head latent attention: caches kv_lora_rank + qk_rope elements per token, whatever the heads.
 
     q_lora_rank None: the query projection is one full matrix.
@@ -62,22 +59,21 @@ class Mla:
     qk_rope: int
     head_size_v: int
     q_lora_rank: int | None = None
-    index: Indexer | None = None
+    indexer: Indexer | None = None
     window: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Compressed:
+class Compressed(NamedTuple):
     """DeepSeek-V4 attention: one shared latent of head_size, kept for each `ratio` tokens, and a window.
 
-    ratio 0: the window alone. index: the selector of ratio-4 layers.
+    ratio 0: the window alone. indexer: the selector of ratio-4 layers.
     """
 
     heads: int
     head_size: int
     ratio: int
     window: int
-    index: Indexer | None = None
+    indexer: Indexer | None = None
 
 
 class State(NamedTuple):

@@ -73,9 +73,9 @@ def _short(mixer: Mixer) -> str:
     if isinstance(mixer, State):
         return _STATES[mixer.kind]
     if isinstance(mixer, Mla):
-        if mixer.index is None:
+        if mixer.indexer is None:
             return "latent attention"
-        return "sparse latent attention" + ("" if mixer.index.owns_cache else " on a shared selection")
+        return "sparse latent attention" + ("" if mixer.indexer.owns_cache else " on a shared selection")
     if isinstance(mixer, Compressed):
         return f"compressed 1:{mixer.ratio}" if mixer.ratio else "sliding latent"
     if mixer.cross:
@@ -85,7 +85,7 @@ def _short(mixer: Mixer) -> str:
     name = (
         f"sliding {mixer.window:,}" if mixer.window else f"chunked {mixer.chunk:,}" if mixer.chunk else "full attention"
     )
-    if mixer.index is not None:
+    if mixer.indexer is not None:
         name = "block-sparse attention"
     return name if mixer.owns_cache else f"{name} on a shared cache"
 

@@ -12,7 +12,6 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from difflib import get_close_matches
 from itertools import groupby
 from pathlib import Path
 from types import MappingProxyType
@@ -291,6 +290,8 @@ def _check_options(plan: PlanFile) -> None:
     known = {option.name: option for option in chosen.options(plan.version)}
     for name, value in plan.options.items():
         if name not in known:
+            from difflib import get_close_matches
+
             release = f" {plan.version}" if plan.version else ""
             raise UnknownName(f"{chosen.title}{release} has no such option", f"plan file: options.{name[:60]}",
                               tuple(get_close_matches(name, known, n=3)), "Take it out of the file")  # fmt: skip

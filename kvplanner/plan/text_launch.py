@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
@@ -47,6 +46,8 @@ def take_apart(launch: Sequence[str], words: Sequence[str]) -> Launch:
     shell keeps for itself (pipes, redirections, "&") is left out. Raises BadInput for quotes that do not close.
     """
     if len(words) == 1 and any(c.isspace() for c in words[0]):
+        import shlex
+
         try:
             words = shlex.split(_CONTINUED.sub(" ", words[0]), comments=True)
         except ValueError as error:

@@ -239,7 +239,7 @@ def _attention(reader: Reader, index: int, count: int, hidden: int, layer: _Laye
         causal=reader.arch not in _ENCODERS and reader.value("attention.causal") is not False,
         owns_cache=index < count - shared,
         sinks=layer.has("attn_sinks"),
-        index=_indexer(reader, layer),
+        indexer=_indexer(reader, layer),
     )  # fmt: skip
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
 from typing import Final
 
 from PySide6.QtCore import Qt, QUrl
 from PySide6.QtWidgets import QDialog, QHBoxLayout, QListWidget, QListWidgetItem, QTextBrowser, QWidget
 
+from kvplanner.shipped import shipped
 from kvplanner.ui.main_actions import shortcut_table
 
 PAGES: Final = {
@@ -36,7 +36,7 @@ def page_text(name: str) -> str:
     if name == "shortcuts":
         rows = "\n".join(f"| {text} | {keys} |" for text, keys in shortcut_table())
         return f"# Keyboard\n\n| Command | Keys |\n|---|---|\n{rows}\n\n{_KEYS}"
-    return (files("kvplanner.resources") / "help" / f"{name}.md").read_text(encoding="utf-8")
+    return shipped("help", f"{name}.md").read_text(encoding="utf-8")
 
 
 class HelpViewer(QDialog):

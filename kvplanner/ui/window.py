@@ -6,13 +6,13 @@ menus, the form and the details after that. Further windows are made whole.
 
 from __future__ import annotations
 
-from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
 from PySide6 import QtCore, QtGui, QtWidgets
 from PySide6.QtCore import Signal
 
 from kvplanner.app import settings as s
+from kvplanner.shipped import shipped
 from kvplanner.ui.main_base import PANEL_WIDTH
 from kvplanner.ui.main_commands import CommandsMixin
 from kvplanner.ui.main_files import FilesMixin
@@ -111,7 +111,7 @@ class MainWindow(CommandsMixin, FilesMixin, QtWidgets.QMainWindow):
         self.furnished = True
         document, library = self.document, self.application.library
         if QtWidgets.QApplication.windowIcon().isNull():
-            icon = QtGui.QIcon(str(files("kvplanner.resources") / "icons" / "kvplanner.svg"))
+            icon = QtGui.QIcon(str(shipped("icons", "kvplanner.svg")))
             QtWidgets.QApplication.setWindowIcon(icon)
         self.actions_of_window = Actions(self)
         self.unit_button = self.actions_of_window.unit_button(self)

@@ -36,7 +36,7 @@ def specs(draw: st.DrawFn) -> ModelSpec:
     kinds = draw(st.lists(mixers(), min_size=1, max_size=3, unique=True))
     latent = [k for k in kinds if isinstance(k[0], Mla)]
     if latent:
-        indexed = any(isinstance(m, Mla) and m.index for m in latent[0])
+        indexed = any(isinstance(m, Mla) and m.indexer for m in latent[0])
         kinds = latent[:1] + [k for k in kinds if isinstance(k[0], State) and not indexed][:1]
     else:
         states = [k for k in kinds if isinstance(k[0], State)]
@@ -54,7 +54,7 @@ def layouts(draw: st.DrawFn) -> CacheLayout:
         "max_num_batched_tokens": draw(st.sampled_from([2048, 8192])),
     }
     gpu = draw(st.sampled_from([H100, A100, RTX4090, B200]))
-    if any(isinstance(m, Mla) and m.index for layer in model.layers for m in layer.mixers):
+    if any(isinstance(m, Mla) and m.indexer for layer in model.layers for m in layer.mixers):
         gpu = H100
     if gpu is not A100:
         options["kv_cache_dtype"] = draw(st.sampled_from(["auto", "fp8"]))
@@ -130,7 +130,7 @@ def test_suggested_length_is_the_largest_that_fits(layout: CacheLayout, amount: 
 def test_every_layer_is_in_one_group(model: ModelSpec) -> None:
     layout = laid_out(model)
     owners = sum(
-        n * sum(2 if isinstance(m, Mla) and m.index else 1 for m in layer.mixers)
+        n * sum(2 if isinstance(m, Mla) and m.indexer else 1 for m in layer.mixers)
         for layer, n in zip(model.layers, model.counts(), strict=True)
     )
     assert sum(t.total_layers for t in layout.tables) == owners

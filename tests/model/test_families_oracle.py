@@ -69,8 +69,8 @@ def keys_of(mixer: Mixer, tp: int) -> list[tuple[object, ...]]:
         return [(kind, heads, mixer.head_size, mixer.head_size_v, mixer.window or mixer.chunk)]
     if isinstance(mixer, Mla):
         keys: list[tuple[object, ...]] = [("latent", mixer.kv_lora_rank + mixer.qk_rope)]
-        if mixer.index is not None and mixer.index.owns_cache:
-            keys.append(("latent", mixer.index.head_size + 4))
+        if mixer.indexer is not None and mixer.indexer.owns_cache:
+            keys.append(("latent", mixer.indexer.head_size + 4))
         return keys
     assert isinstance(mixer, State)
     return [("state", json.dumps(shapes_of(mixer, tp)))]

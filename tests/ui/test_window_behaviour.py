@@ -23,7 +23,7 @@ from kvplanner.engine.base import Load
 from kvplanner.gpu.spec import Machine
 from kvplanner.ui.help_viewer import PAGES, page_text
 from kvplanner.ui.main_app import Application
-from kvplanner.ui.message_bar import SHOWN_MS
+from kvplanner.ui.message_strip import SHOWN_MS
 from kvplanner.ui.palette import DARK, LIGHT, Tokens, contrast
 from kvplanner.ui.theme import palette_of
 from kvplanner.ui.window import MainWindow

@@ -81,7 +81,7 @@ def select(spec: ModelSpec, settings: Settings) -> Chosen:
     if name.endswith("FLASHINFER") and arch[0] == 10:
         layout = "LBHNC"
     smallest = _SMALLEST_BLOCK.get(name, 16)
-    if any(m.index is not None for m in latent):
+    if any(m.indexer is not None for m in latent):
         smallest = INDEXER_BLOCK
     return Chosen(name, smallest, layout, reason, gdn)
 
@@ -147,7 +147,7 @@ def _latent_backend(mixer: Mla, settings: Settings, arch: tuple[int, int]) -> tu
     dtype = settings.kv_cache_dtype
     if dtype in _PER_HEAD or dtype.startswith("turboquant"):
         raise _no_backend(settings, f"head_size={mixer.kv_lora_rank + mixer.qk_rope}", "use_mla=True")
-    if mixer.index is not None:
+    if mixer.indexer is not None:
         if arch[0] == 9:
             return (
                 ("FLASH_ATTN_MLA_SPARSE", "Hopper, 16-bit cache")

@@ -8,15 +8,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
 from typing import Any, Final, Literal, NamedTuple, cast
 
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.estimate import Basis
+from kvplanner.shipped import shipped
 
 # What an entry may ask for beside a run of versions.
 _CONDITIONS: Final = ("runner", "gpu", "ranks", "stage", "pipeline", "graphs")
-_FILE: Final = files("kvplanner.resources") / "vllm_constants.json"
+_FILE: Final = shipped("vllm_constants.json")
 
 # hbm: data-centre boards that NVSwitch or NVLink joins; unified: GPU and CPU share the memory; pcie: the others.
 GpuClass = Literal["hbm", "pcie", "unified"]

@@ -179,7 +179,7 @@ def _auto_dtype(spec: ModelSpec, arch: tuple[int, int] | None) -> tuple[str, str
 
 def _kv_dtype(spec: ModelSpec, book: Book, gpu: GpuSpec) -> str:
     mixers = [m for layer in spec.layers for m in layer.mixers]
-    indexed = any(isinstance(m, Mla) and m.index is not None for m in mixers)
+    indexed = any(isinstance(m, Mla) and m.indexer is not None for m in mixers)
     default, reason = "auto", "the model's dtype"
     if spec.kv_cache_dtype is not None:
         default, reason = spec.kv_cache_dtype, "the checkpoint asks for it"

@@ -39,9 +39,11 @@ def attention_row(mixer: Attention, settings: Settings, kv_dtype: str | None = N
 
 def latent_row(mixer: Mla, settings: Settings, chosen: Chosen) -> int:
     """Bytes of one token of one latent layer, the same on every rank."""
-    packed = chosen.primary == "FLASHMLA_SPARSE" or (mixer.index is not None and (settings.gpu_arch or (0, 0))[0] == 12)
+    packed = chosen.primary == "FLASHMLA_SPARSE" or (
+        mixer.indexer is not None and (settings.gpu_arch or (0, 0))[0] == 12
+    )
     name = settings.kv_cache_dtype
-    if packed and mixer.index is not None and name == "auto" and chosen.primary != "FLASHMLA_SPARSE":
+    if packed and mixer.indexer is not None and name == "auto" and chosen.primary != "FLASHMLA_SPARSE":
         name = "fp8_ds_mla"
     row = kv_dtypes.latent_bytes(name, settings.dtype, mixer.kv_lora_rank + mixer.qk_rope, packed)
     return round_up(row, _V0_LATENT_ROW) if settings.era.runner == "V0" else row

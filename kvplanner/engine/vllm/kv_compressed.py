@@ -29,10 +29,10 @@ def compressed_specs(mixer: Compressed) -> tuple[CacheSpec, ...]:
     overlap = 2 if mixer.ratio == 4 else 1
     waiting = _waiting(mixer.head_size, mixer.ratio, overlap)
     main = _paged("mla", BLOCK, _ROW, tokens_per_row=mixer.ratio)
-    if mixer.index is None:
+    if mixer.indexer is None:
         return (main, window, waiting)
     selector = _paged("index", BLOCK, _INDEX_ROW, tokens_per_row=mixer.ratio)
-    return (main, selector, window, waiting, _waiting(mixer.index.head_size, mixer.ratio, overlap))
+    return (main, selector, window, waiting, _waiting(mixer.indexer.head_size, mixer.ratio, overlap))
 
 
 def _waiting(head_size: int, ratio: int, overlap: int) -> CacheSpec:

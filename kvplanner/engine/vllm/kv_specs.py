@@ -105,13 +105,13 @@ def specs_of(mixer: Mixer, spec: ModelSpec, settings: Settings, chosen: Chosen, 
         return (_state_spec(mixer, spec, settings, chosen, block),)
     if isinstance(mixer, Attention):
         own = (_attention_spec(mixer, spec, settings, block),) if mixer.owns_cache and mixer.causal else ()
-        return (*_index_spec(mixer.index, block), *own)
+        return (*_index_spec(mixer.indexer, block), *own)
     if isinstance(mixer, Mla):
         if expands_latent(spec, settings):
             return (_attention_spec(expanded(mixer), spec, settings, block),)
         kind: CacheKind = "mla" if mixer.window is None else "sliding_mla"
         row = kv_block.latent_row(mixer, settings, chosen)
-        return (*_index_spec(mixer.index, block), _plain(kind, block, row, mixer.window or 0))
+        return (*_index_spec(mixer.indexer, block), _plain(kind, block, row, mixer.window or 0))
     return kv_compressed.compressed_specs(mixer)
 
 

@@ -117,7 +117,7 @@ def shared_workspace(model: Model, settings: Settings) -> Buffer:
 def _sparse_workspace(model: Model, settings: Settings) -> Buffer:
     """FlashMLA-sparse gathers the context, five times (twice beyond 256K) a latent row of 576 values; its indexer
     keeps up to 512 MiB of logits (v1/attention/backends/mla, 0.33)."""
-    mixers = (m for layer in model.spec.layers for m in layer.mixers if isinstance(m, Mla) and m.index is not None)
+    mixers = (m for layer in model.spec.layers for m in layer.mixers if isinstance(m, Mla) and m.indexer is not None)
     mixer = next(mixers, None)
     if mixer is None:
         return Buffer("sparse attention workspace", 0, "")

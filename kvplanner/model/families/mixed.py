@@ -184,7 +184,7 @@ def _m3_attention(reading: Reading, hidden: int, heads: Heads, index: Indexer | 
         groups += parts.linear("self_attn.index_k_proj", "attention", index.head_size, hidden)
         for name in ("index_q_norm", "index_k_norm"):
             groups += parts.norm(f"self_attn.{name}", index.head_size)
-    return MixerPart(Attention(n, kv, size, size, index=index), groups)
+    return MixerPart(Attention(n, kv, size, size, indexer=index), groups)
 
 
 def _mimo_v2(reading: Reading) -> Draft:
