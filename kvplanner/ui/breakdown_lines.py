@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kvplanner.engine.base import DevicePlan, Plan, Segment, SegmentKind
+from kvplanner.plan.held import budget_kinds, cache_is_given, drawn, lack_of
 from kvplanner.ui.bars import words
-from kvplanner.ui.bars.fold import budget_kinds, cache_is_given, drawn, group_of
-from kvplanner.ui.bars.lack import lack_of, lack_text
+from kvplanner.ui.bars.fold import group_of
+from kvplanner.ui.bars.lack import lack_text
 from kvplanner.ui.bars.words import Unit
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from kvplanner.engine.base import DevicePlan, Plan, StageMemory
+from kvplanner.plan.held import budget_start
 from kvplanner.ui.bars import words
-from kvplanner.ui.bars.fold import budget_start, group_of, groups
+from kvplanner.ui.bars.fold import group_of, groups
 from kvplanner.ui.bars.geometry import Rect
 from kvplanner.ui.bars.words import Unit
 

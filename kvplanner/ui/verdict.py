@@ -12,8 +12,9 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QSizePolicy, QToolBut
 
 from kvplanner.engine.base import DevicePlan, KvCache, Plan, SegmentKind
 from kvplanner.estimate import Estimate
+from kvplanner.plan.held import budget_kinds, cache_is_given, drawn
 from kvplanner.ui.bars import words
-from kvplanner.ui.bars.fold import budget_kinds, cache_is_given, drawn, group_of, telling_kind
+from kvplanner.ui.bars.fold import group_of, telling_kind
 from kvplanner.ui.bars.ink import colour, sized, tokens_of
 from kvplanner.ui.bars.words import Unit
 from kvplanner.ui.verdict_icon import STATE_NAMES, State, StatusIcon

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from kvplanner.engine.base import SEGMENT_KINDS, DevicePlan, Plan, Resolved, Segment
 from kvplanner.estimate import banded, exact
+from kvplanner.plan.held import budget_kinds, drawn, graphs_outside, lack_of
 from kvplanner.ui.bars import words
-from kvplanner.ui.bars.fold import budget_kinds, drawn, graphs_outside, groups, telling_kind
+from kvplanner.ui.bars.fold import groups, telling_kind
 from kvplanner.ui.bars.geometry import pattern_lines, tick_step, tick_text, ticks
-from kvplanner.ui.bars.lack import lack_of, lack_text
+from kvplanner.ui.bars.lack import lack_text
 from kvplanner.ui.bars.layout import arrange, fitted, height_of, rows_of
 from kvplanner.ui.bars.shapes import COMFORT, COMPACT, HEADER, Layout, Measured, MeasuredPart, View
 from kvplanner.units import GIB

@@ -13,7 +13,7 @@ from kvplanner.gpu.match import custom_gpu
 from kvplanner.gpu.spec import Device, GpuSpec, Machine
 from kvplanner.observe.overlay import overlays
 from kvplanner.observe.snapshot import EngineSeen, GpuSample, ProcessSample, Reading, Snapshot
-from kvplanner.ui.bars.fold import drawn
+from kvplanner.plan.held import drawn
 from kvplanner.ui.bars.layout import arrange
 from kvplanner.ui.bars.shapes import View
 from kvplanner.ui.bars.widget import MemoryBars

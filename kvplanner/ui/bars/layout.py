@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from kvplanner.engine.base import DevicePlan, Plan, SegmentKind
+from kvplanner.plan.held import Lacking, budget_start, cache_is_given, drawn, lack_of, used_bytes
 from kvplanner.ui.bars import words
-from kvplanner.ui.bars.fold import budget_start, cache_is_given, drawn, groups, used_bytes
+from kvplanner.ui.bars.fold import groups
 from kvplanner.ui.bars.geometry import Rect, tick_step, tick_text, ticks
-from kvplanner.ui.bars.lack import Lacking, lack_of, lack_text
+from kvplanner.ui.bars.lack import lack_text
 from kvplanner.ui.bars.shapes import (
     AXIS,
     COMFORT,

@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from kvplanner.engine.base import Plan, SegmentKind, Stage
 from kvplanner.estimate import Basis, Estimate
-from kvplanner.ui.bars.fold import graphs_outside
+from kvplanner.plan.held import graphs_outside
 from kvplanner.units import format_bytes, in_unit, round_to_band
 
 Unit = Literal["GiB", "GB"]

@@ -7,8 +7,9 @@ from typing import Final, Literal, NamedTuple
 
 from kvplanner.engine.base import DevicePlan, Plan, SegmentKind
 from kvplanner.estimate import Estimate, Input, show_value
+from kvplanner.plan.held import budget_kinds, cache_is_given, graphs_outside
 from kvplanner.ui.bars import words
-from kvplanner.ui.bars.fold import budget_kinds, cache_is_given, graphs_outside, group_of
+from kvplanner.ui.bars.fold import group_of
 from kvplanner.ui.bars.words import Unit
 from kvplanner.ui.explain.questions import Answer, answers
 from kvplanner.units import GB, GIB, MB, MIB, ByteUnit, format_bytes

@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 
 from kvplanner.engine.base import DevicePlan, Plan, SegmentKind
 from kvplanner.model.spec import Attention, Mla
+from kvplanner.plan.held import budget_start
 from kvplanner.ui.bars import words
-from kvplanner.ui.bars.fold import budget_start
 from kvplanner.ui.bars.words import Unit
 
 _SOLD_AS: Final = re.compile(r"\b(\d+)\s?GB\b")

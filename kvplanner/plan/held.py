@@ -1,0 +1,132 @@
+"""What a device holds at the stage where a plan fails, where the budget lies, and what is missing there.
+
+Told once for pictures, tables, reports and files.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from kvplanner.engine.base import BUDGET_KINDS, DevicePlan, Plan, Segment, SegmentKind, Stage
+
+# vLLM has charged its graph estimate to the budget since 0.21 (its own start-up message says so).
+GRAPHS_CHARGED_SINCE: Final = 21
+_BEFORE: Final[frozenset[SegmentKind]] = frozenset({"driver_reserved", "other", "runtime_outside", "headroom"})
+_RESIDENT: Final[frozenset[SegmentKind]] = _BEFORE | frozenset[SegmentKind]({"runtime", "weights", "workspace"})
+# What a device holds, or is reckoned to need, at the stage where start-up fails.
+_ADDED: Final[dict[Stage, tuple[SegmentKind, ...]]] = {
+    "free_memory_check": (),
+    "weights": ("weights",),
+    "profile": ("activations",),
+    "kv_cache_sizing": ("activations", "cuda_graphs"),
+    "kv_cache_too_small": ("activations", "cuda_graphs", "kv_cache"),
+    "kv_cache_allocation": ("kv_cache",),
+    "graph_capture": ("kv_cache", "cuda_graphs"),
+    "runtime": ("kv_cache", "cuda_graphs", "activations"),
+}
+# Stages at which later ones lack more, all measured against the budget.
+_BEFORE_THE_CACHE: Final[tuple[Stage, ...]] = ("weights", "profile", "kv_cache_sizing")
+# Stages at which the card, not the budget, is too small.
+_ON_THE_CARD: Final[tuple[Stage, ...]] = ("weights", "profile", "kv_cache_allocation", "graph_capture", "runtime")
+
+
+def graphs_outside(plan: Plan, device: DevicePlan) -> bool:
+    """Whether CUDA graphs are captured after the cache, outside the budget: by the cache's sum, else by the version."""
+    graphs, cache = device.segment("cuda_graphs"), plan.kv_cache
+    if device.budget is None or graphs is None or not graphs.bytes:
+        return False
+    charged = next((i.value for i in cache.available.inputs if i.name == "CUDA graphs"), None) if cache else None
+    if charged is not None:
+        return not charged
+    numbers = [int(n) for n in plan.engine_version.split(".")[:2] if n.isdecimal()]
+    return plan.request.engine == "vllm" and [0, 0] < numbers < [0, GRAPHS_CHARGED_SINCE]
+
+
+def budget_kinds(plan: Plan, device: DevicePlan) -> tuple[SegmentKind, ...]:
+    """The kinds that lie inside the budget, by this plan's rules."""
+    return tuple(k for k in BUDGET_KINDS if k != "cuda_graphs" or not graphs_outside(plan, device))
+
+
+def cache_is_given(plan: Plan) -> bool:
+    """Whether the cache's size is given, so that utilisation does not decide it."""
+    option = plan.options.get("kv_cache_memory_bytes")
+    return bool(option and option.value) or "kv_cache" in plan.request.measured
+
+
+def held(plan: Plan, device: DevicePlan, kind: SegmentKind) -> bool:
+    """Whether a segment counts at the stage where the plan fails; always where it does not."""
+    if plan.fits is not False or plan.stage is None:
+        return True
+    if kind == "cuda_graphs" and plan.stage.startswith("kv_cache") and graphs_outside(plan, device):
+        return False
+    early = plan.stage in ("free_memory_check", "weights")
+    return kind in (_BEFORE if early else _RESIDENT) or kind in _ADDED[plan.stage]
+
+
+def drawn(plan: Plan, device: DevicePlan) -> tuple[Segment, ...]:
+    """The segments of a bar from left to right, so that those of the budget lie together."""
+    found = [s for s in device.segments if held(plan, device, s.kind)]
+    if graphs_outside(plan, device):
+        order: dict[SegmentKind, int] = {"cuda_graphs": 1, "headroom": 2}
+        found.sort(key=lambda s: order.get(s.kind, 0))
+    return tuple(found)
+
+
+def budget_start(device: DevicePlan) -> int:
+    """Where the budget begins: at the end of what was there before the engine looked."""
+    return sum(s.bytes for s in device.segments if s.kind in ("driver_reserved", "other", "runtime_outside"))
+
+
+def used_bytes(plan: Plan, device: DevicePlan) -> int:
+    """Everything drawn but the headroom."""
+    return sum(s.bytes for s in drawn(plan, device) if s.kind != "headroom")
+
+
+class Lacking(NamedTuple):
+    """From where to where (bytes) a device lacks memory; asked: nothing stands there yet, it is only wanted.
+
+    in_all: what the device lacks until one full-length request fits, None where that is not known or no more.
+    """
+
+    start: int
+    end: int
+    asked: bool
+    in_all: int | None = None
+
+    @property
+    def bytes(self) -> int:
+        """What is missing at the failing stage."""
+        return self.end - self.start
+
+
+def lack_of(plan: Plan, positions: tuple[int, ...]) -> Lacking | None:
+    """What a device lacks, None where it lacks nothing."""
+    device = plan.devices[positions[0]]
+    used = used_bytes(plan, device)
+    worst = plan.tightest in positions
+    if plan.fits is not False or not plan.missing_bytes:
+        return Lacking(device.total_bytes, used, False) if used > device.total_bytes else None
+    end = budget_start(device) + device.budget.value if device.budget else device.total_bytes
+    if plan.stage == "free_memory_check" and end > device.total_bytes:
+        return Lacking(device.total_bytes, end, True)
+    if plan.stage in _ON_THE_CARD and (used > device.total_bytes or worst):
+        over = max(used - device.total_bytes, plan.missing_bytes if worst else 0)
+        return Lacking(device.total_bytes, device.total_bytes + over, used <= device.total_bytes, _in_all(plan, worst))
+    if used > end and plan.stage == "kv_cache_sizing":
+        return Lacking(end, used, False, _in_all(plan, worst))
+    if worst:
+        return Lacking(used, used + plan.missing_bytes, True)
+    return Lacking(device.total_bytes, used, False) if used > device.total_bytes else None
+
+
+def _in_all(plan: Plan, worst: bool) -> int | None:
+    """Everything in the budget with one full-length request, less the budget."""
+    device, cache = plan.devices[plan.tightest], plan.kv_cache
+    known = worst and plan.stage in _BEFORE_THE_CACHE and cache is not None and device.budget is not None
+    if not known or cache is None or device.budget is None or cache_is_given(plan):
+        return None
+    kinds = [k for k in budget_kinds(plan, device) if k != "kv_cache"]
+    inside = sum(s.bytes for s in device.segments if s.kind in kinds)
+    request = sum(group.blocks_per_request for group in cache.groups) * cache.bytes_per_block
+    whole = inside + request - device.budget.value
+    return whole if whole > plan.missing_bytes * 1.01 else None
