@@ -17,6 +17,16 @@ Basis = Literal["exact", "calibrated", "analytic", "assumed", "measured", "rest"
 # From the surest to the least sure; a sum is as sure as its least sure term.
 BASES: Final[tuple[Basis, ...]] = ("exact", "measured", "calibrated", "analytic", "rest", "assumed")
 
+# What each basis says of a number: the window's tips and the help page tell it in these words.
+BASIS_MEANING: Final[dict[Basis, str]] = {
+    "exact": "counted, without doubt",
+    "measured": "given by you, or read from a GPU",
+    "calibrated": "fitted to published start-up reports",
+    "analytic": "from the engine's own rules, not checked on this combination",
+    "rest": "what the others leave: as sure as they are",
+    "assumed": "nothing better is known: a rule of thumb with a wide range",
+}
+
 
 class Input(NamedTuple):
     """One input of a formula.

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kvplanner.engine.base import DevicePlan, Plan, Segment, SegmentKind
+from kvplanner.estimate import BASIS_MEANING
 from kvplanner.plan.held import budget_kinds, cache_is_given, drawn, lack_of
 from kvplanner.ui.bars import words
 from kvplanner.ui.bars.fold import group_of
@@ -57,8 +58,8 @@ def _line(plan: Plan, position: int, segment: Segment, unit: Unit) -> Line:
         words.number(segment.bytes, unit),
         words.band(estimate, unit),
         words.percent(segment.bytes, plan.devices[position].total_bytes),
-        words.BASIS_NAMES[estimate.basis],
-        f"{words.meaning(plan, position, segment.kind)}\n{words.BASIS[estimate.basis]}",
+        estimate.basis,
+        f"{words.meaning(plan, position, segment.kind)}\n{BASIS_MEANING[estimate.basis]}",
     )
 
 

@@ -9,6 +9,8 @@ from importlib.resources import files
 
 import pytest
 
+from kvplanner.engine.base import SEGMENT_KINDS
+from kvplanner.estimate import BASES, BASIS_MEANING
 from kvplanner.plan import planfile, schema
 from tests import sample_plans
 
@@ -41,3 +43,13 @@ def test_every_field_of_a_plan_file_is_documented() -> None:
 
 def test_every_schema_is_named() -> None:
     assert {schema.SCHEMA, planfile.SCHEMA} <= set(re.findall(r"kvplanner\.\w+/\d", PAGE))
+
+
+def test_the_help_tells_how_sure_a_number_is_in_the_windows_words() -> None:
+    page = (files("kvplanner.resources") / "help" / "bar.md").read_text(encoding="utf-8")
+    rows = [tuple(cell.strip() for cell in line.strip("|").split("|")) for line in page.splitlines() if "|" in line]
+    assert rows[2:] == [(basis, BASIS_MEANING[basis]) for basis in BASES]
+
+
+def test_the_jsons_page_names_every_basis_and_kind() -> None:
+    assert {*BASES, *SEGMENT_KINDS} <= set(re.findall(r"\w+", PAGE))

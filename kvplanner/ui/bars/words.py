@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final, Literal
 
 from kvplanner.engine.base import Plan, SegmentKind, Stage
-from kvplanner.estimate import Basis, Estimate
+from kvplanner.estimate import Estimate
 from kvplanner.plan.held import graphs_outside
 from kvplanner.units import format_bytes, in_unit, round_to_band
 
@@ -49,18 +49,6 @@ MEANING: Final[dict[SegmentKind, str]] = {
     "kv_cache": "what is left of the budget, cut into blocks",
     "headroom": "what the engine leaves alone",
 }
-BASIS: Final[dict[Basis, str]] = {
-    "exact": "counted, without doubt",
-    "measured": "given, or seen on a real card",
-    "calibrated": "fitted to public measurements",
-    "analytic": "from the engine's rules",
-    "rest": "follows from the others' ranges",
-    "assumed": "nothing better is known",
-}
-BASIS_NAMES: Final[dict[Basis, str]] = {
-    "exact": "exact", "measured": "measured", "calibrated": "calibrated", "analytic": "analytic",
-    "rest": "what is left", "assumed": "assumed",
-}  # fmt: skip
 _AFTER_CACHE: Final = "recorded kernels and their pools: captured after the cache, outside the budget"
 STAGES: Final[dict[Stage, str]] = {
     "free_memory_check": "at the free-memory check, before loading",
@@ -193,7 +181,7 @@ def segment_line(plan: Plan, positions: tuple[int, ...], kind: SegmentKind, unit
     reach = band(segment.estimate, unit)
     if reach:
         parts.append(f"range {reach}")
-    parts += [percent(segment.bytes, device.total_bytes), BASIS_NAMES[segment.estimate.basis]]
+    parts += [percent(segment.bytes, device.total_bytes), segment.estimate.basis]
     return " · ".join(parts)
 
 

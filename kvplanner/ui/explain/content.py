@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple
 
 from kvplanner.engine.base import DevicePlan, Plan, SegmentKind
-from kvplanner.estimate import Estimate, Input, show_value
+from kvplanner.estimate import BASIS_MEANING, Estimate, Input, show_value
 from kvplanner.plan.held import budget_kinds, cache_is_given, graphs_outside
 from kvplanner.ui.bars import words
 from kvplanner.ui.bars.fold import group_of
@@ -196,7 +196,7 @@ def _value(estimate: Estimate, unit: Unit) -> str:
 
 
 def _band(estimate: Estimate, unit: Unit) -> str:
-    basis = f"{words.BASIS_NAMES[estimate.basis]}: {words.BASIS[estimate.basis]}"
+    basis = f"{estimate.basis}: {BASIS_MEANING[estimate.basis]}"
     if estimate.low == estimate.high:
         return basis
     return f"{words.size(words.low_end(estimate), unit)} to {words.size(estimate.high, unit)} (90 % band), {basis}"
@@ -270,7 +270,7 @@ def _inputs(estimates: tuple[Estimate, ...], unit: Unit) -> tuple[InputRow, ...]
 def _input_row(item: Input, scale: Scale, other: Scale) -> InputRow:
     large = item.unit == "B" and not isinstance(item.value, str) and abs(item.value) >= 10**6
     value = show_input(item, scale)
-    source = _IN_LOGS if item.source.startswith(_PUBLIC) else "what is left" if item.source == "rest" else item.source
+    source = _IN_LOGS if item.source.startswith(_PUBLIC) else item.source
     return InputRow(
         item.name.replace("_", " "),
         f"{value} {item.unit}" if item.unit not in ("", "B") else value,
