@@ -28,7 +28,8 @@ LARGEST: Final = (1 << 63) - 1
 _MAX_DIGITS: Final = 40
 _SIZE: Final = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-zA-Z]*)\s*")
 _COUNT: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kKmMgG]?)\s*")
-# vLLM's own reading: a lower-case suffix is decimal, an upper-case one binary (engine/arg_utils.py, 0.33).
+# vLLM's own reading (human_readable_int of engine/arg_utils.py, 0.33): a lower-case suffix is decimal and takes a
+# fraction, whose rest below one is dropped; an upper-case one is binary and takes none, nor does a plain number.
 _COUNT_FACTOR: Final[dict[str, int]] = {
     "": 1, "k": KB, "m": MB, "g": GB, "K": KIB, "M": MIB, "G": GIB,
 }  # fmt: skip
@@ -51,7 +52,7 @@ def parse_size(text: str) -> int:
     """
     match = _SIZE.fullmatch(text)
     factor = _BYTES_PER.get(match[2].lower()) if match else None
-    if match is None or factor is None:
+    if match is None or factor is None or (factor == 1 and "." in match[1]):
         raise ValueError(f"{_shown(text)} is not a size: write for example 3GB, 1.5GiB or a number of bytes")
     return _times(match[1], factor, text)
 
@@ -59,19 +60,25 @@ def parse_size(text: str) -> int:
 def parse_count(text: str) -> int:
     """Tokens or sequences named by text such as "8192", "32k" (32,000) or "32K" (32,768).
 
-    Raises ValueError for anything else and for more than LARGEST.
+    Raises ValueError for anything else, for a fraction of a token and for more than LARGEST.
     """
     match = _COUNT.fullmatch(text)
     if match is None:
         raise ValueError(f"{_shown(text)} is not a count: write for example 8192, 32k (32,000) or 32K (32,768)")
-    return _times(match[1], _COUNT_FACTOR[match[2]], text)
+    number, suffix = match.groups()
+    if "." in number and not suffix:
+        raise ValueError(f"{_shown(text)} is not a whole number: only 1.5k (1,500) and the like take a fraction")
+    if "." in number and suffix.isupper():
+        raise ValueError(f"{_shown(text)}: {suffix} takes no fraction; did you mean {number}{suffix.lower()}?")
+    return _times(number, _COUNT_FACTOR[suffix], text, down=True)
 
 
-def _times(number: str, factor: int, text: str) -> int:
-    """Exactly number × factor, rounded half to even. Raises ValueError beyond LARGEST."""
+def _times(number: str, factor: int, text: str, *, down: bool = False) -> int:
+    """Exactly number × factor, rounded half to even or down. Raises ValueError beyond LARGEST."""
     from decimal import Decimal  # 2 ms of imports that plans without typed sizes never need
 
-    value = int((Decimal(number) * factor).to_integral_value()) if len(number) <= _MAX_DIGITS else LARGEST + 1
+    exact = Decimal(number) * factor if len(number) <= _MAX_DIGITS else Decimal(LARGEST + 1)
+    value = int(exact if down else exact.to_integral_value())
     if value > LARGEST:
         raise ValueError(f"{_shown(text)} is out of range: no more than {LARGEST:,} makes sense")
     return value

@@ -97,6 +97,22 @@ def test_a_flag_that_may_matter_is_refused_with_a_remedy(argv: list[str], remedy
     assert remedy in error.value.remedy
 
 
+@pytest.mark.parametrize("flag", ["--max-model-len", "--max-num-batched-tokens", "--kv-cache-memory-bytes"])
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("25.6k", 25_600), ("32K", 32_768), ("1.0005k", 1000), ("8192", 8192), ("1.5m", 1_500_000)],
+)
+def test_counts_are_read_as_the_engine_reads_them(flag: str, text: str, value: int) -> None:
+    assert list(parse(flag, text).values.values()) == [value]
+
+
+@pytest.mark.parametrize("flag", ["--max-model-len", "--max-num-batched-tokens", "--kv-cache-memory-bytes"])
+@pytest.mark.parametrize(("text", "said"), [("3.7", "whole number"), ("25.6K", "did you mean 25.6k"), ("3.0", "whole")])
+def test_a_fraction_of_a_token_is_refused(flag: str, text: str, said: str) -> None:
+    with pytest.raises(BadInput, match=said):
+        parse(flag, text)
+
+
 @pytest.mark.parametrize("flag", ["--max-model-len", "-tp", "--max-num-batched-tokens", "--kv-cache-memory-bytes"])
 @pytest.mark.parametrize("digits", [20, 400, 5000])
 def test_absurd_numbers_are_refused_in_a_short_line(flag: str, digits: int) -> None:

@@ -73,6 +73,12 @@ def test_batch_limits_by_gpu(gpu: Gpu, usage: str, tokens: int, sequences: int) 
     assert reasons["max_num_batched_tokens"].reason.startswith("from the GPU")
 
 
+@pytest.mark.parametrize("options", [{}, {"enforce_eager": True}, {"tensor_parallel_size": 1}])
+def test_no_reason_says_only_that_it_is_the_default(options: dict[str, object]) -> None:
+    reasons = resolved(dense(), options)[1]
+    assert {n: r.reason for n, r in reasons.items() if r.reason in ("", "default") or "default of" in r.reason} == {}
+
+
 def test_reasons_say_why() -> None:
     reasons = resolved(dense())[1]
     assert reasons["max_num_batched_tokens"].reason == "from the GPU: total ≥ 70 GiB and not an A100: 8,192"

@@ -11,7 +11,8 @@ from kvplanner.catalog import gpus, models
 from kvplanner.engine.base import Calibration, Load, OptionValue, Plan, PlanRequest, SegmentKind
 from kvplanner.engine.command import format_command
 from kvplanner.engine.registry import engine
-from kvplanner.errors import BadInput, UnknownName
+from kvplanner.errors import BadInput, NotModelled, UnknownName
+from kvplanner.model.spec import LayerSpec
 from kvplanner.units import GB, GIB, MIB, format_both
 
 VLLM = engine("vllm")
@@ -189,9 +190,37 @@ def test_several_gpus_are_used_without_being_told() -> None:
 
 
 def test_missing_gpus_are_refused() -> None:
-    with pytest.raises(BadInput, match="4 GPUs are needed") as error:
+    with pytest.raises(BadInput, match="tensor parallel 4 needs 4 GPUs and 2 are given") as error:
         plan(LLAMA_8B, "2xH100", {"tensor_parallel_size": 4})
     assert error.value.where == "--tensor-parallel-size"
+
+
+@pytest.mark.parametrize(
+    ("options", "where"),
+    [
+        ({"data_parallel_size": 64}, "--data-parallel-size"),
+        ({"pipeline_parallel_size": 8}, "--pipeline-parallel-size"),
+        ({"tensor_parallel_size": 1, "data_parallel_size": 3}, "--data-parallel-size"),
+        ({"tensor_parallel_size": 2, "pipeline_parallel_size": 4}, "--pipeline-parallel-size"),
+    ],
+)
+def test_missing_gpus_are_told_at_the_size_that_asks_for_them(options: dict[str, OptionValue], where: str) -> None:
+    with pytest.raises(BadInput, match="GPUs and 2 are given") as error:
+        plan(LLAMA_8B, "2xH100", options)
+    assert error.value.where == where
+    assert where[2:].removesuffix("-size").replace("-", " ") in error.value.what
+
+
+def test_a_model_without_countable_layers_shows_its_weights() -> None:
+    known = models.load(LLAMA_8B)
+    spec = known.spec._replace(layers=(LayerSpec((), ()),), layer_of=(), not_modelled=("its architecture",))
+    request = PlanRequest(known._replace(spec=spec), gpus.machine("2xH100"))
+    found = VLLM.plan(request)
+    assert found.fits is None
+    assert found.devices[0].segment("weights")
+    with pytest.raises(NotModelled, match=r"layers of .* are not known") as error:
+        VLLM.plan(request._replace(options={"pipeline_parallel_size": 2}))
+    assert error.value.where == "--pipeline-parallel-size"
 
 
 def test_heads_that_do_not_divide_are_refused() -> None:

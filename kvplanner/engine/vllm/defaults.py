@@ -41,6 +41,9 @@ _HYBRID_PREFIX_SINCE: Final = (27, 0)
 _LARGEST_ITEM: Final[Mapping[str, int]] = {"Gemma4ForConditionalGeneration": 2496}
 _WHOLE_ITEMS_SINCE: Final = (33, 0)
 _ASYNC_SINCE: Final = (14, 0)
+# Why a parallel size is 1.
+_NOT_SPLIT: Final = {"tp": "each layer is whole", "pp": "all layers are on every GPU of a replica", "dp": "one replica",
+                     "dcp": "a request's cache is not split by tokens", "pcp": "a prompt is not split"}  # fmt: skip
 
 
 def resolve(request: PlanRequest) -> tuple[Settings, dict[str, Resolved], tuple[str, ...]]:
@@ -121,7 +124,7 @@ def _settled_era(match: EraMatch, book: Book) -> Era:
 def _parallel(spec: ModelSpec, book: Book) -> dict[str, Any]:
     names = {"tp": "tensor_parallel_size", "pp": "pipeline_parallel_size", "dp": "data_parallel_size",
              "dcp": "decode_context_parallel_size", "pcp": "prefill_context_parallel_size"}  # fmt: skip
-    sizes: dict[str, Any] = {short: int(book.settle(name, 1, "one GPU")) for short, name in names.items()}
+    sizes: dict[str, Any] = {short: int(book.settle(name, 1, _NOT_SPLIT[short])) for short, name in names.items()}
     for short, name in names.items():
         if sizes[short] < 1:
             raise BadInput(f"{sizes[short]} is not a number of ranks", "--" + name.replace("_", "-"), "Give 1 or more")
@@ -129,6 +132,7 @@ def _parallel(spec: ModelSpec, book: Book) -> dict[str, Any]:
     eplb = bool(book.settle("enable_eplb", False, "off"))
     redundant = int(book.settle("num_redundant_experts", 0, "none"))
     sizes["redundant_experts"] = redundant if eplb else 0
+    book.settle("all2all_backend", "allgather_reducescatter", "the one that needs no further library")
     sizes["pp_partition"] = _partition(book, sizes["pp"], spec.num_layers)
     return sizes
 
@@ -269,7 +273,7 @@ def _batch(spec: ModelSpec, book: Book, values: dict[str, Any]) -> dict[str, Any
     row = defaults_batch.gpu_class(values["gpu_total_bytes"], values["gpu_name"], values["gpu_arch"], version)
     tokens = row.tokens_server if values["usage"] == "server" else row.tokens_llm
     sequences, reason, why_tokens = row.sequences, row.reason, row.reason
-    if book.settle("performance_mode", "balanced", "default") == "throughput":
+    if book.settle("performance_mode", "balanced", "vLLM's default: steps and graphs as they are") == "throughput":
         tokens, sequences = tokens * 2, sequences * 2
         reason = why_tokens = f"{row.reason}, doubled by --performance-mode throughput"
     tokens, why_tokens = _step_tokens(spec, book, values, tokens, why_tokens)
@@ -323,7 +327,7 @@ def _states(spec: ModelSpec, book: Book, values: dict[str, Any]) -> dict[str, An
 
 def _memory(book: Book, values: dict[str, Any]) -> dict[str, Any]:
     utilization = float(
-        book.settle("gpu_memory_utilization", values["era"].default_utilization, f"default of {values['era'].name}")
+        book.settle("gpu_memory_utilization", values["era"].default_utilization, f"as in {values['era'].name}")
     )
     if not 0 < utilization <= 1:
         raise BadInput(f"{utilization} is not a share", "--gpu-memory-utilization", "Give more than 0 and at most 1")
@@ -348,7 +352,10 @@ def _skips_profile(spec: ModelSpec, book: Book) -> bool:
 
 def _rest(spec: ModelSpec, book: Book) -> dict[str, Any]:
     lora = bool(book.settle("enable_lora", False, "off"))
-    slots, rank = int(book.settle("max_loras", 1, "one")), int(book.settle("max_lora_rank", 16, "16"))
+    slots, rank = (
+        int(book.settle("max_loras", 1, "one adapter")),
+        int(book.settle("max_lora_rank", 16, "vLLM's default")),
+    )
     return {
         "attention_backend": book.options.get("attention_backend"),
         "lora_slots": slots if lora else 0,

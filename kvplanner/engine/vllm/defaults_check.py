@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kvplanner.engine.vllm.settings import Settings
-from kvplanner.errors import BadInput
+from kvplanner.errors import BadInput, NotModelled
 from kvplanner.model.spec import Attention, Mla, ModelSpec, State
 
 # Architectures that a release was the last to run (model_executor/models/registry.py).
@@ -38,7 +38,13 @@ def check_configuration(spec: ModelSpec, settings: Settings) -> None:
     _check_context_parallel(spec, settings)
     _check_batch(settings)
     _check_dtype(spec, settings)
-    if settings.pp > spec.num_layers:
+    if settings.pp > 1 and not spec.num_layers:
+        raise NotModelled(
+            f"the layers of {spec.architecture} are not known and cannot be spread over {settings.pp} stages",
+            "--pipeline-parallel-size",
+            "Use 1",
+        )
+    if settings.pp > max(spec.num_layers, 1):
         raise BadInput(
             f"{settings.pp} pipeline stages for {spec.num_layers} layers", "--pipeline-parallel-size",
             f"Give at most {spec.num_layers}",
@@ -112,12 +118,14 @@ def _check_batch(settings: Settings) -> None:
             f"max_num_batched_tokens ({tokens}) is smaller than max_model_len ({length}). This effectively limits the "
             "maximum sequence length to max_num_batched_tokens", "--max-num-batched-tokens",
             f"Raise it to {length} or lower --max-model-len",
+            brief=f"{tokens:,} tokens per step are fewer than the context of {length:,}",
         )  # fmt: skip
     if tokens < settings.max_num_seqs:
         raise BadInput(
             f"max_num_batched_tokens ({tokens}) must be greater than or equal to max_num_seqs "
             f"({settings.max_num_seqs})",
             "--max-num-batched-tokens", "Raise it or lower --max-num-seqs",
+            brief=f"{tokens:,} tokens per step are fewer than the {settings.max_num_seqs:,} sequences",
         )  # fmt: skip
 
 

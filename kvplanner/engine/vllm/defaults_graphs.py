@@ -25,7 +25,7 @@ def graphs(spec: ModelSpec, book: Book, values: Mapping[str, Any], causal: bool)
     Raises BadInput for a mode or a list of sizes that the engine does not read.
     """
     version, eager = values["version"], bool(book.settle("enforce_eager", False, "off"))
-    level = int(book.settle("optimization_level", "2", "default"))
+    level = int(book.settle("optimization_level", "2", "all graphs"))
     wanted = _named_mode(book.options.get("cudagraph_mode"))
     parallel = values["dcp"] > 1 or values["pcp"] > 1
     mode, reason = defaults_batch.graph_mode(wanted, level, eager, causal, parallel, version)
@@ -64,7 +64,8 @@ def _compiles(book: Book, version: tuple[int, int], plain: bool) -> bool:
     levels = "optimization_level" if version < _LEVELS_SINCE else "compilation_mode"
     given = book.options.get("compilation_mode") or book.options.get(levels)
     default = "0" if plain else "3"
-    mode = str(book.settle("compilation_mode", default if given is None else given, "default"))
+    why = "nothing is compiled: eager, or optimisation level 0" if plain else "pieces, as their graphs need"
+    mode = str(book.settle("compilation_mode", default if given is None else given, why))
     return mode == "3" and not book.options.get("enforce_eager")
 
 

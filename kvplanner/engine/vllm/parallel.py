@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from kvplanner.engine.base import Model, PlanRequest, Resolved
 from kvplanner.engine.vllm import weights
 from kvplanner.engine.vllm.settings import Settings
@@ -45,23 +47,33 @@ def _mixer_divides(mixer: Mixer, size: int) -> bool:
     return not isinstance(mixer, Attention) or mixer.kv_heads % size == 0 or size % mixer.kv_heads == 0
 
 
-def devices_of(machine: Machine, settings: Settings) -> tuple[tuple[Stages, ...], int]:
+def devices_of(request: PlanRequest, settings: Settings) -> tuple[tuple[Stages, ...], int]:
     """The devices of each replica's pipeline stages, and how many GPUs no rank uses.
 
     Ranks follow the engine's order: replicas, then stages, then tensor ranks. Raises BadInput when GPUs are missing.
     """
     tp, pp, dp = settings.tp, settings.pp, settings.dp
     world = tp * pp * dp
-    gpus = [d for d in machine.devices if d.kind == "gpu"]
+    gpus = [d for d in request.machine.devices if d.kind == "gpu"]
     if world > len(gpus):
-        product = " × ".join(str(n) for n in (tp, pp, dp) if n > 1) or "1"
-        raise BadInput(
-            f"{world} GPUs are needed ({product}) and {len(gpus)} are given",
-            "--tensor-parallel-size",
-            "Add GPUs or lower the parallel sizes",
-        )
+        raise _too_few(request, {name: size for name, size in zip(_PARALLEL, (tp, pp, dp), strict=True) if size > 1},
+                       world, len(gpus))  # fmt: skip
     rows = [tuple(gpus[start : start + tp]) for start in range(0, world, tp)]
     return tuple(tuple(rows[r * pp : (r + 1) * pp]) for r in range(dp)), len(gpus) - world
+
+
+def _too_few(request: PlanRequest, sizes: Mapping[str, int], world: int, given: int) -> BadInput:
+    """The error at the size that asks for most, of those that the user set where there are some."""
+    words = " × ".join(f"{name.removesuffix('_size').replace('_', ' ')} {size}" for name, size in sizes.items())
+    asked = [name for name in sizes if name in request.options] or [*sizes]
+    blamed = max(asked, key=lambda name: sizes[name], default=_PARALLEL[0])
+    are = "is" if given == 1 else "are"
+    one = len(sizes) == 1
+    return BadInput(
+        f"{words or 'this plan'} {'needs' if one or not sizes else 'need'} {world} GPUs and {given} {are} given",
+        "--" + blamed.replace("_", "-"),
+        f"Add GPUs or give at most {given}" if one and given else "Add GPUs or lower the parallel sizes",
+    )
 
 
 def unplannable(machine: Machine) -> str:

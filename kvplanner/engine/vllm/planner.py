@@ -52,7 +52,7 @@ class Vllm:
         settings, resolved, warnings = defaults.resolve(request)
         resolved = {**resolved, **derived}
         cannot_tell = parallel.unplannable(request.machine)
-        devices, unused = parallel.devices_of(request.machine, settings)
+        devices, unused = parallel.devices_of(request, settings)
         if unused:
             warnings = (f"{unused} of {len(request.machine.devices)} GPUs are not used by this plan", *warnings)
         if cannot_tell:

@@ -60,7 +60,7 @@ def partition(num_layers: int, pp: int, override: tuple[int, ...] = ()) -> tuple
             )
         sizes = list(override)
     else:
-        if pp > num_layers:
+        if pp > max(num_layers, 1):  # nothing known of the layers leaves one stage
             raise BadInput(f"{pp} stages for {num_layers} layers", "--pipeline-parallel-size", "use fewer stages")
         base, rest = divmod(num_layers, pp)
         sizes = [base] * pp
