@@ -7,11 +7,13 @@ class PlannerError(Exception):
     """Base of every error that kvplanner raises on purpose.
 
     what: one sentence; where: a file, field, flag or name ("" when it is the request as a whole);
-    remedy: what to do about it ("" when nothing is known).
+    remedy: what to do about it ("" when nothing is known); brief: the same as `what` for a headline, where that is an
+    engine's own sentence.
     """
 
-    def __init__(self, what: str, where: str = "", remedy: str = "") -> None:
+    def __init__(self, what: str, where: str = "", remedy: str = "", *, brief: str = "") -> None:
         super().__init__(what, where, remedy)
+        self.brief = brief or what
         self.what = what
         self.where = where
         self.remedy = remedy

@@ -31,7 +31,7 @@ from PySide6.QtWidgets import QWidget as Widget
 from kvplanner.engine.base import Plan, SegmentKind
 from kvplanner.ui.bars import words
 from kvplanner.ui.bars.fold import groups
-from kvplanner.ui.bars.ink import sized, tokens_of
+from kvplanner.ui.bars.ink import set_pale, sized, tokens_of
 from kvplanner.ui.bars.swatch import SWATCH, swatch
 from kvplanner.ui.bars.words import Unit
 from kvplanner.ui.breakdown_lines import Line, lines
@@ -271,6 +271,12 @@ class BreakdownView(Widget):
         if known and (device, kind) != (self._position, self._kind):
             self._position, self._kind = device, kind
             self._show()
+
+    def set_dimmed(self, dimmed: bool) -> None:
+        """Pale while the plan is not of what is set."""
+        if set_pale(self, dimmed):
+            self._restyle()
+            self.table.viewport().update()
 
     def copy_text(self) -> None:
         """Puts the table on the clipboard."""

@@ -69,6 +69,13 @@ def card(*widgets: QWidget, margins: int = 10) -> QFrame:
     return frame
 
 
+class Detail(View, Protocol):
+    """A view that can be pale."""
+
+    def set_dimmed(self, dimmed: bool) -> None:
+        """Pale while the plan is not of what is set."""
+
+
 class Ground(QWidget):
     """Needs the height that its texts take at its present width; Qt would ask for that of the narrowest one."""
 
@@ -93,7 +100,7 @@ class Centre(QWidget):
         self.tabs: QTabWidget | None = None
         self.splitter: QSplitter | None = None
         self._views: list[View] = []
-        self._details: list[View] = []
+        self._details: list[Detail] = []
         self._stale: set[int] = set()
         self._later = QTimer(self)
         self._later.setSingleShot(True)
@@ -105,6 +112,7 @@ class Centre(QWidget):
         self._fit_soon.timeout.connect(self._fit_lower)
         self._plan: Plan | None = None
         self._problem: tuple[str, str] | None = None
+        self._refusal: tuple[str, str] | None = None
         self.position = 0
         self.kind: SegmentKind | None = None
         self._chosen_by_user = False
@@ -225,6 +233,7 @@ class Centre(QWidget):
         self.tabs.currentChanged.connect(self.show_details)
         self._stale = set(range(len(self._details)))
         self.show_details()
+        self._dim()
 
     @property
     def built(self) -> bool:
@@ -237,7 +246,7 @@ class Centre(QWidget):
         The verdict and the bars follow at once; table and tabs when edits pause, so that a drag stays smooth.
         """
         waited = self._plan is None
-        self._plan, self._problem = plan, None
+        self._plan, self._problem, self._refusal = plan, None, None
         for view in self._views:
             view.set_plan(plan)
         if self._views:
@@ -266,16 +275,27 @@ class Centre(QWidget):
             self.verdict.set_problem(text, remedy)
             self._say_empty(f"Nothing is planned: {text.rstrip('.')}. {remedy}".strip())
 
-    def set_stale(self, reason: str | None) -> None:
-        """Dim the plan in sight, since it is not of what is set; None or another plan ends it."""
+    @property
+    def plan(self) -> Plan | None:
+        """The plan in sight."""
+        return self._plan
+
+    def set_stale(self, reason: str | None, remedy: str = "") -> None:
+        """Say why there is no plan of what is set and dim the one in sight; None or another plan ends it."""
+        self._refusal = (reason, remedy) if reason is not None and self._plan is not None else None
         if self._views:
-            self.verdict.set_stale(reason)
-            self.bars.set_dimmed(reason is not None)
+            self.verdict.set_stale(reason, remedy)
+            self._dim()
+
+    def _dim(self) -> None:
+        """Every view is pale while its plan is not of what is set."""
+        for view in (self.bars, *self._details):
+            view.set_dimmed(self._refusal is not None)
 
     def _say_empty(self, text: str) -> None:
         """What the views say while there is no plan; "" for their usual words."""
         self.bars.set_empty(text)
-        self.bars.set_dimmed(False)
+        self._dim()
         if self.tabs is not None:
             self.explain.set_empty(text)
             self.startup.set_empty(text)

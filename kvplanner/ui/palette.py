@@ -18,6 +18,7 @@ ThemeName = Literal["light", "dark"]
 
 BLACK: Final = "#0b0f14"
 WHITE: Final = "#ffffff"
+PALE: Final = 0.35  # of a fill's colour
 
 
 class SegmentInk(NamedTuple):
@@ -35,7 +36,8 @@ class Tokens(NamedTuple):
     window: behind the panels; panel: cards, tables, the bars' ground; field: inputs; raised: hovered rows and chips;
     border: decoration; outline: borders that carry meaning (3:1 on panel); text, muted: on any of the grounds;
     accent with on_accent: buttons, focus; selection with text: selected rows; success, warning, danger: as text on
-    panel and as a ground for on_status; *_soft: quiet grounds for text.
+    panel and as a ground for on_status; *_soft: quiet grounds for text; strength: how much of their colour the fills of
+    pictures have that mix theirs, 1 for all.
     """
 
     name: ThemeName
@@ -57,6 +59,7 @@ class Tokens(NamedTuple):
     danger_soft: str
     warning_soft: str
     segments: Mapping[SegmentKind, SegmentInk]
+    strength: float = 1.0
 
 
 @lru_cache(maxsize=256)
@@ -161,3 +164,29 @@ THEMES: Final[dict[ThemeName, Tokens]] = {"light": LIGHT, "dark": DARK}
 def for_ground(window_colour: str) -> Tokens:
     """The theme that belongs to a window's background colour."""
     return DARK if luminance(window_colour) < 0.18 else LIGHT
+
+
+@lru_cache(maxsize=4)
+def _paled(name: ThemeName) -> Tokens:
+    tokens = THEMES[name]
+    accent, success, warning, danger = (
+        mix(ink, tokens.muted, 0.3) for ink in (tokens.accent, tokens.success, tokens.warning, tokens.danger)
+    )
+    segments: dict[SegmentKind, SegmentInk] = {}
+    for kind, ink in tokens.segments.items():
+        fill = mix(ink.fill, tokens.panel, PALE)
+        segments[kind] = SegmentInk(fill, tokens.text, mix(ink.fill, tokens.panel, 2 * PALE), ink.pattern)
+    return tokens._replace(
+        text=tokens.muted,
+        accent=accent,
+        success=success,
+        warning=warning,
+        danger=danger,
+        segments=segments,
+        strength=0.5,
+    )
+
+
+def paled(tokens: Tokens) -> Tokens:
+    """A theme for what is not of now: fills pale, signals greyish, every text as readable as in the theme itself."""
+    return _paled(tokens.name)

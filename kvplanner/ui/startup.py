@@ -12,7 +12,7 @@ from kvplanner.engine.base import Plan, SegmentKind, StageMemory
 from kvplanner.ui.bars.access import Accessible
 from kvplanner.ui.bars.fold import groups
 from kvplanner.ui.bars.geometry import Rect
-from kvplanner.ui.bars.ink import Type, colour, tokens_of
+from kvplanner.ui.bars.ink import Type, colour, set_pale, tokens_of
 from kvplanner.ui.bars.words import Unit
 from kvplanner.ui.startup_drawing import Drawing
 from kvplanner.ui.startup_steps import Steps, arrange, stage_line
@@ -52,6 +52,10 @@ class StartupView(Accessible):
             self._position = 0
         self._current = min(self._current, self.access_count() - 1)
         self._changed()
+
+    def set_dimmed(self, dimmed: bool) -> None:
+        """Pale while the plan is not of what is set."""
+        set_pale(self, dimmed)
 
     def set_unit(self, unit: Unit) -> None:
         """GiB or GB."""

@@ -93,7 +93,7 @@ class Drawing:
     def fill(self, box: QRectF, *, peak: bool, chosen: bool = False, pale: bool = False) -> None:
         """The fill of what stays at a stage's end, or of its peak."""
         tokens, painter = self.tokens, self.painter
-        share = 0.08 if pale else 0.14 if peak else 0.42 if chosen else 0.26
+        share = tokens.strength * (0.08 if pale else 0.14 if peak else 0.42 if chosen else 0.26)
         painter.fillRect(box, colour(mix(tokens.accent, tokens.panel, share)))
         line = mix(tokens.accent, tokens.panel, 0.35) if pale else tokens.accent
         if peak:

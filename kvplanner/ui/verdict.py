@@ -64,6 +64,20 @@ def _state(plan: Plan) -> State:
     return "partly" if load and served is not None and served < load.users else "fits"
 
 
+def no_plan(why: str) -> str:
+    """The headline where there is no plan."""
+    first = why.split(" ")[0]
+    plain = first.isalpha() and (first[1:].islower() or len(first) == 1)  # no name and no abbreviation
+    return f"No plan: {why[:1].lower() if plain else why[:1]}{why[1:]}"
+
+
+def _refused(told: Verdict, why: str, remedy: str) -> Verdict:
+    """What is said while an older plan is in sight, since there is none of what is set."""
+    which = "could be made" if told.state == "fails" else "worked"
+    shown = f"Shown: the last plan that {which} ({told.headline})"
+    return Verdict("stale", no_plan(why), (remedy, shown) if remedy else (shown,))
+
+
 def _fitting(plan: Plan, unit: Unit) -> tuple[str, ...]:
     cache = plan.kv_cache
     if cache is None:
@@ -241,7 +255,7 @@ class VerdictView(QWidget):
         self._unit: Unit = "GiB"
         self._open_notes = False
         self._problem: tuple[str, str] | None = None
-        self._stale: str | None = None
+        self._stale: tuple[str, str] | None = None
         self._corner: QWidget | None = None
         self.icon = StatusIcon(self)
         self.headline, self.details = self._label(Headline(self)), self._label()
@@ -344,18 +358,20 @@ class VerdictView(QWidget):
         self._plan, self._problem, self._stale = None, (text, remedy), None
         self._show()
 
-    def set_stale(self, reason: str | None) -> None:
-        """Says that the plan in sight is not of what is set, and why; None when it is again."""
-        if reason != self._stale:
-            self._stale = reason
+    def set_stale(self, reason: str | None, remedy: str = "") -> None:
+        """Says that there is no plan of what is set, why, and what to do; None when there is."""
+        stale = (reason, remedy) if reason is not None else None
+        if stale != self._stale:
+            self._stale = stale
             self._show()
 
     def told(self) -> Verdict:
         """What is shown."""
         if self._problem is not None:
             text, remedy = self._problem
-            return Verdict("unknown", text, (remedy,) if remedy else ())
-        return verdict(self._plan, self._unit)
+            return Verdict("stale", no_plan(text), (remedy,) if remedy else ())
+        told = verdict(self._plan, self._unit)
+        return told if self._stale is None or self._plan is None else _refused(told, *self._stale)
 
     def set_unit(self, unit: Unit) -> None:
         """GiB or GB."""
@@ -377,12 +393,10 @@ class VerdictView(QWidget):
 
     def _show(self) -> None:
         told, tokens = self.told(), tokens_of(self)
-        stale = self._stale is not None and self._plan is not None
-        state: State = "stale" if stale else told.state
-        self.icon.set_state(state)
+        self.icon.set_state(told.state)
         self.headline.setText(told.headline.replace("≈ ", "≈\u00a0"))
         palette = self.palette()
-        palette.setColor(self.headline.foregroundRole(), colour(tokens.muted if stale else tokens.text))
+        palette.setColor(self.headline.foregroundRole(), colour(tokens.text))
         self.headline.setPalette(palette)
         parts = [_kept_together(detail) for detail in told.details]
         if told.tightest_text:
@@ -390,21 +404,18 @@ class VerdictView(QWidget):
             parts.append(
                 f'<a href="tightest" style="{style}">{words.rich(told.tightest_text).replace(" ", "&nbsp;")}</a>'
             )
-        said = f'<span style="color:{tokens.muted}">{" · ".join(parts)}</span>'
-        if stale:
-            warned = f"Not of what is set: {self._stale}"
-            said = f'<span style="color:{tokens.warning}"><b>{words.rich(warned)}</b></span><br>{said}'
+        said = f'<span style="color:{tokens.muted}">{("<br>" if told.state == "stale" else " · ").join(parts)}</span>'
         self.details.setText(said)
-        self.details.setVisible(bool(parts) or stale)
+        self.details.setVisible(bool(parts))
         self.message.setText(told.engine_message)
-        self.message.setVisible(bool(told.engine_message) and not stale)
+        self.message.setVisible(bool(told.engine_message))
         self.message.setStyleSheet(
             f"background:{tokens.danger_soft};color:{tokens.text};border-left:3px solid {tokens.danger}"
         )
         self._show_notes(told, tokens.warning, tokens.muted)
         self._place_corner()
         self._hold_height()
-        self.setAccessibleName(f"{STATE_NAMES[state]}. {told.headline}")
+        self.setAccessibleName(f"{STATE_NAMES[told.state]}. {told.headline}")
 
     def _show_notes(self, told: Verdict, mark: str, ink: str) -> None:
         shown = told.notes if self._open_notes else told.notes[:NOTES_SHOWN]

@@ -1,4 +1,4 @@
-"""The sign of a verdict: a disc with a tick, an exclamation mark, a cross or a question mark."""
+"""The sign of a verdict: a disc with a tick, an exclamation mark, a cross, a bar or a question mark."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ STATE_NAMES: Final[dict[State, str]] = {
     "partly": "Fits, but does not serve the whole load",
     "fails": "Does not fit",
     "unknown": "Cannot be told",
-    "stale": "Not of what is set",
+    "stale": "No plan of what is set",
     "empty": "No plan",
 }
 
 
 class StatusIcon(QWidget):
-    """A disc with a tick, an exclamation mark, a cross or a question mark: told by shape and by colour."""
+    """A disc with a tick, an exclamation mark, a cross, a bar or a question mark: told by shape and by colour."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -68,6 +68,8 @@ def paint_status(painter: QPainter, box: QRectF, state: State, tokens: Tokens) -
     elif state == "fails":
         painter.drawLine(QPointF(-4.5, -4.5), QPointF(4.5, 4.5))
         painter.drawLine(QPointF(-4.5, 4.5), QPointF(4.5, -4.5))
+    elif state == "stale":
+        painter.drawLine(QPointF(-5.5, 0), QPointF(5.5, 0))
     elif state in ("partly", "narrow"):
         painter.drawLine(QPointF(0, -6), QPointF(0, 1.5))
         painter.drawPoint(QPointF(0, 6))

@@ -229,20 +229,24 @@ class MainWindow(CommandsMixin, FilesMixin, QtWidgets.QMainWindow):
         """Of these settings there is no plan: the last one stays and says so, unless it is of another model."""
         from kvplanner.errors import NotModelled
 
-        plan = self.document.plan
-        if plan is None or isinstance(error, NotModelled):
-            self.centre.set_problem(error.what, error.remedy)
+        plan, model = self.document.plan, self.document.state.model
+        other = plan is None or (model is not None and model.id != plan.request.model.id)
+        if other or isinstance(error, NotModelled):
+            self.centre.set_problem(error.brief, error.remedy)
+        elif self.centre.plan is None:
+            self.centre.set_plan(plan)  # that of this model is back, behind one that had none
         self._show_stale()
         if self.furnished:
             self.status.show_failed(error)
 
     def _show_stale(self) -> None:
         """Whether the plan in sight is of what the form shows."""
-        refused = self.panel.refused if self.furnished else ""
-        if not refused and self.document.error is not None:
-            refused = self.document.error.where or "a setting"
-        if self.document.plan is not None:
-            self.centre.set_stale(f"{in_sentence(refused)} is refused" if refused else None)
+        error = self.document.error
+        field, said = self.panel.refused if self.furnished else ("", "")
+        if error is not None:
+            self.centre.set_stale(error.brief, error.remedy)
+        else:
+            self.centre.set_stale(f"{in_sentence(field)} is refused" if field else None, said)
 
     def _show_changes(self) -> None:
         document, actions = self.document, self.actions_of_window.by_name

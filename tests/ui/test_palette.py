@@ -5,10 +5,12 @@ import itertools
 import pytest
 
 from kvplanner.engine.base import SEGMENT_KINDS
-from kvplanner.ui.palette import DARK, LIGHT, THEMES, Tokens, channels, contrast, for_ground, luminance, mix
+from kvplanner.ui.palette import DARK, LIGHT, THEMES, Tokens, channels, contrast, for_ground, luminance, mix, paled
 
 GROUNDS = ("window", "panel", "field", "raised", "danger_soft", "warning_soft")
 READABLE = 4.5
+# Both themes as they are, and paled for a plan that is not of what is set.
+SHOWN = {**THEMES, **{f"{name}, pale": paled(tokens) for name, tokens in THEMES.items()}}
 VISIBLE = 3.0
 # Full-strength colour-vision deficiencies in linear RGB: Machado, Oliveira, Fernandes (2009), severity 1.0.
 VISION = {
@@ -35,14 +37,14 @@ def test_contrast_is_that_of_the_standard() -> None:
     assert contrast("#123456", "#123456") == 1
 
 
-@pytest.mark.parametrize("tokens", THEMES.values(), ids=THEMES)
+@pytest.mark.parametrize("tokens", SHOWN.values(), ids=SHOWN)
 @pytest.mark.parametrize("ground", GROUNDS)
 @pytest.mark.parametrize("ink", ["text", "muted"])
 def test_text_is_readable_on_every_ground(tokens: Tokens, ground: str, ink: str) -> None:
     assert contrast(getattr(tokens, ink), getattr(tokens, ground)) >= READABLE
 
 
-@pytest.mark.parametrize("tokens", THEMES.values(), ids=THEMES)
+@pytest.mark.parametrize("tokens", SHOWN.values(), ids=SHOWN)
 @pytest.mark.parametrize("ink", ["accent", "success", "warning", "danger"])
 def test_signals_are_readable(tokens: Tokens, ink: str) -> None:
     assert contrast(getattr(tokens, ink), tokens.panel) >= READABLE
@@ -51,7 +53,7 @@ def test_signals_are_readable(tokens: Tokens, ink: str) -> None:
     assert contrast(getattr(tokens, ink), on) >= READABLE
 
 
-@pytest.mark.parametrize("tokens", THEMES.values(), ids=THEMES)
+@pytest.mark.parametrize("tokens", SHOWN.values(), ids=SHOWN)
 def test_selected_rows_and_outlines(tokens: Tokens) -> None:
     assert contrast(tokens.text, tokens.selection) >= READABLE
     assert contrast(tokens.muted, tokens.selection) >= READABLE
@@ -59,7 +61,7 @@ def test_selected_rows_and_outlines(tokens: Tokens) -> None:
     assert contrast(tokens.danger, tokens.danger_soft) >= READABLE
 
 
-@pytest.mark.parametrize("tokens", THEMES.values(), ids=THEMES)
+@pytest.mark.parametrize("tokens", SHOWN.values(), ids=SHOWN)
 @pytest.mark.parametrize("kind", SEGMENT_KINDS)
 def test_text_on_a_segment_is_readable(tokens: Tokens, kind: str) -> None:
     ink = tokens.segments[kind]  # type: ignore[index]
@@ -74,6 +76,17 @@ def test_neighbours_differ_to_every_eye(tokens: Tokens, vision: str, apart: int)
         pair = (_lab(tokens.segments[one].fill, vision), _lab(tokens.segments[other].fill, vision))
         distance = sum((a - b) ** 2 for a, b in zip(*pair, strict=True)) ** 0.5
         assert distance >= 18, (one, other)
+
+
+@pytest.mark.parametrize("tokens", THEMES.values(), ids=THEMES)
+def test_pale_fills_are_fills_still(tokens: Tokens) -> None:
+    pale = paled(tokens)
+    for kind in SEGMENT_KINDS:
+        own, faded = tokens.segments[kind], pale.segments[kind]
+        assert faded.pattern == own.pattern
+        assert contrast(faded.fill, tokens.panel) <= contrast(own.fill, tokens.panel)
+        if kind != "headroom":
+            assert faded.fill not in (own.fill, tokens.panel)
 
 
 @pytest.mark.parametrize("tokens", THEMES.values(), ids=THEMES)

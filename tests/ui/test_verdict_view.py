@@ -8,7 +8,7 @@ from pytestqt.qtbot import QtBot
 from kvplanner.estimate import Estimate, banded, exact
 from kvplanner.ui.bars import words
 from kvplanner.ui.palette import THEMES, ThemeName
-from kvplanner.ui.verdict import VerdictView, balanced_width, verdict
+from kvplanner.ui.verdict import VerdictView, balanced_width, no_plan, verdict
 from kvplanner.units import GIB
 from tests import sample_plans
 from tests.ui.views_kit import paint_theme
@@ -95,21 +95,49 @@ def test_the_free_memory_check_is_a_sum_that_can_be_followed() -> None:
 
 def test_a_problem_says_what_to_do(view: VerdictView) -> None:
     view.set_problem("The tensors of this model are not known", "Open the model's folder")
-    assert view.headline.text().replace("\u00a0", " ") == "The tensors of this model are not known"
+    assert view.headline.text() == "No plan: the tensors of this model are not known"
     assert "Open the model's folder" in view.details.text()
-    assert view.icon.accessibleName() == "Cannot be told"
+    assert view.icon.accessibleName() == "No plan of what is set"
     view.set_plan(sample_plans.fits())
     assert view.icon.accessibleName() == "Fits"
 
 
 def test_a_stale_plan_says_so(view: VerdictView) -> None:
     view.set_plan(sample_plans.fits())
-    view.set_stale("tensor parallel 3 does not divide the heads")
-    assert "Not of what is set: tensor parallel 3" in view.details.text()
-    assert view.icon.accessibleName() == "Not of what is set"
+    fits = view.told()
+    view.set_stale("Tensor parallel 3 does not divide the heads", "Choose 2 or 4")
+    told = view.told()
+    assert told.headline == "No plan: tensor parallel 3 does not divide the heads"
+    assert told.details == ("Choose 2 or 4", f"Shown: the last plan that worked ({fits.headline})")
+    assert told.notes == ()
+    assert not told.engine_message
+    assert view.headline.text() == told.headline
+    assert view.icon.accessibleName() == "No plan of what is set"
     view.set_stale(None)
-    assert "Not of what" not in view.details.text()
+    assert view.told() == fits
     assert view.icon.accessibleName() == "Fits"
+
+
+def test_a_failing_plan_did_not_work(view: VerdictView) -> None:
+    view.set_plan(sample_plans.too_big())
+    view.set_stale("context 9 exceeds 8")
+    assert view.told().details[0].startswith("Shown: the last plan that could be made (Does not fit")
+    assert view.message.isHidden()
+
+
+@pytest.mark.parametrize(
+    ("why", "headline"),
+    [
+        ("Total number of heads", "No plan: total number of heads"),
+        ("FP8 KV cache is not supported", "No plan: FP8 KV cache is not supported"),
+        ("Qwen3ForCausalLM has no such layers", "No plan: Qwen3ForCausalLM has no such layers"),
+        ("'x' is not a dtype", "No plan: 'x' is not a dtype"),
+        ("A 16-bit KV cache", "No plan: a 16-bit KV cache"),
+        ("", "No plan: "),
+    ],
+)
+def test_a_headline_says_first_that_there_is_no_plan(why: str, headline: str) -> None:
+    assert no_plan(why) == headline
 
 
 def test_nothing_squeezes_the_texts(view: VerdictView, qtbot: QtBot) -> None:

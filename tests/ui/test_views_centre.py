@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
@@ -11,6 +12,8 @@ from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
 from kvplanner.ui.bars import canvas
+from kvplanner.ui.bars.ink import tokens_of
+from kvplanner.ui.palette import LIGHT, paled
 from kvplanner.ui.window import MainWindow
 
 
@@ -113,12 +116,45 @@ def test_a_problem_names_its_remedy_everywhere(window: MainWindow, qtbot: QtBot)
 
 def test_a_stale_plan_is_pale_until_the_next(window: MainWindow) -> None:
     centre = window.centre
+    views = (centre.bars.canvas, centre.breakdown, centre.explain, centre.startup)
+
+    def pale() -> list[bool]:
+        return [tokens_of(view) == paled(LIGHT) for view in views]
+
     centre.set_stale("3 GPUs do not divide 32 heads")
-    assert centre.bars.canvas._dimmed
-    assert "Not of what is set: 3 GPUs" in centre.verdict.details.text()
+    assert all(pale())
+    assert centre.verdict.headline.text() == "No plan: 3 GPUs do not divide 32 heads"
+    assert tokens_of(centre.verdict) == LIGHT
     centre.set_stale(None)
-    assert not centre.bars.canvas._dimmed
+    assert not any(pale())
     centre.set_stale("again")
     centre.set_plan(window.document.plan)
-    assert not centre.bars.canvas._dimmed
-    assert "Not of" not in centre.verdict.details.text()
+    assert not any(pale())
+    assert "No plan" not in centre.verdict.headline.text()
+
+
+def _inks(widget: QWidget) -> tuple[set[str], set[str]]:
+    """The colours that a widget shows as a whole, and those of at least 40 pixels."""
+    image = widget.grab().toImage()
+    seen = Counter(image.pixelColor(x, y).name() for y in range(image.height()) for x in range(image.width()))
+    return set(seen), {name for name, count in seen.items() if count >= 40}
+
+
+def test_pale_views_keep_their_texts_ink(window: MainWindow, qtbot: QtBot) -> None:
+    """What a text is drawn in is in sight as it stands in the palette, not blended with the ground."""
+    centre = window.centre
+    centre.show_tab("startup")
+    qtbot.wait(50)
+    bars, table, startup = centre.bars.canvas, centre.breakdown.table.viewport(), centre.startup
+    own = LIGHT.segments["weights"].fill
+    for view in (bars, startup, table):
+        assert LIGHT.text in _inks(view)[0]
+    assert own in _inks(bars)[1]
+    centre.set_stale("again")
+    qtbot.wait(50)
+    pale = paled(LIGHT)
+    for view in (bars, startup, table):
+        assert pale.text in _inks(view)[0], view
+    assert own not in _inks(bars)[0]
+    assert pale.segments["weights"].fill in _inks(bars)[1]
+    assert pale.segments["weights"].fill in _inks(table)[1]

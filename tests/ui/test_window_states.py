@@ -30,15 +30,27 @@ def type_into(window: MainWindow, option: str, text: str) -> None:
     window.document.flush()
 
 
-def stale(window: MainWindow) -> str | None:
+def stale(window: MainWindow) -> tuple[str, str] | None:
     return window.centre.verdict._stale
 
 
-@pytest.mark.parametrize(("text", "what"), [("many", "context length"), ("999999999", "context length")])
-def test_the_plan_in_sight_says_that_it_is_not_of_what_is_typed(window: MainWindow, text: str, what: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "headline", "remedy"),
+    [
+        ("many", "No plan: context length is refused", "'many' is not a count"),
+        ("999999999", "No plan: context 999,999,999 exceeds the model's 131,072", "Lower it to 131072"),
+    ],
+)
+def test_the_plan_in_sight_says_that_it_is_not_of_what_is_typed(
+    window: MainWindow, text: str, headline: str, remedy: str
+) -> None:
     assert stale(window) is None
+    fits = window.centre.verdict.told().headline
     type_into(window, "max_model_len", text)
-    assert stale(window) == f"{what} is refused"
+    told = window.centre.verdict.told()
+    assert told.headline == headline
+    assert told.details[0].startswith(remedy)
+    assert told.details[1] == f"Shown: the last plan that worked ({fits})"
     if window.document.error is None:
         window.document.set_option("max_num_seqs", 9)
     else:
@@ -60,8 +72,31 @@ def test_a_long_number_shows_its_start(window: MainWindow) -> None:
 def test_a_model_that_is_not_modelled_is_a_problem_not_an_old_plan(window: MainWindow) -> None:
     window.document.failed.emit(NotModelled("its layers are not known", "some/model", "Choose another model"))
     told = window.centre.verdict.told()
-    assert told.headline == "its layers are not known"
+    assert told.headline == "No plan: its layers are not known"
     assert "Choose another model" in " ".join(told.details)
+
+
+def test_another_model_without_a_plan_never_stands_over_the_old_ones(window: MainWindow) -> None:
+    type_into(window, "max_model_len", "100000")
+    state = window.document.state
+    assert state.model is not None
+    short = state.model.spec._replace(context_length=4096)
+    window.document.set_model("some/other", state.model._replace(id="some/other", spec=short))
+    window.document.flush()
+    assert window.document.error is not None
+    told = window.centre.verdict.told()
+    assert told.headline.startswith("No plan: ")
+    assert "Fits" not in " ".join((told.headline, *told.details))
+    assert window.centre.plan is None
+    window.document.edit("Back", model_text=state.model_text, model=state.model, options={"max_model_len": 999_999_999})
+    window.document.flush()
+    assert window.document.error is not None
+    assert window.centre.plan is window.document.plan  # the last one of this model is in sight again
+    assert "Shown: the last plan that worked" in window.centre.verdict.details.text()
+    window.document.undo()
+    window.document.undo()
+    window.document.flush()
+    assert window.centre.verdict.told().headline.startswith("Fits")
 
 
 def test_the_copied_command_starts_the_plan_in_sight(open_window: Callable[..., MainWindow]) -> None:

@@ -22,7 +22,7 @@ from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 from kvplanner.engine.base import Plan, SegmentKind
 from kvplanner.ui.bars import words
 from kvplanner.ui.bars.access import Accessible
-from kvplanner.ui.bars.ink import Type, colour, tokens_of
+from kvplanner.ui.bars.ink import Type, colour, set_pale, tokens_of
 from kvplanner.ui.bars.layout import arrange, height_of
 from kvplanner.ui.bars.painter import Marks, paint
 from kvplanner.ui.bars.shapes import COMFORT, COMPACT, MEDIUM, Cell, Density, Layout, Measured, View
@@ -30,8 +30,6 @@ from kvplanner.ui.bars.words import Unit
 
 # How long the bar before the last edit stays in sight.
 GHOST_MS: Final = 2500
-# How much of a plan that is not of what is set can be seen.
-DIMMED: Final = 0.45
 # Bars are laid out for fonts up to this size; larger ones enlarge everything.
 USUAL_PIXELS: Final = 15
 EMPTY: Final = "Choose a model and GPUs to see where the memory goes"
@@ -69,7 +67,7 @@ class BarsCanvas(Accessible):
         self._hovered: Cell | None = None
         self._layout: Layout | None = None
         self._heights: dict[Density, int] = {}
-        self._empty, self._dimmed = EMPTY, False
+        self._empty = EMPTY
         self._zoom, self._type = _zoom_and_type(self.font())
         self._ghost_timer = QTimer(self)
         self._ghost_timer.setSingleShot(True)
@@ -114,9 +112,7 @@ class BarsCanvas(Accessible):
 
     def set_dimmed(self, dimmed: bool) -> None:
         """Pale while the plan is not of what is set."""
-        if dimmed != self._dimmed:
-            self._dimmed = dimmed
-            self.update()
+        set_pale(self, dimmed)
 
     def set_measured(self, measured: Sequence[Measured]) -> None:
         """Measured use to draw under the bars, one entry per device at most."""
@@ -219,8 +215,6 @@ class BarsCanvas(Accessible):
             painter.setPen(colour(tokens.muted))
             painter.drawText(self.rect(), Qt.AlignmentFlag.AlignCenter | Qt.TextFlag.TextWordWrap, self._empty)
         else:
-            if self._dimmed:
-                painter.setOpacity(DIMMED)
             if self._zoom != 1:
                 painter.scale(self._zoom, self._zoom)
             marks = Marks(self._selected, self._hovered, self.hasFocus(), self.readout())

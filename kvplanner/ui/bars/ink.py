@@ -11,14 +11,25 @@ from PySide6.QtWidgets import QWidget
 
 from kvplanner.ui.bars.geometry import Rect, pattern_lines
 from kvplanner.ui.bars.shapes import Role
-from kvplanner.ui.palette import Pattern, SegmentInk, Tokens, for_ground
+from kvplanner.ui.palette import Pattern, SegmentInk, Tokens, for_ground, paled
 
 _KEPT: Final = 4000
+_PALE: Final = "pale"
 
 
 def tokens_of(widget: QWidget) -> Tokens:
-    """The theme of a widget, told from its palette's window colour."""
-    return for_ground(widget.palette().color(QPalette.ColorRole.Window).name())
+    """The theme of a widget, told from its palette's window colour; paled where `set_pale` says so."""
+    tokens = for_ground(widget.palette().color(QPalette.ColorRole.Window).name())
+    return paled(tokens) if widget.property(_PALE) else tokens
+
+
+def set_pale(widget: QWidget, pale: bool) -> bool:
+    """Draw a widget in its theme's pale colours, or no longer; whether that is a change."""
+    if bool(widget.property(_PALE)) == pale:
+        return False
+    widget.setProperty(_PALE, pale)
+    widget.update()
+    return True
 
 
 @lru_cache(maxsize=512)

@@ -9,7 +9,7 @@ from PySide6.QtGui import QFocusEvent, QGuiApplication, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QSizePolicy, QTextBrowser, QToolButton, QVBoxLayout, QWidget
 
 from kvplanner.engine.base import Plan, SegmentKind
-from kvplanner.ui.bars.ink import tokens_of
+from kvplanner.ui.bars.ink import set_pale, tokens_of
 from kvplanner.ui.bars.words import Unit
 from kvplanner.ui.explain.content import Explanation, as_text, explanation
 from kvplanner.ui.explain.page import ASK, EMPTY, as_html
@@ -100,6 +100,11 @@ class ExplainView(QWidget):
         """Explains a device's segment; with kind None its budget."""
         if (device, kind) != self._selected:
             self._selected = (device, kind)
+            self._show()
+
+    def set_dimmed(self, dimmed: bool) -> None:
+        """Pale while the plan is not of what is set."""
+        if set_pale(self, dimmed):
             self._show()
 
     def explained(self) -> Explanation | None:

@@ -221,15 +221,13 @@ class SetupPanel(QScrollArea):
                 field.set_marks(trained, plan.limits.max_context_length if plan else None)
 
     @property
-    def refused(self) -> str:
-        """The name of the first input whose value was refused and so is not in the plan; "" for none."""
-        if self._wrong:
-            return self._wrong[0].title
+    def refused(self) -> tuple[str, str]:
+        """Name and message of the first input whose text was refused and so is not in the plan; "" for none."""
         fields: list[Field] = [*self.fields.values()]
         if self.load is not None and self.advanced is not None:
             advanced = (entry.field for entry in self.advanced.entries.values())
             fields += [self.load, self.gpus.count_field, *advanced]
-        return next((field.title for field in fields if field.error.text()), "")
+        return next(((field.title, field.error.text()) for field in fields if field.error.text()), ("", ""))
 
     # errors ----------------------------------------------------------------------------------------------------
 
