@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from math import isqrt
 from typing import Final, Literal, NamedTuple
 
-from kvplanner.units import format_bytes
+from kvplanner.units import GB, GIB, MB, MIB, ByteUnit, format_bytes
 
 Basis = Literal["exact", "calibrated", "analytic", "assumed", "measured", "rest"]
 
@@ -59,23 +59,25 @@ class Estimate(NamedTuple):
         """The formula with the inputs' names in place."""
         return self.formula.replace("{", "").replace("}", "")
 
-    def in_numbers(self) -> str:
+    def in_numbers(self, unit: ByteUnit = "GiB") -> str:
         """The formula with this plan's numbers in place."""
-        return self.formula.format_map({i.name: show_value(i) for i in self.inputs})
+        return self.formula.format_map({i.name: show_value(i, unit) for i in self.inputs})
 
     def with_notes(self, *notes: str) -> Estimate:
         """The same estimate with remarks added."""
         return self._replace(notes=self.notes + notes)
 
 
-def show_value(item: Input) -> str:
-    """An input's value as text: bytes as MiB or GiB, integers with separators."""
+def show_value(item: Input, unit: ByteUnit = "GiB") -> str:
+    """An input's value as text: bytes in the unit (GiB, GB) or its thousandth, integers with separators."""
     if isinstance(item.value, str):
         return item.value
     if item.unit == "B":
-        if abs(item.value) >= 1 << 30:
-            return format_bytes(item.value, "GiB")
-        return format_bytes(item.value, "MiB") if abs(item.value) >= 1 << 20 else f"{item.value:,} B"
+        small: ByteUnit = "MiB" if unit == "GiB" else "MB"
+        giga, mega = (GIB, MIB) if unit == "GiB" else (GB, MB)
+        if abs(item.value) >= giga:
+            return format_bytes(item.value, unit)
+        return format_bytes(item.value, small) if abs(item.value) >= mega else f"{item.value:,} B"
     return f"{item.value:,}" if isinstance(item.value, int) else f"{item.value:g}"
 
 

@@ -18,7 +18,8 @@ from kvplanner.engine.vllm.workspace import has_counters, penalty_counters
 from kvplanner.estimate import Estimate, Input, banded
 from kvplanner.model.formats import DTYPE_BYTES
 from kvplanner.model.spec import Mla, ModelSpec
-from kvplanner.units import GIB, ceil_div, format_bytes
+from kvplanner.sentence import Sentence, mark
+from kvplanner.units import GIB, ceil_div
 
 _USUAL_SEQS: Final = 256
 # Latent attention projects cached context up in chunks of at most this many tokens (mla_attention.py, 0.33).
@@ -193,18 +194,18 @@ def _remarks(spec: ModelSpec, settings: Settings, stage: int, found: Moments, ga
     tokens, seqs = settings.max_num_batched_tokens, settings.max_num_seqs
     remarks = []
     if gate_up:
-        remarks.append(f"{tokens:,} tokens in one step: gate and up tensors {format_bytes(gate_up, 'GB')}")
+        remarks.append(f"{tokens:,} tokens in one step: gate and up tensors {mark(gate_up)}")
     if found.sampler.value:
         rows, logits = _rows(settings), 4 * _rows(settings) * spec.vocab_size
-        remarks.append(f"{rows:,} rows of fp32 logits over {spec.vocab_size:,} words: {format_bytes(logits, 'MB', 0)}")
+        remarks.append(f"{rows:,} rows of fp32 logits over {spec.vocab_size:,} words: {mark(logits)}")
         if seqs > _USUAL_SEQS:
             remarks.append(_beside_usual(spec, settings, stage, found))
     if compiles(settings):
-        cold = format_bytes(cold_start_extra(settings).value, digits=1)
+        cold = mark(cold_start_extra(settings).value, 1)
         remarks.append(
             f"assumes a warm compile cache; a first start books about {cold} more and has that much less KV cache"
         )
-    return tuple(remarks)
+    return tuple(Sentence(remark) for remark in remarks)
 
 
 def _beside_usual(spec: ModelSpec, settings: Settings, stage: int, found: Moments) -> str:
@@ -212,14 +213,14 @@ def _beside_usual(spec: ModelSpec, settings: Settings, stage: int, found: Moment
     seqs = settings.max_num_seqs
 
     def parts(count: int) -> str:
-        sampler = format_bytes(_sampler(spec, settings, stage, count).value)
+        sampler = mark(_sampler(spec, settings, stage, count).value)
         if not has_counters(settings):
             return sampler
-        return f"{sampler} and {format_bytes(penalty_counters(count, spec.vocab_size))}"
+        return f"{sampler} and {mark(penalty_counters(count, spec.vocab_size))}"
 
     what = "sampler memory and penalty counters" if has_counters(settings) else "sampler memory"
     many, usual = (_seqs_cost(spec, settings, stage, found, count) for count in (seqs, _USUAL_SEQS))
-    more = format_bytes(max(many - usual, 0))
+    more = mark(max(many - usual, 0))
     return (
         f"max_num_seqs {seqs:,} costs {more} more than {_USUAL_SEQS} would: {parts(seqs)} of "
         f"{what} over {spec.vocab_size:,} words, against {parts(_USUAL_SEQS)}"

@@ -12,7 +12,8 @@ from typing import Final
 from kvplanner.engine.base import Calibration, Model, SegmentKind
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.estimate import Estimate, Input, banded
-from kvplanner.units import MIB, format_bytes
+from kvplanner.sentence import Sentence, mark
+from kvplanner.units import MIB
 
 # One run differs from the next by about this much, and by this share of the value.
 _RUN_TO_RUN: Final = 48 * MIB
@@ -48,7 +49,7 @@ def calibrate(
     sources = ", ".join(dict.fromkeys(c.source for c in found))
     remark = f"calibrated by {len(found)} measured run{'s' if len(found) > 1 else ''} ({sources})"
     if high < estimate.low or low > estimate.high:
-        law = format_bytes(estimate.value)
+        law = mark(estimate.value)
         low, high = min(low, estimate.low), max(high, estimate.high)
         remark += f"; they contradict the general law, which says {law}"
     else:
@@ -57,4 +58,4 @@ def calibrate(
     law_input = Input("law", estimate.value, "B", estimate.in_words())
     return banded(
         value, low, high, "calibrated", "{measured nearby}", Input("measured nearby", centre, "B", sources), law_input
-    ).with_notes(*estimate.notes, remark)
+    ).with_notes(*estimate.notes, Sentence(remark))

@@ -7,7 +7,8 @@ from kvplanner.engine.vllm import kv_notes
 from kvplanner.engine.vllm.ranks import Rank
 from kvplanner.engine.vllm.replica import Replica
 from kvplanner.estimate import Estimate, Input, band_of_sum
-from kvplanner.units import format_bytes, format_count
+from kvplanner.sentence import Sentence, mark
+from kvplanner.units import format_count
 
 
 def kv_cache(replica: Replica) -> KvCache:
@@ -46,8 +47,8 @@ def _naive_note(replica: Replica, rank: Rank) -> str:
     excess = round(100 * (tokens / sizing.tokens - 1))
     if excess < 1:
         return ""
-    return (
-        f"The rule of thumb ({format_bytes(rank.total.value, 'GB')} − {format_bytes(rank.weights.value, 'GB')} of "
+    return Sentence(
+        f"The rule of thumb ({mark(rank.total.value)} − {mark(rank.weights.value)} of "
         f"weights) ÷ {layout.bytes_per_token:,.0f} bytes promises {format_count(tokens)} tokens, {excess} % too many: "
         "it leaves out the utilisation limit, activations, graphs and the runtime"
     )

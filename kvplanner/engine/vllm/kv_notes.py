@@ -10,7 +10,8 @@ from kvplanner.engine.vllm import kv_groups
 from kvplanner.engine.vllm.kv_groups import Group
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.model.spec import Attention, Mla, ModelSpec
-from kvplanner.units import GIB, ceil_div, format_bytes, format_count
+from kvplanner.sentence import Sentence, mark
+from kvplanner.units import ceil_div, format_count
 
 if TYPE_CHECKING:
     from kvplanner.engine.vllm.kv_layout import CacheLayout
@@ -30,11 +31,11 @@ def notes(spec: ModelSpec, layout: CacheLayout, plain: CacheLayout | None) -> tu
         _stages(layout),
         _printed(layout),
     ]
-    return tuple(n for n in found if n)
+    return tuple(Sentence(n) for n in found if n)
 
 
 def _size(value: int) -> str:
-    return format_bytes(value, "GiB") if value >= GIB else format_bytes(value, "MiB")
+    return mark(value, 2)
 
 
 def _many(count: int, word: str) -> str:

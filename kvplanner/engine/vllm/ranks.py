@@ -19,7 +19,7 @@ from kvplanner.engine.vllm.kv_sizing import given_cache
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.estimate import Estimate, Input, band_of_sum, banded, exact, least_sure, measured
 from kvplanner.gpu.spec import Device
-from kvplanner.units import format_bytes
+from kvplanner.sentence import Sentence, mark
 
 _ZERO = exact(0, "0")
 
@@ -178,5 +178,5 @@ def _budget(cuda_total: Estimate, utilization: float) -> Estimate:
     )
     estimate = banded(value, low, high, cuda_total.basis, "ceil({CUDA total} × {utilisation})", *inputs)
     return estimate.with_notes(
-        f"The budget is a share of what CUDA sees ({format_bytes(cuda_total.value)}), not of the size on the box."
+        Sentence(f"The budget is a share of what CUDA sees ({mark(cuda_total.value)}), not of the size on the box.")
     )

@@ -13,6 +13,7 @@ from kvplanner.engine.base import Model
 from kvplanner.engine.vllm.constants import ASSUMED_ARCH, Constant, class_is_known, gpu_class, lookup
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.estimate import Estimate, Input, band_of_sum, banded, least_sure
+from kvplanner.sentence import Sentence, mark
 from kvplanner.units import GIB, MIB
 
 # Custom all-reduce: two shared buffers and 8 MiB of pointers (custom_all_reduce.py, all_reduce_utils.py, 0.33).
@@ -51,7 +52,7 @@ def inside(model: Model, settings: Settings, stage: int) -> Estimate:
     late = lookup("late_bytes", settings, stage)
     terms = [_term("late libraries and kernels", late, late.scaled(1))]
     if settings.expert_parallel and settings.dp > 1:
-        source = "1 to 4 GiB are reported on NVLink machines"
+        source = Sentence(f"1 to {mark(_EXCHANGE_MOST, 0)} are reported on NVLink machines")
         exchange = banded(_EXCHANGE, 0, _EXCHANGE_MOST, "assumed")
         terms.append((Input("expert exchange between replicas", _EXCHANGE, "B", source), exchange))
     return _sum(terms)

@@ -6,21 +6,19 @@ from collections.abc import Sequence
 
 from kvplanner.engine.base import Limits, PlanRequest
 from kvplanner.engine.vllm import activations
+from kvplanner.engine.vllm.kv_sizing import KvSizing
 from kvplanner.engine.vllm.ranks import Rank
 from kvplanner.engine.vllm.replica import Replica
 from kvplanner.engine.vllm.settings import Settings
+from kvplanner.engine.vllm.verdict import Failure
 from kvplanner.estimate import band_of_sum
-from kvplanner.units import GIB, MIB, format_bytes, format_count, round_to_band
+from kvplanner.sentence import Sentence, mark
+from kvplanner.units import GIB, format_count, round_to_band
 
-COLD_COMPILE = (
+COLD_COMPILE = Sentence(
     "A warm compile cache is assumed: the first start on a machine compiles, books it as activations, and leaves "
-    "about 1 GiB less for the KV cache"
+    f"about {mark(GIB, 0)} less for the KV cache"
 )
-_SMALL = GIB // 10
-
-
-def _size(value: int) -> str:
-    return format_bytes(value, "MiB" if value < _SMALL else "GiB", 2 if value >= _SMALL or value < MIB else 0)
 
 
 def failure(replica: Replica) -> str:
@@ -29,39 +27,48 @@ def failure(replica: Replica) -> str:
     assert found is not None
     rank = replica.ranks[found.rank]
     gpu = f"GPU {rank.device.index}"
-    missing = _size(found.missing_bytes)
+    missing = mark(found.missing_bytes)
     if found.stage == "free_memory_check":
-        free, wanted = _size(max(rank.free_at_start_bytes, 0)), _size(rank.budget.value)
+        free, wanted = mark(max(rank.free_at_start_bytes, 0)), mark(rank.budget.value)
         said = f"{gpu} has {free} free at start and {wanted} is wanted (utilisation {rank.settings.utilization:g})"
     elif found.stage == "weights":
-        said = f"the weights need {_size(rank.weights.value)} on {gpu} and {_size(rank.free_at_start_bytes)} is free"
+        said = f"the weights need {mark(rank.weights.value)} on {gpu} and {mark(rank.free_at_start_bytes)} is free"
     elif found.stage == "profile":
         said = f"the profile run lacks {missing} on {gpu} beside the weights"
-    elif found.stage == "kv_cache_sizing":
-        said = f"nothing is left for the KV cache on {gpu}: the budget is {missing} short"
-    elif sizing.capture_error is not None:
-        said = (
-            f"{format_count(rank.settings.max_num_seqs)} sequences need a state block each and the KV cache has "
-            f"{format_count(sizing.num_blocks)}"
-        )
-    elif found.stage == "kv_cache_too_small":
-        length, need = format_count(sizing.max_model_len), _size(sizing.needed_bytes)
-        said = f"one request of {length} tokens needs {need} of KV cache and {_size(sizing.usable_bytes)} is left"
-    elif found.stage == "kv_cache_allocation":
-        said = f"allocating the KV cache lacks {missing} on {gpu}: less lies outside the budget than is in use there"
+    elif found.stage.startswith("kv_cache"):
+        said = _no_cache(found, rank, sizing)
     elif found.stage == "graph_capture":
         said = f"capturing CUDA graphs lacks {missing} on {gpu}"
     else:
         said = f"serving a full batch lacks {missing} on {gpu}, after start-up"
-    return f"Does not fit: {said}"
+    return Sentence(f"Does not fit: {said}")
+
+
+def _no_cache(found: Failure, rank: Rank, sizing: KvSizing) -> str:
+    """Why there is no KV cache, or too little; of one whose size is given, why that size does not do."""
+    gpu, missing, given = f"GPU {rank.device.index}", mark(found.missing_bytes), rank.given_kv
+    if found.stage == "kv_cache_sizing":
+        if given is not None:
+            return f"the given KV cache of {mark(given.value)} holds no block to use"
+        return f"nothing is left for the KV cache on {gpu}: the budget is {missing} short"
+    if sizing.capture_error is not None:
+        sequences, blocks = format_count(rank.settings.max_num_seqs), format_count(sizing.num_blocks)
+        return f"{sequences} sequences need a state block each and the KV cache has {blocks}"
+    if found.stage == "kv_cache_too_small":
+        length, need, usable = format_count(sizing.max_model_len), mark(sizing.needed_bytes), mark(sizing.usable_bytes)
+        have = f"{usable} is left" if given is None else f"the given one has {usable} to use"
+        return f"one request of {length} tokens needs {need} of KV cache and {have}"
+    if given is not None:
+        return f"the given KV cache of {mark(given.value)} lacks {missing} on {gpu} beside what is in use there"
+    return f"allocating the KV cache lacks {missing} on {gpu}: less lies outside the budget than is in use there"
 
 
 def summary(request: PlanRequest, settings: Settings, replicas: Sequence[Replica], worst: int, limits: Limits) -> str:
     """One sentence with the number that matters, of a plan without a failure."""
     replica = replicas[worst]
     if not replica.layout.exact:
-        left = _size(min(replica.kv_bytes))
-        return f"Cannot tell the tokens: {left} per GPU is left, but this model's KV cache is not confirmed"
+        left = mark(min(replica.kv_bytes))
+        return Sentence(f"Cannot tell the tokens: {left} per GPU is left, but this model's KV cache is not confirmed")
     if not replica.layout.tables:
         return "Fits: this model keeps no KV cache"
     doubtful = replica.low.error is not None
@@ -112,8 +119,9 @@ def risk(replica: Replica) -> str:
     for rank, kv in zip(replica.ranks, replica.kv_bytes, strict=True):
         for lacking, said in (_check_lack(rank), _serving_lack(rank, kv)):
             if lacking > worst:
-                worst, words = lacking, f"{said} {_size(lacking)} on GPU {rank.device.index}"
-    return f"A narrow fit: at the upper end of its range {words}; a lower utilisation leaves room" if words else ""
+                worst, words = lacking, f"{said} {mark(lacking)} on GPU {rank.device.index}"
+    remedy = "a lower utilisation leaves room"
+    return Sentence(f"A narrow fit: at the upper end of its range {words}; {remedy}") if words else ""
 
 
 def _check_lack(rank: Rank) -> tuple[int, str]:

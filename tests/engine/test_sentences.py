@@ -1,0 +1,104 @@
+"""What plans say: in either unit, with words of its own for a cache whose size is given."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Iterator
+
+import pytest
+
+from kvplanner.catalog import gpus, models
+from kvplanner.engine.base import Load, OptionValue, Plan, PlanRequest
+from kvplanner.engine.registry import engine
+from kvplanner.sentence import Sentence, mark, show_size, told_in
+from kvplanner.units import GIB, MIB
+
+LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
+# Each fails, or is in doubt, at another stage.
+CASES: tuple[tuple[str, str, dict[str, OptionValue]], ...] = (
+    (LLAMA, "H100", {}),
+    (LLAMA, "RTX 4090", {}),
+    (LLAMA, "RTX 4090", {"max_model_len": 8192, "gpu_memory_utilization": 0.98}),
+    (LLAMA, "RTX 4090", {"max_model_len": 8192, "gpu_memory_utilization": 0.62}),
+    (LLAMA, "RTX 4060 Ti 16GB", {}),
+    (LLAMA, "2xRTX 4090", {"kv_cache_memory_bytes": 100 * GIB}),
+    (LLAMA, "H100", {"num_gpu_blocks_override": 3}),
+    (LLAMA, "H100", {"max_num_seqs": 1024}),
+    ("openai/gpt-oss-120b", "H100", {}),
+    ("Qwen/Qwen3-30B-A3B", "RTX 4090,RTX 3090", {}),
+    ("meta-llama/Llama-3.3-70B-Instruct", "2xH100", {}),
+    ("deepseek-ai/DeepSeek-V3", "8xH200", {"enable_expert_parallel": True}),
+    ("Qwen/Qwen3-30B-A3B", "2xH100", {"data_parallel_size": 2, "enable_expert_parallel": True}),
+    ("google/gemma-3-27b-it", "H100", {"kv_cache_dtype": "fp8"}),
+)
+
+
+def plan(model: str, gpu: str, options: dict[str, OptionValue]) -> Plan:
+    request = PlanRequest(models.load(models.find(model).id), gpus.machine(gpu), options=options, load=Load(8, 500, 50))
+    return engine("vllm").plan(request)
+
+
+def told(made: Plan) -> Iterator[str]:
+    """All that a plan says in its own words."""
+    yield made.summary
+    yield from (warning for warning in made.warnings if "the engine would say" not in warning)
+    estimates = [e for d in made.devices for e in (*(s.estimate for s in d.segments), d.budget) if e]
+    for estimate in (*estimates, *([made.kv_cache.available] if made.kv_cache else [])):
+        yield from estimate.notes
+        yield from (item.source for item in estimate.inputs)
+
+
+@pytest.mark.parametrize(("model", "gpu", "options"), CASES)
+def test_all_that_a_plan_says_can_be_read_in_gb(model: str, gpu: str, options: dict[str, OptionValue]) -> None:
+    said = list(told(plan(model, gpu, options)))
+    for text in said:
+        assert not set("\x02\x03") & set(text)
+        assert told_in(text, "GiB") == text
+        decimal = told_in(text, "GB")
+        assert "GiB" not in decimal, text
+        assert "MiB" not in decimal, text
+    assert any(told_in(text, "GB") != text for text in said)
+
+
+def test_a_failing_plan_says_its_sizes_in_either_unit() -> None:
+    summary = plan(LLAMA, "RTX 4090", {}).summary
+    assert "needs 16.00 GiB of KV cache" in summary
+    assert "needs 17.18 GB of KV cache" in told_in(summary, "GB")
+
+
+def test_a_given_cache_has_words_of_its_own() -> None:
+    large = plan(LLAMA, "2xRTX 4090", {"kv_cache_memory_bytes": 100 * GIB})
+    assert large.summary.startswith("Does not fit: the given KV cache of 100.00 GiB lacks ")
+    assert "outside the budget" not in large.summary
+    few = plan(LLAMA, "H100", {"num_gpu_blocks_override": 3})
+    assert few.stage == "kv_cache_too_small"
+    assert few.summary.endswith("needs 16.00 GiB of KV cache and the given one has 4.0 MiB to use")
+    none = plan(LLAMA, "H100", {"num_gpu_blocks_override": 1})
+    assert none.stage == "kv_cache_sizing"
+    assert none.summary == "Does not fit: the given KV cache of 2.0 MiB holds no block to use"
+
+
+@pytest.mark.parametrize(
+    ("value", "gib", "gb"),
+    [
+        (16 * GIB, "16.00 GiB", "17.18 GB"),
+        (52 * MIB, "52 MiB", "55 MB"),
+        (3 * MIB, "3.0 MiB", "3.1 MB"),
+        (MIB // 2, "0.50 MiB", "0.52 MB"),
+        (-52 * MIB, "−52 MiB", "−55 MB"),
+        (0, "0.00 GiB", "0.00 GB"),
+    ],
+)
+def test_sizes_in_sentences(value: int, gib: str, gb: str) -> None:
+    assert (show_size(value), show_size(value, "GB")) == (gib, gb)
+    sentence = Sentence(f"it lacks {mark(value)}")
+    assert sentence == f"it lacks {gib}"
+    assert told_in(sentence, "GB") == f"it lacks {gb}"
+
+
+def test_a_copy_keeps_its_sizes() -> None:
+    sentence = Sentence(f"about {mark(GIB, 0)} less")
+    for same in (copy.deepcopy(sentence), pickle.loads(pickle.dumps(sentence))):
+        assert (same, told_in(same, "GB")) == ("about 1 GiB less", "about 1 GB less")
+    assert told_in("plain text of 1 GiB", "GB") == "plain text of 1 GiB"
