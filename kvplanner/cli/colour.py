@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from itertools import groupby
 from typing import Final
 
-from kvplanner.plan.text_bar import LETTERS
+from kvplanner.plan.text_bar import LETTERS, MISSING
 
 # Of the 256-colour palette, nearest to the window's colours; bold where a letter must stand out.
 _OF_KIND: Final = {
     "driver_reserved": 245, "other": 240, "runtime_outside": 137, "runtime": 180, "weights": 32, "workspace": 117,
     "activations": 214, "cuda_graphs": 176, "kv_cache": 35, "headroom": 250,
 }  # fmt: skip
-_OF_LETTER: Final = {LETTERS[kind]: colour for kind, colour in _OF_KIND.items() if kind in LETTERS}
+_OF_LETTER: Final = {letter: _OF_KIND[kind] for kind, letter in LETTERS.items()} | {MISSING: 160}
 _VERDICT: Final = {True: 35, False: 160, None: 172}
 _RESET: Final = "\x1b[0m"
 

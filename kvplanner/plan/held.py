@@ -99,6 +99,17 @@ class Lacking(NamedTuple):
         return self.end - self.start
 
 
+def alike(plan: Plan, position: int) -> tuple[int, ...]:
+    """Positions of all devices that hold the same as this one."""
+
+    def sizes(device: DevicePlan) -> tuple[object, ...]:
+        parts = tuple((s.kind, s.bytes) for s in device.segments)
+        return device.total_bytes, device.budget.value if device.budget else None, parts
+
+    wanted = sizes(plan.devices[position])
+    return tuple(p for p, device in enumerate(plan.devices) if sizes(device) == wanted)
+
+
 def lack_of(plan: Plan, positions: tuple[int, ...]) -> Lacking | None:
     """What a device lacks, None where it lacks nothing."""
     device = plan.devices[positions[0]]

@@ -10,6 +10,7 @@ from kvplanner.estimate import Estimate, Input, show_value
 from kvplanner.plan.report_parts import (
     TITLES,
     Fold,
+    Row,
     cache_facts,
     engine_title,
     fold,
@@ -19,7 +20,7 @@ from kvplanner.plan.report_parts import (
     rows,
     source_line,
 )
-from kvplanner.plan.text_bar import LETTERS, bar_lines
+from kvplanner.plan.text_bar import LETTERS, MISSING, bar_lines
 from kvplanner.units import GB, MB, ByteUnit, format_both, format_bytes
 
 WIDTH = 100
@@ -36,7 +37,7 @@ def text(plan: Plan, *, unit: ByteUnit = "GiB", width: int = WIDTH) -> str:
         lines += [f"{engine_title(plan)} says: {line}" for line in plan.engine_message.splitlines()]
     lines += ["", model_line(plan), *_wrapped(source_line(plan), width), machine_line(plan)]
     for group in fold(plan.devices):
-        lines += ["", *_device(group, unit, width)]
+        lines += ["", *_device(plan, group, unit, width)]
     facts = list(cache_facts(plan, unit))
     if facts:
         lines += ["", *_pairs(facts)]
@@ -52,16 +53,24 @@ def _wrapped(line: str, width: int) -> list[str]:
     return wrap(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
-def _device(group: Fold, unit: ByteUnit, width: int) -> Iterator[str]:
-    plan = group.first
-    head = f"{group.title}  {plan.device.gpu.name}  {group.roles}"
-    size = format_both(plan.total_bytes)
+def _device(plan: Plan, group: Fold, unit: ByteUnit, width: int) -> Iterator[str]:
+    head = f"{group.title}  {group.first.device.gpu.name}  {group.roles}"
+    size = format_both(group.first.total_bytes)
     yield head + size.rjust(max(len(size) + 2, width - len(head)))
-    yield from bar_lines(plan, width - 2, unit)
-    table = [(LETTERS[r.kind], r.title, r.size, r.span, r.share, r.basis, r.formula) for r in rows(plan, unit)]
+    yield from bar_lines(plan, group.position, width - 2, unit)
+    table = [
+        (letter_of(r), r.title, r.size, r.span, r.share, r.basis, r.formula) for r in rows(plan, group.position, unit)
+    ]
     if table:
         heads = ("", "", unit, "range", "share", "basis", "how")
         yield from _table([heads, *table], "<<>>><<", width)
+
+
+def letter_of(row: Row) -> str:
+    """The bar's letter for a line: a sum has none, nor has what is not in the bar."""
+    if row.kind is None:
+        return MISSING if row.title == "missing" else ""
+    return LETTERS[row.kind] if row.share else ""
 
 
 def _table(cells: Sequence[Sequence[str]], align: str, width: int) -> Iterator[str]:
@@ -143,7 +152,7 @@ def markdown(plan: Plan, *, unit: ByteUnit = "GiB") -> str:
         lines += [f"| part | {unit} | range | share | basis | how |", "|---|---:|---:|---:|---|---|"]
         lines += [
             f"| {r.title} | {r.size} | {r.span} | {r.share} | {r.basis} | {_escape(r.formula)} |"
-            for r in rows(device, unit)
+            for r in rows(plan, group.position, unit)
         ]
         lines.append("")
     pairs = [*cache_facts(plan, unit), *((f"`{name}`", value) for name, value in option_facts(plan))]

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from kvplanner.engine.base import DevicePlan, KvCache, Plan, Resolved, SegmentKind
-from kvplanner.estimate import Basis, Estimate
+from kvplanner.estimate import Estimate
+from kvplanner.plan.parts import Part, parts, percent, short
 from kvplanner.units import ByteUnit, format_both, format_bytes, format_count, in_unit, round_to_band
 
 TITLES: Final[dict[SegmentKind, str]] = {
@@ -26,9 +27,10 @@ _LONGEST_VALUE: Final = 60
 
 
 class Fold(NamedTuple):
-    """Devices whose plans are the same but for their index."""
+    """Devices whose plans are the same but for their index. position: of the first one in plan.devices."""
 
     devices: tuple[DevicePlan, ...]
+    position: int
 
     @property
     def first(self) -> DevicePlan:
@@ -57,7 +59,8 @@ class Fold(NamedTuple):
 def fold(devices: Sequence[DevicePlan]) -> tuple[Fold, ...]:
     """Groups equal devices, in the order of their first one."""
     groups: dict[object, list[DevicePlan]] = {}
-    for plan in devices:
+    positions: dict[object, int] = {}
+    for position, plan in enumerate(devices):
         real = plan.device
         key = (
             real.gpu.id,
@@ -69,36 +72,43 @@ def fold(devices: Sequence[DevicePlan]) -> tuple[Fold, ...]:
             plan.overflow_bytes,
         )
         groups.setdefault(key, []).append(plan)
-    return tuple(Fold(tuple(group)) for group in groups.values())
+        positions.setdefault(key, position)
+    return tuple(Fold(tuple(group), positions[key]) for key, group in groups.items())
 
 
 class Row(NamedTuple):
-    """One line of a device's table, as text; `span` is empty for what is exact."""
+    """One line of a device's table, as text; `span` is empty for what is exact. kind: None for a sum."""
 
-    kind: SegmentKind
+    kind: SegmentKind | None
     title: str
     size: str
     span: str
     share: str
-    basis: Basis
+    basis: str
     formula: str
 
 
-def rows(device: DevicePlan, unit: ByteUnit = "GiB") -> Iterator[Row]:
-    """The segments of a device in drawing order, without those that are surely nothing."""
-    for segment in device.segments:
-        estimate = segment.estimate
-        if estimate.high == estimate.value == 0:
+def rows(plan: Plan, position: int, unit: ByteUnit = "GiB") -> Iterator[Row]:
+    """The lines of a device, without segments that are surely nothing, and without a sum that is all of the device."""
+    total = plan.devices[position].total_bytes
+    for part in parts(plan, position):
+        if part.estimate is None:
+            if part.state != "total" or not plan.fits:
+                yield _sum_row(part, total, unit)
             continue
-        yield Row(
-            segment.kind,
-            TITLES[segment.kind],
-            number(estimate.value, unit),
-            span(estimate, unit),
-            f"{100 * estimate.value / device.total_bytes:.0f} %",
-            estimate.basis,
-            estimate.in_words(),
-        )
+        if part.estimate.high == part.bytes == 0:
+            continue
+        share = percent(part.bytes, total) if part.state == "in use" else ""
+        title = TITLES[part.kind] if part.kind else ""
+        how = part.estimate.in_words()
+        yield Row(part.kind, title, number(part.bytes, unit), span(part.estimate, unit), share, part.basis, how)
+
+
+def _sum_row(part: Part, total_bytes: int, unit: ByteUnit) -> Row:
+    how = short(part.bytes, part.in_all, unit) if part.in_all else ""
+    size = number(part.bytes, unit) if part.bytes else "not known"
+    share = percent(part.bytes, total_bytes) if part.state != "not planned" else ""
+    return Row(None, part.state, size, "", share, "", how)
 
 
 def number(value: int, unit: ByteUnit) -> str:

@@ -1,14 +1,18 @@
 """A device's memory as a bar of letters, one per share of the width, with the budget as a bracket below it.
 
-A letter per kind and a blank for what is left keep it readable without colour, on paper and to a screen reader.
+A letter per kind, one for what is missing and a dot for what is left keep it readable without colour, on paper and to
+a screen reader.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Final, NamedTuple
 
-from kvplanner.engine.base import BUDGET_KINDS, DevicePlan, SegmentKind
+from kvplanner.engine.base import Plan, SegmentKind
+from kvplanner.plan.held import alike, budget_kinds, cache_is_given, drawn, lack_of
+from kvplanner.plan.parts import short
 from kvplanner.units import ByteUnit, format_bytes
 
 LETTERS: Final[dict[SegmentKind, str]] = {
@@ -23,12 +27,13 @@ LETTERS: Final[dict[SegmentKind, str]] = {
     "kv_cache": "K",
     "headroom": "·",
 }
+MISSING: Final = "!"
 
 
 class Cells(NamedTuple):
-    """Consecutive cells of one kind."""
+    """Consecutive cells of one kind, None for what is missing."""
 
-    kind: SegmentKind
+    kind: SegmentKind | None
     width: int
 
 
@@ -53,43 +58,59 @@ def share_cells(sizes: Sequence[int], width: int) -> list[int]:
     return cells
 
 
-def bar_cells(device: DevicePlan, width: int) -> tuple[Cells, ...]:
-    """The bar of a device; it spans its total, or everything that it would hold when that is more.
+def bar_cells(plan: Plan, position: int, width: int) -> tuple[Cells, ...]:
+    """The bar of a device; it spans its total, or everything that it would need when that is more.
 
-    What no segment takes is drawn as headroom: a plan that fails has no such segment.
+    What no segment takes is drawn as headroom: a plan that fails has no such segment. What is missing lies over the
+    end of what does not fit, as in the window.
     """
-    sizes: list[tuple[SegmentKind, int]] = [(s.kind, s.bytes) for s in device.segments]
-    rest = device.total_bytes - sum(size for _, size in sizes)
-    if rest > 0:
-        sizes.append(("headroom", rest))
+    device = plan.devices[position]
+    lack = lack_of(plan, alike(plan, position))
+    sizes: list[tuple[SegmentKind | None, int]] = []
+    start = 0
+    for segment in drawn(plan, device):
+        room = segment.bytes if lack is None else min(segment.bytes, max(lack.start - start, 0))
+        sizes.append((segment.kind, room))
+        start += room
+    if lack is not None:
+        sizes += [("headroom", lack.start - start), (None, lack.bytes)]
+        start = lack.end
+    sizes.append(("headroom", device.total_bytes - start))
+    sizes = [(kind, size) for kind, size in sizes if size > 0]
     counts = share_cells([size for _, size in sizes], width)
     return tuple(Cells(kind, count) for (kind, _), count in zip(sizes, counts, strict=True) if count)
 
 
-def bar_lines(device: DevicePlan, width: int, unit: ByteUnit) -> list[str]:
+def bar_lines(plan: Plan, position: int, width: int, unit: ByteUnit) -> list[str]:
     """The bar, and below it the budget's bracket or, when it overflows, where the memory ends."""
+    device = plan.devices[position]
     if not device.segments:
         return []
-    cells = bar_cells(device, width)
-    lines = ["[" + "".join(LETTERS[c.kind] * c.width for c in cells) + "]"]
-    spanned = max(device.total_bytes, sum(s.bytes for s in device.segments))
-    if device.overflow_bytes:
+    cells = bar_cells(plan, position, width)
+    lines = ["[" + "".join((LETTERS[c.kind] if c.kind else MISSING) * c.width for c in cells) + "]"]
+    lack = lack_of(plan, alike(plan, position))
+    spanned = max(device.total_bytes, lack.end if lack else 0)
+    if lack is not None and spanned > device.total_bytes:
         end = max(1, round(width * device.total_bytes / spanned))
-        label = f"the memory ends here; {format_bytes(device.overflow_bytes, unit)} too much"
+        label = f"the memory ends here; {short(lack.bytes, lack.in_all, unit)}"
         lines.append(" " * (end + 1) + "▲ " + label if end + len(label) < width else (label + " ▲").rjust(end + 2))
+    elif cache_is_given(plan):
+        given = sum(c.width for c in cells if c.kind == "kv_cache")
+        lines += [" " + _bracket(cells, ("kv_cache",), given, width, "KV cache given")] if given else []
     elif device.budget is not None:
         length = round(width * device.budget.value / spanned)
-        lines.append(" " + _bracket(cells, length, width, f"budget {format_bytes(device.budget.value, unit)}"))
+        label = f"budget {format_bytes(device.budget.value, unit)}"
+        lines.append(" " + _bracket(cells, budget_kinds(plan, device), length, width, label))
     return lines
 
 
-def _bracket(cells: Sequence[Cells], length: int, width: int, label: str) -> str:
-    """From the end of what lies outside the budget; follows the cells where rounding alone would part them.
+def _bracket(cells: Sequence[Cells], kinds: Sequence[SegmentKind], length: int, width: int, label: str) -> str:
+    """From the first of the kinds that it is of; follows the cells where rounding alone would part them.
 
     A budget that reaches past the memory ends in an arrow.
     """
-    start = sum(c.width for c in cells if c.kind in ("driver_reserved", "other", "runtime_outside"))
-    inside = sum(c.width for c in cells if c.kind in BUDGET_KINDS)
+    start = sum(c.width for c in takewhile(lambda c: c.kind not in kinds, cells))
+    inside = sum(c.width for c in cells if c.kind in kinds)
     if abs(inside - length) <= len(cells):
         length = inside
     end = "┘"
@@ -97,6 +118,6 @@ def _bracket(cells: Sequence[Cells], length: int, width: int, label: str) -> str
         length, end = width - start, "→"
     if length >= len(label) + 4:
         return " " * start + "└" + f" {label} ".center(length - 2, "─") + end
-    short = "└" + "─" * max(0, length - 2) + end
-    room = width - start - len(short)
-    return " " * start + f"{short} {label}" if room > len(label) else f"{label} {short}".rjust(start + len(short))
+    shown = "└" + "─" * max(0, length - 2) + end
+    room = width - start - len(shown)
+    return " " * start + f"{shown} {label}" if room > len(label) else f"{label} {shown}".rjust(start + len(shown))

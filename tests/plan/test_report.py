@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvplanner.engine.base import SEGMENT_KINDS
+from kvplanner.engine.base import SEGMENT_KINDS, Plan, Resolved
 from kvplanner.plan import report, schema
-from kvplanner.plan.report_parts import TITLES, fold, token_text
-from kvplanner.plan.text_bar import LETTERS, bar_lines, share_cells
+from kvplanner.plan.report_csv import csv_text
+from kvplanner.plan.report_parts import TITLES, fold, rows, token_text
+from kvplanner.plan.text_bar import LETTERS, MISSING, bar_lines, share_cells
+from kvplanner.units import ByteUnit, in_unit
 from tests import sample_plans
 from tests.plan.contract import check_plan
 
@@ -28,9 +32,11 @@ def test_text_starts_with_the_verdict_and_stays_in_width(name: str) -> None:
     plan = sample_plans.ALL[name]()
     lines = report.text(plan, width=100).splitlines()
     assert lines[0] == plan.summary
-    table = [line for line in lines if line[:2] in {f"{letter} " for letter in LETTERS.values()}]
-    assert len(table) == sum(len(g.first.segments) for g in fold(plan.devices))
-    assert all(len(line) <= 100 for line in table)
+    heads = [i for i, line in enumerate(lines) if line.split()[1:] == ["range", "share", "basis", "how"]]
+    assert len(heads) == len(fold(plan.devices))
+    for head, group in zip(heads, fold(plan.devices), strict=True):
+        table = lines[head + 1 : head + 1 + len(list(rows(plan, group.position)))]
+        assert all(len(line) <= 100 and line.strip() for line in table)
     assert all(warning in " ".join(" ".join(lines).split()) for warning in plan.warnings)
 
 
@@ -46,7 +52,92 @@ def test_a_failure_tells_stage_missing_memory_and_the_engines_words() -> None:
     text = report.text(sample_plans.too_big())
     assert "Start-up fails at weights: 57.12 GB = 53.20 GiB missing" in text
     assert "vLLM says: torch.OutOfMemoryError" in text
-    assert "the memory ends here; 55.07 GiB too much" in text
+    assert "the memory ends here; 53.20 GiB short" in text
+
+
+def table(plan: Plan, position: int = 0) -> dict[str, tuple[str, str, str]]:
+    """What a device's table says: title to size, share and basis."""
+    return {r.title: (r.size, r.share, r.basis) for r in rows(plan, position)}
+
+
+def test_a_failing_plan_tells_its_sum_what_is_missing_and_what_is_never_reached() -> None:
+    told = table(sample_plans.too_big())
+    assert told["weights"] == ("131.42", "165 %", "exact")
+    assert told["missing"] == ("53.20", "67 %", "")
+    later = ["runtime", "workspace", "activations", "CUDA graphs"]
+    assert [title for title, line in told.items() if line[2] == "not reached"] == later
+    assert all(told[title][1] == "" for title in later)
+    assert list(told)[-6:] == ["total", "missing", *later]
+    shown = sum(float(told[t][0]) for t in ("driver reserved", "runtime outside the budget", "weights"))
+    assert float(told["total"][0]) == pytest.approx(shown, abs=0.02)
+
+
+def test_the_terminals_bar_marks_what_is_missing_and_holds_nothing_that_is_not_reached() -> None:
+    plan = sample_plans.too_big()
+    bar, below = bar_lines(plan, 0, 98, "GiB")
+    assert set(bar[1:-1]) == {"d", "x", "W", MISSING}
+    share = sample_plans.too_big().missing_bytes / (plan.devices[0].total_bytes + plan.missing_bytes)
+    assert bar.count(MISSING) == pytest.approx(98 * share, abs=1)
+    assert below.index("▲") == pytest.approx(bar.index(MISSING), abs=1)
+    assert f"\n{MISSING} missing" in report.text(plan)
+
+
+def test_a_given_cache_has_the_bracket() -> None:
+    plan = sample_plans.fits()
+    given = plan._replace(options={**plan.options, "kv_cache_memory_bytes": Resolved(1 << 30, "user")})
+    bar, below = bar_lines(given, 0, 98, "GiB")
+    assert below.index("└") == bar.index("K")
+    assert below.index("┘") == bar.rindex("K")
+    assert "KV cache given" in below
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("unit", ["GiB", "GB"])
+def test_csv_tells_the_verdict_and_adds_up(name: str, unit: ByteUnit) -> None:
+    plan = sample_plans.ALL[name]()
+    found = list(csv.DictReader(io.StringIO(csv_text(plan, unit))))
+    assert {row["verdict"] for row in found} == {plan.summary}
+    assert {row["fits"] for row in found} == {{True: "yes", False: "no", None: "cannot tell"}[plan.fits]}
+    assert {row["fails_at"] for row in found} == {plan.stage or ""}
+    assert {row["engine"] for row in found} == {"vLLM 0.33.0"}
+    for position, device in enumerate(plan.devices):
+        mine = [row for row in found if row["device"] == f"GPU {device.device.index}"]
+        states = {s: [row for row in mine if row["state"] == s] for s in {row["state"] for row in mine}}
+        if plan.fits is None:
+            assert [row["state"] for row in mine] == ["not planned"]
+            continue
+        (total,) = states["total"]
+        assert int(total["bytes"]) == sum(int(row["bytes"]) for row in states["in use"])
+        assert len(states["in use"]) + len(states.get("not reached", [])) == len(device.segments)
+        assert float(total[unit]) == pytest.approx(in_unit(int(total["bytes"]), unit), abs=0.001)
+        assert ("missing" in states) == ("missing" in table(plan, position))
+        if plan.fits:
+            assert int(total["bytes"]) == device.total_bytes
+
+
+def test_csv_names_are_no_formulas() -> None:
+    plan = sample_plans.fits()
+    model = plan.request.model._replace(id="=HYPERLINK(1)")
+    text = csv_text(plan._replace(request=plan.request._replace(model=model)))
+    assert {row["model"] for row in csv.DictReader(io.StringIO(text))} == {"'=HYPERLINK(1)"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_csv_markdown_text_and_json_agree(name: str) -> None:
+    plan = sample_plans.ALL[name]()
+    document = json.loads(json.dumps(schema.to_json(plan)))
+    found = list(csv.DictReader(io.StringIO(csv_text(plan))))
+    assert {(row["device"], row["segment"], int(row["bytes"]), row["basis"]) for row in found if row["basis"]} == {
+        (f"GPU {d['index']}", s["kind"], s["bytes"], s["basis"])
+        for d in document["devices"] if plan.fits is not None for s in d["segments"]
+    }  # fmt: skip
+    text, page = report.text(plan), report.markdown(plan)
+    for group in fold(plan.devices):
+        for row in rows(plan, group.position):
+            assert f"| {row.title} | {row.size} | {row.span} | {row.share} | {row.basis} |" in page
+            if row.title != "total":
+                sized = [line.split() for line in text.splitlines() if f" {row.title}  " in line]
+                assert any(row.size in cells for cells in sized), row
 
 
 def test_equal_devices_fold_and_others_do_not() -> None:
@@ -122,14 +213,15 @@ def test_cells_fill_the_width_and_show_everything(sizes: list[int], width: int) 
 @pytest.mark.parametrize("name", [n for n in NAMES if n != "cannot_tell"])
 @pytest.mark.parametrize("width", [40, 98])
 def test_bars_are_as_wide_as_asked_and_never_ragged(name: str, width: int) -> None:
-    for device in sample_plans.ALL[name]().devices:
-        bar, below = bar_lines(device, width, "GiB")
+    plan = sample_plans.ALL[name]()
+    for position in range(len(plan.devices)):
+        bar, below = bar_lines(plan, position, width, "GiB")
         assert len(bar) == width + 2
         assert len(below) <= width + 2 + len("budget 21.64 GiB")
-        assert set(bar[1:-1]) <= set(LETTERS.values())
-        assert ("ends here" in below) == (device.overflow_bytes > 0)
+        assert set(bar[1:-1]) <= {*LETTERS.values(), MISSING}
+        assert ("ends here" in below) == (plan.fits is False)
 
 
 def test_every_kind_has_its_own_letter_and_title() -> None:
     assert set(LETTERS) == set(TITLES) == set(SEGMENT_KINDS)
-    assert len(set(LETTERS.values())) == len(LETTERS)
+    assert len({*LETTERS.values(), MISSING}) == len(LETTERS) + 1
