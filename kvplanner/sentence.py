@@ -41,6 +41,7 @@ class Sentence(str):
     marked: str
 
     def __new__(cls, marked: str) -> Sentence:
+        """From text with marks."""
         made = super().__new__(cls, _read(marked, "GiB"))
         made.marked = marked
         return made

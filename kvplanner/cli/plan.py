@@ -48,7 +48,7 @@ def parser() -> Parser:
     add("--free", action="append", default=[], metavar="[GPU=]SIZE", help="free memory before the engine starts")
     add("--measured", action="append", default=[], metavar="KIND=SIZE", help="replaces an estimate by a given value")
     add("--explain", nargs="?", const="", metavar="KIND", help="the arithmetic of each number, or of one kind")
-    add("--unit", choices=("GiB", "GB"), default="GiB", help="of the tables (GiB)")
+    add("--unit", choices=("GiB", "GB"), default="GiB", help="of every size (GiB)")
     add("--json", action="store_true", help="the plan as JSON, schema kvplanner.plan/1")
     add("--save", default="", metavar="FILE", help="also write what was asked as a plan file (.kvplan.json)")
     add("--markdown", action="store_true", help="the report as Markdown")

@@ -7,6 +7,7 @@ from textwrap import wrap
 
 from kvplanner.engine.base import Plan, Segment, SegmentKind
 from kvplanner.estimate import Estimate, Input, show_value
+from kvplanner.plan.lacking import shortages, where
 from kvplanner.plan.report_parts import (
     TITLES,
     Fold,
@@ -21,18 +22,18 @@ from kvplanner.plan.report_parts import (
     source_line,
 )
 from kvplanner.plan.text_bar import LETTERS, MISSING, bar_lines
-from kvplanner.units import GB, MB, ByteUnit, format_both, format_bytes
+from kvplanner.sentence import told_in
+from kvplanner.units import MB, ByteUnit, format_both, format_bytes
 
 WIDTH = 100
 
 
 def text(plan: Plan, *, unit: ByteUnit = "GiB", width: int = WIDTH) -> str:
     """The verdict first, then a bar and a table for each distinct device, the KV cache, options and warnings."""
-    lines = [plan.summary]
-    if plan.stage and plan.missing_bytes > 0:
-        lines.append(f"Start-up fails at {plan.stage}: {format_both(plan.missing_bytes)} missing")
-    elif plan.stage:
-        lines.append(f"Start-up fails at {plan.stage}")
+    lines = [told_in(plan.summary, unit)]
+    if plan.stage:
+        missing = _missing(plan)
+        lines += _wrapped(f"Start-up fails at {plan.stage}{': ' if missing else ''}{missing}", width)
     if plan.engine_message:
         lines += [f"{engine_title(plan)} says: {line}" for line in plan.engine_message.splitlines()]
     lines += ["", model_line(plan), *_wrapped(source_line(plan), width), machine_line(plan)]
@@ -45,12 +46,23 @@ def text(plan: Plan, *, unit: ByteUnit = "GiB", width: int = WIDTH) -> str:
     if options:
         lines += ["", "Options", *("  " + line for line in _pairs(options))]
     if plan.warnings:
-        lines += ["", *(line for warning in plan.warnings for line in _wrapped(f"Note: {warning}", width))]
+        lines += [
+            "",
+            *(line for warning in plan.warnings for line in _wrapped(f"Note: {told_in(warning, unit)}", width)),
+        ]
     return "\n".join(lines) + "\n"
 
 
 def _wrapped(line: str, width: int) -> list[str]:
     return wrap(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+
+
+def _missing(plan: Plan) -> str:
+    """What is missing at the failing stage, on each device that lacks some; "" where nothing is."""
+    told = [(format_both(lack.bytes), where(plan, lack.positions)) for lack in shortages(plan)]
+    if len(plan.devices) == 1 or not told:
+        return f"{told[0][0]} missing" if told else ""
+    return ", ".join(f"{size}{'' if place else ' missing'} on {gpu}" for place, (size, gpu) in enumerate(told))
 
 
 def _device(plan: Plan, group: Fold, unit: ByteUnit, width: int) -> Iterator[str]:
@@ -121,28 +133,27 @@ def _arithmetic(title: str, estimate: Estimate, unit: ByteUnit) -> Iterator[str]
     yield f"{title}: {format_bytes(estimate.value, unit)} = {estimate.value:,} bytes{band}, {estimate.basis}"
     if estimate.formula:
         yield f"  = {estimate.in_words()}"
-        yield f"  = {estimate.in_numbers()}"
-    cells = [(i.name, show_value(i), _other_unit(i), i.source) for i in estimate.inputs]
+        yield f"  = {estimate.in_numbers(unit)}"
+    cells = [(i.name, show_value(i, unit), _beside(i, unit), told_in(i.source, unit)) for i in estimate.inputs]
     if cells:
         yield from ("    " + line for line in _table(cells, "<><<", 10_000))
     for note in estimate.notes:
-        yield f"  {note}"
+        yield f"  {told_in(note, unit)}"
 
 
-def _other_unit(item: Input) -> str:
-    """The unit of a plain number; of bytes, the decimal reading beside the binary one."""
+def _beside(item: Input, unit: ByteUnit) -> str:
+    """The unit of a plain number; of bytes, the reading in the other unit."""
     if item.unit != "B" or isinstance(item.value, str):
         return item.unit
-    if abs(item.value) >= GB:
-        return f"= {format_bytes(item.value, 'GB')}"
-    return f"= {format_bytes(item.value, 'MB')}" if abs(item.value) >= MB else ""
+    return f"= {show_value(item, 'GB' if unit == 'GiB' else 'GiB')}" if abs(item.value) >= MB else ""
 
 
 def markdown(plan: Plan, *, unit: ByteUnit = "GiB") -> str:
     """The report as Markdown with tables, for an issue or a page."""
-    lines = [f"**{_escape(plan.summary)}**", ""]
+    lines = [f"**{_escape(told_in(plan.summary, unit))}**", ""]
     if plan.stage:
-        lines += [f"Start-up fails at `{plan.stage}`; {format_both(plan.missing_bytes)} missing.", ""]
+        missing = _missing(plan)
+        lines += [f"Start-up fails at `{plan.stage}`{'; ' if missing else ''}{missing}.", ""]
     if plan.engine_message:
         lines += ["```", plan.engine_message, "```", ""]
     lines += [f"- {_escape(line(plan))}" for line in (model_line, source_line, machine_line)] + [""]
@@ -157,7 +168,7 @@ def markdown(plan: Plan, *, unit: ByteUnit = "GiB") -> str:
         lines.append("")
     pairs = [*cache_facts(plan, unit), *((f"`{name}`", value) for name, value in option_facts(plan))]
     lines += [f"- {name}: {_escape(value)}" for name, value in pairs]
-    lines += [f"- Note: {_escape(warning)}" for warning in plan.warnings]
+    lines += [f"- Note: {_escape(told_in(warning, unit))}" for warning in plan.warnings]
     return "\n".join(lines).rstrip() + "\n"
 
 
