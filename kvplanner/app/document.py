@@ -17,7 +17,15 @@ from kvplanner.app.state import PlanState
 from kvplanner.errors import PlannerError
 
 if TYPE_CHECKING:
-    from kvplanner.engine.base import Model, Option, OptionValue, Plan
+    from kvplanner.engine.base import Model, Option, OptionValue, Plan, PlanRequest
+
+
+_DRAFT_OPTIONS = ("speculative_model", "speculative_method")
+
+
+def _draft_key(options: Mapping[str, OptionValue]) -> tuple[object, ...]:
+    """What the draft model depends on."""
+    return tuple(options.get(name) for name in _DRAFT_OPTIONS)
 
 
 class Document(QObject):
@@ -26,12 +34,14 @@ class Document(QObject):
     changed(PlanState): the state is another one. planned(Plan): the plan of that state.
     failed(PlannerError): the state has no plan; `plan` still holds the last good one.
     history_changed(): undo, redo or the saved mark moved.
+    draft_wanted(name, options): planning waits until `give_draft` answers for these options.
     """
 
     changed = Signal(object)
     planned = Signal(object)
     failed = Signal(object)
     history_changed = Signal()
+    draft_wanted = Signal(str, object)
 
     def __init__(self, parent: QObject | None = None, state: PlanState | None = None) -> None:
         super().__init__(parent)
@@ -40,6 +50,7 @@ class Document(QObject):
         self.plan: Plan | None = None
         self.error: PlannerError | None = None
         self._planned_state: PlanState | None = None
+        self._draft: tuple[tuple[object, ...], Model | PlannerError | None] | None = None
         self._turn = QTimer(self)
         self._turn.setSingleShot(True)
         self._turn.setInterval(0)
@@ -170,7 +181,10 @@ class Document(QObject):
         from kvplanner.engine.registry import engine
 
         try:
-            plan = engine(state.engine).plan(request)
+            whole = self._with_draft(request)
+            if whole is None:
+                return
+            plan = engine(state.engine).plan(whole)
         except PlannerError as error:
             self._fail(error)
             return
@@ -181,6 +195,29 @@ class Document(QObject):
         self.error = None
         self.plan = plan
         self.planned.emit(plan)
+
+    def _with_draft(self, request: PlanRequest) -> PlanRequest | None:
+        """The request with the draft model that it names; None while that is read. Raises PlannerError."""
+        if not any(name in request.options for name in _DRAFT_OPTIONS):
+            return request
+        from kvplanner.plan import draft
+
+        name = draft.wanted(request.options)
+        if not name:
+            return request
+        if self._draft is None or self._draft[0] != _draft_key(request.options):
+            self.draft_wanted.emit(name, request.options)
+            return None
+        found = self._draft[1]
+        if isinstance(found, PlannerError):
+            raise found
+        return request._replace(draft=found)
+
+    def give_draft(self, options: Mapping[str, OptionValue], found: Model | PlannerError | None) -> None:
+        """The draft model that these options name, why it cannot be had, or None where the plan goes without it."""
+        self._draft = _draft_key(options), found
+        self._planned_state = None
+        self.flush()
 
     def _fail(self, error: PlannerError) -> None:
         self.error = error

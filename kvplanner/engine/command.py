@@ -226,6 +226,8 @@ def format_command(engine: Engine, request: PlanRequest) -> str:
         value = request.options.get(option.name)
         if value is None or option.name == "usage":
             continue
+        if option.name == "speculative_model" and request.draft is not None:
+            value = request.draft.id  # the whole name, where a short one was given
         if option.env:
             env.append(f"{option.env}={shlex.quote(str(int(value) if isinstance(value, bool) else value))}")
         elif option.json:

@@ -8,9 +8,10 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from kvplanner.engine.base import SEGMENT_KINDS, Engine, Load, Model, OptionValue, PlanRequest
-from kvplanner.errors import BadInput, PlannerError, UnknownName
+from kvplanner.errors import BadInput, UnknownName
 from kvplanner.gpu.spec import Device, Machine
 from kvplanner.plan import planfile
+from kvplanner.plan.draft import open_draft
 from kvplanner.plan.text_launch import Launch, take_apart, visible
 from kvplanner.units import format_bytes, parse_count, parse_size
 
@@ -19,7 +20,6 @@ START_GPU: Final = "NVIDIA H100 80GB HBM3"
 LOCAL: Final = "local"
 
 _LOAD: Final = re.compile(r"([^@+]+)@([^@+]+)\+([^@+]+)")
-_SPECULATIVE: Final = "--speculative-config"
 
 
 class PlanWords(NamedTuple):
@@ -92,26 +92,8 @@ def build(words: PlanWords, sources: Sources) -> Built:
         from kvplanner.engine.command import as_started
 
         request = request._replace(machine=shown, options=as_started(chosen, request.version, request.options))
-    request = request._replace(draft=_draft(request.options, sources))
+    request = request._replace(draft=open_draft(request.options, sources.open_model))
     return Built(request, model_text, machine_text, (*said, *command.warnings), model, kept)
-
-
-def _draft(options: Mapping[str, OptionValue], sources: Sources) -> Model | None:
-    """The draft model of speculative decoding, opened where its layers count.
-
-    Raises BadInput, UnknownName and NotModelled, naming the flag, when the method cannot be told without it.
-    """
-    name, method = str(options.get("speculative_model") or ""), options.get("speculative_method")
-    if method == "draft_model" and not name:
-        raise BadInput("method draft_model needs a draft model", _SPECULATIVE, 'Add its "model"')
-    if not name or method not in (None, "", "draft_model") or name.lower() in ("ngram", "[ngram]"):
-        return None
-    try:
-        return sources.open_model(name)
-    except PlannerError as error:
-        if not method and "eagle" in name.lower():
-            return None  # an EAGLE head is told by its name, and sized by rule
-        raise BadInput(f"the draft model cannot be opened: {error.what}", _SPECULATIVE, error.remedy) from error
 
 
 def _with_words(request: PlanRequest, words: PlanWords) -> PlanRequest:

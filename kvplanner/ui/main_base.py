@@ -31,6 +31,7 @@ class WindowBase(QtWidgets.QMainWindow):
     panel: SetupPanel
     centre: Centre
     pickers: Pickers
+    furnished: bool
     _drop_sheet: QtWidgets.QLabel | None
 
     def unit(self) -> Unit:

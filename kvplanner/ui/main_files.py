@@ -14,8 +14,11 @@ from kvplanner.ui.main_export import ExportMixin
 from kvplanner.ui.main_machine import MachineMixin
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kvplanner.app.drafts import DraftReader
     from kvplanner.app.state import PlanState
-    from kvplanner.engine.base import Model
+    from kvplanner.engine.base import Model, OptionValue
 
 UNCHANGED: Final = "the plan is unchanged"
 PLAN_FILTER: Final = "Plan (*.kvplan.json)"
@@ -32,6 +35,7 @@ class FilesMixin(MachineMixin, ExportMixin):
     _reading: str = ""
     _quitting: bool = False
     _closing: bool = False
+    _drafts: DraftReader | None = None
 
     def new_window(self) -> None:
         """Another window with the same plan to start from."""
@@ -170,6 +174,16 @@ class FilesMixin(MachineMixin, ExportMixin):
             self._reading = ""
             state = self.document.state
             self.panel.model.show_model(state.model, state.weight_format, self.unit())
+
+    def read_draft(self, name: str, options: Mapping[str, OptionValue]) -> None:
+        """Read the draft model that the plan needs; only one that was typed here may be asked for online."""
+        from kvplanner.app.drafts import DraftReader
+
+        if self._drafts is None:
+            self._drafts = DraftReader(self.document, self.application.jobs)
+        self._drafts.read(name, options, allow_network=self.furnished and name in self.panel.typed_models)
+        if self.furnished:
+            self.panel.model.show_draft(f"Reading the draft model {name}…")
 
     # save ------------------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from kvplanner.ui.start import start_state
 from kvplanner.ui.window import DEFAULT_SIZE, MainWindow
 
 SETTLE_MS = 50
+LONGEST_MS = 10_000  # for what is read in the background: a draft model
 
 
 def settle(milliseconds: int = SETTLE_MS) -> None:
@@ -34,6 +35,10 @@ def prepared_window(application: Application, arguments: WindowArguments) -> Mai
     window.fill()
     window.document.reset(start_state(arguments.words, probe_now))
     window.document.flush()
+    for _ in range(LONGEST_MS // SETTLE_MS):
+        if not application.jobs.active:
+            break
+        settle()
     if arguments.tab and not window.centre.show_tab(arguments.tab):
         raise BadInput(f"no tab is called {arguments.tab!r}", "--tab", "Tabs: Explain, Start-up")
     settle()

@@ -96,6 +96,7 @@ class MainWindow(CommandsMixin, FilesMixin, QtWidgets.QMainWindow):
         self.centre.set_unit(self.unit())
         document.changed.connect(self._state_changed)
         document.planned.connect(self._show_plan)
+        document.draft_wanted.connect(self.read_draft)
         document.failed.connect(self._plan_failed)
 
     def furnish(self) -> None:

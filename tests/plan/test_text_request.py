@@ -206,11 +206,14 @@ def test_a_draft_model_is_opened(config: str, draft: str | None) -> None:
     assert (request.draft.id if request.draft else None) == draft
 
 
-@pytest.mark.parametrize("config", ['{"model": "unknown"}', '{"method": "draft_model"}'])
-def test_a_draft_model_that_cannot_be_opened_is_an_error(config: str) -> None:
+@pytest.mark.parametrize(
+    ("config", "where"),
+    [('{"model": "unknown"}', "--speculative-config.model"), ('{"method": "draft_model"}', "--speculative-config")],
+)
+def test_a_draft_model_that_cannot_be_opened_is_an_error(config: str, where: str) -> None:
     with pytest.raises(BadInput) as caught:
         build(PlanWords("m", "H100", flags=("--speculative-config", config)), Sources(_drafts, _no_gpu))
-    assert caught.value.where == "--speculative-config"
+    assert caught.value.where == where
 
 
 def test_an_eagle_head_needs_no_file() -> None:

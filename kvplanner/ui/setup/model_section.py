@@ -9,7 +9,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QWidget
 
 from kvplanner.errors import PlannerError
-from kvplanner.ui.setup.field import Field, muted_label
+from kvplanner.ui.setup.field import Field, WrappedLabel, muted_label
 from kvplanner.ui.setup.inputs import ComboBox, PickerButton
 from kvplanner.ui.setup.section import Section
 from kvplanner.units import ByteUnit, format_bytes, format_count
@@ -34,8 +34,12 @@ class ModelSection(Section):
         self.notes = muted_label("", self)
         self.notes.setProperty("role", "warning")
         self.notes.hide()
+        self.draft = WrappedLabel("", self)
+        self.draft.setProperty("role", "muted")
+        self.draft.hide()
         self.add(self.button)
         self.add(self.notes)
+        self.add(self.draft)
         self.button.clicked.connect(lambda: self.pick.emit(""))
         self.button.typed.connect(self.pick)
         self.built = False
@@ -77,9 +81,23 @@ class ModelSection(Section):
         self.notes.setText("\n".join(notes))
         self.notes.setVisible(bool(notes))
 
+    def show_draft(self, text: str) -> None:
+        """What drafts tokens for the model, or that it is being read; "" for nothing."""
+        self.draft.setText(text)
+        self.draft.setVisible(bool(text))
+
     def show_loading(self, name: str) -> None:
         """Say that a model is being read."""
         self.button.set_content(f"Reading {name}…", "The plan below is still that of the model before", busy=True)
+
+
+def draft_text(model: Model, unit: ByteUnit) -> str:
+    """Text such as "Draft model: Qwen/Qwen3-0.6B · 0.75 B · bfloat16 · 1.40 GiB stored"."""
+    from kvplanner.ui.setup.model_rows import parameter_text
+
+    stored = f"{format_bytes(model.stored.value, unit)} stored" if model.stored else ""
+    facts = (model.id, parameter_text(model.parameters), model.weight_format, stored)
+    return f"Draft model: {' · '.join(fact for fact in facts if fact)}"
 
 
 def stored_text(model: Model, unit: ByteUnit) -> str:

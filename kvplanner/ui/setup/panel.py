@@ -23,7 +23,7 @@ from kvplanner.ui.setup.section import Section
 from kvplanner.units import ByteUnit
 
 if TYPE_CHECKING:
-    from kvplanner.engine.base import Load, Option, OptionValue, Plan, Resolved
+    from kvplanner.engine.base import Load, Model, Option, OptionValue, Plan, Resolved
     from kvplanner.ui.setup.advanced import AdvancedSection
     from kvplanner.ui.setup.load_field import LoadField
     from kvplanner.ui.setup.option_field import OptionField
@@ -70,6 +70,7 @@ class SetupPanel(QScrollArea):
         self.rest = Section(REST, content)
         self.load: LoadField | None = None
         self.advanced: AdvancedSection | None = None
+        self.typed_models: set[str] = set()  # names that were typed here, not read from a file
         self.fields: dict[str, OptionField] = {}
         self._made: dict[Option, OptionField] = {}
         self._options: tuple[Option, ...] = ()
@@ -102,6 +103,8 @@ class SetupPanel(QScrollArea):
         """Show what is set."""
         self.model.show_model(state.model, state.weight_format, self._unit)
         self.gpus.show_state(state, self._unit)
+        if self._document.plan is not None and self._document.error is None:
+            self._show_draft(self._document.plan.request.draft)
         if self.load is not None:
             self.load.set_load(state.load)
         if self._options:
@@ -206,9 +209,16 @@ class SetupPanel(QScrollArea):
     def show_plan(self, plan: Plan) -> None:
         """Show what the engine settled on."""
         self.clear_errors()
+        self._show_draft(plan.request.draft)
         if self._options:
             self.show_limits()
             self._show_engine(self._document.state)
+
+    def _show_draft(self, draft: Model | None) -> None:
+        """Name the model that drafts tokens beside the one that checks them."""
+        from kvplanner.ui.setup.model_section import draft_text
+
+        self.model.show_draft(draft_text(draft, self._unit) if draft else "")
 
     def show_limits(self) -> None:
         """Mark the trained context and the largest that fits."""
@@ -240,6 +250,7 @@ class SetupPanel(QScrollArea):
     def show_error(self, error: PlannerError) -> None:
         """Say what is wrong at the field that it belongs to."""
         self.clear_errors()
+        self.model.show_draft("")
         place = self._place_of(error.where)
         if place is None:
             self.error_elsewhere.emit(error)
@@ -268,18 +279,31 @@ class SetupPanel(QScrollArea):
             return self.gpus
         if words == "--engine-version":
             return self.engine
-        for option in self._options:
-            if words == option.name or words in option.flags or (option.env and words == option.env):
-                field = self.fields.get(option.name)
-                return field or (self.advanced.field(option.name) if self.advanced else None)
+        option = self._option_of(words)
+        if option is not None:
+            field = self.fields.get(option.name)
+            return field or (self.advanced.field(option.name) if self.advanced else None)
         if words == "--load":
             return self.context
         return self.model if self._document.state.model and words == self._document.state.model.id else None
+
+    def _option_of(self, words: str) -> Option | None:
+        """The option that an error names: its name, a flag, a variable, its place in JSON, or the JSON flag alone."""
+        parts: list[Option] = []
+        for option in self._options:
+            if words in (option.name, option.spelled, *option.flags) or (option.env and words == option.env):
+                return option
+            if option.json and option.spelled.startswith(f"{words}."):
+                parts.append(option)
+        given = self._document.state.options
+        return next((o for o in parts if o.name in given), parts[0] if parts else None)
 
     # to the document -------------------------------------------------------------------------------------------
 
     def _set_option(self, name: str, value: OptionValue | None, key: str) -> None:
         verb = "Change" if value is not None else "Reset"
+        if isinstance(value, str):
+            self.typed_models.add(value)
         self._document.set_option(name, value, label=f"{verb} {option_label(name)}", key=key)
 
     def _set_load(self, load: Load | None, key: str) -> None:
