@@ -300,6 +300,10 @@ class Engine(Protocol):
         """The options that exist in a version (the newest when None)."""
         ...
 
+    def cannot_load(self, method: str, version: str | None = None) -> str:
+        """Why a version loads no weights of a quantisation method as configs name it, "" when it does."""
+        ...
+
     def plan(self, request: PlanRequest) -> Plan:
         """The plan. Raises BadInput for values that the engine refuses, NotModelled for models it does not know."""
         ...

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from kvplanner.engine.base import Model, PlanRequest
+from kvplanner.engine.base import Engine, Model, PlanRequest
 from kvplanner.errors import NotModelled
 
 
@@ -28,6 +28,18 @@ def as_format(model: Model, name: str) -> Model:
         weight_format=name,
         source_detail=f"as if in {name}, from {model.source_detail or model.source_kind}{held}",
     )
+
+
+def refused(model: Model, engine: Engine, version: str | None) -> dict[str, str]:
+    """The formats of WHATIF_FORMATS that cannot be planned for a model under an engine's version, each with why."""
+    from kvplanner.model import whatif
+
+    why = {name: "" for name in whatif.WHATIF_FORMATS if name != model.weight_format}
+    for name in why:
+        method = whatif.respec(model.spec, name).quantization or ""
+        unknown = "its tensors are not known" if model.inventory is None else ""
+        why[name] = unknown or engine.cannot_load(method, version)
+    return {name: reason for name, reason in why.items() if reason}
 
 
 def with_format(request: PlanRequest) -> PlanRequest:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from kvplanner.catalog import models
-from kvplanner.engine.whatif import as_format
-from kvplanner.errors import NotModelled
+from kvplanner.catalog import gpus, models
+from kvplanner.engine.base import PlanRequest
+from kvplanner.engine.registry import engine
+from kvplanner.engine.whatif import as_format, refused
+from kvplanner.errors import BadInput, NotModelled
+from kvplanner.model.whatif import WHATIF_FORMATS
 
 
 def test_another_format_changes_the_weights_and_says_so() -> None:
@@ -18,6 +21,24 @@ def test_another_format_changes_the_weights_and_says_so() -> None:
     assert 0.5 < changed.stored.value / model.stored.value < 0.6
     assert "holds bfloat16" in changed.source_detail
     assert as_format(changed, "FP8") is changed
+
+
+def test_formats_that_a_release_cannot_load_are_told_with_the_reason() -> None:
+    model, vllm = models.load("meta-llama/Llama-3.1-8B-Instruct"), engine("vllm")
+    newest = refused(model, vllm, None)
+    assert newest["GGUF Q4_K_M"] == "vLLM 0.33 has no GGUF quantisation"
+    assert "FP8" not in newest
+    assert refused(model, vllm, "0.16") == {}
+    request = PlanRequest(model, gpus.machine("H100"))
+    for name in WHATIF_FORMATS:
+        asked = request._replace(weight_format=name)
+        if name in newest:
+            with pytest.raises(BadInput, match=newest[name]):
+                vllm.plan(asked)
+        else:
+            assert vllm.plan(asked).fits
+    unknown = refused(model._replace(inventory=None), vllm, "0.16")
+    assert set(unknown.values()) == {"its tensors are not known"}
 
 
 def test_a_model_without_tensors_has_no_other_format() -> None:

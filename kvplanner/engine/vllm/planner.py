@@ -16,7 +16,7 @@ from kvplanner.engine.base import (
     Stage,
 )
 from kvplanner.engine.command import check_range
-from kvplanner.engine.vllm import defaults, explain, limits, options, parallel, sentences, stages
+from kvplanner.engine.vllm import defaults, explain, limits, options, parallel, sentences, stages, support
 from kvplanner.engine.vllm.eras import era_of
 from kvplanner.engine.vllm.ignored import IGNORED_FLAGS
 from kvplanner.engine.vllm.ranks import Rank, rank_key
@@ -42,6 +42,10 @@ class Vllm:
     def options(self, version: str | None = None) -> tuple[Option, ...]:
         """The options that exist in a version (the newest when None)."""
         return options.options_of(era_of(version).version)
+
+    def cannot_load(self, method: str, version: str | None = None) -> str:
+        """Why a version loads no weights of a quantisation method, "" when it does."""
+        return support.cannot_load(method, era_of(version).version)
 
     def plan(self, request: PlanRequest) -> Plan:
         """The plan. Raises BadInput for values that vLLM refuses, NotModelled for what is not known."""

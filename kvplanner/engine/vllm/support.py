@@ -53,10 +53,10 @@ def check(spec: ModelSpec, quantization: str | None, version: Version) -> tuple[
 
     Raises BadInput for one that it does not know, and for a format that it cannot load.
     """
-    format_ = _DROPPED_FORMATS.get(quantization or "")
-    if format_ and version >= _DROPPED:
+    why = cannot_load(quantization or "", version)
+    if why:
         raise BadInput(
-            f"vLLM 0.{version[0]} has no {format_} quantisation: its registry no longer lists the method",
+            f"{why}: its registry no longer lists the method",
             "--engine-version",
             "Plan an older release, for example --engine-version 0.16, or another weight format",
         )
@@ -70,6 +70,12 @@ def check(spec: ModelSpec, quantization: str | None, version: Version) -> tuple[
     if about is not None and version < about:
         return (f"{spec.architecture} came with about vLLM {_name(about)}: {_name(version)} may not run it",)
     return ()
+
+
+def cannot_load(quantization: str, version: Version) -> str:
+    """Why a release loads no weights of a quantisation method, "" when it does."""
+    format_ = _DROPPED_FORMATS.get(quantization)
+    return f"vLLM 0.{version[0]} has no {format_} quantisation" if format_ and version >= _DROPPED else ""
 
 
 def _name(version: Version) -> str:

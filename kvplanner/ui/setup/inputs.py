@@ -24,6 +24,8 @@ from kvplanner.ui.theme import tokens_of
 
 RADIUS: Final = 4.0
 ROW_HEIGHT: Final = 28
+POPUP_MARGIN: Final = 34
+WIDEST_POPUP: Final = 460
 
 
 def draw_chevron(painter: QPainter, centre: QPointF, colour: str) -> None:
@@ -41,6 +43,13 @@ def draw_field(painter: QPainter, widget: QWidget, tokens: Tokens, *, focus: boo
     painter.setBrush(QColor(tokens.raised if hover and not focus else tokens.field))
     area = widget.rect().toRectF().adjusted(0.5, 0.5, -0.5, -0.5)
     painter.drawRoundedRect(area, RADIUS, RADIUS)
+
+
+def takes_wheel(widget: QWidget, event: QWheelEvent) -> bool:
+    """Whether the wheel changes an input: only with the focus, so that scrolling the form over it changes nothing."""
+    if not widget.hasFocus():
+        event.ignore()
+    return widget.hasFocus()
 
 
 class ValueEdit(QLineEdit):
@@ -120,10 +129,14 @@ class ComboBox(QComboBox):
 
     def wheelEvent(self, event: QWheelEvent) -> None:
         """Only with the focus."""
-        if self.hasFocus():
+        if takes_wheel(self, event):
             super().wheelEvent(event)
-        else:
-            event.ignore()
+
+    def showPopup(self) -> None:
+        """As wide as its entries, which may be longer than the box."""
+        view = self.view()
+        view.setMinimumWidth(min(view.sizeHintForColumn(0) + POPUP_MARGIN, WIDEST_POPUP))
+        super().showPopup()
 
     def paintEvent(self, event: QPaintEvent) -> None:
         """Ground, text, chevron."""

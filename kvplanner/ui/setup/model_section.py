@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QStandardItemModel
 from PySide6.QtWidgets import QWidget
 
 from kvplanner.errors import PlannerError
@@ -54,6 +55,7 @@ class ModelSection(Section):
         self.format_field.reset_asked.connect(lambda: self.format_chosen.emit(None))
         self.rows.insertWidget(self.rows.indexOf(self.button) + 1, self.format_field)
         self.formats.activated.connect(lambda i: self.format_chosen.emit(self.formats.itemData(i)))
+        self._formats, self._refused = formats, dict[str, str]()
         self.formats.addItem("As stored", None)
         for name, about in formats.items():
             self.formats.addItem(f"What if {name}", name)
@@ -80,6 +82,19 @@ class ModelSection(Section):
         notes = model.problems
         self.notes.setText("\n".join(notes))
         self.notes.setVisible(bool(notes))
+
+    def show_refused(self, refused: Mapping[str, str]) -> None:
+        """Grey out the formats that the engine cannot load, each with the reason."""
+        rows = self.formats.model() if self.built else None
+        if not isinstance(rows, QStandardItemModel) or refused == self._refused:
+            return
+        self._refused = dict(refused)
+        for at in range(1, rows.rowCount()):
+            item, name = rows.item(at), self.formats.itemData(at)
+            reason = refused.get(name, "")
+            item.setEnabled(not reason)
+            item.setText(f"What if {name} — {reason}" if reason else f"What if {name}")
+            item.setToolTip(f"{self._formats[name]}\n{reason}" if reason else self._formats[name])
 
     def show_draft(self, text: str) -> None:
         """What drafts tokens for the model, or that it is being read; "" for nothing."""

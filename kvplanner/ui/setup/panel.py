@@ -112,9 +112,12 @@ class SetupPanel(QScrollArea):
 
     def _show_engine(self, state: PlanState) -> None:
         from kvplanner.engine.registry import engine
+        from kvplanner.engine.whatif import refused
 
         plan = self._document.plan
         self.engine.show_engine(engine(state.engine), state.version, plan.rules if plan else "")
+        if state.model is not None:
+            self.model.show_refused(refused(state.model, engine(state.engine), state.version))
         self._set_options(self._document.options())
         self._show_values(state, plan.options if plan else {})
 

@@ -9,6 +9,7 @@ from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QMouseEvent, QPainter, QPaintEvent, QPen, QWheelEvent
 from PySide6.QtWidgets import QSizePolicy, QSlider, QWidget
 
+from kvplanner.ui.setup.inputs import takes_wheel
 from kvplanner.ui.theme import tokens_of
 
 STEPS: Final = 1000
@@ -128,11 +129,9 @@ class MarkedSlider(QSlider):
         self.setSliderDown(False)
 
     def wheelEvent(self, event: QWheelEvent) -> None:
-        """Only with the focus, so that scrolling the form changes nothing."""
-        if self.hasFocus():
+        """Only with the focus."""
+        if takes_wheel(self, event):
             super().wheelEvent(event)
-        else:
-            event.ignore()
 
     def paintEvent(self, event: QPaintEvent) -> None:
         """Groove, the part below the value, marks, knob."""
