@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Final, NamedTuple
 from kvplanner.engine.base import SEGMENT_KINDS, Load, Model, OptionValue, PlanRequest
 from kvplanner.errors import BadInput, NotModelled, UnknownName
 from kvplanner.gpu.spec import Machine
+from kvplanner.plan.whole import write_whole
 from kvplanner.units import GB, GIB, MB, MIB
 
 SCHEMA: Final = "kvplanner.planfile/1"
@@ -109,35 +109,12 @@ def save(path: str | os.PathLike[str], plan: PlanFile) -> None:
 
     Raises BadInput when the folder cannot be written.
     """
-    target = Path(path).resolve()
-    text = json.dumps(to_json(plan), indent=2, allow_nan=False) + "\n"
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        with part.open("w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        if target.exists():
-            part.chmod(target.stat().st_mode & 0o777)
-        part.replace(target)
+        write_whole(path, (json.dumps(to_json(plan), indent=2, allow_nan=False) + "\n").encode())
     except OSError as error:
         raise BadInput(
             f"the plan cannot be saved: {error.strerror or error}", str(path), "Choose another place"
         ) from error
-    finally:
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
-    _sync_folder(target.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Makes the move itself durable where the system can; a file system that refuses has kept the data anyway."""
-    with suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def load(path: str | os.PathLike[str]) -> PlanFile:

@@ -1,16 +1,11 @@
-"""Pictures and tables of a plan as files: PNG, SVG and PDF from one drawing, CSV of the breakdown.
+"""Pictures of a plan: PNG, SVG and PDF from one drawing, as the bytes of a file.
 
-A file is written whole or not at all. Errors are BadInput that name the file and what to do.
+Nothing here touches a widget or the screen: a picture may be drawn off the main thread, with the font that
+`base_font` took there.
 """
 
 from __future__ import annotations
 
-import csv
-import io
-import os
-import tempfile
-from contextlib import suppress
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from PySide6.QtCore import QBuffer, QByteArray, QIODevice, QMarginsF, QRect, QRectF, QSize, QSizeF, Qt
@@ -19,6 +14,8 @@ from PySide6.QtGui import QFont, QGuiApplication, QImage, QImageWriter, QPageSiz
 from kvplanner import __version__
 from kvplanner.engine.base import Plan, SegmentKind
 from kvplanner.errors import BadInput
+from kvplanner.gpu.spec import Machine
+from kvplanner.plan.report_parts import engine_title
 from kvplanner.ui.bars import words
 from kvplanner.ui.bars.geometry import Rect
 from kvplanner.ui.bars.ink import Type, colour, sized
@@ -64,17 +61,19 @@ class Picture(NamedTuple):
     foot_y: float
 
 
-def export_png(plan: Plan, path: Path, *, unit: Unit = "GiB", theme: ThemeName = "light", scale: float = 2.0) -> None:
-    """A PNG picture, `scale` times 1,100 pixels wide. Raises BadInput."""
+def png(
+    plan: Plan, *, unit: Unit = "GiB", theme: ThemeName = "light", scale: float = 2.0, font: QFont | None = None
+) -> bytes:
+    """A PNG picture, `scale` times 1,100 pixels wide. font: base_font(), when it was taken before. Raises BadInput."""
     if not 0.25 <= scale <= MAX_SCALE:
-        raise BadInput(f"a scale of {scale:g} makes no picture", str(path), f"Give a scale from 0.25 to {MAX_SCALE:g}")
-    type_ = _type()
+        raise BadInput(f"a scale of {scale:g} makes no picture", "", f"Give a scale from 0.25 to {MAX_SCALE:g}")
+    type_ = Type(font or base_font())
     picture = compose(plan, unit, type_)
     image = QImage(
         QSize(round(picture.width * scale), round(picture.height * scale)), QImage.Format.Format_ARGB32_Premultiplied
     )
     if image.isNull():
-        raise BadInput("there is not enough memory for the picture", str(path), "Give a smaller scale")
+        raise BadInput("there is not enough memory for the picture", "", "Give a smaller scale")
     painter = QPainter(image)
     painter.scale(scale, scale)
     draw(painter, picture, THEMES[theme], type_)
@@ -82,15 +81,15 @@ def export_png(plan: Plan, path: Path, *, unit: Unit = "GiB", theme: ThemeName =
     image.setText("Title", picture.title)
     buffer = _buffer()
     if not QImageWriter(buffer, QByteArray(b"png")).write(image):
-        raise BadInput("the picture could not be encoded", str(path), "Try SVG or PDF")
-    _write(path, buffer)
+        raise BadInput("the picture could not be encoded", "", "Try SVG or PDF")
+    return bytes(buffer.data().data())
 
 
-def export_svg(plan: Plan, path: Path, *, unit: Unit = "GiB", theme: ThemeName = "light") -> None:
-    """An SVG picture. Raises BadInput."""
+def svg(plan: Plan, *, unit: Unit = "GiB", theme: ThemeName = "light", font: QFont | None = None) -> bytes:
+    """An SVG picture."""
     from PySide6.QtSvg import QSvgGenerator
 
-    type_ = _type()
+    type_ = Type(font or base_font())
     picture = compose(plan, unit, type_)
     buffer = _buffer()
     generator = QSvgGenerator()
@@ -104,12 +103,12 @@ def export_svg(plan: Plan, path: Path, *, unit: Unit = "GiB", theme: ThemeName =
     painter = QPainter(generator)
     draw(painter, picture, THEMES[theme], type_)
     painter.end()
-    _write(path, buffer)
+    return bytes(buffer.data().data())
 
 
-def export_pdf(plan: Plan, path: Path, *, unit: Unit = "GiB", theme: ThemeName = "light") -> None:
-    """A PDF page as large as the picture. Raises BadInput."""
-    type_ = _type()
+def pdf(plan: Plan, *, unit: Unit = "GiB", theme: ThemeName = "light", font: QFont | None = None) -> bytes:
+    """A PDF page as large as the picture."""
+    type_ = Type(font or base_font())
     picture = compose(plan, unit, type_)
     buffer = _buffer()
     writer = QPdfWriter(buffer)
@@ -122,43 +121,16 @@ def export_pdf(plan: Plan, path: Path, *, unit: Unit = "GiB", theme: ThemeName =
     painter = QPainter(writer)
     draw(painter, picture, THEMES[theme], type_)
     painter.end()
-    _write(path, buffer)
+    return bytes(buffer.data().data())
 
 
-def export_csv(plan: Plan, path: Path, *, unit: Unit = "GiB") -> None:
-    """The breakdown of every device, one segment a row, sizes in bytes and in the unit. Raises BadInput."""
-    _write_bytes(path, csv_text(plan, unit).encode("utf-8"))
-
-
-def csv_text(plan: Plan, unit: Unit) -> str:
-    """The breakdown as CSV."""
-    out = io.StringIO()
-    writer = csv.writer(out)
-    writer.writerow(
-        ["device", "gpu", "role", "segment", "bytes", "low_bytes", "high_bytes", unit, "share", "basis", "formula"]
-    )
-    for position, device in enumerate(plan.devices):
-        name = words.device_name(plan, (position,))
-        for segment in device.segments:
-            estimate = segment.estimate
-            share = segment.bytes / device.total_bytes if device.total_bytes else 0
-            writer.writerow(
-                [
-                    name, device.device.gpu.name, device.role, segment.kind, segment.bytes, estimate.low, estimate.high,
-                    words.number(segment.bytes, unit, 3).replace(",", ""), f"{share:.4f}", estimate.basis,
-                    estimate.in_words(),
-                ]
-            )  # fmt: skip
-    return out.getvalue()
-
-
-def _type() -> Type:
-    """The pictures' fonts: the application's family at one size, so that a picture does not depend on the screen."""
+def base_font() -> QFont:
+    """The application's family at one size, so that a picture does not depend on the screen. Raises BadInput."""
     if QGuiApplication.instance() is None:
         raise BadInput("pictures need the window system", "", "Write CSV, JSON or Markdown, or start the window")
     base = QFont(QGuiApplication.font())
     base.setPixelSize(14)
-    return Type(base)
+    return base
 
 
 def wrapped(text: str, width: float, type_: Type, role: Role) -> tuple[str, ...]:
@@ -179,10 +151,8 @@ def compose(plan: Plan, unit: Unit, type_: Type) -> Picture:
     """Where everything goes."""
     told = verdict(plan, unit)
     room = WIDTH - 2 * MARGIN
-    request = plan.request
-    machine = ", ".join(dict.fromkeys(d.device.gpu.name for d in plan.devices))
-    count = f"{len(plan.devices)} × " if len(plan.devices) > 1 else ""
-    title = f"{request.model.id} on {count}{machine} · {request.engine} {plan.engine_version}"
+    machine = Machine(tuple(d.device for d in plan.devices)).describe()
+    title = f"{plan.request.model.id} on {machine} · {engine_title(plan)} {plan.engine_version}"
     beside = room - ICON - 14
     headline = wrapped(told.headline, beside / 1.35, type_, "title")
     facts = (*told.details, *((told.tightest_text,) if told.tightest_text else ()))
@@ -192,16 +162,18 @@ def compose(plan: Plan, unit: Unit, type_: Type) -> Picture:
     bars = arrange(plan, room, height_of(plan, view, COMFORT), type_.width, view)
     bars_y = y
     y += bars.height - HEADER + 30
-    legend, y = _legend(plan, type_, room, y)
+    legend, y = _legend(bars, type_, room, y)
     sizes = "GiB = 2³⁰ bytes" if unit == "GiB" else "GB = 10⁹ bytes"
-    foot = f"Sizes in {sizes} · whiskers are 90 % ranges · rules {plan.rules} · kvplanner {__version__}"
+    ranges = " · whiskers are 90 % ranges" if any(row.whiskers for row in bars.rows) else ""
+    foot = f"Sizes in {sizes}{ranges} · rules {plan.rules} · kvplanner {__version__}"
     return Picture(WIDTH, y + 34 + MARGIN - 8, title, told, headline, details, bars_y, bars, legend, foot, y + 14)
 
 
-def _legend(plan: Plan, type_: Type, room: float, y: float) -> tuple[tuple[Item, ...], float]:
-    present = {s.kind for d in plan.devices for s in d.segments if s.bytes}
+def _legend(bars: Layout, type_: Type, room: float, y: float) -> tuple[tuple[Item, ...], float]:
+    """What the bars show, and no more."""
+    present = {cell.kind for row in bars.rows for cell in row.cells}
     entries: list[tuple[SegmentKind | None, str]] = [(k, name) for k, name in words.NAMES.items() if k in present]
-    if plan.fits is False:
+    if any(row.lack for row in bars.rows):
         entries.append((None, "Does not fit"))
     x = 0.0
     items: list[Item] = []
@@ -255,25 +227,3 @@ def _buffer() -> QBuffer:
     buffer = QBuffer()
     buffer.open(QIODevice.OpenModeFlag.ReadWrite)
     return buffer
-
-
-def _write(path: Path, buffer: QBuffer) -> None:
-    _write_bytes(path, bytes(buffer.data().data()))
-
-
-def _write_bytes(path: Path, data: bytes) -> None:
-    """Beside the target first, then in its place. Raises BadInput."""
-    temporary: Path | None = None
-    try:
-        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        temporary = Path(name)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-        temporary.chmod(0o644)
-        temporary.replace(path)
-    except OSError as error:
-        if temporary is not None:
-            with suppress(OSError):
-                temporary.unlink(missing_ok=True)
-        reason = (error.strerror or str(error)).lower()
-        raise BadInput(f"cannot be written: {reason}", str(path), "Choose another folder or name") from error

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from PySide6 import QtCore, QtGui, QtWidgets
 
 from kvplanner.app import settings as s
-from kvplanner.app.storage import write_atomic
-from kvplanner.errors import PlannerError
+from kvplanner.errors import BadInput
 from kvplanner.ui.main_base import WindowBase
 
 if TYPE_CHECKING:
@@ -67,46 +67,62 @@ class ExportMixin(WindowBase):
         dialog.open()
 
     def export_to(self, path: Path) -> None:
-        """Write the plan to a file of the kind that its name ends in."""
+        """Write the plan to a file of the kind that its name ends in, in the background."""
+        from shiboken6 import isValid
+
         plan = self.document.plan
         kind = path.suffix.lower().removeprefix(".")
         if plan is None or kind not in FILTERS:
             self.messages.warning(f"{path.name}: a name ends in one of {', '.join('.' + k for k in FILTERS)}")
             return
-        try:
-            self._writer(kind)(plan, path)
-        except (PlannerError, OSError) as error:
-            self.messages.error(error, f"{path.name} was not written", key="export")
-            return
-        self.settings.set(s.EXPORT_FOLDER, str(path.parent))
-        self.messages.success(f"Exported {path.name}", action=("Open folder", lambda: _show_folder(path)), key="export")
+        render = renderer(kind, plan, self.unit())
 
-    def _writer(self, kind: str) -> Callable[[Plan, Path], None]:
+        def done(result: object) -> None:
+            self.settings.set(s.EXPORT_FOLDER, str(path.parent))
+            if isValid(self):  # the window may have been closed meanwhile
+                opened = ("Open folder", lambda: _show_folder(path))
+                self.messages.success(f"Exported {path.name}", action=opened, key="export")
+
+        def failed(error: Exception) -> None:
+            if isValid(self):
+                self.messages.error(error, f"{path.name} was not written", key="export")
+
+        self.application.jobs.submit(f"Exporting {path.name}", lambda control: write(path, render()), done, failed)
+
+
+def renderer(kind: str, plan: Plan, unit: Unit) -> Callable[[], bytes]:
+    """What makes a file's content, on whichever thread; pictures are for light paper whatever the window's theme is."""
+    if kind in ("png", "svg", "pdf"):
         from kvplanner.ui import export
 
-        unit = self.unit()
-        # Pictures are for light paper and slides whatever the window's theme is.
-        writers: dict[str, Callable[[Plan, Path], None]] = {
-            "png": lambda plan, path: export.export_png(plan, path, unit=unit),
-            "svg": lambda plan, path: export.export_svg(plan, path, unit=unit),
-            "pdf": lambda plan, path: export.export_pdf(plan, path, unit=unit),
-            "csv": lambda plan, path: export.export_csv(plan, path, unit=unit),
-            "json": _write_json,
-            "md": lambda plan, path: _write_markdown(plan, path, unit),
-        }
-        return writers[kind]
+        draw = {"png": export.png, "svg": export.svg, "pdf": export.pdf}[kind]
+        return partial(draw, plan, unit=unit, font=export.base_font())
+    return lambda: _text(kind, plan, unit).encode(errors="replace")
 
 
-def _write_json(plan: Plan, path: Path) -> None:
-    from kvplanner.plan import schema
+def _text(kind: str, plan: Plan, unit: Unit) -> str:
+    if kind == "json":
+        from kvplanner.plan import schema
 
-    write_atomic(path, json.dumps(schema.to_json(plan), indent=2) + "\n")
+        return json.dumps(schema.to_json(plan), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    if kind == "md":
+        from kvplanner.plan import report
+
+        return report.markdown(plan, unit=unit)
+    from kvplanner.plan.report_csv import csv_text
+
+    return csv_text(plan, unit)
 
 
-def _write_markdown(plan: Plan, path: Path, unit: Unit) -> None:
-    from kvplanner.plan import report
+def write(path: Path, content: bytes) -> None:
+    """Writes an export whole or not at all. Raises BadInput that names the file."""
+    from kvplanner.plan.whole import write_whole
 
-    write_atomic(path, report.markdown(plan, unit=unit))
+    try:
+        write_whole(path, content)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise BadInput(f"cannot be written: {reason}", str(path), "Choose another folder or name") from error
 
 
 def _show_folder(path: Path) -> None:

@@ -102,14 +102,6 @@ def test_a_model_that_cannot_be_read_says_so_and_changes_nothing(
     qtbot.waitUntil(lambda: "Llama" in window.panel.model.button.text())
 
 
-def test_exports_are_written(window: MainWindow, qtbot: QtBot, tmp_path: Path) -> None:
-    for kind in ("png", "svg", "pdf", "csv", "json", "md"):
-        path = tmp_path / f"plan.{kind}"
-        window.export_to(path)
-        assert path.stat().st_size > 200, kind
-    assert json.loads((tmp_path / "plan.json").read_text())["schema"] == "kvplanner.plan/1"
-
-
 def drop_event(path: Path) -> QMimeData:
     data = QMimeData()
     data.setUrls([QUrl.fromLocalFile(str(path))])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from PySide6.QtCore import QLineF, QRectF, Qt
+from PySide6.QtCore import QLineF, QRectF, Qt, QThread
 from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPaintEngine, QPainter, QPalette, QPen, QPixmap
 from PySide6.QtWidgets import QWidget
 
@@ -70,6 +70,11 @@ class Type:
         self._metrics = {role: QFontMetricsF(font) for role, font in self.fonts.items()}
         self._widths: dict[tuple[str, Role], float] = {}
 
+    def height(self, text: str, role: Role, width: float) -> float:
+        """Pixels that a text takes downwards, wrapped at a width."""
+        room = QRectF(0, 0, max(width, 1), 10_000)
+        return self._metrics[role].boundingRect(room, int(Qt.TextFlag.TextWordWrap), text).height() if text else 0.0
+
     def width(self, text: str, role: Role) -> float:
         """Pixels that a text takes."""
         key = (text, role)
@@ -128,7 +133,8 @@ def fill_pattern(painter: QPainter, box: QRectF, pattern: Pattern, line: QPen, p
     if pattern in ("solid", "empty") or box.width() < 1 or box.height() < 1:
         return
     ratio = painter.device().devicePixelRatioF()
-    plain = painter.worldTransform().m11() == 1 and ratio == int(ratio)
+    # A QPixmap belongs to the main thread; pictures for files are drawn on others.
+    plain = painter.worldTransform().m11() == 1 and ratio == int(ratio) and QThread.isMainThread()
     if plain and painter.paintEngine().type() == QPaintEngine.Type.Raster:
         period = _PERIOD.get(pattern, pitch)
         painter.drawTiledPixmap(box, _tile(pattern, line.color().name(), line.widthF(), period, ratio))
