@@ -97,7 +97,7 @@ def by_nvml_name(name: str, total_bytes: int | None = None) -> GpuSpec | None:
 
 
 def _totals(facts: dict[str, Any]) -> tuple[Estimate | None, Estimate | None]:
-    cuda_mib, nvml_mib = facts.get("torch_total_mib"), facts.get("nvml_total_mib")
+    cuda_mib, nvml_mib = _linux_total_mib(facts), facts.get("nvml_total_mib")
     cuda = _printed(facts, "torch_total_mib") if cuda_mib else None
     total = _printed(facts, "nvml_total_mib") if nvml_mib else None
     if facts.get("unified_memory"):
@@ -107,6 +107,13 @@ def _totals(facts: dict[str, Any]) -> tuple[Estimate | None, Estimate | None]:
     if cuda is None and total is not None:
         cuda = _cuda_from_total(total)
     return total, cuda
+
+
+def _linux_total_mib(facts: dict[str, Any]) -> int | None:
+    """What CUDA sees where engines run; Windows keeps its share elsewhere, so its prints say nothing about Linux."""
+    value: int | None = facts.get("torch_total_mib")
+    on_windows = facts.get("facts", {}).get("torch_total_mib", {}).get("note", "") == "Windows"
+    return None if on_windows and not facts.get("unified_memory") else value
 
 
 def _printed(facts: dict[str, Any], key: str) -> Estimate:
@@ -184,6 +191,8 @@ def _nearest(facts: dict[str, Any], needed: str) -> dict[str, Any] | None:
             continue
         other = record(entry.id)
         if not other.get("nvml_total_mib") or not other.get(needed) or other.get("unified_memory"):
+            continue
+        if needed == "torch_total_mib" and _linux_total_mib(other) is None:
             continue
         score = (
             1

@@ -65,6 +65,6 @@ def short(missing_bytes: int, in_all: int | None, unit: ByteUnit) -> str:
 
 
 def percent(part: int, whole: int) -> str:
-    """A share: "31 %", "0.4 %"."""
+    """A share: "31 %", "0.4 %"; too little to tell from nothing is "0 %"."""
     share = 100 * part / whole if whole else 0.0
-    return f"{share:.0f} %" if share >= 1 or share == 0 else f"{share:.1f} %"
+    return f"{share:.1f} %" if 0.05 <= share < 0.95 else f"{share:.0f} %"

@@ -13,7 +13,6 @@ from kvplanner.engine.command import format_command
 from kvplanner.engine.registry import engine
 from kvplanner.errors import BadInput, NotModelled, UnknownName
 from kvplanner.model.spec import LayerSpec
-from kvplanner.sentence import told_in
 from kvplanner.units import GB, GIB, MIB, format_both
 
 VLLM = engine("vllm")
@@ -298,10 +297,10 @@ def test_activations_tell_their_tensors() -> None:
     result = plan("meta-llama/Llama-3.1-8B-Instruct", "H100", {"max_num_seqs": 256, "max_num_batched_tokens": 8192})
     segment = result.devices[0].segment("activations")
     assert segment is not None
-    told = " · ".join(told_in(note, "GB") for note in segment.estimate.notes)
+    told = " · ".join(segment.estimate.notes)
     # 8,192 × 2 × 14,336 × 2 bytes, and 256 × 128,256 × 4 bytes.
     assert "8,192 tokens in one step: gate and up tensors 0.47 GB" in told
-    assert "256 rows of fp32 logits over 128,256 words: 0.13 GB" in told
+    assert "256 rows of fp32 logits over 128,256 words: 131 MB" in told
     assert format_both(16_060_522_496) == "16.06 GB = 14.96 GiB"
 
 

@@ -53,8 +53,8 @@ def test_the_sampler_sets_the_peak_by_era(version: str, printed_gib: float) -> N
 
 def test_explain_names_tokens_rows_and_what_many_sequences_cost() -> None:
     notes = activations.peak(LLAMA_3_8B, settings(max_num_seqs=256), 0).notes
-    assert "8,192 tokens in one step: gate and up tensors 0.44 GiB" in notes
-    assert "256 rows of fp32 logits over 128,256 words: 0.12 GiB" in notes
+    assert "8,192 tokens in one step: gate and up tensors 0.47 GB = 0.44 GiB" in notes
+    assert "256 rows of fp32 logits over 128,256 words: 131 MB = 125 MiB" in notes
     many = activations.peak(QWEN3_8B, settings(max_num_seqs=1024), 0).notes
     cost = next(note for note in many if note.startswith("max_num_seqs 1,024 costs"))
     assert "more than 256 would: " in cost

@@ -45,6 +45,17 @@ def test_an_unknown_cuda_total_is_the_nvml_total_less_two_per_cent() -> None:
     assert gpu.cuda_total.low < gpu.cuda_total.value < gpu.cuda_total.high
 
 
+@pytest.mark.parametrize("name", ["RTX 4060 Ti 16GB", "RTX 3060 12GB", "RTX 5070"])
+def test_a_total_that_windows_prints_says_nothing_about_linux(name: str) -> None:
+    gpu = gpus.machine(name).devices[0].gpu
+    assert gpu.total is not None
+    assert gpu.cuda_total is not None
+    assert gpu.cuda_total.basis == "assumed"
+    reserved = gpu.total.value - gpu.cuda_total.value
+    assert reserved == max(round(gpu.total.value * 0.02), 300 * MIB)
+    assert gpu.cuda_total.high == gpu.total.value  # as Windows prints it
+
+
 def test_an_unknown_total_is_that_of_the_nearest_card() -> None:
     gpu = gpus.machine("RTX 5060 Ti 8GB").devices[0].gpu
     assert gpu.total is not None

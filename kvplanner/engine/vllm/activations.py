@@ -19,7 +19,7 @@ from kvplanner.estimate import Estimate, Input, banded
 from kvplanner.model.formats import DTYPE_BYTES
 from kvplanner.model.spec import Mla, ModelSpec
 from kvplanner.sentence import Sentence, mark
-from kvplanner.units import GIB, ceil_div
+from kvplanner.units import GIB, ceil_div, format_both, format_bytes
 
 _USUAL_SEQS: Final = 256
 # Latent attention projects cached context up in chunks of at most this many tokens (mla_attention.py, 0.33).
@@ -194,10 +194,10 @@ def _remarks(spec: ModelSpec, settings: Settings, stage: int, found: Moments, ga
     tokens, seqs = settings.max_num_batched_tokens, settings.max_num_seqs
     remarks = []
     if gate_up:
-        remarks.append(f"{tokens:,} tokens in one step: gate and up tensors {mark(gate_up)}")
+        remarks.append(f"{tokens:,} tokens in one step: gate and up tensors {format_both(gate_up)}")
     if found.sampler.value:
         rows, logits = _rows(settings), 4 * _rows(settings) * spec.vocab_size
-        remarks.append(f"{rows:,} rows of fp32 logits over {spec.vocab_size:,} words: {mark(logits)}")
+        remarks.append(f"{rows:,} rows of fp32 logits over {spec.vocab_size:,} words: {_both_small(logits)}")
         if seqs > _USUAL_SEQS:
             remarks.append(_beside_usual(spec, settings, stage, found))
     if compiles(settings):
@@ -206,6 +206,10 @@ def _remarks(spec: ModelSpec, settings: Settings, stage: int, found: Moments, ga
             f"assumes a warm compile cache; a first start books about {cold} more and has that much less KV cache"
         )
     return tuple(Sentence(remark) for remark in remarks)
+
+
+def _both_small(size: int) -> str:
+    return f"{format_bytes(size, 'MB', 0)} = {format_bytes(size, 'MiB', 0)}"
 
 
 def _beside_usual(spec: ModelSpec, settings: Settings, stage: int, found: Moments) -> str:
