@@ -274,7 +274,7 @@ def _batch(spec: ModelSpec, book: Book, values: dict[str, Any]) -> dict[str, Any
     row = defaults_batch.gpu_class(values["gpu_total_bytes"], values["gpu_name"], values["gpu_arch"], version)
     tokens = row.tokens_server if values["usage"] == "server" else row.tokens_llm
     sequences, reason, why_tokens = row.sequences, row.reason, row.reason
-    if book.settle("performance_mode", "balanced", "vLLM's default: steps and graphs as they are") == "throughput":
+    if book.settle("performance_mode", "balanced", "steps and graphs stay as they are") == "throughput":
         tokens, sequences = tokens * 2, sequences * 2
         reason = why_tokens = f"{row.reason}, doubled by --performance-mode throughput"
     tokens, why_tokens = _step_tokens(spec, book, values, tokens, why_tokens)
@@ -355,7 +355,7 @@ def _rest(spec: ModelSpec, book: Book) -> dict[str, Any]:
     lora = bool(book.settle("enable_lora", False, "off"))
     slots, rank = (
         int(book.settle("max_loras", 1, "one adapter")),
-        int(book.settle("max_lora_rank", 16, "vLLM's default")),
+        int(book.settle("max_lora_rank", 16, "adapters of rank 16")),
     )
     return {
         "attention_backend": book.options.get("attention_backend"),

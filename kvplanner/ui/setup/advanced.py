@@ -3,38 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from html import escape
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QLineEdit, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QVBoxLayout, QWidget
 
-from kvplanner.ui.setup.field import heading, muted_label, quiet_button, tab_stops
+from kvplanner.ui.setup.field import WrappedLabel, heading, muted_label, quiet_button, tab_stops
 from kvplanner.ui.setup.inputs import ROW_HEIGHT
 from kvplanner.ui.setup.option_field import OptionField, field_for
 
 if TYPE_CHECKING:
     from kvplanner.engine.base import Option, OptionValue, Resolved
 
-TEXT_WIDTH = 288
+
+def searched(text: str) -> str:
+    """A text as it is searched: flags are found with dashes and with underscores."""
+    return text.replace("_", "-").lower()
+
+
+def marked(text: str, words: Sequence[str]) -> str:
+    """A text as HTML, with what a search found in bold."""
+    found = searched(text)
+    bold = [False] * len(text)
+    for word in words:
+        at = found.find(word)
+        while at >= 0:
+            bold[at : at + len(word)] = [True] * len(word)
+            at = found.find(word, at + 1)
+    runs = ((on, "".join(text[i] for i in run)) for on, run in groupby(range(len(text)), key=bold.__getitem__))
+    parts = ((on, escape(run).replace("\n", "<br>")) for on, run in runs)
+    return "".join(f"<b>{part}</b>" if on else part for on, part in parts)
 
 
 class OptionEntry(QWidget):
-    """An option with its flag, its default and why."""
+    """An option with what it does, its flag, its default and why."""
 
     def __init__(self, option: Option, parent: QWidget) -> None:
         super().__init__(parent)
         self.option = option
         self._shown: object = None
+        self._words: list[str] = []
+        self._about = ""
         self.field: OptionField = field_for(option, self)
-        self.about = muted_label("", self)
+        self.about = WrappedLabel("", self, exact=True)
+        self.about.setProperty("role", "muted")
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 4, 0, 4)
         layout.setSpacing(1)
         layout.addWidget(self.field)
         layout.addWidget(self.about)
-        self.haystack = " ".join(
-            (option.name, *option.flags, option.env, option.help, option.section, self.field.title)
-        ).lower()
 
     def show_value(self, value: OptionValue | None, resolved: Resolved | None) -> None:
         """Show a value, its flag and what the default is."""
@@ -44,15 +63,34 @@ class OptionEntry(QWidget):
         self.field.set_value(value, resolved)
         option = self.option
         reason = resolved.reason if resolved and resolved.origin != "user" and resolved.reason else option.default
-        # A long name of an environment variable may break at its words.
-        parts = [option.env.replace("_", "_\u200b") or option.flags[0]]
+        parts = [option.env] if option.env else [option.spelled, *option.flags[1:], option.env_also]
         if reason:
-            parts.append(f"default: {reason}" if reason != "default" else "default")
+            parts.append(f"default: {reason}")
         if not option.modelled:
             parts.append("not modelled: the plan does not follow it")
-        self.about.setText(" · ".join(parts))
-        # Said outright: nested layouts lose the height that a wrapped text needs.
-        self.about.setMinimumHeight(self.about.heightForWidth(TEXT_WIDTH))
+        if value is not None:
+            parts.append(option.section)  # its heading is "Changed" then
+        self._about = f"{option.help}\n{' · '.join(part for part in parts if part)}"
+        self._show_text()
+
+    def matches(self, words: Sequence[str]) -> bool:
+        """Whether all words of a search stand in what the row says, or in its heading."""
+        text = searched(f"{self.field.title} {self._about} {self.option.section}")
+        return all(word in text for word in words)
+
+    def mark(self, words: list[str]) -> None:
+        """Set what a search found in bold."""
+        if words != self._words:
+            self._words = words
+            self._show_text()
+
+    def _show_text(self) -> None:
+        title, about = self.field.title, self._about
+        if self._words:
+            title, about = marked(title, self._words), marked(about, self._words)
+        self.field.label.setText(title)
+        # A long name of an environment variable may break at its words.
+        self.about.setText(about.replace("_", "_\u200b"))
 
 
 class AdvancedSection(QWidget):
@@ -66,8 +104,13 @@ class AdvancedSection(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.toggle = quiet_button("Advanced ▸", "Show every option of the engine", self)
+        self.toggle = quiet_button("▸", "Show every option of the engine", self)
         self.toggle.setCheckable(True)
+        top = QHBoxLayout()
+        self.title = heading("Advanced", self)
+        top.addWidget(self.title)
+        top.addStretch(1)
+        top.addWidget(self.toggle)
         self._body = QWidget(self)
         self._body.hide()
         self.search = QLineEdit(self._body)
@@ -89,7 +132,7 @@ class AdvancedSection(QWidget):
         body.addWidget(self._reset)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(self.toggle)
+        layout.addLayout(top)
         layout.addWidget(self._body)
         self._options: tuple[Option, ...] = ()
         self._values: Mapping[str, OptionValue] = {}
@@ -119,7 +162,7 @@ class AdvancedSection(QWidget):
         known = {option.name for option in self._options}
         changed = sum(name in known for name in values)
         arrow = "▾" if self.toggle.isChecked() else "▸"
-        self.toggle.setText(f"Advanced · {len(self._options)} options, {changed} changed {arrow}")
+        self.toggle.setText(f"{len(self._options)} options, {changed} changed {arrow}")
         self._reset.setEnabled(changed > 0)
         for name, entry in self.entries.items():
             entry.show_value(values.get(name), resolved.get(name))
@@ -163,7 +206,7 @@ class AdvancedSection(QWidget):
 
     def _arrange(self) -> None:
         """Order by changed, then section; hide what the search does not ask for."""
-        words = self.search.text().lower().split()
+        words = searched(self.search.text()).split()
         changed = [o for o in self._options if o.name in self._values]
         groups: dict[str, list[Option]] = {"Changed": changed} if changed else {}
         for option in self._options:
@@ -178,7 +221,7 @@ class AdvancedSection(QWidget):
         self._order = []
         at = 0
         for title, options in groups.items():
-            shown = [o for o in options if all(w in self.entries[o.name].haystack for w in words)]
+            shown = [o for o in options if self.entries[o.name].matches(words)]
             head = self._headings.get(title)
             if head is None:
                 head = self._headings[title] = heading(title, self._body)
@@ -190,6 +233,7 @@ class AdvancedSection(QWidget):
                 entry = self.entries[option.name]
                 self._list.insertWidget(at, entry)
                 entry.setVisible(option in shown)
+                entry.mark(words)
                 self._order.append(option.name)
                 at += 1
             any_shown = any_shown or bool(shown)

@@ -14,10 +14,11 @@ EDIT_WIDTH: Final = 96
 
 
 class WrappedLabel(QLabel):
-    """A text of several lines that gets the height it takes: layouts within layouts lose it."""
+    """A text of several lines that gets the height it takes: layouts within layouts lose it. exact: and no more."""
 
-    def __init__(self, text: str = "", parent: QWidget | None = None) -> None:
+    def __init__(self, text: str = "", parent: QWidget | None = None, *, exact: bool = False) -> None:
         super().__init__(text, parent)
+        self._exact = exact
         self.setWordWrap(True)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
 
@@ -33,7 +34,10 @@ class WrappedLabel(QLabel):
         self._fit()
 
     def _fit(self) -> None:
-        self.setMinimumHeight(max(0, self.heightForWidth(self.width())))
+        height = max(0, self.heightForWidth(self.width()))
+        self.setMinimumHeight(height)
+        if self._exact:
+            self.setMaximumHeight(height)
 
 
 def muted_label(text: str = "", parent: QWidget | None = None) -> QLabel:

@@ -64,9 +64,9 @@ class OptionField(Field):
 
     def _about(self) -> str:
         option = self.option
-        parts = [option.flags[0] if not option.env else option.env, option.help]
+        parts = [option.env or option.spelled, option.help]
         if self.value is None and self.resolved is not None and self.resolved.reason:
-            parts.append(f"Default: {self.resolved.reason}" if self.resolved.reason != "default" else "Default")
+            parts.append(f"Default: {self.resolved.reason}")
         elif option.default:
             parts.append(f"Default: {option.default}")
         return "\n".join(parts)

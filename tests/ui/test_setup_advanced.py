@@ -1,0 +1,76 @@
+"""Advanced: every row says what its option does and why the default is what it is, and a search shows what it found."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+
+import pytest
+from PySide6.QtWidgets import QApplication
+
+from kvplanner.ui.setup.advanced import AdvancedSection, OptionEntry, marked
+from kvplanner.ui.window import MainWindow
+
+
+@pytest.fixture
+def advanced(window: MainWindow) -> AdvancedSection:
+    """The section, opened."""
+    section = window.panel.advanced
+    assert section is not None
+    section.toggle.setChecked(True)
+    return section
+
+
+def plain(html: str) -> str:
+    """What a label shows."""
+    return unescape(re.sub("<[^>]+>", " ", html)).replace("\u200b", "")
+
+
+def found(section: AdvancedSection, text: str) -> list[OptionEntry]:
+    """The rows that a search leaves."""
+    section.search.setText(text)
+    return [entry for entry in section.entries.values() if not entry.isHidden()]
+
+
+def test_a_row_says_what_the_option_does_and_why_its_default(advanced: AdvancedSection) -> None:
+    for name, entry in advanced.entries.items():
+        about, option = entry.about.text().replace("\u200b", ""), entry.option
+        assert about.startswith(option.help), name
+        assert (option.env or option.spelled) in about, name
+        assert re.search(r"default: (?!default)\S", about), name
+        assert about.count("default") <= 2, about
+    assert "as in 0.29" in advanced.entries["gpu_memory_utilization"].about.text()
+
+
+def test_a_field_shows_the_default_that_its_line_names(advanced: AdvancedSection, window: MainWindow) -> None:
+    field = advanced.field("all2all_backend")
+    assert field is not None
+    assert field.inputs[0].property("placeholderText") == "allgather_reducescatter"
+
+
+@pytest.mark.parametrize("text", ["graph", "kv cache", "max_model_len", "-dp", "tokens step", "VLLM_"])
+def test_what_a_search_found_can_be_seen(advanced: AdvancedSection, text: str) -> None:
+    entries = found(advanced, text)
+    assert entries
+    assert len(entries) < len(advanced.entries)
+    for entry in entries:
+        shown = plain(f"{entry.field.label.text()} {entry.about.text()} {entry.option.section}")
+        bold = re.findall("<b>([^<]+)</b>", entry.field.label.text() + entry.about.text())
+        for word in text.lower().replace("_", "-").split():
+            assert word in shown.lower().replace("_", "-"), entry.option.name
+        assert bold or text.lower().split()[0] in entry.option.section.lower(), entry.option.name
+    found(advanced, "")
+    assert not any("<b>" in entry.about.text() for entry in advanced.entries.values())
+
+
+def test_marked_text_is_escaped() -> None:
+    assert marked("a<b & KV\nc", ["kv", "b"]) == "a&lt;<b>b</b> &amp; <b>KV</b><br>c"
+
+
+def test_rows_have_no_gaps_and_the_heading_stands_with_the_others(advanced: AdvancedSection) -> None:
+    QApplication.processEvents()
+    for entry in found(advanced, "parallel"):
+        assert entry.about.height() == entry.about.heightForWidth(entry.about.width())
+    left = {head.mapTo(advanced, head.rect().topLeft()).x() for head in advanced.findChildren(type(advanced.title))
+            if head.property("role") == "heading" and head.isVisible()}  # fmt: skip
+    assert left == {0}
