@@ -6,10 +6,12 @@ Nothing here touches a widget or the screen: a picture may be drawn off the main
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from PySide6.QtCore import QBuffer, QByteArray, QIODevice, QMarginsF, QRect, QRectF, QSize, QSizeF, Qt
-from PySide6.QtGui import QFont, QGuiApplication, QImage, QImageWriter, QPageSize, QPainter, QPdfWriter
+from PySide6.QtGui import QFont, QFontMetricsF, QGuiApplication, QImage, QImageWriter, QPageSize, QPainter, QPdfWriter
 
 from kvplanner import __version__
 from kvplanner.engine.base import Plan, SegmentKind
@@ -21,7 +23,7 @@ from kvplanner.ui.bars.geometry import Rect
 from kvplanner.ui.bars.ink import Type, colour, sized
 from kvplanner.ui.bars.layout import arrange, fitted, height_of
 from kvplanner.ui.bars.painter import Marks, paint
-from kvplanner.ui.bars.shapes import COMFORT, HEADER, Layout, Role, View
+from kvplanner.ui.bars.shapes import COMFORT, HEADER, Cell, Layout, Role, Row, View
 from kvplanner.ui.bars.swatch import paint_swatch
 from kvplanner.ui.bars.words import Unit
 from kvplanner.ui.palette import THEMES, ThemeName, Tokens
@@ -33,6 +35,8 @@ MARGIN: Final = 28.0
 ICON: Final = 30.0
 LINE: Final = 18.0
 DOTS_PER_INCH: Final = 96
+NO_BREAK: Final = "\u00a0"
+_BEFORE_UNIT: Final = re.compile(r"(?<=\d) (?=GiB|GB|MiB|MB|tokens)|(?<=≈) ")
 MAX_SCALE: Final = 8.0
 
 
@@ -133,18 +137,33 @@ def base_font() -> QFont:
     return base
 
 
-def wrapped(text: str, width: float, type_: Type, role: Role) -> tuple[str, ...]:
-    """The text in lines no wider than `width`; a longer word stands alone, cut short."""
+def wrapped(text: str, width: float, measure: Callable[[str], float], *, even: bool = False) -> tuple[str, ...]:
+    """The text in lines no wider than `width`; a longer word stands alone, cut short.
+
+    A number stays with its unit. even: lines about equally long, so that no word stands alone on the last one.
+    """
+    found = _lines(text, width, measure)
+    if even and len(found) > 1:
+        low, high = width / 3, width
+        while high - low > 2:
+            middle = (low + high) / 2
+            low, high = (low, middle) if len(_lines(text, middle, measure)) == len(found) else (middle, high)
+        found = _lines(text, high, measure)
+    cut = (fitted(line, width, lambda words, _: measure(words), "text") for line in found if line)
+    return tuple(line.replace(NO_BREAK, " ") for line in cut)
+
+
+def _lines(text: str, width: float, measure: Callable[[str], float]) -> list[str]:
     lines: list[str] = []
     line = ""
-    for word in text.split():
+    for word in _BEFORE_UNIT.sub(NO_BREAK, text).split(" "):
         longer = f"{line} {word}" if line else word
-        if line and type_.width(longer, role) > width:
+        if line and measure(longer) > width:
             lines.append(line)
             line = word
         else:
             line = longer
-    return tuple(fitted(one, width, type_.width, role) for one in (*lines, line) if one)
+    return [*lines, line]
 
 
 def compose(plan: Plan, unit: Unit, type_: Type) -> Picture:
@@ -154,24 +173,26 @@ def compose(plan: Plan, unit: Unit, type_: Type) -> Picture:
     machine = Machine(tuple(d.device for d in plan.devices)).describe()
     title = f"{plan.request.model.id} on {machine} · {engine_title(plan)} {plan.engine_version}"
     beside = room - ICON - 14
-    headline = wrapped(told.headline, beside / 1.35, type_, "title")
+    large = QFontMetricsF(_headline_font(type_))
+    headline = wrapped(told.headline, beside, large.horizontalAdvance, even=True)
     facts = (*told.details, *((told.tightest_text,) if told.tightest_text else ()))
-    details = wrapped(" · ".join(facts), beside, type_, "text")
+    details = wrapped(" · ".join(facts), beside, lambda words: type_.width(words, "text"))
     y = MARGIN + LINE + 8 + len(headline) * 24 + len(details) * LINE + 12
     view = View(unit, still=True)
     bars = arrange(plan, room, height_of(plan, view, COMFORT), type_.width, view)
     bars_y = y
     y += bars.height - HEADER + 30
-    legend, y = _legend(bars, type_, room, y)
+    legend, y = _legend(plan, bars, type_, room, y)
     sizes = "GiB = 2³⁰ bytes" if unit == "GiB" else "GB = 10⁹ bytes"
     ranges = " · whiskers are 90 % ranges" if any(row.whiskers for row in bars.rows) else ""
     foot = f"Sizes in {sizes}{ranges} · rules {plan.rules} · kvplanner {__version__}"
     return Picture(WIDTH, y + 34 + MARGIN - 8, title, told, headline, details, bars_y, bars, legend, foot, y + 14)
 
 
-def _legend(bars: Layout, type_: Type, room: float, y: float) -> tuple[tuple[Item, ...], float]:
+def _legend(plan: Plan, bars: Layout, type_: Type, room: float, y: float) -> tuple[tuple[Item, ...], float]:
     """What the bars show, and no more."""
-    present = {cell.kind for row in bars.rows for cell in row.cells}
+    planned = plan.fits is not None or any(d.segment("weights") for d in plan.devices)
+    present = {cell.kind for row in bars.rows for cell in row.cells if planned and _seen(cell, row)}
     entries: list[tuple[SegmentKind | None, str]] = [(k, name) for k, name in words.NAMES.items() if k in present]
     if any(row.lack for row in bars.rows):
         entries.append((None, "Does not fit"))
@@ -186,6 +207,12 @@ def _legend(bars: Layout, type_: Type, room: float, y: float) -> tuple[tuple[Ite
     return tuple(items), y + LINE
 
 
+def _seen(cell: Cell, row: Row) -> bool:
+    """Whether a segment is wide enough to be drawn, and not all under what does not fit."""
+    left, right = round(cell.rect.x), round(min(cell.rect.right, row.lack.rect.x if row.lack else cell.rect.right))
+    return right - left >= 1
+
+
 def draw(painter: QPainter, picture: Picture, tokens: Tokens, type_: Type) -> None:
     """Draws a composed picture."""
     painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=True)
@@ -197,7 +224,7 @@ def draw(painter: QPainter, picture: Picture, tokens: Tokens, type_: Type) -> No
     y += LINE + 8
     paint_status(painter, QRectF(MARGIN, y, ICON, ICON), picture.told.state, tokens)
     left = MARGIN + ICON + 14
-    large = sized(type_.fonts["title"], 1.35, bold=True)
+    large = _headline_font(type_)
     for text in picture.headline:
         painter.setFont(large)
         painter.setPen(colour(tokens.text))
@@ -215,6 +242,10 @@ def draw(painter: QPainter, picture: Picture, tokens: Tokens, type_: Type) -> No
         paint_swatch(painter, QRectF(item.x, item.y + 2, 13, 13), item.kind, tokens, missing=missing)
         _line(painter, type_, "small", Rect(item.x + 20, item.y, 400, 17), item.text, tokens.text)
     _line(painter, type_, "small", Rect(MARGIN, picture.foot_y, room, LINE), picture.foot, tokens.muted)
+
+
+def _headline_font(type_: Type) -> QFont:
+    return sized(type_.fonts["title"], 1.35, bold=True)
 
 
 def _line(painter: QPainter, type_: Type, role: Role, rect: Rect, text: str, ink: str) -> None:

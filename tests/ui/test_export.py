@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QByteArray
-from PySide6.QtGui import QImage, QPainter
+from PySide6.QtGui import QFontMetricsF, QImage, QPainter
 from PySide6.QtSvg import QSvgRenderer
 
 from kvplanner.errors import BadInput
 from kvplanner.ui import export
 from kvplanner.ui.bars.ink import Type
+from kvplanner.ui.bars.words import Unit
 from kvplanner.ui.palette import THEMES, ThemeName, channels
 from tests import sample_plans
 from tests.ui.views_kit import apart, widened
@@ -101,7 +102,8 @@ def test_the_legend_is_of_what_is_drawn(name: str) -> None:
     plan = sample_plans.ALL[name]()
     picture = export.compose(plan, "GiB", Type(export.base_font()))
     told = [item.kind for item in picture.legend]
-    assert set(told) - {None} == {c.kind for row in picture.bars.rows for c in row.cells}
+    drawn = {c.kind for row in picture.bars.rows for c in row.cells if c.rect.w >= 2}
+    assert set(told) - {None} == (set() if plan.fits is None else drawn)
     assert (None in told) == (plan.fits is False)
     assert ("whiskers" in picture.foot) == any(row.whiskers for row in picture.bars.rows)
     if name == "too_big":
@@ -119,12 +121,32 @@ def test_sixteen_bars_fit_in_their_picture() -> None:
 
 
 def test_long_words_wrap_and_end_in_time() -> None:
-    type_ = Type(export.base_font())
-    lines = export.wrapped("short " + "x" * 500 + " end", 200, type_, "text")
-    assert all(type_.width(line, "text") <= 200 for line in lines)
+    def measure(words: str) -> float:
+        return 7.0 * len(words)
+
+    lines = export.wrapped("short " + "x" * 500 + " end", 200, measure)
+    assert all(measure(line) <= 200 for line in lines)
     assert lines[0] == "short"
     assert lines[-1] == "end"
-    assert export.wrapped("", 100, type_, "text") == ()
+    assert export.wrapped("", 100, measure) == ()
+    assert export.wrapped("needs about 21.64 GiB", 17 * 7, measure) == ("needs about", "21.64 GiB")
+    sentence = "one two three four five six seven eight nine ten eleven"
+    even = export.wrapped(sentence, 48 * 7, measure, even=True)
+    assert len(even) == 2
+    assert len(even[1]) > 20
+    assert " ".join(even) == sentence
+
+
+@pytest.mark.parametrize("unit", ["GiB", "GB"])
+def test_no_line_of_a_picture_is_wider_than_its_room(unit: Unit) -> None:
+    plan = sample_plans.too_big()._replace(summary="Does not fit: the given KV cache lacks 85.10 GiB " * 6)
+    type_ = Type(export.base_font())
+    picture = export.compose(plan, unit, type_)
+    room = export.WIDTH - 2 * export.MARGIN - export.ICON - 14
+    large = QFontMetricsF(export._headline_font(type_))
+    assert len(picture.headline) > 1
+    assert all(large.horizontalAdvance(line) <= room for line in picture.headline)
+    assert all(type_.width(line, "text") <= room for line in picture.details)
 
 
 @pytest.mark.parametrize("scale", [1.0, 2.0])
