@@ -15,10 +15,17 @@ from kvplanner.ui.bars.geometry import Rect
 from kvplanner.ui.bars.ink import Type, colour, set_pale, tokens_of
 from kvplanner.ui.bars.words import Unit
 from kvplanner.ui.startup_drawing import Drawing
-from kvplanner.ui.startup_steps import Steps, arrange, stage_line
+from kvplanner.ui.startup_steps import HEADER, Steps, arrange, failure, stage_line
 
 EMPTY: Final = "Choose a model and GPUs to see memory over start-up"
 UNKNOWN: Final = "The stages of start-up are not known for this plan"
+
+
+def _kind_of_start(plan: Plan | None) -> object:
+    """What a choice of a stage holds for: the model, the GPUs, and whether and where the start fails."""
+    if plan is None:
+        return None
+    return plan.request.model.id, tuple(d.device.gpu.id for d in plan.devices), plan.fits, plan.stage
 
 
 class StartupView(Accessible):
@@ -36,7 +43,7 @@ class StartupView(Accessible):
         self._unit: Unit = "GiB"
         self._position = 0
         self._kind: SegmentKind | None = "kv_cache"
-        self._current = -1
+        self._chosen: str | None = None  # the stage that the user chose
         self._empty = EMPTY
         self._type = Type(self.font())
 
@@ -46,11 +53,12 @@ class StartupView(Accessible):
         self.update()
 
     def set_plan(self, plan: Plan | None) -> None:
-        """Shows a plan."""
+        """Shows a plan. A stage that the user chose stays chosen while edits leave the start the same in kind."""
+        if _kind_of_start(plan) != _kind_of_start(self._plan):
+            self._chosen = None
         self._plan = plan
         if plan is None or self._position >= len(plan.devices):
             self._position = 0
-        self._current = min(self._current, self.access_count() - 1)
         self._changed()
 
     def set_dimmed(self, dimmed: bool) -> None:
@@ -79,21 +87,43 @@ class StartupView(Accessible):
 
     def steps(self) -> Steps | None:
         """The layout in sight."""
-        return arrange(self._plan, self._position, self.width(), self.height()) if self._plan else None
+        if self._plan is None:
+            return None
+        return arrange(self._plan, self._position, self.width(), self.height(), self._header())
+
+    def _header(self) -> float:
+        """Room for the longest lines above the picture, so that it stands still while the stages are walked."""
+        stages, plan, wide = self.stages(), self._plan, self.width()
+        if plan is None or not stages:
+            return HEADER
+        lines = (self.readout(index) for index in range(len(stages)))
+        longest = max(self._type.height(line, "small", wide) for line in lines)
+        return max(HEADER, self._type.height(self.failure(), "small", wide) + longest + 4)
 
     def stages(self) -> tuple[StageMemory, ...]:
         """The stages in sight."""
         return self._plan.devices[self._position].stages if self._plan and self._plan.devices else ()
 
-    def readout(self) -> str:
-        """The chosen stage in a line, else the failing one, else the highest."""
+    def current(self) -> int:
+        """The stage told of: the chosen one, else the failing one, else the highest; −1 without any."""
         stages = self.stages()
-        if self._plan is None or not stages:
+        chosen = next((i for i, s in enumerate(stages) if s.stage == self._chosen), None)
+        if chosen is None:
+            chosen = next((i for i, s in enumerate(stages) if s.failing), None)
+        return chosen if chosen is not None else max(range(len(stages)), key=lambda i: stages[i].peak_bytes, default=-1)
+
+    def failure(self) -> str:
+        """Where start-up fails and what is missing, whatever stage is chosen; "" where it does not."""
+        return failure(self._plan, self._position, self._unit) if self._plan and self.stages() else ""
+
+    def readout(self, index: int | None = None) -> str:
+        """A stage in a line, by default the one told of."""
+        stages, index = self.stages(), self.current() if index is None else index
+        if self._plan is None or not 0 <= index < len(stages):
             return ""
-        chosen = stages[self._current] if 0 <= self._current < len(stages) else None
-        shown = chosen or next((s for s in stages if s.failing), None) or max(stages, key=lambda s: s.peak_bytes)
-        lead = "" if chosen or shown.failing else "Highest: "
-        return lead + stage_line(self._plan, self._position, shown, self._unit)
+        line = stage_line(self._plan, self._position, stages[index], self._unit)
+        highest = stages[index].peak_bytes == max(stage.peak_bytes for stage in stages)
+        return f"Highest: {line}" if highest and not any(stage.failing for stage in stages) else line
 
     def sizeHint(self) -> QSize:
         """Room for the stages' names."""
@@ -125,7 +155,7 @@ class StartupView(Accessible):
             )
         else:
             Drawing(painter, tokens, self._type, self._plan, self._position, self._unit, self.width()).all(
-                steps, self._current, self.readout(), focused=self.hasFocus()
+                steps, self.current(), self.failure(), self.readout(), focused=self.hasFocus()
             )
         painter.end()
 
@@ -134,21 +164,20 @@ class StartupView(Accessible):
         point = event.position()
         steps = self.steps()
         found = (i for i, s in enumerate(steps.steps) if s.column.holds(point.x(), point.y())) if steps else iter(())
-        self._choose(next(found, self._current))
+        self._choose(next(found, self.current()))
 
     def focusInEvent(self, event: QFocusEvent) -> None:
-        """The walk starts at the failing stage, else at the first."""
-        if self._current < 0 and self.access_count():
-            failing = next((i for i, s in enumerate(self.stages()) if s.failing), 0)
-            self._choose(failing)
+        """The walk starts at the stage told of."""
+        self.tell_focus()
+        self.update()
         super().focusInEvent(event)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Arrows walk stages and devices."""
         keys = Qt.Key
-        count = self.access_count()
+        count, current = self.access_count(), self.current()
         target = {
-            keys.Key_Left: self._current - 1, keys.Key_Right: self._current + 1,
+            keys.Key_Left: current - 1, keys.Key_Right: current + 1,
             keys.Key_Home: 0, keys.Key_End: count - 1,
         }.get(Qt.Key(event.key()))  # fmt: skip
         if target is not None and count:
@@ -159,7 +188,8 @@ class StartupView(Accessible):
             super().keyPressEvent(event)
 
     def _choose(self, index: int) -> None:
-        self._current = index
+        stages = self.stages()
+        self._chosen = stages[index].stage if 0 <= index < len(stages) else None
         self.update()
         self.tell_focus()
 
@@ -181,8 +211,10 @@ class StartupView(Accessible):
         return len(self.stages())
 
     def access_name(self, index: int) -> str:
-        """For example "GPU 0 · load weights: 15.9 GiB at its end"."""
-        return stage_line(self._plan, self._position, self.stages()[index], self._unit) if self._plan else ""
+        """For example "GPU 0 · load weights: 15.9 GiB at its end"; before it the failure where it fails there."""
+        stage = self.stages()[index]
+        line = stage_line(self._plan, self._position, stage, self._unit) if self._plan else ""
+        return f"{self.failure()} · {line}" if stage.failing else line
 
     def access_text(self, index: int) -> str:
         """The stage's note."""
@@ -195,5 +227,5 @@ class StartupView(Accessible):
         return QRect(round(column.x), round(column.y), round(column.w), round(column.h))
 
     def access_current(self) -> int:
-        """The chosen stage."""
-        return self._current if self._current < self.access_count() else -1
+        """The stage told of."""
+        return self.current()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
 from PySide6.QtGui import QPainter, QPolygonF
 
@@ -13,10 +15,14 @@ from kvplanner.ui.bars.layout import fitted
 from kvplanner.ui.bars.shapes import Measure
 from kvplanner.ui.bars.words import Unit
 from kvplanner.ui.palette import Tokens, mix
-from kvplanner.ui.startup_steps import BOTTOM, HEADER, LEFT, RIGHT, Step, Steps
+from kvplanner.ui.startup_labels import Place, line_places, value_tops
+from kvplanner.ui.startup_steps import ABOVE, BOTTOM, LEFT, LEGEND, RIGHT, Step, Steps, right_end
 from kvplanner.units import GB, GIB
 
-LINE = 14.0
+LINE: Final = 14.0
+MISSING: Final = "missing"
+OTHERS: Final = "at the end on other GPUs"
+BUDGET: Final = "budget's end"
 
 
 def column_label(names: tuple[str, ...], width: float, measure: Measure) -> str:
@@ -48,13 +54,14 @@ class Drawing:
         self.painter, self.tokens, self.type = painter, tokens, type_
         self.plan, self.position, self.unit, self.width = plan, position, unit, width
 
-    def all(self, steps: Steps, current: int, readout: str, *, focused: bool) -> None:
-        """Everything. current: the chosen stage; readout: the lines above the picture."""
-        failing = any(step.stage.failing for step in steps.steps)
-        ink = self.tokens.danger if readout.startswith("Fails") else self.tokens.muted
-        self.text(Rect(0, 0, self.width, HEADER), readout, ink, top=True)
+    def all(self, steps: Steps, current: int, failure: str, readout: str, *, focused: bool) -> None:
+        """Everything. current: the stage told of; failure, readout: the lines above the picture."""
+        header = steps.top - ABOVE - (LEGEND if steps.legend else 0.0)
+        first = self.type.height(failure, "small", self.width)
+        self.text(Rect(0, 0, self.width, first), failure, self.tokens.danger, top=True)
+        self.text(Rect(0, first, self.width, header - first), readout, self.tokens.muted, top=True)
         if steps.legend:
-            self.legend(failing=failing)
+            self.legend(header, lacking=any(step.lack for step in steps.steps), others=bool(steps.others))
         self.axis(steps)
         for short, name, column in steps.later:
             self.never(short, name, column, steps)
@@ -62,8 +69,9 @@ class Drawing:
             self.step(step, steps, chosen=index == current, focused=focused)
         self.others(steps)
         self.limits(steps)
+        lines = tuple(y for y in (steps.capacity_y, steps.budget_y) if y is not None)
         for step in steps.steps:
-            self.values(step)
+            self.values(step, lines)
 
     def text(
         self, rect: Rect, text: str, ink: str, *, bold: bool = False, side: str = "left", top: bool = False
@@ -76,16 +84,19 @@ class Drawing:
         self.painter.setPen(colour(ink))
         self.painter.drawText(QRectF(*rect), int(align | Qt.TextFlag.TextWordWrap), text)
 
-    def legend(self, *, failing: bool) -> None:
-        """What the fills mean."""
-        x, y = 2.0, HEADER + 2
-        entries = ["at its end", "at its highest", *(["missing"] if failing else [])]
-        for index, name in enumerate(entries):
+    def legend(self, top: float, *, lacking: bool, others: bool) -> None:
+        """What the fills mean, and the outline of other devices."""
+        x, y = 2.0, top + 2
+        entries = ["at its end", "at its highest", *([MISSING] if lacking else []), *([OTHERS] if others else [])]
+        for name in entries:
             box = QRectF(x, y + 1, 12, 11)
-            if index == 2:
+            if name == MISSING:
                 self.missing(box)
+            elif name == OTHERS:
+                self.painter.setPen(pen(self.tokens.muted, 1.4, Qt.PenStyle.DashLine))
+                self.painter.drawLine(QLineF(box.left(), box.center().y(), box.right(), box.center().y()))
             else:
-                self.fill(box, peak=index == 1)
+                self.fill(box, peak=name == entries[1])
             wide = self.type.width(name, "small") + 4
             self.text(Rect(x + 17, y - 1, wide, LINE + 1), name, self.tokens.muted)
             x += 17 + wide + 14
@@ -115,7 +126,7 @@ class Drawing:
         end = steps.end_bytes / per
         high = steps.base_y - steps.top - 4
         step = tick_step(end, high, 34)
-        right = self.right(steps)
+        right = right_end(steps)
         self.text(Rect(0, steps.top - 14, LEFT - 6, LINE), self.unit, self.tokens.muted, side="right")
         for value in ticks(end, high, 34):
             y = round(steps.base_y - value * per * steps.scale) + 0.5
@@ -123,10 +134,6 @@ class Drawing:
             self.painter.drawLine(QLineF(LEFT, y, right, y))
             if y > steps.top + 6:
                 self.text(Rect(0, y - 7, LEFT - 6, LINE), tick_text(value, step), self.tokens.muted, side="right")
-
-    def right(self, steps: Steps) -> float:
-        """Where the last column ends."""
-        return steps.later[-1][2].right if steps.later else steps.steps[-1].column.right
 
     def never(self, short: str, name: str, column: Rect, steps: Steps) -> None:
         """A stage that the failing start does not reach."""
@@ -163,26 +170,19 @@ class Drawing:
         names = (f"{sign}{stage.label}", f"{sign}{stage.stage.replace('_', ' ')}")
         self.name(names, step.column, steps, ink, bold=stage.failing)
 
-    def values(self, step: Step) -> None:
-        """The sizes at the stage's end and, where it differs to the eye, at its highest: inside the column."""
+    def values(self, step: Step, lines: tuple[float, ...]) -> None:
+        """The sizes at the stage's end and, where it differs to the eye, at its highest."""
         stage, column = step.stage, step.column
         width = column.w - 2
         end = column_value(stage.end_bytes, self.unit, width, self.type.width)
         peak = column_value(stage.peak_bytes, self.unit, width, self.type.width, "▲")
-        covered = step.lack is not None and step.lack.bottom > step.box.y
-        y = step.lack.bottom + 3 if covered and step.lack else step.box.y + 3
-        above = min(part.y for part in (step.box, step.peak, step.lack) if part) - LINE - 2
-        low = step.box.bottom - y < LINE + 2
+        at_end, at_peak = value_tops(step, lines, LINE, twice=step.peak is not None and peak[1:] != end)
         ink = self.tokens.muted if step.pale else self.tokens.text
-        if low:
-            y, above = above, above - LINE
-        self.chip(Rect(column.x + 1, y, width, LINE), end, ink, ground=low or covered)
-        if step.peak and peak[1:] != end:
-            room = step.peak.h >= LINE + 2 and not covered
-            y = step.peak.y + 1 if room and not low else above
-            if covered:
-                y = (step.lack.bottom if step.lack else step.box.y) + 3 + LINE
-            self.chip(Rect(column.x + 1, max(y, HEADER), width, LINE), peak, ink, ground=True)
+        plain = step.box.y <= at_end and at_end + LINE <= step.box.bottom
+        hatched = step.lack is not None and step.lack.y < at_end + LINE and at_end < step.lack.bottom
+        self.chip(Rect(column.x + 1, at_end, width, LINE), end, ink, ground=hatched or not plain)
+        if at_peak is not None:
+            self.chip(Rect(column.x + 1, at_peak, width, LINE), peak, ink, ground=at_peak < step.box.y)
 
     def chip(self, rect: Rect, text: str, ink: str, *, ground: bool) -> None:
         """A figure that stays readable over lines and patterns."""
@@ -208,22 +208,23 @@ class Drawing:
                 taken.append(y)
 
     def limits(self, steps: Steps) -> None:
-        """The lines of the capacity and of the budget's end."""
-        device = self.plan.devices[self.position]
-        right = self.right(steps)
-        capacity = round(steps.capacity_y) + 0.5
+        """The lines of the capacity and of the budget's end, each with its name."""
+        right = right_end(steps)
+        size = words.size(self.plan.devices[self.position].total_bytes, self.unit)
+        wide = self.type.width(size, "small_bold") + 2, self.type.width(BUDGET, "small") + 2
+        capacity, budget = line_places(steps, self.width, wide, LINE)
+        y = round(steps.capacity_y) + 0.5
         self.painter.setPen(pen(self.tokens.text, 1.6))
-        self.painter.drawLine(QLineF(LEFT, capacity, right, capacity))
-        size = words.size(device.total_bytes, self.unit)
-        beside = self.width - right > RIGHT * 0.8
-        x, wide = (right + 6, RIGHT - 8) if beside else (LEFT + 4, 120.0)
-        at_the_end = not beside and bool(steps.later)  # where a failing start leaves room
-        x = right - wide - 2 if at_the_end else x
-        side = "right" if at_the_end else "left"
-        self.text(Rect(x, capacity - (14 if beside else 15), wide, LINE), size, self.tokens.text, bold=True, side=side)
-        if steps.budget_y is not None:
+        self.painter.drawLine(QLineF(LEFT, y, right, y))
+        self.line_name(capacity, size, self.tokens.text, bold=True)
+        if steps.budget_y is not None and budget is not None:
             y = round(steps.budget_y) + 0.5
             self.painter.setPen(pen(self.tokens.text, 1.2, Qt.PenStyle.DashLine))
             self.painter.drawLine(QLineF(LEFT, y, right, y))
-            top = max(y - 7, capacity + 1) if beside else max(y, capacity) + 1
-            self.text(Rect(x, top, wide, LINE), "budget's end", self.tokens.muted, side=side)
+            self.line_name(budget, BUDGET, self.tokens.muted)
+
+    def line_name(self, place: Place, text: str, ink: str, *, bold: bool = False) -> None:
+        """The name of a line, on a ground of its own where it stands inside the picture."""
+        rect = Rect(place.left, place.y, place.right - place.left, LINE)
+        self.painter.fillRect(QRectF(*rect), colour(self.tokens.panel, 215))
+        self.text(rect, text, ink, bold=bold, side=place.side)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from kvplanner.engine.base import DevicePlan, Plan, StageMemory
-from kvplanner.plan.held import budget_start
+from kvplanner.plan.held import budget_start, lack_of
 from kvplanner.ui.bars import words
 from kvplanner.ui.bars.fold import group_of, groups
 from kvplanner.ui.bars.geometry import Rect
 from kvplanner.ui.bars.words import Unit
 
-HEADER: Final = 34.0  # two lines
+HEADER: Final = 34.0  # two lines, at least
 LEGEND: Final = 18.0
 ABOVE: Final = 18.0  # for the unit and the capacity's figure
 BOTTOM: Final = 48.0
@@ -57,20 +57,23 @@ class Steps(NamedTuple):
     legend: bool
 
 
-def arrange(plan: Plan, position: int, width: float, height: float) -> Steps | None:
-    """The stages of one device in the given room, the other groups' as outlines; None where none are known."""
+def arrange(plan: Plan, position: int, width: float, height: float, header: float = HEADER) -> Steps | None:
+    """The stages of one device in the given room, the other groups' as outlines; None where none are known.
+
+    header: what the lines above the picture take of the height.
+    """
     device = plan.devices[position]
     if not device.stages:
         return None
-    shown = [plan.devices[g[0]] for g in groups(plan) if plan.devices[g[0]].stages]
-    highest = max(max(d.total_bytes, *(_needs(plan, d, s)[1] for s in d.stages)) for d in shown)
+    highest = max(_highest(plan, group[0]) for group in groups(plan) if plan.devices[group[0]].stages)
     names = _later(device)
     right = RIGHT if width >= NARROW else RIGHT_NARROW
     wide = min(max(width - LEFT - right, 80.0) / (len(device.stages) + len(names)), WIDEST)
     legend = height >= LOW
-    top, base = HEADER + (LEGEND if legend else 0.0) + ABOVE, height - BOTTOM
+    top, base = header + (LEGEND if legend else 0.0) + ABOVE, height - BOTTOM
     scale = max(base - top, 1.0) / highest
-    steps = tuple(_step(plan, device, i, wide, (base, height, top), scale) for i in range(len(device.stages)))
+    lack = lacks(plan, position)
+    steps = tuple(_step(device, i, lack, wide, (base, height, top), scale) for i in range(len(device.stages)))
     budget = _budget_end(device)
     mine = group_of(plan, position)
     others = tuple(
@@ -107,31 +110,36 @@ def _later(device: DevicePlan) -> tuple[tuple[str, str], ...]:
     return ORDER[keys.index(last.stage) + 1 :] if last.failing and last.stage in keys else ()
 
 
-def lacks(plan: Plan, device: DevicePlan, stage: StageMemory) -> tuple[int, int] | None:
-    """From where to where (bytes from zero) a failing stage lacks memory."""
-    if not stage.failing or not plan.missing_bytes:
+def lacks(plan: Plan, position: int) -> tuple[int, int] | None:
+    """From where to where (bytes from zero) a device lacks memory at the failing stage; None where it lacks none."""
+    device = plan.devices[position]
+    lack = lack_of(plan, group_of(plan, position)) if plan.fits is False and plan.missing_bytes else None
+    if lack is None:
         return None
     end = _budget_end(device)
-    if plan.stage in ("kv_cache_sizing", "kv_cache_too_small") and end is not None:
-        return end, end + plan.missing_bytes
-    return device.total_bytes, device.total_bytes + plan.missing_bytes
+    in_budget = plan.stage in ("kv_cache_sizing", "kv_cache_too_small") and end is not None
+    start = end if in_budget and end is not None else device.total_bytes
+    return start, start + lack.bytes
 
 
-def _needs(plan: Plan, device: DevicePlan, stage: StageMemory) -> tuple[int, int]:
-    lack = lacks(plan, device, stage)
-    return stage.end_bytes, max(stage.peak_bytes, lack[1] if lack else 0)
+def _highest(plan: Plan, position: int) -> int:
+    """The most bytes that a device's picture reaches to."""
+    device = plan.devices[position]
+    lack = lacks(plan, position)
+    return max(device.total_bytes, lack[1] if lack else 0, *(stage.peak_bytes for stage in device.stages))
 
 
 def _step(
-    plan: Plan, device: DevicePlan, index: int, wide: float, sides: tuple[float, float, float], scale: float
-) -> Step:
+    device: DevicePlan, index: int, lacking: tuple[int, int] | None, wide: float,
+    sides: tuple[float, float, float], scale: float,
+) -> Step:  # fmt: skip
     stage = device.stages[index]
     base, end, top = sides
     x = LEFT + index * wide
     high = stage.end_bytes * scale
     over = (stage.peak_bytes - stage.end_bytes) * scale
     peak = Rect(x + wide * 0.18, base - high - over, wide * 0.64, over) if over >= 1 else None
-    found = lacks(plan, device, stage)
+    found = lacking if stage.failing else None
     lack = (
         Rect(x, base - found[1] * scale, wide, max((found[1] - found[0]) * scale, 3.0)) if found is not None else None
     )
@@ -147,16 +155,28 @@ def _outline(device: DevicePlan, wide: float, base: float, scale: float) -> tupl
     return tuple(points)
 
 
+def failure(plan: Plan, position: int, unit: Unit) -> str:
+    """Where start-up fails and what is missing, on the given device if it is that one: "" where it does not fail."""
+    failing = next((stage for stage in plan.devices[position].stages if stage.failing), None)
+    if failing is None:
+        return ""
+    said = f"Fails {words.STAGES[plan.stage] if plan.stage else f'at {failing.label}'}"
+    lack = lacks(plan, position)
+    missing, at = (lack[1] - lack[0], position) if lack else (plan.missing_bytes, plan.tightest)
+    device = words.device_name(plan, group_of(plan, at))
+    return f"{said}: {words.size(missing, unit)} short on {device}" if missing else said
+
+
 def stage_line(plan: Plan, position: int, stage: StageMemory, unit: Unit) -> str:
-    """A stage in one line, a failure first: "Fails while loading the weights: 52.74 GiB short · GPU 0 · …"."""
-    device = words.device_name(plan, group_of(plan, position))
-    line = f"{device} · {stage.label}: "
-    if stage.failing:
-        short = f": {words.size(plan.missing_bytes, unit)} short" if plan.missing_bytes else ""
-        where = words.STAGES[plan.stage] if plan.stage else f"at {stage.label}"
-        line = f"Fails {where}{short} · {device} · "
+    """A stage in one line: "GPU 0 · load weights: 15.9 GiB at its end, 16.2 GiB at its highest (staging on top)"."""
+    line = f"{words.device_name(plan, group_of(plan, position))} · {stage.label}: "
     line += f"{words.size(stage.end_bytes, unit)} at its end"
     if stage.peak_bytes > stage.end_bytes:
         line += f", {words.size(stage.peak_bytes, unit)} at its highest"
         line += f" ({stage.note})" if stage.note else ""
     return line
+
+
+def right_end(steps: Steps) -> float:
+    """Where the last column ends."""
+    return steps.later[-1][2].right if steps.later else steps.steps[-1].column.right

@@ -5,12 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QAccessible
+from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
+from kvplanner.estimate import exact
 from kvplanner.ui.palette import THEMES, ThemeName, Tokens, contrast, mix, paled
 from kvplanner.ui.startup import StartupView
-from kvplanner.ui.startup_drawing import column_label, column_value
-from kvplanner.ui.startup_steps import arrange, stage_line
+from kvplanner.ui.startup_drawing import BUDGET, LINE, column_label, column_value
+from kvplanner.ui.startup_labels import line_places, value_tops
+from kvplanner.ui.startup_steps import Step, Steps, arrange, failure, lacks, right_end, stage_line
 from tests import sample_plans
 from tests.ui.views_kit import apart, measure, paint_theme
 
@@ -70,9 +73,131 @@ def test_the_failing_stage_is_marked_and_told() -> None:
     assert failing.lack is not None
     assert failing.lack.bottom == pytest.approx(steps.capacity_y)
     assert all(s.lack is None for s in steps.steps[:-1])
-    line = stage_line(plan, 0, failing.stage, "GiB")
-    assert line.startswith("Fails while loading the weights: 53.20 GiB short · GPU 0 · ")
+    assert failure(plan, 0, "GiB") == "Fails while loading the weights: 53.20 GiB short on GPU 0"
+    assert stage_line(plan, 0, failing.stage, "GiB").startswith("GPU 0 · load weights: ")
     assert failing.lack.h == pytest.approx(plan.missing_bytes * steps.scale)
+
+
+def test_each_device_says_what_it_lacks_itself() -> None:
+    plan = sample_plans.mixed()
+    gib = 1 << 30
+    stages = tuple(s._replace(failing=s.label == "load weights") for s in plan.devices[0].stages)[:2]
+    devices = []
+    for device, weights in zip(plan.devices, (30 * gib, 40 * gib), strict=False):
+        parts = tuple(s._replace(estimate=exact(weights)) if s.kind == "weights" else s for s in device.segments)
+        devices.append(device._replace(segments=parts, stages=stages))
+    worst = 40 * gib
+    failing = plan._replace(
+        devices=tuple(devices), fits=False, stage="weights", tightest=1, missing_bytes=worst, limits=plan.limits
+    )
+    own = lacks(failing, 0)
+    assert own is not None
+    assert own[0] == devices[0].total_bytes
+    assert own[1] - own[0] < worst
+    said = failure(failing, 0, "GiB")
+    assert said.endswith(f"{(own[1] - own[0]) / gib:.2f} GiB short on GPU 0")
+    assert failure(failing, 1, "GiB").endswith("40.00 GiB short on GPU 1")
+    light = devices[0]._replace(
+        segments=tuple(s._replace(estimate=exact(gib)) if s.kind == "weights" else s for s in devices[0].segments)
+    )
+    elsewhere = failing._replace(devices=(light, devices[1]))
+    assert lacks(elsewhere, 0) is None
+    assert failure(elsewhere, 0, "GiB").endswith("40.00 GiB short on GPU 1")
+    steps = arrange(elsewhere, 0, 900, 300)
+    assert steps is not None
+    assert all(step.lack is None for step in steps.steps)
+
+
+def test_another_start_is_told_from_its_own_stage(view: StartupView) -> None:
+    view.set_plan(sample_plans.too_big())
+    view.setFocus()
+    assert "load weights" in view.readout()
+    assert view.failure().startswith("Fails while loading the weights")
+    view.set_plan(sample_plans.fits())
+    assert view.failure() == ""
+    assert view.readout().startswith("Highest: ")
+    highest = max(s.peak_bytes for s in view.stages())
+    assert view.stages()[view.access_current()].peak_bytes == highest
+    view.set_plan(sample_plans.too_big())
+    assert view.stages()[view.access_current()].failing
+    assert "load weights" in view.readout()
+
+
+def test_the_failure_stays_in_sight_whatever_is_chosen(view: StartupView, qapp: QApplication, qtbot: QtBot) -> None:
+    paint_theme(qapp, "light")
+    view.set_plan(sample_plans.too_big())
+    before = view.steps()
+    qtbot.keyClick(view, Qt.Key.Key_Home)
+    assert "check free memory" in view.readout()
+    assert view.failure() == "Fails while loading the weights: 53.20 GiB short on GPU 0"
+    after = view.steps()
+    assert before is not None
+    assert after is not None
+    assert before.top == after.top  # the picture stands still
+    image = view.grab().toImage()
+    first = [image.pixelColor(x, y) for x in range(300) for y in range(12)]
+    assert any(c.red() > c.blue() + 60 for c in first)  # in the ink of failures
+    second = [image.pixelColor(x, y) for x in range(300) for y in range(18, 28)]
+    assert not any(c.red() > c.blue() + 60 for c in second)
+
+
+def test_a_stage_that_the_user_chose_stays_while_edits_leave_the_start_the_same(view: StartupView) -> None:
+    plan = sample_plans.fits()
+    view.set_plan(plan)
+    view._choose(2)
+    view.set_plan(apart(plan, 1))
+    assert view.access_current() == 2
+    other = plan.request._replace(model=plan.request.model._replace(id="another/model"))
+    view.set_plan(plan._replace(request=other))
+    assert view.access_current() != 2
+
+
+def _crossing(steps: Steps, step: Step, *, twice: bool) -> list[float]:
+    lines = [y for y in (steps.capacity_y, steps.budget_y) if y is not None]
+    tops = [y for y in value_tops(step, tuple(lines), LINE, twice=twice) if y is not None]
+    return [line for line in lines for y in tops if y < line < y + LINE]
+
+
+@pytest.mark.parametrize("name", [n for n in sample_plans.ALL if n != "cannot_tell"])
+@pytest.mark.parametrize("height", [180, 240, 330])
+@pytest.mark.parametrize("share", [None, 0.5, 0.9, 0.98, 1.02, 1.4])
+def test_no_figure_is_struck_through(name: str, height: int, share: float | None) -> None:
+    plan = sample_plans.ALL[name]()
+    device = plan.devices[0]
+    steps = arrange(plan, 0, 420, height)
+    assert steps is not None
+    if share is not None:  # wherever the budget ends
+        steps = steps._replace(budget_y=steps.base_y - device.total_bytes * share * steps.scale)
+    for step in steps.steps:
+        assert not _crossing(steps, step, twice=False), step.stage.label
+        if step.peak:
+            end, peak = value_tops(step, (steps.capacity_y,), LINE, twice=True)
+            assert peak is not None
+            assert abs(end - peak) >= LINE
+            assert not _crossing(steps, step, twice=True)
+
+
+@pytest.mark.parametrize("width", [420, 900])
+@pytest.mark.parametrize("share", [0.2, 0.9, 0.97, 0.99, 1.0, 1.01, 1.05, 1.5])
+@pytest.mark.parametrize("name", ["fits", "too_big"])
+def test_the_lines_names_stand_at_their_lines(name: str, width: int, share: float) -> None:
+    plan = sample_plans.ALL[name]()
+    steps = arrange(plan, 0, width, 300)
+    assert steps is not None
+    steps = steps._replace(budget_y=steps.base_y - plan.devices[0].total_bytes * share * steps.scale)
+    texts = measure("23.99 GiB", "small_bold"), measure(BUDGET, "small")
+    capacity, budget = line_places(steps, width, texts, LINE)
+    assert budget is not None
+    assert steps.budget_y is not None
+    for place, line, wide in ((capacity, steps.capacity_y, texts[0]), (budget, steps.budget_y, texts[1])):
+        assert abs(place.y + LINE / 2 - line) <= LINE / 2 + 2  # at its own line
+        assert place.right - place.left >= wide
+        assert place.right <= width
+        if place.left < right_end(steps):  # inside the picture it stands on no line
+            assert not [y for y in (steps.capacity_y, steps.budget_y) if place.y < y < place.y + LINE]
+    upper, lower = sorted((capacity.y, budget.y))
+    assert lower - upper >= LINE
+    assert (capacity.y < budget.y) == (steps.capacity_y <= steps.budget_y)
 
 
 def test_stages_that_are_never_reached_stand_pale() -> None:

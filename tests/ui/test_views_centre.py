@@ -133,6 +133,29 @@ def test_a_stale_plan_is_pale_until_the_next(window: MainWindow) -> None:
     assert "No plan" not in centre.verdict.headline.text()
 
 
+def test_the_startup_tab_follows_from_one_start_to_another(
+    open_window: Callable[..., MainWindow], qtbot: QtBot
+) -> None:
+    window = open_window("Qwen3-30B-A3B", "2xRTX 4090")
+    window.show_startup()
+    startup = window.centre.startup
+    startup.setFocus()
+    qtbot.wait(50)
+    assert "while loading the weights" in startup.failure()
+    assert "load weights" in startup.readout()
+    window.choose_machine("4xRTX 4090")
+    window.document.flush()
+    qtbot.wait(150)
+    assert startup.failure() == ""
+    assert startup.readout().startswith("Highest: ")
+    window.choose_machine("1xNVIDIA GeForce RTX 4090")
+    window.document.set_option("gpu_memory_utilization", 1.0)
+    window.document.flush()
+    qtbot.wait(150)
+    assert startup.failure().startswith("Fails at the free-memory check")
+    assert startup.access_current() == 0
+
+
 def _inks(widget: QWidget) -> tuple[set[str], set[str]]:
     """The colours that a widget shows as a whole, and those of at least 40 pixels."""
     image = widget.grab().toImage()
