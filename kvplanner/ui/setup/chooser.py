@@ -20,20 +20,25 @@ PAGE: Final = 8
 class Chooser(QFrame):
     """Shows the rows that `search(text)` gives. chosen(data); closed().
 
-    hint: what the keys do, below the list. empty: what to say when nothing matches.
+    hint: what the keys do, below the list. empty: what to say when nothing matches a text.
     """
 
     chosen = Signal(object)
     closed = Signal()
 
     def __init__(
-        self, window: QWidget, title: str, search: Callable[[str], Sequence[Row]], hint: str, empty: str
+        self,
+        window: QWidget,
+        title: str,
+        search: Callable[[str], Sequence[Row]],
+        hint: str,
+        empty: Callable[[str], str],
     ) -> None:
         super().__init__(window)
         self.setProperty("card", "popup")
         self.setAccessibleName(title)
         self._search = search
-        self._empty_text = empty
+        self._empty_of = empty
         self._anchor: QWidget | None = None
         self._edit = QLineEdit(self)
         self._edit.setPlaceholderText(title)
@@ -127,7 +132,7 @@ class Chooser(QFrame):
         rows = self._search(self._edit.text())
         self._model.set_rows(rows)
         found = any(row.kind == "item" for row in rows)
-        self._empty.setText("" if found else self._empty_text)
+        self._empty.setText("" if found else self._empty_of(self._edit.text()))
         self._empty.setVisible(not found)
         at = next((i for i, row in enumerate(rows) if kept is not None and row.data == kept), self._model.first())
         self._set_current(at)
@@ -139,7 +144,7 @@ class Chooser(QFrame):
 
     def _set_current(self, row: int) -> None:
         if row < 0:
-            self._edit.setAccessibleDescription(self._empty_text)
+            self._edit.setAccessibleDescription(self._empty.text())
             return
         index = self._model.index(row)
         self._list.setCurrentIndex(index)

@@ -27,6 +27,9 @@ _VENDORS: Final = {"nvidia": "NVIDIA", "amd": "AMD", "apple": "Apple", "intel": 
 _LARGEST_LONE_COUNT: Final = 16
 _SIZE: Final = re.compile(r"\d+(?:\.\d*)?\s*[mgt]i?b?", re.IGNORECASE)
 _TIMES: Final = re.compile(r"(\d{1,2})\s*[x×*]\s*(.*)", re.IGNORECASE)
+_ANY_COUNT: Final = re.compile(r"(-?\d+)\s*[x×*]\s*(.*)", re.IGNORECASE)
+_MAX_DIGITS: Final = 9
+NO_GPU: Final = "No GPU says that. Type its memory, for example 48GB, for one of your own."
 _BEFORE: Final = re.compile(r"(\d{1,2})(?:\s+(.*))?")
 
 
@@ -50,6 +53,17 @@ def parse_query(text: str) -> Query:
     if not 1 <= count <= (MAX_DEVICES if explicit else _LARGEST_LONE_COUNT):
         return Query(None, text)
     return Query(count, rest)
+
+
+def nothing_found(text: str) -> str:
+    """What to say when no row matches a text: the count may be what is wrong."""
+    match = _ANY_COUNT.match(text.strip())
+    if match is None or not match[2].strip():
+        return NO_GPU
+    count = int(match[1]) if len(match[1]) <= _MAX_DIGITS else MAX_DEVICES + 1
+    if count > MAX_DEVICES:
+        return f"A plan has {MAX_DEVICES} GPUs at most: type {MAX_DEVICES}x{match[2].strip()} or fewer."
+    return f"A plan has at least one GPU: type 1x{match[2].strip()} or more." if count == 0 else NO_GPU
 
 
 @lru_cache(maxsize=512)

@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QToolButton, QVBoxLayout, QWidget
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import (
+    QCheckBox,
+    QHBoxLayout,
+    QSizePolicy,
+    QStyle,
+    QStyleOptionButton,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
 
 from kvplanner.app.state import PlanState
 from kvplanner.ui.setup import numbers
@@ -21,6 +31,33 @@ if TYPE_CHECKING:
 MOST_BYTES = 16 * TIB
 
 
+class NameBox(QCheckBox):
+    """A tick box whose name is cut in the middle where it is too long: its end tells devices apart."""
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._name = ""
+        self.setMinimumWidth(60)
+        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+
+    def show_name(self, name: str) -> None:
+        """Show a name, as much of it as there is room for."""
+        self._name = name
+        self.setAccessibleName(name)
+        self._fit()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """More or less room."""
+        super().resizeEvent(event)
+        self._fit()
+
+    def _fit(self) -> None:
+        option = QStyleOptionButton()
+        self.initStyleOption(option)
+        room = self.style().subElementRect(QStyle.SubElement.SE_CheckBoxContents, option, self).width()
+        self.setText(self.fontMetrics().elidedText(self._name, Qt.TextElideMode.ElideMiddle, room))
+
+
 class DeviceRow(QWidget):
     """One device; rows are kept and shown anew. ticked(index, on); free_given(index, bytes or None); removed(index)."""
 
@@ -31,7 +68,7 @@ class DeviceRow(QWidget):
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
         self.index = -1
-        self.box = QCheckBox(self)
+        self.box = NameBox(self)
         self.free = ValueEdit(self)
         self.free.setFixedWidth(84)
         self.remove = quiet_button("✕", "Remove", self)
@@ -59,7 +96,8 @@ class DeviceRow(QWidget):
         """Show a device; given: the free bytes that the user stated."""
         self.index = device.index
         about = describe_device(device, unit)
-        self.box.setText(f"GPU {device.index} · {short_name(device.gpu.name)}")
+        name, _, profile = short_name(device.gpu.name).partition(" MIG ")
+        self.box.show_name(f"GPU {device.index} · {name}")
         self.box.setChecked(on)
         self.box.setToolTip(about)
         self.box.setAccessibleDescription(about)
@@ -74,7 +112,10 @@ class DeviceRow(QWidget):
         self.remove.setVisible(removable)
         self.remove.setAccessibleName(f"Remove GPU {device.index}")
         self.remove.setToolTip(f"Remove GPU {device.index}")
-        facts = " · ".join(part for part in (device.uuid[-6:] if device.uuid else "", *device.marks) if part)
+        marks = [f"MIG {profile}" if profile and "MIG" in mark else mark for mark in device.marks]
+        if profile and f"MIG {profile}" not in marks:
+            marks.insert(0, f"MIG {profile}")
+        facts = " · ".join(part for part in (device.uuid[-6:] if device.uuid else "", *marks) if part)
         self.facts.setText(facts)
         self.facts.setVisible(bool(facts))
         self._say("")
@@ -273,11 +314,20 @@ def machine_lines(machine: Machine, state: PlanState, unit: ByteUnit, *, none_he
 
 
 def _sizes(machine: Machine, unit: ByteUnit) -> str:
-    specs = list(dict.fromkeys(device.gpu for device in machine.devices))
-    if len(specs) == 1:
-        return memory_text(specs[0], unit, each=len(machine.devices) > 1)
+    if len({device.gpu for device in machine.devices}) == 1:
+        return sizes_each(machine, unit)
     total = sum(d.gpu.total.value for d in machine.devices if d.gpu.total)
     return f"{format_bytes(total, unit)} in all"
+
+
+def sizes_each(machine: Machine, unit: ByteUnit) -> str:
+    """Text such as "23.99 GiB each, 23.52 usable"; of several kinds "4.75–19.50 GiB each"."""
+    several = len(machine.devices) > 1
+    sizes = sorted({d.gpu.total.value for d in machine.devices if d.gpu.total})
+    if len(sizes) < 2:
+        return memory_text(machine.devices[0].gpu, unit, each=several)
+    low, high = format_bytes(sizes[0], unit).removesuffix(f" {unit}"), format_bytes(sizes[-1], unit)
+    return f"{low}–{high} each"
 
 
 def memory_text(spec: GpuSpec, unit: ByteUnit, *, each: bool) -> str:

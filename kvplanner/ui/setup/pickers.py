@@ -26,7 +26,6 @@ MODEL_HINT = "Type name, size, quantisation · ↑↓ walk · Enter chooses · E
 GPU_HINT = "Type a name, a count (2), both (2x4090) or a size (48GB) · ↑↓ walk · Enter chooses · Esc closes"
 
 NO_MODEL = "No model says that. Drop a folder or a file, or type hub:org/name to ask the Hub."
-NO_GPU = "No GPU says that. Type its memory, for example 48GB, for one of your own."
 
 
 class Pickers(QObject):
@@ -71,7 +70,7 @@ class Pickers(QObject):
         if self._models is None:
             from kvplanner.ui.setup.chooser import Chooser
 
-            self._models = Chooser(self._window, "Choose a model", self._model_rows, MODEL_HINT, NO_MODEL)
+            self._models = Chooser(self._window, "Choose a model", self._model_rows, MODEL_HINT, lambda text: NO_MODEL)
             self._models.chosen.connect(self._model_chosen)
         return self._models
 
@@ -79,9 +78,10 @@ class Pickers(QObject):
     def gpu_chooser(self) -> Chooser:
         """The chooser of GPUs."""
         if self._gpus is None:
+            from kvplanner.ui.setup import gpu_rows
             from kvplanner.ui.setup.chooser import Chooser
 
-            self._gpus = Chooser(self._window, "Choose GPUs", self._gpu_rows, GPU_HINT, NO_GPU)
+            self._gpus = Chooser(self._window, "Choose GPUs", self._gpu_rows, GPU_HINT, gpu_rows.nothing_found)
             self._gpus.chosen.connect(self._gpu_chosen)
         return self._gpus
 
@@ -183,13 +183,12 @@ def _matches(text: str, machine: Machine) -> bool:
 
 def local_row(machine: Machine, unit: ByteUnit, *, current: bool) -> Row:
     """This machine's GPUs as one choice, with what other programs hold."""
-    from kvplanner.ui.setup.gpu_section import memory_text, used_by_others
+    from kvplanner.ui.setup.gpu_section import sizes_each, used_by_others
     from kvplanner.ui.setup.rows import Row
 
     held = sum(used_by_others(device) for device in machine.devices)
     total = sum(d.gpu.total.value for d in machine.devices if d.gpu.total)
-    first = machine.devices[0]
-    detail = memory_text(first.gpu, unit, each=len(machine.devices) > 1)
+    detail = sizes_each(machine, unit)
     note = f"used by others: {format_bytes(held, unit)}" if held else "nothing else runs there"
     name = short_name(machine.describe())
     return Row("item", name, detail, format_bytes(total, unit), note, LOCAL, current)
