@@ -49,8 +49,8 @@ def budget_kinds(plan: Plan, device: DevicePlan) -> tuple[SegmentKind, ...]:
 
 def cache_is_given(plan: Plan) -> bool:
     """Whether the cache's size is given, so that utilisation does not decide it."""
-    option = plan.options.get("kv_cache_memory_bytes")
-    return bool(option and option.value) or "kv_cache" in plan.request.measured
+    flags = (plan.options.get(name) for name in ("kv_cache_memory_bytes", "num_gpu_blocks_override"))
+    return any(flag is not None and flag.value for flag in flags) or "kv_cache" in plan.request.measured
 
 
 def held(plan: Plan, device: DevicePlan, kind: SegmentKind) -> bool:

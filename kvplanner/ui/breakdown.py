@@ -43,6 +43,7 @@ HEAD_GAP: Final = 4
 EASY: Final = 9
 TIGHT: Final = 3
 PADDING: Final = 13  # of a column
+NAME_LEAST: Final = 14  # characters of a name that stay in any case
 Index = QModelIndex | QPersistentModelIndex
 _NOWHERE: Final = QModelIndex()
 
@@ -370,7 +371,7 @@ class BreakdownView(Widget):
             self.segment_selected.emit((self._position, line.kind))
 
     def _fit_columns(self) -> None:
-        """Leaves out the basis, then the range, where names would be cut."""
+        """Cuts names where the room ends; only below their least width leaves out the range, then the basis."""
         metrics = self.fontMetrics()
         heads = ["segment", self._unit, "range", "share", "basis"]
         wide = [
@@ -381,7 +382,8 @@ class BreakdownView(Widget):
         strong = QFontMetrics(sized(self.font(), 1.0, bold=True))
         wide[1] = max([wide[1], *(strong.horizontalAdvance(size) + PADDING for size in self.model.strong_sizes())])
         room = self.table.viewport().width()
-        for column in (4, 2):
+        wide[0] = min(wide[0], metrics.averageCharWidth() * NAME_LEAST + SWATCH + 16)
+        for column in (2, 4):
             hidden = sum(wide) > room
             wide[column] = 0 if hidden else wide[column]
             if self.table.isColumnHidden(column) != hidden:

@@ -9,6 +9,7 @@ from PySide6 import QtCore, QtGui, QtWidgets
 
 from kvplanner.app import settings as s
 from kvplanner.app.storage import data_folder
+from kvplanner.sentence import told_in
 from kvplanner.ui.main_base import WindowBase
 
 if TYPE_CHECKING:
@@ -91,10 +92,13 @@ class CommandsMixin(WindowBase):
                 f"Copied; but these settings have no plan: {error or 'none was made yet'}", key="copy"
             )
         elif plan.fits is None:
-            reason = plan.warnings[0] if plan.warnings else plan.summary
+            reason = told_in(plan.warnings[0] if plan.warnings else plan.summary, self.unit())
             self.messages.warning(f"Copied; but whether this plan fits cannot be told: {reason}", key="copy")
         elif not plan.fits:
-            self.messages.warning(f"Copied; but this plan does not fit: {_without_verdict(plan.summary)}", key="copy")
+            self.messages.warning(
+                f"Copied; but this plan does not fit: {_without_verdict(told_in(plan.summary, self.unit()))}",
+                key="copy",
+            )
 
     def choose_model(self) -> None:
         """Open the chooser of models."""
@@ -159,20 +163,24 @@ class CommandsMixin(WindowBase):
             self.showNormal()
 
     def next_panel(self) -> None:
-        """Move the focus round: setup, bars, table, tabs."""
-        if self.centre.tabs is None:
+        """Move the focus on: setup, bars, table, tabs, local GPU."""
+        self._step_panel(1)
+
+    def previous_panel(self) -> None:
+        """Move the focus back."""
+        self._step_panel(-1)
+
+    def _step_panel(self, by: int) -> None:
+        from kvplanner.ui.main_focus import Stop, step
+
+        centre, dock = self.centre, self._gpu_dock
+        if centre.tabs is None:
             return
-        stops: list[QtWidgets.QWidget] = [
-            self.panel.model.button,
-            self.centre.bars.canvas,
-            self.centre.breakdown,
-            self.centre.tabs,
-        ]
-        focus = QtWidgets.QApplication.focusWidget()
-        holders: list[QtWidgets.QWidget] = [self.panel, self.centre.bars, self.centre.breakdown, self.centre.tabs]
-        at = next((i for i, h in enumerate(holders) if focus is not None and (h is focus or h.isAncestorOf(focus))), -1)
-        target = stops[(at + 1) % len(stops)]
-        target.setFocus(QtCore.Qt.FocusReason.ShortcutFocusReason)
+        stops = [Stop(self.panel, self.panel.model.button), Stop(centre.bars, centre.bars.canvas),
+                 Stop(centre.breakdown, centre.breakdown), Stop(centre.tabs, centre.tabs)]  # fmt: skip
+        if dock is not None and dock.isVisible():
+            stops.append(Stop(dock, dock.panel.toolbar.watch_button))
+        step(stops, by)
 
     def reset_layout(self) -> None:
         """Sizes and docks as at the first start."""

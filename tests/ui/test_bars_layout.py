@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from kvplanner.engine.base import SEGMENT_KINDS, DevicePlan, Plan, Resolved, Segment
 from kvplanner.estimate import banded, exact
 from kvplanner.plan.held import budget_kinds, drawn, graphs_outside, lack_of
+from kvplanner.plan.parts import short
 from kvplanner.ui.bars import words
 from kvplanner.ui.bars.fold import groups, telling_kind
 from kvplanner.ui.bars.geometry import pattern_lines, tick_step, tick_text, ticks
-from kvplanner.ui.bars.lack import lack_text
 from kvplanner.ui.bars.layout import arrange, fitted, height_of, rows_of
 from kvplanner.ui.bars.shapes import COMFORT, COMPACT, HEADER, Layout, Measured, MeasuredPart, View
 from kvplanner.units import GIB
@@ -363,7 +363,7 @@ def test_what_later_stages_lack_is_told_only_where_one_request_is_known() -> Non
     inside = sum(s.bytes for s in device.segments if s.kind in budget_kinds(plan, device))
     request = cache.groups[0].blocks_per_request * cache.bytes_per_block
     assert lack.in_all == inside + request - device.budget.value
-    assert lack_text(lack, "GiB").startswith("53.20 GiB short at this stage, ")
+    assert short(lack.bytes, lack.in_all, "GiB").startswith("53.20 GiB short at this stage, ")
 
 
 def test_replicas_are_named_with_all_their_gpus() -> None:

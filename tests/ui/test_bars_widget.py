@@ -202,12 +202,25 @@ def test_the_ghost_stays_from_the_first_of_a_run_of_edits(
         bars.set_plan(apart(first, step))
     assert bars.canvas.view().before is first
     qtbot.waitUntil(lambda: bars.canvas.view().before is None, timeout=2000)
-    bars.set_plan(sample_plans.kv_too_small())
-    assert bars.canvas.view().delta.endswith("tokens")
-    assert bars.canvas.view().delta.startswith("−")
+    assert first.kv_cache is not None
+    fewer = first.kv_cache._replace(tokens=135_117, tokens_low=131_000, tokens_high=138_000)
+    bars.set_plan(apart(first, 4)._replace(kv_cache=fewer))
+    assert bars.canvas.view().delta == f"−{round(first.kv_cache.tokens - 135_117, -3):,} tokens"
     bars.set_plan(None)
     assert bars.canvas.view().before is None
     assert module.GHOST_MS > 1000
+
+
+def test_a_failing_plan_tells_no_change_of_tokens(bars: MemoryBars) -> None:
+    for before, now in (
+        (sample_plans.fits(), sample_plans.kv_too_small()),
+        (sample_plans.kv_too_small(), sample_plans.fits()),
+    ):
+        bars.set_plan(None)
+        bars.set_plan(before)
+        bars.set_plan(now)
+        assert bars.canvas.view().before is before
+        assert bars.canvas.view().delta == ""
 
 
 def test_an_edit_that_moves_no_memory_leaves_no_ghost(bars: MemoryBars) -> None:

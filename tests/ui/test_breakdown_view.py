@@ -6,8 +6,13 @@ from PySide6.QtGui import QGuiApplication
 from pytestqt.modeltest import ModelTester
 from pytestqt.qtbot import QtBot
 
+from kvplanner.catalog import gpus, models
+from kvplanner.engine.base import PlanRequest
+from kvplanner.engine.registry import engine
+from kvplanner.ui.bars.words import Unit
 from kvplanner.ui.breakdown import BreakdownModel, BreakdownView
 from kvplanner.ui.breakdown_lines import lines
+from kvplanner.ui.main_centre import CARD_MARGIN, TABLE_WIDTH
 from tests import sample_plans
 from tests.ui.views_kit import apart
 
@@ -111,14 +116,38 @@ def test_cells_have_accessible_names(view: BreakdownView) -> None:
     assert view.model.index(row, 1).data(role) == "14.96 GiB"
 
 
-def test_names_are_never_cut_for_the_basis(view: BreakdownView) -> None:
-    view.set_plan(sample_plans.fits())
-    view.resize(640, 360)
-    assert not view.table.isColumnHidden(4)
-    view.resize(330, 360)
-    assert view.table.isColumnHidden(4)
+def test_a_narrow_table_cuts_names_then_leaves_out_the_range_and_last_the_basis(view: BreakdownView) -> None:
+    view.set_plan(sample_plans.kv_too_small())
     longest = max(view.fontMetrics().horizontalAdvance(t) for t in _texts(view, 0))
-    assert view.table.columnWidth(0) >= longest
+    seen: list[tuple[bool, bool, bool]] = []
+    for width in range(640, 180, -10):
+        view.resize(width, 360)
+        hidden = view.table.isColumnHidden
+        state = (view.table.columnWidth(0) < longest, hidden(2), hidden(4))
+        seen += [] if seen and seen[-1] == state else [state]
+        assert view.table.columnWidth(0) >= 60
+    assert seen[0] == (False, False, False)
+    assert (True, False, False) in seen
+    firsts = [next(i for i, state in enumerate(seen) if state[part]) for part in range(3)]
+    assert firsts == sorted(firsts)
+    assert firsts[1] < firsts[2]
+
+
+@pytest.mark.parametrize(
+    ("model", "gpu"),
+    [
+        ("meta-llama/Llama-3.1-8B-Instruct", "8xB200"),
+        ("Qwen/Qwen3-8B", "H100"),
+        ("Qwen/Qwen3-30B-A3B", "RTX 4090,RTX 3090"),
+        ("openai/gpt-oss-120b", "H100"),
+    ],
+)
+@pytest.mark.parametrize("unit", ["GiB", "GB"])
+def test_the_table_of_a_usual_window_has_every_column(view: BreakdownView, model: str, gpu: str, unit: Unit) -> None:
+    view.resize(TABLE_WIDTH - 2 * CARD_MARGIN, 360)
+    view.set_unit(unit)
+    view.set_plan(engine("vllm").plan(PlanRequest(models.load(model), gpus.machine(gpu))))
+    assert not any(view.table.isColumnHidden(column) for column in range(5))
 
 
 def test_a_new_plan_keeps_the_row_selected(view: BreakdownView) -> None:

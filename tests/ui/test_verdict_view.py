@@ -6,6 +6,8 @@ from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
 from kvplanner.estimate import Estimate, banded, exact
+from kvplanner.plan.lacking import run_of
+from kvplanner.plan.parts import percent
 from kvplanner.ui.bars import words
 from kvplanner.ui.palette import THEMES, ThemeName
 from kvplanner.ui.verdict import VerdictView, balanced_width, no_plan, verdict
@@ -259,7 +261,7 @@ def test_many_notes_open_on_request(qtbot: QtBot) -> None:
     ("numbers", "text"), [((0,), "0"), ((0, 1, 2, 3), "0–3"), ((0, 1, 3, 6, 7), "0–1, 3, 6–7"), ((5, 4), "4–5")]
 )
 def test_runs_of_numbers(numbers: tuple[int, ...], text: str) -> None:
-    assert words.run_of(numbers) == text
+    assert run_of(numbers) == text
 
 
 def test_ranges() -> None:
@@ -268,6 +270,9 @@ def test_ranges() -> None:
     assert words.band(Estimate(GIB, -GIB, 2 * GIB, "rest"), "GiB") == "0.0–2.0"
     assert words.band(Estimate(-GIB, -2 * GIB, GIB, "rest"), "GiB") == "−2.0 to 1.0"
     assert words.band(exact(GIB), "GiB") == ""
+    # No finer than the values themselves: what two decimals do not tell apart is no range.
+    assert words.band(banded(GIB * 64 // 100, GIB * 637 // 1000, GIB * 648 // 1000, "calibrated"), "GiB") == "0.64–0.65"
+    assert words.band(banded(GIB * 371 // 10000, GIB * 37 // 1000, GIB * 372 // 10000, "calibrated"), "GiB") == ""
 
 
 def test_sizes_and_changes() -> None:
@@ -277,5 +282,7 @@ def test_sizes_and_changes() -> None:
     assert words.size(-(3 << 30), "GiB") == "−3.00 GiB"
     assert words.signed_tokens(-1200) == "−1,200 tokens"
     assert words.signed_tokens(38000) == "+38,000 tokens"
-    assert words.percent(1, 1000) == "0.1 %"
-    assert words.percent(0, 0) == "0 %"
+    assert percent(1, 1000) == "0.1 %"
+    assert percent(0, 0) == "0 %"
+    assert percent(1, 16_000) == "0 %"
+    assert percent(98, 10_000) == "1 %"

@@ -147,10 +147,11 @@ class BarsCanvas(Accessible):
         return self._layout
 
     def _delta(self) -> str:
-        before = self._before.kv_cache if self._before else None
-        now = self._plan.kv_cache if self._plan else None
-        change = now.tokens - before.tokens if before and now else 0
-        return words.signed_tokens(change) if change else ""
+        """The change of tokens; none where either plan fails and so serves nobody."""
+        before, now = self._before, self._plan
+        if before is None or now is None or before.fits is False or now.fits is False:
+            return ""
+        return words.change_of_tokens(before.kv_cache, now.kv_cache) if before.kv_cache and now.kv_cache else ""
 
     def _end_ghost(self) -> None:
         self._ghost_timer.stop()

@@ -11,10 +11,10 @@ from typing import Final, NamedTuple
 
 from kvplanner.engine.base import DevicePlan, Plan, SegmentKind
 from kvplanner.plan.held import Lacking, budget_start, cache_is_given, drawn, lack_of, used_bytes
+from kvplanner.plan.parts import short
 from kvplanner.ui.bars import words
 from kvplanner.ui.bars.fold import groups
 from kvplanner.ui.bars.geometry import Rect, tick_step, tick_text, ticks
-from kvplanner.ui.bars.lack import lack_text
 from kvplanner.ui.bars.shapes import (
     AXIS,
     COMFORT,
@@ -304,7 +304,7 @@ def _bracket(grid: _Grid, device: DevicePlan, frame: Rect, text: str, lack: Lack
 
 def _lack(grid: _Grid, lack: Lacking, frame: Rect) -> Lack:
     left, right = grid.x(lack.start), min(grid.x(lack.end), grid.x1)
-    text = lack_text(lack, grid.view.unit)
+    text = short(lack.bytes, lack.in_all, grid.view.unit)
     wide = grid.measure(text, "small_bold") + 2
     x = min(max((left + right - wide) / 2, grid.x0), grid.x1 - wide)
     shown = Text(Rect(x, frame.y - grid.density.bracket - 12, wide, 13), text, "small_bold", "center")

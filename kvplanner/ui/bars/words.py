@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import Final, Literal
 
-from kvplanner.engine.base import Plan, SegmentKind, Stage
+from kvplanner.engine.base import KvCache, Plan, SegmentKind, Stage
 from kvplanner.estimate import Estimate
-from kvplanner.plan.held import graphs_outside
-from kvplanner.units import format_bytes, in_unit, round_to_band
+from kvplanner.plan.held import cache_is_given, graphs_outside
+from kvplanner.plan.lacking import where
+from kvplanner.plan.parts import percent
+from kvplanner.sentence import MINUS, show_size
+from kvplanner.units import in_unit, round_to_band
 
 Unit = Literal["GiB", "GB"]
 
@@ -49,6 +51,7 @@ MEANING: Final[dict[SegmentKind, str]] = {
     "kv_cache": "what is left of the budget, cut into blocks",
     "headroom": "what the engine leaves alone",
 }
+_GIVEN_CACHE: Final = "of the size that was given, cut into blocks"
 _AFTER_CACHE: Final = "recorded kernels and their pools: captured after the cache, outside the budget"
 STAGES: Final[dict[Stage, str]] = {
     "free_memory_check": "at the free-memory check, before loading",
@@ -60,7 +63,6 @@ STAGES: Final[dict[Stage, str]] = {
     "graph_capture": "while capturing CUDA graphs",
     "runtime": "while serving",
 }
-MINUS: Final = "−"
 _NUMBER: Final = re.compile(r"\d+")
 
 
@@ -69,11 +71,9 @@ def number(value: float, unit: Unit, digits: int = 2) -> str:
     return f"{in_unit(value, unit):,.{digits}f}".replace("-", MINUS)
 
 
-def size(value: float, unit: Unit, digits: int = 2) -> str:
+def size(value: float, unit: Unit, digits: int | None = None) -> str:
     """Bytes with their unit: "14.96 GiB"; small ones in MiB or MB."""
-    small = 0 < abs(value) < (1 << 30) // 100
-    text = format_bytes(value, "MiB" if unit == "GiB" else "MB", 1) if small else format_bytes(value, unit, digits)
-    return text.replace("-", MINUS)
+    return show_size(value, unit, digits)
 
 
 def band_digits(estimate: Estimate, unit: Unit) -> int:
@@ -88,12 +88,12 @@ def low_end(estimate: Estimate) -> int:
 
 
 def band(estimate: Estimate, unit: Unit) -> str:
-    """The range as "12.5–13.2", "" for a value without doubt."""
-    if estimate.low == estimate.high:
-        return ""
+    """The range as "12.5–13.2"; "" for a value without doubt, and for one that two decimals do not show."""
     low, high = in_unit(low_end(estimate), unit), in_unit(estimate.high, unit)
     least = 1 if high >= 0.3 else 2
-    digits = next((d for d in (least, least + 1) if f"{low:.{d}f}" != f"{high:.{d}f}"), 3)
+    digits = next((d for d in (least, 2) if f"{low:.{d}f}" != f"{high:.{d}f}"), None)
+    if digits is None:
+        return ""
     joint = "–" if low >= 0 else " to "
     return f"{low:,.{digits}f}{joint}{high:,.{digits}f}".replace("-", MINUS)
 
@@ -106,34 +106,23 @@ def tokens(value: int, low: int, high: int) -> str:
     return f"≈ {near:,} tokens ({least:,}–{most:,})"
 
 
+def change_of_tokens(before: KvCache, now: KvCache) -> str:
+    """A change with no more digits than the less sure of both allows: "+38,000 tokens", "" for none."""
+    doubts = [(max(c.tokens - c.tokens_low, 0), max(c.tokens_high - c.tokens, 0)) for c in (before, now)]
+    below, above = max(doubts, key=lambda pair: min((side for side in pair if side), default=0))
+    change = now.tokens - before.tokens
+    value = round_to_band(change, change - below, change + above)
+    return signed_tokens(value) if value else ""
+
+
 def signed_tokens(value: int) -> str:
     """A change: "+38,000 tokens"."""
     return f"{'+' if value >= 0 else MINUS}{abs(value):,} tokens"
 
 
-def percent(part: int, whole: int) -> str:
-    """A share: "31 %", "0.4 %"."""
-    share = 100 * part / whole if whole else 0.0
-    return f"{share:.0f} %" if share >= 1 or share == 0 else f"{share:.1f} %"
-
-
-def run_of(numbers: Iterable[int]) -> str:
-    """Numbers told shortly: "0–3, 6"."""
-    runs: list[list[int]] = []
-    for value in sorted(numbers):
-        if runs and value == runs[-1][-1] + 1:
-            runs[-1].append(value)
-        else:
-            runs.append([value])
-    return ", ".join(str(r[0]) if len(r) == 1 else f"{r[0]}–{r[-1]}" for r in runs)
-
-
 def device_name(plan: Plan, positions: tuple[int, ...]) -> str:
     """ "GPU 0", "GPU 0–7" or "Host"."""
-    devices = [plan.devices[p].device for p in positions]
-    if devices[0].kind == "host":
-        return "Host"
-    return f"GPU {run_of(d.index for d in devices)}"
+    return where(plan, positions)
 
 
 def identity(plan: Plan, positions: tuple[int, ...]) -> str:
@@ -187,8 +176,9 @@ def segment_line(plan: Plan, positions: tuple[int, ...], kind: SegmentKind, unit
 
 def meaning(plan: Plan, position: int, kind: SegmentKind) -> str:
     """What a segment is, by this plan's rules."""
-    outside = kind == "cuda_graphs" and graphs_outside(plan, plan.devices[position])
-    return _AFTER_CACHE if outside else MEANING[kind]
+    if kind == "cuda_graphs" and graphs_outside(plan, plan.devices[position]):
+        return _AFTER_CACHE
+    return _GIVEN_CACHE if kind == "kv_cache" and cache_is_given(plan) else MEANING[kind]
 
 
 def within(kind: SegmentKind) -> str:

@@ -8,6 +8,7 @@ from typing import Final, Literal, NamedTuple
 from kvplanner.engine.base import DevicePlan, Plan, SegmentKind
 from kvplanner.estimate import BASIS_MEANING, Estimate, Input, show_value
 from kvplanner.plan.held import budget_kinds, cache_is_given, graphs_outside
+from kvplanner.sentence import MINUS, SMALL, show_size, told_in
 from kvplanner.ui.bars import words
 from kvplanner.ui.bars.fold import group_of
 from kvplanner.ui.bars.words import Unit
@@ -107,7 +108,7 @@ def explanation(plan: Plan, position: int, kind: SegmentKind | None, unit: Unit)
         others += _before_the_cache(plan, position, estimate)
     sources = (estimate, *(other for _, other in others))
     return Explanation(
-        TITLES[kind] if kind else "Budget: what the engine allows itself",
+        _title(plan, kind),
         _where(plan, position),
         _meaning(plan, device, kind),
         _value(estimate, unit),
@@ -120,12 +121,18 @@ def explanation(plan: Plan, position: int, kind: SegmentKind | None, unit: Unit)
     )
 
 
+def _title(plan: Plan, kind: SegmentKind | None) -> str:
+    if kind is None:
+        return "Budget: what the engine allows itself"
+    return "KV cache: of the size that was given" if kind == "kv_cache" and cache_is_given(plan) else TITLES[kind]
+
+
 def _notes(
     plan: Plan, device: DevicePlan, kind: SegmentKind | None, unit: Unit, sources: Sequence[Estimate]
 ) -> tuple[str, ...]:
     """Remarks, each once; the rule of thumb is what the last question is about."""
     said = (*_cache_notes(plan, device, kind, unit), *(note for e in sources for note in e.notes))
-    return tuple(note for note in dict.fromkeys(said) if not note.startswith("The rule of thumb"))
+    return tuple(told_in(note, unit) for note in dict.fromkeys(said) if not note.startswith("The rule of thumb"))
 
 
 def _before_the_cache(plan: Plan, position: int, cache: Estimate) -> list[tuple[str, Estimate]]:
@@ -167,13 +174,14 @@ def _absent(plan: Plan, position: int, kind: SegmentKind, unit: Unit) -> Explana
     if plan.fits is None:
         why = "Not planned."
     elif kind == "kv_cache" and plan.fits is False:
-        why = "Nothing is left of the budget for it."
-        formulas = _nothing_left(plan, plan.devices[position], unit)
+        given = cache_is_given(plan)
+        why = "Start-up fails before it." if given else "Nothing is left of the budget for it."
+        formulas = () if given else _nothing_left(plan, plan.devices[position], unit)
     elif kind == "headroom" and plan.fits is False:
         why = "The plan does not fit, so nothing is left alone."
     asked = answers(plan, position, kind, unit)
     where = _where(plan, position)
-    return Explanation(TITLES[kind], where, DETAILS[kind], why, formulas, "", (), (), asked, _rules(plan))
+    return Explanation(_title(plan, kind), where, DETAILS[kind], why, formulas, "", (), (), asked, _rules(plan))
 
 
 def _nothing_left(plan: Plan, device: DevicePlan, unit: Unit) -> tuple[Formula, ...]:
@@ -199,7 +207,18 @@ def _band(estimate: Estimate, unit: Unit) -> str:
     basis = f"{estimate.basis}: {BASIS_MEANING[estimate.basis]}"
     if estimate.low == estimate.high:
         return basis
-    return f"{words.size(words.low_end(estimate), unit)} to {words.size(estimate.high, unit)} (90 % band), {basis}"
+    ends = _ends(estimate, unit)
+    return f"{ends} (90 % band), {basis}" if ends else basis
+
+
+def _ends(estimate: Estimate, unit: Unit) -> str:
+    """The band as the table has it; of small sizes in their own unit, as exactly as it takes to tell the ends apart."""
+    reach = words.band(estimate, unit)
+    if reach and estimate.high >= SMALL:
+        return f"{reach} {unit}"
+    ends = words.low_end(estimate), estimate.high
+    told = (tuple(show_size(end, unit, digits) for end in ends) for digits in (0, 1, 2, 3))
+    return next((" to ".join(pair) for pair in told if pair[0] != pair[1]), "")
 
 
 class Scale(NamedTuple):
@@ -211,13 +230,13 @@ class Scale(NamedTuple):
     def text(self, value: int | float) -> str:
         """A size in this unit; one too small for it stands in its own."""
         if self.unit == "B":
-            return f"{value:,.0f} B".replace("-", words.MINUS)
+            return f"{value:,.0f} B".replace("-", MINUS)
         if not value:
             return f"0 {self.unit}"
         text = format_bytes(value, self.unit, self.digits)
         if not text.strip("-0. GMBi"):
             return _natural(value, decimal=self.unit in ("GB", "MB"))
-        return text.replace("-", words.MINUS)
+        return text.replace("-", MINUS)
 
 
 def scale_of(sizes: Sequence[int | float], unit: Unit) -> Scale:
@@ -236,8 +255,8 @@ def scale_of(sizes: Sequence[int | float], unit: Unit) -> Scale:
 def _natural(value: int | float, *, decimal: bool) -> str:
     mega = MB if decimal else MIB
     if abs(value) >= mega // 10:
-        return format_bytes(value, "MB" if decimal else "MiB").replace("-", words.MINUS)
-    return f"{value:,.0f} B".replace("-", words.MINUS)
+        return format_bytes(value, "MB" if decimal else "MiB").replace("-", MINUS)
+    return f"{value:,.0f} B".replace("-", MINUS)
 
 
 def _scale(estimate: Estimate, unit: Unit) -> Scale:
@@ -264,7 +283,7 @@ def _inputs(estimates: tuple[Estimate, ...], unit: Unit) -> tuple[InputRow, ...]
         scales = _scale(estimate, unit), _scale(estimate, other)
         for item in estimate.inputs:
             items.setdefault(item, scales)
-    return tuple(_input_row(item, *scales) for item, scales in items.items())
+    return tuple(_input_row(item._replace(source=told_in(item.source, unit)), *s) for item, s in items.items())
 
 
 def _input_row(item: Input, scale: Scale, other: Scale) -> InputRow:

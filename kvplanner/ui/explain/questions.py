@@ -8,7 +8,8 @@ from typing import Final, NamedTuple
 
 from kvplanner.engine.base import DevicePlan, Plan, SegmentKind
 from kvplanner.model.spec import Attention, Mla
-from kvplanner.plan.held import budget_start
+from kvplanner.plan.held import budget_start, cache_is_given
+from kvplanner.plan.parts import percent
 from kvplanner.ui.bars import words
 from kvplanner.ui.bars.words import Unit
 
@@ -78,10 +79,10 @@ def _full_card(case: _Case) -> Answer | None:
     """Why does a small model fill the card?"""
     weights, cache = case.bytes_of("weights"), case.bytes_of("kv_cache")
     total = case.device.total_bytes
-    if not cache or weights * 2 > total or cache < weights:
+    if not cache or weights * 2 > total or cache < weights or cache_is_given(case.plan):
         return None
     text = (
-        f"The weights take {words.percent(weights, total)} of the card, yet the engine takes its whole budget: "
+        f"The weights take {percent(weights, total)} of the card, yet the engine takes its whole budget: "
         f"whatever weights, buffers and activations leave of it becomes KV cache, {case.size(cache)} here, whether "
         f"it is used or not."
     )
@@ -141,7 +142,7 @@ def _naive(case: _Case) -> Answer | None:
     """Why not simply (memory − weights) ÷ bytes per token?"""
     kv = case.plan.kv_cache
     weights = case.bytes_of("weights")
-    if kv is None or not kv.bytes_per_token or kv.tokens <= 0 or not weights:
+    if kv is None or not kv.bytes_per_token or kv.tokens <= 0 or not weights or cache_is_given(case.plan):
         return None
     left = case.device.total_bytes - weights
     if left <= 0:

@@ -9,6 +9,7 @@ from PySide6.QtGui import QFocusEvent, QGuiApplication, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QSizePolicy, QTextBrowser, QToolButton, QVBoxLayout, QWidget
 
 from kvplanner.engine.base import Plan, SegmentKind
+from kvplanner.sentence import told_in
 from kvplanner.ui.bars.ink import set_pale, tokens_of
 from kvplanner.ui.bars.words import Unit
 from kvplanner.ui.explain.content import Explanation, as_text, explanation
@@ -157,7 +158,7 @@ class ExplainView(QWidget):
         self.copy.setVisible(self._told is not None)
         self._wide = self.width() >= WIDE
         place = self.text.verticalScrollBar().value()
-        empty = self._plan.summary if self._plan is not None and self._plan.fits is None else self._empty
+        empty = told_in(self._plan.summary, self._unit) if self._plan and self._plan.fits is None else self._empty
         family = self.font().family()
         page = as_html(self._told, tokens_of(self), family, empty, opened=self._opened, wide=self._wide)
         self.text.setHtml(page)
