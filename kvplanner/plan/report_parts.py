@@ -169,9 +169,15 @@ def token_text(cache: KvCache) -> str:
     low, high = cache.tokens_low, cache.tokens_high
     if low == high == cache.tokens:
         return f"{format_count(cache.tokens)} tokens"
-    doubt = max(cache.tokens - low, high - cache.tokens)
-    shown, shown_low, shown_high = (round_to_band(v, v - doubt, v + doubt) for v in (cache.tokens, low, high))
+    shown, shown_low, shown_high = (round_to_band(v, low, high) for v in (cache.tokens, low, high))
     return f"≈ {format_count(shown)} tokens ({format_count(shown_low)}–{format_count(shown_high)})"
+
+
+def _allocated(plan: Plan, cache: KvCache) -> Estimate:
+    """The cache as the table tells it, in whole blocks; what is available where nothing is allocated."""
+    segment = plan.devices[plan.tightest].segment("kv_cache")
+    whole = segment is not None and segment.bytes == cache.num_blocks * cache.bytes_per_block
+    return segment.estimate if segment is not None and whole else cache.available
 
 
 def cache_facts(plan: Plan, unit: ByteUnit = "GiB") -> Iterator[tuple[str, str]]:
@@ -179,7 +185,7 @@ def cache_facts(plan: Plan, unit: ByteUnit = "GiB") -> Iterator[tuple[str, str]]
     cache = plan.kv_cache
     if cache is None:
         return
-    available = cache.available
+    available = _allocated(plan, cache)
     per = " per GPU" if len(plan.devices) > 1 else ""
     band = span(available, unit)
     yield (

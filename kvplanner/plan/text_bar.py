@@ -84,7 +84,7 @@ def bar_cells(plan: Plan, position: int, width: int) -> tuple[Cells, ...]:
 def bar_lines(plan: Plan, position: int, width: int, unit: ByteUnit) -> list[str]:
     """The bar, and below it the budget's bracket or, when it overflows, where the memory ends."""
     device = plan.devices[position]
-    if not device.segments:
+    if not device.segments or (plan.fits is None and device.segment("weights") is None):
         return []
     cells = bar_cells(plan, position, width)
     lines = ["[" + "".join((LETTERS[c.kind] if c.kind else MISSING) * c.width for c in cells) + "]"]

@@ -5,15 +5,18 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvplanner.engine.base import SEGMENT_KINDS, Plan, Resolved
+from kvplanner.catalog import gpus, models
+from kvplanner.engine.base import SEGMENT_KINDS, OptionValue, Plan, PlanRequest, Resolved
+from kvplanner.engine.registry import engine
 from kvplanner.plan import report, schema
 from kvplanner.plan.report_csv import csv_text
-from kvplanner.plan.report_parts import TITLES, fold, rows, token_text
+from kvplanner.plan.report_parts import TITLES, cache_facts, fold, rows, token_text
 from kvplanner.plan.text_bar import LETTERS, MISSING, bar_lines, share_cells
 from kvplanner.units import ByteUnit, in_unit
 from tests import sample_plans
@@ -164,6 +167,27 @@ def test_tokens_show_no_more_digits_than_the_band() -> None:
     assert token_text(cache) == "≈ 455,000 tokens (452,000–458,000)"
     exact = cache._replace(tokens_low=cache.tokens, tokens_high=cache.tokens)
     assert token_text(exact) == "455,472 tokens"
+
+
+PLANS = [
+    ("Llama-3.1-8B-Instruct", "H100", {}),
+    ("Llama-3.1-8B-Instruct", "RTX 4090", {}),
+    ("Llama-3.3-70B-Instruct", "4xH100", {"pipeline_parallel_size": 2, "tensor_parallel_size": 2}),
+    ("DeepSeek-V3", "16xH100", {"tensor_parallel_size": 16, "enable_expert_parallel": True}),
+    ("Llama-3.1-8B-Instruct", "H100", {"kv_cache_memory_bytes": 20 << 30}),
+    ("Llama-3.1-8B-Instruct", "4xH100", {"data_parallel_size": 4}),
+]
+
+
+@pytest.mark.parametrize(("model", "gpu", "options"), PLANS)
+def test_the_facts_repeat_the_headline_and_the_table(model: str, gpu: str, options: dict[str, OptionValue]) -> None:
+    plan = engine("vllm").plan(PlanRequest(models.load(models.find(model).id), gpus.machine(gpu), options=options))
+    facts = dict(cache_facts(plan))
+    cache = next(r for r in rows(plan, plan.tightest) if r.kind == "kv_cache")
+    assert facts["KV cache"].startswith(f"{cache.size} GiB")
+    assert f"({cache.span})" in facts["KV cache"] or not cache.span
+    headline = re.search(r"KV cache for (.*?) tokens", plan.summary)
+    assert headline is None or facts["Tokens"].startswith(f"{headline[1]} tokens")
 
 
 @pytest.mark.parametrize("name", ["fits", "too_big", "eight_gpus", "other_programs"])
