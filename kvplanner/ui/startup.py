@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from PySide6.QtCore import QEvent, QRect, QSize, Qt, Signal
-from PySide6.QtGui import QFocusEvent, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QResizeEvent
-from PySide6.QtWidgets import QSizePolicy, QWidget
+from PySide6.QtGui import QFocusEvent, QHelpEvent, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QResizeEvent
+from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from kvplanner.engine.base import Plan, SegmentKind, StageMemory
 from kvplanner.ui.bars.access import Accessible
@@ -98,7 +98,7 @@ class StartupView(Accessible):
             return HEADER
         lines = (self.readout(index) for index in range(len(stages)))
         longest = max(self._type.height(line, "small", wide) for line in lines)
-        return max(HEADER, self._type.height(self.failure(), "small", wide) + longest + 4)
+        return max(HEADER, self._type.height(self.failure(), "small", wide) + longest + 6)
 
     def stages(self) -> tuple[StageMemory, ...]:
         """The stages in sight."""
@@ -159,12 +159,24 @@ class StartupView(Accessible):
             )
         painter.end()
 
+    def event(self, event: QEvent) -> bool:
+        """Tool tips say what the readout would say of the stage under the mouse."""
+        if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
+            index = self._at(event.pos().x(), event.pos().y())
+            QToolTip.showText(event.globalPos(), "" if index is None else self.access_name(index), self)
+            return True
+        return super().event(event)
+
+    def _at(self, x: float, y: float) -> int | None:
+        steps = self.steps()
+        return next((i for i, s in enumerate(steps.steps) if s.column.holds(x, y)), None) if steps else None
+
     def mousePressEvent(self, event: QMouseEvent) -> None:
         """Chooses a stage."""
         point = event.position()
-        steps = self.steps()
-        found = (i for i, s in enumerate(steps.steps) if s.column.holds(point.x(), point.y())) if steps else iter(())
-        self._choose(next(found, self.current()))
+        found = self._at(point.x(), point.y())
+        if found is not None:
+            self._choose(found)
 
     def focusInEvent(self, event: QFocusEvent) -> None:
         """The walk starts at the stage told of."""

@@ -29,12 +29,12 @@ def column_label(names: tuple[str, ...], width: float, measure: Measure) -> str:
     """The first of the names whose words all fit a column in at most three lines; else the last, cut short."""
     for name in names:
         lines, line = 1, ""
-        for word in name.split():
+        for word in name.split(" "):
             longer = f"{line} {word}".strip()
             if line and measure(longer, "small") > width:
                 lines, longer = lines + 1, word
             line = longer
-        if lines <= 3 and all(measure(word, "small") <= width for word in name.split()):
+        if lines <= 3 and all(measure(word, "small") <= width for word in name.split(" ")):
             return name
     return fitted(names[-1], width, measure)
 
@@ -141,9 +141,9 @@ class Drawing:
         self.painter.setPen(pen(self.tokens.border, 1, Qt.PenStyle.DashLine))
         self.painter.drawRect(box.adjusted(0.5, 0.5, -0.5, -0.5))
         shown = column_label(("not reached", "–"), column.w - 8, self.type.width)
-        self.text(
-            Rect(box.x() + 1, box.center().y() - 21, box.width() - 2, 42), shown, self.tokens.muted, side="center"
-        )
+        if box.height() >= 4 * LINE:  # so that it keeps off the lines and their names
+            place = Rect(box.x() + 1, box.center().y() - 21, box.width() - 2, 42)
+            self.text(place, shown, self.tokens.muted, side="center")
         self.name((name, short), column, steps, mix(self.tokens.muted, self.tokens.panel, 0.75))
 
     def name(self, names: tuple[str, ...], column: Rect, steps: Steps, ink: str, *, bold: bool = False) -> None:
@@ -166,8 +166,9 @@ class Drawing:
             painter.setPen(pen(tokens.accent if focused else tokens.text, 2))
             painter.drawRect(snapped(step.column).adjusted(1, 1, -1, -1))
         ink = tokens.danger if stage.failing else tokens.text if chosen else tokens.muted
-        sign = "✕ " if stage.failing else ""
-        names = (f"{sign}{stage.label}", f"{sign}{stage.stage.replace('_', ' ')}")
+        names: tuple[str, ...] = (stage.label, stage.stage.replace("_", " "))
+        if stage.failing:  # the sign stands beside a word, or not at all
+            names = tuple(shown for name in names for shown in (f"✕\u00a0{name}", name))
         self.name(names, step.column, steps, ink, bold=stage.failing)
 
     def values(self, step: Step, lines: tuple[float, ...]) -> None:

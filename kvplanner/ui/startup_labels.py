@@ -19,7 +19,8 @@ class Place(NamedTuple):
 def line_places(steps: Steps, width: float, texts: tuple[float, float], high: float) -> tuple[Place, Place | None]:
     """Places of the capacity's and the budget's names, so that each stands at its own line and nowhere near the other.
 
-    texts: how wide the two are; high: of a line of text. The upper line's name stands above it, the lower one's below.
+    texts: how wide the two are; high: of a line of text. The upper line's name stands above it, the lower one's below;
+    the budget's has no place where both lines lie almost on the ground.
     """
     end = right_end(steps)
     beside = width - end > RIGHT * 0.8
@@ -36,7 +37,9 @@ def line_places(steps: Steps, width: float, texts: tuple[float, float], high: fl
         return Place(edge, LEFT + 4, LEFT + 6 + wide, "left")
 
     capacity = place(steps.capacity_y, texts[0], not over)
-    return capacity, place(steps.budget_y, texts[1], over) if steps.budget_y is not None else None
+    if steps.budget_y is None or (not over and not beside and steps.budget_y + 1 + high > steps.base_y):
+        return capacity, None
+    return capacity, place(steps.budget_y, texts[1], over)
 
 
 def value_tops(step: Step, lines: tuple[float, ...], high: float, *, twice: bool) -> tuple[float, float | None]:

@@ -11,7 +11,7 @@ from kvplanner.ui.bars.fold import group_of, groups
 from kvplanner.ui.bars.geometry import Rect
 from kvplanner.ui.bars.words import Unit
 
-HEADER: Final = 34.0  # two lines, at least
+HEADER: Final = 20.0  # a line, at least
 LEGEND: Final = 18.0
 ABOVE: Final = 18.0  # for the unit and the capacity's figure
 BOTTOM: Final = 48.0
@@ -168,11 +168,11 @@ def failure(plan: Plan, position: int, unit: Unit) -> str:
 
 
 def stage_line(plan: Plan, position: int, stage: StageMemory, unit: Unit) -> str:
-    """A stage in one line: "GPU 0 · load weights: 15.9 GiB at its end, 16.2 GiB at its highest (staging on top)"."""
+    """A stage in one line: "GPU 0 · load weights: 15.9 GiB at its end, up to 16.2 GiB (staging on top)"."""
     line = f"{words.device_name(plan, group_of(plan, position))} · {stage.label}: "
     line += f"{words.size(stage.end_bytes, unit)} at its end"
     if stage.peak_bytes > stage.end_bytes:
-        line += f", {words.size(stage.peak_bytes, unit)} at its highest"
+        line += f", up to {words.size(stage.peak_bytes, unit)}"
         line += f" ({stage.note})" if stage.note else ""
     return line
 

@@ -200,6 +200,24 @@ def test_the_lines_names_stand_at_their_lines(name: str, width: int, share: floa
     assert (capacity.y < budget.y) == (steps.capacity_y <= steps.budget_y)
 
 
+def test_the_sign_of_failure_never_stands_alone() -> None:
+    names = ("✕\u00a0profile run", "profile run", "✕\u00a0profile", "profile")
+    for width in range(20, 120):
+        assert column_label(names, width, measure) != "✕"
+        assert "✕ " not in column_label(names, width, measure)
+    assert column_label(names, measure("✕ profile", "small"), measure) == names[0]
+    assert column_label(names, measure("profile", "small"), measure) == names[1]
+
+
+def test_lines_on_the_ground_have_one_name() -> None:
+    steps = arrange(sample_plans.too_big(), 0, 420, 300)
+    assert steps is not None
+    low = steps._replace(capacity_y=steps.base_y - 5, budget_y=steps.base_y - 4)
+    capacity, budget = line_places(low, 420, (50, 60), LINE)
+    assert budget is None
+    assert capacity.y + LINE <= low.capacity_y
+
+
 def test_stages_that_are_never_reached_stand_pale() -> None:
     plan = sample_plans.too_big()
     device = plan.devices[0]
