@@ -93,7 +93,7 @@ def rows(plan: Plan, position: int, unit: ByteUnit = "GiB") -> Iterator[Row]:
     total = plan.devices[position].total_bytes
     for part in parts(plan, position):
         if part.estimate is None:
-            if part.state != "total" or not plan.fits:
+            if part.state != "total" or part.bytes != total:
                 yield _sum_row(part, total, unit)
             continue
         if part.estimate.high == part.bytes == 0:

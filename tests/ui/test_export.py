@@ -9,6 +9,9 @@ from PySide6.QtCore import QByteArray
 from PySide6.QtGui import QFontMetricsF, QImage, QPainter
 from PySide6.QtSvg import QSvgRenderer
 
+from kvplanner.catalog import gpus, models
+from kvplanner.engine.base import PlanRequest
+from kvplanner.engine.registry import engine
 from kvplanner.errors import BadInput
 from kvplanner.ui import export
 from kvplanner.ui.bars.ink import Type
@@ -135,6 +138,22 @@ def test_long_words_wrap_and_end_in_time() -> None:
     assert len(even) == 2
     assert len(even[1]) > 20
     assert " ".join(even) == sentence
+
+
+GPUS = [("RTX 4090", "kv_cache_too_small"), ("12GB", "weights"), ("H100", None)]
+
+
+@pytest.mark.parametrize(("gpu", "stage"), GPUS)
+def test_a_picture_in_gb_has_no_gib(tmp_path: Path, gpu: str, stage: str | None) -> None:
+    plan = engine("vllm").plan(PlanRequest(models.load("meta-llama/Llama-3.1-8B-Instruct"), gpus.machine(gpu)))
+    assert plan.stage == stage
+    path = tmp_path / "plan.svg"
+    path.write_bytes(export.svg(plan, unit="GB"))
+    texts = [t.text or "" for t in ET.fromstring(path.read_bytes()).iter(f"{SVG}text")]
+    assert not [t for t in texts if "GiB" in t or "MiB" in t]
+    assert any(" GB" in t for t in texts)
+    if stage == "kv_cache_too_small":
+        assert any("17.18 GB" in t for t in texts)
 
 
 @pytest.mark.parametrize("unit", ["GiB", "GB"])
