@@ -8,7 +8,6 @@ from PySide6.QtCore import QObject, QTimer
 from PySide6.QtWidgets import QLabel, QMainWindow, QProgressBar
 
 from kvplanner.app.jobs import Job
-from kvplanner.errors import PlannerError
 from kvplanner.ui.setup.field import quiet_button
 from kvplanner.ui.setup.labels import short_name
 
@@ -75,9 +74,10 @@ class Status(QObject):
 
         self.rules.setText(f"Rules: {engine(plan.request.engine).title} {plan.rules} · not sent anywhere")
 
-    def show_failed(self, error: PlannerError) -> None:
-        """The plan that shows is not of what is set."""
-        self.rules.setText("The plan shown is the last good one · not sent anywhere")
+    def show_failed(self, older: bool) -> None:
+        """Nothing is planned; older: an older plan is in sight."""
+        said = "The plan shown is an older one" if older else "Nothing is planned"
+        self.rules.setText(f"{said} · not sent anywhere")
 
     def _wanted(self) -> list[Job]:
         return [job for job in self._jobs.active if job.title not in QUIET_JOBS]

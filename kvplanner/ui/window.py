@@ -238,7 +238,7 @@ class MainWindow(CommandsMixin, FilesMixin, QtWidgets.QMainWindow):
             self.centre.set_plan(plan)  # that of this model is back, behind one that had none
         self._show_stale()
         if self.furnished:
-            self.status.show_failed(error)
+            self.status.show_failed(self.centre.plan is not None)
 
     def _show_stale(self) -> None:
         """Whether the plan in sight is of what the form shows."""

@@ -88,10 +88,12 @@ def test_another_model_without_a_plan_never_stands_over_the_old_ones(window: Mai
     assert told.headline.startswith("No plan: ")
     assert "Fits" not in " ".join((told.headline, *told.details))
     assert window.centre.plan is None
+    assert window.status.rules.text().startswith("Nothing is planned")
     window.document.edit("Back", model_text=state.model_text, model=state.model, options={"max_model_len": 999_999_999})
     window.document.flush()
     assert window.document.error is not None
     assert window.centre.plan is window.document.plan  # the last one of this model is in sight again
+    assert window.status.rules.text().startswith("The plan shown is an older one")
     assert "Shown: the last plan that worked" in window.centre.verdict.details.text()
     window.document.undo()
     window.document.undo()
