@@ -5,24 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from PySide6.QtCore import QByteArray, QSize, Qt, QTimer, Signal
-from PySide6.QtWidgets import (
-    QFrame,
-    QHBoxLayout,
-    QPushButton,
-    QScrollArea,
-    QSizePolicy,
-    QSplitter,
-    QTabWidget,
-    QToolButton,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
 
 from kvplanner.app.messages import Messages
 from kvplanner.ui.bars.fold import telling_kind
+from kvplanner.ui.card import Card
 from kvplanner.ui.message_bar import MessageBar
 
 if TYPE_CHECKING:
+    from PySide6.QtWidgets import QSplitter, QTabWidget
+
     from kvplanner.engine.base import Plan, SegmentKind
     from kvplanner.ui.bars.words import Unit
 
@@ -36,6 +28,7 @@ CARD_MARGIN: Final = 6
 GAP: Final = 10
 BUTTON_WIDTH: Final = 118
 BUTTON_HEIGHT: Final = 29
+BUTTON_GAP: Final = 8
 STACK_BELOW: Final = 830  # of the centre's width: table and tabs stand below each other in windows below 1,160
 STARTUP_HEIGHT: Final = 330
 TABLE_WIDTH: Final = 466
@@ -55,18 +48,6 @@ class View(Protocol):
 
     def set_selected(self, device: int, kind: SegmentKind | None) -> None:
         """Mark a segment."""
-
-
-def card(*widgets: QWidget, margins: int = 10) -> QFrame:
-    """A framed ground with widgets on it."""
-    frame = QFrame()
-    frame.setProperty("card", "true")
-    layout = QVBoxLayout(frame)
-    layout.setContentsMargins(margins, margins, margins, margins)
-    layout.setSpacing(6)
-    for widget in widgets:
-        layout.addWidget(widget)
-    return frame
 
 
 class Detail(View, Protocol):
@@ -119,22 +100,9 @@ class Centre(QWidget):
         self._unit: Unit = "GiB"
 
     def _make_header(self) -> None:
-        """The place of the verdict, and the two buttons beside it."""
-        self.export_button = QToolButton(self)
-        self.export_button.setText("Export ▾")
-        self.export_button.setProperty("button", "true")
-        self.export_button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
-        self.export_button.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self.export_button.setAccessibleName("Export")
-        self.copy_button = QPushButton("Copy command", self)
-        self.copy_button.setProperty("primary", "true")
+        """The place of the verdict, and that of the two buttons beside it."""
         self._buttons = QWidget(self)
-        line = QHBoxLayout(self._buttons)
-        line.setContentsMargins(0, 0, 0, 0)
-        line.setSpacing(8)
-        for button in (self.export_button, self.copy_button):
-            line.addWidget(button)
-            button.setMinimumSize(BUTTON_WIDTH, BUTTON_HEIGHT)
+        self._buttons.setMinimumSize(2 * BUTTON_WIDTH + BUTTON_GAP, BUTTON_HEIGHT)
         self._header = QHBoxLayout()
         self._header.setSpacing(GAP)
         self._before = QWidget(self)  # holds the place of the verdict
@@ -180,7 +148,7 @@ class Centre(QWidget):
         self._header.removeWidget(self._buttons)
         self.verdict.set_corner(self._buttons)
         self.bars.height_changed.connect(self._fit_bars)
-        self._bars_card = card(self.bars, margins=8)
+        self._bars_card = Card(self.bars, margins=8)
         self._outer.insertWidget(1, self._bars_card)
         self._views = [self.verdict, self.bars]
         for view in (self.verdict, self.bars):
@@ -191,8 +159,29 @@ class Centre(QWidget):
         elif self._problem is not None:
             self.set_problem(*self._problem)
 
+    def build_buttons(self) -> None:
+        """Make the buttons beside the verdict."""
+        from PySide6.QtWidgets import QPushButton, QToolButton
+
+        self.export_button = QToolButton(self._buttons)
+        self.export_button.setText("Export ▾")
+        self.export_button.setProperty("button", "true")
+        self.export_button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        self.export_button.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.export_button.setAccessibleName("Export")
+        self.copy_button = QPushButton("Copy command", self._buttons)
+        self.copy_button.setProperty("primary", "true")
+        line = QHBoxLayout(self._buttons)
+        line.setContentsMargins(0, 0, 0, 0)
+        line.setSpacing(BUTTON_GAP)
+        for button in (self.export_button, self.copy_button):
+            line.addWidget(button)
+            button.setMinimumSize(BUTTON_WIDTH, BUTTON_HEIGHT)
+
     def build_details(self) -> None:
         """Make the table and the tabs."""
+        from PySide6.QtWidgets import QSplitter, QTabWidget
+
         from kvplanner.ui.breakdown import BreakdownView
         from kvplanner.ui.explain.view import ExplainView
         from kvplanner.ui.startup import StartupView
@@ -207,7 +196,7 @@ class Centre(QWidget):
         self.splitter = QSplitter(Qt.Orientation.Horizontal, self)
         self.splitter.setChildrenCollapsible(False)
         self.splitter.setHandleWidth(GAP)
-        self._table_card, self._tabs_card = (card(page, margins=CARD_MARGIN) for page in (self.breakdown, self.tabs))
+        self._table_card, self._tabs_card = (Card(page, margins=CARD_MARGIN) for page in (self.breakdown, self.tabs))
         self._beside = beside = QWidget()  # the table is as high as its rows, however high the tabs are
         column = QVBoxLayout(beside)
         column.setContentsMargins(0, 0, 0, 0)

@@ -1,15 +1,18 @@
-"""The window's drawing style: Fusion with flat inputs, buttons and cards, by the properties that widgets carry.
+"""The window's drawing style: Fusion with flat inputs, buttons and frames, by the properties that widgets carry.
+
+Its first use costs 15 ms, since it makes Qt's Python types for everything that a style can draw: it begins after the
+first frame with bars, and what that frame shows draws itself.
 
 A style sheet with the same looks costs 65 ms more at start, so only scroll bars, tabs and menus use one. Properties:
-role (heading, muted, error, warning) of labels; card, level of frames; primary, quiet, button of buttons.
+role (heading, muted, error, warning) of labels; card (popup, drop), level of frames; primary, quiet, button of buttons.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from PySide6.QtCore import QRectF, Qt
-from PySide6.QtGui import QColor, QPainter, QPalette, QPen
+from PySide6.QtCore import QRectF
+from PySide6.QtGui import QColor, QPainter, QPalette
 from PySide6.QtWidgets import (
     QFrame,
     QLabel,
@@ -22,6 +25,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from kvplanner.ui.card import rounded
 from kvplanner.ui.theme import tokens_of
 
 ROLES: Final = {
@@ -33,15 +37,6 @@ ROLES: Final = {
 _FOCUSED: Final = QStyle.StateFlag.State_HasFocus
 _HOVERED: Final = QStyle.StateFlag.State_MouseOver
 _DOWN: Final = QStyle.StateFlag.State_Sunken | QStyle.StateFlag.State_On
-
-
-def _rounded(painter: QPainter, area: QRectF, fill: str, line: str, radius: float) -> None:
-    painter.save()
-    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-    painter.setPen(QPen(QColor(line), 1.0) if line else QPen(Qt.PenStyle.NoPen))
-    painter.setBrush(QColor(fill) if fill else QColor(Qt.GlobalColor.transparent))
-    painter.drawRoundedRect(area.adjusted(0.5, 0.5, -0.5, -0.5), radius, radius)
-    painter.restore()
 
 
 class Style(QProxyStyle):
@@ -88,16 +83,16 @@ class Style(QProxyStyle):
             return
         wrong, focus = bool(widget.property("wrong")), bool(option.state & _FOCUSED)
         line = tokens.danger if wrong else tokens.accent if focus else tokens.border
-        _rounded(painter, QRectF(option.rect), tokens.danger_soft if wrong else tokens.field, line, 4)
+        rounded(painter, QRectF(option.rect), tokens.danger_soft if wrong else tokens.field, line, 4)
 
     def _button(self, option: QStyleOption, painter: QPainter, widget: QWidget) -> None:
         tokens = tokens_of(widget)
         focus = bool(option.state & _FOCUSED)
         if widget.property("primary"):
-            _rounded(painter, QRectF(option.rect), tokens.accent, tokens.text if focus else tokens.accent, 5)
+            rounded(painter, QRectF(option.rect), tokens.accent, tokens.text if focus else tokens.accent, 5)
             return
         fill = tokens.raised if option.state & (_HOVERED | _DOWN) else tokens.panel
-        _rounded(painter, QRectF(option.rect), fill, tokens.accent if focus else tokens.border, 5)
+        rounded(painter, QRectF(option.rect), fill, tokens.accent if focus else tokens.border, 5)
 
     def _tool_button(self, option: QStyleOption, painter: QPainter, widget: QWidget) -> None:
         tokens = tokens_of(widget)
@@ -106,12 +101,12 @@ class Style(QProxyStyle):
             return
         hover, focus = bool(option.state & (_HOVERED | _DOWN)), bool(option.state & _FOCUSED)
         if hover or focus:
-            _rounded(painter, QRectF(option.rect), tokens.raised if hover else "", tokens.accent if focus else "", 4)
+            rounded(painter, QRectF(option.rect), tokens.raised if hover else "", tokens.accent if focus else "", 4)
 
     def drawControl(
         self, element: QStyle.ControlElement, option: QStyleOption, painter: QPainter, widget: QWidget | None = None
     ) -> None:
-        """Cards, and labels of buttons whose ground is not the usual one."""
+        """Frames, and labels of buttons whose ground is not the usual one."""
         control = QStyle.ControlElement
         if element == control.CE_Splitter:
             return
@@ -137,11 +132,10 @@ class Style(QProxyStyle):
         level = widget.property("level")
         if level:
             fills = {"warning": tokens.warning_soft, "error": tokens.danger_soft}
-            _rounded(painter, QRectF(widget.rect()), fills.get(level, tokens.selection), "", 6)
+            rounded(painter, QRectF(widget.rect()), fills.get(level, tokens.selection), "", 6)
             return True
         kind = widget.property("card")
         if not kind:
             return False
-        line = tokens.outline if kind == "popup" else tokens.accent if kind == "drop" else tokens.border
-        _rounded(painter, QRectF(widget.rect()), tokens.panel, line, 8 if kind in ("popup", "drop") else 6)
+        rounded(painter, QRectF(widget.rect()), tokens.panel, tokens.accent if kind == "drop" else tokens.outline, 8)
         return True

@@ -87,7 +87,6 @@ class MainWindow(CommandsMixin, FilesMixin, QtWidgets.QMainWindow):
         if self.assembled:
             return
         self.assembled = True
-        self.application.theme.complete()
         self.document = document = Document(self)
         self.messages = Messages(self)
         self.centre = Centre(self.messages, self)
@@ -110,6 +109,8 @@ class MainWindow(CommandsMixin, FilesMixin, QtWidgets.QMainWindow):
             return
         self.assemble()
         self.furnished = True
+        self.application.theme.complete()
+        self.centre.build_buttons()
         document, library = self.document, self.application.library
         if QtWidgets.QApplication.windowIcon().isNull():
             icon = QtGui.QIcon(str(shipped("icons", "kvplanner.svg")))
