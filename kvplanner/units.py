@@ -108,6 +108,11 @@ def format_count(value: int) -> str:
     return f"{value:,}"
 
 
+def counted(count: int, one: str, many: str) -> str:
+    """The words that go with a number: "1 GPU is", "2 GPUs are", "0 GPUs are"."""
+    return f"{format_count(count)} {one if count == 1 else many}"
+
+
 def round_to_band(value: int, low: int, high: int) -> int:
     """The value with no more digits than its nearer bound allows, and never fewer than two.
 
@@ -119,3 +124,14 @@ def round_to_band(value: int, low: int, high: int) -> int:
     places = min(len(str(min(sides))) - 1, max(len(str(abs(value))) - 2, 0))
     step = int("1" + "0" * places)
     return round(value / step) * step
+
+
+def round_band(value: int, low: int, high: int) -> tuple[int, int, int]:
+    """The value as `round_to_band` has it, and each end with no more digits than its way from the value allows.
+
+    So ends enclose the value as shown, and a near end keeps the digits that tell it from the value.
+    """
+    near = round_to_band(value, low, high)
+    least = near if low == value else round_to_band(low, low, value)
+    most = near if high == value else round_to_band(high, value, high)
+    return near, least, most

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from kvplanner.engine.base import DevicePlan, KvCache, Plan, Resolved, SegmentKind
 from kvplanner.estimate import Estimate
 from kvplanner.plan.parts import Part, parts, percent, short
-from kvplanner.units import ByteUnit, format_both, format_bytes, format_count, in_unit, round_to_band
+from kvplanner.units import ByteUnit, format_both, format_bytes, format_count, in_unit, round_band
 
 TITLES: Final[dict[SegmentKind, str]] = {
     "driver_reserved": "driver reserved",
@@ -169,7 +169,7 @@ def token_text(cache: KvCache) -> str:
     low, high = cache.tokens_low, cache.tokens_high
     if low == high == cache.tokens:
         return f"{format_count(cache.tokens)} tokens"
-    shown, shown_low, shown_high = (round_to_band(v, low, high) for v in (cache.tokens, low, high))
+    shown, shown_low, shown_high = round_band(cache.tokens, low, high)
     return f"≈ {format_count(shown)} tokens ({format_count(shown_low)}–{format_count(shown_high)})"
 
 

@@ -11,7 +11,7 @@ from kvplanner.plan.held import cache_is_given, graphs_outside
 from kvplanner.plan.lacking import where
 from kvplanner.plan.parts import percent
 from kvplanner.sentence import MINUS, show_size
-from kvplanner.units import in_unit, round_to_band
+from kvplanner.units import in_unit, round_band, round_to_band
 
 Unit = Literal["GiB", "GB"]
 
@@ -102,7 +102,7 @@ def tokens(value: int, low: int, high: int) -> str:
     """Tokens with no more digits than their band allows: "≈ 212,000 tokens (204,000–216,000)"."""
     if low == high:
         return f"{value:,} tokens"
-    near, least, most = (round_to_band(number, low, high) for number in (value, low, high))
+    near, least, most = round_band(value, low, high)
     return f"≈ {near:,} tokens ({least:,}–{most:,})"
 
 
