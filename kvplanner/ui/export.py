@@ -28,8 +28,8 @@ from kvplanner.ui.bars.shapes import COMFORT, HEADER, Cell, Layout, Role, Row, V
 from kvplanner.ui.bars.swatch import paint_swatch
 from kvplanner.ui.bars.words import Unit
 from kvplanner.ui.palette import THEMES, ThemeName, Tokens
-from kvplanner.ui.verdict import Verdict, verdict
 from kvplanner.ui.verdict_icon import paint_status
+from kvplanner.ui.verdict_words import Verdict, verdict
 
 WIDTH: Final = 1100.0
 MARGIN: Final = 28.0

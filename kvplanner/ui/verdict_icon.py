@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Final
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QPainter, QPaintEvent, QPen, QPolygonF
@@ -10,8 +10,8 @@ from PySide6.QtWidgets import QWidget
 
 from kvplanner.ui.bars.ink import colour, tokens_of
 from kvplanner.ui.palette import Tokens
+from kvplanner.ui.verdict_words import State
 
-State = Literal["fits", "narrow", "partly", "fails", "unknown", "stale", "empty"]
 STATE_NAMES: Final[dict[State, str]] = {
     "fits": "Fits",
     "narrow": "May not fit",

@@ -5,12 +5,14 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
+from kvplanner.engine.base import Segment
 from kvplanner.estimate import Estimate, banded, exact
 from kvplanner.plan.lacking import run_of
 from kvplanner.plan.parts import percent
 from kvplanner.ui.bars import words
 from kvplanner.ui.palette import THEMES, ThemeName
-from kvplanner.ui.verdict import VerdictView, balanced_width, no_plan, verdict
+from kvplanner.ui.verdict import VerdictView, balanced_width
+from kvplanner.ui.verdict_words import no_plan, verdict
 from kvplanner.units import GIB
 from tests import sample_plans
 from tests.ui.views_kit import paint_theme
@@ -64,9 +66,12 @@ def test_a_fit_that_may_fail_is_not_a_plain_yes(doubt: str) -> None:
 
 def test_low_ends_stop_at_nothing() -> None:
     plan = sample_plans.fits()
-    assert plan.kv_cache is not None
-    low = plan.kv_cache._replace(available=Estimate(GIB // 3, -2 * GIB, GIB, "rest"))
-    assert "0.3 GiB (0.0–1.0)" in verdict(plan._replace(kv_cache=low), "GiB").details[0]
+    cache = Segment("kv_cache", Estimate(GIB // 3, -2 * GIB, GIB, "rest"))
+    first = plan.devices[0]
+    less = first._replace(segments=tuple(cache if s.kind == "kv_cache" else s for s in first.segments))
+    low = plan._replace(devices=(less, *plan.devices[1:]))
+    assert "0.3 GiB (0.0–1.0)" in verdict(low, "GiB").details[0]
+    assert words.band(cache.estimate, "GiB") in verdict(low, "GiB").details[0]  # as the table has it
 
 
 def test_replicas_are_told_each() -> None:

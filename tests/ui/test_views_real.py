@@ -22,7 +22,8 @@ from kvplanner.ui.breakdown_lines import lines
 from kvplanner.ui.explain.content import as_text, explanation
 from kvplanner.ui.explain.view import ExplainView
 from kvplanner.ui.startup import StartupView
-from kvplanner.ui.verdict import VerdictView, verdict
+from kvplanner.ui.verdict import VerdictView
+from kvplanner.ui.verdict_words import verdict
 from kvplanner.units import GB, GIB
 from tests.ui.views_kit import measure
 
