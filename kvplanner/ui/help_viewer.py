@@ -27,7 +27,8 @@ Up and Down step the value. An empty field stands for the default, which it show
 Numbers may be written as `32k` (32,000) or `32K` (32,768); sizes with their unit, `1.5GiB` or `3GB`.
 
 ## In the bars
-Left and Right walk the segments, Up and Down the GPUs, Enter explains.
+Left and Right walk the segments, Home and End go to the first and the last, Up and Down walk the GPUs, Enter explains.
+Where GPUs share a bar, Space opens it or closes it again, `+` opens and `-` closes.
 """
 
 

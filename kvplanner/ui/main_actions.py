@@ -68,6 +68,7 @@ COMMANDS: Final = (
     Command("View", "show_startup", "St&art-up", ("Ctrl+4",)),
     Command("View", "gpu_panel", "Local G&PU", ("Ctrl+G",), checkable=True, tip="Watch this machine's GPUs"),
     Command("View", "next_panel", "&Next Panel", ("F6",)),
+    Command("View", "previous_panel", "Pre&vious Panel", ("Shift+F6",)),
     Command("View", SEPARATOR, ""),
     Command("View", "full_screen", "&Full Screen", (Key.FullScreen, "F11"), checkable=True),
     Command("View", "reset_layout", "&Reset Layout"),

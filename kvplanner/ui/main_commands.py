@@ -187,6 +187,8 @@ class CommandsMixin(WindowBase):
         self.resize(1280, 800)
         if self.centre.splitter is not None:
             self.centre.splitter.setSizes([460, 460])
+        if self._gpu_dock is not None:
+            self._gpu_dock.forget_place()
         self.gpu_panel(False)
 
     def gpu_panel(self, on: bool) -> None:
@@ -212,6 +214,17 @@ class CommandsMixin(WindowBase):
     def _gpu_dock_seen(self, visible: bool) -> None:
         if self._gpu_dock is not None and self._gpu_dock.isHidden():
             self.actions_of_window.by_name["gpu_panel"].setChecked(False)
+
+    def restore_docks(self) -> bool:
+        """Put the dock where the user left it; whether there was such a place."""
+        kept = self.settings.get(s.DOCKS)
+        return bool(kept) and self.restoreState(QtCore.QByteArray.fromBase64(kept.encode()))
+
+    def keep_docks(self) -> None:
+        """Remember where the user put the dock; one that follows its content needs no memory."""
+        if self._gpu_dock is not None:
+            state = bytes(self.saveState().toBase64().data()).decode()
+            self.settings.set(s.DOCKS, state if self._gpu_dock.placed else "")
 
     def stop_gpu_panel(self) -> None:
         """End the sampling before the window goes."""

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from kvplanner.app.state import PlanState
     from kvplanner.engine.base import Model, OptionValue
 
+DROP_MARGIN: Final = 20
+LONGEST_RUN: Final = 24
 UNCHANGED: Final = "the plan is unchanged"
 PLAN_FILTER: Final = "Plan (*.kvplan.json)"
 OPEN_FILTER: Final = (
@@ -305,16 +307,28 @@ class FilesMixin(MachineMixin, ExportMixin):
             self._drop_sheet.setFrameShape(QtWidgets.QLabel.Shape.StyledPanel)
             self._drop_sheet.setAlignment(QtCore.Qt.AlignmentFlag.AlignCenter)
             self._drop_sheet.setWordWrap(True)
+            self._drop_sheet.setMargin(DROP_MARGIN)
             self._drop_sheet.setAttribute(QtCore.Qt.WidgetAttribute.WA_TransparentForMouseEvents)
             font = self._drop_sheet.font()
             font.setPointSizeF(font.pointSizeF() * 1.3)
             self._drop_sheet.setFont(font)
         sheet = self._drop_sheet
-        sheet.setText(opening.sentence if opening.what != "refused" else f"Cannot open this: {opening.sentence}")
-        width, height = min(620, self.width() - 80), 150
+        said = opening.sentence if opening.what != "refused" else f"Cannot open this: {opening.sentence}"
+        sheet.setText(breakable(said))
+        width = min(620, self.width() - 80)
+        height = max(150, sheet.heightForWidth(width))
         sheet.setGeometry((self.width() - width) // 2, (self.height() - height) // 2, width, height)
         sheet.show()
         sheet.raise_()
+
+
+def breakable(text: str) -> str:
+    """A text whose long words may break within, since file names have no blanks: after a mark, or anywhere in a run."""
+    import re
+
+    place = re.compile(rf"([_\-./]|\w{{{LONGEST_RUN}}})(?=.)")
+    words = (place.sub("\\1\u200b", word) if len(word) > LONGEST_RUN else word for word in text.split(" "))
+    return " ".join(words)
 
 
 def _with_suffix(path: Path) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from PySide6.QtCore import Qt, QTimer
+from PySide6.QtCore import QEvent, QObject, Qt, QTimer
 from PySide6.QtWidgets import QDockWidget
 
 from kvplanner.ui.gpu_panel.panel import GpuPanel
@@ -16,10 +16,14 @@ if TYPE_CHECKING:
 
 
 FIT_AFTER_MS: Final = 30
+SHARE: Final = 0.27  # of the window's height: the plan's table stays usable above it
 
 
 class GpuDock(QDockWidget):
-    """Holds the panel and passes what it finds to the window."""
+    """Holds the panel and passes what it finds to the window.
+
+    placed: the user gave it a place or a size of its own, which no longer follows its content.
+    """
 
     def __init__(self, window: MainWindow) -> None:
         super().__init__("Local GPU", window)
@@ -32,11 +36,16 @@ class GpuDock(QDockWidget):
         self.panel.set_unit(window.unit())
         self.panel.set_plan(window.document.plan)
         self._connect(self.panel, window)
+        self.dockLocationChanged.connect(self._moved)
+        self.topLevelChanged.connect(self._moved)
         self._fitting = QTimer(self)
         self._fitting.setSingleShot(True)
         self._fitting.setInterval(FIT_AFTER_MS)
         self._fitting.timeout.connect(self._fit)
         self.panel.height_wanted.connect(self._fitting.start)
+        self.placed = window.restore_docks()
+        self._place = self._now()
+        window.installEventFilter(self)
         self._fit()
 
     def _connect(self, panel: GpuPanel, window: MainWindow) -> None:
@@ -48,9 +57,37 @@ class GpuDock(QDockWidget):
         panel.free_measured.connect(self._take_free)
         window.document.planned.connect(panel.set_plan)
 
+    def _now(self) -> tuple[object, ...]:
+        return self._window.dockWidgetArea(self), self.isFloating(), self.width(), self.height()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """The window draws the line between itself and the dock: a drag of it begins and ends with these events."""
+        if event.type() == QEvent.Type.MouseButtonPress:
+            self._place = self._now()
+        elif event.type() == QEvent.Type.MouseButtonRelease and self.isVisible() and self._now() != self._place:
+            self.placed = True
+        elif event.type() == QEvent.Type.Resize:
+            self._fitting.start()
+        return super().eventFilter(watched, event)
+
+    def _moved(self) -> None:
+        """Dragged to another side, or out of the window."""
+        if self._window.dockWidgetArea(self) != Qt.DockWidgetArea.BottomDockWidgetArea or self.isFloating():
+            self.placed = True
+
+    def forget_place(self) -> None:
+        """Back below the plan, as high as its content."""
+        self.setFloating(False)
+        self._window.addDockWidget(Qt.DockWidgetArea.BottomDockWidgetArea, self)
+        self.placed = False
+        self._fit()
+
     def _fit(self) -> None:
-        """As high as the panel has to say, when it lies below or above the plan."""
-        self._window.resizeDocks([self], [self.panel.sizeHint().height()], Qt.Orientation.Vertical)
+        """As high as the panel has to say, up to its share of the window."""
+        if self.placed:
+            return
+        share = max(int(self._window.height() * SHARE), self.minimumSizeHint().height())
+        self._window.resizeDocks([self], [min(self.panel.sizeHint().height(), share)], Qt.Orientation.Vertical)
 
     def _take_free(self, free: dict[int, int]) -> None:
         """What is free now becomes what the plan starts from."""

@@ -332,6 +332,7 @@ class MainWindow(CommandsMixin, FilesMixin, QtWidgets.QMainWindow):
         if self.application.keep and self.assembled:
             self.settings.set(s.GEOMETRY, bytes(self.saveGeometry().toBase64().data()).decode())
             self.settings.set(s.SPLITTER, self.centre.save_layout())
+            self.keep_docks()
 
     def close_now(self) -> None:
         """Close without asking."""

@@ -9,9 +9,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
+from kvplanner.app import settings as s
 from kvplanner.ui.gpu_panel.panel import GpuPanel
+from kvplanner.ui.main_gpu import SHARE, GpuDock
 from kvplanner.ui.window import MainWindow
 from kvplanner.units import MIB
 from tests.nvml_stub.build import environment
@@ -96,3 +101,68 @@ def test_a_running_server_becomes_the_plan(
     until(qtbot, lambda: any("unaccounted" in m.text for m in window.centre.bars.canvas.view().measured))
     window.document.undo()
     assert window.document.state.devices[0].gpu.name != "NVIDIA GeForce RTX 4090"
+
+
+def drag(window: MainWindow, dock: GpuDock, height: int) -> None:
+    """Drag the line above the dock until the dock is that high."""
+    line = QPoint(window.width() // 2, dock.y() - 2)
+    end = line - QPoint(0, height - dock.height())
+    QTest.mousePress(window, Qt.MouseButton.LeftButton, pos=line)
+    QTest.mouseMove(window, end)
+    QTest.qWait(60)  # the window moves the line a moment later
+    QTest.mouseRelease(window, Qt.MouseButton.LeftButton, pos=end)
+
+
+def test_the_dock_leaves_the_table_its_rows(card: Stub, open_window: Callable[..., MainWindow], qtbot: QtBot) -> None:
+    window = open_window(gpu="H100")
+    opened(window, qtbot)
+    dock: GpuDock = window.findChild(GpuDock)
+    until(qtbot, lambda: dock.height() <= window.height() * SHARE)
+    table = window.centre.breakdown
+    assert table.height() >= table.least_height()
+    until(qtbot, lambda: table.mapTo(window, QPoint(0, table.height())).y() <= dock.y())
+    assert dock.panel.tabs.height() >= dock.panel.tabs.minimumSizeHint().height()
+
+
+def test_a_dragged_dock_keeps_its_height(card: Stub, open_window: Callable[..., MainWindow], qtbot: QtBot) -> None:
+    window = open_window(gpu="RTX 4090")
+    panel = opened(window, qtbot)
+    dock: GpuDock = window.findChild(GpuDock)
+    until(qtbot, lambda: dock.height() <= window.height() * SHARE)
+    window.keep_layout()
+    assert window.settings.get(s.DOCKS) == ""
+    drag(window, dock, 330)
+    height = dock.height()
+    assert height > 300
+    panel.height_wanted.emit()
+    qtbot.wait(60)
+    assert dock.height() == height
+    window.keep_layout()
+    window.stop_gpu_panel()
+    other = open_window(gpu="RTX 4090")
+    opened(other, qtbot)
+    kept: GpuDock = other.findChild(GpuDock)
+    qtbot.wait(60)
+    assert abs(kept.height() - height) <= 2
+    other.reset_layout()
+    other.keep_layout()
+    assert other.settings.get(s.DOCKS) == ""
+    other.stop_gpu_panel()
+
+
+def test_f6_goes_to_the_dock_and_back(card: Stub, open_window: Callable[..., MainWindow], qtbot: QtBot) -> None:
+    window = open_window(gpu="RTX 4090")
+    panel = opened(window, qtbot)
+    window.activateWindow()
+    window.panel.model.button.setFocus()
+    window.previous_panel()
+    assert QApplication.focusWidget() is panel.toolbar.watch_button
+    window.previous_panel()
+    tabs, focus = window.centre.tabs, QApplication.focusWidget()
+    assert tabs is not None
+    assert focus is not None
+    assert tabs.isAncestorOf(focus)
+    window.next_panel()
+    window.next_panel()
+    assert QApplication.focusWidget() is window.panel.model.button
+    window.stop_gpu_panel()

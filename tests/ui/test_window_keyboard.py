@@ -6,11 +6,12 @@ import time
 from itertools import pairwise
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QApplication, QLabel
+from PySide6.QtWidgets import QApplication, QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
 from kvplanner.app.library import LocalModel
 from kvplanner.app.session import Restored
+from kvplanner.ui.help_viewer import page_text
 from kvplanner.ui.main_app import Application
 from kvplanner.ui.main_arguments import WindowArguments
 from kvplanner.ui.main_run import begin
@@ -91,6 +92,39 @@ def test_tab_walks_the_form_in_reading_order(window: MainWindow, qtbot: QtBot) -
         keyboard.press(Qt.Key.Key_Tab)
     assert len(heights) > 14
     assert all(after >= before - 6 for before, after in pairwise(heights))
+
+
+def has_focus(widget: QWidget) -> bool:
+    """Whether a widget, or something in it, has the focus."""
+    focus = QApplication.focusWidget()
+    return focus is not None and (focus is widget or widget.isAncestorOf(focus))
+
+
+def test_f6_walks_the_panels_and_always_shows_where_it_is(window: MainWindow, qtbot: QtBot) -> None:
+    window.resize(1024, 640)
+    window.activateWindow()
+    centre = window.centre
+    assert centre.tabs is not None
+    window.find_option()
+    qtbot.waitUntil(lambda: window.panel.verticalScrollBar().value() > 200)
+    keyboard = Keyboard()
+    stops = [window.centre.bars.canvas, centre.breakdown, centre.tabs, window.panel.model.button]
+    for stop in stops:
+        keyboard.press(Qt.Key.Key_F6)
+        assert has_focus(stop)
+        qtbot.waitUntil(lambda shown=stop: not shown.visibleRegion().isEmpty())
+    assert window.panel.model.button.visibleRegion().boundingRect() == window.panel.model.button.rect()
+    for stop in reversed(stops[:-1]):
+        keyboard.press(Qt.Key.Key_F6, Qt.KeyboardModifier.ShiftModifier)
+        assert has_focus(stop)
+
+
+def test_the_keyboard_page_names_every_key_of_the_bars() -> None:
+    text = page_text("shortcuts")
+    bars = text.partition("## In the bars")[2].partition("##")[0]
+    for key in ("Left", "Right", "Up", "Down", "Home", "End", "Enter", "Space", "`+`", "`-`"):
+        assert key in bars, key
+    assert "Shift+F6" in text
 
 
 def test_undo_takes_a_choice_back(window: MainWindow, qtbot: QtBot) -> None:

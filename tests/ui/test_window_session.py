@@ -18,6 +18,7 @@ from pytestqt.qtbot import QtBot
 
 from kvplanner.app import planstore
 from kvplanner.app import settings as s
+from kvplanner.app.opening import classify
 from kvplanner.app.session import Session
 from kvplanner.engine.base import Load
 from kvplanner.ui.main_app import Application
@@ -137,6 +138,24 @@ def test_a_drop_of_something_else_is_refused_with_the_reason(window: MainWindow,
     )
     assert window._drop_sheet is not None
     assert "pickle" in window._drop_sheet.text()
+
+
+def test_a_long_name_stays_within_the_sheet(window: MainWindow, tmp_path: Path) -> None:
+    folder = tmp_path / ("a-model_with-a-very-long-name." + "x" * 160)
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    window._show_drop_sheet(classify(folder))
+    sheet = window._drop_sheet
+    assert sheet is not None
+    assert folder.name in sheet.text().replace("\u200b", "")
+    ground = sheet.grab().toImage()
+    line, height = ground.pixelColor(0, 0), ground.height()
+    inner = ground.pixelColor(6, height // 2)
+    assert inner != line
+    for x in (*range(4, 20), *range(ground.width() - 20, ground.width() - 4)):
+        assert {ground.pixelColor(x, y).name() for y in range(6, height - 6)} == {inner.name()}, x
+    for y in (*range(4, 16), *range(height - 16, height - 4)):
+        assert ground.pixelColor(ground.width() // 2, y).name() == inner.name(), y
 
 
 def test_a_closed_session_comes_back(

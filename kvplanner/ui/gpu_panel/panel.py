@@ -93,7 +93,7 @@ class GpuPanel(QWidget):
         self.tabs.setAccessibleName("Over time and processes")
         self.tabs.addTab(self.plot, "Over time")
         self.tabs.addTab(self.processes, "Processes")
-        self.tabs.setMinimumHeight(150)
+        self.tabs.setMinimumHeight(140)
         self.splitter = QSplitter(Qt.Orientation.Horizontal, self)
         self.splitter.addWidget(scroll)
         self.splitter.addWidget(self.tabs)
