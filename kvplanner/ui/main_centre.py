@@ -369,12 +369,13 @@ class Centre(QWidget):
         page = tabs.tabBar().sizeHint().height() + frame + 4
         page += self.explain.natural_height() if tabs.currentWidget() is self.explain else STARTUP_HEIGHT
         self._table_card.setMaximumHeight(table)
-        self._beside.setVisible(self.breakdown.model.rowCount() > 0)
+        rows = self.breakdown.model.rowCount()
+        self._beside.setVisible(rows > 0)
         if stacked:
             table = least if self.height() < LOW else table
             for place, height in ((self._beside, table), (self._tabs_card, page)):
                 place.setFixedHeight(height)
-            splitter.setMinimumHeight(table + GAP + page)
+            splitter.setMinimumHeight((table + GAP if rows else 0) + page)
             return
         splitter.setMinimumHeight(0)
         for place in (self._beside, self._tabs_card):  # the splitter takes its own limits from these

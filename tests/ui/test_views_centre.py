@@ -114,6 +114,16 @@ def test_a_problem_names_its_remedy_everywhere(window: MainWindow, qtbot: QtBot)
     qtbot.waitUntil(centre.breakdown.isVisible)
 
 
+def test_without_a_plan_no_room_is_kept_for_the_table(window: MainWindow, qtbot: QtBot) -> None:
+    _settled(window, qtbot, (1024, 640))
+    window.centre.set_problem("the tensors of this model are not known", "Open the model's folder")
+    window.show_startup()
+    qtbot.wait(150)
+    bars, tabs = window.centre._bars_card.geometry(), window.centre._tabs_card
+    top = tabs.mapTo(window.centre._bars_card.parentWidget(), tabs.rect().topLeft()).y()
+    assert top - bars.bottom() <= 12
+
+
 def test_a_stale_plan_is_pale_until_the_next(window: MainWindow) -> None:
     centre = window.centre
     views = (centre.bars.canvas, centre.breakdown, centre.explain, centre.startup)

@@ -38,7 +38,7 @@ def stale(window: MainWindow) -> tuple[str, str] | None:
     ("text", "headline", "remedy"),
     [
         ("many", "No plan: context length is refused", "'many' is not a count"),
-        ("999999999", "No plan: context 999,999,999 exceeds the model's 131,072", "Lower it to 131072"),
+        ("999999999", "No plan: context 999,999,999 exceeds the model's 131,072", "Lower it to 131,072"),
     ],
 )
 def test_the_plan_in_sight_says_that_it_is_not_of_what_is_typed(
@@ -88,6 +88,9 @@ def test_another_model_without_a_plan_never_stands_over_the_old_ones(window: Mai
     assert told.headline.startswith("No plan: ")
     assert "Fits" not in " ".join((told.headline, *told.details))
     assert window.centre.plan is None
+    context = window.panel.fields["max_model_len"]
+    assert isinstance(context, ContextField)
+    assert context.trained_button.text() == "trained 4,096"
     assert window.status.rules.text().startswith("Nothing is planned")
     window.document.edit("Back", model_text=state.model_text, model=state.model, options={"max_model_len": 999_999_999})
     window.document.flush()

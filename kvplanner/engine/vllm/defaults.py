@@ -225,7 +225,7 @@ def _length(spec: ModelSpec, book: Book) -> dict[str, Any]:
         raise BadInput(
             f"User-specified max_model_len ({length}) is greater than the derived max_model_len "
             f"(max_position_embeddings={limit} in model's config.json)", "--max-model-len",
-            f"Lower it to {limit}, or change the model's rope settings with --hf-overrides",
+            f"Lower it to {limit:,}, or change the model's rope settings with --hf-overrides",
             brief=f"context {length:,} exceeds the model's {limit:,}",
         )  # fmt: skip
     return {"max_model_len": length, "auto_fit": auto}

@@ -229,6 +229,8 @@ class SetupPanel(QScrollArea):
 
         model, plan = self._document.state.model, self._document.plan
         trained = model.spec.context_length if model else None
+        if plan is not None and model is not None and plan.request.model.id != model.id:
+            plan = None  # what fits is another model's
         for field in self.fields.values():
             if isinstance(field, ContextField):
                 field.set_marks(trained, plan.limits.max_context_length if plan else None)
@@ -254,6 +256,7 @@ class SetupPanel(QScrollArea):
         """Say what is wrong at the field that it belongs to."""
         self.clear_errors()
         self.model.show_draft("")
+        self.show_limits()
         place = self._place_of(error.where)
         if place is None:
             self.error_elsewhere.emit(error)
