@@ -1,7 +1,7 @@
 """Pictures of a plan: PNG, SVG and PDF from one drawing, as the bytes of a file.
 
-Nothing here touches a widget or the screen: a picture may be drawn off the main thread, with the font that
-`base_font` took there.
+Nothing here touches a widget or the screen: a picture may be drawn off the main thread, with a font that was taken
+there.
 """
 
 from __future__ import annotations
@@ -69,10 +69,13 @@ class Picture(NamedTuple):
 def png(
     plan: Plan, *, unit: Unit = "GiB", theme: ThemeName = "light", scale: float = 2.0, font: QFont | None = None
 ) -> bytes:
-    """A PNG picture, `scale` times 1,100 pixels wide. font: base_font(), when it was taken before. Raises BadInput."""
+    """A PNG picture, `scale` times 1,100 pixels wide. Raises BadInput.
+
+    font: the application's, where it was taken on the main thread.
+    """
     if not 0.25 <= scale <= MAX_SCALE:
         raise BadInput(f"a scale of {scale:g} makes no picture", "", f"Give a scale from 0.25 to {MAX_SCALE:g}")
-    type_ = Type(font or base_font())
+    type_ = Type(base_font(font))
     picture = compose(plan, unit, type_)
     image = QImage(
         QSize(round(picture.width * scale), round(picture.height * scale)), QImage.Format.Format_ARGB32_Premultiplied
@@ -94,7 +97,7 @@ def svg(plan: Plan, *, unit: Unit = "GiB", theme: ThemeName = "light", font: QFo
     """An SVG picture."""
     from PySide6.QtSvg import QSvgGenerator
 
-    type_ = Type(font or base_font())
+    type_ = Type(base_font(font))
     picture = compose(plan, unit, type_)
     buffer = _buffer()
     generator = QSvgGenerator()
@@ -113,7 +116,7 @@ def svg(plan: Plan, *, unit: Unit = "GiB", theme: ThemeName = "light", font: QFo
 
 def pdf(plan: Plan, *, unit: Unit = "GiB", theme: ThemeName = "light", font: QFont | None = None) -> bytes:
     """A PDF page as large as the picture."""
-    type_ = Type(font or base_font())
+    type_ = Type(base_font(font))
     picture = compose(plan, unit, type_)
     buffer = _buffer()
     writer = QPdfWriter(buffer)
@@ -129,11 +132,14 @@ def pdf(plan: Plan, *, unit: Unit = "GiB", theme: ThemeName = "light", font: QFo
     return bytes(buffer.data().data())
 
 
-def base_font() -> QFont:
-    """The application's family at one size, so that a picture does not depend on the screen. Raises BadInput."""
+def base_font(font: QFont | None = None) -> QFont:
+    """The family of a font, else the application's, at one size: a picture does not depend on the screen.
+
+    Raises BadInput without an application.
+    """
     if QGuiApplication.instance() is None:
         raise BadInput("pictures need the window system", "", "Write CSV, JSON or Markdown, or start the window")
-    base = QFont(QGuiApplication.font())
+    base = QFont(font or QGuiApplication.font())
     base.setPixelSize(14)
     return base
 
@@ -206,7 +212,7 @@ def _legend(plan: Plan, bars: Layout, type_: Type, room: float, y: float) -> tup
             x, y = 0.0, y + LINE + 2
         items.append(Item(kind, text, MARGIN + x, y))
         x += wide
-    return tuple(items), y + LINE
+    return tuple(items), y + LINE if items else y - LINE
 
 
 def _seen(cell: Cell, row: Row) -> bool:

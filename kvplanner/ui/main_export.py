@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -93,11 +92,16 @@ class ExportMixin(WindowBase):
 def renderer(kind: str, plan: Plan, unit: Unit) -> Callable[[], bytes]:
     """What makes a file's content, on whichever thread; pictures are for light paper whatever the window's theme is."""
     if kind in ("png", "svg", "pdf"):
-        from kvplanner.ui import export
-
-        draw = {"png": export.png, "svg": export.svg, "pdf": export.pdf}[kind]
-        return partial(draw, plan, unit=unit, font=export.base_font())
+        font = QtGui.QFont(QtGui.QGuiApplication.font())
+        return lambda: _picture(kind, plan, unit, font)
     return lambda: _text(kind, plan, unit).encode(errors="replace")
+
+
+def _picture(kind: str, plan: Plan, unit: Unit, font: QtGui.QFont) -> bytes:
+    from kvplanner.ui import export
+
+    draw = {"png": export.png, "svg": export.svg, "pdf": export.pdf}[kind]
+    return draw(plan, unit=unit, font=font)
 
 
 def _text(kind: str, plan: Plan, unit: Unit) -> str:
