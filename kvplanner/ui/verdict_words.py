@@ -13,7 +13,7 @@ from kvplanner.sentence import SMALL, told_in
 from kvplanner.ui.bars import words
 from kvplanner.ui.bars.fold import group_of
 from kvplanner.ui.bars.words import Unit
-from kvplanner.units import ceil_div, in_unit, round_to_band
+from kvplanner.units import ceil_div, in_unit, round_band, round_to_band
 
 State = Literal["fits", "narrow", "partly", "fails", "unknown", "stale", "empty"]
 EMPTY: Final = "Choose a model and GPUs"
@@ -99,10 +99,7 @@ def _fitting(plan: Plan, unit: Unit) -> tuple[str, ...]:
 
 def _tokens(summary: str, cache: KvCache) -> list[str]:
     """The tokens, or only their range where the summary has them."""
-    near, low, high = (
-        f"{round_to_band(value, cache.tokens_low, cache.tokens_high):,}"
-        for value in (cache.tokens, cache.tokens_low, cache.tokens_high)
-    )
+    near, low, high = (f"{n:,}" for n in round_band(cache.tokens, cache.tokens_low, cache.tokens_high))
     if near not in summary:
         return [words.tokens(cache.tokens, cache.tokens_low, cache.tokens_high)]
     return [f"range {low}–{high} tokens"] if low != high else []

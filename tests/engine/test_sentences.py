@@ -104,3 +104,15 @@ def test_a_copy_keeps_its_sizes() -> None:
     for same in (copy.deepcopy(sentence), pickle.loads(pickle.dumps(sentence))):
         assert (same, told_in(same, "GB")) == ("about 1 GiB less", "about 1 GB less")
     assert told_in("plain text of 1 GiB", "GB") == "plain text of 1 GiB"
+
+
+def test_the_engines_message_has_brackets_only_for_what_no_plan_can_know() -> None:
+    loading = plan("Qwen/Qwen3-30B-A3B", "2xRTX 4090", {}).engine_message
+    said = "Tried to allocate [a tensor]. GPU 0 has a total capacity of 23.52 GiB of which [less than that] is free."
+    assert said in loading
+    # 100 GiB in blocks of 1 MiB per GPU, over 32 layers.
+    given = plan(LLAMA, "2xRTX 4090", {"kv_cache_memory_bytes": 100 * GIB})
+    assert given.stage == "kv_cache_allocation"
+    assert "Tried to allocate 3.12 GiB. GPU 0 has a total capacity of 23.52 GiB" in given.engine_message
+    for model, gpu, options in CASES:
+        assert "…" not in plan(model, gpu, options).engine_message

@@ -5,7 +5,7 @@ Wordings: v1/worker/gpu_worker.py, v1/core/kv_cache_utils.py and torch's allocat
 
 from __future__ import annotations
 
-from kvplanner.units import GIB
+from kvplanner.units import GIB, MIB, round_up
 
 
 def _gib(value: float) -> str:
@@ -21,9 +21,20 @@ def free_memory_check(index: int, free: int, total: int, utilization: float, req
     )
 
 
-def out_of_memory(index: int, total: int) -> str:
-    """torch.OutOfMemoryError; the sizes of the last allocation are not a plan's to know."""
+def out_of_memory(index: int, total: int, wanted: int | None = None) -> str:
+    """torch.OutOfMemoryError of c10/cuda/CUDACachingAllocator.cpp, 2.9.
+
+    wanted: the tensor that finds no room, None where that is not a plan's to know; nor is what is free by then, so
+    brackets stand for both.
+    """
+    tried = "[a tensor]" if wanted is None else _allocated(wanted)
     return (
-        f"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate … GPU {index} has a total capacity of "
-        f"{_gib(total)} GiB of which … is free."
+        f"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {tried}. GPU {index} has a total capacity of "
+        f"{total / GIB:.2f} GiB of which [less than that] is free."
     )
+
+
+def _allocated(size: int) -> str:
+    """A size as torch prints it: large tensors take whole steps of 2 MiB."""
+    rounded = round_up(size, 2 * MIB) if size >= 10 * MIB else size
+    return f"{rounded / GIB:.2f} GiB" if rounded >= GIB else f"{rounded / MIB:.2f} MiB"

@@ -67,8 +67,16 @@ def solve(request: PlanRequest, settings: Settings, devices: Sequence[Sequence[D
     failure = verdict.before_cache(ranks) or verdict.at_sizing(ranks, sizing, known)
     reached = failure is None or failure.stage in _SIZED
     kv_bytes = tuple(_kv_bytes(rank, layout, sizing) if reached else 0 for rank in ranks)
-    failure = failure or verdict.after_sizing(ranks, kv_bytes)
+    failure = failure or verdict.after_sizing(ranks, kv_bytes, _tensor_bytes(layout, sizing))
     return Replica(tuple(d for row in devices for d in row), ranks, layout, sizing, low, high, failure, kv_bytes)
+
+
+def _tensor_bytes(layout: CacheLayout, sizing: KvSizing) -> int | None:
+    """Bytes of each of the cache's tensors, one for each layer of a block; None where they differ or are not known."""
+    pages = {table.spec.page_bytes for table in layout.tables}
+    if not layout.exact or len(pages) != 1 or any(table.mixed for table in layout.tables):
+        return None
+    return sizing.num_blocks * pages.pop()
 
 
 def _kv_bytes(rank: Rank, layout: CacheLayout, sizing: KvSizing) -> int:

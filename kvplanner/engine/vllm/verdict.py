@@ -73,20 +73,20 @@ def at_sizing(ranks: Sequence[Rank], sizing: KvSizing, known: bool = True) -> Fa
     return Failure("kv_cache_too_small", tightest, max(sizing.needed_bytes - sizing.usable_bytes, 1), sizing.error)
 
 
-def after_sizing(ranks: Sequence[Rank], kv_bytes: Sequence[int]) -> Failure | None:
+def after_sizing(ranks: Sequence[Rank], kv_bytes: Sequence[int], tensor_bytes: int | None = None) -> Failure | None:
     """A failure that the measurement does not see: the allocation, graph capture, serving.
 
-    kv_bytes: KV cache allocated on each rank.
+    kv_bytes: KV cache allocated on each rank; tensor_bytes: each of its tensors, None where they differ.
     """
     worst: Failure | None = None
     for index, (rank, kv) in enumerate(zip(ranks, kv_bytes, strict=True)):
-        failure = _after(rank, index, kv)
+        failure = _after(rank, index, kv, tensor_bytes)
         if failure and (worst is None or failure.missing_bytes > worst.missing_bytes):
             worst = failure
     return worst
 
 
-def _after(rank: Rank, index: int, kv: int) -> Failure | None:
+def _after(rank: Rank, index: int, kv: int, tensor_bytes: int | None) -> Failure | None:
     total = rank.cuda_total.value
     grown: tuple[tuple[Stage, int], ...] = (
         ("kv_cache_allocation", kv),
@@ -96,7 +96,8 @@ def _after(rank: Rank, index: int, kv: int) -> Failure | None:
     used = rank.resident_bytes
     for stage, added in grown:
         if used + added > total:
-            text = messages.out_of_memory(rank.device.index, total)
+            wanted = tensor_bytes if stage == "kv_cache_allocation" else None
+            text = messages.out_of_memory(rank.device.index, total, wanted)
             return Failure(stage, index, used + added - total, text)
         used += added
     return None
