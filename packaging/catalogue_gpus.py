@@ -6,17 +6,20 @@ Run through build_catalogue.py.
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 _KEPT = (
     "id", "vendor", "class", "nvml_name", "aliases", "arch", "year", "memory_type", "compute_capability",
-    "memory_gb",
-    "nvml_total_mib", "nvml_total_mib_other", "torch_total_mib", "torch_total_mib_other", "nvml_reserved_mib_seen",
+    "memory_gb", "nvml_total_mib", "nvml_total_mib_other", "driver_total_bytes", "torch_total_mib",
+    "torch_total_mib_other", "nvml_reserved_mib_seen",
     "memory_variants_gb", "bandwidth_gbs", "nvlink", "unified_memory", "ecc_default", "modified", "mig", "notes",
     "usable_note",
     "facts",
 )  # fmt: skip
+
+_SMI_TOTAL = re.compile(r"rocm-smi total, ([0-9]+) bytes")
 
 
 def build(source: Path, target: Path) -> int:
@@ -38,7 +41,21 @@ def build(source: Path, target: Path) -> int:
 
 
 def _record(device: dict[str, Any]) -> dict[str, Any]:
-    return {key: device[key] for key in _KEPT if device.get(key) not in (None, [], {}, "")}
+    found = {**device, **_driver_total(device)}
+    return {key: found[key] for key in _KEPT if found.get(key) not in (None, [], {}, "")}
+
+
+def _driver_total(device: dict[str, Any]) -> dict[str, Any]:
+    """The total that rocm-smi prints, in bytes, with its source; the facts tell it among other readings."""
+    for other in device.get("torch_total_mib_other") or ():
+        printed = _SMI_TOTAL.fullmatch(other.get("when", ""))
+        if printed:
+            fact = {"kind": "measured", "sources": other["sources"]}
+            return {
+                "driver_total_bytes": int(printed[1]),
+                "facts": {**device.get("facts", {}), "driver_total_bytes": fact},
+            }
+    return {}
 
 
 def _entry(record: dict[str, Any]) -> list[Any]:

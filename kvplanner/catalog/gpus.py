@@ -1,8 +1,8 @@
 """The bundled GPU catalogue: a small index at start, a record parsed when it is asked for.
 
-Totals that no public print shows are estimated by rule and marked `assumed`:
+Totals that no public print shows are estimated by rule and marked `assumed`, never above the nominal memory:
 a CUDA total is the NVML total less 2 % (at least 300 MiB); an NVML total is that of the nearest card of the same
-memory and family.
+memory and family. Drivers without NVML keep nothing to themselves: there both totals are what is printed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kvplanner.estimate import Estimate, Input, banded, exact
 from kvplanner.gpu.match import GpuEntry, find, parse_machine
 from kvplanner.gpu.spec import GpuSpec, Machine
 from kvplanner.shipped import shipped
-from kvplanner.units import MIB
+from kvplanner.units import GIB, MIB
 
 _FOLDER: Final = shipped("gpus")
 _RESERVED_SHARE: Final = 0.02
@@ -46,7 +46,7 @@ def record(gpu_id: str) -> dict[str, Any]:
     """The facts of one GPU with their provenance. Raises UnknownName."""
     line = _lines().get(gpu_id)
     if line is None:
-        raise UnknownName(f"no GPU has the id {gpu_id!r}", "GPU catalogue")
+        raise UnknownName(f"no GPU has the id {gpu_id!r}", "GPU catalogue", (), "kvplanner gpus lists them")
     loaded: dict[str, Any] = json.loads(line)
     return loaded
 
@@ -102,6 +102,8 @@ def _totals(facts: dict[str, Any]) -> tuple[Estimate | None, Estimate | None]:
     total = _printed(facts, "nvml_total_mib") if nvml_mib else None
     if facts.get("unified_memory"):
         return (cuda, cuda) if cuda else (_nominal(facts), _nominal(facts))
+    if facts["vendor"] != "nvidia":
+        return _without_nvml(facts, cuda)
     if total is None:
         total = _total_from_cuda(facts) if cuda_mib else _like_nearest(facts) or _nominal(facts)
     if cuda is None and total is not None:
@@ -116,11 +118,30 @@ def _linux_total_mib(facts: dict[str, Any]) -> int | None:
     return None if on_windows and not facts.get("unified_memory") else value
 
 
-def _printed(facts: dict[str, Any], key: str) -> Estimate:
+def _printed(facts: dict[str, Any], key: str, unit: int = MIB) -> Estimate:
     sources = facts.get("facts", {}).get(key, {}).get("sources", [])
     where = "; ".join(sources) if sources else "catalogue"
-    value = facts[key] * MIB
+    value = facts[key] * unit
     return exact(value, "{total}", Input("total", value, "B", where))
+
+
+def _without_nvml(facts: dict[str, Any], seen: Estimate | None) -> tuple[Estimate | None, Estimate | None]:
+    """What the driver's own tool prints and what programs see; each stands in for the other where it is not known."""
+    total = _printed(facts, "driver_total_bytes", 1) if "driver_total_bytes" in facts else None
+    if total is None and seen is None:
+        return _nominal(facts), _nominal(facts)
+    if total is None and seen is not None:
+        total = _up_to_nominal(facts, seen.value, seen.value, seen.value, "{seen}",
+                               Input("seen", seen.value, "B", "assumed: no more than programs see"))  # fmt: skip
+    return total, seen or total
+
+
+def _up_to_nominal(facts: dict[str, Any], value: int, low: int, high: int, formula: str, *inputs: Input) -> Estimate:
+    """An assumed total: no board has more than its nominal memory, in GiB."""
+    most = int((facts.get("memory_gb") or 0) * GIB)
+    if most >= low:
+        value, high = min(value, most), min(high, most)
+    return banded(value, low, high, "assumed", formula, *inputs)
 
 
 def _cuda_from_total(total: Estimate) -> Estimate:
@@ -144,11 +165,11 @@ def _total_from_cuda(facts: dict[str, Any]) -> Estimate:
         why = f"as on {nearest.get('nvml_name') or nearest['id']}"
     else:
         reserved, why = max(round(cuda * _RESERVED_SHARE), _RESERVED_LEAST), "assumed: 2 %, at least 300 MiB"
-    return banded(
+    return _up_to_nominal(
+        facts,
         cuda + reserved,
         cuda,
         cuda + 2 * reserved,
-        "assumed",
         "{CUDA total} + {driver reserved}",
         Input("CUDA total", cuda, "B", "public print"),
         Input("driver reserved", reserved, "B", why),
@@ -161,11 +182,11 @@ def _like_nearest(facts: dict[str, Any]) -> Estimate | None:
         return None
     value = nearest["nvml_total_mib"] * MIB
     name = nearest.get("nvml_name") or nearest["id"]
-    return banded(
+    return _up_to_nominal(
+        facts,
         value,
         round(value * 15 / 16),  # error-correcting memory on GDDR takes one sixteenth
         round(value * 1.01),
-        "assumed",
         "{total}",
         Input("total", value, "B", f"assumed: as {name}, the nearest card of the same memory and family"),
     )

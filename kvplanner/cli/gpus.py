@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final
 from kvplanner.cli.arguments import Parser
 from kvplanner.cli.output import BAD_INPUT, FITS, emit_json, note
 from kvplanner.errors import BadInput
+from kvplanner.estimate import Estimate, least_sure
 from kvplanner.plan.text_table import table
 
 if TYPE_CHECKING:
-    from kvplanner.estimate import Estimate
     from kvplanner.gpu.match import GpuEntry
     from kvplanner.gpu.spec import GpuSpec
 
@@ -72,7 +72,7 @@ def _row(entry: GpuEntry, spec: GpuSpec) -> tuple[str, ...]:
         f"{entry.memory_gb:g} GB" if entry.memory_gb else "?",
         _gib(spec.total),
         _gib(spec.cuda_total),
-        spec.cuda_total.basis if spec.cuda_total else "unknown",
+        least_sure((spec.total, spec.cuda_total)) if spec.total and spec.cuda_total else "unknown",
         f"{capability[0]}.{capability[1]}" if capability else "",
         ", ".join(entry.aliases[:2]),
     )

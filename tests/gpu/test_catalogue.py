@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kvplanner.catalog import gpus
-from kvplanner.units import MIB
+from kvplanner.gpu.match import GpuEntry
+from kvplanner.units import GIB, MIB
 
 
 def test_every_gpu_reads() -> None:
@@ -54,6 +55,35 @@ def test_a_total_that_windows_prints_says_nothing_about_linux(name: str) -> None
     reserved = gpu.total.value - gpu.cuda_total.value
     assert reserved == max(round(gpu.total.value * 0.02), 300 * MIB)
     assert gpu.cuda_total.high == gpu.total.value  # as Windows prints it
+
+
+@pytest.mark.parametrize("entry", gpus.index(), ids=lambda e: e.id)
+def test_only_what_was_printed_is_exact_and_no_board_has_more_than_its_size(entry: GpuEntry) -> None:
+    facts, gpu = gpus.record(entry.id), gpus.gpu(entry.id)
+    if gpu.total is None or gpu.cuda_total is None:
+        return
+    printed = {facts[key] * MIB for key in ("nvml_total_mib", "torch_total_mib") if key in facts}
+    printed.add(facts.get("driver_total_bytes"))
+    for total in (gpu.total, gpu.cuda_total):
+        if total.basis == "exact":
+            assert total.value in printed
+            continue
+        assert total.basis == "assumed"
+        assert total.high <= round(facts["memory_gb"] * GIB)
+
+
+def test_a_driver_without_nvml_keeps_nothing_to_itself() -> None:
+    big = gpus.machine("MI300X").devices[0].gpu
+    assert big.total is not None
+    assert big.cuda_total is not None
+    assert (big.total.value, big.total.basis) == (206_141_652_992, "exact")  # rocm-smi's print
+    assert (big.cuda_total.value, big.cuda_total.basis) == (196_588 * MIB, "exact")
+    for name in ("MI325X", "RX 7900 XTX"):
+        gpu = gpus.machine(name).devices[0].gpu
+        assert gpu.total is not None
+        assert gpu.cuda_total is not None
+        assert gpu.total.basis == "assumed"
+        assert gpu.total.value == gpu.cuda_total.value
 
 
 def test_an_unknown_total_is_that_of_the_nearest_card() -> None:
