@@ -12,6 +12,7 @@ import pytest
 from kvplanner.catalog import gpus, models
 from kvplanner.engine.base import Load, OptionValue, Plan, PlanRequest
 from kvplanner.engine.registry import engine
+from kvplanner.engine.vllm.sentences import COLD_COMPILE
 from kvplanner.sentence import Sentence, mark, show_size, told_in
 from kvplanner.units import GIB, MIB
 
@@ -74,6 +75,11 @@ def test_a_given_cache_has_words_of_its_own() -> None:
     assert large.summary.startswith("Does not fit: the given KV cache of 100.00 GiB lacks ")
     assert "outside the budget" not in large.summary
     few = plan(LLAMA, "H100", {"num_gpu_blocks_override": 3})
+    assert COLD_COMPILE not in few.warnings  # nothing takes from a cache that is given
+    assert COLD_COMPILE in plan(LLAMA, "H100", {}).warnings
+    cache = few.devices[0].segment("kv_cache")
+    assert cache is not None
+    assert cache.estimate.inputs[0].source.startswith("the given size ÷ bytes per block")
     assert few.stage == "kv_cache_too_small"
     assert few.summary.endswith("needs 16.00 GiB of KV cache and the given one has 4.0 MiB to use")
     none = plan(LLAMA, "H100", {"num_gpu_blocks_override": 1})

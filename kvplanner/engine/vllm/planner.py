@@ -198,8 +198,9 @@ def _kv_segment(rank: Rank, kv: int, bytes_per_block: int) -> Estimate:
     low, high = max(kv - (free.value - free.low), 0), kv + free.high - free.value
     if not bytes_per_block or kv % bytes_per_block:
         return free._replace(value=kv, low=low, high=high)
+    memory = "available memory" if rank.given_kv is None else "the given size"
     inputs = (
-        Input("blocks", kv // bytes_per_block, "", "available memory ÷ bytes per block, the least of all ranks"),
+        Input("blocks", kv // bytes_per_block, "", f"{memory} ÷ bytes per block, the least of all ranks"),
         Input("bytes per block", bytes_per_block, "B", "all cached layers of this rank"),
     )
     return Estimate(kv, low, high, free.basis, "{blocks} × {bytes per block}", inputs)

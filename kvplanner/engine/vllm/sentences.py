@@ -158,6 +158,7 @@ def warnings(
         out.append("Only the GPU's memory is given: kernels and batch limits are assumed as on a Hopper server GPU")
     out.extend(f"{kind} is given, not estimated" for kind in sorted(request.measured))
     stage = replica.failure.stage if replica.failure else "kv_cache_sizing"
-    if stage.startswith("kv_cache") and activations.compiles(settings):
+    given = any(rank.given_kv is not None for rank in replica.ranks)
+    if stage.startswith("kv_cache") and activations.compiles(settings) and not given:
         out.append(COLD_COMPILE)
     return tuple(dict.fromkeys(out))
