@@ -15,13 +15,14 @@ from kvplanner.ui.bars.layout import fitted
 from kvplanner.ui.bars.shapes import Measure
 from kvplanner.ui.bars.words import Unit
 from kvplanner.ui.palette import Tokens, mix
-from kvplanner.ui.startup_labels import Place, line_places, value_tops
+from kvplanner.ui.startup_labels import free_row, is_free, line_places, value_tops
 from kvplanner.ui.startup_steps import ABOVE, BOTTOM, LEFT, LEGEND, RIGHT, Step, Steps, right_end
 from kvplanner.units import GB, GIB
 
 LINE: Final = 14.0
 MISSING: Final = "missing"
-OTHERS: Final = "at the end on other GPUs"
+OTHERS: Final = "other GPUs"
+MOST_OTHERS: Final = 4
 BUDGET: Final = "budget's end"
 
 
@@ -65,13 +66,17 @@ class Drawing:
         self.axis(steps)
         for short, name, column in steps.later:
             self.never(short, name, column, steps)
+        taken: list[Rect] = []
         for index, step in enumerate(steps.steps):
             self.step(step, steps, chosen=index == current, focused=focused)
-        self.others(steps)
+        self.outlines(steps)
         self.limits(steps)
         lines = tuple(y for y in (steps.capacity_y, steps.budget_y) if y is not None)
         for step in steps.steps:
-            self.values(step, lines)
+            taken += self.values(step, lines)
+        taken += self.line_names(steps, taken)
+        taken += self.other_names(steps, lines, taken)
+        self.not_reached(steps, taken)
 
     def text(
         self, rect: Rect, text: str, ink: str, *, bold: bool = False, side: str = "left", top: bool = False
@@ -140,11 +145,18 @@ class Drawing:
         box = snapped(Rect(column.x + 3, steps.capacity_y, column.w - 6, steps.base_y - steps.capacity_y))
         self.painter.setPen(pen(self.tokens.border, 1, Qt.PenStyle.DashLine))
         self.painter.drawRect(box.adjusted(0.5, 0.5, -0.5, -0.5))
-        shown = column_label(("not reached", "–"), column.w - 8, self.type.width)
-        if box.height() >= 4 * LINE:  # so that it keeps off the lines and their names
-            place = Rect(box.x() + 1, box.center().y() - 21, box.width() - 2, 42)
-            self.text(place, shown, self.tokens.muted, side="center")
         self.name((name, short), column, steps, mix(self.tokens.muted, self.tokens.panel, 0.75))
+
+    def not_reached(self, steps: Steps, taken: list[Rect]) -> None:
+        """Says so in the columns of stages that a failing start does not reach, where all of them have room for it."""
+        boxes = [Rect(c.x + 4, steps.capacity_y, c.w - 8, steps.base_y - steps.capacity_y) for _, _, c in steps.later]
+        if not boxes:
+            return
+        shown = column_label(("not reached", "–"), boxes[0].w, self.type.width)
+        high = self.type.height(shown, "small", boxes[0].w)
+        y = free_row(boxes, (0.5, 0.65, 0.35, 0.8, 0.95), high, taken)
+        for box in boxes if y is not None else ():
+            self.text(Rect(box.x, y or 0.0, box.w, high), shown, self.tokens.muted, side="center")
 
     def name(self, names: tuple[str, ...], column: Rect, steps: Steps, ink: str, *, bold: bool = False) -> None:
         """A stage's name under its column."""
@@ -171,8 +183,8 @@ class Drawing:
             names = tuple(shown for name in names for shown in (f"✕\u00a0{name}", name))
         self.name(names, step.column, steps, ink, bold=stage.failing)
 
-    def values(self, step: Step, lines: tuple[float, ...]) -> None:
-        """The sizes at the stage's end and, where it differs to the eye, at its highest."""
+    def values(self, step: Step, lines: tuple[float, ...]) -> list[Rect]:
+        """Where they stand: the sizes at the stage's end and, where it differs to the eye, at its highest."""
         stage, column = step.stage, step.column
         width = column.w - 2
         end = column_value(stage.end_bytes, self.unit, width, self.type.width)
@@ -181,51 +193,61 @@ class Drawing:
         ink = self.tokens.muted if step.pale else self.tokens.text
         plain = step.box.y <= at_end and at_end + LINE <= step.box.bottom
         hatched = step.lack is not None and step.lack.y < at_end + LINE and at_end < step.lack.bottom
-        self.chip(Rect(column.x + 1, at_end, width, LINE), end, ink, ground=hatched or not plain)
+        made = [self.chip(Rect(column.x + 1, at_end, width, LINE), end, ink, ground=hatched or not plain)]
         if at_peak is not None:
-            self.chip(Rect(column.x + 1, at_peak, width, LINE), peak, ink, ground=at_peak < step.box.y)
+            place = Rect(column.x + 1, at_peak, width, LINE)
+            made.append(self.chip(place, peak, ink, ground=at_peak < step.box.y))
+        return made
 
-    def chip(self, rect: Rect, text: str, ink: str, *, ground: bool) -> None:
-        """A figure that stays readable over lines and patterns."""
-        if not text:
-            return
-        if ground:
-            wide = min(self.type.width(text, "small_bold") + 4, rect.w)
-            box = QRectF(rect.x + (rect.w - wide) / 2, rect.y + 1, wide, rect.h - 2)
-            self.painter.fillRect(box, colour(self.tokens.panel, 215))
-        self.text(rect, text, ink, bold=True, side="center")
+    def chip(self, rect: Rect, text: str, ink: str, *, ground: bool) -> Rect:
+        """A figure that stays readable over lines and patterns; what it takes."""
+        wide = min(self.type.width(text, "small_bold") + 4, rect.w) if text else 0.0
+        box = Rect(rect.x + (rect.w - wide) / 2, rect.y, wide, rect.h)
+        if ground and text:
+            self.painter.fillRect(QRectF(box.x, box.y + 1, box.w, box.h - 2), colour(self.tokens.panel, 215))
+        if text:
+            self.text(rect, text, ink, bold=True, side="center")
+        return box
 
-    def others(self, steps: Steps) -> None:
-        """Outlines of the other devices."""
-        taken = [steps.capacity_y - 7, *([steps.budget_y] if steps.budget_y is not None else [])]
-        for name, points in steps.others[:4]:
-            self.painter.setPen(pen(self.tokens.muted, 1.4, Qt.PenStyle.DashLine))
+    def outlines(self, steps: Steps) -> None:
+        """The ends of the other devices' stages."""
+        self.painter.setPen(pen(self.tokens.muted, 1.4, Qt.PenStyle.DashLine))
+        for _, points in steps.others[:MOST_OTHERS]:
             self.painter.drawPolyline(QPolygonF([QPointF(*p) for p in points]))
+
+    def other_names(self, steps: Steps, lines: tuple[float, ...], taken: list[Rect]) -> list[Rect]:
+        """Whose outline it is, where the names have room."""
+        made: list[Rect] = []
+        for name, points in steps.others[:MOST_OTHERS]:
             x, y = points[-1]
-            if all(abs(y - other) > 13 for other in taken):
-                inside = self.width - x < RIGHT * 0.8
-                rect = Rect(x - 124, y - 15, 120, LINE) if inside else Rect(x + 6, y - 7, RIGHT - 8, LINE)
-                self.text(rect, name, self.tokens.muted, side="right" if inside else "left")
-                taken.append(y)
+            wide = self.type.width(name, "small") + 2
+            inside = self.width - x < RIGHT * 0.8
+            rect = Rect(x - wide - 4, y - 15, wide, LINE) if inside else Rect(x + 6, y - 7, wide, LINE)
+            struck = inside and any(rect.y - 1 < line < rect.bottom for line in lines)
+            if not struck and is_free(rect, [*taken, *made]):
+                self.text(rect, name, self.tokens.muted)
+                made.append(rect)
+        return made
 
     def limits(self, steps: Steps) -> None:
-        """The lines of the capacity and of the budget's end, each with its name."""
+        """The lines of the capacity and of the budget's end."""
         right = right_end(steps)
-        size = words.size(self.plan.devices[self.position].total_bytes, self.unit)
-        wide = self.type.width(size, "small_bold") + 2, self.type.width(BUDGET, "small") + 2
-        capacity, budget = line_places(steps, self.width, wide, LINE)
         y = round(steps.capacity_y) + 0.5
         self.painter.setPen(pen(self.tokens.text, 1.6))
         self.painter.drawLine(QLineF(LEFT, y, right, y))
-        self.line_name(capacity, size, self.tokens.text, bold=True)
-        if steps.budget_y is not None and budget is not None:
+        if steps.budget_y is not None:
             y = round(steps.budget_y) + 0.5
             self.painter.setPen(pen(self.tokens.text, 1.2, Qt.PenStyle.DashLine))
             self.painter.drawLine(QLineF(LEFT, y, right, y))
-            self.line_name(budget, BUDGET, self.tokens.muted)
 
-    def line_name(self, place: Place, text: str, ink: str, *, bold: bool = False) -> None:
-        """The name of a line, on a ground of its own where it stands inside the picture."""
-        rect = Rect(place.left, place.y, place.right - place.left, LINE)
-        self.painter.fillRect(QRectF(*rect), colour(self.tokens.panel, 215))
-        self.text(rect, text, ink, bold=bold, side=place.side)
+    def line_names(self, steps: Steps, taken: list[Rect]) -> list[Rect]:
+        """What the two lines are, each on a ground of its own; where they stand."""
+        size = words.size(self.plan.devices[self.position].total_bytes, self.unit)
+        wide = self.type.width(size, "small_bold") + 2, self.type.width(BUDGET, "small") + 2
+        capacity, budget = line_places(steps, self.width, wide, LINE, taken)
+        named = [(capacity, size, self.tokens.text, True)]
+        named += [(budget, BUDGET, self.tokens.muted, False)] if budget is not None else []
+        for rect, text, ink, bold in named:
+            self.painter.fillRect(QRectF(*rect), colour(self.tokens.panel, 215))
+            self.text(rect, text, ink, bold=bold)
+        return [rect for rect, _, _, _ in named]

@@ -3,16 +3,17 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PySide6.QtCore import Qt
-from PySide6.QtGui import QAccessible
+from PySide6.QtCore import QRectF, Qt
+from PySide6.QtGui import QAccessible, QFontMetricsF
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from kvplanner.estimate import exact
+from kvplanner.ui.bars.geometry import Rect
 from kvplanner.ui.palette import THEMES, ThemeName, Tokens, contrast, mix, paled
 from kvplanner.ui.startup import StartupView
-from kvplanner.ui.startup_drawing import BUDGET, LINE, column_label, column_value
-from kvplanner.ui.startup_labels import line_places, value_tops
+from kvplanner.ui.startup_drawing import BUDGET, LINE, Drawing, column_label, column_value
+from kvplanner.ui.startup_labels import free_row, is_free, line_places, value_tops
 from kvplanner.ui.startup_steps import Step, Steps, arrange, failure, lacks, right_end, stage_line
 from tests import sample_plans
 from tests.ui.views_kit import apart, measure, paint_theme
@@ -172,8 +173,8 @@ def test_no_figure_is_struck_through(name: str, height: int, share: float | None
         assert not _crossing(steps, step, twice=False), step.stage.label
         if step.peak:
             end, peak = value_tops(step, (steps.capacity_y,), LINE, twice=True)
-            assert peak is not None
-            assert abs(end - peak) >= LINE
+            assert peak is None or abs(end - peak) >= LINE
+            assert peak is not None or height < 240
             assert not _crossing(steps, step, twice=True)
 
 
@@ -187,13 +188,15 @@ def test_the_lines_names_stand_at_their_lines(name: str, width: int, share: floa
     steps = steps._replace(budget_y=steps.base_y - plan.devices[0].total_bytes * share * steps.scale)
     texts = measure("23.99 GiB", "small_bold"), measure(BUDGET, "small")
     capacity, budget = line_places(steps, width, texts, LINE)
-    assert budget is not None
     assert steps.budget_y is not None
+    assert (budget is None) == (steps.budget_y < LINE)  # above the whole picture
+    if budget is None:
+        return
     for place, line, wide in ((capacity, steps.capacity_y, texts[0]), (budget, steps.budget_y, texts[1])):
         assert abs(place.y + LINE / 2 - line) <= LINE / 2 + 2  # at its own line
-        assert place.right - place.left >= wide
+        assert place.w >= wide
         assert place.right <= width
-        if place.left < right_end(steps):  # inside the picture it stands on no line
+        if place.x < right_end(steps):  # inside the picture it stands on no line
             assert not [y for y in (steps.capacity_y, steps.budget_y) if place.y < y < place.y + LINE]
     upper, lower = sorted((capacity.y, budget.y))
     assert lower - upper >= LINE
@@ -209,13 +212,33 @@ def test_the_sign_of_failure_never_stands_alone() -> None:
     assert column_label(names, measure("profile", "small"), measure) == names[1]
 
 
-def test_lines_on_the_ground_have_one_name() -> None:
+def test_names_of_lines_on_the_ground_keep_off_the_stages() -> None:
     steps = arrange(sample_plans.too_big(), 0, 420, 300)
     assert steps is not None
     low = steps._replace(capacity_y=steps.base_y - 5, budget_y=steps.base_y - 4)
     capacity, budget = line_places(low, 420, (50, 60), LINE)
-    assert budget is None
-    assert capacity.y + LINE <= low.capacity_y
+    assert budget is not None
+    assert is_free(budget, [capacity])
+    assert max(capacity.bottom, budget.bottom) <= low.base_y
+    assert not [y for y in (low.capacity_y, low.base_y - 4) for r in (capacity, budget) if r.y < y < r.bottom]
+
+
+def test_names_make_way_for_what_stands_already() -> None:
+    steps = arrange(sample_plans.fits(), 0, 420, 300)
+    assert steps is not None
+    assert steps.budget_y is not None
+    alone = line_places(steps, 420, (50, 60), LINE)[1]
+    assert alone is not None
+    moved = line_places(steps, 420, (50, 60), LINE, [alone])[1]
+    assert moved is not None
+    assert is_free(moved, [alone])
+    everywhere = [Rect(0, 0, 420, 300)]
+    assert line_places(steps, 420, (50, 60), LINE, everywhere)[1] is None
+    boxes = [Rect(100, 50, 40, 100), Rect(140, 50, 40, 100)]
+    assert free_row(boxes, (0.5, 0.9), LINE, []) == 50 + (100 - LINE) * 0.5
+    assert free_row(boxes, (0.5, 0.9), LINE, [Rect(150, 90, 80, 14)]) == 50 + (100 - LINE) * 0.9
+    assert free_row(boxes, (0.5, 0.9), LINE, everywhere) is None
+    assert free_row([Rect(100, 50, 40, 10)], (0.5,), LINE, []) is None
 
 
 def test_stages_that_are_never_reached_stand_pale() -> None:
@@ -296,3 +319,34 @@ def test_stages_have_names_for_assistive_technology(view: StartupView) -> None:
     view.set_plan(None)
     view.update_twins()
     assert view.twins() == []
+
+
+@pytest.mark.parametrize("name", sample_plans.ALL)
+@pytest.mark.parametrize("size", [(426, 290), (640, 290), (1000, 330), (380, 170)])
+def test_no_text_stands_on_another(
+    view: StartupView, monkeypatch: pytest.MonkeyPatch, name: str, size: tuple[int, int]
+) -> None:
+    seen: list[tuple[str, QRectF]] = []
+
+    class Noted(Drawing):
+        def text(self, rect: Rect, text: str, ink: str, *, bold: bool = False, side: str = "left", top: bool = False
+                 ) -> None:  # fmt: skip
+            metrics = QFontMetricsF(self.type.fonts["small_bold" if bold else "small"])
+            flags = {"left": Qt.AlignmentFlag.AlignLeft, "right": Qt.AlignmentFlag.AlignRight}.get(
+                side, Qt.AlignmentFlag.AlignHCenter
+            ) | (Qt.AlignmentFlag.AlignTop if top else Qt.AlignmentFlag.AlignVCenter)
+            place = metrics.boundingRect(QRectF(*rect), int(flags | Qt.TextFlag.TextWordWrap), text)
+            seen.extend([(text, place)] if text else [])
+            super().text(rect, text, ink, bold=bold, side=side, top=top)
+
+    monkeypatch.setattr("kvplanner.ui.startup.Drawing", Noted)
+    view.resize(*size)
+    view.set_plan(sample_plans.ALL[name]())
+    view.grab()
+    for index, (text, place) in enumerate(seen):
+        assert place.left() >= -1, text
+        assert place.right() <= size[0] + 1, text
+        assert -1 <= place.top() < place.bottom() <= size[1] + 1, text
+        for other, there in seen[index + 1 :]:
+            shared = place.intersected(there)
+            assert shared.width() <= 2 or shared.height() <= 3, (text, other)
