@@ -18,7 +18,6 @@ from kvplanner.engine.base import Plan, SegmentKind
 from kvplanner.errors import BadInput
 from kvplanner.gpu.spec import Machine
 from kvplanner.plan.report_parts import engine_title
-from kvplanner.sentence import told_in
 from kvplanner.ui.bars import words
 from kvplanner.ui.bars.geometry import Rect
 from kvplanner.ui.bars.ink import Type, colour, sized
@@ -175,7 +174,6 @@ def _lines(text: str, width: float, measure: Callable[[str], float]) -> list[str
 
 def compose(plan: Plan, unit: Unit, type_: Type) -> Picture:
     """Where everything goes."""
-    plan = plan._replace(summary=told_in(plan.summary, unit))
     told = verdict(plan, unit)
     room = WIDTH - 2 * MARGIN
     machine = Machine(tuple(d.device for d in plan.devices)).describe()
