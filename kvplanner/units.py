@@ -45,6 +45,11 @@ def round_up(value: int, multiple: int) -> int:
     return -(-value // multiple) * multiple
 
 
+def whole(value: float) -> float:
+    """An integer where the value is one: a rate such as bytes per token seldom has a fraction."""
+    return int(value) if value == int(value) else value
+
+
 def parse_size(text: str) -> int:
     """Bytes named by text such as "3GB", "1.5 GiB" or "1073741824".
 

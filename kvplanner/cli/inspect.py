@@ -47,10 +47,13 @@ def open_model(text: str) -> Model:
 def to_json(found: Inspection) -> dict[str, object]:
     """The inspection as plain data: all sizes in bytes."""
     from kvplanner.plan.schema import estimate_to_json
+    from kvplanner.units import whole
 
     stored = found.stored
     told = found._asdict() | {name: [row._asdict() for row in getattr(found, name)] for name in _ROWS}
     told["towers"] = [tower._asdict() for tower in found.towers]
+    for row in (told, *told["caches"]):
+        row |= {name: whole(value) for name, value in row.items() if name.endswith("bytes_per_token")}
     told["stored_bytes"] = stored.value if stored else None
     told["stored"] = estimate_to_json(stored) if stored else None
     return {"schema": SCHEMA, **told}

@@ -1,7 +1,8 @@
 """A plan as JSON values, schema kvplanner.plan/1: the names that scripts depend on.
 
-Every size is an integer number of bytes, per device unless the name says otherwise. Fields may be added; renaming
-one takes a new schema number.
+Every size is an integer number of bytes, per device unless the name says otherwise, null where it is not known; a
+rate, such as bytes per token, has a fraction only where it is none. Fields may be added; renaming one takes a new
+schema number.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import Final
 
 from kvplanner.engine.base import DevicePlan, KvCache, Model, Plan, Segment, StageMemory
 from kvplanner.estimate import Estimate
+from kvplanner.units import whole
 
 SCHEMA: Final = "kvplanner.plan/1"
 
@@ -70,8 +72,8 @@ def _device(device: DevicePlan) -> Json:
         "gpu_id": real.gpu.id,
         "uuid": real.uuid or None,
         "role": device.role,
-        "total_bytes": device.total_bytes,
-        "cuda_total_bytes": device.cuda_total_bytes,
+        "total_bytes": device.total_bytes or None,
+        "cuda_total_bytes": device.cuda_total_bytes or None,
         "budget_bytes": device.budget.value if device.budget else None,
         "free_bytes": real.free_bytes,
         "bytes_per_block": device.bytes_per_block,
@@ -123,7 +125,7 @@ def _kv_cache(cache: KvCache) -> Json:
         "tokens_high": cache.tokens_high,
         "max_concurrency": cache.max_concurrency,
         "context_length": cache.context_length,
-        "bytes_per_token": cache.bytes_per_token,
+        "bytes_per_token": whole(cache.bytes_per_token) if cache.bytes_per_token is not None else None,
         "groups": [
             {
                 "kind": group.kind,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -15,11 +16,13 @@ from kvplanner.engine.command import format_command
 from kvplanner.engine.registry import engine
 from kvplanner.errors import PlannerError
 from kvplanner.plan import report, schema
+from kvplanner.units import GIB
 from tests.plan.contract import check_plan
 
 VLLM = engine("vllm")
 FAMILIES = {entry.architecture: entry.id for entry in models.index()}
-MACHINES = ("H100", "8xH100", "RTX 4090", "2x24GiB", "1xRTX 4090,1xRTX 3090", "16xH200", "GTX 1080 Ti")
+MACHINES = ("H100", "8xH100", "RTX 4090", "2x24GiB", "1xRTX 4090,1xRTX 3090", "16xH200", "GTX 1080 Ti", "2xV100 32GB",
+            "A100-PCIE-40GB", "M3 Max", "MI300X")  # fmt: skip
 VERSIONS = (None, "0.33", "0.24", "0.16", "0.9", "0.6.6")
 MEASURABLE = ("other", "runtime_outside", "runtime", "weights", "workspace", "activations", "cuda_graphs", "kv_cache")
 PATIENCE_S = 2.0
@@ -50,6 +53,8 @@ def requests(draw: st.DrawFn) -> PlanRequest:
     measured = draw(st.dictionaries(st.sampled_from(MEASURABLE), st.integers(0, 10**13), max_size=2))
     model = models.load(FAMILIES[draw(st.sampled_from(sorted(FAMILIES)))])
     machine = gpus.machine(draw(st.sampled_from(MACHINES)))
+    free = draw(st.none() | st.integers(0, 200 * GIB))
+    machine = machine._replace(devices=tuple(replace(device, free_bytes=free) for device in machine.devices))
     return PlanRequest(model, machine, version=version, options=options, load=load, measured=measured)
 
 

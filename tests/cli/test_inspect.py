@@ -34,7 +34,8 @@ def test_json_sums_to_what_the_text_says(terminal: Terminal) -> None:
     assert sum(row["bytes"] for row in found["tensors"]) == found["stored_bytes"]
     assert sum(row["elements"] for row in found["tensors"]) == found["parameters"] == 8_030_261_248
     assert sum(row["layers"] for row in found["layers"]) == 32
-    assert found["bytes_per_token"] == 131_072
+    rates = (found["bytes_per_token"], found["growing_bytes_per_token"], found["caches"][0]["bytes_per_token"])
+    assert [repr(rate) for rate in rates] == ["131072"] * 3
     assert found["stored"]["basis"] == "exact"
 
 

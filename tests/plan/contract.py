@@ -25,7 +25,7 @@ MODEL = {
     "source": OBJECT,
 }  # fmt: skip
 DEVICE = {
-    "index": SIZE, "kind": TEXT, "gpu": TEXT, "role": TEXT, "total_bytes": SIZE, "cuda_total_bytes": SIZE,
+    "index": SIZE, "kind": TEXT, "gpu": TEXT, "role": TEXT, "total_bytes": SIZE + NONE, "cuda_total_bytes": SIZE + NONE,
     "budget_bytes": SIZE + NONE, "free_bytes": SIZE + NONE, "bytes_per_block": SIZE, "segments": LIST,
 }  # fmt: skip
 SEGMENT = {
@@ -84,6 +84,7 @@ def check_plan(document: object) -> None:
         for path, group in items(cache["groups"], "kv_cache.groups"):
             fields(group, GROUP, path)
     fields(plan["limits"], LIMITS, "limits")
+    _numbers({name: value for name, value in plan.items() if name != "options"}, "plan")
 
 
 def _options(options: object) -> None:
@@ -108,6 +109,19 @@ def _device(device: dict[str, object], fits: object, path: str) -> None:
         assert total == device["total_bytes"], f"{path}: {total} of {device['total_bytes']}"
     else:
         assert "headroom" not in kinds or fits is None
+
+
+def _numbers(value: object, path: str) -> None:
+    """Asserts that nothing is negative and that whole sizes are integers, in a document without the options."""
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            _numbers(item, f"{path}.{name}")
+    elif isinstance(value, list):
+        for where, item in items(value, path):
+            _numbers(item, where)
+    elif isinstance(value, int | float):
+        assert value >= 0, f"{path} is {value}"
+        assert "bytes" not in path.rpartition(".")[2] or isinstance(value, int) or value % 1, f"{path} is {value}"
 
 
 def _ordered(values: Sequence[object], path: str) -> None:

@@ -6,7 +6,7 @@ from kvplanner.engine.base import KvCache
 from kvplanner.engine.vllm import kv_notes
 from kvplanner.engine.vllm.ranks import Rank
 from kvplanner.engine.vllm.replica import Replica
-from kvplanner.estimate import Estimate, Input, band_of_sum
+from kvplanner.estimate import Estimate, Input, band_of_sum, banded
 from kvplanner.sentence import Sentence, mark
 from kvplanner.units import format_count
 
@@ -88,4 +88,4 @@ def headroom(rank: Rank, value: int) -> Estimate:
         Input("budget", rank.budget.value, "B", f"{rank.settings.utilization:g} × CUDA total"),
         Input("made after start", rank.after.value, "B", "block tables and workspaces outside the measurement"),
     )
-    return Estimate(value, value - below, value + above, "rest", "{total} − everything above", inputs)
+    return banded(value, value - below, value + above, "rest", "{total} − everything above", *inputs)

@@ -218,7 +218,8 @@ def _cannot_tell(
     for place, device in enumerate(d for stages_ in devices for row in stages_ for d in row):
         total = device.gpu.total.value if device.gpu.total else 0
         cuda_total = device.gpu.cuda_total.value if device.gpu.cuda_total else total
-        unknown = Segment("headroom", banded(total, 0, total, "assumed", "{not told apart}"))
+        whole = Input("not told apart", total, "B", "the memory of the GPU, of which nothing more is known")
+        unknown = Segment("headroom", banded(total, 0, total, "assumed", "{not told apart}", whole))
         plans.append(DevicePlan(device, f"tp{place}", total, cuda_total, None, (unknown,) if total else ()))
     return Plan(
         request=request,

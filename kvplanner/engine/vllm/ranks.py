@@ -68,7 +68,7 @@ class Rank:
 
     @cached_property
     def available(self) -> Estimate:
-        """What the engine prints as available KV cache memory; negative when nothing is left."""
+        """What the engine prints as available KV cache memory; negative when nothing is left, else never below 0."""
         if self.given_kv is not None:
             return self.given_kv
         charged = {
@@ -89,7 +89,7 @@ class Rank:
         )
         low, high = value - math.isqrt(above**2 + budget_below**2), value + math.isqrt(below**2 + budget_above**2)
         formula = " − ".join(("{budget}", *(f"{{{name}}}" for name in charged)))
-        return Estimate(value, low, high, "rest" if low < high else "exact", formula, inputs)
+        return banded(value, low, high, "rest" if low < high else "exact", formula, *inputs)
 
 
 def rank_key(stage: int, device: Device) -> tuple[int, str, int | None]:
