@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from kvplanner.engine.vllm.eras import ERAS, era_of
+from kvplanner.engine.vllm.eras import ERAS, era_of, spelled
 from kvplanner.errors import BadInput
 from tests.engine.kv_models import (
     A100,
@@ -56,6 +56,15 @@ class TestEras:
         assert "older" in era_of("0.2.5").warnings[0]
         with pytest.raises(BadInput, match="not a vLLM version"):
             era_of("latest")
+
+    @pytest.mark.parametrize("version", ["1.0", "v9.9.2", "12.0.0rc1"])
+    def test_a_major_release_to_come_takes_the_newest(self, version: str) -> None:
+        match = era_of(version)
+        assert match.era is ERAS[-1]
+        assert match.version > era_of("0.9999").version
+        name = version.removeprefix("v").removesuffix("rc1")
+        assert spelled(match.version).startswith(name)
+        assert name in match.warnings[0]
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,8 @@ def lookup(name: str, settings: Settings, stage: int = 0) -> Constant:
     place = "last" if stage == settings.pp - 1 else "before last"
     pipeline = "yes" if settings.pp > 1 else "no"
     graphs = "yes" if settings.graph_mode != "NONE" else "no"
-    runner, version, assumed = settings.era.runner, settings.version, gpu_class(settings)
+    version = min(settings.version, settings.era.last)  # a release to come has the newest rules
+    runner, assumed = settings.era.runner, gpu_class(settings)
     found = _lookup(name, version, (runner, assumed, ranks, place, pipeline, graphs))
     if class_is_known(settings):
         return found

@@ -13,9 +13,17 @@ from kvplanner.errors import BadInput
 
 NEWEST: Final = (33, 0)
 _LAST_PATCH: Final = 99
+# A version is (minor, patch) of 0.x; each major release counts as so many minor ones.
+_MAJOR: Final = 10_000
 _VERSION: Final = re.compile(
-    r"v?0\.(\d{1,4})(?:\.(\d{1,4}))?(?:\.?(?:post|rc|dev|a|b)\d*\S*)?(?:\+\S*)?", re.IGNORECASE
+    r"v?(\d{1,3})\.(\d{1,4})(?:\.(\d{1,4}))?(?:\.?(?:post|rc|dev|a|b)\d*\S*)?(?:\+\S*)?", re.IGNORECASE
 )
+
+
+def spelled(version: tuple[int, int]) -> str:
+    """A version as the engine writes it: "0.33.0"."""
+    major, minor = divmod(version[0], _MAJOR)
+    return f"{major}.{minor}.{version[1]}"
 
 
 class EraMatch(NamedTuple):
@@ -64,7 +72,7 @@ ERAS: Final[tuple[Era, ...]] = (
 
 
 def era_of(version: str | None) -> EraMatch:
-    """The era of a version such as "0.27.1", "v0.30" or "0.24.0rc1"; None is the newest modelled one.
+    """The era of a version such as "0.27.1", "v0.30", "0.24.0rc1" or "1.0"; None is the newest modelled one.
 
     A version outside the known run takes the nearest era, with a warning. Raises BadInput for other text.
     """
@@ -73,11 +81,11 @@ def era_of(version: str | None) -> EraMatch:
     match = _VERSION.fullmatch(version.strip())
     if match is None:
         raise BadInput(f"{version[:40]!r} is not a vLLM version", "--engine-version", "Write for example 0.33.0")
-    wanted = (int(match[1]), int(match[2] or 0))
+    wanted = (int(match[1]) * _MAJOR + int(match[2]), int(match[3] or 0))
+    name = spelled(wanted)
     if wanted > ERAS[-1].last:
-        return EraMatch(
-            ERAS[-1], wanted, (f"vLLM {version} is newer than 0.33, the newest modelled: planned by its rules",)
-        )
+        said = f"vLLM {name} is newer than 0.33, the newest modelled: planned by its rules"
+        return EraMatch(ERAS[-1], wanted, (said,))
     era = next(e for e in ERAS if wanted <= e.last)
-    warnings = () if wanted >= (6, 0) else (f"vLLM {version} is older than 0.6: planned by the rules of 0.6",)
+    warnings = () if wanted >= (6, 0) else (f"vLLM {name} is older than 0.6: planned by the rules of 0.6",)
     return EraMatch(era, wanted, warnings)

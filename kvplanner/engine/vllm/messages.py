@@ -16,8 +16,8 @@ def free_memory_check(index: int, free: int, total: int, utilization: float, req
     """The ValueError of the first check."""
     return (
         f"Free memory on device cuda:{index} ({_gib(free)}/{_gib(total)} GiB) on startup is less than desired GPU "
-        f"memory utilization ({utilization:g}, {_gib(requested)} GiB). Decrease GPU memory utilization or reduce GPU "
-        "memory used by other processes."
+        f"memory utilization ({float(utilization)}, {_gib(requested)} GiB). Decrease GPU memory utilization or reduce "
+        "GPU memory used by other processes."
     )
 
 

@@ -17,7 +17,7 @@ from kvplanner.engine.base import (
 )
 from kvplanner.engine.command import check_range
 from kvplanner.engine.vllm import defaults, explain, limits, options, parallel, sentences, stages, support
-from kvplanner.engine.vllm.eras import era_of
+from kvplanner.engine.vllm.eras import era_of, spelled
 from kvplanner.engine.vllm.ignored import IGNORED_FLAGS
 from kvplanner.engine.vllm.ranks import Rank, rank_key
 from kvplanner.engine.vllm.replica import Replica, solve
@@ -97,7 +97,7 @@ def _plan(
         summary, risk = sentences.summary(request, settings, replicas, worst, found), sentences.risk(replica)
     return Plan(
         request=request,
-        engine_version=".".join(str(part) for part in (0, *settings.version)),
+        engine_version=spelled(settings.version),
         rules=settings.era.name,
         fits=False if failure else True if replica.layout.exact else None,
         stage=failure.stage if failure else None,
@@ -223,7 +223,7 @@ def _cannot_tell(
         plans.append(DevicePlan(device, f"tp{place}", total, cuda_total, None, (unknown,) if total else ()))
     return Plan(
         request=request,
-        engine_version=".".join(str(part) for part in (0, *settings.version)),
+        engine_version=spelled(settings.version),
         rules=settings.era.name,
         fits=None,
         stage=None,

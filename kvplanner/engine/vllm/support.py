@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kvplanner.engine.vllm.eras import spelled
 from kvplanner.errors import BadInput
 from kvplanner.model.spec import ModelSpec
 
@@ -62,21 +63,18 @@ def check(spec: ModelSpec, quantization: str | None, version: Version) -> tuple[
         )
     known = _FIRST.get(spec.architecture)
     if known is not None and version < known:
-        what = f"vLLM {_name(version)} does not know {spec.architecture}, which came with {_name(known)}"
+        what = f"vLLM {spelled(version)} does not know {spec.architecture}, which came with {spelled(known)}"
         if version[0] == known[0]:
             return (what,)
-        raise BadInput(what, "--engine-version", f"Plan it with --engine-version {_name(known)} or later")
+        raise BadInput(what, "--engine-version", f"Plan it with --engine-version {spelled(known)} or later")
     about = _ABOUT.get(spec.architecture)
     if about is not None and version < about:
-        return (f"{spec.architecture} came with about vLLM {_name(about)}: {_name(version)} may not run it",)
+        return (f"{spec.architecture} came with about vLLM {spelled(about)}: {spelled(version)} may not run it",)
     return ()
 
 
 def cannot_load(quantization: str, version: Version) -> str:
     """Why a release loads no weights of a quantisation method, "" when it does."""
     format_ = _DROPPED_FORMATS.get(quantization)
-    return f"vLLM 0.{version[0]} has no {format_} quantisation" if format_ and version >= _DROPPED else ""
-
-
-def _name(version: Version) -> str:
-    return f"0.{version[0]}.{version[1]}"
+    release = spelled(version).rpartition(".")[0]
+    return f"vLLM {release} has no {format_} quantisation" if format_ and version >= _DROPPED else ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from kvplanner.engine.vllm.eras import spelled
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.errors import BadInput, NotModelled
 from kvplanner.model.formats import WeightFormat, bnb4, fp8_block, fp8_channel, fp8_tensor
@@ -128,7 +129,7 @@ def check(spec: ModelSpec, settings: Settings) -> None:
 
 
 def _check_version(method: str, found: Online, settings: Settings) -> None:
-    here = ".".join(map(str, (0, *settings.version)))
+    here = spelled(settings.version)
     if found.last < settings.version < _BITSANDBYTES_GONE:
         raise NotModelled(
             f"whether vLLM {here} still has {method} is not known", FLAG, "Plan it with --engine-version 0.26"
