@@ -77,8 +77,10 @@ def find(text: str) -> ModelEntry:
         return own[0]
     if entries:
         near = tuple(e.id for e in entries)
-        raise UnknownName(f"{text!r} is the name of {len(entries)} models", "model catalogue", near)
-    raise UnknownName(f"no model is called {text!r}", "model catalogue", _near(key))
+        raise UnknownName(
+            f"{text!r} is the name of {len(entries)} models", "model catalogue", near, "Write one in full"
+        )
+    raise UnknownName(f"no model is called {text!r}", "model catalogue", _near(key), "kvplanner models lists them")
 
 
 def _near(key: str) -> tuple[str, ...]:

@@ -97,7 +97,7 @@ def _run(argv: list[str]) -> int:
         from difflib import get_close_matches
 
         near = tuple(get_close_matches(command, COMMANDS, n=2)) or tuple(COMMANDS)
-        raise UnknownName(f"there is no command {command!r}", "", near)
+        raise UnknownName(f"there is no command {command!r}", "", near, "kvplanner --help tells what each does")
     status: int = import_module(f"kvplanner.cli.{command}").run(rest)
     return status
 

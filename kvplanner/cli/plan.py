@@ -35,16 +35,15 @@ def parser() -> Parser:
         metavar="MODEL",
         help="catalogue id, folder, config.json, *.safetensors, *.gguf, ollama:NAME, hub:ORG/NAME or a .kvplan.json",
     )
-    add("--gpu", default="", metavar="SPEC", help='"H100", "2xRTX 4090", "1xRTX 4090,1xRTX 3090", "4x79.2GiB", "local"')
-    add("--engine", default="", help="the engine (vllm)")
-    add("--engine-version", default="", metavar="V", help="its version, the newest known when left out")
+    add("--gpu", metavar="SPEC", help='"H100", "2xRTX 4090", "1xRTX 4090,1xRTX 3090", "4x79.2GiB", "local"')
+    add("--engine", help="the engine (vllm)")
+    add("--engine-version", metavar="V", help="its version, the newest known when left out")
     add(
         "--weight-format",
-        default="",
         metavar="F",
         help="as if stored in another format: fp8, int8, awq, gptq, nvfp4, mxfp4, q4_k_m ...",
     )
-    add("--load", default="", metavar="N@PROMPT+OUTPUT", help="users at once and their tokens, for example 32@1500+500")
+    add("--load", metavar="N@PROMPT+OUTPUT", help="users at once and their tokens, for example 32@1500+500")
     add("--free", action="append", default=[], metavar="[GPU=]SIZE", help="free memory before the engine starts")
     add("--measured", action="append", default=[], metavar="KIND=SIZE", help="replaces an estimate by a given value")
     add("--explain", nargs="?", const="", metavar="KIND", help="the arithmetic of each number, or of one kind")
@@ -57,7 +56,7 @@ def parser() -> Parser:
 
 def words_from(argv: Sequence[str]) -> tuple[Namespace, PlanWords]:
     """The arguments, and of them what makes a request. Raises BadInput."""
-    from kvplanner.plan.text_request import PlanWords
+    from kvplanner.plan.text_request import words_of
 
     ours, flags = split_flags(argv)
     given, extra = parser().parse_known_args(ours)
@@ -69,17 +68,7 @@ def words_from(argv: Sequence[str]) -> tuple[Namespace, PlanWords]:
         )
     if extra:
         parser().error(f"{extra[0]} is not understood")
-    return given, PlanWords(
-        given.model,
-        given.gpu,
-        given.engine,
-        given.engine_version,
-        given.weight_format,
-        given.load,
-        tuple(given.free),
-        tuple(given.measured),
-        flags,
-    )
+    return given, words_of(given, flags)
 
 
 def sources() -> Sources:
@@ -127,7 +116,9 @@ def _kinds(text: str) -> tuple[SegmentKind, ...]:
 
     wanted = [part.strip().replace("-", "_").lower() for part in text.split(",") if part.strip()]
     if unknown := [part for part in wanted if part not in SEGMENT_KINDS]:
-        raise UnknownName(f"{unknown[0]!r} is no part of a device's memory", "--explain", SEGMENT_KINDS)
+        raise UnknownName(
+            f"{unknown[0]!r} is no part of a device's memory", "--explain", SEGMENT_KINDS, "Name one, or none for all"
+        )
     return tuple(kind for kind in SEGMENT_KINDS if kind in wanted)
 
 

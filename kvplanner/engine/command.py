@@ -52,7 +52,7 @@ class _Flags:
             return flag if flag in known else ""
         fits = [k for k in known if k.startswith(flag)]
         if len({self._target(k) for k in fits}) > 1:
-            raise UnknownName(f"{flag} fits several flags", flag, tuple(fits[:5]))
+            raise UnknownName(f"{flag} fits several flags", flag, tuple(fits[:5]), "Write one in full")
         return fits[0] if fits else ""
 
     def json_twin(self, flag: str, key: str, value: str) -> str:
@@ -106,8 +106,8 @@ class _Reader:
         flag = self.flags.find(spelled)
         if not flag:
             raise UnknownName(
-                f"{spelled} is not a flag that is understood, and it may matter to memory", spelled,
-                self.flags.near(spelled),
+                "is no known flag, and it may matter to memory", spelled, self.flags.near(spelled),
+                "Check its spelling and the engine's version, or leave it out",
             )  # fmt: skip
         flag = self.flags.json_twin(flag, key, inline if inline is not None else self._peek())
         if flag in self.flags.by_flag:
@@ -162,7 +162,7 @@ def parse_flags(
 
 def _next(words: list[str], flag: str) -> str:
     if not words:
-        raise BadInput("a value is missing", flag)
+        raise BadInput("a value is missing", flag, f"Write {flag} VALUE, or leave it out")
     return words.pop(0)
 
 
@@ -175,7 +175,7 @@ def _run_of_words(words: list[str]) -> list[str]:
 
 def _flag_value(option: Option, sense: bool, inline: str | None, words: list[str], flag: str, key: str) -> OptionValue:
     if key and (option.type != "text" or option.many):
-        raise UnknownName(f"{flag} takes no key", f"{flag}.{key[:60]}", (flag,))
+        raise UnknownName(f"{flag} takes no key", f"{flag}.{key[:60]}", (), f"Write {flag} VALUE")
     if option.type == "bool":
         if inline is None and words and words[0].lower() in {"true", "false"}:
             inline = words.pop(0)

@@ -21,7 +21,7 @@ def engine(name: str) -> Engine:
     """The engine called `name`; its rules are imported now. Raises UnknownName."""
     package = _ENGINES.get(name.lower())
     if package is None:
-        raise UnknownName(f"no engine is called {name!r}", "--engine", names())
+        raise UnknownName(f"no engine is called {name!r}", "--engine", names(), "Leave it out for the first")
     found: Engine = import_module(f"{package}.planner").ENGINE
     return found
 

@@ -13,10 +13,11 @@ from typing import Final, NamedTuple
 from kvplanner.errors import BadInput, UnknownName
 from kvplanner.estimate import Input, exact
 from kvplanner.gpu.spec import Device, GpuSpec, Machine
-from kvplanner.units import GIB, MIB, TIB, format_bytes, parse_size
+from kvplanner.units import GIB, MIB, TIB, counted, format_bytes, parse_size
 
 MAX_DEVICES: Final = 64
 _MAX_DIGITS: Final = 9
+_REMEDY: Final = "kvplanner gpus lists all; any other by its memory, for example 2x24GiB"
 _VENDOR_WORDS: Final = frozenset({"nvidia", "geforce", "tesla", "quadro", "amd", "apple", "intel", "gpu", "graphics"})
 _WORD: Final = re.compile(r"[a-z]+|\d+(?:\.\d+)?")
 _COUNTED: Final = re.compile(r"(\d+)\s*[x×*]\s*(.+)", re.IGNORECASE | re.DOTALL)
@@ -48,7 +49,7 @@ def find(text: str, entries: Sequence[GpuEntry]) -> GpuEntry:
     wanted = text.strip().lower()
     plain = _plain(text)
     if not plain:
-        raise UnknownName(f"{text!r} names no GPU", "--gpu")
+        raise UnknownName(f"{text!r} names no GPU", "--gpu", (), _REMEDY)
     stages: tuple[Callable[[GpuEntry], bool], ...] = (
         lambda e: wanted in (e.id, e.name.lower()) or any(wanted == a.lower() for a in e.aliases),
         lambda e: plain == _plain(e.name) or any(plain == _plain(a) for a in e.aliases),
@@ -61,8 +62,8 @@ def find(text: str, entries: Sequence[GpuEntry]) -> GpuEntry:
             return found[0]
         if found:
             names = tuple(label(e, entries) for e in found[:6])
-            raise UnknownName(f"{text!r} fits {len(found)} GPUs: name one of them", "--gpu", names)
-    raise UnknownName(f"no GPU is called {text!r}", "--gpu", _near(plain, entries))
+            raise UnknownName(f"{text!r} fits {len(found)} GPUs", "--gpu", names, "Name one of them")
+    raise UnknownName(f"no GPU is called {text!r}", "--gpu", _near(plain, entries), _REMEDY)
 
 
 def label(entry: GpuEntry, entries: Sequence[GpuEntry]) -> str:
@@ -101,7 +102,7 @@ def _size(text: str) -> int:
     try:
         return parse_size(text)
     except ValueError as error:
-        raise BadInput(str(error), "--gpu") from error
+        raise BadInput(str(error), "--gpu", "Example: --gpu 2x24GiB") from error
 
 
 def parse_machine(text: str, entries: Sequence[GpuEntry], load: Callable[[str], GpuSpec]) -> Machine:
@@ -112,12 +113,16 @@ def parse_machine(text: str, entries: Sequence[GpuEntry], load: Callable[[str], 
     devices: list[Device] = []
     custom = False
     for part in text.split(","):
-        counted = _COUNTED.fullmatch(part.strip())
-        if counted and len(counted[1]) > _MAX_DIGITS:
+        if not part.strip():
+            what = "no GPU is named" if not text.strip(", ") else f"{text!r} has a comma without a GPU beside it"
+            raise BadInput(what, "--gpu", "Write for example H100, 2xRTX 4090 or 1xRTX 4090,1x24GiB")
+        match = _COUNTED.fullmatch(part.strip())
+        if match and len(match[1]) > _MAX_DIGITS:
             raise BadInput("more GPUs than can be counted", "--gpu", f"Give between 1 and {MAX_DEVICES}")
-        count, name = (int(counted[1]), counted[2]) if counted else (1, part.strip())
+        count, name = (int(match[1]), match[2]) if match else (1, part.strip())
         if not 1 <= count <= MAX_DEVICES or len(devices) + count > MAX_DEVICES:
-            raise BadInput(f"{count} GPUs", "--gpu", f"Give between 1 and {MAX_DEVICES}")
+            few = f"{counted(count, 'GPU', 'GPUs')} of {name[:60]}"
+            raise BadInput(f"{few} cannot be planned", "--gpu", f"Give 1 to {MAX_DEVICES} in all")
         if _SIZE.fullmatch(name.strip()):
             spec, custom = custom_gpu(_size(name)), True
         else:

@@ -107,7 +107,9 @@ def stored(inventory: Inventory, spec: ModelSpec, format_name: str) -> Estimate:
 
 def _known(format_name: str) -> None:
     if format_name not in WHATIF_FORMATS:
-        raise UnknownName(f"{format_name!r} is no weight format to try", "weight format", tuple(WHATIF_FORMATS))
+        raise UnknownName(
+            f"{format_name!r} is no weight format to try", "weight format", tuple(WHATIF_FORMATS), "Name one of them"
+        )
 
 
 def _is_packed(group: TensorGroup) -> bool:

@@ -47,7 +47,8 @@ def launch_of(seen: EngineSeen, snapshot: Snapshot) -> EngineLaunch:
     kind = signature(seen.engine)
     found = recognise(seen.command)
     if kind is None or not kind.planned:
-        raise NotModelled(f"{seen.title} is recognised but cannot be planned yet", f"process {seen.pid}")
+        raise NotModelled(f"{seen.title} is recognised but cannot be planned yet", f"process {seen.pid}",
+                          "Only vLLM's servers can")  # fmt: skip
     if found is None or not found.server:
         raise BadInput(
             "only this engine's inner processes can be seen, not the command that started it",

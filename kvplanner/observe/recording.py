@@ -23,6 +23,7 @@ HEADER: Final = (
 )  # fmt: skip
 MAX_FILE_BYTES: Final = 2 << 30
 MAX_CELL: Final = 10_000
+_REMEDY: Final = "Record it again, or take the line out"
 _STATUS: Final[dict[str, GpuStatus]] = {
     "ok": "ok", "lost": "lost", "asleep": "asleep", "no_permission": "no_permission", "stalled": "stalled",
     "failed": "failed",
@@ -86,7 +87,7 @@ def _safe(text: str) -> str:
 def replay(path: Path) -> Iterator[Snapshot]:
     """The snapshots of a recording, one at a time. Raises BadInput that names the line, OSError."""
     if path.stat().st_size > MAX_FILE_BYTES:
-        raise BadInput("larger than a recording can be (2 GiB)", str(path))
+        raise BadInput("larger than a recording can be (2 GiB)", str(path), "Choose a CSV file that was recorded here")
     with path.open(encoding="utf-8", errors="replace", newline="") as file:
         rows = csv.reader(_bounded(file, path))
         first = next(rows, [])
@@ -95,7 +96,9 @@ def replay(path: Path) -> Iterator[Snapshot]:
         header = next(rows, [])
         missing = sorted(set(HEADER) - set(header))
         if missing:
-            raise BadInput(f"lacks the columns {', '.join(missing[:4])}", str(path))
+            raise BadInput(
+                f"lacks the columns {', '.join(missing[:4])}", str(path), "Choose a CSV file that was recorded here"
+            )
         yield from _snapshots(path, header, rows)
 
 
@@ -104,7 +107,7 @@ def _bounded(file: TextIO, path: Path) -> Iterator[str]:
     while line := file.readline(MAX_CELL * 4):
         number += 1
         if "\0" in line or len(line) >= MAX_CELL * 4:
-            raise BadInput("a line is no text of a recording", f"{path}, line {number}")
+            raise BadInput("a line is no text of a recording", f"{path}, line {number}", _REMEDY)
         yield line
 
 
@@ -116,7 +119,7 @@ def _snapshots(path: Path, header: list[str], rows: Iterable[list[str]]) -> Iter
         if len(row) != len(header):
             if not row:
                 continue
-            raise BadInput(f"{len(row)} cells where {len(header)} are expected", f"{path}, line {number}")
+            raise BadInput(f"{len(row)} cells where {len(header)} are expected", f"{path}, line {number}", _REMEDY)
         cells = dict(zip(header, row, strict=True))
         try:
             head = _head(cells)
@@ -129,9 +132,9 @@ def _snapshots(path: Path, header: list[str], rows: Iterable[list[str]]) -> Iter
             elif cells["kind"] == "process" and current is not None and cells["uuid"] in gpus:
                 processes.setdefault(cells["uuid"], []).append(_process(cells))
             else:
-                raise BadInput(f"a line of the kind {cells['kind']!r} stands here", f"{path}, line {number}")
+                raise BadInput(f"a line of the kind {cells['kind']!r} stands here", f"{path}, line {number}", _REMEDY)
         except (ValueError, OverflowError) as error:
-            raise BadInput(f"a cell is no number ({error})", f"{path}, line {number}") from None
+            raise BadInput(f"a cell is no number ({error})", f"{path}, line {number}", _REMEDY) from None
     if current is not None:
         yield _whole(current, gpus, processes)
 

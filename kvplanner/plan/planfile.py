@@ -20,13 +20,14 @@ from kvplanner.engine.base import SEGMENT_KINDS, Load, Model, OptionValue, PlanR
 from kvplanner.errors import BadInput, NotModelled, UnknownName
 from kvplanner.gpu.spec import Machine
 from kvplanner.plan.whole import write_whole
-from kvplanner.units import GB, GIB, MB, MIB
+from kvplanner.units import GB, GIB, MB, MIB, counted
 
 SCHEMA: Final = "kvplanner.planfile/1"
 SUFFIX: Final = ".kvplan.json"
 MAX_BYTES: Final = 1 << 20
 MAX_ENTRIES: Final = 1000
 _LARGEST: Final = 1 << 53
+_REMEDY: Final = "Save the plan again from kvplanner, or mend the file"
 
 Json = dict[str, object]
 _NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
@@ -138,13 +139,12 @@ def load(path: str | os.PathLike[str]) -> PlanFile:
 
 
 def _parse(data: bytes, where: str) -> Json:
-    remedy = "Save the plan again from kvplanner, or mend the file"
     try:
         document = json.loads(data.decode("utf-8-sig"), parse_constant=_no_constant, object_pairs_hook=_no_doubles)
     except (ValueError, RecursionError) as error:
-        raise BadInput(f"is not a plan file: {error}", where, remedy) from error
+        raise BadInput(f"is not a plan file: {error}", where, _REMEDY) from error
     if not isinstance(document, dict):
-        raise BadInput("is not a plan file: an object is expected", where, remedy)
+        raise BadInput("is not a plan file: an object is expected", where, _REMEDY)
     return document
 
 
@@ -165,7 +165,8 @@ def from_json(document: Json, where: str) -> PlanFile:
     if schema != SCHEMA:
         if isinstance(schema, str) and schema.startswith("kvplanner.planfile/"):
             raise NotModelled(f"schema {schema} is newer than {SCHEMA}", where, "Open it with a newer kvplanner")
-        raise BadInput(f"is not a plan file: schema is {schema!r}, {SCHEMA!r} is expected", where)
+        raise BadInput(f"is not a plan file: schema is {schema!r}, {SCHEMA!r} is expected", where,
+                       "Choose a file that kvplanner saved")  # fmt: skip
     fields = _Fields(where)
     engine = fields.object(document, "engine")
     raw_load = fields.object(document, "load")
@@ -196,7 +197,7 @@ class _Fields:
     def wrong(self, field: str, value: object, expected: str) -> BadInput:
         shown = repr(value)
         shown = shown if len(shown) <= 60 else shown[:57] + "..."
-        return BadInput(f"field {field} is {shown}, {expected} is expected", self.where)
+        return BadInput(f"field {field} is {shown}, {expected} is expected", self.where, _REMEDY)
 
     def object(self, parent: Json, field: str) -> Json:
         value = parent.get(field)
@@ -286,7 +287,8 @@ def to_request(plan: PlanFile, model: Model, machine: Machine) -> PlanRequest:
     """
     _check_options(plan)
     if outside := [index for index in plan.free if index >= len(machine.devices)]:
-        raise BadInput(f"free_bytes names GPU {outside[0]} of {len(machine.devices)}", "plan file")
+        raise BadInput(f"there is no GPU {outside[0]}: the machine has {counted(len(machine.devices), 'GPU', 'GPUs')}",
+                       "plan file: free_bytes", "Take it out of the file, or name the machine with --gpu")  # fmt: skip
     devices = tuple(
         replace(d, free_bytes=plan.free[d.index], free_source="plan file") if d.index in plan.free else d
         for d in machine.devices

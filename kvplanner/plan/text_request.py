@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kvplanner.engine.base import SEGMENT_KINDS, Engine, Load, Model, OptionValue, PlanRequest
 from kvplanner.errors import BadInput, UnknownName
@@ -13,13 +13,20 @@ from kvplanner.gpu.spec import Device, Machine
 from kvplanner.plan import planfile
 from kvplanner.plan.draft import open_draft
 from kvplanner.plan.text_launch import Launch, take_apart, visible
-from kvplanner.units import format_bytes, parse_count, parse_size
+from kvplanner.units import GIB, format_bytes, parse_count, parse_size
+
+if TYPE_CHECKING:
+    from argparse import Namespace
 
 START_MODEL: Final = "meta-llama/Llama-3.1-8B-Instruct"
 START_GPU: Final = "NVIDIA H100 80GB HBM3"
 LOCAL: Final = "local"
 
+_EXAMPLES: Final = {"--free": "70GiB", "--measured": "activations=3GB"}
+# A size that was copied from what is shown may be rounded up by as much.
+_ROUNDING: Final = GIB // 200
 _LOAD: Final = re.compile(r"([^@+]+)@([^@+]+)\+([^@+]+)")
+_LOAD_EXAMPLE: Final = "Write users@prompt+output in tokens, for example 32@1500+500"
 
 
 class PlanWords(NamedTuple):
@@ -34,6 +41,18 @@ class PlanWords(NamedTuple):
     free: tuple[str, ...] = ()
     measured: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
+
+
+def words_of(found: Namespace, flags: tuple[str, ...]) -> PlanWords:
+    """The words among parsed arguments. Raises BadInput for an empty one: often a shell variable that is not set."""
+    names = ("gpu", "engine", "engine_version", "weight_format", "load", "free", "measured")
+    for name in names:
+        value = getattr(found, name)
+        if value is not None and any(not text.strip() for text in ([value] if isinstance(value, str) else value)):
+            raise BadInput("is empty", f"--{name.replace('_', '-')}", "Give a value, or leave the flag out")
+    gpu, engine, version, weight_format, load = (getattr(found, name) or "" for name in names[:5])
+    free, measured = tuple(found.free), tuple(found.measured)
+    return PlanWords(found.model or "", gpu, engine, version, weight_format, load, free, measured, flags)
 
 
 class Sources(NamedTuple):
@@ -120,7 +139,8 @@ def format_name(text: str) -> str:
     near = [name for plain, name in names.items() if wanted and plain.startswith(wanted)]
     if len(near) == 1:
         return near[0]
-    raise UnknownName(f"{text!r} is no weight format", "--weight-format", tuple(near or WHATIF_FORMATS))
+    raise UnknownName(f"{text!r} is no weight format", "--weight-format", tuple(near or WHATIF_FORMATS),
+                      "Name one of them")  # fmt: skip
 
 
 def _plain(text: str) -> str:
@@ -183,11 +203,9 @@ def parse_load(text: str) -> Load:
     try:
         users, prompt, output = (parse_count(part) for part in match.groups()) if match else (0, 0, 0)
     except ValueError as error:
-        raise BadInput(str(error), "--load") from error
+        raise BadInput(str(error), "--load", _LOAD_EXAMPLE) from error
     if users < 1 or prompt + output < 1:
-        raise BadInput(
-            f"{text!r} is not a load", "--load", "Write users@prompt+output in tokens, for example 32@1500+500"
-        )
+        raise BadInput(f"{text[:60]!r} is not a load", "--load", _LOAD_EXAMPLE)
     return Load(users, prompt, output)
 
 
@@ -223,11 +241,13 @@ def _free_devices(machine: Machine, free: Mapping[int, int]) -> Iterator[Device]
     for position, device in enumerate(machine.devices):
         given = free.get(position)
         total = device.gpu.cuda_total
-        if given is not None and total is not None and given > total.high:
+        if given is not None and total is not None and given > total.high + _ROUNDING:
             raise BadInput(
-                f"{format_bytes(given)} free is more than {device.gpu.name} has ({format_bytes(total.value)})", "--free"
-            )
-        yield device if given is None else replace(device, free_bytes=given, free_source="--free")
+                f"{format_bytes(given)} free is more than {device.gpu.name} has ({format_bytes(total.value)})",
+                "--free", f"Give at most {format_bytes(total.value)}",
+            )  # fmt: skip
+        most = given if given is None or total is None else min(given, total.high)
+        yield device if most is None else replace(device, free_bytes=most, free_source="--free")
 
 
 def _split(items: Sequence[str]) -> Iterator[str]:
@@ -239,4 +259,4 @@ def _size(text: str, flag: str) -> int:
     try:
         return parse_size(text)
     except ValueError as error:
-        raise BadInput(str(error), flag) from error
+        raise BadInput(str(error), flag, f"Example: {flag} {_EXAMPLES[flag]}") from error

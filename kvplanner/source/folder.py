@@ -124,7 +124,9 @@ def index_files(index: dict[str, object], where: str) -> set[str]:
             continue
         if not isinstance(file, str) or not file or file in (".", "..") or set(file) & set("/\\\0") or len(file) > 255:
             raise BadInput(
-                f"{str(file)[:80]!r} is not the name of a file in this folder", f"{where}: weight_map.{tensor[:80]}"
+                f"{str(file)[:80]!r} is not the name of a file in this folder",
+                f"{where}: weight_map.{tensor[:80]}",
+                "Download the index again",
             )
         files.add(file)
     return files

@@ -251,6 +251,7 @@ def _mla(reader: Reader, heads: int, lora: int, layer: _Layer) -> Mla:
         raise BadInput(
             f"is {key}, not more than the {rope} rotary dimensions",
             f"{reader.name}: {reader.arch}.attention.key_length",
+            "Convert the model again",
         )
     return Mla(
         heads, lora, key - rope, rope, value, reader.number("attention.q_lora_rank") or None, _indexer(reader, layer)

@@ -146,7 +146,10 @@ def find(name: str, environment: Mapping[str, str] | None = None) -> Manifest:
     names = sorted(name_of(path, root) for root in roots(environment) for path in _manifests(root))
     model = wanted[2].lower()
     near = [held for held in names if model in held.lower()] or names
-    raise UnknownName("is not in Ollama's store on this machine", f"ollama:{name}", tuple(near[:8]))
+    remedy = (
+        f"ollama pull {name} gets it" if near else "Set OLLAMA_MODELS to the store's folder, or pull it with Ollama"
+    )
+    raise UnknownName("is not in Ollama's store on this machine", f"ollama:{name}", tuple(near[:8]), remedy)
 
 
 def _manifest_parts(name: str) -> tuple[str, str, str, str]:

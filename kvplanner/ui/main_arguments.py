@@ -41,11 +41,11 @@ def _parser() -> Any:
     parser.add_argument("--theme", choices=("light", "dark"), default="")
     parser.add_argument("--tab", default="")
     parser.add_argument("--safe-mode", action="store_true")
-    parser.add_argument("--gpu", default="")
-    parser.add_argument("--engine", default="")
-    parser.add_argument("--engine-version", default="")
-    parser.add_argument("--weight-format", default="")
-    parser.add_argument("--load", default="")
+    parser.add_argument("--gpu")
+    parser.add_argument("--engine")
+    parser.add_argument("--engine-version")
+    parser.add_argument("--weight-format")
+    parser.add_argument("--load")
     parser.add_argument("--free", action="append", default=[])
     parser.add_argument("--measured", action="append", default=[])
     return parser
@@ -55,7 +55,7 @@ def parse(argv: Sequence[str]) -> WindowArguments:
     """Read the arguments after `gui`. Raises BadInput."""
     if not argv:
         return WindowArguments(None, None, "", "", safe_mode=False, words=None)
-    from kvplanner.plan.text_request import PlanWords
+    from kvplanner.plan.text_request import PlanWords, words_of
 
     words = list(argv)
     flags: tuple[str, ...] = ()
@@ -65,17 +65,7 @@ def parse(argv: Sequence[str]) -> WindowArguments:
     found = _parser().parse_args(words)
     if not 0.5 <= found.scale <= 4:
         raise BadInput(f"a scale of {found.scale:g} makes no picture", "--scale", "Give 0.5 to 4")
-    plan = PlanWords(
-        model=found.model,
-        gpu=found.gpu,
-        engine=found.engine,
-        version=found.engine_version,
-        weight_format=found.weight_format,
-        load=found.load,
-        free=tuple(found.free),
-        measured=tuple(found.measured),
-        flags=flags,
-    )
+    plan = words_of(found, flags)
     size = _size(found.size) if found.size else None
     asked = plan if plan != PlanWords() else None
     return WindowArguments(found.screenshot, size, found.theme, found.tab, found.safe_mode, asked, found.scale)

@@ -199,7 +199,7 @@ def test_a_request_round_trips(name: str, tmp_path: Path) -> None:
 
 def test_free_memory_of_a_missing_gpu_is_refused() -> None:
     plan = PlanFile("m", "H100", free={3: 1})
-    with pytest.raises(BadInput, match="GPU 3 of 1"):
+    with pytest.raises(BadInput, match="no GPU 3: the machine has 1 GPU"):
         planfile.to_request(plan, sample_plans.llama_8b(), sample_plans.machine(sample_plans.H100))
 
 

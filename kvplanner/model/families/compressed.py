@@ -67,7 +67,8 @@ def _ratios(text: Fields, layers: int) -> tuple[int, ...]:
     need_length(text, "compress_ratios", ratios, layers)
     for ratio in ratios:
         if ratio not in _RATIOS:
-            raise NotModelled(f"holds {ratio}, known are 0, 4 and 128", text.named("compress_ratios"))
+            raise NotModelled(f"holds {ratio}, known are 0, 4 and 128", text.named("compress_ratios"),
+                              "Other ratios cannot be planned")  # fmt: skip
     return ratios
 
 

@@ -74,7 +74,9 @@ def _text(reading: Reading) -> Draft:
     for kind in {key.kind for key in keys if not key.owns}:
         if _Key(kind, True) not in keys:
             raise BadInput(
-                f"is {shared}, but no earlier {kind} layer is left to share with", text.named("num_kv_shared_layers")
+                f"is {shared}, but no earlier {kind} layer is left to share with",
+                text.named("num_kv_shared_layers"),
+                "Expected fewer shared layers, or a layer of that kind before them",
             )
     bodies, body_of = stack(keys, make)
     tied = reading.tied(True)

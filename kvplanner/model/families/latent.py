@@ -52,7 +52,9 @@ def mla_sizes(text: Fields, hidden: int, *, may_lack_q_rank: bool = False) -> Ml
     whole = text.maybe("qk_head_dim", high=1 << 17)
     if whole is not None and whole != nope + rope:
         raise BadInput(
-            f"is {whole}, expected qk_nope_head_dim + qk_rope_head_dim = {nope + rope}", text.named("qk_head_dim")
+            f"is {whole}, expected qk_nope_head_dim + qk_rope_head_dim = {nope + rope}",
+            text.named("qk_head_dim"),
+            "Correct the one that is wrong",
         )
     v = text.maybe("v_head_dim", high=1 << 16)
     if v is None:

@@ -68,7 +68,7 @@ def _expression(text: str, where: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except (re.error, OverflowError, RecursionError) as error:
-        raise BadInput(f"holds {text[:60]!r}, which is no regular expression ({error})", where) from error
+        raise BadInput(f"holds {text[:60]!r}, which is no regular expression ({error})", where, "Correct it") from error
 
 
 def covers(matcher: Matcher, layer: str, names: Sequence[str]) -> bool:

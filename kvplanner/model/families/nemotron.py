@@ -187,7 +187,7 @@ def _block(text: Fields, item: object, at: int, heads: int, hidden: int) -> _Blo
         raise entry.missing("attention", "ffn")
     for part in (attention, ffn):
         if part.flag("sparsify", default=False) if isinstance(part.values.get("sparsify"), bool) else False:
-            raise NotModelled("is sparsified", part.named("sparsify"))
+            raise NotModelled("is sparsified", part.named("sparsify"), "Plan a checkpoint that is not")
     kv = 0
     linear = attention.flag("replace_with_linear", default=False)
     if not linear and not attention.flag("no_op", default=False):

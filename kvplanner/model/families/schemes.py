@@ -84,7 +84,8 @@ def _without_method(config: Fields) -> Scheme:
     if config.has("w_bit"):
         return _awq(config)
     if config.has("bits") and config.has("group_size"):
-        raise NotModelled("is in MLX's format, which no engine here loads", config.named("bits"))
+        raise NotModelled("is in MLX's format, which no engine here loads", config.named("bits"),
+                          "Plan the model that it was made from")  # fmt: skip
     raise config.missing("quant_method")
 
 
@@ -98,7 +99,7 @@ def name_rules(names: Iterable[str], format_: WeightFormat | None, where: str) -
     counted: dict[Matcher, int] = {}
     for at, name in enumerate(names):
         if at >= _MAX_NAMES:
-            raise BadInput(f"has more than {_MAX_NAMES} names", where)
+            raise BadInput(f"has more than {_MAX_NAMES} names", where, f"Expected at most {_MAX_NAMES}")
         matcher = parse_name(name, where)
         single = matcher.pattern is None and ".0." in f".{matcher.text}." and "experts.0" in matcher.text
         counted[matcher] = counted.get(matcher, 0) + (1 if single else 0)
@@ -154,7 +155,7 @@ def _gptq(config: Fields) -> Scheme:
             continue
         change = dynamic.sub(key) if dynamic is not None else None
         if change is None:
-            raise BadInput(f"has no settings for {key[:60]!r}", where)
+            raise BadInput(f"has no settings for {key[:60]!r}", where, "Expected an object with bits or group_size")
         own = formats.gptq(change.maybe("bits", low=2, high=8) or bits,
                            change.maybe("group_size", low=-1, high=1 << 16) or group)  # fmt: skip
         rules += name_rules((f"re:{key.removeprefix('+:')}",), own, where)
@@ -287,7 +288,8 @@ def _mapped(config: Fields) -> tuple[Rule, ...]:
         entry = layers.sub(name)
         algo = entry.text("quant_algo") if entry is not None else None
         if algo is None:
-            raise BadInput(f"has no quant_algo for {name[:60]!r}", config.named("quantized_layers"))
+            raise BadInput(f"has no quant_algo for {name[:60]!r}", config.named("quantized_layers"),
+                           "Expected one for each module")  # fmt: skip
         by_algo.setdefault(algo, []).append(name)
     return tuple(
         rule
@@ -304,7 +306,8 @@ def _algo_format(algo: str, config: Fields) -> WeightFormat:
         "W4A16_AWQ": formats.awq(4, 128, False),
     }  # fmt: skip
     if algo not in known:
-        raise NotModelled(f"is {shown(algo)}, known are {', '.join(sorted(known))}", config.named("quant_algo"))
+        raise NotModelled(f"is {shown(algo)}, known are {', '.join(sorted(known))}", config.named("quant_algo"),
+                          "Plan from the file headers, or name a known one")  # fmt: skip
     return known[algo]
 
 

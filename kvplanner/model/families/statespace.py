@@ -198,7 +198,8 @@ def _falcon_h1(reading: Reading) -> Draft:
     sizes = mamba2_sizes(text, _HYBRID_NAMES, norm=text.flag("mamba_rms_norm", default=False))
     width = text.maybe("mamba_d_ssm")
     if width is not None and width != sizes.width:
-        raise BadInput(f"is {width}, expected mamba_n_heads × mamba_d_head = {sizes.width}", text.named("mamba_d_ssm"))
+        raise BadInput(f"is {width}, expected mamba_n_heads × mamba_d_head = {sizes.width}", text.named("mamba_d_ssm"),
+                       "Correct the one that is wrong")  # fmt: skip
     mlp = text.need("intermediate_size")
     parts = reading.parts
     attention, mamba = gqa_part(reading, hidden, heads), mamba2_part(reading, hidden, sizes, "mamba")

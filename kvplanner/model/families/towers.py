@@ -232,7 +232,8 @@ def internvl(reading: Reading, hidden: int) -> tuple[list[Tower], list[TensorGro
     top.skip("vision_feature_layer")
     ratio = top.number("downsample_ratio")
     if ratio is not None and ratio != 0.5:
-        raise NotModelled(f"is {ratio}, modelled is 0.5", top.named("downsample_ratio"))
+        raise NotModelled(f"is {ratio}, modelled is 0.5", top.named("downsample_ratio"),
+                          "Other ratios cannot be planned")  # fmt: skip
     wide = size * 4
     groups += norm(parts, "multi_modal_projector.layer_norm", wide)
     groups += parts.linear("multi_modal_projector.linear_1", "tower", hidden, wide, bias=True)
