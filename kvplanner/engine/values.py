@@ -24,6 +24,8 @@ def parse_value(option: Option, text: str) -> OptionValue:
     flag = option.spelled
     try:
         value = _convert(option, text.strip())
+    except _OutOfRange as error:
+        raise BadInput(str(error), flag, f"Give {_span(option)}") from None
     except ValueError as error:
         raise BadInput(str(error), flag, f"Example: {flag} {_example(option)}") from None
     check_range(option, value)
@@ -58,14 +60,24 @@ def check_range(option: Option, value: OptionValue) -> None:
     if low <= value <= high:
         return
     shown = f"{value:,}" if abs(value) <= LARGEST else "the number"
-    if option.high is None:
-        span = f"{low:g} or more" if value < low else f"no more than {high:,}"
-    else:
-        span = f"{low:g} to {high:g}" if option.low is not None else f"{high:g} at most"
+    shown = shown.removesuffix(".0")
+    span = _span(option) if value < low or option.high is not None else f"no more than {high:,}"
     raise BadInput(f"{shown} is out of range", option.spelled, f"Give {span}")
 
 
 def _convert(option: Option, text: str) -> OptionValue:
+def _span(option: Option) -> str:
+    """The range that an option makes sense in, in words."""
+    low, high = option.low, option.high
+    if low is None:
+        return f"{LARGEST if high is None else high:,.10g} at most"
+    return f"{low:g} or more" if high is None else f"{low:g} to {high:g}"
+
+
+class _OutOfRange(ValueError):
+    """More digits than any number has that makes sense here."""
+
+
     kind = option.type
     if kind == "bool":
         if text.lower() in _TRUE | _FALSE:
@@ -93,7 +105,7 @@ def _whole(text: str) -> int:
     if not (digits.isascii() and digits.isdecimal()):
         raise ValueError(f"{_shown(text)} is not a whole number")
     if len(digits) > _MAX_DIGITS:
-        raise ValueError(f"{_shown(text)} is out of range")
+        raise _OutOfRange(f"{_shown(text)} is out of range")
     return int(text)
 
 

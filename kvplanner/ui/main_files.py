@@ -12,6 +12,7 @@ from kvplanner.app.opening import Opening, classify
 from kvplanner.errors import BadInput
 from kvplanner.ui.main_export import ExportMixin
 from kvplanner.ui.main_machine import MachineMixin
+from kvplanner.ui.setup.labels import breakable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     from kvplanner.engine.base import Model, OptionValue
 
 DROP_MARGIN: Final = 20
-LONGEST_RUN: Final = 24
 UNCHANGED: Final = "the plan is unchanged"
+OPENS: Final = "Open a plan, a model's folder, its config.json, a safetensors or a GGUF file"
 PLAN_FILTER: Final = "Plan (*.kvplan.json)"
 OPEN_FILTER: Final = (
     "All that can be opened (*.kvplan.json config.json *.safetensors *.gguf);;"
@@ -112,7 +113,7 @@ class FilesMixin(MachineMixin, ExportMixin):
         elif opening.what == "model":
             self.load_model(str(path))
         else:
-            self.messages.error(BadInput(f"{opening.sentence}; {UNCHANGED}"), key="open")
+            self.messages.error(BadInput(f"{opening.sentence}; {UNCHANGED}", "", OPENS), key="open")
 
     def open_plan(self, path: Path) -> None:
         """Read a plan file; a plan with unsaved edits of another file keeps its window."""
@@ -320,15 +321,6 @@ class FilesMixin(MachineMixin, ExportMixin):
         sheet.setGeometry((self.width() - width) // 2, (self.height() - height) // 2, width, height)
         sheet.show()
         sheet.raise_()
-
-
-def breakable(text: str) -> str:
-    """A text whose long words may break within, since file names have no blanks: after a mark, or anywhere in a run."""
-    import re
-
-    place = re.compile(rf"([_\-./]|\w{{{LONGEST_RUN}}})(?=.)")
-    words = (place.sub("\\1\u200b", word) if len(word) > LONGEST_RUN else word for word in text.split(" "))
-    return " ".join(words)
 
 
 def _with_suffix(path: Path) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kvplanner.app import settings as s
 from kvplanner.errors import PlannerError
@@ -12,6 +12,7 @@ from kvplanner.ui.setup.labels import short_name
 
 if TYPE_CHECKING:
     from kvplanner.gpu.spec import Machine
+    from kvplanner.plan.text_request import Built
 
 
 class MachineMixin(WindowBase):
@@ -29,6 +30,35 @@ class MachineMixin(WindowBase):
         self.panel.gpus.set_error("")
         self._set_machine(machine, text, f"Choose {short_name(machine.describe())}")
         self.settings.remember(s.RECENT_MACHINES, text)
+
+    def plan_command(self, text: str) -> None:
+        """Plan what a command line would start, on the GPUs chosen now."""
+        state = self.document.state
+        here = state.machine
+
+        def work(control: object) -> Built:
+            from kvplanner.app.library import open_model
+            from kvplanner.plan.text_request import LOCAL, PlanWords, Sources, build
+
+            return build(PlanWords(gpu=LOCAL, flags=(text,)), Sources(open_model, lambda: here))
+
+        def done(built: Built) -> None:
+            request = built.request
+            fields: dict[str, Any] = {
+                "model_text": built.model, "model": built.opened, "engine": request.engine, "version": request.version,
+                "options": dict(request.options), "weight_format": None,
+            }  # fmt: skip
+            if request.machine is not here:
+                fields |= {"devices": request.machine.devices, "unticked": frozenset(), "given_free": {}}
+            self.document.edit("Plan a command line", **fields)
+            for warning in built.warnings:
+                self.messages.warning(warning, key=warning)
+
+        def failed(error: Exception) -> None:
+            self.messages.error(error, "The command line was not planned; the plan is unchanged", key="open")
+
+        self.messages.clear("open")
+        self.application.jobs.submit("Reading the command line", work, done, failed, key=f"model {id(self)}")
 
     def choose_local_machine(self) -> None:
         """Plan for this machine's GPUs as they are now."""

@@ -144,6 +144,7 @@ class MainWindow(CommandsMixin, FilesMixin, QtWidgets.QMainWindow):
         self.panel.gpus.counted.connect(self.set_gpu_count)
         self.panel.gpus.removed.connect(self.remove_gpu)
         pickers.model_wanted.connect(self.load_model)
+        pickers.command_wanted.connect(self.plan_command)
         pickers.file_wanted.connect(lambda folder: self.open_folder() if folder else self.open_file())
         pickers.search_folder_wanted.connect(self.add_model_folder)
         pickers.machine_wanted.connect(self.choose_machine)

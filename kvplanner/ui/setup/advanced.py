@@ -7,7 +7,7 @@ from html import escape
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QVBoxLayout, QWidget
 
 from kvplanner.ui.setup.field import WrappedLabel, heading, muted_label, quiet_button, tab_stops
@@ -86,8 +86,11 @@ class OptionEntry(QWidget):
 
     def _show_text(self) -> None:
         title, about = self.field.title, self._about
-        if self._words:
+        found = bool(self._words)
+        if found:
             title, about = marked(title, self._words), marked(about, self._words)
+        for label in (self.field.label, self.about):
+            label.setTextFormat(Qt.TextFormat.RichText if found else Qt.TextFormat.PlainText)
         self.field.label.setText(title)
         # A long name of an environment variable may break at its words.
         self.about.setText(about.replace("_", "_\u200b"))

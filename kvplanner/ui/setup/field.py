@@ -9,6 +9,7 @@ from PySide6.QtGui import QFont, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QToolButton, QVBoxLayout, QWidget
 
 from kvplanner.ui.setup.inputs import ROW_HEIGHT
+from kvplanner.ui.setup.labels import breakable
 
 EDIT_WIDTH: Final = 96
 
@@ -38,6 +39,23 @@ class WrappedLabel(QLabel):
         self.setMinimumHeight(height)
         if self._exact:
             self.setMaximumHeight(height)
+
+
+class ErrorLabel(WrappedLabel):
+    """What is wrong, hidden while nothing is. It may quote what was typed: plain text, and long words break."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__("", parent)
+        self.setTextFormat(Qt.TextFormat.PlainText)
+        self.setProperty("role", "error")
+        self.said = ""
+        self.hide()
+
+    def say(self, text: str) -> None:
+        """Show a message, "" for none."""
+        self.said = text
+        self.setText(breakable(text))
+        self.setVisible(bool(text))
 
 
 def muted_label(text: str = "", parent: QWidget | None = None) -> QLabel:
@@ -96,10 +114,7 @@ class Field(QWidget):
         self.reset_button.setFixedWidth(22)
         self.reset_button.hide()
         self.reset_button.clicked.connect(self.reset_asked)
-        self.error = QLabel(self)
-        self.error.setProperty("role", "error")
-        self.error.setWordWrap(True)
-        self.error.hide()
+        self.error = ErrorLabel(self)
         self.outer = QVBoxLayout(self)
         self.outer.setContentsMargins(0, 0, 0, 0)
         self.outer.setSpacing(2)
@@ -127,10 +142,9 @@ class Field(QWidget):
 
     def set_error(self, text: str) -> None:
         """Say below the input why its value was refused; "" takes it back."""
-        if text == self.error.text():
+        if text == self.error.said:
             return
-        self.error.setText(text)
-        self.error.setVisible(bool(text))
+        self.error.say(text)
         self.error_changed.emit()
         for widget in self.inputs:
             set_wrong = getattr(widget, "set_wrong", None)

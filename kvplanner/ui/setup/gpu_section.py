@@ -19,11 +19,11 @@ from PySide6.QtWidgets import (
 
 from kvplanner.app.state import PlanState
 from kvplanner.ui.setup import numbers
-from kvplanner.ui.setup.field import Field, muted_label, quiet_button
+from kvplanner.ui.setup.field import ErrorLabel, Field, muted_label, quiet_button
 from kvplanner.ui.setup.inputs import PickerButton, ValueEdit
 from kvplanner.ui.setup.labels import short_name
 from kvplanner.ui.setup.section import Section
-from kvplanner.units import TIB, ByteUnit, format_bytes, format_count, parse_size
+from kvplanner.units import MIB, TIB, ByteUnit, format_bytes, format_count, parse_size
 
 if TYPE_CHECKING:
     from kvplanner.gpu.spec import Device, GpuSpec, Machine
@@ -68,6 +68,8 @@ class DeviceRow(QWidget):
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
         self.index = -1
+        self._most = MOST_BYTES
+        self._unit: ByteUnit = "GiB"
         self.box = NameBox(self)
         self.free = ValueEdit(self)
         self.free.setFixedWidth(84)
@@ -80,8 +82,7 @@ class DeviceRow(QWidget):
         line.addWidget(self.remove)
         self.facts = muted_label("", self)
         self.facts.setIndent(22)
-        self.error = muted_label("", self)
-        self.error.setProperty("role", "error")
+        self.error = ErrorLabel(self)
         outer = QVBoxLayout(self)
         outer.setContentsMargins(0, 0, 0, 0)
         outer.setSpacing(0)
@@ -94,7 +95,9 @@ class DeviceRow(QWidget):
 
     def show_device(self, device: Device, *, on: bool, given: int | None, removable: bool, unit: ByteUnit) -> None:
         """Show a device; given: the free bytes that the user stated."""
-        self.index = device.index
+        self.index, self._unit = device.index, unit
+        total = device.gpu.cuda_total or device.gpu.total
+        self._most = total.high if total else MOST_BYTES
         about = describe_device(device, unit)
         name, _, profile = short_name(device.gpu.name).partition(" MIG ")
         self.box.show_name(f"GPU {device.index} · {name}")
@@ -122,8 +125,7 @@ class DeviceRow(QWidget):
         self.show()
 
     def _say(self, text: str) -> None:
-        self.error.setText(text)
-        self.error.setVisible(bool(text))
+        self.error.say(text)
         self.free.set_wrong(bool(text))
 
     def _free_typed(self, text: str) -> None:
@@ -134,8 +136,11 @@ class DeviceRow(QWidget):
             except ValueError as error:
                 self._say(str(error))
                 return
-            if value > MOST_BYTES:
-                self._say(f"{text} is more than any GPU has")
+            if value and value < MIB:
+                self._say(f"{text} is {value:,} bytes: give a unit, for example {text}GiB")
+                return
+            if value > self._most:
+                self._say(f"{text} is more than this GPU has: {format_bytes(self._most, self._unit)}")
                 return
         self._say("")
         self.free_given.emit(self.index, value)
@@ -279,6 +284,10 @@ class GpuSection(Section):
 
     def _count_typed(self, text: str) -> None:
         cleaned = numbers.plain(text)
+        if not cleaned:
+            self.count_field.set_error("")
+            self.count.show_value(format_count(self._total), "")
+            return
         if not cleaned.isdigit() or not 1 <= int(cleaned) <= 64:
             self.count_field.set_error("Give a whole number from 1 to 64")
             return

@@ -24,6 +24,7 @@ from kvplanner.ui.theme import tokens_of
 
 RADIUS: Final = 4.0
 ROW_HEIGHT: Final = 28
+LINE_MARKS: Final = "\n\r\u2028\u2029"
 POPUP_MARGIN: Final = 34
 WIDEST_POPUP: Final = 460
 
@@ -88,6 +89,8 @@ class ValueEdit(QLineEdit):
             self.update()
 
     def _commit(self) -> None:
+        if any(mark in self.text() for mark in LINE_MARKS):
+            self.setText(" ".join(self.text().split()))  # several lines were pasted
         if self.text() != self._shown:
             self._shown = self.text()
             self.setModified(False)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kvplanner.app.library import LocalModel
+from kvplanner.ui.setup.pasted import is_command
 from kvplanner.ui.setup.rows import Row
 from kvplanner.units import GB, ByteUnit, format_bytes, format_count
 
@@ -17,6 +18,7 @@ MOST_FOUND: Final = 60
 OPEN_FILE: Final = "\0open file"
 OPEN_FOLDER: Final = "\0open folder"
 ADD_FOLDER: Final = "\0add folder"
+COMMAND: Final = "\0command "
 HUB_NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(@[\w.-]+)?", re.ASCII)
 PATH_STARTS: Final = ("/", "~", "./", "../", "\\\\")
 
@@ -103,7 +105,9 @@ def _recent_row(text: str, by_id: dict[str, ModelEntry], local: dict[str, LocalM
 
 
 def _typed_rows(text: str) -> list[Row]:
-    """A path or a store's name is opened as it is."""
+    """A path or a store's name is opened as it is; a whole command line becomes the plan."""
+    if is_command(text):
+        return [Row("item", "Plan this command line", " ".join(text.split()), "", "", COMMAND + text)]
     if text.startswith((*PATH_STARTS, "ollama:")):
         return [Row("item", f"Open {text}", "", "", "", text)]
     return []

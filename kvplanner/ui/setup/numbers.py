@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvplanner.units import GIB, MIB, format_count
+from kvplanner.units import GIB, KIB, MIB, format_count
 
 if TYPE_CHECKING:
     from kvplanner.engine.base import Option, OptionValue
@@ -67,7 +67,7 @@ def show(option: Option, value: OptionValue | None) -> str:
 
 
 def _size(value: int) -> str:
-    for unit, factor in (("GiB", GIB), ("MiB", MIB), ("GB", 10**9), ("MB", 10**6)):
+    for unit, factor in (("GiB", GIB), ("MiB", MIB), ("GB", 10**9), ("MB", 10**6), ("KiB", KIB), ("kB", 1000)):
         if value % factor == 0:
             return f"{value // factor} {unit}"
-    return f"{value:,}".replace(",", "")
+    return f"{value:,} B"

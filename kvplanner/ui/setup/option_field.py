@@ -12,6 +12,7 @@ from kvplanner.ui.setup import numbers
 from kvplanner.ui.setup.field import EDIT_WIDTH, Field
 from kvplanner.ui.setup.inputs import ComboBox, ValueEdit
 from kvplanner.ui.setup.labels import option_label
+from kvplanner.ui.setup.pasted import ELSEWHERE, is_command
 from kvplanner.ui.setup.slider import MarkedSlider, Scale
 
 if TYPE_CHECKING:
@@ -73,10 +74,15 @@ class OptionField(Field):
 
     def _commit_text(self, text: str) -> None:
         self._fresh = False
+        if is_command(text):
+            self.set_error(ELSEWHERE[:1].upper() + ELSEWHERE[1:])
+            return
         try:
             value = numbers.read(self.option, text)
         except PlannerError as error:
-            self.set_error(f"{error.what}. {error.remedy}" if error.remedy else error.what)
+            # Whose field it is goes without saying, and one example is enough.
+            remedy = "" if "example" in error.what else error.remedy.replace(f"{self.option.spelled} ", "")
+            self.set_error(f"{error.what}. {remedy}" if remedy else error.what)
             return
         self.set_error("")
         if value == self.value:

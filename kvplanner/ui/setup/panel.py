@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QPoint, Qt, QTimer, Signal
 from PySide6.QtGui import QPalette
-from PySide6.QtWidgets import QFrame, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QApplication, QFrame, QScrollArea, QVBoxLayout, QWidget
 
 from kvplanner.app.document import Document
 from kvplanner.app.state import PlanState
@@ -242,7 +242,7 @@ class SetupPanel(QScrollArea):
         if self.load is not None and self.advanced is not None:
             advanced = (entry.field for entry in self.advanced.entries.values())
             fields += [self.load, self.gpus.count_field, *advanced]
-        return next(((field.title, field.error.text()) for field in fields if field.error.text()), ("", ""))
+        return next(((field.title, field.error.said) for field in fields if field.error.said), ("", ""))
 
     # errors ----------------------------------------------------------------------------------------------------
 
@@ -287,8 +287,12 @@ class SetupPanel(QScrollArea):
             return self.engine
         option = self._option_of(words)
         if option is not None:
-            field = self.fields.get(option.name)
-            return field or (self.advanced.field(option.name) if self.advanced else None)
+            field, advanced = self.fields.get(option.name), self.advanced
+            row = advanced.entries.get(option.name) if advanced is not None else None
+            focus = QApplication.focusWidget()
+            if row is not None and focus is not None and row.isVisible() and row.isAncestorOf(focus):
+                return row.field  # where it was typed
+            return field or (advanced.field(option.name) if advanced is not None else None)
         if words == "--load":
             return self.context
         return self.model if self._document.state.model and words == self._document.state.model.id else None

@@ -22,16 +22,20 @@ if TYPE_CHECKING:
     from kvplanner.ui.setup.rows import Row
 
 LOCAL = "\0this machine"
-MODEL_HINT = "Type name, size, quantisation · ↑↓ walk · Enter chooses · Esc closes · hub:org/name asks the Hub (online)"
+MODEL_HINT = (
+    "Type name, size, quantisation, or paste a command line · ↑↓ walk · Enter chooses · Esc closes · "
+    "hub:org/name asks the Hub (online)"
+)
 GPU_HINT = "Type a name, a count (2), both (2x4090) or a size (48GB) · ↑↓ walk · Enter chooses · Esc closes"
 
 NO_MODEL = "No model says that. Drop a folder or a file, or type hub:org/name to ask the Hub."
 
 
 class Pickers(QObject):
-    """What was chosen: a model (and whether to go online), a file or folder to ask for, a machine, another GPU."""
+    """What was chosen: a model (and whether to go online), a command line, a file or folder, a machine, another GPU."""
 
     model_wanted = Signal(str, bool)
+    command_wanted = Signal(str)
     file_wanted = Signal(bool)
     machine_wanted = Signal(str)
     local_wanted = Signal()
@@ -157,6 +161,9 @@ class Pickers(QObject):
             return
         if text == model_rows.ADD_FOLDER:
             self.search_folder_wanted.emit()
+            return
+        if text.startswith(model_rows.COMMAND):
+            self.command_wanted.emit(text.removeprefix(model_rows.COMMAND))
             return
         if not self._document.state.machine_chosen:
             # The machine is still an assumption: it is the next question.

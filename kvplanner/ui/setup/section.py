@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from kvplanner.ui.setup.field import heading
+from kvplanner.ui.setup.field import ErrorLabel, heading
 
 
 class Section(QWidget):
@@ -17,10 +17,7 @@ class Section(QWidget):
         self.rows.setContentsMargins(0, 0, 0, 0)
         self.rows.setSpacing(4)
         self.rows.addWidget(heading(title, self))
-        self.error = QLabel(self)
-        self.error.setProperty("role", "error")
-        self.error.setWordWrap(True)
-        self.error.hide()
+        self.error = ErrorLabel(self)
         self.rows.addWidget(self.error)
         self.fields: list[QWidget] = []
 
@@ -31,5 +28,4 @@ class Section(QWidget):
 
     def set_error(self, text: str) -> None:
         """Say what is wrong here; "" takes it back."""
-        self.error.setText(text)
-        self.error.setVisible(bool(text))
+        self.error.say(text)

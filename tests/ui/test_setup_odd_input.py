@@ -1,0 +1,136 @@
+"""The form by keyboard alone with odd input: nothing breaks, and what is refused says why, where it was typed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+
+from kvplanner.ui.setup.field import ErrorLabel, Field
+from kvplanner.ui.setup.gpu_section import DeviceRow
+from kvplanner.ui.setup.inputs import ValueEdit
+from kvplanner.ui.window import MainWindow
+from tests.ui.window_kit import Keyboard
+
+SERVE = "vllm serve Qwen/Qwen3-8B -tp 2 --max-model-len 16k --gpu-memory-utilization 0.85"
+ODD = ("", "0", "9" * 30, "abc", "3.7", "<b>1</b>", "16\n32", "a" * 500, SERVE)
+
+
+def paste(edit: ValueEdit, text: str) -> None:
+    """Replace what stands in a field, and press Enter."""
+    edit.window().activateWindow()
+    QGuiApplication.clipboard().setText(text)
+    edit.setFocus()
+    edit.selectAll()
+    if text:
+        Keyboard().press(Qt.Key.Key_V, Qt.KeyboardModifier.ControlModifier)
+    else:
+        Keyboard().press(Qt.Key.Key_Delete)
+    Keyboard().press(Qt.Key.Key_Return)
+
+
+def every_field(window: MainWindow) -> list[tuple[ValueEdit, Field]]:
+    """All fields for a value."""
+    advanced, load = window.panel.advanced, window.panel.load
+    assert advanced is not None
+    assert load is not None
+    advanced.toggle.setChecked(True)
+    fields: list[Field] = [*window.panel.fields.values(), load, window.panel.gpus.count_field]
+    fields += [entry.field for entry in advanced.entries.values()]
+    return [(edit, field) for field in fields for edit in field.inputs if isinstance(edit, ValueEdit)]
+
+
+@pytest.mark.parametrize("text", ODD)
+def test_no_field_breaks_over_odd_input(window: MainWindow, text: str) -> None:
+    """What a field takes is planned or refused beside it; what it refuses leaves the state as it was."""
+    state = window.document.state
+    for edit, field in every_field(window):
+        window.document.reset(state)
+        window.document.flush()
+        paste(edit, text)
+        window.document.flush()
+        said = field.error.said
+        if window.document.state == state and text.strip() and field is not window.panel.gpus.count_field:
+            assert said or edit.text() in ("", "0"), (field.title, text)
+        assert "Example: --" not in said
+        assert "\n" not in edit.text()
+        if text == SERVE and hasattr(field, "option"):
+            assert "Paste it into the model chooser" in said, field.title
+            assert window.document.state == state
+    QApplication.processEvents()
+    assert window.panel.widget().width() == window.panel.viewport().width()
+
+
+def test_what_is_typed_in_advanced_is_told_in_advanced(window: MainWindow) -> None:
+    advanced = window.panel.advanced
+    assert advanced is not None
+    advanced.toggle.setChecked(True)
+    field = advanced.entries["data_parallel_size"].field
+    edit = field.inputs[0]
+    assert isinstance(edit, ValueEdit)
+    QApplication.processEvents()
+    paste(edit, "64")
+    window.document.flush()
+    assert field.error.said.startswith("data parallel 64 needs 64 GPUs")
+    assert window.panel.fields["tensor_parallel_size"].error.said == ""
+    assert window.panel.fields["data_parallel_size"].error.said == ""
+
+
+def test_messages_quote_what_was_typed_as_it_is(window: MainWindow) -> None:
+    label = ErrorLabel(window)
+    label.say("<b>" + "x" * 60)
+    assert label.textFormat() == Qt.TextFormat.PlainText
+    assert label.minimumSizeHint().width() < 260
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("16", "give a unit, for example 16GiB"), ("100GiB", "more than this GPU has"), ("22,5 GiB", ""), ("0", "")],
+)
+def test_free_memory_is_within_the_card_and_has_a_unit(window: MainWindow, text: str, said: str) -> None:
+    window.panel.gpus.toggle.setChecked(True)
+    QApplication.processEvents()
+    row = window.panel.gpus.findChildren(DeviceRow)[0]
+    paste(row.free, text)
+    assert said in row.error.said
+    assert bool(said) == bool(row.error.said)
+    assert bool(window.document.state.given_free) == (not said)
+
+
+def test_an_empty_count_is_what_it_was(window: MainWindow) -> None:
+    gpus = window.panel.gpus
+    paste(gpus.count, "")
+    assert (gpus.count.text(), gpus.count_field.error.said) == ("2", "")
+    assert len(window.document.state.devices) == 2
+
+
+def test_a_pasted_command_line_becomes_the_plan(open_window: Callable[..., MainWindow], qtbot: QtBot) -> None:
+    window = open_window(gpu="2xRTX 4090")
+    before = window.document.state
+    window.activateWindow()
+    window.choose_model()
+    QGuiApplication.clipboard().setText(SERVE.replace(" -tp", " \\\n  -tp") + " --port 80")
+    Keyboard().press(Qt.Key.Key_V, Qt.KeyboardModifier.ControlModifier)
+    assert window.pickers.model_chooser.rows[0].title == "Plan this command line"
+    Keyboard().press(Qt.Key.Key_Return)
+    qtbot.waitUntil(lambda: window.document.state is not before)
+    state = window.document.state
+    assert state.model is not None
+    assert state.model.id == "Qwen/Qwen3-8B"
+    options = {"tensor_parallel_size": 2, "max_model_len": 16_000, "gpu_memory_utilization": 0.85}
+    assert dict(state.options) == options
+    assert state.devices == before.devices
+    window.document.undo()
+    assert window.document.state == before
+
+
+def test_a_command_line_that_cannot_be_read_leaves_the_plan(window: MainWindow, qtbot: QtBot) -> None:
+    before, told = window.document.state, list[str]()
+    window.messages.posted.connect(lambda message: told.append(message.text))
+    window.plan_command("vllm serve Qwen/Qwen3-8B --no-such-flag 3")
+    qtbot.waitUntil(lambda: any("no-such-flag" in text for text in told))
+    assert window.document.state == before
