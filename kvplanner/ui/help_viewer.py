@@ -18,12 +18,15 @@ PAGES: Final = {
 }
 _KEYS: Final = """\
 ## In the pickers
-Type to search, Up and Down to walk, Enter to choose, Escape to close.
+Type to search, Up and Down (or Page Up and Page Down) to walk, Enter to choose, Escape to close.
+
+A whole command line such as `vllm serve MODEL …`, pasted into the model chooser, becomes the plan.
 
 GPUs understand a count (`2`), a name (`4090`), both (`2x4090`), and a size of your own (`48GB`).
 
 ## In fields
 Up and Down step the value. An empty field stands for the default, which it shows. Escape takes back what was typed.
+Delete what stands in a field, or press ↺ beside it, to give it back to its default.
 Numbers may be written as `32k` (32,000) or `32K` (32,768); sizes with their unit, `1.5GiB` or `3GB`.
 
 ## In the bars

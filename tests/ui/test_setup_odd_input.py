@@ -14,6 +14,7 @@ from kvplanner.ui.setup.field import ErrorLabel, Field
 from kvplanner.ui.setup.gpu_section import DeviceRow
 from kvplanner.ui.setup.inputs import ValueEdit
 from kvplanner.ui.window import MainWindow
+from kvplanner.units import LARGEST
 from tests.ui.window_kit import Keyboard
 
 SERVE = "vllm serve Qwen/Qwen3-8B -tp 2 --max-model-len 16k --gpu-memory-utilization 0.85"
@@ -99,6 +100,56 @@ def test_free_memory_is_within_the_card_and_has_a_unit(window: MainWindow, text:
     assert said in row.error.said
     assert bool(said) == bool(row.error.said)
     assert bool(window.document.state.given_free) == (not said)
+
+
+def press(edit: ValueEdit, key: Qt.Key, times: int = 1) -> None:
+    """Press a key in a field."""
+    edit.window().activateWindow()
+    edit.setFocus()
+    for _ in range(times):
+        Keyboard().press(key)
+
+
+def test_escape_takes_a_refused_value_back(window: MainWindow) -> None:
+    panel = window.panel
+    load = panel.load
+    assert load is not None
+    window.document.set_option("max_num_seqs", 64)
+    state = window.document.state
+    for field in (panel.fields["max_num_seqs"], panel.fields["max_model_len"], load, panel.gpus.count_field):
+        edit = field.inputs[0]
+        assert isinstance(edit, ValueEdit)
+        before = edit.text()
+        paste(edit, "nonsense")
+        assert field.error.said
+        press(edit, Qt.Key.Key_Escape)
+        assert (edit.text(), field.error.said) == (before, "")
+        assert window.document.state == state
+
+
+def test_stepping_ends_at_what_makes_sense(window: MainWindow) -> None:
+    panel, load = window.panel, window.panel.load
+    assert load is not None
+
+    def stepped(edit: object, key: Qt.Key, times: int) -> None:
+        assert isinstance(edit, ValueEdit)
+        press(edit, key, times)
+        window.document.flush()
+
+    context, sequences = panel.fields["max_model_len"], panel.fields["max_num_seqs"]
+    window.document.set_option("max_model_len", 50_000)
+    window.document.flush()
+    stepped(context.inputs[0], Qt.Key.Key_Up, 2)
+    assert window.document.state.options["max_model_len"] == 131_072
+    stepped(context.inputs[0], Qt.Key.Key_Down, 40)
+    assert window.document.state.options["max_model_len"] == 1
+    stepped(sequences.inputs[0], Qt.Key.Key_Up, 80)
+    assert window.document.state.options["max_num_seqs"] == LARGEST
+    window.document.set_options({}, "reset")
+    for edit, least in ((load.users, 1), (load.prompt, 0), (load.output, 1)):
+        stepped(edit, Qt.Key.Key_Up, 1)
+        stepped(edit, Qt.Key.Key_Down, 60)
+        assert edit.text() == str(least)
 
 
 def test_an_empty_count_is_what_it_was(window: MainWindow) -> None:

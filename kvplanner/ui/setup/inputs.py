@@ -64,7 +64,7 @@ class ValueEdit(QLineEdit):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._shown = ""
+        self._shown = self._accepted = ""
         self.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         self.setFixedHeight(ROW_HEIGHT)
         self.setTextMargins(4, 0, 4, 0)
@@ -75,7 +75,7 @@ class ValueEdit(QLineEdit):
         self.setPlaceholderText(hint)
         if self.hasFocus() and self.isModified():
             return
-        self._shown = text
+        self._shown = self._accepted = text
         if self.text() != text:
             self.setText(text)
             if not self.hasFocus():
@@ -97,13 +97,14 @@ class ValueEdit(QLineEdit):
             self.committed.emit(self.text())
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Up and Down step; Escape takes back what was typed."""
+        """Up and Down step; Escape takes back what was typed, also where it was refused."""
         key = event.key()
         if key in (Qt.Key.Key_Up, Qt.Key.Key_Down) and not event.modifiers():
             self._commit()
             self.stepped.emit(1 if key == Qt.Key.Key_Up else -1)
-        elif key == Qt.Key.Key_Escape and self.text() != self._shown:
-            self.setText(self._shown)
+        elif key == Qt.Key.Key_Escape and self.text() != self._accepted:
+            self.setText(self._accepted)
+            self._commit()  # ends the message where it had been refused
             self.setModified(False)
         else:
             super().keyPressEvent(event)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Signal
@@ -43,7 +44,7 @@ class LoadField(Field):
             edit.setPlaceholderText(hint)
             edit.setToolTip(name)
             edit.committed.connect(self._commit)
-        self.users.stepped.connect(self._step_users)
+            edit.stepped.connect(partial(self._step, edit))
         self.line.addStretch(1)
         self.line.addWidget(self.reset_button)
         for widget in (self.users, QLabel("×", self), self.prompt, QLabel("+", self), self.output):
@@ -71,10 +72,16 @@ class LoadField(Field):
 
         self.edited.emit(Load(users, prompt, output), key)
 
-    def _step_users(self, sign: int) -> None:
-        users, prompt, output = self._values()
-        users = users + sign if users < 16 else (users * 2 if sign > 0 else users // 2)
-        self._emit(min(max(users, 1), MOST_USERS), prompt, output, "step load")
+    def _step(self, edit: ValueEdit, sign: int) -> None:
+        """One more or less of a few, else twice or half as many; some token is left."""
+        values = list(self._values())
+        at = (self.users, self.prompt, self.output).index(edit)
+        value = values[at]
+        values[at] = value + sign if value < 16 else value * 2 if sign > 0 else value // 2
+        values[at] = min(max(values[at], int(at == 0)), (MOST_USERS, MOST_TOKENS, MOST_TOKENS)[at])
+        users, prompt, output = values
+        if prompt + output:
+            self._emit(users, prompt, output, "step load")
 
     def _commit(self) -> None:
         """Read all three; what is still empty takes the usual value once one of them is set."""

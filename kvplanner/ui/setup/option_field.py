@@ -14,6 +14,7 @@ from kvplanner.ui.setup.inputs import ComboBox, ValueEdit
 from kvplanner.ui.setup.labels import option_label
 from kvplanner.ui.setup.pasted import ELSEWHERE, is_command
 from kvplanner.ui.setup.slider import MarkedSlider, Scale
+from kvplanner.units import LARGEST
 
 if TYPE_CHECKING:
     from kvplanner.engine.base import Option, OptionValue, Resolved
@@ -125,7 +126,7 @@ def stepped(option: Option, current: int | float, sign: int) -> int | float:
         value = int(current) + sign
     if option.low is not None:
         value = max(value, type(value)(max(option.low, 1 if option.low == -1 else option.low)))
-    return min(value, type(value)(option.high)) if option.high is not None else value
+    return min(value, type(value)(LARGEST if option.high is None else option.high))
 
 
 def _short_default(option: Option) -> str:
@@ -196,7 +197,9 @@ class SliderField(OptionField):
     def _step(self, sign: int) -> None:
         current = self.effective()
         if not isinstance(current, bool) and isinstance(current, int | float):
-            value = stepped(self.option, current, sign)
+            value, top = stepped(self.option, current, sign), self.slider.scale.high
+            if current <= top < value:
+                value = type(value)(top)  # the longest that the model knows is a step too
             self.edited.emit(self.option.name, value, f"step {self.option.name}")
 
     def _show(self) -> None:
