@@ -38,7 +38,8 @@ def check_value(option: Option, value: object) -> OptionValue:
         raise BadInput(f"{_shown(value)} is not {_WORDS[option.type]}", option.spelled,
                        f"Example: {_example(option)}")  # fmt: skip
     if isinstance(value, str) and option.type == "choice" and value not in option.choices:
-        raise BadInput(f"{_shown(value)} is not one of {', '.join(option.choices)}", option.spelled)
+        raise BadInput(f"{_shown(value)} is not one of {', '.join(option.choices)}", option.spelled,
+                       f"Example: {_example(option)}")  # fmt: skip
     check_range(option, value)
     return value
 
@@ -65,7 +66,6 @@ def check_range(option: Option, value: OptionValue) -> None:
     raise BadInput(f"{shown} is out of range", option.spelled, f"Give {span}")
 
 
-def _convert(option: Option, text: str) -> OptionValue:
 def _span(option: Option) -> str:
     """The range that an option makes sense in, in words."""
     low, high = option.low, option.high
@@ -78,6 +78,7 @@ class _OutOfRange(ValueError):
     """More digits than any number has that makes sense here."""
 
 
+def _convert(option: Option, text: str) -> OptionValue:
     kind = option.type
     if kind == "bool":
         if text.lower() in _TRUE | _FALSE:
