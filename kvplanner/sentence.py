@@ -29,6 +29,11 @@ def show_size(value: int | float, unit: ByteUnit = "GiB", digits: int | None = N
     return format_bytes(value, small, decimals if digits is None else digits).replace("-", MINUS)
 
 
+def show_both(value: int | float) -> str:
+    """Both readings side by side: "16.06 GB = 14.96 GiB", "2.9 MB = 2.8 MiB"."""
+    return f"{show_size(value, 'GB')} = {show_size(value, 'GiB')}"
+
+
 def mark(value: int, digits: int | None = None) -> str:
     """A size within the text of a `Sentence`."""
     return f"\x02{value},{'' if digits is None else digits}\x03"

@@ -127,7 +127,21 @@ def lack_of(plan: Plan, positions: tuple[int, ...]) -> Lacking | None:
         return Lacking(end, used, False, _in_all(plan, worst))
     if worst:
         return Lacking(used, used + plan.missing_bytes, True)
+    if plan.stage == "kv_cache_too_small" and (missing := _beside_the_worst(plan, positions[0])) > 0:
+        return Lacking(used, used + missing, True)
     return Lacking(device.total_bytes, used, False) if used > device.total_bytes else None
+
+
+def _beside_the_worst(plan: Plan, position: int) -> int:
+    """What another replica's cache lacks, told from what the worst one lacks, within a block; at most 0 for nothing.
+
+    Ranks of one replica hold equally many blocks, so beside the worst rank of its own none lacks more.
+    """
+    replica, worst = (plan.devices[p].role.partition("/")[0] for p in (position, plan.tightest))
+    if replica == worst or not replica.startswith("dp"):
+        return 0
+    cache, least = (plan.devices[p].segment("kv_cache") for p in (position, plan.tightest))
+    return plan.missing_bytes + (least.bytes if least else 0) - (cache.bytes if cache else 0)
 
 
 def _in_all(plan: Plan, worst: bool) -> int | None:

@@ -22,7 +22,7 @@ from kvplanner.plan.report_parts import (
     source_line,
 )
 from kvplanner.plan.text_bar import LETTERS, MISSING, bar_lines
-from kvplanner.sentence import told_in
+from kvplanner.sentence import show_both, told_in
 from kvplanner.units import MB, ByteUnit, format_both, format_bytes
 
 WIDTH = 100
@@ -59,7 +59,7 @@ def _wrapped(line: str, width: int) -> list[str]:
 
 def _missing(plan: Plan) -> str:
     """What is missing at the failing stage, on each device that lacks some; "" where nothing is."""
-    told = [(format_both(lack.bytes), where(plan, lack.positions)) for lack in shortages(plan)]
+    told = [(show_both(lack.bytes), where(plan, lack.positions)) for lack in shortages(plan)]
     if len(plan.devices) == 1 or not told:
         return f"{told[0][0]} missing" if told else ""
     return ", ".join(f"{size}{'' if place else ' missing'} on {gpu}" for place, (size, gpu) in enumerate(told))

@@ -70,6 +70,13 @@ def test_a_failing_plan_says_its_sizes_in_either_unit() -> None:
     assert "needs 17.18 GB of KV cache" in told_in(summary, "GB")
 
 
+def test_two_figures_that_read_alike_are_told_by_what_lies_between_them() -> None:
+    near = plan(LLAMA, "19.5GiB,9.62GiB,4.75GiB,4.75GiB", {}).summary
+    assert "has 4.37 GiB free at start, 2.8 MiB less than the 4.37 GiB that is wanted" in near
+    far = plan(LLAMA, "RTX 4090", {"gpu_memory_utilization": 1.0}).summary
+    assert "GiB free at start and 23.52 GiB is wanted" in far
+
+
 def test_a_given_cache_has_words_of_its_own() -> None:
     large = plan(LLAMA, "2xRTX 4090", {"kv_cache_memory_bytes": 100 * GIB})
     assert large.summary.startswith("Does not fit: the given KV cache of 100.00 GiB lacks ")

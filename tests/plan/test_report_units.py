@@ -67,3 +67,20 @@ def test_alike_gpus_are_named_together_and_a_single_one_not_at_all() -> None:
     alone = report.text(plan("meta-llama/Llama-3.1-8B-Instruct", "RTX 4090"))
     assert "= 10.73 GiB missing\n" in alone
     assert shortages(plan("meta-llama/Llama-3.1-8B-Instruct", "H100")) == ()
+
+
+def test_little_memory_that_is_missing_is_not_told_as_nothing() -> None:
+    told = report.text(plan("meta-llama/Llama-3.1-8B-Instruct", "19.5GiB,9.62GiB,4.75GiB,4.75GiB"))
+    assert "Start-up fails at free_memory_check: 3.0 MB = 2.8 MiB missing on GPU 2–3" in told
+
+
+def test_every_replica_that_lacks_memory_is_named() -> None:
+    made = plan("meta-llama/Llama-3.1-8B-Instruct", "RTX 4090,RTX 3090,RTX 4090,RTX 3090", {"data_parallel_size": 4})
+    assert made.stage == "kv_cache_too_small"
+    first, second = shortages(made)
+    assert (first.positions, second.positions) == ((0, 2), (1, 3))
+    alone = plan("meta-llama/Llama-3.1-8B-Instruct", "RTX 3090")
+    assert abs(second.bytes - alone.missing_bytes) < alone.devices[0].bytes_per_block
+    assert second.bytes < first.bytes == made.missing_bytes
+    parts = plan("meta-llama/Llama-3.1-8B-Instruct", "RTX 4090,80GiB", {"data_parallel_size": 2})
+    assert [s.positions for s in shortages(parts)] == [(0,)]

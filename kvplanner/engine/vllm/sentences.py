@@ -30,7 +30,9 @@ def failure(replica: Replica) -> str:
     missing = mark(found.missing_bytes)
     if found.stage == "free_memory_check":
         free, wanted = mark(max(rank.free_at_start_bytes, 0)), mark(rank.budget.value)
-        said = f"{gpu} has {free} free at start and {wanted} is wanted (utilisation {rank.settings.utilization:g})"
+        alike = Sentence(free) == Sentence(wanted)  # as they are rounded
+        less = f", {missing} less than the {wanted} that is wanted" if alike else f" and {wanted} is wanted"
+        said = f"{gpu} has {free} free at start{less} (utilisation {rank.settings.utilization:g})"
     elif found.stage == "weights":
         said = f"the weights need {mark(rank.weights.value)} on {gpu} and {mark(rank.free_at_start_bytes)} is free"
     elif found.stage == "profile":
