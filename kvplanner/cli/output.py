@@ -7,6 +7,7 @@ import sys
 from typing import Final
 
 from kvplanner.errors import PlannerError
+from kvplanner.printable import printable
 
 FITS: Final = 0
 DOES_NOT_FIT: Final = 1
@@ -24,7 +25,7 @@ def complain(error: PlannerError) -> int:
 def note(text: str) -> None:
     """Something worth knowing that is not the answer, on one line of standard error where there is one."""
     if sys.stderr is not None:
-        print(f"kvplanner: {' '.join(text.split())}", file=sys.stderr)
+        print(f"kvplanner: {printable(' '.join(text.split()))}", file=sys.stderr)
 
 
 def give_up_output() -> None:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from kvplanner.cli.arguments import Parser, split_flags
-from kvplanner.cli.output import BAD_INPUT, DOES_NOT_FIT, FITS, emit_json, give_up_output, width
+from kvplanner.cli.output import BAD_INPUT, DOES_NOT_FIT, FITS, emit_json, give_up_output, note, width
 from kvplanner.errors import BadInput, UnknownName
+from kvplanner.sentence import told_in
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -22,6 +23,8 @@ _EXAMPLES: Final = """examples:
 
 exit status: 0 fits, 1 does not fit, 2 bad input or cannot be told
 """
+_UNTOLD: Final = "Name an NVIDIA GPU that the release runs on, or another release (--engine-version)"
+_UNTOLD_CACHE: Final = "The other numbers of the plan stand; the engine tells its tokens when it starts"
 
 
 def parser() -> Parser:
@@ -68,6 +71,9 @@ def words_from(argv: Sequence[str]) -> tuple[Namespace, PlanWords]:
         )
     if extra:
         parser().error(f"{extra[0]} is not understood")
+    if given.explain and not given.model and not flags and not _is_kind(given.explain.split(",")[0]):
+        # "plan --explain MODEL": what follows the bare flag is the model.
+        given.model, given.explain = given.explain, ""
     return given, words_of(given, flags)
 
 
@@ -110,11 +116,21 @@ def save(path: str, built: Built) -> None:
     planfile.save(path, planfile.from_request(request, placed(built.model), machine, built.kept))
 
 
+def _kind(text: str) -> str:
+    return text.strip().replace("-", "_").replace(" ", "_").lower()
+
+
+def _is_kind(text: str) -> bool:
+    from kvplanner.engine.base import SEGMENT_KINDS
+
+    return _kind(text) in SEGMENT_KINDS
+
+
 def _kinds(text: str) -> tuple[SegmentKind, ...]:
     """The segment kinds that --explain names, () for all. Raises UnknownName."""
     from kvplanner.engine.base import SEGMENT_KINDS
 
-    wanted = [part.strip().replace("-", "_").lower() for part in text.split(",") if part.strip()]
+    wanted = [_kind(part) for part in text.split(",") if part.strip()]
     if unknown := [part for part in wanted if part not in SEGMENT_KINDS]:
         raise UnknownName(
             f"{unknown[0]!r} is no part of a device's memory", "--explain", SEGMENT_KINDS, "Name one, or none for all"
@@ -144,6 +160,8 @@ def run(argv: Sequence[str]) -> int:
     except BrokenPipeError:
         # The reader has seen enough; the verdict stands.
         give_up_output()
+    if plan.fits is None:
+        note(f"{told_in(plan.summary, given.unit)}. {_UNTOLD_CACHE if plan.kv_cache else _UNTOLD}")
     return status_of(plan)
 
 

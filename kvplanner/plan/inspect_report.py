@@ -6,11 +6,16 @@ from collections.abc import Iterator
 
 from kvplanner.plan.inspect import Inspection
 from kvplanner.plan.text_table import table
+from kvplanner.printable import printable
 from kvplanner.units import format_both, format_bytes
 
 
 def lines(found: Inspection) -> Iterator[str]:
-    """The inspection to read: the model in a line, then layers, tensors, caches and what is odd."""
+    """The inspection to read: the model in a line, then layers, tensors, caches and what is odd. All is printable."""
+    yield from map(printable, _lines(found))
+
+
+def _lines(found: Inspection) -> Iterator[str]:
     yield " · ".join(_headline(found))
     yield f"Source: {found.source}"
     yield ""

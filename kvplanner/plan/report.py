@@ -15,6 +15,7 @@ from kvplanner.plan.report_parts import (
     cache_facts,
     engine_title,
     fold,
+    free_line,
     machine_line,
     model_line,
     option_facts,
@@ -22,6 +23,7 @@ from kvplanner.plan.report_parts import (
     source_line,
 )
 from kvplanner.plan.text_bar import LETTERS, MISSING, bar_lines
+from kvplanner.printable import printable
 from kvplanner.sentence import show_both, told_in
 from kvplanner.units import MB, ByteUnit, format_both, format_bytes
 
@@ -50,7 +52,7 @@ def text(plan: Plan, *, unit: ByteUnit = "GiB", width: int = WIDTH) -> str:
             "",
             *(line for warning in plan.warnings for line in _wrapped(f"Note: {told_in(warning, unit)}", width)),
         ]
-    return "\n".join(lines) + "\n"
+    return "\n".join(map(printable, lines)) + "\n"
 
 
 def _wrapped(line: str, width: int) -> list[str]:
@@ -69,6 +71,9 @@ def _device(plan: Plan, group: Fold, unit: ByteUnit, width: int) -> Iterator[str
     head = f"{group.title}  {group.first.device.gpu.name}  {group.roles}"
     size = format_both(group.first.total_bytes)
     yield head + size.rjust(max(len(size) + 2, width - len(head)))
+    free = free_line(plan, group.position, unit)
+    if free:
+        yield from _wrapped(free, width)
     yield from bar_lines(plan, group.position, width - 2, unit)
     table = [
         (letter_of(r), r.title, r.size, r.span, r.share, r.basis, r.formula) for r in rows(plan, group.position, unit)
@@ -115,7 +120,7 @@ def explain(plan: Plan, kinds: Sequence[SegmentKind] = (), *, unit: ByteUnit = "
     stored = plan.request.model.stored
     if stored and (not kinds or "weights" in kinds):
         lines += [*_arithmetic("model as stored", stored, unit), ""]
-    return "\n".join(lines).rstrip() + "\n"
+    return "\n".join(map(printable, lines)).rstrip() + "\n"
 
 
 def _with_cache_notes(plan: Plan, segment: Segment) -> Estimate:
@@ -160,6 +165,8 @@ def markdown(plan: Plan, *, unit: ByteUnit = "GiB") -> str:
     for group in fold(plan.devices):
         device = group.first
         lines += [f"### {group.title}: {_escape(device.device.gpu.name)}, {format_both(device.total_bytes)}", ""]
+        free = free_line(plan, group.position, unit)
+        lines += [_escape(free), ""] if free else []
         lines += [f"| part | {unit} | range | share | basis | how |", "|---|---:|---:|---:|---|---|"]
         lines += [
             f"| {r.title} | {r.size} | {r.span} | {r.share} | {r.basis} | {_escape(r.formula)} |"
@@ -174,4 +181,4 @@ def markdown(plan: Plan, *, unit: ByteUnit = "GiB") -> str:
 
 def _escape(words: str) -> str:
     """Keeps Markdown from reading names and formulas as markup."""
-    return "".join("\\" + c if c in "\\`*_|<>[]" else c for c in words).replace("\n", " ")
+    return "".join("\\" + c if c in "\\`*_|<>[]" else c for c in printable(words))

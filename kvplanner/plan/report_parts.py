@@ -164,6 +164,20 @@ def machine_line(plan: Plan) -> str:
     return " · ".join(parts)
 
 
+def free_line(plan: Plan, position: int, unit: ByteUnit = "GiB") -> str:
+    """How much of what a device has free is left at start, "" where all of it is or nothing was given."""
+    device = plan.devices[position]
+    free, outside = device.device.free_bytes, device.segment("runtime_outside")
+    if free is None or outside is None or not outside.bytes:
+        return ""
+    source = device.device.free_source
+    given = f"{format_bytes(free, unit)} free{f' ({source})' if source else ''}"
+    takes = f"{format_bytes(outside.bytes, unit)} of runtime outside the budget"
+    if free < outside.bytes:
+        return f"{given}: too little for {takes}"
+    return f"{given} less {takes} = {format_bytes(free - outside.bytes, unit)} at start"
+
+
 def token_text(cache: KvCache) -> str:
     """Tokens with no more digits than the band allows: "≈ 212,000 tokens (204,000–216,000)"."""
     low, high = cache.tokens_low, cache.tokens_high

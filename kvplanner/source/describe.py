@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kvplanner.errors import PlannerError
 from kvplanner.model.families import read_config
+from kvplanner.printable import printable
 from kvplanner.source import jsonfile, ollama
 from kvplanner.source.found import Candidate, Found
 from kvplanner.source.gguf import read_metadata
@@ -13,7 +14,13 @@ from kvplanner.source.reading import file_size
 
 
 def describe(candidate: Candidate) -> Found | None:
-    """What a list shows of a candidate; None when it is no model (a projector, an adapter)."""
+    """What a list shows of a candidate, in printable words; None when it is no model (a projector, an adapter)."""
+    found = _described(candidate)
+    shown = ("name", "format", "architecture", "problem")
+    return _with(found, **{name: printable(getattr(found, name)) for name in shown}) if found else None
+
+
+def _described(candidate: Candidate) -> Found | None:
     plain = Found(
         candidate.key, candidate.name, candidate.store, str(candidate.path), candidate.fingerprint.bytes,
         modified_ns=candidate.fingerprint.newest_ns, problem=candidate.problem,

@@ -8,6 +8,7 @@ from typing import Final
 
 from kvplanner.engine.base import Model
 from kvplanner.errors import BadInput, UnknownName
+from kvplanner.printable import printable
 from kvplanner.source.found import Control
 from kvplanner.source.reading import open_file, unreadable
 
@@ -21,8 +22,14 @@ def open_model(text: str, *, allow_network: bool = False, control: Control | Non
     Accepts a catalogue id, a folder, config.json, *.safetensors, *.gguf, "ollama:NAME" and "hub:ORG/NAME[@REVISION]".
     A folder or file wins over a catalogue id of the same spelling, as it does for the engines.
     allow_network: "hub:" may go online; everything else never does. control: told the progress of that, and raises
-    to end it. Raises UnknownName (with near names), BadInput, NotModelled, HubError.
+    to end it. The model's names are printable. Raises UnknownName (with near names), BadInput, NotModelled, HubError.
     """
+    model = _named(text, allow_network, control)
+    detail, problems = printable(model.source_detail), tuple(map(printable, model.problems))
+    return model._replace(id=printable(model.id), source_detail=detail, problems=problems)
+
+
+def _named(text: str, allow_network: bool, control: Control | None) -> Model:
     name = text.strip()
     if not name or "\0" in name or len(name) > 4096:
         raise BadInput("is not the name of a model", repr(text[:100]), "Name a catalogue id, a folder or a file")

@@ -41,7 +41,44 @@ def test_verdict_status_and_json_agree(
     told = terminal("plan", *words)
     assert told.status == status
     assert told.out.splitlines()[0] == document["summary"]
-    assert told.err == ""
+    assert (told.err, ran.err) == ("", "") if fits is not None else told.err == ran.err != ""
+
+
+def test_what_cannot_be_told_is_one_line_with_what_to_do(terminal: Terminal) -> None:
+    ran = terminal("plan", MODEL, "--gpu", "AMD Instinct MI300X")
+    (line,) = ran.err.splitlines()
+    assert ran.out.splitlines()[0] in line
+    assert "Name an NVIDIA GPU" in line
+    assert ran.status == 2
+
+
+@pytest.mark.parametrize("flag", ["--gpu", "--engine", "--engine-version", "--weight-format", "--load", "--free"])
+def test_an_empty_value_is_refused(terminal: Terminal, flag: str) -> None:
+    ran = terminal("plan", MODEL, flag, "")
+    assert ran.status == 2
+    assert ran.err.startswith(f"kvplanner: {flag}: is empty. Give a value")
+
+
+def test_a_model_after_explain_is_the_model(terminal: Terminal) -> None:
+    behind = terminal("plan", "--explain", MODEL, "--gpu", "H100")
+    assert behind.status == 0
+    assert behind.out == terminal("plan", MODEL, "--gpu", "H100", "--explain").out
+    assert terminal("plan", "--explain", "weights", "--gpu", "H100").err.startswith("kvplanner: MODEL: no model")
+
+
+def test_what_is_free_is_told_as_given_and_as_the_engine_finds_it(terminal: Terminal) -> None:
+    told = terminal("plan", MODEL, "--gpu", "H100", "--free", "60GB").out
+    line = "55.88 GiB free (--free) less 0.50 GiB of runtime outside the budget = 55.38 GiB at start"
+    assert line in told.splitlines()
+    assert "has 55.38 GiB free at start" in told.splitlines()[0]
+    assert line in terminal("plan", MODEL, "--gpu", "H100", "--free", "60GB", "--markdown").out
+    assert "at start" not in terminal("plan", MODEL, "--gpu", "H100").out
+
+
+def test_a_size_copied_from_what_is_shown_is_not_too_much(terminal: Terminal) -> None:
+    assert terminal("plan", MODEL, "--gpu", "H100", "--free", "79.18GiB").status == 0
+    refused = terminal("plan", MODEL, "--gpu", "H100", "--free", "79.2GiB")
+    assert (refused.status, "Give at most 79.18 GiB" in refused.err) == (2, True)
 
 
 def test_json_tells_the_options_origins(terminal: Terminal) -> None:

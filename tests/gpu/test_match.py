@@ -67,6 +67,23 @@ def test_nonsense_is_refused(text: str) -> None:
         gpus.machine(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("H100,", "'H100,' has a comma without a GPU beside it. Write for example H100"),
+        (",", "no GPU is named. Write for example H100"),
+        ("TPU", "no GPU is called 'TPU'. kvplanner gpus lists all; any other by its memory"),
+        ("''", "\"''\" names no GPU. kvplanner gpus lists all"),
+        ("65xH100", "65 GPUs of H100 cannot be planned. Give 1 to 64 in all"),
+        ("A100", "Name one of them"),
+    ],
+)
+def test_what_is_refused_is_told_with_what_to_do(text: str, told: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        gpus.machine(text)
+    assert told in str(refused.value)
+
+
 @given(st.text(max_size=40))
 def test_any_text_gives_a_machine_or_a_clear_error(text: str) -> None:
     try:
