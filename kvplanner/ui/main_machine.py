@@ -25,11 +25,15 @@ class MachineMixin(WindowBase):
         try:
             machine = gpus.machine(text)
         except PlannerError as error:
-            self.panel.gpus.set_error(str(error))
+            self._refuse_machine(error)
             return
         self.panel.gpus.set_error("")
         self._set_machine(machine, text, f"Choose {short_name(machine.describe())}")
         self.settings.remember(s.RECENT_MACHINES, text)
+
+    def _refuse_machine(self, error: PlannerError) -> None:
+        what = error.what[:1].upper() + error.what[1:]
+        self.panel.gpus.set_error(f"{what}. {error.remedy}" if error.remedy else what)
 
     def plan_command(self, text: str) -> None:
         """Plan what a command line would start, on the GPUs chosen now."""
@@ -103,15 +107,20 @@ class MachineMixin(WindowBase):
     def add_gpu(self, text: str) -> None:
         """One or more GPUs beside those that are there."""
         from kvplanner.catalog import gpus
+        from kvplanner.gpu.match import MAX_DEVICES
         from kvplanner.gpu.spec import Machine
 
         state = self.document.state
         try:
             added = gpus.machine(text)
         except PlannerError as error:
-            self.panel.gpus.set_error(str(error))
+            self._refuse_machine(error)
             return
         together = (*state.devices, *added.devices)
+        if len(together) > MAX_DEVICES:
+            self.panel.gpus.set_error(f"{len(together)} GPUs are more than a plan has: {MAX_DEVICES} at most")
+            return
+        self.panel.gpus.set_error("")
         devices = tuple(replace(device, index=i) for i, device in enumerate(together))
         custom = state.machine_source == "custom" or added.source == "custom"
         self._edit_devices(Machine(devices, "custom" if custom else state.machine_source), "", "Add a GPU")

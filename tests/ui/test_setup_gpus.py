@@ -12,7 +12,7 @@ from pytestqt.qtbot import QtBot
 from kvplanner.catalog import gpus
 from kvplanner.estimate import exact
 from kvplanner.gpu.spec import Device, Machine
-from kvplanner.ui.setup.gpu_rows import NO_GPU, nothing_found
+from kvplanner.ui.setup.gpu_rows import NO_GPU, Stock, nothing_found, search
 from kvplanner.ui.setup.gpu_section import DeviceRow
 from kvplanner.ui.setup.pickers import local_row
 from kvplanner.ui.window import MainWindow
@@ -84,10 +84,42 @@ def test_a_name_that_is_too_long_is_cut_in_its_middle(open_window: Callable[...,
         ("4091", NO_GPU),
         ("-3x4090", NO_GPU),
         ("x", NO_GPU),
+        ("0GB", "A GPU of 0.00 GiB is out of range. Give between 256 MiB"),
+        ("2x99999TB", "out of range"),
     ],
 )
 def test_a_count_that_no_plan_has_is_told(text: str, said: str) -> None:
     assert said in nothing_found(text)
+
+
+def titles(text: str) -> list[str]:
+    """The rows that a text gives."""
+    return [row.title for row in search(text, Stock(gpus.index(), (), "", "GiB")) if row.kind == "item"]
+
+
+def test_sizes_that_no_gpu_has_are_not_offered() -> None:
+    assert titles("48GB") == ["1 × custom GPU of 48GB", *titles("48GB")[1:]]
+    assert titles("2x 48 gib")[0] == "2 × custom GPU of 48gib"
+    assert titles("0GB") == titles("0.1GiB") == titles("99999TB") == []
+
+
+def test_a_mixed_machine_can_be_typed() -> None:
+    assert titles("RTX 4090,2xRTX 3090") == ["RTX 4090 + 2 × RTX 3090"]
+    assert titles("RTX 4090,nothing") == []
+
+
+def test_a_refused_choice_is_told_until_another_one_is_made(window: MainWindow) -> None:
+    section = window.panel.gpus
+    window.choose_machine("0GB")
+    assert section.error.said.startswith("A GPU of 0.00 GiB is out of range")
+    window.add_gpu("64xrtx-4090")
+    assert section.error.said == "66 GPUs are more than a plan has: 64 at most"
+    assert len(window.document.state.devices) == 2
+    window.add_gpu("rtx-3090")
+    assert section.error.said == ""
+    window.choose_machine("0GB")
+    window.document.undo()
+    assert section.error.said == ""
 
 
 def test_the_chooser_says_what_is_wrong_with_the_count(window: MainWindow, qtbot: QtBot) -> None:

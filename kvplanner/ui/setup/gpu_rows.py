@@ -56,7 +56,10 @@ def parse_query(text: str) -> Query:
 
 
 def nothing_found(text: str) -> str:
-    """What to say when no row matches a text: the count may be what is wrong."""
+    """What to say when no row matches a text: a size or a count may be what is wrong."""
+    size = _custom_data(parse_query(text))
+    if size:
+        return _refusal(size)
     match = _ANY_COUNT.match(text.strip())
     if match is None or not match[2].strip():
         return NO_GPU
@@ -96,9 +99,11 @@ def search(text: str, stock: Stock) -> list[Row]:
     words = query.words.lower().split()
     count = query.number or 1
     rows: list[Row] = []
-    custom = _custom_row(query.words, count)
-    if custom is not None:
-        rows.append(custom)
+    size = _custom_data(query)
+    if size and _refusal(size):
+        return []  # "0GB" is no part of a name
+    rows += _custom_rows(size)
+    rows += _mixed_rows(text, stock.unit)
     if not text.strip():
         rows += _recent_rows(stock)
     by_id = {entry.id: entry for entry in entries}
@@ -111,17 +116,42 @@ def search(text: str, stock: Stock) -> list[Row]:
     return rows + [_row(entry, count, stock) for entry in found]
 
 
-def _custom_row(words: str, count: int) -> Row | None:
-    if not _SIZE.fullmatch(words.strip()) or words.strip().isdigit():
-        return None
-    spelled = words.strip() if words.strip().lower().endswith("b") else f"{words.strip()}B"
+def _custom_data(query: Query) -> str:
+    """The text that names GPUs of a size alone, "" when no size was typed."""
+    words = query.words.strip()
+    if not _SIZE.fullmatch(words) or words.isdigit():
+        return ""
+    return f"{query.number or 1}x{words}{'' if words.lower().endswith('b') else 'B'}".replace(" ", "")
+
+
+def _refusal(data: str) -> str:
+    """Why a machine cannot be had, "" when it can."""
     try:
-        size = parse_size(spelled)
-    except ValueError:
-        return None
-    data = f"{count}x{spelled.replace(' ', '')}"
-    return Row("item", f"{count} × custom GPU of {spelled}", "exactly that much, nothing reserved by a driver",
-               format_both(size), "custom", data)  # fmt: skip
+        gpus.machine(data)
+    except PlannerError as error:
+        return f"{error.what[:1].upper()}{error.what[1:]}. {error.remedy}"
+    return ""
+
+
+def _custom_rows(data: str) -> list[Row]:
+    if not data:
+        return []
+    count, _, spelled = data.partition("x")
+    size = format_both(parse_size(spelled))
+    about = "exactly that much, nothing reserved by a driver"
+    return [Row("item", f"{count} × custom GPU of {spelled}", about, size, "custom", data)]
+
+
+def _mixed_rows(text: str, unit: ByteUnit) -> list[Row]:
+    """Several kinds with commas between them, as a command line names them."""
+    if "," not in text:
+        return []
+    try:
+        machine = gpus.machine(text.strip())
+    except PlannerError:
+        return []
+    total = sum(d.gpu.total.value for d in machine.devices if d.gpu.total)
+    return [Row("item", short_name(machine.describe()), "mixed", format_bytes(total, unit), "", text.strip())]
 
 
 def _recent_rows(stock: Stock) -> list[Row]:

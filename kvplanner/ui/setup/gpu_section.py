@@ -222,6 +222,8 @@ class GpuSection(Section):
         """Show the machine of a state."""
         from kvplanner.gpu.spec import Machine
 
+        if self._state is not None and state.devices != self._state.devices:
+            self.set_error("")  # of a choice that another one has replaced
         self._unit, self._state = unit, state
         devices = state.devices
         if not devices:

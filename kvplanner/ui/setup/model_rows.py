@@ -20,6 +20,7 @@ OPEN_FOLDER: Final = "\0open folder"
 ADD_FOLDER: Final = "\0add folder"
 COMMAND: Final = "\0command "
 HUB_NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(@[\w.-]+)?", re.ASCII)
+DRIVE: Final = re.compile(r"[A-Za-z]:[\\/]")
 PATH_STARTS: Final = ("/", "~", "./", "../", "\\\\")
 
 
@@ -108,7 +109,7 @@ def _typed_rows(text: str) -> list[Row]:
     """A path or a store's name is opened as it is; a whole command line becomes the plan."""
     if is_command(text):
         return [Row("item", "Plan this command line", " ".join(text.split()), "", "", COMMAND + text)]
-    if text.startswith((*PATH_STARTS, "ollama:")):
+    if text.startswith((*PATH_STARTS, "ollama:")) or DRIVE.match(text):
         return [Row("item", f"Open {text}", "", "", "", text)]
     return []
 
