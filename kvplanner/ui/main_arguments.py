@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, NoReturn
 
 from kvplanner.errors import BadInput
 
 if TYPE_CHECKING:
     from kvplanner.plan.text_request import PlanWords
 
-SMALLEST, LARGEST = 320, 8192
+# Of a window, below which its buttons would be cut, and of a picture's side.
+SMALLEST: Final = (900, 560)
+LARGEST: Final = 8192
 
 
 class WindowArguments(NamedTuple):
@@ -76,6 +78,7 @@ def _size(text: str) -> tuple[int, int]:
     if not width.isdecimal() or not height.isdecimal():
         raise BadInput(f"{text!r} is not a size", "--size", "Write for example 1280x800")
     size = int(width), int(height)
-    if not all(SMALLEST <= side <= LARGEST for side in size):
-        raise BadInput(f"{text} is out of range", "--size", f"Give {SMALLEST} to {LARGEST} for each side")
+    if size[0] < SMALLEST[0] or size[1] < SMALLEST[1] or max(size) > LARGEST:
+        least, most = f"{SMALLEST[0]}x{SMALLEST[1]}", f"{LARGEST}x{LARGEST}"
+        raise BadInput(f"{text[:40]} is out of range", "--size", f"Give {least} to {most}")
     return size

@@ -57,6 +57,7 @@ def picture(window: MainWindow, scale: float = 1.0) -> QPixmap:
 def take(app: QApplication, arguments: WindowArguments) -> int:
     """Render and write; 0, or 2 with one line on standard error."""
     assert arguments.screenshot is not None
+    check_place(arguments.screenshot)
     application = Application(app, keep=False, theme=arguments.theme or "light")
     try:
         window = prepared_window(application, arguments)
@@ -69,13 +70,18 @@ def take(app: QApplication, arguments: WindowArguments) -> int:
     return 0
 
 
-def write(image: QPixmap, path: Path) -> None:
-    """Write a PNG. Raises BadInput where that is not possible."""
+def check_place(path: Path) -> None:
+    """Raises BadInput where no PNG can be written: a name of another kind, a folder that is not there."""
     if path.suffix.lower() != ".png":
         raise BadInput("a screenshot is a PNG", str(path), "Give a name that ends in .png")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BadInput(f"cannot be written: {error.strerror or error}", str(path), "Choose another place") from error
+    if not path.parent.is_dir():
+        raise BadInput(f"there is no folder {path.parent}", str(path), "Make the folder first, or choose another place")
+    if path.is_dir():
+        raise BadInput("is a folder", str(path), "Choose another name")
+
+
+def write(image: QPixmap, path: Path) -> None:
+    """Write a PNG. Raises BadInput where that is not possible."""
+    check_place(path)
     if not image.save(str(path), "PNG"):
         raise BadInput("cannot be written", str(path), "Choose another place")

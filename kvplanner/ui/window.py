@@ -13,6 +13,7 @@ from PySide6.QtCore import Signal
 
 from kvplanner.app import settings as s
 from kvplanner.shipped import shipped
+from kvplanner.ui.main_arguments import SMALLEST
 from kvplanner.ui.main_base import PANEL_WIDTH
 from kvplanner.ui.main_commands import CommandsMixin
 from kvplanner.ui.main_files import FilesMixin
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from kvplanner.ui.main_status import Status
 
 DEFAULT_SIZE: Final = (1280, 800)
-SMALLEST: Final = (860, 560)
 REST_AFTER_MS: Final = 400
 MENU_PADDING: Final = 10
 
@@ -95,8 +95,8 @@ class MainWindow(CommandsMixin, FilesMixin, QtWidgets.QMainWindow):
         self.centre.set_unit(self.unit())
         document.changed.connect(self._state_changed)
         document.planned.connect(self._show_plan)
-        document.draft_wanted.connect(self.read_draft)
         document.failed.connect(self._plan_failed)
+        document.draft_wanted.connect(self.read_draft)
 
     def furnish(self) -> None:
         """Make menus, form, pickers and status bar."""

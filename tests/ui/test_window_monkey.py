@@ -155,7 +155,7 @@ class Monkey:
         return "undo or redo"
 
     def resize(self) -> str:
-        size = self.random.choice(((860, 560), (1024, 640), (1280, 800), (1600, 1000)))
+        size = self.random.choice(((900, 560), (1024, 640), (1280, 800), (1600, 1000)))
         self.window.resize(*size)
         return f"resize {size}"
 

@@ -15,10 +15,14 @@ from pathlib import Path
 import pytest
 from PySide6.QtGui import QImage
 from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
 
+from kvplanner.cli.main import _GUI_USAGE
 from kvplanner.errors import BadInput
 from kvplanner.ui import run
 from kvplanner.ui.main_arguments import parse
+from kvplanner.ui.screenshot import settle
+from kvplanner.ui.window import MainWindow
 
 NEEDED = ("Xvfb", "xdotool")
 
@@ -32,7 +36,17 @@ def test_nothing_asked_is_told_from_something() -> None:
 
 
 @pytest.mark.parametrize(
-    "argv", [["--size", "1x1"], ["--size", "wide"], ["--bogus"], ["--scale", "9"], ["--theme", "pink"]]
+    "argv",
+    [
+        ["--size", "1x1"],
+        ["--size", "640x400"],
+        ["--size", "9000x800"],
+        ["--size", "wide"],
+        ["--gpu", ""],
+        ["--bogus"],
+        ["--scale", "9"],
+        ["--theme", "pink"],
+    ],
 )
 def test_arguments_that_make_no_sense_are_refused(argv: list[str]) -> None:
     with pytest.raises(BadInput):
@@ -40,7 +54,6 @@ def test_arguments_that_make_no_sense_are_refused(argv: list[str]) -> None:
 
 
 def test_the_help_lists_every_option() -> None:
-    from kvplanner.cli.main import _GUI_USAGE
     from kvplanner.ui.main_arguments import _parser
 
     options = [flag for action in _parser()._actions for flag in action.option_strings]
@@ -49,12 +62,34 @@ def test_the_help_lists_every_option() -> None:
 
 
 def test_a_screenshot_is_written_and_leaves_no_trace(qapp: QApplication, tmp_path: Path, own_data_folder: Path) -> None:
-    path = tmp_path / "new" / "shot.png"
+    path = tmp_path / "shot.png"
     argv = ["--screenshot", str(path), "--size", "1024x640", "--theme", "dark", "--tab", "start-up", "--gpu", "8xH100"]
     assert run(argv) == 0
     image = QImage(str(path))
     assert (image.width(), image.height()) == (1024, 640)
     assert not own_data_folder.exists()
+
+
+def test_the_smallest_picture_has_the_size_asked_for(qapp: QApplication, tmp_path: Path) -> None:
+    from kvplanner.ui.main_arguments import SMALLEST
+    from kvplanner.ui.window import SMALLEST as OF_WINDOW
+
+    assert SMALLEST == OF_WINDOW
+    size = f"{SMALLEST[0]}x{SMALLEST[1]}"
+    assert run(["--screenshot", str(tmp_path / "s.png"), "--size", size, "--gpu", "8xH100"]) == 0
+    image = QImage(str(tmp_path / "s.png"))
+    assert (image.width(), image.height()) == SMALLEST
+    assert f"{size} or more" in _GUI_USAGE
+
+
+@pytest.mark.parametrize("name", ["none/shot.png", "shot.jpg", "folder.png"])
+def test_a_picture_goes_only_where_it_can(
+    qapp: QApplication, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    (tmp_path / "folder.png").mkdir()
+    assert run(["--screenshot", str(tmp_path / name), "--gpu", "H100"]) == 2
+    assert name in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["folder.png"]
 
 
 @pytest.mark.parametrize(
@@ -137,3 +172,15 @@ def test_a_real_window_answers_to_real_keys(display: str, own_data_folder: Path)
     plan = json.loads((own_data_folder / "sessions" / "last.json").read_text())["windows"][0]["plan"]
     assert plan["model"] == "Qwen/Qwen3-30B-A3B"
     assert plan["machine"] == "2xrtx-4090"
+
+
+def test_nothing_is_cut_at_the_right_of_the_smallest_window(window: MainWindow, qtbot: QtBot) -> None:
+    window.resize(window.minimumSize())
+    window.show()
+    qtbot.waitUntil(lambda: window.centre.copy_button.isVisible())
+    settle()
+    button = window.centre.copy_button
+    edge = button.mapTo(window, button.rect().topRight()).x()
+    shown = button.visibleRegion().boundingRect()
+    assert edge < window.width()
+    assert shown == button.rect()
