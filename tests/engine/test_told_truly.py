@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from tests.engine.test_planner import plan
+from kvplanner.catalog import gpus, models
+from kvplanner.engine.base import Load, OptionValue, Plan, PlanRequest
+from kvplanner.units import GB, GIB, MIB
+from tests.engine.test_planner import VLLM, plan, size
 
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
 
@@ -22,3 +27,104 @@ def test_a_release_to_come_is_planned_by_the_newest_rules(version: str) -> None:
 
 def test_a_utilisation_of_one_is_printed_as_python_does() -> None:
     assert "(1.0, 79.18 GiB)" in plan(LLAMA, "H100", {"gpu_memory_utilization": 1}).engine_message
+
+
+def free(gib: float, load: Load | None = None) -> Plan:
+    return plan(LLAMA, "H100", free=round(gib * GIB), load=load)
+
+
+class TestTheFreeMemoryCheck:
+    """H100: 72.85 GiB are wanted; the context takes 0.50 GiB, within 0.41 to 0.79."""
+
+    def test_that_passes_at_its_value_only_may_not_fit(self) -> None:
+        result = free(73.40)
+        assert result.fits
+        assert result.summary.startswith("May not fit: GPU 0 may have no more than 72.61 GiB free at start and 72.85")
+        assert "if it does, KV cache for " in result.summary
+        assert result.warnings[0].startswith(
+            "May not fit: at the upper end of its range free_memory_check lacks 0.24 GiB on GPU 0"
+        )
+
+    def test_that_fails_at_its_value_only_probably_does_not_fit(self) -> None:
+        result = free(73.30)
+        assert (result.fits, result.stage) == (False, "free_memory_check")
+        assert result.summary.startswith("Probably does not fit: GPU 0 has 72.80 GiB free at start")
+
+    @pytest.mark.parametrize(("gib", "start"), [(73.7, "Fits: "), (73.2, "Does not fit: ")])
+    def test_beyond_its_range_is_certain(self, gib: float, start: str) -> None:
+        result = free(gib)
+        assert result.summary.startswith(start)
+        assert not any("free_memory_check" in warning for warning in result.warnings)
+
+    def test_a_load_is_told_after_the_doubt(self) -> None:
+        assert "; if it does, it serves 1 of 1 user: " in free(73.40, load=Load(1, 100, 100)).summary
+
+    def test_the_doubt_of_any_replica_is_told(self) -> None:
+        machine = gpus.machine("2xH100")
+        request = PlanRequest(models.load(LLAMA), machine, options={"data_parallel_size": 2})
+        one = VLLM.plan(request).devices[1]
+        assert one.budget is not None
+        just = replace(one.device, free_bytes=one.budget.value + size(VLLM.plan(request), "runtime_outside") + MIB)
+        told = VLLM.plan(request._replace(machine=machine._replace(devices=(machine.devices[0], just))))
+        assert told.summary.startswith("May not fit: GPU 1 may have no more than ")
+        assert told.warnings[0].endswith("on GPU 1; a lower utilisation leaves room")
+
+
+class TestTheCache:
+    def test_too_little_at_the_low_end_is_told_with_the_load(self) -> None:
+        result = plan(LLAMA, "RTX 4090", {"max_model_len": 32_000}, load=Load(32, 1500, 500))
+        assert result.summary.startswith("May not fit; if it does, it serves 21 of 32 users: KV cache for ")
+        few = plan(LLAMA, "RTX 4090", {"max_model_len": 32_000}, load=Load(2, 1500, 500))
+        assert few.summary.startswith("May not fit; if it does, it serves 2 of 2 users: ")
+
+    def test_enough_at_the_high_end_probably_does_not_fit(self) -> None:
+        result = plan(LLAMA, "20GB", {"max_model_len": 8192})
+        assert (result.fits, result.stage) == (False, "kv_cache_too_small")
+        assert result.summary.startswith("Probably does not fit: one request of 8,192 tokens needs 1.00 GiB")
+        assert plan(LLAMA, "20GB", {"max_model_len": 16_384}).summary.startswith("Does not fit: ")
+
+    def test_states_that_only_the_value_holds_are_doubtful(self) -> None:
+        """The engine wants a block for each sequence of a model with recurrent state."""
+        told = plan("Qwen/Qwen3.5-27B", "H100", {"max_model_len": 8192, "max_num_seqs": 330})
+        assert told.fits
+        assert told.summary.startswith("May not fit: ")
+        assert "exceeds available Mamba cache blocks" in told.warnings[0]
+
+
+class TestNoRoomForTheContext:
+    """vLLM cannot print a negative size: the CUDA context fails before it looks."""
+
+    @pytest.mark.parametrize("left", [0, 60, GIB // 3])
+    def test_on_one_gpu(self, left: int) -> None:
+        result = plan(LLAMA, "H100", free=left)
+        assert (result.fits, result.stage) == (False, "free_memory_check")
+        assert result.engine_message == "torch.AcceleratorError: CUDA error: out of memory"
+        assert result.summary.endswith("free before the engine starts and the CUDA context needs 0.50 GiB")
+
+    def test_in_a_release_without_the_check(self) -> None:
+        result = plan(LLAMA, "H100", free=GIB // 3, version="0.7.3")
+        assert (result.fits, result.stage) == (False, "weights")
+        assert result.engine_message == "RuntimeError: CUDA error: out of memory"
+
+    def test_the_communicators_after_it(self) -> None:
+        result = plan(LLAMA, "2xH100", free=GIB)
+        assert not result.engine_message
+        assert "the CUDA context and communicators need " in result.summary
+
+    def test_whatever_is_measured(self) -> None:
+        result = plan(LLAMA, "H100", measured={"runtime_outside": 200 * GB})
+        assert "-" not in result.engine_message
+        assert "−" not in result.summary
+
+
+def test_the_earliest_stage_fails_first_whichever_gpu_lacks_more() -> None:
+    """Both stages of the pipeline allocate their cache before the second lacks far more for a full batch."""
+    options: dict[str, OptionValue] = {
+        "pipeline_parallel_size": 2, "kv_cache_memory_bytes": 10 * GIB, "max_model_len": 8192, "max_num_seqs": 8192,
+        "max_num_batched_tokens": 8192, "gpu_memory_utilization": 0.5,
+    }  # fmt: skip
+    both = plan(LLAMA, "20GB,28GB", options)
+    assert (both.stage, both.tightest) == ("kv_cache_allocation", 0)
+    second = plan(LLAMA, "40GB,28GB", options)
+    assert (second.stage, second.tightest) == ("runtime", 1)
+    assert second.missing_bytes > both.missing_bytes

@@ -5,7 +5,11 @@ Wordings: v1/worker/gpu_worker.py, v1/core/kv_cache_utils.py and torch's allocat
 
 from __future__ import annotations
 
+from typing import Final
+
 from kvplanner.units import GIB, MIB, round_up
+
+_TORCH_2_8: Final = (10, 2)
 
 
 def _gib(value: float) -> str:
@@ -19,6 +23,12 @@ def free_memory_check(index: int, free: int, total: int, utilization: float, req
         f"memory utilization ({float(utilization)}, {_gib(requested)} GiB). Decrease GPU memory utilization or reduce "
         "GPU memory used by other processes."
     )
+
+
+def no_context(version: tuple[int, int]) -> str:
+    """The CUDA runtime's error where not even a context finds room; torch gave it a type of its own in 2.8."""
+    kind = "torch.AcceleratorError" if version >= _TORCH_2_8 else "RuntimeError"
+    return f"{kind}: CUDA error: out of memory"
 
 
 def out_of_memory(index: int, total: int, wanted: int | None = None) -> str:

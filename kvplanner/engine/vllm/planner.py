@@ -22,6 +22,7 @@ from kvplanner.engine.vllm.ignored import IGNORED_FLAGS
 from kvplanner.engine.vllm.ranks import Rank, rank_key
 from kvplanner.engine.vllm.replica import Replica, solve
 from kvplanner.engine.vllm.settings import Settings
+from kvplanner.engine.vllm.verdict import ORDER
 from kvplanner.engine.whatif import with_format
 from kvplanner.errors import NotModelled
 from kvplanner.estimate import Estimate, Input, banded
@@ -91,10 +92,8 @@ def _plan(
     if settings.auto_fit:
         fitted = replica.sizing.max_model_len
         resolved["max_model_len"] = Resolved(fitted, "derived", "the longest that fits (--max-model-len auto)")
-    if failure:
-        summary, risk = sentences.failure(replica), ""
-    else:
-        summary, risk = sentences.summary(request, settings, replicas, worst, found), sentences.risk(replica)
+    summary = sentences.failure(replica) if failure else sentences.summary(request, settings, replicas, worst, found)
+    risks = () if failure else sentences.risks(replicas)
     return Plan(
         request=request,
         engine_version=spelled(settings.version),
@@ -106,7 +105,7 @@ def _plan(
         options=resolved,
         kv_cache=cache,
         limits=found,
-        warnings=sentences.warnings(request, settings, replica, risk, warnings),
+        warnings=sentences.warnings(request, settings, replica, risks, warnings),
         engine_message=failure.message if failure else "",
         missing_bytes=failure.missing_bytes if failure else 0,
         tightest=worst * len(replica.ranks) + replica.tightest,
@@ -134,10 +133,10 @@ def _replicas(request: PlanRequest, settings: Settings, devices: Sequence[parall
 
 
 def _order(replica: Replica) -> tuple[bool, int, int]:
-    """Failing replicas first, by what they miss; then those with the fewest blocks."""
+    """Failing replicas first, by how early they fail and by what they miss; then those with the fewest blocks."""
     if replica.failure is not None:
-        return False, -replica.failure.missing_bytes, 0
-    return True, 0, replica.sizing.num_blocks
+        return False, ORDER.index(replica.failure.stage), -replica.failure.missing_bytes
+    return True, replica.sizing.num_blocks, 0
 
 
 def _fits_at(request: PlanRequest, length: int, devices: Sequence[parallel.Stages]) -> bool:

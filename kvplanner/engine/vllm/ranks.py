@@ -62,6 +62,12 @@ class Rank:
         return self.cuda_total.value - self.other.value - self.outside.value
 
     @property
+    def context_fits(self) -> bool:
+        """Whether the CUDA context finds room, the first that the engine makes on the device."""
+        context = next((i.value for i in self.outside.inputs if i.name == "context"), self.outside.value)
+        return isinstance(context, int) and self.cuda_total.value - self.other.value >= context
+
+    @property
     def resident_bytes(self) -> int:
         """In use on the device after the profile run: everything but the transient peak, graphs and KV cache."""
         return self.other.value + self.outside.value + self.runtime.value + self.weights.value + self.workspace.value

@@ -11,7 +11,7 @@ from kvplanner.engine.vllm.kv_layout import CacheLayout
 from kvplanner.engine.vllm.kv_sizing import KvSizing
 from kvplanner.engine.vllm.ranks import Rank, plan_rank, rank_key
 from kvplanner.engine.vllm.settings import Settings
-from kvplanner.engine.vllm.verdict import Failure
+from kvplanner.engine.vllm.verdict import Check, Failure
 from kvplanner.gpu.spec import Device
 
 
@@ -44,6 +44,35 @@ class Replica(NamedTuple):
         if self.failure is not None:
             return self.failure.rank
         return min(range(len(self.ranks)), key=lambda i: self.ranks[i].available.value)
+
+    @property
+    def doubt(self) -> Check | None:
+        """The first stage before the cache that a plan may fail at within its ranges."""
+        return verdict.doubt(verdict.checks_before_cache(self.ranks))
+
+    @property
+    def cache_doubt(self) -> str:
+        """What the engine says of the cache at the low end of its range, "" when it takes it or is not modelled."""
+        return (self.low.error or self.low.capture_error or "") if self.layout.exact else ""
+
+    @property
+    def late_doubt(self) -> Check | None:
+        """What may be lacking most after the cache is allocated, None when nothing may."""
+        worst = max(verdict.checks_after_sizing(self.ranks, self.kv_bytes), key=lambda check: check.most)
+        return worst if worst.most > 0 else None
+
+    @property
+    def hopeful(self) -> bool:
+        """Whether a plan that fails would not at the best ends of its ranges."""
+        if self.failure is None:
+            return False
+        kv_bytes = tuple(_kv_bytes(rank, self.layout, self.sizing) for rank in self.ranks)
+        checks = (*verdict.checks_before_cache(self.ranks), *verdict.checks_after_sizing(self.ranks, kv_bytes))
+        if any(check.least > 0 for check in checks):
+            return False
+        if not self.layout.exact:
+            return all(rank.available.high > 0 for rank in self.ranks)
+        return self.high.error is None and self.high.capture_error is None
 
 
 _SIZED = ("kv_cache_too_small", "kv_cache_allocation", "graph_capture", "runtime")

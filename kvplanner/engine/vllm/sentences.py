@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
-from kvplanner.engine.base import Limits, PlanRequest
+from kvplanner.engine.base import Limits, PlanRequest, Stage
 from kvplanner.engine.vllm import activations
 from kvplanner.engine.vllm.kv_sizing import KvSizing
 from kvplanner.engine.vllm.ranks import Rank
 from kvplanner.engine.vllm.replica import Replica
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.engine.vllm.verdict import Failure
-from kvplanner.estimate import band_of_sum
 from kvplanner.sentence import Sentence, mark
-from kvplanner.units import GIB, format_count, round_to_band
+from kvplanner.units import GIB, counted, format_count, round_to_band
 
 COLD_COMPILE = Sentence(
     "A warm compile cache is assumed: the first start on a machine compiles, books it as activations, and leaves "
@@ -28,13 +28,16 @@ def failure(replica: Replica) -> str:
     rank = replica.ranks[found.rank]
     gpu = f"GPU {rank.device.index}"
     missing = mark(found.missing_bytes)
-    if found.stage == "free_memory_check":
-        free, wanted = mark(max(rank.free_at_start_bytes, 0)), mark(rank.budget.value)
+    if rank.free_at_start_bytes < 0:
+        said = _no_context(rank, gpu)
+    elif found.stage == "free_memory_check":
+        free, wanted = mark(rank.free_at_start_bytes), mark(rank.budget.value)
         alike = Sentence(free) == Sentence(wanted)  # as they are rounded
         less = f", {missing} less than the {wanted} that is wanted" if alike else f" and {wanted} is wanted"
         said = f"{gpu} has {free} free at start{less} (utilisation {rank.settings.utilization:g})"
     elif found.stage == "weights":
-        said = f"the weights need {mark(rank.weights.value)} on {gpu} and {mark(rank.free_at_start_bytes)} is free"
+        needed, copies = mark(rank.weights.value + rank.staging.low), " while they load" if rank.staging.low else ""
+        said = f"the weights need {needed} on {gpu}{copies} and {mark(rank.free_at_start_bytes)} is free"
     elif found.stage == "profile":
         said = f"the profile run lacks {missing} on {gpu} beside the weights"
     elif found.stage.startswith("kv_cache"):
@@ -43,7 +46,17 @@ def failure(replica: Replica) -> str:
         said = f"capturing CUDA graphs lacks {missing} on {gpu}"
     else:
         said = f"serving a full batch lacks {missing} on {gpu}, after start-up"
+    if replica.hopeful:
+        return Sentence(f"Probably does not fit: {said}; at the best end of its range it would fit")
     return Sentence(f"Does not fit: {said}")
+
+
+def _no_context(rank: Rank, gpu: str) -> str:
+    """What is free does not even hold what the engine makes before it looks."""
+    free, settings = mark(max(rank.cuda_total.value - rank.other.value, 0)), rank.settings
+    alone = settings.tp * settings.pp * settings.dp == 1
+    first = "the CUDA context needs" if alone or not rank.context_fits else "the CUDA context and communicators need"
+    return f"{gpu} has {free} free before the engine starts and {first} {mark(rank.outside.value)}"
 
 
 def _no_cache(found: Failure, rank: Rank, sizing: KvSizing) -> str:
@@ -71,21 +84,41 @@ def summary(request: PlanRequest, settings: Settings, replicas: Sequence[Replica
     if not replica.layout.exact:
         left = mark(min(replica.kv_bytes))
         return Sentence(f"Cannot tell the tokens: {left} per GPU is left, but this model's KV cache is not confirmed")
+    doubt = next((text for text in map(_doubt, replicas) if text), "")
     if not replica.layout.tables:
-        return "Fits: this model keeps no KV cache"
-    doubtful = replica.low.error is not None
-    fits = "May not fit" if doubtful else "Fits"
+        room = "this model keeps no KV cache"
+        return Sentence(f"{doubt}; if it does, {room}") if doubt else f"Fits: {room}"
     room = _room(replica) + (f" in each of {settings.dp} replicas" if settings.dp > 1 else "")
-    if doubtful:
+    if replica.cache_doubt:
         room += ", too little at the lower end of its range"
     if request.load is None or limits.serves_users is None:
-        return f"{fits}: {room}, {_at_once(replica, settings)}"
+        room += f", {_at_once(replica, settings)}"
+        if doubt:
+            return Sentence(f"{doubt}; if it does, {room}")
+        return f"{'May not fit' if replica.cache_doubt else 'Fits'}: {room}"
     served, users = limits.serves_users, request.load.users
-    if served >= users:
-        return f"{fits}, and serves {format_count(served)} of {format_count(users)} users: {room}"
-    return f"{fits}, but serves only {format_count(served)} of {format_count(users)} users: " + _why(
-        request, settings, replica, limits, room
-    )
+    of = f"{format_count(served)} of {counted(users, 'user', 'users')}"
+    why = room if served >= users else _why(request, settings, replica, limits, room)
+    if doubt or replica.cache_doubt:
+        return Sentence(f"{doubt or 'May not fit'}; if it does, it serves {of}: {why}")
+    return f"Fits, and serves {of}: {why}" if served >= users else f"Fits, but serves only {of}: {why}"
+
+
+def _doubt(replica: Replica) -> str:
+    """The check before the cache that a plan may fail at, "" when it passes within its ranges."""
+    doubt = replica.doubt
+    if doubt is None:
+        return ""
+    rank = replica.ranks[doubt.rank]
+    gpu, most, more = f"GPU {rank.device.index}", mark(doubt.most), doubt.most - doubt.missing
+    if doubt.stage == "free_memory_check":
+        least = mark(max(rank.free_at_start_bytes - more, 0))
+        said = f"{gpu} may have no more than {least} free at start and {mark(rank.budget.value)} is wanted"
+    elif doubt.stage == "weights":
+        said = f"loading the weights may lack {most} on {gpu}"
+    else:
+        said = f"the profile run may lack {most} on {gpu}"
+    return f"May not fit: {said}"
 
 
 def _room(replica: Replica) -> str:
@@ -113,36 +146,38 @@ def _why(request: PlanRequest, settings: Settings, replica: Replica, limits: Lim
     return room
 
 
-def risk(replica: Replica) -> str:
-    """A warning when a plan that fits at its values may not at the ends of its ranges, "" otherwise."""
-    if replica.low.error is not None and replica.layout.exact:
-        return f"May not fit: at the lower end of its range the engine would say: {replica.low.error}"
-    worst, words = 0, ""
-    for rank, kv in zip(replica.ranks, replica.kv_bytes, strict=True):
-        for lacking, said in (_check_lack(rank), _serving_lack(rank, kv)):
-            if lacking > worst:
-                worst, words = lacking, f"{said} {mark(lacking)} on GPU {rank.device.index}"
-    remedy = "a lower utilisation leaves room"
-    return Sentence(f"A narrow fit: at the upper end of its range {words}; {remedy}") if words else ""
+_LATE: Final[dict[Stage, str]] = {
+    "kv_cache_allocation": "allocating the KV cache", "graph_capture": "capturing CUDA graphs", "runtime": "serving",
+}  # fmt: skip
 
 
-def _check_lack(rank: Rank) -> tuple[int, str]:
-    doubt = rank.outside.high - rank.outside.value
-    lacking = rank.budget.value - rank.free_at_start_bytes + doubt
-    return lacking if rank.settings.era.free_memory_check else 0, "the free memory check may miss"
+def risks(replicas: Sequence[Replica]) -> tuple[str, ...]:
+    """Warnings of a plan that fits at its values and may not at the ends of its ranges."""
+    out = [Sentence(text) for text in dict.fromkeys(_may_not_fit(replica) for replica in replicas) if text]
+    late = [check for replica in replicas if (check := replica.late_doubt) is not None]
+    if out or not late:
+        return tuple(out)
+    worst = max(late, key=lambda check: check.most)
+    lacks = f"{_LATE[worst.stage]} may lack {mark(worst.most)} on GPU {worst.device}"
+    return (Sentence(f"A narrow fit: at the upper end of its range {lacks}; a lower utilisation leaves room"),)
 
 
-def _serving_lack(rank: Rank, kv: int) -> tuple[int, str]:
-    used = rank.resident_bytes + kv + rank.graphs.value + rank.after.value + rank.activations.value
-    _, above = band_of_sum((rank.outside, rank.graphs, rank.after))
-    return used + above - rank.cuda_total.value, "serving may lack"
+def _may_not_fit(replica: Replica) -> str:
+    doubt = replica.doubt
+    if doubt is not None:
+        remedy = "; a lower utilisation leaves room" if doubt.stage == "free_memory_check" else ""
+        lacks = f"{doubt.stage} lacks {mark(doubt.most)} on GPU {doubt.device}"
+        return f"May not fit: at the upper end of its range {lacks}{remedy}"
+    if replica.cache_doubt:
+        return f"May not fit: at the lower end of its range the engine would say: {replica.cache_doubt}"
+    return ""
 
 
 def warnings(
-    request: PlanRequest, settings: Settings, replica: Replica, risk_: str, said: tuple[str, ...]
+    request: PlanRequest, settings: Settings, replica: Replica, first: tuple[str, ...], said: tuple[str, ...]
 ) -> tuple[str, ...]:
     """What the reader should know beside the numbers: what may break the plan, then what it rests on."""
-    out = [risk_] if risk_ else []
+    out = list(first)
     load, length = request.load, replica.sizing.max_model_len
     if load is not None and load.tokens_per_user > length:
         out.append(
