@@ -76,7 +76,7 @@ def test_what_is_typed_in_advanced_is_told_in_advanced(window: MainWindow) -> No
     QApplication.processEvents()
     paste(edit, "64")
     window.document.flush()
-    assert field.error.said.startswith("data parallel 64 needs 64 GPUs")
+    assert field.error.said.startswith("Data parallel 64 needs 64 GPUs")
     assert window.panel.fields["tensor_parallel_size"].error.said == ""
     assert window.panel.fields["data_parallel_size"].error.said == ""
 

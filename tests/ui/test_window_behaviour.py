@@ -62,7 +62,7 @@ def test_an_error_of_a_hidden_option_opens_it(window: MainWindow) -> None:
     advanced = window.panel.advanced
     assert advanced is not None
     assert advanced.toggle.isChecked()
-    assert "no such back end" in advanced.entries["attention_backend"].field.error.text()
+    assert "No such back end" in advanced.entries["attention_backend"].field.error.text()
 
 
 def test_a_drag_of_the_slider_is_one_edit(window: MainWindow, qtbot: QtBot) -> None:

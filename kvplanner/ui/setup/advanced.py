@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html import escape
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -25,6 +24,8 @@ def searched(text: str) -> str:
 
 def marked(text: str, words: Sequence[str]) -> str:
     """A text as HTML, with what a search found in bold."""
+    from html import escape  # its table of entities is only needed for a search
+
     found = searched(text)
     bold = [False] * len(text)
     for word in words:

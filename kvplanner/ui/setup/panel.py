@@ -262,7 +262,10 @@ class SetupPanel(QScrollArea):
             self.error_elsewhere.emit(error)
             return
         self._wrong = [place]
-        place.set_error(f"{error.what}. {error.remedy}" if error.remedy else error.what)
+        first, _, rest = error.what.partition(" ")
+        # A flag or a name of the engine's keeps its spelling.
+        what = f"{first[:1].upper()}{first[1:]} {rest}" if first.isalpha() and rest else error.what
+        place.set_error(f"{what}. {error.remedy}" if error.remedy else what)
         self.ensureWidgetVisible(place)
         self.refusals_changed.emit()
 
