@@ -161,7 +161,8 @@ def run(argv: Sequence[str]) -> int:
         # The reader has seen enough; the verdict stands.
         give_up_output()
     if plan.fits is None:
-        note(f"{told_in(plan.summary, given.unit)}. {_UNTOLD_CACHE if plan.kv_cache else _UNTOLD}")
+        planned = plan.kv_cache is None and any(device.segment("weights") for device in plan.devices)
+        note(f"{told_in(plan.summary, given.unit)}. {_UNTOLD_CACHE if planned else _UNTOLD}")
     return status_of(plan)
 
 

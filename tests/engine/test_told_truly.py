@@ -128,3 +128,37 @@ def test_the_earliest_stage_fails_first_whichever_gpu_lacks_more() -> None:
     second = plan(LLAMA, "40GB,28GB", options)
     assert (second.stage, second.tightest) == ("runtime", 1)
     assert second.missing_bytes > both.missing_bytes
+
+
+class TestGpusThatAReleaseDoesNotRunOn:
+    """Its builds hold kernels from compute capability 7.5 on, before 0.20 from 7.0; for Blackwell since 0.9."""
+
+    @pytest.mark.parametrize("gpu", ["GTX 1080 Ti", "P100", "P40", "2xV100 32GB", "Titan V"])
+    def test_cannot_be_told(self, gpu: str) -> None:
+        result = plan("Qwen/Qwen3-0.6B", gpu)
+        assert (result.fits, result.stage) == (None, None)
+        assert result.summary.startswith("Cannot tell: vLLM 0.33.0 has no kernels for ")
+        assert "7.5 is the least" in result.summary
+        assert "; a build of your own that has them fits: KV cache for " in result.summary or gpu.startswith("2x")
+        assert result.warnings[0] in result.summary
+        assert result.kv_cache is not None
+
+    @pytest.mark.parametrize(
+        ("gpu", "version", "runs"),
+        [("T4", "0.33", True), ("V100 32GB", "0.19.1", True), ("V100 32GB", "0.20", False), ("P40", "0.9", False),
+         ("RTX 5090", "0.9.0", True), ("RTX 5090", "0.8.5", False), ("H100", "0.6.6", True)],
+    )  # fmt: skip
+    def test_by_release(self, gpu: str, version: str, runs: bool) -> None:
+        result = plan("Qwen/Qwen2.5-0.5B-Instruct", "Tesla V100-SXM2-32GB" if gpu.startswith("V") else gpu, None,
+                      version=version)  # fmt: skip
+        assert result.fits is (True if runs else None)
+
+    def test_what_fails_in_any_case_fails(self) -> None:
+        result = plan(LLAMA, "GTX 1080 Ti")
+        assert result.fits is False
+        assert "has no kernels for" in result.warnings[0]
+
+    def test_of_several_gpus_one_is_enough(self) -> None:
+        result = plan("Qwen/Qwen3-0.6B", "1xRTX 2080 Ti,1xGTX 1080 Ti")
+        assert result.fits is None
+        assert "GTX 1080 Ti" in result.summary

@@ -94,11 +94,15 @@ def _plan(
         resolved["max_model_len"] = Resolved(fitted, "derived", "the longest that fits (--max-model-len auto)")
     summary = sentences.failure(replica) if failure else sentences.summary(request, settings, replicas, worst, found)
     risks = () if failure else sentences.risks(replicas)
+    kernels = _without_kernels(replicas, settings)
+    if kernels:
+        risks = (kernels, *risks)
+        summary = summary if failure else sentences.with_own_build(kernels, summary)
     return Plan(
         request=request,
         engine_version=spelled(settings.version),
         rules=settings.era.name,
-        fits=False if failure else True if replica.layout.exact else None,
+        fits=False if failure else True if replica.layout.exact and not kernels else None,
         stage=failure.stage if failure else None,
         summary=summary,
         devices=_device_plans(replicas, settings, failure.stage if failure else None),
@@ -137,6 +141,12 @@ def _order(replica: Replica) -> tuple[bool, int, int]:
     if replica.failure is not None:
         return False, ORDER.index(replica.failure.stage), -replica.failure.missing_bytes
     return True, replica.sizing.num_blocks, 0
+
+
+def _without_kernels(replicas: Sequence[Replica], settings: Settings) -> str:
+    """Why this release does not run on one of the GPUs, "" when it does."""
+    gpus = {device.gpu.id: device.gpu for replica in replicas for device in replica.devices}
+    return next((why for gpu in gpus.values() if (why := support.no_kernels(gpu, settings.version))), "")
 
 
 def _fits_at(request: PlanRequest, length: int, devices: Sequence[parallel.Stages]) -> bool:

@@ -104,6 +104,14 @@ def summary(request: PlanRequest, settings: Settings, replicas: Sequence[Replica
     return f"Fits, and serves {of}: {why}" if served >= users else f"Fits, but serves only {of}: {why}"
 
 
+def with_own_build(why: str, summary_: str) -> str:
+    """The summary where the released engine does not run on the GPU: what is left is a build that does."""
+    told = summary_.marked if isinstance(summary_, Sentence) else summary_
+    if told.startswith("Cannot tell"):
+        return Sentence(f"Cannot tell: {why}")
+    return Sentence(f"Cannot tell: {why}; a build of your own that has them {told[0].lower()}{told[1:]}")
+
+
 def _doubt(replica: Replica) -> str:
     """The check before the cache that a plan may fail at, "" when it passes within its ranges."""
     doubt = replica.doubt

@@ -1,4 +1,4 @@
-"""Which vLLM releases run an architecture or a weight format: told before any number is worked out.
+"""Which vLLM releases run an architecture, a weight format or a GPU: told before any number is worked out.
 
 Releases are those that first listed the architecture (model_executor/models/registry.py, release notes). Only what is
 widely known stands here. An earlier minor release is refused; an earlier patch is a warning, since a build from source
@@ -11,6 +11,7 @@ from typing import Final
 
 from kvplanner.engine.vllm.eras import spelled
 from kvplanner.errors import BadInput
+from kvplanner.gpu.spec import GpuSpec
 from kvplanner.model.spec import ModelSpec
 
 Version = tuple[int, int]
@@ -47,6 +48,30 @@ _ABOUT: Final[dict[str, Version]] = {
 # Formats without a method in the registry of 0.33; the release that dropped them is not known.
 _DROPPED_FORMATS: Final = {"gguf": "GGUF", "bitsandbytes": "bitsandbytes"}
 _DROPPED: Final = (33, 0)
+
+# The least compute capability that the released builds hold kernels for, by the first release of which it is true: with
+# 0.20 they moved to torch 2.11 and CUDA 13, which have no Volta (its release notes; the wheel of 0.33 starts at 7.5).
+_LEAST_CAPABILITY: Final[tuple[tuple[Version, Version], ...]] = (((20, 0), (7, 5)), ((0, 0), (7, 0)))
+# CUDA 12.8, which compiles for Blackwell, came with 0.9 (its release notes).
+_BLACKWELL: Final[tuple[Version, Version]] = ((10, 0), (9, 0))
+
+
+def no_kernels(gpu: GpuSpec, version: Version) -> str:
+    """Why a release's builds do not run on a GPU, "" when they do or its compute capability is not known."""
+    capability = gpu.compute_capability
+    if capability is None:
+        return ""
+    least = next(least for since, least in _LEAST_CAPABILITY if version >= since)
+    blackwell, since = _BLACKWELL
+    if capability < least:
+        dropped = " since 0.20" if capability >= _LEAST_CAPABILITY[-1][1] else ""
+        why = f"{least[0]}.{least[1]} is the least{dropped}"
+    elif capability >= blackwell and version < since:
+        why = f"those came with {spelled(since)}"
+    else:
+        return ""
+    found = f"{gpu.name}, compute capability {capability[0]}.{capability[1]}"
+    return f"vLLM {spelled(version)} has no kernels for {found}: {why}"
 
 
 def check(spec: ModelSpec, quantization: str | None, version: Version) -> tuple[str, ...]:
