@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
 from kvplanner.errors import BadInput, PlannerError
+from kvplanner.units import counted
 
 MAX_PAGE_BYTES: Final = 8 << 20
 TIMEOUT_S: Final = 3.0
@@ -55,7 +56,7 @@ class Fill(NamedTuple):
             parts.append(f"≈ {self.used_tokens:,} of {self.tokens:,} tokens")
         if self.running is not None:
             waiting = f", {self.waiting:,} waiting" if self.waiting else ""
-            parts.append(f"{self.running:,} {'request' if self.running == 1 else 'requests'} running{waiting}")
+            parts.append(f"{counted(self.running, 'request', 'requests')} running{waiting}")
         if self.preemptions:
             parts.append(f"{self.preemptions:,} preempted so far")
         return " · ".join(parts) or "the server states no KV cache figures"

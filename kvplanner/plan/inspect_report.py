@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from kvplanner.plan.inspect import Inspection
 from kvplanner.plan.text_table import table
 from kvplanner.printable import printable
-from kvplanner.units import format_both, format_bytes
+from kvplanner.units import counted, format_both, format_bytes
 
 
 def lines(found: Inspection) -> Iterator[str]:
@@ -55,7 +55,7 @@ def _billions(count: int) -> str:
 
 def _towers(found: Inspection) -> Iterator[str]:
     for tower in found.towers:
-        shape = f"{tower.depth} layers of width {tower.hidden_size:,}"
+        shape = f"{_layers(tower.depth)} of width {tower.hidden_size:,}"
         yield f"      {tower.kind} tower: {shape}, {_billions(tower.params)} parameters"
 
 
@@ -88,6 +88,10 @@ def _tensors(found: Inspection) -> Iterator[str]:
     yield from table([("largest", "shape", "format", "how many", "each"), *largest], "<<<>>")
 
 
+def _layers(count: int) -> str:
+    return counted(count, "layer", "layers")
+
+
 def _gb(size: int) -> str:
     return f"{size / 1e9:,.2f}"
 
@@ -103,12 +107,12 @@ def _caches(found: Inspection) -> Iterator[str]:
         return
     for cache in found.caches:
         upto = f", for {cache.bound:,} tokens at most" if cache.bound else ""
-        yield f"KV cache, {cache.kind}: {cache.bytes_per_token:,.10g} bytes a token in {cache.layers} layers{upto}"
+        yield f"KV cache, {cache.kind}: {cache.bytes_per_token:,.10g} bytes a token in {_layers(cache.layers)}{upto}"
     if len(found.caches) > 1:
         yield f"KV cache of all layers: {found.bytes_per_token:,.10g} bytes a token"
     for state in found.states:
         size = f"{state.bytes_per_sequence:,} bytes"
-        yield f"State, {state.kind}: {size} a sequence in {state.layers} layers, whatever its length"
+        yield f"State, {state.kind}: {size} a sequence in {_layers(state.layers)}, whatever its length"
     if found.bytes_per_token and found.context_length:
         grown = round(found.growing_bytes_per_token * found.context_length)
         bounded = round(sum(c.bytes_per_token * min(c.bound, found.context_length) for c in found.caches if c.bound))

@@ -7,6 +7,7 @@ from typing import Final
 
 from kvplanner.model.spec import Attention, Compressed, LayerSpec, Mixer, Mla, Mlp, ModelSpec, Moe, State
 from kvplanner.model.tensors import Inventory
+from kvplanner.units import counted
 
 _STATES: Final = {
     "mamba1": "Mamba-1", "mamba2": "Mamba-2", "gated_delta": "gated-delta", "kda": "Kimi-delta",
@@ -23,9 +24,10 @@ def layer_summary(spec: ModelSpec) -> str:
         where.setdefault(_kind(spec.layers[kind]), []).append(layer)
     parts = sorted(where.items(), key=lambda item: -len(item[1]))
     if len(parts) == 1:
-        return f"{spec.num_layers} layers, all {parts[0][0]}"
+        return f"{counted(spec.num_layers, 'layer', 'layers')}, all {parts[0][0]}"
+    layers = counted(spec.num_layers, "layer", "layers")
     told = [f"{len(at)} {name}{_told(at, spec.num_layers)}" for name, at in parts]
-    return f"{spec.num_layers} layers: {', '.join(told)}"
+    return f"{layers}: {', '.join(told)}"
 
 
 def _told(layers: Sequence[int], of: int) -> str:
@@ -125,7 +127,7 @@ def _cache_oddities(spec: ModelSpec) -> Iterator[str]:
         yield f"heads of several sizes: {', '.join(map(str, sizes))}"
     shared = sum(n for layer, n in zip(spec.layers, spec.counts(), strict=True) if _shares(layer))
     if shared:
-        yield f"{shared} layers keep no cache: they read that of an earlier layer"
+        yield f"{counted(shared, 'layer keeps', 'layers keep')} no cache, but read that of an earlier layer"
     if spec.kv_cache_dtype:
         yield f"the checkpoint asks for an {spec.kv_cache_dtype} KV cache"
     if spec.default_context_length and spec.context_length:
@@ -142,7 +144,8 @@ def _weight_oddities(spec: ModelSpec, inventory: Inventory | None) -> Iterator[s
     if spec.tied_embeddings:
         yield "the head is the embedding: one matrix, on both the first and the last pipeline stage"
     if spec.mtp_layers:
-        yield f"{spec.mtp_layers} multi-token-prediction block(s) in the files, loaded only for speculative decoding"
+        blocks = counted(spec.mtp_layers, "multi-token-prediction block", "multi-token-prediction blocks")
+        yield f"{blocks} in the files, loaded only for speculative decoding"
     if inventory is None:
         return
     total = inventory.parameters()

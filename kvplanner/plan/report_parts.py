@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from kvplanner.engine.base import DevicePlan, KvCache, Plan, Resolved, SegmentKind
 from kvplanner.estimate import Estimate
 from kvplanner.plan.parts import Part, parts, percent, short
-from kvplanner.units import ByteUnit, format_both, format_bytes, format_count, in_unit, round_band
+from kvplanner.units import ByteUnit, counted, format_both, format_bytes, format_count, in_unit, round_band
 
 TITLES: Final[dict[SegmentKind, str]] = {
     "driver_reserved": "driver reserved",
@@ -182,7 +182,7 @@ def token_text(cache: KvCache) -> str:
     """Tokens with no more digits than the band allows: "≈ 212,000 tokens (204,000–216,000)"."""
     low, high = cache.tokens_low, cache.tokens_high
     if low == high == cache.tokens:
-        return f"{format_count(cache.tokens)} tokens"
+        return counted(cache.tokens, "token", "tokens")
     shown, shown_low, shown_high = round_band(cache.tokens, low, high)
     return f"≈ {format_count(shown)} tokens ({format_count(shown_low)}–{format_count(shown_high)})"
 
@@ -207,7 +207,7 @@ def cache_facts(plan: Plan, unit: ByteUnit = "GiB") -> Iterator[tuple[str, str]]
         (
             f"{format_bytes(available.value, unit)}{per}"
             + (f" ({band})" if band else "")
-            + f" = {format_count(cache.num_blocks)} blocks of {cache.block_size} tokens,"
+            + f" = {counted(cache.num_blocks, 'block', 'blocks')} of {counted(cache.block_size, 'token', 'tokens')},"
             + f" {format_count(cache.bytes_per_block)} bytes"
         ),
     )
@@ -224,17 +224,17 @@ def cache_facts(plan: Plan, unit: ByteUnit = "GiB") -> Iterator[tuple[str, str]]
     )
     load, limits = plan.request.load, plan.limits
     if load is not None:
-        blocks = f", {format_count(limits.blocks_per_user)} blocks each" if limits.blocks_per_user else ""
+        blocks = f", {counted(limits.blocks_per_user, 'block', 'blocks')} each" if limits.blocks_per_user else ""
         served = "not served" if limits.serves_users is None else f"serves {format_count(limits.serves_users)}"
         yield (
             "Load",
             (
-                f"{served} of {format_count(load.users)} users at once, "
+                f"{served} of {counted(load.users, 'user', 'users')} at once, "
                 f"{format_count(load.prompt_tokens)} + {format_count(load.output_tokens)} tokens{blocks}"
             ),
         )
     if limits.max_context_length:
-        yield "Longest", f"{format_count(limits.max_context_length)} tokens of context would still work"
+        yield "Longest", f"{counted(limits.max_context_length, 'token', 'tokens')} of context would still work"
 
 
 def option_facts(plan: Plan) -> Iterator[tuple[str, str]]:

@@ -13,6 +13,7 @@ from kvplanner.errors import BadInput
 from kvplanner.source import jsonfile
 from kvplanner.source.reading import file_size, unreadable
 from kvplanner.source.safetensors import Header, Tensor, read_header
+from kvplanner.units import counted
 
 # A model of the largest kind has some 200 files; more entries than this are no model folder.
 MAX_ENTRIES: Final = 20_000
@@ -172,7 +173,8 @@ def read_headers(files: FolderFiles) -> Headers:
         if len(tensors) > MAX_TENSORS:
             raise BadInput(f"more than {MAX_TENSORS:,} tensors", str(files.path), "Not a model's folder")
     if doubles:
-        problems.append(f"{len(doubles):,} tensors are stored more than once, for example {doubles[0]} (counted once)")
+        problems.append(f"{counted(len(doubles), 'tensor is', 'tensors are')} stored more than once, "
+                        f"for example {doubles[0]} (counted once)")  # fmt: skip
     total = sum(tensor.bytes for tensor in tensors)
     if complete and files.index_total is not None and files.index_total != total:
         problems.append(
@@ -186,19 +188,22 @@ def missing_words(files: FolderFiles) -> list[str]:
     problems: list[str] = []
     if files.missing:
         more = f" and {len(files.missing) - 3} more" if len(files.missing) > 3 else ""
-        problems.append(f"{len(files.missing)} weight files are missing: {', '.join(files.missing[:3])}{more}")
+        problems.append(f"{counted(len(files.missing), 'weight file is', 'weight files are')} missing: "
+                        f"{', '.join(files.missing[:3])}{more}")  # fmt: skip
     if files.unnamed and files.shards:
         size = sum(bytes_ for _, bytes_ in files.unnamed)
         reason = f"{files.index} does not name them" if files.index else "they repeat the model or belong to an adapter"
         names = ", ".join(name for name, _ in files.unnamed[:3])
         problems.append(
-            f"{len(files.unnamed)} safetensors files ({size:,} bytes) are not counted, since {reason}: {names}"
+            f"{counted(len(files.unnamed), 'safetensors file', 'safetensors files')} ({size:,} bytes) not counted, "
+            f"since {reason}: {names}"
         )
     if files.unopened:
         size = sum(bytes_ for _, bytes_ in files.unopened)
         names = ", ".join(name for name, _ in files.unopened[:3])
         problems.append(
-            f"{len(files.unopened)} files in pickle or other formats ({size:,} bytes) were not opened: {names}"
+            f"{counted(len(files.unopened), 'file', 'files')} in pickle or other formats ({size:,} bytes) not opened: "
+            f"{names}"
         )
     return problems
 

@@ -14,6 +14,7 @@ from kvplanner.source import gguf_inventory
 from kvplanner.source.gguf import GgufHeader, GgufTensor, read_header, split_parts
 from kvplanner.source.gguf_spec import Reader, read_spec
 from kvplanner.source.gguf_types import RECIPES
+from kvplanner.units import counted
 
 FileKind = Literal["model", "projector", "adapter", "imatrix", "vocabulary"]
 
@@ -115,10 +116,10 @@ def weight_format(header: GgufHeader, tensors: tuple[GgufTensor, ...]) -> str:
     recipe = header.metadata.get("general.file_type")
     if isinstance(recipe, int) and recipe in RECIPES:
         return RECIPES[recipe]
-    counted: Counter[str] = Counter()
+    sizes: Counter[str] = Counter()
     for tensor in tensors:
-        counted[tensor.type.name] += tensor.bytes
-    return max(counted, key=lambda name: counted[name], default="")
+        sizes[tensor.type.name] += tensor.bytes
+    return max(sizes, key=lambda name: sizes[name], default="")
 
 
 def _plain_dtype(tensors: tuple[GgufTensor, ...]) -> str:
@@ -131,7 +132,8 @@ def _problems(reader: Reader, tensors: tuple[GgufTensor, ...]) -> list[str]:
     long_names = [tensor.name for tensor in tensors if len(tensor.name.encode()) >= 64]
     if long_names:
         problems.append(
-            f"{len(long_names)} tensor names are longer than llama.cpp accepts, for example {long_names[0][:80]}"
+            f"{counted(len(long_names), 'tensor name is', 'tensor names are')} longer than llama.cpp accepts, "
+            f"for example {long_names[0][:80]}"
         )
     if reader.number("attention.kv_lora_rank") and not reader.number("attention.key_length_mla"):
         problems.append(

@@ -20,7 +20,7 @@ from kvplanner.source.found import Control, Unwatched
 from kvplanner.source.hub_client import Client, HubEntry, RepositoryInfo, endpoint, is_offline
 from kvplanner.source.hub_errors import HubError, offline
 from kvplanner.source.hub_store import HubStore, default_folder
-from kvplanner.units import format_bytes
+from kvplanner.units import counted, format_bytes
 
 FIRST_BYTES: Final = 192 << 10
 MOST_BYTES: Final = 8 << 20
@@ -225,7 +225,8 @@ class _Opening:
         config = self._understood()
         headers = self._headers(shards)
         tensors = tuple(tensor for header in headers for tensor in header.tensors)
-        problems = [f"{len(missing)} weight files are missing, for example {missing[0]}"] if missing else []
+        lack = counted(len(missing), "weight file is", "weight files are")
+        problems = [f"{lack} missing, for example {missing[0]}"] if missing else []
         return opening.from_headers(self.info.id, tensors, config, "hub", self.detail, problems, complete=not missing)
 
     def _headers(self, shards: Sequence[str]) -> list[safetensors.Header]:

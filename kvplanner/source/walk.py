@@ -10,6 +10,7 @@ from typing import Final
 from kvplanner.source.folder import UNOPENED
 from kvplanner.source.found import Candidate, Control, Store, fingerprint
 from kvplanner.source.gguf import split_parts
+from kvplanner.units import counted
 
 MAX_DEPTH: Final = 6
 MAX_FOLDERS: Final = 50_000
@@ -74,5 +75,7 @@ def in_folder(folder: Path, files: list[str], store: Store, name: str = "") -> I
 
 def _candidate(path: Path, files: list[Path], name: str, store: Store, kind: str) -> Candidate:
     mark, absent = fingerprint(files)
-    problem = f"{absent} of {len(files)} files are missing: the download is incomplete" if absent else ""
+    of = f"of {len(files)}"
+    missing = counted(absent, f"{of} files is", f"{of} files are")
+    problem = f"{missing} missing: the download is incomplete" if absent else ""
     return Candidate(str(path), name, store, "gguf" if kind == "gguf" else "folder", path, mark, problem)

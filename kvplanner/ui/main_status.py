@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QLabel, QMainWindow, QProgressBar
 from kvplanner.app.jobs import Job
 from kvplanner.ui.setup.field import quiet_button
 from kvplanner.ui.setup.labels import short_name
+from kvplanner.units import counted
 
 if TYPE_CHECKING:
     from kvplanner.engine.base import Plan
@@ -66,7 +67,7 @@ class Status(QObject):
 
     def show_undo(self, count: int) -> None:
         """How many changes can be undone."""
-        self.undo.setText(f"{count} change{'s' if count != 1 else ''} can be undone" if count else "")
+        self.undo.setText(f"{counted(count, 'change', 'changes')} can be undone" if count else "")
 
     def show_plan(self, plan: Plan) -> None:
         """The rules that the plan follows."""

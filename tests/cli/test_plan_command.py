@@ -267,7 +267,7 @@ def test_what_is_odd_about_a_models_files_is_told(terminal: Terminal, tmp_path: 
     assert words == "model-00002-of-00002.safetensors is 100 bytes short of what its header says"
     assert words in " ".join(terminal("plan", str(folder), "--gpu", "H100").out.split())
     second.unlink()
-    assert "1 weight files are missing" in terminal("plan", str(folder), "--gpu", "H100").out
+    assert "1 weight file is missing" in terminal("plan", str(folder), "--gpu", "H100").out
 
 
 def test_a_saved_plan_finds_its_draft_from_anywhere(

@@ -227,7 +227,7 @@ def test_missing_shards(tmp_path: Path) -> None:
     path = write_folder(tmp_path / "model", CONFIG, llama(CONFIG), shards=4)
     (path / "model-00002-of-00004.safetensors").unlink()
     model = open_model(str(path))
-    assert said(model, "1 weight files are missing: model-00002-of-00004.safetensors")
+    assert said(model, "1 weight file is missing: model-00002-of-00004.safetensors")
     assert model.inventory is not None
     assert not model.inventory.exact
     assert model.stored is not None
@@ -268,7 +268,7 @@ def test_files_that_no_index_names_are_not_counted(tmp_path: Path) -> None:
     (path / "training.bin").write_bytes(b"\x80\x04pickle")
     model = open_model(str(path))
     assert said(model, "consolidated.safetensors")
-    assert said(model, "were not opened: training.bin")
+    assert said(model, "not opened: training.bin")
     assert model.stored is not None
     assert model.stored.value == total_bytes(llama(CONFIG))
 
@@ -305,7 +305,7 @@ def test_pickles_are_sized_and_never_opened(tmp_path: Path) -> None:
     (path / "config.json").write_text(json.dumps(CONFIG))
     (path / "pytorch_model.bin").write_bytes(b"cos\nsystem\n(S'touch owned'\ntR.")
     model = open_model(str(path))
-    assert said(model, "were not opened: pytorch_model.bin")
+    assert said(model, "not opened: pytorch_model.bin")
     assert said(model, "those files hold 30 bytes")
     with pytest.raises(BadInput, match="never opened"):
         open_model(str(path / "pytorch_model.bin"))

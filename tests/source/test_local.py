@@ -274,7 +274,7 @@ def test_folders_of_the_users_own(tmp_path: Path) -> None:
     found = {f.name: f for f in local.scan(local.Places(folders=(tmp_path, tmp_path / "nowhere")))}
     assert set(found) == {"model", "broken", "part"}
     assert "version" in found["broken"].problem
-    assert "1 of 2 files are missing" in found["part"].problem
+    assert "1 of 2 files is missing" in found["part"].problem
     assert found["model"].problem == ""
 
 

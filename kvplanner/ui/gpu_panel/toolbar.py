@@ -6,6 +6,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QLabel, QMenu, QSizePolicy, QToolButton, QWidget
 
 from kvplanner.observe.snapshot import Snapshot
+from kvplanner.units import counted
 
 
 class Toolbar(QWidget):
@@ -82,7 +83,7 @@ def state_text(snapshot: Snapshot | None, watching: bool, age_s: float, recorded
     slices = len(snapshot.gpus) - len(whole)
     parts = []
     if whole:
-        parts.append(f"{len(whole)} GPU{'s' if len(whole) != 1 else ''}" + (f", {slices} slices" if slices else ""))
+        parts.append(counted(len(whole), "GPU", "GPUs") + (f", {counted(slices, 'slice', 'slices')}" if slices else ""))
     if snapshot.driver:
         parts.append(f"driver {snapshot.driver}")
     if snapshot.cuda:
