@@ -13,7 +13,7 @@ from kvplanner.sentence import SMALL, told_in
 from kvplanner.ui.bars import words
 from kvplanner.ui.bars.fold import group_of
 from kvplanner.ui.bars.words import Unit
-from kvplanner.units import ceil_div, in_unit, round_band, round_to_band
+from kvplanner.units import ceil_div, counted, in_unit, round_band, round_to_band
 
 State = Literal["fits", "narrow", "partly", "fails", "unknown", "stale", "empty"]
 EMPTY: Final = "Choose a model and GPUs"
@@ -81,7 +81,7 @@ def _fitting(plan: Plan, unit: Unit) -> tuple[str, ...]:
     held = segment.estimate if segment else cache.available
     said = [f"{_sized(held, unit)} of KV cache per GPU{', as given' if cache_is_given(plan) else ''}"]
     per = " per replica" if plan.replicas > 1 else ""
-    if " requests of " not in plan.summary:
+    if " requests of " not in plan.summary and " request of " not in plan.summary:
         said.append(f"{_requests(cache)}{per}")
     said += [f"{text}{per}" for text in _tokens(plan.summary, cache)]
     if per and "replicas" not in plan.summary:
@@ -91,7 +91,8 @@ def _fitting(plan: Plan, unit: Unit) -> tuple[str, ...]:
         need = plan.limits.blocks_per_user * cache.bytes_per_block
         users = ceil_div(load.users, plan.replicas)
         said.append(
-            f"{load.users:,} users of {load.prompt_tokens:,} + {load.output_tokens:,} tokens take "
+            f"{counted(load.users, 'user', 'users')} of {load.prompt_tokens:,} + {load.output_tokens:,} tokens "
+            f"{'takes' if load.users == 1 else 'take'} "
             f"{words.size(need * users, unit)}{' per GPU' if len(plan.devices) * plan.replicas > 1 else ''}"
         )
     return tuple(said)

@@ -129,3 +129,19 @@ def test_the_engines_message_has_brackets_only_for_what_no_plan_can_know() -> No
     assert "Tried to allocate 3.12 GiB. GPU 0 has a total capacity of 23.52 GiB" in given.engine_message
     for model, gpu, options in CASES:
         assert "…" not in plan(model, gpu, options).engine_message
+
+
+@pytest.mark.parametrize(
+    ("gpu", "options", "load", "told"),
+    [
+        ("3xH100", {"tensor_parallel_size": 2}, None, "1 of 3 GPUs is not used"),
+        ("4xH100", {"tensor_parallel_size": 2}, None, "2 of 4 GPUs are not used"),
+        ("H100", {"max_num_seqs": 1}, None, "1 request of 131,072 tokens at once"),
+        ("H100", {"max_num_seqs": 2}, None, "2 requests of 131,072 tokens at once"),
+        ("H100", {}, Load(1, 100, 100), "serves 1 of 1 user:"),
+    ],
+)
+def test_words_agree_with_their_number(gpu: str, options: dict[str, OptionValue], load: Load | None, told: str) -> None:
+    request = PlanRequest(models.load(LLAMA), gpus.machine(gpu), options=options, load=load)
+    found = engine("vllm").plan(request)
+    assert any(told in line for line in (found.summary, *found.warnings))

@@ -13,7 +13,7 @@ from kvplanner.engine.base import Calibration, Model, SegmentKind
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.estimate import Estimate, Input, banded
 from kvplanner.sentence import Sentence, mark
-from kvplanner.units import MIB
+from kvplanner.units import MIB, counted
 
 # One run differs from the next by about this much, and by this share of the value.
 _RUN_TO_RUN: Final = 48 * MIB
@@ -47,7 +47,7 @@ def calibrate(
     spread = max(max(sizes) - min(sizes), _RUN_TO_RUN, round(_RUN_TO_RUN_SHARE * centre))
     low, high = centre - spread, centre + spread
     sources = ", ".join(dict.fromkeys(c.source for c in found))
-    remark = f"calibrated by {len(found)} measured run{'s' if len(found) > 1 else ''} ({sources})"
+    remark = f"calibrated by {counted(len(found), 'measured run', 'measured runs')} ({sources})"
     if high < estimate.low or low > estimate.high:
         law = mark(estimate.value)
         low, high = min(low, estimate.low), max(high, estimate.high)

@@ -11,7 +11,7 @@ from kvplanner.engine.vllm.kv_groups import Group
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.model.spec import Attention, Mla, ModelSpec
 from kvplanner.sentence import Sentence, mark
-from kvplanner.units import ceil_div, format_count
+from kvplanner.units import ceil_div, counted, format_count
 
 if TYPE_CHECKING:
     from kvplanner.engine.vllm.kv_layout import CacheLayout
@@ -39,7 +39,7 @@ def _size(value: int) -> str:
 
 
 def _many(count: int, word: str) -> str:
-    return f"{format_count(count)} {word}{'' if count == 1 else 's'}"
+    return counted(count, word, f"{word}s")
 
 
 def pool(layout: CacheLayout, sizing: KvSizing) -> str:
@@ -73,7 +73,7 @@ def _copied_heads(spec: ModelSpec, settings: Settings) -> str:
         return ""
     fewest = min(heads)
     return (
-        f"{fewest} KV {'head is' if fewest == 1 else 'heads are'} copied over {settings.tp} tensor ranks, "
+        f"{counted(fewest, 'KV head is', 'KV heads are')} copied over {settings.tp} tensor ranks, "
         f"{settings.tp // fewest} times each: beyond {fewest} ranks the cache per GPU stops shrinking"
     )
 

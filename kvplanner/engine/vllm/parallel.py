@@ -10,6 +10,7 @@ from kvplanner.engine.vllm.settings import Settings
 from kvplanner.errors import BadInput
 from kvplanner.gpu.spec import Device, Machine
 from kvplanner.model.spec import Attention, Mixer, State
+from kvplanner.units import counted
 
 Stages = tuple[tuple[Device, ...], ...]
 _PARALLEL = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
@@ -67,10 +68,10 @@ def _too_few(request: PlanRequest, sizes: Mapping[str, int], world: int, given: 
     words = " × ".join(f"{name.removesuffix('_size').replace('_', ' ')} {size}" for name, size in sizes.items())
     asked = [name for name in sizes if name in request.options] or [*sizes]
     blamed = max(asked, key=lambda name: sizes[name], default=_PARALLEL[0])
-    are = "is" if given == 1 else "are"
     one = len(sizes) == 1
     return BadInput(
-        f"{words or 'this plan'} {'needs' if one or not sizes else 'need'} {world} GPUs and {given} {are} given",
+        f"{words or 'this plan'} {'needs' if one or not sizes else 'need'} {counted(world, 'GPU', 'GPUs')} "
+        f"and {counted(given, 'is', 'are')} given",
         "--" + blamed.replace("_", "-"),
         f"Add GPUs or give at most {given}" if one and given else "Add GPUs or lower the parallel sizes",
     )

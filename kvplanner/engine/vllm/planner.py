@@ -26,6 +26,7 @@ from kvplanner.engine.vllm.verdict import ORDER
 from kvplanner.engine.whatif import with_format
 from kvplanner.errors import NotModelled
 from kvplanner.estimate import Estimate, Input, banded
+from kvplanner.units import counted
 
 __all__ = ["ENGINE", "Vllm"]
 
@@ -59,7 +60,8 @@ class Vllm:
         cannot_tell = parallel.unplannable(request.machine)
         devices, unused = parallel.devices_of(request, settings)
         if unused:
-            warnings = (f"{unused} of {len(request.machine.devices)} GPUs are not used by this plan", *warnings)
+            of = f"of {counted(len(request.machine.devices), 'GPU', 'GPUs')}"
+            warnings = (f"{counted(unused, f'{of} is', f'{of} are')} not used by this plan", *warnings)
         if cannot_tell:
             return _cannot_tell(request, settings, resolved, (*warnings, cannot_tell), devices)
         if request.model.inventory is None:

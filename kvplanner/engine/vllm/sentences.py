@@ -139,7 +139,7 @@ def _room(replica: Replica) -> str:
 def _at_once(replica: Replica, settings: Settings) -> str:
     length = format_count(replica.sizing.max_model_len)
     if replica.sizing.max_concurrency > settings.max_num_seqs:
-        return f"{format_count(settings.max_num_seqs)} requests of {length} tokens at once (max sequences)"
+        return f"{counted(settings.max_num_seqs, 'request', 'requests')} of {length} tokens at once (max sequences)"
     return f"{replica.sizing.max_concurrency:,.1f} requests of {length} tokens at once"
 
 

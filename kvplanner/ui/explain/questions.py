@@ -12,6 +12,7 @@ from kvplanner.plan.held import budget_start, cache_is_given
 from kvplanner.plan.parts import percent
 from kvplanner.ui.bars import words
 from kvplanner.ui.bars.words import Unit
+from kvplanner.units import counted
 
 _SOLD_AS: Final = re.compile(r"\b(\d+)\s?GB\b")
 
@@ -91,7 +92,7 @@ def _full_card(case: _Case) -> Answer | None:
         users = -(-load.users // max(case.plan.replicas, 1))
         need = users * limits.blocks_per_user * kv.bytes_per_block
         if need < cache:
-            text += f" This load of {load.users:,} users needs {case.size(need)} of it."
+            text += f" This load of {counted(load.users, 'user', 'users')} needs {case.size(need)} of it."
     text += " A lower --gpu-memory-utilization leaves more to others."
     return Answer("Why does a small model fill the card?", text)
 
