@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kvplanner.catalog import models as catalogue
+from kvplanner.engine.base import Model
 from kvplanner.engine.vllm import activations, graphs, kv_layout, runtime, weights, workspace
 from kvplanner.units import GIB, MIB
 from tests.engine.weights_models import LLAMA_3_8B, QWEN3_8B, settings
@@ -57,11 +60,28 @@ def test_explain_names_tokens_rows_and_what_many_sequences_cost() -> None:
     assert "256 rows of fp32 logits over 128,256 words: 131 MB = 125 MiB" in notes
     many = activations.peak(QWEN3_8B, settings(max_num_seqs=1024), 0).notes
     cost = next(note for note in many if note.startswith("max_num_seqs 1,024 costs"))
-    assert "more than 256 would: " in cost
-    assert "0.60 GiB of sampler memory and penalty counters over 151,936 words, against" in cost
+    assert "more than 256 would: the sampler sets the peak with " in cost
+    assert "penalty counters over 151,936 words take 0.60 GiB, at 256 0.15 GiB" in cost
     older = activations.peak(QWEN3_8B, settings("0.19.0", max_num_seqs=1024), 0).notes
     assert not any("counters" in note for note in older)
     assert any("warm compile cache" in note for note in many)
+
+
+@pytest.mark.parametrize("model", [LLAMA_3_8B, QWEN3_8B], ids=["forward pass first", "sampler first"])
+@pytest.mark.parametrize("version", ["0.19.0", "0.33.0"])
+@pytest.mark.parametrize("seqs", [300, 700, 1024, 4096])
+def test_what_many_sequences_cost_adds_up(model: Model, version: str, seqs: int) -> None:
+    """The peak's and the counters' differences are the whole, as they are told."""
+    notes = activations.peak(model, settings(version, max_num_seqs=seqs), 0).notes
+    cost = next((note for note in notes if note.startswith("max_num_seqs ")), "")
+    if not cost:
+        assert version == "0.19.0"
+        return
+    more, *told = (
+        float(number) / (1024 if unit == "MiB" else 1) for number, unit in re.findall(r"([\d.]+) (GiB|MiB)", cost)
+    )
+    assert len(told) in (2, 4)
+    assert sum(told[::2]) - sum(told[1::2]) == pytest.approx(more, abs=0.021)
 
 
 def test_many_sequences_cost_counters_and_sampler_memory() -> None:

@@ -74,10 +74,18 @@ class Moments(NamedTuple):
 
     def peak(self, which: int) -> int:
         """The highest moment: which 0 is the value, 1 the low end, 2 the high end."""
-        fixed = round(self.fixed.band[which])
+        return self.highest(which)[1] + round(self.fixed.band[which])
+
+    def highest(self, which: int) -> tuple[str, int]:
+        """The highest moment's name and size, libraries not among it."""
         left = self.kept.value + (round(self.rest.band[which]) if self.rest else 0)
-        last = left + max(self.forward.band[which], self.sampler.band[which])
-        return max(self.encoder.band[which], last) + fixed
+        beside = " beside encoder outputs" if left else ""
+        named = (
+            ("the encoders' run", self.encoder.band[which]),
+            (f"the forward pass{beside}", left + self.forward.band[which]),
+            (f"the sampler{beside}", left + self.sampler.band[which]),
+        )
+        return max(named, key=lambda moment: moment[1])
 
 
 def widths(model: Model, settings: Settings, stage: int) -> Widths:
@@ -184,22 +192,14 @@ def cold_start_extra(settings: Settings) -> Estimate:
     return banded(value, low, high, extra.basis, "{compilation}", Input("compilation", value, "B", extra.source))
 
 
-def _seqs_cost(spec: ModelSpec, settings: Settings, stage: int, found: Moments, seqs: int) -> int:
-    """Bytes that max_num_seqs alone costs in the peak and in penalty counters at a value of `seqs`."""
-    counters = penalty_counters(seqs, spec.vocab_size) if has_counters(settings) else 0
-    return found._replace(sampler=_sampler(spec, settings, stage, seqs)).peak(0) + counters
-
-
 def _remarks(spec: ModelSpec, settings: Settings, stage: int, found: Moments, gate_up: int) -> tuple[str, ...]:
-    tokens, seqs = settings.max_num_batched_tokens, settings.max_num_seqs
-    remarks = []
+    tokens, remarks = settings.max_num_batched_tokens, []
     if gate_up:
         remarks.append(f"{tokens:,} tokens in one step: gate and up tensors {format_both(gate_up)}")
     if found.sampler.value:
         rows, logits = _rows(settings), 4 * _rows(settings) * spec.vocab_size
         remarks.append(f"{rows:,} rows of fp32 logits over {spec.vocab_size:,} words: {_both_small(logits)}")
-        if seqs > _USUAL_SEQS:
-            remarks.append(_beside_usual(spec, settings, stage, found))
+        remarks += _beside_usual(spec, settings, stage, found)
     if compiles(settings):
         cold = mark(cold_start_extra(settings).value, 1)
         remarks.append(
@@ -212,23 +212,26 @@ def _both_small(size: int) -> str:
     return f"{format_bytes(size, 'MB', 0)} = {format_bytes(size, 'MiB', 0)}"
 
 
-def _beside_usual(spec: ModelSpec, settings: Settings, stage: int, found: Moments) -> str:
-    """What many sequences cost, in words, beside what the usual number would."""
+def _beside_usual(spec: ModelSpec, settings: Settings, stage: int, found: Moments) -> tuple[str, ...]:
+    """What many sequences cost beside what the usual number would: in the peak, and in penalty counters."""
     seqs = settings.max_num_seqs
-
-    def parts(count: int) -> str:
-        sampler = mark(_sampler(spec, settings, stage, count).value)
-        if not has_counters(settings):
-            return sampler
-        return f"{sampler} and {mark(penalty_counters(count, spec.vocab_size))}"
-
-    what = "sampler memory and penalty counters" if has_counters(settings) else "sampler memory"
-    many, usual = (_seqs_cost(spec, settings, stage, found, count) for count in (seqs, _USUAL_SEQS))
-    more = mark(max(many - usual, 0))
-    return (
-        f"max_num_seqs {seqs:,} costs {more} more than {_USUAL_SEQS} would: {parts(seqs)} of "
-        f"{what} over {spec.vocab_size:,} words, against {parts(_USUAL_SEQS)}"
-    )
+    if seqs <= _USUAL_SEQS:
+        return ()
+    few = found._replace(sampler=_sampler(spec, settings, stage, _USUAL_SEQS))
+    (moment, peak_), (few_moment, few_peak) = found.highest(0), few.highest(0)
+    parts = []
+    if peak_ > few_peak:
+        other = "" if moment == few_moment else f"{few_moment} with "
+        parts.append(f"{moment} sets the peak with {mark(peak_)}, at {_USUAL_SEQS} {other}{mark(few_peak)}")
+    extra = peak_ - few_peak
+    if has_counters(settings):
+        many, usual = (penalty_counters(count, spec.vocab_size) for count in (seqs, _USUAL_SEQS))
+        extra += many - usual
+        parts.append(
+            f"penalty counters over {spec.vocab_size:,} words take {mark(many)}, at {_USUAL_SEQS} {mark(usual)}"
+        )
+    told = f"max_num_seqs {seqs:,} costs {mark(extra)} more than {_USUAL_SEQS} would: {'; '.join(parts)}"
+    return (told,) if extra else ()
 
 
 def _rows(settings: Settings) -> int:
