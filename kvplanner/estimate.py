@@ -4,11 +4,9 @@ The formula is a template over the inputs' names and is rendered only when someo
 planning thousands of requests costs no text.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from math import isqrt
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, Self
 
 from kvplanner.units import GB, GIB, MB, MIB, ByteUnit, format_bytes
 
@@ -63,7 +61,7 @@ class Estimate(NamedTuple):
         """The formula with this plan's numbers in place."""
         return self.formula.format_map({i.name: show_value(i, unit) for i in self.inputs})
 
-    def with_notes(self, *notes: str) -> Estimate:
+    def with_notes(self, *notes: str) -> Self:
         """The same estimate with remarks added."""
         return self._replace(notes=self.notes + notes)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ class PlanState(NamedTuple):
 
     def _with_free(self, device: Device) -> Device:
         given = self.given_free.get(device.index)
-        return device if given is None else replace(device, free_bytes=given, free_source="--free")
+        return device if given is None else device._replace(free_bytes=given, free_source="--free")
 
     def request(self) -> PlanRequest | None:
         """The request that an engine plans, None while a model or a machine is missing."""

@@ -3,8 +3,6 @@
 Names follow the plan schema (kvplanner.plan/1). All sizes are bytes per device unless said otherwise.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple, Protocol
 

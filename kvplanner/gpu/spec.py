@@ -3,9 +3,6 @@
 total is what NVML reports; cuda_total is what CUDA (and so PyTorch) sees: total minus what the driver keeps.
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from kvplanner.estimate import Estimate
@@ -37,15 +34,14 @@ class GpuSpec(NamedTuple):
     aliases: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Device:
+class Device(NamedTuple):
     """One GPU (or the host) of a machine.
 
     free_bytes: what is free before the engine starts, None when nothing was said (then nothing else runs there).
     free_source: "--free", "NVML, 12:03" ... uuid, pci and marks: of a real device.
     """
 
-    index: int
+    index: int  # type: ignore[assignment]  # hides a tuple's method, which nobody asks a value for
     gpu: GpuSpec
     free_bytes: int | None = None
     free_source: str = ""

@@ -3,8 +3,6 @@
 Rules and their checks: public checkpoints' byte totals (gpt-oss exact in mxfp4, Kimi-K2.5 exact in int4 groups of 32).
 """
 
-from __future__ import annotations
-
 from typing import Final, Literal, NamedTuple
 
 from kvplanner.units import ceil_div

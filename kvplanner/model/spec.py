@@ -4,13 +4,23 @@ Sizes are elements and counts; nothing here depends on an engine. A field that a
 None or absent, never a guess.
 """
 
-from __future__ import annotations
-
 from typing import Literal, NamedTuple
 
 StateKind = Literal["mamba1", "mamba2", "gated_delta", "kda", "lightning", "short_conv"]
 TowerKind = Literal["vision", "audio", "projector"]
 Task = Literal["generate", "embed", "encode"]
+
+
+class Indexer(NamedTuple):
+    """The side cache of sparse attention: one key of head_size per token, beside its layer's cache.
+
+    owns_cache False: the layer reuses an earlier layer's selection.
+    """
+
+    heads: int
+    head_size: int
+    top_k: int
+    owns_cache: bool = True
 
 
 class Attention(NamedTuple):
@@ -33,18 +43,6 @@ class Attention(NamedTuple):
     owns_cache: bool = True
     sinks: bool = False
     indexer: Indexer | None = None
-
-
-class Indexer(NamedTuple):
-    """The side cache of sparse attention: one key of head_size per token, beside its layer's cache.
-
-    owns_cache False: the layer reuses an earlier layer's selection.
-    """
-
-    heads: int
-    head_size: int
-    top_k: int
-    owns_cache: bool = True
 
 
 class Mla(NamedTuple):

@@ -3,10 +3,7 @@
 Never one object per tensor: identical layers share one block, identical experts one group.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from kvplanner.model.formats import WeightFormat
@@ -26,8 +23,7 @@ Shard = Literal["replicated", "column", "row", "kv", "vocab", "expert_column", "
 Place = Literal["layer", "first", "last", "first+last", "every", "tower", "mtp"]
 
 
-@dataclass(frozen=True, slots=True)
-class TensorGroup:
+class TensorGroup(NamedTuple):
     """`count` tensors of one shape.
 
     path: the module's dotted name below its layer or below the model, as checkpoints spell it
@@ -39,7 +35,7 @@ class TensorGroup:
     path: str
     kind: TensorKind
     shape: tuple[int, ...]
-    count: int
+    count: int  # type: ignore[assignment]  # hides a tuple's method, which nobody asks a value for
     shard: Shard
     format: WeightFormat
     unit: int = 1

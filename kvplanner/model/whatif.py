@@ -8,7 +8,6 @@ llama.cpp's own; rotary tables that some files carry (256 bytes in Llama 3.1's) 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -73,7 +72,7 @@ def reformat(inventory: Inventory, spec: ModelSpec, format_name: str) -> Invento
     kinds = frozenset({"experts"}) if rule.experts_only and experts else _LINEAR
 
     def change(group: TensorGroup) -> TensorGroup:
-        return replace(group, format=rule.format) if len(group.shape) == 2 and group.kind in kinds else group
+        return group._replace(format=rule.format) if len(group.shape) == 2 and group.kind in kinds else group
 
     blocks = tuple(tuple(change(g) for g in block) for block in plain.blocks)
     return plain._replace(blocks=blocks, outside=tuple(change(g) for g in plain.outside), exact=False)
@@ -121,7 +120,7 @@ def _unquantised(inventory: Inventory, spec: ModelSpec) -> Inventory:
     plain = dense(spec.dtype if spec.dtype in ("bfloat16", "float16") else "bfloat16")
 
     def change(group: TensorGroup) -> TensorGroup:
-        return replace(group, format=plain) if _is_packed(group) or group.format.name == "float64" else group
+        return group._replace(format=plain) if _is_packed(group) or group.format.name == "float64" else group
 
     return _merged(inventory, lambda _, group: change(group))
 
@@ -146,7 +145,7 @@ def _as_gguf(plain: Inventory, spec: ModelSpec, recipe: str) -> Inventory:
     def change(layer: int, group: TensorGroup) -> TensorGroup:
         if group.place in ("mtp", "tower"):
             return group
-        return replace(group, format=recipe_format(RECIPES[recipe], group, place._replace(layer=layer)))
+        return group._replace(format=recipe_format(RECIPES[recipe], group, place._replace(layer=layer)))
 
     return _merged(plain, change)._replace(exact=plain.exact)
 

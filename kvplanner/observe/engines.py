@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlunsplit
@@ -131,8 +130,8 @@ def _before(gpu: GpuSample, root_pid: int, wall: float, index: int) -> Device:
     mine = engine_bytes(gpu, root_pid).value
     if device.free_bytes is None or not mine:
         return device
-    return replace(
-        device, free_bytes=device.free_bytes + mine, free_source=f"{device.free_source}, without this engine"
+    return device._replace(
+        free_bytes=device.free_bytes + mine, free_source=f"{device.free_source}, without this engine"
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
@@ -35,7 +34,7 @@ def local_machine(snapshot: Snapshot, environ: dict[str, str] | None = None) -> 
     chosen = visible(usable, variables.get("CUDA_VISIBLE_DEVICES"), variables.get("CUDA_DEVICE_ORDER", ""))
     devices = tuple(device_of(g, snapshot.wall, i) for i, g in enumerate(chosen.gpus))
     devices = tuple(
-        replace(d, marks=(*d.marks, SHARED_INSTANCE)) if len(g.twins(usable)) > 1 else d
+        d._replace(marks=(*d.marks, SHARED_INSTANCE)) if len(g.twins(usable)) > 1 else d
         for d, g in zip(devices, chosen.gpus, strict=True)
     )
     return Machine(devices, "this machine") if devices else None

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from types import MappingProxyType
@@ -290,7 +289,7 @@ def to_request(plan: PlanFile, model: Model, machine: Machine) -> PlanRequest:
         raise BadInput(f"there is no GPU {outside[0]}: the machine has {counted(len(machine.devices), 'GPU', 'GPUs')}",
                        "plan file: free_bytes", "Take it out of the file, or name the machine with --gpu")  # fmt: skip
     devices = tuple(
-        replace(d, free_bytes=plan.free[d.index], free_source="plan file") if d.index in plan.free else d
+        d._replace(free_bytes=plan.free[d.index], free_source="plan file") if d.index in plan.free else d
         for d in machine.devices
     )
     return PlanRequest(

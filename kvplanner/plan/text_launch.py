@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import PurePath
 from typing import Final, NamedTuple
 
@@ -162,7 +161,7 @@ def _shown(machine: Machine, name: str, text: str) -> Machine:
             f"{name}={text[:60]} names GPUs that are not among the {len(machine.devices)} given", _WHERE,
             "Name all GPUs of the machine with --gpu, or leave it out",
         )  # fmt: skip
-    return machine._replace(devices=tuple(replace(device, index=i) for i, device in enumerate(devices)))
+    return machine._replace(devices=tuple(device._replace(index=i) for i, device in enumerate(devices)))
 
 
 def _device(machine: Machine, entry: str) -> Device | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kvplanner.engine.base import SEGMENT_KINDS, Engine, Load, Model, OptionValue, PlanRequest
@@ -247,7 +246,7 @@ def _free_devices(machine: Machine, free: Mapping[int, int]) -> Iterator[Device]
                 "--free", f"Give at most {format_bytes(total.value)}",
             )  # fmt: skip
         most = given if given is None or total is None else min(given, total.high)
-        yield device if most is None else replace(device, free_bytes=most, free_source="--free")
+        yield device if most is None else device._replace(free_bytes=most, free_source="--free")
 
 
 def _split(items: Sequence[str]) -> Iterator[str]:

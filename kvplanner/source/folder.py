@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -24,8 +23,7 @@ UNOPENED: Final = (".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".onnx", "
 _SHARD: Final = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.safetensors")
 
 
-@dataclass(frozen=True, slots=True)
-class FolderFiles:
+class FolderFiles(NamedTuple):
     """The files of a model folder that say something about its size.
 
     shards: the safetensors files that an engine loads, sorted; unnamed: those it does not load, with bytes.
@@ -40,7 +38,7 @@ class FolderFiles:
     unnamed: tuple[tuple[str, int], ...] = ()
     unopened: tuple[tuple[str, int], ...] = ()
     gguf: tuple[tuple[str, int], ...] = ()
-    index: str = ""
+    index: str = ""  # type: ignore[assignment]  # hides a tuple's method, which nobody asks a value for
     index_total: int | None = None
     adapter: bool = False
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import replace
 from typing import Final, Literal, NamedTuple
 
 from kvplanner.model.formats import WeightFormat
@@ -171,7 +170,7 @@ def _as_stored(found: Pair, where: str, notes: _Notes, complete: bool) -> tuple[
     if len({format_.name for format_ in formats} - {group.format.name for group in groups}):
         notes.name(_OTHER_FORMAT, f"{found.path} ({', '.join(sorted(f.name for f in formats))})")
     if len(formats) == 1:
-        again = tuple(replace(group, format=next(iter(formats))) for group in groups)
+        again = tuple(group._replace(format=next(iter(formats))) for group in groups)
         if sum(group.stored_bytes for group in again) == stored_bytes:
             return again
     if len(groups) == 1 or len(modules) > 1:
@@ -188,19 +187,19 @@ def _spread(groups: tuple[TensorGroup, ...], module: Module, stored_bytes: int) 
     """One stored matrix over several groups: payload by elements, the scales' remainder with the first group."""
     format_ = content_of(module.parts)[1]
     plain = WeightFormat(format_.name, format_.bits)
-    again = [replace(group, format=plain) for group in groups]
+    again = [group._replace(format=plain) for group in groups]
     rest = stored_bytes - sum(group.stored_bytes for group in again)
     first = again[0]
     if rest < 0 or rest % first.count or len(first.shape) < 2:
         return (_like(groups[0], module),)
     packed = WeightFormat(format_.name, format_.bits, "tensor", extra_bytes=rest // first.count)
-    return (replace(first, format=packed), *again[1:])
+    return (first._replace(format=packed), *again[1:])
 
 
 def _like(group: TensorGroup, module: Module) -> TensorGroup:
     """A group of the files' own shape that is split as `group` is."""
     shape, format_ = content_of(module.parts)
-    return replace(group, shape=shape, count=module.number, format=format_)
+    return group._replace(shape=shape, count=module.number, format=format_)
 
 
 def _shapes(found: tuple[Module, ...]) -> str:
@@ -249,7 +248,7 @@ def _is_head(path: str) -> bool:
 
 def _placed(group: TensorGroup) -> TensorGroup:
     """Where a group outside the layers lives, for one that the config did not place."""
-    return replace(group, place="first") if group.kind == "embedding" and group.place == "last" else group
+    return group._replace(place="first") if group.kind == "embedding" and group.place == "last" else group
 
 
 def _lump(

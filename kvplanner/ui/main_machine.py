@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kvplanner.app import settings as s
@@ -98,7 +97,7 @@ class MachineMixin(WindowBase):
         if not devices or count == len(devices):
             return
         spec = devices[0].gpu
-        machine = Machine(tuple(replace(devices[0], index=i, gpu=spec) for i in range(count)),
+        machine = Machine(tuple(devices[0]._replace(index=i, gpu=spec) for i in range(count)),
                           self.document.state.machine_source)  # fmt: skip
         text = f"{count}x{spec.id}" if spec.vendor != "custom" else ""
         label = f"Use {count} GPU{'s' if count > 1 else ''}"
@@ -121,7 +120,7 @@ class MachineMixin(WindowBase):
             self.panel.gpus.set_error(f"{len(together)} GPUs are more than a plan has: {MAX_DEVICES} at most")
             return
         self.panel.gpus.set_error("")
-        devices = tuple(replace(device, index=i) for i, device in enumerate(together))
+        devices = tuple(device._replace(index=i) for i, device in enumerate(together))
         custom = state.machine_source == "custom" or added.source == "custom"
         self._edit_devices(Machine(devices, "custom" if custom else state.machine_source), "", "Add a GPU")
 
@@ -135,7 +134,7 @@ class MachineMixin(WindowBase):
             return
         new_index = {device.index: i for i, device in enumerate(kept)}
         self._edit_devices(
-            Machine(tuple(replace(d, index=new_index[d.index]) for d in kept), state.machine_source),
+            Machine(tuple(d._replace(index=new_index[d.index]) for d in kept), state.machine_source),
             "",
             f"Remove GPU {index}",
             unticked=frozenset(new_index[i] for i in state.unticked if i in new_index),

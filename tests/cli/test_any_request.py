@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -54,7 +53,7 @@ def requests(draw: st.DrawFn) -> PlanRequest:
     model = models.load(FAMILIES[draw(st.sampled_from(sorted(FAMILIES)))])
     machine = gpus.machine(draw(st.sampled_from(MACHINES)))
     free = draw(st.none() | st.integers(0, 200 * GIB))
-    machine = machine._replace(devices=tuple(replace(device, free_bytes=free) for device in machine.devices))
+    machine = machine._replace(devices=tuple(device._replace(free_bytes=free) for device in machine.devices))
     return PlanRequest(model, machine, version=version, options=options, load=load, measured=measured)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
 
@@ -32,7 +31,7 @@ def plan(
 ) -> Plan:
     machine = gpus.machine(gpu)
     if free is not None:
-        devices = tuple(replace(d, free_bytes=free, free_source="--free") for d in machine.devices)
+        devices = tuple(d._replace(free_bytes=free, free_source="--free") for d in machine.devices)
         machine = machine._replace(devices=devices)
     request = PlanRequest(
         models.load(model), machine, version=version, options=options or {}, load=load, measured=measured or {}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from kvplanner.catalog import gpus, models
@@ -18,7 +16,7 @@ VLLM = engine("vllm")
 def with_free(gpu: str, free_gib: list[int | None], options: dict[str, OptionValue]) -> Plan:
     machine = gpus.machine(gpu)
     devices = tuple(
-        replace(d, free_bytes=None if free is None else free * GIB)
+        d._replace(free_bytes=None if free is None else free * GIB)
         for d, free in zip(machine.devices, free_gib, strict=True)
     )
     return VLLM.plan(PlanRequest(models.load(LLAMA_8B), machine._replace(devices=devices), options=options))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from kvplanner.catalog import gpus, models
@@ -64,7 +62,7 @@ class TestTheFreeMemoryCheck:
         request = PlanRequest(models.load(LLAMA), machine, options={"data_parallel_size": 2})
         one = VLLM.plan(request).devices[1]
         assert one.budget is not None
-        just = replace(one.device, free_bytes=one.budget.value + size(VLLM.plan(request), "runtime_outside") + MIB)
+        just = one.device._replace(free_bytes=one.budget.value + size(VLLM.plan(request), "runtime_outside") + MIB)
         told = VLLM.plan(request._replace(machine=machine._replace(devices=(machine.devices[0], just))))
         assert told.summary.startswith("May not fit: GPU 1 may have no more than ")
         assert told.warnings[0].endswith("on GPU 1; a lower utilisation leaves room")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from kvplanner.catalog import models as catalogue
@@ -88,8 +86,8 @@ def _in_fp32(model: Model) -> Model:
     """The model as a folder holds it whose config says bfloat16 and whose files hold F32."""
     inventory = model.inventory
     assert inventory is not None
-    blocks = tuple(tuple(replace(g, format=FP32) for g in block) for block in inventory.blocks)
-    outside = tuple(replace(g, format=FP32) for g in inventory.outside)
+    blocks = tuple(tuple(g._replace(format=FP32) for g in block) for block in inventory.blocks)
+    outside = tuple(g._replace(format=FP32) for g in inventory.outside)
     return model._replace(inventory=inventory._replace(blocks=blocks, outside=outside))
 
 
@@ -171,7 +169,7 @@ def _fp8_blocks(model: Model) -> Model:
     assert inventory is not None
     packed = {"attention", "mlp", "experts"}
     blocks = tuple(
-        tuple(replace(g, format=fp8_block(128, 128)) if g.kind in packed and len(g.shape) == 2 else g for g in block)
+        tuple(g._replace(format=fp8_block(128, 128)) if g.kind in packed and len(g.shape) == 2 else g for g in block)
         for block in inventory.blocks
     )
     return model._replace(spec=model.spec._replace(quantization="fp8"), inventory=inventory._replace(blocks=blocks))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -170,7 +169,7 @@ def test_docker_devices_and_uuids_are_visible_gpus() -> None:
     words = ("docker", "run", "--gpus", '"device=1,2"', "vllm/vllm-openai", "--model", "m")
     assert len(build(PlanWords(gpu="4xH100", flags=words), HERE).request.machine.devices) == 2
     machine = sample_plans.machine(sample_plans.H100, sample_plans.H100)
-    named = machine._replace(devices=tuple(replace(d, uuid=f"GPU-{d.index}abc") for d in machine.devices))
+    named = machine._replace(devices=tuple(d._replace(uuid=f"GPU-{d.index}abc") for d in machine.devices))
     assert [d.uuid for d in visible(named, {"CUDA_VISIBLE_DEVICES": "GPU-1"}).devices] == ["GPU-1abc"]
 
 

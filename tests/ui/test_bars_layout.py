@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -42,7 +41,7 @@ def plans(draw: st.DrawFn) -> Plan:
             segments.append(Segment("headroom", exact(spare)))
         budget = exact(draw(st.integers(0, total))) if draw(st.booleans()) else None
         first = base.devices[0]
-        device = replace(first.device, index=position)
+        device = first.device._replace(index=position)
         devices.append(DevicePlan(device, f"tp{position}", total, total, budget, tuple(segments), 0, max(0, -spare)))
     fits = all(d.overflow_bytes == 0 for d in devices)
     return base._replace(devices=tuple(devices), fits=fits, stage=None if fits else "weights", missing_bytes=0)

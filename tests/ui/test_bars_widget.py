@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import QCoreApplication, QEvent, QPoint, Qt
@@ -109,7 +108,7 @@ def test_the_tool_tip_adds_what_the_segment_is(bars: MemoryBars) -> None:
 def test_a_real_device_is_told_by_its_marks(bars: MemoryBars) -> None:
     plan = sample_plans.fits()
     first = plan.devices[0]
-    real = replace(first.device, uuid="GPU-5f1c2f7e-8f0a-4f7e-9d0c-2b6a7c1d3f9a", marks=("display", "ECC"))
+    real = first.device._replace(uuid="GPU-5f1c2f7e-8f0a-4f7e-9d0c-2b6a7c1d3f9a", marks=("display", "ECC"))
     bars.set_plan(plan._replace(devices=(first._replace(device=real),)))
     layout = bars.canvas.arranged()
     assert layout is not None

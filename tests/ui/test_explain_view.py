@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -266,7 +264,7 @@ def test_markup_in_names_stays_text(view: ExplainView) -> None:
     plan = sample_plans.fits()
     device = plan.devices[0]
     gpu = device.device.gpu._replace(name="<b>evil</b> & co")
-    named = plan._replace(devices=(device._replace(device=replace(device.device, gpu=gpu)),))
+    named = plan._replace(devices=(device._replace(device=device.device._replace(gpu=gpu)),))
     view.set_plan(named)
     assert "<b>evil</b> & co" in view.text.toPlainText()
 

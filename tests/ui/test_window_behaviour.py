@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -157,7 +156,7 @@ def test_this_machines_gpus_come_first_and_follow_the_driver(
     total = seen.devices[0].gpu.cuda_total
     assert total is not None
     devices = tuple(
-        replace(d, free_bytes=total.value - held, free_source="NVML, 12:00:00", uuid=f"GPU-1234567{d.index}",
+        d._replace(free_bytes=total.value - held, free_source="NVML, 12:00:00", uuid=f"GPU-1234567{d.index}",
                 marks=("display attached",)) for d in seen.devices
     )  # fmt: skip
     application.library.show_machine(Machine(devices, "this machine"))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from PySide6.QtGui import QColor, QPalette
 from PySide6.QtWidgets import QApplication
 
@@ -37,7 +35,7 @@ def paint_theme(app: QApplication, name: ThemeName) -> None:
 def widened(plan: Plan, count: int) -> Plan:
     """The plan on `count` devices like its first."""
     first = plan.devices[0]
-    devices = tuple(first._replace(device=replace(first.device, index=i), role=f"tp{i}") for i in range(count))
+    devices = tuple(first._replace(device=first.device._replace(index=i), role=f"tp{i}") for i in range(count))
     return plan._replace(devices=devices, tightest=0)
 
 
@@ -61,7 +59,7 @@ def _moved(segment: Segment, size: int) -> Segment:
 def hosted(plan: Plan, total_bytes: int, used_bytes: int) -> Plan:
     """The plan with a host device beside its GPUs, which holds `used_bytes` of weights."""
     gpu = GpuSpec("host", "Host memory", "custom", exact(total_bytes), exact(total_bytes))
-    device = replace(plan.devices[0].device, index=0, gpu=gpu, kind="host")
+    device = plan.devices[0].device._replace(index=0, gpu=gpu, kind="host")
     segments = (Segment("weights", exact(used_bytes)), Segment("headroom", exact(total_bytes - used_bytes)))
     host = DevicePlan(device, "host", total_bytes, total_bytes, None, segments)
     return plan._replace(devices=(*plan.devices, host))

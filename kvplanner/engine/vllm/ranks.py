@@ -7,9 +7,8 @@ requested − everything that the profile run found in use − its transient pea
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from functools import cached_property
-from typing import cast
+from collections.abc import Mapping
+from typing import NamedTuple, cast
 
 from kvplanner.engine.base import PlanRequest, SegmentKind
 from kvplanner.engine.vllm import activations, graphs, runtime, weights, workspace
@@ -24,13 +23,13 @@ from kvplanner.sentence import Sentence, mark
 _ZERO = exact(0, "0")
 
 
-@dataclass(frozen=True)
-class Rank:
+class Rank(NamedTuple):
     """What one tensor-parallel rank of a pipeline stage holds on one device; all sizes in bytes.
 
     other: what others hold before the engine starts. budget: requested memory. staging: beyond the weights, while
     they load. graphs_charged: the part of the graph memory that is taken off the budget. after: allocated after the
-    measurement, out of the slack.
+    measurement, out of the slack. available: what the engine prints as available KV cache memory, or the given size;
+    negative when nothing is left.
     """
 
     device: Device
@@ -50,6 +49,7 @@ class Rank:
     graphs: Estimate
     after: Estimate
     given_kv: Estimate | None
+    available: Estimate
 
     @property
     def reserved_bytes(self) -> int:
@@ -72,31 +72,6 @@ class Rank:
         """In use on the device after the profile run: everything but the transient peak, graphs and KV cache."""
         return self.other.value + self.outside.value + self.runtime.value + self.weights.value + self.workspace.value
 
-    @cached_property
-    def available(self) -> Estimate:
-        """What the engine prints as available KV cache memory; negative when nothing is left, else never below 0."""
-        if self.given_kv is not None:
-            return self.given_kv
-        charged = {
-            "runtime": self.runtime, "weights": self.weights, "workspace": self.workspace,
-            "activations": self.activations,
-        }  # fmt: skip
-        if self.settings.era.graphs_in_budget:
-            charged["CUDA graphs"] = self.graphs_charged
-        if self.settings.mm_ipc_bytes:
-            # Left free for the front end, which decodes media on this GPU (v1/worker/gpu_worker.py, 0.33).
-            charged["media decoding"] = exact(self.settings.mm_ipc_bytes)
-        value = self.budget.value - sum(term.value for term in charged.values())
-        below, above = band_of_sum(charged.values())
-        budget_below, budget_above = band_of_sum((self.budget,))
-        inputs = (
-            Input("budget", self.budget.value, "B", f"{self.settings.utilization:g} × CUDA total"),
-            *(Input(name, term.value, "B", term.basis) for name, term in charged.items()),
-        )
-        low, high = value - math.isqrt(above**2 + budget_below**2), value + math.isqrt(below**2 + budget_above**2)
-        formula = " − ".join(("{budget}", *(f"{{{name}}}" for name in charged)))
-        return banded(value, low, high, "rest" if low < high else "exact", formula, *inputs)
-
 
 def rank_key(stage: int, device: Device) -> tuple[int, str, int | None]:
     """What tells ranks apart: ranks of one key use the same memory."""
@@ -116,6 +91,18 @@ def plan_rank(request: PlanRequest, settings: Settings, stage: int, device: Devi
         return calibrate(estimated, kind, request.calibration, model, here)
 
     estimated_graphs = term("cuda_graphs", graphs.estimate(model, here, stage))
+    budget = _budget(gpu.cuda_total, here.utilization)
+    runtime_inside = term("runtime", runtime.inside(model, here, stage))
+    rank_weights = term("weights", _weights(request, here, stage))
+    kept = term("workspace", workspace.persistent(model, here, stage))
+    peak = term("activations", activations.peak(model, here, stage))
+    given = _measured_cache(request) or given_cache(here, layout.bytes_per_block[stage])
+    charged = {"runtime": runtime_inside, "weights": rank_weights, "workspace": kept, "activations": peak}
+    if here.era.graphs_in_budget:
+        charged["CUDA graphs"] = estimated_graphs
+    if here.mm_ipc_bytes:
+        # Left free for the front end, which decodes media on this GPU (v1/worker/gpu_worker.py, 0.33).
+        charged["media decoding"] = exact(here.mm_ipc_bytes)
     return Rank(
         device=device,
         stage=stage,
@@ -124,17 +111,32 @@ def plan_rank(request: PlanRequest, settings: Settings, stage: int, device: Devi
         cuda_total=gpu.cuda_total,
         other=term("other", _other(device)),
         outside=term("runtime_outside", runtime.outside(model, here, stage)),
-        budget=_budget(gpu.cuda_total, here.utilization),
-        runtime=term("runtime", runtime.inside(model, here, stage)),
-        weights=term("weights", _weights(request, here, stage)),
+        budget=budget,
+        runtime=runtime_inside,
+        weights=rank_weights,
         staging=weights.loading_peak(model, here, stage),
-        workspace=term("workspace", workspace.persistent(model, here, stage)),
-        activations=term("activations", activations.peak(model, here, stage)),
+        workspace=kept,
+        activations=peak,
         graphs_charged=estimated_graphs if here.era.graphs_in_budget else _ZERO,
         graphs=term("cuda_graphs", graphs.actual(model, here, stage)),
         after=workspace.after_profile(model, here, stage, layout),
-        given_kv=_measured_cache(request) or given_cache(here, layout.bytes_per_block[stage]),
+        given_kv=given,
+        available=given or _rest(budget, charged, here.utilization),
     )
+
+
+def _rest(budget: Estimate, charged: Mapping[str, Estimate], utilization: float) -> Estimate:
+    """The budget less what is charged to it: negative when nothing is left, else never below 0."""
+    value = budget.value - sum(term.value for term in charged.values())
+    below, above = band_of_sum(charged.values())
+    budget_below, budget_above = band_of_sum((budget,))
+    inputs = (
+        Input("budget", budget.value, "B", f"{utilization:g} × CUDA total"),
+        *(Input(name, term.value, "B", term.basis) for name, term in charged.items()),
+    )
+    low, high = value - math.isqrt(above**2 + budget_below**2), value + math.isqrt(below**2 + budget_above**2)
+    formula = " − ".join(("{budget}", *(f"{{{name}}}" for name in charged)))
+    return banded(value, low, high, "rest" if low < high else "exact", formula, *inputs)
 
 
 def _weights(request: PlanRequest, settings: Settings, stage: int) -> Estimate:

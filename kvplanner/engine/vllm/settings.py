@@ -3,8 +3,6 @@
 Made by `defaults.resolve` from a request; the memory rules read nothing else.
 """
 
-from __future__ import annotations
-
 from typing import Literal, NamedTuple
 
 GraphMode = Literal["NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE"]

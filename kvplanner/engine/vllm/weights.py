@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -101,7 +100,7 @@ def held(model: Model, settings: Settings, stage: int) -> Iterator[Held]:
     outside = list(inventory.outside)
     if weights_rules.unused_head(model.spec):
         outside += [
-            replace(g, kind="head", place="last") for g in outside if g.kind == "embedding" and g.shard == "vocab"
+            g._replace(kind="head", place="last") for g in outside if g.kind == "embedding" and g.shard == "vocab"
         ]
     parts += [(g, 1) for g in outside if _on_stage(g, model.spec, settings, stage)]
     previous = ""
@@ -124,10 +123,10 @@ def _local(group: TensorGroup, spec: ModelSpec, settings: Settings, experts: int
 def _as_split(group: TensorGroup, spec: ModelSpec) -> TensorGroup:
     """The group with the shard that the model's class gives it."""
     if weights_rules.split_like_words(group, spec):
-        return replace(group, shard="vocab")
+        return group._replace(shard="vocab")
     if weights_rules.split_by_rows(group, spec):
-        return replace(group, shard="column")
-    return replace(group, shard="replicated") if weights_rules.whole_on_ranks(group, spec) else group
+        return group._replace(shard="column")
+    return group._replace(shard="replicated") if weights_rules.whole_on_ranks(group, spec) else group
 
 
 def divides(model: Model, tp: int) -> bool:

@@ -6,7 +6,6 @@ Each entry was seen in what the engine (0.33) allocates for that class, or is re
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from kvplanner.model.spec import ModelSpec, State
@@ -124,12 +123,12 @@ def additions(body: tuple[TensorGroup, ...], inventory: Inventory, spec: ModelSp
         return ()
     key = own.get("self_attn.k_proj")
     if key is not None:
-        return (replace(key, path="self_attn.v_proj"),)
+        return (key._replace(path="self_attn.v_proj"),)
     for other in inventory.blocks:
         twin = {group.path: group for group in other}
         key, norm = twin.get("self_attn.k_proj"), twin.get("self_attn.k_norm")
         if key is not None and norm is not None and key.unit == query.unit:
-            return key, replace(key, path="self_attn.v_proj"), norm
+            return key, key._replace(path="self_attn.v_proj"), norm
     return ()
 
 

@@ -53,7 +53,7 @@ def read(reading: Reading) -> Draft:
         for name in ("enorm", "hnorm", "norm"):
             extra += reading.parts.norm(name, hidden)
         extra += _head_streams(reading, hidden)
-        draft.mtp = Mtp(last.tensors, tuple(extra), blocks, ("mtp.{i}",))
+        return draft._replace(mtp=Mtp(last.tensors, tuple(extra), blocks, ("mtp.{i}",)))
     return draft
 
 

@@ -1,12 +1,21 @@
 """The plain decoder: grouped-query attention and a feed-forward block in every layer, described by a few traits."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
 from kvplanner.model.families.patterns import SLIDING, SPARSE, Pattern, all_dense, all_full, window_of
-from kvplanner.model.families.reading import Body, Draft, Heads, MixerPart, MlpPart, Mtp, Reading, body, stack
+from kvplanner.model.families.reading import (
+    Body,
+    Draft,
+    Heads,
+    MixerPart,
+    MlpPart,
+    Mtp,
+    Reading,
+    SparseReader,
+    body,
+    stack,
+)
 from kvplanner.model.spec import Attention, Mlp
 from kvplanner.model.tensors import TensorGroup
 
@@ -46,7 +55,7 @@ class Decoder(NamedTuple):
     sinks: bool = False
     pattern: Pattern = all_full
     mlp_pattern: Pattern = all_dense
-    experts: Callable[[Reading, int], MlpPart] | None = None
+    experts: SparseReader | None = None
     mtp: Callable[[Reading, Body, int, int], Mtp | None] | None = None
     attention_path: str = "self_attn"
     qkv: tuple[str, str, str] = ("q_proj", "k_proj", "v_proj")
@@ -93,7 +102,7 @@ class Decoder(NamedTuple):
         )  # fmt: skip
         draft = Draft(hidden, vocab, bodies, body_of, outside, tied)
         if self.mtp is not None:
-            draft.mtp = self.mtp(reading, bodies[body_of[-1]], hidden, vocab)
+            return draft._replace(mtp=self.mtp(reading, bodies[body_of[-1]], hidden, vocab))
         return draft
 
     def _maker(

@@ -5,7 +5,6 @@ Sources: configuration and modelling classes of transformers 5.24, element count
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from kvplanner.model.families.dense import LLAMA, MISTRAL, QWEN2, QWEN3
@@ -54,10 +53,8 @@ def headless(text: Reader) -> Reader:
 
     def read(reading: Reading) -> Draft:
         draft = text(reading)
-        draft.outside = [_without_prefix(g) for g in draft.outside if g.kind != "head"]
-        draft.task = "embed"
-        draft.tied = False
-        return draft
+        outside = [_without_prefix(g) for g in draft.outside if g.kind != "head"]
+        return draft._replace(outside=outside, task="embed", tied=False)
 
     return read
 
@@ -65,7 +62,7 @@ def headless(text: Reader) -> Reader:
 def _without_prefix(group: TensorGroup) -> TensorGroup:
     """Backbone files name their tensors without "model.", and no tied head holds the embedding on the last stage."""
     place: Place = "first" if group.place == "first+last" else group.place
-    return replace(group, path=group.path.removeprefix("model."), place=place)
+    return group._replace(path=group.path.removeprefix("model."), place=place)
 
 
 READERS: Final[dict[str, Reader]] = {

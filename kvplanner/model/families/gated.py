@@ -159,8 +159,7 @@ class Gated(NamedTuple):
         outside = reading.vocabulary(vocab, hidden, tied)
         draft = Draft(hidden, vocab, bodies, body_of, outside, tied)
         read_mtp = one_layer(self.mtp_field, default=self.mtp_default, names=("layers.{index}", "mtp.layers.{i}"))
-        draft.mtp = read_mtp(reading, make((FULL, kinds[-1])), hidden, vocab)
-        return draft
+        return draft._replace(mtp=read_mtp(reading, make((FULL, kinds[-1])), hidden, vocab))
 
 
 def _olmo_hybrid(reading: Reading) -> Draft:

@@ -6,7 +6,6 @@ and their element counts.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from kvplanner.errors import BadInput
@@ -101,8 +100,8 @@ def kimi_linear(reading: Reading) -> Draft:
     bodies, body_of = stack(zip(kinds, after_first()(text, layers), strict=True), make)
     tied = reading.tied(False)
     draft = Draft(hidden, vocab, bodies, body_of, reading.vocabulary(vocab, hidden, tied), tied)
-    draft.mtp = one_layer("num_nextn_predict_layers")(reading, bodies[body_of[-1]], hidden, vocab)
-    return draft
+    mtp = one_layer("num_nextn_predict_layers")(reading, bodies[body_of[-1]], hidden, vocab)
+    return draft._replace(mtp=mtp)
 
 
 def _kda(reading: Reading, hidden: int, heads: int, size: int, kernel: int, full_gate: bool) -> MixerPart:
@@ -153,7 +152,7 @@ def _ling(reading: Reading) -> Draft:
     kernel = text.need("linear_conv_kernel_dim", "short_conv_kernel_size", high=256)
     sizes = mla_sizes(text, hidden, may_lack_q_rank=True)
     norms = layer_norms(reading, hidden)
-    experts = replace(_EXPERTS, path="mlp")
+    experts = _EXPERTS._replace(path="mlp")
 
     def make(key: tuple[str, str]) -> Body:
         parts, wide = reading.parts, heads * size
@@ -172,8 +171,8 @@ def _ling(reading: Reading) -> Draft:
     bodies, body_of = stack(zip(kinds, mlps, strict=True), make)
     tied = reading.tied(False)
     draft = Draft(hidden, vocab, bodies, body_of, reading.vocabulary(vocab, hidden, tied), tied)
-    draft.mtp = one_layer("num_nextn_predict_layers")(reading, bodies[body_of[-1]], hidden, vocab)
-    return draft
+    mtp = one_layer("num_nextn_predict_layers")(reading, bodies[body_of[-1]], hidden, vocab)
+    return draft._replace(mtp=mtp)
 
 
 def _ling_kinds(text: Fields, layers: int) -> tuple[str, ...]:

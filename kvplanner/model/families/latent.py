@@ -5,7 +5,6 @@ Sources: configuration and modelling classes of transformers 5.24, the repositor
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final, NamedTuple
 
 from kvplanner.errors import BadInput
@@ -174,8 +173,7 @@ class Latent(NamedTuple):
         draft = Draft(hidden, vocab, bodies, body_of, reading.vocabulary(vocab, hidden, tied), tied)
         last = make((OWNER, kinds[-1])) if index is not None else bodies[body_of[-1]]
         read_mtp = one_layer("num_nextn_predict_layers", copies=self.copies, default=self.mtp_default)
-        draft.mtp = read_mtp(reading, last, hidden, vocab)
-        return draft
+        return draft._replace(mtp=read_mtp(reading, last, hidden, vocab))
 
 
 def _indexer(text: Fields) -> Indexer:
@@ -184,7 +182,7 @@ def _indexer(text: Fields) -> Indexer:
 
 
 _V2: Final = Experts(("n_routed_experts",), shared_count=("n_shared_experts",))
-_V3: Final = replace(_V2, correction="gate.e_score_correction_bias", ignore=("num_experts",))
+_V3: Final = _V2._replace(correction="gate.e_score_correction_bias", ignore=("num_experts",))
 DEEPSEEK_V3: Final = Latent(_V3, after_first(), copies=2)
 MISTRAL4: Final = Latent(_V2, after_first(0))
 

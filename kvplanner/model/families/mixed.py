@@ -211,8 +211,8 @@ def _mimo_v2(reading: Reading) -> Draft:
     tied = reading.tied(False)
     draft = Draft(hidden, vocab, bodies, body_of, reading.vocabulary(vocab, hidden, tied), tied)
     # The public file holds three dense, windowed blocks; its config does not say so.
-    draft.mtp = one_layer("num_nextn_predict_layers", default=3)(reading, make((1, DENSE)), hidden, vocab)
-    return draft
+    mtp = one_layer("num_nextn_predict_layers", default=3)(reading, make((1, DENSE)), hidden, vocab)
+    return draft._replace(mtp=mtp)
 
 
 def _mimo_attention(reading: Reading, hidden: int, windowed: bool) -> MixerPart:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kvplanner.errors import BadInput
 from kvplanner.model.families.fields import Fields
@@ -15,8 +15,7 @@ GATED = ("gate_proj", "up_proj", "down_proj")
 MIXTRAL = ("w1", "w3", "w2")
 
 
-@dataclass(frozen=True, slots=True)
-class Experts:
+class Experts(NamedTuple):
     """Traits of a family's sparse block.
 
     count, top_k, width: field names, first hit wins. shared_count: shared experts of the experts' width each;
@@ -25,7 +24,7 @@ class Experts:
     shared_gate: path of a 1-row gate on the shared expert. names equal in the first two: one stored matrix.
     """
 
-    count: tuple[str, ...] = ("num_experts",)
+    count: tuple[str, ...] = ("num_experts",)  # type: ignore[assignment]  # hides a tuple's method, which nobody asks a value for
     top_k: tuple[str, ...] = ("num_experts_per_tok",)
     width: tuple[str, ...] = ("moe_intermediate_size",)
     shared_count: tuple[str, ...] = ()

@@ -74,8 +74,7 @@ def _hybrid(reading: Reading) -> Draft:
     tied = reading.tied(False)
     outside = reading.vocabulary(vocab, hidden, tied, embed="backbone.embeddings", norm="backbone.norm_f")
     draft = Draft(hidden, vocab, bodies, body_of, outside, tied)
-    draft.mtp = _mtp(reading, hidden, make)
-    return draft
+    return draft._replace(mtp=_mtp(reading, hidden, make))
 
 
 def _skip_unused(text: Fields, letters: str) -> None:

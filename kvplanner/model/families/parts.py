@@ -6,8 +6,6 @@ qkv_proj; gate and up to gate_up_proj, in experts to w13, beside w2.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from kvplanner.model.formats import WeightFormat, dense
 from kvplanner.model.tensors import Place, Shard, TensorGroup, TensorKind
 
@@ -161,4 +159,4 @@ class Parts:
 
 def as_mtp(groups: list[TensorGroup] | tuple[TensorGroup, ...], count: int = 1) -> list[TensorGroup]:
     """The groups as tensors of multi-token-prediction blocks."""
-    return [replace(g, kind="mtp", place="mtp", count=g.count * count) for g in groups]
+    return [g._replace(kind="mtp", place="mtp", count=g.count * count) for g in groups]

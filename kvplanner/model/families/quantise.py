@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from kvplanner.errors import NotModelled
 from kvplanner.model.families.names import ANY_LAYER, covers
@@ -102,11 +101,11 @@ def quantised(scheme: Scheme, rules: Sequence[Rule], group: TensorGroup, layer: 
                     "quantization_config",
                     "Experts of one layer in several formats are not modelled",
                 )
-            return group if rule.format is None else replace(group, format=rule.format)
+            return group if rule.format is None else group._replace(format=rule.format)
     chosen: WeightFormat | None = scheme.default if group.kind in scheme.kinds else None
     if group.kind == "experts" and scheme.expert_format is not None:
         chosen = scheme.expert_format
-    return group if chosen is None else replace(group, format=chosen)
+    return group if chosen is None else group._replace(format=chosen)
 
 
 def spellings(group: TensorGroup) -> tuple[str, ...]:

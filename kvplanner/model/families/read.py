@@ -66,7 +66,7 @@ def read_with(
         mtp_layers=draft.mtp.blocks if draft.mtp else 0,
         task=draft.task,
         multimodal=bool(draft.towers),
-        not_modelled=tuple(draft.not_modelled),
+        not_modelled=draft.not_modelled,
         defaulted=tuple(dict.fromkeys(top.defaulted)),
     )
     return spec, inventory

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from kvplanner.errors import NotModelled
@@ -56,8 +55,7 @@ class Mtp(NamedTuple):
     names: tuple[str, ...] = ("layers.{index}", "mtp.layers.{i}")
 
 
-@dataclass(slots=True)
-class Draft:
+class Draft(NamedTuple):
     """What a family reader found. Tensors are unquantised; `bodies` are distinct, body_of says which layer is which."""
 
     hidden: int
@@ -69,7 +67,7 @@ class Draft:
     towers: tuple[Tower, ...] = ()
     mtp: Mtp | None = None
     task: Task = "generate"
-    not_modelled: list[str] = field(default_factory=list)
+    not_modelled: tuple[str, ...] = ()
 
 
 class Reading:
@@ -208,4 +206,12 @@ class Reader(Protocol):
 
     def __call__(self, reading: Reading, /) -> Draft:
         """What the config says. Raises BadInput for a broken one, NotModelled for what the family lacks."""
+        ...
+
+
+class SparseReader(Protocol):
+    """Reads the experts of a sparse block of a given width."""
+
+    def __call__(self, reading: Reading, hidden: int, /) -> MlpPart:
+        """The block's tensors and what it is. Raises BadInput for a broken config."""
         ...

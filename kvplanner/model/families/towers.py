@@ -28,8 +28,7 @@ def with_towers(text: Reader, *readers: TowerReader) -> Reader:
         draft = text(reading)
         for tower in readers:
             specs, groups = tower(reading, draft.hidden)
-            draft.towers += tuple(specs)
-            draft.outside += groups
+            draft = draft._replace(towers=(*draft.towers, *specs), outside=[*draft.outside, *groups])
         return draft
 
     return read

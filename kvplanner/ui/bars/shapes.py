@@ -1,7 +1,5 @@
 """What the bars' layout is made of: rows, cells, brackets, whiskers, texts; plain numbers in logical pixels."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Final, Literal, NamedTuple
 
