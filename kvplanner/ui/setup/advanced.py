@@ -81,6 +81,7 @@ class OptionEntry(QWidget):
 
     def mark(self, words: list[str]) -> None:
         """Set what a search found in bold."""
+        words = [word for word in words if len(word) > 1]  # a letter is everywhere
         if words != self._words:
             self._words = words
             self._show_text()
@@ -124,7 +125,9 @@ class AdvancedSection(QWidget):
         self.search.setMinimumHeight(ROW_HEIGHT)
         self.search.setTextMargins(4, 0, 4, 0)
         self._reset = quiet_button("Reset all", "Give every option back to its default", self._body)
-        self._list = QVBoxLayout()
+        self._rows = QWidget(self._body)
+        self._list = QVBoxLayout(self._rows)
+        self._list.setContentsMargins(0, 0, 0, 0)
         self._list.setSpacing(0)
         self._none = muted_label("No option says that. Flags that do not touch memory are not listed.", self._body)
         self._none.hide()
@@ -132,7 +135,7 @@ class AdvancedSection(QWidget):
         body.setContentsMargins(0, 4, 0, 0)
         body.addWidget(self.search)
         body.addWidget(self._none)
-        body.addLayout(self._list)
+        body.addWidget(self._rows)
         body.addWidget(self._reset)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
@@ -201,7 +204,7 @@ class AdvancedSection(QWidget):
         for option in self._options:
             entry = self._made.get(option)
             if entry is None:
-                entry = self._made[option] = OptionEntry(option, self._body)
+                entry = self._made[option] = OptionEntry(option, self._rows)
                 entry.field.edited.connect(self.edited)
                 entry.field.sealed.connect(self.sealed)
                 entry.field.error_changed.connect(self.error_changed)
@@ -216,7 +219,8 @@ class AdvancedSection(QWidget):
         for option in self._options:
             if option.name not in self._values:
                 groups.setdefault(option.section, []).append(option)
-        self._body.setUpdatesEnabled(False)
+        # Each row that appears in a visible widget would arrange the whole form anew.
+        self._rows.hide()
         for other, old in self._headings.items():
             old.setVisible(False)
             if other not in groups:
@@ -228,7 +232,7 @@ class AdvancedSection(QWidget):
             shown = [o for o in options if self.entries[o.name].matches(words)]
             head = self._headings.get(title)
             if head is None:
-                head = self._headings[title] = heading(title, self._body)
+                head = self._headings[title] = heading(title, self._rows)
                 head.setContentsMargins(0, 8, 0, 0)
             self._list.insertWidget(at, head)
             head.setVisible(bool(shown))
@@ -236,10 +240,11 @@ class AdvancedSection(QWidget):
             for option in options:
                 entry = self.entries[option.name]
                 self._list.insertWidget(at, entry)
+                if option in shown:
+                    entry.mark(words)
                 entry.setVisible(option in shown)
-                entry.mark(words)
                 self._order.append(option.name)
                 at += 1
             any_shown = any_shown or bool(shown)
         self._none.setVisible(not any_shown)
-        self._body.setUpdatesEnabled(True)
+        self._rows.show()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QFont, QResizeEvent
+from PySide6.QtGui import QFont, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QToolButton, QVBoxLayout, QWidget
 
 from kvplanner.ui.setup.inputs import ROW_HEIGHT
@@ -32,6 +32,11 @@ class WrappedLabel(QLabel):
     def resizeEvent(self, event: QResizeEvent) -> None:
         """At another width the text takes another height."""
         super().resizeEvent(event)
+        self._fit()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """The text may have changed while it was hidden."""
+        super().showEvent(event)
         self._fit()
 
     def _fit(self) -> None:
