@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from kvplanner.engine.base import Engine, FlagRule, Option, OptionValue, PlanRequest
 from kvplanner.engine.values import check_range, check_value, parse_value
 from kvplanner.errors import BadInput, UnknownName
+from kvplanner.units import GB, GIB, parse_size
 
 __all__ = ["ParsedFlags", "check_range", "check_value", "format_command", "parse_flags", "parse_value"]
 
@@ -181,12 +182,23 @@ def _flag_value(option: Option, sense: bool, inline: str | None, words: list[str
             inline = words.pop(0)
         value = True if inline is None else parse_value(option, inline)
         return value if sense else not value
-    if inline is not None:
-        return parse_value(option, inline)
-    text = _next(words, flag)
-    if option.many:
+    text = inline if inline is not None else _next(words, flag)
+    if inline is None and option.many:
         text = ",".join((text, *_run_of_words(words)))
+    if option.type == "bytes":
+        _refuse_units(flag, text)
     return parse_value(option, text)
+
+
+def _refuse_units(flag: str, text: str) -> None:
+    """Raises BadInput for "20GiB" and the like: engines take "20G" (binary), "20g" (decimal) or a number of bytes."""
+    try:
+        size = parse_size(text) if text.strip().lower().endswith("b") else None
+    except ValueError:
+        size = None
+    if size is not None:
+        short = f"{size // GIB}G" if size % GIB == 0 else f"{size // GB}g" if size % GB == 0 else str(size)
+        raise BadInput(f"{text[:40]!r} has a unit that the engine does not read", flag, f"Write {flag} {short}")
 
 
 def _with_key(option: Option, key: str, value: OptionValue, before: OptionValue | None) -> str:

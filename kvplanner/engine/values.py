@@ -128,4 +128,4 @@ def _shown(value: object) -> str:
 def _example(option: Option) -> str:
     if option.choices:
         return option.choices[0]
-    return {"bool": "true", "int": "2", "tokens": "32k", "float": "0.9", "bytes": "20GiB"}.get(option.type, "VALUE")
+    return {"bool": "true", "int": "2", "tokens": "32k", "float": "0.9", "bytes": "20G"}.get(option.type, "VALUE")

@@ -32,7 +32,7 @@ def parse(*argv: str) -> ParsedFlags:
         (["--tensor-parallel-size=4", "-pp=2"], {"tensor_parallel_size": 4, "pipeline_parallel_size": 2}),
         (["--enforce-eager"], {"enforce_eager": True}),
         (["--no-enable-prefix-caching"], {"enable_prefix_caching": False}),
-        (["--kv-cache-memory=5GiB"], {"kv_cache_memory_bytes": 5 << 30}),
+        (["--kv-cache-memory=5G"], {"kv_cache_memory_bytes": 5 << 30}),
         (["--kv-cache-dtype", "FP8"], {"kv_cache_dtype": "fp8"}),
         (["-O3"], {"optimization_level": "3"}),
         (["-O", "1"], {"optimization_level": "1"}),
@@ -95,6 +95,18 @@ def test_a_flag_that_may_matter_is_refused_with_a_remedy(argv: list[str], remedy
     with pytest.raises(BadInput, match=r"^-") as error:
         parse(*argv)
     assert remedy in error.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("text", "written"), [("20GiB", "20G"), ("20GB", "20g"), ("1.5gib", "1610612736"), ("7b", "7")]
+)
+@pytest.mark.parametrize("spelled", ["--kv-cache-memory-bytes {}", "--kv-cache-memory={}"])
+def test_units_that_the_engine_does_not_read_are_refused_with_its_spelling(
+    spelled: str, text: str, written: str
+) -> None:
+    with pytest.raises(BadInput, match="a unit that the engine does not read") as refused:
+        parse(*spelled.format(text).split())
+    assert refused.value.remedy.endswith(f" {written}")
 
 
 @pytest.mark.parametrize("flag", ["--max-model-len", "--max-num-batched-tokens", "--kv-cache-memory-bytes"])
