@@ -74,7 +74,7 @@ def parse_count(text: str) -> int:
     if "." in number and not suffix:
         raise ValueError(f"{_shown(text)} is not a whole number: only 1.5k (1,500) and the like take a fraction")
     if "." in number and suffix.isupper():
-        raise ValueError(f"{_shown(text)}: {suffix} takes no fraction; did you mean {number}{suffix.lower()}?")
+        raise ValueError(f"{_shown(text)}: {suffix} takes no fraction, {number}{suffix.lower()} would be read")
     return _times(number, _COUNT_FACTOR[suffix], text, down=True)
 
 
