@@ -193,6 +193,10 @@ def test_replicas_that_share_experts_are_warned_about() -> None:
 def test_unified_memory_counts_the_hosts_use() -> None:
     gb10 = settings(gpu_arch=(12, 1), gpu_name="NVIDIA GB10", gpu_total_bytes=120 * GIB)
     assert runtime.outside(LLAMA_3_8B, gb10, 0).value > 4 * GIB
+    nano = settings(gpu_arch=(8, 7), gpu_name="Orin (nvgpu)", gpu_total_bytes=8 * GIB)
+    host = runtime.outside(LLAMA_3_8B, nano, 0)
+    assert (host.value, host.high) == (GIB, 2 * GIB)
+    assert 0 < host.low < host.value
     assert runtime.inside(LLAMA_3_8B, gb10, 0).high > 3 * GIB
 
 

@@ -12,9 +12,9 @@ from kvplanner.units import format_count
 
 
 def kv_cache(replica: Replica) -> KvCache:
-    """The KV cache of one replica; its band is that of the tightest rank's memory."""
+    """The KV cache of one replica; its band is that of the memory of the rank that decides on its blocks."""
     layout, sizing = replica.layout, replica.sizing
-    tightest = min(replica.ranks, key=lambda r: r.available.value)
+    tightest = replica.ranks[replica.deciding]
     return KvCache(
         available=tightest.available.with_notes(*_notes(replica, tightest)),
         bytes_per_block=sizing.bytes_per_block[tightest.stage],

@@ -62,10 +62,14 @@ class Rank(NamedTuple):
         return self.cuda_total.value - self.other.value - self.outside.value
 
     @property
+    def context_bytes(self) -> int:
+        """The CUDA context, the first that the engine makes on the device; all of `outside` where that is given."""
+        return next((int(i.value) for i in self.outside.inputs if i.name == "context"), self.outside.value)
+
+    @property
     def context_fits(self) -> bool:
-        """Whether the CUDA context finds room, the first that the engine makes on the device."""
-        context = next((i.value for i in self.outside.inputs if i.name == "context"), self.outside.value)
-        return isinstance(context, int) and self.cuda_total.value - self.other.value >= context
+        """Whether the CUDA context finds room."""
+        return self.cuda_total.value - self.other.value >= self.context_bytes
 
     @property
     def resident_bytes(self) -> int:

@@ -40,10 +40,15 @@ class Replica(NamedTuple):
 
     @property
     def tightest(self) -> int:
-        """The rank that fails, else the one with the least memory for the cache."""
-        if self.failure is not None:
-            return self.failure.rank
-        return min(range(len(self.ranks)), key=lambda i: self.ranks[i].available.value)
+        """The rank that fails, else the one that decides how many blocks there are."""
+        return self.failure.rank if self.failure is not None else self.deciding
+
+    @property
+    def deciding(self) -> int:
+        """The rank with the least memory for the cache, of the pipeline stage that decides on the blocks."""
+        stages = {self.sizing.stage} if self.layout.exact and self.layout.tables else set(range(len(self.ranks)))
+        ranks = [i for i, rank in enumerate(self.ranks) if rank.stage in stages]
+        return min(ranks, key=lambda i: self.ranks[i].available.value)
 
     @property
     def doubt(self) -> Check | None:

@@ -33,6 +33,9 @@ _SYMMETRIC: Final = {
 }
 _SYMMETRIC_SINCE: Final = (10, 2)
 _LARGEST_FOR_CONTEXT: Final = 96 * GIB
+# Where host and GPU share a small memory, what the host holds is no more than these parts of it (assumed).
+_HOST_LEAST: Final = 8
+_HOST_MOST: Final = 4
 # NCCL's channels for all-to-all between data-parallel replicas' experts (NCCL's own reports: 1.06 to 4.34 GB).
 _EXCHANGE: Final = GIB
 _EXCHANGE_MOST: Final = 4 * GIB
@@ -64,6 +67,9 @@ def _context(settings: Settings) -> tuple[Input, Estimate]:
     size = min(settings.gpu_total_bytes, _LARGEST_FOR_CONTEXT)
     value, low, high = (round(b + s * size) for b, s in zip(base.band, share.band, strict=True))
     source = f"{base.value:,.0f} + {share.value:.9g} × {size:,} of memory; {base.source}"
+    if gpu_class(settings) == "unified" and value > size // _HOST_LEAST:
+        value, high = size // _HOST_LEAST, min(high, size // _HOST_MOST)
+        source = f"an eighth of {size:,}; {base.source}"
     return Input("context", value, "B", source), banded(value, low, high, base.basis)
 
 

@@ -53,10 +53,14 @@ def failure(replica: Replica) -> str:
 
 def _no_context(rank: Rank, gpu: str) -> str:
     """What is free does not even hold what the engine makes before it looks."""
-    free, settings = mark(max(rank.cuda_total.value - rank.other.value, 0)), rank.settings
-    alone = settings.tp * settings.pp * settings.dp == 1
-    first = "the CUDA context needs" if alone or not rank.context_fits else "the CUDA context and communicators need"
-    return f"{gpu} has {free} free before the engine starts and {first} {mark(rank.outside.value)}"
+    free, needed, first = max(rank.cuda_total.value - rank.other.value, 0), rank.outside.value, "the CUDA context"
+    if not rank.context_fits:
+        needed = rank.context_bytes
+    elif rank.settings.tp * rank.settings.pp * rank.settings.dp > 1:
+        first += " and communicators"
+    need = "need" if " and " in first or rank.device.gpu.unified_memory else "needs"
+    host = "the host and " if rank.device.gpu.unified_memory else ""
+    return f"{gpu} has {mark(free)} free before the engine starts and {host}{first} {need} {mark(needed)}"
 
 
 def _no_cache(found: Failure, rank: Rank, sizing: KvSizing) -> str:
