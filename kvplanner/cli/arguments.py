@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Sequence
-from typing import NoReturn
+from pathlib import PurePath
+from typing import Final, NoReturn
 
-from kvplanner.errors import BadInput
+from kvplanner.errors import BadInput, UnknownName
+
+# What starts an engine's own command line, by its first two words.
+_LAUNCHERS: Final = frozenset({
+    ("vllm", "serve"), ("docker", "run"), ("podman", "run"), ("nerdctl", "run"), ("python", "-m"), ("python3", "-m"),
+})  # fmt: skip
+_BEFORE: Final = re.compile(r"sudo|env|exec|nohup|[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser of one command."""
+    """An argument parser of one command. usage: its first lines of help, made from the arguments when left out."""
 
-    def __init__(self, command: str, description: str, epilog: str = "") -> None:
+    def __init__(self, command: str, description: str, epilog: str = "", usage: str | None = None) -> None:
         self.command = command
         super().__init__(
             prog=f"kvplanner {command}",
+            usage=usage,
             description=description,
             epilog=epilog,
             allow_abbrev=False,
@@ -24,13 +33,38 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raises BadInput instead of printing usage and leaving."""
-        raise BadInput(message, self.command, f"{self.prog} --help lists what it takes")
+        raise BadInput(message.removeprefix("argument "), self.command, f"{self.prog} --help lists what it takes")
+
+    def refuse(self, flag: str, remedy: str) -> NoReturn:
+        """Raises UnknownName for a flag that is none of these, with those that are spelled alike."""
+        from difflib import get_close_matches
+
+        ours = [spelled for action in self._actions for spelled in action.option_strings]
+        near = tuple(get_close_matches(flag.partition("=")[0], ours, n=2, cutoff=0.75))
+        what = f"{flag.partition('=')[0]} is no flag of kvplanner"
+        raise UnknownName(what, self.command, near, "" if near else remedy)
 
 
 def split_flags(argv: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
-    """Our own words, and the engine's after "--"."""
+    """Our own words, and the engine's: after "--", or from where a command line such as "vllm serve" begins."""
     words = list(argv)
-    if "--" not in words:
-        return words, ()
+    start = _launch_start(words)
+    if "--" not in words or (start is not None and start < words.index("--")):
+        return (words, ()) if start is None else (words[:start], tuple(words[start:]))
     end = words.index("--")
-    return words[:end], tuple(words[end + 1 :])
+    rest = words[end + 1 :]
+    return words[:end], tuple(rest[1:] if rest[:1] == ["--"] else rest)
+
+
+def _launch_start(words: Sequence[str]) -> int | None:
+    """Where a launcher stands without a "--" before it, with what it is started through and its environment."""
+    for index, word in enumerate(words):
+        if word == "--":
+            return None
+        parts = tuple(word.split()) if any(c.isspace() for c in word) else (word, *words[index + 1 : index + 2])
+        known = len(parts) > 1 and (PurePath(parts[0]).name, parts[1]) in _LAUNCHERS
+        if known and (index == 0 or not words[index - 1].startswith("--") or "=" in words[index - 1]):
+            while index > 0 and _BEFORE.fullmatch(words[index - 1]):
+                index -= 1
+            return index
+    return None

@@ -80,10 +80,12 @@ def plan_start_model() -> int:
 
 
 def _run(argv: list[str]) -> int:
+    if argv and argv[0] == "help" and argv[1:] and argv[1] in COMMANDS:
+        argv = [argv[1], "--help"]
     if not argv or argv[0] in ("-h", "--help", "help"):
         print(_USAGE.format(commands="\n".join(f"  kvplanner {c:<8} {text}" for c, text in COMMANDS.items())), end="")
         return 0
-    if argv[0] in ("-V", "--version"):
+    if argv[0] in ("-V", "--version", "version"):
         import kvplanner
 
         print(f"kvplanner {kvplanner.__version__}")
@@ -96,8 +98,10 @@ def _run(argv: list[str]) -> int:
     if command not in COMMANDS:
         from difflib import get_close_matches
 
-        near = tuple(get_close_matches(command, COMMANDS, n=2)) or tuple(COMMANDS)
-        raise UnknownName(f"there is no command {command!r}", "", near, "kvplanner --help tells what each does")
+        near = tuple(get_close_matches(command, COMMANDS, n=2))
+        plans = f"kvplanner plan {' '.join(argv)[:80]} plans a model or a command line"
+        remedy = "kvplanner --help tells what each does"
+        raise UnknownName(f"there is no command {command!r}", "", near, remedy if near else f"{plans}; {remedy}")
     status: int = import_module(f"kvplanner.cli.{command}").run(rest)
     return status
 

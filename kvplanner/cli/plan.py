@@ -23,13 +23,15 @@ _EXAMPLES: Final = """examples:
 
 exit status: 0 fits, 1 does not fit, 2 bad input or cannot be told
 """
+_USAGE: Final = """kvplanner plan MODEL [--gpu SPEC] [options] [-- ENGINE FLAGS]
+       kvplanner plan [--gpu SPEC] [options] -- vllm serve MODEL ..."""
 _UNTOLD: Final = "Name an NVIDIA GPU that the release runs on, or another release (--engine-version)"
 _UNTOLD_CACHE: Final = "The other numbers of the plan stand; the engine tells its tokens when it starts"
 
 
 def parser() -> Parser:
     """The arguments of `plan`; the engine's own flags follow "--"."""
-    made = Parser("plan", "Whether a model fits on given GPUs, and what it serves.", _EXAMPLES)
+    made = Parser("plan", "Whether a model fits on given GPUs, and what it serves.", _EXAMPLES, _USAGE)
     add = made.add_argument
     add(
         "model",
@@ -47,10 +49,28 @@ def parser() -> Parser:
         help="as if stored in another format: fp8, int8, awq, gptq, nvfp4, mxfp4, q4_k_m ...",
     )
     add("--load", metavar="N@PROMPT+OUTPUT", help="users at once and their tokens, for example 32@1500+500")
-    add("--free", action="append", default=[], metavar="[GPU=]SIZE", help="free memory before the engine starts")
-    add("--measured", action="append", default=[], metavar="KIND=SIZE", help="replaces an estimate by a given value")
-    add("--explain", nargs="?", const="", metavar="KIND", help="the arithmetic of each number, or of one kind")
-    add("--unit", choices=("GiB", "GB"), default="GiB", help="of every size (GiB)")
+    add(
+        "--free",
+        action="append",
+        default=[],
+        metavar="[GPU=]SIZE",
+        help="free memory before the engine starts: 70GiB, or 0=70GiB,1=60GiB",
+    )
+    add(
+        "--measured",
+        action="append",
+        default=[],
+        metavar="KIND=SIZE",
+        help="replaces an estimate by a given value: activations=3GB; kinds as in the table of a plan",
+    )
+    add(
+        "--explain",
+        nargs="?",
+        const="",
+        metavar="KIND",
+        help="the arithmetic of each number, or of some: weights, activations, kv_cache ...",
+    )
+    add("--unit", type=_unit, choices=("GiB", "GB"), default="GiB", help="of every size (GiB)")
     add("--json", action="store_true", help="the plan as JSON, schema kvplanner.plan/1")
     add("--save", default="", metavar="FILE", help="also write what was asked as a plan file (.kvplan.json)")
     add("--markdown", action="store_true", help="the report as Markdown")
@@ -64,17 +84,24 @@ def words_from(argv: Sequence[str]) -> tuple[Namespace, PlanWords]:
     ours, flags = split_flags(argv)
     given, extra = parser().parse_known_args(ours)
     if extra and extra[0].startswith("-"):
-        raise BadInput(
-            f"{extra[0]} is no flag of kvplanner",
-            "plan",
-            f"The engine's go after --: kvplanner plan MODEL -- {extra[0]}",
-        )
+        parser().refuse(extra[0], f"The engine's go after --: kvplanner plan MODEL -- {' '.join(extra)[:60]}")
     if extra:
-        parser().error(f"{extra[0]} is not understood")
+        raise BadInput(f"{extra[0]!r} belongs to no flag", "plan", _place(given.gpu, ours, extra[0]))
     if given.explain and not given.model and not flags and not _is_kind(given.explain.split(",")[0]):
         # "plan --explain MODEL": what follows the bare flag is the model.
         given.model, given.explain = given.explain, ""
+    if given.markdown and (given.json or given.explain is not None):
+        raise BadInput("two forms of the plan are asked for", "--markdown", "Name one form: --markdown, --json or "
+                       "--explain")  # fmt: skip
     return given, words_of(given, flags)
+
+
+def _place(gpu: str | None, words: Sequence[str], word: str) -> str:
+    """What to do with a word too many: most often a GPU without its flag, or without quotes round its blank."""
+    behind = words.index(gpu) + 1 if gpu in words else len(words)
+    if not gpu or behind == len(words) or words[behind].startswith("-"):
+        return f'Name one model; GPUs go with --gpu, for example --gpu "{word[:40]}"'
+    return f'Put quotes round a name with blanks: --gpu "{gpu} {words[behind]}"'
 
 
 def sources() -> Sources:
@@ -116,26 +143,29 @@ def save(path: str, built: Built) -> None:
     planfile.save(path, planfile.from_request(request, placed(built.model), machine, built.kept))
 
 
-def _kind(text: str) -> str:
-    return text.strip().replace("-", "_").replace(" ", "_").lower()
+def _unit(text: str) -> str:
+    return {"gib": "GiB", "gb": "GB"}.get(text.lower(), text)
 
 
 def _is_kind(text: str) -> bool:
-    from kvplanner.engine.base import SEGMENT_KINDS
+    from kvplanner.plan.text_request import kind_of
 
-    return _kind(text) in SEGMENT_KINDS
+    return text.strip().lower() == "all" or kind_of(text) is not None
 
 
 def _kinds(text: str) -> tuple[SegmentKind, ...]:
     """The segment kinds that --explain names, () for all. Raises UnknownName."""
     from kvplanner.engine.base import SEGMENT_KINDS
+    from kvplanner.plan.text_request import kind_of
 
-    wanted = [_kind(part) for part in text.split(",") if part.strip()]
-    if unknown := [part for part in wanted if part not in SEGMENT_KINDS]:
-        raise UnknownName(
-            f"{unknown[0]!r} is no part of a device's memory", "--explain", SEGMENT_KINDS, "Name one, or none for all"
-        )
-    return tuple(kind for kind in SEGMENT_KINDS if kind in wanted)
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if [part.lower() for part in parts] == ["all"]:
+        return ()
+    wanted = {part: kind_of(part) for part in parts}
+    if unknown := [part for part, kind in wanted.items() if kind is None]:
+        what = f"{unknown[0]!r} is no part of a device's memory"
+        raise UnknownName(what, "--explain", SEGMENT_KINDS, "Name one, or none for all")
+    return tuple(kind for kind in SEGMENT_KINDS if kind in wanted.values())
 
 
 def status_of(plan: Plan) -> int:

@@ -1,7 +1,8 @@
-"""From a person's words to a Machine: "H100", "2xRTX 4090", "1xRTX 4090,1xRTX 3090", "80GB", "4x79.2GiB".
+"""From a person's words to a Machine: "H100", "2xRTX 4090", "1xRTX 4090,1xRTX 3090", "80GB", "4x79.2GiB";
+also "H100 x2", and as a machine describes itself: "2 × H100 + H200".
 
-Names match by exact alias, then exact name without vendor words, then all words present; unmodified boards come
-before re-worked ones, and what stays ambiguous is an error that lists the near ones.
+Names match by exact alias, then exact name without vendor words (with its memory where names repeat), then all words
+present; unmodified boards come before re-worked ones, and what stays ambiguous is an error that lists the near ones.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ _REMEDY: Final = "kvplanner gpus lists all; any other by its memory, for example
 _VENDOR_WORDS: Final = frozenset({"nvidia", "geforce", "tesla", "quadro", "amd", "apple", "intel", "gpu", "graphics"})
 _WORD: Final = re.compile(r"[a-z]+|\d+(?:\.\d+)?")
 _COUNTED: Final = re.compile(r"(\d+)\s*[x×*]\s*(.+)", re.IGNORECASE | re.DOTALL)
+# The x of "RTX 4090" is no sign of a count.
+_COUNTED_BEHIND: Final = re.compile(r"(.+?)(?:\s+|(?<=\d))[x×*]\s*(\d{1,3})", re.IGNORECASE | re.DOTALL)
+_NO_UNIT: Final = re.compile(r"(\d+(?:\.\d*)?)\s*([kmgt])", re.IGNORECASE)
 _SIZE: Final = re.compile(r"\d+(?:\.\d*)?\s*(?:[kmgt]i?b)", re.IGNORECASE)
 
 
@@ -53,6 +57,7 @@ def find(text: str, entries: Sequence[GpuEntry]) -> GpuEntry:
     stages: tuple[Callable[[GpuEntry], bool], ...] = (
         lambda e: wanted in (e.id, e.name.lower()) or any(wanted == a.lower() for a in e.aliases),
         lambda e: plain == _plain(e.name) or any(plain == _plain(a) for a in e.aliases),
+        lambda e: plain == _plain(label(e, entries)),
         lambda e: _has_words(plain.split(), e),
     )
     for matches in stages:
@@ -105,6 +110,19 @@ def _size(text: str) -> int:
         raise BadInput(str(error), "--gpu", "Example: --gpu 2x24GiB") from error
 
 
+def _count(part: str) -> tuple[int, str]:
+    """How many of which GPU: "2xH100", "H100 x2" or "H100". Raises BadInput."""
+    match, behind = _COUNTED.fullmatch(part), _COUNTED_BEHIND.fullmatch(part)
+    number, name = match.groups() if match else behind.groups()[::-1] if behind else ("1", part)
+    if len(number) > _MAX_DIGITS:
+        raise BadInput("more GPUs than can be counted", "--gpu", f"Give 1 to {MAX_DEVICES} in all")
+    if short := _NO_UNIT.fullmatch(name.strip()):
+        said, letter = short[1], short[2].upper()
+        raise BadInput(f"{name.strip()!r} could be {letter}B or {letter}iB", "--gpu",
+                       f"Write {said}{letter}B or {said}{letter}iB")  # fmt: skip
+    return int(number), name
+
+
 def parse_machine(text: str, entries: Sequence[GpuEntry], load: Callable[[str], GpuSpec]) -> Machine:
     """The machine that `text` names; `load` fetches a GpuSpec by id.
 
@@ -112,14 +130,11 @@ def parse_machine(text: str, entries: Sequence[GpuEntry], load: Callable[[str], 
     """
     devices: list[Device] = []
     custom = False
-    for part in text.split(","):
+    for part in re.split(r",|\s\+\s", text):
         if not part.strip():
             what = "no GPU is named" if not text.strip(", ") else f"{text!r} has a comma without a GPU beside it"
             raise BadInput(what, "--gpu", "Write for example H100, 2xRTX 4090 or 1xRTX 4090,1x24GiB")
-        match = _COUNTED.fullmatch(part.strip())
-        if match and len(match[1]) > _MAX_DIGITS:
-            raise BadInput("more GPUs than can be counted", "--gpu", f"Give between 1 and {MAX_DEVICES}")
-        count, name = (int(match[1]), match[2]) if match else (1, part.strip())
+        count, name = _count(part.strip())
         if not 1 <= count <= MAX_DEVICES or len(devices) + count > MAX_DEVICES:
             few = f"{counted(count, 'GPU', 'GPUs')} of {name[:60]}"
             raise BadInput(f"{few} cannot be planned", "--gpu", f"Give 1 to {MAX_DEVICES} in all")

@@ -6,13 +6,13 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kvplanner.engine.base import SEGMENT_KINDS, Engine, Load, Model, OptionValue, PlanRequest
+from kvplanner.engine.base import SEGMENT_KINDS, Engine, Load, Model, Option, OptionValue, PlanRequest, SegmentKind
 from kvplanner.errors import BadInput, UnknownName
 from kvplanner.gpu.spec import Device, Machine
 from kvplanner.plan import planfile
 from kvplanner.plan.draft import open_draft
 from kvplanner.plan.text_launch import Launch, take_apart, visible
-from kvplanner.units import GIB, format_bytes, parse_count, parse_size
+from kvplanner.units import GIB, MIB, format_bytes, parse_count, parse_size
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -21,6 +21,11 @@ START_MODEL: Final = "meta-llama/Llama-3.1-8B-Instruct"
 START_GPU: Final = "NVIDIA H100 80GB HBM3"
 LOCAL: Final = "local"
 
+# Flags of kvplanner's own that stand after "--" only by mistake.
+OURS: Final = frozenset({
+    "--gpu", "--engine", "--engine-version", "--weight-format", "--load", "--free", "--measured", "--explain", "--unit",
+    "--json", "--save", "--markdown",
+})  # fmt: skip
 _EXAMPLES: Final = {"--free": "70GiB", "--measured": "activations=3GB"}
 # A size that was copied from what is shown may be rounded up by as much.
 _ROUNDING: Final = GIB // 200
@@ -89,7 +94,7 @@ def build(words: PlanWords, sources: Sources) -> Built:
     version = words.version or launch.version or (kept.version if kept else None) or None
     command = _command(chosen, version, launch)
     named = kept.model if kept else words.model
-    if named and command.model and named != command.model:
+    if named and command.model and not _same_name(named, command.model):
         raise BadInput(f"{command.model!r} stands where {named!r} was named as the model", "after --", "Name one model")
     model_text = named or command.model
     if not model_text:
@@ -112,6 +117,12 @@ def build(words: PlanWords, sources: Sources) -> Built:
         request = request._replace(machine=shown, options=as_started(chosen, request.version, request.options))
     request = request._replace(draft=open_draft(request.options, sources.open_model))
     return Built(request, model_text, machine_text, (*said, *command.warnings), model, kept)
+
+
+def _same_name(one: str, other: str) -> bool:
+    """Whether two names are the same model: alike but for case, or one is the last part of the other."""
+    short, long = sorted((one.lower(), other.lower()), key=len)
+    return long == short or ("/" not in short and long.endswith(f"/{short}"))
 
 
 def _with_words(request: PlanRequest, words: PlanWords) -> PlanRequest:
@@ -138,12 +149,23 @@ def format_name(text: str) -> str:
     near = [name for plain, name in names.items() if wanted and plain.startswith(wanted)]
     if len(near) == 1:
         return near[0]
+    digits = "".join(c for c in wanted if c.isdigit())
+    alike = [name for name in WHATIF_FORMATS if _plain(name.split()[0]) in wanted]
+    near = near or alike or [name for plain, name in names.items() if digits and digits in plain]
     raise UnknownName(f"{text!r} is no weight format", "--weight-format", tuple(near or WHATIF_FORMATS),
                       "Name one of them")  # fmt: skip
 
 
 def _plain(text: str) -> str:
     return "".join(c for c in text.lower() if c.isalnum())
+
+
+def _refuse_ours(words: Sequence[str], options: Sequence[Option]) -> None:
+    """Raises BadInput for a flag of kvplanner's own that the engine does not have too."""
+    flags = (word.partition("=")[0] for word in words)
+    for flag in flags:
+        if flag in OURS and not any(flag in option.flags for option in options):
+            raise BadInput("is kvplanner's flag, not the engine's", flag, f"Write it before --: plan {flag} ... -- ...")
 
 
 class _Command(NamedTuple):
@@ -160,6 +182,7 @@ def _command(engine: Engine, version: str | None, launch: Launch) -> _Command:
     from kvplanner.engine.command import parse_flags, parse_value
 
     options = engine.options(version)
+    _refuse_ours(launch.flags, options)
     parsed = parse_flags(options, launch.flags, engine.ignored_flags)
     named = dict.fromkeys(w for w in (launch.model, *parsed.positional) if w)
     if len(named) > 1:
@@ -208,13 +231,23 @@ def parse_load(text: str) -> Load:
     return Load(users, prompt, output)
 
 
+def kind_of(text: str) -> SegmentKind | None:
+    """The kind of segment that a name such as "kv cache", "KV" or "graphs" stands for, None for no or several."""
+    wanted = text.strip().lower().replace("-", "_").replace(" ", "_")
+    found = [kind for kind in SEGMENT_KINDS if wanted and wanted in kind.split("_")] or [
+        kind for kind in SEGMENT_KINDS if len(wanted) > 2 and kind.startswith(wanted)
+    ]
+    exact = [kind for kind in SEGMENT_KINDS if kind == wanted]
+    return exact[0] if exact else found[0] if len(found) == 1 else None
+
+
 def parse_measured(items: Sequence[str]) -> dict[str, int]:
     """Bytes by segment kind from "activations=3GB", one or several with commas. Raises BadInput."""
     given: dict[str, int] = {}
-    known = [kind for kind in SEGMENT_KINDS if kind not in ("driver_reserved", "headroom")]
+    known: list[str] = [kind for kind in SEGMENT_KINDS if kind not in ("driver_reserved", "headroom")]
     for item in _split(items):
-        kind, equals, size = (part.strip() for part in item.partition("="))
-        kind = kind.replace("-", "_")
+        name, equals, size = (part.strip() for part in item.partition("="))
+        kind = kind_of(name)
         if not equals or kind not in known:
             raise BadInput(f"{item!r} is not KIND=SIZE", "--measured", f"KIND is one of {', '.join(known)}")
         given[kind] = _size(size, "--measured")
@@ -226,6 +259,10 @@ def with_free(machine: Machine, items: Sequence[str]) -> Machine:
     if not items:
         return machine
     free: dict[int, int] = {}
+    everywhere = [item for item in _split(items) if "=" not in item]
+    if len(everywhere) > 1:
+        each = ",".join(f"{index}={size.strip()}" for index, size in enumerate(everywhere))
+        raise BadInput(f"{len(everywhere)} sizes are given for every GPU", "--free", f"Write {each[:60]}")
     for item in _split(items):
         index, equals, size = (part.strip() for part in item.rpartition("="))
         if equals and not (index.isascii() and index.isdecimal() and int(index) < len(machine.devices)):
@@ -256,6 +293,9 @@ def _split(items: Sequence[str]) -> Iterator[str]:
 
 def _size(text: str, flag: str) -> int:
     try:
-        return parse_size(text)
+        size = parse_size(text)
     except ValueError as error:
         raise BadInput(str(error), flag, f"Example: {flag} {_EXAMPLES[flag]}") from error
+    if 0 < size < MIB and text.strip().isdecimal():
+        raise BadInput(f"{text.strip()} has no unit and would be bytes", flag, f"Write for example {text.strip()}GiB")
+    return size

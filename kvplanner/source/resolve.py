@@ -120,7 +120,7 @@ def _by_name(name: str, path: Path) -> Model:
             return cached
         if _exists(path):
             return open_path(path)
-        asks = f", hub:{name} asks the Hub" if name.count("/") == 1 else ""
+        asks = f", hub:{name} asks the Hub" if name.count("/") == 1 and " " not in name else ""
         remedy = f"kvplanner models QUERY searches the bundled ones{asks}"
         raise UnknownName(error.what, error.where, error.near, remedy) from None
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from kvplanner.catalog import gpus, models
 from tests.cli.conftest import Terminal
 
@@ -46,3 +48,16 @@ def test_help_and_version(terminal: Terminal) -> None:
     assert "--screenshot" in terminal("gui", "--help").out
     usage = terminal("--help").out
     assert all(command in usage for command in ("plan", "inspect", "models", "gpus", "gui"))
+    assert terminal("help").out == usage
+    assert terminal("version").out == terminal("-V").out == terminal("--version").out
+    assert terminal("help", "gui").out == terminal("gui", "--help").out != usage
+    with pytest.raises(SystemExit, match="0"):
+        terminal("help", "plan")
+
+
+def test_an_unknown_command_is_told_what_would_plan_it(terminal: Terminal) -> None:
+    assert "Near: plan. kvplanner --help" in terminal("paln").err
+    ran = terminal("vllm", "serve", "Qwen/Qwen3-8B")
+    assert ran.status == 2
+    assert "kvplanner plan vllm serve Qwen/Qwen3-8B plans a model or a command line" in ran.err
+    assert terminal("plan", "vllm", "serve", "Qwen/Qwen3-8B", "--max-model-len", "8k").status == 0

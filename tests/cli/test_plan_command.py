@@ -59,6 +59,72 @@ def test_an_empty_value_is_refused(terminal: Terminal, flag: str) -> None:
     assert ran.err.startswith(f"kvplanner: {flag}: is empty. Give a value")
 
 
+SERVE = ["vllm", "serve", MODEL, "--max-model-len", "8192"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--gpu", "2xH100", *SERVE],
+        ["--gpu=2xH100", *SERVE],
+        ["--gpu", "2xH100", " ".join(SERVE)],
+        ["--gpu", "2xH100", "--", "--", *SERVE],
+        [MODEL, "--gpu", "2xH100", "--", "vllm", "serve", f"meta-llama/{MODEL}", "--max-model-len", "8192"],
+        ["--gpu", "2xH100", "HF_HOME=/x", "sudo", *SERVE],
+        ["--gpu", "2xH100", "python", "-m", "vllm.entrypoints.openai.api_server", "--model", *SERVE[2:]],
+        ["--gpu", "2xH100", "docker", "run", "--gpus", "all", "vllm/vllm-openai", "--model", *SERVE[2:]],
+    ],
+)
+def test_a_command_line_is_known_without_dashes(terminal: Terminal, words: list[str]) -> None:
+    expected = terminal("plan", "--gpu", "2xH100", "--", *SERVE)
+    assert expected.status == 0
+    ran = terminal("plan", *words)
+    assert (ran.status, ran.err) == (0, "")
+    assert ran.out.splitlines()[0] == expected.out.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ([MODEL, "--gpus", "H100"], "--gpus is no flag of kvplanner. Near: --gpu"),
+        ([MODEL, "-tp", "2"], "-tp is no flag of kvplanner. The engine's go after --: kvplanner plan MODEL -- -tp 2"),
+        ([MODEL, "H100"], "'H100' belongs to no flag. Name one model; GPUs go with --gpu"),
+        ([MODEL, "--gpu", "RTX", "4090"], '"RTX 4090"'),
+        (["--gpu", "RTX", "4090", MODEL], '"RTX 4090"'),
+        ([MODEL, "--", "--max-model-len", "8k", "--gpu", "H100"], "--gpu: is kvplanner's flag, not the engine's"),
+        (["vllm", "serve", MODEL, "--load=8@100+100"], "--load: is kvplanner's flag"),
+        ([MODEL, "--json", "--markdown"], "two forms of the plan"),
+        ([MODEL, "--markdown", "--explain"], "two forms of the plan"),
+        ([MODEL, "--unit", "tb"], "--unit: invalid choice"),
+        ([MODEL, "--free", "70"], "70 has no unit and would be bytes. Write for example 70GiB"),
+        ([MODEL, "--gpu", "2xH100", "--free", "70GiB,60GiB"], "Write 0=70GiB,1=60GiB"),
+        ([MODEL, "--measured", "foo=1GiB"], "KIND is one of other, runtime_outside"),
+        ([MODEL, "--measured", "driver=1GiB"], "KIND is one of other, runtime_outside"),
+        ([MODEL, "--explain", "nonsense"], "Name one, or none for all"),
+        ([MODEL, "--weight-format", "int4"], "Near: AWQ 4-bit, GPTQ 4-bit"),
+        ([MODEL, "--weight-format", "awq-int4"], "Near: AWQ 4-bit. Name"),
+    ],
+)
+def test_a_slip_is_told_with_the_right_spelling(terminal: Terminal, words: list[str], told: str) -> None:
+    ran = terminal("plan", *words)
+    assert (ran.status, ran.out) == (2, "")
+    assert told in ran.err
+    assert len(ran.err.splitlines()) == 1
+
+
+def test_kinds_and_units_are_read_as_people_write_them(terminal: Terminal) -> None:
+    def out(*words: str) -> str:
+        ran = terminal("plan", MODEL, "--gpu", "H100", *words)
+        assert ran.status == 0
+        return ran.out
+
+    assert out("--explain", "KV") == out("--explain", "kv cache") == out("--explain", "kv_cache")
+    assert out("--explain", "graphs,act") == out("--explain", "activations,cuda_graphs")
+    assert out("--explain", "all") == out("--explain")
+    assert out("--measured", "Activations=2GiB") == out("--measured", "activations=2GiB")
+    assert out("--unit", "gb") == out("--unit", "GB")
+
+
 def test_a_model_after_explain_is_the_model(terminal: Terminal) -> None:
     behind = terminal("plan", "--explain", MODEL, "--gpu", "H100")
     assert behind.status == 0

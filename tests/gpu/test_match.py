@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kvplanner.catalog import gpus
 from kvplanner.errors import BadInput, PlannerError, UnknownName
-from kvplanner.gpu.match import find
+from kvplanner.gpu.match import find, label
 from kvplanner.units import GB, GIB, MIB
 
 
@@ -61,6 +61,29 @@ def test_counts_mixes_and_sizes() -> None:
     assert gpus.machine("4x79.2GiB").devices[3].gpu.total.value == round(79.2 * GIB)  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("H100 x2", "2xH100"),
+        ("H100x2", "2xH100"),
+        ("RTX 4090 × 2,L40S x 3", "2xRTX 4090,3xL40S"),
+        ("rtx4090x2", "2xRTX 4090"),
+        ("24GiB x2", "2x24GiB"),
+        ("2 × NVIDIA H200 + NVIDIA GeForce RTX 4090", "2xH200,RTX 4090"),
+        ("AMD Ryzen AI Max+ 395", "1xRyzen AI Max+ 395"),
+    ],
+)
+def test_counts_may_stand_behind_and_machines_read_as_they_are_described(text: str, same: str) -> None:
+    assert gpus.machine(text) == gpus.machine(same)
+
+
+def test_every_gpu_is_found_by_its_own_name_and_a_machine_by_its_description() -> None:
+    for entry in gpus.index():
+        machine = gpus.machine(f"2x{label(entry, gpus.index())}")
+        assert {d.gpu.name for d in machine.devices} == {entry.name}
+        assert len(machine.devices) == 2
+
+
 @pytest.mark.parametrize("text", ["0xH100", "65xH100", "1KB", "9999TB", "", ",", "2x"])
 def test_nonsense_is_refused(text: str) -> None:
     with pytest.raises(BadInput):
@@ -76,6 +99,8 @@ def test_nonsense_is_refused(text: str) -> None:
         ("''", "\"''\" names no GPU. kvplanner gpus lists all"),
         ("65xH100", "65 GPUs of H100 cannot be planned. Give 1 to 64 in all"),
         ("A100", "Name one of them"),
+        ("80G", "'80G' could be GB or GiB. Write 80GB or 80GiB"),
+        ("2x80 G", "Write 80GB or 80GiB"),
     ],
 )
 def test_what_is_refused_is_told_with_what_to_do(text: str, told: str) -> None:
