@@ -88,6 +88,15 @@ class TestTheCache:
         assert told.summary.startswith("May not fit: ")
         assert "exceeds available Mamba cache blocks" in told.warnings[0]
 
+    def test_no_length_is_promised_where_the_next_stage_fails(self) -> None:
+        """A shorter context would fit the given cache, and serving a batch of 65,536 tokens would fail instead."""
+        options: dict[str, OptionValue] = {"max_num_batched_tokens": 65_536, "kv_cache_memory_bytes": GIB}
+        result = plan("Qwen/Qwen2-7B", "Quadro RTX 6000", {**options, "max_model_len": 131_072}, version="0.24")
+        assert result.stage == "kv_cache_too_small"
+        assert result.limits.max_context_length is None
+        fewer = {**options, "max_num_batched_tokens": 2048, "max_model_len": 131_072}
+        assert plan("Qwen/Qwen2-7B", "Quadro RTX 6000", fewer, version="0.24").limits.max_context_length == 18_704
+
 
 class TestNoRoomForTheContext:
     """vLLM cannot print a negative size: the CUDA context fails before it looks."""

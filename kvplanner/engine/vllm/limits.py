@@ -54,8 +54,10 @@ def _longest(settings: Settings, replicas: Sequence[Replica], fits_at: Callable[
     if not all(r.sized for r in replicas):
         return None if stages or not replicas[0].layout.exact else replicas[0].layout.context_limit
     found = min(kv_sizing.max_context(r.layout, r.sizing) for r in replicas)
-    if settings.chunked_prefill or found <= 1 or fits_at(found):
+    if found <= 1 or (settings.chunked_prefill and not stages) or fits_at(found):
         return found or None
+    if settings.chunked_prefill:
+        return None  # what fails next does not depend on the length
     # Without chunked prefill the step grows with the context: every length is a plan of its own.
     low, high = 0, found
     while low + 1 < high:
