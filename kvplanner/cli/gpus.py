@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from kvplanner.cli.arguments import Parser
-from kvplanner.cli.output import BAD_INPUT, FITS, emit_json, note
+from kvplanner.cli.output import BAD_INPUT, FITS, columns, emit_json, note
 from kvplanner.errors import BadInput
 from kvplanner.estimate import Estimate, least_sure
-from kvplanner.plan.text_table import table
+from kvplanner.plan.text_table import fitted
 
 if TYPE_CHECKING:
     from kvplanner.gpu.match import GpuEntry
@@ -53,7 +53,7 @@ def _catalogue(query: str, *, as_json: bool) -> int:
     elif entries:
         rows = [_row(e, gpus.gpu(e.id)) for e in entries]
         heads = ("GPU", "nominal", "NVML total", "CUDA total GiB", "basis", "compute", "also called")
-        print("\n".join(table([heads, *rows], "<>>><<<")))
+        print("\n".join(fitted([heads, *rows], "<>>><<<", (6, 5, 1, 4), columns())))
     if not entries:
         note(f"no GPU in the catalogue fits {query!r}. Give its memory instead, for example --gpu 2x24GiB")
         return BAD_INPUT

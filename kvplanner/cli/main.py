@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Final
 
-from kvplanner.cli.output import FITS, complain, give_up_output
+from kvplanner.cli.output import FITS, complain, give_up_output, make_printable
 from kvplanner.errors import BadInput, PlannerError, UnknownName
 
 COMMANDS: Final[dict[str, str]] = {
@@ -104,10 +104,3 @@ def _run(argv: list[str]) -> int:
         raise UnknownName(f"there is no command {command!r}", "", near, remedy if near else f"{plans}; {remedy}")
     status: int = import_module(f"kvplanner.cli.{command}").run(rest)
     return status
-
-
-def make_printable() -> None:
-    """Keeps output going on terminals whose encoding lacks a character, rather than failing half-way."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from kvplanner.cli.arguments import Parser
-from kvplanner.cli.output import BAD_INPUT, FITS, emit_json, note
-from kvplanner.plan.text_table import table
+from kvplanner.cli.output import BAD_INPUT, FITS, columns, emit_json, note
+from kvplanner.plan.text_table import fitted
 
 if TYPE_CHECKING:
     from kvplanner.catalog.models import ModelEntry
@@ -34,7 +34,7 @@ def run(argv: Sequence[str]) -> int:
         emit_json({"schema": SCHEMA, "query": query, "models": [entry._asdict() for entry in entries]})
     elif entries:
         heads = ("id", "parameters", "stored GB", "GiB", "format", "context")
-        print("\n".join(table([heads, *map(_row, entries)], "<>>><>")))
+        print("\n".join(fitted([heads, *map(_row, entries)], "<>>><>", (2, 1, 4), columns())))
         if any(entry.lower_confidence for entry in entries):
             print("\n* less sure: some fields come from class defaults or from a model of the same shape")
     if not entries:

@@ -13,7 +13,13 @@ FITS: Final = 0
 DOES_NOT_FIT: Final = 1
 BAD_INPUT: Final = 2
 
-_NARROW, _WIDE = 72, 120
+_NARROW, _WIDE = 48, 120
+# What stands for a character in an encoding that lacks it, so that "430,000–458,000" stays a range.
+_STAND_INS: Final = str.maketrans({
+    "≈": "~", "–": "-", "−": "-", "·": ".", "×": "x", "÷": "/", "…": ".", "─": "-", "└": "+", "┘": "+", "▲": "^",
+    "→": ">", "≥": ">=", "≤": "<=", "’": "'", "“": '"', "”": '"', "\u00a0": " ", "\u202f": " ", "\u2009": " ",
+})  # fmt: skip
+PLAIN: Final = "kvplanner.plain"
 
 
 def complain(error: PlannerError) -> int:
@@ -37,14 +43,38 @@ def emit_json(value: object, *, on_one_line: bool = False) -> None:
     """One JSON document on standard output, without anything that JSON lacks."""
     import json
 
-    json.dump(value, sys.stdout, indent=None if on_one_line else 2, ensure_ascii=False, allow_nan=False)
+    escaped = not (sys.stdout.encoding or "").lower().startswith("utf")
+    json.dump(value, sys.stdout, indent=None if on_one_line else 2, ensure_ascii=escaped, allow_nan=False)
     sys.stdout.write("\n")
 
 
 def width() -> int:
     """Columns to write for: the terminal's within reason, and a fixed number into files and pipes."""
+    return max(_NARROW, min(_WIDE, columns() or 100))
+
+
+def columns() -> int | None:
+    """The terminal's columns, None into files and pipes."""
     if not sys.stdout.isatty():
-        return 100
+        return None
     import shutil
 
-    return max(_NARROW, min(_WIDE, shutil.get_terminal_size().columns))
+    return shutil.get_terminal_size().columns
+
+
+def make_printable() -> None:
+    """Keeps output going on terminals whose encoding lacks a character, with the nearest plain one in its place."""
+    import codecs
+
+    codecs.register_error(PLAIN, _plain)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors=PLAIN)
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    """An error handler of codecs."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text = error.object[error.start : error.end].translate(_STAND_INS)
+    return "".join(c if c.isascii() else "?" for c in text), error.end

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
+from typing import Final
 
 from kvplanner.engine.base import Plan, Segment, SegmentKind
 from kvplanner.estimate import Estimate, Input, show_value
@@ -28,6 +29,8 @@ from kvplanner.sentence import show_both, told_in
 from kvplanner.units import MB, ByteUnit, format_both, format_bytes
 
 WIDTH = 100
+_SHARE: Final = 4
+_LEAST_HOW: Final = 10
 
 
 def text(plan: Plan, *, unit: ByteUnit = "GiB", width: int = WIDTH) -> str:
@@ -38,15 +41,17 @@ def text(plan: Plan, *, unit: ByteUnit = "GiB", width: int = WIDTH) -> str:
         lines += _wrapped(f"Start-up fails at {plan.stage}{': ' if missing else ''}{missing}", width)
     if plan.engine_message:
         lines += [f"{engine_title(plan)} says: {line}" for line in plan.engine_message.splitlines()]
-    lines += ["", model_line(plan), *_wrapped(source_line(plan), width), machine_line(plan)]
+    lines.append("")
+    for line in (model_line, source_line, machine_line):
+        lines += _wrapped(line(plan), width)
     for group in fold(plan.devices):
         lines += ["", *_device(plan, group, unit, width)]
     facts = list(cache_facts(plan, unit))
     if facts:
-        lines += ["", *_pairs(facts)]
+        lines += ["", *_pairs(facts, width)]
     options = list(option_facts(plan))
     if options:
-        lines += ["", "Options", *("  " + line for line in _pairs(options))]
+        lines += ["", "Options", *("  " + line for line in _pairs(options, width - 2))]
     if plan.warnings:
         lines += [
             "",
@@ -70,7 +75,10 @@ def _missing(plan: Plan) -> str:
 def _device(plan: Plan, group: Fold, unit: ByteUnit, width: int) -> Iterator[str]:
     head = f"{group.title}  {group.first.device.gpu.name}  {group.roles}"
     size = format_both(group.first.total_bytes)
-    yield head + size.rjust(max(len(size) + 2, width - len(head)))
+    if len(head) + 2 + len(size) <= width:
+        yield head + size.rjust(width - len(head))
+    else:
+        yield from (*_wrapped(head, width), size.rjust(width))
     free = free_line(plan, group.position, unit)
     if free:
         yield from _wrapped(free, width)
@@ -80,7 +88,7 @@ def _device(plan: Plan, group: Fold, unit: ByteUnit, width: int) -> Iterator[str
     ]
     if table:
         heads = ("", "", unit, "range", "share", "basis", "how")
-        yield from _table([heads, *table], "<<>>><<", width)
+        yield from _table(*_narrowed([heads, *table], "<<>>><<", width), width)
 
 
 def letter_of(row: Row) -> str:
@@ -88,6 +96,18 @@ def letter_of(row: Row) -> str:
     if row.kind is None:
         return MISSING if row.title == "missing" else ""
     return LETTERS[row.kind] if row.share else ""
+
+
+def _narrowed(cells: Sequence[Sequence[str]], align: str, width: int) -> tuple[list[list[str]], str]:
+    """The columns that a width has room for: "how" falls away where next to nothing of it is seen, then the share."""
+    wide = [max(len(row[i]) for row in cells) for i in range(len(align))]
+    wide[-1] = min(wide[-1], _LEAST_HOW)
+    gone: set[int] = set()
+    for spare in (len(align) - 1, _SHARE):
+        if sum(wide[i] + 2 for i in range(len(align)) if i not in gone) - 3 > width:
+            gone.add(spare)
+    kept = [i for i in range(len(align)) if i not in gone]
+    return [[row[i] for i in kept] for row in cells], "".join(align[i] for i in kept)
 
 
 def _table(cells: Sequence[Sequence[str]], align: str, width: int) -> Iterator[str]:
@@ -99,9 +119,10 @@ def _table(cells: Sequence[Sequence[str]], align: str, width: int) -> Iterator[s
         yield line if len(line) <= width else line[: width - 1].rstrip() + "…"
 
 
-def _pairs(facts: Sequence[tuple[str, str]]) -> list[str]:
-    wide = max(len(name) for name, _ in facts)
-    return [f"{name:<{wide}}  {value}" for name, value in facts]
+def _pairs(facts: Sequence[tuple[str, str]], width: int) -> Iterator[str]:
+    wide = max(len(name) for name, _ in facts) + 2
+    for name, value in facts:
+        yield from wrap(f"{name:<{wide}}{value}", width, subsequent_indent=" " * wide, break_on_hyphens=False)
 
 
 def explain(plan: Plan, kinds: Sequence[SegmentKind] = (), *, unit: ByteUnit = "GiB") -> str:

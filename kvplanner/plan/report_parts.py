@@ -129,12 +129,12 @@ def model_line(plan: Plan) -> str:
     if model.parameters:
         parts.append(f"{model.parameters / 1e9:,.2f} B parameters")
     wished = plan.request.weight_format
-    if wished and wished != model.weight_format:
-        parts.append(f"planned as {wished}" + (f", stored as {model.weight_format}" if model.weight_format else ""))
+    if wished:
+        parts.append(f"as if stored in {wished}")
     elif model.weight_format:
         parts.append(model.weight_format)
     if model.stored:
-        parts.append(f"{format_both(model.stored.value)} stored")
+        parts.append(format_both(model.stored.value) + ("" if wished else " stored"))
     return " · ".join(parts)
 
 

@@ -10,3 +10,16 @@ def table(rows: Sequence[Sequence[str]], align: str) -> Iterator[str]:
     widths = [max((len(row[i]) for row in rows), default=0) for i in range(len(align))]
     for row in rows:
         yield "  ".join(f"{c:{a}{w}}" for c, a, w in zip(row, align, widths, strict=True)).rstrip()
+
+
+def fitted(rows: Sequence[Sequence[str]], align: str, spare: Sequence[int], width: int | None) -> Iterator[str]:
+    """A table no wider than `width` where that can be had by leaving out the columns in `spare`, in their order."""
+    kept = list(range(len(align)))
+    left = list(spare)
+
+    def wide() -> int:
+        return sum(max(len(row[i]) for row in rows) + 2 for i in kept) - 2
+
+    while width is not None and left and wide() > width:
+        kept.remove(left.pop(0))
+    return table([[row[i] for i in kept] for row in rows], "".join(align[i] for i in kept))
