@@ -6,6 +6,7 @@ import pytest
 
 from kvplanner.catalog import gpus, models
 from kvplanner.engine.base import Load, OptionValue, Plan, PlanRequest
+from kvplanner.errors import BadInput
 from kvplanner.units import GB, GIB, MIB
 from tests.engine.test_planner import VLLM, plan, size
 
@@ -169,3 +170,14 @@ class TestGpusThatAReleaseDoesNotRunOn:
         result = plan("Qwen/Qwen3-0.6B", "1xRTX 2080 Ti,1xGTX 1080 Ti")
         assert result.fits is None
         assert "GTX 1080 Ti" in result.summary
+
+
+@pytest.mark.parametrize(
+    ("model", "gpu", "version", "least"),
+    [("openai/gpt-oss-20b", "2xT4", "0.33", 80), ("Qwen/Qwen2.5-7B-Instruct-AWQ", "Tesla V100-SXM2-16GB", "0.19", 75),
+     ("Qwen/Qwen3-4B-FP8", "T4", "0.11", 80)],
+)  # fmt: skip
+def test_a_format_without_kernels_for_the_gpu_is_refused(model: str, gpu: str, version: str, least: int) -> None:
+    with pytest.raises(BadInput, match=f"not supported for the current GPU. Minimum capability: {least}. Current"):
+        plan(model, gpu, version=version)
+    assert plan(model, "RTX 3090", {"max_model_len": 1024}, version=version).fits is not None

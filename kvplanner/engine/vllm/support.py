@@ -54,6 +54,14 @@ _DROPPED: Final = (33, 0)
 _LEAST_CAPABILITY: Final[tuple[tuple[Version, Version], ...]] = (((20, 0), (7, 5)), ((0, 0), (7, 0)))
 # CUDA 12.8, which compiles for Blackwell, came with 0.9 (its release notes).
 _BLACKWELL: Final[tuple[Version, Version]] = ((10, 0), (9, 0))
+# The least compute capability of a format's kernels, by the first release of which it is true (features/quantization of
+# the engine's documentation and reports of its refusals). Marlin came to 7.5 with 0.14 or 0.15, without MXFP4.
+_LEAST_FOR_FORMAT: Final[dict[str, tuple[tuple[Version, Version], ...]]] = {
+    "awq": (((0, 0), (7, 5)),),
+    "fp8": (((14, 0), (7, 5)), ((0, 0), (8, 0))),
+    "mxfp4": (((0, 0), (8, 0)),),
+}
+_ALSO_CALLED: Final = {"auto_awq": "awq", "gpt_oss_mxfp4": "mxfp4"}
 
 
 def no_kernels(gpu: GpuSpec, version: Version) -> str:
@@ -74,10 +82,10 @@ def no_kernels(gpu: GpuSpec, version: Version) -> str:
     return f"vLLM {spelled(version)} has no kernels for {found}: {why}"
 
 
-def check(spec: ModelSpec, quantization: str | None, version: Version) -> tuple[str, ...]:
+def check(spec: ModelSpec, quantization: str | None, version: Version, capability: Version | None) -> tuple[str, ...]:
     """Warnings for an architecture that this release may not know.
 
-    Raises BadInput for one that it does not know, and for a format that it cannot load.
+    Raises BadInput for one that it does not know, and for a format that it cannot load, or not on this GPU.
     """
     why = cannot_load(quantization or "", version)
     if why:
@@ -86,6 +94,7 @@ def check(spec: ModelSpec, quantization: str | None, version: Version) -> tuple[
             "--engine-version",
             "Plan an older release, for example --engine-version 0.16, or another weight format",
         )
+    _check_format(quantization or "", version, capability)
     known = _FIRST.get(spec.architecture)
     if known is not None and version < known:
         what = f"vLLM {spelled(version)} does not know {spec.architecture}, which came with {spelled(known)}"
@@ -96,6 +105,22 @@ def check(spec: ModelSpec, quantization: str | None, version: Version) -> tuple[
     if about is not None and version < about:
         return (f"{spec.architecture} came with about vLLM {spelled(about)}: {spelled(version)} may not run it",)
     return ()
+
+
+def _check_format(quantization: str, version: Version, capability: Version | None) -> None:
+    """Raises BadInput in the engine's words for a format without kernels for the GPU."""
+    rules = _LEAST_FOR_FORMAT.get(_ALSO_CALLED.get(quantization, quantization))
+    if rules is None or capability is None:
+        return
+    least = next(least for since, least in rules if version >= since)
+    if capability < least:
+        needed, here = (f"{major * 10 + minor}" for major, minor in (least, capability))
+        raise BadInput(
+            f"The quantization method {quantization} is not supported for the current GPU. Minimum capability: "
+            f"{needed}. Current capability: {here}",
+            "--gpu",
+            f"Name a GPU of compute capability {least[0]}.{least[1]} or later, or another weight format",
+        )
 
 
 def cannot_load(quantization: str, version: Version) -> str:
