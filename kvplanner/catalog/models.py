@@ -84,14 +84,17 @@ def find(text: str) -> ModelEntry:
 
 
 def _near(key: str) -> tuple[str, ...]:
-    """Ids that resemble a name: those that hold its words first, then those spelled alike."""
+    """Ids that resemble a name: those that hold it, those with its parts ("llama3.1-8b"), those spelled alike."""
+    import re
     from difflib import get_close_matches
 
     found = [e.id for e in search(key)[:_MOST_NEAR]] if key else []
-    if not found:
+    parts = " ".join(re.findall(r"[a-z]+(?=\d)|[^\s/:_-]+", key))
+    if parts and len(found) < _MOST_NEAR:
         last = {e.name.lower(): e.id for e in index()}
-        found = [last[name] for name in get_close_matches(key.rpartition("/")[2], last, _MOST_NEAR, 0.6)]
-    return tuple(found)
+        alike = get_close_matches(key.rpartition("/")[2], last, _MOST_NEAR, 0.6)
+        found += [e.id for e in search(parts)[: _MOST_NEAR // 2]] + [last[name] for name in alike]
+    return tuple(dict.fromkeys(found))[:_MOST_NEAR]
 
 
 @cache

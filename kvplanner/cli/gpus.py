@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kvplanner.gpu.spec import GpuSpec
 
 SCHEMA: Final = "kvplanner.gpu_models/1"
+_BY_MEMORY: Final = "Give its memory instead, for example --gpu 2x24GiB"
 
 
 def parser() -> Parser:
@@ -55,7 +56,8 @@ def _catalogue(query: str, *, as_json: bool) -> int:
         heads = ("GPU", "nominal", "NVML total", "CUDA total GiB", "basis", "compute", "also called")
         print("\n".join(fitted([heads, *rows], "<>>><<<", (6, 5, 1, 4), columns())))
     if not entries:
-        note(f"no GPU in the catalogue fits {query!r}. Give its memory instead, for example --gpu 2x24GiB")
+        hint = "kvplanner gpus --local lists this machine's" if query.lower() == "local" else _BY_MEMORY
+        note(f"no GPU in the catalogue fits {query!r}. {hint}")
         return BAD_INPUT
     return FITS
 

@@ -95,6 +95,8 @@ def _run(argv: list[str]) -> int:
         # Only its help comes here: the composition root opens the window.
         print(_GUI_USAGE, end="")
         return 0
+    if command.startswith("-"):
+        raise BadInput("a command is missing", "", f"Write kvplanner plan {' '.join(argv)[:80]}")
     if command not in COMMANDS:
         from difflib import get_close_matches
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Final
 
@@ -14,12 +15,15 @@ from kvplanner.source.reading import open_file, unreadable
 
 _PICKLES: Final = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 _SUFFIXES: Final = (".json", ".safetensors", ".gguf", *_PICKLES)
+# The page of a model on the Hub, as pasted from a browser.
+_PAGE: Final = re.compile(r"(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/([^/\s?#]+/[^/\s?#]+)(?:[/?#]\S*)?")
 
 
 def open_model(text: str, *, allow_network: bool = False, control: Control | None = None) -> Model:
     """The model that `text` names.
 
-    Accepts a catalogue id, a folder, config.json, *.safetensors, *.gguf, "ollama:NAME" and "hub:ORG/NAME[@REVISION]".
+    Accepts a catalogue id, a folder, config.json, *.safetensors, *.gguf, "ollama:NAME" and "hub:ORG/NAME[@REVISION]";
+    the address of a model's page on the Hub stands for its id, and opens nothing online.
     A folder or file wins over a catalogue id of the same spelling, as it does for the engines.
     allow_network: "hub:" may go online; everything else never does. control: told the progress of that, and raises
     to end it. The model's names are printable. Raises UnknownName (with near names), BadInput, NotModelled, HubError.
@@ -30,7 +34,8 @@ def open_model(text: str, *, allow_network: bool = False, control: Control | Non
 
 
 def _named(text: str, allow_network: bool, control: Control | None) -> Model:
-    name = text.strip()
+    pasted = _PAGE.fullmatch(text.strip())
+    name = pasted[1] if pasted else text.strip()
     if not name or "\0" in name or len(name) > 4096:
         raise BadInput("is not the name of a model", repr(text[:100]), "Name a catalogue id, a folder or a file")
     if name.startswith("ollama:"):
@@ -121,6 +126,8 @@ def _by_name(name: str, path: Path) -> Model:
         if _exists(path):
             return open_path(path)
         asks = f", hub:{name} asks the Hub" if name.count("/") == 1 and " " not in name else ""
+        if name.count(":") == 1 and "/" not in name:
+            asks = f", ollama:{name} opens Ollama's"
         remedy = f"kvplanner models QUERY searches the bundled ones{asks}"
         raise UnknownName(error.what, error.where, error.near, remedy) from None
 

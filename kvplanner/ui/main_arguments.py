@@ -33,7 +33,7 @@ def _parser() -> Any:
 
     class Parser(argparse.ArgumentParser):
         def error(self, message: str) -> NoReturn:
-            raise BadInput(message, "gui", "kvplanner gui --help lists what it takes")
+            raise BadInput(message.removeprefix("argument "), "gui", "kvplanner gui --help lists what it takes")
 
     parser = Parser(prog="kvplanner gui", allow_abbrev=False, add_help=False)
     parser.add_argument("model", nargs="?", default="")

@@ -31,6 +31,27 @@ def test_records_lie_where_the_index_says() -> None:
     assert {e.id: e.offset for e in models.index() if not e.like} == offsets
 
 
+@pytest.mark.parametrize(
+    ("text", "near"),
+    [
+        ("llama3.1-8b", "meta-llama/Llama-3.1-8B-Instruct"),
+        ("qwen3:8b", "Qwen/Qwen3-8B"),
+        ("gemma3:27b", "google/gemma-3-27b-it"),
+        ("llama 3.3 70b", "meta-llama/Llama-3.3-70B-Instruct"),
+    ],
+)
+def test_near_names_are_found_by_their_words(text: str, near: str) -> None:
+    with pytest.raises(UnknownName) as unknown:
+        models.find(text)
+    assert near in unknown.value.near
+
+
+@pytest.mark.parametrize("text", [":::", "", "/", "7", "é"])
+def test_names_without_words_are_refused(text: str) -> None:
+    with pytest.raises(UnknownName, match="no model is called"):
+        models.find(text)
+
+
 def test_resources_stay_small() -> None:
     assert len((FOLDER / "index.json").read_bytes()) < 200_000
     assert len((FOLDER / "records.jsonl").read_bytes()) < 1_200_000

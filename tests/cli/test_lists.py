@@ -57,6 +57,8 @@ def test_help_and_version(terminal: Terminal) -> None:
 
 def test_an_unknown_command_is_told_what_would_plan_it(terminal: Terminal) -> None:
     assert "Near: plan. kvplanner --help" in terminal("paln").err
+    assert "a command is missing. Write kvplanner plan --gpu H100" in terminal("--gpu", "H100").err
+    assert "kvplanner gpus --local lists this machine's" in terminal("gpus", "local").err
     ran = terminal("vllm", "serve", "Qwen/Qwen3-8B")
     assert ran.status == 2
     assert "kvplanner plan vllm serve Qwen/Qwen3-8B plans a model or a command line" in ran.err

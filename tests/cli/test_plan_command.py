@@ -112,6 +112,16 @@ def test_a_slip_is_told_with_the_right_spelling(terminal: Terminal, words: list[
     assert len(ran.err.splitlines()) == 1
 
 
+def test_the_page_of_a_model_stands_for_its_name(terminal: Terminal) -> None:
+    named = terminal("plan", f"meta-llama/{MODEL}", "--gpu", "H100")
+    for page in ("https://huggingface.co/{}", "hf.co/{}/tree/main", "http://www.huggingface.co/{}?x=1#y"):
+        assert terminal("plan", page.format(f"meta-llama/{MODEL}"), "--gpu", "H100") == named
+    unknown = terminal("plan", "https://huggingface.co/Qwen/Qwen3-9B")
+    assert "no model is called 'Qwen/Qwen3-9B'" in unknown.err
+    assert "hub:Qwen/Qwen3-9B asks the Hub" in unknown.err
+    assert "ollama:qwen3:9b opens Ollama's" in terminal("plan", "qwen3:9b").err
+
+
 def test_kinds_and_units_are_read_as_people_write_them(terminal: Terminal) -> None:
     def out(*words: str) -> str:
         ran = terminal("plan", MODEL, "--gpu", "H100", *words)

@@ -93,19 +93,19 @@ def summary(request: PlanRequest, settings: Settings, replicas: Sequence[Replica
         room = "this model keeps no KV cache"
         return Sentence(f"{doubt}; if it does, {room}") if doubt else f"Fits: {room}"
     room = _room(replica) + (f" in each of {settings.dp} replicas" if settings.dp > 1 else "")
-    if replica.cache_doubt:
-        room += ", too little at the lower end of its range"
+    unsure = ", too little at the lower end of its range" if replica.cache_doubt else ""
     if request.load is None or limits.serves_users is None:
-        room += f", {_at_once(replica, settings)}"
+        room += f", {_at_once(replica, settings)}{unsure}"
         if doubt:
             return Sentence(f"{doubt}; if it does, {room}")
         return f"{'May not fit' if replica.cache_doubt else 'Fits'}: {room}"
     served, users = limits.serves_users, request.load.users
     of = f"{format_count(served)} of {counted(users, 'user', 'users')}"
+    room += unsure
     why = room if served >= users else _why(request, settings, replica, limits, room)
     if doubt or replica.cache_doubt:
         return Sentence(f"{doubt or 'May not fit'}; if it does, it serves {of}: {why}")
-    return f"Fits, and serves {of}: {why}" if served >= users else f"Fits, but serves only {of}: {why}"
+    return f"Fits, {_serves(served, users, of)}: {why}"
 
 
 def with_own_build(why: str, summary_: str) -> str:
@@ -131,6 +131,12 @@ def _doubt(replica: Replica) -> str:
     else:
         said = f"the profile run may lack {most} on {gpu}"
     return f"May not fit: {said}"
+
+
+def _serves(served: int, users: int, of: str) -> str:
+    if served >= users:
+        return f"and serves {of}"
+    return f"but serves only {of}" if served else f"but serves none of {counted(users, 'user', 'users')}"
 
 
 def _room(replica: Replica) -> str:
