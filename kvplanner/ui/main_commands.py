@@ -307,6 +307,6 @@ class CommandsMixin(WindowBase):
 
 
 def _without_verdict(summary: str) -> str:
-    """What follows "Does not fit: "."""
+    """What follows "Does not fit: " or "Probably does not fit: "."""
     head, _, rest = summary.partition(": ")
-    return rest if rest and head.lower().startswith("does not fit") else summary
+    return rest if rest and head.lower().endswith("does not fit") else summary

@@ -220,5 +220,7 @@ def _at_the_check(device: DevicePlan, size: Mapping[SegmentKind, int], unit: Uni
     free = device.cuda_total_bytes - other
     number = words.number
     asks = f"the budget asks for {words.size(device.budget.value, unit)}" if device.budget else ""
+    if free < outside:  # not even a context is made: nothing is left of what is free
+        return [asks, *([f"other programs hold {words.size(other, unit)}"] if other else [])]
     less = f"{words.size(free, unit)} less {number(outside, unit)} CUDA context = {number(free - outside, unit)} free"
     return [f"{less}, {asks}", *([f"other programs hold {words.size(other, unit)}"] if other else [])]

@@ -100,6 +100,20 @@ def test_the_free_memory_check_is_a_sum_that_can_be_followed() -> None:
     assert "22.90 GiB less 0.96 CUDA context = 21.94 free, the budget asks for 21.64 GiB" in text
 
 
+def test_no_sum_ends_below_nothing_where_the_context_finds_no_room() -> None:
+    plan = sample_plans.other_programs()
+    device = plan.devices[0]
+    full = tuple(
+        s._replace(estimate=exact(device.cuda_total_bytes)) if s.kind == "other" else s for s in device.segments
+    )
+    failing = plan._replace(
+        fits=False, stage="free_memory_check", summary="Does not fit", devices=(device._replace(segments=full),)
+    )
+    told = verdict(failing, "GiB")
+    assert not any("−" in detail for detail in told.details)
+    assert any(detail.startswith("the budget asks for ") for detail in told.details)
+
+
 def test_a_problem_says_what_to_do(view: VerdictView) -> None:
     view.set_problem("The tensors of this model are not known", "Open the model's folder")
     assert view.headline.text() == "No plan: the tensors of this model are not known"
