@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+# The pictures that Unicode has of control characters; anything else without a shape of its own becomes a mark.
+_PICTURES: Final = 0x2400
+_DELETE: Final = 0x7F
+_MARK: Final = "�"
+
 
 def printable(text: str) -> str:
-    """The text with an escape such as "\\x1b" or "\\n" for each character that has no shape of its own.
+    """The text with a picture such as "␛" or "␊" for each control character and "�" for what else has no shape.
 
-    Kept are blanks of every width; control characters, line ends, marks of the reading direction and halves of
-    characters (from file names that are not UTF-8) are escaped.
+    Kept are blanks of every width. Marks of the reading direction, ends of lines and paragraphs, and halves of
+    characters (from file names that are not UTF-8) have no shape. No backslash comes in: names are parted at those.
     """
     if text.isprintable():
         return text
     from unicodedata import category
 
-    return "".join(
-        c if c.isprintable() or category(c) == "Zs" else c.encode("unicode_escape", "surrogatepass").decode("ascii")
-        for c in text
-    )
+    return "".join(c if c.isprintable() or category(c) == "Zs" else _shape(ord(c)) for c in text)
+
+
+def _shape(code: int) -> str:
+    if code < 0x20:
+        return chr(_PICTURES + code)
+    return "␡" if code == _DELETE else _MARK
