@@ -194,6 +194,16 @@ def _allocated(plan: Plan, cache: KvCache) -> Estimate:
     return segment.estimate if segment is not None and whole else cache.available
 
 
+def _of_replicas(plan: Plan) -> str:
+    """Whose tokens those are, where several replicas have a cache each."""
+    if plan.replicas < 2:
+        return ""
+    held = [segment.bytes if (segment := d.segment("kv_cache")) else 0 for d in plan.devices]
+    size = len(held) // plan.replicas
+    alike = len({tuple(held[i : i + size]) for i in range(0, len(held), size)}) == 1
+    return f", in {'each' if alike else 'the smallest'} of {plan.replicas} replicas"
+
+
 def cache_facts(plan: Plan, unit: ByteUnit = "GiB") -> Iterator[tuple[str, str]]:
     """What the KV cache holds, as (name, text) pairs."""
     cache = plan.kv_cache
@@ -214,7 +224,7 @@ def cache_facts(plan: Plan, unit: ByteUnit = "GiB") -> Iterator[tuple[str, str]]
     tokens = token_text(cache)
     if cache.bytes_per_token:
         tokens += f", {cache.bytes_per_token:,.10g} bytes each{per}"
-    yield "Tokens", tokens + (f", in each of {plan.replicas} replicas" if plan.replicas > 1 else "")
+    yield "Tokens", tokens + _of_replicas(plan)
     yield (
         "Requests",
         (

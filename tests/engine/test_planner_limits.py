@@ -7,6 +7,7 @@ import pytest
 from kvplanner.catalog import gpus, models
 from kvplanner.engine.base import Load, OptionValue, Plan, PlanRequest
 from kvplanner.engine.registry import engine
+from kvplanner.plan import report
 from kvplanner.units import GIB, round_to_band
 from tests.engine.test_planner import LLAMA_8B, plan, size
 
@@ -49,6 +50,13 @@ class TestReplicas:
         assert one.limits.serves_users is not None
         assert four.limits.serves_users == 4 * one.limits.serves_users
         assert "in each of 4 replicas" in four.summary
+
+    def test_unlike_replicas_are_told_by_the_smallest(self) -> None:
+        both = plan("Qwen/Qwen3-8B", "80GB,96GB", {"data_parallel_size": 2})
+        small = plan("Qwen/Qwen3-8B", "2x80GB", {"data_parallel_size": 2})
+        assert both.summary == small.summary.replace("in each of 2", "in the smallest of 2")
+        assert ", in the smallest of 2 replicas" in " ".join(report.text(both).split())
+        assert ", in each of 2 replicas" in " ".join(report.text(small).split())
 
 
 class TestDerivedTensorParallel:

@@ -92,7 +92,10 @@ def summary(request: PlanRequest, settings: Settings, replicas: Sequence[Replica
     if not replica.layout.tables:
         room = "this model keeps no KV cache"
         return Sentence(f"{doubt}; if it does, {room}") if doubt else f"Fits: {room}"
-    room = _room(replica) + (f" in each of {settings.dp} replicas" if settings.dp > 1 else "")
+    alike = len({other.sizing.num_blocks for other in replicas}) == 1
+    room = _room(replica)
+    if settings.dp > 1:
+        room += f" in {'each' if alike else 'the smallest'} of {settings.dp} replicas"
     unsure = ", too little at the lower end of its range" if replica.cache_doubt else ""
     if request.load is None or limits.serves_users is None:
         room += f", {_at_once(replica, settings)}{unsure}"
