@@ -5,16 +5,13 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Sequence
-from pathlib import PurePath
 from typing import Final, NoReturn
 
 from kvplanner.errors import BadInput, UnknownName
 
-# What starts an engine's own command line, by its first two words.
-_LAUNCHERS: Final = frozenset({
-    ("vllm", "serve"), ("docker", "run"), ("podman", "run"), ("nerdctl", "run"), ("python", "-m"), ("python3", "-m"),
-})  # fmt: skip
-_BEFORE: Final = re.compile(r"sudo|env|exec|nohup|[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
+# What starts an engine's own command line, and what may stand before it.
+_LAUNCHER: Final = re.compile(r"(?:.*[/\\])?(?:vllm serve|(?:docker|podman|nerdctl) run|python[\d.]* -m)")
+_BEFORE: Final = re.compile(r"sudo|env|exec|nohup|time|uvx?|poetry|pipenv|run|[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
 
 
 class Parser(argparse.ArgumentParser):
@@ -61,9 +58,10 @@ def _launch_start(words: Sequence[str]) -> int | None:
     for index, word in enumerate(words):
         if word == "--":
             return None
-        parts = tuple(word.split()) if any(c.isspace() for c in word) else (word, *words[index + 1 : index + 2])
-        known = len(parts) > 1 and (PurePath(parts[0]).name, parts[1]) in _LAUNCHERS
-        if known and (index == 0 or not words[index - 1].startswith("--") or "=" in words[index - 1]):
+        parts = word.split() if any(c.isspace() for c in word) else words[index : index + 2]
+        if _LAUNCHER.fullmatch(" ".join(parts[:2])) and (
+            index == 0 or not words[index - 1].startswith("--") or "=" in words[index - 1]
+        ):
             while index > 0 and _BEFORE.fullmatch(words[index - 1]):
                 index -= 1
             return index

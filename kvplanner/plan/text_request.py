@@ -187,7 +187,11 @@ def _command(engine: Engine, version: str | None, launch: Launch) -> _Command:
     named = dict.fromkeys(w for w in (launch.model, *parsed.positional) if w)
     if len(named) > 1:
         extra = list(named)[1]
-        raise BadInput(f"{extra!r} belongs to no flag", "after --", f"Write it with its flag, after {engine.launch[0]}")
+        raise BadInput(
+            f"{extra!r} belongs to no flag",
+            "after --",
+            f"Write {' '.join(engine.launch)} MODEL and its flags, or flags alone",
+        )
     by_env = {name: o for o in options for name in (o.env, o.env_also) if name}
     values = {by_env[n].name: parse_value(by_env[n], v) for n, v in launch.environment.items() if n in by_env}
     for name, value in launch.environment.items():
