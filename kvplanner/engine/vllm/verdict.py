@@ -50,7 +50,15 @@ def before_cache(ranks: Sequence[Rank]) -> Failure | None:
 def checks_before_cache(ranks: Sequence[Rank]) -> tuple[Check, ...]:
     """What every rank lacks at the stages before the KV cache is sized, in the engine's order."""
     checks = (_free_memory, _weights, _profile)
-    return tuple(found for check in checks for i, rank in enumerate(ranks) if (found := check(rank, i)) is not None)
+    return tuple(found for check in checks for i, rank in _distinct(ranks) if (found := check(rank, i)) is not None)
+
+
+def _distinct(ranks: Sequence[Rank]) -> list[tuple[int, Rank]]:
+    """The first of ranks that are alike, which are one object, with its index."""
+    first: dict[int, tuple[int, Rank]] = {}
+    for index, rank in enumerate(ranks):
+        first.setdefault(id(rank), (index, rank))
+    return list(first.values())
 
 
 def doubt(checks: Iterable[Check]) -> Check | None:
@@ -161,7 +169,7 @@ def after_sizing(ranks: Sequence[Rank], kv_bytes: Sequence[int], tensor_bytes: i
 
 def checks_after_sizing(ranks: Sequence[Rank], kv_bytes: Sequence[int]) -> tuple[Check, ...]:
     """What every rank lacks once the KV cache is allocated, in the engine's order."""
-    of_ranks = [_after(rank, index, kv) for index, (rank, kv) in enumerate(zip(ranks, kv_bytes, strict=True))]
+    of_ranks = [_after(rank, index, kv_bytes[index]) for index, rank in _distinct(ranks)]
     return tuple(check for of_stage in zip(*of_ranks, strict=True) for check in of_stage)
 
 
