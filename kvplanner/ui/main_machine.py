@@ -8,6 +8,7 @@ from kvplanner.app import settings as s
 from kvplanner.errors import PlannerError
 from kvplanner.ui.main_base import WindowBase
 from kvplanner.ui.setup.labels import short_name
+from kvplanner.units import counted
 
 if TYPE_CHECKING:
     from kvplanner.gpu.spec import Machine
@@ -100,7 +101,7 @@ class MachineMixin(WindowBase):
         machine = Machine(tuple(devices[0]._replace(index=i, gpu=spec) for i in range(count)),
                           self.document.state.machine_source)  # fmt: skip
         text = f"{count}x{spec.id}" if spec.vendor != "custom" else ""
-        label = f"Use {count} GPU{'s' if count > 1 else ''}"
+        label = f"Use {counted(count, 'GPU', 'GPUs')}"
         self._edit_devices(machine, text, label, key="gpu count")
 
     def add_gpu(self, text: str) -> None:
