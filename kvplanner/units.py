@@ -26,8 +26,8 @@ _BYTES_PER: Final[dict[str, int]] = {
 # No size or count is larger.
 LARGEST: Final = (1 << 63) - 1
 _MAX_DIGITS: Final = 40
-_SIZE: Final = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-zA-Z]*)\s*")
-_COUNT: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kKmMgG]?)\s*")
+_SIZE: Final = r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-zA-Z]*)\s*"
+_COUNT: Final = r"\s*(\d+(?:\.\d+)?)\s*([kKmMgG]?)\s*"
 # vLLM's own reading (human_readable_int of engine/arg_utils.py, 0.33): a lower-case suffix is decimal and takes a
 # fraction, whose rest below one is dropped; an upper-case one is binary and takes none, nor does a plain number.
 _COUNT_FACTOR: Final[dict[str, int]] = {
@@ -55,7 +55,7 @@ def parse_size(text: str) -> int:
 
     Raises ValueError for anything else and for more than LARGEST; a unit is never guessed.
     """
-    match = _SIZE.fullmatch(text)
+    match = re.fullmatch(_SIZE, text)
     factor = _BYTES_PER.get(match[2].lower()) if match else None
     if match is None or factor is None or (factor == 1 and "." in match[1]):
         raise ValueError(f"{_shown(text)} is not a size: write for example 3GB, 1.5GiB or a number of bytes")
@@ -67,7 +67,7 @@ def parse_count(text: str) -> int:
 
     Raises ValueError for anything else, for a fraction of a token and for more than LARGEST.
     """
-    match = _COUNT.fullmatch(text)
+    match = re.fullmatch(_COUNT, text)
     if match is None:
         raise ValueError(f"{_shown(text)} is not a count: write for example 8192, 32k (32,000) or 32K (32,768)")
     number, suffix = match.groups()

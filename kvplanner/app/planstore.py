@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from kvplanner.app.library import open_model
 from kvplanner.app.state import PlanState
+from kvplanner.catalog import gpus
 from kvplanner.errors import PlannerError
 from kvplanner.gpu.spec import Machine
 from kvplanner.plan import planfile
@@ -30,13 +31,13 @@ def to_planfile(state: PlanState) -> PlanFile:
     if state.unticked:
         everything = Machine(state.devices)
         unknown[WINDOW_FIELD] = {
-            "machine": planfile.machine_words(everything),
+            "machine": gpus.machine_words(everything),
             "unticked": sorted(state.unticked),
             "free_bytes": {str(d.index): d.free_bytes for d in _with_free(state) if d.free_bytes is not None},
         }
     return PlanFile(
         state.model_text,
-        planfile.machine_words(used) if used else "",
+        gpus.machine_words(used) if used else "",
         state.engine,
         state.version,
         dict(state.options),
@@ -56,15 +57,13 @@ def _with_free(state: PlanState) -> tuple[Any, ...]:
 
 def to_state(file: PlanFile, *, allow_network: bool = False) -> PlanState:
     """The state that a plan file stands for. Reads the model: for a background job. Raises PlannerError."""
-    from kvplanner.catalog import gpus
-
     model = open_model(file.model, allow_network=allow_network)
     machine, unticked, free = gpus.machine(file.machine), frozenset[int](), dict(file.free)
     kept = file.unknown.get(WINDOW_FIELD)
     if isinstance(kept, Mapping):
         machine, unticked, free = _switched_off(kept, machine, free)
     known = {device.index for device in machine.devices}
-    text = file.machine if file.machine == planfile.machine_words(machine) else planfile.machine_words(machine)
+    text = file.machine if file.machine == gpus.machine_words(machine) else gpus.machine_words(machine)
     return PlanState(
         model_text=file.model,
         model=model,
@@ -88,8 +87,6 @@ def _switched_off(
     kept: Mapping[str, Any], machine: Machine, free: dict[int, int]
 ) -> tuple[Machine, frozenset[int], dict[int, int]]:
     """All devices and those switched off, where the field holds them; else what the file says by itself."""
-    from kvplanner.catalog import gpus
-
     words, indices, given = kept.get("machine"), kept.get("unticked"), kept.get("free_bytes", {})
     if not isinstance(words, str) or not isinstance(indices, list) or not isinstance(given, dict):
         return machine, frozenset(), free

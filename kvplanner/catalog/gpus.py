@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from functools import cache
+from itertools import groupby
 from typing import Any, Final
 
 from kvplanner.errors import UnknownName
@@ -16,7 +17,7 @@ from kvplanner.estimate import Estimate, Input, banded, exact
 from kvplanner.gpu.match import GpuEntry, find, parse_machine
 from kvplanner.gpu.spec import GpuSpec, Machine
 from kvplanner.shipped import shipped
-from kvplanner.units import GIB, MIB
+from kvplanner.units import GB, GIB, MB, MIB
 
 _FOLDER: Final = shipped("gpus")
 _RESERVED_SHARE: Final = 0.02
@@ -80,6 +81,24 @@ def gpu(gpu_id: str) -> GpuSpec:
 def machine(text: str) -> Machine:
     """The machine that text such as "2xRTX 4090" names. Raises UnknownName, BadInput."""
     return parse_machine(text, index(), gpu)
+
+
+def machine_words(machine: Machine) -> str:
+    """The text that `machine` reads back, here or on another computer: "2xh100-sxm-80gb,1x24GiB"."""
+    known = {entry.id for entry in index()}
+    parts: list[str] = []
+    for spec, run in groupby(machine.devices, key=lambda d: d.gpu):
+        name = spec.id if spec.id in known else _exact_size(spec.total.value if spec.total else 0)
+        parts.append(f"{len(list(run))}x{name}")
+    return ",".join(parts)
+
+
+def _exact_size(size_bytes: int) -> str:
+    """A size as text that reads back to the same byte."""
+    for unit, factor in (("GiB", GIB), ("GB", GB), ("MiB", MIB), ("MB", MB)):
+        if size_bytes % factor == 0:
+            return f"{size_bytes // factor}{unit}"
+    return f"{size_bytes // 1000}.{size_bytes % 1000:03}kB"
 
 
 def by_nvml_name(name: str, total_bytes: int | None = None) -> GpuSpec | None:

@@ -48,10 +48,19 @@ class ModelEntry(NamedTuple):
 
 
 @cache
+def _rows() -> list[list[Any]]:
+    rows: list[list[Any]] = json.loads((_FOLDER / "index.json").read_bytes())["models"]
+    return rows
+
+
+def _entry(row: list[Any]) -> ModelEntry:
+    return ModelEntry._make((*row[:9], bool(row[9]), *row[10:]))
+
+
+@cache
 def index() -> tuple[ModelEntry, ...]:
     """All models: those with a record by family and name, then those of the same shape."""
-    rows = json.loads((_FOLDER / "index.json").read_bytes())["models"]
-    return tuple(ModelEntry._make((*row[:9], bool(row[9]), *row[10:])) for row in rows)
+    return tuple(map(_entry, _rows()))
 
 
 @cache
@@ -70,7 +79,11 @@ def find(text: str) -> ModelEntry:
     Of several with one last part, the only one with a record of its own is meant.
     Raises UnknownName with near ones when nothing, or more than one model, has that name.
     """
-    key = text.strip().lower()
+    name = text.strip()
+    whole = next((row for row in _rows() if row[0] == name), None)
+    if whole is not None:
+        return _entry(whole)  # the usual case, without an entry for every model
+    key = name.lower()
     entries = _names().get(key, ())
     own = [e for e in entries if not e.like] if len(entries) > 1 else entries
     if len(own) == 1:

@@ -126,6 +126,7 @@ def save(path: str, built: Built) -> None:
     """Writes what was asked as a plan file that the window and `plan` open again. Raises BadInput."""
     from pathlib import Path
 
+    from kvplanner.catalog.gpus import machine_words
     from kvplanner.plan import planfile
 
     if not path.endswith(planfile.SUFFIX):
@@ -139,7 +140,7 @@ def save(path: str, built: Built) -> None:
     draft = request.options.get("speculative_model")
     if draft:
         request = request._replace(options={**request.options, "speculative_model": placed(str(draft))})
-    machine = planfile.machine_words(request.machine)
+    machine = machine_words(request.machine)
     planfile.save(path, planfile.from_request(request, placed(built.model), machine, built.kept))
 
 

@@ -23,9 +23,9 @@ _VENDOR_WORDS: Final = frozenset({"nvidia", "geforce", "tesla", "quadro", "amd",
 _WORD: Final = re.compile(r"[a-z]+|\d+(?:\.\d+)?")
 _COUNTED: Final = re.compile(r"(\d+)\s*[x×*]\s*(.+)", re.IGNORECASE | re.DOTALL)
 # The x of "RTX 4090" is no sign of a count.
-_COUNTED_BEHIND: Final = re.compile(r"(.+?)(?:\s+|(?<=\d))[x×*]\s*(\d{1,3})", re.IGNORECASE | re.DOTALL)
-_NO_UNIT: Final = re.compile(r"(\d+(?:\.\d*)?)\s*([kmgt])", re.IGNORECASE)
-_SIZE: Final = re.compile(r"\d+(?:\.\d*)?\s*(?:[kmgt]i?b)", re.IGNORECASE)
+_COUNTED_BEHIND: Final = r"(?is)(.+?)(?:\s+|(?<=\d))[x×*]\s*(\d{1,3})"
+_NO_UNIT: Final = r"(?i)(\d+(?:\.\d*)?)\s*([kmgt])"
+_SIZE: Final = r"(?i)\d+(?:\.\d*)?\s*(?:[kmgt]i?b)"
 
 
 class GpuEntry(NamedTuple):
@@ -112,11 +112,11 @@ def _size(text: str) -> int:
 
 def _count(part: str) -> tuple[int, str]:
     """How many of which GPU: "2xH100", "H100 x2" or "H100". Raises BadInput."""
-    match, behind = _COUNTED.fullmatch(part), _COUNTED_BEHIND.fullmatch(part)
+    match, behind = _COUNTED.fullmatch(part), re.fullmatch(_COUNTED_BEHIND, part)
     number, name = match.groups() if match else behind.groups()[::-1] if behind else ("1", part)
     if len(number) > _MAX_DIGITS:
         raise BadInput("more GPUs than can be counted", "--gpu", f"Give 1 to {MAX_DEVICES} in all")
-    if short := _NO_UNIT.fullmatch(name.strip()):
+    if short := re.fullmatch(_NO_UNIT, name.strip()):
         said, letter = short[1], short[2].upper()
         raise BadInput(f"{name.strip()!r} could be {letter}B or {letter}iB", "--gpu",
                        f"Write {said}{letter}B or {said}{letter}iB")  # fmt: skip
@@ -138,7 +138,7 @@ def parse_machine(text: str, entries: Sequence[GpuEntry], load: Callable[[str], 
         if not 1 <= count <= MAX_DEVICES or len(devices) + count > MAX_DEVICES:
             few = f"{counted(count, 'GPU', 'GPUs')} of {name[:60]}"
             raise BadInput(f"{few} cannot be planned", "--gpu", f"Give 1 to {MAX_DEVICES} in all")
-        if _SIZE.fullmatch(name.strip()):
+        if re.fullmatch(_SIZE, name.strip()):
             spec, custom = custom_gpu(_size(name)), True
         else:
             spec = load(find(name, entries).id)

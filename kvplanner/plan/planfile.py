@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from itertools import groupby
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -19,7 +18,7 @@ from kvplanner.engine.base import SEGMENT_KINDS, Load, Model, OptionValue, PlanR
 from kvplanner.errors import BadInput, NotModelled, UnknownName
 from kvplanner.gpu.spec import Machine
 from kvplanner.plan.whole import write_whole
-from kvplanner.units import GB, GIB, MB, MIB, counted
+from kvplanner.units import counted
 
 SCHEMA: Final = "kvplanner.planfile/1"
 SUFFIX: Final = ".kvplan.json"
@@ -237,26 +236,6 @@ class _Fields:
         if unknown := [index for index in given if not (index.isascii() and index.isdecimal() and len(index) < 4)]:
             raise self.wrong("free_bytes", unknown[0], "the index of a GPU")
         return {int(index): self.integer(given, index, "free_bytes") for index in given}
-
-
-def machine_words(machine: Machine) -> str:
-    """The --gpu text that names these GPUs again, here or on another computer: "2xh100-sxm-80gb,1x24GiB"."""
-    from kvplanner.catalog import gpus
-
-    known = {entry.id for entry in gpus.index()}
-    parts: list[str] = []
-    for gpu, run in groupby(machine.devices, key=lambda d: d.gpu):
-        name = gpu.id if gpu.id in known else _exact_size(gpu.total.value if gpu.total else 0)
-        parts.append(f"{len(list(run))}x{name}")
-    return ",".join(parts)
-
-
-def _exact_size(size_bytes: int) -> str:
-    """A size as text that reads back to the same byte."""
-    for unit, factor in (("GiB", GIB), ("GB", GB), ("MiB", MIB), ("MB", MB)):
-        if size_bytes % factor == 0:
-            return f"{size_bytes // factor}{unit}"
-    return f"{size_bytes // 1000}.{size_bytes % 1000:03}kB"
 
 
 def _check_options(plan: PlanFile) -> None:

@@ -12,12 +12,12 @@ from kvplanner.gpu.spec import Device, Machine
 
 _WHERE: Final = "after --"
 # Of a POSIX shell, of cmd and of PowerShell.
-_CONTINUED: Final = re.compile(r"[\\^`][ \t]*\r?\n")
-_ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
-_ENVIRONMENT_FLAG: Final = re.compile(r"(?:--env=|-e)(?=[A-Za-z_][A-Za-z0-9_]*=)")
-_DOCKER_DEVICES: Final = re.compile(r"""["']?device=([\w,-]+)["']?""")
+_CONTINUED: Final = r"[\\^`][ \t]*\r?\n"
+_ASSIGNMENT: Final = r"(?s)[A-Za-z_][A-Za-z0-9_]*=.*"
+_ENVIRONMENT_FLAG: Final = r"(?:--env=|-e)(?=[A-Za-z_][A-Za-z0-9_]*=)"
+_DOCKER_DEVICES: Final = r"""["']?device=([\w,-]+)["']?"""
 _ENDS: Final = frozenset({"|", "||", "|&", "&&", ";", "&"})
-_REDIRECT: Final = re.compile(r"(?:\d*|&)(?:>>?|<)(?:\||&)?(.*)", re.DOTALL)
+_REDIRECT: Final = r"(?s)(?:\d*|&)(?:>>?|<)(?:\||&)?(.*)"
 _VISIBLE: Final = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
 _ALL: Final = frozenset({"all", "void", "none", ""})
 _MAX_DIGITS: Final = 4
@@ -48,7 +48,7 @@ def take_apart(launch: Sequence[str], words: Sequence[str]) -> Launch:
         import shlex
 
         try:
-            words = shlex.split(_CONTINUED.sub(" ", words[0]), comments=True)
+            words = shlex.split(re.sub(_CONTINUED, " ", words[0]), comments=True)
         except ValueError as error:
             raise BadInput(f"the command line cannot be read: {error}", _WHERE, "Check its quotes") from error
     start, version = _flags_start(launch, words)
@@ -60,6 +60,8 @@ def take_apart(launch: Sequence[str], words: Sequence[str]) -> Launch:
 
 def _flags_start(launch: Sequence[str], words: Sequence[str]) -> tuple[int, str]:
     """Where the engine's own words begin, 0 when there is no launcher; and the version of a container's tag."""
+    if not words:
+        return 0, ""
     size, name = len(launch), launch[0]
     image = re.compile(rf"(?:[^/\s][^\s]*/)?{re.escape(name)}/{re.escape(name)}[\w.-]*(?::([\w.-]+))?(?:@\S+)?")
     for index, word in enumerate(words):
@@ -89,13 +91,13 @@ def _version(tag: str) -> str:
 def _environment(words: Sequence[str]) -> Iterator[tuple[str, str]]:
     """What the words before the engine's own set: assignments, docker's -e and --env, the devices of its --gpus."""
     for index, word in enumerate(words):
-        plain = _ENVIRONMENT_FLAG.sub("", word).rstrip(";")
-        if _ASSIGNMENT.fullmatch(plain):
+        plain = re.sub(_ENVIRONMENT_FLAG, "", word).rstrip(";")
+        if re.fullmatch(_ASSIGNMENT, plain):
             name, value = plain.split("=", 1)
             yield name, value
         flag, _, inline = word.partition("=")
         if flag == "--gpus":
-            devices = _DOCKER_DEVICES.fullmatch(inline or (words[index + 1] if index + 1 < len(words) else ""))
+            devices = re.fullmatch(_DOCKER_DEVICES, inline or (words[index + 1] if index + 1 < len(words) else ""))
             if devices:
                 yield _VISIBLE[1], devices[1]
 
@@ -106,7 +108,7 @@ def _without_shell(words: Sequence[str]) -> Iterator[str]:
     for word in rest:
         if word in _ENDS:
             return
-        redirect = _REDIRECT.fullmatch(word)
+        redirect = re.fullmatch(_REDIRECT, word)
         if redirect:
             if not redirect[1]:
                 next(rest, "")

@@ -6,19 +6,19 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kvplanner.catalog import gpus
 from kvplanner.engine.base import SEGMENT_KINDS, Engine, Load, Model, Option, OptionValue, PlanRequest, SegmentKind
 from kvplanner.errors import BadInput, UnknownName
 from kvplanner.gpu.spec import Device, Machine
 from kvplanner.plan import planfile
 from kvplanner.plan.draft import open_draft
+from kvplanner.plan.start import START_GPU
 from kvplanner.plan.text_launch import Launch, take_apart, visible
 from kvplanner.units import GIB, MIB, format_bytes, parse_count, parse_size
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
-START_MODEL: Final = "meta-llama/Llama-3.1-8B-Instruct"
-START_GPU: Final = "NVIDIA H100 80GB HBM3"
 LOCAL: Final = "local"
 
 # Flags of kvplanner's own that stand after "--" only by mistake.
@@ -29,7 +29,7 @@ OURS: Final = frozenset({
 _EXAMPLES: Final = {"--free": "70GiB", "--measured": "activations=3GB"}
 # A size that was copied from what is shown may be rounded up by as much.
 _ROUNDING: Final = GIB // 200
-_LOAD: Final = re.compile(r"([^@+]+)@([^@+]+)\+([^@+]+)")
+_LOAD: Final = r"([^@+]+)@([^@+]+)\+([^@+]+)"
 _LOAD_EXAMPLE: Final = "Write users@prompt+output in tokens, for example 32@1500+500"
 
 
@@ -111,7 +111,7 @@ def build(words: PlanWords, sources: Sources) -> Built:
     if launch.launched:
         shown = visible(request.machine, launch.environment)
         if shown is not request.machine:
-            machine_text = planfile.machine_words(shown) if machine_text != LOCAL else LOCAL
+            machine_text = gpus.machine_words(shown) if machine_text != LOCAL else LOCAL
         from kvplanner.engine.command import as_started
 
         request = request._replace(machine=shown, options=as_started(chosen, request.version, request.options))
@@ -209,8 +209,6 @@ def machine_of(text: str, local: Callable[[], Machine | None]) -> tuple[Machine,
 
     Without words: this machine's GPUs when they can be seen, else the start GPU. Raises UnknownName, BadInput.
     """
-    from kvplanner.catalog import gpus
-
     if text and text.strip().lower() != LOCAL:
         return gpus.machine(text), text, ()
     seen = local()
@@ -225,7 +223,7 @@ def machine_of(text: str, local: Callable[[], Machine | None]) -> tuple[Machine,
 
 def parse_load(text: str) -> Load:
     """Load from "32@1500+500". Raises BadInput."""
-    match = _LOAD.fullmatch(text.strip())
+    match = re.fullmatch(_LOAD, text.strip())
     try:
         users, prompt, output = (parse_count(part) for part in match.groups()) if match else (0, 0, 0)
     except ValueError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from PySide6.QtCore import QByteArray, QSize, Qt, QTimer, Signal
+from PySide6.QtCore import QSize, Qt, QTimer, Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
 
 from kvplanner.app.messages import Messages
@@ -136,7 +136,11 @@ class Centre(QWidget):
         whole.addWidget(self._scroll, 1)
 
     def build(self) -> None:
-        """Make the verdict and the bars, after the first frame; what details them follows with `build_details`."""
+        """Make the verdict and the bars, after the first frame; what details them follows with `build_details`.
+
+        They show once there is something to say, or when all the rest is there: a start is not to flash their empty
+        state, nor to pay for it.
+        """
         from kvplanner.ui.bars.widget import MemoryBars
         from kvplanner.ui.verdict import VerdictView
 
@@ -144,11 +148,12 @@ class Centre(QWidget):
             return
         self.verdict, self.bars = VerdictView(self), MemoryBars(self)
         self._header.insertWidget(0, self.verdict, 1)
-        self._before.hide()
+        self.verdict.hide()
         self._header.removeWidget(self._buttons)
         self.verdict.set_corner(self._buttons)
         self.bars.height_changed.connect(self._fit_bars)
         self._bars_card = Card(self.bars, margins=8)
+        self._bars_card.hide()
         self._outer.insertWidget(1, self._bars_card)
         self._views = [self.verdict, self.bars]
         for view in (self.verdict, self.bars):
@@ -158,6 +163,11 @@ class Centre(QWidget):
             self.set_plan(self._plan)
         elif self._problem is not None:
             self.set_problem(*self._problem)
+
+    def _reveal(self) -> None:
+        self._before.hide()
+        self.verdict.show()
+        self._bars_card.show()
 
     def build_buttons(self) -> None:
         """Make the buttons beside the verdict."""
@@ -188,6 +198,7 @@ class Centre(QWidget):
 
         if self.tabs is not None:
             return
+        self._reveal()
         self.breakdown, self.explain, self.startup = BreakdownView(self), ExplainView(self), StartupView(self)
         self.tabs = QTabWidget(self)
         self.tabs.setDocumentMode(True)
@@ -250,6 +261,7 @@ class Centre(QWidget):
             for view in self._views:
                 view.set_selected(self.position, self.kind)
             if self._views:
+                self._reveal()
                 self._fit_bars()
         if waited:
             self.show_details()
@@ -261,6 +273,7 @@ class Centre(QWidget):
         self.set_plan(None)
         self._problem = text, remedy
         if self._views:
+            self._reveal()
             self.verdict.set_problem(text, remedy)
             self._say_empty(f"Nothing is planned: {text.rstrip('.')}. {remedy}".strip())
 
@@ -395,6 +408,8 @@ class Centre(QWidget):
 
     def restore_layout(self, text: str) -> None:
         """Put the splitter back; text that makes no sense changes nothing."""
+        from PySide6.QtCore import QByteArray
+
         if self.splitter is not None and text:
             self.splitter.restoreState(QByteArray.fromBase64(text.encode()))
             self._fit_later()

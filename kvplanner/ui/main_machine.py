@@ -143,7 +143,7 @@ class MachineMixin(WindowBase):
         )
 
     def _edit_devices(self, machine: Machine, text: str, label: str, *, key: str = "", **more: object) -> None:
-        from kvplanner.plan.planfile import machine_words
+        from kvplanner.catalog.gpus import machine_words
 
         state = self.document.state
         known = {device.index for device in machine.devices}

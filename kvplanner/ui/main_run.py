@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,8 +42,8 @@ def make_app() -> QApplication:
 def show(arguments: WindowArguments) -> int:
     """Show the window and run until it is closed."""
     app = make_app()
-    application, _ = open_first(app, arguments)
-    stop_on_interrupt(app, application)
+    application, window = open_first(app, arguments)
+    window.filled.connect(lambda: stop_on_interrupt(app, application))
     status = app.exec()
     application.shut_down()
     return status
@@ -52,8 +51,6 @@ def show(arguments: WindowArguments) -> int:
 
 def open_first(app: QApplication, arguments: WindowArguments) -> tuple[Application, MainWindow]:
     """Show the first window; what it plans is read in the background once its ground has been painted."""
-    # Nothing made at start is garbage: looking for it costs a twentieth of the time until the first plan.
-    gc.disable()
     application = Application(app, keep=not arguments.safe_mode, theme=arguments.theme)
     window = application.first_window()
     if arguments.size:
@@ -69,6 +66,8 @@ def open_first(app: QApplication, arguments: WindowArguments) -> tuple[Applicati
 
 def stop_on_interrupt(app: QApplication, application: Application) -> None:
     """Ctrl+C in the terminal closes in order; Python sees the signal when the timer next runs."""
+    import signal
+
     signal.signal(signal.SIGINT, lambda number, frame: app.quit())
     timer = QTimer(application)
     timer.setInterval(SIGNAL_POLL_MS)

@@ -3,17 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from kvplanner.app.library import open_model
 from kvplanner.app.session import OpenPlan
 from kvplanner.app.state import PlanState
+from kvplanner.catalog import gpus, models
 from kvplanner.gpu.spec import Machine
-from kvplanner.plan.text_request import LOCAL, START_GPU, START_MODEL, Built, PlanWords, Sources, build
+from kvplanner.plan.start import START_GPU, START_MODEL
+
+if TYPE_CHECKING:
+    from kvplanner.plan.text_request import Built, PlanWords
+
+
+def first_state() -> PlanState:
+    """What `start_state` makes of no words at all, without loading what reads words."""
+    from kvplanner.engine.registry import names
+
+    machine = gpus.machine(START_GPU)
+    return PlanState(
+        model_text=START_MODEL,
+        model=models.load(START_MODEL),
+        machine_text=gpus.machine_words(machine),
+        devices=machine.devices,
+        machine_source=machine.source,
+        engine=names()[0],
+    )
 
 
 def start_state(asked: PlanWords | None, local: Callable[[], Machine | None]) -> PlanState:
     """The state that plan arguments stand for; without a model the start model. Raises PlannerError."""
-    words = asked or PlanWords()
+    if asked is None:
+        return first_state()
+    from kvplanner.plan.text_request import LOCAL, Sources, build
+
+    words = asked
     named = words if words.model or _names_model(words) else words._replace(model=START_MODEL)
     # Without words the window starts on an assumed GPU at once and asks NVML later.
     seen = local if named.gpu.strip().lower() == LOCAL else _nobody
@@ -31,13 +55,15 @@ def _names_model(words: PlanWords) -> bool:
 
 def state_of(built: Built, *, chosen: bool) -> PlanState:
     """A request and its words as a document's state."""
+    from kvplanner.plan.text_request import LOCAL
+
     request = built.request
     machine = request.machine
     stated = {d.index: d.free_bytes for d in machine.devices if d.free_bytes is not None and d.free_source == "--free"}
     return PlanState(
         model_text=built.model,
         model=request.model,
-        machine_text="" if built.machine == LOCAL else _canonical(machine, built.machine),
+        machine_text="" if built.machine == LOCAL else gpus.machine_words(machine) or built.machine or START_GPU,
         devices=machine.devices,
         machine_source=machine.source,
         machine_chosen=chosen,
@@ -49,12 +75,6 @@ def state_of(built: Built, *, chosen: bool) -> PlanState:
         weight_format=request.weight_format,
         measured=dict(request.measured),
     )
-
-
-def _canonical(machine: Machine, text: str) -> str:
-    from kvplanner.plan.planfile import machine_words
-
-    return machine_words(machine) or text or START_GPU
 
 
 def restored_state(plan: OpenPlan) -> PlanState:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from math import ceil
 from typing import Final
 
 from PySide6.QtCore import QEvent, QRect, Qt, Signal
-from PySide6.QtGui import QFontDatabase, QFontMetrics, QPainter, QPaintEvent, QResizeEvent, QShowEvent, QTextDocument
+from PySide6.QtGui import QFontMetrics, QFontMetricsF, QPainter, QPaintEvent, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QSizePolicy, QToolButton, QVBoxLayout, QWidget
 
 from kvplanner.engine.base import Plan, SegmentKind
@@ -15,6 +16,7 @@ from kvplanner.ui.bars import words
 from kvplanner.ui.bars.fold import telling_kind
 from kvplanner.ui.bars.ink import colour, sized, tokens_of
 from kvplanner.ui.bars.words import Unit
+from kvplanner.ui.palette import Tokens
 from kvplanner.ui.verdict_icon import STATE_NAMES, StatusIcon
 from kvplanner.ui.verdict_words import Verdict, no_plan, refused, verdict
 
@@ -70,6 +72,7 @@ class Details(QLabel):
         self._facts: tuple[str, ...] = ()
         self._link = ""
         self._apart = False
+        self._heights: dict[int, int] = {}  # by width, of what is shown: layouts ask for them over and over
 
     def show_facts(self, facts: Sequence[str], link: str, *, apart: bool = False) -> None:
         """Shows facts and, where it is not "", a last one as a link; apart: each in a line of its own."""
@@ -78,9 +81,21 @@ class Details(QLabel):
 
     def heightForWidth(self, width: int) -> int:
         """The height that the lines of this width take."""
+        known = self._heights.get(width)
+        if known is None:
+            known = self._heights[width] = self._height_for(width)
+        return known
+
+    def _height_for(self, width: int) -> int:
+        lines, fits = self._rows(width)
+        if fits:
+            metrics = QFontMetricsF(self.font())
+            return len(lines) * ceil(metrics.height() + max(metrics.leading(), 0))
         text = self._lines(width)
         if text == self.text():
             return super().heightForWidth(width)
+        from PySide6.QtGui import QTextDocument
+
         page = QTextDocument()
         page.setDocumentMargin(0)
         page.setDefaultFont(self.font())
@@ -100,23 +115,33 @@ class Details(QLabel):
             self._flow()
 
     def _flow(self) -> None:
+        self._heights.clear()
         text = self._lines(self.width())
         if text != self.text():
             self.setText(text)
 
-    def _lines(self, width: int) -> str:
-        tokens, metrics = tokens_of(self), self.fontMetrics()
-        lines: list[list[str]] = []
-        taken = width
+    def _rows(self, width: int) -> tuple[list[list[int]], bool]:
+        """Which facts stand in which line of this width, and whether each line has room for its own."""
+        metrics = self.fontMetrics()
+        rows: list[list[int]] = []
+        taken, fits = width, True
         gap = metrics.horizontalAdvance(DOT)
         for number, fact in enumerate((*self._facts, self._link) if self._link else self._facts):
             wide = metrics.horizontalAdvance(fact) + 2
             if self._apart or taken + gap + wide > width:
-                lines.append([])
+                rows.append([])
                 taken = -gap
             taken += gap + wide
-            lines[-1].append(_kept_together(fact) if number < len(self._facts) else _linked(fact, tokens.accent))
-        return f'<span style="color:{tokens.muted}">{"<br>".join(DOT.join(line) for line in lines)}</span>'
+            fits = fits and taken <= width
+            rows[-1].append(number)
+        return rows, fits
+
+    def _lines(self, width: int) -> str:
+        tokens = tokens_of(self)
+        facts = [*map(_kept_together, self._facts), _linked(self._link, tokens.accent)]
+        rows, _ = self._rows(width)
+        lines = (DOT.join(facts[number] for number in row) for row in rows)
+        return f'<span style="color:{tokens.muted}">{"<br>".join(lines)}</span>'
 
 
 def _linked(text: str, ink: str) -> str:
@@ -225,11 +250,23 @@ class VerdictView(QWidget):
 
     def _fonts(self) -> None:
         self.headline.setFont(sized(self.font(), 1.32, bold=True))
+
+    def _show_message(self, text: str, tokens: Tokens) -> None:
+        """The engine's own words, as a terminal would show them."""
+        self.message.setText(text)
+        self.message.setVisible(bool(text))
+        if not text:
+            return
+        from PySide6.QtGui import QFontDatabase
+
         fixed = QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont)
         fixed.setPointSizeF(sized(self.font(), 0.92).pointSizeF()) if self.font().pointSizeF() > 0 else (
             fixed.setPixelSize(sized(self.font(), 0.92).pixelSize())
         )
         self.message.setFont(fixed)
+        self.message.setStyleSheet(
+            f"background:{tokens.danger_soft};color:{tokens.text};border-left:3px solid {tokens.danger}"
+        )
 
     def set_plan(self, plan: Plan | None) -> None:
         """Shows a plan's verdict; a problem or what was stale is over."""
@@ -280,11 +317,7 @@ class VerdictView(QWidget):
         self.headline.setText(told.headline.replace("≈ ", "≈\u00a0"))
         self.details.show_facts(told.details, told.tightest_text, apart=told.state == "stale")
         self.details.setVisible(bool(told.details or told.tightest_text))
-        self.message.setText(told.engine_message)
-        self.message.setVisible(bool(told.engine_message))
-        self.message.setStyleSheet(
-            f"background:{tokens.danger_soft};color:{tokens.text};border-left:3px solid {tokens.danger}"
-        )
+        self._show_message(told.engine_message, tokens)
         self._show_notes(told, tokens.warning, tokens.muted)
         self._place_corner()
         self._hold_height()

@@ -21,7 +21,7 @@ MODEL = "meta-llama/Llama-3.1-8B-Instruct"
 def state(**fields: object) -> PlanState:
     machine = gpus.machine("2xRTX 4090,1xRTX 3090")
     made = PlanState(
-        model_text=MODEL, model=models.load(MODEL), machine_text=planfile.machine_words(machine),
+        model_text=MODEL, model=models.load(MODEL), machine_text=gpus.machine_words(machine),
         devices=machine.devices, machine_chosen=True,
     )  # fmt: skip
     return made._replace(**fields)  # type: ignore[arg-type]

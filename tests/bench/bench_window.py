@@ -1,4 +1,4 @@
-"""window: the first frame against a bare PySide6 window, and a slider step to its repaint at 8 GPUs."""
+"""window: the program's first frames against a bare PySide6 window, and a slider step to its repaint at 8 GPUs."""
 
 from __future__ import annotations
 
@@ -32,31 +32,41 @@ app.exec()
 """
 _WINDOW: Final = """
 import sys, time
-from PySide6.QtCore import QEvent, QObject, QTimer
-from kvplanner.ui.main_run import make_app, open_first
-from kvplanner.ui.main_arguments import parse
-app = make_app()
-def done():
-    heavy = [m for m in ("numpy", "pyqtgraph", "huggingface_hub", "pynvml", "psutil") if m in sys.modules]
-    assert not heavy, heavy
-    print(time.process_time() * 1000, flush=True)
-    app.quit()
-class Painted(QObject):
-    def eventFilter(self, watched, event):
-        if event.type() == QEvent.Type.Paint:
-            watched.removeEventFilter(self)
-            QTimer.singleShot(0, done)
-        return False
-filter = Painted()
-application, window = open_first(app, parse([]))
-if SHELL:
-    window._begun = True  # only the shell: its content would follow in the next turn
-    window.centralWidget().installEventFilter(filter)
-else:
-    window.ready.connect(lambda: window.planned_once.connect(
-        lambda: window.centre.bars.canvas.installEventFilter(filter)))
-app.exec()
-application.shut_down()
+import kvplanner.__main__ as entry
+from kvplanner.ui import main_arguments
+
+def watch():
+    \"\"\"Have the first window say when it has been painted and nothing else is waiting.\"\"\"
+    from PySide6.QtCore import QCoreApplication, QEvent, QObject, QTimer
+    from kvplanner.ui import main_run
+    def done():
+        heavy = [m for m in ("numpy", "pyqtgraph", "huggingface_hub", "pynvml", "psutil") if m in sys.modules]
+        assert not heavy, heavy
+        print(time.process_time() * 1000, flush=True)
+        QCoreApplication.quit()
+    class Painted(QObject):
+        def eventFilter(self, watched, event):
+            if event.type() == QEvent.Type.Paint:
+                watched.removeEventFilter(self)
+                QTimer.singleShot(0, done)
+            return False
+    painted = Painted()
+    open_first = main_run.open_first
+    def opened(app, arguments):
+        application, window = open_first(app, arguments)
+        window.painted = painted
+        if SHELL:
+            window._begun = True  # only the shell: its content would follow in the next turn
+            window.centralWidget().installEventFilter(painted)
+        else:
+            window.ready.connect(lambda: window.planned_once.connect(
+                lambda: window.centre.bars.canvas.installEventFilter(painted)))
+        return application, window
+    main_run.open_first = opened
+
+parse = main_arguments.parse
+main_arguments.parse = lambda words: (watch(), parse(words))[1]
+entry.main(["gui"])
 """
 _SLIDER: Final = """
 import time

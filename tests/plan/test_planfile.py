@@ -206,6 +206,6 @@ def test_free_memory_of_a_missing_gpu_is_refused() -> None:
 @pytest.mark.parametrize("words", ["2xH100", "80GB", "4x79.2GiB", "1xRTX 4090,2xRTX 3090", "1000000.001kB"])
 def test_machine_words_name_the_same_machine_again(words: str) -> None:
     machine = gpus.machine(words)
-    again = gpus.machine(planfile.machine_words(machine))
+    again = gpus.machine(gpus.machine_words(machine))
     assert [d.gpu.total for d in again.devices] == [d.gpu.total for d in machine.devices]
     assert [d.gpu.id for d in again.devices] == [d.gpu.id for d in machine.devices]

@@ -54,6 +54,10 @@ def application(qapp: QApplication, qtbot: QtBot, monkeypatch: pytest.MonkeyPatc
     QApplication.processEvents()
     leftover = [w for w in QApplication.topLevelWidgets() if isinstance(w, MainWindow)]
     assert not leftover, "windows outlive the application"
+    # The theme dresses the whole QApplication, which the next test shares.
+    qapp.setStyleSheet("")
+    qapp.setStyle("Fusion")
+    qapp.setPalette(qapp.style().standardPalette())
 
 
 @pytest.fixture

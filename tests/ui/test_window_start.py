@@ -19,12 +19,19 @@ from pytestqt.qtbot import QtBot
 
 from kvplanner.cli.main import _GUI_USAGE
 from kvplanner.errors import BadInput
+from kvplanner.plan.text_request import PlanWords
 from kvplanner.ui import run
 from kvplanner.ui.main_arguments import parse
 from kvplanner.ui.screenshot import settle
+from kvplanner.ui.start import first_state, start_state
 from kvplanner.ui.window import MainWindow
 
 NEEDED = ("Xvfb", "xdotool")
+
+
+def test_the_quick_start_is_what_no_words_mean() -> None:
+    assert first_state() == start_state(PlanWords(), lambda: None)
+    assert first_state() == start_state(None, lambda: None)
 
 
 def test_nothing_asked_is_told_from_something() -> None:

@@ -15,9 +15,7 @@ NEWEST: Final = (33, 0)
 _LAST_PATCH: Final = 99
 # A version is (minor, patch) of 0.x; each major release counts as so many minor ones.
 _MAJOR: Final = 10_000
-_VERSION: Final = re.compile(
-    r"v?(\d{1,3})\.(\d{1,4})(?:\.(\d{1,4}))?(?:\.?(?:post|rc|dev|a|b)\d*\S*)?(?:\+\S*)?", re.IGNORECASE
-)
+_VERSION: Final = r"(?i)v?(\d{1,3})\.(\d{1,4})(?:\.(\d{1,4}))?(?:\.?(?:post|rc|dev|a|b)\d*\S*)?(?:\+\S*)?"
 
 
 def spelled(version: tuple[int, int]) -> str:
@@ -78,7 +76,7 @@ def era_of(version: str | None) -> EraMatch:
     """
     if version is None:
         return EraMatch(ERAS[-1], NEWEST, ())
-    match = _VERSION.fullmatch(version.strip())
+    match = re.fullmatch(_VERSION, version.strip())
     if match is None:
         raise BadInput(f"{version[:40]!r} is not a vLLM version", "--engine-version", "Write for example 0.33.0")
     wanted = (int(match[1]) * _MAJOR + int(match[2]), int(match[3] or 0))

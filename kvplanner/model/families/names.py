@@ -14,11 +14,11 @@ from typing import Final, NamedTuple
 
 from kvplanner.errors import BadInput, NotModelled
 
-_PREFIX: Final = re.compile(r"^(?:(?:model|language_model|backbone|transformer|encoder|thinker)\.)+")
-_LAYER: Final = re.compile(r"^layers\.(\d+|\*)(?:\.(.*))?$")
+_PREFIX: Final = r"^(?:(?:model|language_model|backbone|transformer|encoder|thinker)\.)+"
+_LAYER: Final = r"^layers\.(\d+|\*)(?:\.(.*))?$"
 ANY_LAYER: Final = -1
-_EXPERT: Final = re.compile(r"\bexperts\.\d+(?=\.|$|\*)")
-_UNBOUNDED: Final = re.compile(r"[*+]|\{\d*,\}")
+_EXPERT: Final = r"\bexperts\.\d+(?=\.|$|\*)"
+_UNBOUNDED: Final = r"[*+]|\{\d*,\}"
 MAX_NAME: Final = 400
 
 
@@ -39,10 +39,10 @@ def parse_name(text: str, where: str) -> Matcher:
         raise BadInput(f"holds a name of {len(text)} characters", where, f"Expected 1 to {MAX_NAME}")
     if text.startswith("re:"):
         return Matcher(text, None, _expression(text[3:], where))
-    short = _PREFIX.sub("", text.removesuffix(".weight"), count=1)
+    short = re.sub(_PREFIX, "", text.removesuffix(".weight"), count=1)
     if "experts." in short:
-        short = _EXPERT.sub("experts.0", short)
-    found = _LAYER.match(short)
+        short = re.sub(_EXPERT, "experts.0", short)
+    found = re.match(_LAYER, short)
     if found and len(found[1]) <= 6:
         rest = found[2] or ""
         layer = ANY_LAYER if found[1] == "*" else int(found[1])
@@ -63,7 +63,7 @@ def _glob(text: str) -> re.Pattern[str]:
 def _expression(text: str, where: str) -> re.Pattern[str]:
     """A regular expression of an untrusted file: at most three open repeats and none nested, so that it ends soon."""
     text = re.sub(r"(\.\*){2,}", ".*", text)
-    if len(_UNBOUNDED.findall(re.sub(r"\\.", "", text))) > 3 or re.search(r"\)[*+{]", text):
+    if len(re.findall(_UNBOUNDED, re.sub(r"\\.", "", text))) > 3 or re.search(r"\)[*+{]", text):
         raise NotModelled(f"holds the expression {text[:60]!r}, which may take forever", where, "Use plain names")
     try:
         return re.compile(text)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from PySide6.QtCore import QRect, Qt, QTimer
 from PySide6.QtWidgets import QLabel, QWidget
 
+FOLLOW_MS = 200  # after the first frame, which needs none of Qt's classes for assistive technology
+
 
 class Accessible(QWidget):
     """A widget whose painted parts can be walked; subclasses say what the parts are."""
@@ -20,7 +22,7 @@ class Accessible(QWidget):
         self._twins: list[QLabel] = []
         self._twin_timer = QTimer(self)
         self._twin_timer.setSingleShot(True)
-        self._twin_timer.setInterval(50)
+        self._twin_timer.setInterval(FOLLOW_MS)
         self._twin_timer.timeout.connect(self._follow)
         self.setAccessibleName(self.access_title)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from PySide6.QtCore import QLineF, QRectF, Qt, QThread
-from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPaintEngine, QPainter, QPalette, QPen, QPixmap
+from PySide6.QtCore import QLineF, QRectF, Qt
+from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPalette, QPen, QPixmap
 from PySide6.QtWidgets import QWidget
 
 from kvplanner.ui.bars.geometry import Rect, pattern_lines
@@ -132,10 +132,10 @@ def fill_pattern(painter: QPainter, box: QRectF, pattern: Pattern, line: QPen, p
     """A pattern over a box whose edges are whole pixels: tiled on an unscaled screen, else as lines."""
     if pattern in ("solid", "empty") or box.width() < 1 or box.height() < 1:
         return
-    ratio = painter.device().devicePixelRatioF()
-    # A QPixmap belongs to the main thread; pictures for files are drawn on others.
-    plain = painter.worldTransform().m11() == 1 and ratio == int(ratio) and QThread.isMainThread()
-    if plain and painter.paintEngine().type() == QPaintEngine.Type.Raster:
+    device = painter.device()
+    ratio = device.devicePixelRatioF()
+    # Only a widget: a QPixmap belongs to the main thread, and pictures for files are drawn on others.
+    if isinstance(device, QWidget) and painter.worldTransform().m11() == 1 and ratio == int(ratio):
         period = _PERIOD.get(pattern, pitch)
         painter.drawTiledPixmap(box, _tile(pattern, line.color().name(), line.widthF(), period, ratio))
         return
@@ -145,8 +145,17 @@ def fill_pattern(painter: QPainter, box: QRectF, pattern: Pattern, line: QPen, p
     painter.translate(-box.topLeft())
 
 
+def fill_plain(painter: QPainter, box: QRectF, ink: QColor) -> None:
+    """A box of one colour. (The first fillRect costs 2 ms more: it may take gradients, whose Python types it makes.)"""
+    painter.save()
+    painter.setPen(Qt.PenStyle.NoPen)
+    painter.setBrush(ink)
+    painter.drawRect(box)
+    painter.restore()
+
+
 def fill_segment(painter: QPainter, box: QRectF, ink: SegmentInk) -> None:
     """A segment's fill and pattern."""
-    painter.fillRect(box, colour(ink.fill))
+    fill_plain(painter, box, colour(ink.fill))
     if ink.pattern not in ("solid", "empty"):
         fill_pattern(painter, box, ink.pattern, dotted(ink.line) if ink.pattern == "dots" else pen(ink.line))

@@ -9,7 +9,7 @@ from PySide6.QtGui import QPainter, QPolygonF
 
 from kvplanner.engine.base import SegmentKind
 from kvplanner.ui.bars.geometry import Rect
-from kvplanner.ui.bars.ink import Type, colour, fill_pattern, fill_segment, pen, snapped
+from kvplanner.ui.bars.ink import Type, colour, fill_pattern, fill_plain, fill_segment, pen, snapped
 from kvplanner.ui.bars.shapes import PAD, Bracket, Cell, Lack, Layout, Row, Strip, Text, Whisker
 from kvplanner.ui.palette import Tokens, mix
 
@@ -89,7 +89,7 @@ class _Brush:
     def row(self, row: Row) -> None:
         painter, tokens = self.painter, self.tokens
         if row.frame.w:
-            painter.fillRect(snapped(row.frame), colour(tokens.panel))
+            fill_plain(painter, snapped(row.frame), colour(tokens.panel))
         for cell in row.cells:
             self.cell(cell)
         if row.lack:
@@ -100,8 +100,8 @@ class _Brush:
         self.ghost(row)
         if row.fill:
             box = snapped(row.fill)
-            self.painter.fillRect(box, colour(self.tokens.text))
-            self.painter.fillRect(QRectF(box.x(), box.y() - 1, box.width(), 1), colour(self.tokens.panel))
+            fill_plain(self.painter, box, colour(self.tokens.text))
+            fill_plain(self.painter, QRectF(box.x(), box.y() - 1, box.width(), 1), colour(self.tokens.panel))
         for whisker in row.whiskers:
             self.whisker(whisker, row.frame)
         if row.bracket:
@@ -124,7 +124,7 @@ class _Brush:
             return
         fill_segment(self.painter, box, self.tokens.segments[cell.kind])
         if box.width() > 3:
-            self.painter.fillRect(QRectF(box.right() - 1, box.y(), 1, box.height()), colour(self.tokens.panel))
+            fill_plain(self.painter, QRectF(box.right() - 1, box.y(), 1, box.height()), colour(self.tokens.panel))
 
     def cell_label(self, cell: Cell) -> None:
         if not cell.label:
@@ -134,7 +134,7 @@ class _Brush:
         if ink.pattern not in ("solid", "empty"):
             high = min(cell.rect.h - 6, 18)
             top = cell.rect.y + (cell.rect.h - high) / 2
-            self.painter.fillRect(QRectF(cell.rect.x + PAD - 3, top, wide + 6, high), colour(ink.fill))
+            fill_plain(self.painter, QRectF(cell.rect.x + PAD - 3, top, wide + 6, high), colour(ink.fill))
         text = Text(Rect(cell.rect.x + PAD, cell.rect.y, wide + 2, cell.rect.h), cell.label, "text")
         self.text(text, ink.text)
 
@@ -152,7 +152,7 @@ class _Brush:
         box, tokens = snapped(lack.rect), self.tokens
         if box.width() < 2:
             box.setWidth(2)
-        self.painter.fillRect(box, colour(tokens.danger_soft))
+        fill_plain(self.painter, box, colour(tokens.danger_soft))
         fill_pattern(self.painter, box, "up", pen(tokens.danger, 2.2), 8)
         style = Qt.PenStyle.DashLine if lack.asked else Qt.PenStyle.SolidLine
         self.painter.setPen(pen(tokens.danger, 1.5, style))
@@ -163,12 +163,12 @@ class _Brush:
         for cell in row.ghost:
             box = snapped(cell.rect)
             ink = self.tokens.segments[cell.kind]
-            self.painter.fillRect(box, colour(mix(ink.fill, self.tokens.panel, 0.55)))
-            self.painter.fillRect(QRectF(box.right() - 1, box.y(), 1, box.height()), colour(self.tokens.text))
+            fill_plain(self.painter, box, colour(mix(ink.fill, self.tokens.panel, 0.55)))
+            fill_plain(self.painter, QRectF(box.right() - 1, box.y(), 1, box.height()), colour(self.tokens.text))
         if row.ghost:
             first, last = snapped(row.ghost[0].rect), snapped(row.ghost[-1].rect)
             line = QRectF(first.x(), first.bottom(), last.right() - first.x(), 1)
-            self.painter.fillRect(line, colour(self.tokens.panel))
+            fill_plain(self.painter, line, colour(self.tokens.panel))
 
     def whisker(self, whisker: Whisker, frame: Rect) -> None:
         """Under the bar in its segment's colour, hung from the border that it moves."""
@@ -191,7 +191,7 @@ class _Brush:
         foot = y + 5
         self.painter.drawLines([QLineF(left, foot, left, y), QLineF(left, y, right, y), QLineF(right, y, right, foot)])
         if bracket.text:
-            self.painter.fillRect(QRectF(*bracket.text.rect), colour(self.tokens.panel))
+            fill_plain(self.painter, QRectF(*bracket.text.rect), colour(self.tokens.panel))
         self.text(bracket.text, self.tokens.muted)
 
     def tear(self, frame: Rect) -> None:
@@ -220,11 +220,11 @@ class _Brush:
         for part, rect in strip.parts:
             box = snapped(rect)
             if part.kind == "engine":
-                self.painter.fillRect(box, colour(tokens.panel))
+                fill_plain(self.painter, box, colour(tokens.panel))
                 fill_pattern(self.painter, box, "down", pen(tokens.text, 1.6), 5)
             else:
                 shade = tokens.outline if part.kind == "driver" else tokens.muted
-                self.painter.fillRect(box, colour(shade))
+                fill_plain(self.painter, box, colour(shade))
             self.painter.setPen(pen(tokens.text))
             self.painter.drawRect(box.adjusted(0.5, 0.5, -0.5, -0.5))
         self.text(strip.text, tokens.muted)

@@ -8,7 +8,7 @@ from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QPainter, QPixmap
 
 from kvplanner.engine.base import SegmentKind
-from kvplanner.ui.bars.ink import colour, fill_pattern, fill_segment, pen
+from kvplanner.ui.bars.ink import colour, fill_pattern, fill_plain, fill_segment, pen
 from kvplanner.ui.palette import Tokens
 
 SWATCH: Final = 13
@@ -31,7 +31,7 @@ def paint_swatch(
     """The same at a place of a picture."""
     painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=True)
     if missing:
-        painter.fillRect(box, colour(tokens.danger_soft))
+        fill_plain(painter, box, colour(tokens.danger_soft))
         fill_pattern(painter, box, "up", pen(tokens.danger, 2.0), 6)
         painter.setPen(pen(tokens.danger))
         painter.drawRect(box.adjusted(0.5, 0.5, -0.5, -0.5))
