@@ -290,9 +290,10 @@ class Engine(Protocol):
     title: str
     versions: tuple[str, ...]
     launch: tuple[str, ...]  # the command that starts a server, before the model's name
-    ignored_flags: Mapping[
-        str, FlagRule
-    ]  # flags and variables that are no option: left out, refused, or another's spelling
+
+    def ignored_flags(self) -> Mapping[str, FlagRule]:
+        """Flags and variables that are no option: left out, refused, or another's spelling."""
+        ...
 
     def options(self, version: str | None = None) -> tuple[Option, ...]:
         """The options that exist in a version (the newest when None)."""

@@ -58,7 +58,7 @@ def launch_of(seen: EngineSeen, snapshot: Snapshot) -> EngineLaunch:
     root = other_root(seen.pid)
     version = next((v for p in programs if (v := installed_version(_below(root, p), kind.packages))), "")
     options = engine.options()
-    flags = parse_flags(options, found.rest, engine.ignored_flags)
+    flags = parse_flags(options, found.rest, engine.ignored_flags())
     by_env = {name: o for o in options for name in (o.env, o.env_also) if environment.get(name)}
     from_environment = {o.name: parse_value(o, environment[name]) for name, o in by_env.items()}
     values, positional = from_environment | flags.values, list(flags.positional)

@@ -183,7 +183,7 @@ def _command(engine: Engine, version: str | None, launch: Launch) -> _Command:
 
     options = engine.options(version)
     _refuse_ours(launch.flags, options)
-    parsed = parse_flags(options, launch.flags, engine.ignored_flags)
+    parsed = parse_flags(options, launch.flags, engine.ignored_flags())
     named = dict.fromkeys(w for w in (launch.model, *parsed.positional) if w)
     if len(named) > 1:
         extra = list(named)[1]
@@ -195,11 +195,11 @@ def _command(engine: Engine, version: str | None, launch: Launch) -> _Command:
     by_env = {name: o for o in options for name in (o.env, o.env_also) if name}
     values = {by_env[n].name: parse_value(by_env[n], v) for n, v in launch.environment.items() if n in by_env}
     for name, value in launch.environment.items():
-        rule = engine.ignored_flags.get(name)
+        rule = engine.ignored_flags().get(name)
         if rule is not None and rule.reason and value not in rule.harmless:
             raise BadInput(rule.reason, f"{name}={value[:40]}", rule.remedy)
     ours = engine.name.upper() + "_"
-    ignored = [n for n in launch.environment if n.startswith(ours) and n not in {*by_env, *engine.ignored_flags}]
+    ignored = [n for n in launch.environment if n.startswith(ours) and n not in {*by_env, *engine.ignored_flags()}]
     warnings = [f"{name} is not modelled: left out" for name in ignored]
     return _Command({**values, **parsed.values}, next(iter(named), ""), (*parsed.warnings, *warnings), launch)
 

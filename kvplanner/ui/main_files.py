@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 from PySide6 import QtCore, QtGui, QtWidgets
 
 from kvplanner.app import settings as s
-from kvplanner.app.opening import Opening, classify
 from kvplanner.errors import BadInput
 from kvplanner.ui.main_export import ExportMixin
 from kvplanner.ui.main_machine import MachineMixin
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kvplanner.app.drafts import DraftReader
+    from kvplanner.app.opening import Opening
     from kvplanner.app.state import PlanState
     from kvplanner.engine.base import Model, OptionValue
 
@@ -107,6 +107,8 @@ class FilesMixin(MachineMixin, ExportMixin):
 
     def open_path(self, path: Path) -> None:
         """Open whatever a path is; what cannot be opened is told with the reason."""
+        from kvplanner.app.opening import classify
+
         opening = classify(path)
         if opening.what == "plan":
             self.open_plan(path)
@@ -269,6 +271,8 @@ class FilesMixin(MachineMixin, ExportMixin):
 
     def drag_entered(self, event: QtGui.QDragEnterEvent) -> None:
         """Look at what hangs on the mouse, and say what would happen."""
+        from kvplanner.app.opening import classify
+
         paths = [Path(url.toLocalFile()) for url in event.mimeData().urls() if url.isLocalFile()]
         if not paths:
             event.ignore()

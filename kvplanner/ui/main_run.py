@@ -59,9 +59,15 @@ def open_first(app: QApplication, arguments: WindowArguments) -> tuple[Applicati
     if arguments.tab:
         window.filled.connect(lambda: window.centre.show_tab(arguments.tab))
     window.filled.connect(application.after_first_frame)
-    window.filled.connect(gc.enable)
+    window.filled.connect(_collect_again)
     window.show()
     return application, window
+
+
+def _collect_again() -> None:
+    """Look for garbage from now on, but not among what the start made: no edit waits while all that is gone through."""
+    gc.freeze()
+    gc.enable()
 
 
 def stop_on_interrupt(app: QApplication, application: Application) -> None:

@@ -9,8 +9,8 @@ from kvplanner.app.library import open_model
 from kvplanner.app.session import OpenPlan
 from kvplanner.app.state import PlanState
 from kvplanner.catalog import gpus, models
-from kvplanner.gpu.spec import Machine
-from kvplanner.plan.start import START_GPU, START_MODEL
+from kvplanner.gpu.spec import Device, Machine
+from kvplanner.plan.start import START_GPU, START_GPU_ID, START_MODEL
 
 if TYPE_CHECKING:
     from kvplanner.plan.text_request import Built, PlanWords
@@ -20,13 +20,11 @@ def first_state() -> PlanState:
     """What `start_state` makes of no words at all, without loading what reads words."""
     from kvplanner.engine.registry import names
 
-    machine = gpus.machine(START_GPU)
     return PlanState(
         model_text=START_MODEL,
         model=models.load(START_MODEL),
-        machine_text=gpus.machine_words(machine),
-        devices=machine.devices,
-        machine_source=machine.source,
+        machine_text=f"1x{START_GPU_ID}",
+        devices=(Device(0, gpus.gpu(START_GPU_ID)),),
         engine=names()[0],
     )
 

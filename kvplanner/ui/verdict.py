@@ -47,7 +47,37 @@ def balanced_width(text: str, metrics: QFontMetrics, room: int) -> int:
     return high
 
 
-class Headline(QLabel):
+class Wrapped(QLabel):
+    """A label of several lines. Layouts ask for its height over and over: it lays its text out once for each width."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._heights: dict[int, int] = {}
+        self.setWordWrap(True)
+
+    def setText(self, text: str) -> None:
+        """Another text has other heights."""
+        self._heights.clear()
+        super().setText(text)
+
+    def heightForWidth(self, width: int) -> int:
+        """The height that the lines of this width take."""
+        known = self._heights.get(width)
+        if known is None:
+            known = self._heights[width] = self.height_of(width)
+        return known
+
+    def height_of(self, width: int) -> int:
+        """The same, worked out."""
+        return super().heightForWidth(width)
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Another font has other heights, too."""
+        self._heights.clear()
+        super().changeEvent(event)
+
+
+class Headline(Wrapped):
     """A sentence whose lines are about equally long; it takes the height of any other label."""
 
     def paintEvent(self, event: QPaintEvent) -> None:
@@ -64,7 +94,7 @@ class Headline(QLabel):
         painter.end()
 
 
-class Details(QLabel):
+class Details(Wrapped):
     """Short facts in lines of whole facts with dots between them, none at a line's end; the last may be a link."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -72,28 +102,21 @@ class Details(QLabel):
         self._facts: tuple[str, ...] = ()
         self._link = ""
         self._apart = False
-        self._heights: dict[int, int] = {}  # by width, of what is shown: layouts ask for them over and over
 
     def show_facts(self, facts: Sequence[str], link: str, *, apart: bool = False) -> None:
         """Shows facts and, where it is not "", a last one as a link; apart: each in a line of its own."""
         self._facts, self._link, self._apart = tuple(facts), link, apart
         self._flow()
 
-    def heightForWidth(self, width: int) -> int:
-        """The height that the lines of this width take."""
-        known = self._heights.get(width)
-        if known is None:
-            known = self._heights[width] = self._height_for(width)
-        return known
-
-    def _height_for(self, width: int) -> int:
+    def height_of(self, width: int) -> int:
+        """Lines of whole facts are as high as their number says."""
         lines, fits = self._rows(width)
         if fits:
             metrics = QFontMetricsF(self.font())
             return len(lines) * ceil(metrics.height() + max(metrics.leading(), 0))
         text = self._lines(width)
         if text == self.text():
-            return super().heightForWidth(width)
+            return super().height_of(width)
         from PySide6.QtGui import QTextDocument
 
         page = QTextDocument()
@@ -185,9 +208,8 @@ class VerdictView(QWidget):
         self._arrange()
         self.set_plan(None)
 
-    def _label(self, label: QLabel | None = None) -> QLabel:
-        label = label or QLabel(self)
-        label.setWordWrap(True)
+    def _label(self, label: Wrapped | None = None) -> Wrapped:
+        label = label or Wrapped(self)
         label.setTextFormat(Qt.TextFormat.PlainText)
         label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         label.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)

@@ -18,7 +18,7 @@ VLLM = engine("vllm")
 
 
 def parse(*argv: str) -> ParsedFlags:
-    return parse_flags(VLLM.options(), argv, VLLM.ignored_flags)
+    return parse_flags(VLLM.options(), argv, VLLM.ignored_flags())
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ from kvplanner.engine.vllm import (
     defaults_graphs,
     defaults_media,
     kv_block,
-    options,
     speculation,
     support,
 )
@@ -86,9 +85,13 @@ def resolve(request: PlanRequest) -> tuple[Settings, dict[str, Resolved], tuple[
 
 
 def _not_modelled(given: Mapping[str, OptionValue]) -> list[str]:
+    if not given:
+        return []
+    from kvplanner.engine.vllm.options import declared
+
     return [
         f"{o.flags[0]} is not modelled: planned without it"
-        for o in options.declared()
+        for o in declared()
         if not o.modelled and given.get(o.name) not in (None, False)
     ]
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kvplanner.engine.base import (
     DevicePlan,
+    FlagRule,
     Limits,
     Option,
     Plan,
@@ -15,10 +16,9 @@ from kvplanner.engine.base import (
     Segment,
     Stage,
 )
-from kvplanner.engine.command import check_range
-from kvplanner.engine.vllm import defaults, explain, limits, options, parallel, sentences, stages, support
+from kvplanner.engine.values import check_range
+from kvplanner.engine.vllm import defaults, explain, limits, parallel, sentences, stages, support
 from kvplanner.engine.vllm.eras import era_of, spelled
-from kvplanner.engine.vllm.ignored import IGNORED_FLAGS
 from kvplanner.engine.vllm.ranks import Rank, rank_key
 from kvplanner.engine.vllm.replica import Replica, solve
 from kvplanner.engine.vllm.settings import Settings
@@ -39,11 +39,18 @@ class Vllm:
     versions: Final = ("0.33", "0.32", "0.30", "0.28", "0.26", "0.24", "0.22", "0.20", "0.18", "0.16", "0.11", "0.9",
                        "0.8", "0.6.6")  # fmt: skip
     launch: Final = ("vllm", "serve")
-    ignored_flags: Final = IGNORED_FLAGS
+
+    def ignored_flags(self) -> Mapping[str, FlagRule]:
+        """Flags and variables that are no option: left out, refused, or another's spelling."""
+        from kvplanner.engine.vllm.ignored import IGNORED_FLAGS
+
+        return IGNORED_FLAGS
 
     def options(self, version: str | None = None) -> tuple[Option, ...]:
         """The options that exist in a version (the newest when None)."""
-        return options.options_of(era_of(version).version)
+        from kvplanner.engine.vllm.options import options_of
+
+        return options_of(era_of(version).version)
 
     def cannot_load(self, method: str, version: str | None = None) -> str:
         """Why a version loads no weights of a quantisation method, "" when it does."""
@@ -51,9 +58,12 @@ class Vllm:
 
     def plan(self, request: PlanRequest) -> Plan:
         """The plan. Raises BadInput for values that vLLM refuses, NotModelled for what is not known."""
-        for option in options.declared():
-            if option.name in request.options:
-                check_range(option, request.options[option.name])
+        if request.options:
+            from kvplanner.engine.vllm.options import declared
+
+            for option in declared():
+                if option.name in request.options:
+                    check_range(option, request.options[option.name])
         request, derived = parallel.derive(with_format(request))
         settings, resolved, warnings = defaults.resolve(request)
         resolved = {**resolved, **derived}

@@ -17,9 +17,9 @@ MAX_SIZE: Final = 1 << 40
 
 # A key with one of these words may change tensors or caches: unread, it is an error and not a detail.
 _STRUCTURAL: Final = (
-    r"layer|head|expert|window|state|rank|compress|share|mtp|chunk|latent|block|group|hidden|intermediate|ffn|conv"
-    r"|bias|gate|qk_norm"
-)
+    "layer", "head", "expert", "window", "state", "rank", "compress", "share", "mtp", "chunk", "latent", "block",
+    "group", "hidden", "intermediate", "ffn", "conv", "bias", "gate", "qk_norm",
+)  # fmt: skip
 _NUMERIC: Final = (
     r"dropout|droput|_coef$|_eps$|epsilon|initializer|_loss|_std$|jitter_noise|rope_theta|_act$"
     r"|init_value$|init_scale$|xavier_init$|^layernorm_\w+_(alpha|beta)$"
@@ -202,7 +202,7 @@ class Fields:
         for name, value in self.values.items():
             if not value or name in self._read or name in _HARMLESS:
                 continue
-            if re.search(_STRUCTURAL, str(name)) and not re.search(_NUMERIC, str(name)):
+            if any(word in str(name) for word in _STRUCTURAL) and not re.search(_NUMERIC, str(name)):
                 raise NotModelled(
                     f"is not understood (value {shown(value)}), and by its name it may change tensors or caches",
                     self.named(name),
