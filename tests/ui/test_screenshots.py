@@ -24,6 +24,9 @@ from kvplanner.ui.window import MainWindow
 from tests.ui.window_kit import words
 
 
+AT_REST_MS = 250  # the table and Explain follow an edit once it pauses
+
+
 def nothing(window: MainWindow) -> None:
     """The plan as it is."""
 
@@ -145,7 +148,7 @@ def test_renew_screenshots(application: Application, qtbot: QtBot, tmp_path: Pat
     window.document.flush()
     settle(20)
     state.act(window)
-    settle(30)
+    settle(AT_REST_MS)
     image = picture(window, state.scale)
     folder = Path(os.environ.get("KVPLANNER_SCREENSHOTS") or tmp_path)
     write(image, folder / f"{name}-{theme}.png")
