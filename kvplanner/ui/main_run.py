@@ -42,8 +42,8 @@ def make_app() -> QApplication:
 def show(arguments: WindowArguments) -> int:
     """Show the window and run until it is closed."""
     app = make_app()
-    application, window = open_first(app, arguments)
-    window.filled.connect(lambda: stop_on_interrupt(app, application))
+    application, _ = open_first(app, arguments)
+    stop_on_interrupt(app, application)
     status = app.exec()
     application.shut_down()
     return status
