@@ -14,12 +14,12 @@ from typing import Final, NamedTuple
 
 from kvplanner.errors import BadInput, NotModelled
 
-_PREFIX: Final = r"^(?:(?:model|language_model|backbone|transformer|encoder|thinker)\.)+"
-_LAYER: Final = r"^layers\.(\d+|\*)(?:\.(.*))?$"
+_PREFIXES: Final = frozenset({"model", "language_model", "backbone", "transformer", "encoder", "thinker"})
 ANY_LAYER: Final = -1
 _EXPERT: Final = r"\bexperts\.\d+(?=\.|$|\*)"
 _UNBOUNDED: Final = r"[*+]|\{\d*,\}"
 MAX_NAME: Final = 400
+_MOST_DIGITS: Final = 6
 
 
 class Matcher(NamedTuple):
@@ -39,14 +39,19 @@ def parse_name(text: str, where: str) -> Matcher:
         raise BadInput(f"holds a name of {len(text)} characters", where, f"Expected 1 to {MAX_NAME}")
     if text.startswith("re:"):
         return Matcher(text, None, _expression(text[3:], where))
-    short = re.sub(_PREFIX, "", text.removesuffix(".weight"), count=1)
+    # Lists of some models hold five hundred names: no regular expression where splitting does.
+    short = text.removesuffix(".weight")
+    head, dot, rest = short.partition(".")
+    while dot and head in _PREFIXES:
+        short = rest
+        head, dot, rest = short.partition(".")
     if "experts." in short:
         short = re.sub(_EXPERT, "experts.0", short)
-    found = re.match(_LAYER, short)
-    if found and len(found[1]) <= 6:
-        rest = found[2] or ""
-        layer = ANY_LAYER if found[1] == "*" else int(found[1])
-        return Matcher(rest, layer, _glob(rest) if "*" in rest or "?" in rest else None)
+    if head == "layers" and dot:
+        number, _, rest = short[len("layers.") :].partition(".")
+        if number == "*" or (number.isdecimal() and len(number) <= _MOST_DIGITS):
+            layer = ANY_LAYER if number == "*" else int(number)
+            return Matcher(rest, layer, _glob(rest) if "*" in rest or "?" in rest else None)
     return Matcher(short, None, _glob(short) if "*" in short or "?" in short or "[" in short else None)
 
 

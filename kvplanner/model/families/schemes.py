@@ -101,10 +101,10 @@ def name_rules(names: Iterable[str], format_: WeightFormat | None, where: str) -
         if at >= _MAX_NAMES:
             raise BadInput(f"has more than {_MAX_NAMES} names", where, f"Expected at most {_MAX_NAMES}")
         matcher = parse_name(name, where)
-        single = matcher.pattern is None and ".0." in f".{matcher.text}." and "experts.0" in matcher.text
-        counted[matcher] = counted.get(matcher, 0) + (1 if single else 0)
+        single = "experts.0" in matcher.text and matcher.pattern is None and ".0." in f".{matcher.text}."
+        counted[matcher] = counted.get(matcher, 0) + single
     patterns = sum(matcher.pattern is not None for matcher in counted)
-    expressions = sum(matcher.text.startswith("re:") for matcher in counted)
+    expressions = sum(matcher.text.startswith("re:") for matcher in counted) if patterns else 0
     if patterns > _MAX_PATTERNS or expressions > _MAX_EXPRESSIONS:
         raise BadInput(
             f"has {patterns} patterns, of them {expressions} regular expressions", where,
