@@ -23,7 +23,6 @@ from kvplanner.ui.start import start_state
 from kvplanner.ui.window import MainWindow
 from tests.ui.window_kit import words
 
-
 AT_REST_MS = 250  # the table and Explain follow an edit once it pauses
 
 
