@@ -114,16 +114,16 @@ def _child(script: str) -> list[float]:
     return [float(part) for part in done.stdout.split()]
 
 
-def _least(script: str) -> float:
-    return min(_child(script)[0] for _ in range(repeats()))
+def _least(*scripts: str) -> list[float]:
+    """The least of each script, run in turns: a machine that slows down slows them all."""
+    rounds = [[_child(script)[0] for script in scripts] for _ in range(repeats())]
+    return [min(of_one) for of_one in zip(*rounds, strict=True)]
 
 
 def run() -> list[Row]:
     """CPU from process start to the event loop being idle after the first paint; and of one slider step."""
     _child("SHELL = False\n" + _WINDOW)
-    bare = _least(_BARE)
-    shell = _least("SHELL = True\n" + _WINDOW)
-    bars = _least("SHELL = False\n" + _WINDOW)
+    bare, shell, bars = _least(_BARE, "SHELL = True\n" + _WINDOW, "SHELL = False\n" + _WINDOW)
     best, median, late = _child("MODEL = 'Llama-3.3-70B-Instruct'\n" + _SLIDER)
     return [
         Row("bare PySide6 window, first frame", bare),
