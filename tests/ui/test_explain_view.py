@@ -36,7 +36,7 @@ def test_weights_show_both_units_and_where_they_come_from() -> None:
     stored = next(row for row in told.inputs if row.name == "stored")
     assert (stored.value, stored.other, stored.source) == ("14.96 GiB", "= 16.06 GB", "catalogue")
     assert told.band == "exact: counted, without doubt"
-    assert told.rules == "vllm 0.33.0, rules 0.27–0.33, V2 runner"
+    assert told.rules == "vLLM 0.33.0, rules 0.27–0.33, V2 runner"
 
 
 def test_the_unit_reaches_into_the_formula() -> None:

@@ -8,6 +8,7 @@ from typing import Final, Literal, NamedTuple
 from kvplanner.engine.base import DevicePlan, Plan, SegmentKind
 from kvplanner.estimate import BASIS_MEANING, Estimate, Input, show_value
 from kvplanner.plan.held import budget_kinds, cache_is_given, graphs_outside
+from kvplanner.plan.report_parts import engine_title
 from kvplanner.sentence import MINUS, SMALL, show_size, told_in
 from kvplanner.ui.bars import words
 from kvplanner.ui.bars.fold import group_of
@@ -158,7 +159,7 @@ def _where(plan: Plan, position: int) -> str:
 
 
 def _rules(plan: Plan) -> str:
-    return f"{plan.request.engine} {plan.engine_version}, rules {plan.rules}"
+    return f"{engine_title(plan)} {plan.engine_version}, rules {plan.rules}"
 
 
 def _formula(of: str, estimate: Estimate, unit: Unit) -> Formula:
