@@ -39,9 +39,9 @@ class TestTheFreeMemoryCheck:
         result = free(73.40)
         assert result.fits
         assert result.summary.startswith("May not fit: GPU 0 may have no more than 72.61 GiB free at start and 72.85")
-        assert "if it does, KV cache for " in result.summary
+        assert "if it starts, KV cache for " in result.summary
         assert result.warnings[0].startswith(
-            "May not fit: at the upper end of its range free_memory_check lacks 0.24 GiB on GPU 0"
+            "May not fit: at the upper end of its range the free-memory check lacks 0.24 GiB on GPU 0"
         )
 
     def test_that_fails_at_its_value_only_probably_does_not_fit(self) -> None:
@@ -53,10 +53,17 @@ class TestTheFreeMemoryCheck:
     def test_beyond_its_range_is_certain(self, gib: float, start: str) -> None:
         result = free(gib)
         assert result.summary.startswith(start)
-        assert not any("free_memory_check" in warning for warning in result.warnings)
+        assert not any("free-memory check" in warning for warning in result.warnings)
+
+    def test_other_stages_are_told_in_words_too(self) -> None:
+        told = plan(LLAMA, "18GiB", {"max_model_len": -1})
+        assert told.summary.startswith(
+            "May not fit: the profile run may lack 0.29 GiB on GPU 0; if it starts, KV cache"
+        )
+        assert "at the upper end of its range the profile run lacks 0.29 GiB" in told.warnings[0]
 
     def test_a_load_is_told_after_the_doubt(self) -> None:
-        assert "; if it does, it serves 1 of 1 user: " in free(73.40, load=Load(1, 100, 100)).summary
+        assert "; if it starts, it serves 1 of 1 user: " in free(73.40, load=Load(1, 100, 100)).summary
 
     def test_the_doubt_of_any_replica_is_told(self) -> None:
         machine = gpus.machine("2xH100")
@@ -72,9 +79,9 @@ class TestTheFreeMemoryCheck:
 class TestTheCache:
     def test_too_little_at_the_low_end_is_told_with_the_load(self) -> None:
         result = plan(LLAMA, "RTX 4090", {"max_model_len": 32_000}, load=Load(32, 1500, 500))
-        assert result.summary.startswith("May not fit; if it does, it serves 21 of 32 users: KV cache for ")
+        assert result.summary.startswith("May not fit; if it starts, it serves 21 of 32 users: KV cache for ")
         few = plan(LLAMA, "RTX 4090", {"max_model_len": 32_000}, load=Load(2, 1500, 500))
-        assert few.summary.startswith("May not fit; if it does, it serves 2 of 2 users: ")
+        assert few.summary.startswith("May not fit; if it starts, it serves 2 of 2 users: ")
 
     def test_enough_at_the_high_end_probably_does_not_fit(self) -> None:
         result = plan(LLAMA, "20GB", {"max_model_len": 8192})
@@ -87,7 +94,15 @@ class TestTheCache:
         told = plan("Qwen/Qwen3.5-27B", "H100", {"max_model_len": 8192, "max_num_seqs": 330})
         assert told.fits
         assert told.summary.startswith("May not fit: ")
+        assert told.summary.endswith(", too few blocks for the states of 330 sequences at the lower end of its range")
         assert "exceeds available Mamba cache blocks" in told.warnings[0]
+
+    def test_a_context_that_the_whole_band_holds_is_not_what_lacks(self) -> None:
+        told = plan("ibm-granite/granite-4.0-h-small", "H100")
+        assert told.kv_cache is not None
+        assert told.kv_cache.tokens_low > told.kv_cache.context_length
+        assert "too little" not in told.summary
+        assert "too few blocks for the states of 1,024 sequences at the lower end" in told.summary
 
     def test_no_length_is_promised_where_the_next_stage_fails(self) -> None:
         """A shorter context would fit the given cache, and serving a batch of 65,536 tokens would fail instead."""

@@ -91,23 +91,23 @@ def summary(request: PlanRequest, settings: Settings, replicas: Sequence[Replica
     doubt = next((text for text in map(_doubt, replicas) if text), "")
     if not replica.layout.tables:
         room = "this model keeps no KV cache"
-        return Sentence(f"{doubt}; if it does, {room}") if doubt else f"Fits: {room}"
+        return Sentence(f"{doubt}; if it starts, {room}") if doubt else f"Fits: {room}"
     alike = len({other.sizing.num_blocks for other in replicas}) == 1
     room = _room(replica)
     if settings.dp > 1:
         room += f" in {'each' if alike else 'the smallest'} of {settings.dp} replicas"
-    unsure = ", too little at the lower end of its range" if replica.cache_doubt else ""
+    unsure = _unsure(replica, settings)
     if request.load is None or limits.serves_users is None:
         room += f", {_at_once(replica, settings)}{unsure}"
         if doubt:
-            return Sentence(f"{doubt}; if it does, {room}")
+            return Sentence(f"{doubt}; if it starts, {room}")
         return f"{'May not fit' if replica.cache_doubt else 'Fits'}: {room}"
     served, users = limits.serves_users, request.load.users
     of = f"{format_count(served)} of {counted(users, 'user', 'users')}"
     room += unsure
     why = room if served >= users else _why(request, settings, replica, limits, room)
     if doubt or replica.cache_doubt:
-        return Sentence(f"{doubt or 'May not fit'}; if it does, it serves {of}: {why}")
+        return Sentence(f"{doubt or 'May not fit'}; if it starts, it serves {of}: {why}")
     return f"Fits, {_serves(served, users, of)}: {why}"
 
 
@@ -117,6 +117,16 @@ def with_own_build(why: str, summary_: str) -> str:
     if told.startswith("Cannot tell"):
         return Sentence(f"Cannot tell: {why}")
     return Sentence(f"Cannot tell: {why}; a build of your own that has them {told[0].lower()}{told[1:]}")
+
+
+def _unsure(replica: Replica, settings: Settings) -> str:
+    """What the cache lacks at the lower end of its range, "" where it holds what the engine asks for."""
+    if not replica.cache_doubt:
+        return ""
+    lacks = "too little"
+    if not replica.low.error:
+        lacks = f"too few blocks for the states of {counted(settings.max_num_seqs, 'sequence', 'sequences')}"
+    return f", {lacks} at the lower end of its range"
 
 
 def _doubt(replica: Replica) -> str:
@@ -167,7 +177,9 @@ def _why(request: PlanRequest, settings: Settings, replica: Replica, limits: Lim
     return room
 
 
-_LATE: Final[dict[Stage, str]] = {
+# What lacks memory at a stage, inside a sentence.
+_LACKING: Final[dict[Stage, str]] = {
+    "free_memory_check": "the free-memory check", "weights": "loading the weights", "profile": "the profile run",
     "kv_cache_allocation": "allocating the KV cache", "graph_capture": "capturing CUDA graphs", "runtime": "serving",
 }  # fmt: skip
 
@@ -179,7 +191,7 @@ def risks(replicas: Sequence[Replica]) -> tuple[str, ...]:
     if out or not late:
         return tuple(out)
     worst = max(late, key=lambda check: check.most)
-    lacks = f"{_LATE[worst.stage]} may lack {mark(worst.most)} on GPU {worst.device}"
+    lacks = f"{_LACKING[worst.stage]} may lack {mark(worst.most)} on GPU {worst.device}"
     return (Sentence(f"A narrow fit: at the upper end of its range {lacks}; a lower utilisation leaves room"),)
 
 
@@ -187,7 +199,7 @@ def _may_not_fit(replica: Replica) -> str:
     doubt = replica.doubt
     if doubt is not None:
         remedy = "; a lower utilisation leaves room" if doubt.stage == "free_memory_check" else ""
-        lacks = f"{doubt.stage} lacks {mark(doubt.most)} on GPU {doubt.device}"
+        lacks = f"{_LACKING[doubt.stage]} lacks {mark(doubt.most)} on GPU {doubt.device}"
         return f"May not fit: at the upper end of its range {lacks}{remedy}"
     if replica.cache_doubt:
         return f"May not fit: at the lower end of its range the engine would say: {replica.cache_doubt}"
