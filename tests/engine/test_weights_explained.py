@@ -15,6 +15,7 @@ from kvplanner.engine.base import Model
 from kvplanner.engine.vllm import activations, graphs, runtime, weights, workspace
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.estimate import Estimate
+from kvplanner.units import MIB
 from tests.engine.weights_models import settings
 
 _OPERATORS: Final[Mapping[type[ast.operator], Callable[[float, float], float]]] = {
@@ -24,7 +25,9 @@ _OPERATORS: Final[Mapping[type[ast.operator], Callable[[float, float], float]]] 
 _SHARE: Final = 1e-8
 _BYTES: Final = 4
 # Inputs whose size is a law's or the files', not arithmetic over other sizes.
-_LAWS: Final = re.compile(r"libraries|late libraries|NCCL|all-reduce|expert exchange|attention workspace|base|each")
+_LAWS: Final = re.compile(
+    r"context|libraries|late libraries|NCCL|all-reduce|expert exchange|attention workspace|base|each"
+)
 
 
 def evaluate(text: str) -> float:
@@ -125,3 +128,43 @@ def test_penalty_counters_tell_their_bits() -> None:
 def test_the_reader_of_formulas_reads_arithmetic_alone(text: str) -> None:
     with pytest.raises((ValueError, KeyError)):
         evaluate(text)
+
+
+class TestTheContext:
+    def source(self, **changes: object) -> str:
+        item = runtime.outside(catalogue.load(MODELS[0]), settings(**changes), 0).inputs[0]
+        assert isinstance(item.value, int)
+        assert item.name == "context"
+        return f"{item.value / MIB:.2f} MiB: {item.source}"
+
+    def test_is_told_in_sizes_that_add_up(self) -> None:
+        told = self.source(gpu_total_bytes=80 << 30)
+        found = re.fullmatch(r"([\d.]+) MiB: ([\d.]+) MiB \+ ([\d.]+) % of 80\.00 GiB; CUDA context; \d+ .*", told)
+        assert found, told
+        whole, base, share = map(float, found.groups())
+        assert abs(base + share / 100 * 80 * 1024 - whole) < 0.02
+
+    def test_says_where_it_stops_to_grow(self) -> None:
+        told = self.source(gpu_name="NVIDIA B200", gpu_arch=(10, 0), gpu_total_bytes=178 << 30)
+        assert " % of 96.00 GiB, beyond which it grows no further (CUDA sees 178.00 GiB); " in told
+
+    def test_of_shared_memory(self) -> None:
+        assert self.source(gpu_name="Orin (nvgpu)", gpu_arch=(8, 7), gpu_total_bytes=16 << 30).startswith(
+            "2048.00 MiB: an eighth of 16.00 GiB; "
+        )
+        assert ": 8.00 GiB; " in self.source(gpu_name="NVIDIA GB10", gpu_arch=(12, 1), gpu_total_bytes=120 << 30)
+
+
+def test_a_stage_without_a_sampler_tells_of_no_logits() -> None:
+    model = catalogue.load("meta-llama/Llama-3.3-70B-Instruct")
+    before, last = (activations.peak(model, settings(tp=2, pp=2), stage) for stage in range(2))
+    assert before.formula == "{forward pass} + {libraries}"
+    assert [i.name for i in before.inputs] == ["forward pass", "gate and up tensors", "libraries"]
+    assert not any("logits" in note for note in before.notes)
+    assert last.formula == "max({forward pass}, {sampler}) + {libraries}"
+    assert {"sampler", "fp32 logits"} <= {i.name for i in last.inputs}
+
+
+def test_one_report_is_one() -> None:
+    told = runtime.inside(catalogue.load(MODELS[0]), settings(tp=2), 0).inputs[0].source
+    assert re.search(r"; 1 start-up report$", told), told

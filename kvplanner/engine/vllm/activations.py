@@ -159,23 +159,35 @@ def peak(model: Model, settings: Settings, stage: int) -> Estimate:
     value, low, high = (found.peak(which) for which in range(3))
     element = DTYPE_BYTES[settings.dtype]
     gate_up = tokens * wide.gate_up * element
-    rows, words = _rows(settings), spec.vocab_size
-    rest = found.rest
-    outputs = f"{found.kept.how} + {round(rest.value):,}; {rest.source}" if rest else found.kept.how
     inputs = [
         Input("forward pass", found.forward.value, "B", found.forward.how),
         Input("gate and up tensors", gate_up, "B", f"{tokens:,} tokens × {wide.gate_up:,} × {element}; a part of it"),
-        Input("sampler", found.sampler.value, "B", found.sampler.how),
-        Input("fp32 logits", 4 * rows * words, "B", f"{rows:,} rows × {words:,} words × 4; one copy, a part of it"),
-        Input("encoders", found.encoder.value, "B", f"{found.encoder.how}; worst-case items"),
-        Input("encoder outputs", found.kept.value + (round(rest.value) if rest else 0), "B", outputs),
-        Input("libraries", round(found.fixed.value), "B", found.fixed.source),
     ]
-    formula = "max({encoders}, {encoder outputs} + max({forward pass}, {sampler})) + {libraries}"
-    if not found.encoder.value:
-        inputs, formula = inputs[:4] + inputs[6:], "max({forward pass}, {sampler}) + {libraries}"
+    steps = "{forward pass}"
+    if found.sampler.value:
+        inputs += _sampler_inputs(spec, settings, found.sampler)
+        steps = "max({forward pass}, {sampler})"
+    if found.encoder.value:
+        inputs += _encoder_inputs(found)
+        steps = f"max({{encoders}}, {{encoder outputs}} + {steps})"
+    inputs.append(Input("libraries", round(found.fixed.value), "B", found.fixed.source))
     remarks = _remarks(spec, settings, stage, found, gate_up)
-    return banded(value, low, high, "calibrated", formula, *inputs).with_notes(*remarks)
+    return banded(value, low, high, "calibrated", f"{steps} + {{libraries}}", *inputs).with_notes(*remarks)
+
+
+def _sampler_inputs(spec: ModelSpec, settings: Settings, sampler: Moment) -> tuple[Input, Input]:
+    rows, words = _rows(settings), spec.vocab_size
+    how = f"{rows:,} rows × {words:,} words × 4; one copy, a part of it"
+    return Input("sampler", sampler.value, "B", sampler.how), Input("fp32 logits", 4 * rows * words, "B", how)
+
+
+def _encoder_inputs(found: Moments) -> tuple[Input, Input]:
+    outputs, size = found.kept.how, found.kept.value
+    if found.rest:
+        outputs += f" + {round(found.rest.value):,}; {found.rest.source}"
+        size += round(found.rest.value)
+    encoders = Input("encoders", found.encoder.value, "B", f"{found.encoder.how}; worst-case items")
+    return encoders, Input("encoder outputs", size, "B", outputs)
 
 
 def compiles(settings: Settings) -> bool:

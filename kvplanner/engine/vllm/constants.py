@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, NamedTuple, cast
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.estimate import Basis
 from kvplanner.shipped import shipped
+from kvplanner.units import counted
 
 # What an entry may ask for beside a run of versions.
 _CONDITIONS: Final = ("runner", "gpu", "ranks", "stage", "pipeline", "graphs")
@@ -115,5 +116,5 @@ def _same(wanted: str, value: str) -> bool:
 
 def _constant(entry: Mapping[str, Any]) -> Constant:
     rows = len(entry.get("rows", ()))
-    source = f"{entry['why']}; {rows} start-up reports" if rows else str(entry["why"])
+    source = f"{entry['why']}; {counted(rows, 'start-up report', 'start-up reports')}" if rows else str(entry["why"])
     return Constant(entry["value"], entry["low"], entry["high"], entry["basis"], source)

@@ -66,11 +66,15 @@ def _context(settings: Settings) -> tuple[Input, Estimate]:
     base, share = lookup("context_base_bytes", settings), lookup("context_share", settings)
     size = min(settings.gpu_total_bytes, _LARGEST_FOR_CONTEXT)
     value, low, high = (round(b + s * size) for b, s in zip(base.band, share.band, strict=True))
-    source = f"{base.value:,.0f} + {share.value:.9g} × {size:,} of memory; {base.source}"
+    how = mark(round(base.value), 2)
+    if share.value:
+        how += f" + {100 * share.value:.5g} % of {mark(size)}"
+    if share.value and size < settings.gpu_total_bytes:
+        how += f", beyond which it grows no further (CUDA sees {mark(settings.gpu_total_bytes)})"
     if gpu_class(settings) == "unified" and value > size // _HOST_LEAST:
         value, high = size // _HOST_LEAST, min(high, size // _HOST_MOST)
-        source = f"an eighth of {size:,}; {base.source}"
-    return Input("context", value, "B", source), banded(value, low, high, base.basis)
+        how = f"an eighth of {mark(size)}"
+    return Input("context", value, "B", Sentence(f"{how}; {base.source}")), banded(value, low, high, base.basis)
 
 
 def _collectives(settings: Settings) -> list[tuple[Input, Estimate]]:
