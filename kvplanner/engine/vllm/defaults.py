@@ -15,6 +15,7 @@ from kvplanner.engine.vllm import (
     backends,
     defaults_batch,
     defaults_check,
+    defaults_dtype,
     defaults_graphs,
     defaults_media,
     kv_block,
@@ -62,7 +63,7 @@ def resolve(request: PlanRequest) -> tuple[Settings, dict[str, Resolved], tuple[
     values["usage"] = book.settle("usage", "server", "vllm serve")
     values["era"] = _settled_era(match, book)
     values |= _parallel(spec, book)
-    values |= _dtypes(request, book, gpu)
+    values |= _dtypes(request, book, gpu, match.version)
     values |= _length(spec, book)
     values |= _scheduling(spec, book, values)
     values |= _batch(spec, book, values)
@@ -75,6 +76,7 @@ def resolve(request: PlanRequest) -> tuple[Settings, dict[str, Resolved], tuple[
     book.warnings += _not_modelled(book.options)
     settings = Settings(**values)
     defaults_check.check_configuration(spec, settings)
+    book.warnings += defaults_dtype.warnings(spec, settings)
     dropped = defaults_check.dropped(spec, settings.version)
     if dropped:
         book.warnings.append(dropped)
@@ -158,9 +160,9 @@ def _partition(book: Book, stages: int, layers: int) -> tuple[int, ...]:
     return parts
 
 
-def _dtypes(request: PlanRequest, book: Book, gpu: GpuSpec) -> dict[str, Any]:
+def _dtypes(request: PlanRequest, book: Book, gpu: GpuSpec, version: tuple[int, int]) -> dict[str, Any]:
     spec = request.model.spec
-    dtype, reason = _auto_dtype(spec, gpu.compute_capability)
+    dtype, reason = defaults_dtype.auto_dtype(spec, gpu.compute_capability, version)
     wanted = str(book.settle("dtype", dtype, reason))
     wanted = {"half": "float16", "float": "float32"}.get(wanted, wanted)
     if wanted == "auto":
@@ -172,16 +174,6 @@ def _dtypes(request: PlanRequest, book: Book, gpu: GpuSpec) -> dict[str, Any]:
     quantization = book.settle("quantization", quantization, "from the config" if quantization else "unquantised")
     return {"dtype": wanted, "quantization": quantization, "kv_cache_dtype": _kv_dtype(spec, book, gpu),
             "kv_skip_layers": _skip_layers(book)}  # fmt: skip
-
-
-def _auto_dtype(spec: ModelSpec, arch: tuple[int, int] | None) -> tuple[str, str]:
-    old_gpu = arch is not None and arch < (8, 0)
-    if spec.dtype == "float32":
-        half = old_gpu or spec.task != "generate"
-        return ("float16" if half else "bfloat16"), "a float32 checkpoint is served in 16 bits"
-    if spec.dtype == "bfloat16" and old_gpu:
-        return "float16", "the GPU has no bfloat16"
-    return spec.dtype, "from the config"
 
 
 def _kv_dtype(spec: ModelSpec, book: Book, gpu: GpuSpec) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kvplanner.engine.vllm import defaults_dtype
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.errors import BadInput, NotModelled
 from kvplanner.model.spec import Attention, Mla, ModelSpec, State
@@ -37,7 +38,7 @@ def check_configuration(spec: ModelSpec, settings: Settings) -> None:
     _check_heads(spec, settings.tp)
     _check_context_parallel(spec, settings)
     _check_batch(settings)
-    _check_dtype(spec, settings)
+    defaults_dtype.check(spec, settings)
     if settings.pp > 1 and not spec.num_layers:
         raise NotModelled(
             f"the layers of {spec.architecture} are not known and cannot be spread over {settings.pp} stages",
@@ -127,34 +128,3 @@ def _check_batch(settings: Settings) -> None:
             "--max-num-batched-tokens", "Raise it or lower --max-num-seqs",
             brief=f"{tokens:,} tokens per step are fewer than the {settings.max_num_seqs:,} sequences",
         )  # fmt: skip
-
-
-def _check_dtype(spec: ModelSpec, settings: Settings) -> None:
-    arch = settings.gpu_arch
-    if settings.dtype == "bfloat16" and arch is not None and arch < (8, 0):
-        raise BadInput(
-            "Bfloat16 is only supported on GPUs with compute capability of at least 8.0. Your "
-            f"{settings.gpu_name} GPU has compute capability {arch[0]}.{arch[1]}", "--dtype",
-            "Use --dtype half",
-        )  # fmt: skip
-    if (
-        settings.dtype == "float16"
-        and spec.model_type in ("gemma2", "gemma3", "gemma3_text")
-        and not (arch and arch < (8, 0))
-    ):
-        raise BadInput(
-            f"The model type {spec.model_type!r} does not support float16. Reason: Numerical instability",
-            "--dtype",
-            "Use bfloat16 or float32",
-        )
-    two_bytes = {"float16", "bfloat16"}
-    if (
-        settings.kv_cache_dtype in two_bytes
-        and settings.kv_cache_dtype != settings.dtype
-        and settings.dtype in two_bytes
-    ):
-        raise BadInput(
-            f"A 16-bit KV cache must have the model's dtype {settings.dtype}, not {settings.kv_cache_dtype}",
-            "--kv-cache-dtype",
-            "Use auto",
-        )
