@@ -18,6 +18,7 @@ from tests.engine.kv_models import (
     kimi_linear,
     laid_out,
     latent,
+    resolved,
     spec,
     windowed,
 )
@@ -124,9 +125,23 @@ def test_disabled_manager_keeps_everything() -> None:
 
 def test_chunked_layers_by_version() -> None:
     model = spec([(full(chunk=8192),)] * 3 + [(full(),)], context_length=1 << 20)
-    assert [g.kind for g in laid_out(model).groups] == ["chunked"] * 3 + ["full"]
     assert laid_out(model).groups[0].blocks_per_request == (8192 + 2 * 8192) // 16
-    assert [g.kind for g in laid_out(model, version="0.19.0").groups] == ["full"]
+    grouped, promoted = ["chunked"] * 3 + ["full"], ["full"]
+    for version, kinds in (("0.33.0", grouped), ("0.19.0", grouped), ("0.13.0", grouped), ("0.12.0", promoted)):
+        assert [g.kind for g in laid_out(model, version=version).groups] == kinds
+    allowed, forbidden = {"chunked_attention_in_hybrid_cache": True}, {"chunked_attention_in_hybrid_cache": False}
+    assert [g.kind for g in laid_out(model, allowed, version="0.12.0").groups] == grouped
+    assert [g.kind for g in laid_out(model, forbidden).groups] == promoted
+
+
+@pytest.mark.parametrize("method", ["eagle", "eagle3", "mtp", "ngram"])
+def test_chunked_layers_beside_heads_that_read_states(method: str) -> None:
+    model = spec([(full(chunk=8192),)] * 3 + [(full(),)], context_length=1 << 20, mtp_layers=1)
+    options = {"speculative_method": method, "num_speculative_tokens": 1, "disable_hybrid_kv_cache_manager": False}
+    settings, reasons, _ = resolved(model, options)
+    assert settings.hybrid_manager is (method == "ngram")
+    if method != "ngram":
+        assert reasons["disable_hybrid_kv_cache_manager"].reason == f"on for chunked attention beside {method}"
 
 
 def test_uneven_groups_are_padded() -> None:

@@ -16,6 +16,7 @@ from kvplanner.plan.schema import to_json
 VLLM = engine("vllm")
 DENSE, EXPERTS, HYBRID = "meta-llama/Llama-3.1-8B-Instruct", "Qwen/Qwen3-30B-A3B", "Qwen/Qwen3-Next-80B-A3B-Instruct"
 VISION, WINDOWS, LATENT = "Qwen/Qwen2.5-VL-7B-Instruct", "openai/gpt-oss-20b", "deepseek-ai/DeepSeek-V3"
+CHUNKED = "meta-llama/Llama-4-Scout-17B-16E-Instruct"
 
 
 class Case(NamedTuple):
@@ -54,6 +55,7 @@ CASES: dict[str, Case] = {
     "enable_prefix_caching": Case(False, HYBRID, "4xH100"),
     "kv_cache_dtype_skip_layers": Case("0,1", beside={"kv_cache_dtype": "int8_per_token_head"}),
     "disable_hybrid_kv_cache_manager": Case(True, WINDOWS),
+    "chunked_attention_in_hybrid_cache": Case(False, CHUNKED, "4xH100"),
     "enable_chunked_prefill": Case(False),
     "async_scheduling": Case(False, WINDOWS),
     "performance_mode": Case("throughput"),

@@ -1,4 +1,4 @@
-"""Printed tokens and concurrency of public start-up reports, given the KV memory that they print.
+"""Printed tokens, blocks and concurrency of public start-up reports, given the KV memory that they print.
 
 Memory is printed with two decimals, so a report is met when some value that rounds to it gives its figures. A report
 without a version may be met by any era. What a report leaves out is named, and the plan with it must then agree.
@@ -88,9 +88,8 @@ NOT_COMPARABLE: Final[dict[str, str]] = {
 
 def _reports() -> list[rows.Row]:
     found = [r for name in ("vllm", "vllm-uncited") for r in rows.read(TRUTH / f"{name}.jsonl")]
-    return [
-        r for r in found if r.reported.get("available_kv_gib") and {"kv_tokens", "max_concurrency"} & set(r.reported)
-    ]
+    figures = {"kv_tokens", "gpu_blocks", "max_concurrency"}
+    return [r for r in found if r.reported.get("available_kv_gib") and figures & set(r.reported)]
 
 
 @cache
@@ -115,7 +114,7 @@ def _machine(row: rows.Row, count: int) -> Machine:
 
 
 def _met(row: rows.Row, model: Model, options: Mapping[str, OptionValue], version: str) -> bool:
-    """Whether some memory that prints as the report's gives its tokens and its concurrency."""
+    """Whether some memory that prints as the report's gives its tokens, its blocks and its concurrency."""
     count = int(options.get("tensor_parallel_size", 1)) * int(options.get("pipeline_parallel_size", 1))
     request = PlanRequest(model, _machine(row, count), version=version, options=options)
     try:
@@ -125,7 +124,9 @@ def _met(row: rows.Row, model: Model, options: Mapping[str, OptionValue], versio
         return False
     gib, printed = row.reported["available_kv_gib"], row.reported
     sizes = [kv_sizing.size(layout, (int((gib + d) * GIB),) * settings.pp) for d in (-0.005, 0.005)]
-    tokens, rate = printed.get("kv_tokens"), printed.get("max_concurrency")
+    tokens, rate, blocks = printed.get("kv_tokens"), printed.get("max_concurrency"), printed.get("gpu_blocks")
+    if blocks is not None and not sizes[0].num_blocks <= blocks <= sizes[1].num_blocks:
+        return False
     rounded = "tokens rounded" in row.text
     return (tokens is None or rounded or sizes[0].tokens <= tokens <= sizes[1].tokens) and (
         rate is None or round(sizes[0].max_concurrency, 2) <= rate <= round(sizes[1].max_concurrency, 2)
@@ -187,3 +188,8 @@ def test_almost_all_comparable_reports_agree() -> None:
 def test_lists_hold_no_report_that_agrees_as_it_is() -> None:
     listed = set(LEFT_OUT) | set(NOT_COMPARABLE)
     assert not [name for name in listed if _verdicts().get(name) in ("met", "era", None)]
+
+
+def test_llama_4_keeps_its_layers_in_four_groups() -> None:
+    """Its report of 0.19 has 91,495 blocks of 12 layers in 16.75 GiB; all 48 in one group would be 22,867."""
+    assert _verdicts()["llama4-scout-4xh100-llmd"] == "met"

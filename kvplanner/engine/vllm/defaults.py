@@ -41,6 +41,9 @@ _HYBRID_PREFIX_SINCE: Final = (27, 0)
 _LARGEST_ITEM: Final[Mapping[str, int]] = {"Gemma4ForConditionalGeneration": 2496}
 _WHOLE_ITEMS_SINCE: Final = (33, 0)
 _ASYNC_SINCE: Final = (14, 0)
+_CHUNKED_GROUPS_SINCE: Final = (13, 0)
+# Methods whose heads read the model's hidden states (config/speculative.py: use_eagle).
+_READS_STATES: Final = ("eagle", "eagle3", "mtp")
 # Why a parallel size is 1.
 _NOT_SPLIT: Final = {"tp": "each layer is whole", "pp": "all layers are on every GPU of a replica", "dp": "one replica",
                      "dcp": "a request's cache is not split by tokens", "pcp": "a prompt is not split"}  # fmt: skip
@@ -65,9 +68,9 @@ def resolve(request: PlanRequest) -> tuple[Settings, dict[str, Resolved], tuple[
     values |= _parallel(spec, book)
     values |= _dtypes(request, book, gpu, match.version)
     values |= _length(spec, book)
+    values |= _speculation(request, book)
     values |= _scheduling(spec, book, values)
     values |= _batch(spec, book, values)
-    values |= _speculation(request, book)
     values |= defaults_graphs.graphs(spec, book, values, is_causal(spec))
     values |= _states(spec, book, values)
     values |= _memory(book, values)
@@ -253,15 +256,30 @@ def _scheduling(spec: ModelSpec, book: Book, values: dict[str, Any]) -> dict[str
     on = causal and version >= _ASYNC_SINCE
     why = "on" if on else "off in this version" if causal else "off for encoders"
     asynchronous = bool(book.settle("async_scheduling", on, why))
-    disabled, reason = False, "off"
-    chunked_layers = any(isinstance(m, Attention) and m.chunk for layer in spec.layers for m in layer.mixers)
-    if chunked_layers and version < (33, 0):
-        disabled, reason = True, "on for chunked attention in this version"
-    elif version < (9, 2):
-        disabled, reason = True, "no hybrid manager in this version"
-    disabled = bool(book.settle("disable_hybrid_kv_cache_manager", disabled, reason))
     return {"chunked_prefill": chunked, "prefix_caching": caching, "async_scheduling": asynchronous,
-            "hybrid_manager": not disabled}  # fmt: skip
+            "hybrid_manager": _hybrid_manager(spec, book, version, values["spec_method"])}  # fmt: skip
+
+
+def _hybrid_manager(spec: ModelSpec, book: Book, version: tuple[int, int], drafts: str | None) -> bool:
+    """Whether bounded layers keep only what they see.
+
+    With chunked layers the engine turns it off beside heads that read the model's states, and where an environment
+    variable says so: its default was 0 from 0.10.1 (pull request 21761) and has been 1 since 29627, that is 0.13: its
+    documentation has False for 0.12.0 and True for 0.16.0, and a report of 0.19.0 has four groups of Llama 4's layers.
+    """
+    allowed = bool(book.settle("chunked_attention_in_hybrid_cache", version >= _CHUNKED_GROUPS_SINCE,
+                               f"{'on' if version >= _CHUNKED_GROUPS_SINCE else 'off'} in this version"))  # fmt: skip
+    chunked = any(isinstance(m, Attention) and m.chunk for layer in spec.layers for m in layer.mixers)
+    beside = chunked and drafts in _READS_STATES
+    disabled, reason = version < (9, 2), "no hybrid manager in this version" if version < (9, 2) else "off"
+    if beside or (chunked and not allowed):
+        where = "by its variable" if book.given("chunked_attention_in_hybrid_cache") else "in this version"
+        disabled, reason = True, f"on for chunked attention {f'beside {drafts}' if beside else where}"
+    asked = bool(book.settle("disable_hybrid_kv_cache_manager", disabled, reason))
+    if beside and not asked:  # whatever was asked for
+        book.override("disable_hybrid_kv_cache_manager", True, reason)
+        return False
+    return not asked
 
 
 def _batch(spec: ModelSpec, book: Book, values: dict[str, Any]) -> dict[str, Any]:

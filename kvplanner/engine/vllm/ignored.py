@@ -79,9 +79,6 @@ _REFUSED_ENVIRONMENT: Final[dict[str, FlagRule]] = {
     "VLLM_ENABLE_STARTUP_PLAN": FlagRule(
         "1", "it sizes the cache as an earlier start suggested", "Use --kv-cache-memory-bytes instead", ("0",)
     ),
-    "VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE": FlagRule(
-        "1", "it changes how chunked attention is cached", "Use --no-disable-hybrid-kv-cache-manager instead", ("0",)
-    ),
 }
 _SHORT: Final[dict[str, FlagRule]] = {
     "-cc": FlagRule("1", same_as="--compilation-config"),

@@ -28,6 +28,7 @@ _NAMES: Final = {
     "num_gpu_blocks_override": "Blocks instead of measured",
     "kv_cache_dtype_skip_layers": "Layers with unquantised KV",
     "disable_hybrid_kv_cache_manager": "No hybrid KV manager",
+    "chunked_attention_in_hybrid_cache": "Hybrid KV for chunks",
     "kv_offloading_size": "KV offloaded to host (GiB)",
     "max_num_active_seqs": "Max active sequences",
     "attention_backend": "Attention back end",
