@@ -243,7 +243,6 @@ def cache_options() -> tuple[Option, ...]:
             moves=("kv_cache",),
         ),
         option(
-        option(
             "chunked_attention_in_hybrid_cache",
             "bool",
             CACHE,
@@ -253,6 +252,7 @@ def cache_options() -> tuple[Option, ...]:
             moves=("kv_cache",),
             since="0.10.1",
         ),
+        option(
             "kv_offloading_size",
             "float",
             CACHE,
