@@ -9,21 +9,25 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from kvplanner.units import GIB, MIB, ByteUnit, format_bytes
+from kvplanner.units import GIB, MIB, ByteUnit, counted, format_bytes
 
 MINUS: Final = "−"
 # Below this a size stands in the smaller unit.
 SMALL: Final = GIB // 10
+# Below this two decimals of the smaller unit do not show it.
+_TINY: Final = MIB // 100
 _MARK: Final = re.compile("\x02(-?[0-9]+),([0-9]*)\x03")
 
 
 def show_size(value: int | float, unit: ByteUnit = "GiB", digits: int | None = None) -> str:
     """A size as sentences and views tell it: "14.96 GiB"; below a tenth of one "52 MiB", "9.8 MiB", "0.31 MiB".
 
-    digits: decimals in place of those.
+    What two decimals of those would show as nothing is told in bytes. digits: decimals in place of those.
     """
     if not 0 < abs(value) < SMALL:
         return format_bytes(value, unit, 2 if digits is None else digits).replace("-", MINUS)
+    if abs(value) < _TINY:
+        return counted(round(value), "byte", "bytes").replace("-", MINUS)
     decimals = 0 if abs(value) >= 9.95 * MIB else 1 if abs(value) >= MIB else 2
     small: ByteUnit = "MB" if unit in ("GB", "MB") else "MiB"
     return format_bytes(value, small, decimals if digits is None else digits).replace("-", MINUS)

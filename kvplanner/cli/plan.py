@@ -19,12 +19,14 @@ if TYPE_CHECKING:
 _EXAMPLES: Final = """examples:
   kvplanner plan Llama-3.1-8B-Instruct --gpu H100 --load 32@1500+500
   kvplanner plan ./my-model --gpu 2x24GiB -- --max-model-len 32k --kv-cache-dtype fp8
-  kvplanner plan --gpu "4xA100 80GB" -- vllm serve meta-llama/Llama-3.3-70B-Instruct -tp 4
+  kvplanner plan --gpu "4xA100-SXM4-80GB" -- vllm serve meta-llama/Llama-3.3-70B-Instruct -tp 4
 
 exit status: 0 fits, 1 does not fit, 2 bad input or cannot be told
 """
 _USAGE: Final = """kvplanner plan MODEL [--gpu SPEC] [options] [-- ENGINE FLAGS]
        kvplanner plan [--gpu SPEC] [options] -- vllm serve MODEL ..."""
+# Of a GPU's name behind its first one.
+_MOST_WORDS: Final = 5
 _UNTOLD: Final = "Name an NVIDIA GPU that the release runs on, or another release (--engine-version)"
 _UNTOLD_CACHE: Final = "The other numbers of the plan stand; the engine tells its tokens when it starts"
 
@@ -86,6 +88,11 @@ def words_from(argv: Sequence[str]) -> tuple[Namespace, PlanWords]:
     if extra and extra[0].startswith("-"):
         parser().refuse(extra[0], f"The engine's go after --: kvplanner plan MODEL -- {' '.join(extra)[:60]}")
     if extra:
+        from kvplanner.engine.registry import engine, names
+        from kvplanner.plan.text_launch import refuse_other_command
+
+        for name in names():
+            refuse_other_command(engine(name).launch, ours, "plan")
         raise BadInput(f"{extra[0]!r} belongs to no flag", "plan", _place(given.gpu, ours, extra[0]))
     if given.explain and not given.model and not flags and not _is_kind(given.explain.split(",")[0]):
         # "plan --explain MODEL": what follows the bare flag is the model.
@@ -98,10 +105,35 @@ def words_from(argv: Sequence[str]) -> tuple[Namespace, PlanWords]:
 
 def _place(gpu: str | None, words: Sequence[str], word: str) -> str:
     """What to do with a word too many: most often a GPU without its flag, or without quotes round its blank."""
+    if gpu and (named := _with_blanks(gpu, words)):
+        return f'Put quotes round a name with blanks: --gpu "{named}"'
+    example = f', for example --gpu "{word[:40]}"' if _names_gpu(word) else ""
+    return f"Name one model; GPUs go with --gpu{example}"
+
+
+def _with_blanks(gpu: str, words: Sequence[str]) -> str:
+    """The name that a GPU and the words behind it make together, the longest; "" where they make none."""
     behind = words.index(gpu) + 1 if gpu in words else len(words)
-    if not gpu or behind == len(words) or words[behind].startswith("-"):
-        return f'Name one model; GPUs go with --gpu, for example --gpu "{word[:40]}"'
-    return f'Put quotes round a name with blanks: --gpu "{gpu} {words[behind]}"'
+    named = ""
+    for end in range(behind + 1, min(behind + _MOST_WORDS, len(words)) + 1):
+        if words[end - 1].startswith("-"):
+            break
+        together = " ".join((gpu, *words[behind:end]))
+        named = together if _names_gpu(together) else named
+    return named
+
+
+def _names_gpu(text: str) -> bool:
+    """Whether a text names one GPU or several, or memory of a size."""
+    from kvplanner.catalog import gpus
+
+    try:
+        gpus.machine(text)
+    except UnknownName as error:
+        return " fits " in error.what
+    except BadInput:
+        return False
+    return True
 
 
 def sources() -> Sources:

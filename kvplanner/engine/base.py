@@ -107,7 +107,7 @@ class Option(NamedTuple):
     commas. modelled False: understood, but nothing is planned by it. synonyms: (other spelling, choice) pairs.
     default: text of the default rule for people ("0.92", "from the GPU: 8192 or 2048").
     moves: the segment kinds (or "" for admission only) that it changes. everyday: shown without searching.
-    low, high: the range that makes sense, None for open.
+    low, high: the range that makes sense, None for open. above_low: the low end itself lies outside it.
     """
 
     name: str
@@ -129,6 +129,7 @@ class Option(NamedTuple):
     modelled: bool = True
     json_also: tuple[str, ...] = ()
     many: bool = False
+    above_low: bool = False
     env_also: str = ""
     synonyms: tuple[tuple[str, str], ...] = ()
 

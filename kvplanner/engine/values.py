@@ -58,11 +58,11 @@ def check_range(option: Option, value: OptionValue) -> None:
         return
     low = -LARGEST if option.low is None else option.low
     high = LARGEST if option.high is None else option.high
-    if low <= value <= high:
+    if low <= value <= high and not (option.above_low and value == low):
         return
     shown = f"{value:,}" if abs(value) <= LARGEST else "the number"
     shown = shown.removesuffix(".0")
-    span = _span(option) if value < low or option.high is not None else f"no more than {high:,}"
+    span = _span(option) if value <= low or option.high is not None else f"no more than {high:,}"
     raise BadInput(f"{shown} is out of range", option.spelled, f"Give {span}")
 
 
@@ -71,6 +71,8 @@ def _span(option: Option) -> str:
     low, high = option.low, option.high
     if low is None:
         return f"{LARGEST if high is None else high:,.10g} at most"
+    if option.above_low:
+        return f"more than {low:g}" if high is None else f"more than {low:g}, {high:g} at most"
     return f"{low:g} or more" if high is None else f"{low:g} to {high:g}"
 
 

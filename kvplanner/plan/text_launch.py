@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import PurePath
 from typing import Final, NamedTuple
 
@@ -21,6 +22,7 @@ _REDIRECT: Final = r"(?s)(?:\d*|&)(?:>>?|<)(?:\||&)?(.*)"
 _VISIBLE: Final = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
 _ALL: Final = frozenset({"all", "void", "none", ""})
 _MAX_DIGITS: Final = 4
+_COMMAND: Final = r"[a-z]+(?:-[a-z]+)*"
 
 
 class Launch(NamedTuple):
@@ -42,7 +44,8 @@ def take_apart(launch: Sequence[str], words: Sequence[str]) -> Launch:
 
     Knows the launcher itself ("vllm serve M ..."), its module ("python -m vllm.… --model M") and its container
     ("docker run ... vllm/vllm-openai --model M ..."). One word with blanks is split as a shell would, and what a
-    shell keeps for itself (pipes, redirections, "&") is left out. Raises BadInput for quotes that do not close.
+    shell keeps for itself (pipes, redirections, "&") is left out. Raises BadInput for quotes that do not close and for
+    another command of the engine's.
     """
     if len(words) == 1 and any(c.isspace() for c in words[0]):
         import shlex
@@ -52,10 +55,22 @@ def take_apart(launch: Sequence[str], words: Sequence[str]) -> Launch:
         except ValueError as error:
             raise BadInput(f"the command line cannot be read: {error}", _WHERE, "Check its quotes") from error
     start, version = _flags_start(launch, words)
+    if not start:
+        refuse_other_command(launch, words, _WHERE)
     environment = dict(_environment(words[:start]))
     own = tuple(_without_shell(words[start:]))
     flags, model = _without_model(own) if start else (own, "")
     return Launch(environment, model, flags, start > 0, version)
+
+
+def refuse_other_command(launch: Sequence[str], words: Sequence[str], where: str) -> None:
+    """Raises BadInput for a command of the engine's that starts no server, such as "vllm bench throughput"."""
+    for word, following in pairwise(words):
+        if PurePath(word).name == launch[0] and following not in launch and re.fullmatch(_COMMAND, following):
+            raise BadInput(
+                f"{launch[0]} {following} starts no server", where,
+                f"Write -- {' '.join(launch)} MODEL and the flags that a server would have",
+            )  # fmt: skip
 
 
 def _flags_start(launch: Sequence[str], words: Sequence[str]) -> tuple[int, str]:

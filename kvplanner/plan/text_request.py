@@ -269,7 +269,8 @@ def with_free(machine: Machine, items: Sequence[str]) -> Machine:
         index, equals, size = (part.strip() for part in item.rpartition("="))
         if equals and not (index.isascii() and index.isdecimal() and int(index) < len(machine.devices)):
             last = len(machine.devices) - 1
-            raise BadInput(f"there is no GPU {index!r}", "--free", f"Write GPU=SIZE with a GPU from 0 to {last}")
+            which = f"GPU=SIZE with a GPU from 0 to {last}" if last else f"0={size or '70GiB'} for the only GPU"
+            raise BadInput(f"there is no GPU {index!r}", "--free", f"Write {which}")
         targets = [int(index)] if equals else range(len(machine.devices))
         free |= dict.fromkeys(targets, _size(size, "--free"))
     return machine._replace(devices=tuple(_free_devices(machine, free)))

@@ -55,7 +55,7 @@ OPTIONS: dict[str, st.SearchStrategy[OptionValue]] = {
     "max_model_len": st.sampled_from([-1, 1, 17, 4096, 32_768]),
     "max_num_seqs": st.sampled_from([1, 7, 256, 1024]),
     "max_num_batched_tokens": st.sampled_from([16, 2048, 16_384]),
-    "gpu_memory_utilization": st.sampled_from([0.05, 0.5, 0.9, 1.0]),
+    "gpu_memory_utilization": st.sampled_from([0.001, 0.05, 0.5, 0.9, 1.0]),
     "kv_cache_dtype": st.sampled_from(KV_DTYPES),
     "kv_cache_dtype_skip_layers": st.sampled_from(["0", "sliding_window", "0,1"]),
     "block_size": st.sampled_from([1, 16, 48, 128]),

@@ -196,3 +196,14 @@ def test_a_format_without_kernels_for_the_gpu_is_refused(model: str, gpu: str, v
     with pytest.raises(BadInput, match=f"not supported for the current GPU. Minimum capability: {least}. Current"):
         plan(model, gpu, version=version)
     assert plan(model, "RTX 3090", {"max_model_len": 1024}, version=version).fits is not None
+
+
+@pytest.mark.parametrize(("size_", "said"), [(1, "1 byte"), (1000, "1,000 bytes"), (20_000, "0.02 MiB")])
+def test_a_given_cache_of_next_to_nothing_is_not_told_as_nothing(size_: int, said: str) -> None:
+    result = plan(LLAMA, "H100", {"kv_cache_memory_bytes": size_})
+    assert result.summary == f"Does not fit: the given KV cache of {said} holds no block to use"
+
+
+def test_any_utilisation_above_nothing_is_planned() -> None:
+    result = plan(LLAMA, "H100", {"gpu_memory_utilization": 0.0001})
+    assert (result.fits, result.stage) == (False, "kv_cache_sizing")

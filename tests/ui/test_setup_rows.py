@@ -17,7 +17,9 @@ from kvplanner.ui.setup import gpu_rows, model_rows, numbers
 from kvplanner.ui.setup.slider import STEPS, Scale
 
 TOKENS = Option("max_model_len", ("--max-model-len",), "tokens", "", "", low=-1)
-SHARE = Option("gpu_memory_utilization", ("--gpu-memory-utilization",), "float", "", "", low=0.05, high=1.0)
+SHARE = Option(
+    "gpu_memory_utilization", ("--gpu-memory-utilization",), "float", "", "", low=0.0, high=1.0, above_low=True
+)
 SIZE = Option("kv_cache_memory_bytes", ("--kv-cache-memory-bytes",), "bytes", "", "")
 
 

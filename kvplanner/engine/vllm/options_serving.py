@@ -79,8 +79,9 @@ def everyday() -> tuple[Option, ...]:
             aliases=("--device-memory-utilization",),
             moves=("kv_cache",),
             everyday=True,
-            low=0.05,
+            low=0.0,
             high=1.0,
+            above_low=True,
         ),
         option(
             "enforce_eager",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
@@ -15,6 +15,9 @@ from kvplanner.ui.setup.labels import option_label
 from kvplanner.ui.setup.pasted import ELSEWHERE, is_command
 from kvplanner.ui.setup.slider import MarkedSlider, Scale
 from kvplanner.units import LARGEST
+
+# Where a slider begins whose least value is not allowed: less may be typed.
+_LEAST_SHARE: Final = 0.05
 
 if TYPE_CHECKING:
     from kvplanner.engine.base import Option, OptionValue, Resolved
@@ -126,6 +129,7 @@ def stepped(option: Option, current: int | float, sign: int) -> int | float:
         value = int(current) + sign
     if option.low is not None:
         value = max(value, type(value)(max(option.low, 1 if option.low == -1 else option.low)))
+        value = current if option.above_low and value == option.low else value
     return min(value, type(value)(LARGEST if option.high is None else option.high))
 
 
@@ -216,5 +220,6 @@ def field_for(option: Option, parent: QWidget | None = None) -> OptionField:
     if option.type in ("bool", "choice"):
         return ChoiceField(option, parent)
     if option.type == "float" and option.low is not None and option.high is not None:
-        return SliderField(option, Scale(option.low, option.high, step=0.01), parent)
+        low = max(option.low, _LEAST_SHARE * option.high) if option.above_low else option.low
+        return SliderField(option, Scale(low, option.high, step=0.01), parent)
     return TextField(option, parent)
