@@ -166,3 +166,23 @@ def test_f6_goes_to_the_dock_and_back(card: Stub, open_window: Callable[..., Mai
     window.next_panel()
     assert QApplication.focusWidget() is window.panel.model.button
     window.stop_gpu_panel()
+
+
+def test_f6_passes_through_the_dock_of_a_machine_without_a_gpu(window: MainWindow, qtbot: QtBot) -> None:
+    window.gpu_panel(True)
+    panel: GpuPanel = window.findChild(GpuPanel)
+    until(qtbot, lambda: not panel.toolbar.watch_button.isVisible())
+    window.activateWindow()
+    window.panel.model.button.setFocus()
+    for walk in (window.next_panel, window.previous_panel):
+        seen = []
+        for _ in range(5):
+            walk()
+            focus = QApplication.focusWidget()
+            assert focus is not None
+            assert focus.isVisible()
+            seen.append(focus)
+        assert len(set(seen)) == 5
+        assert seen[-1] is window.panel.model.button
+        assert [panel.isAncestorOf(focus) for focus in seen].count(True) == 1
+    window.stop_gpu_panel()
