@@ -353,7 +353,8 @@ def test_what_is_odd_about_a_models_files_is_told(terminal: Terminal, tmp_path: 
 def test_a_saved_plan_finds_its_draft_from_anywhere(
     terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_folder(tmp_path / "draft", CONFIG, llama(CONFIG))
+    same = {**CONFIG, "vocab_size": 128256}
+    write_folder(tmp_path / "draft", same, llama(same))
     monkeypatch.chdir(tmp_path)
     config = '{"model": "./draft", "num_speculative_tokens": 2}'
     saved = str(tmp_path / "a.kvplan.json")

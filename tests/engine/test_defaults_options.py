@@ -204,5 +204,6 @@ def test_what_is_not_modelled_is_told() -> None:
 
 
 def test_an_option_moves_something_or_is_not_modelled() -> None:
-    assert [o.name for o in options.declared() if not o.moves and o.modelled] == []
+    checked_only = {"draft_tensor_parallel_size", "use_heterogeneous_vocab"}  # they decide what is refused
+    assert {o.name for o in options.declared() if not o.moves and o.modelled} == checked_only
     assert [o.name for o in options.declared() if o.moves and not o.modelled] == []

@@ -31,8 +31,10 @@ from kvplanner.gpu.spec import GpuSpec
 from kvplanner.model.spec import Attention, Mla, ModelSpec, State
 from kvplanner.units import GIB
 
-# The engine's names for the methods that a config calls differently (0.33).
+# The engine's names for the methods that a config calls differently (0.33). Logs of 0.20 have the older names still,
+# one of 0.26.0 has these; the release between is not known.
 _QUANTIZATION_NAMES: Final[Mapping[str, str]] = {"mxfp4": "gpt_oss_mxfp4", "awq": "auto_awq", "gptq": "auto_gptq"}
+_RENAMED_SINCE: Final = (21, 0)
 _AUTO_LENGTH: Final = -1
 _NO_LIMIT_FOUND: Final = 2048
 # Hybrids keep prefixes by default from here on: the "align" mode.
@@ -68,7 +70,7 @@ def resolve(request: PlanRequest) -> tuple[Settings, dict[str, Resolved], tuple[
     values |= _parallel(spec, book)
     values |= _dtypes(request, book, gpu, match.version)
     values |= _length(spec, book)
-    values |= _speculation(request, book)
+    values |= _speculation(request, book, values)
     values |= _scheduling(spec, book, values)
     values |= _batch(spec, book, values)
     values |= defaults_graphs.graphs(spec, book, values, is_causal(spec))
@@ -173,7 +175,8 @@ def _dtypes(request: PlanRequest, book: Book, gpu: GpuSpec, version: tuple[int, 
         book.override("dtype", dtype, reason)
     if wanted not in ("float16", "bfloat16", "float32"):
         raise BadInput(f"{wanted!r} is not a dtype", "--dtype", "Use auto, float16, bfloat16 or float32")
-    quantization = _QUANTIZATION_NAMES.get(spec.quantization or "", spec.quantization)
+    names = _QUANTIZATION_NAMES if version >= _RENAMED_SINCE else {}
+    quantization = names.get(spec.quantization or "", spec.quantization)
     quantization = book.settle("quantization", quantization, "from the config" if quantization else "unquantised")
     return {"dtype": wanted, "quantization": quantization, "kv_cache_dtype": _kv_dtype(spec, book, gpu),
             "kv_skip_layers": _skip_layers(book)}  # fmt: skip
@@ -223,7 +226,7 @@ def _length(spec: ModelSpec, book: Book) -> dict[str, Any]:
         raise BadInput(
             f"User-specified max_model_len ({length}) is greater than the derived max_model_len "
             f"(max_position_embeddings={limit} in model's config.json)", "--max-model-len",
-            f"Lower it to {limit:,}, or change the model's rope settings with --hf-overrides",
+            f"Lower it to {limit:,}, or give a config.json with other rope settings as the model",
             brief=f"context {length:,} exceeds the model's {limit:,}",
         )  # fmt: skip
     return {"max_model_len": length, "auto_fit": auto}
@@ -314,7 +317,7 @@ def _step_tokens(spec: ModelSpec, book: Book, values: dict[str, Any], tokens: in
     return tokens, reason
 
 
-def _speculation(request: PlanRequest, book: Book) -> dict[str, Any]:
+def _speculation(request: PlanRequest, book: Book, values: dict[str, Any]) -> dict[str, Any]:
     draft = request.draft.spec if request.draft else None
     found = speculation.speculation(book.options, request.model.spec, draft)
     book.settle(
@@ -322,6 +325,10 @@ def _speculation(request: PlanRequest, book: Book) -> dict[str, Any]:
     )
     book.settle("speculative_model", None, "none")
     book.settle("num_speculative_tokens", found.tokens, "one token" if found.method else "none")
+    book.settle("draft_tensor_parallel_size", values["tp"] if found.method else None, "as the model is split")
+    book.settle("use_heterogeneous_vocab", False, "both have the same vocabulary")
+    tp, version = values["tp"], values["version"]
+    book.warnings += speculation.check_draft(book.options, request.model.spec, draft, found, tp, version)
     return {"spec_method": found.method, "spec_tokens": found.tokens}
 
 

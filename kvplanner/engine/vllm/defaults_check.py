@@ -35,7 +35,7 @@ def dropped(spec: ModelSpec, version: tuple[int, int]) -> str:
 def check_configuration(spec: ModelSpec, settings: Settings) -> None:
     """Raises BadInput for a combination that the engine does not start with (config/vllm.py, config/model.py)."""
     _check_architecture(spec, settings.version)
-    _check_heads(spec, settings.tp)
+    check_heads(spec, settings.tp)
     _check_context_parallel(spec, settings)
     _check_batch(settings)
     defaults_dtype.check(spec, settings)
@@ -64,8 +64,8 @@ def _check_architecture(spec: ModelSpec, version: tuple[int, int]) -> None:
         )
 
 
-def _check_heads(spec: ModelSpec, tp: int) -> None:
-    flag = "--tensor-parallel-size"
+def check_heads(spec: ModelSpec, tp: int, flag: str = "--tensor-parallel-size") -> None:
+    """Raises BadInput (where = flag) for heads that a tensor-parallel size neither splits nor copies evenly."""
     for mixer in (m for layer in spec.layers for m in layer.mixers):
         if isinstance(mixer, State):
             heads = mixer.heads or mixer.channels

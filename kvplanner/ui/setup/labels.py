@@ -45,6 +45,8 @@ _NAMES: Final = {
     "speculative_method": "Speculative method",
     "speculative_model": "Draft model",
     "num_speculative_tokens": "Speculative tokens",
+    "draft_tensor_parallel_size": "Draft tensor parallel",
+    "use_heterogeneous_vocab": "Draft of other vocabulary",
     "max_loras": "Max LoRAs",
     "max_lora_rank": "Max LoRA rank",
     "estimate_cuda_graphs": "Reserve for CUDA graphs",
