@@ -30,6 +30,14 @@ _FULL_ATTENTION = (
     "the copy leaves the window out; a public start-up log of Mistral-Small-3.1-24B, which has the same decoder, "
     "shows full attention in all layers"
 )
+_GEMMA_3_LENGTH = (
+    "the copy has a context of 163,840, which is another program's; the repository leaves it out, as that of 27B does, "
+    "and the class of transformers gives 131,072"
+)
+_OLMO_3_LENGTH = (
+    "the copy has the context of 8,192 that the model was first trained with; its card gives 65,536, and a public "
+    "report serves the 7B with 34,048"
+)
 # Facts that a public copy of a config lost, with the reason why they are known; `assumed` ones stay marked as such.
 _AMENDED: dict[str, dict[str, Any]] = {
     "meta-llama/Llama-3.1-405B-Instruct-FP8": {
@@ -63,9 +71,10 @@ _AMENDED: dict[str, dict[str, Any]] = {
     "mistralai/Devstral-Small-2505": {"fields": {"sliding_window": None}, "why": _FULL_ATTENTION},
     "mistralai/Devstral-Small-2507": {"fields": {"sliding_window": None}, "why": _FULL_ATTENTION},
     "mistralai/Mistral-Large-Instruct-2407": {
-        "fields": {"sliding_window": None},
+        "fields": {"sliding_window": None, "max_position_embeddings": 131_072},
         "assumed": ["sliding_window"],
-        "why": "the copy leaves the window out; full attention is assumed, as in every Mistral file since 7B v0.2",
+        "why": "the copy leaves the window out; full attention is assumed, as in every Mistral file since 7B v0.2; its "
+        "context of 32,768 was corrected to 131,072, as casperhansen/mistral-large-instruct-2407-awq tells",
     },
     "mistralai/Ministral-8B-Instruct-2410": {
         "fields": {"sliding_window": 32768},
@@ -78,6 +87,14 @@ _AMENDED: dict[str, dict[str, Any]] = {
         "assumed": ["sliding_window"],
         "why": "the copy leaves the window out; full attention is assumed, as in most Phi-3 files",
     },
+    "google/gemma-3-4b-it": {"fields": {"text_config": {"max_position_embeddings": 131_072}}, "why": _GEMMA_3_LENGTH},
+    "google/gemma-3-12b-it": {"fields": {"text_config": {"max_position_embeddings": 131_072}}, "why": _GEMMA_3_LENGTH},
+    "allenai/Olmo-3-7B-Instruct": {"fields": {"max_position_embeddings": 65_536}, "why": _OLMO_3_LENGTH},
+    "allenai/Olmo-3-1125-32B": {"fields": {"max_position_embeddings": 65_536}, "why": _OLMO_3_LENGTH},
+    "meta-llama/Llama-2-13b-hf": {
+        "fields": {"max_position_embeddings": 4096},
+        "why": "the copy is of an early revision, whose context was 2,048; later ones have 4,096, as the 7B has",
+    },
     "LiquidAI/LFM2-2.6B": {
         "fields": {"block_auto_adjust_ff_dim": False},
         "why": "the copy is trimmed; the published element count holds only with the stated width left as it is",
@@ -87,7 +104,7 @@ _AMENDED: dict[str, dict[str, Any]] = {
 _ABOUT_FACTS = re.compile(
     r"^(built with|not built here|vision_config was not|llmfit|mixed-precision ModelOpt|modules_to_not_convert in this"
     r"|the published (checkpoint is FP8|count has)|model_type 'deepseek_ref'|embedding model:|DeepSeek-V3-type index"
-    r"|the index file states|the published parameter count equals|dimensions, sliding window)"
+    r"|the index file states|the published parameter count equals|dimensions, sliding window|max_position_embeddings )"
 )
 # The facts take these for tied with a second copy of the head; their heads are their own (see Reading.tied).
 _UNTIED = {"mistralai/Mistral-Small-3.1-24B-Instruct-2503", "mistralai/Mistral-Small-3.2-24B-Instruct-2506"}
@@ -147,7 +164,7 @@ def _record(fact: Mapping[str, Any]) -> dict[str, Any]:
     _check_trimmed(fact, config, side)
     amended = _AMENDED.get(fact["id"])
     if amended:
-        config |= amended.get("fields", {})
+        config = _merged(config, amended.get("fields", {}))
         for name in ("modules_to_not_convert", "ignore", "ignored_layers"):
             if name in amended:
                 config["quantization_config"].setdefault(name, []).extend(amended[name])
@@ -171,6 +188,15 @@ def _record(fact: Mapping[str, Any]) -> dict[str, Any]:
         "gated": fact["gated"],
     }
     return {key: value for key, value in record.items() if value not in (None, [])}
+
+
+def _merged(config: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """A config with some fields, also of its parts, replaced."""
+    result = dict(config)
+    for name, value in fields.items():
+        part = result.get(name)
+        result[name] = _merged(part, value) if isinstance(part, dict) and isinstance(value, dict) else value
+    return result
 
 
 def _row(fact: Mapping[str, Any], record: dict[str, Any], offset: int) -> list[Any]:

@@ -162,3 +162,36 @@ def test_the_index_needs_no_reader() -> None:
     )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not [name for name in loaded if name.startswith("kvplanner.model.families")]
+
+
+@pytest.mark.parametrize(
+    ("name", "length"),
+    [
+        ("google/gemma-3-4b-it", 131_072),
+        ("google/gemma-3-12b-it", 131_072),
+        ("google/gemma-3-27b-it", 131_072),
+        ("nvidia/Nemotron-3-Content-Safety", 131_072),
+        ("nvidia/Nemotron-Content-Safety-Reasoning-4B", 131_072),
+        ("allenai/Olmo-3-7B-Instruct", 65_536),
+        ("allenai/Olmo-3-1025-7B", 65_536),
+        ("allenai/Olmo-3-1125-32B", 65_536),
+        ("meta-llama/Llama-2-13b-hf", 4096),
+        ("mistralai/Mistral-Large-Instruct-2407", 131_072),
+    ],
+)
+def test_lengths_that_a_copy_has_wrong_are_the_repositorys(name: str, length: int) -> None:
+    assert models.find(name).context_length == length
+    assert models.load(name).spec.context_length == length
+
+
+def test_no_record_doubts_its_own_context() -> None:
+    """A length that is known to be another one is amended, with the reason, not told in a remark."""
+    for entry in models.index():
+        assert not any("max_position_embeddings" in note for note in models.record(entry.id).get("notes", ())), entry.id
+
+
+def test_alike_models_have_alike_lengths() -> None:
+    """Multimodal Gemma 3 of any size, and Olmo 3, whose repositories agree."""
+    for architecture in ("Gemma3ForConditionalGeneration", "Olmo3ForCausalLM"):
+        lengths = {e.context_length for e in models.index() if e.architecture == architecture}
+        assert len(lengths) == 1, f"{architecture}: {lengths}"
