@@ -7,21 +7,22 @@ from collections.abc import Sequence
 from math import ceil
 from typing import Final
 
-from PySide6.QtCore import QEvent, QRect, Qt, Signal
+from PySide6.QtCore import QEvent, QRect, QRectF, Qt, Signal
 from PySide6.QtGui import QFontMetrics, QFontMetricsF, QPainter, QPaintEvent, QResizeEvent, QShowEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QSizePolicy, QToolButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QToolButton, QVBoxLayout, QWidget
 
 from kvplanner.engine.base import Plan, SegmentKind
 from kvplanner.ui.bars import words
 from kvplanner.ui.bars.fold import telling_kind
 from kvplanner.ui.bars.ink import colour, sized, tokens_of
 from kvplanner.ui.bars.words import Unit
-from kvplanner.ui.palette import Tokens
 from kvplanner.ui.verdict_icon import STATE_NAMES, StatusIcon
 from kvplanner.ui.verdict_words import Verdict, no_plan, refused, verdict
 
 NOTES_SHOWN: Final = 2
 CORNER_GAP: Final = 12
+MESSAGE_MARGIN: Final = 7
+MESSAGE_LINE: Final = 3
 DOT: Final = " · "
 _BEFORE_UNIT: Final = re.compile(r"(?<=\d) (?=GiB|GB|MiB|MB|tokens)")
 
@@ -172,6 +173,26 @@ def _linked(text: str, ink: str) -> str:
     return f'<a href="tightest" style="color:{ink};text-decoration:none">{plain}</a>'
 
 
+class EngineMessage(Wrapped):
+    """The engine's own words as a terminal would show them, on a ground with a line at its left."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setMargin(MESSAGE_MARGIN)
+        self.setIndent(MESSAGE_LINE)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """The ground is drawn rather than styled: a style sheet of its own would undo the font."""
+        tokens, whole = tokens_of(self), QRectF(self.rect())
+        painter = QPainter(self)
+        painter.setPen(Qt.PenStyle.NoPen)
+        for ink, width in ((tokens.danger_soft, whole.width()), (tokens.danger, float(MESSAGE_LINE))):
+            painter.setBrush(colour(ink))
+            painter.drawRect(QRectF(0, 0, width, whole.height()))
+        painter.end()
+        super().paintEvent(event)
+
+
 class VerdictView(QWidget):
     """The verdict above the bars; a link leads to the tightest device."""
 
@@ -196,10 +217,7 @@ class VerdictView(QWidget):
             | Qt.TextInteractionFlag.LinksAccessibleByKeyboard
             | Qt.TextInteractionFlag.TextSelectableByMouse
         )
-        self.message = self._label()
-        self.message.setFrameShape(QFrame.Shape.NoFrame)
-        self.message.setMargin(7)
-        self.message.setAutoFillBackground(True)
+        self.message = self._label(EngineMessage(self))
         self.notes = self._label()
         self.notes.setTextFormat(Qt.TextFormat.RichText)
         self.more = QToolButton(self)
@@ -221,7 +239,7 @@ class VerdictView(QWidget):
         for line, label in first:
             line.setSpacing(CORNER_GAP)
             line.addWidget(label, 1)
-        column = QVBoxLayout()
+        self._column = column = QVBoxLayout()
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(3)
         column.addLayout(self._top)
@@ -268,27 +286,27 @@ class VerdictView(QWidget):
         """No other part of the window may take the lines away that the texts need at this width."""
         layout = self.layout()
         if layout is not None:
+            # Labels tell only the outermost layout of another text; the inner ones would answer for the one before.
+            for inner in (self._top, self._second, self._column):
+                inner.invalidate()
             self.setMinimumHeight(layout.heightForWidth(self.width()) if self.isVisible() else 0)
 
     def _fonts(self) -> None:
         self.headline.setFont(sized(self.font(), 1.32, bold=True))
 
-    def _show_message(self, text: str, tokens: Tokens) -> None:
-        """The engine's own words, as a terminal would show them."""
+    def _show_message(self, text: str) -> None:
+        if text:
+            from PySide6.QtGui import QFontDatabase
+
+            small = sized(self.font(), 0.92)
+            fixed = QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont)
+            if small.pointSizeF() > 0:
+                fixed.setPointSizeF(small.pointSizeF())
+            else:
+                fixed.setPixelSize(small.pixelSize())
+            self.message.setFont(fixed)
         self.message.setText(text)
         self.message.setVisible(bool(text))
-        if not text:
-            return
-        from PySide6.QtGui import QFontDatabase
-
-        fixed = QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont)
-        fixed.setPointSizeF(sized(self.font(), 0.92).pointSizeF()) if self.font().pointSizeF() > 0 else (
-            fixed.setPixelSize(sized(self.font(), 0.92).pixelSize())
-        )
-        self.message.setFont(fixed)
-        self.message.setStyleSheet(
-            f"background:{tokens.danger_soft};color:{tokens.text};border-left:3px solid {tokens.danger}"
-        )
 
     def set_plan(self, plan: Plan | None) -> None:
         """Shows a plan's verdict; a problem or what was stale is over."""
@@ -339,7 +357,7 @@ class VerdictView(QWidget):
         self.headline.setText(told.headline.replace("≈ ", "≈\u00a0"))
         self.details.show_facts(told.details, told.tightest_text, apart=told.state == "stale")
         self.details.setVisible(bool(told.details or told.tightest_text))
-        self._show_message(told.engine_message, tokens)
+        self._show_message(told.engine_message)
         self._show_notes(told, tokens.warning, tokens.muted)
         self._place_corner()
         self._hold_height()

@@ -172,6 +172,33 @@ def test_nothing_squeezes_the_texts(view: VerdictView, qtbot: QtBot) -> None:
             assert label.height() >= label.heightForWidth(label.width())
 
 
+@pytest.mark.parametrize("first", sample_plans.ALL)
+def test_no_plan_keeps_the_height_of_the_one_before(view: VerdictView, qtbot: QtBot, first: str) -> None:
+    view.set_corner(QLabel("x" * 30))
+    view.resize(700, 10)
+    qtbot.wait(1)  # the corner shows in the next turn
+    view.set_plan(sample_plans.ALL[first]())
+
+    def needed() -> int:
+        layout = view.layout()
+        assert layout is not None
+        layout.activate()
+        return layout.heightForWidth(view.width())
+
+    for make in sample_plans.ALL.values():
+        for change in (
+            lambda make=make: view.set_plan(make()),
+            lambda: view.set_stale("TP 3 does not divide", "Set 2"),
+        ):
+            change()
+            held = view.minimumHeight()
+            qtbot.wait(1)
+            assert held == needed()
+        view.set_plan(sample_plans.ALL[first]())
+        qtbot.wait(1)
+        assert view.minimumHeight() == needed()
+
+
 def test_the_buttons_leave_a_long_sentence_its_line(view: VerdictView, qtbot: QtBot) -> None:
     corner = QLabel("x" * 30)
     view.set_corner(corner)

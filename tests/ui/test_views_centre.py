@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from PySide6.QtCore import Qt
+from PySide6.QtGui import QFontDatabase
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
@@ -96,6 +97,18 @@ def test_the_failing_check_selects_what_is_in_the_way(open_window: Callable[...,
     assert plan.stage == "free_memory_check"
     assert window.centre.kind == "other"
     assert window.centre.bars.canvas.readout().startswith("GPU 0 · Other programs 3.52 GiB")
+
+
+def test_the_engines_words_look_like_a_terminals_from_the_first_frame(open_window: Callable[..., MainWindow]) -> None:
+    window = open_window("Llama-3.1-8B-Instruct", "1xRTX 4090")
+    message, first = window.centre.verdict.message, window.centre.verdict.height()
+    fixed = QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont).family()
+    for _ in range(2):
+        assert message.isVisible()
+        assert message.font().family() == fixed
+        assert message.font().pointSizeF() < window.font().pointSizeF()
+        window.toggle_unit()
+    assert window.centre.verdict.height() == first
 
 
 def test_a_problem_names_its_remedy_everywhere(window: MainWindow, qtbot: QtBot) -> None:
