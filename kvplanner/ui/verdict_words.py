@@ -39,7 +39,7 @@ def verdict(plan: Plan | None, unit: Unit) -> Verdict:
     if plan is None:
         return Verdict("empty", EMPTY)
     headline, notes = told_in(plan.summary, unit), tuple(told_in(note, unit) for note in plan.warnings)
-    if plan.fits is None or plan.summary.startswith(UNTOLD):
+    if _untold(plan):
         news = tuple(note for note in notes if note not in headline)
         return Verdict("unknown", headline, _fitting(plan, unit), notes=news)
     if plan.fits:
@@ -47,6 +47,15 @@ def verdict(plan: Plan | None, unit: Unit) -> Verdict:
     else:
         details, tightest = _failing(plan, headline, unit), ""
     return Verdict(_state(plan), headline, details, plan.tightest, tightest, plan.engine_message, notes)
+
+
+def doubtful(plan: Plan) -> bool:
+    """Whether the verdict neither says that the plan works for sure nor that it fails."""
+    return _untold(plan) or _state(plan) == "narrow"
+
+
+def _untold(plan: Plan) -> bool:
+    return plan.fits is None or plan.summary.startswith(UNTOLD)
 
 
 def _state(plan: Plan) -> State:

@@ -176,10 +176,17 @@ class TestGpusThatAReleaseDoesNotRunOn:
                       version=version)  # fmt: skip
         assert result.fits is (True if runs else None)
 
-    def test_what_fails_in_any_case_fails(self) -> None:
-        result = plan(LLAMA, "GTX 1080 Ti")
+    @pytest.mark.parametrize(("model", "gpu"), [(LLAMA, "GTX 1080 Ti"), ("Qwen/Qwen3-8B", "V100 16GB")])
+    def test_what_fails_in_any_case_fails_for_its_kernels_first(self, model: str, gpu: str) -> None:
+        result = plan(model, gpu)
         assert result.fits is False
+        assert result.summary.startswith("Does not fit: vLLM 0.33.0 has no kernels for ")
+        assert "; a build of your own that has them does not fit: the " in result.summary
+        assert not result.engine_message
         assert "has no kernels for" in result.warnings[0]
+
+    def test_where_its_kernels_run_the_engine_has_the_word(self) -> None:
+        assert plan(LLAMA, "T4").engine_message.startswith("torch.OutOfMemoryError")
 
     def test_of_several_gpus_one_is_enough(self) -> None:
         result = plan("Qwen/Qwen3-0.6B", "1xRTX 2080 Ti,1xGTX 1080 Ti")
@@ -207,3 +214,10 @@ def test_a_given_cache_of_next_to_nothing_is_not_told_as_nothing(size_: int, sai
 def test_any_utilisation_above_nothing_is_planned() -> None:
     result = plan(LLAMA, "H100", {"gpu_memory_utilization": 0.0001})
     assert (result.fits, result.stage) == (False, "kv_cache_sizing")
+
+
+def test_a_weight_format_has_the_name_that_the_release_gives_it() -> None:
+    with pytest.raises(BadInput, match="The quantization method awq is not supported for the current GPU"):
+        plan("Qwen/Qwen3-8B-AWQ", "V100 16GB", version="0.14")
+    for version, name in (("0.14", "awq"), ("0.20", "awq"), ("0.26", "auto_awq"), ("0.33", "auto_awq")):
+        assert plan("Qwen/Qwen3-8B-AWQ", "H100", version=version).options["quantization"].value == name

@@ -204,6 +204,39 @@ def test_the_marks_stand_at_their_ticks(open_window: Callable[..., MainWindow], 
     assert one.isHidden()
 
 
+@pytest.mark.parametrize(
+    ("model", "gpu", "verdict", "mark"),
+    [("Qwen3-0.6B", "1xGTX 1080 Ti", "Cannot tell", "trained 40,960"),
+     ("gemma-2-2b-it", "1xT4", "May not fit", "trained 8,192"),
+     ("Qwen3-0.6B", "1xH100", "Fits", "trained 40,960: fits")],
+)  # fmt: skip
+def test_no_length_is_said_to_fit_in_doubt(
+    open_window: Callable[..., MainWindow], qtbot: QtBot, model: str, gpu: str, verdict: str, mark: str
+) -> None:
+    window = open_window(model, gpu)
+    field = window.panel.fields["max_model_len"]
+    assert isinstance(field, ContextField)
+    qtbot.wait(20)
+    plan = window.document.plan
+    assert plan is not None
+    assert plan.summary.startswith(verdict)
+    assert (plan.limits.max_context_length or 0) >= (plan.request.model.spec.context_length or 0)
+    assert field.trained_button.text().endswith(mark)
+
+
+def test_a_length_at_the_edge_may_fit(open_window: Callable[..., MainWindow], qtbot: QtBot) -> None:
+    window = open_window("Llama-3.1-8B-Instruct", "1xRTX 4090")
+    field = window.panel.fields["max_model_len"]
+    assert isinstance(field, ContextField)
+    qtbot.wait(20)
+    field.largest_button.click()
+    window.document.flush()
+    qtbot.wait(20)
+    assert window.document.plan is not None
+    assert window.document.plan.summary.startswith("May not fit")
+    assert field.largest_button.text().startswith("largest that may fit ")
+
+
 def test_the_list_of_models_begins_at_the_chosen_one(window: MainWindow) -> None:
     window.pickers.open_models()
     row = window.pickers.model_chooser._list.currentIndex().data(ROW_ROLE)

@@ -109,7 +109,7 @@ def _plan(
     kernels = _without_kernels(replicas, settings)
     if kernels:
         risks = (kernels, *risks)
-        summary = summary if failure else sentences.with_own_build(kernels, summary)
+        summary = sentences.with_own_build(kernels, summary)
     return Plan(
         request=request,
         engine_version=spelled(settings.version),
@@ -122,7 +122,7 @@ def _plan(
         kv_cache=cache,
         limits=found,
         warnings=sentences.warnings(request, settings, replica, risks, warnings),
-        engine_message=failure.message if failure else "",
+        engine_message=failure.message if failure and not kernels else "",  # a release does not get that far
         missing_bytes=failure.missing_bytes if failure else 0,
         tightest=worst * len(replica.ranks) + replica.tightest,
         replicas=settings.dp,

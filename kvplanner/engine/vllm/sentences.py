@@ -116,7 +116,8 @@ def with_own_build(why: str, summary_: str) -> str:
     told = summary_.marked if isinstance(summary_, Sentence) else summary_
     if told.startswith("Cannot tell"):
         return Sentence(f"Cannot tell: {why}")
-    return Sentence(f"Cannot tell: {why}; a build of your own that has them {told[0].lower()}{told[1:]}")
+    verdict = "Does not fit" if "oes not fit: " in told else "Cannot tell"
+    return Sentence(f"{verdict}: {why}; a build of your own that has them {told[0].lower()}{told[1:]}")
 
 
 def _unsure(replica: Replica, settings: Settings) -> str:

@@ -84,18 +84,21 @@ class ContextField(SliderField):
         self.largest_button.clicked.connect(self._use_largest)
         self.set_marks(None, None)
 
-    def set_marks(self, trained: int | None, largest: int | None) -> None:
-        """The model's own limit and the longest request that the KV cache can hold (None: not known)."""
+    def set_marks(self, trained: int | None, largest: int | None, *, sure: bool = True) -> None:
+        """The model's own limit and the longest request that the KV cache can hold (None: not known).
+
+        sure: the plan that they are of leaves no doubt that it works; without that no length is said to fit.
+        """
         self._trained, self._largest = trained, largest
         top = max(trained or LONGEST_UNKNOWN, SHORTEST * 2)
         self.slider.set_scale(Scale(SHORTEST, top, logarithmic=True))
         self.slider.set_marks(*(float(m) for m in (trained, largest) if m and m <= top))
         shown: list[tuple[QToolButton, float]] = []
         if largest and (trained is None or largest < trained):
-            self.largest_button.setText(f"largest that fits {format_count(largest)}")
+            self.largest_button.setText(f"largest that {'fits' if sure else 'may fit'} {format_count(largest)}")
             shown.append((self.largest_button, min(largest, top)))
         if trained is not None:
-            fits = largest is not None and largest >= trained
+            fits = sure and largest is not None and largest >= trained
             self.trained_button.setText(f"trained {format_count(trained)}{': fits' if fits else ''}")
             shown.append((self.trained_button, trained))
         self._marks.place(*shown)

@@ -226,6 +226,7 @@ class SetupPanel(QScrollArea):
     def show_limits(self) -> None:
         """Mark the trained context and the largest that fits."""
         from kvplanner.ui.setup.context_field import ContextField
+        from kvplanner.ui.verdict_words import doubtful
 
         model, plan = self._document.state.model, self._document.plan
         trained = model.spec.context_length if model else None
@@ -233,7 +234,8 @@ class SetupPanel(QScrollArea):
             plan = None  # what fits is another model's
         for field in self.fields.values():
             if isinstance(field, ContextField):
-                field.set_marks(trained, plan.limits.max_context_length if plan else None)
+                largest = plan.limits.max_context_length if plan else None
+                field.set_marks(trained, largest, sure=plan is None or not doubtful(plan))
 
     @property
     def refused(self) -> tuple[str, str]:
