@@ -300,8 +300,11 @@ class Engine(Protocol):
         """The options that exist in a version (the newest when None)."""
         ...
 
-    def cannot_load(self, method: str, version: str | None = None) -> str:
-        """Why a version loads no weights of a quantisation method as configs name it, "" when it does."""
+    def cannot_load(self, method: str, version: str | None = None, machine: Machine | None = None) -> str:
+        """Why a version loads no weights of a quantisation method as configs name it on a machine, "" when it does.
+
+        machine None: on any.
+        """
         ...
 
     def plan(self, request: PlanRequest) -> Plan:

@@ -6,6 +6,7 @@ from functools import lru_cache
 
 from kvplanner.engine.base import Engine, Model, PlanRequest
 from kvplanner.errors import NotModelled
+from kvplanner.gpu.spec import Machine
 
 
 @lru_cache(maxsize=8)
@@ -30,15 +31,18 @@ def as_format(model: Model, name: str) -> Model:
     )
 
 
-def refused(model: Model, engine: Engine, version: str | None) -> dict[str, str]:
-    """The formats of WHATIF_FORMATS that cannot be planned for a model under an engine's version, each with why."""
+def refused(model: Model, engine: Engine, version: str | None, machine: Machine | None = None) -> dict[str, str]:
+    """The formats of WHATIF_FORMATS that cannot be planned for a model under an engine's version, each with why.
+
+    machine: that must run them, None for any.
+    """
     from kvplanner.model import whatif
 
     why = {name: "" for name in whatif.WHATIF_FORMATS if name != model.weight_format}
     for name in why:
         method = whatif.respec(model.spec, name).quantization or ""
         unknown = "its tensors are not known" if model.inventory is None else ""
-        why[name] = unknown or engine.cannot_load(method, version)
+        why[name] = unknown or engine.cannot_load(method, version, machine)
     return {name: reason for name, reason in why.items() if reason}
 
 

@@ -76,7 +76,7 @@ def no_plan(why: str) -> str:
 
 def refused(told: Verdict, why: str, remedy: str) -> Verdict:
     """What is said while an older plan is in sight, since there is none of what is set."""
-    which = "could be made" if told.state == "fails" else "worked"
+    which = "could be made" if told.state in ("fails", "unknown") else "worked"
     shown = f"Shown: the last plan that {which} ({told.headline})"
     return Verdict("stale", no_plan(why), (remedy, shown) if remedy else (shown,))
 

@@ -45,3 +45,33 @@ def test_a_model_without_tensors_has_no_other_format() -> None:
     model = models.load("meta-llama/Llama-3.1-8B-Instruct")._replace(inventory=None)
     with pytest.raises(NotModelled, match="no other format"):
         as_format(model, "FP8")
+
+
+@pytest.mark.parametrize(("gpu", "version"), [("T4", None), ("Tesla V100-SXM2-16GB", None), ("Tesla V100-SXM2-16GB", "0.16"), ("P100", "0.11"),
+                                              ("RTX 3090", None), ("T4", "0.11")])  # fmt: skip
+def test_formats_without_kernels_for_the_gpu_are_told_with_the_reason(gpu: str, version: str | None) -> None:
+    model, vllm, machine = models.load("Qwen/Qwen3-8B"), engine("vllm"), gpus.machine(gpu)
+    anywhere, here = refused(model, vllm, version), refused(model, vllm, version, machine)
+    assert anywhere.items() <= here.items()
+    of_the_gpu = {name: why for name, why in here.items() if name not in anywhere}
+    assert bool(of_the_gpu) == (gpu != "RTX 3090")
+    capability = machine.devices[0].gpu.compute_capability
+    assert capability is not None
+    for name in WHATIF_FORMATS:
+        request = PlanRequest(model, machine, version=version, weight_format=name)
+        if name in of_the_gpu:
+            assert of_the_gpu[name].startswith("needs compute capability ")
+            assert of_the_gpu[name].endswith(f"has {capability[0]}.{capability[1]}")
+            with pytest.raises(BadInput, match="is not supported for the current GPU") as caught:
+                vllm.plan(request)
+            assert caught.value.where == "--weight-format"
+        elif name not in here:
+            vllm.plan(request)
+
+
+def test_a_stored_format_without_kernels_is_refused_at_the_gpu() -> None:
+    with pytest.raises(BadInput, match="not supported for the current GPU") as caught:
+        engine("vllm").plan(
+            PlanRequest(models.load("Qwen/Qwen3-8B-AWQ"), gpus.machine("Tesla V100-SXM2-16GB"), version="0.16")
+        )
+    assert caught.value.where == "--gpu"

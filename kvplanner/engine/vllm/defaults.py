@@ -77,7 +77,9 @@ def resolve(request: PlanRequest) -> tuple[Settings, dict[str, Resolved], tuple[
     values |= _states(spec, book, values)
     values |= _memory(book, values)
     values |= _rest(spec, book)
-    book.warnings += support.check(spec, values["quantization"], values["version"], gpu.compute_capability)
+    book.warnings += support.check(
+        spec, values["quantization"], values["version"], gpu.compute_capability, bool(request.weight_format)
+    )
     book.warnings += _not_modelled(book.options)
     settings = Settings(**values)
     defaults_check.check_configuration(spec, settings)

@@ -26,6 +26,7 @@ from kvplanner.engine.vllm.verdict import ORDER
 from kvplanner.engine.whatif import with_format
 from kvplanner.errors import NotModelled
 from kvplanner.estimate import Estimate, Input, banded
+from kvplanner.gpu.spec import Machine
 from kvplanner.units import counted
 
 __all__ = ["ENGINE", "Vllm"]
@@ -52,9 +53,13 @@ class Vllm:
 
         return options_of(era_of(version).version)
 
-    def cannot_load(self, method: str, version: str | None = None) -> str:
-        """Why a version loads no weights of a quantisation method, "" when it does."""
-        return support.cannot_load(method, era_of(version).version)
+    def cannot_load(self, method: str, version: str | None = None, machine: Machine | None = None) -> str:
+        """Why a version loads no weights of a quantisation method on a machine, "" when it does."""
+        release = era_of(version).version
+        why = support.cannot_load(method, release)
+        if why or machine is None or not machine.devices:
+            return why
+        return support.no_kernels_for(method, release, machine.devices[0].gpu)
 
     def plan(self, request: PlanRequest) -> Plan:
         """The plan. Raises BadInput for values that vLLM refuses, NotModelled for what is not known."""

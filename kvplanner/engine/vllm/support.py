@@ -82,10 +82,13 @@ def no_kernels(gpu: GpuSpec, version: Version) -> str:
     return f"vLLM {spelled(version)} has no kernels for {found}: {why}"
 
 
-def check(spec: ModelSpec, quantization: str | None, version: Version, capability: Version | None) -> tuple[str, ...]:
+def check(
+    spec: ModelSpec, quantization: str | None, version: Version, capability: Version | None, what_if: bool = False
+) -> tuple[str, ...]:
     """Warnings for an architecture that this release may not know.
 
-    Raises BadInput for one that it does not know, and for a format that it cannot load, or not on this GPU.
+    what_if: the format is not the stored one but asked for. Raises BadInput for an architecture that the release does
+    not know, and for a format that it cannot load, or not on this GPU.
     """
     why = cannot_load(quantization or "", version)
     if why:
@@ -94,7 +97,7 @@ def check(spec: ModelSpec, quantization: str | None, version: Version, capabilit
             "--engine-version",
             "Plan an older release, for example --engine-version 0.16, or another weight format",
         )
-    _check_format(quantization or "", version, capability)
+    _check_format(quantization or "", version, capability, "--weight-format" if what_if else "--gpu")
     known = _FIRST.get(spec.architecture)
     if known is not None and version < known:
         what = f"vLLM {spelled(version)} does not know {spec.architecture}, which came with {spelled(known)}"
@@ -107,18 +110,29 @@ def check(spec: ModelSpec, quantization: str | None, version: Version, capabilit
     return ()
 
 
-def _check_format(quantization: str, version: Version, capability: Version | None) -> None:
+def _least_for(quantization: str, version: Version) -> Version:
+    """The least compute capability that a release's kernels for a format run on."""
+    rules = _LEAST_FOR_FORMAT.get(_ALSO_CALLED.get(quantization, quantization), ())
+    return next((least for since, least in rules if version >= since), (0, 0))
+
+
+def no_kernels_for(quantization: str, version: Version, gpu: GpuSpec) -> str:
+    """Why a release runs no weights of a quantisation method on a GPU, "" when it does or that is not known."""
+    least, capability = _least_for(quantization, version), gpu.compute_capability
+    if capability is None or capability >= least:
+        return ""
+    return f"needs compute capability {least[0]}.{least[1]}, {gpu.name} has {capability[0]}.{capability[1]}"
+
+
+def _check_format(quantization: str, version: Version, capability: Version | None, where: str) -> None:
     """Raises BadInput in the engine's words for a format without kernels for the GPU."""
-    rules = _LEAST_FOR_FORMAT.get(_ALSO_CALLED.get(quantization, quantization))
-    if rules is None or capability is None:
-        return
-    least = next(least for since, least in rules if version >= since)
-    if capability < least:
+    least = _least_for(quantization, version)
+    if capability is not None and capability < least:
         needed, here = (f"{major * 10 + minor}" for major, minor in (least, capability))
         raise BadInput(
             f"The quantization method {quantization} is not supported for the current GPU. Minimum capability: "
             f"{needed}. Current capability: {here}",
-            "--gpu",
+            where,
             f"Name a GPU of compute capability {least[0]}.{least[1]} or later, or another weight format",
         )
 

@@ -32,7 +32,8 @@ SCROLL_BAR = 12
 TOP = QPoint(0, -10)
 PARALLEL, CONTEXT, REST = "Parallelism", "Context and load", "Memory and cache"
 # Where an error belongs, by what planner errors name.
-MODEL_NAMES = frozenset({"model", "MODEL", "--weight-format", "model catalogue"})
+MODEL_NAMES = frozenset({"model", "MODEL", "model catalogue"})
+FORMAT_NAME = "--weight-format"
 GPU_NAMES = frozenset({"--gpu", "--free", "gpu"})
 
 
@@ -74,7 +75,7 @@ class SetupPanel(QScrollArea):
         self.fields: dict[str, OptionField] = {}
         self._made: dict[Option, OptionField] = {}
         self._options: tuple[Option, ...] = ()
-        self._wrong: list[OptionField | Section] = []
+        self._wrong: list[Field | Section] = []
         for section in (self.model, self.gpus, self.engine, self.context, self.rest):
             self._layout.addWidget(section)
         self._layout.addStretch(1)
@@ -117,7 +118,7 @@ class SetupPanel(QScrollArea):
         plan = self._document.plan
         self.engine.show_engine(engine(state.engine), state.version, plan.rules if plan else "")
         if state.model is not None:
-            self.model.show_refused(refused(state.model, engine(state.engine), state.version))
+            self.model.show_refused(refused(state.model, engine(state.engine), state.version, state.machine))
         self._set_options(self._document.options())
         self._show_values(state, plan.options if plan else {})
 
@@ -282,10 +283,12 @@ class SetupPanel(QScrollArea):
         # The rows that opening made have no place yet.
         QTimer.singleShot(0, self, lambda: self.verticalScrollBar().setValue(advanced.search.mapTo(ground, TOP).y()))
 
-    def _place_of(self, where: str) -> OptionField | Section | None:
+    def _place_of(self, where: str) -> Field | Section | None:
         words = where.split("=")[0].strip()
-        if words in MODEL_NAMES or words.startswith("--weight"):
+        if words in MODEL_NAMES:
             return self.model
+        if words == FORMAT_NAME:
+            return self.model.format_field if self.model.built else self.model
         if words in GPU_NAMES or words.lower().startswith("gpu"):
             return self.gpus
         if words == "--engine-version":
