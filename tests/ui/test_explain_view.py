@@ -251,6 +251,21 @@ def test_copy_as_text(view: ExplainView) -> None:
     assert "Why does a small model fill the card?" in text
 
 
+@pytest.mark.parametrize("width", [260, 420, 900])
+def test_no_title_runs_under_the_copy_button(view: ExplainView, qtbot: QtBot, width: int) -> None:
+    view.resize(width, 300)
+    view.set_plan(sample_plans.fits())
+    for kind in ("runtime_outside", "kv_cache", "driver_reserved"):
+        view.set_selected(0, kind)
+        qtbot.wait(1)
+        title, layout = view.text.document().firstBlock(), view.text.document().documentLayout()
+        assert title.layout().lineCount() >= 1
+        left = layout.blockBoundingRect(title).left()
+        lines = [title.layout().lineAt(i) for i in range(title.layout().lineCount())]
+        right = max(left + line.x() + line.naturalTextWidth() for line in lines)
+        assert right <= view.copy.x()
+
+
 def test_out_of_sight_it_waits(view: ExplainView) -> None:
     view.set_plan(sample_plans.fits())
     view.hide()

@@ -29,12 +29,13 @@ def as_html(
     *,
     opened: Collection[str] | None = None,
     wide: bool = False,
+    corner: int = 0,
 ) -> str:
     """The explanation in a theme's colours. opened: the questions whose answers show, None for all; wide: inputs
-    beside the arithmetic instead of below it."""
+    beside the arithmetic instead of below it; corner: pixels to the right of the title that a button takes."""
     if told is None:
         return f'<p style="color:{tokens.muted}">{rich(empty)}</p>'
-    head = _head(told, tokens)
+    head = _head(told, tokens, corner)
     notes = "".join(f'<p style="margin:4px 0 0 0">{together(note.rstrip("."))}.</p>' for note in told.notes)
     left = "".join((*_arithmetic(told, tokens), *_questions(told, tokens, opened)))
     rules = f'<p style="margin:7px 0 0 0;color:{tokens.muted}">{rich(told.rules)}</p>'
@@ -46,9 +47,9 @@ def as_html(
     return f"<div style=\"font-family:'{family}';color:{tokens.text}\">{head}{body}</div>"
 
 
-def _head(told: Explanation, tokens: Tokens) -> str:
+def _head(told: Explanation, tokens: Tokens, corner: int) -> str:
     where = f'<p style="margin:1px 0 5px 0;color:{tokens.muted}">{rich(told.where)} · {rich(told.meaning)}</p>'
-    return f'<p style="margin:0"><b>{rich(told.title)}</b></p>{where}'
+    return f'<p style="margin:0 {corner}px 0 0"><b>{rich(told.title)}</b></p>{where}'
 
 
 def _arithmetic(told: Explanation, tokens: Tokens) -> list[str]:

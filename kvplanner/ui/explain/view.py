@@ -21,6 +21,8 @@ WIDE: Final = 760
 PAUSE_MS: Final = 90
 LONGEST_MS: Final = 500
 MOST_TRIMMED: Final = 40
+COPY_RIGHT: Final = 14  # from the copy button to the view's edge: the scroll bar's place
+COPY_GAP: Final = 8
 
 
 class ExplainView(QWidget):
@@ -160,7 +162,8 @@ class ExplainView(QWidget):
         place = self.text.verticalScrollBar().value()
         empty = told_in(self._plan.summary, self._unit) if self._plan and self._plan.fits is None else self._empty
         family = self.font().family()
-        page = as_html(self._told, tokens_of(self), family, empty, opened=self._opened, wide=self._wide)
+        corner = self.copy.sizeHint().width() + COPY_RIGHT + COPY_GAP
+        page = as_html(self._told, tokens_of(self), family, empty, opened=self._opened, wide=self._wide, corner=corner)
         self.text.setHtml(page)
         self.text.verticalScrollBar().setValue(place)
         self._trim()
@@ -181,7 +184,7 @@ class ExplainView(QWidget):
         """The inputs move beside the arithmetic where there is width."""
         super().resizeEvent(event)
         size = self.copy.sizeHint()
-        self.copy.setGeometry(self.width() - size.width() - 14, 0, size.width(), size.height())
+        self.copy.setGeometry(self.width() - size.width() - COPY_RIGHT, 0, size.width(), size.height())
         if (self.width() >= WIDE) != self._wide:
             self._show()
         else:
