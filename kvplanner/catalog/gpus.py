@@ -2,7 +2,8 @@
 
 Totals that no public print shows are estimated by rule and marked `assumed`, never above the nominal memory:
 a CUDA total is the NVML total less 2 % (at least 300 MiB); an NVML total is that of the nearest card of the same
-memory and family. Drivers without NVML keep nothing to themselves: there both totals are what is printed.
+memory and family; where host and GPU share the memory, what CUDA sees is in proportion to that of the nearest board.
+Drivers without NVML keep nothing to themselves: there both totals are what is printed.
 """
 
 from __future__ import annotations
@@ -120,7 +121,8 @@ def _totals(facts: dict[str, Any]) -> tuple[Estimate | None, Estimate | None]:
     cuda = _printed(facts, "torch_total_mib") if cuda_mib else None
     total = _printed(facts, "nvml_total_mib") if nvml_mib else None
     if facts.get("unified_memory"):
-        return (cuda, cuda) if cuda else (_nominal(facts), _nominal(facts))
+        seen = cuda or _shared_memory(facts) or _nominal(facts)
+        return seen, seen
     if facts["vendor"] != "nvidia":
         return _without_nvml(facts, cuda)
     if total is None:
@@ -219,6 +221,34 @@ def _nominal(facts: dict[str, Any]) -> Estimate | None:
     source = "assumed: the nominal size, no print known"
     return banded(
         value, round(value * 15 / 16), value, "assumed", "{nominal size}", Input("nominal size", value, "B", source)
+    )
+
+
+def _shared_memory(facts: dict[str, Any]) -> Estimate | None:
+    """What CUDA sees of memory that is the host's too: the part of its size that it is on the nearest measured board.
+
+    Nearest is of the same architecture where one is measured, then of the most alike size. The range goes from the
+    least part on any measured board of the maker's to halfway between the greatest and the whole.
+    """
+    size = facts.get("memory_gb")
+    boards = [record(e.id) for e in index() if e.vendor == facts["vendor"] and e.memory_gb and e.id != facts["id"]]
+    known = [board for board in boards if board.get("unified_memory") and board.get("torch_total_mib")]
+    if not size or not known:
+        return None
+    nominal = int(size * 1024) * MIB
+    parts = {board["id"]: board["torch_total_mib"] / 1024 / board["memory_gb"] for board in known}
+    alike = [board for board in known if board.get("arch") == facts.get("arch")] or known
+    nearest = min(alike, key=lambda board: max(board["memory_gb"], size) / min(board["memory_gb"], size))
+    part = parts[nearest["id"]]
+    name = f"{nearest.get('nvml_name') or nearest['id']} {nearest['memory_gb']:g}GB"
+    return banded(
+        round(nominal * part),
+        round(nominal * min(parts.values())),
+        round(nominal * (1 + max(parts.values())) / 2),
+        "assumed",
+        "{nominal size} × {part that CUDA sees}",
+        Input("nominal size", nominal, "B", "catalogue"),
+        Input("part that CUDA sees", part, "", f"assumed: as on {name}, the nearest measured board"),
     )
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kvplanner.catalog import gpus
+from kvplanner.catalog import gpus, models
+from kvplanner.engine.base import PlanRequest
+from kvplanner.engine.registry import engine
 from kvplanner.gpu.match import GpuEntry
 from kvplanner.units import GIB, MIB
 
@@ -105,3 +107,23 @@ def test_boards_of_one_name_are_told_apart_by_their_total() -> None:
     assert plain.total is not None
     assert plain.total.value == 24564 * MIB
     assert gpus.by_nvml_name("Some GPU of tomorrow") is None
+
+
+@pytest.mark.parametrize("name", ["T4000", "Jetson AGX Orin 32GB", "Jetson Orin NX 16GB"])
+def test_shared_memory_without_a_print_is_told_from_measured_boards(name: str) -> None:
+    """Those show 61.35 of 64, 7.43 of 8 and 122.80 of 128 GiB: never the whole."""
+    gpu = gpus.machine(name).devices[0].gpu
+    nominal = (gpus.record(gpu.id)["memory_gb"]) * GIB
+    assert gpu.total is not None
+    assert gpu.total == gpu.cuda_total
+    assert gpu.total.basis == "assumed"
+    assert 0.92 * nominal < gpu.total.low <= gpu.total.value < gpu.total.high < nominal
+    assert gpu.total.value < 0.97 * nominal
+    assert "the nearest measured board" in gpu.total.inputs[1].source
+
+
+def test_a_plan_for_shared_memory_reserves_nothing() -> None:
+    plan = engine("vllm").plan(PlanRequest(models.load("Qwen/Qwen3-0.6B"), gpus.machine("Jetson Orin NX 16GB")))
+    reserved = plan.devices[0].segment("driver_reserved")
+    assert reserved is not None
+    assert (reserved.estimate.value, reserved.estimate.high) == (0, 0)

@@ -58,6 +58,8 @@ def driver_reserved(rank: Rank) -> Estimate:
     """What the driver keeps to itself: NVML's total less what CUDA sees."""
     low = max(rank.total.low - rank.cuda_total.high, 0)
     high = max(rank.total.high - rank.cuda_total.low, low)
+    if rank.total == rank.cuda_total:
+        low = high = 0  # one estimate for both: whatever it is, nothing lies between
     value = rank.reserved_bytes
     return Estimate(
         value,
