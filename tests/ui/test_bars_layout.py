@@ -321,6 +321,16 @@ def test_the_free_memory_check_shows_what_is_there_and_what_is_free() -> None:
     assert telling_kind(failing, _without(failing, "other").devices[0]) == "runtime_outside"
 
 
+@pytest.mark.parametrize("width", [600, 1000, 2600])
+@pytest.mark.parametrize("more", [0, 1, 4, 40])
+def test_no_room_is_unused_where_memory_is_short(width: float, more: int) -> None:
+    plan = sample_plans.kv_too_small()
+    row = arrange(plan._replace(missing_bytes=plan.missing_bytes + more * GIB), width, 200, measure, View()).rows[0]
+    assert row.lack is not None
+    hatched = row.lack.rect
+    assert row.gap is None or row.gap.rect.x >= hatched.right or row.gap.rect.right <= hatched.x
+
+
 def test_graphs_outside_the_budget_stand_behind_the_cache() -> None:
     plan = sample_plans.fits()._replace(engine_version="0.8.5")
     device = plan.devices[0]

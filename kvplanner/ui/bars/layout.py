@@ -312,10 +312,10 @@ def _lack(grid: _Grid, lack: Lacking, frame: Rect) -> Lack:
 
 
 def _gap(grid: _Grid, device: DevicePlan, lack: Lacking | None, frame: Rect) -> Text | None:
-    """What the white of a failing plan's bar is: free at the failing stage, or left unused."""
+    """What the white of a failing plan's bar is: free at the failing stage, or left unused; none where that is short."""
     if grid.plan.fits is not False:
         return None
-    used = max(used_bytes(grid.plan, device), lack.end if lack and lack.end <= device.total_bytes else 0)
+    used = max(used_bytes(grid.plan, device), lack.end if lack and lack.start < device.total_bytes else 0)
     name = "free" if grid.plan.stage == "free_memory_check" else "not used"
     text = f"{name} {words.number(device.total_bytes - used, grid.view.unit)}"
     rect = Rect(grid.x(used), frame.y, frame.right - grid.x(used), frame.h)
