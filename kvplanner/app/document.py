@@ -49,6 +49,7 @@ class Document(QObject):
         self.path: Path | None = None
         self.plan: Plan | None = None
         self.error: PlannerError | None = None
+        self.waiting = False  # for the draft model that the state names
         self._planned_state: PlanState | None = None
         self._draft: tuple[tuple[object, ...], Model | PlannerError | None] | None = None
         self._turn = QTimer(self)
@@ -175,6 +176,7 @@ class Document(QObject):
         if state is self._planned_state:
             return
         self._planned_state = state
+        self.waiting = False
         request = state.request()
         if request is None:
             return
@@ -183,6 +185,7 @@ class Document(QObject):
         try:
             whole = self._with_draft(request)
             if whole is None:
+                self.waiting = True
                 return
             plan = engine(state.engine).plan(whole)
         except PlannerError as error:

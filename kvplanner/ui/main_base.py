@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from PySide6 import QtWidgets
 
+from kvplanner.ui.setup.labels import in_sentence
+
 if TYPE_CHECKING:
     from kvplanner.app.document import Document
     from kvplanner.app.messages import Messages
@@ -37,6 +39,29 @@ class WindowBase(QtWidgets.QMainWindow):
     def unit(self) -> Unit:
         """The unit of sizes."""
         raise NotImplementedError
+
+    def refused_input(self) -> tuple[str, str]:
+        """Name and message of an input whose text is refused and so in no plan, "" for none; takes what is typed first.
+
+        The plan is made as well: afterwards `document.plan` and `document.error` are of what the form shows.
+        """
+        if self.furnished:
+            typed = QtWidgets.QApplication.focusWidget()
+            if isinstance(typed, QtWidgets.QLineEdit) and self.panel.isAncestorOf(typed):
+                typed.editingFinished.emit()
+        self.document.flush()
+        return self.panel.refused if self.furnished else ("", "")
+
+    def plan_lacking_for(self, purpose: str) -> str:
+        """Why there is no plan of what the form shows to copy or export, "" where there is one."""
+        field, _ = self.refused_input()
+        if self.document.plan is None or self.document.error is not None:
+            return f"There is no plan of these settings to {purpose}: mend the marked field first"
+        if self.document.waiting:
+            return f"There is no plan of these settings to {purpose} yet: the draft model is still being read"
+        if field:
+            return f"There is no plan of these settings to {purpose}: {in_sentence(field)} is refused; mend it first"
+        return ""
 
     def close_now(self) -> None:
         """Close without asking."""

@@ -11,6 +11,7 @@ from kvplanner.app import settings as s
 from kvplanner.app.storage import data_folder
 from kvplanner.sentence import told_in
 from kvplanner.ui.main_base import WindowBase
+from kvplanner.ui.setup.labels import in_sentence
 
 if TYPE_CHECKING:
     from kvplanner.engine.base import Plan
@@ -41,9 +42,9 @@ class CommandsMixin(WindowBase):
 
     def _plan_to_copy(self) -> Plan | None:
         """The plan of what is set now; the last good one would not be what the user means."""
-        self.document.flush()
-        if self.document.plan is None or self.document.error is not None:
-            self.messages.warning("There is no plan of these settings to copy: mend the marked field first", key="copy")
+        lacking = self.plan_lacking_for("copy")
+        if lacking:
+            self.messages.warning(lacking, key="copy")
             return None
         return self.document.plan
 
@@ -76,9 +77,10 @@ class CommandsMixin(WindowBase):
         from kvplanner.engine.command import format_command
         from kvplanner.engine.registry import engine
 
-        self.document.flush()
+        field, said = self.refused_input()
         plan, error = self.document.plan, self.document.error
-        request = plan.request if plan is not None and error is None else self.document.state.request()
+        made = plan is not None and error is None and not self.document.waiting
+        request = plan.request if plan is not None and made else self.document.state.request()
         if request is None:
             self.messages.warning("Choose a model and GPUs first", key="copy")
             return
@@ -87,10 +89,12 @@ class CommandsMixin(WindowBase):
             command = f"# needs a checkpoint in {request.weight_format.upper()}\n{command}"
         self._copy(command, command if len(command) < 90 else "the engine's command line")
         self.messages.clear("copy")
-        if error is not None or plan is None:
+        if plan is None or not made:
             self.messages.warning(
                 f"Copied; but these settings have no plan: {error or 'none was made yet'}", key="copy"
             )
+        elif field:
+            self.messages.warning(f"Copied, without {in_sentence(field)}, which is refused: {said}", key="copy")
         elif plan.fits is None:
             reason = told_in(plan.warnings[0] if plan.warnings else plan.summary, self.unit())
             self.messages.warning(f"Copied; but whether this plan fits cannot be told: {reason}", key="copy")

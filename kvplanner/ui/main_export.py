@@ -51,10 +51,9 @@ class ExportMixin(WindowBase):
         self._ask_export("md")
 
     def _ask_export(self, kind: str) -> None:
-        self.document.flush()
-        if self.document.plan is None or self.document.error is not None:
-            self.messages.warning("There is no plan of these settings to export: mend the marked field first",
-                                  key="export")  # fmt: skip
+        lacking = self.plan_lacking_for("export")
+        if lacking:
+            self.messages.warning(lacking, key="export")
             return
         folder = self.settings.get(s.EXPORT_FOLDER) or str(Path.home())
         name = f"{self.document.title}.{kind}"

@@ -11,7 +11,7 @@ from kvplanner.app import settings as s
 from kvplanner.errors import BadInput
 from kvplanner.ui.main_export import ExportMixin
 from kvplanner.ui.main_machine import MachineMixin
-from kvplanner.ui.setup.labels import breakable
+from kvplanner.ui.setup.labels import breakable, in_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -215,6 +215,10 @@ class FilesMixin(MachineMixin, ExportMixin):
         """Write the plan in the background."""
         from kvplanner.app import planstore
 
+        field, said = self.refused_input()
+        if field and then_close:
+            self.messages.warning(f"{field} is refused: mend it, or take it back, then save", said, key="save")
+            return
         state = self.document.state
         if state.request() is None:
             self.messages.warning("Choose a model and GPUs first: there is no plan to save", key="save")
@@ -227,6 +231,9 @@ class FilesMixin(MachineMixin, ExportMixin):
                 self.document.path = path
             self.settings.remember(s.RECENT_FILES, str(path))
             self.statusBar().showMessage(f"Saved {path.name}", 4000)
+            self.messages.clear("save")
+            if field and self.document.error is None:
+                self.messages.warning(f"Saved without {in_sentence(field)}, which is refused: {said}", key="save")
             if then_close:
                 self._close_answered()
 

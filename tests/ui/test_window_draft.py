@@ -36,7 +36,7 @@ def drafts(window: MainWindow) -> str:
 
 
 def test_a_typed_draft_model_is_opened_and_shown(open_window: Callable[..., MainWindow], qtbot: QtBot) -> None:
-    window = open_window(gpu="H100")
+    window = open_window("Qwen3-8B", gpu="H100")
     before = window.document.plan
     name_draft(window, "Qwen3-0.6B")
     assert window.panel.model.draft.text() == ""
@@ -63,7 +63,7 @@ def test_a_typed_draft_model_is_opened_and_shown(open_window: Callable[..., Main
 def test_a_draft_model_stays_with_the_plan_file(
     open_window: Callable[..., MainWindow], qtbot: QtBot, tmp_path: Path
 ) -> None:
-    window, path = open_window(gpu="H100"), tmp_path / "a.kvplan.json"
+    window, path = open_window("Qwen3-8B", gpu="H100"), tmp_path / "a.kvplan.json"
     name_draft(window, "Qwen3-0.6B")
     qtbot.waitUntil(lambda: drafts(window) != "")
     plan = window.document.plan
@@ -76,7 +76,7 @@ def test_a_draft_model_stays_with_the_plan_file(
 def test_a_draft_model_that_cannot_be_opened_is_told_at_its_field(
     open_window: Callable[..., MainWindow], qtbot: QtBot
 ) -> None:
-    window = open_window(gpu="H100")
+    window = open_window("Qwen3-8B", gpu="H100")
     plan = window.document.plan
     field = name_draft(window, "no-such-model-anywhere")
     qtbot.waitUntil(lambda: field.error.text() != "")
@@ -101,7 +101,7 @@ def test_only_a_typed_name_may_go_online(
         asked.append((text, allow_network))
         raise BadInput("not here")
 
-    window = open_window(gpu="H100")
+    window = open_window("Qwen3-8B", gpu="H100")
     monkeypatch.setattr(library, "open_model", opened)
     options = {"speculative_model": "hub:org/from-a-file"}
     window.document.reset(window.document.state._replace(options=options))
@@ -112,7 +112,7 @@ def test_only_a_typed_name_may_go_online(
 
 
 def test_a_missing_draft_model_is_told_at_the_method(open_window: Callable[..., MainWindow], qtbot: QtBot) -> None:
-    window = open_window(gpu="H100")
+    window = open_window("Qwen3-8B", gpu="H100")
     window.document.set_option("speculative_method", "draft_model")
     window.document.flush()
     advanced = window.panel.advanced

@@ -59,11 +59,15 @@ class NameBox(QCheckBox):
 
 
 class DeviceRow(QWidget):
-    """One device; rows are kept and shown anew. ticked(index, on); free_given(index, bytes or None); removed(index)."""
+    """One device; rows are kept and shown anew. ticked(index, on); free_given(index, bytes or None); removed(index).
+
+    error_changed(): what was typed is refused, or no longer.
+    """
 
     ticked = Signal(int, bool)
     free_given = Signal(int, object)
     removed = Signal(int)
+    error_changed = Signal()
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
@@ -125,8 +129,10 @@ class DeviceRow(QWidget):
         self.show()
 
     def _say(self, text: str) -> None:
-        self.error.say(text)
-        self.free.set_wrong(bool(text))
+        if text != self.error.said:
+            self.error.say(text)
+            self.free.set_wrong(bool(text))
+            self.error_changed.emit()
 
     def _free_typed(self, text: str) -> None:
         value: int | None = None
@@ -149,7 +155,7 @@ class DeviceRow(QWidget):
 class GpuSection(Section):
     """pick(text): open the chooser. add_gpu(): open it to add one. counted(n). Device signals as DeviceRow's.
 
-    rows_changed(): device rows were made or went.
+    rows_changed(): device rows were made or went. row_error_changed(): `refused_row` is another one.
     """
 
     pick = Signal(str)
@@ -159,6 +165,7 @@ class GpuSection(Section):
     free_given = Signal(int, object)
     removed = Signal(int)
     rows_changed = Signal()
+    row_error_changed = Signal()
     count: ValueEdit
     count_field: Field
     toggle: QToolButton
@@ -262,6 +269,7 @@ class GpuSection(Section):
             row.ticked.connect(self.ticked)
             row.free_given.connect(self.free_given)
             row.removed.connect(self.removed)
+            row.error_changed.connect(self.row_error_changed)
             self._device_rows.insertWidget(len(self._rows), row)
             self._rows.append(row)
         for row, device in zip(self._rows, state.devices, strict=False):
@@ -276,6 +284,11 @@ class GpuSection(Section):
             row.hide()
         self._add.setVisible(state.machine_source != "this machine")
         self.rows_changed.emit()
+
+    def refused_row(self) -> tuple[str, str]:
+        """Name and message of the first GPU whose free memory was refused, "" for none."""
+        shown = self._rows[: len(self._state.devices)] if self._state is not None else []
+        return next(((f"Free memory of GPU {row.index}", row.error.said) for row in shown if row.error.said), ("", ""))
 
     def _toggle_devices(self, on: bool) -> None:
         self.toggle.setText("Devices ▾" if on else "Devices ▸")

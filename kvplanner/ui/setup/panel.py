@@ -152,6 +152,7 @@ class SetupPanel(QScrollArea):
         self.model.build(WHATIF_FORMATS)
         self.gpus.build()
         self.gpus.count_field.error_changed.connect(self.refusals_changed)
+        self.gpus.row_error_changed.connect(self.refusals_changed)
         self.gpus.rows_changed.connect(self._order_tabs)
         self.engine.build(tuple((name, engine(name).title) for name in names()))
         self.show_state(document.state)
@@ -245,7 +246,8 @@ class SetupPanel(QScrollArea):
         if self.load is not None and self.advanced is not None:
             advanced = (entry.field for entry in self.advanced.entries.values())
             fields += [self.load, self.gpus.count_field, *advanced]
-        return next(((field.title, field.error.said) for field in fields if field.error.said), ("", ""))
+        said = next(((field.title, field.error.said) for field in fields if field.error.said), ("", ""))
+        return said if said[0] else self.gpus.refused_row()
 
     # errors ----------------------------------------------------------------------------------------------------
 
