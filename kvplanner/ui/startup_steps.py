@@ -139,12 +139,15 @@ def _step(
     high = stage.end_bytes * scale
     over = (stage.peak_bytes - stage.end_bytes) * scale
     peak = Rect(x + wide * 0.18, base - high - over, wide * 0.64, over) if over >= 1 else None
-    found = lacking if stage.failing else None
-    lack = (
-        Rect(x, base - found[1] * scale, wide, max((found[1] - found[0]) * scale, 3.0)) if found is not None else None
-    )
+    lack = _lack(x, base, wide, lacking, scale) if stage.failing and lacking is not None else None
+    if peak is not None and lack is None and stage.peak_bytes > device.total_bytes:  # it may fail here already
+        lack = _lack(peak.x, base, peak.w, (device.total_bytes, stage.peak_bytes), scale)
     failed = any(s.failing for s in device.stages[:index])
     return Step(stage, Rect(x, top - 2, wide, end - top + 2), Rect(x, base - high, wide, high), peak, lack, failed)
+
+
+def _lack(x: float, base: float, wide: float, span: tuple[int, int], scale: float) -> Rect:
+    return Rect(x, base - span[1] * scale, wide, max((span[1] - span[0]) * scale, 3.0))
 
 
 def _outline(device: DevicePlan, wide: float, base: float, scale: float) -> tuple[tuple[float, float], ...]:

@@ -221,3 +221,19 @@ def test_a_weight_format_has_the_name_that_the_release_gives_it() -> None:
         plan("Qwen/Qwen3-8B-AWQ", "V100 16GB", version="0.14")
     for version, name in (("0.14", "awq"), ("0.20", "awq"), ("0.26", "auto_awq"), ("0.33", "auto_awq")):
         assert plan("Qwen/Qwen3-8B-AWQ", "H100", version=version).options["quantization"].value == name
+
+
+@pytest.mark.parametrize("gpu", ["RTX 4060 Ti 16GB", "18GiB", "RTX 4090", "H100"])
+def test_a_load_whose_peak_may_not_fit_is_warned_about_also_where_a_later_stage_fails(gpu: str) -> None:
+    result = plan(LLAMA, gpu)
+    device = result.devices[0]
+    load = next(stage for stage in device.stages if stage.stage == "load")
+    over = load.peak_bytes > device.total_bytes
+    assert over == (gpu == "RTX 4060 Ti 16GB")
+    assert over == load.note.endswith("which may not fit")
+    told = [warning for warning in result.warnings if "loading the weights lacks" in warning]
+    assert bool(told) >= over
+    if over:
+        assert (result.stage, load.failing) == ("profile", False)
+        assert told == ["May already fail earlier: at the upper end of its range loading the weights lacks 0.84 GiB on "
+                        "GPU 0"]  # fmt: skip

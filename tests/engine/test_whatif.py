@@ -47,8 +47,11 @@ def test_a_model_without_tensors_has_no_other_format() -> None:
         as_format(model, "FP8")
 
 
-@pytest.mark.parametrize(("gpu", "version"), [("T4", None), ("Tesla V100-SXM2-16GB", None), ("Tesla V100-SXM2-16GB", "0.16"), ("P100", "0.11"),
-                                              ("RTX 3090", None), ("T4", "0.11")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("gpu", "version"),
+    [("T4", None), ("Tesla V100-SXM2-16GB", None), ("Tesla V100-SXM2-16GB", "0.16"), ("P100", "0.11"),
+     ("RTX 3090", None), ("T4", "0.11")],
+)  # fmt: skip
 def test_formats_without_kernels_for_the_gpu_are_told_with_the_reason(gpu: str, version: str | None) -> None:
     model, vllm, machine = models.load("Qwen/Qwen3-8B"), engine("vllm"), gpus.machine(gpu)
     anywhere, here = refused(model, vllm, version), refused(model, vllm, version, machine)

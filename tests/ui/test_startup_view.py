@@ -8,6 +8,9 @@ from PySide6.QtGui import QAccessible, QFontMetricsF
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
+from kvplanner.catalog import gpus, models
+from kvplanner.engine.base import PlanRequest
+from kvplanner.engine.registry import engine
 from kvplanner.estimate import exact
 from kvplanner.ui.bars.geometry import Rect
 from kvplanner.ui.palette import THEMES, ThemeName, Tokens, contrast, mix, paled
@@ -77,6 +80,21 @@ def test_the_failing_stage_is_marked_and_told() -> None:
     assert failure(plan, 0, "GiB") == "Fails while loading the weights: 53.20 GiB short on GPU 0"
     assert stage_line(plan, 0, failing.stage, "GiB").startswith("GPU 0 · load weights: ")
     assert failing.lack.h == pytest.approx(plan.missing_bytes * steps.scale)
+
+
+def test_a_peak_above_the_capacity_is_marked_before_the_failing_stage() -> None:
+    request = PlanRequest(models.load("meta-llama/Llama-3.1-8B-Instruct"), gpus.machine("RTX 4060 Ti 16GB"))
+    plan = engine("vllm").plan(request)
+    steps = arrange(plan, 0, 900, 240)
+    assert steps is not None
+    load, failing = steps.steps[-2:]
+    assert not load.stage.failing
+    assert load.peak is not None
+    assert load.lack is not None
+    assert (load.lack.x, load.lack.w, load.lack.y) == pytest.approx((load.peak.x, load.peak.w, load.peak.y))
+    assert load.lack.bottom == pytest.approx(steps.capacity_y)
+    assert failing.lack is not None
+    assert "which may not fit" in stage_line(plan, 0, load.stage, "GiB")
 
 
 def test_each_device_says_what_it_lacks_itself() -> None:

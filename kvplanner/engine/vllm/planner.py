@@ -110,7 +110,7 @@ def _plan(
         fitted = replica.sizing.max_model_len
         resolved["max_model_len"] = Resolved(fitted, "derived", "the longest that fits (--max-model-len auto)")
     summary = sentences.failure(replica) if failure else sentences.summary(request, settings, replicas, worst, found)
-    risks = () if failure else sentences.risks(replicas)
+    risks = sentences.earlier(replica) if failure else sentences.risks(replicas)
     kernels = _without_kernels(replicas, settings)
     if kernels:
         risks = (kernels, *risks)

@@ -11,7 +11,7 @@ from kvplanner.engine.vllm.kv_sizing import KvSizing
 from kvplanner.engine.vllm.ranks import Rank
 from kvplanner.engine.vllm.replica import Replica
 from kvplanner.engine.vllm.settings import Settings
-from kvplanner.engine.vllm.verdict import Failure
+from kvplanner.engine.vllm.verdict import ORDER, Failure
 from kvplanner.sentence import Sentence, mark
 from kvplanner.units import GIB, counted, format_count, round_to_band
 
@@ -194,6 +194,15 @@ def risks(replicas: Sequence[Replica]) -> tuple[str, ...]:
     worst = max(late, key=lambda check: check.most)
     lacks = f"{_LACKING[worst.stage]} may lack {mark(worst.most)} on GPU {worst.device}"
     return (Sentence(f"A narrow fit: at the upper end of its range {lacks}; a lower utilisation leaves room"),)
+
+
+def earlier(replica: Replica) -> tuple[str, ...]:
+    """A warning of a plan that fails at its values and may do so at an earlier stage at the ends of its ranges."""
+    found, doubt = replica.failure, replica.doubt
+    if found is None or doubt is None or ORDER.index(doubt.stage) >= ORDER.index(found.stage):
+        return ()
+    lacks = f"{_LACKING[doubt.stage]} lacks {mark(doubt.most)} on GPU {doubt.device}"
+    return (Sentence(f"May already fail earlier: at the upper end of its range {lacks}"),)
 
 
 def _may_not_fit(replica: Replica) -> str:

@@ -36,6 +36,8 @@ def timeline(rank: Rank, kv_bytes: int, failing: Stage | None) -> tuple[StageMem
     out: list[StageMemory] = []
     for stage, label, end, peak, note in steps:
         fails = failing is not None and failing in _FAILS_IN[stage]
+        if peak > rank.total.value and not fails:
+            note += ", which may not fit"
         out.append(StageMemory(stage, label, end, peak, fails, note))
         if fails:
             break
