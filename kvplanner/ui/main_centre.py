@@ -390,7 +390,10 @@ class Centre(QWidget):
                 place.setFixedHeight(height)
             splitter.setMinimumHeight((table + GAP if rows else 0) + page)
             return
-        splitter.setMinimumHeight(0)
+        # Below this the whole ground scrolls: no row, and no name of a stage, is cut off where nothing leads to it.
+        shown = 0 if tabs.currentWidget() is self.explain else self.startup.minimumSizeHint().height()
+        least_page = tabs.tabBar().sizeHint().height() + frame + 4 + shown
+        splitter.setMinimumHeight(max(least if rows else 0, least_page))
         for place in (self._beside, self._tabs_card):  # the splitter takes its own limits from these
             place.setMinimumHeight(least)
             place.setMaximumHeight(max(table, page, least))

@@ -77,6 +77,27 @@ def test_a_narrow_window_stacks_without_inner_scroll_bars(window: MainWindow, qt
     assert centre.splitter.orientation() == Qt.Orientation.Horizontal
 
 
+@pytest.mark.parametrize("tab", ["explain", "startup"])
+def test_in_a_low_window_the_ground_scrolls_to_the_last_row(
+    open_window: Callable[..., MainWindow], qtbot: QtBot, tab: str
+) -> None:
+    window = open_window("Llama-3.1-8B-Instruct", "1xRTX 4090")  # fails: the verdict is high
+    centre = window.centre
+    assert centre.show_tab(tab)
+    _settled(window, qtbot, (1280, 560))
+    assert centre.splitter is not None
+    assert centre.splitter.orientation() == Qt.Orientation.Horizontal
+    ground, table = centre._scroll.widget(), centre.breakdown.table
+    rows = table.model().rowCount()
+    assert table.verticalScrollBar().maximum() == 0
+    assert table.rowViewportPosition(rows - 1) + table.rowHeight(rows - 1) <= table.viewport().height()
+    assert centre._scroll.verticalScrollBar().maximum() == ground.height() - centre._scroll.viewport().height() > 0
+    for part in (table, centre.tabs.currentWidget()):
+        assert part.mapTo(ground, part.rect().bottomLeft()).y() < ground.height()
+        assert part.mapTo(centre.splitter, part.rect().bottomLeft()).y() < centre.splitter.height()
+    assert centre.tabs.currentWidget() is not centre.startup or centre.startup.height() >= 150
+
+
 def test_an_opened_group_of_four_does_not_scroll(open_window: Callable[..., MainWindow], qtbot: QtBot) -> None:
     window = open_window("Llama-3.3-70B-Instruct", "4xH100")
     bars = window.centre.bars

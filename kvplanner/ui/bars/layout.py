@@ -312,7 +312,7 @@ def _lack(grid: _Grid, lack: Lacking, frame: Rect) -> Lack:
 
 
 def _gap(grid: _Grid, device: DevicePlan, lack: Lacking | None, frame: Rect) -> Text | None:
-    """What the white of a failing plan's bar is: free at the failing stage, or unused; none where what lacks covers it."""
+    """What the white of a failing plan's bar is, where what lacks leaves some: free at the failing stage, or unused."""
     if grid.plan.fits is not False:
         return None
     used = max(used_bytes(grid.plan, device), lack.end if lack and lack.start < device.total_bytes else 0)

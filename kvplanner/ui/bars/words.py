@@ -176,7 +176,7 @@ def segment_line(plan: Plan, positions: tuple[int, ...], kind: SegmentKind, unit
 
 def meaning(plan: Plan, position: int, kind: SegmentKind) -> str:
     """What a segment is, by this plan's rules."""
-    if kind == "cuda_graphs" and graphs_outside(plan, plan.devices[position]):
+    if kind == "cuda_graphs" and graphs_outside(plan.devices[position]):
         return _AFTER_CACHE
     return _GIVEN_CACHE if kind == "kv_cache" and cache_is_given(plan) else MEANING[kind]
 
