@@ -38,10 +38,11 @@ def verdict(plan: Plan | None, unit: Unit) -> Verdict:
     """The verdict of a plan in words; every figure with no more digits than its band allows."""
     if plan is None:
         return Verdict("empty", EMPTY)
-    headline, notes = told_in(plan.summary, unit), tuple(told_in(note, unit) for note in plan.warnings)
+    headline = told_in(plan.summary, unit)
+    told = (told_in(note, unit) for note in plan.warnings)
+    notes = tuple(note for note in told if note not in headline)
     if _untold(plan):
-        news = tuple(note for note in notes if note not in headline)
-        return Verdict("unknown", headline, _fitting(plan, unit), notes=news)
+        return Verdict("unknown", headline, _fitting(plan, unit), notes=notes)
     if plan.fits:
         details, tightest = _fitting(plan, unit), _tightest_text(plan, unit)
     else:

@@ -56,6 +56,13 @@ def test_no_size_keeps_the_other_unit(model: str, gpu: str, options: dict[str, O
         assert re.findall(rf"[\d,.]+ {other}\b", own) == []
 
 
+@pytest.mark.parametrize(("model", "gpu"), [(LLAMA, "GTX 1080 Ti"), ("Qwen/Qwen3-0.6B", "GTX 1080 Ti")])
+def test_missing_kernels_are_told_once_and_not_in_the_engines_words(model: str, gpu: str) -> None:
+    told = verdict(plan(model, gpu), "GiB")
+    assert spoken(told).count("has no kernels for") == 1
+    assert not told.engine_message
+
+
 @pytest.mark.parametrize("kind", ["kv_cache", "weights", "activations", "cuda_graphs", "runtime", None])
 def test_explain_in_gb_has_gib_only_beside_it(kind: words.SegmentKind | None) -> None:
     told = explanation(plan(LLAMA, "H100"), 0, kind, "GB")
