@@ -192,7 +192,8 @@ class DevicePlan(NamedTuple):
     """One device (identical ranks are planned once and repeated here).
 
     role: "tp0", "pp1/tp0" ...; budget: what the engine allows itself, None where it has no budget.
-    overflow_bytes: by how much the segments exceed total_bytes (0 when they fit).
+    overflow_bytes: by how much the segments exceed total_bytes (0 when they fit). graphs_charged: whether CUDA graphs
+    lie in the budget, or are captured out of what it leaves.
     """
 
     device: Device
@@ -204,6 +205,7 @@ class DevicePlan(NamedTuple):
     bytes_per_block: int = 0
     overflow_bytes: int = 0
     stages: tuple[StageMemory, ...] = ()
+    graphs_charged: bool = True
 
     def segment(self, kind: SegmentKind) -> Segment | None:
         """The segment of a kind, None when the plan has none."""

@@ -9,8 +9,6 @@ from typing import Final, NamedTuple
 
 from kvplanner.engine.base import BUDGET_KINDS, DevicePlan, Plan, Segment, SegmentKind, Stage
 
-# vLLM has charged its graph estimate to the budget since 0.21 (its own start-up message says so).
-GRAPHS_CHARGED_SINCE: Final = 21
 _BEFORE: Final[frozenset[SegmentKind]] = frozenset({"driver_reserved", "other", "runtime_outside", "headroom"})
 _RESIDENT: Final[frozenset[SegmentKind]] = _BEFORE | frozenset[SegmentKind]({"runtime", "weights", "workspace"})
 # What a device holds, or is reckoned to need, at the stage where start-up fails.
@@ -30,21 +28,22 @@ _BEFORE_THE_CACHE: Final[tuple[Stage, ...]] = ("weights", "profile", "kv_cache_s
 _ON_THE_CARD: Final[tuple[Stage, ...]] = ("weights", "profile", "kv_cache_allocation", "graph_capture", "runtime")
 
 
-def graphs_outside(plan: Plan, device: DevicePlan) -> bool:
-    """Whether CUDA graphs are captured after the cache, outside the budget: by the cache's sum, else by the version."""
-    graphs, cache = device.segment("cuda_graphs"), plan.kv_cache
-    if device.budget is None or graphs is None or not graphs.bytes:
-        return False
-    charged = next((i.value for i in cache.available.inputs if i.name == "CUDA graphs"), None) if cache else None
-    if charged is not None:
-        return not charged
-    numbers = [int(n) for n in plan.engine_version.split(".")[:2] if n.isdecimal()]
-    return plan.request.engine == "vllm" and [0, 0] < numbers < [0, GRAPHS_CHARGED_SINCE]
+def graphs_outside(device: DevicePlan) -> bool:
+    """Whether CUDA graphs are captured after the cache, outside the budget."""
+    graphs = device.segment("cuda_graphs")
+    return device.budget is not None and graphs is not None and graphs.bytes > 0 and not device.graphs_charged
 
 
-def budget_kinds(plan: Plan, device: DevicePlan) -> tuple[SegmentKind, ...]:
-    """The kinds that lie inside the budget, by this plan's rules."""
-    return tuple(k for k in BUDGET_KINDS if k != "cuda_graphs" or not graphs_outside(plan, device))
+def budget_kinds(device: DevicePlan) -> tuple[SegmentKind, ...]:
+    """The kinds that lie inside the budget, by the rules of the device's plan."""
+    return tuple(k for k in BUDGET_KINDS if k != "cuda_graphs" or not graphs_outside(device))
+
+
+def charged_kinds(plan: Plan, device: DevicePlan) -> tuple[SegmentKind, ...]:
+    """The kinds that the budget has to hold: none without a budget, and no cache whose size is given."""
+    if device.budget is None:
+        return ()
+    return tuple(k for k in budget_kinds(device) if k != "kv_cache" or not cache_is_given(plan))
 
 
 def cache_is_given(plan: Plan) -> bool:
@@ -57,7 +56,7 @@ def held(plan: Plan, device: DevicePlan, kind: SegmentKind) -> bool:
     """Whether a segment counts at the stage where the plan fails; always where it does not."""
     if plan.fits is not False or plan.stage is None:
         return True
-    if kind == "cuda_graphs" and plan.stage.startswith("kv_cache") and graphs_outside(plan, device):
+    if kind == "cuda_graphs" and plan.stage.startswith("kv_cache") and graphs_outside(device):
         return False
     early = plan.stage in ("free_memory_check", "weights")
     return kind in (_BEFORE if early else _RESIDENT) or kind in _ADDED[plan.stage]
@@ -66,7 +65,7 @@ def held(plan: Plan, device: DevicePlan, kind: SegmentKind) -> bool:
 def drawn(plan: Plan, device: DevicePlan) -> tuple[Segment, ...]:
     """The segments of a bar from left to right, so that those of the budget lie together."""
     found = [s for s in device.segments if held(plan, device, s.kind)]
-    if graphs_outside(plan, device):
+    if graphs_outside(device):
         order: dict[SegmentKind, int] = {"cuda_graphs": 1, "headroom": 2}
         found.sort(key=lambda s: order.get(s.kind, 0))
     return tuple(found)
@@ -150,7 +149,7 @@ def _in_all(plan: Plan, worst: bool) -> int | None:
     known = worst and plan.stage in _BEFORE_THE_CACHE and cache is not None and device.budget is not None
     if not known or cache is None or device.budget is None or cache_is_given(plan):
         return None
-    kinds = [k for k in budget_kinds(plan, device) if k != "kv_cache"]
+    kinds = [k for k in budget_kinds(device) if k != "kv_cache"]
     inside = sum(s.bytes for s in device.segments if s.kind in kinds)
     request = sum(group.blocks_per_request for group in cache.groups) * cache.bytes_per_block
     whole = inside + request - device.budget.value

@@ -11,6 +11,7 @@ from typing import Final
 
 from kvplanner.engine.base import DevicePlan, KvCache, Model, Plan, Segment, StageMemory
 from kvplanner.estimate import Estimate
+from kvplanner.plan.held import charged_kinds
 from kvplanner.units import whole
 
 SCHEMA: Final = "kvplanner.plan/1"
@@ -41,7 +42,7 @@ def to_json(plan: Plan) -> Json:
         "missing_bytes": plan.missing_bytes,
         "warnings": list(plan.warnings),
         "tightest_device": plan.tightest,
-        "devices": [_device(d) for d in plan.devices],
+        "devices": [_device(plan, d) for d in plan.devices],
         "kv_cache": _kv_cache(plan.kv_cache) if plan.kv_cache else None,
         "limits": {
             "max_context_length": plan.limits.max_context_length,
@@ -63,8 +64,8 @@ def _model(model: Model, what_if: str | None) -> Json:
     }
 
 
-def _device(device: DevicePlan) -> Json:
-    real = device.device
+def _device(plan: Plan, device: DevicePlan) -> Json:
+    real, inside = device.device, charged_kinds(plan, device)
     return {
         "index": real.index,
         "kind": real.kind,
@@ -78,13 +79,14 @@ def _device(device: DevicePlan) -> Json:
         "free_bytes": real.free_bytes,
         "bytes_per_block": device.bytes_per_block,
         "overflow_bytes": device.overflow_bytes,
-        "segments": [_segment(s) for s in device.segments],
+        "segments": [_segment(s, s.kind in inside) for s in device.segments],
         "stages": [_stage(s) for s in device.stages],
     }
 
 
-def _segment(segment: Segment) -> Json:
-    return {"kind": segment.kind, **_sized(segment.estimate), **estimate_to_json(segment.estimate)}
+def _segment(segment: Segment, inside: bool) -> Json:
+    sizes = _sized(segment.estimate)
+    return {"kind": segment.kind, **sizes, "in_budget": inside, **estimate_to_json(segment.estimate)}
 
 
 def _sized(estimate: Estimate) -> Json:

@@ -100,7 +100,7 @@ def bar_lines(plan: Plan, position: int, width: int, unit: ByteUnit) -> list[str
     elif device.budget is not None:
         length = round(width * device.budget.value / spanned)
         label = f"budget {format_bytes(device.budget.value, unit)}"
-        lines.append(" " + _bracket(cells, budget_kinds(plan, device), length, width, label))
+        lines.append(" " + _bracket(cells, budget_kinds(device), length, width, label))
     return lines
 
 

@@ -64,6 +64,6 @@ def _in_budget(plan: Plan, position: int, unit: Unit) -> str:
     device = plan.devices[position]
     if not device.budget or cache_is_given(plan):
         return ""
-    kinds = budget_kinds(plan, device)
+    kinds = budget_kinds(device)
     inside = sum(s.bytes for s in drawn(plan, device) if s.kind in kinds)
     return f"{words.number(inside, unit)} {unit} lie in the budget: {percent(inside, device.budget.value)} of it"

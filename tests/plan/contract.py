@@ -29,7 +29,8 @@ DEVICE = {
     "budget_bytes": SIZE + NONE, "free_bytes": SIZE + NONE, "bytes_per_block": SIZE, "segments": LIST,
 }  # fmt: skip
 SEGMENT = {
-    "kind": TEXT, "bytes": SIZE, "low_bytes": SIZE, "high_bytes": SIZE, "basis": TEXT, "formula": TEXT, "inputs": LIST,
+    "kind": TEXT, "bytes": SIZE, "low_bytes": SIZE, "high_bytes": SIZE, "in_budget": FLAG, "basis": TEXT,
+    "formula": TEXT, "inputs": LIST,
 }  # fmt: skip
 INPUT = {"name": TEXT, "value": NUMBER + TEXT, "unit": TEXT, "source": TEXT}
 KV_CACHE = {
@@ -105,6 +106,11 @@ def _device(device: dict[str, object], fits: object, path: str) -> None:
         for where, entry in items(segment["inputs"], f"{path}.{segment['kind']}.inputs"):
             fields(entry, INPUT, where)
     total = sum(int(str(s["bytes"])) for s in segments)
+    charged = {s["kind"] for s in segments if s["in_budget"]}
+    assert not charged & {"driver_reserved", "other", "runtime_outside", "headroom"}, f"{path}: {charged}"
+    if fits and "kv_cache" in charged:
+        inside = sum(int(str(s["bytes"])) for s in segments if s["in_budget"])
+        assert inside <= int(str(device["budget_bytes"])), f"{path}: {inside} of {device['budget_bytes']}"
     if fits:
         assert total == device["total_bytes"], f"{path}: {total} of {device['total_bytes']}"
     else:

@@ -249,3 +249,23 @@ def test_bars_are_as_wide_as_asked_and_never_ragged(name: str, width: int) -> No
 def test_every_kind_has_its_own_letter_and_title() -> None:
     assert set(LETTERS) == set(TITLES) == set(SEGMENT_KINDS)
     assert len({*LETTERS.values(), MISSING}) == len(LETTERS) + 1
+
+
+@pytest.mark.parametrize("more", [{}, {"estimate_cuda_graphs": False}, {"kv_cache_memory_bytes": 8 << 30}])
+@pytest.mark.parametrize("version", ["0.6.6", "0.8", "0.19", "0.21", "0.24", "0.26", "0.28", "0.33"])
+def test_what_the_json_calls_in_the_budget_fills_it(version: str, more: dict[str, OptionValue]) -> None:
+    """Also where CUDA graphs are captured out of what the budget leaves, and where the cache's size is given."""
+    options: dict[str, OptionValue] = {"max_model_len": 8192, **more}
+    request = PlanRequest(models.load("meta-llama/Llama-3.1-8B-Instruct"), gpus.machine("H100"), "vllm", version,
+                          options)  # fmt: skip
+    plan = engine("vllm").plan(request)
+    document = json.loads(json.dumps(schema.to_json(plan)))
+    check_plan(document)
+    device = document["devices"][0]
+    inside = [s["kind"] for s in device["segments"] if s["in_budget"]]
+    left = device["budget_bytes"] - sum(s["bytes"] for s in device["segments"] if s["in_budget"])
+    given = "kv_cache_memory_bytes" in more
+    assert ("kv_cache" in inside) == (not given)
+    if not given:
+        assert 0 <= left < device["bytes_per_block"]
+    assert ("cuda_graphs" in inside) == (version in ("0.21", "0.24", "0.33") and "estimate_cuda_graphs" not in more)

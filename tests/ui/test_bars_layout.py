@@ -332,10 +332,11 @@ def test_no_room_is_unused_where_memory_is_short(width: float, more: int) -> Non
 
 
 def test_graphs_outside_the_budget_stand_behind_the_cache() -> None:
-    plan = sample_plans.fits()._replace(engine_version="0.8.5")
-    device = plan.devices[0]
-    assert graphs_outside(plan, device)
-    assert "cuda_graphs" not in budget_kinds(plan, device)
+    plan = sample_plans.fits()
+    device = plan.devices[0]._replace(graphs_charged=False)
+    plan = plan._replace(devices=(device, *plan.devices[1:]))
+    assert graphs_outside(device)
+    assert "cuda_graphs" not in budget_kinds(device)
     layout = arrange(plan, 1000, 300, measure, View())
     row = layout.rows[0]
     assert [c.kind for c in row.cells][-3:] == ["kv_cache", "cuda_graphs", "headroom"]
@@ -369,7 +370,7 @@ def test_what_later_stages_lack_is_told_only_where_one_request_is_known() -> Non
     assert cache is not None
     device = plan.devices[0]
     assert device.budget is not None
-    inside = sum(s.bytes for s in device.segments if s.kind in budget_kinds(plan, device))
+    inside = sum(s.bytes for s in device.segments if s.kind in budget_kinds(device))
     request = cache.groups[0].blocks_per_request * cache.bytes_per_block
     assert lack.in_all == inside + request - device.budget.value
     assert short(lack.bytes, lack.in_all, "GiB").startswith("53.20 GiB short at this stage, ")

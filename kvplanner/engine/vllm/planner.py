@@ -215,6 +215,7 @@ def _device_plan(rank: Rank, role: str, kv: int, bytes_per_block: int, failing: 
         bytes_per_block=bytes_per_block,
         overflow_bytes=max(-left, 0),
         stages=stages.timeline(rank, kv, failing),
+        graphs_charged=rank.settings.era.graphs_in_budget,
     )
 
 

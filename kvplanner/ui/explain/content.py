@@ -149,7 +149,7 @@ def _before_the_cache(plan: Plan, position: int, cache: Estimate) -> list[tuple[
 
 
 def _meaning(plan: Plan, device: DevicePlan, kind: SegmentKind | None) -> str:
-    if kind == "cuda_graphs" and graphs_outside(plan, device):
+    if kind == "cuda_graphs" and graphs_outside(device):
         return f"{DETAILS[kind]} These rules capture them after the cache, outside the budget."
     return DETAILS[kind]
 
@@ -188,7 +188,7 @@ def _absent(plan: Plan, position: int, kind: SegmentKind, unit: Unit) -> Explana
 def _nothing_left(plan: Plan, device: DevicePlan, unit: Unit) -> tuple[Formula, ...]:
     if device.budget is None:
         return ()
-    kinds = budget_kinds(plan, device)
+    kinds = budget_kinds(device)
     parts = [s for s in device.segments if s.kind in kinds and s.bytes]
     left = device.budget.value - sum(s.bytes for s in parts)
     names = " − ".join(["budget", *(words.within(s.kind) for s in parts)])
