@@ -11,8 +11,8 @@ from typing import Literal, NamedTuple
 from kvplanner.engine.base import Plan, SegmentKind
 from kvplanner.estimate import Estimate
 from kvplanner.plan.held import alike, drawn, lack_of
-from kvplanner.sentence import show_size
-from kvplanner.units import ByteUnit
+from kvplanner.sentence import MINUS, show_size
+from kvplanner.units import ByteUnit, in_unit
 
 # "in use" at the stage that the table is of: the failing one, else serving.
 State = Literal["in use", "not reached", "released", "total", "missing", "not planned"]
@@ -56,6 +56,24 @@ def parts(plan: Plan, position: int) -> Iterator[Part]:
         if segment not in shown:
             released = segment.kind == "activations" and plan.stage in ("kv_cache_allocation", "graph_capture")
             yield Part(segment.kind, "released" if released else "not reached", segment.bytes, segment.estimate)
+
+
+def number(value: int | float, unit: ByteUnit, digits: int = 2) -> str:
+    """Bytes as a number of the unit, without its name and with a real minus sign."""
+    return f"{in_unit(value, unit):,.{digits}f}".replace("-", MINUS)
+
+
+def low_end(estimate: Estimate) -> int:
+    """The low end as it is shown: of what is there, no less than nothing is left."""
+    return max(estimate.low, 0) if estimate.value >= 0 else estimate.low
+
+
+def span(estimate: Estimate, unit: ByteUnit) -> str:
+    """The range as "7.40–7.61", as fine as the value beside it; "" where those decimals do not tell the ends apart."""
+    low, high = number(low_end(estimate), unit), number(estimate.high, unit)
+    if low == high:
+        return ""
+    return f"{low} to {high}" if low.startswith(MINUS) else f"{low}–{high}"
 
 
 def short(missing_bytes: int, in_all: int | None, unit: ByteUnit) -> str:

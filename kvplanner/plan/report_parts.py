@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 
 from kvplanner.engine.base import DevicePlan, KvCache, Plan, Resolved, SegmentKind
 from kvplanner.estimate import Estimate
-from kvplanner.plan.parts import Part, parts, percent, short
-from kvplanner.units import ByteUnit, counted, format_both, format_bytes, format_count, in_unit, round_band
+from kvplanner.plan.parts import Part, number, parts, percent, short, span
+from kvplanner.units import ByteUnit, counted, format_both, format_bytes, format_count, round_band
 
 TITLES: Final[dict[SegmentKind, str]] = {
     "driver_reserved": "driver reserved",
@@ -109,17 +109,6 @@ def _sum_row(part: Part, total_bytes: int, unit: ByteUnit) -> Row:
     size = number(part.bytes, unit) if part.bytes else "not known"
     share = percent(part.bytes, total_bytes) if part.state != "not planned" else ""
     return Row(None, part.state, size, "", share, "", how)
-
-
-def number(value: int, unit: ByteUnit) -> str:
-    """Bytes as a bare number of `unit`: its column says the unit."""
-    return f"{in_unit(value, unit):,.2f}"
-
-
-def span(estimate: Estimate, unit: ByteUnit) -> str:
-    """The band as "7.40–7.61", empty when there is none to see."""
-    low, high = number(estimate.low, unit), number(estimate.high, unit)
-    return "" if low == high else f"{low}–{high}"
 
 
 def model_line(plan: Plan) -> str:

@@ -41,7 +41,7 @@ def _line(plan: Plan, position: int, part: Part, unit: Unit) -> Line:
         part.kind,
         words.NAMES[part.kind],
         words.number(part.bytes, unit),
-        words.band(part.estimate, unit),
+        words.span(part.estimate, unit),
         "" if later else percent(part.bytes, plan.devices[position].total_bytes),
         part.basis,
         f"{tip}\n{part.state} where start-up fails" if later else tip,

@@ -133,10 +133,8 @@ def _near(cache: KvCache) -> int:
 
 
 def _sized(estimate: Estimate, unit: Unit) -> str:
-    reach = words.band(estimate, unit)
-    if not reach:
-        return words.size(estimate.value, unit)
-    return f"{words.number(estimate.value, unit, words.band_digits(estimate, unit))} {unit} ({reach})"
+    reach = words.span(estimate, unit)
+    return f"{words.number(estimate.value, unit)} {unit} ({reach})" if reach else words.size(estimate.value, unit)
 
 
 def _tightest_text(plan: Plan, unit: Unit) -> str:

@@ -13,6 +13,7 @@ from kvplanner.catalog import gpus, models
 from kvplanner.engine.base import OptionValue, Plan, PlanRequest
 from kvplanner.engine.registry import engine
 from kvplanner.gpu.spec import Machine
+from kvplanner.plan import report
 from kvplanner.ui.bars import words
 from kvplanner.ui.bars.words import Unit
 from kvplanner.ui.breakdown_lines import lines
@@ -166,3 +167,22 @@ def test_every_text_follows_a_theme_that_changes(
             image = label.grab().toImage()
             seen = {image.pixelColor(x, y).rgb() for x in range(image.width()) for y in range(image.height())}
             assert not label.isVisible() or QColor(ink).rgb() in seen
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("gpu", ["H100", "RTX 4090", "18GiB"])
+def test_a_size_and_its_range_read_as_in_the_terminal(gpu: str, unit: Unit) -> None:
+    """In the table, in the verdict and in a segment's line, each as fine as the other."""
+    made = plan(LLAMA, gpu, {"max_model_len": 1024})
+    told = report.text(made, unit=unit)
+    for line in lines(made, 0, unit):
+        if line.range:
+            assert len(line.range.split("–")[0].partition(".")[2]) == 2
+            assert re.search(rf"\s{re.escape(line.size)}\s+{re.escape(line.range)}\s", told), line
+    cache = re.search(r"^KV cache +([\d.,]+ G[iB]+ \([\d.,–]+\))", told, re.MULTILINE)
+    assert cache is not None
+    assert f"{cache[1]} of KV cache per GPU" in verdict(made, unit).details[0]
+    size, _, reach = cache[1].removesuffix(")").partition(" (")
+    line_ = words.segment_line(made, (0,), "kv_cache", unit)
+    assert f"KV cache {size}" in line_
+    assert f"range {reach} {unit}" in line_

@@ -30,7 +30,7 @@ def test_a_plan_that_fits_says_how_much_for_whom() -> None:
     told = verdict(sample_plans.fits(), "GiB")
     assert told.state == "fits"
     text = " · ".join(told.details)
-    assert "55.60 GiB (55.2–56.0) of KV cache per GPU" in text
+    assert "55.60 GiB (55.19–55.95) of KV cache per GPU" in text
     assert "≈ 13.9 full-length requests of 32,768 tokens" in text
     assert "≈ 455,000 tokens (452,000–458,000)" in text
     said = sample_plans.fits()._replace(summary="Fits: ≈ 455,000 tokens, 13.9 requests of 32,768 tokens at once")
@@ -70,8 +70,8 @@ def test_low_ends_stop_at_nothing() -> None:
     first = plan.devices[0]
     less = first._replace(segments=tuple(cache if s.kind == "kv_cache" else s for s in first.segments))
     low = plan._replace(devices=(less, *plan.devices[1:]))
-    assert "0.3 GiB (0.0–1.0)" in verdict(low, "GiB").details[0]
-    assert words.band(cache.estimate, "GiB") in verdict(low, "GiB").details[0]  # as the table has it
+    assert "0.33 GiB (0.00–1.00)" in verdict(low, "GiB").details[0]
+    assert words.span(cache.estimate, "GiB") in verdict(low, "GiB").details[0]  # as the table has it
 
 
 def test_replicas_are_told_each() -> None:
@@ -311,14 +311,14 @@ def test_runs_of_numbers(numbers: tuple[int, ...], text: str) -> None:
 
 
 def test_ranges() -> None:
-    assert words.band(banded(10 * GIB, 9 * GIB, 12 * GIB, "calibrated"), "GiB") == "9.0–12.0"
-    assert words.band(banded(GIB // 20, GIB // 25, GIB // 18, "calibrated"), "GiB") == "0.04–0.06"
-    assert words.band(Estimate(GIB, -GIB, 2 * GIB, "rest"), "GiB") == "0.0–2.0"
-    assert words.band(Estimate(-GIB, -2 * GIB, GIB, "rest"), "GiB") == "−2.0 to 1.0"
-    assert words.band(exact(GIB), "GiB") == ""
+    assert words.span(banded(10 * GIB, 9 * GIB, 12 * GIB, "calibrated"), "GiB") == "9.00–12.00"
+    assert words.span(banded(GIB // 20, GIB // 25, GIB // 18, "calibrated"), "GiB") == "0.04–0.06"
+    assert words.span(Estimate(GIB, -GIB, 2 * GIB, "rest"), "GiB") == "0.00–2.00"
+    assert words.span(Estimate(-GIB, -2 * GIB, GIB, "rest"), "GiB") == "−2.00 to 1.00"
+    assert words.span(exact(GIB), "GiB") == ""
     # No finer than the values themselves: what two decimals do not tell apart is no range.
-    assert words.band(banded(GIB * 64 // 100, GIB * 637 // 1000, GIB * 648 // 1000, "calibrated"), "GiB") == "0.64–0.65"
-    assert words.band(banded(GIB * 371 // 10000, GIB * 37 // 1000, GIB * 372 // 10000, "calibrated"), "GiB") == ""
+    assert words.span(banded(GIB * 64 // 100, GIB * 637 // 1000, GIB * 648 // 1000, "calibrated"), "GiB") == "0.64–0.65"
+    assert words.span(banded(GIB * 371 // 10000, GIB * 37 // 1000, GIB * 372 // 10000, "calibrated"), "GiB") == ""
 
 
 def test_sizes_and_changes() -> None:

@@ -6,14 +6,16 @@ import re
 from typing import Final, Literal
 
 from kvplanner.engine.base import KvCache, Plan, SegmentKind, Stage
-from kvplanner.estimate import Estimate
+from kvplanner.plan import parts as told
 from kvplanner.plan.held import cache_is_given, graphs_outside
 from kvplanner.plan.lacking import where
-from kvplanner.plan.parts import percent
 from kvplanner.sentence import MINUS, show_size
-from kvplanner.units import in_unit, round_band, round_to_band
+from kvplanner.units import round_band, round_to_band
 
 Unit = Literal["GiB", "GB"]
+
+# Sizes, their ranges and shares read as in the terminal.
+number, low_end, span, percent = told.number, told.low_end, told.span, told.percent
 
 NAMES: Final[dict[SegmentKind, str]] = {
     "driver_reserved": "Driver reserved",
@@ -66,36 +68,9 @@ STAGES: Final[dict[Stage, str]] = {
 _NUMBER: Final = re.compile(r"\d+")
 
 
-def number(value: float, unit: Unit, digits: int = 2) -> str:
-    """Bytes as a number of the unit, without its name and with a real minus sign."""
-    return f"{in_unit(value, unit):,.{digits}f}".replace("-", MINUS)
-
-
 def size(value: float, unit: Unit, digits: int | None = None) -> str:
     """Bytes with their unit: "14.96 GiB"; small ones in MiB or MB."""
     return show_size(value, unit, digits)
-
-
-def band_digits(estimate: Estimate, unit: Unit) -> int:
-    """How many decimals (at most 2) an estimate's band allows it."""
-    spread = in_unit(max(estimate.value - estimate.low, estimate.high - estimate.value), unit)
-    return 2 if spread < 1 else 1
-
-
-def low_end(estimate: Estimate) -> int:
-    """The low end as it is shown: of what is there, no less than nothing is left."""
-    return max(estimate.low, 0) if estimate.value >= 0 else estimate.low
-
-
-def band(estimate: Estimate, unit: Unit) -> str:
-    """The range as "12.5–13.2"; "" for a value without doubt, and for one that two decimals do not show."""
-    low, high = in_unit(low_end(estimate), unit), in_unit(estimate.high, unit)
-    least = 1 if high >= 0.3 else 2
-    digits = next((d for d in (least, 2) if f"{low:.{d}f}" != f"{high:.{d}f}"), None)
-    if digits is None:
-        return ""
-    joint = "–" if low >= 0 else " to "
-    return f"{low:,.{digits}f}{joint}{high:,.{digits}f}".replace("-", MINUS)
 
 
 def tokens(value: int, low: int, high: int) -> str:
@@ -167,9 +142,9 @@ def segment_line(plan: Plan, positions: tuple[int, ...], kind: SegmentKind, unit
         device_name(plan, positions),
         f"{NAMES[kind]} {size(segment.bytes, unit)} = {size(segment.bytes, other)}",
     ]
-    reach = band(segment.estimate, unit)
+    reach = span(segment.estimate, unit)
     if reach:
-        parts.append(f"range {reach}")
+        parts.append(f"range {reach} {unit}")
     parts += [percent(segment.bytes, device.total_bytes), segment.estimate.basis]
     return " · ".join(parts)
 

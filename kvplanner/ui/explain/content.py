@@ -214,7 +214,7 @@ def _band(estimate: Estimate, unit: Unit) -> str:
 
 def _ends(estimate: Estimate, unit: Unit) -> str:
     """The band as the table has it; of small sizes in their own unit, as exactly as it takes to tell the ends apart."""
-    reach = words.band(estimate, unit)
+    reach = words.span(estimate, unit)
     if reach and estimate.high >= SMALL:
         return f"{reach} {unit}"
     ends = words.low_end(estimate), estimate.high
