@@ -35,7 +35,7 @@ class Verdict(NamedTuple):
 
 
 def verdict(plan: Plan | None, unit: Unit) -> Verdict:
-    """The verdict of a plan in words; every figure with no more digits than its band allows."""
+    """The verdict of a plan in words: sizes as in the tables, counts with no more digits than their band allows."""
     if plan is None:
         return Verdict("empty", EMPTY)
     headline = told_in(plan.summary, unit)
