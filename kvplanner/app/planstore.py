@@ -1,12 +1,13 @@
 """Between a document's state and a plan file.
 
 A plan file names models and machines in words, so that it stays valid when catalogues grow; devices that were
-switched off are kept beside it, in a field that other readers pass over.
+switched off are kept beside it, in a field that other readers pass over. A session also keeps there that the machine
+was this very one, or merely assumed: a plan file goes to other computers, a session does not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +20,8 @@ from kvplanner.plan import planfile
 from kvplanner.plan.planfile import PlanFile
 
 WINDOW_FIELD: Final = "window"
+LOCAL: Final = "this machine"
+_OURS: Final = ("machine", "unticked", "free_bytes", "source", "chosen", "uuids", "stated_free")
 
 
 def to_planfile(state: PlanState) -> PlanFile:
@@ -27,10 +30,13 @@ def to_planfile(state: PlanState) -> PlanFile:
     devices = used.devices if used else ()
     free = {at: d.free_bytes for at, d in enumerate(devices) if d.free_bytes is not None}
     unknown: dict[str, object] = dict(state.extra)
-    unknown.pop(WINDOW_FIELD, None)
+    kept = unknown.pop(WINDOW_FIELD, None)
+    more = {k: v for k, v in kept.items() if k not in _OURS} if isinstance(kept, Mapping) else {}
+    if more:
+        unknown[WINDOW_FIELD] = more
     if state.unticked:
         everything = Machine(state.devices)
-        unknown[WINDOW_FIELD] = {
+        unknown[WINDOW_FIELD] = more | {
             "machine": gpus.machine_words(everything),
             "unticked": sorted(state.unticked),
             "free_bytes": {str(d.index): d.free_bytes for d in _with_free(state) if d.free_bytes is not None},
@@ -50,7 +56,6 @@ def to_planfile(state: PlanState) -> PlanFile:
 
 
 def _with_free(state: PlanState) -> tuple[Any, ...]:
-
     machine = state._replace(unticked=frozenset()).machine
     return machine.devices if machine else ()
 
@@ -99,6 +104,61 @@ def _switched_off(
     if len(everything.devices) - len(unticked) != len(machine.devices):
         return machine, frozenset(), free
     return everything, unticked, sizes
+
+
+def to_session(state: PlanState) -> dict[str, object]:
+    """What the session stores: the plan file's document, and how its machine came about."""
+    document = planfile.to_json(to_planfile(state))
+    kept = document.get(WINDOW_FIELD)
+    window: dict[str, object] = dict(kept) if isinstance(kept, Mapping) else {}
+    window |= {"source": state.machine_source, "chosen": state.machine_chosen}
+    if is_local(state):
+        window["uuids"] = [device.uuid for device in state.devices]
+        window["stated_free"] = {str(index): size for index, size in state.given_free.items()}
+    return document | {WINDOW_FIELD: window}
+
+
+def from_session(document: Mapping[str, Any], where: str, local: Callable[[], Machine | None]) -> PlanState:
+    """The state that `to_session` stored; a plan for this machine is for its GPUs as they are now.
+
+    Without GPUs here such a plan is for the same ones of the catalogue. Reads the model, and asks for the GPUs where
+    they matter: for a background job. Raises PlannerError.
+    """
+    state = to_state(planfile.from_json(dict(document), where))
+    window = document.get(WINDOW_FIELD)
+    if not isinstance(window, Mapping):
+        return state
+    state = state._replace(machine_chosen=window.get("chosen") is not False)
+    if window.get("source") != LOCAL:
+        return state
+    machine = local()
+    if machine is None:
+        return state
+    uuids, stated = window.get("uuids"), window.get("stated_free")
+    then = uuids if isinstance(uuids, list) else []
+    given = stated if isinstance(stated, Mapping) else {}
+    sizes = {int(k): v for k, v in given.items() if str(k).isdecimal() and isinstance(v, int) and v >= 0}
+    before = tuple(d._replace(uuid=str(u)) for d, u in zip(state.devices, then, strict=False))
+    return here(state._replace(devices=before or state.devices, given_free=sizes), machine)
+
+
+def is_local(state: PlanState) -> bool:
+    """Whether a state is for this machine's GPUs."""
+    return state.machine_source == LOCAL
+
+
+def here(state: PlanState, machine: Machine) -> PlanState:
+    """The state on this machine as it is now: what was left out or stated of a GPU stays with that GPU."""
+    index = {device.uuid: device.index for device in machine.devices if device.uuid}
+    now = {device.index: index[device.uuid] for device in state.devices if device.uuid in index}
+    unticked = frozenset(now[i] for i in state.unticked if i in now)
+    return state._replace(
+        machine_text="",
+        devices=machine.devices,
+        machine_source=machine.source,
+        unticked=unticked if len(unticked) < len(machine.devices) else frozenset(),
+        given_free={now[i]: size for i, size in state.given_free.items() if i in now},
+    )
 
 
 def save(path: Path, state: PlanState) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from PySide6.QtCore import QObject, QTimer
 from PySide6.QtWidgets import QApplication
@@ -16,6 +16,9 @@ from kvplanner.ui.theme import Theme
 
 if TYPE_CHECKING:
     from kvplanner.ui.window import MainWindow
+
+CASCADE: Final = 28
+LEAST_SEEN: Final = 160
 
 
 class Application(QObject):
@@ -60,6 +63,19 @@ class Application(QObject):
         window.furnish()
         return window
 
+    def cascade(self, window: MainWindow, beside: MainWindow) -> None:
+        """Put a window, not shown yet, where its title and those of the others can be seen."""
+        window.resize(beside.size())
+        room, taken = beside.screen().availableGeometry(), {(w.x(), w.y()) for w in self.windows if w is not window}
+        x, y = beside.x() + CASCADE, beside.y() + CASCADE
+        for _ in self.windows:
+            if x + LEAST_SEEN > room.right() or y + LEAST_SEEN > room.bottom():
+                x, y = room.x(), room.y()
+            if (x, y) not in taken:
+                break
+            x, y = x + CASCADE, y + CASCADE
+        window.move(x, y)
+
     def _window_closed(self, window: MainWindow) -> None:
         if len(self.windows) > 1:
             self.windows.remove(window)
@@ -94,14 +110,13 @@ class Application(QObject):
     # session ---------------------------------------------------------------------------------------------------
 
     def _open_plans(self) -> tuple[OpenPlan, ...]:
-        from kvplanner.app.planstore import to_planfile
-        from kvplanner.plan.planfile import to_json
+        from kvplanner.app.planstore import to_session
 
         plans: list[OpenPlan] = []
         for document in (window.document for window in self.windows if window.assembled):
             if document.state.model is not None and document.state.machine is not None:
                 path = str(document.path) if document.path else ""
-                plans.append(OpenPlan(to_json(to_planfile(document.state)), path, document.modified))
+                plans.append(OpenPlan(to_session(document.state), path, document.modified))
         return tuple(plans)
 
     def _context(self) -> str:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kvplanner.app.opening import Opening
     from kvplanner.app.state import PlanState
     from kvplanner.engine.base import Model, OptionValue
+    from kvplanner.ui.window import MainWindow
 
 DROP_MARGIN: Final = 20
 UNCHANGED: Final = "the plan is unchanged"
@@ -45,7 +46,16 @@ class FilesMixin(MachineMixin, ExportMixin):
         state = self.document.state
         window = self.application.new_window()
         window.document.reset(state)
-        window.move(self.x() + 28, self.y() + 28)
+        self._show_beside(window)
+
+    def _show_beside(self, window: MainWindow) -> None:
+        """Show another window, whole from the first moment on."""
+        from kvplanner.ui.window import MainWindow
+
+        assert isinstance(self, MainWindow)
+        self.application.cascade(window, self)
+        window.fill()
+        window.document.flush()
         window.show()
 
     def quit(self) -> None:
@@ -118,14 +128,14 @@ class FilesMixin(MachineMixin, ExportMixin):
             self.messages.error(BadInput(f"{opening.sentence}; {UNCHANGED}", "", OPENS), key="open")
 
     def open_plan(self, path: Path) -> None:
-        """Read a plan file; a plan with unsaved edits of another file keeps its window."""
+        """Read a plan file; a plan with edits that are in no file keeps its window."""
         from kvplanner.app import planstore
 
         def done(state: PlanState) -> None:
-            if self.document.path is not None and self.document.modified:
+            if self.document.modified:
                 window = self.application.new_window()
                 window.document.reset(state, path)
-                window.show()
+                self._show_beside(window)
             else:
                 self.document.reset(state, path)
             self.settings.remember(s.RECENT_FILES, str(path))

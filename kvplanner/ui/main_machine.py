@@ -75,9 +75,9 @@ class MachineMixin(WindowBase):
         machine, state = self.application.library.machine, self.document.state
         if machine is None or state.machine_chosen or state.model is None:
             return
-        self.document.amend(
-            machine_text="", devices=machine.devices, machine_source=machine.source, unticked=frozenset(), given_free={}
-        )
+        from kvplanner.app.planstore import here
+
+        self.document.amend(**here(state, machine)._asdict())
 
     def _set_machine(self, machine: Machine, text: str, label: str) -> None:
         self.document.edit(

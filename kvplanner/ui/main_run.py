@@ -88,16 +88,9 @@ def begin(
     asked = arguments.words is not None or arguments.safe_mode
     restored = restored or (Restored((), crashed=False) if asked else application.session.restore())
     if restored.plans:
-        first, *others = restored.plans
-        _restore(application, window, first)
-        for plan in others:
-            more = application.new_window()
-            more.show()
-            _restore(application, more, plan)
-        if restored.crashed:
-            window.messages.info("kvplanner was not closed properly last time: your plan was restored", key="restored")
-        return
-    _load_start(application, window, arguments.words)
+        _Restoring(application, window, restored).begin()
+    else:
+        _load_start(application, window, arguments.words)
 
 
 def _load_start(application: Application, window: MainWindow, words: PlanWords | None) -> None:
@@ -122,18 +115,55 @@ def _load_start(application: Application, window: MainWindow, words: PlanWords |
     application.jobs.submit("Reading the model", work, done, failed)
 
 
-def _restore(application: Application, window: MainWindow, plan: OpenPlan) -> None:
-    def done(state: PlanState) -> None:
-        path = Path(plan.path) if plan.path and Path(plan.path).exists() else None
-        window.document.reset(state, path, modified=plan.modified)
+class _Restoring:
+    """Opens the windows of a session: the first is there already, further ones show once their plan has been read."""
 
-    def failed(error: Exception) -> None:
-        window.messages.warning(f"The last plan could not be opened: {error_text(error)}", key="restored")
-        _load_start(application, window, None)
+    def __init__(self, application: Application, first: MainWindow, restored: Restored) -> None:
+        self._application = application
+        self._first = self._top = first
+        self._restored = restored
+        self._left = len(restored.plans)
 
-    def work(control: object) -> PlanState:
-        from kvplanner.ui.start import restored_state
+    def begin(self) -> None:
+        """Read all plans, each in the background."""
+        for plan in self._restored.plans:
+            self._read(self._first if plan is self._restored.plans[0] else self._application.new_window(), plan)
 
-        return restored_state(plan)
+    def _read(self, window: MainWindow, plan: OpenPlan) -> None:
+        def work(control: object) -> PlanState:
+            from kvplanner.ui.main_local import probe_now
+            from kvplanner.ui.start import restored_state
 
-    application.jobs.submit("Reading the last plan", work, done, failed)
+            return restored_state(plan, probe_now)
+
+        def done(state: PlanState) -> None:
+            from kvplanner.app.planstore import is_local
+
+            path = Path(plan.path) if plan.path and Path(plan.path).exists() else None
+            window.document.reset(state, path, modified=plan.modified)
+            if not is_local(state):  # asked just now
+                window.adopt_machine()
+            self._opened(window)
+
+        def failed(error: Exception) -> None:
+            window.messages.warning(f"The last plan could not be opened: {error_text(error)}", key="restored")
+            _load_start(self._application, window, None)
+            self._opened(window)
+
+        self._application.jobs.submit("Reading the last plan", work, done, failed)
+
+    def _opened(self, window: MainWindow) -> None:
+        """Show a further window; once all are there, the one on top tells about the crash."""
+        if window is not self._first:
+            if self._top in self._application.windows:  # not closed meanwhile
+                self._application.cascade(window, self._top)
+            window.fill()
+            window.document.flush()
+            window.show()
+            self._top = window
+        self._left -= 1
+        if not self._left and self._restored.crashed and self._top in self._application.windows:
+            plans = (
+                "your plan was" if len(self._restored.plans) == 1 else f"your {len(self._restored.plans)} plans were"
+            )
+            self._top.messages.info(f"kvplanner was not closed properly last time: {plans} restored", key="crashed")

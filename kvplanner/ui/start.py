@@ -75,9 +75,11 @@ def state_of(built: Built, *, chosen: bool) -> PlanState:
     )
 
 
-def restored_state(plan: OpenPlan) -> PlanState:
-    """The state of a plan of the session. Raises PlannerError."""
-    from kvplanner.app.planstore import to_state
-    from kvplanner.plan.planfile import from_json
+def restored_state(plan: OpenPlan, local: Callable[[], Machine | None]) -> PlanState:
+    """The state of a plan of the session; local: this machine, asked for only where the plan is for it.
 
-    return to_state(from_json(dict(plan.plan), plan.path or "last session"))
+    Raises PlannerError.
+    """
+    from kvplanner.app.planstore import from_session
+
+    return from_session(plan.plan, plan.path or "last session", local)

@@ -219,7 +219,7 @@ def test_a_second_window_has_a_plan_of_its_own(window: MainWindow, application: 
 
 def test_quitting_keeps_every_window_in_the_session(window: MainWindow, application: Application, qtbot: QtBot) -> None:
     window.new_window()
-    qtbot.waitSignal(application.windows[-1].filled).wait()
+    assert application.windows[-1].centre.built
     application.windows[-1].document.set_option("max_num_seqs", 5)
     application.windows[-1].document.flush()
     qtbot.wait(900)
@@ -235,7 +235,7 @@ def test_quitting_asks_once_for_each_file_that_lacks_edits(
 ) -> None:
     window.new_window()
     other = application.windows[-1]
-    qtbot.waitSignal(other.filled).wait()
+    assert other.centre.built
     path = tmp_path / "a.kvplan.json"
     other.save_to(path)
     qtbot.waitUntil(lambda: other.document.path == path)

@@ -42,6 +42,7 @@ def test_a_saved_plan_opens_as_it_was(window: MainWindow, qtbot: QtBot, tmp_path
     before = document.state
     document.set_option("max_model_len", 1024)
     assert document.modified
+    document.undo()
     document.path = None
     window.open_plan(path)
     qtbot.waitUntil(lambda: document.path == path)
