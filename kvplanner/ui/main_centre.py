@@ -234,6 +234,15 @@ class Centre(QWidget):
         self._stale = set(range(len(self._details)))
         self.show_details()
         self._dim()
+        self._settle()
+
+    def _settle(self) -> None:
+        """Lay the details out now, so that they have their heights from the first frame that shows them."""
+        if self.splitter is not None and self.isVisible():
+            self.splitter.show()
+            self._outer.activate()
+            self._fit_lower()
+            self._outer.activate()
 
     @property
     def built(self) -> bool:
@@ -415,4 +424,4 @@ class Centre(QWidget):
 
         if self.splitter is not None and text:
             self.splitter.restoreState(QByteArray.fromBase64(text.encode()))
-            self._fit_later()
+            self._settle()

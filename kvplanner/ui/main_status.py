@@ -26,7 +26,7 @@ class Status(QObject):
 
     def __init__(self, window: QMainWindow, application: Application) -> None:
         super().__init__(window)
-        bar = window.statusBar()
+        self._bar = bar = window.statusBar()
         bar.setSizeGripEnabled(False)
         self._jobs = application.jobs
         self.machine = QLabel("", window)
@@ -64,6 +64,9 @@ class Status(QObject):
             self.machine.setText("No NVIDIA GPU here")
         else:
             self.machine.setText(f"This machine: {short_name(machine.describe())}")
+        layout = self._bar.layout()
+        if layout is not None:
+            layout.activate()  # else the next frame cuts the text at the width of the one before
 
     def show_undo(self, count: int) -> None:
         """How many changes can be undone."""

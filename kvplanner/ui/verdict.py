@@ -260,22 +260,28 @@ class VerdictView(QWidget):
         self._top.addWidget(corner, 0, Qt.AlignmentFlag.AlignTop)
         self._place_corner()
 
-    def _place_corner(self) -> None:
+    def _place_corner(self) -> bool:
+        """Whether they moved."""
         corner = self._corner
         if corner is None:
-            return
+            return False
         room = self.width() - self.icon.width() - 12
         wide = QFontMetrics(self.headline.font()).horizontalAdvance(self.headline.text()) + 4
-        beside = wide + CORNER_GAP + corner.sizeHint().width() <= room or self.details.isHidden()
-        if (self._top.indexOf(corner) >= 0) != beside:
+        taken = corner.sizeHint().expandedTo(corner.minimumSize()).width()  # at first it is an empty place of a size
+        beside = wide + CORNER_GAP + taken <= room or self.details.isHidden()
+        moved = (self._top.indexOf(corner) >= 0) != beside
+        if moved:
             (self._second if beside else self._top).removeWidget(corner)
             (self._top if beside else self._second).addWidget(corner, 0, Qt.AlignmentFlag.AlignTop)
+        return moved
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """The buttons find their place anew."""
         super().resizeEvent(event)
-        self._place_corner()
+        layout, moved = self.layout(), self._place_corner()
         self._hold_height()
+        if moved and layout is not None:
+            layout.activate()  # the texts were laid out for the place before; the next frame is not to show that
 
     def showEvent(self, event: QShowEvent) -> None:
         """Takes its height as soon as it is seen."""
@@ -286,9 +292,10 @@ class VerdictView(QWidget):
         """No other part of the window may take the lines away that the texts need at this width."""
         layout = self.layout()
         if layout is not None:
-            # Labels tell only the outermost layout of another text; the inner ones would answer for the one before.
-            for inner in (self._top, self._second, self._column):
-                inner.invalidate()
+            # A label with another text tells only the outermost layout, a moved button only its own: the others
+            # would answer for what was there before.
+            for stale in (self._top, self._second, self._column, layout):
+                stale.invalidate()
             self.setMinimumHeight(layout.heightForWidth(self.width()) if self.isVisible() else 0)
 
     def _fonts(self) -> None:

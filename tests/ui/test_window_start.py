@@ -13,15 +13,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from PySide6.QtCore import QEvent, QObject, QPoint, QRect
 from PySide6.QtGui import QImage
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
 from kvplanner.cli.main import _GUI_USAGE
 from kvplanner.errors import BadInput
 from kvplanner.plan.text_request import PlanWords
 from kvplanner.ui import run
+from kvplanner.ui.main_app import Application
 from kvplanner.ui.main_arguments import parse
+from kvplanner.ui.main_run import begin
 from kvplanner.ui.screenshot import settle
 from kvplanner.ui.start import first_state, start_state
 from kvplanner.ui.window import MainWindow
@@ -191,3 +194,55 @@ def test_nothing_is_cut_at_the_right_of_the_smallest_window(window: MainWindow, 
     shown = button.visibleRegion().boundingRect()
     assert edge < window.width()
     assert shown == button.rect()
+
+
+class Frames(QObject):
+    """Where the parts stand in each frame that the window shows, from the first with bars on."""
+
+    def __init__(self, window: MainWindow) -> None:
+        super().__init__()
+        self.window = window
+        self.seen: dict[str, list[QRect]] = {}
+        window.installEventFilter(self)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """The window is about to paint."""
+        if event.type() == QEvent.Type.UpdateRequest and self.window.assembled and self.window.centre.plan is not None:
+            self.look()
+        return False
+
+    def look(self) -> None:
+        """Notes where everything is that can be seen."""
+        centre, window = self.window.centre, self.window
+        parts: dict[str, QWidget] = {"headline": centre.verdict.headline, "details": centre.verdict.details}
+        parts |= {"buttons": centre._buttons, "bars": centre.bars}
+        if centre.built:
+            parts |= {"table": centre._table_card, "tabs": centre._tabs_card}
+        if window.furnished:
+            parts |= {"gpus": window.panel.gpus.button, "slider": window.panel.fields["max_model_len"]}
+            label = window.status.machine
+            if label.text():
+                parts["machine"] = label
+                assert label.width() >= label.sizeHint().width()
+            assert window.panel.gpus.button.height() == window.panel.gpus.button.sizeHint().height()
+        for name, part in parts.items():
+            if part.isVisibleTo(window):
+                place = QRect(part.mapTo(window, QPoint(0, 0)), part.size())
+                if self.seen.setdefault(name, [place])[-1] != place:
+                    self.seen[name].append(place)
+
+
+@pytest.mark.parametrize("argv", [[], ["--gpu", "RTX 4090"], ["--gpu", "2xRTX 4090"]])
+def test_nothing_moves_once_it_shows(application: Application, qtbot: QtBot, argv: list[str]) -> None:
+    window = application.first_window()
+    window.resize(1280, 800)
+    window.ready.connect(lambda: begin(application, window, parse(argv)))
+    frames = Frames(window)
+    window.show()
+    qtbot.waitUntil(lambda: window.centre.built if window.assembled else False)
+    application.library.probe_gpus()
+    for _ in range(4):
+        settle()
+    frames.look()
+    assert {"headline", "buttons", "bars", "table", "tabs", "gpus", "slider", "machine"} <= set(frames.seen)
+    assert {name: places for name, places in frames.seen.items() if len(places) > 1} == {}

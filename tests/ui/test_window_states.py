@@ -153,7 +153,7 @@ def test_a_changed_choice_and_version_can_be_reset(window: MainWindow) -> None:
 def test_an_assumed_gpu_says_why(window: MainWindow) -> None:
     window.document.amend(machine_chosen=False)
     window.panel.gpus.show_found(None)
-    assert "No GPU found here: 2 × RTX 4090 assumed" in window.panel.gpus.button.accessibleDescription()
+    assert "Assumed, no GPU here · 23.99 GiB each" in window.panel.gpus.button.accessibleDescription()
 
 
 def test_finding_an_option_shows_the_search_on_top(window: MainWindow, qtbot: QtBot) -> None:

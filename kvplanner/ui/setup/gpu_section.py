@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import QCoreApplication, QEvent, Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import (
     QCheckBox,
@@ -237,8 +237,11 @@ class GpuSection(Section):
             self.button.set_content("Choose GPUs", "of this machine, of the catalogue, or of any size")
             return
         ticked = [d for d in devices if d.index not in state.unticked]
-        shown = Machine(tuple(ticked or devices), state.machine_source)
+        shown, high = Machine(tuple(ticked or devices), state.machine_source), self.button.sizeHint().height()
         self.button.set_content(machine_title(shown), *machine_lines(shown, state, unit, none_here=self._none_here))
+        if self.button.sizeHint().height() != high and self.isVisible():
+            # The form moves in the same frame; it would show one that cuts the last line.
+            QCoreApplication.sendPostedEvents(None, QEvent.Type.LayoutRequest)
         if self.built:
             self._show_count(state, len(ticked))
 
@@ -328,9 +331,7 @@ def machine_lines(machine: Machine, state: PlanState, unit: ByteUnit, *, none_he
         machine.source, machine.source
     )
     if not state.machine_chosen and machine.source == "catalogue":
-        if none_here:
-            return (f"No GPU found here: {short_name(machine.describe())} assumed", _sizes(machine, unit))
-        source = "Assumed"
+        source = "Assumed, no GPU here" if none_here else "Assumed"  # in one line: the form is not to move down
     first = f"{source} · {_sizes(machine, unit)}"
     used = [(d, used_by_others(d)) for d in machine.devices]
     held = [f"GPU {d.index}: {format_bytes(size, unit)}" for d, size in used if size]
