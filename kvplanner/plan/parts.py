@@ -6,14 +6,25 @@ Where a plan fails, the sum is that of the failing stage: what comes later stand
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
-from kvplanner.engine.base import Plan, SegmentKind
+from kvplanner.engine.base import Plan, SegmentKind, Stage
 from kvplanner.estimate import Estimate
 from kvplanner.plan.held import alike, drawn, lack_of
 from kvplanner.sentence import MINUS, show_size
 from kvplanner.units import ByteUnit, in_unit
 
+# When start-up fails there.
+STAGES: Final[dict[Stage, str]] = {
+    "free_memory_check": "at the free-memory check, before loading",
+    "weights": "while loading the weights",
+    "profile": "in the profile run",
+    "kv_cache_sizing": "when the KV cache is sized",
+    "kv_cache_too_small": "when the KV cache is sized",
+    "kv_cache_allocation": "when the KV cache is allocated",
+    "graph_capture": "while capturing CUDA graphs",
+    "runtime": "while serving",
+}
 # "in use" at the stage that the table is of: the failing one, else serving.
 State = Literal["in use", "not reached", "released", "total", "missing", "not planned"]
 

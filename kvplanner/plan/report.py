@@ -9,19 +9,18 @@ from typing import Final
 from kvplanner.engine.base import Plan, Segment, SegmentKind
 from kvplanner.estimate import Estimate, Input, show_value
 from kvplanner.plan.lacking import shortages, where
+from kvplanner.plan.parts import STAGES
 from kvplanner.plan.report_parts import (
     TITLES,
     Fold,
     Row,
+    about_lines,
     cache_facts,
     engine_title,
     fold,
     free_line,
-    machine_line,
-    model_line,
     option_facts,
     rows,
-    source_line,
 )
 from kvplanner.plan.text_bar import LETTERS, MISSING, bar_lines
 from kvplanner.printable import printable
@@ -38,12 +37,12 @@ def text(plan: Plan, *, unit: ByteUnit = "GiB", width: int = WIDTH) -> str:
     lines = [told_in(plan.summary, unit)]
     if plan.stage:
         missing = _missing(plan)
-        lines += _wrapped(f"Start-up fails at {plan.stage}{': ' if missing else ''}{missing}", width)
+        lines += _wrapped(f"Start-up fails {STAGES[plan.stage]}{': ' if missing else ''}{missing}", width)
     if plan.engine_message:
         lines += [f"{engine_title(plan)} says: {line}" for line in plan.engine_message.splitlines()]
     lines.append("")
-    for line in (model_line, source_line, machine_line):
-        lines += _wrapped(line(plan), width)
+    for line in about_lines(plan):
+        lines += _wrapped(line, width)
     for group in fold(plan.devices):
         lines += ["", *_device(plan, group, unit, width)]
     facts = list(cache_facts(plan, unit))
@@ -179,10 +178,10 @@ def markdown(plan: Plan, *, unit: ByteUnit = "GiB") -> str:
     lines = [f"**{_escape(told_in(plan.summary, unit))}**", ""]
     if plan.stage:
         missing = _missing(plan)
-        lines += [f"Start-up fails at `{plan.stage}`{'; ' if missing else ''}{missing}.", ""]
+        lines += [f"Start-up fails {STAGES[plan.stage]}{'; ' if missing else ''}{missing}.", ""]
     if plan.engine_message:
         lines += ["```", plan.engine_message, "```", ""]
-    lines += [f"- {_escape(line(plan))}" for line in (model_line, source_line, machine_line)] + [""]
+    lines += [f"- {_escape(line)}" for line in about_lines(plan)] + [""]
     for group in fold(plan.devices):
         device = group.first
         lines += [f"### {group.title}: {_escape(device.device.gpu.name)}, {format_both(device.total_bytes)}", ""]

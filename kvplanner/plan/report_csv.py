@@ -13,7 +13,7 @@ from typing import Final
 
 from kvplanner.engine.base import Plan
 from kvplanner.plan.parts import Part, parts
-from kvplanner.plan.report_parts import Fold, engine_title
+from kvplanner.plan.report_parts import Fold, engine_title, weights_text
 from kvplanner.sentence import told_in
 from kvplanner.units import ByteUnit, in_unit
 
@@ -28,11 +28,11 @@ def csv_text(plan: Plan, unit: ByteUnit = "GiB") -> str:
     writer = csv.writer(out)
     writer.writerow(
         ("device", "gpu", "role", "segment", "state", "bytes", "low_bytes", "high_bytes", unit, "share", "basis",
-         "formula", "model", "engine", "fits", "fails_at", "verdict")
+         "formula", "model", "engine", "fits", "fails_at", "verdict", "weights", "draft_model")
     )  # fmt: skip
     said = (
         plan.request.model.id, f"{engine_title(plan)} {plan.engine_version}", _FITS[plan.fits], plan.stage or "",
-        told_in(plan.summary, unit),
+        told_in(plan.summary, unit), weights_text(plan), plan.request.draft.id if plan.request.draft else "",
     )  # fmt: skip
     writer.writerows([_inert(cell) for cell in (*row, *said)] for row in _rows(plan, unit))
     return out.getvalue()

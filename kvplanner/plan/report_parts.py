@@ -117,14 +117,31 @@ def model_line(plan: Plan) -> str:
     parts = [model.id]
     if model.parameters:
         parts.append(f"{model.parameters / 1e9:,.2f} B parameters")
-    wished = plan.request.weight_format
-    if wished:
-        parts.append(f"as if stored in {wished}")
-    elif model.weight_format:
-        parts.append(model.weight_format)
+    parts.append(weights_text(plan))
     if model.stored:
-        parts.append(format_both(model.stored.value) + ("" if wished else " stored"))
-    return " · ".join(parts)
+        parts.append(format_both(model.stored.value) + ("" if plan.request.weight_format else " stored"))
+    return " · ".join(part for part in parts if part)
+
+
+def weights_text(plan: Plan) -> str:
+    """The format of the weights: "bfloat16", or "as if stored in FP8" where that is a what-if."""
+    wished = plan.request.weight_format
+    return f"as if stored in {wished}" if wished else plan.request.model.weight_format
+
+
+def draft_line(plan: Plan) -> str:
+    """The model that drafts tokens for the one that is planned, "" for none."""
+    draft = plan.request.draft
+    if draft is None:
+        return ""
+    size = f"{format_both(draft.stored.value)} stored" if draft.stored else ""
+    return f"Draft model: {' · '.join(part for part in (draft.id, draft.weight_format, size) if part)}"
+
+
+def about_lines(plan: Plan) -> tuple[str, ...]:
+    """What is planned, where its facts were read, what drafts for it, and where it runs."""
+    lines = model_line(plan), source_line(plan), draft_line(plan), machine_line(plan)
+    return tuple(line for line in lines if line)
 
 
 def source_line(plan: Plan) -> str:

@@ -17,7 +17,7 @@ from kvplanner import __version__
 from kvplanner.engine.base import Plan, SegmentKind
 from kvplanner.errors import BadInput
 from kvplanner.gpu.spec import Machine
-from kvplanner.plan.report_parts import engine_title
+from kvplanner.plan.report_parts import engine_title, weights_text
 from kvplanner.ui.bars import words
 from kvplanner.ui.bars.geometry import Rect
 from kvplanner.ui.bars.ink import Type, colour, sized
@@ -55,6 +55,7 @@ class Picture(NamedTuple):
     width: float
     height: float
     title: str
+    title_lines: tuple[str, ...]
     told: Verdict
     headline: tuple[str, ...]
     details: tuple[str, ...]
@@ -177,13 +178,14 @@ def compose(plan: Plan, unit: Unit, type_: Type) -> Picture:
     told = verdict(plan, unit)
     room = WIDTH - 2 * MARGIN
     machine = Machine(tuple(d.device for d in plan.devices)).describe()
-    title = f"{plan.request.model.id} on {machine} · {engine_title(plan)} {plan.engine_version}"
+    title = f"{_planned(plan)} on {machine} · {engine_title(plan)} {plan.engine_version}"
     beside = room - ICON - 14
     large = QFontMetricsF(_headline_font(type_))
     headline = wrapped(told.headline, beside, large.horizontalAdvance, even=True)
     facts = (*told.details, *((told.tightest_text,) if told.tightest_text else ()))
     details = wrapped(" · ".join(facts), beside, lambda words: type_.width(words, "text"))
-    y = MARGIN + LINE + 8 + len(headline) * 24 + len(details) * LINE + 12
+    lines = wrapped(title, room, lambda words: type_.width(words, "text"))
+    y = MARGIN + len(lines) * LINE + 8 + len(headline) * 24 + len(details) * LINE + 12
     view = View(unit, still=True)
     bars = arrange(plan, room, height_of(plan, view, COMFORT), type_.width, view)
     bars_y = y
@@ -192,7 +194,15 @@ def compose(plan: Plan, unit: Unit, type_: Type) -> Picture:
     sizes = "GiB = 2³⁰ bytes" if unit == "GiB" else "GB = 10⁹ bytes"
     ranges = " · whiskers are 90 % ranges" if any(row.whiskers for row in bars.rows) else ""
     foot = f"Sizes in {sizes}{ranges} · rules {plan.rules} · kvplanner {__version__}"
-    return Picture(WIDTH, y + 34 + MARGIN - 8, title, told, headline, details, bars_y, bars, legend, foot, y + 14)
+    height = y + 34 + MARGIN - 8
+    return Picture(WIDTH, height, title, lines, told, headline, details, bars_y, bars, legend, foot, y + 14)
+
+
+def _planned(plan: Plan) -> str:
+    """The model, and what sets the plan apart from one of the model as it is stored, alone."""
+    request = plan.request
+    assumed = f", weights {weights_text(plan)}," if request.weight_format else ""
+    return f"{request.model.id}{assumed}{f' with draft model {request.draft.id}' if request.draft else ''}"
 
 
 def _legend(plan: Plan, bars: Layout, type_: Type, room: float, y: float) -> tuple[tuple[Item, ...], float]:
@@ -225,9 +235,10 @@ def draw(painter: QPainter, picture: Picture, tokens: Tokens, type_: Type) -> No
     painter.fillRect(QRectF(0, 0, picture.width, picture.height), colour(tokens.panel))
     room = picture.width - 2 * MARGIN
     y = MARGIN
-    title = fitted(picture.title, room, type_.width, "text")
-    _line(painter, type_, "text", Rect(MARGIN, y, room, LINE), title, tokens.muted)
-    y += LINE + 8
+    for text in picture.title_lines:
+        _line(painter, type_, "text", Rect(MARGIN, y, room, LINE), text, tokens.muted)
+        y += LINE
+    y += 8
     paint_status(painter, QRectF(MARGIN, y, ICON, ICON), picture.told.state, tokens)
     left = MARGIN + ICON + 14
     large = _headline_font(type_)

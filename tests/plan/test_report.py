@@ -53,7 +53,7 @@ def test_text_tells_both_units_once_and_tables_in_one() -> None:
 
 def test_a_failure_tells_stage_missing_memory_and_the_engines_words() -> None:
     text = report.text(sample_plans.too_big())
-    assert "Start-up fails at weights: 57.12 GB = 53.20 GiB missing" in text
+    assert "Start-up fails while loading the weights: 57.12 GB = 53.20 GiB missing" in text
     assert "vLLM says: torch.OutOfMemoryError" in text
     assert "the memory ends here; 53.20 GiB short" in text
 
@@ -269,3 +269,26 @@ def test_what_the_json_calls_in_the_budget_fills_it(version: str, more: dict[str
     if not given:
         assert 0 <= left < device["bytes_per_block"]
     assert ("cuda_graphs" in inside) == (version in ("0.21", "0.24", "0.33") and "estimate_cuda_graphs" not in more)
+
+
+def test_a_what_if_and_a_draft_model_are_told_wherever_a_plan_goes() -> None:
+    plan = sample_plans.fits()
+    draft = sample_plans.llama_8b()._replace(id="someone/small")
+    wished = plan._replace(request=plan.request._replace(weight_format="AWQ 4-bit", draft=draft))
+    for told in (report.text(wished), report.markdown(wished)):
+        assert "as if stored in AWQ 4-bit" in told
+        assert "Draft model: someone/small · bfloat16 · 16.06 GB = 14.96 GiB stored" in told
+        assert "Draft model" not in report.text(plan)
+    rows = list(csv.DictReader(io.StringIO(csv_text(wished))))
+    assert {(row["weights"], row["draft_model"]) for row in rows} == {("as if stored in AWQ 4-bit", "someone/small")}
+    rows = list(csv.DictReader(io.StringIO(csv_text(plan))))
+    assert {(row["weights"], row["draft_model"]) for row in rows} == {("bfloat16", "")}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_stage_is_told_in_words(name: str) -> None:
+    plan = sample_plans.ALL[name]()
+    for told in (report.text(plan), report.markdown(plan)):
+        assert ("Start-up fails" in told) == bool(plan.stage)
+        if plan.stage and "_" in plan.stage:
+            assert plan.stage not in told

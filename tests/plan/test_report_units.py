@@ -57,8 +57,8 @@ def test_each_gpu_that_lacks_memory_is_named() -> None:
     assert (first.positions, second.positions) == ((0,), (1,))
     assert first.bytes == made.missing_bytes > second.bytes > 5 * GIB
     line = "5.84 GB = 5.44 GiB missing on GPU 0, 5.80 GB = 5.40 GiB on GPU 1"
-    assert f"Start-up fails at weights: {line}" in report.text(made)
-    assert f"Start-up fails at `weights`; {line}." in report.markdown(made)
+    assert f"Start-up fails while loading the weights: {line}" in report.text(made, width=140)
+    assert f"Start-up fails while loading the weights; {line}." in report.markdown(made)
 
 
 def test_alike_gpus_are_named_together_and_a_single_one_not_at_all() -> None:
@@ -70,8 +70,8 @@ def test_alike_gpus_are_named_together_and_a_single_one_not_at_all() -> None:
 
 
 def test_little_memory_that_is_missing_is_not_told_as_nothing() -> None:
-    told = report.text(plan("meta-llama/Llama-3.1-8B-Instruct", "19.5GiB,9.62GiB,4.75GiB,4.75GiB"))
-    assert "Start-up fails at free_memory_check: 3.0 MB = 2.8 MiB missing on GPU 2–3" in told
+    told = report.text(plan("meta-llama/Llama-3.1-8B-Instruct", "19.5GiB,9.62GiB,4.75GiB,4.75GiB"), width=140)
+    assert "Start-up fails at the free-memory check, before loading: 3.0 MB = 2.8 MiB missing on GPU 2–3" in told
 
 
 def test_every_replica_that_lacks_memory_is_named() -> None:

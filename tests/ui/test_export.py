@@ -93,6 +93,21 @@ def test_the_picture_names_everything() -> None:
     assert picture.foot_y < picture.height
 
 
+def test_a_picture_of_a_what_if_says_so_in_full() -> None:
+    plan = sample_plans.eight_gpus()
+    draft = plan.request.model._replace(id="someone/" + "small-" * 12 + "model")
+    request = plan.request._replace(weight_format="AWQ 4-bit", draft=draft)
+    type_ = Type(export.base_font())
+    picture = export.compose(plan._replace(request=request), "GiB", type_)
+    assert f", weights as if stored in AWQ 4-bit, with draft model {draft.id} on 8 × NVIDIA" in picture.title
+    assert " ".join(picture.title_lines) == picture.title
+    assert len(picture.title_lines) == 2
+    plain = export.compose(plan, "GiB", type_)
+    assert plain.title_lines == (plain.title,)
+    assert picture.height == plain.height + export.LINE
+    assert picture.bars_y == plain.bars_y + export.LINE
+
+
 def test_a_mixed_machine_is_named_by_what_is_there() -> None:
     picture = export.compose(sample_plans.mixed(), "GiB", Type(export.base_font()))
     assert " on NVIDIA GeForce RTX 4090 + NVIDIA GeForce RTX 3090 · vLLM 0.33.0" in picture.title

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final, Literal
 
-from kvplanner.engine.base import KvCache, Plan, SegmentKind, Stage
+from kvplanner.engine.base import KvCache, Plan, SegmentKind
 from kvplanner.plan import parts as told
 from kvplanner.plan.held import cache_is_given, graphs_outside
 from kvplanner.plan.lacking import where
@@ -55,16 +55,7 @@ MEANING: Final[dict[SegmentKind, str]] = {
 }
 _GIVEN_CACHE: Final = "of the size that was given, cut into blocks"
 _AFTER_CACHE: Final = "recorded kernels and their pools: captured after the cache, outside the budget"
-STAGES: Final[dict[Stage, str]] = {
-    "free_memory_check": "at the free-memory check, before loading",
-    "weights": "while loading the weights",
-    "profile": "in the profile run",
-    "kv_cache_sizing": "when the KV cache is sized",
-    "kv_cache_too_small": "when the KV cache is sized",
-    "kv_cache_allocation": "when the KV cache is allocated",
-    "graph_capture": "while capturing CUDA graphs",
-    "runtime": "while serving",
-}
+STAGES = told.STAGES
 _NUMBER: Final = re.compile(r"\d+")
 
 
