@@ -20,6 +20,7 @@ from pytestqt.qtbot import QtBot
 
 from kvplanner.cli.main import _GUI_USAGE
 from kvplanner.errors import BadInput
+from kvplanner.gpu.spec import Device
 from kvplanner.plan.text_request import PlanWords
 from kvplanner.ui import run
 from kvplanner.ui.main_app import Application
@@ -28,6 +29,7 @@ from kvplanner.ui.main_run import begin
 from kvplanner.ui.screenshot import settle
 from kvplanner.ui.start import first_state, start_state
 from kvplanner.ui.window import MainWindow
+from kvplanner.units import GIB
 
 NEEDED = ("Xvfb", "xdotool")
 
@@ -246,3 +248,15 @@ def test_nothing_moves_once_it_shows(application: Application, qtbot: QtBot, arg
     frames.look()
     assert {"headline", "buttons", "bars", "table", "tabs", "gpus", "slider", "machine"} <= set(frames.seen)
     assert {name: places for name, places in frames.seen.items() if len(places) > 1} == {}
+
+
+def test_the_form_is_never_seen_squeezed(window: MainWindow) -> None:
+    gpu = window.document.state.devices[0].gpu
+    held = tuple(Device(i, gpu, free_bytes=9 * GIB, free_source="NVML", uuid=f"GPU-{i}") for i in range(4))
+    section = window.panel.gpus
+    before = section.height()
+    window.document.edit("Plan here", devices=held, machine_source="this machine", machine_text="")
+    # before any other event: as the next frame would have it
+    assert "Used by others" in section.button.accessibleDescription()
+    assert section.button.height() == section.button.sizeHint().height()
+    assert section.height() > before + 2 * section.button.height()

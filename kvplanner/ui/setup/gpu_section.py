@@ -237,13 +237,13 @@ class GpuSection(Section):
             self.button.set_content("Choose GPUs", "of this machine, of the catalogue, or of any size")
             return
         ticked = [d for d in devices if d.index not in state.unticked]
-        shown, high = Machine(tuple(ticked or devices), state.machine_source), self.button.sizeHint().height()
+        shown, high = Machine(tuple(ticked or devices), state.machine_source), self.rows.sizeHint().height()
         self.button.set_content(machine_title(shown), *machine_lines(shown, state, unit, none_here=self._none_here))
-        if self.button.sizeHint().height() != high and self.isVisible():
-            # The form moves in the same frame; it would show one that cuts the last line.
-            QCoreApplication.sendPostedEvents(None, QEvent.Type.LayoutRequest)
         if self.built:
             self._show_count(state, len(ticked))
+        if self.rows.sizeHint().height() != high and self.isVisible():
+            # The form moves in the same frame; else one would show it squeezed, with lines cut off.
+            QCoreApplication.sendPostedEvents(None, QEvent.Type.LayoutRequest)
 
     def _show_count(self, state: PlanState, used: int) -> None:
         devices = state.devices
