@@ -238,11 +238,12 @@ class Centre(QWidget):
 
     def _settle(self) -> None:
         """Lay the details out now, so that they have their heights from the first frame that shows them."""
-        if self.splitter is not None and self.isVisible():
-            self.splitter.show()
-            self._outer.activate()
-            self._fit_lower()
-            self._outer.activate()
+        if self.splitter is None or self._plan is None or not self.isVisible():
+            self._fit_later()
+            return
+        self.splitter.show()
+        self._outer.activate()
+        self._fit_lower()
 
     @property
     def built(self) -> bool:
@@ -406,6 +407,8 @@ class Centre(QWidget):
         for place in (self._beside, self._tabs_card):  # the splitter takes its own limits from these
             place.setMinimumHeight(least)
             place.setMaximumHeight(max(table, page, least))
+        splitter.refresh()
+        self._outer.activate()  # else a frame would show the new limits in the old room
 
     def resizeEvent(self, event: Any) -> None:
         """The bars' share changes with the window."""

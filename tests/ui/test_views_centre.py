@@ -14,8 +14,12 @@ from pytestqt.qtbot import QtBot
 
 from kvplanner.ui.bars import canvas
 from kvplanner.ui.bars.ink import tokens_of
+from kvplanner.ui.main_app import Application
+from kvplanner.ui.main_centre import GAP
 from kvplanner.ui.palette import LIGHT, paled
+from kvplanner.ui.start import start_state
 from kvplanner.ui.window import MainWindow
+from tests.ui.window_kit import words
 
 
 @pytest.mark.parametrize("key", [Qt.Key.Key_Tab, Qt.Key.Key_Backtab])
@@ -57,6 +61,22 @@ def test_cards_end_with_their_content(window: MainWindow, qtbot: QtBot, size: tu
     assert not table.isColumnHidden(4)
     assert centre._scroll.verticalScrollBar().maximum() == 0
     assert centre.explain.height() <= max(centre.explain.natural_height() + 12, table.height() + 40)
+
+
+@pytest.mark.parametrize("gpu", ["1xRTX 4090", "H100"])
+def test_no_hole_opens_between_bars_and_details(application: Application, qtbot: QtBot, gpu: str) -> None:
+    window = application.new_window()
+    window.resize(2560, 1440)
+    window.show()
+    window.fill()  # nothing is planned yet
+    window.document.reset(start_state(words(model="Llama-3.1-8B-Instruct", gpu=gpu), lambda: None))
+    window.document.flush()
+    centre = window.centre
+    for _ in range(30):
+        qtbot.wait(5)
+        assert centre.splitter is not None
+        assert centre.splitter.y() - centre._bars_card.geometry().bottom() <= GAP + 1
+    assert centre.explain.text.verticalScrollBar().maximum() == 0
 
 
 def test_a_narrow_window_stacks_without_inner_scroll_bars(window: MainWindow, qtbot: QtBot) -> None:
