@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from PySide6.QtCore import QObject, Signal
 
 from kvplanner.errors import PlannerError
 
 Level = Literal["info", "success", "warning", "error"]
+_COMMAND: Final = r"\bkvplanner (models|gpus)(?: QUERY)?\b"
+_FLAG: Final = r"(?<=example )--gpu (?=\w)|(?<=Example: )--gpu (?=\w)"
+_PLACES: Final = {"models": "Choose Model… (Ctrl+1)", "gpus": "Choose GPUs… (Ctrl+2)"}
+
+
+def in_window(text: str) -> str:
+    """An error or its remedy as the window says it: where the terminal's words name a command, its menu entry."""
+    if "kvplanner " not in text and "--gpu " not in text:
+        return text
+    import re
+
+    return re.sub(_FLAG, "", re.sub(_COMMAND, lambda found: _PLACES[found[1]], text))
 
 
 class Message(NamedTuple):
@@ -33,7 +45,7 @@ class Messages(QObject):
 
     def post(self, message: Message) -> None:
         """Show a message."""
-        self.posted.emit(message)
+        self.posted.emit(message._replace(text=in_window(message.text), details=in_window(message.details)))
 
     def info(self, text: str, *, action: tuple[str, Callable[[], None]] | None = None, key: str = "") -> None:
         """Say something that needs no reaction."""

@@ -59,7 +59,7 @@ class Settings(QObject):
         self.path = path or data_folder() / "settings.json"
         self._save = save
         self._values: dict[str, Any] = {}
-        self.broken = False
+        self.broken: Path | None = None  # where a file that could not be read lies now
         if save:
             self._load()
 
@@ -68,15 +68,16 @@ class Settings(QObject):
         if values is not None:
             self._values = values
         elif self.path.exists():
-            self.broken = True
             self._keep_broken()
 
     def _keep_broken(self) -> None:
         """Put a file that cannot be read aside, so that saving does not destroy it."""
+        aside = self.path.with_suffix(".broken.json")
         try:
-            self.path.replace(self.path.with_suffix(".broken.json"))
+            self.path.replace(aside)
         except OSError:
             self._save = False
+        self.broken = aside if self._save else self.path
 
     def get(self, setting: Setting[T]) -> T:
         """The value, or the default where the file has none that fits."""
@@ -85,6 +86,11 @@ class Settings(QObject):
             return setting.default
         result: T = value
         return result
+
+    @property
+    def saved(self) -> bool:
+        """Whether changes are written to the file at all."""
+        return self._save
 
     def set(self, setting: Setting[T], value: T) -> None:
         """Change a value and save at once. A file that cannot be written leaves the value for this run only."""

@@ -137,9 +137,18 @@ class Application(QObject):
             self.native_log.start()
             if previous and self.windows:
                 self.windows[0].offer_crash_report(previous)
+            self._tell_broken_settings()
         self.catcher.caught.connect(self._show_crash)
         self.catcher.install()
         QTimer.singleShot(0, self.library, self.library.probe_gpus)
+
+    def _tell_broken_settings(self) -> None:
+        broken = self.settings.broken
+        if broken is None or not self.windows:
+            return
+        kept = "the old file is kept as" if self.settings.saved else "nothing is saved while it stands in the way:"
+        text = f"The settings could not be read and begin anew; {kept} {broken}"
+        self.windows[0].messages.warning(text, key="settings")
 
     def _show_crash(self, text: str) -> None:
         if self.windows and not self._ended:

@@ -86,7 +86,7 @@ class CommandsMixin(WindowBase):
             return
         command = format_command(engine(request.engine), request)
         if request.weight_format is not None:
-            command = f"# needs a checkpoint in {request.weight_format.upper()}\n{command}"
+            command = f"# needs a checkpoint in {request.weight_format}\n{command}"
         self._copy(command, command if len(command) < 90 else "the engine's command line")
         self.messages.clear("copy")
         if plan is None or not made:

@@ -14,7 +14,7 @@ from kvplanner.ui.main_machine import MachineMixin
 from kvplanner.ui.setup.labels import breakable, in_sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from kvplanner.app.drafts import DraftReader
     from kvplanner.app.opening import Opening
@@ -149,11 +149,13 @@ class FilesMixin(MachineMixin, ExportMixin):
         """The recent files; missing ones go."""
         menu = self.actions_of_window.menus["recent"]
         menu.clear()
+        menu.setToolTipsVisible(True)
         for name in self.settings.get(s.RECENT_FILES):
             if not Path(name).exists():
                 self.settings.forget(s.RECENT_FILES, name)
-                continue
-            action = menu.addAction(Path(name).name)
+        kept = self.settings.get(s.RECENT_FILES)
+        for name, label in zip(kept, told_apart(kept), strict=True):
+            action = menu.addAction(label.replace("&", "&&"))
             action.setToolTip(name)
             action.triggered.connect(lambda checked=False, path=name: self.open_plan(Path(path)))
         if menu.isEmpty():
@@ -342,6 +344,17 @@ class FilesMixin(MachineMixin, ExportMixin):
         sheet.setGeometry((self.width() - width) // 2, (self.height() - height) // 2, width, height)
         sheet.show()
         sheet.raise_()
+
+
+def told_apart(paths: Sequence[str]) -> list[str]:
+    """The files' names; of those that are called alike the folder too."""
+    from kvplanner.app.crash import without_home
+
+    names = [Path(path).name for path in paths]
+    return [
+        f"{name} — {without_home(str(Path(path).parent))}" if names.count(name) > 1 else name
+        for path, name in zip(paths, names, strict=True)
+    ]
 
 
 def _with_suffix(path: Path) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kvplanner.app import settings as s
+from kvplanner.app.messages import in_window
 from kvplanner.errors import PlannerError
 from kvplanner.ui.main_base import WindowBase
 from kvplanner.ui.setup.labels import short_name
@@ -33,7 +34,7 @@ class MachineMixin(WindowBase):
 
     def _refuse_machine(self, error: PlannerError) -> None:
         what = error.what[:1].upper() + error.what[1:]
-        self.panel.gpus.set_error(f"{what}. {error.remedy}" if error.remedy else what)
+        self.panel.gpus.set_error(in_window(f"{what}. {error.remedy}" if error.remedy else what))
 
     def plan_command(self, text: str) -> None:
         """Plan what a command line would start, on the GPUs chosen now."""

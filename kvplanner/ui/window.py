@@ -230,12 +230,13 @@ class MainWindow(CommandsMixin, FilesMixin, QtWidgets.QMainWindow):
 
     def _plan_failed(self, error: PlannerError) -> None:
         """Of these settings there is no plan: the last one stays and says so, unless it is of another model."""
+        from kvplanner.app.messages import in_window
         from kvplanner.errors import NotModelled
 
         plan, model = self.document.plan, self.document.state.model
         other = plan is None or (model is not None and model.id != plan.request.model.id)
         if other or isinstance(error, NotModelled):
-            self.centre.set_problem(error.brief, error.remedy)
+            self.centre.set_problem(error.brief, in_window(error.remedy))
         elif self.centre.plan is None:
             self.centre.set_plan(plan)  # that of this model is back, behind one that had none
         self._show_stale()
@@ -247,7 +248,9 @@ class MainWindow(CommandsMixin, FilesMixin, QtWidgets.QMainWindow):
         error = self.document.error
         field, said = self.panel.refused if self.furnished else ("", "")
         if error is not None:
-            self.centre.set_stale(error.brief, error.remedy)
+            from kvplanner.app.messages import in_window
+
+            self.centre.set_stale(error.brief, in_window(error.remedy))
         else:
             self.centre.set_stale(f"{in_sentence(field)} is refused" if field else None, said)
 

@@ -36,7 +36,7 @@ def test_a_broken_file_is_put_aside_and_defaults_hold(qtbot: QtBot, own_data_fol
     path.parent.mkdir(parents=True)
     path.write_text(content, encoding="utf-8")
     settings = s.Settings()
-    assert settings.broken
+    assert settings.broken == path.with_suffix(".broken.json")
     assert settings.get(s.THEME) == "system"
     settings.set(s.THEME, "light")
     assert s.Settings().get(s.THEME) == "light"

@@ -130,7 +130,7 @@ def test_a_what_if_is_marked_and_can_be_taken_back(window: MainWindow) -> None:
     window.panel.model.format_chosen.emit("FP8")
     window.document.flush()
     assert "What if" in window.panel.model.button.accessibleDescription()
-    assert "would store 8.46 GiB as FP8" in window.panel.model.button.accessibleDescription()
+    assert "8.46 GiB as FP8 · stored 14.96 GiB" in window.panel.model.button.accessibleDescription()
     window.copy_command()
     assert QGuiApplication.clipboard().text().startswith("# needs a checkpoint in FP8\nvllm serve")
     assert not field.reset_button.isHidden()

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from kvplanner.app.messages import in_window
 from kvplanner.catalog import gpus
 from kvplanner.errors import PlannerError
 from kvplanner.gpu.match import MAX_DEVICES, GpuEntry, label
@@ -129,7 +130,7 @@ def _refusal(data: str) -> str:
     try:
         gpus.machine(data)
     except PlannerError as error:
-        return f"{error.what[:1].upper()}{error.what[1:]}. {error.remedy}"
+        return in_window(f"{error.what[:1].upper()}{error.what[1:]}. {error.remedy}")
     return ""
 
 

@@ -137,10 +137,11 @@ class DeviceRow(QWidget):
     def _free_typed(self, text: str) -> None:
         value: int | None = None
         if text.strip():
+            cleaned = numbers.plain(text, whole=False)
             try:
-                value = parse_size(numbers.plain(text, whole=False))
+                value = parse_size(cleaned)
             except ValueError as error:
-                self._say(str(error))
+                self._say(numbers.as_typed(str(error), cleaned, text))
                 return
             if value and value < MIB:
                 self._say(f"{text} is {value:,} bytes: give a unit, for example {text}GiB")

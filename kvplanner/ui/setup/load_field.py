@@ -107,7 +107,11 @@ class LoadField(Field):
 
 
 def _count(text: str, most: int) -> int:
-    value = parse_count(numbers.plain(text))
+    cleaned = numbers.plain(text)
+    try:
+        value = parse_count(cleaned)
+    except ValueError as error:
+        raise ValueError(numbers.as_typed(str(error), cleaned, text)) from None
     if value > most:
         raise ValueError(f"{text} is too large: {format_count(most)} at most")
     return value

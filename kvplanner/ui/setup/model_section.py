@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QStandardItemModel
@@ -17,6 +17,8 @@ from kvplanner.units import ByteUnit, format_bytes, format_count
 
 if TYPE_CHECKING:
     from kvplanner.engine.base import Model
+
+LONGEST_FACT: Final = 48  # characters that the button has room for
 
 
 class ModelSection(Section):
@@ -116,25 +118,29 @@ def draft_text(model: Model, unit: ByteUnit) -> str:
 
 
 def stored_text(model: Model, unit: ByteUnit) -> str:
-    """Text such as "14.96 GiB stored (16.06 GB) · catalogue, exact"."""
+    """Text such as "14.96 GiB stored (16.06 GB) · catalogue, exact"; a longer one goes without "stored"."""
     source = model.source_kind
     if model.stored is None:
         return f"size not known · {source}"
     other: ByteUnit = "GB" if unit == "GiB" else "GiB"
-    size = f"{format_bytes(model.stored.value, unit)} stored ({format_bytes(model.stored.value, other)})"
-    return f"{size} · {source}, {model.stored.basis}"
+    size, beside = format_bytes(model.stored.value, unit), format_bytes(model.stored.value, other)
+    text = f"{size} stored ({beside}) · {source}, {model.stored.basis}"
+    return text if len(text) <= LONGEST_FACT else text.replace(" stored", "", 1)
 
 
 def would_store_text(model: Model, weight_format: str, unit: ByteUnit) -> str:
-    """Text such as "would store 8.46 GiB as FP8, stores 14.96 GiB"."""
+    """Text such as "8.46 GiB as FP8 · stored 14.96 GiB"; of a longer one the sizes are rounded."""
     from kvplanner.engine.whatif import as_format
 
-    name = weight_format.upper()
     try:
         stored = as_format(model, weight_format).stored
     except PlannerError:
         stored = None
     if stored is None:
-        return f"as {name}: size not known"
-    now = f", stores {format_bytes(model.stored.value, unit)}" if model.stored else ""
-    return f"would store {format_bytes(stored.value, unit)} as {name}{now}"
+        return f"as {weight_format}: size not known"
+
+    def told(digits: int) -> str:
+        now = f" · stored {format_bytes(model.stored.value, unit, digits)}" if model.stored else ""
+        return f"{format_bytes(stored.value, unit, digits)} as {weight_format}{now}"
+
+    return told(2) if len(told(2)) <= LONGEST_FACT else told(0)

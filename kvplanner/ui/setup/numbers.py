@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kvplanner.errors import BadInput
 from kvplanner.units import GIB, KIB, MIB, format_count
 
 if TYPE_CHECKING:
@@ -46,9 +47,18 @@ def read(option: Option, text: str) -> OptionValue | None:
     text = text.strip()
     if not text:
         return None
-    if option.type in ("int", "tokens", "float", "bytes"):
-        text = plain(text, whole=option.type in ("int", "tokens"))
-    return parse_value(option, text)
+    if option.type not in ("int", "tokens", "float", "bytes"):
+        return parse_value(option, text)
+    cleaned = plain(text, whole=option.type in ("int", "tokens"))
+    try:
+        return parse_value(option, cleaned)
+    except BadInput as error:
+        raise BadInput(as_typed(error.what, cleaned, text), error.where, error.remedy) from None
+
+
+def as_typed(said: str, cleaned: str, text: str) -> str:
+    """What is said of a cleaned text, said of the text that was typed."""
+    return said.replace(repr(cleaned), repr(text.strip()))
 
 
 def show(option: Option, value: OptionValue | None) -> str:

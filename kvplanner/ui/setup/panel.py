@@ -11,6 +11,7 @@ from PySide6.QtGui import QPalette
 from PySide6.QtWidgets import QApplication, QFrame, QScrollArea, QVBoxLayout, QWidget
 
 from kvplanner.app.document import Document
+from kvplanner.app.messages import in_window
 from kvplanner.app.state import PlanState
 from kvplanner.errors import PlannerError
 from kvplanner.ui.main_base import PANEL_WIDTH
@@ -270,7 +271,7 @@ class SetupPanel(QScrollArea):
         first, _, rest = error.what.partition(" ")
         # A flag or a name of the engine's keeps its spelling.
         what = f"{first[:1].upper()}{first[1:]} {rest}" if first.isalpha() and rest else error.what
-        place.set_error(f"{what}. {error.remedy}" if error.remedy else what)
+        place.set_error(in_window(f"{what}. {error.remedy}" if error.remedy else what))
         self.ensureWidgetVisible(place)
         self.refusals_changed.emit()
 
