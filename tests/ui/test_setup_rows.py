@@ -7,6 +7,7 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pytestqt.qtbot import QtBot
 
 from kvplanner.app.library import LocalModel
 from kvplanner.catalog import gpus, models
@@ -14,6 +15,7 @@ from kvplanner.engine.base import Option
 from kvplanner.engine.registry import engine
 from kvplanner.errors import BadInput
 from kvplanner.ui.setup import gpu_rows, model_rows, numbers
+from kvplanner.ui.setup.option_field import SliderField, field_for, stepped
 from kvplanner.ui.setup.slider import STEPS, Scale
 
 TOKENS = Option("max_model_len", ("--max-model-len",), "tokens", "", "", low=-1)
@@ -149,7 +151,6 @@ def test_shares_and_sizes_round_trip() -> None:
 
 @pytest.mark.parametrize("option", engine("vllm").options(), ids=lambda o: o.name)
 def test_every_option_of_the_engine_has_an_input(qtbot: object, option: Option) -> None:
-    from kvplanner.ui.setup.option_field import field_for
 
     field = field_for(option)
     field.set_value(None, None)
@@ -169,3 +170,12 @@ def test_a_scale_stays_in_its_range_and_never_turns_back(
         assert value >= scale.value(position - 1)
     assert scale.position(scale.low) == 0
     assert scale.position(scale.high) == STEPS
+
+
+def test_a_share_steps_to_no_less_than_what_is_allowed(qtbot: QtBot) -> None:
+    assert stepped(SHARE, 0.02, -1) == 0.01
+    assert stepped(SHARE, 0.01, -1) == 0.01
+    field = field_for(SHARE)
+    qtbot.addWidget(field)
+    assert isinstance(field, SliderField)
+    assert field.slider.scale.low == 0.05  # less may be typed
