@@ -147,6 +147,12 @@ def is_local(state: PlanState) -> bool:
     return state.machine_source == LOCAL
 
 
+def was_local(document: Mapping[str, Any]) -> bool:
+    """Whether a session's document was of a plan for this machine's GPUs."""
+    window = document.get(WINDOW_FIELD)
+    return isinstance(window, Mapping) and window.get("source") == LOCAL
+
+
 def here(state: PlanState, machine: Machine) -> PlanState:
     """The state on this machine as it is now: what was left out or stated of a GPU stays with that GPU."""
     index = {device.uuid: device.index for device in machine.devices if device.uuid}

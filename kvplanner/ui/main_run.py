@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kvplanner.ui.window import MainWindow
 
 SIGNAL_POLL_MS = 500
+UNSEEN = "This machine's GPUs cannot be seen now: planned for the catalogue's, with what was free last time"
 
 
 def make_app() -> QApplication:
@@ -137,12 +138,14 @@ class _Restoring:
             return restored_state(plan, probe_now)
 
         def done(state: PlanState) -> None:
-            from kvplanner.app.planstore import is_local
+            from kvplanner.app.planstore import is_local, was_local
 
             path = Path(plan.path) if plan.path and Path(plan.path).exists() else None
             window.document.reset(state, path, modified=plan.modified)
             if not is_local(state):  # asked just now
                 window.adopt_machine()
+                if was_local(plan.plan):
+                    window.messages.warning(UNSEEN, key="unseen")
             self._opened(window)
 
         def failed(error: Exception) -> None:

@@ -102,6 +102,7 @@ def test_without_its_driver_this_machine_is_that_of_the_catalogue(
     (back,) = restore(application, qtbot, kept(window))
     assert [d.device.gpu.id for d in plan_of(back).devices] == ["rtx-4090", "rtx-4090"]
     assert back.document.state.machine_source == "catalogue"
+    assert any("cannot be seen now" in strip.message.text for strip in back.centre.messages.strips)
 
 
 def test_an_assumed_gpu_stays_assumed(
