@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from kvplanner.ui.bars.words import Unit
 
 BARS_SHARE: Final = 0.42
+TALL: Final = 1200
+TALL_SHARE: Final = 0.25  # so much of a tall window thick bars may take
 BARS_MARGINS: Final = 20
 LEAST_BARS: Final = 96
 DENSE_BARS: Final = 260  # so much the bars may take of a low window before they scroll: four dense ones
@@ -31,6 +33,7 @@ BUTTON_HEIGHT: Final = 29
 BUTTON_GAP: Final = 8
 STACK_BELOW: Final = 830  # of the centre's width: table and tabs stand below each other in windows below 1,160
 STARTUP_HEIGHT: Final = 330
+STARTUP_SHAPE: Final = 0.5  # in a wide window the chart keeps this much of its width as height
 TABLE_WIDTH: Final = 466
 LOW: Final = 700
 REVEAL_MS: Final = 20
@@ -370,6 +373,9 @@ class Centre(QWidget):
         """The bars take the height that they need up to their share of the window; then they get dense, then scroll."""
         share, heights = int(self.height() * BARS_SHARE), [h + BARS_MARGINS for h in self.bars.natural_heights()]
         best = next((height for height in heights if height <= share), min(heights[-1], max(share, DENSE_BARS)))
+        if self.height() >= TALL:
+            thick = self.bars.canvas.thick_height() + BARS_MARGINS
+            best = thick if thick <= self.height() * TALL_SHARE else best
         self._bars_card.setFixedHeight(max(best, LEAST_BARS))
 
     def _fit_later(self) -> None:
@@ -390,7 +396,8 @@ class Centre(QWidget):
         frame = 2 * CARD_MARGIN + 2
         least, table = self.breakdown.least_height() + frame, self.breakdown.natural_height() + frame
         page = tabs.tabBar().sizeHint().height() + frame + 4
-        page += self.explain.natural_height() if tabs.currentWidget() is self.explain else STARTUP_HEIGHT
+        chart = STARTUP_HEIGHT if stacked else max(STARTUP_HEIGHT, int(tabs.width() * STARTUP_SHAPE))
+        page += self.explain.natural_height() if tabs.currentWidget() is self.explain else chart
         self._table_card.setMaximumHeight(table)
         rows = self.breakdown.model.rowCount()
         self._beside.setVisible(rows > 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable
 
@@ -14,6 +15,7 @@ from pytestqt.qtbot import QtBot
 
 from kvplanner.ui.bars import canvas
 from kvplanner.ui.bars.ink import tokens_of
+from kvplanner.ui.bars.shapes import COMFORT, THICK
 from kvplanner.ui.main_app import Application
 from kvplanner.ui.main_centre import GAP
 from kvplanner.ui.palette import LIGHT, paled
@@ -63,17 +65,36 @@ def test_cards_end_with_their_content(window: MainWindow, qtbot: QtBot, size: tu
     assert centre.explain.height() <= max(centre.explain.natural_height() + 12, table.height() + 40)
 
 
+def test_a_tall_window_is_put_to_use(window: MainWindow, qtbot: QtBot) -> None:
+    centre = window.centre
+    assert centre.show_tab("startup")
+    heights: dict[int, tuple[float, int]] = {}
+    for size in ((1280, 800), (2560, 1440), (1280, 800)):
+        _settled(window, qtbot, size)
+        layout = centre.bars.canvas.arranged()
+        assert layout is not None
+        assert centre.bars.verticalScrollBar().maximum() == 0
+        assert centre._scroll.verticalScrollBar().maximum() == 0
+        told = (layout.rows[0].frame.h, centre.startup.height())
+        assert heights.setdefault(size[0], told) == told
+    assert heights[1280][0] == COMFORT.bar
+    assert heights[2560][0] == THICK.bar
+    assert heights[2560][1] >= 2 * heights[1280][1]
+
+
 @pytest.mark.parametrize("gpu", ["1xRTX 4090", "H100"])
 def test_no_hole_opens_between_bars_and_details(application: Application, qtbot: QtBot, gpu: str) -> None:
     window = application.new_window()
     window.resize(2560, 1440)
     window.show()
     window.fill()  # nothing is planned yet
+    qtbot.wait(20)
     window.document.reset(start_state(words(model="Llama-3.1-8B-Instruct", gpu=gpu), lambda: None))
     window.document.flush()
     centre = window.centre
-    for _ in range(30):
-        qtbot.wait(5)
+    for _ in range(60):
+        QApplication.processEvents()
+        time.sleep(0.002)
         assert centre.splitter is not None
         assert centre.splitter.y() - centre._bars_card.geometry().bottom() <= GAP + 1
     assert centre.explain.text.verticalScrollBar().maximum() == 0

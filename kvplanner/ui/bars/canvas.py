@@ -25,7 +25,7 @@ from kvplanner.ui.bars.access import Accessible
 from kvplanner.ui.bars.ink import Type, colour, set_pale, tokens_of
 from kvplanner.ui.bars.layout import arrange, height_of
 from kvplanner.ui.bars.painter import Marks, paint
-from kvplanner.ui.bars.shapes import COMFORT, COMPACT, MEDIUM, Cell, Density, Layout, Measured, View
+from kvplanner.ui.bars.shapes import COMFORT, COMPACT, MEDIUM, THICK, Cell, Density, Layout, Measured, View
 from kvplanner.ui.bars.words import Unit
 
 # How long the bar before the last edit stays in sight.
@@ -185,6 +185,10 @@ class BarsCanvas(Accessible):
         if self._plan is None:
             return (self.sizeHint().height(),)
         return tuple(self._height(density) for density in (COMFORT, MEDIUM, COMPACT))
+
+    def thick_height(self) -> int:
+        """The height that bars for a tall window take."""
+        return self._height(THICK) if self._plan is not None else self.sizeHint().height()
 
     def _height(self, density: Density) -> int:
         """Pixels that the bars take at a density."""

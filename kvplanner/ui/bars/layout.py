@@ -22,6 +22,7 @@ from kvplanner.ui.bars.shapes import (
     HEADER,
     MEDIUM,
     PAD,
+    THICK,
     Bracket,
     Cell,
     Density,
@@ -86,7 +87,7 @@ def height_of(plan: Plan, view: View, density: Density) -> float:
 
 def arrange(plan: Plan, width: float, height: float, measure: Measure, view: View) -> Layout:
     """The picture of a plan in the given room: rows get denser where height is short; it may come out taller."""
-    density = next((d for d in (COMFORT, MEDIUM) if height_of(plan, view, d) <= height), COMPACT)
+    density = next((d for d in (THICK, COMFORT, MEDIUM) if height_of(plan, view, d) <= height), COMPACT)
     rows = rows_of(plan, view.opened)
     grid = _grid(plan, view, measure, density, width, rows)
     texts = _bracket_texts(plan, rows, view.unit)
@@ -230,9 +231,9 @@ def _labels(grid: _Grid, positions: tuple[int, ...], frame: Rect, toggle: bool) 
     title, detail = _title(grid.plan, positions), _detail(grid.plan, positions)
     indent = 14.0 if toggle else 0.0
     if grid.density.two_lines:
-        half = frame.h / 2
-        upper = Rect(indent, frame.y, grid.x0 - indent - 8, half)
-        lower = Rect(indent, frame.y + half, grid.x0 - indent - 8, half)
+        half, middle = min(frame.h / 2, COMFORT.bar / 2), frame.y + frame.h / 2
+        upper = Rect(indent, middle - half, grid.x0 - indent - 8, half)
+        lower = Rect(indent, middle, grid.x0 - indent - 8, half)
         return Text(upper, fitted(title, upper.w, grid.measure, "title"), "title"), Text(
             lower, fitted(detail, lower.w, grid.measure), "small"
         )

@@ -24,6 +24,7 @@ class Density(NamedTuple):
     two_lines: bool
 
 
+THICK: Final = Density(54, 12, 26, 14, 10, 11, 18, True)  # for tall windows
 COMFORT: Final = Density(34, 10, 24, 12, 6, 9, 17, True)
 MEDIUM: Final = Density(24, 9, 22, 11, 3, 8, 16, False)
 COMPACT: Final = Density(17, 7, 20, 9, 1, 7, 15, False)
