@@ -21,7 +21,7 @@ from kvplanner.ui.main_app import Application
 from kvplanner.ui.screenshot import picture, settle, write
 from kvplanner.ui.start import start_state
 from kvplanner.ui.window import MainWindow
-from tests.ui.window_kit import words
+from tests.ui.window_kit import settled, words
 
 AT_REST_MS = 250  # the table and Explain follow an edit once it pauses
 
@@ -64,6 +64,7 @@ def advanced(window: MainWindow) -> None:
     window.document.set_option("block_size", 32)
     window.document.flush()
     window.find_option()
+    settled(window.panel.advanced)
     settle(5)
     window.panel.ensureWidgetVisible(window.panel.advanced.entries["block_size"], 0, 400)
 

@@ -8,17 +8,16 @@ from html import unescape
 import pytest
 from PySide6.QtWidgets import QApplication
 
-from kvplanner.ui.setup.advanced import AdvancedSection, OptionEntry, marked
+from kvplanner.ui.setup.advanced import AdvancedSection
+from kvplanner.ui.setup.advanced_row import OptionEntry, marked
 from kvplanner.ui.window import MainWindow
+from tests.ui.window_kit import opened_options, settled
 
 
 @pytest.fixture
 def advanced(window: MainWindow) -> AdvancedSection:
     """The section, opened."""
-    section = window.panel.advanced
-    assert section is not None
-    section.toggle.setChecked(True)
-    return section
+    return opened_options(window)
 
 
 def plain(html: str) -> str:
@@ -29,6 +28,7 @@ def plain(html: str) -> str:
 def found(section: AdvancedSection, text: str) -> list[OptionEntry]:
     """The rows that a search leaves."""
     section.search.setText(text)
+    settled(section)
     return [entry for entry in section.entries.values() if not entry.isHidden()]
 
 

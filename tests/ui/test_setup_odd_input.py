@@ -15,7 +15,7 @@ from kvplanner.ui.setup.gpu_section import DeviceRow
 from kvplanner.ui.setup.inputs import ValueEdit
 from kvplanner.ui.window import MainWindow
 from kvplanner.units import LARGEST
-from tests.ui.window_kit import Keyboard
+from tests.ui.window_kit import Keyboard, opened_options
 
 SERVE = "vllm serve Qwen/Qwen3-8B -tp 2 --max-model-len 16k --gpu-memory-utilization 0.85"
 ODD = ("", "0", "9" * 30, "abc", "3.7", "<b>1</b>", "16\n32", "a" * 500, SERVE)
@@ -36,10 +36,8 @@ def paste(edit: ValueEdit, text: str) -> None:
 
 def every_field(window: MainWindow) -> list[tuple[ValueEdit, Field]]:
     """All fields for a value."""
-    advanced, load = window.panel.advanced, window.panel.load
-    assert advanced is not None
+    advanced, load = opened_options(window), window.panel.load
     assert load is not None
-    advanced.toggle.setChecked(True)
     fields: list[Field] = [*window.panel.fields.values(), load, window.panel.gpus.count_field]
     fields += [entry.field for entry in advanced.entries.values()]
     return [(edit, field) for field in fields for edit in field.inputs if isinstance(edit, ValueEdit)]
@@ -67,10 +65,7 @@ def test_no_field_breaks_over_odd_input(window: MainWindow, text: str) -> None:
 
 
 def test_what_is_typed_in_advanced_is_told_in_advanced(window: MainWindow) -> None:
-    advanced = window.panel.advanced
-    assert advanced is not None
-    advanced.toggle.setChecked(True)
-    field = advanced.entries["data_parallel_size"].field
+    field = opened_options(window).entries["data_parallel_size"].field
     edit = field.inputs[0]
     assert isinstance(edit, ValueEdit)
     QApplication.processEvents()

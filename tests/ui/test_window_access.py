@@ -10,7 +10,7 @@ from PySide6.QtGui import QAccessible
 from PySide6.QtWidgets import QAbstractButton, QComboBox, QLineEdit, QSlider, QWidget
 
 from kvplanner.ui.window import MainWindow
-from tests.ui.window_kit import accessible_tree
+from tests.ui.window_kit import accessible_tree, opened_options
 
 ROLES = QAccessible.Role
 CONTROLS = {
@@ -69,9 +69,8 @@ def test_every_focusable_widget_can_be_named(window: MainWindow) -> None:
 
 
 def test_names_within_the_form_are_told_apart(window: MainWindow) -> None:
-    window.find_option()
     seen: dict[str, int] = {}
-    for entry in window.panel.advanced.entries.values() if window.panel.advanced else ():
+    for entry in opened_options(window).entries.values():
         name = entry.field.inputs[0].accessibleName()
         seen[name] = seen.get(name, 0) + 1
     assert seen

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
 from kvplanner.app import settings as s
@@ -21,6 +21,7 @@ from kvplanner.ui.setup.context_field import ContextField
 from kvplanner.ui.setup.field import tab_stops
 from kvplanner.ui.setup.rows import ROW_ROLE
 from kvplanner.ui.window import MainWindow
+from tests.ui.window_kit import opened_options, settled
 
 
 def type_into(window: MainWindow, option: str, text: str) -> None:
@@ -165,16 +166,14 @@ def test_finding_an_option_shows_the_search_on_top(window: MainWindow, qtbot: Qt
         lambda: 0 <= advanced.search.mapTo(window.panel.viewport(), advanced.search.rect().topLeft()).y() < 40
     )
     advanced.search.setText("lora")
-    qtbot.wait(20)
-    shown = [entry for entry in advanced.entries.values() if not entry.isHidden()]
+    settled(advanced)
+    shown = sorted((entry for entry in advanced.entries.values() if not entry.isHidden()), key=QWidget.y)
     bottom = shown[0].mapTo(window.panel.viewport(), shown[0].rect().bottomLeft()).y()
     assert bottom <= window.panel.viewport().height()
 
 
 def test_tab_reaches_rows_that_are_made_later_in_their_place(window: MainWindow) -> None:
-    advanced, gpus = window.panel.advanced, window.panel.gpus
-    assert advanced is not None
-    advanced.toggle.setChecked(True)
+    advanced, gpus = opened_options(window), window.panel.gpus
     gpus.toggle.setChecked(True)
     context = window.panel.fields["max_model_len"]
     assert isinstance(context, ContextField)

@@ -11,11 +11,33 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QWidget
 
 from kvplanner.plan.text_request import PlanWords
+from kvplanner.ui.setup.advanced import AdvancedSection
+from kvplanner.ui.window import MainWindow
 
 
 def words(**fields: Any) -> PlanWords:
     """Plan arguments."""
     return PlanWords(**fields)
+
+
+def opened_options(window: MainWindow) -> AdvancedSection:
+    """The section of all options, opened, once all its rows stand."""
+    section = window.panel.advanced
+    assert section is not None
+    section.toggle.setChecked(True)
+    settled(section)
+    return section
+
+
+def settled(section: AdvancedSection) -> None:
+    """Wait until its rows have their places."""
+    calm = 0
+    for _ in range(2000):
+        QTest.qWait(1)
+        calm = 0 if section.filling else calm + 1
+        if calm == 2:  # what was shown last may have asked for another height
+            return
+    raise AssertionError("rows are still on the move")
 
 
 class Keyboard:

@@ -77,6 +77,8 @@ class SetupPanel(QScrollArea):
         self._made: dict[Option, OptionField] = {}
         self._options: tuple[Option, ...] = ()
         self._wrong: list[Field | Section] = []
+        self._unseen: Field | Section | None = None
+        self._seeking = False
         for section in (self.model, self.gpus, self.engine, self.context, self.rest):
             self._layout.addWidget(section)
         self._layout.addStretch(1)
@@ -90,6 +92,7 @@ class SetupPanel(QScrollArea):
         self.gpus.free_given.connect(self._give_free)
         self.engine.engine_chosen.connect(lambda name: document.edit("Change engine", engine=name, version=None))
         self.engine.version_chosen.connect(lambda text: document.edit("Change engine version", version=text))
+        self.verticalScrollBar().rangeChanged.connect(self._seek)
         document.changed.connect(self.show_state)
         document.planned.connect(self.show_plan)
         document.failed.connect(self.show_error)
@@ -148,6 +151,7 @@ class SetupPanel(QScrollArea):
         self.advanced.sealed.connect(document.seal)
         self.advanced.error_changed.connect(self.refusals_changed)
         self.advanced.opened.connect(self._order_tabs)
+        self.advanced.filled.connect(self._rows_stand)
         self.advanced.reset_all.connect(lambda: document.set_options({}, "Reset all options"))
         self._layout.insertWidget(self._layout.count() - 1, self.advanced)
         self.model.build(WHATIF_FORMATS)
@@ -273,7 +277,15 @@ class SetupPanel(QScrollArea):
         what = f"{first[:1].upper()}{first[1:]} {rest}" if first.isalpha() and rest else error.what
         place.set_error(in_window(f"{what}. {error.remedy}" if error.remedy else what))
         self.ensureWidgetVisible(place)
+        self._unseen = place if self.advanced is not None and self.advanced.filling else None
         self.refusals_changed.emit()
+
+    def _rows_stand(self) -> None:
+        """The rows of Advanced have their places: what was to be seen among them can be."""
+        self._order_tabs()
+        if self._unseen in self._wrong:
+            self.ensureWidgetVisible(self._unseen)
+        self._unseen = None
 
     def show_search(self) -> None:
         """Bring the search of options to the top, its results below it."""
@@ -283,8 +295,17 @@ class SetupPanel(QScrollArea):
         advanced.toggle.setChecked(True)
         advanced.search.setFocus(Qt.FocusReason.ShortcutFocusReason)
         advanced.search.selectAll()
-        # The rows that opening made have no place yet.
-        QTimer.singleShot(0, self, lambda: self.verticalScrollBar().setValue(advanced.search.mapTo(ground, TOP).y()))
+        # There is no room to scroll yet for the rows that opening makes.
+        self._seeking = True
+        QTimer.singleShot(0, self, self._seek)
+
+    def _seek(self) -> None:
+        """Scroll on to the search, as far as there is room by now."""
+        advanced, ground, bar = self.advanced, self.widget(), self.verticalScrollBar()
+        if self._seeking and advanced is not None and ground is not None:
+            wanted = advanced.search.mapTo(ground, TOP).y()
+            bar.setValue(wanted)
+            self._seeking = bar.value() != wanted and advanced.filling
 
     def _place_of(self, where: str) -> Field | Section | None:
         words = where.split("=")[0].strip()
