@@ -302,6 +302,10 @@ class Engine(Protocol):
         """The options that exist in a version (the newest when None)."""
         ...
 
+    def allowed(self, name: str, model: Model) -> tuple[int, ...]:
+        """The values of a whole-number option that a model allows, ascending; empty where it rules none out."""
+        ...
+
     def cannot_load(self, method: str, version: str | None = None, machine: Machine | None = None) -> str:
         """Why a version loads no weights of a quantisation method as configs name it on a machine, "" when it does.
 

@@ -7,6 +7,7 @@ import pytest
 from kvplanner.catalog import gpus, models
 from kvplanner.engine.base import Load, OptionValue, Plan, PlanRequest
 from kvplanner.engine.registry import engine
+from kvplanner.errors import BadInput
 from kvplanner.plan import report
 from kvplanner.units import GIB, round_to_band
 from tests.engine.test_planner import LLAMA_8B, plan, size
@@ -219,3 +220,21 @@ def test_media_decoding_keeps_memory_off_the_cache(cache: int | None) -> None:
     assert reserved.kv_cache is not None
     assert plain.kv_cache.available.value - reserved.kv_cache.available.value == 8 * GIB
     assert size(reserved, "headroom") - size(plain, "headroom") >= 8 * GIB - plain.kv_cache.bytes_per_block
+
+
+@pytest.mark.parametrize(
+    "model", [LLAMA_8B, "Qwen/Qwen2.5-7B-Instruct", "openai/gpt-oss-20b", "google/gemma-3-27b-it", "Qwen/Qwen3-8B-AWQ"]
+)
+def test_the_allowed_sizes_are_those_that_are_planned(model: str) -> None:
+    loaded, machine = models.load(model), gpus.machine("64xH200")
+    for name in ("tensor_parallel_size", "pipeline_parallel_size"):
+        allowed = VLLM.allowed(name, loaded)
+        assert allowed[0] == 1
+        for size_ in range(1, 65):
+            request = PlanRequest(loaded, machine, options={name: size_, "max_model_len": 4096})
+            if size_ in allowed:
+                VLLM.plan(request)
+            else:
+                with pytest.raises(BadInput):
+                    VLLM.plan(request)
+    assert VLLM.allowed("max_num_seqs", loaded) == ()

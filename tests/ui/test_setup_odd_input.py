@@ -147,6 +147,24 @@ def test_stepping_ends_at_what_makes_sense(window: MainWindow) -> None:
         assert edit.text() == str(least)
 
 
+@pytest.mark.parametrize("in_advanced", [False, True])
+def test_parallel_sizes_step_to_what_the_model_allows(window: MainWindow, in_advanced: bool) -> None:
+    """Llama 3.1 8B has 32 heads, 8 KV heads and 32 layers."""
+    fields = {name: entry.field for name, entry in opened_options(window).entries.items()}
+    fields = fields if in_advanced else {**window.panel.fields}
+    seen: dict[str, list[object]] = {"tensor_parallel_size": [], "pipeline_parallel_size": []}
+    for name, values in seen.items():
+        edit = fields[name].inputs[0]
+        assert isinstance(edit, ValueEdit)
+        window.document.set_options({name: 3}, "typed")
+        for key in (Qt.Key.Key_Up,) * 5 + (Qt.Key.Key_Down,) * 2:
+            press(edit, key, 1)
+            window.document.flush()
+            values.append(window.document.state.options[name])
+    assert seen["tensor_parallel_size"] == [4, 8, 16, 32, 32, 16, 8]
+    assert seen["pipeline_parallel_size"] == [4, 5, 6, 7, 8, 7, 6]
+
+
 def test_an_empty_count_is_what_it_was(window: MainWindow) -> None:
     gpus = window.panel.gpus
     paste(gpus.count, "")

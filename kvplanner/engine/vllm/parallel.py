@@ -13,6 +13,7 @@ from kvplanner.model.spec import Attention, Mixer, State
 from kvplanner.units import counted
 
 Stages = tuple[tuple[Device, ...], ...]
+_MOST = 64  # as the options allow
 _PARALLEL = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
 
 
@@ -33,6 +34,15 @@ def derive(request: PlanRequest) -> tuple[PlanRequest, dict[str, Resolved]]:
 def largest_tensor_parallel(model: Model, gpus: int) -> int:
     """The largest tensor-parallel size up to `gpus` that the model's heads and tensors divide by."""
     return next((size for size in range(gpus, 1, -1) if _divides(model, size)), 1)
+
+
+def allowed(name: str, model: Model) -> tuple[int, ...]:
+    """The sizes of a parallel option that a model allows, ascending; empty for other options."""
+    if name == "tensor_parallel_size":
+        return tuple(size for size in range(1, _MOST + 1) if _divides(model, size))
+    if name == "pipeline_parallel_size":
+        return tuple(range(1, min(max(model.spec.num_layers, 1), _MOST) + 1))
+    return ()
 
 
 def _divides(model: Model, size: int) -> bool:

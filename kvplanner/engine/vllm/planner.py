@@ -9,6 +9,7 @@ from kvplanner.engine.base import (
     DevicePlan,
     FlagRule,
     Limits,
+    Model,
     Option,
     Plan,
     PlanRequest,
@@ -52,6 +53,10 @@ class Vllm:
         from kvplanner.engine.vllm.options import options_of
 
         return options_of(era_of(version).version)
+
+    def allowed(self, name: str, model: Model) -> tuple[int, ...]:
+        """The parallel sizes that a model's heads, tensors and layers allow; nothing is ruled out for other options."""
+        return parallel.allowed(name, model)
 
     def cannot_load(self, method: str, version: str | None = None, machine: Machine | None = None) -> str:
         """Why a version loads no weights of a quantisation method on a machine, "" when it does."""

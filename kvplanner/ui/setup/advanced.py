@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from PySide6.QtCore import QPoint, Signal
@@ -25,7 +25,7 @@ HEAD: Final = "# "
 class AdvancedSection(QWidget):
     """Closed it is one line; its rows are made when it is first opened. edited as OptionField.edited.
 
-    filled(): rows came or changed places, and all that are asked for stand.
+    allowed: as of OptionField. filled(): rows came or changed places, and all that are asked for stand.
     """
 
     edited = Signal(str, object, str)
@@ -66,6 +66,7 @@ class AdvancedSection(QWidget):
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addLayout(top)
         layout.addWidget(self._body)
+        self.allowed: Callable[[str], Sequence[int]] = lambda name: ()
         self._options: tuple[Option, ...] = ()
         self._values: Mapping[str, OptionValue] = {}
         self._resolved: Mapping[str, Resolved] = {}
@@ -163,6 +164,7 @@ class AdvancedSection(QWidget):
         option = self._declared[int(key)]
         entry = OptionEntry(option, self._rows)
         entry.hide()
+        entry.field.allowed = lambda name: self.allowed(name)
         entry.field.edited.connect(self._edit)
         entry.field.sealed.connect(self.sealed)
         entry.field.error_changed.connect(self.error_changed)

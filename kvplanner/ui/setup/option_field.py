@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from PySide6.QtCore import Signal
@@ -26,7 +27,10 @@ DEFAULT = "\0default"
 
 
 class OptionField(Field):
-    """An option's input. edited(name, value or None, merge key); sealed(): a drag ended."""
+    """An option's input. edited(name, value or None, merge key); sealed(): a drag ended.
+
+    allowed(name): the only values that the keyboard steps to, empty for all.
+    """
 
     edited = Signal(str, object, str)
     sealed = Signal()
@@ -38,6 +42,7 @@ class OptionField(Field):
         self.option = option
         self.value: OptionValue | None = None
         self.resolved: Resolved | None = None
+        self.allowed: Callable[[str], Sequence[int]] = lambda name: ()
         self._fresh = False
         self.reset_asked.connect(self._reset)
         self.set_hint(self._about())
@@ -116,11 +121,17 @@ class TextField(OptionField):
         current = self.effective()
         if isinstance(current, bool) or not isinstance(current, int | float):
             return
-        self.edited.emit(self.option.name, stepped(self.option, current, sign), f"step {self.option.name}")
+        value = stepped(self.option, current, sign, self.allowed(self.option.name))
+        if value != current:
+            self.edited.emit(self.option.name, value, f"step {self.option.name}")
 
 
-def stepped(option: Option, current: int | float, sign: int) -> int | float:
-    """The next value up or down: doubled for tokens and sequences, else by one or a hundredth."""
+def stepped(option: Option, current: int | float, sign: int, allowed: Sequence[int] = ()) -> int | float:
+    """The next value up or down: of those allowed where given, else doubled for tokens and sequences, by one or by a
+    hundredth. The current one where there is none."""
+    if allowed:
+        beyond = [value for value in allowed if (value - current) * sign > 0]
+        return min(beyond, key=lambda value: abs(value - current), default=current)
     if option.type == "float":
         value: int | float = round(current + 0.01 * sign, 4)
     elif option.type in ("tokens", "bytes") or current >= 16:

@@ -147,6 +147,7 @@ class SetupPanel(QScrollArea):
         self.load.error_changed.connect(self.refusals_changed)
         self.load.set_load(document.state.load)
         self.advanced = AdvancedSection(self.widget())
+        self.advanced.allowed = self._allowed
         self.advanced.edited.connect(self._set_option)
         self.advanced.sealed.connect(document.seal)
         self.advanced.error_changed.connect(self.refusals_changed)
@@ -197,6 +198,7 @@ class SetupPanel(QScrollArea):
             field: OptionField = ContextField(option, section)
         else:
             field = field_for(option, section)
+        field.allowed = self._allowed
         field.edited.connect(self._set_option)
         field.sealed.connect(self._document.seal)
         field.error_changed.connect(self.refusals_changed)
@@ -339,6 +341,13 @@ class SetupPanel(QScrollArea):
                 parts.append(option)
         given = self._document.state.options
         return next((o for o in parts if o.name in given), parts[0] if parts else None)
+
+    def _allowed(self, name: str) -> tuple[int, ...]:
+        """The values of an option that the model allows, empty for all."""
+        from kvplanner.engine.registry import engine
+
+        state = self._document.state
+        return engine(state.engine).allowed(name, state.model) if state.model is not None else ()
 
     # to the document -------------------------------------------------------------------------------------------
 
