@@ -414,8 +414,9 @@ class Centre(QWidget):
         for place in (self._beside, self._tabs_card):  # the splitter takes its own limits from these
             place.setMinimumHeight(least)
             place.setMaximumHeight(max(table, page, least))
-        splitter.refresh()
-        self._outer.activate()  # else a frame would show the new limits in the old room
+        if splitter.maximumHeight() != max(table, page, least):
+            splitter.refresh()
+            self._outer.activate()  # else a frame would show the new limits in the old room
 
     def resizeEvent(self, event: Any) -> None:
         """The bars' share changes with the window."""

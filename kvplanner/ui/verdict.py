@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from math import ceil
 from typing import Final
 
-from PySide6.QtCore import QEvent, QRect, QRectF, Qt, Signal
+from PySide6.QtCore import QEvent, QRect, Qt, Signal
 from PySide6.QtGui import QFontMetrics, QFontMetricsF, QPainter, QPaintEvent, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QToolButton, QVBoxLayout, QWidget
 
@@ -21,8 +21,6 @@ from kvplanner.ui.verdict_words import Verdict, no_plan, refused, verdict
 
 NOTES_SHOWN: Final = 2
 CORNER_GAP: Final = 12
-MESSAGE_MARGIN: Final = 7
-MESSAGE_LINE: Final = 3
 DOT: Final = " · "
 _BEFORE_UNIT: Final = re.compile(r"(?<=\d) (?=GiB|GB|MiB|MB|tokens)")
 
@@ -173,26 +171,6 @@ def _linked(text: str, ink: str) -> str:
     return f'<a href="tightest" style="color:{ink};text-decoration:none">{plain}</a>'
 
 
-class EngineMessage(Wrapped):
-    """The engine's own words as a terminal would show them, on a ground with a line at its left."""
-
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setMargin(MESSAGE_MARGIN)
-        self.setIndent(MESSAGE_LINE)
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        """The ground is drawn rather than styled: a style sheet of its own would undo the font."""
-        tokens, whole = tokens_of(self), QRectF(self.rect())
-        painter = QPainter(self)
-        painter.setPen(Qt.PenStyle.NoPen)
-        for ink, width in ((tokens.danger_soft, whole.width()), (tokens.danger, float(MESSAGE_LINE))):
-            painter.setBrush(colour(ink))
-            painter.drawRect(QRectF(0, 0, width, whole.height()))
-        painter.end()
-        super().paintEvent(event)
-
-
 class VerdictView(QWidget):
     """The verdict above the bars; a link leads to the tightest device."""
 
@@ -217,7 +195,7 @@ class VerdictView(QWidget):
             | Qt.TextInteractionFlag.LinksAccessibleByKeyboard
             | Qt.TextInteractionFlag.TextSelectableByMouse
         )
-        self.message = self._label(EngineMessage(self))
+        self._message: Wrapped | None = None
         self.notes = self._label()
         self.notes.setTextFormat(Qt.TextFormat.RichText)
         self.more = QToolButton(self)
@@ -244,8 +222,7 @@ class VerdictView(QWidget):
         column.setSpacing(3)
         column.addLayout(self._top)
         column.addLayout(self._second)
-        for part in (self.message, self.notes):
-            column.addWidget(part)
+        column.addWidget(self.notes)
         column.addWidget(self.more, 0, Qt.AlignmentFlag.AlignLeft)
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)
@@ -301,17 +278,23 @@ class VerdictView(QWidget):
     def _fonts(self) -> None:
         self.headline.setFont(sized(self.font(), 1.32, bold=True))
 
-    def _show_message(self, text: str) -> None:
-        if text:
-            from PySide6.QtGui import QFontDatabase
+    @property
+    def message(self) -> Wrapped:
+        """The engine's own words."""
+        if self._message is None:
+            from kvplanner.ui.verdict_message import EngineMessage
 
-            small = sized(self.font(), 0.92)
-            fixed = QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont)
-            if small.pointSizeF() > 0:
-                fixed.setPointSizeF(small.pointSizeF())
-            else:
-                fixed.setPixelSize(small.pixelSize())
-            self.message.setFont(fixed)
+            self._message = self._label(EngineMessage(self))
+            self._message.hide()
+            self._column.insertWidget(2, self._message)  # under headline and details
+        return self._message
+
+    def _show_message(self, text: str) -> None:
+        if not text and self._message is None:
+            return
+        from kvplanner.ui.verdict_message import terminal_font
+
+        self.message.setFont(terminal_font(self.font()))
         self.message.setText(text)
         self.message.setVisible(bool(text))
 
