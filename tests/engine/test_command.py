@@ -172,6 +172,7 @@ def test_an_unknown_flag_is_an_error_with_near_ones() -> None:
         (["--gpu-memory-utilization", "0"], "more than 0, 1 at most"),
         (["--gpu-memory-utilization", "nan"], "finite"),
         (["--kv-cache-dtype", "fp7"], "not one of"),
+        (["--all2all-backend", "deepep"], "not one of"),
         (["--max-model-len", "many"], "not a count"),
         (["--compilation-config", "{"], "JSON"),
         (["--compilation-config", "[]"], "object"),

@@ -228,6 +228,11 @@ def test_named_layers_keep_the_models_dtype() -> None:
     assert layout.groups[0].page_bytes == layout.groups[-1].page_bytes
     with pytest.raises(BadInput, match="not a layer"):
         laid_out(dense(8), {"kv_cache_dtype": "fp8", "kv_cache_dtype_skip_layers": "8"})
+    for name in ("8", "-1", "first", "²"):  # also where the cache is not quantised
+        with pytest.raises(BadInput, match="is not a layer of this model") as caught:
+            laid_out(dense(8), {"kv_cache_dtype_skip_layers": name})
+        assert caught.value.remedy == "Give layer numbers from 0 to 7, or sliding_window"
+    assert laid_out(dense(8), {"kv_cache_dtype_skip_layers": "0,7"}).groups == laid_out(dense(8), {}).groups
 
 
 def test_turboquant_keeps_the_outer_layers() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from itertools import pairwise
-from time import process_time
+from time import thread_time
 
 import pytest
 from PySide6.QtCore import QPoint, Qt, QTimer
@@ -14,7 +15,7 @@ from pytestqt.qtbot import QtBot
 from kvplanner.errors import BadInput
 from kvplanner.ui.setup.advanced import AdvancedSection
 from kvplanner.ui.setup.advanced_row import OptionEntry
-from kvplanner.ui.setup.column import SLICE_S, Column
+from kvplanner.ui.setup.column import Column
 from kvplanner.ui.window import MainWindow
 from tests.ui.window_kit import Keyboard, opened_options, settled
 
@@ -43,9 +44,10 @@ def test_opening_takes_many_short_turns(window: MainWindow) -> None:
     made, turns = [], []
 
     def turn() -> None:
-        turns.append(process_time())
+        turns.append(thread_time())
         made.append(len(section.entries))
 
+    gc.disable()  # what other tests left behind is not the rows' cost
     watch = QTimer()
     watch.setInterval(0)
     watch.timeout.connect(turn)
@@ -54,11 +56,12 @@ def test_opening_takes_many_short_turns(window: MainWindow) -> None:
     assert 0 < len(section.entries) < 20, "the first rows stand at once, and only they"
     settled(section)
     watch.stop()
+    gc.enable()
     names = [name for name in in_sight(section) if not name.startswith("# ")]
     assert sorted(names) == sorted(option.name for option in window.document.options())
     assert len(set(made)) > 8
-    longest = max(after - before for before, after in pairwise(turns))
-    assert longest < 10 * SLICE_S
+    costs = sorted(after - before for before, after in pairwise(turns))
+    assert costs[-1] < 0.04, "all at once took 0.13 s, and 0.016 s is a frame"
 
 
 def test_closing_before_all_rows_stand_and_opening_again(window: MainWindow) -> None:

@@ -84,10 +84,14 @@ def unquantised_layers(spec: ModelSpec, settings: Settings) -> frozenset[int]:
     """Layers that keep the model's dtype in a quantised cache: those named by the user, and the first and last two of
     dense models under TurboQuant. Raises BadInput for a name that is neither a layer number nor "sliding_window".
     """
+    last = spec.num_layers
+    for name in settings.kv_skip_layers:  # told also where it changes nothing
+        if last and name != "sliding_window" and not (name.isdecimal() and name.isascii() and int(name) < last):
+            raise BadInput(f"{name!r} is not a layer of this model", "--kv-cache-dtype-skip-layers",
+                           f"Give layer numbers from 0 to {last - 1}, or sliding_window")  # fmt: skip
     if not kv_dtypes.is_quantised(settings.kv_cache_dtype):
         return frozenset()
     layers: set[int] = set()
-    last = spec.num_layers
     hybrid = any(isinstance(m, State) for layer in spec.layers for m in layer.mixers)
     if settings.kv_cache_dtype.startswith("turboquant") and not hybrid:
         layers |= {0, 1, last - 2, last - 1} & set(range(last))
@@ -95,11 +99,8 @@ def unquantised_layers(spec: ModelSpec, settings: Settings) -> frozenset[int]:
         if name == "sliding_window":
             sliding = {i for i, layer in enumerate(spec.layers) if any(_window(m) for m in layer.mixers)}
             layers |= {i for i, kind in enumerate(spec.layer_of) if kind in sliding}
-        elif name.isdigit() and int(name) < last:
+        elif last:
             layers.add(int(name))
-        else:
-            raise BadInput(f"{name!r} is not a layer of this model", "--kv-cache-dtype-skip-layers",
-                           f"Give layer numbers from 0 to {last - 1}, or sliding_window")  # fmt: skip
     return frozenset(layers)
 
 

@@ -15,6 +15,14 @@ KV_DTYPES = (
 )  # fmt: skip
 
 
+# Of all releases from 0.11 on (config/parallel.py): when each came or went is not known for all of them.
+ALL2ALL_BACKENDS = (
+    "allgather_reducescatter", "naive", "pplx", "deepep_high_throughput", "deepep_low_latency", "deepep_v2", "mori",
+    "mori_high_throughput", "mori_low_latency", "nixl_ep", "flashinfer_all2allv", "flashinfer_nvlink_two_sided",
+    "flashinfer_nvlink_one_sided",
+)  # fmt: skip
+
+
 def everyday() -> tuple[Option, ...]:
     """The options that most plans touch."""
     return (
@@ -167,10 +175,11 @@ def parallel() -> tuple[Option, ...]:
         ),
         option(
             "all2all_backend",
-            "text",
+            "choice",
             PARALLEL,
             "How tokens reach their experts",
             "allgather_reducescatter",
+            choices=ALL2ALL_BACKENDS,
             moves=("runtime", "workspace"),
         ),
         option(
