@@ -10,6 +10,8 @@ from PySide6.QtWidgets import QApplication
 
 from kvplanner.ui.setup.advanced import AdvancedSection
 from kvplanner.ui.setup.advanced_row import OptionEntry, marked
+from kvplanner.ui.setup.inputs import ComboBox
+from kvplanner.ui.setup.option_field import BOX_WIDTH, WIDEST_BOX
 from kvplanner.ui.window import MainWindow
 from tests.ui.window_kit import opened_options, settled
 
@@ -43,9 +45,16 @@ def test_a_row_says_what_the_option_does_and_why_its_default(advanced: AdvancedS
 
 
 def test_a_field_shows_the_default_that_its_line_names(advanced: AdvancedSection, window: MainWindow) -> None:
-    field = advanced.field("all2all_backend")
-    assert field is not None
-    assert field.inputs[0].property("currentText") == "allgather_reducescatter (default)"
+    field = advanced.entries["all2all_backend"].field
+    box = field.inputs[0]
+    assert isinstance(box, ComboBox)
+    assert box.currentText() == "allgather_reducescatter (default)"
+    assert BOX_WIDTH < box.width() <= WIDEST_BOX
+    others = [entry.field.inputs[0] for entry in advanced.entries.values() if entry.field.option.type == "bool"]
+    assert {other.width() for other in others} == {BOX_WIDTH}
+    content = window.panel.widget()
+    assert content is not None
+    assert content.width() == window.panel.viewport().width(), "it does not push the form to the side"
 
 
 @pytest.mark.parametrize("text", ["graph", "kv cache", "max_model_len", "-dp", "tokens step", "VLLM_"])

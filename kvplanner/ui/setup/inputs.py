@@ -27,6 +27,9 @@ ROW_HEIGHT: Final = 28
 LINE_MARKS: Final = "\n\r\u2028\u2029"
 POPUP_MARGIN: Final = 34
 WIDEST_POPUP: Final = 460
+# Beside the text of a combo box: the left one, and both with the chevron.
+TEXT_LEFT: Final = 9
+TEXT_MARGINS: Final = 31
 
 
 def draw_chevron(painter: QPainter, centre: QPointF, colour: str) -> None:
@@ -150,7 +153,7 @@ class ComboBox(QComboBox):
         self.initStyleOption(option)
         hover = bool(option.state & QStyle.StateFlag.State_MouseOver)
         draw_field(painter, self, tokens, focus=self.hasFocus(), hover=hover)
-        area = self.rect().adjusted(9, 0, -22, 0)
+        area = self.rect().adjusted(TEXT_LEFT, 0, TEXT_LEFT - TEXT_MARGINS, 0)
         painter.setPen(QColor(tokens.text if self.isEnabled() else tokens.muted))
         text = QFontMetrics(self.font()).elidedText(self.currentText(), Qt.TextElideMode.ElideRight, area.width())
         painter.drawText(area, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft, text)

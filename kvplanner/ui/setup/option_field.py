@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QWidget
 from kvplanner.errors import PlannerError
 from kvplanner.ui.setup import numbers
 from kvplanner.ui.setup.field import EDIT_WIDTH, Field
-from kvplanner.ui.setup.inputs import ComboBox, ValueEdit
+from kvplanner.ui.setup.inputs import TEXT_MARGINS, ComboBox, ValueEdit
 from kvplanner.ui.setup.labels import option_label
 from kvplanner.ui.setup.pasted import ELSEWHERE, is_command
 from kvplanner.ui.setup.slider import MarkedSlider, Scale
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from kvplanner.engine.base import Option, OptionValue, Resolved
 
 DEFAULT = "\0default"
+# A choice with a long name takes room from its label, which may wrap.
+BOX_WIDTH: Final = EDIT_WIDTH + 26
+WIDEST_BOX: Final = BOX_WIDTH + 74
 
 
 class OptionField(Field):
@@ -156,7 +159,7 @@ class ChoiceField(OptionField):
         super().__init__(option, (self.box,), parent)
         self.line.addWidget(self.reset_button)
         self.line.addWidget(self.box)
-        self.box.setFixedWidth(EDIT_WIDTH + 26)
+        self.box.setFixedWidth(BOX_WIDTH)
         self.box.addItem("default", DEFAULT)
         if option.type == "bool":
             self.box.addItem("on", True)
@@ -179,6 +182,8 @@ class ChoiceField(OptionField):
         self.box.setItemText(0, f"{text} (default)" if text not in ("", "default") else "default")
         index = 0 if self.value is None else self.box.findData(self.value)
         self.box.setCurrentIndex(max(index, 0))
+        wide = self.box.fontMetrics().horizontalAdvance(self.box.currentText()) + TEXT_MARGINS
+        self.box.setFixedWidth(min(max(wide, BOX_WIDTH), WIDEST_BOX))
 
 
 class SliderField(OptionField):
