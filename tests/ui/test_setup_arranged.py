@@ -75,6 +75,20 @@ def test_closing_before_all_rows_stand_and_opening_again(window: MainWindow) -> 
     in_sight(section)
 
 
+def test_closing_the_window_ends_it(window: MainWindow) -> None:
+    section = window.panel.advanced
+    assert section is not None
+    section.toggle.setChecked(True)
+    assert section.filling
+    window.hide()
+    assert not section.filling
+    window.show()
+    settled(section)
+    assert len(section.entries) == len(window.document.options())
+    section.toggle.setChecked(False)
+    section.toggle.setChecked(True)  # the fixture sees that no timer outlives the application
+
+
 def test_changed_options_come_to_the_top_and_go_back(window: MainWindow) -> None:
     section, document = opened_options(window), window.document
     before = in_sight(section)

@@ -7,7 +7,7 @@ from time import perf_counter
 from typing import Final
 
 from PySide6.QtCore import QEvent, QObject, QRect, QTimer, Signal
-from PySide6.QtGui import QResizeEvent
+from PySide6.QtGui import QHideEvent, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QWidget
 
 # Of a turn of 16 ms; painting what was shown takes the rest.
@@ -65,6 +65,16 @@ class Column(QWidget):
         self._items = ()
         for widget in self._widgets.values():
             widget.hide()
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        """Nothing goes on where nobody sees it."""
+        super().hideEvent(event)
+        self._turn.stop()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """Go on."""
+        super().showEvent(event)
+        self._again()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """At another width everything has another height."""
