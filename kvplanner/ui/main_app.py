@@ -77,6 +77,8 @@ class Application(QObject):
         window.move(x, y)
 
     def _window_closed(self, window: MainWindow) -> None:
+        if self._ended:
+            return
         if len(self.windows) > 1:
             self.windows.remove(window)
             self.session.touch()
@@ -93,10 +95,19 @@ class Application(QObject):
                 window.activateWindow()
                 window.ask_to_save(then_quit=True)
                 return
+        self.end()
+
+    def end(self) -> None:
+        """End with all windows in the session, and ask nothing."""
         for window in self.windows:
             window.keep_layout()
         self.shut_down()
         self.app.quit()
+
+    @property
+    def ended(self) -> bool:
+        """Whether all has been saved and stopped: windows that close now lose nothing."""
+        return self._ended
 
     def _setting_changed(self, name: str) -> None:
         if name == s.THEME.name:

@@ -75,7 +75,7 @@ def stop_on_interrupt(app: QApplication, application: Application) -> None:
     """Ctrl+C in the terminal closes in order; Python sees the signal when the timer next runs."""
     import signal
 
-    signal.signal(signal.SIGINT, lambda number, frame: app.quit())
+    signal.signal(signal.SIGINT, lambda number, frame: application.end())
     timer = QTimer(application)
     timer.setInterval(SIGNAL_POLL_MS)
     timer.timeout.connect(lambda: None)

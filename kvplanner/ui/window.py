@@ -321,7 +321,7 @@ class MainWindow(CommandsMixin, FilesMixin, QtWidgets.QMainWindow):
 
     def loses_edits(self) -> bool:
         """Whether closing this window alone loses edits: the session keeps only windows open at the end."""
-        if not self.assembled or not self.document.modified:
+        if not self.assembled or not self.document.modified or self.application.ended:
             return False
         return self.document.path is not None or not self.application.keep or len(self.application.windows) > 1
 

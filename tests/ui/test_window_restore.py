@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -190,6 +193,37 @@ def test_a_cascade_stays_on_the_screen(window: MainWindow, application: Applicat
     places = [(w.x(), w.y()) for w in application.windows]
     assert len(set(places)) == len(places)
     assert all(room.contains(x + 100, y + 100) for x, y in places)
+
+
+ENDED = """
+import os, signal, sys
+from PySide6.QtCore import QTimer
+from kvplanner.ui.main_app import Application
+from kvplanner.ui.main_run import make_app, stop_on_interrupt
+from kvplanner.ui.start import start_state
+app = make_app()
+application = Application(app)
+stop_on_interrupt(app, application)
+for users in range(3):
+    window = application.new_window()
+    window.document.reset(start_state(None, lambda: None))
+    window.document.set_option("max_num_seqs", users + 5)
+    window.show()
+end = {"interrupt": lambda: os.kill(os.getpid(), signal.SIGINT), "quit": lambda: application.windows[0].quit()}
+QTimer.singleShot(300, end[sys.argv[1]])
+app.exec()
+"""
+
+
+@pytest.mark.parametrize("how", ["interrupt", "quit"])
+def test_the_end_with_several_edited_windows_asks_nothing(own_data_folder: Path, how: str) -> None:
+    environment = {**os.environ, "QT_QPA_PLATFORM": "offscreen"}
+    done = subprocess.run(
+        [sys.executable, "-c", ENDED, how], env=environment, capture_output=True, text=True, timeout=20, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    last = json.loads((own_data_folder / "sessions" / "last.json").read_text())
+    assert [w["plan"]["options"]["max_num_seqs"] for w in last["windows"]] == [5, 6, 7]
 
 
 def test_a_failed_plan_and_the_crash_are_both_told(window: MainWindow, application: Application, qtbot: QtBot) -> None:
