@@ -288,7 +288,11 @@ class MainWindow(CommandsMixin, FilesMixin, QtWidgets.QMainWindow):
     # keys, drops, end ------------------------------------------------------------------------------------------
 
     def keyPressEvent(self, event: QtGui.QKeyEvent) -> None:
-        """Escape closes what is open."""
+        """Escape closes what is open. While there are no menus yet, the key that quits does so all the same."""
+        quits = event.key() == QtCore.Qt.Key.Key_Q and event.modifiers() == QtCore.Qt.KeyboardModifier.ControlModifier
+        if quits and not self.furnished:
+            self.quit()
+            return
         if self.furnished and event.key() == QtCore.Qt.Key.Key_Escape and self.pickers.close_choosers():
             return
         super().keyPressEvent(event)

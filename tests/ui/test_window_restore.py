@@ -10,7 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
+from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
 from kvplanner.app import planstore
@@ -224,6 +226,18 @@ def test_the_end_with_several_edited_windows_asks_nothing(own_data_folder: Path,
     assert (done.returncode, done.stderr) == (0, "")
     last = json.loads((own_data_folder / "sessions" / "last.json").read_text())
     assert [w["plan"]["options"]["max_num_seqs"] for w in last["windows"]] == [5, 6, 7]
+
+
+def test_a_window_without_menus_yet_can_be_quit(
+    application: Application, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quits: list[str] = []
+    monkeypatch.setattr(application, "quit", lambda: quits.append("quit"))
+    window = application.first_window()
+    window.show()
+    QTest.keyClick(window, Qt.Key.Key_Q, Qt.KeyboardModifier.ControlModifier)
+    assert quits == ["quit"]
+    qtbot.waitUntil(lambda: window.assembled)
 
 
 def test_a_failed_plan_and_the_crash_are_both_told(window: MainWindow, application: Application, qtbot: QtBot) -> None:
