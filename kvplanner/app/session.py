@@ -82,10 +82,12 @@ class Session(QObject):
         self._timer.setInterval(DELAY_MS)
         self._timer.timeout.connect(self._write_soon)
         self.enabled = True
+        self._found: tuple[OpenPlan, ...] = ()
 
     def restore(self) -> Restored:
         """What to open: the plans of crashed processes, else those of the last closed session."""
         crashed: list[OpenPlan] = []
+        gone: list[Path] = []
         try:
             files = sorted(self.folder.glob("*.json"))
         except OSError:
@@ -94,14 +96,21 @@ class Session(QObject):
             if not path.stem.isdigit() or path == self.own or _alive(int(path.stem)):
                 continue
             crashed += _plans(read_object(path))
-            path.unlink(missing_ok=True)
-        if self.own.exists():
+            gone.append(path)
+        if self.own.exists() and not self._found:
             # Another process had this id before and crashed.
             crashed += _plans(read_object(self.own))
-            self.own.unlink(missing_ok=True)
+            gone.append(self.own)
         if crashed:
-            return Restored(tuple(crashed), crashed=True)
-        return Restored(_plans(read_object(self.last)), crashed=False)
+            self._found = tuple(crashed)
+            self.write_now()  # so that they outlive another crash before they are read
+        for path in gone:
+            if path != self.own or not crashed:
+                path.unlink(missing_ok=True)
+        if crashed:
+            return Restored(self._found, crashed=True)
+        self._found = _plans(read_object(self.last))
+        return Restored(self._found, crashed=False)
 
     def touch(self) -> None:
         """Something changed: write within DELAY_MS. Further changes do not put it off."""
@@ -109,7 +118,8 @@ class Session(QObject):
             self._timer.start()
 
     def _text(self) -> str:
-        windows = [{"plan": dict(p.plan), "path": p.path, "modified": p.modified} for p in self._collect()]
+        plans = self._collect() or self._found  # what has been found is open as soon as it is read
+        windows = [{"plan": dict(p.plan), "path": p.path, "modified": p.modified} for p in plans]
         return json.dumps({"schema": SCHEMA, "windows": windows})
 
     def _write_soon(self) -> None:
@@ -129,9 +139,12 @@ class Session(QObject):
             return
 
     def close(self) -> None:
-        """A clean end: this session becomes the last one. Call after the jobs have stopped."""
+        """A clean end: this session becomes the last one. Call after the jobs have stopped.
+
+        An end before anything was open leaves the last one as it is.
+        """
         self._timer.stop()
-        if not self.enabled:
+        if not self.enabled or not (self._collect() or self._found):
             return
         try:
             write_atomic(self.last, self._text())

@@ -81,3 +81,22 @@ def test_a_folder_that_cannot_be_written_stops_nothing(jobs: Jobs, qtbot: QtBot,
     session.write_now()
     session.close()
     assert session.restore() == ((), False)
+
+
+def test_what_was_found_outlives_an_end_before_it_was_read(jobs: Jobs) -> None:
+    """Neither a second crash nor a window that is closed at once loses the plans of a session."""
+    plan = OpenPlan({"schema": "x", "model": "m"}, "", modified=True)
+    document = {"schema": "kvplanner.session/1", "windows": [plan._asdict()]}
+    first = Session(lambda: (), jobs)
+    first.folder.mkdir(parents=True)
+    crashed = first.folder / f"{dead_pid()}.json"
+    crashed.write_text(json.dumps(document))
+    assert first.restore() == ((plan,), True)
+    assert not crashed.exists()
+    first.own.rename(crashed)  # that process crashed, too
+    second = Session(lambda: (), jobs)
+    assert second.restore() == ((plan,), True)
+    second.close()
+    assert Session(lambda: (), jobs).restore() == ((plan,), False)
+    Session(lambda: (), jobs).close()
+    assert Session(lambda: (), jobs).restore() == ((plan,), False)
