@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from PySide6.QtCore import QObject, QTimer
+from PySide6.QtCore import QCoreApplication, QEvent, QObject, QTimer
 from PySide6.QtWidgets import QLabel, QMainWindow, QProgressBar
 
 from kvplanner.app.jobs import Job
@@ -64,9 +64,9 @@ class Status(QObject):
             self.machine.setText("No NVIDIA GPU here")
         else:
             self.machine.setText(f"This machine: {short_name(machine.describe())}")
-        layout = self._bar.layout()
-        if layout is not None:
-            layout.activate()  # else the next frame cuts the text at the width of the one before
+        # Else the next frame cuts the text at the width of the one before. (Not by way of the bar's layout: the bar
+        # makes a new one now and then, and takes its Python object along when the old one goes.)
+        QCoreApplication.sendPostedEvents(self._bar, QEvent.Type.LayoutRequest.value)
 
     def show_undo(self, count: int) -> None:
         """How many changes can be undone."""
