@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from PySide6.QtCore import QSize, Qt, QTimer, Signal
@@ -25,6 +26,7 @@ BARS_MARGINS: Final = 20
 LEAST_BARS: Final = 96
 DENSE_BARS: Final = 260  # so much the bars may take of a low window before they scroll: four dense ones
 DETAILS_AFTER_MS: Final = 60
+DRAG_DETAILS_MS: Final = 180  # while edits follow each other
 CARD_WIDTH: Final = 240
 CARD_MARGIN: Final = 6
 GAP: Final = 10
@@ -70,6 +72,13 @@ class Ground(QWidget):
         return QSize(2 * CARD_WIDTH, height)
 
 
+def _one_drag(before: Plan | None, plan: Plan | None) -> bool:
+    """Whether two plans may be steps of one drag: the same model on the same machine."""
+    if before is None or plan is None:
+        return False
+    return (before.request.model, before.request.machine) == (plan.request.model, plan.request.machine)
+
+
 class Centre(QWidget):
     """Assembles the views. selected(position, kind). Without `build` it is an empty ground: the first frame."""
 
@@ -88,7 +97,7 @@ class Centre(QWidget):
         self._stale: set[int] = set()
         self._later = QTimer(self)
         self._later.setSingleShot(True)
-        self._later.setInterval(DETAILS_AFTER_MS)
+        self._detailed_at = 0.0
         self._later.timeout.connect(self.show_details)
         self._fit_soon = QTimer(self)
         self._fit_soon.setSingleShot(True)
@@ -258,7 +267,7 @@ class Centre(QWidget):
 
         The verdict and the bars follow at once; table and tabs when edits pause, so that a drag stays smooth.
         """
-        waited = self._plan is None
+        waited, dragged = self._plan is None, _one_drag(self._plan, plan)
         self._plan, self._problem, self._refusal = plan, None, None
         for view in self._views:
             view.set_plan(plan)
@@ -279,7 +288,8 @@ class Centre(QWidget):
         if waited:
             self.show_details()
         elif not self._later.isActive():
-            self._later.start()
+            recent = monotonic() - self._detailed_at < 2 * DRAG_DETAILS_MS / 1000
+            self._later.start(DRAG_DETAILS_MS if recent and dragged else DETAILS_AFTER_MS)
 
     def set_problem(self, text: str, remedy: str) -> None:
         """Say why nothing is planned, and what to do; a plan ends it."""
@@ -318,6 +328,7 @@ class Centre(QWidget):
     def show_details(self) -> None:
         """Bring the views that can be seen up to date; a hidden tab follows when it is opened."""
         self._later.stop()
+        self._detailed_at = monotonic()
         for index in sorted(self._stale):
             view = self._details[index]
             hidden = isinstance(view, QWidget) and self.tabs is not None and self.tabs.indexOf(view) not in (
