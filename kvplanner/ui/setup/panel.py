@@ -79,6 +79,7 @@ class SetupPanel(QScrollArea):
         self._wrong: list[Field | Section] = []
         self._unseen: Field | Section | None = None
         self._seeking = False
+        self._asked_formats: tuple[object, ...] = ()
         for section in (self.model, self.gpus, self.engine, self.context, self.rest):
             self._layout.addWidget(section)
         self._layout.addStretch(1)
@@ -117,14 +118,22 @@ class SetupPanel(QScrollArea):
 
     def _show_engine(self, state: PlanState) -> None:
         from kvplanner.engine.registry import engine
-        from kvplanner.engine.whatif import refused
 
         plan = self._document.plan
         self.engine.show_engine(engine(state.engine), state.version, plan.rules if plan else "")
-        if state.model is not None:
-            self.model.show_refused(refused(state.model, engine(state.engine), state.version, state.machine))
+        self._show_refused(state)
         self._set_options(self._document.options())
         self._show_values(state, plan.options if plan else {})
+
+    def _show_refused(self, state: PlanState) -> None:
+        """Grey the weight formats that cannot be planned; which ones, no option changes."""
+        from kvplanner.engine.registry import engine
+        from kvplanner.engine.whatif import refused
+
+        asked = (state.model, state.engine, state.version, state.devices, state.unticked)
+        if state.model is not None and self.model.built and asked != self._asked_formats:
+            self._asked_formats = asked
+            self.model.show_refused(refused(state.model, engine(state.engine), state.version, state.machine))
 
     def _show_values(self, state: PlanState, values: Mapping[str, Resolved]) -> None:
         for name, field in self.fields.items():
