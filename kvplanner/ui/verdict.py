@@ -108,22 +108,20 @@ class Details(Wrapped):
         self._flow()
 
     def height_of(self, width: int) -> int:
-        """Lines of whole facts are as high as their number says."""
-        lines, fits = self._rows(width)
-        if fits:
-            metrics = QFontMetricsF(self.font())
-            return len(lines) * ceil(metrics.height() + max(metrics.leading(), 0))
-        text = self._lines(width)
-        if text == self.text():
+        """Lines of whole facts are as high as their number says; at a width that is not its own, wrapped ones about."""
+        rows, fits = self._rows(width)
+        if not fits and self._lines(width) == self.text():
             return super().height_of(width)
-        from PySide6.QtGui import QTextDocument
+        metrics = QFontMetricsF(self.font())
+        count = len(rows) if fits else sum(self._wrapped(row, width) for row in rows)
+        return count * ceil(metrics.height() + max(metrics.leading(), 0))
 
-        page = QTextDocument()
-        page.setDocumentMargin(0)
-        page.setDefaultFont(self.font())
-        page.setHtml(text)
-        page.setTextWidth(width)
-        return round(page.size().height())
+    def _wrapped(self, row: list[int], width: int) -> int:
+        """The lines that a line takes which is too long for this width."""
+        facts, metrics = (*self._facts, self._link), self.fontMetrics()
+        text = _BEFORE_UNIT.sub("\u00a0", DOT.join(facts[number] for number in row))
+        box = metrics.boundingRect(QRect(0, 0, max(width, 1), 10_000), Qt.TextFlag.TextWordWrap, text)
+        return max(round(box.height() / metrics.lineSpacing()), 1)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Other lines for another width."""
