@@ -11,11 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kvplanner.engine.base import Engine, FlagRule, Option, OptionValue, PlanRequest
-from kvplanner.engine.values import check_range, check_value, parse_value
+from kvplanner.engine.values import parse_value
 from kvplanner.errors import BadInput, UnknownName
 from kvplanner.units import GB, GIB, parse_size
-
-__all__ = ["ParsedFlags", "check_range", "check_value", "format_command", "parse_flags", "parse_value"]
 
 _JSON_EXAMPLE: Final = """Example: '{"key": "value"}'"""
 _LONGEST_JSON: Final = 1 << 20

@@ -41,7 +41,8 @@ class EngineLaunch(NamedTuple):
 def launch_of(seen: EngineSeen, snapshot: Snapshot) -> EngineLaunch:
     """Reads a running engine's start. Raises NotModelled for engines that are not planned, BadInput for bad flags."""
     from kvplanner.engine import registry
-    from kvplanner.engine.command import as_started, parse_flags, parse_value
+    from kvplanner.engine.command import as_started, parse_flags
+    from kvplanner.engine.values import parse_value
 
     kind = signature(seen.engine)
     found = recognise(seen.command)

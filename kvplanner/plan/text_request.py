@@ -179,7 +179,8 @@ class _Command(NamedTuple):
 
 def _command(engine: Engine, version: str | None, launch: Launch) -> _Command:
     """Options, the model that the command line names, and warnings."""
-    from kvplanner.engine.command import parse_flags, parse_value
+    from kvplanner.engine.command import parse_flags
+    from kvplanner.engine.values import parse_value
 
     options = engine.options(version)
     _refuse_ours(launch.flags, options)

@@ -42,7 +42,7 @@ def _without_groups(text: str, group: str) -> str:
 
 def read(option: Option, text: str) -> OptionValue | None:
     """The value that a person typed, None for an empty field (the default). Raises BadInput."""
-    from kvplanner.engine.command import parse_value
+    from kvplanner.engine.values import parse_value
 
     text = text.strip()
     if not text:
