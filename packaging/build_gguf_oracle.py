@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
-from kvplanner.source.gguf import read_header
+from kvplanner.source.gguf.header import read_header
 
 TARGET: Final = Path(__file__).parents[1] / "tests" / "source" / "gguf_oracle"
 # Flags under which the cache follows from the header and the context alone.

@@ -37,7 +37,7 @@ TEST_TOOLS = (
     ("objdump", "binutils"),
     ("Xvfb", "xvfb"),
     ("xdotool", "xdotool"),
-    ("convert", "imagemagick"),
+    ("import", "imagemagick"),
     ("/usr/include/stdio.h", "libc6-dev"),
     ("/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf", "fonts-dejavu-core"),
 )

@@ -30,8 +30,10 @@ from fit_tools import (
     middle,
 )
 
-from kvplanner.engine.vllm import activations, graphs, weights, weights_extra, workspace
 from kvplanner.engine.vllm.constants import gpu_class
+from kvplanner.engine.vllm.memory import activations, graphs, workspace
+from kvplanner.engine.vllm.weights import extra as weights_extra
+from kvplanner.engine.vllm.weights import rank as weights
 from kvplanner.units import GIB, MIB
 
 TARGET: Final = ROOT / "resources" / "vllm_constants.json"

@@ -1,1 +1,1 @@
-"""Data shipped with kvplanner; installed as kvplanner.resources and read through kvplanner.shipped."""
+"""Data shipped with kvplanner; installed as kvplanner.resources and read through kvplanner.files."""

@@ -8,25 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from kvplanner.engine.base import (
-    BUDGET_KINDS,
-    CacheGroup,
-    DevicePlan,
-    KvCache,
-    Limits,
-    Load,
-    Model,
-    OptionValue,
-    Plan,
-    PlanRequest,
-    Resolved,
-    Segment,
-    SegmentKind,
-    Stage,
-    StageMemory,
-)
+from kvplanner.engine.option import OptionValue, Resolved
+from kvplanner.engine.plan import CacheGroup, DevicePlan, KvCache, Limits, Plan, Stage, StageMemory
+from kvplanner.engine.request import Load, PlanRequest
+from kvplanner.engine.segment import BUDGET_KINDS, Segment, SegmentKind
 from kvplanner.estimate import Estimate, Input, banded, exact, measured
 from kvplanner.gpu.spec import Device, GpuSpec, Machine, Vendor
+from kvplanner.model.model import Model
 from kvplanner.model.spec import Attention, LayerSpec, Mlp, ModelSpec
 from kvplanner.units import GIB, MIB, ceil_div
 

@@ -17,7 +17,10 @@ from kvplanner.app.state import PlanState
 from kvplanner.errors import PlannerError
 
 if TYPE_CHECKING:
-    from kvplanner.engine.base import Model, Option, OptionValue, Plan, PlanRequest
+    from kvplanner.engine.option import Option, OptionValue
+    from kvplanner.engine.plan import Plan
+    from kvplanner.engine.request import PlanRequest
+    from kvplanner.model.model import Model
 
 
 _DRAFT_OPTIONS = ("speculative_model", "speculative_method")
@@ -203,7 +206,7 @@ class Document(QObject):
         """The request with the draft model that it names; None while that is read. Raises PlannerError."""
         if not any(name in request.options for name in _DRAFT_OPTIONS):
             return request
-        from kvplanner.plan import draft
+        from kvplanner.request import draft
 
         name = draft.wanted(request.options)
         if not name:

@@ -10,7 +10,8 @@ from kvplanner.app.jobs import Jobs, error_text
 from kvplanner.errors import PlannerError
 
 if TYPE_CHECKING:
-    from kvplanner.engine.base import Model, OptionValue
+    from kvplanner.engine.option import OptionValue
+    from kvplanner.model.model import Model
 
 ONLINE: Final = "hub:"
 _WHERE: Final = "--speculative-config.model"
@@ -27,7 +28,7 @@ class DraftReader:
     def read(self, name: str, options: Mapping[str, OptionValue], *, allow_network: bool) -> None:
         """Read what a name stands for; further calls for the same one wait for the first."""
         from kvplanner.app.library import open_model
-        from kvplanner.plan.draft import METHOD_OPTION, open_draft
+        from kvplanner.request.draft import METHOD_OPTION, open_draft
 
         asked = (name, options.get(METHOD_OPTION))
         if asked == self._pending:

@@ -12,9 +12,9 @@ from kvplanner.app.jobs import Job, JobControl, Jobs
 from kvplanner.app.storage import data_folder
 
 if TYPE_CHECKING:
-    from kvplanner.engine.base import Model
     from kvplanner.gpu.spec import Machine
-    from kvplanner.source.found import Found
+    from kvplanner.model.model import Model
+    from kvplanner.source.stores.found import Found
 
 
 class LocalModel(NamedTuple):
@@ -131,13 +131,13 @@ def _probe(control: JobControl) -> Machine | None:
 
 
 def _remembered(control: JobControl) -> tuple[LocalModel, ...]:
-    from kvplanner.source import local
+    from kvplanner.source.stores import local
 
     return tuple(_local(found) for found in local.remembered(data_folder()))
 
 
 def _scan(control: JobControl, folders: tuple[Path, ...]) -> tuple[LocalModel, ...]:
-    from kvplanner.source import local
+    from kvplanner.source.stores import local
 
     found = local.scan(local.places(folders), remember_in=data_folder(), control=control)
     return tuple(_local(model) for model in found)

@@ -16,8 +16,8 @@ from kvplanner.app.state import PlanState
 from kvplanner.catalog import gpus
 from kvplanner.errors import PlannerError
 from kvplanner.gpu.spec import Machine
-from kvplanner.plan import planfile
-from kvplanner.plan.planfile import PlanFile
+from kvplanner.request import planfile
+from kvplanner.request.planfile import PlanFile
 
 WINDOW_FIELD: Final = "window"
 LOCAL: Final = "this machine"

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from kvplanner.engine.base import Load, Model, OptionValue, PlanRequest
+    from kvplanner.engine.option import OptionValue
+    from kvplanner.engine.request import Load, PlanRequest
     from kvplanner.gpu.spec import Device, Machine
+    from kvplanner.model.model import Model
 
 
 class PlanState(NamedTuple):
@@ -49,7 +51,7 @@ class PlanState(NamedTuple):
 
     def request(self) -> PlanRequest | None:
         """The request that an engine plans, None while a model or a machine is missing."""
-        from kvplanner.engine.base import PlanRequest
+        from kvplanner.engine.request import PlanRequest
 
         machine = self.machine
         if self.model is None or machine is None:

@@ -15,9 +15,9 @@ from typing import Any, Final
 
 from kvplanner.errors import UnknownName
 from kvplanner.estimate import Estimate, Input, banded, exact
+from kvplanner.files import shipped
 from kvplanner.gpu.match import GpuEntry, find, parse_machine
 from kvplanner.gpu.spec import GpuSpec, Machine
-from kvplanner.shipped import shipped
 from kvplanner.units import GB, GIB, MB, MIB
 
 _FOLDER: Final = shipped("gpus")

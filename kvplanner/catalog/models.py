@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, Final, NamedTuple
 
-from kvplanner.engine.base import Model
 from kvplanner.errors import UnknownName
 from kvplanner.estimate import Estimate, Input, banded, exact
+from kvplanner.files import shipped
 from kvplanner.model.formats import DTYPE_BYTES
+from kvplanner.model.model import Model
 from kvplanner.model.tensors import Inventory
-from kvplanner.shipped import shipped
 
 _FOLDER: Final = shipped("models")
 _MOST_NEAR: Final = 6

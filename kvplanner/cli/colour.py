@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from itertools import groupby
 from typing import Final
 
-from kvplanner.plan.text_bar import LETTERS, MISSING
+from kvplanner.report.bar import LETTERS, MISSING
 
 # Of the 256-colour palette, nearest to the window's colours; bold where a letter must stand out.
 _OF_KIND: Final = {

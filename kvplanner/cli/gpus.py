@@ -9,7 +9,7 @@ from kvplanner.cli.arguments import Parser
 from kvplanner.cli.output import BAD_INPUT, FITS, columns, emit_json, note
 from kvplanner.errors import BadInput
 from kvplanner.estimate import Estimate, least_sure
-from kvplanner.plan.text_table import fitted
+from kvplanner.report.table import fitted
 
 if TYPE_CHECKING:
     from kvplanner.gpu.match import GpuEntry

@@ -9,8 +9,8 @@ from kvplanner.cli.arguments import Parser
 from kvplanner.cli.output import FITS, emit_json
 
 if TYPE_CHECKING:
-    from kvplanner.engine.base import Model
-    from kvplanner.plan.inspect import Inspection
+    from kvplanner.model.model import Model
+    from kvplanner.report.inspect import Inspection
 
 SCHEMA: Final = "kvplanner.inspect/1"
 
@@ -25,8 +25,8 @@ def parser() -> Parser:
 
 def run(argv: Sequence[str]) -> int:
     """Prints what the model is. Raises PlannerError where it cannot be read."""
-    from kvplanner.plan.inspect import inspect
-    from kvplanner.plan.inspect_report import lines
+    from kvplanner.report.inspect import inspect
+    from kvplanner.report.inspect_text import lines
 
     given = parser().parse_args(list(argv))
     found = inspect(open_model(given.model))
@@ -46,7 +46,7 @@ def open_model(text: str) -> Model:
 
 def to_json(found: Inspection) -> dict[str, object]:
     """The inspection as plain data: all sizes in bytes."""
-    from kvplanner.plan.schema import estimate_to_json
+    from kvplanner.report.schema import estimate_to_json
     from kvplanner.units import whole
 
     stored = found.stored

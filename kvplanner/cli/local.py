@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from kvplanner.cli.output import BAD_INPUT, FITS, emit_json, note
-from kvplanner.plan.text_table import table
+from kvplanner.report.table import table
 from kvplanner.units import format_bytes
 
 if TYPE_CHECKING:

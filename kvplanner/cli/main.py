@@ -74,7 +74,7 @@ def run(argv: Sequence[str]) -> int:
 
 def plan_start_model() -> int:
     """The text plan of the model that the window starts with, for machines that cannot show one."""
-    from kvplanner.plan.start import START_MODEL
+    from kvplanner.request.start import START_MODEL
 
     return run(["plan", START_MODEL])
 

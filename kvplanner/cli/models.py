@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from kvplanner.cli.arguments import Parser
 from kvplanner.cli.output import BAD_INPUT, FITS, columns, emit_json, note
-from kvplanner.plan.text_table import fitted
+from kvplanner.report.table import fitted
 
 if TYPE_CHECKING:
     from kvplanner.catalog.models import ModelEntry

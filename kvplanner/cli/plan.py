@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Final
 from kvplanner.cli.arguments import Parser, split_flags
 from kvplanner.cli.output import BAD_INPUT, DOES_NOT_FIT, FITS, emit_json, give_up_output, note, width
 from kvplanner.errors import BadInput, UnknownName
-from kvplanner.sentence import told_in
+from kvplanner.sized_text import sizes_in
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from kvplanner.engine.base import Plan, SegmentKind
-    from kvplanner.plan.text_request import Built, PlanWords, Sources
+    from kvplanner.engine.plan import Plan
+    from kvplanner.engine.segment import SegmentKind
+    from kvplanner.request.words import Built, PlanWords, Sources
 
 _EXAMPLES: Final = """examples:
   kvplanner plan Llama-3.1-8B-Instruct --gpu H100 --load 32@1500+500
@@ -81,7 +82,7 @@ def parser() -> Parser:
 
 def words_from(argv: Sequence[str]) -> tuple[Namespace, PlanWords]:
     """The arguments, and of them what makes a request. Raises BadInput."""
-    from kvplanner.plan.text_request import words_of
+    from kvplanner.request.words import words_of
 
     ours, flags = split_flags(argv)
     given, extra = parser().parse_known_args(ours)
@@ -89,7 +90,7 @@ def words_from(argv: Sequence[str]) -> tuple[Namespace, PlanWords]:
         parser().refuse(extra[0], f"The engine's go after --: kvplanner plan MODEL -- {' '.join(extra)[:60]}")
     if extra:
         from kvplanner.engine.registry import engine, names
-        from kvplanner.plan.text_launch import refuse_other_command
+        from kvplanner.request.launch import refuse_other_command
 
         for name in names():
             refuse_other_command(engine(name).launch, ours, "plan")
@@ -140,7 +141,7 @@ def sources() -> Sources:
     """How the terminal finds models and this machine's GPUs: only "hub:" goes online, since it asks for it."""
     from kvplanner.cli.inspect import open_model
     from kvplanner.cli.local import machine
-    from kvplanner.plan.text_request import Sources
+    from kvplanner.request.words import Sources
 
     return Sources(open_model, machine)
 
@@ -159,7 +160,7 @@ def save(path: str, built: Built) -> None:
     from pathlib import Path
 
     from kvplanner.catalog.gpus import machine_words
-    from kvplanner.plan import planfile
+    from kvplanner.request import planfile
 
     if not path.endswith(planfile.SUFFIX):
         raise BadInput(f"{path} would not be known as a plan", "--save", f"Give a name that ends in {planfile.SUFFIX}")
@@ -181,15 +182,15 @@ def _unit(text: str) -> str:
 
 
 def _is_kind(text: str) -> bool:
-    from kvplanner.plan.text_request import kind_of
+    from kvplanner.request.words import kind_of
 
     return text.strip().lower() == "all" or kind_of(text) is not None
 
 
 def _kinds(text: str) -> tuple[SegmentKind, ...]:
     """The segment kinds that --explain names, () for all. Raises UnknownName."""
-    from kvplanner.engine.base import SEGMENT_KINDS
-    from kvplanner.plan.text_request import kind_of
+    from kvplanner.engine.segment import SEGMENT_KINDS
+    from kvplanner.request.words import kind_of
 
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if [part.lower() for part in parts] == ["all"]:
@@ -210,7 +211,7 @@ def run(argv: Sequence[str]) -> int:
     """Prints the plan and returns its status."""
     import sys
 
-    from kvplanner.plan.text_request import build
+    from kvplanner.request.words import build
 
     given, words = words_from(argv)
     built = build(words, sources())
@@ -225,17 +226,17 @@ def run(argv: Sequence[str]) -> int:
         give_up_output()
     if plan.fits is None:
         planned = plan.kv_cache is None and any(device.segment("weights") for device in plan.devices)
-        note(f"{told_in(plan.summary, given.unit)}. {_UNTOLD_CACHE if planned else _UNTOLD}")
+        note(f"{sizes_in(plan.summary, given.unit)}. {_UNTOLD_CACHE if planned else _UNTOLD}")
     return status_of(plan)
 
 
 def _print(plan: Plan, given: Namespace) -> None:
     if given.json:
-        from kvplanner.plan.schema import to_json
+        from kvplanner.report.schema import to_json
 
         emit_json(to_json(plan))
         return
-    from kvplanner.plan import report
+    from kvplanner.report import text as report
 
     if given.explain is not None:
         print(report.explain(plan, _kinds(given.explain), unit=given.unit), end="")

@@ -10,7 +10,9 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from kvplanner.engine.base import Engine, FlagRule, Option, OptionValue, PlanRequest
+from kvplanner.engine.option import FlagRule, Option, OptionValue
+from kvplanner.engine.protocol import Engine
+from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.values import parse_value
 from kvplanner.errors import BadInput, UnknownName
 from kvplanner.units import GB, GIB, parse_size

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Final
 
-from kvplanner.engine.base import Engine
+from kvplanner.engine.protocol import Engine
 from kvplanner.errors import UnknownName
 
 _ENGINES: Final[dict[str, str]] = {"vllm": "kvplanner.engine.vllm"}

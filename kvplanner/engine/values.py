@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from kvplanner.engine.base import Option, OptionValue
+from kvplanner.engine.option import Option, OptionValue
 from kvplanner.errors import BadInput
 from kvplanner.units import LARGEST, parse_count, parse_size
 

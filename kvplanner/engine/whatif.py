@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from kvplanner.engine.base import Engine, Model, PlanRequest
+from kvplanner.engine.protocol import Engine
+from kvplanner.engine.request import PlanRequest
 from kvplanner.errors import NotModelled
 from kvplanner.gpu.spec import Machine
+from kvplanner.model.model import Model
 
 
 @lru_cache(maxsize=8)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlunsplit
 
-from kvplanner.engine.base import OptionValue
+from kvplanner.engine.option import OptionValue
 from kvplanner.errors import BadInput, NotModelled
 from kvplanner.gpu.spec import Device, Machine
 from kvplanner.observe.machine import device_of, plannable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from kvplanner.engine.base import DevicePlan, Plan
+from kvplanner.engine.plan import DevicePlan, Plan
 from kvplanner.observe.machine import known_spec
 from kvplanner.observe.snapshot import EngineSeen, GpuSample, Reading, Snapshot
 from kvplanner.units import ByteUnit, format_bytes, in_unit

@@ -7,11 +7,11 @@ import re
 from pathlib import Path
 from typing import Final
 
-from kvplanner.engine.base import Model
 from kvplanner.errors import BadInput, UnknownName
+from kvplanner.model.model import Model
 from kvplanner.printable import printable
-from kvplanner.source.found import Control
-from kvplanner.source.reading import open_file, unreadable
+from kvplanner.reading import open_file, unreadable
+from kvplanner.source.stores.found import Control
 
 _PICKLES: Final = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 _SUFFIXES: Final = (".json", ".safetensors", ".gguf", *_PICKLES)
@@ -39,11 +39,11 @@ def _named(text: str, allow_network: bool, control: Control | None) -> Model:
     if not name or "\0" in name or len(name) > 4096:
         raise BadInput("is not the name of a model", repr(text[:100]), "Name a catalogue id, a folder or a file")
     if name.startswith("ollama:"):
-        from kvplanner.source import ollama
+        from kvplanner.source.stores import ollama
 
         return ollama.open_model(name.removeprefix("ollama:"))
     if name.startswith("hub:"):
-        from kvplanner.source import hub
+        from kvplanner.source.hub import open as hub
 
         return hub.open_model(name.removeprefix("hub:"), allow_network=allow_network, control=control)
     path = Path(name).expanduser()
@@ -60,7 +60,7 @@ def looks_like_path(name: str) -> bool:
 
 def open_path(path: Path) -> Model:
     """The model in a folder or file, told by content where the suffix does not. Raises BadInput, NotModelled."""
-    from kvplanner.source import opening
+    from kvplanner.source.checkpoint import opening
 
     try:
         if path.is_dir():
@@ -76,7 +76,7 @@ def open_path(path: Path) -> Model:
     if suffix == ".json":
         return _open_json(path)
     if suffix == ".gguf" or _starts(path, b"GGUF"):
-        from kvplanner.source import gguf_model
+        from kvplanner.source.gguf import model as gguf_model
 
         return gguf_model.open_gguf(path)
     if suffix == ".safetensors":
@@ -85,7 +85,7 @@ def open_path(path: Path) -> Model:
 
 
 def _open_json(path: Path) -> Model:
-    from kvplanner.source import opening
+    from kvplanner.source.checkpoint import opening
 
     if path.name.endswith(".safetensors.index.json"):
         return opening.open_folder(path.parent)
@@ -134,7 +134,7 @@ def _by_name(name: str, path: Path) -> Model:
 
 def _cached(name: str) -> Model | None:
     """The model of this Hub id in the local cache, None when it is not there."""
-    from kvplanner.source import hub_cache
+    from kvplanner.source.hub import cache as hub_cache
 
     folder = hub_cache.find(name)
     return open_path(folder) if folder is not None else None

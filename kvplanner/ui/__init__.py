@@ -15,16 +15,16 @@ def run(argv: Sequence[str]) -> int:
     # looked for again once the window is filled.
     gc.disable()
     from kvplanner.errors import PlannerError
-    from kvplanner.ui.main_arguments import parse
+    from kvplanner.ui.window.arguments import parse
 
     try:
         arguments = parse(argv)
         if arguments.screenshot is not None:
-            from kvplanner.ui.main_run import make_app
-            from kvplanner.ui.screenshot import take
+            from kvplanner.ui.window.run import make_app
+            from kvplanner.ui.window.screenshot import take
 
             return take(make_app(), arguments)
-        from kvplanner.ui.main_run import show
+        from kvplanner.ui.window.run import show
 
         return show(arguments)
     except PlannerError as error:

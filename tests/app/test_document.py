@@ -8,7 +8,9 @@ from pytestqt.qtbot import QtBot
 
 from kvplanner.app.document import Document
 from kvplanner.app.state import PlanState
-from kvplanner.engine import base
+from kvplanner.engine.option import Option
+from kvplanner.engine.plan import Plan
+from kvplanner.engine.request import PlanRequest
 from kvplanner.errors import BadInput
 from tests import sample_plans
 
@@ -19,12 +21,12 @@ class CountingEngine:
     name = "vllm"
 
     def __init__(self) -> None:
-        self.requests: list[base.PlanRequest] = []
+        self.requests: list[PlanRequest] = []
 
-    def options(self, version: str | None = None) -> tuple[base.Option, ...]:
+    def options(self, version: str | None = None) -> tuple[Option, ...]:
         return ()
 
-    def plan(self, request: base.PlanRequest) -> base.Plan:
+    def plan(self, request: PlanRequest) -> Plan:
         self.requests.append(request)
         if request.options.get("max_model_len") == 0:
             raise BadInput("a context of zero holds nothing", "--max-model-len", "Give 1 or more")
@@ -78,7 +80,7 @@ def test_a_refused_value_keeps_the_plan_before_and_names_its_field(qtbot: QtBot,
 def test_a_defect_of_the_planner_is_no_plan_and_is_not_swallowed(
     document: Document, engine: CountingEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(request: base.PlanRequest) -> base.Plan:
+    def broken(request: PlanRequest) -> Plan:
         raise KeyError("surprise")
 
     good = document.plan

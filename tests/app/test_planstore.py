@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from kvplanner.app import planstore
 from kvplanner.app.state import PlanState
 from kvplanner.catalog import gpus, models
-from kvplanner.engine.base import Load
+from kvplanner.engine.request import Load
 from kvplanner.errors import BadInput
-from kvplanner.plan import planfile
+from kvplanner.request import planfile
 
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"
 

@@ -12,8 +12,11 @@ MEMORY = 40 << 30
 def run() -> list[Row]:
     """80 dense layers, and the slowest model of the catalogue."""
     from kvplanner.catalog import gpus, models
-    from kvplanner.engine.base import PlanRequest
-    from kvplanner.engine.vllm import defaults, kv_layout, kv_sizing, kv_specs
+    from kvplanner.engine.request import PlanRequest
+    from kvplanner.engine.vllm.kv import layers as kv_specs
+    from kvplanner.engine.vllm.kv import layout as kv_layout
+    from kvplanner.engine.vllm.kv import sizing as kv_sizing
+    from kvplanner.engine.vllm.settle import settle as defaults
     from kvplanner.errors import PlannerError
 
     machine = gpus.machine("8xH100")

@@ -12,7 +12,7 @@ def run() -> list[Row]:
     from kvplanner.catalog import models
     from kvplanner.model.families import read_config
     from kvplanner.model.whatif import reformat
-    from kvplanner.plan.inspect import inspect
+    from kvplanner.report.inspect import inspect
 
     index = models.index.__wrapped__
     models.search("warm")

@@ -29,9 +29,10 @@ def _processes() -> list[Row]:
 
 def _planning() -> list[Row]:
     from kvplanner.catalog import gpus, models
-    from kvplanner.engine.base import Load, PlanRequest
     from kvplanner.engine.registry import engine
-    from kvplanner.plan import report, schema
+    from kvplanner.engine.request import Load, PlanRequest
+    from kvplanner.report import schema
+    from kvplanner.report import text as report
 
     vllm = engine("vllm")
     model = models.load(LARGE)

@@ -36,7 +36,7 @@ def _gguf(folder: Path) -> list[Row]:
 
     import gguf
 
-    from kvplanner.source.gguf import read_header
+    from kvplanner.source.gguf.header import read_header
     from tests.source.make_gguf import llama_pairs, llama_tensors, write
 
     tensors = llama_tensors(111, 150_000)
@@ -56,8 +56,8 @@ def _gguf(folder: Path) -> list[Row]:
 
 
 def _safetensors(folder: Path) -> list[Row]:
-    from kvplanner.source.folder import list_files, read_headers
-    from kvplanner.source.opening import open_folder
+    from kvplanner.source.checkpoint.folder import list_files, read_headers
+    from kvplanner.source.checkpoint.opening import open_folder
     from tests.source.checkpoints import MODELS, configs
     from tests.source.checkpoints_dense import llama
     from tests.source.make_models import write_folder
@@ -79,7 +79,7 @@ def _safetensors(folder: Path) -> list[Row]:
 
 def _search(folder: Path) -> list[Row]:
     """2,000 repositories of ten files in a Hub cache."""
-    from kvplanner.source import local
+    from kvplanner.source.stores import local
 
     cache, kept = folder / "hub", folder / "kept"
     _fill(cache, 2000)
@@ -91,7 +91,8 @@ def _search(folder: Path) -> list[Row]:
     code = "import huggingface_hub as h, sys; h.scan_cache_dir(sys.argv[1])"
     theirs = process_cpu_ms([sys.executable, "-c", code, str(cache)], repeat=2)
     code = (
-        "from kvplanner.source import hub_cache, found; from pathlib import Path; import sys; "
+        "from kvplanner.source.hub import cache as hub_cache; from kvplanner.source.stores import found; "
+        "from pathlib import Path; import sys; "
         "list(hub_cache.candidates(Path(sys.argv[1]), found.Unwatched()))"
     )
     ours = process_cpu_ms([sys.executable, "-c", code, str(cache)], repeat=2)

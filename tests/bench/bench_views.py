@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 
-from kvplanner.engine.base import Plan
+from kvplanner.engine.plan import Plan
 from tests.bench import Row, repeats
 
 STEP_MS = 16.0
@@ -46,9 +46,9 @@ def _all_views() -> Row:
     from PySide6.QtWidgets import QApplication, QVBoxLayout, QWidget
 
     from kvplanner.ui.bars.widget import MemoryBars
-    from kvplanner.ui.breakdown import BreakdownView
+    from kvplanner.ui.breakdown.view import BreakdownView
     from kvplanner.ui.explain.view import ExplainView
-    from kvplanner.ui.verdict import VerdictView
+    from kvplanner.ui.verdict.view import VerdictView
     from tests import sample_plans
     from tests.ui.views_kit import apart, widened
 

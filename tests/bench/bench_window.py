@@ -70,10 +70,10 @@ entry.main(["gui"])
 """
 _SLIDER: Final = """
 import time
-from kvplanner.ui.main_run import make_app
-from kvplanner.ui.main_app import Application
-from kvplanner.ui.start import start_state
-from kvplanner.plan.text_request import PlanWords
+from kvplanner.ui.window.run import make_app
+from kvplanner.ui.window.application import Application
+from kvplanner.app.start import start_state
+from kvplanner.request.words import PlanWords
 from PySide6.QtWidgets import QApplication
 app = make_app()
 application = Application(app, keep=False)

@@ -10,13 +10,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kvplanner.catalog import gpus, models
-from kvplanner.engine.base import Load, Option, OptionValue, PlanRequest
 from kvplanner.engine.command import format_command
+from kvplanner.engine.option import Option, OptionValue
 from kvplanner.engine.registry import engine
+from kvplanner.engine.request import Load, PlanRequest
 from kvplanner.errors import PlannerError
-from kvplanner.plan import report, schema
+from kvplanner.report import schema
+from kvplanner.report import text as report
 from kvplanner.units import GIB
-from tests.plan.contract import check_plan
+from tests.report.contract import check_plan
 
 VLLM = engine("vllm")
 FAMILIES = {entry.architecture: entry.id for entry in models.index()}

@@ -7,11 +7,12 @@ import json
 import pytest
 
 from kvplanner.catalog import gpus, models
-from kvplanner.engine.base import Load, PlanRequest
 from kvplanner.engine.registry import engine
+from kvplanner.engine.request import Load, PlanRequest
 from kvplanner.errors import PlannerError
-from kvplanner.plan import report, schema
-from tests.plan.contract import check_plan
+from kvplanner.report import schema
+from kvplanner.report import text as report
+from tests.report.contract import check_plan
 
 CHUNKS = 8
 

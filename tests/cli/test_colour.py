@@ -7,9 +7,9 @@ import re
 import pytest
 
 from kvplanner.cli.colour import coloured, wanted
-from kvplanner.engine.base import SEGMENT_KINDS
-from kvplanner.plan import report
-from kvplanner.plan.text_bar import LETTERS
+from kvplanner.engine.segment import SEGMENT_KINDS
+from kvplanner.report import text as report
+from kvplanner.report.bar import LETTERS
 from tests import sample_plans
 
 

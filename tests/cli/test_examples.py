@@ -15,7 +15,7 @@ import kvplanner
 from kvplanner.catalog import models
 from kvplanner.cli import plan
 from kvplanner.engine.registry import engine, names
-from kvplanner.plan.text_request import OURS
+from kvplanner.request.words import OURS
 from tests.cli.conftest import Terminal
 
 # Flags of other commands and programs that an error may name.

@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from kvplanner.cli.output import PLAIN, emit_json, make_printable
-from kvplanner.plan import report
-from kvplanner.plan.text_table import fitted
+from kvplanner.report import text as report
+from kvplanner.report.table import fitted
 from tests import sample_plans
 from tests.cli.conftest import Terminal
 

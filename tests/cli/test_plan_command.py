@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from kvplanner.plan import planfile
-from kvplanner.plan.planfile import PlanFile
+from kvplanner.request import planfile
+from kvplanner.request.planfile import PlanFile
 from tests.cli.conftest import Terminal
-from tests.plan.contract import check_plan
+from tests.report.contract import check_plan
 from tests.source.checkpoints_dense import llama
 from tests.source.make_models import write_folder
 from tests.source.test_hub import CONFIG

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvplanner.printable import printable
-from kvplanner.source.local import Places, scan
 from kvplanner.source.resolve import open_model
+from kvplanner.source.stores.local import Places, scan
 from tests.cli.conftest import Terminal
 from tests.source.checkpoints_dense import llama
 from tests.source.make_models import write_folder

@@ -10,9 +10,9 @@ import pytest
 
 from kvplanner.cli import plan
 from kvplanner.cli.main import COMMANDS
-from kvplanner.engine.base import SEGMENT_KINDS
-from kvplanner.engine.vllm.kv_specs import NOT_CONFIRMED
-from kvplanner.plan.report_parts import TITLES
+from kvplanner.engine.segment import SEGMENT_KINDS
+from kvplanner.engine.vllm.kv.layers import NOT_CONFIRMED
+from kvplanner.report.facts import TITLES
 
 ROOT = Path(__file__).parent.parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

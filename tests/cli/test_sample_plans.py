@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kvplanner.engine.base import SEGMENT_KINDS
+from kvplanner.engine.segment import SEGMENT_KINDS
 from tests import sample_plans
 
 

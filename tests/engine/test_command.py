@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvplanner.engine.base import PlanRequest
 from kvplanner.engine.command import ParsedFlags, format_command, parse_flags
 from kvplanner.engine.registry import engine
+from kvplanner.engine.request import PlanRequest
 from kvplanner.errors import BadInput, PlannerError, UnknownName
 from tests import sample_plans
 

@@ -10,9 +10,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from kvplanner import jsonfile
 from kvplanner.errors import BadInput, NotModelled, PlannerError
-from kvplanner.source import gguf, gguf_model, jsonfile, opening, safetensors
-from kvplanner.source.folder import index_files, index_total
+from kvplanner.source.checkpoint import opening, safetensors
+from kvplanner.source.checkpoint.folder import index_files, index_total
+from kvplanner.source.gguf import header as gguf
+from kvplanner.source.gguf import model as gguf_model
 
 FOLDER: Final = Path(__file__).parent
 

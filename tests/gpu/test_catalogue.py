@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kvplanner.catalog import gpus, models
-from kvplanner.engine.base import PlanRequest
 from kvplanner.engine.registry import engine
+from kvplanner.engine.request import PlanRequest
 from kvplanner.gpu.match import GpuEntry
 from kvplanner.units import GIB, MIB
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvplanner.errors import BadInput, NotModelled, PlannerError
-from kvplanner.model.families.names import covers, parse_name
+from kvplanner.model.quantisation.names import covers, parse_name
 
 
 def hit(name: str, path: str, layer: int | None = None) -> bool:

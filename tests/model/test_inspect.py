@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kvplanner.catalog import models
-from kvplanner.plan.inspect import Inspection, inspect
-from kvplanner.plan.inspect_words import which_layers
+from kvplanner.report.inspect import Inspection, inspect
+from kvplanner.report.inspect_words import which_layers
 
 
 def told(model: str) -> Inspection:

@@ -9,7 +9,9 @@ from pytestqt.qtbot import QtBot
 
 from kvplanner.catalog import gpus, models
 from kvplanner.engine import registry
-from kvplanner.engine.base import OptionValue, Plan, PlanRequest
+from kvplanner.engine.option import OptionValue
+from kvplanner.engine.plan import Plan
+from kvplanner.engine.request import PlanRequest
 from kvplanner.ui.gpu_panel.panel import GpuPanel
 
 

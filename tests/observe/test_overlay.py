@@ -8,7 +8,8 @@ from typing import Any, cast
 import pytest
 
 from kvplanner.catalog import gpus
-from kvplanner.engine.base import DevicePlan, Plan, Segment
+from kvplanner.engine.plan import DevicePlan, Plan
+from kvplanner.engine.segment import Segment
 from kvplanner.estimate import exact
 from kvplanner.gpu.spec import Device
 from kvplanner.observe.overlay import match, overlays, signed

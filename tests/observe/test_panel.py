@@ -17,8 +17,8 @@ from kvplanner.observe.overlay import Overlay
 from kvplanner.observe.sampler import Sampler
 from kvplanner.ui.gpu_panel.feed import Feed
 from kvplanner.ui.gpu_panel.panel import GpuPanel
-from kvplanner.ui.palette import DARK
-from kvplanner.ui.theme import palette_of
+from kvplanner.ui.theme.palette import DARK
+from kvplanner.ui.theme.theme import palette_of
 from kvplanner.units import GIB, MIB
 from tests.nvml_stub.build import SCENARIOS, library_folder, scenario_variant
 from tests.observe.conftest import Stub, scenario_text

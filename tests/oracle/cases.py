@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from kvplanner.catalog import models
-from kvplanner.engine.base import Model, OptionValue, PlanRequest
-from kvplanner.engine.vllm.weights import partition
+from kvplanner.engine.option import OptionValue
+from kvplanner.engine.request import PlanRequest
+from kvplanner.engine.vllm.weights.rank import partition
 from kvplanner.estimate import exact
 from kvplanner.gpu.spec import Device, GpuSpec, Machine
+from kvplanner.model.model import Model
 from kvplanner.units import MIB
 
 HERE = Path(__file__).parent

@@ -8,12 +8,16 @@ from typing import Any
 import pytest
 
 from kvplanner.catalog import models
-from kvplanner.engine.base import Model, PlanRequest
-from kvplanner.engine.vllm import defaults, kv_groups, kv_layout, kv_sizing
-from kvplanner.engine.vllm.kv_layout import CacheLayout
-from kvplanner.engine.vllm.kv_sizing import KvSizing
+from kvplanner.engine.request import PlanRequest
+from kvplanner.engine.vllm.kv import groups as kv_groups
+from kvplanner.engine.vllm.kv import layout as kv_layout
+from kvplanner.engine.vllm.kv import sizing as kv_sizing
+from kvplanner.engine.vllm.kv.layout import CacheLayout
+from kvplanner.engine.vllm.kv.sizing import KvSizing
 from kvplanner.engine.vllm.settings import Settings
+from kvplanner.engine.vllm.settle import settle as defaults
 from kvplanner.errors import BadInput
+from kvplanner.model.model import Model
 from kvplanner.units import GIB
 from tests.oracle import cases
 

@@ -15,12 +15,16 @@ from typing import Final
 import pytest
 
 from kvplanner.catalog import models
-from kvplanner.engine.base import Model, OptionValue, PlanRequest
-from kvplanner.engine.vllm import defaults, kv_layout, kv_sizing
-from kvplanner.engine.vllm.weights import partition
+from kvplanner.engine.option import OptionValue
+from kvplanner.engine.request import PlanRequest
+from kvplanner.engine.vllm.kv import layout as kv_layout
+from kvplanner.engine.vllm.kv import sizing as kv_sizing
+from kvplanner.engine.vllm.settle import settle as defaults
+from kvplanner.engine.vllm.weights.rank import partition
 from kvplanner.errors import PlannerError
 from kvplanner.estimate import exact
 from kvplanner.gpu.spec import Device, GpuSpec, Machine
+from kvplanner.model.model import Model
 from kvplanner.model.spec import State
 from kvplanner.units import GIB
 from tests.truth import rows

@@ -13,7 +13,7 @@ import pytest
 
 from tests.nvml_stub.build import SCENARIOS, library_folder
 from tests.packaged.driving import SCREEN_VARIABLES, SOURCE_VARIABLES, picture, png_size, window, without
-from tests.plan.contract import check_plan
+from tests.report.contract import check_plan
 from tests.source.hub_server import Repository, running
 
 pytestmark = pytest.mark.packaged

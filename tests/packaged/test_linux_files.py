@@ -6,7 +6,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from kvplanner import __version__
-from kvplanner.plan.planfile import SUFFIX
+from kvplanner.request.planfile import SUFFIX
 
 LINUX = Path(__file__).parent.parent.parent / "packaging" / "linux"
 APP_ID = "org.kvplanner.kvplanner"

@@ -12,7 +12,11 @@ import time
 from pathlib import Path
 
 from kvplanner.errors import PlannerError
-from kvplanner.source import describe, gguf, gguf_model, opening, resolve, safetensors
+from kvplanner.source import resolve
+from kvplanner.source.checkpoint import opening, safetensors
+from kvplanner.source.gguf import header as gguf
+from kvplanner.source.gguf import model as gguf_model
+from kvplanner.source.stores import describe
 
 _ = (describe, gguf, gguf_model, opening, safetensors)
 

@@ -14,11 +14,11 @@ import pytest
 from kvplanner.catalog import models
 from kvplanner.errors import NotModelled
 from kvplanner.model.tensors import Inventory, TensorGroup
-from kvplanner.source import inventory as inventories
-from kvplanner.source.modules import gather
-from kvplanner.source.safetensors import Tensor
-from kvplanner.source.tensor_kinds import kind_of, split_of
-from kvplanner.source.tensor_names import Place, without_prefix
+from kvplanner.source.checkpoint import inventory as inventories
+from kvplanner.source.checkpoint.kinds import kind_of, split_of
+from kvplanner.source.checkpoint.modules import gather
+from kvplanner.source.checkpoint.names import Place, without_prefix
+from kvplanner.source.checkpoint.safetensors import Tensor
 
 DTYPES = {"bfloat16": ("BF16", 2), "float16": ("F16", 2), "float32": ("F32", 4)}
 

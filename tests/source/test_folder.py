@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from kvplanner.engine.base import Model
 from kvplanner.errors import BadInput, NotModelled, UnknownName
+from kvplanner.model.model import Model
 from kvplanner.source.resolve import open_model
 from tests.source.checkpoints import MODELS, WRAPPED, configs, sub_model
 from tests.source.checkpoints_dense import llama

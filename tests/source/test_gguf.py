@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvplanner.errors import BadInput, NotModelled
-from kvplanner.source.gguf import GgufHeader, parse_header, read_header, read_metadata, split_parts
-from kvplanner.source.gguf_model import kind_of, open_gguf
-from kvplanner.source.gguf_types import REMOVED, TYPES
+from kvplanner.model.ggml import REMOVED, TYPES
+from kvplanner.source.gguf.header import GgufHeader, parse_header, read_header, read_metadata, split_parts
+from kvplanner.source.gguf.model import kind_of, open_gguf
 from tests.source.make_gguf import (
     ARRAY,
     BOOL,

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from kvplanner.engine.base import Model
+from kvplanner.model.model import Model
 from kvplanner.model.spec import Attention, Mla, State
-from kvplanner.source.gguf import parse_header
-from kvplanner.source.gguf_model import from_headers
+from kvplanner.source.gguf.header import parse_header
+from kvplanner.source.gguf.model import from_headers
 from kvplanner.units import round_up
 
 FOLDER = Path(__file__).parent / "gguf_oracle"

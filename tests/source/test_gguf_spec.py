@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from kvplanner.engine.base import Model
 from kvplanner.errors import BadInput
+from kvplanner.model.model import Model
 from kvplanner.model.spec import Attention, Mla, Mlp, Moe, State
-from kvplanner.source.gguf_model import open_gguf
+from kvplanner.source.gguf.model import open_gguf
 from tests.source.make_gguf import ARRAY, BOOL, F32_TYPE, MXFP4, Q8_0, STRING, U32, llama_pairs, llama_tensors, write
 
 

@@ -14,9 +14,11 @@ from typing import Any
 
 import pytest
 
+from kvplanner import reading
 from kvplanner.errors import BadInput, PlannerError
-from kvplanner.source import local, reading, safetensors
+from kvplanner.source.checkpoint import safetensors
 from kvplanner.source.resolve import open_model
+from kvplanner.source.stores import local
 from tests.source import test_gguf, test_json, test_local, test_safetensors
 from tests.source.checkpoints_dense import llama
 from tests.source.make_gguf import ARRAY, STRING, U8, Encoder, llama_file
@@ -158,7 +160,7 @@ def test_a_file_that_shrinks_while_it_is_read(tmp_path: Path, monkeypatch: pytes
 def test_a_file_that_vanishes_between_listing_and_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = write_folder(tmp_path / "m", CONFIG, llama(CONFIG))
     monkeypatch.setattr(
-        "kvplanner.source.folder.read_header",
+        "kvplanner.source.checkpoint.folder.read_header",
         lambda path, **more: (path.unlink(), safetensors.read_header(path, **more))[1],
     )
     with pytest.raises(BadInput, match="no such file"):
@@ -193,7 +195,7 @@ def test_a_headers_cost_does_not_grow_with_the_file(tmp_path: Path) -> None:
             self.upto = max(self.upto, offset + length)
             return self.data[offset : offset + length].ljust(length, b"\0")
 
-    from kvplanner.source.gguf import parse_header
+    from kvplanner.source.gguf.header import parse_header
 
     data = llama_file(tokens=10)
     source = Watched(data, 1 << 40)
@@ -232,7 +234,7 @@ def test_nothing_but_the_hub_goes_online(tmp_path: Path, monkeypatch: pytest.Mon
 def test_the_hubs_library_is_not_imported_for_local_models(tmp_path: Path) -> None:
     write_folder(tmp_path / "m", CONFIG, llama(CONFIG))
     code = (
-        "import sys; from kvplanner.source.resolve import open_model; from kvplanner.source import local; "
+        "import sys; from kvplanner.source.resolve import open_model; from kvplanner.source.stores import local; "
         f"open_model({str(tmp_path / 'm')!r}); local.scan(local.places()); "
         "print([m for m in ('huggingface_hub', 'httpx2', 'numpy', 'ssl', 'PySide6') if m in sys.modules])"
     )

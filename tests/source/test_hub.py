@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
-from kvplanner.engine.base import Model
 from kvplanner.errors import BadInput
-from kvplanner.source import hub, hub_client
-from kvplanner.source.hub_errors import HubError
+from kvplanner.model.model import Model
+from kvplanner.source.hub import client as hub_client
+from kvplanner.source.hub import open as hub
+from kvplanner.source.hub.errors import HubError
 from tests.source import make_gguf
 from tests.source.checkpoints import sub_model
 from tests.source.checkpoints_dense import llama
@@ -371,7 +372,7 @@ def test_names_that_are_none(name: str, tmp_path: Path) -> None:
 def test_a_proxy_is_respected(server: HubServer, tmp_path: Path) -> None:
     server.repositories["org/small"] = safetensors_repository()
     code = (
-        "from pathlib import Path; from kvplanner.source import hub; "
+        "from pathlib import Path; from kvplanner.source.hub import open as hub; "
         f"print(hub.open_model('org/small', allow_network=True, store=Path({str(tmp_path)!r})).id)"
     )
     environment = {

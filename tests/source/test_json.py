@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kvplanner import jsonfile
 from kvplanner.errors import BadInput
-from kvplanner.source import jsonfile
 from kvplanner.source.resolve import open_model
 
 WRONG: dict[str, tuple[bytes, str]] = {

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kvplanner.source.modules import Part, content_of
+from kvplanner.source.checkpoint.modules import Part, content_of
 from kvplanner.source.resolve import open_model
 from tests.source import make_models
 from tests.source.checkpoints_dense import llama

@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 
 from kvplanner.errors import BadInput, UnknownName
-from kvplanner.source import hub_cache, llamacpp_cache, lmstudio, local, memory, ollama
-from kvplanner.source.found import Found, Unwatched
+from kvplanner.source.hub import cache as hub_cache
 from kvplanner.source.resolve import open_model
+from kvplanner.source.stores import llamacpp as llamacpp_cache
+from kvplanner.source.stores import lmstudio, local, memory, ollama
+from kvplanner.source.stores.found import Found, Unwatched
 from tests.source.checkpoints import sub_model
 from tests.source.checkpoints_dense import llama
 from tests.source.make_gguf import STRING, U16, header, llama_file, llama_pairs, llama_tensors, write_split

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvplanner.errors import BadInput
-from kvplanner.source.safetensors import DTYPE_BITS, Header, parse_header, read_header
+from kvplanner.source.checkpoint.safetensors import DTYPE_BITS, Header, parse_header, read_header
 
 
 class Bytes:

@@ -7,10 +7,14 @@ from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, TypeVar
 
 from kvplanner.catalog import gpus, models
-from kvplanner.engine.base import Plan, PlanRequest, SegmentKind, Stage
+from kvplanner.engine.plan import Plan, Stage
 from kvplanner.engine.registry import engine
-from kvplanner.engine.vllm import activations, defaults, graphs, weights, workspace
+from kvplanner.engine.request import PlanRequest
+from kvplanner.engine.segment import SegmentKind
+from kvplanner.engine.vllm.memory import activations, graphs, workspace
 from kvplanner.engine.vllm.settings import Settings
+from kvplanner.engine.vllm.settle import settle as defaults
+from kvplanner.engine.vllm.weights import rank as weights
 from kvplanner.errors import PlannerError
 from kvplanner.estimate import Estimate
 from kvplanner.model.spec import Attention, Compressed, Mla, ModelSpec, Moe, State

@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from kvplanner.catalog import gpus, models
-from kvplanner.engine.base import Model, OptionValue, PlanRequest
+from kvplanner.engine.option import OptionValue
+from kvplanner.engine.request import PlanRequest
 from kvplanner.errors import PlannerError
 from kvplanner.estimate import Input, exact
 from kvplanner.gpu.match import custom_gpu
 from kvplanner.gpu.spec import Device, GpuSpec, Machine
 from kvplanner.model import whatif
+from kvplanner.model.model import Model
 from kvplanner.units import GIB
 from tests.truth.names import resolve
 

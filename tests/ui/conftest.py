@@ -12,10 +12,10 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from kvplanner.app.library import Library
+from kvplanner.app.start import start_state
 from kvplanner.app.storage import FOLDER_VARIABLE
-from kvplanner.ui.main_app import Application
-from kvplanner.ui.start import start_state
-from kvplanner.ui.window import MainWindow
+from kvplanner.ui.window.application import Application
+from kvplanner.ui.window.window import MainWindow
 from tests.ui.window_kit import words
 
 

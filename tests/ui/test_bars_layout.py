@@ -6,12 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvplanner.engine.base import SEGMENT_KINDS, DevicePlan, Plan, Resolved, Segment
+from kvplanner.engine.option import Resolved
+from kvplanner.engine.plan import DevicePlan, Plan
+from kvplanner.engine.segment import SEGMENT_KINDS, Segment
 from kvplanner.estimate import banded, exact
-from kvplanner.plan.held import budget_kinds, drawn, graphs_outside, lack_of
-from kvplanner.plan.parts import short
-from kvplanner.ui.bars import words
-from kvplanner.ui.bars.fold import groups, telling_kind
+from kvplanner.report import words
+from kvplanner.report.fold import groups, telling_kind
+from kvplanner.report.held import budget_kinds, drawn, graphs_outside, lack_of
+from kvplanner.report.parts import short
 from kvplanner.ui.bars.geometry import pattern_lines, tick_step, tick_text, ticks
 from kvplanner.ui.bars.layout import arrange, fitted, height_of, rows_of
 from kvplanner.ui.bars.shapes import COMFORT, COMPACT, HEADER, Layout, Measured, MeasuredPart, View

@@ -9,11 +9,11 @@ from PySide6.QtGui import QAccessible, QHelpEvent
 from PySide6.QtWidgets import QToolTip
 from pytestqt.qtbot import QtBot
 
-from kvplanner.engine.base import SEGMENT_KINDS
+from kvplanner.engine.segment import SEGMENT_KINDS
 from kvplanner.ui.bars import canvas as module
 from kvplanner.ui.bars.canvas import BarsCanvas
 from kvplanner.ui.bars.widget import MemoryBars
-from kvplanner.ui.palette import THEMES, ThemeName
+from kvplanner.ui.theme.palette import THEMES, ThemeName
 from tests import sample_plans
 from tests.ui.views_kit import apart, paint_theme
 

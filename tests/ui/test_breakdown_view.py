@@ -7,12 +7,12 @@ from pytestqt.modeltest import ModelTester
 from pytestqt.qtbot import QtBot
 
 from kvplanner.catalog import gpus, models
-from kvplanner.engine.base import PlanRequest
 from kvplanner.engine.registry import engine
-from kvplanner.ui.bars.words import Unit
-from kvplanner.ui.breakdown import BreakdownModel, BreakdownView
-from kvplanner.ui.breakdown_lines import lines
-from kvplanner.ui.main_centre import CARD_MARGIN, TABLE_WIDTH
+from kvplanner.engine.request import PlanRequest
+from kvplanner.report.words import Unit
+from kvplanner.ui.breakdown.lines import lines
+from kvplanner.ui.breakdown.view import BreakdownModel, BreakdownView
+from kvplanner.ui.window.centre import CARD_MARGIN, TABLE_WIDTH
 from tests import sample_plans
 from tests.ui.views_kit import apart
 

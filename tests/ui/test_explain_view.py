@@ -8,15 +8,16 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication, QPushButton, QVBoxLayout, QWidget
 from pytestqt.qtbot import QtBot
 
-from kvplanner.engine.base import SEGMENT_KINDS, Plan, Segment
+from kvplanner.engine.plan import Plan
+from kvplanner.engine.segment import SEGMENT_KINDS, Segment
 from kvplanner.estimate import Input, exact
 from kvplanner.model.spec import Attention, LayerSpec, Mla, Mlp
-from kvplanner.ui.bars.words import Unit
-from kvplanner.ui.explain.content import as_text, explanation, in_numbers, scale_of
+from kvplanner.report.explain import as_text, explanation, in_numbers, scale_of
+from kvplanner.report.questions import answers
+from kvplanner.report.words import Unit
 from kvplanner.ui.explain.page import EMPTY, as_html
-from kvplanner.ui.explain.questions import answers
 from kvplanner.ui.explain.view import ExplainView
-from kvplanner.ui.palette import DARK, LIGHT
+from kvplanner.ui.theme.palette import DARK, LIGHT
 from kvplanner.units import MIB
 from tests import sample_plans
 

@@ -10,13 +10,13 @@ from PySide6.QtGui import QFontMetricsF, QImage, QPainter
 from PySide6.QtSvg import QSvgRenderer
 
 from kvplanner.catalog import gpus, models
-from kvplanner.engine.base import PlanRequest
 from kvplanner.engine.registry import engine
+from kvplanner.engine.request import PlanRequest
 from kvplanner.errors import BadInput
-from kvplanner.ui import export
-from kvplanner.ui.bars.ink import Type
-from kvplanner.ui.bars.words import Unit
-from kvplanner.ui.palette import THEMES, ThemeName, channels
+from kvplanner.report.words import Unit
+from kvplanner.ui.export import pictures as export
+from kvplanner.ui.theme.ink import Type
+from kvplanner.ui.theme.palette import THEMES, ThemeName, channels
 from tests import sample_plans
 from tests.ui.views_kit import apart, widened
 

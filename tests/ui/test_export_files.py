@@ -14,13 +14,15 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
-from kvplanner.engine.base import Plan
+from kvplanner import files as whole
+from kvplanner.engine.plan import Plan
 from kvplanner.errors import BadInput
-from kvplanner.plan import report, schema, whole
-from kvplanner.plan.report_csv import csv_text
-from kvplanner.ui import main_export
-from kvplanner.ui.bars.words import Unit
-from kvplanner.ui.window import MainWindow
+from kvplanner.report import schema
+from kvplanner.report import text as report
+from kvplanner.report.csv import csv_text
+from kvplanner.report.words import Unit
+from kvplanner.ui.window.commands import export as main_export
+from kvplanner.ui.window.window import MainWindow
 from tests import sample_plans
 
 KINDS = ("png", "svg", "pdf", "csv", "json", "md")

@@ -16,8 +16,8 @@ from pytestqt.qtbot import QtBot
 
 from kvplanner.app import settings as s
 from kvplanner.ui.gpu_panel.panel import GpuPanel
-from kvplanner.ui.main_gpu import SHARE, GpuDock
-from kvplanner.ui.window import MainWindow
+from kvplanner.ui.window.gpu_dock import SHARE, GpuDock
+from kvplanner.ui.window.window import MainWindow
 from kvplanner.units import MIB
 from tests.nvml_stub.build import environment
 from tests.observe.conftest import Stub, scenario_text

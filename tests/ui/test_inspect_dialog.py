@@ -5,9 +5,9 @@ from __future__ import annotations
 from pytestqt.qtbot import QtBot
 
 from kvplanner.catalog import models
-from kvplanner.plan.inspect import inspect
-from kvplanner.plan.inspect_report import lines
-from kvplanner.ui.dialogs_inspect import InspectDialog
+from kvplanner.report.inspect import inspect
+from kvplanner.report.inspect_text import lines
+from kvplanner.ui.dialogs.inspect import InspectDialog
 
 
 def test_it_tells_what_the_terminal_tells(qtbot: QtBot) -> None:

@@ -4,8 +4,19 @@ import itertools
 
 import pytest
 
-from kvplanner.engine.base import SEGMENT_KINDS
-from kvplanner.ui.palette import DARK, LIGHT, THEMES, Tokens, channels, contrast, for_ground, luminance, mix, paled
+from kvplanner.engine.segment import SEGMENT_KINDS
+from kvplanner.ui.theme.palette import (
+    DARK,
+    LIGHT,
+    THEMES,
+    Tokens,
+    channels,
+    contrast,
+    for_ground,
+    luminance,
+    mix,
+    paled,
+)
 
 GROUNDS = ("window", "panel", "field", "raised", "danger_soft", "warning_soft")
 READABLE = 4.5

@@ -17,10 +17,10 @@ from PySide6.QtWidgets import QCheckBox, QLabel, QPushButton, QToolButton, QWidg
 from pytestqt.qtbot import QtBot
 
 from kvplanner.app import settings as s
-from kvplanner.ui.main_app import Application
-from kvplanner.ui.screenshot import picture, settle, write
-from kvplanner.ui.start import start_state
-from kvplanner.ui.window import MainWindow
+from kvplanner.app.start import start_state
+from kvplanner.ui.window.application import Application
+from kvplanner.ui.window.screenshot import picture, settle, write
+from kvplanner.ui.window.window import MainWindow
 from tests.ui.window_kit import settled, words
 
 AT_REST_MS = 250  # the table and Explain follow an edit once it pauses

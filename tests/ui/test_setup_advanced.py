@@ -12,7 +12,7 @@ from kvplanner.ui.setup.advanced import AdvancedSection
 from kvplanner.ui.setup.advanced_row import OptionEntry, marked
 from kvplanner.ui.setup.inputs import ComboBox
 from kvplanner.ui.setup.option_field import BOX_WIDTH, WIDEST_BOX
-from kvplanner.ui.window import MainWindow
+from kvplanner.ui.window.window import MainWindow
 from tests.ui.window_kit import opened_options, settled
 
 

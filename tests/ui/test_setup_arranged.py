@@ -16,7 +16,7 @@ from kvplanner.errors import BadInput
 from kvplanner.ui.setup.advanced import AdvancedSection
 from kvplanner.ui.setup.advanced_row import OptionEntry
 from kvplanner.ui.setup.column import Column
-from kvplanner.ui.window import MainWindow
+from kvplanner.ui.window.window import MainWindow
 from tests.ui.window_kit import Keyboard, opened_options, settled
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from PySide6.QtGui import QStandardItemModel
 
 from kvplanner.ui.setup.model_section import ModelSection
-from kvplanner.ui.window import MainWindow
+from kvplanner.ui.window.window import MainWindow
 
 
 def greyed(section: ModelSection) -> dict[str, str]:

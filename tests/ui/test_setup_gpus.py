@@ -15,7 +15,7 @@ from kvplanner.gpu.spec import Device, Machine
 from kvplanner.ui.setup.gpu_rows import NO_GPU, Stock, nothing_found, search
 from kvplanner.ui.setup.gpu_section import DeviceRow
 from kvplanner.ui.setup.pickers import local_row
-from kvplanner.ui.window import MainWindow
+from kvplanner.ui.window.window import MainWindow
 from kvplanner.units import MIB
 from tests.ui.window_kit import Keyboard
 

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
 from kvplanner.ui.setup.option_field import ChoiceField, SliderField
-from kvplanner.ui.window import MainWindow
+from kvplanner.ui.window.window import MainWindow
 from tests.ui.window_kit import Keyboard
 
 

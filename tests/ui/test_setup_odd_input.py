@@ -13,7 +13,7 @@ from pytestqt.qtbot import QtBot
 from kvplanner.ui.setup.field import ErrorLabel, Field
 from kvplanner.ui.setup.gpu_section import DeviceRow
 from kvplanner.ui.setup.inputs import ValueEdit
-from kvplanner.ui.window import MainWindow
+from kvplanner.ui.window.window import MainWindow
 from kvplanner.units import LARGEST
 from tests.ui.window_kit import Keyboard, opened_options
 

@@ -11,7 +11,7 @@ from pytestqt.qtbot import QtBot
 
 from kvplanner.app.library import LocalModel
 from kvplanner.catalog import gpus, models
-from kvplanner.engine.base import Option
+from kvplanner.engine.option import Option
 from kvplanner.engine.registry import engine
 from kvplanner.errors import BadInput
 from kvplanner.ui.setup import gpu_rows, model_rows, numbers

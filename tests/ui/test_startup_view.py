@@ -9,15 +9,15 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from kvplanner.catalog import gpus, models
-from kvplanner.engine.base import PlanRequest
 from kvplanner.engine.registry import engine
+from kvplanner.engine.request import PlanRequest
 from kvplanner.estimate import exact
 from kvplanner.ui.bars.geometry import Rect
-from kvplanner.ui.palette import THEMES, ThemeName, Tokens, contrast, mix, paled
-from kvplanner.ui.startup import StartupView
-from kvplanner.ui.startup_drawing import BUDGET, LINE, Drawing, column_label, column_value
-from kvplanner.ui.startup_labels import free_row, is_free, line_places, value_tops
-from kvplanner.ui.startup_steps import Step, Steps, arrange, failure, lacks, right_end, stage_line
+from kvplanner.ui.startup.drawing import BUDGET, LINE, Drawing, column_label, column_value
+from kvplanner.ui.startup.labels import free_row, is_free, line_places, value_tops
+from kvplanner.ui.startup.steps import Step, Steps, arrange, failure, lacks, right_end, stage_line
+from kvplanner.ui.startup.view import StartupView
+from kvplanner.ui.theme.palette import THEMES, ThemeName, Tokens, contrast, mix, paled
 from tests import sample_plans
 from tests.ui.views_kit import apart, measure, paint_theme
 
@@ -357,7 +357,7 @@ def test_no_text_stands_on_another(
             seen.extend([(text, place)] if text else [])
             super().text(rect, text, ink, bold=bold, side=side, top=top)
 
-    monkeypatch.setattr("kvplanner.ui.startup.Drawing", Noted)
+    monkeypatch.setattr("kvplanner.ui.startup.view.Drawing", Noted)
     view.resize(*size)
     view.set_plan(sample_plans.ALL[name]())
     view.grab()

@@ -10,17 +10,19 @@ from PySide6.QtGui import QColor
 from pytestqt.qtbot import QtBot
 
 from kvplanner.catalog import gpus, models
-from kvplanner.engine.base import OptionValue, Plan, PlanRequest
+from kvplanner.engine.option import OptionValue
+from kvplanner.engine.plan import Plan
 from kvplanner.engine.registry import engine
+from kvplanner.engine.request import PlanRequest
 from kvplanner.gpu.spec import Machine
-from kvplanner.plan import report
-from kvplanner.ui.bars import words
-from kvplanner.ui.bars.words import Unit
-from kvplanner.ui.breakdown_lines import lines
-from kvplanner.ui.explain.content import as_text, explanation
-from kvplanner.ui.verdict import DOT, VerdictView
-from kvplanner.ui.verdict_words import Verdict, verdict
-from kvplanner.ui.window import MainWindow
+from kvplanner.report import text as report
+from kvplanner.report import words
+from kvplanner.report.explain import as_text, explanation
+from kvplanner.report.verdict import Verdict, verdict
+from kvplanner.report.words import Unit
+from kvplanner.ui.breakdown.lines import lines
+from kvplanner.ui.verdict.view import DOT, VerdictView
+from kvplanner.ui.window.window import MainWindow
 from kvplanner.units import GIB
 
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"

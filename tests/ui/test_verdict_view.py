@@ -5,14 +5,14 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
-from kvplanner.engine.base import Segment
+from kvplanner.engine.segment import Segment
 from kvplanner.estimate import Estimate, banded, exact
-from kvplanner.plan.lacking import run_of
-from kvplanner.plan.parts import percent
-from kvplanner.ui.bars import words
-from kvplanner.ui.palette import THEMES, ThemeName
-from kvplanner.ui.verdict import VerdictView, balanced_width
-from kvplanner.ui.verdict_words import no_plan, verdict
+from kvplanner.report import words
+from kvplanner.report.lacking import run_of
+from kvplanner.report.parts import percent
+from kvplanner.report.verdict import no_plan, verdict
+from kvplanner.ui.theme.palette import THEMES, ThemeName
+from kvplanner.ui.verdict.view import VerdictView, balanced_width
 from kvplanner.units import GIB
 from tests import sample_plans
 from tests.ui.views_kit import paint_theme

@@ -13,14 +13,14 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
+from kvplanner.app.start import start_state
 from kvplanner.ui.bars import canvas
-from kvplanner.ui.bars.ink import tokens_of
 from kvplanner.ui.bars.shapes import COMFORT, THICK
-from kvplanner.ui.main_app import Application
-from kvplanner.ui.main_centre import GAP
-from kvplanner.ui.palette import LIGHT, paled
-from kvplanner.ui.start import start_state
-from kvplanner.ui.window import MainWindow
+from kvplanner.ui.theme.ink import tokens_of
+from kvplanner.ui.theme.palette import LIGHT, paled
+from kvplanner.ui.window.application import Application
+from kvplanner.ui.window.centre import GAP
+from kvplanner.ui.window.window import MainWindow
 from tests.ui.window_kit import words
 
 

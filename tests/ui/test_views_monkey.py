@@ -10,13 +10,14 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QVBoxLayout, QWidget
 from pytestqt.qtbot import QtBot
 
-from kvplanner.engine.base import SEGMENT_KINDS, Plan
+from kvplanner.engine.plan import Plan
+from kvplanner.engine.segment import SEGMENT_KINDS
 from kvplanner.ui.bars.widget import MemoryBars
-from kvplanner.ui.breakdown import BreakdownView
+from kvplanner.ui.breakdown.view import BreakdownView
 from kvplanner.ui.explain.view import ExplainView
-from kvplanner.ui.palette import THEMES
-from kvplanner.ui.startup import StartupView
-from kvplanner.ui.verdict import VerdictView
+from kvplanner.ui.startup.view import StartupView
+from kvplanner.ui.theme.palette import THEMES
+from kvplanner.ui.verdict.view import VerdictView
 from kvplanner.units import GIB
 from tests import sample_plans
 from tests.ui.views_kit import apart, hosted, paint_theme, widened

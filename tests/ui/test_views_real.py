@@ -7,23 +7,26 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 from pytestqt.qtbot import QtBot
 
 from kvplanner.catalog import gpus, models
-from kvplanner.engine.base import SEGMENT_KINDS, Load, OptionValue, Plan, PlanRequest
+from kvplanner.engine.option import OptionValue
+from kvplanner.engine.plan import Plan
 from kvplanner.engine.registry import engine
+from kvplanner.engine.request import Load, PlanRequest
+from kvplanner.engine.segment import SEGMENT_KINDS
 from kvplanner.gpu.match import custom_gpu
 from kvplanner.gpu.spec import Device, GpuSpec, Machine
 from kvplanner.observe.overlay import overlays
 from kvplanner.observe.snapshot import EngineSeen, GpuSample, ProcessSample, Reading, Snapshot
-from kvplanner.plan.held import drawn
+from kvplanner.report.explain import as_text, explanation
+from kvplanner.report.held import drawn
+from kvplanner.report.verdict import verdict
 from kvplanner.ui.bars.layout import arrange
 from kvplanner.ui.bars.shapes import View
 from kvplanner.ui.bars.widget import MemoryBars
-from kvplanner.ui.breakdown import BreakdownView
-from kvplanner.ui.breakdown_lines import lines
-from kvplanner.ui.explain.content import as_text, explanation
+from kvplanner.ui.breakdown.lines import lines
+from kvplanner.ui.breakdown.view import BreakdownView
 from kvplanner.ui.explain.view import ExplainView
-from kvplanner.ui.startup import StartupView
-from kvplanner.ui.verdict import VerdictView
-from kvplanner.ui.verdict_words import verdict
+from kvplanner.ui.startup.view import StartupView
+from kvplanner.ui.verdict.view import VerdictView
 from kvplanner.units import GB, GIB
 from tests.ui.views_kit import measure
 

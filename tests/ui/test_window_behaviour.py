@@ -18,14 +18,14 @@ from pytestqt.qtbot import QtBot
 import kvplanner.ui
 from kvplanner.app import settings as s
 from kvplanner.catalog import gpus
-from kvplanner.engine.base import Load
+from kvplanner.engine.request import Load
 from kvplanner.gpu.spec import Machine
-from kvplanner.ui.help_viewer import PAGES, page_text
-from kvplanner.ui.main_app import Application
-from kvplanner.ui.message_strip import SHOWN_MS
-from kvplanner.ui.palette import DARK, LIGHT, Tokens, contrast
-from kvplanner.ui.theme import palette_of
-from kvplanner.ui.window import MainWindow
+from kvplanner.ui.dialogs.help import PAGES, page_text
+from kvplanner.ui.theme.palette import DARK, LIGHT, Tokens, contrast
+from kvplanner.ui.theme.theme import palette_of
+from kvplanner.ui.widgets.message_strip import SHOWN_MS
+from kvplanner.ui.window.application import Application
+from kvplanner.ui.window.window import MainWindow
 from tests.ui.window_kit import Keyboard
 
 
@@ -306,7 +306,7 @@ def test_help_is_there_offline(window: MainWindow, page: str) -> None:
 
 
 def test_about_and_crash_dialogs_show_and_save(window: MainWindow, tmp_path: Path, qtbot: QtBot) -> None:
-    from kvplanner.ui.dialogs_crash import CrashDialog
+    from kvplanner.ui.dialogs.crash import CrashDialog
 
     window.about()
     assert window._dialog is not None
@@ -334,8 +334,8 @@ def test_a_broken_settings_file_does_not_keep_the_window_away(
 
 START = """
 import sys
-from kvplanner.ui.main_run import make_app, open_first
-from kvplanner.ui.main_arguments import parse
+from kvplanner.ui.window.run import make_app, open_first
+from kvplanner.ui.window.arguments import parse
 from PySide6.QtCore import QTimer
 app = make_app()
 application, window = open_first(app, parse([]))

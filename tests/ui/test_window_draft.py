@@ -11,10 +11,10 @@ from pytestqt.qtbot import QtBot
 
 from kvplanner.app import library
 from kvplanner.app.planstore import read
-from kvplanner.engine.base import Model
 from kvplanner.errors import BadInput
+from kvplanner.model.model import Model
 from kvplanner.ui.setup.option_field import TextField
-from kvplanner.ui.window import MainWindow
+from kvplanner.ui.window.window import MainWindow
 
 
 def name_draft(window: MainWindow, name: str) -> TextField:

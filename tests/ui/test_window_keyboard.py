@@ -11,11 +11,11 @@ from pytestqt.qtbot import QtBot
 
 from kvplanner.app.library import LocalModel
 from kvplanner.app.session import Restored
-from kvplanner.ui.help_viewer import page_text
-from kvplanner.ui.main_app import Application
-from kvplanner.ui.main_arguments import WindowArguments
-from kvplanner.ui.main_run import begin
-from kvplanner.ui.window import MainWindow
+from kvplanner.ui.dialogs.help import page_text
+from kvplanner.ui.window.application import Application
+from kvplanner.ui.window.arguments import WindowArguments
+from kvplanner.ui.window.run import begin
+from kvplanner.ui.window.window import MainWindow
 from tests.ui.window_kit import Keyboard
 
 

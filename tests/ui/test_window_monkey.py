@@ -27,8 +27,8 @@ from PySide6.QtWidgets import (
 from pytestqt.qtbot import QtBot
 
 from kvplanner.app.library import Library
-from kvplanner.ui.main_app import Application
-from kvplanner.ui.window import MainWindow
+from kvplanner.ui.window.application import Application
+from kvplanner.ui.window.window import MainWindow
 
 ACTIONS = int(os.environ.get("KVPLANNER_MONKEY_ACTIONS", "1500"))
 SEED = int(os.environ.get("KVPLANNER_MONKEY_SEED", "20"))

@@ -12,10 +12,10 @@ from PySide6.QtWidgets import QFileDialog
 from pytestqt.qtbot import QtBot
 
 from kvplanner.app import planstore
-from kvplanner.engine.base import Load
+from kvplanner.engine.request import Load
 from kvplanner.ui.setup.gpu_section import DeviceRow
 from kvplanner.ui.setup.inputs import ValueEdit
-from kvplanner.ui.window import MainWindow
+from kvplanner.ui.window.window import MainWindow
 from tests.ui.window_kit import Keyboard
 
 

@@ -19,14 +19,14 @@ from kvplanner.app import planstore
 from kvplanner.app.session import OpenPlan, Restored
 from kvplanner.app.state import PlanState
 from kvplanner.catalog import gpus
-from kvplanner.engine.base import Plan
+from kvplanner.engine.plan import Plan
 from kvplanner.estimate import measured
 from kvplanner.gpu.spec import Device, Machine
-from kvplanner.ui import main_local
-from kvplanner.ui.main_app import Application
-from kvplanner.ui.main_arguments import parse
-from kvplanner.ui.main_run import begin
-from kvplanner.ui.window import MainWindow
+from kvplanner.ui.window import local as main_local
+from kvplanner.ui.window.application import Application
+from kvplanner.ui.window.arguments import parse
+from kvplanner.ui.window.run import begin
+from kvplanner.ui.window.window import MainWindow
 from kvplanner.units import MIB
 
 
@@ -200,9 +200,9 @@ def test_a_cascade_stays_on_the_screen(window: MainWindow, application: Applicat
 ENDED = """
 import os, signal, sys
 from PySide6.QtCore import QTimer
-from kvplanner.ui.main_app import Application
-from kvplanner.ui.main_run import make_app, stop_on_interrupt
-from kvplanner.ui.start import start_state
+from kvplanner.ui.window.application import Application
+from kvplanner.ui.window.run import make_app, stop_on_interrupt
+from kvplanner.app.start import start_state
 app = make_app()
 application = Application(app)
 stop_on_interrupt(app, application)

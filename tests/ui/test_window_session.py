@@ -20,11 +20,11 @@ from kvplanner.app import planstore
 from kvplanner.app import settings as s
 from kvplanner.app.opening import classify
 from kvplanner.app.session import Session
-from kvplanner.engine.base import Load
-from kvplanner.ui.main_app import Application
-from kvplanner.ui.main_arguments import parse
-from kvplanner.ui.main_run import begin
-from kvplanner.ui.window import MainWindow
+from kvplanner.engine.request import Load
+from kvplanner.ui.window.application import Application
+from kvplanner.ui.window.arguments import parse
+from kvplanner.ui.window.run import begin
+from kvplanner.ui.window.window import MainWindow
 
 ROUNDS = int(os.environ.get("KVPLANNER_KILL_ROUNDS", "2"))
 
@@ -196,9 +196,9 @@ def test_the_plan_of_a_crashed_process_comes_back_once(
 
 EDITOR = """
 import sys, time
-from kvplanner.ui.main_run import make_app
-from kvplanner.ui.main_app import Application
-from kvplanner.ui.start import start_state
+from kvplanner.ui.window.run import make_app
+from kvplanner.ui.window.application import Application
+from kvplanner.app.start import start_state
 from PySide6.QtCore import QTimer
 app = make_app()
 application = Application(app)

@@ -18,17 +18,17 @@ from PySide6.QtGui import QImage
 from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
+from kvplanner.app.start import first_state, start_state
 from kvplanner.cli.main import _GUI_USAGE
 from kvplanner.errors import BadInput
 from kvplanner.gpu.spec import Device
-from kvplanner.plan.text_request import PlanWords
+from kvplanner.request.words import PlanWords
 from kvplanner.ui import run
-from kvplanner.ui.main_app import Application
-from kvplanner.ui.main_arguments import parse
-from kvplanner.ui.main_run import begin
-from kvplanner.ui.screenshot import settle
-from kvplanner.ui.start import first_state, start_state
-from kvplanner.ui.window import MainWindow
+from kvplanner.ui.window.application import Application
+from kvplanner.ui.window.arguments import parse
+from kvplanner.ui.window.run import begin
+from kvplanner.ui.window.screenshot import settle
+from kvplanner.ui.window.window import MainWindow
 from kvplanner.units import GIB
 
 NEEDED = ("Xvfb", "xdotool")
@@ -66,7 +66,7 @@ def test_arguments_that_make_no_sense_are_refused(argv: list[str]) -> None:
 
 
 def test_the_help_lists_every_option() -> None:
-    from kvplanner.ui.main_arguments import _parser
+    from kvplanner.ui.window.arguments import _parser
 
     options = [flag for action in _parser()._actions for flag in action.option_strings]
     assert len(options) > 10
@@ -83,8 +83,8 @@ def test_a_screenshot_is_written_and_leaves_no_trace(qapp: QApplication, tmp_pat
 
 
 def test_the_smallest_picture_has_the_size_asked_for(qapp: QApplication, tmp_path: Path) -> None:
-    from kvplanner.ui.main_arguments import SMALLEST
-    from kvplanner.ui.window import SMALLEST as OF_WINDOW
+    from kvplanner.ui.window.arguments import SMALLEST
+    from kvplanner.ui.window.window import SMALLEST as OF_WINDOW
 
     assert SMALLEST == OF_WINDOW
     size = f"{SMALLEST[0]}x{SMALLEST[1]}"

@@ -14,13 +14,13 @@ from pytestqt.qtbot import QtBot
 from kvplanner.app import settings as s
 from kvplanner.app.session import Restored
 from kvplanner.errors import NotModelled
-from kvplanner.ui.main_app import Application
-from kvplanner.ui.main_arguments import parse
-from kvplanner.ui.main_run import begin
 from kvplanner.ui.setup.context_field import ContextField
 from kvplanner.ui.setup.field import tab_stops
 from kvplanner.ui.setup.rows import ROW_ROLE
-from kvplanner.ui.window import MainWindow
+from kvplanner.ui.window.application import Application
+from kvplanner.ui.window.arguments import parse
+from kvplanner.ui.window.run import begin
+from kvplanner.ui.window.window import MainWindow
 from tests.ui.window_kit import opened_options, settled
 
 

@@ -14,13 +14,13 @@ from kvplanner.app import settings as s
 from kvplanner.app.messages import in_window
 from kvplanner.catalog import models
 from kvplanner.model.whatif import WHATIF_FORMATS
-from kvplanner.ui.main_app import Application
-from kvplanner.ui.main_files import told_apart
 from kvplanner.ui.setup.field import ErrorLabel
 from kvplanner.ui.setup.gpu_section import DeviceRow
 from kvplanner.ui.setup.inputs import ValueEdit
 from kvplanner.ui.setup.model_section import stored_text, would_store_text
-from kvplanner.ui.window import MainWindow
+from kvplanner.ui.window.application import Application
+from kvplanner.ui.window.commands.files import told_apart
+from kvplanner.ui.window.window import MainWindow
 from kvplanner.units import ByteUnit
 
 SAMPLE = ("meta-llama/Llama-3.1-8B-Instruct", "deepseek-ai/DeepSeek-R1", "Qwen/Qwen3-0.6B")

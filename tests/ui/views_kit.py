@@ -5,10 +5,11 @@ from __future__ import annotations
 from PySide6.QtGui import QColor, QPalette
 from PySide6.QtWidgets import QApplication
 
-from kvplanner.engine.base import DevicePlan, Plan, Segment
+from kvplanner.engine.plan import DevicePlan, Plan
+from kvplanner.engine.segment import Segment
 from kvplanner.estimate import exact
 from kvplanner.gpu.spec import GpuSpec
-from kvplanner.ui.palette import THEMES, ThemeName
+from kvplanner.ui.theme.palette import THEMES, ThemeName
 
 PER_LETTER = {"title": 8.0, "text": 7.0, "small": 6.2, "small_bold": 6.8}
 

@@ -10,9 +10,9 @@ from PySide6.QtGui import QAccessible, QAccessibleInterface
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QWidget
 
-from kvplanner.plan.text_request import PlanWords
+from kvplanner.request.words import PlanWords
 from kvplanner.ui.setup.advanced import AdvancedSection
-from kvplanner.ui.window import MainWindow
+from kvplanner.ui.window.window import MainWindow
 
 
 def words(**fields: Any) -> PlanWords:

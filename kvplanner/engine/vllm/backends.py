@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final, Literal, NamedTuple
 
-from kvplanner.engine.vllm.kv_dtypes import LATENT_ONLY, is_quantised
+from kvplanner.engine.vllm.dtypes import LATENT_ONLY, is_quantised
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.errors import BadInput
 from kvplanner.model.spec import Attention, Compressed, Mixer, Mla, ModelSpec, State

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from kvplanner.engine.base import Calibration, Model, SegmentKind
+from kvplanner.engine.request import Calibration
+from kvplanner.engine.segment import SegmentKind
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.estimate import Estimate, Input, banded
-from kvplanner.sentence import Sentence, mark
+from kvplanner.model.model import Model
+from kvplanner.sized_text import SizedText, size_mark
 from kvplanner.units import MIB, counted
 
 # One run differs from the next by about this much, and by this share of the value.
@@ -49,7 +51,7 @@ def calibrate(
     sources = ", ".join(dict.fromkeys(c.source for c in found))
     remark = f"calibrated by {counted(len(found), 'measured run', 'measured runs')} ({sources})"
     if high < estimate.low or low > estimate.high:
-        law = mark(estimate.value)
+        law = size_mark(estimate.value)
         low, high = min(low, estimate.low), max(high, estimate.high)
         remark += f"; they contradict the general law, which says {law}"
     else:
@@ -58,4 +60,4 @@ def calibrate(
     law_input = Input("law", estimate.value, "B", estimate.in_words())
     return banded(
         value, low, high, "calibrated", "{measured nearby}", Input("measured nearby", centre, "B", sources), law_input
-    ).with_notes(*estimate.notes, Sentence(remark))
+    ).with_notes(*estimate.notes, SizedText(remark))

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, NamedTuple, cast
 
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.estimate import Basis
-from kvplanner.shipped import shipped
+from kvplanner.files import shipped
 from kvplanner.units import counted
 
 # What an entry may ask for beside a run of versions.

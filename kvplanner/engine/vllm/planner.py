@@ -5,29 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from kvplanner.engine.base import (
-    DevicePlan,
-    FlagRule,
-    Limits,
-    Model,
-    Option,
-    Plan,
-    PlanRequest,
-    Resolved,
-    Segment,
-    Stage,
-)
+from kvplanner.engine.option import FlagRule, Option, Resolved
+from kvplanner.engine.plan import DevicePlan, Limits, Plan, Stage
+from kvplanner.engine.request import PlanRequest
+from kvplanner.engine.segment import Segment
 from kvplanner.engine.values import check_range
-from kvplanner.engine.vllm import defaults, explain, limits, parallel, sentences, stages, support
 from kvplanner.engine.vllm.eras import era_of, spelled
-from kvplanner.engine.vllm.ranks import Rank, rank_key
-from kvplanner.engine.vllm.replica import Replica, solve
 from kvplanner.engine.vllm.settings import Settings
-from kvplanner.engine.vllm.verdict import ORDER
+from kvplanner.engine.vllm.settle import parallel, support
+from kvplanner.engine.vllm.settle import settle as defaults
+from kvplanner.engine.vllm.startup import limits, stages
+from kvplanner.engine.vllm.startup.checks import ORDER
+from kvplanner.engine.vllm.startup.rank import Rank, rank_key
+from kvplanner.engine.vllm.startup.replica import Replica, solve
+from kvplanner.engine.vllm.words import figures as explain
+from kvplanner.engine.vllm.words import sentences
 from kvplanner.engine.whatif import with_format
 from kvplanner.errors import NotModelled
 from kvplanner.estimate import Estimate, Input, banded
 from kvplanner.gpu.spec import Machine
+from kvplanner.model.model import Model
 from kvplanner.units import counted
 
 __all__ = ["ENGINE", "Vllm"]
@@ -44,13 +41,13 @@ class Vllm:
 
     def ignored_flags(self) -> Mapping[str, FlagRule]:
         """Flags and variables that are no option: left out, refused, or another's spelling."""
-        from kvplanner.engine.vllm.ignored import IGNORED_FLAGS
+        from kvplanner.engine.vllm.options.ignored import IGNORED_FLAGS
 
         return IGNORED_FLAGS
 
     def options(self, version: str | None = None) -> tuple[Option, ...]:
         """The options that exist in a version (the newest when None)."""
-        from kvplanner.engine.vllm.options import options_of
+        from kvplanner.engine.vllm.options.declared import options_of
 
         return options_of(era_of(version).version)
 
@@ -69,7 +66,7 @@ class Vllm:
     def plan(self, request: PlanRequest) -> Plan:
         """The plan. Raises BadInput for values that vLLM refuses, NotModelled for what is not known."""
         if request.options:
-            from kvplanner.engine.vllm.options import declared
+            from kvplanner.engine.vllm.options.declared import declared
 
             for option in declared():
                 if option.name in request.options:

@@ -8,11 +8,11 @@ and then the entry is one call. This one has experts from its third layer on, a 
 over each head, and sliding layers with full attention in each fourth:
 
     from kvplanner.model.families import READERS
-    from kvplanner.model.families.decoder import Decoder
-    from kvplanner.model.families.moe import Experts
-    from kvplanner.model.families.patterns import after_first, every
-    from kvplanner.model.families.read import read_with
-from kvplanner.model.families.reading import Reader
+    from kvplanner.model.config.decoder import Decoder
+    from kvplanner.model.config.moe import Experts
+    from kvplanner.model.config.patterns import after_first, every
+    from kvplanner.model.config.read import read_with
+from kvplanner.model.config.reading import Reader
 
     brook = Decoder(
         qk_norm="head",
@@ -42,8 +42,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from kvplanner.model.families.read import read_with
-from kvplanner.model.families.reading import Reader
+from kvplanner.model.config.read import read_with
+from kvplanner.model.config.reading import Reader
 from kvplanner.model.spec import ModelSpec
 from kvplanner.model.tensors import Inventory
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from kvplanner.model.families.decoder import Decoder, Switch, switch
-from kvplanner.model.families.fields import MAX_LAYERS, Fields, need_divides
-from kvplanner.model.families.moe import Experts
-from kvplanner.model.families.patterns import after_first, all_sparse, optional_window, window_everywhere
-from kvplanner.model.families.reading import Body, Draft, Heads, Reader, Reading
+from kvplanner.model.config.decoder import Decoder, Switch, switch
+from kvplanner.model.config.fields import MAX_LAYERS, Fields, need_divides
+from kvplanner.model.config.moe import Experts
+from kvplanner.model.config.patterns import after_first, all_sparse, optional_window, window_everywhere
+from kvplanner.model.config.reading import Body, Draft, Heads, Reader, Reading
 from kvplanner.model.spec import Attention, LayerSpec, Mlp
 from kvplanner.model.tensors import TensorGroup
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Final
 
 from kvplanner.errors import NotModelled
-from kvplanner.model.families.fields import Fields, need_divides, need_length
-from kvplanner.model.families.moe import MIXTRAL, expert_sizes
-from kvplanner.model.families.parts import FP32
-from kvplanner.model.families.reading import Body, Draft, MixerPart, MlpPart, Mtp, Reader, Reading, stack
+from kvplanner.model.config.fields import Fields, need_divides, need_length
+from kvplanner.model.config.moe import MIXTRAL, expert_sizes
+from kvplanner.model.config.parts import FP32
+from kvplanner.model.config.reading import Body, Draft, MixerPart, MlpPart, Mtp, Reader, Reading, stack
 from kvplanner.model.formats import WeightFormat
 from kvplanner.model.spec import Compressed, Indexer, LayerSpec, Moe
 from kvplanner.model.tensors import TensorGroup

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from kvplanner.model.families.decoder import Decoder
-from kvplanner.model.families.mtp import one_layer
-from kvplanner.model.families.patterns import (
+from kvplanner.model.config.decoder import Decoder
+from kvplanner.model.config.mtp import one_layer
+from kvplanner.model.config.patterns import (
     alternating,
     every,
     lettered,
@@ -18,7 +18,7 @@ from kvplanner.model.families.patterns import (
     optional_window,
     window_everywhere,
 )
-from kvplanner.model.families.reading import Reader, Reading
+from kvplanner.model.config.reading import Reader, Reading
 
 FOUR_NORMS: Final = (
     "input_layernorm",

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from kvplanner.model.config.reading import Body, Draft, Reader, Reading
 from kvplanner.model.families.dense import LLAMA, MISTRAL, QWEN2, QWEN3
-from kvplanner.model.families.reading import Body, Draft, Reader, Reading
 from kvplanner.model.spec import Attention, LayerSpec, Mlp
 from kvplanner.model.tensors import Place, TensorGroup
 

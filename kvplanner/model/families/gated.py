@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from kvplanner.model.families.fields import Fields, need_divides
+from kvplanner.model.config.fields import Fields, need_divides
+from kvplanner.model.config.moe import Experts
+from kvplanner.model.config.mtp import one_layer
+from kvplanner.model.config.patterns import FULL, LINEAR, SPARSE, Pattern, all_dense, all_sparse, listed, qwen_sparse
+from kvplanner.model.config.reading import Body, Draft, Heads, MixerPart, Reader, Reading, body, stack
 from kvplanner.model.families.latent import dense_mlp, layer_norms
-from kvplanner.model.families.moe import Experts
-from kvplanner.model.families.mtp import one_layer
-from kvplanner.model.families.patterns import FULL, LINEAR, SPARSE, Pattern, all_dense, all_sparse, listed, qwen_sparse
-from kvplanner.model.families.reading import Body, Draft, Heads, MixerPart, Reader, Reading, body, stack
 from kvplanner.model.spec import Attention, State
 from kvplanner.model.tensors import TensorGroup
 

@@ -8,24 +8,15 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from kvplanner.errors import BadInput
-from kvplanner.model.families.fields import Fields, need_divides
+from kvplanner.model.config.fields import Fields, need_divides
+from kvplanner.model.config.moe import expert_sizes
+from kvplanner.model.config.parts import Parts
+from kvplanner.model.config.patterns import FULL, SLIDING, listed
+from kvplanner.model.config.reading import Body, Draft, MixerPart, MlpPart, Reader, Reading, stack
 from kvplanner.model.families.latent import dense_mlp
-from kvplanner.model.families.moe import expert_sizes
-from kvplanner.model.families.parts import Parts
-from kvplanner.model.families.patterns import FULL, SLIDING, listed
-from kvplanner.model.families.reading import Body, Draft, MixerPart, MlpPart, Reader, Reading, stack
-from kvplanner.model.families.towers import (
-    GATED,
-    MAX_DEPTH,
-    Encoder,
-    norm,
-    square,
-    tower_of,
-    vision_fields,
-    with_towers,
-)
 from kvplanner.model.spec import Attention, LayerSpec, Mlp, Moe, Tower
 from kvplanner.model.tensors import TensorGroup
+from kvplanner.model.towers.vision import GATED, MAX_DEPTH, Encoder, norm, square, tower_of, vision_fields, with_towers
 
 _NORMS: Final = (
     "input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm",

@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import Final
 
 from kvplanner.errors import BadInput
-from kvplanner.model.families.fields import Fields
+from kvplanner.model.config.fields import Fields
+from kvplanner.model.config.moe import MIXTRAL, Experts, expert_sizes
+from kvplanner.model.config.mtp import one_layer
+from kvplanner.model.config.parts import FP32
+from kvplanner.model.config.patterns import FULL, LINEAR, SPARSE, after_first, listed
+from kvplanner.model.config.reading import Body, Draft, MixerPart, MlpPart, Reader, Reading, body, stack
 from kvplanner.model.families.latent import MlaSizes, dense_mlp, layer_norms, mla_part, mla_sizes
-from kvplanner.model.families.moe import MIXTRAL, Experts, expert_sizes
-from kvplanner.model.families.mtp import one_layer
-from kvplanner.model.families.parts import FP32
-from kvplanner.model.families.patterns import FULL, LINEAR, SPARSE, after_first, listed
-from kvplanner.model.families.reading import Body, Draft, MixerPart, MlpPart, Reader, Reading, body, stack
 from kvplanner.model.spec import Moe, State
 from kvplanner.model.tensors import TensorGroup
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from kvplanner.errors import BadInput
-from kvplanner.model.families.fields import Fields, need_length
-from kvplanner.model.families.moe import Experts
-from kvplanner.model.families.mtp import one_layer
-from kvplanner.model.families.patterns import DENSE, SPARSE, Pattern, after_first, all_dense
-from kvplanner.model.families.reading import Body, Draft, MixerPart, MlpPart, Reader, Reading, body, stack
+from kvplanner.model.config.fields import Fields, need_length
+from kvplanner.model.config.moe import Experts
+from kvplanner.model.config.mtp import one_layer
+from kvplanner.model.config.patterns import DENSE, SPARSE, Pattern, after_first, all_dense
+from kvplanner.model.config.reading import Body, Draft, MixerPart, MlpPart, Reader, Reading, body, stack
 from kvplanner.model.spec import Indexer, Mla, Mlp
 from kvplanner.model.tensors import TensorGroup
 

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from kvplanner.model.families.fields import Fields, need_divides, need_length
+from kvplanner.model.config.fields import Fields, need_divides, need_length
+from kvplanner.model.config.moe import MIXTRAL, Experts
+from kvplanner.model.config.mtp import one_layer
+from kvplanner.model.config.patterns import DENSE, FULL, SPARSE, after_first, listed
+from kvplanner.model.config.reading import Body, Draft, Heads, MixerPart, MlpPart, Reader, Reading, body, stack
 from kvplanner.model.families.latent import dense_mlp, layer_norms
-from kvplanner.model.families.moe import MIXTRAL, Experts
-from kvplanner.model.families.mtp import one_layer
-from kvplanner.model.families.patterns import DENSE, FULL, SPARSE, after_first, listed
-from kvplanner.model.families.reading import Body, Draft, Heads, MixerPart, MlpPart, Reader, Reading, body, stack
-from kvplanner.model.families.towers import with_towers
-from kvplanner.model.families.towers_more import minimax_m3 as minimax_tower
 from kvplanner.model.spec import Attention, Indexer, Mlp, State
+from kvplanner.model.towers.more import minimax_m3 as minimax_tower
+from kvplanner.model.towers.vision import with_towers
 from kvplanner.units import round_up
 
 _CONV: Final = "conv"

@@ -7,20 +7,22 @@ from __future__ import annotations
 
 from typing import Final
 
-from kvplanner.model.families import towers, towers_more, towers_qwen
-from kvplanner.model.families.decoder import Decoder
+from kvplanner.model.config.decoder import Decoder
+from kvplanner.model.config.fields import Fields, need_length
+from kvplanner.model.config.moe import Experts
+from kvplanner.model.config.patterns import CHUNKED, FULL, every
+from kvplanner.model.config.reading import Body, Draft, Heads, MixerPart, MlpPart, Reader, Reading, body, stack
 from kvplanner.model.families.dense import FOUR_NORMS, GEMMA3, GLM4V, MINISTRAL3, MISTRAL, PHI3, QWEN2, QWEN3
-from kvplanner.model.families.fields import Fields, need_length
 from kvplanner.model.families.gated import QWEN3_5, QWEN3_5_MOE
 from kvplanner.model.families.kda import kimi_linear
 from kvplanner.model.families.latent import DEEPSEEK_V3, MISTRAL4, dense_mlp, layer_norms
-from kvplanner.model.families.moe import Experts
-from kvplanner.model.families.patterns import CHUNKED, FULL, every
-from kvplanner.model.families.reading import Body, Draft, Heads, MixerPart, MlpPart, Reader, Reading, body, stack
 from kvplanner.model.families.sparse import GLM4V_MOE, QWEN3_MOE
-from kvplanner.model.families.towers import with_towers
 from kvplanner.model.spec import Attention, LayerSpec, Mlp
 from kvplanner.model.tensors import TensorGroup
+from kvplanner.model.towers import more as towers_more
+from kvplanner.model.towers import qwen as towers_qwen
+from kvplanner.model.towers import vision as towers
+from kvplanner.model.towers.vision import with_towers
 
 _MUSE: Final = Decoder(
     qkv_bias=False, o_bias=False, gate_name="gate_proj", norms=FOUR_NORMS, pattern=every(4),

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from kvplanner.errors import BadInput, NotModelled
-from kvplanner.model.families.fields import MAX_LAYERS, Fields, need_divides
-from kvplanner.model.families.moe import expert_sizes
-from kvplanner.model.families.reading import Body, Draft, Heads, MlpPart, Mtp, Reader, Reading, body, stack
+from kvplanner.model.config.fields import MAX_LAYERS, Fields, need_divides
+from kvplanner.model.config.moe import expert_sizes
+from kvplanner.model.config.reading import Body, Draft, Heads, MlpPart, Mtp, Reader, Reading, body, stack
 from kvplanner.model.families.statespace import gqa_part, mamba2_part, mamba2_sizes
 from kvplanner.model.spec import LayerSpec, Mlp, Moe
 from kvplanner.units import round_up

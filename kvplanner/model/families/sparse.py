@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from kvplanner.model.families.decoder import Decoder
-from kvplanner.model.families.moe import MIXTRAL, Experts
-from kvplanner.model.families.mtp import one_layer, stated_only
-from kvplanner.model.families.patterns import (
+from kvplanner.model.config.decoder import Decoder
+from kvplanner.model.config.moe import MIXTRAL, Experts
+from kvplanner.model.config.mtp import one_layer, stated_only
+from kvplanner.model.config.patterns import (
     after_first,
     all_sparse,
     alternating,
@@ -22,7 +22,7 @@ from kvplanner.model.families.patterns import (
     qwen_sparse,
     window_everywhere,
 )
-from kvplanner.model.families.reading import Draft, Reader, Reading
+from kvplanner.model.config.reading import Draft, Reader, Reading
 
 _ROUTER: Final = ("n_group", "topk_group")
 _MIXTRAL: Final = Experts(("num_local_experts",), width=("intermediate_size",), path="block_sparse_moe", names=MIXTRAL)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from kvplanner.errors import BadInput
-from kvplanner.model.families.fields import Fields, need_divides, need_length
-from kvplanner.model.families.moe import Experts
-from kvplanner.model.families.reading import Body, Draft, Heads, MixerPart, MlpPart, Reader, Reading, body, stack
+from kvplanner.model.config.fields import Fields, need_divides, need_length
+from kvplanner.model.config.moe import Experts
+from kvplanner.model.config.reading import Body, Draft, Heads, MixerPart, MlpPart, Reader, Reading, body, stack
 from kvplanner.model.spec import Attention, LayerSpec, Mlp, State
 
 

@@ -19,14 +19,15 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
-from kvplanner.engine.base import Plan, SegmentKind
-from kvplanner.ui.bars import words
+from kvplanner.engine.plan import Plan
+from kvplanner.engine.segment import SegmentKind
+from kvplanner.report import words
+from kvplanner.report.words import Unit
 from kvplanner.ui.bars.access import Accessible
-from kvplanner.ui.bars.ink import Type, colour, set_pale, tokens_of
 from kvplanner.ui.bars.layout import arrange, height_of
 from kvplanner.ui.bars.painter import Marks, paint
 from kvplanner.ui.bars.shapes import COMFORT, COMPACT, MEDIUM, THICK, Cell, Density, Layout, Measured, View
-from kvplanner.ui.bars.words import Unit
+from kvplanner.ui.theme.ink import Type, colour, set_pale, tokens_of
 
 # How long the bar before the last edit stays in sight.
 GHOST_MS: Final = 2500

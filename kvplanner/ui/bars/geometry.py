@@ -6,7 +6,7 @@ from functools import lru_cache
 from math import floor, log10
 from typing import NamedTuple
 
-from kvplanner.ui.palette import Pattern
+from kvplanner.ui.theme.palette import Pattern
 
 Line = tuple[float, float, float, float]
 

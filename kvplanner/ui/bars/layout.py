@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from kvplanner.engine.base import DevicePlan, Plan, SegmentKind
-from kvplanner.plan.held import Lacking, budget_start, cache_is_given, drawn, lack_of, used_bytes
-from kvplanner.plan.parts import short
-from kvplanner.ui.bars import words
-from kvplanner.ui.bars.fold import groups
+from kvplanner.engine.plan import DevicePlan, Plan
+from kvplanner.engine.segment import SegmentKind
+from kvplanner.report import words
+from kvplanner.report.fold import groups
+from kvplanner.report.held import Lacking, budget_start, cache_is_given, drawn, lack_of, used_bytes
+from kvplanner.report.parts import short
+from kvplanner.report.words import Unit
 from kvplanner.ui.bars.geometry import Rect, tick_step, tick_text, ticks
 from kvplanner.ui.bars.shapes import (
     AXIS,
@@ -39,7 +41,6 @@ from kvplanner.ui.bars.shapes import (
     View,
     Whisker,
 )
-from kvplanner.ui.bars.words import Unit
 from kvplanner.units import GB, GIB
 
 # An overflowing bar may take this many capacities of the axis; a longer one is cut, and says so.

@@ -7,11 +7,11 @@ from typing import Final, NamedTuple
 from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
 from PySide6.QtGui import QPainter, QPolygonF
 
-from kvplanner.engine.base import SegmentKind
+from kvplanner.engine.segment import SegmentKind
 from kvplanner.ui.bars.geometry import Rect
-from kvplanner.ui.bars.ink import Type, colour, fill_pattern, fill_plain, fill_segment, pen, snapped
 from kvplanner.ui.bars.shapes import PAD, Bracket, Cell, Lack, Layout, Row, Strip, Text, Whisker
-from kvplanner.ui.palette import Tokens, mix
+from kvplanner.ui.theme.ink import Type, colour, fill_pattern, fill_plain, fill_segment, pen, snapped
+from kvplanner.ui.theme.palette import Tokens, mix
 
 _ALIGN: Final = {
     "left": Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft,

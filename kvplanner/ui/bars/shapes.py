@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from typing import Final, Literal, NamedTuple
 
-from kvplanner.engine.base import Plan, SegmentKind
+from kvplanner.engine.plan import Plan
+from kvplanner.engine.segment import SegmentKind
+from kvplanner.report.words import Unit
 from kvplanner.ui.bars.geometry import Rect
-from kvplanner.ui.bars.words import Unit
 
 Role = Literal["title", "text", "small", "small_bold"]
 Measure = Callable[[str, Role], float]

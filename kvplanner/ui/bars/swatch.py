@@ -7,9 +7,9 @@ from typing import Final
 from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QPainter, QPixmap
 
-from kvplanner.engine.base import SegmentKind
-from kvplanner.ui.bars.ink import colour, fill_pattern, fill_plain, fill_segment, pen
-from kvplanner.ui.palette import Tokens
+from kvplanner.engine.segment import SegmentKind
+from kvplanner.ui.theme.ink import colour, fill_pattern, fill_plain, fill_segment, pen
+from kvplanner.ui.theme.palette import Tokens
 
 SWATCH: Final = 13
 

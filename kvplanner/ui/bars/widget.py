@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtWidgets import QFrame, QScrollArea, QWidget
 
-from kvplanner.engine.base import Plan, SegmentKind
+from kvplanner.engine.plan import Plan
+from kvplanner.engine.segment import SegmentKind
+from kvplanner.report.words import Unit
 from kvplanner.ui.bars.canvas import BarsCanvas
 from kvplanner.ui.bars.shapes import Measured, MeasuredPart
-from kvplanner.ui.bars.words import Unit
 
 if TYPE_CHECKING:
     from kvplanner.observe.overlay import Overlay

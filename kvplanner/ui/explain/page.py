@@ -6,9 +6,9 @@ import re
 from collections.abc import Collection
 from typing import Final
 
-from kvplanner.ui.bars.words import rich
-from kvplanner.ui.explain.content import Explanation, InputRow
-from kvplanner.ui.palette import Tokens
+from kvplanner.report.explain import Explanation, InputRow
+from kvplanner.report.words import rich
+from kvplanner.ui.theme.palette import Tokens
 
 EMPTY: Final = "Select a segment in the bars or in the table to see how it was calculated."
 # A link's address is this and the number of its question.

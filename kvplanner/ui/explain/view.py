@@ -8,12 +8,13 @@ from PySide6.QtCore import QElapsedTimer, QEvent, QPoint, QSize, Qt, QTimer, QUr
 from PySide6.QtGui import QFocusEvent, QGuiApplication, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QSizePolicy, QTextBrowser, QToolButton, QVBoxLayout, QWidget
 
-from kvplanner.engine.base import Plan, SegmentKind
-from kvplanner.sentence import told_in
-from kvplanner.ui.bars.ink import set_pale, tokens_of
-from kvplanner.ui.bars.words import Unit
-from kvplanner.ui.explain.content import Explanation, as_text, explanation
+from kvplanner.engine.plan import Plan
+from kvplanner.engine.segment import SegmentKind
+from kvplanner.report.explain import Explanation, as_text, explanation
+from kvplanner.report.words import Unit
+from kvplanner.sized_text import sizes_in
 from kvplanner.ui.explain.page import ASK, EMPTY, as_html
+from kvplanner.ui.theme.ink import set_pale, tokens_of
 
 # From this width on the inputs stand beside the arithmetic.
 WIDE: Final = 760
@@ -160,7 +161,7 @@ class ExplainView(QWidget):
         self.copy.setVisible(self._told is not None)
         self._wide = self.width() >= WIDE
         place = self.text.verticalScrollBar().value()
-        empty = told_in(self._plan.summary, self._unit) if self._plan and self._plan.fits is None else self._empty
+        empty = sizes_in(self._plan.summary, self._unit) if self._plan and self._plan.fits is None else self._empty
         family = self.font().family()
         corner = self.copy.sizeHint().width() + COPY_RIGHT + COPY_GAP
         page = as_html(self._told, tokens_of(self), family, empty, opened=self._opened, wide=self._wide, corner=corner)

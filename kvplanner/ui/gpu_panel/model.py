@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from kvplanner.engine.base import DevicePlan, Plan
+from kvplanner.engine.plan import DevicePlan, Plan
 from kvplanner.gpu.spec import Machine
 from kvplanner.observe.history import History
 from kvplanner.observe.machine import local_machine

@@ -11,7 +11,7 @@ from PySide6.QtGui import QHideEvent, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QFileDialog, QFrame, QLabel, QScrollArea, QSplitter, QTabWidget, QVBoxLayout, QWidget
 
 from kvplanner.app.jobs import Jobs
-from kvplanner.engine.base import Plan
+from kvplanner.engine.plan import Plan
 from kvplanner.observe.metrics import Fill
 from kvplanner.observe.snapshot import Snapshot
 from kvplanner.ui.gpu_panel.bars import MeasuredBars

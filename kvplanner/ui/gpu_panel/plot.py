@@ -10,10 +10,10 @@ from PySide6.QtGui import QAccessible, QColor, QPen, QShowEvent
 from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QSizePolicy, QVBoxLayout, QWidget
 
 from kvplanner.app.jobs import JobControl, Jobs, error_text
-from kvplanner.engine.base import SegmentKind
+from kvplanner.engine.segment import SegmentKind
 from kvplanner.observe.history import History, Mark, Window
-from kvplanner.ui.bars.ink import tokens_of
-from kvplanner.ui.palette import Tokens
+from kvplanner.ui.theme.ink import tokens_of
+from kvplanner.ui.theme.palette import Tokens
 from kvplanner.units import GB, GIB, MIB, ByteUnit, format_bytes
 
 SPANS: Final = (("1 min", 60), ("5 min", 300), ("15 min", 900), ("1 h", 3600), ("24 h", 86_400))

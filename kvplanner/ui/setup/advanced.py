@@ -14,7 +14,7 @@ from kvplanner.ui.setup.field import heading, muted_label, quiet_button, tab_sto
 from kvplanner.ui.setup.inputs import ROW_HEIGHT
 
 if TYPE_CHECKING:
-    from kvplanner.engine.base import Option, OptionValue, Resolved
+    from kvplanner.engine.option import Option, OptionValue, Resolved
     from kvplanner.ui.setup.option_field import OptionField
 
 CHANGED: Final = "Changed"

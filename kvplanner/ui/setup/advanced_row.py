@@ -14,7 +14,7 @@ from kvplanner.ui.setup.labels import option_label
 from kvplanner.ui.setup.option_field import OptionField, field_for
 
 if TYPE_CHECKING:
-    from kvplanner.engine.base import Option, OptionValue, Resolved
+    from kvplanner.engine.option import Option, OptionValue, Resolved
 
 
 def searched(text: str) -> str:

@@ -14,7 +14,7 @@ from kvplanner.ui.setup.slider import MarkedSlider, Scale
 from kvplanner.units import format_count
 
 if TYPE_CHECKING:
-    from kvplanner.engine.base import Option
+    from kvplanner.engine.option import Option
 
 SHORTEST: Final = 256
 LONGEST_UNKNOWN: Final = 131_072

@@ -12,7 +12,7 @@ from kvplanner.ui.setup.inputs import ComboBox
 from kvplanner.ui.setup.section import Section
 
 if TYPE_CHECKING:
-    from kvplanner.engine.base import Engine
+    from kvplanner.engine.protocol import Engine
 
 
 class EngineSection(Section):

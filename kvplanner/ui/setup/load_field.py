@@ -14,7 +14,7 @@ from kvplanner.ui.setup.inputs import ValueEdit
 from kvplanner.units import format_count, parse_count
 
 if TYPE_CHECKING:
-    from kvplanner.engine.base import Load
+    from kvplanner.engine.request import Load
 
 MOST_USERS = 1_000_000
 MOST_TOKENS = 100_000_000
@@ -68,7 +68,7 @@ class LoadField(Field):
         return (load.users, load.prompt_tokens, load.output_tokens) if load else USUAL
 
     def _emit(self, users: int, prompt: int, output: int, key: str) -> None:
-        from kvplanner.engine.base import Load
+        from kvplanner.engine.request import Load
 
         self.edited.emit(Load(users, prompt, output), key)
 

@@ -16,7 +16,7 @@ from kvplanner.ui.setup.section import Section
 from kvplanner.units import ByteUnit, format_bytes, format_count
 
 if TYPE_CHECKING:
-    from kvplanner.engine.base import Model
+    from kvplanner.model.model import Model
 
 LONGEST_FACT: Final = 48  # characters that the button has room for
 

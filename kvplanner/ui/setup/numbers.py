@@ -8,7 +8,7 @@ from kvplanner.errors import BadInput
 from kvplanner.units import GIB, KIB, MIB, format_count
 
 if TYPE_CHECKING:
-    from kvplanner.engine.base import Option, OptionValue
+    from kvplanner.engine.option import Option, OptionValue
 
 GROUPING_BLANKS = "\u00a0\u202f\u2009 '’"
 

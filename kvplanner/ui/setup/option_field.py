@@ -21,7 +21,7 @@ from kvplanner.units import LARGEST
 _LEAST_SHARE: Final = 0.05
 
 if TYPE_CHECKING:
-    from kvplanner.engine.base import Option, OptionValue, Resolved
+    from kvplanner.engine.option import Option, OptionValue, Resolved
 
 DEFAULT = "\0default"
 # A choice with a long name takes room from its label, which may wrap.

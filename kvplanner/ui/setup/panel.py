@@ -14,17 +14,20 @@ from kvplanner.app.document import Document
 from kvplanner.app.messages import in_window
 from kvplanner.app.state import PlanState
 from kvplanner.errors import PlannerError
-from kvplanner.ui.main_base import PANEL_WIDTH
 from kvplanner.ui.setup.engine_section import EngineSection
 from kvplanner.ui.setup.field import Field, tab_stops
 from kvplanner.ui.setup.gpu_section import GpuSection
 from kvplanner.ui.setup.labels import CONTEXT_OPTIONS, option_label
 from kvplanner.ui.setup.model_section import ModelSection
 from kvplanner.ui.setup.section import Section
+from kvplanner.ui.window.base import PANEL_WIDTH
 from kvplanner.units import ByteUnit
 
 if TYPE_CHECKING:
-    from kvplanner.engine.base import Load, Model, Option, OptionValue, Plan, Resolved
+    from kvplanner.engine.option import Option, OptionValue, Resolved
+    from kvplanner.engine.plan import Plan
+    from kvplanner.engine.request import Load
+    from kvplanner.model.model import Model
     from kvplanner.ui.setup.advanced import AdvancedSection
     from kvplanner.ui.setup.load_field import LoadField
     from kvplanner.ui.setup.option_field import OptionField
@@ -243,8 +246,8 @@ class SetupPanel(QScrollArea):
 
     def show_limits(self) -> None:
         """Mark the trained context and the largest that fits."""
+        from kvplanner.report.verdict import doubtful
         from kvplanner.ui.setup.context_field import ContextField
-        from kvplanner.ui.verdict_words import doubtful
 
         model, plan = self._document.state.model, self._document.plan
         trained = model.spec.context_length if model else None

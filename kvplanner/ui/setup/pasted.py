@@ -12,7 +12,7 @@ ELSEWHERE: Final = "this is a whole command line. Paste it into the model choose
 def is_command(text: str) -> bool:
     """Whether a text starts a server: `vllm serve …`, its module, or its container."""
     from kvplanner.engine.registry import engine, names
-    from kvplanner.plan.text_launch import take_apart
+    from kvplanner.request.launch import take_apart
 
     if not any(mark.isspace() for mark in text):
         return False

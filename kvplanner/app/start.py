@@ -1,0 +1,85 @@
+"""What a window begins with: the arguments' plan, what was open before, or the start model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kvplanner.app.library import open_model
+from kvplanner.app.session import OpenPlan
+from kvplanner.app.state import PlanState
+from kvplanner.catalog import gpus, models
+from kvplanner.gpu.spec import Device, Machine
+from kvplanner.request.start import START_GPU, START_GPU_ID, START_MODEL
+
+if TYPE_CHECKING:
+    from kvplanner.request.words import Built, PlanWords
+
+
+def first_state() -> PlanState:
+    """What `start_state` makes of no words at all, without loading what reads words."""
+    from kvplanner.engine.registry import names
+
+    return PlanState(
+        model_text=START_MODEL,
+        model=models.load(START_MODEL),
+        machine_text=f"1x{START_GPU_ID}",
+        devices=(Device(0, gpus.gpu(START_GPU_ID)),),
+        engine=names()[0],
+    )
+
+
+def start_state(asked: PlanWords | None, local: Callable[[], Machine | None]) -> PlanState:
+    """The state that plan arguments stand for; without a model the start model. Raises PlannerError."""
+    if asked is None:
+        return first_state()
+    from kvplanner.request.words import LOCAL, Sources, build
+
+    words = asked
+    named = words if words.model or _names_model(words) else words._replace(model=START_MODEL)
+    # Without words the window starts on an assumed GPU at once and asks NVML later.
+    seen = local if named.gpu.strip().lower() == LOCAL else _nobody
+    built = build(named, Sources(open_model, seen))
+    return state_of(built, chosen=bool(words.gpu))
+
+
+def _nobody() -> Machine | None:
+    return None
+
+
+def _names_model(words: PlanWords) -> bool:
+    return any(not flag.startswith("-") for flag in words.flags)
+
+
+def state_of(built: Built, *, chosen: bool) -> PlanState:
+    """A request and its words as a document's state."""
+    from kvplanner.request.words import LOCAL
+
+    request = built.request
+    machine = request.machine
+    stated = {d.index: d.free_bytes for d in machine.devices if d.free_bytes is not None and d.free_source == "--free"}
+    return PlanState(
+        model_text=built.model,
+        model=request.model,
+        machine_text="" if built.machine == LOCAL else gpus.machine_words(machine) or built.machine or START_GPU,
+        devices=machine.devices,
+        machine_source=machine.source,
+        machine_chosen=chosen,
+        given_free=stated,
+        engine=request.engine,
+        version=request.version,
+        options=dict(request.options),
+        load=request.load,
+        weight_format=request.weight_format,
+        measured=dict(request.measured),
+    )
+
+
+def restored_state(plan: OpenPlan, local: Callable[[], Machine | None]) -> PlanState:
+    """The state of a plan of the session; local: this machine, asked for only where the plan is for it.
+
+    Raises PlannerError.
+    """
+    from kvplanner.app.planstore import from_session
+
+    return from_session(plan.plan, plan.path or "last session", local)

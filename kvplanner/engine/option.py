@@ -1,0 +1,73 @@
+"""Engine options, each declared once: for the form, the terminal, command lines, plan files and documentation."""
+
+from typing import Literal, NamedTuple
+
+OptionValue = bool | int | float | str
+Origin = Literal["user", "default", "derived"]
+OptionType = Literal["bool", "int", "tokens", "float", "text", "choice", "bytes"]
+
+
+class Option(NamedTuple):
+    """One engine option, declared once for the form, the terminal, command lines, plan files and documentation.
+
+    name: the canonical long flag without dashes and with underscores. flags: every spelling, the canonical first.
+    negation: the flag that turns a boolean off. env: an environment variable that sets it instead of a flag;
+    env_also: one that sets it where the flag does not.
+    json: "parent.key" where the value lives in a flag that takes JSON ("compilation_config.cudagraph_mode").
+    json_also: further homes of that kind, read but never written. many: the flag takes one word or more, kept with
+    commas. modelled False: understood, but nothing is planned by it. synonyms: (other spelling, choice) pairs.
+    default: text of the default rule for people ("0.92", "from the GPU: 8192 or 2048").
+    moves: the segment kinds (or "" for admission only) that it changes. everyday: shown without searching.
+    low, high: the range that makes sense, None for open. above_low: the low end itself lies outside it.
+    """
+
+    name: str
+    flags: tuple[str, ...]
+    type: OptionType
+    section: str
+    help: str
+    default: str = ""
+    negation: str = ""
+    env: str = ""
+    json: str = ""
+    choices: tuple[str, ...] = ()
+    moves: tuple[str, ...] = ()
+    everyday: bool = False
+    low: float | None = None
+    high: float | None = None
+    since: str = ""
+    until: str = ""
+    modelled: bool = True
+    json_also: tuple[str, ...] = ()
+    many: bool = False
+    above_low: bool = False
+    env_also: str = ""
+    synonyms: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def spelled(self) -> str:
+        """How a command line writes it: the flag, or the JSON flag with the key."""
+        parent, dot, key = self.json.partition(".")
+        return f"--{parent.replace('_', '-')}.{key}" if dot else self.flags[0]
+
+
+class FlagRule(NamedTuple):
+    """How to read a flag that is no option.
+
+    words: that follow it: "", "1", or "+" for one or more. reason: why a plan cannot leave it out, "" when it can;
+    remedy: what to do then; harmless: values that it may have all the same. same_as: the JSON flag that it stands for.
+    """
+
+    words: Literal["", "1", "+"] = ""
+    reason: str = ""
+    remedy: str = ""
+    harmless: tuple[str, ...] = ()
+    same_as: str = ""
+
+
+class Resolved(NamedTuple):
+    """An option's value in a plan, who set it, and why the default is what it is."""
+
+    value: OptionValue | None
+    origin: Origin
+    reason: str = ""

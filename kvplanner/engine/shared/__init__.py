@@ -1,0 +1,1 @@
+"""What several engines account for in the same way; knows no engine."""

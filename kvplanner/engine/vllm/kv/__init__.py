@@ -1,0 +1,1 @@
+"""The KV cache: what a layer keeps, groups, blocks, and what fits."""

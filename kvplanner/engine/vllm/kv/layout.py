@@ -1,0 +1,86 @@
+"""The cache of a model under given settings, before its memory is known: groups and bytes per block of each stage."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from kvplanner.engine.plan import CacheGroup
+from kvplanner.engine.vllm.kv import groups as kv_groups
+from kvplanner.engine.vllm.kv import notes as kv_notes
+from kvplanner.engine.vllm.kv.groups import Group
+from kvplanner.engine.vllm.kv.layers import Caches, cache_specs
+from kvplanner.engine.vllm.kv.spec import GROWING
+from kvplanner.engine.vllm.settings import Settings
+from kvplanner.model.spec import ModelSpec
+
+
+class CacheLayout(NamedTuple):
+    """What the engine allocates per block and per request.
+
+    tables: the groups as the engine deals with them; groups: the same for people. bytes_per_block: of each pipeline
+    stage. block_size: tokens of the smallest block. bytes_per_token: on the widest stage, None where it is no
+    constant. notes: what padding, windows, states and copies cost, with this plan's numbers.
+    not_modelled: what is missing for an exact answer.
+    """
+
+    settings: Settings
+    context_limit: int
+    tables: tuple[Group, ...]
+    groups: tuple[CacheGroup, ...]
+    bytes_per_block: tuple[int, ...]
+    block_size: int
+    bytes_per_token: float | None
+    notes: tuple[str, ...] = ()
+    not_modelled: tuple[str, ...] = ()
+
+    @property
+    def exact(self) -> bool:
+        """Whether every part of the cache is modelled."""
+        return not self.not_modelled
+
+    def blocks_at(self, length: int) -> int:
+        """Blocks that one request of `length` tokens holds in all groups."""
+        return sum(kv_groups.blocks_of(table, self.settings, length) for table in self.tables)
+
+
+@lru_cache(maxsize=64)
+def plan_cache(
+    spec: ModelSpec, settings: Settings, partition: tuple[tuple[int, int], ...], draft: ModelSpec | None = None
+) -> CacheLayout:
+    """The cache layout. partition: [first, end) layers of each pipeline stage; draft: a draft model's layers.
+
+    Raises BadInput where the engine refuses the configuration.
+    """
+    caches = cache_specs(spec, settings, partition, draft)
+    layout = _laid_out(spec, settings, caches, len(partition))
+    plain = None
+    if settings.kv_cache_dtype != "auto":
+        usual = settings._replace(kv_cache_dtype="auto", attention_backend=None)
+        plain = _laid_out(spec, usual, cache_specs(spec, usual, partition, draft), len(partition))
+    return layout._replace(notes=kv_notes.notes(spec, layout, plain))
+
+
+def _laid_out(spec: ModelSpec, settings: Settings, caches: Caches, stages: int) -> CacheLayout:
+    tables = kv_groups.grouped(caches.counted, settings)
+    per_block = tuple(max((t.page_bytes[s] for t in tables), default=0) for s in range(stages))
+    sizes = [t.spec.block_size for t in tables if t.spec.kind != "state"] or [t.spec.block_size for t in tables]
+    block = min(sizes, default=caches.block_size)
+    length = settings.max_model_len
+    groups = tuple(
+        CacheGroup(
+            kind=t.spec.kind,
+            layers=t.total_layers,
+            block_size=t.spec.block_size,
+            page_bytes=max(t.page_bytes) if t.mixed else t.spec.page_bytes,
+            blocks_per_request=kv_groups.blocks_of(t, settings, length),
+            padding_layers=t.slots - t.total_layers,
+        )
+        for t in tables
+    )
+    per_token = None
+    if len(tables) == 1 and tables[0].spec.kind in GROWING:
+        per_token = max(per_block) / (block * settings.dcp)
+    return CacheLayout(
+        settings, spec.context_length or length, tables, groups, per_block, block, per_token, (), caches.not_modelled
+    )

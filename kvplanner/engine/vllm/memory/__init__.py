@@ -1,0 +1,1 @@
+"""Memory beside weights and cache: activations, buffers, graphs, runtime."""

@@ -1,0 +1,285 @@
+"""The activation peak of vLLM's profile run: one step with every token it allows, then the sampler on every row.
+
+What the run executes (v1/worker/gpu/model_runner.py, 0.33; gpu_model_runner.py before): encoders on worst-case
+items, whose outputs stay alive; a forward pass of max_num_batched_tokens without attention; on the last pipeline
+stage the sampler on min(tokens, max_num_seqs) rows. PyTorch's peak is the highest of the three moments.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from kvplanner.engine.vllm.constants import Constant, lookup
+from kvplanner.engine.vllm.memory.workspace import has_counters, penalty_counters
+from kvplanner.engine.vllm.settings import Settings
+from kvplanner.engine.vllm.weights.rank import bodies
+from kvplanner.engine.vllm.weights.shard import cut
+from kvplanner.estimate import Estimate, Input, banded
+from kvplanner.model.formats import DTYPE_BYTES
+from kvplanner.model.model import Model
+from kvplanner.model.spec import Mla, ModelSpec
+from kvplanner.sized_text import SizedText, size_mark
+from kvplanner.units import GIB, ceil_div, format_both, format_bytes
+
+_USUAL_SEQS: Final = 256
+# Latent attention projects cached context up in chunks of at most this many tokens (mla_attention.py, 0.33).
+_MLA_CHUNK: Final = 65_536
+# An encoder's widest point per patch and hidden element: 16-bit queries, keys, values and an MLP four times as wide.
+_ENCODER_BYTES_PER_VALUE: Final = 22
+_ENCODER_BAND: Final = (0.6, 1.8)
+_ENCODER_MOST: Final = 16 * GIB
+# Tokens and patches of the largest item where the limit stands in the processor's settings, not in the config
+# (12,845,056 pixels in patches of 14, 16,777,216 in patches of 16; four patches a token).
+_LARGEST_ITEM: Final = {"Qwen": (16_384, 65_536), "MiMoVL": (16_384, 65_536), "Kimi": (4_096, 16_384)}
+
+
+class Widths(NamedTuple):
+    """Elements per token that one rank holds at the widest point of a layer's two halves.
+
+    mixer: projections in and the vector before the output projection; mlp: gate, up and their product;
+    gate_up: the first of these alone.
+    """
+
+    mixer: int
+    mlp: int
+    gate_up: int
+
+
+class Moment(NamedTuple):
+    """One candidate for the peak in bytes (value, low, high); how: the arithmetic behind the value."""
+
+    value: int = 0
+    low: int = 0
+    high: int = 0
+    how: str = "0"
+
+    @property
+    def band(self) -> tuple[int, int, int]:
+        """(value, low, high)."""
+        return self.value, self.low, self.high
+
+
+class Moments(NamedTuple):
+    """The candidates for the peak.
+
+    kept: encoder outputs, which stay alive through the last two; rest: what else encoders leave; fixed: libraries.
+    """
+
+    encoder: Moment
+    forward: Moment
+    sampler: Moment
+    kept: Moment
+    rest: Constant | None
+    fixed: Constant
+
+    def peak(self, which: int) -> int:
+        """The highest moment: which 0 is the value, 1 the low end, 2 the high end."""
+        return self.highest(which)[1] + round(self.fixed.band[which])
+
+    def highest(self, which: int) -> tuple[str, int]:
+        """The highest moment's name and size, libraries not among it."""
+        left = self.kept.value + (round(self.rest.band[which]) if self.rest else 0)
+        beside = " beside encoder outputs" if left else ""
+        named = (
+            ("the encoders' run", self.encoder.band[which]),
+            (f"the forward pass{beside}", left + self.forward.band[which]),
+            (f"the sampler{beside}", left + self.sampler.band[which]),
+        )
+        return max(named, key=lambda moment: moment[1])
+
+
+def widths(model: Model, settings: Settings, stage: int) -> Widths:
+    """The widest layer of a stage: outputs of its input projections and inputs of its output projections."""
+    mixer = mlp = gate_up = 0
+    for body, _ in bodies(model, settings, stage):
+        into: dict[str, int] = {}
+        through: dict[str, int] = {}
+        for group in body:
+            local = cut(group, settings)
+            if not local.columns or group.kind not in ("attention", "state", "mlp"):
+                continue
+            half = "mlp" if group.kind == "mlp" else "mixer"
+            wide = (local.columns if group.shard == "row" else local.rows) * local.copies
+            through[half] = through.get(half, 0) + wide
+            if group.shard != "row":
+                into[half] = into.get(half, 0) + wide
+        mixer = max(mixer, through.get("mixer", 0))
+        mlp = max(mlp, through.get("mlp", 0))
+        gate_up = max(gate_up, into.get("mlp", 0))
+    return Widths(mixer, mlp, gate_up)
+
+
+def moments(model: Model, settings: Settings, stage: int, wide: Widths | None = None) -> Moments:
+    """The moments of the profile run; wide: the stage's widths where they are known already."""
+    spec = model.spec
+    wide = wide or widths(model, settings, stage)
+    forward = _forward(spec, settings, stage, max(wide.mixer, wide.mlp, _mla_expansion(spec, settings)))
+    sampler = _sampler(spec, settings, stage, settings.max_num_seqs)
+    encoder, outputs = _encoders(spec, settings, stage)
+    rest = lookup("encoder_rest_bytes", settings) if outputs.value else None
+    return Moments(encoder, forward, sampler, outputs, rest, lookup("peak_fixed_bytes", settings))
+
+
+def _forward(spec: ModelSpec, settings: Settings, stage: int, widest: int) -> Moment:
+    """The forward pass at the widest point of a layer, and rows of hidden size beside it."""
+    tokens, element, hidden = settings.max_num_batched_tokens, DTYPE_BYTES[settings.dtype], spec.hidden_size
+    shares, rows = lookup("forward_share", settings), lookup("forward_hidden_rows", settings, stage)
+    value, low, high = (
+        round(tokens * element * (part * widest + count * hidden))
+        for part, count in zip(shares.band, rows.band, strict=True)
+    )
+    how = (
+        f"{tokens:,} tokens × {element} × ({shares.value:.9g} × {widest:,} wide + {rows.value:.9g} × {hidden:,} hidden)"
+    )
+    return Moment(value, low, high, how)
+
+
+def _sampler(spec: ModelSpec, settings: Settings, stage: int, seqs: int) -> Moment:
+    """The sampler's run beside the hidden states that it reads; nothing where none runs."""
+    if stage != settings.pp - 1 or spec.task != "generate":
+        return Moment()
+    tokens, element, hidden = settings.max_num_batched_tokens, DTYPE_BYTES[settings.dtype], spec.hidden_size
+    rows = min(tokens, seqs)
+    # A head in fp32 makes its logits, and their copy between ranks, twice as wide.
+    wider = element - 2
+    per_logit = lookup("sampler_logit_bytes", settings)
+    value, low, high = (
+        round((each + wider) * rows * spec.vocab_size) + tokens * hidden * element for each in per_logit.band
+    )
+    each = per_logit.value + wider
+    how = f"{rows:,} rows × {spec.vocab_size:,} words × {each:.9g} + {tokens:,} tokens × {hidden:,} hidden × {element}"
+    return Moment(value, low, high, how)
+
+
+def peak(model: Model, settings: Settings, stage: int) -> Estimate:
+    """PyTorch's peak above what stays allocated, in bytes on one rank of a stage, with a warm compile cache."""
+    spec, tokens = model.spec, settings.max_num_batched_tokens
+    wide = widths(model, settings, stage)
+    found = moments(model, settings, stage, wide)
+    value, low, high = (found.peak(which) for which in range(3))
+    element = DTYPE_BYTES[settings.dtype]
+    gate_up = tokens * wide.gate_up * element
+    inputs = [
+        Input("forward pass", found.forward.value, "B", found.forward.how),
+        Input("gate and up tensors", gate_up, "B", f"{tokens:,} tokens × {wide.gate_up:,} × {element}; a part of it"),
+    ]
+    steps = "{forward pass}"
+    if found.sampler.value:
+        inputs += _sampler_inputs(spec, settings, found.sampler)
+        steps = "max({forward pass}, {sampler})"
+    if found.encoder.value:
+        inputs += _encoder_inputs(found)
+        steps = f"max({{encoders}}, {{encoder outputs}} + {steps})"
+    inputs.append(Input("libraries", round(found.fixed.value), "B", found.fixed.source))
+    remarks = _remarks(spec, settings, stage, found, gate_up)
+    return banded(value, low, high, "calibrated", f"{steps} + {{libraries}}", *inputs).with_notes(*remarks)
+
+
+def _sampler_inputs(spec: ModelSpec, settings: Settings, sampler: Moment) -> tuple[Input, Input]:
+    rows, words = _rows(settings), spec.vocab_size
+    how = f"{rows:,} rows × {words:,} words × 4; one copy, a part of it"
+    return Input("sampler", sampler.value, "B", sampler.how), Input("fp32 logits", 4 * rows * words, "B", how)
+
+
+def _encoder_inputs(found: Moments) -> tuple[Input, Input]:
+    outputs, size = found.kept.how, found.kept.value
+    if found.rest:
+        outputs += f" + {round(found.rest.value):,}; {found.rest.source}"
+        size += round(found.rest.value)
+    encoders = Input("encoders", found.encoder.value, "B", f"{found.encoder.how}; worst-case items")
+    return encoders, Input("encoder outputs", size, "B", outputs)
+
+
+def compiles(settings: Settings) -> bool:
+    """Whether torch.compile runs at start-up: not on V0, whose default is off, nor with --enforce-eager."""
+    if settings.era.runner == "V0":
+        return False
+    return settings.compiled if settings.compiled is not None else settings.graph_mode != "NONE"
+
+
+def cold_start_extra(settings: Settings) -> Estimate:
+    """Bytes that a first start books as activations because it compiles: gone with a warm compile cache."""
+    extra = lookup("cold_compile_bytes", settings)
+    value, low, high = extra.scaled(1 if compiles(settings) else 0)
+    return banded(value, low, high, extra.basis, "{compilation}", Input("compilation", value, "B", extra.source))
+
+
+def _remarks(spec: ModelSpec, settings: Settings, stage: int, found: Moments, gate_up: int) -> tuple[str, ...]:
+    tokens, remarks = settings.max_num_batched_tokens, []
+    if gate_up:
+        remarks.append(f"{tokens:,} tokens in one step: gate and up tensors {format_both(gate_up)}")
+    if found.sampler.value:
+        rows, logits = _rows(settings), 4 * _rows(settings) * spec.vocab_size
+        remarks.append(f"{rows:,} rows of fp32 logits over {spec.vocab_size:,} words: {_both_small(logits)}")
+        remarks += _beside_usual(spec, settings, stage, found)
+    if compiles(settings):
+        cold = size_mark(cold_start_extra(settings).value, 1)
+        remarks.append(
+            f"assumes a warm compile cache; a first start books about {cold} more and has that much less KV cache"
+        )
+    return tuple(SizedText(remark) for remark in remarks)
+
+
+def _both_small(size: int) -> str:
+    return f"{format_bytes(size, 'MB', 0)} = {format_bytes(size, 'MiB', 0)}"
+
+
+def _beside_usual(spec: ModelSpec, settings: Settings, stage: int, found: Moments) -> tuple[str, ...]:
+    """What many sequences cost beside what the usual number would: in the peak, and in penalty counters."""
+    seqs = settings.max_num_seqs
+    if seqs <= _USUAL_SEQS:
+        return ()
+    few = found._replace(sampler=_sampler(spec, settings, stage, _USUAL_SEQS))
+    (moment, peak_), (few_moment, few_peak) = found.highest(0), few.highest(0)
+    parts = []
+    if peak_ > few_peak:
+        other = "" if moment == few_moment else f"{few_moment} with "
+        parts.append(f"{moment} sets the peak with {size_mark(peak_)}, at {_USUAL_SEQS} {other}{size_mark(few_peak)}")
+    extra = peak_ - few_peak
+    if has_counters(settings):
+        many, usual = (penalty_counters(count, spec.vocab_size) for count in (seqs, _USUAL_SEQS))
+        extra += many - usual
+        parts.append(
+            f"penalty counters over {spec.vocab_size:,} words take {size_mark(many)}, "
+            f"at {_USUAL_SEQS} {size_mark(usual)}"
+        )
+    told = f"max_num_seqs {seqs:,} costs {size_mark(extra)} more than {_USUAL_SEQS} would: {'; '.join(parts)}"
+    return (told,) if extra else ()
+
+
+def _rows(settings: Settings) -> int:
+    return min(settings.max_num_batched_tokens, settings.max_num_seqs)
+
+
+def _mla_expansion(spec: ModelSpec, settings: Settings) -> int:
+    """Elements per token of latent attention's worst-case up-projection, which the profile run allocates."""
+    mixers = [m for layer in spec.layers for m in layer.mixers if isinstance(m, Mla)]
+    if not mixers:
+        return 0
+    chunk = min(max(8 * settings.max_model_len, 64 * settings.max_num_seqs), _MLA_CHUNK)
+    heads = ceil_div(mixers[0].heads, settings.tp)
+    return chunk * heads * (mixers[0].qk_nope + mixers[0].head_size_v) // settings.max_num_batched_tokens
+
+
+def _encoders(spec: ModelSpec, settings: Settings, stage: int) -> tuple[Moment, Moment]:
+    """The encoders' own run, and their outputs that stay alive; nothing without profiling."""
+    if not spec.towers or stage or settings.language_model_only or settings.skip_mm_profiling:
+        return Moment(), Moment()
+    element, hidden = DTYPE_BYTES[settings.dtype], spec.hidden_size
+    usual = next((item for name, item in _LARGEST_ITEM.items() if spec.architecture.startswith(name)), (0, 0))
+    longest = max((t.tokens_per_item or usual[0] for t in spec.towers), default=0)
+    budget = max(settings.max_num_batched_tokens, longest)
+    kept = Moment(size := budget * hidden * element, size, size, f"{budget:,} tokens × {hidden:,} hidden × {element}")
+    own, how = 0, "0"
+    for tower in spec.towers:
+        per_item = tower.tokens_per_item or longest
+        items = max(1, min(budget // per_item, settings.max_num_seqs)) if per_item else 1
+        patches = (tower.patch_tokens_per_item or usual[1] or per_item) * items
+        size = patches * tower.hidden_size * _ENCODER_BYTES_PER_VALUE
+        if size > own:
+            own, how = size, f"{patches:,} patches × {tower.hidden_size:,} wide × {_ENCODER_BYTES_PER_VALUE}"
+    if own > _ENCODER_MOST:
+        own, how = _ENCODER_MOST, f"{_ENCODER_MOST:,}"
+    low, high = _ENCODER_BAND
+    run = Moment(own + kept.value, round(low * own) + kept.value, round(high * own) + kept.value, f"{how} + {kept.how}")
+    return run, kept

@@ -1,0 +1,65 @@
+"""CUDA graphs: what vLLM estimates before it sizes the KV cache, and what capture then takes.
+
+The estimate captures a few graphs and extrapolates (v1/worker/gpu_model_runner.py 0.17 to 0.33,
+v1/worker/gpu/cudagraph_utils.py). Both follow the same law here: a part per captured size, a part per captured size
+and layer, and a factor for experts and for recurrent layers; its constants are fitted on start-up reports.
+"""
+
+from __future__ import annotations
+
+from kvplanner.engine.vllm.constants import lookup
+from kvplanner.engine.vllm.settings import Settings
+from kvplanner.engine.vllm.weights.rank import stage_layers
+from kvplanner.estimate import Estimate, Input, banded, exact
+from kvplanner.model.model import Model
+from kvplanner.model.spec import ModelSpec, Moe, State
+
+
+def estimate(model: Model, settings: Settings, stage: int) -> Estimate:
+    """Bytes that the engine subtracts for graphs; 0 where the era subtracts none (then they come from the slack)."""
+    if not settings.era.graphs_in_budget:
+        return exact(0, "0: these versions subtract no estimate")
+    return _law("graph_estimate", model, settings, stage)
+
+
+def actual(model: Model, settings: Settings, stage: int) -> Estimate:
+    """Bytes that graph capture takes."""
+    return _law("graph_actual", model, settings, stage)
+
+
+def counts(settings: Settings) -> tuple[int, int]:
+    """(piecewise graphs, full graphs) that will be captured."""
+    sizes = settings.graph_sizes
+    decode = settings.max_num_seqs * (1 + settings.spec_tokens)
+    full = sum(1 for size in sizes if size <= decode)
+    piecewise = 0 if settings.graph_mode in ("NONE", "FULL", "FULL_DECODE_ONLY") else len(sizes)
+    return piecewise, full if settings.graph_mode not in ("NONE", "PIECEWISE") else 0
+
+
+def _law(name: str, model: Model, settings: Settings, stage: int) -> Estimate:
+    piecewise, full = counts(settings)
+    number = max(piecewise, full)
+    if not number:
+        return exact(0, "0: no graphs (--enforce-eager or cudagraph_mode NONE)")
+    first, end = stage_layers(model.spec, settings, stage)
+    base, each, layer = (lookup(f"{name}_{part}", settings) for part in ("base", "each", "layer"))
+    kind = _kind(model.spec)
+    factor = lookup(f"{name}_{kind}", settings)
+    # Whole bytes, so that the formula gives the value.
+    fixed, per_size, per_layer = (round(part.value) for part in (base, each, layer))
+    plain = fixed + number * (per_size + per_layer * (end - first))
+    value, low, high = factor.scaled(plain)
+    return banded(
+        value, low, high, factor.basis,
+        "({base} + {graphs} × ({each} + {layers} × {each layer})) × {factor}",
+        Input("base", fixed, "B", base.source), Input("graphs", number, "sizes", "capture sizes"),
+        Input("each", per_size, "B", each.source), Input("layers", end - first, "layers", "of this stage"),
+        Input("each layer", per_layer, "B", layer.source), Input("factor", factor.value, "", factor.source),
+    )  # fmt: skip
+
+
+def _kind(spec: ModelSpec) -> str:
+    """What a model's layers capture beside attention and a dense MLP: "states", "experts" or "plain"."""
+    if any(isinstance(m, State) for layer in spec.layers for m in layer.mixers):
+        return "states"
+    return "experts" if any(isinstance(m, Moe) for layer in spec.layers for m in layer.mlps) else "plain"

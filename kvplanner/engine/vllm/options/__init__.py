@@ -1,0 +1,1 @@
+"""vLLM's options, each declared once."""

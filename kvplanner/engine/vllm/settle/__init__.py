@@ -1,0 +1,1 @@
+"""From a request to settings: what vLLM would settle on, and what it refuses."""

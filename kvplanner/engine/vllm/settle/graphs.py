@@ -1,0 +1,92 @@
+"""CUDA graphs: the mode that vLLM settles on and the batch sizes that it captures.
+
+Rules follow config/vllm.py and config/compilation.py of vLLM 0.33.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, get_args
+
+from kvplanner.engine.option import OptionValue
+from kvplanner.engine.shared.ledger import Book
+from kvplanner.engine.vllm.settings import GraphMode
+from kvplanner.engine.vllm.settle import batch as defaults_batch
+from kvplanner.errors import BadInput
+from kvplanner.model.spec import ModelSpec
+
+_LEVELS_SINCE: Final = (11, 1)
+_MAX_DIGITS: Final = 9
+
+
+def graphs(spec: ModelSpec, book: Book, values: Mapping[str, Any], causal: bool) -> dict[str, Any]:
+    """graph_mode and graph_sizes of Settings; values: those settled before; causal: every layer looks back only.
+
+    Raises BadInput for a mode or a list of sizes that the engine does not read.
+    """
+    version, eager = values["version"], bool(book.settle("enforce_eager", False, "off"))
+    level = int(book.settle("optimization_level", "2", "all graphs"))
+    wanted = _named_mode(book.options.get("cudagraph_mode"))
+    parallel = values["dcp"] > 1 or values["pcp"] > 1
+    mode, reason = defaults_batch.graph_mode(wanted, level, eager, causal, parallel, version)
+    book.settle("cudagraph_mode", mode, reason, "derived")
+    compiled = _compiles(book, version, eager or level == 0)
+    if not compiled and "PIECEWISE" in mode:
+        mode = "NONE"
+        book.override("cudagraph_mode", mode, "pieces need compilation mode 3")
+    raised = 1024 if spec.model_type == "gpt_oss" and version >= (11, 0) else 0
+    args = (values["max_num_seqs"], values["max_num_batched_tokens"], values["spec_tokens"])
+    largest = defaults_batch.max_capture_size(*args, values["gpu_arch"], version, raised)
+    listed, wished = book.options.get("cudagraph_capture_sizes"), book.options.get("max_cudagraph_capture_size")
+    if mode == "NONE":
+        sizes: tuple[int, ...] = ()
+    elif listed is not None:
+        sizes = _listed_sizes(str(listed), wished)
+    else:
+        largest = largest if wished is None else int(wished)
+        every = book.options.get("performance_mode") == "interactivity"
+        sizes = defaults_batch.capture_sizes(largest, *args, version, every)
+    book.settle(
+        "max_cudagraph_capture_size", sizes[-1] if sizes else 0, "from sequences and tokens in a step", "derived"
+    )
+    book.settle("cudagraph_capture_sizes", ", ".join(map(str, sizes)), f"{len(sizes)} sizes", "derived")
+    if not sizes and mode != "NONE":
+        mode = "NONE"
+        book.override("cudagraph_mode", mode, "no size is captured")
+    return {"graph_mode": mode, "graph_sizes": sizes, "compiled": compiled}
+
+
+def _compiles(book: Book, version: tuple[int, int], plain: bool) -> bool:
+    """Whether steps are compiled in pieces, which graphs of pieces need (config/vllm.py, 0.33): compilation mode 3.
+
+    plain: eager, or optimisation level 0. Before 0.11.1 -O named this mode.
+    """
+    levels = "optimization_level" if version < _LEVELS_SINCE else "compilation_mode"
+    given = book.options.get("compilation_mode") or book.options.get(levels)
+    default = "0" if plain else "3"
+    why = "nothing is compiled: eager, or optimisation level 0" if plain else "pieces, as their graphs need"
+    mode = str(book.settle("compilation_mode", default if given is None else given, why))
+    return mode == "3" and not book.options.get("enforce_eager")
+
+
+def _named_mode(given: OptionValue | None) -> GraphMode | None:
+    modes: tuple[GraphMode, ...] = get_args(GraphMode)
+    found = next((m for m in modes if m == given), None)
+    if given is not None and found is None:
+        raise BadInput(f"{given!r} is not a CUDA graph mode", "--compilation-config", "Known: " + ", ".join(modes))
+    return found
+
+
+def _listed_sizes(text: str, largest: OptionValue | None) -> tuple[int, ...]:
+    parts = [p.strip() for p in text.strip("[]").split(",") if p.strip()]
+    if not all(p.isascii() and p.isdecimal() and len(p) <= _MAX_DIGITS and int(p) for p in parts):
+        raise BadInput(
+            f"{text[:60]!r} is not a list of batch sizes", "--cudagraph-capture-sizes", "Write for example 1,2,4,8"
+        )
+    sizes = tuple(sorted({int(p) for p in parts}))
+    if largest is not None and sizes and sizes[-1] != largest:
+        raise BadInput(
+            f"customized max_cudagraph_capture_size(={largest}) should be consistent with the max value of "
+            f"cudagraph_capture_sizes(={sizes[-1]})", "--max-cudagraph-capture-size", "Give one of the two",
+        )  # fmt: skip
+    return sizes

@@ -1,0 +1,99 @@
+"""Which device each rank runs on, and the parallel sizes that follow from the GPUs when none is set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kvplanner.engine.option import Resolved
+from kvplanner.engine.request import PlanRequest
+from kvplanner.engine.vllm.settings import Settings
+from kvplanner.engine.vllm.weights import rank as weights
+from kvplanner.errors import BadInput
+from kvplanner.gpu.spec import Device, Machine
+from kvplanner.model.model import Model
+from kvplanner.model.spec import Attention, Mixer, State
+from kvplanner.units import counted
+
+Stages = tuple[tuple[Device, ...], ...]
+_MOST = 64  # as the options allow
+_PARALLEL = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
+
+
+def derive(request: PlanRequest) -> tuple[PlanRequest, dict[str, Resolved]]:
+    """The request with a tensor-parallel size that uses its GPUs, when it sets no parallel size itself.
+
+    vLLM's own default is 1; a plan for several GPUs is meant for all of them, and its command line says so.
+    """
+    count = len(request.machine.devices)
+    if count <= 1 or any(name in request.options for name in _PARALLEL):
+        return request, {}
+    size = largest_tensor_parallel(request.model, count)
+    reason = f"{count} GPUs given: the largest size up to {count} that the model divides by"
+    derived = request._replace(options={**request.options, "tensor_parallel_size": size})
+    return derived, {"tensor_parallel_size": Resolved(size, "derived", reason)}
+
+
+def largest_tensor_parallel(model: Model, gpus: int) -> int:
+    """The largest tensor-parallel size up to `gpus` that the model's heads and tensors divide by."""
+    return next((size for size in range(gpus, 1, -1) if _divides(model, size)), 1)
+
+
+def allowed(name: str, model: Model) -> tuple[int, ...]:
+    """The sizes of a parallel option that a model allows, ascending; empty for other options."""
+    if name == "tensor_parallel_size":
+        return tuple(size for size in range(1, _MOST + 1) if _divides(model, size))
+    if name == "pipeline_parallel_size":
+        return tuple(range(1, min(max(model.spec.num_layers, 1), _MOST) + 1))
+    return ()
+
+
+def _divides(model: Model, size: int) -> bool:
+    heads = all(_mixer_divides(mixer, size) for layer in model.spec.layers for mixer in layer.mixers)
+    return heads and (model.inventory is None or weights.divides(model, size))
+
+
+def _mixer_divides(mixer: Mixer, size: int) -> bool:
+    if isinstance(mixer, State):
+        return not any(count % size for count in (mixer.heads, mixer.key_heads, mixer.channels))
+    if mixer.heads % size:
+        return False
+    return not isinstance(mixer, Attention) or mixer.kv_heads % size == 0 or size % mixer.kv_heads == 0
+
+
+def devices_of(request: PlanRequest, settings: Settings) -> tuple[tuple[Stages, ...], int]:
+    """The devices of each replica's pipeline stages, and how many GPUs no rank uses.
+
+    Ranks follow the engine's order: replicas, then stages, then tensor ranks. Raises BadInput when GPUs are missing.
+    """
+    tp, pp, dp = settings.tp, settings.pp, settings.dp
+    world = tp * pp * dp
+    gpus = [d for d in request.machine.devices if d.kind == "gpu"]
+    if world > len(gpus):
+        raise _too_few(request, {name: size for name, size in zip(_PARALLEL, (tp, pp, dp), strict=True) if size > 1},
+                       world, len(gpus))  # fmt: skip
+    rows = [tuple(gpus[start : start + tp]) for start in range(0, world, tp)]
+    return tuple(tuple(rows[r * pp : (r + 1) * pp]) for r in range(dp)), len(gpus) - world
+
+
+def _too_few(request: PlanRequest, sizes: Mapping[str, int], world: int, given: int) -> BadInput:
+    """The error at the size that asks for most, of those that the user set where there are some."""
+    words = " × ".join(f"{name.removesuffix('_size').replace('_', ' ')} {size}" for name, size in sizes.items())
+    asked = [name for name in sizes if name in request.options] or [*sizes]
+    blamed = max(asked, key=lambda name: sizes[name], default=_PARALLEL[0])
+    one = len(sizes) == 1
+    return BadInput(
+        f"{words or 'this plan'} {'needs' if one or not sizes else 'need'} {counted(world, 'GPU', 'GPUs')} "
+        f"and {counted(given, 'is', 'are')} given",
+        "--" + blamed.replace("_", "-"),
+        f"Add GPUs or give at most {given}" if one and given else "Add GPUs or lower the parallel sizes",
+    )
+
+
+def unplannable(machine: Machine) -> str:
+    """Why vLLM's memory on these devices cannot be told, "" when it can."""
+    for device in machine.devices:
+        if device.gpu.vendor not in ("nvidia", "custom"):
+            return f"{device.gpu.name} is not an NVIDIA GPU, and vLLM's memory rules are known for CUDA devices only"
+        if device.gpu.total is None or device.gpu.cuda_total is None:
+            return f"the memory of {device.gpu.name} is not known; give its size instead, for example --gpu 64GB"
+    return ""

@@ -1,0 +1,1 @@
+"""Ranks and replicas through the stages of start-up, and where they fail."""

@@ -1,0 +1,198 @@
+"""One rank's memory: the budget, what lies in it and outside it, and what is left for the KV cache.
+
+The arithmetic is that of v1/worker/gpu_worker.py (0.33): requested = ceil(total × utilisation); available KV =
+requested − everything that the profile run found in use − its transient peak − the graph estimate.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple, cast
+
+from kvplanner.engine.request import PlanRequest
+from kvplanner.engine.segment import SegmentKind
+from kvplanner.engine.vllm.calibration import calibrate
+from kvplanner.engine.vllm.kv.layout import CacheLayout
+from kvplanner.engine.vllm.kv.sizing import given_cache
+from kvplanner.engine.vllm.memory import activations, graphs, runtime, workspace
+from kvplanner.engine.vllm.settings import Settings
+from kvplanner.engine.vllm.weights import rank as weights
+from kvplanner.estimate import Estimate, Input, band_of_sum, banded, exact, least_sure, measured
+from kvplanner.gpu.spec import Device
+from kvplanner.sized_text import SizedText, size_mark
+
+_ZERO = exact(0, "0")
+
+
+class Rank(NamedTuple):
+    """What one tensor-parallel rank of a pipeline stage holds on one device; all sizes in bytes.
+
+    other: what others hold before the engine starts. budget: requested memory. staging: beyond the weights, while
+    they load. graphs_charged: the part of the graph memory that is taken off the budget. after: allocated after the
+    measurement, out of the slack. available: what the engine prints as available KV cache memory, or the given size;
+    negative when nothing is left.
+    """
+
+    device: Device
+    stage: int
+    settings: Settings
+    total: Estimate
+    cuda_total: Estimate
+    other: Estimate
+    outside: Estimate
+    budget: Estimate
+    runtime: Estimate
+    weights: Estimate
+    staging: Estimate
+    workspace: Estimate
+    activations: Estimate
+    graphs_charged: Estimate
+    graphs: Estimate
+    after: Estimate
+    given_kv: Estimate | None
+    available: Estimate
+
+    @property
+    def reserved_bytes(self) -> int:
+        """What the driver keeps: NVML's total less CUDA's."""
+        return self.total.value - self.cuda_total.value
+
+    @property
+    def free_at_start_bytes(self) -> int:
+        """What the engine's first snapshot finds free."""
+        return self.cuda_total.value - self.other.value - self.outside.value
+
+    @property
+    def context_bytes(self) -> int:
+        """The CUDA context, the first that the engine makes on the device; all of `outside` where that is given."""
+        return next((int(i.value) for i in self.outside.inputs if i.name == "context"), self.outside.value)
+
+    @property
+    def context_fits(self) -> bool:
+        """Whether the CUDA context finds room."""
+        return self.cuda_total.value - self.other.value >= self.context_bytes
+
+    @property
+    def resident_bytes(self) -> int:
+        """In use on the device after the profile run: everything but the transient peak, graphs and KV cache."""
+        return self.other.value + self.outside.value + self.runtime.value + self.weights.value + self.workspace.value
+
+
+def rank_key(stage: int, device: Device) -> tuple[int, str, int | None]:
+    """What tells ranks apart: ranks of one key use the same memory."""
+    return stage, device.gpu.id, device.free_bytes
+
+
+def plan_rank(request: PlanRequest, settings: Settings, stage: int, device: Device, layout: CacheLayout) -> Rank:
+    """One rank's memory; the request's measured bytes replace estimates, its calibration narrows them."""
+    gpu, model = device.gpu, request.model
+    assert gpu.total is not None  # refused before any rank is planned
+    assert gpu.cuda_total is not None
+    here = settings._replace(gpu_name=gpu.name, gpu_arch=gpu.compute_capability, gpu_total_bytes=gpu.cuda_total.value)
+
+    def term(kind: SegmentKind, estimated: Estimate) -> Estimate:
+        if kind in request.measured:
+            return measured(request.measured[kind], "--measured")
+        return calibrate(estimated, kind, request.calibration, model, here)
+
+    estimated_graphs = term("cuda_graphs", graphs.estimate(model, here, stage))
+    budget = _budget(gpu.cuda_total, here.utilization)
+    runtime_inside = term("runtime", runtime.inside(model, here, stage))
+    rank_weights = term("weights", _weights(request, here, stage))
+    kept = term("workspace", workspace.persistent(model, here, stage))
+    peak = term("activations", activations.peak(model, here, stage))
+    given = _measured_cache(request) or given_cache(here, layout.bytes_per_block[stage])
+    charged = {"runtime": runtime_inside, "weights": rank_weights, "workspace": kept, "activations": peak}
+    if here.era.graphs_in_budget:
+        charged["CUDA graphs"] = estimated_graphs
+    if here.mm_ipc_bytes:
+        # Left free for the front end, which decodes media on this GPU (v1/worker/gpu_worker.py, 0.33).
+        charged["media decoding"] = exact(here.mm_ipc_bytes)
+    return Rank(
+        device=device,
+        stage=stage,
+        settings=here,
+        total=gpu.total,
+        cuda_total=gpu.cuda_total,
+        other=term("other", _other(device)),
+        outside=term("runtime_outside", runtime.outside(model, here, stage)),
+        budget=budget,
+        runtime=runtime_inside,
+        weights=rank_weights,
+        staging=weights.loading_peak(model, here, stage),
+        workspace=kept,
+        activations=peak,
+        graphs_charged=estimated_graphs if here.era.graphs_in_budget else _ZERO,
+        graphs=term("cuda_graphs", graphs.actual(model, here, stage)),
+        after=workspace.after_profile(model, here, stage, layout),
+        given_kv=given,
+        available=given or _rest(budget, charged, here.utilization),
+    )
+
+
+def _rest(budget: Estimate, charged: Mapping[str, Estimate], utilization: float) -> Estimate:
+    """The budget less what is charged to it: negative when nothing is left, else never below 0."""
+    value = budget.value - sum(term.value for term in charged.values())
+    below, above = band_of_sum(charged.values())
+    budget_below, budget_above = band_of_sum((budget,))
+    inputs = (
+        Input("budget", budget.value, "B", f"{utilization:g} × CUDA total"),
+        *(Input(name, term.value, "B", term.basis) for name, term in charged.items()),
+    )
+    low, high = value - math.isqrt(above**2 + budget_below**2), value + math.isqrt(below**2 + budget_above**2)
+    formula = " − ".join(("{budget}", *(f"{{{name}}}" for name in charged)))
+    return banded(value, low, high, "rest" if low < high else "exact", formula, *inputs)
+
+
+def _weights(request: PlanRequest, settings: Settings, stage: int) -> Estimate:
+    """The model's weights, and on the last stage those of the draft model beside them."""
+    own = weights.rank_weights(request.model, settings, stage)
+    if request.draft is None or settings.spec_method != "draft_model" or stage != settings.pp - 1:
+        return own
+    alone = settings._replace(pp=1, pp_partition=(), spec_method=None, spec_tokens=0, quantization=None)
+    draft = weights.rank_weights(request.draft, alone, 0)
+    return own._replace(
+        value=own.value + draft.value,
+        low=own.low + draft.low,
+        high=own.high + draft.high,
+        basis=least_sure((own, draft)),
+        formula=own.formula + " + {draft model}",
+        inputs=(*own.inputs, Input("draft model", draft.value, "B", request.draft.id)),
+    )
+
+
+def _measured_cache(request: PlanRequest) -> Estimate | None:
+    given = request.measured.get("kv_cache")
+    return None if given is None else measured(given, "--measured")
+
+
+def _other(device: Device) -> Estimate:
+    if device.free_bytes is None:
+        return exact(0, "{nothing}", Input("nothing", 0, "B", "no other program was named"))
+    cuda_total = cast(Estimate, device.gpu.cuda_total).value
+    source = device.free_source or "given"
+    return Estimate(
+        value := max(cuda_total - device.free_bytes, 0),
+        value,
+        value,
+        "measured",
+        "{CUDA total} − {free}",
+        (Input("CUDA total", cuda_total, "B", device.gpu.name), Input("free", device.free_bytes, "B", source)),
+    )
+
+
+def _budget(cuda_total: Estimate, utilization: float) -> Estimate:
+    """ceil(CUDA total × utilisation) (v1/worker/utils.py, 0.33)."""
+    value, low, high = (math.ceil(size * utilization) for size in (cuda_total.value, cuda_total.low, cuda_total.high))
+    source = cuda_total.inputs[0].source if cuda_total.inputs else ""
+    inputs = (
+        Input("CUDA total", cuda_total.value, "B", source),
+        Input("utilisation", utilization, "", "--gpu-memory-utilization"),
+    )
+    estimate = banded(value, low, high, cuda_total.basis, "ceil({CUDA total} × {utilisation})", *inputs)
+    return estimate.with_notes(
+        SizedText(
+            f"The budget is a share of what CUDA sees ({size_mark(cuda_total.value)}), not of the size on the box."
+        )
+    )

@@ -1,0 +1,1 @@
+"""Weights on one rank: sharding, formats, what stays and what loading needs."""

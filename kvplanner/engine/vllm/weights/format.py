@@ -1,0 +1,162 @@
+"""How many bytes a weight takes on the GPU after vLLM's post-processing: scales widened, merged, padded, repacked.
+
+Read from what vLLM 0.33 itself allocates for each kernel that it chooses by compute capability:
+fp8 blocks        native from 9.0: fp32 scales; DeepGEMM on 10.x: one byte per row and 128 columns; below 9.0 Marlin:
+                  16-bit scales per row and 128 columns.
+fp8, one scale    pieces that are joined share one scale after loading; below 8.9 Marlin spreads it over the rows.
+AWQ               Machete (9.0) widens zero points to 16 bits; Marlin keeps them packed.
+GPTQ, packed int  symmetric zero points and act-order indices are dropped.
+NVFP4             10.x and later pad the scales to 128 rows and 4 columns; others run Marlin with unpadded scales.
+MXFP4 experts     padded by kernel, biases in fp32 for Triton and TRT-LLM (see `mxfp4_expert`).
+"""
+
+from __future__ import annotations
+
+from math import gcd
+from typing import Final
+
+from kvplanner.engine.vllm.constants import ASSUMED_ARCH
+from kvplanner.engine.vllm.settings import Settings
+from kvplanner.engine.vllm.weights import methods as weights_methods
+from kvplanner.engine.vllm.weights import rules as weights_rules
+from kvplanner.engine.vllm.weights.shard import Local
+from kvplanner.model.formats import DTYPE_BYTES, WeightFormat
+from kvplanner.model.spec import ModelSpec
+from kvplanner.model.tensors import TensorGroup
+from kvplanner.units import ceil_div, round_up
+
+_FLOATS: Final = ("float64", "float32", "bfloat16", "float16")
+_NATIVE_FP8: Final = (8, 9)
+_HOPPER: Final = (9, 0)
+_BLACKWELL: Final = (10, 0)
+_CONSUMER_BLACKWELL: Final = (12, 0)
+# Before, AWQ ran on Marlin everywhere; the release that changed it is uncertain.
+_MACHETE_AWQ_SINCE: Final = (20, 0)
+# Before, Triton's experts were padded to 256 hidden columns (a 0.14.1 start of gpt-oss-120b: 64.38 GiB).
+_NARROW_TRITON_SINCE: Final = (21, 0)
+
+
+def resident(group: TensorGroup, local: Local, spec: ModelSpec, settings: Settings, first_of_fused: bool = True) -> int:
+    """Bytes of one layer's tensors of a group on a rank.
+
+    first_of_fused: whether the group is the first piece of the matrix that it is joined to, which owns a shared scale.
+    """
+    fmt = effective(group, spec, settings)
+    if fmt.layout == "dense" and fmt.name in _FLOATS:
+        if group.kind == "experts" and len(local.shape) == 1 and spec.quantization == "mxfp4":
+            return local.copies * mxfp4_bias(group, local, settings)
+        return local.elements * unquantised_bytes(group, spec, settings)
+    if len(local.shape) < 2:
+        return local.copies * fmt.bytes_of(local.shape)
+    if fmt.name == "mxfp4" and group.kind == "experts":
+        return local.copies * mxfp4_expert(group, local, settings)
+    if fmt.layout == "block" and group.kind == "experts":
+        fmt = _expert_blocks(fmt, local.rows if group.shard == "expert_column" else local.columns)
+    return local.copies * _matrix(fmt, local, settings, group.kind == "experts", first_of_fused)
+
+
+def effective(group: TensorGroup, spec: ModelSpec, settings: Settings) -> WeightFormat:
+    """The format that the engine runs: the file's, or that of an online quantisation of a 16-bit checkpoint."""
+    wanted = weights_methods.online(spec, settings)
+    if wanted is None or group.kind not in wanted.kinds or group.shard == "replicated":
+        return group.format
+    plain = group.format.layout == "dense" and len(group.shape) >= 2 and group.place == "layer"
+    return wanted.format if plain else group.format
+
+
+def unquantised_bytes(group: TensorGroup, spec: ModelSpec, settings: Settings) -> int:
+    """Bytes per element of an unquantised tensor: whatever the file holds is cast to the engine's dtype.
+
+    What the model's class declares in fp32 stays so.
+    """
+    if weights_rules.fp32_router(group, spec) or weights_rules.fp32_part(group, spec):
+        return DTYPE_BYTES["float32"]
+    return DTYPE_BYTES[settings.dtype]
+
+
+def mxfp4_padding(settings: Settings) -> tuple[int, int, bool]:
+    """(hidden multiple, intermediate multiple, biases in fp32) of MXFP4 experts: Triton, TRT-LLM or Marlin."""
+    arch = settings.gpu_arch or ASSUMED_ARCH
+    if arch == _HOPPER:
+        return (1, 64, True) if settings.version >= _NARROW_TRITON_SINCE else (256, 64, False)
+    return 256, 128, _BLACKWELL <= arch < _CONSUMER_BLACKWELL
+
+
+def mxfp4_expert(group: TensorGroup, local: Local, settings: Settings) -> int:
+    """Bytes of one expert's matrix: half a byte a value and a byte per 32, on padded sizes."""
+    hidden_multiple, width_multiple, _ = mxfp4_padding(settings)
+    column = group.shard == "expert_column"
+    rows = round_up(local.rows, width_multiple if column else hidden_multiple)
+    columns = round_up(local.columns, hidden_multiple if column else width_multiple)
+    values = rows * columns // 2
+    if hidden_multiple > 1:
+        return values + rows * ceil_div(columns, 32)
+    # Triton's layout for Hopper: scales of 256 rows by 4 columns; gate and up stand in one matrix.
+    pieces = 2 if column else 1
+    return values + round_up(pieces * rows, 256) * round_up(ceil_div(columns, 32), 4) // pieces
+
+
+def mxfp4_bias(group: TensorGroup, local: Local, settings: Settings) -> int:
+    """Bytes of one expert's bias, padded like its matrix; that of the down projection is whole on every rank."""
+    hidden_multiple, width_multiple, wide = mxfp4_padding(settings)
+    column = group.shard == "expert_column"
+    return round_up(local.rows, width_multiple if column else hidden_multiple) * (4 if wide else 2)
+
+
+def notes(spec: ModelSpec, settings: Settings) -> tuple[str, ...]:
+    """What is not exact about this format on this GPU."""
+    method = settings.quantization or spec.quantization or ""
+    found = []
+    if method and settings.gpu_arch is None:
+        found.append("the GPU's compute capability is not known: its kernels are taken to be those of 9.0")
+    if spec.quantization == "gptq":
+        found.append("act-order GPTQ files may keep the scales of row-parallel layers whole on every rank: not counted")
+    if "fp4" in method and "mxfp4" not in method:
+        found.append("NVFP4 kernels may pad experts further; the part is small")
+    wanted = weights_methods.online(spec, settings)
+    if wanted is not None and not wanted.checked:
+        found.append(f"{method} is counted by its rule, which was not held against the engine")
+    return tuple(found)
+
+
+def _expert_blocks(fmt: WeightFormat, width: int) -> WeightFormat:
+    """Smaller blocks where a rank's share of an expert's width would cut the file's."""
+    side = gcd(width, fmt.block_rows)
+    return fmt if side == fmt.block_rows else fmt._replace(block_rows=side, block_columns=side)
+
+
+def _matrix(fmt: WeightFormat, local: Local, settings: Settings, expert: bool, first_of_fused: bool) -> int:
+    arch = settings.gpu_arch or ASSUMED_ARCH
+    rows, columns = local.rows, local.columns
+    payload = ceil_div(int(rows * columns * fmt.bits), 8)
+    if fmt.name == "fp8":
+        return payload + _fp8_scales(fmt, rows, columns, arch, expert, first_of_fused)
+    if fmt.name == "int8" and fmt.layout == "channel":
+        return payload + 4 * rows
+    if fmt.name == "awq":
+        groups = rows * (ceil_div(columns, fmt.group) if fmt.group else 1)
+        machete = arch == _HOPPER and not expert and settings.version >= _MACHETE_AWQ_SINCE
+        return payload + 2 * groups + (2 * groups if machete and fmt.zero_bits else groups * fmt.zero_bits // 8)
+    if fmt.name == "gptq" or (fmt.name.startswith("int") and fmt.layout == "group"):
+        return fmt._replace(zero_bits=0, index_bytes=0, extra_bytes=0).bytes_of((rows, columns))
+    if fmt.name == "nvfp4" and arch >= _BLACKWELL:
+        return payload + round_up(rows, 128) * round_up(ceil_div(columns, fmt.group), 4) + fmt.extra_bytes
+    return fmt.bytes_of((rows, columns))
+
+
+def _fp8_scales(
+    fmt: WeightFormat, rows: int, columns: int, arch: tuple[int, int], expert: bool, first_of_fused: bool
+) -> int:
+    if fmt.layout == "block":
+        per_row = ceil_div(columns, fmt.block_columns)
+        if arch < _HOPPER:
+            return 2 * rows * per_row
+        if _BLACKWELL <= arch < _CONSUMER_BLACKWELL and not expert:
+            return rows * round_up(per_row, 4)
+        return 4 * ceil_div(rows, fmt.block_rows) * per_row
+    if arch < _NATIVE_FP8:
+        return 2 * rows
+    if fmt.layout == "channel":
+        return 4 * rows
+    shared = 4 + fmt.extra_bytes
+    return shared if first_of_fused else 0

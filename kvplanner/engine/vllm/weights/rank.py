@@ -1,0 +1,270 @@
+"""Model weights on one rank: what stays after loading and post-processing, and what loading needs for a moment.
+
+`rank_weights` counts the parameters (with their scales and repacked forms) byte for byte, so that it can be held
+against a checkpoint. The log line "Model loading took" also has rotary tables and the allocator's rounding to
+512 bytes: `loaded` adds them, and the plan keeps them under workspace.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from kvplanner.engine.vllm.settings import Settings
+from kvplanner.engine.vllm.weights import (
+    extra as weights_extra,
+)
+from kvplanner.engine.vllm.weights import (
+    format as weights_format,
+)
+from kvplanner.engine.vllm.weights import (
+    methods as weights_methods,
+)
+from kvplanner.engine.vllm.weights import (
+    rules as weights_rules,
+)
+from kvplanner.engine.vllm.weights.blocks import check_blocks
+from kvplanner.engine.vllm.weights.shard import Local, check_divides, cut, uneven
+from kvplanner.errors import BadInput, NotModelled
+from kvplanner.estimate import Estimate, Input, band_of_sum, banded, exact, least_sure
+from kvplanner.model.model import Model
+from kvplanner.model.spec import ModelSpec, Moe
+from kvplanner.model.tensors import Inventory, TensorGroup
+from kvplanner.units import GIB
+
+_KIND_NAMES: Final = {
+    "embedding": "embedding", "head": "head", "attention": "attention", "state": "recurrent layers", "mlp": "MLP",
+    "experts": "experts", "router": "routers", "norm": "norms", "tower": "towers", "mtp": "MTP", "other": "other",
+}  # fmt: skip
+# Stored sizes that are surer than this share are taken as they are.
+_LOOSE_SHARE: Final = 0.005
+# What a method's rule may be off where it was not held against the engine.
+_RULE_BAND: Final = 0.03
+# Compute capabilities whose kernels lay out quantised weights differently.
+_KERNEL_ARCHES: Final = ((8, 0), (8, 9), (9, 0), (10, 0), (12, 0))
+
+
+class Held(NamedTuple):
+    """A group of tensors on a rank: its local part, the layers that hold it, and its resident bytes in all."""
+
+    group: TensorGroup
+    local: Local
+    layers: int
+    bytes: int
+
+
+def partition(num_layers: int, pp: int, override: tuple[int, ...] = ()) -> tuple[tuple[int, int], ...]:
+    """(first, end) of the layers of each pipeline stage (distributed/utils.py get_pp_indices, 0.33).
+
+    A remainder goes one layer each to the stages before the last. override: VLLM_PP_LAYER_PARTITION.
+    Raises BadInput when the override does not sum to the layers, or there are more stages than layers.
+    """
+    if override:
+        if len(override) != pp or sum(override) != num_layers:
+            raise BadInput(
+                f"{','.join(map(str, override))} does not split {num_layers} layers into {pp} stages",
+                "VLLM_PP_LAYER_PARTITION",
+                "give one number of layers per stage",
+            )
+        sizes = list(override)
+    else:
+        if pp > max(num_layers, 1):  # nothing known of the layers leaves one stage
+            raise BadInput(f"{pp} stages for {num_layers} layers", "--pipeline-parallel-size", "use fewer stages")
+        base, rest = divmod(num_layers, pp)
+        sizes = [base] * pp
+        for back in range(2, rest + 2):
+            sizes[-back] += 1
+    bounds = [0]
+    for size in sizes:
+        bounds.append(bounds[-1] + size)
+    return tuple(pairwise(bounds))
+
+
+def stage_layers(spec: ModelSpec, settings: Settings, stage: int) -> tuple[int, int]:
+    """(first, end) of one stage's decoder layers."""
+    return partition(spec.num_layers, settings.pp, settings.pp_partition)[stage]
+
+
+def inventory_of(model: Model) -> Inventory:
+    """The model's tensors. Raises NotModelled when only its layers are known."""
+    if model.inventory is None:
+        raise NotModelled("the tensors of this model are not known", model.id, "Plan from its config.json or files")
+    return model.inventory
+
+
+def bodies(model: Model, settings: Settings, stage: int) -> Iterator[tuple[tuple[TensorGroup, ...], int]]:
+    """The distinct layer bodies of a stage and how many of its layers have each."""
+    inventory = inventory_of(model)
+    first, end = stage_layers(model.spec, settings, stage)
+    for index, layers in sorted(Counter(inventory.block_of[first:end]).items()):
+        body = inventory.blocks[index]
+        yield body + weights_rules.additions(body, inventory, model.spec), layers
+
+
+def held(model: Model, settings: Settings, stage: int) -> Iterator[Held]:
+    """Every group of tensors that a rank of a stage holds, once for each distinct layer body."""
+    inventory = inventory_of(model)
+    experts = routed_experts(model.spec)
+    parts = [(g, layers) for body, layers in bodies(model, settings, stage) for g in body]
+    outside = list(inventory.outside)
+    if weights_rules.unused_head(model.spec):
+        outside += [
+            g._replace(kind="head", place="last") for g in outside if g.kind == "embedding" and g.shard == "vocab"
+        ]
+    parts += [(g, 1) for g in outside if _on_stage(g, model.spec, settings, stage)]
+    previous = ""
+    for group, layers in parts:
+        local = _local(group, model.spec, settings, experts)
+        joined = f"{group.path.rpartition('.')[0]}.{group.fused}" if group.fused else group.path
+        resident = weights_format.resident(group, local, model.spec, settings, joined != previous)
+        previous = joined
+        yield Held(group, local, layers, layers * resident)
+
+
+def _local(group: TensorGroup, spec: ModelSpec, settings: Settings, experts: int) -> Local:
+    """What a rank holds of a group, by the general rules and those of the model's class."""
+    local = cut(_as_split(group, spec), settings, experts)
+    missing = group.count - weights_rules.built(group, spec)
+    rows = local.rows + weights_rules.state_rows(group, spec, settings.tp)
+    return local._replace(rows=rows, copies=local.copies - missing)
+
+
+def _as_split(group: TensorGroup, spec: ModelSpec) -> TensorGroup:
+    """The group with the shard that the model's class gives it."""
+    if weights_rules.split_like_words(group, spec):
+        return group._replace(shard="vocab")
+    if weights_rules.split_by_rows(group, spec):
+        return group._replace(shard="column")
+    return group._replace(shard="replicated") if weights_rules.whole_on_ranks(group, spec) else group
+
+
+def divides(model: Model, tp: int) -> bool:
+    """Whether every tensor of the model splits evenly over tp ranks, its encoders and experts included."""
+    groups = (group for group, _ in inventory_of(model).groups() if group.place != "mtp")
+    return all(
+        weights_rules.state_rows(group, model.spec, tp) or uneven(_as_split(group, model.spec), tp, tp) is None
+        for group in groups
+    )
+
+
+def _check(model: Model, settings: Settings, parts: Iterable[Held]) -> tuple[str, ...]:
+    """Remarks on methods and splits that this release may refuse.
+
+    Raises BadInput for those that it refuses, NotModelled for a method of unknown size.
+    """
+    weights_methods.check(model.spec, settings)
+    remarks: dict[str, None] = {}
+    for part in parts:
+        if not weights_rules.state_rows(part.group, model.spec, settings.tp):
+            check_divides(_as_split(part.group, model.spec), settings)
+        if remark := check_blocks(part.group, part.local, settings):
+            remarks[remark] = None
+    return tuple(remarks)
+
+
+def routed_experts(spec: ModelSpec) -> int:
+    """Routed experts of a mixture-of-experts layer, 0 for a dense model."""
+    return max((m.experts for layer in spec.layers for m in layer.mlps if isinstance(m, Moe)), default=0)
+
+
+def rank_weights(model: Model, settings: Settings, stage: int) -> Estimate:
+    """Bytes of weights that one tensor-parallel rank of a stage holds once loading has ended.
+
+    Exact for the formats whose kernels' layouts are known; notes name what is not. The inputs list the bytes by
+    kind of tensor. Raises NotModelled when the tensors or the method's sizes are unknown, BadInput for a method or a
+    split that the engine refuses.
+    """
+    parts_held = tuple(held(model, settings, stage))
+    remarks = _check(model, settings, parts_held)
+    kinds: Counter[str] = Counter()
+    for item in parts_held:
+        kinds[_KIND_NAMES[item.group.kind]] += item.bytes
+    parts = [Input(name, size, "B", model.source_kind) for name, size in kinds.most_common() if size]
+    extras = weights_extra.extras(model, settings, stage, bodies(model, settings, stage))
+    offloaded = min(settings.cpu_offload_bytes, sum(kinds.values()))
+    value = sum(kinds.values()) - offloaded + sum(e.value for _, e in extras)
+    formula = " + ".join(f"{{{part.name}}}" for part in parts)
+    inputs = parts + [Input(name, e.value, "B", e.in_numbers() or "vLLM's rules") for name, e in extras]
+    formula += "".join(f" + {{{name}}}" for name, _ in extras)
+    if offloaded:
+        formula += " − {kept on the host}"
+        inputs.append(Input("kept on the host", offloaded, "B", "--cpu-offload-gb"))
+    notes = (*weights_format.notes(model.spec, settings), *weights_extra.notes(settings), *remarks)
+    terms = [e for _, e in extras] + _doubts(model, settings, stage, value)
+    if all(e.basis == "exact" for e in terms):
+        return exact(value, formula, *inputs).with_notes(*notes)
+    below, above = band_of_sum(terms)
+    return banded(value, value - below, value + above, least_sure(terms), formula, *inputs).with_notes(*notes)
+
+
+def _doubts(model: Model, settings: Settings, stage: int, value: int) -> list[Estimate]:
+    """How far the weights may lie off `value`: by the file's own size, by the method, by GPUs with other kernels."""
+    doubts = []
+    stored = model.stored
+    # A what-if format carries its rule's band in the stored size: a published repository may keep matrices in 16 bits.
+    if stored is not None and stored.value and stored.high - stored.low >= _LOOSE_SHARE * stored.value:
+        low, high = (round(value * bound / stored.value) for bound in (stored.low, stored.high))
+        doubts.append(banded(value, low, high, stored.basis))
+    wanted = weights_methods.online(model.spec, settings)
+    if wanted is not None and not wanted.checked and _changes(model, settings):
+        doubts.append(banded(value, round(value * (1 - _RULE_BAND)), round(value * (1 + _RULE_BAND)), "analytic"))
+    if settings.gpu_arch is None and (wanted is not None or model.spec.quantization is not None):
+        known = [settings._replace(gpu_arch=arch) for arch in _KERNEL_ARCHES]
+        sizes = [sum(part.bytes for part in held(model, here, stage)) for here in known]
+        middle = sum(part.bytes for part in held(model, settings, stage))
+        doubts.append(banded(value, value + min(sizes) - middle, value + max(sizes) - middle, "assumed"))
+    return doubts
+
+
+def _changes(model: Model, settings: Settings) -> bool:
+    """Whether quantising while loading changes any tensor."""
+    groups = (group for group, _ in inventory_of(model).groups())
+    return any(weights_format.effective(g, model.spec, settings) is not g.format for g in groups)
+
+
+def loaded(model: Model, settings: Settings, stage: int) -> Estimate:
+    """What "Model loading took" prints: the weights, rotary tables, and each tensor rounded up to 512 bytes."""
+    weights = rank_weights(model, settings, stage)
+    tables = weights_extra.tables(model, settings, stage)
+    return banded(
+        weights.value + tables.value, weights.low + tables.low, weights.high + tables.high,
+        least_sure((weights, tables)), "{weights} + {tables}",
+        Input("weights", weights.value, "B"), Input("tables", tables.value, "B", tables.formula),
+    )  # fmt: skip
+
+
+def loading_peak(model: Model, settings: Settings, stage: int) -> Estimate:
+    """Bytes beyond `rank_weights` that loading holds for a moment: repacking one layer's largest tensor.
+
+    Online quantisation before 0.17 loaded every tensor in 16 bits first, which is told as well.
+    """
+    parts = list(held(model, settings, stage))
+    largest, path = max(((i.bytes // i.layers, i.group.path) for i in parts), default=(0, ""))
+    staging = Input("largest tensor group", largest, "B", path)
+    late = weights_methods.unquantised_first(model.spec, settings)
+    if late:
+        whole = sum(layers * g.stored_bytes for g, _, layers, _ in parts) // settings.tp
+        extra = max(0, whole - sum(item.bytes for item in parts))
+        return banded(
+            extra + largest, extra, extra + largest + GIB, "analytic",
+            "{16-bit copy} + {largest tensor group}",
+            Input("16-bit copy", extra, "B", "loaded before quantising"), staging,
+        )  # fmt: skip
+    return banded(largest, 0, 2 * largest, "analytic", "{largest tensor group}", staging)
+
+
+def _on_stage(group: TensorGroup, spec: ModelSpec, settings: Settings, stage: int) -> bool:
+    last = settings.pp - 1
+    if group.place == "tower":
+        # Later stages keep the encoder too: built, never used (models/utils.py StageMissingLayer).
+        return not settings.language_model_only
+    if group.place == "mtp":
+        # The block's own embedding and head are the target's.
+        return settings.spec_method in weights_extra.MTP_METHODS and stage == last and group.shard != "vocab"
+    if weights_rules.on_every_stage(group, spec):
+        return True
+    return {
+        "layer": False, "first": stage == 0, "last": stage == last, "first+last": stage in (0, last), "every": True,
+    }[group.place]  # fmt: skip

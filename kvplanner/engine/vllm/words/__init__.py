@@ -1,0 +1,1 @@
+"""What a plan of vLLM says in words, and the figures behind it."""

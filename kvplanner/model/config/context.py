@@ -1,0 +1,113 @@
+"""The context length that vLLM derives from a config (config/model.py and its converters, 0.33).
+
+The smallest of the known length fields (`model_max_length` alone when it is there), times the rope factor for
+the rope types whose length does not include it yet. Long-rope files start at their original length; the longer
+one is what a user may ask for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+from kvplanner.model.config.fields import Fields
+
+_LENGTHS: Final = (
+    "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_target_positions",
+    "max_sequence_length", "max_seq_length", "seq_len",
+)  # fmt: skip
+# Rope types whose stated length already holds the factor.
+_INCLUDED: Final = frozenset(
+    {"su", "longrope", "llama3", "yarn", "deepseek_yarn", "deepseek_llama_scaling", "default", "mrope", "proportional"}
+)
+
+# Where a config states no length, an engine takes its class's own (configuration classes of transformers 5.24).
+_CLASS_LENGTHS: Final[dict[int, tuple[str, ...]]] = {
+    512: ("BertModel", "XLMRobertaModel"),
+    2048: (
+        "LlamaForCausalLM", "LlavaForConditionalGeneration", "Olmo2ForCausalLM", "Olmo3ForCausalLM",
+        "GraniteForCausalLM", "GraniteMoeForCausalLM", "GraniteMoeHybridForCausalLM", "HunYuanDenseV1ForCausalLM",
+        "HunYuanMoEV1ForCausalLM", "Exaone4ForCausalLM", "DeepseekV2ForCausalLM",
+    ),
+    4096: (
+        "ArceeForCausalLM", "DeepseekV3ForCausalLM", "ExaoneForCausalLM", "NemotronHForCausalLM", "OlmoeForCausalLM",
+        "Phi3ForCausalLM", "StableLmForCausalLM", "Starcoder2ForCausalLM", "KimiK25ForConditionalGeneration",
+    ),
+    8192: (
+        "CohereForCausalLM", "Cohere2ForCausalLM", "GemmaForCausalLM", "Gemma2ForCausalLM", "FalconH1ForCausalLM",
+    ),
+    32_768: (
+        "Qwen2ForCausalLM", "Qwen2MoeForCausalLM", "Qwen2VLForConditionalGeneration",
+        "Qwen2_5_VLForConditionalGeneration", "Qwen3ForCausalLM", "Qwen3MoeForCausalLM", "Qwen3NextForCausalLM",
+        "Qwen3_5ForConditionalGeneration", "Qwen3_5MoeForConditionalGeneration", "Qwen3_5MoeForCausalLM",
+        "Glm4vForConditionalGeneration", "InternLM3ForCausalLM", "InternVLForConditionalGeneration",
+        "MiniCPM3ForCausalLM", "SmolLM3ForCausalLM",
+    ),
+    65_536: ("ApertusForCausalLM", "OlmoHybridForCausalLM"),
+    128_000: (
+        "Qwen3VLForConditionalGeneration", "Qwen3VLMoeForConditionalGeneration", "Lfm2ForCausalLM",
+        "Lfm2MoeForCausalLM", "Step3p7FlashForCausalLM",
+    ),
+    131_072: (
+        "Ernie4_5ForCausalLM", "Ernie4_5_MoeForCausalLM", "Gemma3ForCausalLM", "Gemma3ForConditionalGeneration",
+        "Gemma4ForConditionalGeneration", "Glm4ForCausalLM", "Glm4MoeForCausalLM", "GptOssForCausalLM",
+        "HYV3ForCausalLM", "Llama4ForConditionalGeneration", "MiMoV2FlashForCausalLM",
+        "Mistral3ForConditionalGeneration",
+        "MistralForCausalLM", "MistralModel", "MixtralForCausalLM", "MllamaForConditionalGeneration",
+        "MuseGlimmerForConditionalGeneration", "PhiMoEForCausalLM", "SolarOpenForCausalLM",
+    ),
+    163_840: ("DeepseekV32ForCausalLM",),
+    196_608: ("MiniMaxM2ForCausalLM",),
+    202_752: ("Glm4MoeLiteForCausalLM", "GlmMoeDsaForCausalLM"),
+    262_144: ("BailingHybridForCausalLM", "JambaForCausalLM", "Ministral3ForCausalLM"),
+    524_288: ("MiniMaxM3SparseForConditionalGeneration", "SeedOssForCausalLM"),
+    1_048_576: ("DeepseekV4ForCausalLM", "KimiLinearForCausalLM"),
+}  # fmt: skip
+
+
+class Context(NamedTuple):
+    """limit: the most that may be asked for, None when not stated; start: the default where it is less than that."""
+
+    limit: int | None
+    start: int | None = None
+
+
+def context_of(text: Fields, top: Fields, architecture: str) -> Context:
+    """Both lengths of a config. Raises BadInput for a length that is no whole number."""
+    given = [n for n in (text.maybe(name, high=1 << 40) for name in _LENGTHS) if n is not None]
+    model_max = text.maybe("model_max_length", high=1 << 62)
+    if model_max is not None:
+        given = [model_max]
+    class_default = next((n for n, names in _CLASS_LENGTHS.items() if architecture in names), None)
+    if not given and class_default is not None:
+        text.took_default("max_position_embeddings")
+        given = [class_default]
+    if not given:
+        return Context(None)
+    length = min(given)
+    ropes = list(_ropes(text)) or list(_ropes(top))
+    if "gemma3" not in str(text.values.get("model_type", "")):
+        for kind, factor in ropes:
+            if kind not in _INCLUDED and factor is not None and factor > 0:
+                length = min(int(length * factor), 1 << 40)
+    original = text.maybe("original_max_position_embeddings", high=1 << 40)
+    if original is not None and any(kind == "longrope" for kind, _ in ropes):
+        return Context(length, original if original < length else None)
+    return Context(length)
+
+
+def _ropes(fields: Fields) -> Iterator[tuple[str, float | None]]:
+    """(type, factor) of each rope setting; newer files keep one per kind of layer."""
+    for name in ("rope_parameters", "rope_scaling"):
+        _, value = fields.raw(name)
+        if value is None:
+            continue
+        if not isinstance(value, Mapping):
+            raise fields.bad(name, "an object")
+        nested = [v for v in value.values() if isinstance(v, Mapping)]
+        for item in nested or [value]:
+            kind = item.get("rope_type", item.get("type", "default"))
+            factor = item.get("factor")
+            if factor is not None and (isinstance(factor, bool) or not isinstance(factor, int | float)):
+                raise fields.bad(name, "an object whose factor is a number")
+            yield str(kind), factor

@@ -1,0 +1,149 @@
+"""A config.json into a ModelSpec and an Inventory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from kvplanner.errors import BadInput, NotModelled
+from kvplanner.model.config.context import context_of
+from kvplanner.model.config.fields import Fields, shown
+from kvplanner.model.config.parts import Parts, as_mtp
+from kvplanner.model.config.reading import Draft, Reader, Reading
+from kvplanner.model.formats import DTYPE_BYTES, dense
+from kvplanner.model.quantisation.apply import quantised_blocks, quantised_mtp, quantised_outside
+from kvplanner.model.quantisation.schemes import Scheme, scheme_of
+from kvplanner.model.spec import LayerSpec, ModelSpec
+from kvplanner.model.tensors import Inventory, TensorGroup
+
+# Dictionaries that may hold the language model's fields, in the order in which they are looked for.
+_NESTED: Final = ("text_config", "language_config", "llm_config")
+_LAYER_NAMES: Final = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "hybrid_override_pattern")
+
+
+def read_with(
+    readers: Mapping[str, Reader],
+    config: Mapping[str, object],
+    where: str,
+    side_quant: Mapping[str, object] | None = None,
+) -> tuple[ModelSpec, Inventory]:
+    """Read a config with the reader of its architecture.
+
+    Raises BadInput for a field that is missing, wrong or contradicts another, NotModelled for an architecture,
+    a variant or a structural field that no reader understands.
+    """
+    if not isinstance(config, Mapping):
+        raise BadInput("is no JSON object", where, "A config.json holds one object")
+    top = Fields(config, where)
+    architecture = _architecture(top, readers)
+    text = _text(top)
+    dtype = _dtype(top, text)
+    reading = Reading(top, text, architecture, dtype, Parts(dense(dtype)))
+    draft = readers[architecture](reading)
+    context = context_of(text, top, architecture)
+    scheme = scheme_of(text, top, side_quant)
+    text.close()
+    if top is not text:
+        _skip_repeated(top, text)
+        top.close()
+    _check_draft(draft, where)
+    inventory = _inventory(draft, scheme)
+    layers, layer_of = _distinct_layers(draft)
+    spec = ModelSpec(
+        architecture=architecture,
+        model_type=str(text.values.get("model_type", top.values.get("model_type", ""))),
+        hidden_size=draft.hidden,
+        vocab_size=draft.vocab,
+        layers=layers,
+        layer_of=layer_of,
+        context_length=context.limit,
+        default_context_length=context.start,
+        dtype=dtype,
+        tied_embeddings=draft.tied,
+        quantization=scheme.name if scheme else None,
+        kv_cache_dtype=scheme.kv_cache if scheme else None,
+        towers=draft.towers,
+        mtp_layers=draft.mtp.blocks if draft.mtp else 0,
+        task=draft.task,
+        multimodal=bool(draft.towers),
+        not_modelled=draft.not_modelled,
+        defaulted=tuple(dict.fromkeys(top.defaulted)),
+    )
+    return spec, inventory
+
+
+def _architecture(top: Fields, readers: Mapping[str, Reader]) -> str:
+    names = top.texts("architectures")
+    if not names:
+        raise top.missing("architectures")
+    if names[0] not in readers:
+        raise NotModelled(
+            f"is {shown(names[0])}, which is none of the {len(readers)} modelled architectures",
+            top.named("architectures"),
+            "A plan from file headers shows the weights; the cache stays unknown",
+        )
+    return names[0]
+
+
+def _text(top: Fields) -> Fields:
+    """The dictionary of the language model: a nested one with a layer count, or the top.
+
+    Where neither has a layer count, a nested one is meant: it leaves everything to its class's defaults.
+    """
+    flat = any(top.values.get(n) is not None for n in _LAYER_NAMES)
+    for name in _NESTED:
+        value = top.values.get(name)
+        if isinstance(value, Mapping) and (not flat or any(value.get(n) is not None for n in _LAYER_NAMES)):
+            found = top.sub(name)
+            if found is not None:
+                return found
+    return top
+
+
+def _skip_repeated(top: Fields, text: Fields) -> None:
+    """Newer saves repeat the text dictionary's fields at the top: fine as long as they agree."""
+    for name, value in top.values.items():
+        if name in text.values and text.values[name] == value:
+            top.skip(name)
+
+
+def _dtype(top: Fields, text: Fields) -> str:
+    """The dtype of unquantised tensors: either level, either spelling; bfloat16 when none says."""
+    for fields in (text, top):
+        for name in ("dtype", "torch_dtype"):
+            found = fields.text(name)
+            if found is not None:
+                short = found.removeprefix("torch.")
+                if short not in DTYPE_BYTES:
+                    raise fields.bad(name, f"one of {', '.join(DTYPE_BYTES)}")
+                return short
+    top.took_default("torch_dtype")
+    return "bfloat16"
+
+
+def _check_draft(draft: Draft, where: str) -> None:
+    if not draft.body_of:
+        raise BadInput("has no decoder layers", where, "Expected at least one")
+
+
+def _distinct_layers(draft: Draft) -> tuple[tuple[LayerSpec, ...], tuple[int, ...]]:
+    """Distinct LayerSpecs: bodies may differ in tensors alone."""
+    index: dict[LayerSpec, int] = {}
+    of_body = [index.setdefault(b.spec, len(index)) for b in draft.bodies]
+    return tuple(index), tuple(of_body[i] for i in draft.body_of)
+
+
+def _inventory(draft: Draft, scheme: Scheme | None) -> Inventory:
+    """The draft's tensors, quantised as the scheme says."""
+    index: dict[tuple[TensorGroup, ...], int] = {}
+    of_body = [index.setdefault(body.tensors, len(index)) for body in draft.bodies]
+    blocks, block_of = tuple(index), tuple(of_body[i] for i in draft.body_of)
+    outside: list[TensorGroup] = draft.outside
+    mtp = list(draft.mtp.body) if draft.mtp else []
+    if scheme is not None:
+        blocks, block_of = quantised_blocks(scheme, draft.bodies, draft.body_of)
+        outside = quantised_outside(scheme, outside)
+        mtp = quantised_mtp(scheme, draft.mtp, len(draft.body_of)) if draft.mtp else []
+    if draft.mtp:
+        outside = outside + as_mtp([*mtp, *draft.mtp.extra], draft.mtp.blocks)
+    return Inventory(blocks, block_of, tuple(outside))

@@ -1,0 +1,1 @@
+"""How checkpoints are quantised: schemes of every form, and which tensors they cover."""

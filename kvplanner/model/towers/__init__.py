@@ -1,0 +1,1 @@
+"""Encoders beside a language model, by whose they are."""

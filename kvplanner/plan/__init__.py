@@ -1,1 +1,0 @@
-"""What calls an engine many times or keeps plans: reports, plan files, sweeps."""

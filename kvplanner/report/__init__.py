@@ -1,0 +1,1 @@
+"""From a plan to words and rows, without Qt."""

@@ -1,0 +1,277 @@
+"""What every report says about a plan, in words and rows: shared by the text, the Markdown and other listings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from kvplanner.engine.option import Resolved
+from kvplanner.engine.plan import DevicePlan, KvCache, Plan
+from kvplanner.engine.segment import SegmentKind
+from kvplanner.estimate import Estimate
+from kvplanner.report.parts import Part, number, parts, percent, short, span
+from kvplanner.units import ByteUnit, counted, format_both, format_bytes, format_count, round_band
+
+TITLES: Final[dict[SegmentKind, str]] = {
+    "driver_reserved": "driver reserved",
+    "other": "other programs",
+    "runtime_outside": "runtime outside the budget",
+    "runtime": "runtime",
+    "weights": "weights",
+    "workspace": "workspace",
+    "activations": "activations",
+    "cuda_graphs": "CUDA graphs",
+    "kv_cache": "KV cache",
+    "headroom": "headroom",
+}
+
+_LONGEST_VALUE: Final = 60
+
+
+class Fold(NamedTuple):
+    """Devices whose plans are the same but for their index. position: of the first one in plan.devices."""
+
+    devices: tuple[DevicePlan, ...]
+    position: int
+
+    @property
+    def first(self) -> DevicePlan:
+        """The device that stands for all."""
+        return self.devices[0]
+
+    @property
+    def title(self) -> str:
+        """Text such as "GPU 0" or "GPUs 0–7, same"."""
+        first, last = self.first.device, self.devices[-1].device
+        word = "Host" if first.kind == "host" else "GPU"
+        if len(self.devices) == 1:
+            return f"{word} {first.index}"
+        indices = [d.device.index for d in self.devices]
+        if indices == list(range(first.index, last.index + 1)):
+            return f"{word}s {first.index}–{last.index}, same"
+        return f"{word}s {', '.join(map(str, indices))}, same"
+
+    @property
+    def roles(self) -> str:
+        """Text such as "tp0" or "tp0–tp7"."""
+        first, last = self.first.role, self.devices[-1].role
+        return first if first == last else f"{first}–{last}"
+
+
+def fold(devices: Sequence[DevicePlan]) -> tuple[Fold, ...]:
+    """Groups equal devices, in the order of their first one."""
+    groups: dict[object, list[DevicePlan]] = {}
+    positions: dict[object, int] = {}
+    for position, plan in enumerate(devices):
+        real = plan.device
+        key = (
+            real.gpu.id,
+            real.kind,
+            real.free_bytes,
+            real.marks,
+            plan.total_bytes,
+            plan.segments,
+            plan.overflow_bytes,
+        )
+        groups.setdefault(key, []).append(plan)
+        positions.setdefault(key, position)
+    return tuple(Fold(tuple(group), positions[key]) for key, group in groups.items())
+
+
+class Row(NamedTuple):
+    """One line of a device's table, as text; `span` is empty for what is exact. kind: None for a sum."""
+
+    kind: SegmentKind | None
+    title: str
+    size: str
+    span: str
+    share: str
+    basis: str
+    formula: str
+
+
+def rows(plan: Plan, position: int, unit: ByteUnit = "GiB") -> Iterator[Row]:
+    """The lines of a device, without segments that are surely nothing, and without a sum that is all of the device."""
+    total = plan.devices[position].total_bytes
+    for part in parts(plan, position):
+        if part.estimate is None:
+            if part.state != "total" or part.bytes != total:
+                yield _sum_row(part, total, unit)
+            continue
+        if part.estimate.high == part.bytes == 0:
+            continue
+        share = percent(part.bytes, total) if part.state == "in use" else ""
+        title = TITLES[part.kind] if part.kind else ""
+        how = part.estimate.in_words()
+        yield Row(part.kind, title, number(part.bytes, unit), span(part.estimate, unit), share, part.basis, how)
+
+
+def _sum_row(part: Part, total_bytes: int, unit: ByteUnit) -> Row:
+    how = short(part.bytes, part.in_all, unit) if part.in_all else ""
+    size = number(part.bytes, unit) if part.bytes else "not known"
+    share = percent(part.bytes, total_bytes) if part.state != "not planned" else ""
+    return Row(None, part.state, size, "", share, "", how)
+
+
+def model_line(plan: Plan) -> str:
+    """What is planned: name, parameters, format, size in both units, where it was read."""
+    model = plan.request.model
+    parts = [model.id]
+    if model.parameters:
+        parts.append(f"{model.parameters / 1e9:,.2f} B parameters")
+    parts.append(weights_text(plan))
+    if model.stored:
+        parts.append(format_both(model.stored.value) + ("" if plan.request.weight_format else " stored"))
+    return " · ".join(part for part in parts if part)
+
+
+def weights_text(plan: Plan) -> str:
+    """The format of the weights: "bfloat16", or "as if stored in FP8" where that is a what-if."""
+    wished = plan.request.weight_format
+    return f"as if stored in {wished}" if wished else plan.request.model.weight_format
+
+
+def draft_line(plan: Plan) -> str:
+    """The model that drafts tokens for the one that is planned, "" for none."""
+    draft = plan.request.draft
+    if draft is None:
+        return ""
+    size = f"{format_both(draft.stored.value)} stored" if draft.stored else ""
+    return f"Draft model: {' · '.join(part for part in (draft.id, draft.weight_format, size) if part)}"
+
+
+def about_lines(plan: Plan) -> tuple[str, ...]:
+    """What is planned, where its facts were read, what drafts for it, and where it runs."""
+    lines = model_line(plan), source_line(plan), draft_line(plan), machine_line(plan)
+    return tuple(line for line in lines if line)
+
+
+def source_line(plan: Plan) -> str:
+    """Where the model's facts were read."""
+    return f"Source: {plan.request.model.source_detail or plan.request.model.source_kind}"
+
+
+def engine_title(plan: Plan) -> str:
+    """The engine's name for people."""
+    from kvplanner.engine.registry import engine
+
+    return engine(plan.request.engine).title
+
+
+def machine_line(plan: Plan) -> str:
+    """Where it runs: GPUs, engine, version and the rules that were used."""
+    machine = plan.request.machine
+    parts = [machine.describe()]
+    if machine.source != "catalogue":
+        parts[0] += f" ({machine.source})"
+    parts.append(f"{engine_title(plan)} {plan.engine_version}")
+    if plan.rules and plan.rules != plan.engine_version:
+        parts.append(f"rules {plan.rules}")
+    if plan.replicas > 1:
+        parts.append(f"{plan.replicas} replicas")
+    return " · ".join(parts)
+
+
+def free_line(plan: Plan, position: int, unit: ByteUnit = "GiB") -> str:
+    """How much of what a device has free is left at start, "" where all of it is or nothing was given."""
+    device = plan.devices[position]
+    free, outside = device.device.free_bytes, device.segment("runtime_outside")
+    if free is None or outside is None or not outside.bytes:
+        return ""
+    source = device.device.free_source
+    given = f"{format_bytes(free, unit)} free{f' ({source})' if source else ''}"
+    takes = f"{format_bytes(outside.bytes, unit)} of runtime outside the budget"
+    if free < outside.bytes:
+        return f"{given}: too little for {takes}"
+    return f"{given} less {takes} = {format_bytes(free - outside.bytes, unit)} at start"
+
+
+def token_text(cache: KvCache) -> str:
+    """Tokens with no more digits than the band allows: "≈ 212,000 tokens (204,000–216,000)"."""
+    low, high = cache.tokens_low, cache.tokens_high
+    if low == high == cache.tokens:
+        return counted(cache.tokens, "token", "tokens")
+    shown, shown_low, shown_high = round_band(cache.tokens, low, high)
+    return f"≈ {format_count(shown)} tokens ({format_count(shown_low)}–{format_count(shown_high)})"
+
+
+def _allocated(plan: Plan, cache: KvCache) -> Estimate:
+    """The cache as the table tells it, in whole blocks; what is available where nothing is allocated."""
+    segment = plan.devices[plan.tightest].segment("kv_cache")
+    whole = segment is not None and segment.bytes == cache.num_blocks * cache.bytes_per_block
+    return segment.estimate if segment is not None and whole else cache.available
+
+
+def _of_replicas(plan: Plan) -> str:
+    """Whose tokens those are, where several replicas have a cache each."""
+    if plan.replicas < 2:
+        return ""
+    held = [segment.bytes if (segment := d.segment("kv_cache")) else 0 for d in plan.devices]
+    size = len(held) // plan.replicas
+    alike = len({tuple(held[i : i + size]) for i in range(0, len(held), size)}) == 1
+    return f", in {'each' if alike else 'the smallest'} of {plan.replicas} replicas"
+
+
+def cache_facts(plan: Plan, unit: ByteUnit = "GiB") -> Iterator[tuple[str, str]]:
+    """What the KV cache holds, as (name, text) pairs."""
+    cache = plan.kv_cache
+    if cache is None:
+        return
+    available = _allocated(plan, cache)
+    per = " per GPU" if len(plan.devices) > 1 else ""
+    band = span(available, unit)
+    yield (
+        "KV cache",
+        (
+            f"{format_bytes(available.value, unit)}{per}"
+            + (f" ({band})" if band else "")
+            + f" = {counted(cache.num_blocks, 'block', 'blocks')} of {counted(cache.block_size, 'token', 'tokens')},"
+            + f" {format_count(cache.bytes_per_block)} bytes"
+        ),
+    )
+    tokens = token_text(cache)
+    if cache.bytes_per_token:
+        tokens += f", {cache.bytes_per_token:,.10g} bytes each{per}"
+    yield "Tokens", tokens + _of_replicas(plan)
+    yield (
+        "Requests",
+        (
+            f"{cache.max_concurrency:,.2f} of the full {format_count(cache.context_length)} tokens at once"
+            + ("" if cache.max_concurrency >= 1 else ": less than one")
+        ),
+    )
+    load, limits = plan.request.load, plan.limits
+    if load is not None:
+        blocks = f", {counted(limits.blocks_per_user, 'block', 'blocks')} each" if limits.blocks_per_user else ""
+        served = "not served" if limits.serves_users is None else f"serves {format_count(limits.serves_users)}"
+        yield (
+            "Load",
+            (
+                f"{served} of {counted(load.users, 'user', 'users')} at once, "
+                f"{format_count(load.prompt_tokens)} + {format_count(load.output_tokens)} tokens{blocks}"
+            ),
+        )
+    if limits.max_context_length:
+        yield "Longest", f"{counted(limits.max_context_length, 'token', 'tokens')} of context would still work"
+
+
+def option_facts(plan: Plan) -> Iterator[tuple[str, str]]:
+    """What the user set, then the engine's everyday options, as (flag name, text) pairs with the reason of each."""
+    from kvplanner.engine.registry import engine
+
+    chosen = engine(plan.request.engine)
+    everyday = [o.name for o in chosen.options(plan.request.version) if o.everyday]
+    set_by_user = [name for name, resolved in plan.options.items() if resolved.origin == "user"]
+    for name in dict.fromkeys((*set_by_user, *everyday)):
+        if name in plan.options:
+            yield name, _option_text(plan.options[name])
+
+
+def _option_text(resolved: Resolved) -> str:
+    value = resolved.value
+    shown = format_count(value) if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    shown = "not set" if value is None else shown if len(shown) <= _LONGEST_VALUE else shown[: _LONGEST_VALUE - 1] + "…"
+    if resolved.origin == "user":
+        return f"{shown} (set)"
+    reason = resolved.reason
+    return f"{shown} ({resolved.origin}: {reason})" if reason not in ("", resolved.origin) else f"{shown} (default)"

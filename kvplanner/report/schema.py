@@ -1,0 +1,146 @@
+"""A plan as JSON values, schema kvplanner.plan/1: the names that scripts depend on.
+
+Every size is an integer number of bytes, per device unless the name says otherwise, null where it is not known; a
+rate, such as bytes per token, has a fraction only where it is none. Fields may be added; renaming one takes a new
+schema number.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kvplanner.engine.plan import DevicePlan, KvCache, Plan, StageMemory
+from kvplanner.engine.segment import Segment
+from kvplanner.estimate import Estimate
+from kvplanner.model.model import Model
+from kvplanner.report.held import charged_kinds
+from kvplanner.units import whole
+
+SCHEMA: Final = "kvplanner.plan/1"
+
+Json = dict[str, object]
+
+
+def to_json(plan: Plan) -> Json:
+    """The plan as dicts, lists, strings, numbers, booleans and None."""
+    request = plan.request
+    load = request.load
+    return {
+        "schema": SCHEMA,
+        "engine": {"name": request.engine, "version": plan.engine_version, "rules": plan.rules},
+        "model": _model(request.model, request.weight_format),
+        "options": {
+            name: {"value": resolved.value, "origin": resolved.origin, "reason": resolved.reason}
+            for name, resolved in plan.options.items()
+        },
+        "load": None
+        if load is None
+        else {"users": load.users, "prompt_tokens": load.prompt_tokens, "output_tokens": load.output_tokens},
+        "replicas": plan.replicas,
+        "fits": plan.fits,
+        "stage": plan.stage,
+        "summary": plan.summary,
+        "engine_message": plan.engine_message or None,
+        "missing_bytes": plan.missing_bytes,
+        "warnings": list(plan.warnings),
+        "tightest_device": plan.tightest,
+        "devices": [_device(plan, d) for d in plan.devices],
+        "kv_cache": _kv_cache(plan.kv_cache) if plan.kv_cache else None,
+        "limits": {
+            "max_context_length": plan.limits.max_context_length,
+            "max_concurrent_requests": plan.limits.max_concurrent_requests,
+            "serves_users": plan.limits.serves_users,
+            "blocks_per_user": plan.limits.blocks_per_user,
+        },
+    }
+
+
+def _model(model: Model, what_if: str | None) -> Json:
+    return {
+        "id": model.id,
+        "architecture": model.spec.architecture,
+        "parameters": model.parameters,
+        "stored_bytes": model.stored.value if model.stored else None,
+        "weight_format": what_if or model.weight_format,
+        "source": {"kind": model.source_kind, "detail": model.source_detail},
+    }
+
+
+def _device(plan: Plan, device: DevicePlan) -> Json:
+    real, inside = device.device, charged_kinds(plan, device)
+    return {
+        "index": real.index,
+        "kind": real.kind,
+        "gpu": real.gpu.name,
+        "gpu_id": real.gpu.id,
+        "uuid": real.uuid or None,
+        "role": device.role,
+        "total_bytes": device.total_bytes or None,
+        "cuda_total_bytes": device.cuda_total_bytes or None,
+        "budget_bytes": device.budget.value if device.budget else None,
+        "free_bytes": real.free_bytes,
+        "bytes_per_block": device.bytes_per_block,
+        "overflow_bytes": device.overflow_bytes,
+        "segments": [_segment(s, s.kind in inside) for s in device.segments],
+        "stages": [_stage(s) for s in device.stages],
+    }
+
+
+def _segment(segment: Segment, inside: bool) -> Json:
+    sizes = _sized(segment.estimate)
+    return {"kind": segment.kind, **sizes, "in_budget": inside, **estimate_to_json(segment.estimate)}
+
+
+def _sized(estimate: Estimate) -> Json:
+    return {"bytes": estimate.value, "low_bytes": estimate.low, "high_bytes": estimate.high}
+
+
+def estimate_to_json(estimate: Estimate) -> Json:
+    """Where an estimate comes from: its basis, formula (names as in inputs), inputs and remarks."""
+    return {
+        "basis": estimate.basis,
+        "formula": estimate.in_words(),
+        "inputs": [{"name": i.name, "value": i.value, "unit": i.unit, "source": i.source} for i in estimate.inputs],
+        "notes": list(estimate.notes),
+    }
+
+
+def _stage(stage: StageMemory) -> Json:
+    return {
+        "stage": stage.stage,
+        "label": stage.label,
+        "end_bytes": stage.end_bytes,
+        "peak_bytes": stage.peak_bytes,
+        "failing": stage.failing,
+        "note": stage.note,
+    }
+
+
+def _kv_cache(cache: KvCache) -> Json:
+    return {
+        "available_bytes": cache.available.value,
+        "available_low_bytes": cache.available.low,
+        "available_high_bytes": cache.available.high,
+        "bytes_per_block": cache.bytes_per_block,
+        "block_size": cache.block_size,
+        "num_blocks": cache.num_blocks,
+        "tokens": cache.tokens,
+        "tokens_low": cache.tokens_low,
+        "tokens_high": cache.tokens_high,
+        "max_concurrency": cache.max_concurrency,
+        "context_length": cache.context_length,
+        "bytes_per_token": whole(cache.bytes_per_token) if cache.bytes_per_token is not None else None,
+        "groups": [
+            {
+                "kind": group.kind,
+                "layers": group.layers,
+                "padding_layers": group.padding_layers,
+                "block_size": group.block_size,
+                "page_bytes": group.page_bytes,
+                "blocks_per_request": group.blocks_per_request,
+            }
+            for group in cache.groups
+        ],
+        "error": cache.error,
+        "estimated_max_model_len": cache.estimated_max_model_len,
+    }

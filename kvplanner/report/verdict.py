@@ -1,0 +1,235 @@
+"""What the verdict says of a plan, as text without Qt: one sentence, and the few figures behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal, NamedTuple
+
+from kvplanner.engine.plan import DevicePlan, KvCache, Plan
+from kvplanner.engine.segment import SegmentKind
+from kvplanner.estimate import Estimate
+from kvplanner.report import words
+from kvplanner.report.fold import group_of
+from kvplanner.report.held import cache_is_given
+from kvplanner.report.lacking import shortages, where
+from kvplanner.report.words import Unit
+from kvplanner.sized_text import SMALL, sizes_in
+from kvplanner.units import ceil_div, counted, in_unit, round_band, round_to_band
+
+State = Literal["fits", "narrow", "partly", "fails", "unknown", "stale", "empty"]
+EMPTY: Final = "Choose a model and GPUs"
+# How the engine's sentences begin where the ranges include a failure, and where nothing can be told.
+DOUBTS: Final = ("A narrow fit", "May not fit")
+UNTOLD: Final = "Cannot tell"
+
+
+class Verdict(NamedTuple):
+    """What the verdict says. details: short facts, in order; tightest: a position in plan.devices, or None."""
+
+    state: State
+    headline: str
+    details: tuple[str, ...] = ()
+    tightest: int | None = None
+    tightest_text: str = ""
+    engine_message: str = ""
+    notes: tuple[str, ...] = ()
+
+
+def verdict(plan: Plan | None, unit: Unit) -> Verdict:
+    """The verdict of a plan in words: sizes as in the tables, counts with no more digits than their band allows."""
+    if plan is None:
+        return Verdict("empty", EMPTY)
+    headline = sizes_in(plan.summary, unit)
+    told = (sizes_in(note, unit) for note in plan.warnings)
+    notes = tuple(note for note in told if note not in headline)
+    if _untold(plan):
+        return Verdict("unknown", headline, _fitting(plan, unit), notes=notes)
+    if plan.fits:
+        details, tightest = _fitting(plan, unit), _tightest_text(plan, unit)
+    else:
+        details, tightest = _failing(plan, headline, unit), ""
+    return Verdict(_state(plan), headline, details, plan.tightest, tightest, plan.engine_message, notes)
+
+
+def doubtful(plan: Plan) -> bool:
+    """Whether the verdict neither says that the plan works for sure nor that it fails."""
+    return _untold(plan) or _state(plan) == "narrow"
+
+
+def _untold(plan: Plan) -> bool:
+    return plan.fits is None or plan.summary.startswith(UNTOLD)
+
+
+def _state(plan: Plan) -> State:
+    if not plan.fits:
+        return "fails"
+    if plan.summary.startswith(DOUBTS) or any(note.startswith(DOUBTS) for note in plan.warnings):
+        return "narrow"
+    served, load = plan.limits.serves_users, plan.request.load
+    return "partly" if load and served is not None and served < load.users else "fits"
+
+
+def no_plan(why: str) -> str:
+    """The headline where there is no plan."""
+    first = why.split(" ")[0]
+    plain = first.isalpha() and (first[1:].islower() or len(first) == 1)  # no name and no abbreviation
+    return f"No plan: {why[:1].lower() if plain else why[:1]}{why[1:]}"
+
+
+def refused(told: Verdict, why: str, remedy: str) -> Verdict:
+    """What is said while an older plan is in sight, since there is none of what is set."""
+    which = "could be made" if told.state in ("fails", "unknown") else "worked"
+    shown = f"Shown: the last plan that {which} ({told.headline})"
+    return Verdict("stale", no_plan(why), (remedy, shown) if remedy else (shown,))
+
+
+def _fitting(plan: Plan, unit: Unit) -> tuple[str, ...]:
+    cache = plan.kv_cache
+    if cache is None:
+        return ()
+    # The cache as the bars and the table have it: whole blocks, on the GPU with the least.
+    segment = plan.devices[plan.tightest].segment("kv_cache")
+    held = segment.estimate if segment else cache.available
+    said = [f"{_sized(held, unit)} of KV cache per GPU{', as given' if cache_is_given(plan) else ''}"]
+    per = " per replica" if plan.replicas > 1 else ""
+    if " requests of " not in plan.summary and " request of " not in plan.summary:
+        said.append(f"{_requests(cache)}{per}")
+    said += [f"{text}{per}" for text in _tokens(plan.summary, cache)]
+    if per and "replicas" not in plan.summary:
+        said.append(f"{plan.replicas} replicas")
+    load = plan.request.load
+    if load and plan.limits.blocks_per_user:
+        need = plan.limits.blocks_per_user * cache.bytes_per_block
+        users = ceil_div(load.users, plan.replicas)
+        said.append(
+            f"{counted(load.users, 'user', 'users')} of {load.prompt_tokens:,} + {load.output_tokens:,} tokens "
+            f"{'takes' if load.users == 1 else 'take'} "
+            f"{words.size(need * users, unit)}{' per GPU' if len(plan.devices) * plan.replicas > 1 else ''}"
+        )
+    return tuple(said)
+
+
+def _tokens(summary: str, cache: KvCache) -> list[str]:
+    """The tokens, or only their range where the summary has them."""
+    near, low, high = (f"{n:,}" for n in round_band(cache.tokens, cache.tokens_low, cache.tokens_high))
+    if near not in summary:
+        return [words.tokens(cache.tokens, cache.tokens_low, cache.tokens_high)]
+    return [f"range {low}–{high} tokens"] if low != high else []
+
+
+def _requests(cache: KvCache) -> str:
+    """How many full-length requests are held at once, no finer than the tokens' band allows."""
+    value = cache.max_concurrency
+    spread = (cache.tokens_high - cache.tokens_low) / max(cache.context_length, 1)
+    small = f"{'≈ ' if spread else ''}{value:,.{1 if spread < 2 else 0}f}"
+    shown = f"≈ {_near(cache):,}" if value >= 100 else small
+    return f"{shown} full-length requests of {cache.context_length:,} tokens"
+
+
+def _near(cache: KvCache) -> int:
+    per = max(cache.context_length, 1)
+    low, high = cache.tokens_low // per, cache.tokens_high // per
+    value = round(cache.max_concurrency)
+    return round_to_band(value, min(low, value), max(high, value))
+
+
+def _sized(estimate: Estimate, unit: Unit) -> str:
+    reach = words.span(estimate, unit)
+    return f"{words.number(estimate.value, unit)} {unit} ({reach})" if reach else words.size(estimate.value, unit)
+
+
+def _tightest_text(plan: Plan, unit: Unit) -> str:
+    """Where least is left: the device, and its headroom."""
+    device = plan.devices[plan.tightest]
+    name = words.device_name(plan, group_of(plan, plan.tightest))
+    headroom = device.segment("headroom")
+    if headroom is None:
+        return f"tightest: {name}"
+    return f"tightest: {name}, {words.size(headroom.bytes, unit)} headroom"
+
+
+def _failing(plan: Plan, headline: str, unit: Unit) -> tuple[str, ...]:
+    """What is missing on each GPU, and the two figures that do not go together, as far as the headline does not say."""
+    lacks = shortages(plan)
+    said: list[str] = []
+    if words.size(plan.missing_bytes, unit) not in headline:
+        said += [f"Fails {words.STAGES[plan.stage]}"] if plan.stage else []
+        said += [_missing(plan, unit)] if lacks else []
+    elif len(lacks) > 1:
+        said.append(_missing(plan, unit))
+    elif len(lacks[0].positions) > 1:
+        said.append(f"alike on {where(plan, lacks[0].positions)}")
+    said += _against(plan, headline, unit)
+    longest = _longest(plan)
+    if longest:
+        said.append(f"a context of {longest:,} tokens would fit")
+    return tuple(said)
+
+
+def _missing(plan: Plan, unit: Unit) -> str:
+    """ "5.44 GiB missing on GPU 0, 5.40 on GPU 1"; GPUs whose figures read alike are told together."""
+    told: dict[str, tuple[int, ...]] = {}
+    for lack in shortages(plan):
+        size = words.size(lack.bytes, unit)
+        told[size] = (*told.get(size, ()), *lack.positions)
+    (first, positions), *others = told.items()
+    rest = (f"{size.removesuffix(f' {unit}')} on {where(plan, gpus)}" for size, gpus in others)
+    return ", ".join([f"{first} missing on {where(plan, positions)}", *rest])
+
+
+def _longest(plan: Plan) -> int | None:
+    """The longest context that would fit: of all ranks where that is known, else what the engine suggests."""
+    if plan.stage != "kv_cache_too_small":
+        return None
+    if plan.limits.max_context_length is not None:
+        return plan.limits.max_context_length
+    return plan.kv_cache.estimated_max_model_len if plan.kv_cache else None
+
+
+def _sum_of(have: int, missing: int, unit: Unit) -> str:
+    """What is needed, so that it is the sum of the two figures that stand beside it, as they are rounded."""
+    if missing < SMALL:
+        return words.size(have + missing, unit)
+    return f"{round(in_unit(have, unit), 2) + round(in_unit(missing, unit), 2):,.2f} {unit}"
+
+
+def _against(plan: Plan, headline: str, unit: Unit) -> list[str]:
+    device = plan.devices[plan.tightest]
+    size = {s.kind: s.bytes for s in device.segments}
+
+    def told(value: float) -> str:
+        return words.size(value, unit)
+
+    if plan.stage == "free_memory_check" and device.budget:
+        return _at_the_check(device, size, unit)
+    if plan.stage == "kv_cache_sizing" and device.budget:
+        if cache_is_given(plan):
+            return []
+        needed = _sum_of(device.budget.value, plan.missing_bytes, unit)
+        return [f"{needed} are needed before any cache, the budget is {told(device.budget.value)}"]
+    if plan.stage == "kv_cache_too_small" and plan.kv_cache:
+        # What can be used of the cache stands in the headline, unless that is about blocks.
+        left = told(size.get("kv_cache", plan.kv_cache.available.value))
+        return [] if plan.kv_cache.error and " of KV cache and " in headline else [f"{left} of KV cache per GPU"]
+    sees = f"CUDA sees {told(device.cuda_total_bytes)}"
+    if plan.stage in ("weights", "profile"):
+        weights = told(size.get("weights", 0))
+        return [sees if weights in headline else f"weights {weights} per GPU, {sees}"]
+    if plan.stage in ("kv_cache_allocation", "graph_capture", "runtime"):
+        needed = _sum_of(device.cuda_total_bytes, plan.missing_bytes, unit)
+        cache = told(size.get("kv_cache", 0))
+        with_cache = "it" if cache in headline else f"the KV cache {cache}{' as given' if cache_is_given(plan) else ''}"
+        return [f"{needed} are needed with {with_cache}, {sees}"]
+    return []
+
+
+def _at_the_check(device: DevicePlan, size: Mapping[SegmentKind, int], unit: Unit) -> list[str]:
+    """The free memory as a sum that can be followed, against the budget."""
+    other, outside = size.get("other", 0), size.get("runtime_outside", 0)
+    free = device.cuda_total_bytes - other
+    number = words.number
+    asks = f"the budget asks for {words.size(device.budget.value, unit)}" if device.budget else ""
+    if free < outside:  # not even a context is made: nothing is left of what is free
+        return [asks, *([f"other programs hold {words.size(other, unit)}"] if other else [])]
+    less = f"{words.size(free, unit)} less {number(outside, unit)} CUDA context = {number(free - outside, unit)} free"
+    return [f"{less}, {asks}", *([f"other programs hold {words.size(other, unit)}"] if other else [])]

@@ -1,0 +1,1 @@
+"""From words, files and command lines to a request."""

@@ -1,0 +1,286 @@
+"""Plan files (.kvplan.json, schema kvplanner.planfile/1): what the user set, and nothing that can be worked out.
+
+A model is kept by catalogue id or path and a machine by its words, so that a file stays valid when catalogues grow.
+Fields that this version does not know are kept when a file is saved again. Files are untrusted: their size is
+bounded, and each field is checked before it is used.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from kvplanner.engine.option import OptionValue
+from kvplanner.engine.request import Load, PlanRequest
+from kvplanner.engine.segment import SEGMENT_KINDS
+from kvplanner.errors import BadInput, NotModelled, UnknownName
+from kvplanner.files import write_whole
+from kvplanner.gpu.spec import Machine
+from kvplanner.model.model import Model
+from kvplanner.units import counted
+
+SCHEMA: Final = "kvplanner.planfile/1"
+SUFFIX: Final = ".kvplan.json"
+MAX_BYTES: Final = 1 << 20
+MAX_ENTRIES: Final = 1000
+_LARGEST: Final = 1 << 53
+_REMEDY: Final = "Save the plan again from kvplanner, or mend the file"
+
+Json = dict[str, object]
+_NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
+
+
+class PlanFile(NamedTuple):
+    """The pieces of a PlanRequest as a user gave them.
+
+    model: catalogue id or path, as open_model reads it. machine: as --gpu reads it. free: bytes by device index.
+    unknown: the whole document that it was read from, whose other fields are kept.
+    """
+
+    model: str
+    machine: str
+    engine: str = "vllm"
+    version: str | None = None
+    options: Mapping[str, OptionValue] = MappingProxyType({})
+    load: Load | None = None
+    weight_format: str | None = None
+    measured: Mapping[str, int] = MappingProxyType({})
+    free: Mapping[int, int] = MappingProxyType({})
+    unknown: Mapping[str, object] = _NOTHING
+
+
+def from_request(request: PlanRequest, model: str, machine: str, kept: PlanFile | None = None) -> PlanFile:
+    """What to store for a request; model and machine: the words that name them. kept: the file it came from."""
+    free = {d.index: d.free_bytes for d in request.machine.devices if d.free_bytes is not None}
+    return PlanFile(
+        model,
+        machine,
+        request.engine,
+        request.version,
+        dict(request.options),
+        request.load,
+        request.weight_format,
+        dict(request.measured),
+        free,
+        kept.unknown if kept else _NOTHING,
+    )
+
+
+def to_json(plan: PlanFile) -> Json:
+    """The document to write: known fields over those that came with the file."""
+    document: Json = dict(plan.unknown)
+    engine: Json = _kept(document, "engine")
+    engine["name"] = plan.engine
+    _put(engine, "version", plan.version)
+    load: Json | None = None
+    if plan.load is not None:
+        load = _kept(document, "load")
+        load.update(zip(("users", "prompt_tokens", "output_tokens"), _load_values(plan.load), strict=True))
+    document |= {"schema": SCHEMA, "model": plan.model, "machine": plan.machine, "engine": engine}
+    _put(document, "options", dict(plan.options))
+    _put(document, "load", load)
+    _put(document, "weight_format", plan.weight_format)
+    _put(document, "measured_bytes", dict(plan.measured))
+    _put(document, "free_bytes", {str(index): size for index, size in plan.free.items()})
+    return document
+
+
+def _load_values(load: Load) -> tuple[int, int, int]:
+    return load.users, load.prompt_tokens, load.output_tokens
+
+
+def _kept(document: Json, field: str) -> Json:
+    inner = document.get(field)
+    return dict(inner) if isinstance(inner, dict) else {}
+
+
+def _put(target: Json, field: str, value: object) -> None:
+    """Stores a value; what is not set is not stored."""
+    if value is None or value == {}:
+        target.pop(field, None)
+    else:
+        target[field] = value
+
+
+def save(path: str | os.PathLike[str], plan: PlanFile) -> None:
+    """Writes the file whole or not at all: a neighbour is written, synced and moved over it.
+
+    Raises BadInput when the folder cannot be written.
+    """
+    try:
+        write_whole(path, (json.dumps(to_json(plan), indent=2, allow_nan=False) + "\n").encode())
+    except OSError as error:
+        raise BadInput(
+            f"the plan cannot be saved: {error.strerror or error}", str(path), "Choose another place"
+        ) from error
+
+
+def load(path: str | os.PathLike[str]) -> PlanFile:
+    """Reads a plan file. Raises BadInput that names the file, the field and what was expected.
+
+    A model path that is not absolute is taken from the file's folder.
+    """
+    where = str(path)
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise BadInput(f"cannot be read: {error.strerror or error}", where, "Check the path") from error
+    if len(data) > MAX_BYTES:
+        raise BadInput("is longer than 1 MiB, which no plan file is", where, "Choose a .kvplan.json file")
+    plan = from_json(_parse(data, where), where)
+    beside = Path(path).parent / plan.model
+    if plan.model.startswith(("./", "../", ".\\", "..\\")) and beside.exists():
+        return plan._replace(model=str(beside))
+    return plan
+
+
+def _parse(data: bytes, where: str) -> Json:
+    try:
+        document = json.loads(data.decode("utf-8-sig"), parse_constant=_no_constant, object_pairs_hook=_no_doubles)
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"is not a plan file: {error}", where, _REMEDY) from error
+    if not isinstance(document, dict):
+        raise BadInput("is not a plan file: an object is expected", where, _REMEDY)
+    return document
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is not a number")
+
+
+def _no_doubles(pairs: list[tuple[str, object]]) -> Json:
+    document = dict(pairs)
+    if len(document) != len(pairs):
+        raise ValueError("a field is given twice")
+    return document
+
+
+def from_json(document: Json, where: str) -> PlanFile:
+    """A plan file's document, checked field by field. Raises BadInput, or NotModelled for a newer schema."""
+    schema = document.get("schema")
+    if schema != SCHEMA:
+        if isinstance(schema, str) and schema.startswith("kvplanner.planfile/"):
+            raise NotModelled(f"schema {schema} is newer than {SCHEMA}", where, "Open it with a newer kvplanner")
+        raise BadInput(f"is not a plan file: schema is {schema!r}, {SCHEMA!r} is expected", where,
+                       "Choose a file that kvplanner saved")  # fmt: skip
+    fields = _Fields(where)
+    engine = fields.object(document, "engine")
+    raw_load = fields.object(document, "load")
+    wished: Load | None = None
+    if raw_load:
+        counts = [fields.integer(raw_load, n, "load") for n in ("users", "prompt_tokens", "output_tokens")]
+        wished = Load(*counts)
+    return PlanFile(
+        fields.text(document, "model"),
+        fields.text(document, "machine"),
+        fields.text(engine, "name", "engine") if "name" in engine else "vllm",
+        fields.text(engine, "version", "engine") if engine.get("version") is not None else None,
+        fields.options(document),
+        wished,
+        fields.text(document, "weight_format") if document.get("weight_format") is not None else None,
+        fields.measured(document),
+        fields.free(document),
+        document,
+    )
+
+
+class _Fields:
+    """Checks the fields of one document, naming each in its error."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+
+    def wrong(self, field: str, value: object, expected: str) -> BadInput:
+        shown = repr(value)
+        shown = shown if len(shown) <= 60 else shown[:57] + "..."
+        return BadInput(f"field {field} is {shown}, {expected} is expected", self.where, _REMEDY)
+
+    def object(self, parent: Json, field: str) -> Json:
+        value = parent.get(field)
+        if value is None:
+            return {}
+        if not isinstance(value, dict) or len(value) > MAX_ENTRIES:
+            raise self.wrong(field, value, "an object")
+        return value
+
+    def text(self, parent: Json, field: str, path: str = "") -> str:
+        value = parent.get(field)
+        if not isinstance(value, str) or not value.strip():
+            raise self.wrong(f"{path}.{field}" if path else field, value, "a text")
+        return value
+
+    def integer(self, parent: Json, field: str, path: str) -> int:
+        value = parent.get(field)
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _LARGEST:
+            raise self.wrong(f"{path}.{field}", value, "a whole number, not negative")
+        return value
+
+    def options(self, document: Json) -> dict[str, OptionValue]:
+        found: dict[str, OptionValue] = {}
+        for name, value in self.object(document, "options").items():
+            if not isinstance(value, bool | int | float | str):
+                raise self.wrong(f"options.{name}", value, "a text, a number, true or false")
+            found[name] = value
+        return found
+
+    def measured(self, document: Json) -> dict[str, int]:
+        given = self.object(document, "measured_bytes")
+        if unknown := [kind for kind in given if kind not in SEGMENT_KINDS]:
+            raise self.wrong("measured_bytes", unknown[0], f"one of {', '.join(SEGMENT_KINDS)}")
+        return {kind: self.integer(given, kind, "measured_bytes") for kind in given}
+
+    def free(self, document: Json) -> dict[int, int]:
+        given = self.object(document, "free_bytes")
+        if unknown := [index for index in given if not (index.isascii() and index.isdecimal() and len(index) < 4)]:
+            raise self.wrong("free_bytes", unknown[0], "the index of a GPU")
+        return {int(index): self.integer(given, index, "free_bytes") for index in given}
+
+
+def _check_options(plan: PlanFile) -> None:
+    from kvplanner.engine.registry import engine
+    from kvplanner.engine.values import check_value
+
+    chosen = engine(plan.engine)
+    known = {option.name: option for option in chosen.options(plan.version)}
+    for name, value in plan.options.items():
+        if name not in known:
+            from difflib import get_close_matches
+
+            release = f" {plan.version}" if plan.version else ""
+            raise UnknownName(f"{chosen.title}{release} has no such option", f"plan file: options.{name[:60]}",
+                              tuple(get_close_matches(name, known, n=3)), "Take it out of the file")  # fmt: skip
+        try:
+            check_value(known[name], value)
+        except BadInput as error:
+            raise BadInput(error.what, f"plan file: options.{name}", error.remedy) from None
+
+
+def to_request(plan: PlanFile, model: Model, machine: Machine) -> PlanRequest:
+    """The request that a plan file stands for, once its model and machine were found.
+
+    Raises BadInput when it tells the free memory of a GPU that the machine does not have, and for options that the
+    engine does not have or that are of another type or range.
+    """
+    _check_options(plan)
+    if outside := [index for index in plan.free if index >= len(machine.devices)]:
+        raise BadInput(f"there is no GPU {outside[0]}: the machine has {counted(len(machine.devices), 'GPU', 'GPUs')}",
+                       "plan file: free_bytes", "Take it out of the file, or name the machine with --gpu")  # fmt: skip
+    devices = tuple(
+        d._replace(free_bytes=plan.free[d.index], free_source="plan file") if d.index in plan.free else d
+        for d in machine.devices
+    )
+    return PlanRequest(
+        model,
+        machine._replace(devices=devices),
+        plan.engine,
+        plan.version,
+        dict(plan.options),
+        plan.load,
+        plan.weight_format,
+        dict(plan.measured),
+    )

@@ -1,0 +1,309 @@
+"""From the words of a command to a PlanRequest: the same reading for the terminal and for the window's arguments."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kvplanner.catalog import gpus
+from kvplanner.engine.option import Option, OptionValue
+from kvplanner.engine.protocol import Engine
+from kvplanner.engine.request import Load, PlanRequest
+from kvplanner.engine.segment import SEGMENT_KINDS, SegmentKind
+from kvplanner.errors import BadInput, UnknownName
+from kvplanner.gpu.spec import Device, Machine
+from kvplanner.model.model import Model
+from kvplanner.request import planfile
+from kvplanner.request.draft import open_draft
+from kvplanner.request.launch import Launch, take_apart, visible
+from kvplanner.request.start import START_GPU
+from kvplanner.units import GIB, MIB, format_bytes, parse_count, parse_size
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+LOCAL: Final = "local"
+
+# Flags of kvplanner's own that stand after "--" only by mistake.
+OURS: Final = frozenset({
+    "--gpu", "--engine", "--engine-version", "--weight-format", "--load", "--free", "--measured", "--explain", "--unit",
+    "--json", "--save", "--markdown",
+})  # fmt: skip
+_EXAMPLES: Final = {"--free": "70GiB", "--measured": "activations=3GB"}
+# A size that was copied from what is shown may be rounded up by as much.
+_ROUNDING: Final = GIB // 200
+_LOAD: Final = r"([^@+]+)@([^@+]+)\+([^@+]+)"
+_LOAD_EXAMPLE: Final = "Write users@prompt+output in tokens, for example 32@1500+500"
+
+
+class PlanWords(NamedTuple):
+    """What a person typed. flags: everything after "--"."""
+
+    model: str = ""
+    gpu: str = ""
+    engine: str = ""
+    version: str = ""
+    weight_format: str = ""
+    load: str = ""
+    free: tuple[str, ...] = ()
+    measured: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+
+
+def words_of(found: Namespace, flags: tuple[str, ...]) -> PlanWords:
+    """The words among parsed arguments. Raises BadInput for an empty one: often a shell variable that is not set."""
+    names = ("gpu", "engine", "engine_version", "weight_format", "load", "free", "measured")
+    for name in names:
+        value = getattr(found, name)
+        if value is not None and any(not text.strip() for text in ([value] if isinstance(value, str) else value)):
+            raise BadInput("is empty", f"--{name.replace('_', '-')}", "Give a value, or leave the flag out")
+    gpu, engine, version, weight_format, load = (getattr(found, name) or "" for name in names[:5])
+    free, measured = tuple(found.free), tuple(found.measured)
+    return PlanWords(found.model or "", gpu, engine, version, weight_format, load, free, measured, flags)
+
+
+class Sources(NamedTuple):
+    """How names become things. local: this machine's GPUs, None when there are none to be seen."""
+
+    open_model: Callable[[str], Model]
+    local: Callable[[], Machine | None]
+
+
+class Built(NamedTuple):
+    """A request, the words that name its model and machine, and what is worth saying about them.
+
+    opened: the model as it is stored, which the request's is not when another weight format was asked for.
+    kept: the plan file that was named as the model, if one was.
+    """
+
+    request: PlanRequest
+    model: str
+    machine: str
+    warnings: tuple[str, ...]
+    opened: Model
+    kept: planfile.PlanFile | None = None
+
+
+def build(words: PlanWords, sources: Sources) -> Built:
+    """The request that the words stand for.
+
+    Raises BadInput, UnknownName and NotModelled, each naming the flag or the file.
+    """
+    from kvplanner.engine.registry import engine, names
+
+    kept = planfile.load(words.model) if words.model.endswith(planfile.SUFFIX) else None
+    chosen = engine(words.engine or (kept.engine if kept else names()[0]))
+    launch = take_apart(chosen.launch, words.flags)
+    version = words.version or launch.version or (kept.version if kept else None) or None
+    command = _command(chosen, version, launch)
+    named = kept.model if kept else words.model
+    if named and command.model and not _same_name(named, command.model):
+        raise BadInput(f"{command.model!r} stands where {named!r} was named as the model", "after --", "Name one model")
+    model_text = named or command.model
+    if not model_text:
+        raise BadInput("no model is named", "MODEL", "Example: kvplanner plan Llama-3.1-8B-Instruct --gpu H100")
+    machine, machine_text, said = machine_of(words.gpu or (kept.machine if kept else ""), sources.local)
+    model = sources.open_model(model_text)
+    if kept:
+        request = planfile.to_request(kept, model, machine)
+        options = {**request.options, **command.options}
+        request = request._replace(engine=chosen.name, version=version, options=options)
+    else:
+        request = PlanRequest(model, machine, chosen.name, version, command.options)
+    request = _with_words(request, words)
+    if launch.launched:
+        shown = visible(request.machine, launch.environment)
+        if shown is not request.machine:
+            machine_text = gpus.machine_words(shown) if machine_text != LOCAL else LOCAL
+        from kvplanner.engine.command import as_started
+
+        request = request._replace(machine=shown, options=as_started(chosen, request.version, request.options))
+    request = request._replace(draft=open_draft(request.options, sources.open_model))
+    return Built(request, model_text, machine_text, (*said, *command.warnings), model, kept)
+
+
+def _same_name(one: str, other: str) -> bool:
+    """Whether two names are the same model: alike but for case, or one is the last part of the other."""
+    short, long = sorted((one.lower(), other.lower()), key=len)
+    return long == short or ("/" not in short and long.endswith(f"/{short}"))
+
+
+def _with_words(request: PlanRequest, words: PlanWords) -> PlanRequest:
+    """The request with what its own flags say."""
+    wished = words.weight_format or request.weight_format
+    name = format_name(wished) if wished else None
+    return request._replace(
+        machine=with_free(request.machine, words.free),
+        load=parse_load(words.load) if words.load else request.load,
+        weight_format=name,
+        measured={**request.measured, **parse_measured(words.measured)},
+    )
+
+
+def format_name(text: str) -> str:
+    """The weight format that a text such as "fp8", "awq" or "q4_k_m" names. Raises UnknownName."""
+    from kvplanner.model.whatif import WHATIF_FORMATS
+
+    wanted = _plain(text)
+    names = {_plain(name): name for name in WHATIF_FORMATS}
+    found = names.get(wanted) or names.get(f"gguf{wanted}")
+    if found:
+        return found
+    near = [name for plain, name in names.items() if wanted and plain.startswith(wanted)]
+    if len(near) == 1:
+        return near[0]
+    digits = "".join(c for c in wanted if c.isdigit())
+    alike = [name for name in WHATIF_FORMATS if _plain(name.split()[0]) in wanted]
+    near = near or alike or [name for plain, name in names.items() if digits and digits in plain]
+    raise UnknownName(f"{text!r} is no weight format", "--weight-format", tuple(near or WHATIF_FORMATS),
+                      "Name one of them")  # fmt: skip
+
+
+def _plain(text: str) -> str:
+    return "".join(c for c in text.lower() if c.isalnum())
+
+
+def _refuse_ours(words: Sequence[str], options: Sequence[Option]) -> None:
+    """Raises BadInput for a flag of kvplanner's own that the engine does not have too."""
+    flags = (word.partition("=")[0] for word in words)
+    for flag in flags:
+        if flag in OURS and not any(flag in option.flags for option in options):
+            raise BadInput("is kvplanner's flag, not the engine's", flag, f"Write it before --: plan {flag} ... -- ...")
+
+
+class _Command(NamedTuple):
+    """What stands after "--", understood."""
+
+    options: dict[str, OptionValue]
+    model: str
+    warnings: tuple[str, ...]
+    launch: Launch
+
+
+def _command(engine: Engine, version: str | None, launch: Launch) -> _Command:
+    """Options, the model that the command line names, and warnings."""
+    from kvplanner.engine.command import parse_flags
+    from kvplanner.engine.values import parse_value
+
+    options = engine.options(version)
+    _refuse_ours(launch.flags, options)
+    parsed = parse_flags(options, launch.flags, engine.ignored_flags())
+    named = dict.fromkeys(w for w in (launch.model, *parsed.positional) if w)
+    if len(named) > 1:
+        extra = list(named)[1]
+        raise BadInput(
+            f"{extra!r} belongs to no flag",
+            "after --",
+            f"Write {' '.join(engine.launch)} MODEL and its flags, or flags alone",
+        )
+    by_env = {name: o for o in options for name in (o.env, o.env_also) if name}
+    values = {by_env[n].name: parse_value(by_env[n], v) for n, v in launch.environment.items() if n in by_env}
+    for name, value in launch.environment.items():
+        rule = engine.ignored_flags().get(name)
+        if rule is not None and rule.reason and value not in rule.harmless:
+            raise BadInput(rule.reason, f"{name}={value[:40]}", rule.remedy)
+    ours = engine.name.upper() + "_"
+    ignored = [n for n in launch.environment if n.startswith(ours) and n not in {*by_env, *engine.ignored_flags()}]
+    warnings = [f"{name} is not modelled: left out" for name in ignored]
+    return _Command({**values, **parsed.values}, next(iter(named), ""), (*parsed.warnings, *warnings), launch)
+
+
+def machine_of(text: str, local: Callable[[], Machine | None]) -> tuple[Machine, str, tuple[str, ...]]:
+    """The machine that --gpu names, its words, and what to say when nothing was named.
+
+    Without words: this machine's GPUs when they can be seen, else the start GPU. Raises UnknownName, BadInput.
+    """
+    if text and text.strip().lower() != LOCAL:
+        return gpus.machine(text), text, ()
+    seen = local()
+    if seen is not None:
+        said = () if text else (f"No --gpu was given: planned for this machine's {seen.describe()}",)
+        return seen, LOCAL, said
+    if text:
+        raise BadInput("no NVIDIA GPU can be seen on this machine", "--gpu local", "Name a GPU, for example --gpu H100")
+    said = (f"No --gpu was given and no NVIDIA GPU can be seen here: planned for one {START_GPU}",)
+    return gpus.machine(START_GPU), START_GPU, said
+
+
+def parse_load(text: str) -> Load:
+    """Load from "32@1500+500". Raises BadInput."""
+    match = re.fullmatch(_LOAD, text.strip())
+    try:
+        users, prompt, output = (parse_count(part) for part in match.groups()) if match else (0, 0, 0)
+    except ValueError as error:
+        raise BadInput(str(error), "--load", _LOAD_EXAMPLE) from error
+    if users < 1 or prompt + output < 1:
+        raise BadInput(f"{text[:60]!r} is not a load", "--load", _LOAD_EXAMPLE)
+    return Load(users, prompt, output)
+
+
+def kind_of(text: str) -> SegmentKind | None:
+    """The kind of segment that a name such as "kv cache", "KV" or "graphs" stands for, None for no or several."""
+    wanted = text.strip().lower().replace("-", "_").replace(" ", "_")
+    found = [kind for kind in SEGMENT_KINDS if wanted and wanted in kind.split("_")] or [
+        kind for kind in SEGMENT_KINDS if len(wanted) > 2 and kind.startswith(wanted)
+    ]
+    exact = [kind for kind in SEGMENT_KINDS if kind == wanted]
+    return exact[0] if exact else found[0] if len(found) == 1 else None
+
+
+def parse_measured(items: Sequence[str]) -> dict[str, int]:
+    """Bytes by segment kind from "activations=3GB", one or several with commas. Raises BadInput."""
+    given: dict[str, int] = {}
+    known: list[str] = [kind for kind in SEGMENT_KINDS if kind not in ("driver_reserved", "headroom")]
+    for item in _split(items):
+        name, equals, size = (part.strip() for part in item.partition("="))
+        kind = kind_of(name)
+        if not equals or kind not in known:
+            raise BadInput(f"{item!r} is not KIND=SIZE", "--measured", f"KIND is one of {', '.join(known)}")
+        given[kind] = _size(size, "--measured")
+    return given
+
+
+def with_free(machine: Machine, items: Sequence[str]) -> Machine:
+    """The machine with what --free says is free: "70GiB" for each device, "0=70GiB" for one. Raises BadInput."""
+    if not items:
+        return machine
+    free: dict[int, int] = {}
+    everywhere = [item for item in _split(items) if "=" not in item]
+    if len(everywhere) > 1:
+        each = ",".join(f"{index}={size.strip()}" for index, size in enumerate(everywhere))
+        raise BadInput(f"{len(everywhere)} sizes are given for every GPU", "--free", f"Write {each[:60]}")
+    for item in _split(items):
+        index, equals, size = (part.strip() for part in item.rpartition("="))
+        if equals and not (index.isascii() and index.isdecimal() and int(index) < len(machine.devices)):
+            last = len(machine.devices) - 1
+            which = f"GPU=SIZE with a GPU from 0 to {last}" if last else f"0={size or '70GiB'} for the only GPU"
+            raise BadInput(f"there is no GPU {index!r}", "--free", f"Write {which}")
+        targets = [int(index)] if equals else range(len(machine.devices))
+        free |= dict.fromkeys(targets, _size(size, "--free"))
+    return machine._replace(devices=tuple(_free_devices(machine, free)))
+
+
+def _free_devices(machine: Machine, free: Mapping[int, int]) -> Iterator[Device]:
+    for position, device in enumerate(machine.devices):
+        given = free.get(position)
+        total = device.gpu.cuda_total
+        if given is not None and total is not None and given > total.high + _ROUNDING:
+            raise BadInput(
+                f"{format_bytes(given)} free is more than {device.gpu.name} has ({format_bytes(total.value)})",
+                "--free", f"Give at most {format_bytes(total.value)}",
+            )  # fmt: skip
+        most = given if given is None or total is None else min(given, total.high)
+        yield device if most is None else device._replace(free_bytes=most, free_source="--free")
+
+
+def _split(items: Sequence[str]) -> Iterator[str]:
+    for item in items:
+        yield from (part for part in item.split(",") if part.strip())
+
+
+def _size(text: str, flag: str) -> int:
+    try:
+        size = parse_size(text)
+    except ValueError as error:
+        raise BadInput(str(error), flag, f"Example: {flag} {_EXAMPLES[flag]}") from error
+    if 0 < size < MIB and text.strip().isdecimal():
+        raise BadInput(f"{text.strip()} has no unit and would be bytes", flag, f"Write for example {text.strip()}GiB")
+    return size

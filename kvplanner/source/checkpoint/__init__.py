@@ -1,0 +1,1 @@
+"""Folders, configs and safetensors files as one model."""

@@ -1,0 +1,1 @@
+"""GGUF files: header, layers, inventory, model."""

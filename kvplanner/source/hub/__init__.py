@@ -1,0 +1,1 @@
+"""Models of the Hub, only on request, and its cache on this machine."""

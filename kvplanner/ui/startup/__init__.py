@@ -1,0 +1,1 @@
+"""The Start-up view."""

@@ -1,0 +1,1 @@
+"""Colours, style and ink, light and dark."""

@@ -1,0 +1,141 @@
+"""The window's drawing style: Fusion with flat inputs, buttons and frames, by the properties that widgets carry.
+
+Its first use costs 15 ms, since it makes Qt's Python types for everything that a style can draw: it begins after the
+first frame with bars, and what that frame shows draws itself.
+
+A style sheet with the same looks costs 65 ms more at start, so only scroll bars, tabs and menus use one. Properties:
+role (heading, muted, error, warning) of labels; card (popup, drop), level of frames; primary, quiet, button of buttons.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from PySide6.QtCore import QRectF
+from PySide6.QtGui import QColor, QPainter, QPalette
+from PySide6.QtWidgets import (
+    QFrame,
+    QLabel,
+    QProxyStyle,
+    QStyle,
+    QStyleOption,
+    QStyleOptionButton,
+    QStyleOptionToolButton,
+    QToolButton,
+    QWidget,
+)
+
+from kvplanner.ui.theme.theme import tokens_of
+from kvplanner.ui.widgets.card import rounded
+
+ROLES: Final = {
+    "muted": QPalette.ColorRole.PlaceholderText,
+    "heading": QPalette.ColorRole.PlaceholderText,
+    "error": QPalette.ColorRole.BrightText,
+    "warning": QPalette.ColorRole.LinkVisited,
+}
+_FOCUSED: Final = QStyle.StateFlag.State_HasFocus
+_HOVERED: Final = QStyle.StateFlag.State_MouseOver
+_DOWN: Final = QStyle.StateFlag.State_Sunken | QStyle.StateFlag.State_On
+
+
+class Style(QProxyStyle):
+    """Fusion, flat."""
+
+    def __init__(self) -> None:
+        super().__init__("Fusion")
+
+    def polish(self, target: Any) -> None:
+        """Colours by role; they follow the palette when the theme changes."""
+        super().polish(target)
+        if isinstance(target, QLabel):
+            role = ROLES.get(target.property("role") or "")
+            if role is not None:
+                target.setForegroundRole(role)
+        elif isinstance(target, QToolButton) and target.property("quiet"):
+            target.setAutoRaise(True)
+
+    def drawPrimitive(
+        self,
+        element: QStyle.PrimitiveElement,
+        option: QStyleOption,
+        painter: QPainter,
+        widget: QWidget | None = None,
+    ) -> None:
+        """Inputs, buttons."""
+        primitive = QStyle.PrimitiveElement
+        if widget is not None and element == primitive.PE_PanelLineEdit:
+            self._line_edit(option, painter, widget)
+        elif widget is not None and element == primitive.PE_PanelButtonCommand:
+            self._button(option, painter, widget)
+        elif widget is not None and element == primitive.PE_PanelButtonTool:
+            self._tool_button(option, painter, widget)
+        elif element in (primitive.PE_FrameFocusRect, primitive.PE_IndicatorArrowDown) and isinstance(
+            widget, QToolButton
+        ):
+            return  # focus shows as an outline, and a menu as the ▾ in the text
+        else:
+            super().drawPrimitive(element, option, painter, widget)
+
+    def _line_edit(self, option: QStyleOption, painter: QPainter, widget: QWidget) -> None:
+        tokens = tokens_of(widget)
+        if widget.property("bare"):
+            return
+        wrong, focus = bool(widget.property("wrong")), bool(option.state & _FOCUSED)
+        line = tokens.danger if wrong else tokens.accent if focus else tokens.border
+        rounded(painter, QRectF(option.rect), tokens.danger_soft if wrong else tokens.field, line, 4)
+
+    def _button(self, option: QStyleOption, painter: QPainter, widget: QWidget) -> None:
+        tokens = tokens_of(widget)
+        focus = bool(option.state & _FOCUSED)
+        if widget.property("primary"):
+            rounded(painter, QRectF(option.rect), tokens.accent, tokens.text if focus else tokens.accent, 5)
+            return
+        fill = tokens.raised if option.state & (_HOVERED | _DOWN) else tokens.panel
+        rounded(painter, QRectF(option.rect), fill, tokens.accent if focus else tokens.border, 5)
+
+    def _tool_button(self, option: QStyleOption, painter: QPainter, widget: QWidget) -> None:
+        tokens = tokens_of(widget)
+        if widget.property("button"):
+            self._button(option, painter, widget)
+            return
+        hover, focus = bool(option.state & (_HOVERED | _DOWN)), bool(option.state & _FOCUSED)
+        if hover or focus:
+            rounded(painter, QRectF(option.rect), tokens.raised if hover else "", tokens.accent if focus else "", 4)
+
+    def drawControl(
+        self, element: QStyle.ControlElement, option: QStyleOption, painter: QPainter, widget: QWidget | None = None
+    ) -> None:
+        """Frames, and labels of buttons whose ground is not the usual one."""
+        control = QStyle.ControlElement
+        if element == control.CE_Splitter:
+            return
+        if element == control.CE_ShapedFrame and isinstance(widget, QFrame) and self._frame(painter, widget):
+            return
+        if element == control.CE_PushButtonLabel and widget and isinstance(option, QStyleOptionButton):
+            changed = QStyleOptionButton(option)
+            if widget.property("primary"):
+                changed.palette.setColor(QPalette.ColorRole.ButtonText, QColor(tokens_of(widget).on_accent))
+            super().drawControl(element, changed, painter, widget)
+            return
+        if element == control.CE_ToolButtonLabel and widget and isinstance(option, QStyleOptionToolButton):
+            quiet = QStyleOptionToolButton(option)
+            if widget.property("quiet") and not option.state & (_HOVERED | _DOWN | _FOCUSED):
+                quiet.palette.setColor(QPalette.ColorRole.ButtonText, QColor(tokens_of(widget).muted))
+            super().drawControl(element, quiet, painter, widget)
+            return
+        super().drawControl(element, option, painter, widget)
+
+    def _frame(self, painter: QPainter, widget: QFrame) -> bool:
+        """Draw a frame that carries a property; False for any other."""
+        tokens = tokens_of(widget)
+        level = widget.property("level")
+        if level:
+            fills = {"warning": tokens.warning_soft, "error": tokens.danger_soft}
+            rounded(painter, QRectF(widget.rect()), fills.get(level, tokens.selection), "", 6)
+            return True
+        kind = widget.property("card")
+        if not kind:
+            return False
+        rounded(painter, QRectF(widget.rect()), tokens.panel, tokens.accent if kind == "drop" else tokens.outline, 8)
+        return True

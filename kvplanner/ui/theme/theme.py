@@ -1,0 +1,135 @@
+"""Theme: the palette and the few style rules of the window, light or dark, following the system or by choice."""
+
+from __future__ import annotations
+
+from string import Template
+from typing import TYPE_CHECKING, Final, Literal
+
+from PySide6 import QtCore
+from PySide6.QtCore import QObject, Signal
+from PySide6.QtGui import QColor, QGuiApplication, QPalette
+from PySide6.QtWidgets import QApplication, QWidget
+
+from kvplanner.ui.theme.palette import DARK, LIGHT, Tokens, luminance
+
+if TYPE_CHECKING:
+    from PySide6.QtWidgets import QStyle
+
+Choice = Literal["system", "light", "dark"]
+DARK_BELOW: Final = 0.18
+
+_RULES: Final = Template("""
+QMenuBar { background: $panel; border-bottom: 1px solid $border; padding: 1px 4px; }
+QMenuBar::item { padding: 4px 9px; background: transparent; border-radius: 4px; }
+QMenuBar::item:selected { background: $raised; }
+QStatusBar { background: $panel; border-top: 1px solid $border; }
+QStatusBar::item { border: none; }
+QTabWidget::pane { border: none; border-top: 1px solid $border; top: -1px; }
+QTabBar { qproperty-drawBase: 0; background: transparent; }
+QTabBar::tab { padding: 7px 12px; border: none; border-bottom: 2px solid transparent; color: $muted;
+  background: transparent; }
+QTabBar::tab:selected { color: $text; border-bottom-color: $accent; }
+QTabBar::tab:hover { color: $text; }
+QTabBar::tab:focus { color: $accent; }
+QScrollBar:vertical { background: transparent; width: 10px; margin: 0; }
+QScrollBar:horizontal { background: transparent; height: 10px; margin: 0; }
+QScrollBar::handle { background: $border; border-radius: 3px; margin: 2px; }
+QScrollBar::handle:hover { background: $outline; }
+QScrollBar::handle:vertical { min-height: 28px; }
+QScrollBar::handle:horizontal { min-width: 28px; }
+QScrollBar::add-line, QScrollBar::sub-line { width: 0; height: 0; }
+QScrollBar::add-page, QScrollBar::sub-page { background: transparent; }
+QMenu { background: $panel; border: 1px solid $border; padding: 4px; color: $text; }
+QMenu::item { padding: 5px 26px 5px 22px; border-radius: 4px; }
+QMenu::item:selected { background: $selection; color: $text; }
+QMenu::item:disabled { color: $muted; }
+QMenu::separator { height: 1px; background: $border; margin: 4px 6px; }
+QToolTip { background: $panel; color: $text; border: 1px solid $outline; padding: 4px 6px; }
+QHeaderView::section { background: $panel; color: $muted; border: none; border-bottom: 1px solid $border;
+  padding: 3px 6px; }
+""")
+
+
+def palette_of(tokens: Tokens) -> QPalette:
+    """A theme's colours as Qt's palette."""
+    role = QPalette.ColorRole
+    colours = {
+        role.Window: tokens.window, role.WindowText: tokens.text, role.Base: tokens.panel,
+        role.AlternateBase: tokens.field, role.Text: tokens.text, role.PlaceholderText: tokens.muted,
+        role.Button: tokens.panel, role.ButtonText: tokens.text, role.BrightText: tokens.danger,
+        role.Highlight: tokens.selection, role.HighlightedText: tokens.text, role.Link: tokens.accent,
+        role.LinkVisited: tokens.warning, role.ToolTipBase: tokens.panel, role.ToolTipText: tokens.text,
+        role.Light: tokens.raised, role.Midlight: tokens.border, role.Mid: tokens.outline, role.Dark: tokens.outline,
+        role.Shadow: tokens.border, role.Accent: tokens.accent,
+    }  # fmt: skip
+    palette = QPalette()
+    for colour_role, colour in colours.items():
+        palette.setColor(colour_role, QColor(colour))
+    for colour_role in (role.Text, role.ButtonText, role.WindowText):
+        palette.setColor(QPalette.ColorGroup.Disabled, colour_role, QColor(tokens.muted))
+    return palette
+
+
+def style_rules(tokens: Tokens) -> str:
+    """The style sheet of a theme."""
+    return _RULES.substitute({name: value for name, value in tokens._asdict().items() if isinstance(value, str)})
+
+
+def tokens_of(widget: QWidget) -> Tokens:
+    """The theme that a widget is drawn in."""
+    ground = widget.palette().color(QPalette.ColorRole.Window)
+    return DARK if luminance(ground.name()) < DARK_BELOW else LIGHT
+
+
+class Theme(QObject):
+    """The application's theme. changed(): the colours are other ones.
+
+    It begins with the grounds alone, for the first frame; `complete` adds the drawing style and the style sheet.
+    """
+
+    changed = Signal()
+
+    def __init__(self, app: QApplication, choice: Choice = "system") -> None:
+        super().__init__(app)
+        self._app = app
+        self.choice: Choice = choice
+        self._system_dark = luminance(app.palette().color(QPalette.ColorRole.Window).name()) < DARK_BELOW
+        self._style: QStyle | None = None
+        self.tokens = DARK if choice == "dark" or (choice == "system" and self._system_dark) else LIGHT
+        app.setPalette(palette_of(self.tokens))
+
+    def complete(self) -> None:
+        """Draw everything in the theme's style from now on, and follow the system."""
+        from kvplanner.ui.theme.style import Style
+
+        if self._style is not None:
+            return
+        self._style = Style()
+        self._app.setStyle(self._style)
+        self._apply()
+        self._app.styleHints().colorSchemeChanged.connect(self._scheme_changed)
+
+    def set_choice(self, choice: Choice) -> None:
+        """Follow the system, or be light or dark."""
+        if choice != self.choice:
+            self.choice = choice
+            self.complete()
+            self._apply()
+
+    def _scheme_changed(self) -> None:
+        if self.choice == "system":
+            self._apply()
+
+    def _dark(self) -> bool:
+        if self.choice != "system":
+            return self.choice == "dark"
+        scheme = QGuiApplication.styleHints().colorScheme()
+        if scheme == QtCore.Qt.ColorScheme.Unknown:
+            return self._system_dark
+        return scheme == QtCore.Qt.ColorScheme.Dark
+
+    def _apply(self) -> None:
+        self.tokens = DARK if self._dark() else LIGHT
+        self._app.setPalette(palette_of(self.tokens))
+        self._app.setStyleSheet(style_rules(self.tokens))
+        self.changed.emit()

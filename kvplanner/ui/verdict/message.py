@@ -1,0 +1,46 @@
+"""The engine's own words under the verdict, as a terminal would show them; loaded when an engine first has any."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from PySide6.QtCore import QRectF, Qt
+from PySide6.QtGui import QFont, QFontDatabase, QPainter, QPaintEvent
+from PySide6.QtWidgets import QWidget
+
+from kvplanner.ui.theme.ink import colour, sized, tokens_of
+from kvplanner.ui.verdict.view import Wrapped
+
+MARGIN: Final = 7
+LINE: Final = 3
+SMALLER: Final = 0.92
+
+
+def terminal_font(beside: QFont) -> QFont:
+    """Letters of one width, a little smaller than those beside them."""
+    small, fixed = sized(beside, SMALLER), QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont)
+    if small.pointSizeF() > 0:
+        fixed.setPointSizeF(small.pointSizeF())
+    else:
+        fixed.setPixelSize(small.pixelSize())
+    return fixed
+
+
+class EngineMessage(Wrapped):
+    """A text on a ground of its own with a line at its left."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setMargin(MARGIN)
+        self.setIndent(LINE)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """The ground is drawn rather than styled: a style sheet of its own would undo the font."""
+        tokens, whole = tokens_of(self), QRectF(self.rect())
+        painter = QPainter(self)
+        painter.setPen(Qt.PenStyle.NoPen)
+        for ink, width in ((tokens.danger_soft, whole.width()), (tokens.danger, float(LINE))):
+            painter.setBrush(colour(ink))
+            painter.drawRect(QRectF(0, 0, width, whole.height()))
+        painter.end()
+        super().paintEvent(event)

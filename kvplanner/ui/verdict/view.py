@@ -1,0 +1,370 @@
+"""The verdict: one sentence, then the few figures behind it; on failure the stage and what is missing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from math import ceil
+from typing import Final
+
+from PySide6.QtCore import QEvent, QRect, Qt, Signal
+from PySide6.QtGui import QFontMetrics, QFontMetricsF, QPainter, QPaintEvent, QResizeEvent, QShowEvent
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QToolButton, QVBoxLayout, QWidget
+
+from kvplanner.engine.plan import Plan
+from kvplanner.engine.segment import SegmentKind
+from kvplanner.report import words
+from kvplanner.report.fold import telling_kind
+from kvplanner.report.verdict import Verdict, no_plan, refused, verdict
+from kvplanner.report.words import Unit
+from kvplanner.ui.theme.ink import colour, sized, tokens_of
+from kvplanner.ui.verdict.icon import STATE_NAMES, StatusIcon
+
+NOTES_SHOWN: Final = 2
+CORNER_GAP: Final = 12
+DOT: Final = " · "
+_BEFORE_UNIT: Final = re.compile(r"(?<=\d) (?=GiB|GB|MiB|MB|tokens)")
+
+
+def _kept_together(text: str) -> str:
+    """Rich text of which no number is left alone at a line's end."""
+    return _BEFORE_UNIT.sub("&nbsp;", words.rich(text)).replace("≈ ", "≈&nbsp;")
+
+
+def balanced_width(text: str, metrics: QFontMetrics, room: int) -> int:
+    """The least width at which a text takes no more lines than in `room`: so no word stands alone on the last one."""
+
+    def height(width: int) -> int:
+        return metrics.boundingRect(QRect(0, 0, width, 10_000), Qt.TextFlag.TextWordWrap, text).height()
+
+    wanted = height(room)
+    if wanted <= metrics.height() * 1.5:
+        return room
+    low, high = room // 3, room
+    while high - low > 4:
+        middle = (low + high) // 2
+        low, high = (low, middle) if height(middle) <= wanted else (middle, high)
+    return high
+
+
+class Wrapped(QLabel):
+    """A label of several lines. Layouts ask for its height over and over: it lays its text out once for each width."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._heights: dict[int, int] = {}
+        self.setWordWrap(True)
+
+    def setText(self, text: str) -> None:
+        """Another text has other heights."""
+        self._heights.clear()
+        super().setText(text)
+
+    def heightForWidth(self, width: int) -> int:
+        """The height that the lines of this width take."""
+        known = self._heights.get(width)
+        if known is None:
+            known = self._heights[width] = self.height_of(width)
+        return known
+
+    def height_of(self, width: int) -> int:
+        """The same, worked out."""
+        return super().heightForWidth(width)
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Another font has other heights, too."""
+        self._heights.clear()
+        super().changeEvent(event)
+
+
+class Headline(Wrapped):
+    """A sentence whose lines are about equally long; it takes the height of any other label."""
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Draws the words at the least width that needs no more lines."""
+        painter = QPainter(self)
+        box, metrics = QRect(self.rect()), self.fontMetrics()
+        text = _BEFORE_UNIT.sub("\u00a0", self.text())
+        needed = metrics.boundingRect(box, Qt.TextFlag.TextWordWrap, text).height()
+        text = text if needed <= box.height() + metrics.leading() else self.text()
+        box.setWidth(balanced_width(text, metrics, max(box.width(), 1)))
+        painter.setPen(colour(tokens_of(self).text))  # a palette set while another arrives would not stay
+        flags = Qt.TextFlag.TextWordWrap | Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
+        painter.drawText(box, int(flags), text)
+        painter.end()
+
+
+class Details(Wrapped):
+    """Short facts in lines of whole facts with dots between them, none at a line's end; the last may be a link."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._facts: tuple[str, ...] = ()
+        self._link = ""
+        self._apart = False
+
+    def show_facts(self, facts: Sequence[str], link: str, *, apart: bool = False) -> None:
+        """Shows facts and, where it is not "", a last one as a link; apart: each in a line of its own."""
+        self._facts, self._link, self._apart = tuple(facts), link, apart
+        self._flow()
+
+    def height_of(self, width: int) -> int:
+        """Lines of whole facts are as high as their number says; at a width that is not its own, wrapped ones about."""
+        rows, fits = self._rows(width)
+        if not fits and self._lines(width) == self.text():
+            return super().height_of(width)
+        metrics = QFontMetricsF(self.font())
+        count = len(rows) if fits else sum(self._wrapped(row, width) for row in rows)
+        return count * ceil(metrics.height() + max(metrics.leading(), 0))
+
+    def _wrapped(self, row: list[int], width: int) -> int:
+        """The lines that a line takes which is too long for this width."""
+        facts, metrics = (*self._facts, self._link), self.fontMetrics()
+        text = _BEFORE_UNIT.sub("\u00a0", DOT.join(facts[number] for number in row))
+        box = metrics.boundingRect(QRect(0, 0, max(width, 1), 10_000), Qt.TextFlag.TextWordWrap, text)
+        return max(round(box.height() / metrics.lineSpacing()), 1)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Other lines for another width."""
+        super().resizeEvent(event)
+        self._flow()
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follows theme and font."""
+        super().changeEvent(event)
+        if event.type() in (QEvent.Type.PaletteChange, QEvent.Type.FontChange):
+            self._flow()
+
+    def _flow(self) -> None:
+        self._heights.clear()
+        text = self._lines(self.width())
+        if text != self.text():
+            self.setText(text)
+
+    def _rows(self, width: int) -> tuple[list[list[int]], bool]:
+        """Which facts stand in which line of this width, and whether each line has room for its own."""
+        metrics = self.fontMetrics()
+        rows: list[list[int]] = []
+        taken, fits = width, True
+        gap = metrics.horizontalAdvance(DOT)
+        for number, fact in enumerate((*self._facts, self._link) if self._link else self._facts):
+            wide = metrics.horizontalAdvance(fact) + 2
+            if self._apart or taken + gap + wide > width:
+                rows.append([])
+                taken = -gap
+            taken += gap + wide
+            fits = fits and taken <= width
+            rows[-1].append(number)
+        return rows, fits
+
+    def _lines(self, width: int) -> str:
+        tokens = tokens_of(self)
+        facts = [*map(_kept_together, self._facts), _linked(self._link, tokens.accent)]
+        rows, _ = self._rows(width)
+        lines = (DOT.join(facts[number] for number in row) for row in rows)
+        return f'<span style="color:{tokens.muted}">{"<br>".join(lines)}</span>'
+
+
+def _linked(text: str, ink: str) -> str:
+    plain = words.rich(text).replace(" ", "&nbsp;")
+    return f'<a href="tightest" style="color:{ink};text-decoration:none">{plain}</a>'
+
+
+class VerdictView(QWidget):
+    """The verdict above the bars; a link leads to the tightest device."""
+
+    segment_selected = Signal(object)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._plan: Plan | None = None
+        self._unit: Unit = "GiB"
+        self._open_notes = False
+        self._problem: tuple[str, str] | None = None
+        self._stale: tuple[str, str] | None = None
+        self._corner: QWidget | None = None
+        self.icon = StatusIcon(self)
+        self.headline, self.details = Headline(self), Details(self)
+        for label in (self.headline, self.details):
+            self._label(label)
+        self.details.setTextFormat(Qt.TextFormat.RichText)
+        self.details.linkActivated.connect(self._to_tightest)
+        self.details.setTextInteractionFlags(
+            Qt.TextInteractionFlag.LinksAccessibleByMouse
+            | Qt.TextInteractionFlag.LinksAccessibleByKeyboard
+            | Qt.TextInteractionFlag.TextSelectableByMouse
+        )
+        self._message: Wrapped | None = None
+        self.notes = self._label()
+        self.notes.setTextFormat(Qt.TextFormat.RichText)
+        self.more = QToolButton(self)
+        self.more.setProperty("quiet", True)
+        self.more.clicked.connect(self._toggle_notes)
+        self._arrange()
+        self.set_plan(None)
+
+    def _label(self, label: Wrapped | None = None) -> Wrapped:
+        label = label or Wrapped(self)
+        label.setTextFormat(Qt.TextFormat.PlainText)
+        label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        label.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
+        return label
+
+    def _arrange(self) -> None:
+        self._top, self._second = QHBoxLayout(), QHBoxLayout()
+        first: tuple[tuple[QHBoxLayout, QLabel], ...] = ((self._top, self.headline), (self._second, self.details))
+        for line, label in first:
+            line.setSpacing(CORNER_GAP)
+            line.addWidget(label, 1)
+        self._column = column = QVBoxLayout()
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(3)
+        column.addLayout(self._top)
+        column.addLayout(self._second)
+        column.addWidget(self.notes)
+        column.addWidget(self.more, 0, Qt.AlignmentFlag.AlignLeft)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(12)
+        row.addWidget(self.icon, 0, Qt.AlignmentFlag.AlignTop)
+        row.addLayout(column, 1)
+        self._fonts()
+
+    def set_corner(self, corner: QWidget) -> None:
+        """Takes buttons for the right: beside the headline where that has room, else beside the details."""
+        self._corner = corner
+        self._top.addWidget(corner, 0, Qt.AlignmentFlag.AlignTop)
+        self._place_corner()
+
+    def _place_corner(self) -> bool:
+        """Whether they moved."""
+        corner = self._corner
+        if corner is None:
+            return False
+        room = self.width() - self.icon.width() - 12
+        wide = QFontMetrics(self.headline.font()).horizontalAdvance(self.headline.text()) + 4
+        taken = corner.sizeHint().expandedTo(corner.minimumSize()).width()  # at first it is an empty place of a size
+        beside = wide + CORNER_GAP + taken <= room or self.details.isHidden()
+        moved = (self._top.indexOf(corner) >= 0) != beside
+        if moved:
+            (self._second if beside else self._top).removeWidget(corner)
+            (self._top if beside else self._second).addWidget(corner, 0, Qt.AlignmentFlag.AlignTop)
+        return moved
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """The buttons find their place anew."""
+        super().resizeEvent(event)
+        layout, moved = self.layout(), self._place_corner()
+        self._hold_height()
+        if moved and layout is not None:
+            layout.activate()  # the texts were laid out for the place before; the next frame is not to show that
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """Takes its height as soon as it is seen."""
+        super().showEvent(event)
+        self._hold_height()
+
+    def _hold_height(self) -> None:
+        """No other part of the window may take the lines away that the texts need at this width."""
+        layout = self.layout()
+        if layout is not None:
+            # A label with another text tells only the outermost layout, a moved button only its own: the others
+            # would answer for what was there before.
+            for stale in (self._top, self._second, self._column, layout):
+                stale.invalidate()
+            self.setMinimumHeight(layout.heightForWidth(self.width()) if self.isVisible() else 0)
+
+    def _fonts(self) -> None:
+        self.headline.setFont(sized(self.font(), 1.32, bold=True))
+
+    @property
+    def message(self) -> Wrapped:
+        """The engine's own words."""
+        if self._message is None:
+            from kvplanner.ui.verdict.message import EngineMessage
+
+            self._message = self._label(EngineMessage(self))
+            self._message.hide()
+            self._column.insertWidget(2, self._message)  # under headline and details
+        return self._message
+
+    def _show_message(self, text: str) -> None:
+        if not text and self._message is None:
+            return
+        from kvplanner.ui.verdict.message import terminal_font
+
+        self.message.setFont(terminal_font(self.font()))
+        self.message.setText(text)
+        self.message.setVisible(bool(text))
+
+    def set_plan(self, plan: Plan | None) -> None:
+        """Shows a plan's verdict; a problem or what was stale is over."""
+        self._plan, self._problem, self._stale = plan, None, None
+        self._show()
+
+    def set_problem(self, text: str, remedy: str) -> None:
+        """Says why nothing is planned, and what to do."""
+        self._plan, self._problem, self._stale = None, (text, remedy), None
+        self._show()
+
+    def set_stale(self, reason: str | None, remedy: str = "") -> None:
+        """Says that there is no plan of what is set, why, and what to do; None when there is."""
+        stale = (reason, remedy) if reason is not None else None
+        if stale != self._stale:
+            self._stale = stale
+            self._show()
+
+    def told(self) -> Verdict:
+        """What is shown."""
+        if self._problem is not None:
+            text, remedy = self._problem
+            return Verdict("stale", no_plan(text), (remedy,) if remedy else ())
+        told = verdict(self._plan, self._unit)
+        return told if self._stale is None or self._plan is None else refused(told, *self._stale)
+
+    def set_unit(self, unit: Unit) -> None:
+        """GiB or GB."""
+        if unit != self._unit:
+            self._unit = unit
+            self._show()
+
+    def set_selected(self, device: int, kind: SegmentKind | None) -> None:
+        """The verdict is of the whole plan: nothing to mark."""
+
+    def _to_tightest(self, _link: str) -> None:
+        if self._plan is not None:
+            device = self._plan.devices[self._plan.tightest]
+            self.segment_selected.emit((self._plan.tightest, telling_kind(self._plan, device) or "weights"))
+
+    def _toggle_notes(self) -> None:
+        self._open_notes = not self._open_notes
+        self._show()
+
+    def _show(self) -> None:
+        told, tokens = self.told(), tokens_of(self)
+        self.icon.set_state(told.state)
+        self.headline.setText(told.headline.replace("≈ ", "≈\u00a0"))
+        self.details.show_facts(told.details, told.tightest_text, apart=told.state == "stale")
+        self.details.setVisible(bool(told.details or told.tightest_text))
+        self._show_message(told.engine_message)
+        self._show_notes(told, tokens.warning, tokens.muted)
+        self._place_corner()
+        self._hold_height()
+        self.setAccessibleName(f"{STATE_NAMES[told.state]}. {told.headline}")
+
+    def _show_notes(self, told: Verdict, mark: str, ink: str) -> None:
+        shown = told.notes if self._open_notes else told.notes[:NOTES_SHOWN]
+        lines = [f'<span style="color:{mark}">▲</span> <span style="color:{ink}">{words.rich(n)}</span>' for n in shown]
+        self.notes.setText("<br>".join(lines))
+        self.notes.setVisible(bool(lines))
+        hidden = len(told.notes) - NOTES_SHOWN
+        self.more.setVisible(hidden > 0)
+        self.more.setText("Fewer notes" if self._open_notes else f"{hidden} more notes")
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follows theme and font."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.PaletteChange:
+            self._show()
+        elif event.type() == QEvent.Type.FontChange:
+            self._fonts()

@@ -1,0 +1,1 @@
+"""The main window: what it is made of, and the application around it."""

@@ -1,0 +1,179 @@
+"""The application: what all windows share, and the order in which it starts and ends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from PySide6.QtCore import QObject, QTimer
+from PySide6.QtWidgets import QApplication
+
+from kvplanner.app import settings as s
+from kvplanner.app.crash import ExceptionCatcher, NativeCrashLog
+from kvplanner.app.jobs import Jobs
+from kvplanner.app.library import Library
+from kvplanner.app.session import OpenPlan, Session
+from kvplanner.ui.theme.theme import Theme
+
+if TYPE_CHECKING:
+    from kvplanner.ui.window.window import MainWindow
+
+CASCADE: Final = 28
+LEAST_SEEN: Final = 160
+
+
+class Application(QObject):
+    """Settings, jobs, library, theme, session and the open windows.
+
+    keep: False for a run that must leave no trace (a screenshot, safe mode): no settings, no session.
+    """
+
+    def __init__(self, app: QApplication, *, keep: bool = True, theme: str = "") -> None:
+        super().__init__(app)
+        self.app = app
+        self.keep = keep
+        self.settings = s.Settings(parent=self, save=keep)
+        self.jobs = Jobs(self)
+        self.library = Library(self.jobs, self)
+        choice = theme or self.settings.get(s.THEME)
+        self.theme = Theme(app, "light" if choice == "light" else "dark" if choice == "dark" else "system")
+        self.windows: list[MainWindow] = []
+        self.session = Session(self._open_plans, self.jobs, parent=self)
+        self.session.enabled = keep
+        self.catcher = ExceptionCatcher(self.session.write_now, self._context, self)
+        self.native_log = NativeCrashLog()
+        self._ended = False
+        app.aboutToQuit.connect(self.shut_down)
+        self.settings.changed.connect(self._setting_changed)
+
+    # windows ---------------------------------------------------------------------------------------------------
+
+    def first_window(self) -> MainWindow:
+        """A window that is a mere ground until it has been painted, not shown yet."""
+        from kvplanner.ui.window.window import MainWindow
+
+        window = MainWindow(self)
+        self.windows.append(window)
+        window.closed.connect(self._window_closed)
+        return window
+
+    def new_window(self) -> MainWindow:
+        """A window with all its parts, not shown yet."""
+        window = self.first_window()
+        window.assemble()
+        window.furnish()
+        return window
+
+    def cascade(self, window: MainWindow, beside: MainWindow) -> None:
+        """Put a window, not shown yet, where its title and those of the others can be seen."""
+        window.resize(beside.size())
+        room, taken = beside.screen().availableGeometry(), {(w.x(), w.y()) for w in self.windows if w is not window}
+        x, y = beside.x() + CASCADE, beside.y() + CASCADE
+        for _ in self.windows:
+            if x + LEAST_SEEN > room.right() or y + LEAST_SEEN > room.bottom():
+                x, y = room.x(), room.y()
+            if (x, y) not in taken:
+                break
+            x, y = x + CASCADE, y + CASCADE
+        window.move(x, y)
+
+    def _window_closed(self, window: MainWindow) -> None:
+        if self._ended:
+            return
+        if len(self.windows) > 1:
+            self.windows.remove(window)
+            self.session.touch()
+            window.deleteLater()
+        else:
+            self.shut_down()
+            self.app.quit()
+
+    def quit(self) -> None:
+        """End with all windows in the session; a window whose file lacks edits asks first."""
+        for window in self.windows:
+            if window.asks_before_quit():
+                window.raise_()
+                window.activateWindow()
+                window.ask_to_save(then_quit=True)
+                return
+        self.end()
+
+    def end(self) -> None:
+        """End with all windows in the session, and ask nothing."""
+        for window in self.windows:
+            window.keep_layout()
+        self.shut_down()
+        self.app.quit()
+
+    @property
+    def ended(self) -> bool:
+        """Whether all has been saved and stopped: windows that close now lose nothing."""
+        return self._ended
+
+    def _setting_changed(self, name: str) -> None:
+        if name == s.THEME.name:
+            choice = self.settings.get(s.THEME)
+            self.theme.set_choice("light" if choice == "light" else "dark" if choice == "dark" else "system")
+        elif name == s.UNIT.name:
+            for window in self.windows:
+                if window.furnished:
+                    window.apply_unit()
+
+    # session ---------------------------------------------------------------------------------------------------
+
+    def _open_plans(self) -> tuple[OpenPlan, ...]:
+        from kvplanner.app.planstore import to_session
+
+        plans: list[OpenPlan] = []
+        for document in (window.document for window in self.windows if window.assembled):
+            if document.state.model is not None and document.state.machine is not None:
+                path = str(document.path) if document.path else ""
+                plans.append(OpenPlan(to_session(document.state), path, document.modified))
+        return tuple(plans)
+
+    def _context(self) -> str:
+        from kvplanner.app.planstore import to_planfile
+
+        window = self.windows[-1] if self.windows else None
+        if window is None or not window.assembled or window.document.state.model is None:
+            return ""
+        file = to_planfile(window.document.state)
+        return f"model: {file.model}\nmachine: {file.machine}\noptions: {dict(file.options)}\nload: {file.load}"
+
+    # start and end ---------------------------------------------------------------------------------------------
+
+    def after_first_frame(self) -> None:
+        """What can wait until a window shows: crash records, this machine's GPUs."""
+        if self.keep:
+            previous = self.native_log.take_previous()
+            self.native_log.start()
+            if previous and self.windows:
+                self.windows[0].offer_crash_report(previous)
+            self._tell_broken_settings()
+        self.catcher.caught.connect(self._show_crash)
+        self.catcher.install()
+        QTimer.singleShot(0, self.library, self.library.probe_gpus)
+
+    def _tell_broken_settings(self) -> None:
+        broken = self.settings.broken
+        if broken is None or not self.windows:
+            return
+        kept = "the old file is kept as" if self.settings.saved else "nothing is saved while it stands in the way:"
+        text = f"The settings could not be read and begin anew; {kept} {broken}"
+        self.windows[0].messages.warning(text, key="settings")
+
+    def _show_crash(self, text: str) -> None:
+        if self.windows and not self._ended:
+            self.windows[-1].show_crash_report(text)
+
+    def shut_down(self) -> None:
+        """Stop timers, cancel jobs, wait for threads, save; then nothing is left that could abort the process."""
+        if self._ended:
+            return
+        self._ended = True
+        for window in self.windows:
+            window.stop()
+        self.jobs.stop()
+        self.session.close()
+        self.settings.save()
+        self.catcher.uninstall()
+        self.native_log.stop()

@@ -1,0 +1,450 @@
+"""The centre of the window: messages, verdict, memory bars, breakdown, tabs; one selection over all of them."""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from PySide6.QtCore import QSize, Qt, QTimer, Signal
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
+
+from kvplanner.app.messages import Messages
+from kvplanner.report.fold import telling_kind
+from kvplanner.ui.widgets.card import Card
+from kvplanner.ui.widgets.message_bar import MessageBar
+
+if TYPE_CHECKING:
+    from PySide6.QtWidgets import QSplitter, QTabWidget
+
+    from kvplanner.engine.plan import Plan
+    from kvplanner.engine.segment import SegmentKind
+    from kvplanner.report.words import Unit
+
+BARS_SHARE: Final = 0.42
+TALL: Final = 1200
+TALL_SHARE: Final = 0.25  # so much of a tall window thick bars may take
+BARS_MARGINS: Final = 20
+LEAST_BARS: Final = 96
+DENSE_BARS: Final = 260  # so much the bars may take of a low window before they scroll: four dense ones
+DETAILS_AFTER_MS: Final = 60
+DRAG_DETAILS_MS: Final = 180  # while edits follow each other
+CARD_WIDTH: Final = 240
+CARD_MARGIN: Final = 6
+GAP: Final = 10
+BUTTON_WIDTH: Final = 118
+BUTTON_HEIGHT: Final = 29
+BUTTON_GAP: Final = 8
+STACK_BELOW: Final = 830  # of the centre's width: table and tabs stand below each other in windows below 1,160
+STARTUP_HEIGHT: Final = 330
+STARTUP_SHAPE: Final = 0.5  # in a wide window the chart keeps this much of its width as height
+TABLE_WIDTH: Final = 466
+LOW: Final = 700
+REVEAL_MS: Final = 20
+TAB_NAMES: Final = {"explain": "Explain", "startup": "Start-up"}
+
+
+class View(Protocol):
+    """What every view of a plan offers."""
+
+    def set_plan(self, plan: Plan | None) -> None:
+        """Show a plan."""
+
+    def set_unit(self, unit: Any) -> None:
+        """Show GiB or GB."""
+
+    def set_selected(self, device: int, kind: SegmentKind | None) -> None:
+        """Mark a segment."""
+
+
+class Detail(View, Protocol):
+    """A view that can be pale."""
+
+    def set_dimmed(self, dimmed: bool) -> None:
+        """Pale while the plan is not of what is set."""
+
+
+class Ground(QWidget):
+    """Needs the height that its texts take at its present width; Qt would ask for that of the narrowest one."""
+
+    def minimumSizeHint(self) -> QSize:
+        """At the present width."""
+        layout = self.layout()
+        height = layout.minimumHeightForWidth(max(self.width(), 2 * CARD_WIDTH)) if layout is not None else 0
+        return QSize(2 * CARD_WIDTH, height)
+
+
+def _one_drag(before: Plan | None, plan: Plan | None) -> bool:
+    """Whether two plans may be steps of one drag: the same model on the same machine."""
+    if before is None or plan is None:
+        return False
+    return (before.request.model, before.request.machine) == (plan.request.model, plan.request.machine)
+
+
+class Centre(QWidget):
+    """Assembles the views. selected(position, kind). Without `build` it is an empty ground: the first frame."""
+
+    selected = Signal(int, object)
+
+    def __init__(self, messages: Messages, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setAccessibleName("Plan")
+        self.messages = MessageBar(messages, self)
+        self._make_header()
+        self._make_ground()
+        self.tabs: QTabWidget | None = None
+        self.splitter: QSplitter | None = None
+        self._views: list[View] = []
+        self._details: list[Detail] = []
+        self._stale: set[int] = set()
+        self._later = QTimer(self)
+        self._later.setSingleShot(True)
+        self._detailed_at = 0.0
+        self._later.timeout.connect(self.show_details)
+        self._fit_soon = QTimer(self)
+        self._fit_soon.setSingleShot(True)
+        self._fit_soon.setInterval(0)
+        self._fit_soon.timeout.connect(self._fit_lower)
+        self._plan: Plan | None = None
+        self._problem: tuple[str, str] | None = None
+        self._refusal: tuple[str, str] | None = None
+        self.position = 0
+        self.kind: SegmentKind | None = None
+        self._chosen_by_user = False
+        self._unit: Unit = "GiB"
+
+    def _make_header(self) -> None:
+        """The place of the verdict, and that of the two buttons beside it."""
+        self._buttons = QWidget(self)
+        self._buttons.setMinimumSize(2 * BUTTON_WIDTH + BUTTON_GAP, BUTTON_HEIGHT)
+        self._header = QHBoxLayout()
+        self._header.setSpacing(GAP)
+        self._before = QWidget(self)  # holds the place of the verdict
+        self._header.addWidget(self._before, 1)
+        self._header.addWidget(self._buttons, 0, Qt.AlignmentFlag.AlignTop)
+
+    def _make_ground(self) -> None:
+        """Messages above a ground that scrolls."""
+        # What does not fit a low window scrolls; nothing is squeezed until it cannot be read.
+        self._scroll = QScrollArea(self)
+        self._scroll.setFrameShape(QFrame.Shape.NoFrame)
+        self._scroll.setWidgetResizable(True)
+        self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        ground = Ground()
+        ground.setMinimumWidth(2 * CARD_WIDTH)
+        self._outer = QVBoxLayout(ground)
+        self._outer.setContentsMargins(14, 10, 14, 12)
+        self._outer.setSpacing(GAP)
+        self._outer.addLayout(self._header)
+        self._below = QWidget()  # holds the place of the details
+        self._outer.addWidget(self._below, 1)
+        self._scroll.setWidget(ground)
+        self._messages_line = QHBoxLayout()
+        self._messages_line.setContentsMargins(14, 8, 14, 0)
+        self._messages_line.addWidget(self.messages)
+        whole = QVBoxLayout(self)
+        whole.setContentsMargins(0, 0, 0, 0)
+        whole.setSpacing(0)
+        whole.addLayout(self._messages_line)
+        whole.addWidget(self._scroll, 1)
+
+    def build(self) -> None:
+        """Make the verdict and the bars, after the first frame; what details them follows with `build_details`.
+
+        They show once there is something to say, or when all the rest is there: a start is not to flash their empty
+        state, nor to pay for it.
+        """
+        from kvplanner.ui.bars.widget import MemoryBars
+        from kvplanner.ui.verdict.view import VerdictView
+
+        if self._views:
+            return
+        self.verdict, self.bars = VerdictView(self), MemoryBars(self)
+        self._header.insertWidget(0, self.verdict, 1)
+        self.verdict.hide()
+        self._header.removeWidget(self._buttons)
+        self.verdict.set_corner(self._buttons)
+        self.bars.height_changed.connect(self._fit_bars)
+        self._bars_card = Card(self.bars, margins=8)
+        self._bars_card.hide()
+        self._outer.insertWidget(1, self._bars_card)
+        self._views = [self.verdict, self.bars]
+        for view in (self.verdict, self.bars):
+            view.set_unit(self._unit)
+            view.segment_selected.connect(self._segment_selected)
+        if self._plan is not None:
+            self.set_plan(self._plan)
+        elif self._problem is not None:
+            self.set_problem(*self._problem)
+
+    def _reveal(self) -> None:
+        self._before.hide()
+        self.verdict.show()
+        self._bars_card.show()
+
+    def build_buttons(self) -> None:
+        """Make the buttons beside the verdict."""
+        from PySide6.QtWidgets import QPushButton, QToolButton
+
+        self.export_button = QToolButton(self._buttons)
+        self.export_button.setText("Export ▾")
+        self.export_button.setProperty("button", "true")
+        self.export_button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        self.export_button.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.export_button.setAccessibleName("Export")
+        self.copy_button = QPushButton("Copy command", self._buttons)
+        self.copy_button.setProperty("primary", "true")
+        line = QHBoxLayout(self._buttons)
+        line.setContentsMargins(0, 0, 0, 0)
+        line.setSpacing(BUTTON_GAP)
+        for button in (self.export_button, self.copy_button):
+            line.addWidget(button)
+            button.setMinimumSize(BUTTON_WIDTH, BUTTON_HEIGHT)
+
+    def build_details(self) -> None:
+        """Make the table and the tabs."""
+        from PySide6.QtWidgets import QSplitter, QTabWidget
+
+        from kvplanner.ui.breakdown.view import BreakdownView
+        from kvplanner.ui.explain.view import ExplainView
+        from kvplanner.ui.startup.view import StartupView
+
+        if self.tabs is not None:
+            return
+        self._reveal()
+        self.breakdown, self.explain, self.startup = BreakdownView(self), ExplainView(self), StartupView(self)
+        self.tabs = QTabWidget(self)
+        self.tabs.setDocumentMode(True)
+        self.tabs.addTab(self.explain, TAB_NAMES["explain"])
+        self.tabs.addTab(self.startup, TAB_NAMES["startup"])
+        self.splitter = QSplitter(Qt.Orientation.Horizontal, self)
+        self.splitter.setChildrenCollapsible(False)
+        self.splitter.setHandleWidth(GAP)
+        self._table_card, self._tabs_card = (Card(page, margins=CARD_MARGIN) for page in (self.breakdown, self.tabs))
+        self._beside = beside = QWidget()  # the table is as high as its rows, however high the tabs are
+        column = QVBoxLayout(beside)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.addWidget(self._table_card, 1)
+        column.addStretch(0)
+        for place, stretch in ((beside, 0), (self._tabs_card, 1)):
+            place.setMinimumWidth(CARD_WIDTH)
+            self.splitter.addWidget(place)
+            self.splitter.setStretchFactor(self.splitter.count() - 1, stretch)
+        self.splitter.setSizes([TABLE_WIDTH, TABLE_WIDTH - 20])
+        # It takes the room that is left, up to what its pages would like.
+        self.splitter.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Ignored)
+        self._below.hide()
+        self._outer.addWidget(self.splitter, 1)
+        self._outer.addStretch(0)
+        self.explain.height_changed.connect(self._fit_later)
+        self.breakdown.height_changed.connect(self._fit_later)
+        self.tabs.currentChanged.connect(self._fit_later)
+        self._details = [self.breakdown, self.explain, self.startup]
+        for view in (self.breakdown, self.explain, self.startup):
+            view.set_unit(self._unit)
+            view.segment_selected.connect(self._segment_selected)
+        self.tabs.currentChanged.connect(self.show_details)
+        self._stale = set(range(len(self._details)))
+        self.show_details()
+        self._dim()
+        self._settle()
+
+    def _settle(self) -> None:
+        """Lay the details out now, so that they have their heights from the first frame that shows them."""
+        if self.splitter is None or self._plan is None or not self.isVisible():
+            self._fit_later()
+            return
+        self.splitter.show()
+        self._outer.activate()
+        self._fit_lower()
+
+    @property
+    def built(self) -> bool:
+        """Whether all views are there."""
+        return self.tabs is not None
+
+    def set_plan(self, plan: Plan | None) -> None:
+        """Show a plan; the selection stays where it can.
+
+        The verdict and the bars follow at once; table and tabs when edits pause, so that a drag stays smooth.
+        """
+        waited, dragged = self._plan is None, _one_drag(self._plan, plan)
+        self._plan, self._problem, self._refusal = plan, None, None
+        for view in self._views:
+            view.set_plan(plan)
+        if self._views:
+            self._say_empty("")
+        self._stale = set(range(len(self._details)))
+        if plan is not None:
+            if not self._chosen_by_user or self.position >= len(plan.devices):
+                self.position = min(plan.tightest, len(plan.devices) - 1)
+            kinds = [segment.kind for segment in plan.devices[self.position].segments] if plan.devices else []
+            if plan.devices and (self.kind not in kinds or not self._chosen_by_user):
+                self.kind = telling_kind(plan, plan.devices[self.position])
+            for view in self._views:
+                view.set_selected(self.position, self.kind)
+            if self._views:
+                self._reveal()
+                self._fit_bars()
+        if waited:
+            self.show_details()
+        elif not self._later.isActive():
+            recent = monotonic() - self._detailed_at < 2 * DRAG_DETAILS_MS / 1000
+            self._later.start(DRAG_DETAILS_MS if recent and dragged else DETAILS_AFTER_MS)
+
+    def set_problem(self, text: str, remedy: str) -> None:
+        """Say why nothing is planned, and what to do; a plan ends it."""
+        self.set_plan(None)
+        self._problem = text, remedy
+        if self._views:
+            self._reveal()
+            self.verdict.set_problem(text, remedy)
+            self._say_empty(f"Nothing is planned: {text.rstrip('.')}. {remedy}".strip())
+
+    @property
+    def plan(self) -> Plan | None:
+        """The plan in sight."""
+        return self._plan
+
+    def set_stale(self, reason: str | None, remedy: str = "") -> None:
+        """Say why there is no plan of what is set and dim the one in sight; None or another plan ends it."""
+        self._refusal = (reason, remedy) if reason is not None and self._plan is not None else None
+        if self._views:
+            self.verdict.set_stale(reason, remedy)
+            self._dim()
+
+    def _dim(self) -> None:
+        """Every view is pale while its plan is not of what is set."""
+        for view in (self.bars, *self._details):
+            view.set_dimmed(self._refusal is not None)
+
+    def _say_empty(self, text: str) -> None:
+        """What the views say while there is no plan; "" for their usual words."""
+        self.bars.set_empty(text)
+        self._dim()
+        if self.tabs is not None:
+            self.explain.set_empty(text)
+            self.startup.set_empty(text)
+
+    def show_details(self) -> None:
+        """Bring the views that can be seen up to date; a hidden tab follows when it is opened."""
+        self._later.stop()
+        self._detailed_at = monotonic()
+        for index in sorted(self._stale):
+            view = self._details[index]
+            hidden = isinstance(view, QWidget) and self.tabs is not None and self.tabs.indexOf(view) not in (
+                -1, self.tabs.currentIndex()
+            )  # fmt: skip
+            if not hidden:
+                view.set_plan(self._plan)
+                view.set_selected(self.position, self.kind)
+                self._stale.discard(index)
+
+    def set_unit(self, unit: Unit) -> None:
+        """GiB or GB."""
+        self._unit = unit
+        for view in (*self._views, *self._details):
+            view.set_unit(unit)
+
+    def _segment_selected(self, chosen: object) -> None:
+        if isinstance(chosen, tuple) and len(chosen) == 2:
+            self.select(chosen[0], chosen[1])
+
+    def select(self, position: int, kind: SegmentKind | None) -> None:
+        """Select a segment everywhere."""
+        self._chosen_by_user = True
+        self.position, self.kind = position, kind
+        self._show_selection()
+        self.selected.emit(position, kind)
+
+    def _show_selection(self) -> None:
+        self.show_details()
+        for view in (*self._views, *self._details):
+            view.set_selected(self.position, self.kind)
+
+    def show_tab(self, name: str) -> bool:
+        """Show a tab by its key or title; False when there is none."""
+        if self.tabs is None:
+            return False
+        for i in range(self.tabs.count()):
+            if name.lower().replace("-", "") == self.tabs.tabText(i).lower().replace("-", ""):
+                self.tabs.setCurrentIndex(i)
+                QTimer.singleShot(0, self, self._reveal_tabs)
+                return True
+        return False
+
+    def _reveal_tabs(self) -> None:
+        """Where the tabs stand below the table, scroll to the one that was asked for."""
+        self._fit_lower()
+        splitter = self.splitter
+        if splitter is not None and splitter.orientation() == Qt.Orientation.Vertical:
+            self._outer.activate()
+            QTimer.singleShot(REVEAL_MS, self, lambda: self._scroll.ensureWidgetVisible(self._tabs_card, 0, GAP))
+
+    def _fit_bars(self) -> None:
+        """The bars take the height that they need up to their share of the window; then they get dense, then scroll."""
+        share, heights = int(self.height() * BARS_SHARE), [h + BARS_MARGINS for h in self.bars.natural_heights()]
+        best = next((height for height in heights if height <= share), min(heights[-1], max(share, DENSE_BARS)))
+        if self.height() >= TALL:
+            thick = self.bars.canvas.thick_height() + BARS_MARGINS
+            best = thick if thick <= self.height() * TALL_SHARE else best
+        self._bars_card.setFixedHeight(max(best, LEAST_BARS))
+
+    def _fit_later(self) -> None:
+        """Once what changes now has changed."""
+        if not self._fit_soon.isActive():
+            self._fit_soon.start()
+
+    def _fit_lower(self) -> None:
+        """Table and tabs as high as their content, beside each other or, in a narrow window, below each other."""
+        splitter, tabs = self.splitter, self.tabs
+        if splitter is None or tabs is None:
+            return
+        stacked = self.width() < STACK_BELOW
+        wanted = Qt.Orientation.Vertical if stacked else Qt.Orientation.Horizontal
+        if splitter.orientation() != wanted:
+            splitter.setOrientation(wanted)
+            splitter.setSizes([TABLE_WIDTH, max(splitter.width() - TABLE_WIDTH - GAP, CARD_WIDTH)])
+        frame = 2 * CARD_MARGIN + 2
+        least, table = self.breakdown.least_height() + frame, self.breakdown.natural_height() + frame
+        page = tabs.tabBar().sizeHint().height() + frame + 4
+        chart = STARTUP_HEIGHT if stacked else max(STARTUP_HEIGHT, int(tabs.width() * STARTUP_SHAPE))
+        page += self.explain.natural_height() if tabs.currentWidget() is self.explain else chart
+        self._table_card.setMaximumHeight(table)
+        rows = self.breakdown.model.rowCount()
+        self._beside.setVisible(rows > 0)
+        if stacked:
+            table = least if self.height() < LOW else table
+            for place, height in ((self._beside, table), (self._tabs_card, page)):
+                place.setFixedHeight(height)
+            splitter.setMinimumHeight((table + GAP if rows else 0) + page)
+            return
+        # Below this the whole ground scrolls: no row, and no name of a stage, is cut off where nothing leads to it.
+        shown = 0 if tabs.currentWidget() is self.explain else self.startup.minimumSizeHint().height()
+        least_page = tabs.tabBar().sizeHint().height() + frame + 4 + shown
+        splitter.setMinimumHeight(max(least if rows else 0, least_page))
+        for place in (self._beside, self._tabs_card):  # the splitter takes its own limits from these
+            place.setMinimumHeight(least)
+            place.setMaximumHeight(max(table, page, least))
+        if splitter.maximumHeight() != max(table, page, least):
+            splitter.refresh()
+            self._outer.activate()  # else a frame would show the new limits in the old room
+
+    def resizeEvent(self, event: Any) -> None:
+        """The bars' share changes with the window."""
+        super().resizeEvent(event)
+        if self._views:
+            self._fit_bars()
+        self._fit_later()
+
+    def save_layout(self) -> str:
+        """The splitter's position as text."""
+        return bytes(self.splitter.saveState().toBase64().data()).decode() if self.splitter else ""
+
+    def restore_layout(self, text: str) -> None:
+        """Put the splitter back; text that makes no sense changes nothing."""
+        from PySide6.QtCore import QByteArray
+
+        if self.splitter is not None and text:
+            self.splitter.restoreState(QByteArray.fromBase64(text.encode()))
+            self._settle()

@@ -1,0 +1,132 @@
+"""Exports: the plan as a picture, a page, a table, JSON or Markdown, to a file that the user names."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from PySide6 import QtCore, QtGui, QtWidgets
+
+from kvplanner.app import settings as s
+from kvplanner.errors import BadInput
+from kvplanner.ui.window.base import WindowBase
+
+if TYPE_CHECKING:
+    from kvplanner.engine.plan import Plan
+    from kvplanner.report.words import Unit
+
+FILTERS: Final = {
+    "png": "PNG picture (*.png)", "svg": "SVG picture (*.svg)", "pdf": "PDF document (*.pdf)",
+    "csv": "CSV table (*.csv)", "json": "JSON (*.json)", "md": "Markdown (*.md)",
+}  # fmt: skip
+
+
+class ExportMixin(WindowBase):
+    """Each export asks for a file, writes it whole or not at all, and offers its folder."""
+
+    def export_png(self) -> None:
+        """A picture for a slide."""
+        self._ask_export("png")
+
+    def export_svg(self) -> None:
+        """A picture that scales."""
+        self._ask_export("svg")
+
+    def export_pdf(self) -> None:
+        """A page."""
+        self._ask_export("pdf")
+
+    def export_csv(self) -> None:
+        """A table for a spreadsheet."""
+        self._ask_export("csv")
+
+    def export_json(self) -> None:
+        """The plan for a program."""
+        self._ask_export("json")
+
+    def export_markdown(self) -> None:
+        """The plan for an issue or a wiki."""
+        self._ask_export("md")
+
+    def _ask_export(self, kind: str) -> None:
+        lacking = self.plan_lacking_for("export")
+        if lacking:
+            self.messages.warning(lacking, key="export")
+            return
+        folder = self.settings.get(s.EXPORT_FOLDER) or str(Path.home())
+        name = f"{self.document.title}.{kind}"
+        dialog = QtWidgets.QFileDialog(self, f"Export {kind.upper()}", str(Path(folder) / name), FILTERS[kind])
+        dialog.setAcceptMode(QtWidgets.QFileDialog.AcceptMode.AcceptSave)
+        dialog.setDefaultSuffix(kind)
+        dialog.setAttribute(QtCore.Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.fileSelected.connect(lambda chosen: self.export_to(Path(chosen)))
+        dialog.open()
+
+    def export_to(self, path: Path) -> None:
+        """Write the plan to a file of the kind that its name ends in, in the background."""
+        from shiboken6 import isValid
+
+        plan = self.document.plan
+        kind = path.suffix.lower().removeprefix(".")
+        if plan is None or kind not in FILTERS:
+            self.messages.warning(f"{path.name}: a name ends in one of {', '.join('.' + k for k in FILTERS)}")
+            return
+        render = renderer(kind, plan, self.unit())
+
+        def done(result: object) -> None:
+            self.settings.set(s.EXPORT_FOLDER, str(path.parent))
+            if isValid(self):  # the window may have been closed meanwhile
+                opened = ("Open folder", lambda: _show_folder(path))
+                self.messages.success(f"Exported {path.name}", action=opened, key="export")
+
+        def failed(error: Exception) -> None:
+            if isValid(self):
+                self.messages.error(error, f"{path.name} was not written", key="export")
+
+        self.application.jobs.submit(f"Exporting {path.name}", lambda control: write(path, render()), done, failed)
+
+
+def renderer(kind: str, plan: Plan, unit: Unit) -> Callable[[], bytes]:
+    """What makes a file's content, on whichever thread; pictures are for light paper whatever the window's theme is."""
+    if kind in ("png", "svg", "pdf"):
+        font = QtGui.QFont(QtGui.QGuiApplication.font())
+        return lambda: _picture(kind, plan, unit, font)
+    return lambda: _text(kind, plan, unit).encode(errors="replace")
+
+
+def _picture(kind: str, plan: Plan, unit: Unit, font: QtGui.QFont) -> bytes:
+    from kvplanner.ui.export import pictures as export
+
+    draw = {"png": export.png, "svg": export.svg, "pdf": export.pdf}[kind]
+    return draw(plan, unit=unit, font=font)
+
+
+def _text(kind: str, plan: Plan, unit: Unit) -> str:
+    if kind == "json":
+        from kvplanner.report import schema
+
+        return json.dumps(schema.to_json(plan), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    if kind == "md":
+        from kvplanner.report import text as report
+
+        return report.markdown(plan, unit=unit)
+    from kvplanner.report.csv import csv_text
+
+    return csv_text(plan, unit)
+
+
+def write(path: Path, content: bytes) -> None:
+    """Writes an export whole or not at all. Raises BadInput that names the file."""
+    from kvplanner.files import write_whole
+
+    try:
+        write_whole(path, content)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise BadInput(f"cannot be written: {reason}", str(path), "Choose another folder or name") from error
+
+
+def _show_folder(path: Path) -> None:
+    QtGui.QDesktopServices.openUrl(QtCore.QUrl.fromLocalFile(str(path.parent)))

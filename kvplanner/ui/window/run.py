@@ -1,0 +1,172 @@
+"""From the start of the process to the end of the event loop."""
+
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QLocale, QTimer
+from PySide6.QtWidgets import QApplication
+
+import kvplanner
+from kvplanner.app.jobs import error_text
+from kvplanner.app.session import OpenPlan, Restored
+from kvplanner.ui.window.application import Application
+from kvplanner.ui.window.arguments import WindowArguments
+
+if TYPE_CHECKING:
+    from kvplanner.app.state import PlanState
+    from kvplanner.request.words import PlanWords
+    from kvplanner.ui.window.window import MainWindow
+
+SIGNAL_POLL_MS = 500
+UNSEEN = "This machine's GPUs cannot be seen now: planned for the catalogue's, with what was free last time"
+
+
+def make_app() -> QApplication:
+    """The one QApplication, with its names set."""
+    existing = QApplication.instance()
+    if isinstance(existing, QApplication):
+        return existing
+    # One way to write numbers all over the app, the one that engines and their documentation use.
+    QLocale.setDefault(QLocale(QLocale.Language.English, QLocale.Country.UnitedKingdom))
+    app = QApplication(["kvplanner"])
+    app.setApplicationName("kvplanner")
+    app.setApplicationDisplayName("kvplanner")
+    app.setApplicationVersion(kvplanner.__version__)
+    app.setDesktopFileName("kvplanner")
+    app.setQuitOnLastWindowClosed(False)
+    return app
+
+
+def show(arguments: WindowArguments) -> int:
+    """Show the window and run until it is closed."""
+    app = make_app()
+    application, _ = open_first(app, arguments)
+    stop_on_interrupt(app, application)
+    status = app.exec()
+    application.shut_down()
+    return status
+
+
+def open_first(app: QApplication, arguments: WindowArguments) -> tuple[Application, MainWindow]:
+    """Show the first window; what it plans is read in the background once its ground has been painted."""
+    application = Application(app, keep=not arguments.safe_mode, theme=arguments.theme)
+    window = application.first_window()
+    if arguments.size:
+        window.resize(*arguments.size)
+    window.ready.connect(lambda: begin(application, window, arguments))
+    if arguments.tab:
+        window.filled.connect(lambda: window.centre.show_tab(arguments.tab))
+    window.filled.connect(application.after_first_frame)
+    window.filled.connect(_collect_again)
+    window.show()
+    return application, window
+
+
+def _collect_again() -> None:
+    """Look for garbage from now on, but not among what the start made: no edit waits while all that is gone through."""
+    gc.freeze()
+    gc.enable()
+
+
+def stop_on_interrupt(app: QApplication, application: Application) -> None:
+    """Ctrl+C in the terminal closes in order; Python sees the signal when the timer next runs."""
+    import signal
+
+    signal.signal(signal.SIGINT, lambda number, frame: application.end())
+    timer = QTimer(application)
+    timer.setInterval(SIGNAL_POLL_MS)
+    timer.timeout.connect(lambda: None)
+    timer.start()
+
+
+def begin(
+    application: Application, window: MainWindow, arguments: WindowArguments, restored: Restored | None = None
+) -> None:
+    """Give the first window, and those of the session, their plans; read in the background."""
+    asked = arguments.words is not None or arguments.safe_mode
+    restored = restored or (Restored((), crashed=False) if asked else application.session.restore())
+    if restored.plans:
+        _Restoring(application, window, restored).begin()
+    else:
+        _load_start(application, window, arguments.words)
+
+
+def _load_start(application: Application, window: MainWindow, words: PlanWords | None) -> None:
+    def work(control: object) -> PlanState:
+        from kvplanner.app.start import start_state
+        from kvplanner.ui.window.local import probe_now
+
+        return start_state(words, probe_now)
+
+    def done(state: PlanState) -> None:
+        path = Path(words.model) if words is not None and words.model.endswith(".kvplan.json") else None
+        window.document.reset(state, path)
+        if words is None or not words.gpu:
+            window.adopt_machine()
+        window.document.flush()
+
+    def failed(error: Exception) -> None:
+        window.messages.error(error, "Could not open what was asked for", key="start")
+        if words is not None:
+            _load_start(application, window, None)
+
+    application.jobs.submit("Reading the model", work, done, failed)
+
+
+class _Restoring:
+    """Opens the windows of a session: the first is there already, further ones show once their plan has been read."""
+
+    def __init__(self, application: Application, first: MainWindow, restored: Restored) -> None:
+        self._application = application
+        self._first = self._top = first
+        self._restored = restored
+        self._left = len(restored.plans)
+
+    def begin(self) -> None:
+        """Read all plans, each in the background."""
+        for plan in self._restored.plans:
+            self._read(self._first if plan is self._restored.plans[0] else self._application.new_window(), plan)
+
+    def _read(self, window: MainWindow, plan: OpenPlan) -> None:
+        def work(control: object) -> PlanState:
+            from kvplanner.app.start import restored_state
+            from kvplanner.ui.window.local import probe_now
+
+            return restored_state(plan, probe_now)
+
+        def done(state: PlanState) -> None:
+            from kvplanner.app.planstore import is_local, was_local
+
+            path = Path(plan.path) if plan.path and Path(plan.path).exists() else None
+            window.document.reset(state, path, modified=plan.modified)
+            if not is_local(state):  # asked just now
+                window.adopt_machine()
+                if was_local(plan.plan):
+                    window.messages.warning(UNSEEN, key="unseen")
+            self._opened(window)
+
+        def failed(error: Exception) -> None:
+            window.messages.warning(f"The last plan could not be opened: {error_text(error)}", key="restored")
+            _load_start(self._application, window, None)
+            self._opened(window)
+
+        self._application.jobs.submit("Reading the last plan", work, done, failed)
+
+    def _opened(self, window: MainWindow) -> None:
+        """Show a further window; once all are there, the one on top tells about the crash."""
+        if window is not self._first:
+            if self._top in self._application.windows:  # not closed meanwhile
+                self._application.cascade(window, self._top)
+            window.fill()
+            window.document.flush()
+            window.show()
+            self._top = window
+        self._left -= 1
+        if not self._left and self._restored.crashed and self._top in self._application.windows:
+            plans = (
+                "your plan was" if len(self._restored.plans) == 1 else f"your {len(self._restored.plans)} plans were"
+            )
+            self._top.messages.info(f"kvplanner was not closed properly last time: {plans} restored", key="crashed")

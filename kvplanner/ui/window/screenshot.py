@@ -1,0 +1,87 @@
+"""`gui --screenshot`: the window in a given state, size and theme, rendered to a PNG, without a trace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PySide6.QtCore import QEventLoop, QTimer
+from PySide6.QtGui import QPixmap
+from PySide6.QtWidgets import QApplication
+
+from kvplanner.app.start import start_state
+from kvplanner.errors import BadInput
+from kvplanner.ui.window.application import Application
+from kvplanner.ui.window.arguments import WindowArguments
+from kvplanner.ui.window.window import DEFAULT_SIZE, MainWindow
+
+SETTLE_MS = 50
+LONGEST_MS = 10_000  # for what is read in the background: a draft model
+
+
+def settle(milliseconds: int = SETTLE_MS) -> None:
+    """Let queued events, layouts and paints happen."""
+    loop = QEventLoop()
+    QTimer.singleShot(milliseconds, loop.quit)
+    loop.exec()
+
+
+def prepared_window(application: Application, arguments: WindowArguments) -> MainWindow:
+    """A window that shows what the arguments ask for. Raises PlannerError."""
+    from kvplanner.ui.window.local import probe_now
+
+    window = application.new_window()
+    window.resize(*(arguments.size or DEFAULT_SIZE))
+    window.show()
+    window.fill()
+    window.document.reset(start_state(arguments.words, probe_now))
+    window.document.flush()
+    for _ in range(LONGEST_MS // SETTLE_MS):
+        if not application.jobs.active:
+            break
+        settle()
+    if arguments.tab and not window.centre.show_tab(arguments.tab):
+        raise BadInput(f"no tab is called {arguments.tab!r}", "--tab", "Tabs: Explain, Start-up")
+    settle()
+    return window
+
+
+def picture(window: MainWindow, scale: float = 1.0) -> QPixmap:
+    """The window as pixels, `scale` times as many as its screen takes for each of its own."""
+    ratio = scale * window.screen().devicePixelRatio()
+    image = QPixmap(window.size() * ratio)
+    image.setDevicePixelRatio(ratio)
+    window.render(image)
+    return image
+
+
+def take(app: QApplication, arguments: WindowArguments) -> int:
+    """Render and write; 0, or 2 with one line on standard error."""
+    assert arguments.screenshot is not None
+    check_place(arguments.screenshot)
+    application = Application(app, keep=False, theme=arguments.theme or "light")
+    try:
+        window = prepared_window(application, arguments)
+        write(picture(window, arguments.scale), arguments.screenshot)
+    finally:
+        application.shut_down()
+        for window in application.windows:
+            window.hide()
+            window.deleteLater()
+    return 0
+
+
+def check_place(path: Path) -> None:
+    """Raises BadInput where no PNG can be written: a name of another kind, a folder that is not there."""
+    if path.suffix.lower() != ".png":
+        raise BadInput("a screenshot is a PNG", str(path), "Give a name that ends in .png")
+    if not path.parent.is_dir():
+        raise BadInput(f"there is no folder {path.parent}", str(path), "Make the folder first, or choose another place")
+    if path.is_dir():
+        raise BadInput("is a folder", str(path), "Choose another name")
+
+
+def write(image: QPixmap, path: Path) -> None:
+    """Write a PNG. Raises BadInput where that is not possible."""
+    check_place(path)
+    if not image.save(str(path), "PNG"):
+        raise BadInput("cannot be written", str(path), "Choose another place")

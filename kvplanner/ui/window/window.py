@@ -1,0 +1,354 @@
+"""The main window: setup on the left, the plan in the centre, menus above, the state of things below.
+
+The first window is made in steps, so that each can be seen early: its grounds; once those are painted the plan; the
+menus, the form and the details after that. Further windows are made whole.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from PySide6 import QtCore, QtGui, QtWidgets
+from PySide6.QtCore import Signal
+
+from kvplanner.app import settings as s
+from kvplanner.files import shipped
+from kvplanner.ui.setup.labels import in_sentence
+from kvplanner.ui.window.arguments import SMALLEST
+from kvplanner.ui.window.base import PANEL_WIDTH
+from kvplanner.ui.window.commands.files import FilesMixin
+from kvplanner.ui.window.commands.general import CommandsMixin
+
+if TYPE_CHECKING:
+    from kvplanner.app.state import PlanState
+    from kvplanner.engine.plan import Plan
+    from kvplanner.errors import PlannerError
+    from kvplanner.report.words import Unit
+    from kvplanner.ui.window.application import Application
+    from kvplanner.ui.window.status import Status
+
+DEFAULT_SIZE: Final = (1280, 800)
+REST_AFTER_MS: Final = 400
+MENU_PADDING: Final = 10
+
+
+class MainWindow(CommandsMixin, FilesMixin, QtWidgets.QMainWindow):
+    """One plan. closed(window); ready(): a plan can be shown; planned_once(): it is; filled(): all is there.
+
+    Right after construction it is a titled ground of its size. assembled: it has a document and shows plans;
+    furnished: it has its menus, form and status bar; filled: the form's rows and the details too.
+    """
+
+    closed = Signal(object)
+    ready = Signal()
+    filled = Signal()
+    planned_once = Signal()
+    status: Status
+
+    def __init__(self, application: Application) -> None:
+        super().__init__()
+        self.application = application
+        self.settings = application.settings
+        self.assembled = self.furnished = False
+        self._drop_sheet: QtWidgets.QLabel | None = None
+        self._begun = self._planned = self._closing = False
+        self.setMinimumSize(*SMALLEST)
+        self.setWindowTitle("kvplanner")
+        self._make_ground()
+        geometry = self.settings.get(s.GEOMETRY)
+        if not geometry or not self.restoreGeometry(QtCore.QByteArray.fromBase64(geometry.encode())):
+            self.resize(*DEFAULT_SIZE)
+
+    def _make_ground(self) -> None:
+        """Where the menus, the form and the plan will be."""
+        strip = QtWidgets.QWidget(self)
+        strip.setFixedHeight(self.fontMetrics().height() + MENU_PADDING)
+        strip.setAutoFillBackground(True)
+        strip.setBackgroundRole(QtGui.QPalette.ColorRole.Base)
+        self.setMenuWidget(strip)
+        ground = QtWidgets.QWidget(self)
+        self._line = QtWidgets.QHBoxLayout(ground)
+        self._line.setContentsMargins(0, 0, 0, 0)
+        self._line.setSpacing(0)
+        self._form_ground = QtWidgets.QWidget(ground)
+        self._form_ground.setFixedWidth(PANEL_WIDTH)
+        self._form_ground.setAutoFillBackground(True)
+        self._form_ground.setBackgroundRole(QtGui.QPalette.ColorRole.Base)
+        self._line.addWidget(self._form_ground)
+        self._line.addStretch(1)
+        self.setCentralWidget(ground)
+
+    def assemble(self) -> None:
+        """Make the document and the views that show its plan."""
+        from kvplanner.app.document import Document
+        from kvplanner.app.messages import Messages
+        from kvplanner.ui.window.centre import Centre
+
+        if self.assembled:
+            return
+        self.assembled = True
+        self.document = document = Document(self)
+        self.messages = Messages(self)
+        self.centre = Centre(self.messages, self)
+        self._line.addWidget(self.centre, 1)
+        self._line.setStretch(1, 0)
+        self.centre.set_unit(self.unit())
+        document.changed.connect(self._state_changed)
+        document.planned.connect(self._show_plan)
+        document.failed.connect(self._plan_failed)
+        document.draft_wanted.connect(self.read_draft)
+
+    def furnish(self) -> None:
+        """Make menus, form, pickers and status bar."""
+        from kvplanner.ui.setup.panel import SetupPanel
+        from kvplanner.ui.setup.pickers import Pickers
+        from kvplanner.ui.window.actions import Actions
+        from kvplanner.ui.window.status import Status
+
+        if self.furnished:
+            return
+        self.assemble()
+        self.furnished = True
+        self.application.theme.complete()
+        self.centre.build_buttons()
+        document, library = self.document, self.application.library
+        if QtWidgets.QApplication.windowIcon().isNull():
+            icon = QtGui.QIcon(str(shipped("icons", "kvplanner.svg")))
+            QtWidgets.QApplication.setWindowIcon(icon)
+        self.actions_of_window = Actions(self)
+        self.unit_button = self.actions_of_window.unit_button(self)
+        self.menuBar().setCornerWidget(self.unit_button)
+        self.panel = SetupPanel(document, self)
+        self._line.removeWidget(self._form_ground)
+        self._form_ground.hide()
+        self._form_ground.deleteLater()
+        self._line.insertWidget(0, self.panel)
+        self.status = Status(self, self.application)
+        self.pickers = Pickers(self, self.panel, document, library, self.settings, self.unit)
+        self._connect()
+        self.setAcceptDrops(True)
+        self.apply_unit()
+        self._theme_changed()
+        self._show_changes()
+        self.panel.model.button.setFocus(QtCore.Qt.FocusReason.OtherFocusReason)
+        if document.plan is not None:
+            self.status.show_plan(document.plan)
+        if document.error is not None:
+            self._plan_failed(document.error)
+
+    def _connect(self) -> None:
+        document, pickers = self.document, self.pickers
+        document.history_changed.connect(self._show_changes)
+        self.panel.error_elsewhere.connect(lambda error: self.messages.error(error, key="plan"))
+        self.panel.refusals_changed.connect(self._show_stale)
+        self.panel.gpus.counted.connect(self.set_gpu_count)
+        self.panel.gpus.removed.connect(self.remove_gpu)
+        pickers.model_wanted.connect(self.load_model)
+        pickers.command_wanted.connect(self.plan_command)
+        pickers.file_wanted.connect(lambda folder: self.open_folder() if folder else self.open_file())
+        pickers.search_folder_wanted.connect(self.add_model_folder)
+        pickers.machine_wanted.connect(self.choose_machine)
+        pickers.local_wanted.connect(self.choose_local_machine)
+        pickers.gpu_added.connect(self.add_gpu)
+        library = self.application.library
+        library.machine_found.connect(self.adopt_machine)
+        library.machine_found.connect(self.panel.gpus.show_found)
+        if library.probed:
+            self.panel.gpus.show_found(library.machine)
+        pickers.scan_failed.connect(lambda error: self.messages.error(error, "Looking for models", key="scan"))
+        self.centre.copy_button.clicked.connect(self.copy_command)
+        self.centre.export_button.setMenu(self.actions_of_window.menus["File/Export"])
+        self.actions_of_window.menus["recent"].aboutToShow.connect(self.fill_recent)
+        self.application.theme.changed.connect(self._theme_changed)
+
+    # start -----------------------------------------------------------------------------------------------------
+
+    def showEvent(self, event: QtGui.QShowEvent) -> None:
+        """A window that is never painted (it starts minimised) begins all the same."""
+        super().showEvent(event)
+        QtCore.QTimer.singleShot(0 if self.assembled else REST_AFTER_MS, self, self._begin)
+
+    def paintEvent(self, event: QtGui.QPaintEvent) -> None:
+        """The grounds show first; what stands on them follows in the next turn."""
+        super().paintEvent(event)
+        if not self._begun:
+            QtCore.QTimer.singleShot(0, self, self._begin)
+
+    def _begin(self) -> None:
+        """The verdict and the bars; the form and the details follow once the first plan shows, or after a while."""
+        if self._begun:
+            return
+        self._begun = True
+        self.assemble()
+        if self._planned:
+            self.fill()
+            return
+        self.planned_once.connect(lambda: self.centre.bars.canvas.installEventFilter(self))
+        self.ready.emit()
+        self.centre.build()
+        QtCore.QTimer.singleShot(REST_AFTER_MS, self, self.fill)
+
+    def eventFilter(self, watched: QtCore.QObject, event: QtCore.QEvent) -> bool:
+        """The first plan's bars show before anything else is made."""
+        if event.type() == QtCore.QEvent.Type.Paint:
+            watched.removeEventFilter(self)
+            QtCore.QTimer.singleShot(0, self, self.fill)
+        return super().eventFilter(watched, event)
+
+    def fill(self) -> None:
+        """Make everything that is not there yet."""
+        self._begun = True
+        self.furnish()
+        if self.centre.built:
+            return
+        self.centre.build()
+        self.panel.build()
+        self.centre.build_details()
+        self.centre.restore_layout(self.settings.get(s.SPLITTER))
+        advanced = self.panel.advanced
+        if advanced is not None:
+            if self.settings.get(s.ADVANCED_OPEN):
+                advanced.toggle.setChecked(True)
+            advanced.opened.connect(lambda on: self.settings.set(s.ADVANCED_OPEN, on))
+        if self.settings.get(s.GPU_PANEL):
+            self.gpu_panel(True)
+        self.filled.emit()
+
+    # from the document -----------------------------------------------------------------------------------------
+
+    def _state_changed(self, state: PlanState) -> None:
+        self.application.session.touch()
+
+    def _show_plan(self, plan: Plan) -> None:
+        self.messages.clear("plan")
+        self.centre.set_plan(plan)
+        if self.furnished:
+            self.status.show_plan(plan)
+        if not self._planned:
+            self._planned = True
+            self.planned_once.emit()
+
+    def _plan_failed(self, error: PlannerError) -> None:
+        """Of these settings there is no plan: the last one stays and says so, unless it is of another model."""
+        from kvplanner.app.messages import in_window
+        from kvplanner.errors import NotModelled
+
+        plan, model = self.document.plan, self.document.state.model
+        other = plan is None or (model is not None and model.id != plan.request.model.id)
+        if other or isinstance(error, NotModelled):
+            self.centre.set_problem(error.brief, in_window(error.remedy))
+        elif self.centre.plan is None:
+            self.centre.set_plan(plan)  # that of this model is back, behind one that had none
+        self._show_stale()
+        if self.furnished:
+            self.status.show_failed(self.centre.plan is not None)
+
+    def _show_stale(self) -> None:
+        """Whether the plan in sight is of what the form shows."""
+        error = self.document.error
+        field, said = self.panel.refused if self.furnished else ("", "")
+        if error is not None:
+            from kvplanner.app.messages import in_window
+
+            self.centre.set_stale(error.brief, in_window(error.remedy))
+        else:
+            self.centre.set_stale(f"{in_sentence(field)} is refused" if field else None, said)
+
+    def _show_changes(self) -> None:
+        document, actions = self.document, self.actions_of_window.by_name
+        undo, redo = document.undo_label, document.redo_label
+        actions["undo"].setEnabled(bool(undo))
+        actions["undo"].setText(f"&Undo {undo}" if undo else "&Undo")
+        actions["redo"].setEnabled(bool(redo))
+        actions["redo"].setText(f"&Redo {redo}" if redo else "&Redo")
+        self.status.show_undo(document.undo_count)
+        self.setWindowTitle(f"{document.title}[*] — kvplanner")
+        self.setWindowModified(document.modified and document.path is not None)
+
+    # unit and theme --------------------------------------------------------------------------------------------
+
+    def unit(self) -> Unit:
+        """The unit of sizes."""
+        return "GB" if self.settings.get(s.UNIT) == "GB" else "GiB"
+
+    def apply_unit(self) -> None:
+        """Show the chosen unit everywhere at once."""
+        unit = self.unit()
+        self.unit_button.setText(f"{unit} ▾")
+        self.actions_of_window.by_name["unit_gib" if unit == "GiB" else "unit_gb"].setChecked(True)
+        self.panel.set_unit(unit)
+        self.centre.set_unit(unit)
+        if self._gpu_dock is not None:
+            self._gpu_dock.panel.set_unit(unit)
+
+    def _theme_changed(self) -> None:
+        choice = self.application.theme.choice
+        self.actions_of_window.by_name[f"theme_{choice}"].setChecked(True)
+
+    # keys, drops, end ------------------------------------------------------------------------------------------
+
+    def keyPressEvent(self, event: QtGui.QKeyEvent) -> None:
+        """Escape closes what is open. While there are no menus yet, the key that quits does so all the same."""
+        quits = event.key() == QtCore.Qt.Key.Key_Q and event.modifiers() == QtCore.Qt.KeyboardModifier.ControlModifier
+        if quits and not self.furnished:
+            self.quit()
+            return
+        if self.furnished and event.key() == QtCore.Qt.Key.Key_Escape and self.pickers.close_choosers():
+            return
+        super().keyPressEvent(event)
+
+    def dragEnterEvent(self, event: QtGui.QDragEnterEvent) -> None:
+        """Say what dropping would do."""
+        self.drag_entered(event)
+
+    def dragMoveEvent(self, event: QtGui.QDragMoveEvent) -> None:
+        """The answer holds for the whole window."""
+        self.drag_moved(event)
+
+    def dragLeaveEvent(self, event: QtGui.QDragLeaveEvent) -> None:
+        """Nothing will be dropped."""
+        self.drag_left()
+
+    def dropEvent(self, event: QtGui.QDropEvent) -> None:
+        """Do what was said."""
+        self.dropped(event)
+
+    def closeEvent(self, event: QtGui.QCloseEvent) -> None:
+        """Ask where edits would be lost: a file lacks them, or no session brings the plan back."""
+        if not self._closing and self.loses_edits():
+            event.ignore()
+            self.ask_to_save()
+            return
+        self.keep_layout()
+        event.accept()
+        self.closed.emit(self)
+
+    def loses_edits(self) -> bool:
+        """Whether closing this window alone loses edits: the session keeps only windows open at the end."""
+        if not self.assembled or not self.document.modified or self.application.ended:
+            return False
+        return self.document.path is not None or not self.application.keep or len(self.application.windows) > 1
+
+    def asks_before_quit(self) -> bool:
+        """Whether ending the whole application leaves edits in no file, or in no session either."""
+        if not self.assembled or self._closing or not self.document.modified:
+            return False
+        return self.document.path is not None or not self.application.keep
+
+    def keep_layout(self) -> None:
+        """Remember where things are."""
+        if self.application.keep and self.assembled:
+            self.settings.set(s.GEOMETRY, bytes(self.saveGeometry().toBase64().data()).decode())
+            self.settings.set(s.SPLITTER, self.centre.save_layout())
+            self.keep_docks()
+
+    def close_now(self) -> None:
+        """Close without asking."""
+        self._closing = True
+        self.close()
+
+    def stop(self) -> None:
+        """The first step of the end: no timer of this window runs any more."""
+        self.stop_gpu_panel()
+        for timer in self.findChildren(QtCore.QTimer):
+            timer.stop()

@@ -1,0 +1,262 @@
+"""What vLLM settles on: batch limits, graphs, dtypes, lengths, and what it refuses."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from kvplanner.engine.vllm.eras import ERAS, era_of, spelled
+from kvplanner.errors import BadInput
+from tests.engine.vllm.kv.models import (
+    A100,
+    B200,
+    H100,
+    RTX4090,
+    T4,
+    Gpu,
+    dense,
+    full,
+    gated,
+    kimi_linear,
+    latent,
+    resolved,
+    spec,
+    windowed,
+)
+
+
+class TestEras:
+    def test_no_version_is_the_newest(self) -> None:
+        assert era_of(None).era is ERAS[-1]
+        assert era_of(None).version == (33, 0)
+
+    @pytest.mark.parametrize(
+        ("version", "runner", "utilization", "printed"),
+        [
+            ("0.6.4.post1", "V0", 0.9, "pool"), ("v0.7.3", "V0", 0.9, "pool"), ("0.9.2", "V1", 0.9, "pool"),
+            ("0.20.1rc1.dev16", "V1", 0.92, "pool"), ("0.21", "V1", 0.92, "concurrency"),
+            ("0.25.1", "V2", 0.92, "concurrency"), ("0.33.0", "V2", 0.92, "concurrency"),
+        ],
+    )  # fmt: skip
+    def test_known_versions(self, version: str, runner: str, utilization: float, printed: str) -> None:
+        match = era_of(version)
+        assert not match.warnings
+        assert (match.era.runner, match.era.default_utilization) == (runner, utilization)
+        assert match.era.printed_tokens == printed
+
+    def test_eras_leave_no_hole(self) -> None:
+        for older, newer in pairwise(ERAS):
+            assert older.last < newer.first
+            assert newer.first[1] == 0 or newer.first == (older.last[0], older.last[1] + 1)
+
+    def test_unknown_versions_take_the_nearest(self) -> None:
+        assert era_of("0.40.1").era is ERAS[-1]
+        assert "newer" in era_of("0.40.1").warnings[0]
+        assert "older" in era_of("0.2.5").warnings[0]
+        with pytest.raises(BadInput, match="not a vLLM version"):
+            era_of("latest")
+
+    @pytest.mark.parametrize("version", ["1.0", "v9.9.2", "12.0.0rc1"])
+    def test_a_major_release_to_come_takes_the_newest(self, version: str) -> None:
+        match = era_of(version)
+        assert match.era is ERAS[-1]
+        assert match.version > era_of("0.9999").version
+        name = version.removeprefix("v").removesuffix("rc1")
+        assert spelled(match.version).startswith(name)
+        assert name in match.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "usage", "tokens", "sequences"),
+    [
+        (H100, "server", 8192, 1024), (H100, "llm", 16384, 1024), (A100, "server", 2048, 256), (A100, "llm", 8192, 256),
+        (RTX4090, "server", 2048, 256), (B200, "server", 16384, 1024),
+        (("NVIDIA GB10", 119, (12, 1)), "server", 2048, 256),
+    ],
+)  # fmt: skip
+def test_batch_limits_by_gpu(gpu: Gpu, usage: str, tokens: int, sequences: int) -> None:
+    settings, reasons, _ = resolved(dense(), {"usage": usage}, gpu)
+    assert (settings.max_num_batched_tokens, settings.max_num_seqs) == (tokens, sequences)
+    assert reasons["max_num_batched_tokens"].origin == "default"
+    assert reasons["max_num_batched_tokens"].reason.startswith("from the GPU")
+
+
+@pytest.mark.parametrize("options", [{}, {"enforce_eager": True}, {"tensor_parallel_size": 1}])
+def test_no_reason_says_only_that_it_is_the_default(options: dict[str, object]) -> None:
+    reasons = resolved(dense(), options)[1]
+    assert {n: r.reason for n, r in reasons.items() if not r.reason or "default" in r.reason} == {}
+
+
+def test_reasons_say_why() -> None:
+    reasons = resolved(dense())[1]
+    assert reasons["max_num_batched_tokens"].reason == "from the GPU: total ≥ 70 GiB and not an A100: 8,192"
+    assert reasons["max_model_len"].reason == "the model's own limit"
+    assert reasons["attention_backend"].origin == "derived"
+    assert resolved(dense(), {"max_num_seqs": 8})[1]["max_num_seqs"].origin == "user"
+
+
+def test_only_the_given_value_is_kept() -> None:
+    settings = resolved(dense(), {"max_num_batched_tokens": 512})[0]
+    assert (settings.max_num_batched_tokens, settings.max_num_seqs) == (512, 512)
+    assert resolved(dense(), {"performance_mode": "throughput"})[0].max_num_batched_tokens == 16384
+
+
+def test_without_chunked_prefill_a_step_holds_a_prompt() -> None:
+    settings = resolved(dense(), {"enable_chunked_prefill": False, "max_model_len": 32768})[0]
+    assert settings.max_num_batched_tokens == 32768
+    with pytest.raises(BadInput, match="smaller than max_model_len"):
+        resolved(dense(), {"enable_chunked_prefill": False, "max_num_batched_tokens": 4096})
+
+
+@pytest.mark.parametrize(
+    ("options", "gpu", "version", "count", "largest"),
+    [
+        ({}, H100, None, 51, 512), ({"max_num_seqs": 128}, H100, None, 35, 256), ({}, B200, None, 83, 1024),
+        ({}, H100, "0.9.2", 67, 512), ({}, A100, "0.6.6", 35, 256), ({"enforce_eager": True}, H100, None, 0, 0),
+        ({"cudagraph_capture_sizes": "1,2,4"}, H100, None, 3, 4),
+        ({"max_cudagraph_capture_size": 64}, H100, None, 11, 64),
+        ({"max_num_seqs": 20}, H100, None, 9, 40), ({"performance_mode": "interactivity"}, H100, None, 76, 512),
+    ],
+)  # fmt: skip
+def test_graph_sizes(options: dict[str, int | str], gpu: Gpu, version: str | None, count: int, largest: int) -> None:
+    sizes = resolved(dense(context_length=8192), options, gpu, version)[0].graph_sizes
+    assert (len(sizes), max(sizes, default=0)) == (count, largest)
+
+
+def test_graph_modes() -> None:
+    assert resolved(dense())[0].graph_mode == "FULL_AND_PIECEWISE"
+    assert resolved(dense(), {"optimization_level": "1"})[0].graph_mode == "PIECEWISE"
+    assert resolved(dense(), {"optimization_level": "0"})[0].graph_mode == "NONE"
+    assert resolved(dense(), {"cudagraph_mode": "FULL"})[0].graph_mode == "FULL"
+
+
+def test_prefix_caching_of_hybrids_by_version() -> None:
+    assert resolved(gated())[0].mamba_cache_mode == "align"
+    older = resolved(gated(), version="0.23.0")[0]
+    assert (older.prefix_caching, older.mamba_cache_mode) == (False, "none")
+    assert resolved(gated(), {"enable_prefix_caching": True}, version="0.23.0")[0].mamba_cache_mode == "align"
+
+
+def test_dtype_rules() -> None:
+    assert resolved(dense(dtype="float32"))[0].dtype == "bfloat16"
+    assert resolved(dense(dtype="float32", task="embed"))[0].dtype == "float16"
+    assert resolved(dense(), gpu=T4)[0].dtype == "float16"
+    with pytest.raises(BadInput, match=r"compute capability of at least 8\.0"):
+        resolved(dense(), {"dtype": "bfloat16"}, T4)
+
+
+def test_cache_dtype_of_the_checkpoint_is_honoured() -> None:
+    assert resolved(dense(kv_cache_dtype="fp8"))[0].kv_cache_dtype == "fp8"
+    settings, reasons, _ = resolved(dense(kv_cache_dtype="fp8"), {"kv_cache_dtype": "auto"})
+    assert (settings.kv_cache_dtype, reasons["kv_cache_dtype"].origin) == ("fp8", "derived")
+    assert resolved(dense(kv_cache_dtype="fp8"), {"kv_cache_dtype": "bfloat16"})[0].kv_cache_dtype == "bfloat16"
+
+
+def test_longrope_starts_below_its_limit() -> None:
+    model = dense(default_context_length=4096)
+    assert resolved(model)[0].max_model_len == 4096
+    assert resolved(model, {"max_model_len": 100000})[0].max_model_len == 100000
+
+
+def test_runner_and_graph_estimate_can_be_set() -> None:
+    era = resolved(dense(), {"v2_model_runner": False}, version="0.26.0")[0].era
+    assert (era.runner, era.graphs_in_budget) == ("V1", True)
+    assert not resolved(dense(), {"estimate_cuda_graphs": False})[0].era.graphs_in_budget
+
+
+@pytest.mark.parametrize(
+    ("options", "where", "words"),
+    [
+        ({"max_model_len": 200000}, "--max-model-len", "is greater than the derived max_model_len"),
+        ({"max_model_len": -2}, "--max-model-len", "is not a length"),
+        ({"tensor_parallel_size": 3}, "--tensor-parallel-size", "must be divisible by tensor parallel size"),
+        ({"gpu_memory_utilization": 1.5}, "--gpu-memory-utilization", "is not a share"),
+        ({"pipeline_parallel_size": 40}, "--pipeline-parallel-size", "40 pipeline stages for 32 layers"),
+        ({"pp_layer_partition": "16,17", "pipeline_parallel_size": 2}, "VLLM_PP_LAYER_PARTITION", "does not split"),
+        ({"kv_cache_dtype": "float16"}, "--kv-cache-dtype", "must have the model's dtype"),
+        ({"kv_cache_dtype": "fp6"}, "--kv-cache-dtype", "is not a KV cache dtype"),
+        ({"kv_cache_dtype": "nvfp4"}, "--kv-cache-dtype", "No valid attention backend"),
+        ({"kv_cache_dtype": "fp8_ds_mla"}, "--kv-cache-dtype", "No valid attention backend"),
+        ({"attention_backend": "FLASHMLA"}, "--attention-backend", "non-MLA not supported"),
+        ({"attention_backend": "FLASH_ATTN", "kv_cache_dtype": "fp8_e5m2"}, "--attention-backend", "kv_cache_dtype"),
+        ({"cudagraph_mode": "SOME"}, "--compilation-config", "not a CUDA graph mode"),
+        ({"cudagraph_capture_sizes": "1,x"}, "--cudagraph-capture-sizes", "not a list of batch sizes"),
+        ({"dtype": "int8"}, "--dtype", "is not a dtype"),
+        ({"attention_backend": "NOPE"}, "--attention-backend", "not an attention back end"),
+        ({"decode_context_parallel_size": 2, "tensor_parallel_size": 8}, "--decode-context-parallel-size", "GQA"),
+    ],
+)  # fmt: skip
+def test_refusals(options: dict[str, int | str | float], where: str, words: str) -> None:
+    with pytest.raises(BadInput) as raised:
+        resolved(dense(), options)
+    assert raised.value.where == where
+    assert words in raised.value.what
+
+
+def test_heads_that_do_not_divide() -> None:
+    with pytest.raises(BadInput, match="neither split nor copied"):
+        resolved(spec([(full(24, 6),)]), {"tensor_parallel_size": 4})
+    with pytest.raises(BadInput, match="State layers"):
+        resolved(kimi_linear(), {"tensor_parallel_size": 64})
+
+
+def test_windows_and_context_parallelism() -> None:
+    with pytest.raises(BadInput, match="Sliding window"):
+        resolved(windowed(2, 2), {"decode_context_parallel_size": 2, "tensor_parallel_size": 16})
+
+
+def test_fp8_needs_a_kernel() -> None:
+    image = windowed(2, 2, architecture="Gemma3ForConditionalGeneration", model_type="gemma3", multimodal=True)
+    with pytest.raises(BadInput, match=r"FP8 KV cache is not supported by the Triton attention backend"):
+        resolved(image, {"kv_cache_dtype": "fp8"}, A100)
+    assert resolved(image, {"kv_cache_dtype": "fp8"}, H100)[0].attention_backend == "TRITON_ATTN"
+
+
+@pytest.mark.parametrize(
+    ("gpu", "dtype", "name"),
+    [
+        (H100, "auto", "FLASH_ATTN"), (H100, "fp8", "FLASH_ATTN"), (H100, "fp8_e5m2", "FLASHINFER"),
+        (A100, "fp8", "FLASHINFER"),
+        (B200, "auto", "FLASHINFER"), (T4, "auto", "TRITON_ATTN"), (H100, "int8_per_token_head", "TRITON_ATTN"),
+        (H100, "turboquant_4bit_nc", "TURBOQUANT"),
+    ],
+)  # fmt: skip
+def test_back_ends(gpu: Gpu, dtype: str, name: str) -> None:
+    assert resolved(dense(), {"kv_cache_dtype": dtype}, gpu)[0].attention_backend == name
+
+
+def test_sparse_latent_attention_needs_a_new_gpu() -> None:
+    from kvplanner.model.spec import Indexer
+
+    with pytest.raises(BadInput, match="No valid attention backend found"):
+        resolved(latent(4, Indexer(64, 128, 2048)), gpu=A100)
+
+
+def test_architectures_that_releases_dropped() -> None:
+    old = dense(architecture="MllamaForConditionalGeneration")
+    with pytest.raises(BadInput, match=r"was supported in vLLM until v0\.10\.2"):
+        resolved(old)
+    assert not resolved(old, version="0.10.2")[2]
+    assert "last release" in resolved(dense(architecture="BaichuanForCausalLM"))[2][0]
+
+
+def test_unknown_limits_refuse_nothing() -> None:
+    model = dense(context_length=None)
+    assert resolved(model)[0].max_model_len == 2048
+    assert resolved(model, {"max_model_len": 120000})[0].max_model_len == 120000
+
+
+def test_batched_experts_take_few_tokens() -> None:
+    options = {"data_parallel_size": 2, "enable_expert_parallel": True, "all2all_backend": "deepep_low_latency"}
+    assert resolved(dense(), options)[0].max_num_batched_tokens == 256
+
+
+def test_images_that_see_each_other() -> None:
+    gemma = {"architecture": "Gemma4ForConditionalGeneration", "model_type": "gemma4_text", "multimodal": True}
+    wide = spec([(full(32, 16, 256, window=1024),)] * 5 + [(full(32, 4, 512),)], **gemma)
+    assert resolved(wide)[0].attention_backend == "TRITON_FLASH_ATTN"
+    assert resolved(wide, gpu=RTX4090)[0].max_num_batched_tokens == 2496
+    assert resolved(wide, {"language_model_only": True}, RTX4090)[0].max_num_batched_tokens == 2048
+    small = spec([(full(8, 2, 256, window=512),)] * 5 + [(full(8, 2, 512, owns_cache=False),)], **gemma)
+    assert resolved(small, gpu=B200)[0].attention_backend == "TRITON_ATTN"
