@@ -99,16 +99,16 @@ class Document(QObject):
         """The engine's options at the chosen version."""
         from kvplanner.engine.registry import engine
 
-        return engine(self.state.engine).options(self.state.version)
+        return engine(self.state.ask.engine).options(self.state.ask.version)
 
     # edits -----------------------------------------------------------------------------------------------------
 
     def edit(self, label: str, *, key: str = "", **fields: Any) -> None:
-        """Make one undoable edit of the state's fields; nothing happens when they hold these values already.
+        """Make one undoable edit of the state's fields or its ask's; nothing happens when they have these values.
 
         key: consecutive edits with the same key become one entry, until `seal`.
         """
-        state = self.state._replace(**fields)
+        state = self.state.changed(**fields)
         if state == self.state:
             return
         self._history.push(state, label, key)
@@ -116,14 +116,14 @@ class Document(QObject):
 
     def amend(self, **fields: Any) -> None:
         """Replace fields without an undoable edit: facts that arrived by themselves."""
-        state = self.state._replace(**fields)
+        state = self.state.changed(**fields)
         if state != self.state:
             self._history.amend(state)
             self._announce()
 
     def set_option(self, name: str, value: OptionValue | None, *, label: str = "", key: str = "") -> None:
         """Set an engine option, or give it back to its default with None."""
-        options = {k: v for k, v in self.state.options.items() if k != name}
+        options = {k: v for k, v in self.state.ask.options.items() if k != name}
         if value is not None:
             options[name] = value
         self.edit(label or (f"Change {name}" if value is not None else f"Reset {name}"), key=key, options=options)
@@ -190,7 +190,7 @@ class Document(QObject):
             if whole is None:
                 self.waiting = True
                 return
-            plan = engine(state.engine).plan(whole)
+            plan = engine(state.ask.engine).plan(whole)
         except PlannerError as error:
             self._fail(error)
             return

@@ -44,12 +44,7 @@ def to_planfile(state: PlanState) -> PlanFile:
     return PlanFile(
         state.model_text,
         gpus.machine_words(used) if used else "",
-        state.engine,
-        state.version,
-        dict(state.options),
-        state.load,
-        state.weight_format,
-        dict(state.measured),
+        state.ask,
         free,
         unknown,
     )
@@ -78,12 +73,7 @@ def to_state(file: PlanFile, *, allow_network: bool = False) -> PlanState:
         machine_source=machine.source,
         machine_chosen=True,
         given_free={index: size for index, size in free.items() if index in known},
-        engine=file.engine,
-        version=file.version,
-        options=dict(file.options),
-        load=file.load,
-        weight_format=file.weight_format,
-        measured=dict(file.measured),
+        ask=file.ask,
         extra=dict(file.unknown),
     )
 

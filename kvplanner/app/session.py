@@ -14,8 +14,9 @@ from typing import Any, Final, NamedTuple
 
 from PySide6.QtCore import QObject, QTimer
 
+from kvplanner.app import storage
 from kvplanner.app.jobs import Jobs
-from kvplanner.app.storage import data_folder, read_object, write_atomic
+from kvplanner.app.storage import data_folder, read_object
 
 SCHEMA: Final = "kvplanner.session/1"
 DELAY_MS: Final = 400
@@ -125,7 +126,7 @@ class Session(QObject):
     def _write_soon(self) -> None:
         text = self._text()
         self._jobs.submit(
-            "Saving the session", lambda control: write_atomic(self.own, text), _nothing, _nothing, key="session"
+            "Saving the session", lambda control: storage.write(self.own, text), _nothing, _nothing, key="session"
         )
 
     def write_now(self) -> None:
@@ -134,7 +135,7 @@ class Session(QObject):
             return
         self._timer.stop()
         try:
-            write_atomic(self.own, self._text())
+            storage.write(self.own, self._text())
         except OSError:
             return
 
@@ -147,7 +148,7 @@ class Session(QObject):
         if not self.enabled or not (self._collect() or self._found):
             return
         try:
-            write_atomic(self.last, self._text())
+            storage.write(self.last, self._text())
             self.own.unlink(missing_ok=True)
         except OSError:
             return

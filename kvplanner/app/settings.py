@@ -11,7 +11,8 @@ from typing import Any, Final, Generic, TypeVar
 
 from PySide6.QtCore import QObject, Signal
 
-from kvplanner.app.storage import data_folder, read_object, write_atomic
+from kvplanner.app import storage
+from kvplanner.app.storage import data_folder, read_object
 
 T = TypeVar("T", bool, int, str, list[str])
 
@@ -114,7 +115,7 @@ class Settings(QObject):
         if not self._save:
             return False
         try:
-            write_atomic(self.path, json.dumps(self._values, indent=1, sort_keys=True))
+            storage.write(self.path, json.dumps(self._values, indent=1, sort_keys=True))
         except OSError:
             return False
         return True

@@ -9,6 +9,7 @@ from kvplanner.app.library import open_model
 from kvplanner.app.session import OpenPlan
 from kvplanner.app.state import PlanState
 from kvplanner.catalog import gpus, models
+from kvplanner.engine.request import Ask
 from kvplanner.gpu.spec import Device, Machine
 from kvplanner.request.start import START_GPU, START_GPU_ID, START_MODEL
 
@@ -25,7 +26,7 @@ def first_state() -> PlanState:
         model=models.load(START_MODEL),
         machine_text=f"1x{START_GPU_ID}",
         devices=(Device(0, gpus.gpu(START_GPU_ID)),),
-        engine=names()[0],
+        ask=Ask(names()[0]),
     )
 
 
@@ -66,12 +67,7 @@ def state_of(built: Built, *, chosen: bool) -> PlanState:
         machine_source=machine.source,
         machine_chosen=chosen,
         given_free=stated,
-        engine=request.engine,
-        version=request.version,
-        options=dict(request.options),
-        load=request.load,
-        weight_format=request.weight_format,
-        measured=dict(request.measured),
+        ask=request.ask,
     )
 
 

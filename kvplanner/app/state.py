@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kvplanner.engine.request import Ask
 
 if TYPE_CHECKING:
-    from kvplanner.engine.option import OptionValue
-    from kvplanner.engine.request import Load, PlanRequest
+    from kvplanner.engine.request import PlanRequest
     from kvplanner.gpu.spec import Device, Machine
     from kvplanner.model.model import Model
 
@@ -18,7 +19,8 @@ class PlanState(NamedTuple):
     model_text, machine_text: what `open_model` and `parse_machine` read ("" for devices that only this machine knows).
     devices: every device on offer; unticked: the indices of those that the plan leaves out.
     given_free: free bytes that the user stated, by device index. machine_chosen: False while the machine is only the
-    start assumption. version None: the newest. extra: fields of a plan file that this version does not know.
+    start assumption. ask: engine, options, load and the like. extra: fields of a plan file that this version does not
+    know.
     """
 
     model_text: str = ""
@@ -29,12 +31,7 @@ class PlanState(NamedTuple):
     machine_source: str = "catalogue"
     machine_chosen: bool = False
     given_free: Mapping[int, int] = {}
-    engine: str = "vllm"
-    version: str | None = None
-    options: Mapping[str, OptionValue] = {}
-    load: Load | None = None
-    weight_format: str | None = None
-    measured: Mapping[str, int] = {}
+    ask: Ask = Ask()
     extra: Mapping[str, object] = {}
 
     @property
@@ -51,18 +48,13 @@ class PlanState(NamedTuple):
 
     def request(self) -> PlanRequest | None:
         """The request that an engine plans, None while a model or a machine is missing."""
-        from kvplanner.engine.request import PlanRequest
-
         machine = self.machine
         if self.model is None or machine is None:
             return None
-        return PlanRequest(
-            model=self.model,
-            machine=machine,
-            engine=self.engine,
-            version=self.version,
-            options=dict(self.options),
-            load=self.load,
-            weight_format=self.weight_format,
-            measured=dict(self.measured),
-        )
+        return self.ask.request(self.model, machine)
+
+    def changed(self, **fields: Any) -> PlanState:
+        """The state with other fields, its own or those of what it asks for."""
+        asked = {name: fields.pop(name) for name in Ask._fields if name in fields}
+        state = self._replace(**fields) if fields else self
+        return state._replace(ask=state.ask._replace(**asked)) if asked else state

@@ -1,14 +1,16 @@
-"""Files of the app itself: where they lie, and how they are written so that a crash leaves the old one whole."""
+"""Files of the app itself: where they lie, and how they are read and written."""
 
 from __future__ import annotations
 
-import json
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from PySide6.QtCore import QStandardPaths
+
+from kvplanner import jsonfile
+from kvplanner.errors import BadInput
+from kvplanner.files import write_whole
 
 FOLDER_VARIABLE = "KVPLANNER_DATA_DIR"
 MOST_BYTES = 4 << 20
@@ -23,28 +25,15 @@ def data_folder() -> Path:
     return Path(location or Path.home() / ".config") / "kvplanner"
 
 
-def write_atomic(path: Path, text: str) -> None:
-    """Write a file whole or not at all. Raises OSError."""
+def write(path: Path, text: str) -> None:
+    """Write a file whole or not at all, in a folder that is made where it is missing. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    temporary = Path(name)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
+    write_whole(path, text.encode(errors="replace"))
 
 
 def read_object(path: Path) -> dict[str, Any] | None:
     """A JSON object from a file; None when it is missing, too large, broken, or not an object."""
     try:
-        if path.stat().st_size > MOST_BYTES:
-            return None
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        return jsonfile.read_object(path, MOST_BYTES)
+    except BadInput:
         return None
-    return value if isinstance(value, dict) else None

@@ -1,6 +1,7 @@
 """PlanRequest: everything that a plan depends on, and only what the user set."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from kvplanner.engine.option import OptionValue
@@ -33,6 +34,21 @@ class Calibration(NamedTuple):
     source: str
 
 
+class Ask(NamedTuple):
+    """What a user asks of an engine, apart from model and machine: every field as in PlanRequest."""
+
+    engine: str = "vllm"
+    version: str | None = None
+    options: Mapping[str, OptionValue] = MappingProxyType({})
+    load: Load | None = None
+    weight_format: str | None = None
+    measured: Mapping[str, int] = MappingProxyType({})
+
+    def request(self, model: Model, machine: Machine) -> "PlanRequest":
+        """The request for a model on a machine."""
+        return PlanRequest(model, machine, *self)
+
+
 class PlanRequest(NamedTuple):
     """Everything that a plan depends on. `options` holds only what the user set, by canonical name.
 
@@ -50,3 +66,8 @@ class PlanRequest(NamedTuple):
     measured: Mapping[str, int] = {}
     calibration: tuple[Calibration, ...] = ()
     draft: Model | None = None
+
+    @property
+    def ask(self) -> Ask:
+        """All of it that a plan file or a window keeps as it is: the rest is named there in words."""
+        return Ask(*self[2:8])

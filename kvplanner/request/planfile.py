@@ -14,13 +14,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from kvplanner import jsonfile
 from kvplanner.engine.option import OptionValue
-from kvplanner.engine.request import Load, PlanRequest
+from kvplanner.engine.request import Ask, Load, PlanRequest
 from kvplanner.engine.segment import SEGMENT_KINDS
 from kvplanner.errors import BadInput, NotModelled, UnknownName
 from kvplanner.files import write_whole
 from kvplanner.gpu.spec import Machine
 from kvplanner.model.model import Model
+from kvplanner.reading import read_whole
 from kvplanner.units import counted
 
 SCHEMA: Final = "kvplanner.planfile/1"
@@ -35,7 +37,7 @@ _NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
 
 
 class PlanFile(NamedTuple):
-    """The pieces of a PlanRequest as a user gave them.
+    """The pieces of a PlanRequest, as a user gave them.
 
     model: catalogue id or path, as open_model reads it. machine: as --gpu reads it. free: bytes by device index.
     unknown: the whole document that it was read from, whose other fields are kept.
@@ -43,12 +45,7 @@ class PlanFile(NamedTuple):
 
     model: str
     machine: str
-    engine: str = "vllm"
-    version: str | None = None
-    options: Mapping[str, OptionValue] = MappingProxyType({})
-    load: Load | None = None
-    weight_format: str | None = None
-    measured: Mapping[str, int] = MappingProxyType({})
+    ask: Ask = Ask()
     free: Mapping[int, int] = MappingProxyType({})
     unknown: Mapping[str, object] = _NOTHING
 
@@ -56,41 +53,24 @@ class PlanFile(NamedTuple):
 def from_request(request: PlanRequest, model: str, machine: str, kept: PlanFile | None = None) -> PlanFile:
     """What to store for a request; model and machine: the words that name them. kept: the file it came from."""
     free = {d.index: d.free_bytes for d in request.machine.devices if d.free_bytes is not None}
-    return PlanFile(
-        model,
-        machine,
-        request.engine,
-        request.version,
-        dict(request.options),
-        request.load,
-        request.weight_format,
-        dict(request.measured),
-        free,
-        kept.unknown if kept else _NOTHING,
-    )
+    return PlanFile(model, machine, request.ask, free, kept.unknown if kept else _NOTHING)
 
 
 def to_json(plan: PlanFile) -> Json:
     """The document to write: known fields over those that came with the file."""
     document: Json = dict(plan.unknown)
     engine: Json = _kept(document, "engine")
-    engine["name"] = plan.engine
-    _put(engine, "version", plan.version)
-    load: Json | None = None
-    if plan.load is not None:
-        load = _kept(document, "load")
-        load.update(zip(("users", "prompt_tokens", "output_tokens"), _load_values(plan.load), strict=True))
+    ask = plan.ask
+    engine["name"] = ask.engine
+    _put(engine, "version", ask.version)
+    load = None if ask.load is None else _kept(document, "load") | ask.load._asdict()
     document |= {"schema": SCHEMA, "model": plan.model, "machine": plan.machine, "engine": engine}
-    _put(document, "options", dict(plan.options))
+    _put(document, "options", dict(ask.options))
     _put(document, "load", load)
-    _put(document, "weight_format", plan.weight_format)
-    _put(document, "measured_bytes", dict(plan.measured))
+    _put(document, "weight_format", ask.weight_format)
+    _put(document, "measured_bytes", dict(ask.measured))
     _put(document, "free_bytes", {str(index): size for index, size in plan.free.items()})
     return document
-
-
-def _load_values(load: Load) -> tuple[int, int, int]:
-    return load.users, load.prompt_tokens, load.output_tokens
 
 
 def _kept(document: Json, field: str) -> Json:
@@ -125,39 +105,16 @@ def load(path: str | os.PathLike[str]) -> PlanFile:
     A model path that is not absolute is taken from the file's folder.
     """
     where = str(path)
+    data = read_whole(Path(path), MAX_BYTES)
     try:
-        with Path(path).open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise BadInput(f"cannot be read: {error.strerror or error}", where, "Check the path") from error
-    if len(data) > MAX_BYTES:
-        raise BadInput("is longer than 1 MiB, which no plan file is", where, "Choose a .kvplan.json file")
-    plan = from_json(_parse(data, where), where)
+        document = jsonfile.parse_object(data, where)
+    except BadInput as error:
+        raise BadInput(f"is not a plan file: {error.what}", where, _REMEDY) from error
+    plan = from_json(document, where)
     beside = Path(path).parent / plan.model
     if plan.model.startswith(("./", "../", ".\\", "..\\")) and beside.exists():
         return plan._replace(model=str(beside))
     return plan
-
-
-def _parse(data: bytes, where: str) -> Json:
-    try:
-        document = json.loads(data.decode("utf-8-sig"), parse_constant=_no_constant, object_pairs_hook=_no_doubles)
-    except (ValueError, RecursionError) as error:
-        raise BadInput(f"is not a plan file: {error}", where, _REMEDY) from error
-    if not isinstance(document, dict):
-        raise BadInput("is not a plan file: an object is expected", where, _REMEDY)
-    return document
-
-
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is not a number")
-
-
-def _no_doubles(pairs: list[tuple[str, object]]) -> Json:
-    document = dict(pairs)
-    if len(document) != len(pairs):
-        raise ValueError("a field is given twice")
-    return document
 
 
 def from_json(document: Json, where: str) -> PlanFile:
@@ -173,17 +130,19 @@ def from_json(document: Json, where: str) -> PlanFile:
     raw_load = fields.object(document, "load")
     wished: Load | None = None
     if raw_load:
-        counts = [fields.integer(raw_load, n, "load") for n in ("users", "prompt_tokens", "output_tokens")]
+        counts = [fields.integer(raw_load, n, "load") for n in Load._fields]
         wished = Load(*counts)
     return PlanFile(
         fields.text(document, "model"),
         fields.text(document, "machine"),
-        fields.text(engine, "name", "engine") if "name" in engine else "vllm",
-        fields.text(engine, "version", "engine") if engine.get("version") is not None else None,
-        fields.options(document),
-        wished,
-        fields.text(document, "weight_format") if document.get("weight_format") is not None else None,
-        fields.measured(document),
+        Ask(
+            engine=fields.text(engine, "name", "engine") if "name" in engine else Ask().engine,
+            version=fields.text(engine, "version", "engine") if engine.get("version") is not None else None,
+            options=fields.options(document),
+            load=wished,
+            weight_format=fields.text(document, "weight_format") if document.get("weight_format") is not None else None,
+            measured=fields.measured(document),
+        ),
         fields.free(document),
         document,
     )
@@ -245,13 +204,14 @@ def _check_options(plan: PlanFile) -> None:
     from kvplanner.engine.registry import engine
     from kvplanner.engine.values import check_value
 
-    chosen = engine(plan.engine)
-    known = {option.name: option for option in chosen.options(plan.version)}
-    for name, value in plan.options.items():
+    asked = plan.ask
+    chosen = engine(asked.engine)
+    known = {option.name: option for option in chosen.options(asked.version)}
+    for name, value in asked.options.items():
         if name not in known:
             from difflib import get_close_matches
 
-            release = f" {plan.version}" if plan.version else ""
+            release = f" {asked.version}" if asked.version else ""
             raise UnknownName(f"{chosen.title}{release} has no such option", f"plan file: options.{name[:60]}",
                               tuple(get_close_matches(name, known, n=3)), "Take it out of the file")  # fmt: skip
         try:
@@ -274,13 +234,4 @@ def to_request(plan: PlanFile, model: Model, machine: Machine) -> PlanRequest:
         d._replace(free_bytes=plan.free[d.index], free_source="plan file") if d.index in plan.free else d
         for d in machine.devices
     )
-    return PlanRequest(
-        model,
-        machine._replace(devices=devices),
-        plan.engine,
-        plan.version,
-        dict(plan.options),
-        plan.load,
-        plan.weight_format,
-        dict(plan.measured),
-    )
+    return plan.ask.request(model, machine._replace(devices=devices))

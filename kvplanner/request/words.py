@@ -93,9 +93,9 @@ def build(words: PlanWords, sources: Sources) -> Built:
     from kvplanner.engine.registry import engine, names
 
     kept = planfile.load(words.model) if words.model.endswith(planfile.SUFFIX) else None
-    chosen = engine(words.engine or (kept.engine if kept else names()[0]))
+    chosen = engine(words.engine or (kept.ask.engine if kept else names()[0]))
     launch = take_apart(chosen.launch, words.flags)
-    version = words.version or launch.version or (kept.version if kept else None) or None
+    version = words.version or launch.version or (kept.ask.version if kept else None) or None
     command = _command(chosen, version, launch)
     named = kept.model if kept else words.model
     if named and command.model and not _same_name(named, command.model):

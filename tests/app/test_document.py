@@ -129,9 +129,9 @@ def test_free_memory_given_by_the_user_replaces_what_was_seen(document: Document
 def test_another_model_drops_the_what_if_of_the_one_before(document: Document) -> None:
     document.edit("What if", weight_format="fp8")
     document.set_model("other", sample_plans.llama_70b())
-    assert document.state.weight_format is None
+    assert document.state.ask.weight_format is None
     document.undo()
-    assert document.state.weight_format == "fp8"
+    assert document.state.ask.weight_format == "fp8"
 
 
 def test_nothing_is_planned_after_stop(document: Document, engine: CountingEngine) -> None:

@@ -24,7 +24,7 @@ def state(**fields: object) -> PlanState:
         model_text=MODEL, model=models.load(MODEL), machine_text=gpus.machine_words(machine),
         devices=machine.devices, machine_chosen=True,
     )  # fmt: skip
-    return made._replace(**fields)  # type: ignore[arg-type]
+    return made.changed(**fields)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from pytestqt.qtbot import QtBot
 
 from kvplanner.app import settings as s
-from kvplanner.app.storage import read_object, write_atomic
+from kvplanner.app import storage
+from kvplanner.app.storage import read_object
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -47,7 +48,9 @@ def test_values_of_a_wrong_type_count_as_absent_and_unknown_fields_are_kept(
     qtbot: QtBot, own_data_folder: Path
 ) -> None:
     path = own_data_folder / "settings.json"
-    write_atomic(path, json.dumps({"theme": "pink", "unit": 3, "advanced_open": 1, "recent_models": [1], "later": [2]}))
+    storage.write(
+        path, json.dumps({"theme": "pink", "unit": 3, "advanced_open": 1, "recent_models": [1], "later": [2]})
+    )
     settings = s.Settings()
     assert settings.get(s.THEME) == "system"
     assert settings.get(s.UNIT) == "GiB"
@@ -75,7 +78,7 @@ def test_a_folder_that_cannot_be_written_is_no_crash(qtbot: QtBot, tmp_path: Pat
 
 def test_atomic_write_leaves_no_litter(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
-    write_atomic(path, "1")
-    write_atomic(path, "2")
+    storage.write(path, "1")
+    storage.write(path, "2")
     assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
     assert path.read_text() == "2"

@@ -33,12 +33,12 @@ app.exec()
 _WINDOW: Final = """
 import sys, time
 import kvplanner.__main__ as entry
-from kvplanner.ui import main_arguments
+from kvplanner.ui.window import arguments as main_arguments
 
 def watch():
     \"\"\"Have the first window say when it has been painted and nothing else is waiting.\"\"\"
     from PySide6.QtCore import QCoreApplication, QEvent, QObject, QTimer
-    from kvplanner.ui import main_run
+    from kvplanner.ui.window import run as main_run
     def done():
         heavy = [m for m in ("numpy", "pyqtgraph", "huggingface_hub", "pynvml", "psutil") if m in sys.modules]
         assert not heavy, heavy

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kvplanner.engine.request import Ask
 from kvplanner.request import planfile
 from kvplanner.request.planfile import PlanFile
 from tests.cli.conftest import Terminal
@@ -214,7 +215,7 @@ def test_both_units(terminal: Terminal) -> None:
 
 def test_a_plan_file_is_planned(terminal: Terminal, tmp_path: Path) -> None:
     path = tmp_path / "a.kvplan.json"
-    planfile.save(path, PlanFile(f"meta-llama/{MODEL}", "2xH100", options={"max_model_len": 8192}))
+    planfile.save(path, PlanFile(f"meta-llama/{MODEL}", "2xH100", Ask(options={"max_model_len": 8192})))
     document = json.loads(terminal("plan", str(path), "--json").out)
     assert len(document["devices"]) == 2
     assert document["options"]["max_model_len"] == {
@@ -233,7 +234,7 @@ def test_what_was_asked_is_saved_and_planned_again(terminal: Terminal, tmp_path:
     again = terminal("plan", str(path), "--json").out
     assert again.replace("plan file", "--free") == first
     kept = planfile.load(path)
-    assert dict(kept.options) == {"max_model_len": 8000}
+    assert dict(kept.ask.options) == {"max_model_len": 8000}
     assert terminal("plan", MODEL, "--gpu", "H100", "--save", str(tmp_path / "a.txt")).status == 2
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kvplanner.catalog import models
 from kvplanner.engine.registry import engine
-from kvplanner.engine.request import Load
+from kvplanner.engine.request import Ask, Load
 from kvplanner.errors import BadInput, PlannerError, UnknownName
 from kvplanner.gpu.spec import Machine
 from kvplanner.model.model import Model
@@ -319,9 +319,8 @@ def test_environment_of_the_engine_is_read_or_named() -> None:
 
 def test_a_plan_file_is_a_model_word_and_flags_go_over_it(tmp_path: Path) -> None:
     path = str(tmp_path / "a.kvplan.json")
-    kept = PlanFile(
-        "m", "2xH100", "vllm", "0.33", {"max_model_len": 8192, "enforce_eager": True}, Load(1, 2, 3), None, {}, {0: GIB}
-    )
+    ask = Ask("vllm", "0.33", {"max_model_len": 8192, "enforce_eager": True}, Load(1, 2, 3))
+    kept = PlanFile("m", "2xH100", ask, {0: GIB})
     planfile.save(path, kept)
     built = build(PlanWords(path, load="4@5+6", flags=("--max-model-len", "4096")), HERE)
     request = built.request

@@ -31,11 +31,11 @@ def test_the_wheel_changes_an_input_only_with_the_focus(window: MainWindow) -> N
     window.panel.model.button.setFocus()
     for widget in (slider.slider, box.box):
         assert not roll(widget)
-    assert dict(window.document.state.options) == {}
+    assert dict(window.document.state.ask.options) == {}
     for widget in (slider.slider, box.box):
         widget.setFocus()
         assert roll(widget)
-    assert set(window.document.state.options) == {"gpu_memory_utilization", "kv_cache_dtype"}
+    assert set(window.document.state.ask.options) == {"gpu_memory_utilization", "kv_cache_dtype"}
 
 
 def refusals(window: MainWindow) -> dict[str, str]:
@@ -58,7 +58,7 @@ def test_formats_that_the_engine_cannot_load_are_grey_with_the_reason(
     box.setFocus()
     for _ in range(20):
         Keyboard().press(Qt.Key.Key_Down)
-    assert window.document.state.weight_format == "MXFP4"
+    assert window.document.state.ask.weight_format == "MXFP4"
     window.document.edit("older", version="0.16")
     assert refusals(window) == {}
     assert box.itemText(box.findData("GGUF Q4_K_M")) == "What if GGUF Q4_K_M"

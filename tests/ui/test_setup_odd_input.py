@@ -135,11 +135,11 @@ def test_stepping_ends_at_what_makes_sense(window: MainWindow) -> None:
     window.document.set_option("max_model_len", 50_000)
     window.document.flush()
     stepped(context.inputs[0], Qt.Key.Key_Up, 2)
-    assert window.document.state.options["max_model_len"] == 131_072
+    assert window.document.state.ask.options["max_model_len"] == 131_072
     stepped(context.inputs[0], Qt.Key.Key_Down, 40)
-    assert window.document.state.options["max_model_len"] == 1
+    assert window.document.state.ask.options["max_model_len"] == 1
     stepped(sequences.inputs[0], Qt.Key.Key_Up, 80)
-    assert window.document.state.options["max_num_seqs"] == LARGEST
+    assert window.document.state.ask.options["max_num_seqs"] == LARGEST
     window.document.set_options({}, "reset")
     for edit, least in ((load.users, 1), (load.prompt, 0), (load.output, 1)):
         stepped(edit, Qt.Key.Key_Up, 1)
@@ -160,7 +160,7 @@ def test_parallel_sizes_step_to_what_the_model_allows(window: MainWindow, in_adv
         for key in (Qt.Key.Key_Up,) * 5 + (Qt.Key.Key_Down,) * 2:
             press(edit, key, 1)
             window.document.flush()
-            values.append(window.document.state.options[name])
+            values.append(window.document.state.ask.options[name])
     assert seen["tensor_parallel_size"] == [4, 8, 16, 32, 32, 16, 8]
     assert seen["pipeline_parallel_size"] == [4, 5, 6, 7, 8, 7, 6]
 
@@ -186,7 +186,7 @@ def test_a_pasted_command_line_becomes_the_plan(open_window: Callable[..., MainW
     assert state.model is not None
     assert state.model.id == "Qwen/Qwen3-8B"
     options = {"tensor_parallel_size": 2, "max_model_len": 16_000, "gpu_memory_utilization": 0.85}
-    assert dict(state.options) == options
+    assert dict(state.ask.options) == options
     assert state.devices == before.devices
     window.document.undo()
     assert window.document.state == before

@@ -83,7 +83,7 @@ def test_the_marks_of_the_context_set_it(window: MainWindow) -> None:
     window.document.set_option("max_model_len", 4096)
     window.document.flush()
     field.trained_button.click()
-    assert window.document.state.options["max_model_len"] == 131_072
+    assert window.document.state.ask.options["max_model_len"] == 131_072
 
 
 def test_changing_the_gpu_never_keeps_a_stale_default(window: MainWindow) -> None:
@@ -92,7 +92,7 @@ def test_changing_the_gpu_never_keeps_a_stale_default(window: MainWindow) -> Non
     window.choose_machine("1xh100-sxm5-80gb")
     window.document.flush()
     assert field.edit.placeholderText() == "1,024"
-    assert window.document.state.options == {}
+    assert window.document.state.ask.options == {}
 
 
 def test_the_load_takes_usual_values_for_what_is_left_out(window: MainWindow) -> None:
@@ -100,7 +100,7 @@ def test_the_load_takes_usual_values_for_what_is_left_out(window: MainWindow) ->
     assert load is not None
     load.users.setText("32")
     load.users.editingFinished.emit()
-    assert window.document.state.load == Load(32, 1500, 500)
+    assert window.document.state.ask.load == Load(32, 1500, 500)
     window.document.flush()
     assert load.prompt.text() == "1,500"
 
@@ -209,7 +209,7 @@ def test_a_second_window_has_a_plan_of_its_own(window: MainWindow, application: 
     other = application.windows[-1]
     assert other is not window
     other.document.set_option("max_num_seqs", 5)
-    assert window.document.state.options == {}
+    assert window.document.state.ask.options == {}
     other.close()
     asked = other.findChildren(QMessageBox)
     assert asked, "no session brings back a window that is closed before the others"

@@ -56,7 +56,7 @@ def test_no_copy_of_a_plan_without_what_the_form_shows(window: MainWindow, enter
         type_into(context(window), "4096", enter=enter)
         copy()
         assert clipboard().text() != "before"
-        assert window.document.state.options == {"max_model_len": 4096}
+        assert window.document.state.ask.options == {"max_model_len": 4096}
 
 
 def test_no_export_of_a_plan_without_what_the_form_shows(window: MainWindow) -> None:

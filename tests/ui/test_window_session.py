@@ -47,8 +47,8 @@ def test_a_saved_plan_opens_as_it_was(window: MainWindow, qtbot: QtBot, tmp_path
     window.open_plan(path)
     qtbot.waitUntil(lambda: document.path == path)
     after = document.state
-    assert after.options == before.options
-    assert after.load == before.load
+    assert after.ask.options == before.ask.options
+    assert after.ask.load == before.ask.load
     assert after.unticked == before.unticked
     assert [d.gpu for d in after.devices] == [d.gpu for d in before.devices]
     assert after.model == before.model

@@ -108,7 +108,7 @@ def test_another_model_without_a_plan_never_stands_over_the_old_ones(window: Mai
 def test_the_copied_command_starts_the_plan_in_sight(open_window: Callable[..., MainWindow]) -> None:
     window = open_window("Llama-3.3-70B-Instruct", "8xH100")
     assert window.document.plan is not None
-    assert window.document.state.options == {}
+    assert window.document.state.ask.options == {}
     window.copy_command()
     assert "--tensor-parallel-size 8" in QGuiApplication.clipboard().text()
     assert window.centre.messages.strips == []
@@ -136,7 +136,7 @@ def test_a_what_if_is_marked_and_can_be_taken_back(window: MainWindow) -> None:
     assert QGuiApplication.clipboard().text().startswith("# needs a checkpoint in FP8\nvllm serve")
     assert not field.reset_button.isHidden()
     field.reset_button.click()
-    assert window.document.state.weight_format is None
+    assert window.document.state.ask.weight_format is None
 
 
 def test_a_changed_choice_and_version_can_be_reset(window: MainWindow) -> None:
@@ -147,8 +147,8 @@ def test_a_changed_choice_and_version_can_be_reset(window: MainWindow) -> None:
         assert not field.reset_button.isHidden()
         field.reset_button.click()
         assert field.reset_button.isHidden()
-    assert window.document.state.options == {}
-    assert window.document.state.version is None
+    assert window.document.state.ask.options == {}
+    assert window.document.state.ask.version is None
 
 
 def test_an_assumed_gpu_says_why(window: MainWindow) -> None:

@@ -17,6 +17,7 @@ from typing import Final
 
 from kvplanner import jsonfile
 from kvplanner.errors import BadInput
+from kvplanner.files import write_whole
 from kvplanner.reading import read_whole
 from kvplanner.source.gguf.window import HEADER_LIMIT_BYTES
 from kvplanner.source.hub.client import RepositoryInfo
@@ -87,11 +88,6 @@ class HubStore:
             return {}
 
     def _write(self, path: Path, data: bytes) -> None:
-        fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
-        try:
+        with suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True)
-            fresh.write_bytes(data)
-            fresh.replace(path)
-        except OSError:
-            with suppress(OSError):
-                fresh.unlink()
+            write_whole(path, data)

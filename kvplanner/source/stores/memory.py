@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Final, get_args
 
 from kvplanner import jsonfile
 from kvplanner.errors import BadInput
+from kvplanner.files import write_whole
 from kvplanner.source.stores.found import Fingerprint, Found, Store
 
 FILE_NAME: Final = "local-models.json"
@@ -49,15 +49,9 @@ def save(folder: Path | None, entries: Iterable[tuple[str, Fingerprint, Found | 
         {"key": key, "mark": list(mark), "found": found and {n: getattr(found, n) for n in Found._fields}}
         for key, mark, found in entries
     ]  # fmt: skip
-    target = folder / FILE_NAME
-    fresh = folder / f"{FILE_NAME}.{os.getpid()}.new"
-    try:
+    with suppress(OSError, UnicodeEncodeError):
         folder.mkdir(parents=True, exist_ok=True)
-        fresh.write_text(json.dumps({"version": _VERSION, "entries": rows}, ensure_ascii=False), encoding="utf-8")
-        fresh.replace(target)
-    except (OSError, UnicodeEncodeError):
-        with suppress(OSError):
-            fresh.unlink()
+        write_whole(folder / FILE_NAME, json.dumps({"version": _VERSION, "entries": rows}, ensure_ascii=False).encode())
 
 
 def _entry(entry: Mapping[str, object]) -> tuple[str, Fingerprint, Found | None] | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from PySide6.QtGui import QFontDatabase, QGuiApplication
 from PySide6.QtWidgets import QDialog, QDialogButtonBox, QFileDialog, QLabel, QPlainTextEdit, QVBoxLayout, QWidget
 
-from kvplanner.app.storage import write_atomic
+from kvplanner.app import storage
 
 
 class CrashDialog(QDialog):
@@ -53,7 +53,7 @@ class CrashDialog(QDialog):
     def save_to(self, name: str) -> None:
         """Write the report to a file."""
         try:
-            write_atomic(Path(name), self.report.toPlainText())
+            storage.write(Path(name), self.report.toPlainText())
         except OSError as error:
             self.result_text.setText(f"Could not be saved: {error.strerror or error}")
         else:

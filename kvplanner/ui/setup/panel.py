@@ -110,12 +110,12 @@ class SetupPanel(QScrollArea):
 
     def show_state(self, state: PlanState) -> None:
         """Show what is set."""
-        self.model.show_model(state.model, state.weight_format, self._unit)
+        self.model.show_model(state.model, state.ask.weight_format, self._unit)
         self.gpus.show_state(state, self._unit)
         if self._document.plan is not None and self._document.error is None:
             self._show_draft(self._document.plan.request.draft)
         if self.load is not None:
-            self.load.set_load(state.load)
+            self.load.set_load(state.ask.load)
         if self._options:
             self._show_engine(state)
 
@@ -123,7 +123,7 @@ class SetupPanel(QScrollArea):
         from kvplanner.engine.registry import engine
 
         plan = self._document.plan
-        self.engine.show_engine(engine(state.engine), state.version, plan.rules if plan else "")
+        self.engine.show_engine(engine(state.ask.engine), state.ask.version, plan.rules if plan else "")
         self._show_refused(state)
         self._set_options(self._document.options())
         self._show_values(state, plan.options if plan else {})
@@ -133,16 +133,16 @@ class SetupPanel(QScrollArea):
         from kvplanner.engine.registry import engine
         from kvplanner.engine.whatif import refused
 
-        asked = (state.model, state.engine, state.version, state.devices, state.unticked)
+        asked = (state.model, state.ask.engine, state.ask.version, state.devices, state.unticked)
         if state.model is not None and self.model.built and asked != self._asked_formats:
             self._asked_formats = asked
-            self.model.show_refused(refused(state.model, engine(state.engine), state.version, state.machine))
+            self.model.show_refused(refused(state.model, engine(state.ask.engine), state.ask.version, state.machine))
 
     def _show_values(self, state: PlanState, values: Mapping[str, Resolved]) -> None:
         for name, field in self.fields.items():
-            field.set_value(state.options.get(name), values.get(name))
+            field.set_value(state.ask.options.get(name), values.get(name))
         if self.advanced is not None:
-            self.advanced.show_values(state.options, values)
+            self.advanced.show_values(state.ask.options, values)
 
     def build(self) -> None:
         """Make the option fields; separate from the constructor so that the window shows first."""
@@ -157,7 +157,7 @@ class SetupPanel(QScrollArea):
         self.load = LoadField(self.context)
         self.load.edited.connect(self._set_load)
         self.load.error_changed.connect(self.refusals_changed)
-        self.load.set_load(document.state.load)
+        self.load.set_load(document.state.ask.load)
         self.advanced = AdvancedSection(self.widget())
         self.advanced.allowed = self._allowed
         self.advanced.edited.connect(self._set_option)
@@ -351,7 +351,7 @@ class SetupPanel(QScrollArea):
                 return option
             if option.json and option.spelled.startswith(f"{words}."):
                 parts.append(option)
-        given = self._document.state.options
+        given = self._document.state.ask.options
         return next((o for o in parts if o.name in given), parts[0] if parts else None)
 
     def _allowed(self, name: str) -> tuple[int, ...]:
@@ -359,7 +359,7 @@ class SetupPanel(QScrollArea):
         from kvplanner.engine.registry import engine
 
         state = self._document.state
-        return engine(state.engine).allowed(name, state.model) if state.model is not None else ()
+        return engine(state.ask.engine).allowed(name, state.model) if state.model is not None else ()
 
     # to the document -------------------------------------------------------------------------------------------
 

@@ -137,7 +137,7 @@ class Application(QObject):
         if window is None or not window.assembled or window.document.state.model is None:
             return ""
         file = to_planfile(window.document.state)
-        return f"model: {file.model}\nmachine: {file.machine}\noptions: {dict(file.options)}\nload: {file.load}"
+        return f"model: {file.model}\nmachine: {file.machine}\noptions: {dict(file.ask.options)}\nload: {file.ask.load}"
 
     # start and end ---------------------------------------------------------------------------------------------
 

@@ -114,7 +114,7 @@ class GpuDock(QDockWidget):
                 model_text=launch.model,
                 model=model,
                 engine=launch.seen.engine,
-                version=launch.version or state.version,
+                version=launch.version or state.ask.version,
                 options=dict(launch.options),
                 weight_format=None,
                 **fields,

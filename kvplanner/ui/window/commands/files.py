@@ -191,7 +191,7 @@ class FilesMixin(MachineMixin, ExportMixin):
         if self._reading == text:
             self._reading = ""
             state = self.document.state
-            self.panel.model.show_model(state.model, state.weight_format, self.unit())
+            self.panel.model.show_model(state.model, state.ask.weight_format, self.unit())
 
     def read_draft(self, name: str, options: Mapping[str, OptionValue]) -> None:
         """Read the draft model that the plan needs; only one that was typed here may be asked for online."""
