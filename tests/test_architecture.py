@@ -39,6 +39,26 @@ ALLOWED: dict[str, set[str]] = {
     "__main__": GROUND | {"cli", "ui"},
 }
 ANY_ROOM = {"__init__", "resources"}
+# The rooms of engine/vllm likewise: a rank is put together in startup, from what the rooms before it say.
+_RULES = {"settings", "eras", "quirks", "dtypes", "constants", "backends"}
+VLLM: dict[str, set[str]] = {
+    "settings": set(),
+    "signature": set(),
+    "eras": {"settings"},
+    "quirks": {"settings"},
+    "dtypes": set(),
+    "constants": {"settings"},
+    "calibration": {"settings"},
+    "backends": {"settings", "eras", "quirks", "dtypes"},
+    "options": {"eras", "dtypes"},
+    "kv": _RULES,
+    "weights": _RULES,
+    "settle": _RULES | {"kv", "weights", "options"},
+    "memory": _RULES | {"kv", "weights"},
+    "startup": _RULES | {"calibration", "kv", "weights", "memory"},
+    "words": _RULES | {"kv", "memory", "startup"},
+    "planner": _RULES | {"options", "settle", "startup", "words"},
+}
 # Third-party modules and the only places that may import them.
 PLACES: dict[str, tuple[str, ...]] = {
     "PySide6": ("app/", "ui/"),
@@ -93,6 +113,17 @@ def test_an_engine_reaches_the_others_only_through_the_registry() -> None:
             parts = name.split(".")
             if parts[:2] == ["kvplanner", "engine"] and len(parts) > 2 and parts[2] in engines:
                 assert parts[2] == inside, f"{'/'.join(place)}:{line} imports {name}: go through engine.registry"
+
+
+def test_the_rooms_of_vllm_build_on_those_before_them() -> None:
+    for path in sorted((PACKAGE / "engine" / "vllm").rglob("*.py")):
+        place = path.relative_to(PACKAGE / "engine" / "vllm")
+        room = place.parts[0].removesuffix(".py")
+        for name, line in imports(path):
+            parts = name.split(".")
+            if parts[:3] == ["kvplanner", "engine", "vllm"]:
+                assert len(parts) > 3, f"{place}:{line} imports the package: name the module"
+                assert parts[3] in VLLM[room] | {room}, f"{place}:{line} imports {name}"
 
 
 def test_the_core_runs_without_qt() -> None:

@@ -10,7 +10,8 @@ from typing import Final, NamedTuple
 from kvplanner.model.formats import DTYPE_BYTES
 from kvplanner.model.spec import Attention, Compressed, Indexer, Mixer, Mla, State
 
-# The selector of sparse latent attention keeps 8-bit keys with one fp32 scale for each 128 values.
+# The selector of sparse latent attention keeps 8-bit keys with one fp32 scale for each whole 128 values: vLLM 0.33
+# (models/deepseek_v2.py, DeepseekV32IndexerCache) rounds down.
 _INDEX_GROUP: Final = 128
 
 
@@ -63,14 +64,19 @@ def _attention_cache(mixer: Attention, size: int) -> tuple[TokenCache, ...]:
 def _index_cache(index: Indexer | None) -> tuple[TokenCache, ...]:
     if index is None or not index.owns_cache:
         return ()
-    return (TokenCache("index", index.head_size + 4 * -(-index.head_size // _INDEX_GROUP), None),)
+    return (TokenCache("index", index_row_bytes(index.head_size), None),)
+
+
+def index_row_bytes(head_size: int) -> int:
+    """Bytes of one token of a sparse indexer's cache: 8-bit values and their scales."""
+    return head_size + 4 * (head_size // _INDEX_GROUP)
 
 
 def sequence_state(mixer: Mixer, dtype: str) -> SequenceState | None:
     """The state of a recurrent layer, None for any other. dtype: of the model; KDA keeps its state in fp32."""
     if not isinstance(mixer, State):
         return None
-    state, streams = _state_elements(mixer)
+    state, streams = state_elements(mixer)
     kept = mixer.state_dtype or ("float32" if mixer.kind == "kda" else dtype)
     return SequenceState(mixer.kind, state, streams * max(mixer.conv_kernel - 1, 0), kept)
 
@@ -83,16 +89,21 @@ def state_bytes(mixer: Mixer, dtype: str) -> int:
     return found.state_elements * DTYPE_BYTES[found.dtype] + found.conv_elements * DTYPE_BYTES[dtype]
 
 
-def _state_elements(mixer: State) -> tuple[int, int]:
-    """Elements of the state, and channels that are convolved (see State)."""
-    wide = mixer.heads * mixer.head_size
+def state_elements(mixer: State, ranks: int = 1) -> tuple[int, int]:
+    """Elements of the state on one of `ranks` tensor ranks, and channels that are convolved (see State).
+
+    Where ranks outnumber a Mamba-2 layer's groups, or do not divide them, each rank has one.
+    """
+    heads, wide = mixer.heads // ranks, mixer.heads * mixer.head_size
     if mixer.kind == "mamba1":
-        return mixer.channels * mixer.state_size, mixer.channels
+        channels = mixer.channels // ranks
+        return channels * mixer.state_size, channels
     if mixer.kind == "mamba2":
-        return wide * mixer.state_size, wide + 2 * mixer.groups * mixer.state_size
+        groups = mixer.groups if mixer.groups % ranks == 0 else ranks
+        return heads * mixer.head_size * mixer.state_size, (wide + 2 * groups * mixer.state_size) // ranks
     if mixer.kind == "short_conv":
-        return 0, mixer.channels
+        return 0, mixer.channels // ranks
     if mixer.kind == "lightning":
-        return wide * mixer.head_size, 0
-    keys = mixer.key_heads * mixer.key_size
-    return wide * mixer.key_size, wide + 2 * keys
+        return heads * mixer.head_size * mixer.head_size, 0
+    key_heads, key_size = mixer.key_heads or mixer.heads, mixer.key_size or mixer.head_size
+    return heads * mixer.head_size * key_size, (wide + 2 * key_heads * key_size) // ranks

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final, Literal, NamedTuple
 
 from kvplanner.engine.vllm.dtypes import LATENT_ONLY, is_quantised
+from kvplanner.engine.vllm.quirks import quirks
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.errors import BadInput
 from kvplanner.model.spec import Attention, Compressed, Mixer, Mla, ModelSpec, State
@@ -27,13 +28,7 @@ KNOWN: Final = frozenset(_SMALLEST_BLOCK) | {
 }  # fmt: skip
 # The indexer's own kernel of sparse MLA knows one size.
 INDEXER_BLOCK: Final = 64
-# Multimodal families whose image tokens see each other: their causal kernels need a partner for image prefills.
-_IMAGE_PREFIX: Final = frozenset({
-    "Gemma3ForConditionalGeneration", "Gemma4ForConditionalGeneration", "PaliGemmaForConditionalGeneration",
-    "Molmo2ForConditionalGeneration",
-})  # fmt: skip
-# Latent models that the engine runs as ordinary attention with expanded heads; before 0.7 it did so with all.
-_EXPANDED_LATENT: Final = frozenset({"minicpm3"})
+# Before, every latent model ran as ordinary attention with expanded heads.
 _LATENT_SINCE: Final = (7, 0)
 # What a GPU has when its compute capability is unknown: the rules of the common recent server GPU.
 _ASSUMED_ARCH: Final = (9, 0)
@@ -88,7 +83,7 @@ def select(spec: ModelSpec, settings: Settings) -> Chosen:
 
 def expands_latent(spec: ModelSpec, settings: Settings) -> bool:
     """Whether the engine caches expanded heads rather than the latent."""
-    return spec.model_type in _EXPANDED_LATENT or settings.version < _LATENT_SINCE
+    return quirks(spec.architecture).expanded_latent or settings.version < _LATENT_SINCE
 
 
 def expanded(mixer: Mla) -> Attention:
@@ -99,7 +94,7 @@ def expanded(mixer: Mla) -> Attention:
 
 def image_prefix(spec: ModelSpec) -> bool:
     """Whether image tokens see each other. Gemma 4's small models, whose later layers reuse earlier caches, do not."""
-    if spec.architecture not in _IMAGE_PREFIX or not spec.multimodal:
+    if not quirks(spec.architecture).image_prefix or not spec.multimodal:
         return False
     return all(m.owns_cache for layer in spec.layers for m in layer.mixers if isinstance(m, Attention))
 

@@ -72,8 +72,3 @@ def latent_bytes(kv_dtype: str, dtype: str, elements: int, packed: bool) -> int:
     if kv_dtype in _ONE_BYTE:
         return elements
     return elements * element_bytes(dtype if kv_dtype == "auto" else kv_dtype)
-
-
-def index_bytes(head_size: int) -> int:
-    """Bytes of one token of a sparse indexer's cache: 8-bit values and a 4-byte scale per 128."""
-    return head_size + 4 * (head_size // 128)

@@ -5,6 +5,7 @@ Made by `defaults.resolve` from a request; the memory rules read nothing else.
 
 from typing import Literal, NamedTuple
 
+Version = tuple[int, int]  # (minor, patch) of 0.x
 GraphMode = Literal["NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE"]
 MambaCacheMode = Literal["none", "align", "all"]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from math import lcm
 from typing import Final
 
-from kvplanner.engine.vllm import dtypes as kv_dtypes
 from kvplanner.engine.vllm.backends import Chosen, expanded, expands_latent
+from kvplanner.engine.vllm.dtypes import head_bytes, is_quantised, latent_bytes
 from kvplanner.engine.vllm.kv import state as kv_state
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.errors import BadInput
@@ -34,7 +34,7 @@ def rank_kv_heads(kv_heads: int, tp: int) -> int:
 def attention_row(mixer: Attention, settings: Settings, kv_dtype: str | None = None) -> int:
     """Bytes of one token of one attention layer on one rank."""
     name = settings.kv_cache_dtype if kv_dtype is None else kv_dtype
-    per_head = kv_dtypes.head_bytes(name, settings.dtype, mixer.head_size, mixer.head_size_v)
+    per_head = head_bytes(name, settings.dtype, mixer.head_size, mixer.head_size_v)
     return rank_kv_heads(mixer.kv_heads, settings.tp) * per_head
 
 
@@ -46,7 +46,7 @@ def latent_row(mixer: Mla, settings: Settings, chosen: Chosen) -> int:
     name = settings.kv_cache_dtype
     if packed and mixer.indexer is not None and name == "auto" and chosen.primary != "FLASHMLA_SPARSE":
         name = "fp8_ds_mla"
-    row = kv_dtypes.latent_bytes(name, settings.dtype, mixer.kv_lora_rank + mixer.qk_rope, packed)
+    row = latent_bytes(name, settings.dtype, mixer.kv_lora_rank + mixer.qk_rope, packed)
     return round_up(row, _V0_LATENT_ROW) if settings.era.runner == "V0" else row
 
 
@@ -90,7 +90,7 @@ def unquantised_layers(spec: ModelSpec, settings: Settings) -> frozenset[int]:
         if last and name != "sliding_window" and not (name.isdecimal() and name.isascii() and int(name) < last):
             raise BadInput(f"{name!r} is not a layer of this model", "--kv-cache-dtype-skip-layers",
                            f"Give layer numbers from 0 to {last - 1}, or sliding_window")  # fmt: skip
-    if not kv_dtypes.is_quantised(settings.kv_cache_dtype):
+    if not is_quantised(settings.kv_cache_dtype):
         return frozenset()
     layers: set[int] = set()
     hybrid = any(isinstance(m, State) for layer in spec.layers for m in layer.mixers)

@@ -9,26 +9,18 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from kvplanner.engine.vllm import dtypes as kv_dtypes
 from kvplanner.engine.vllm.backends import Chosen, expanded, expands_latent, select
 from kvplanner.engine.vllm.kv import block as kv_block
 from kvplanner.engine.vllm.kv import compressed as kv_compressed
 from kvplanner.engine.vllm.kv import state as kv_state
 from kvplanner.engine.vllm.kv.spec import GROWING, CacheKind, CacheSpec, CountedSpec
+from kvplanner.engine.vllm.quirks import quirks
 from kvplanner.engine.vllm.settings import Settings
+from kvplanner.model.kv import index_row_bytes
 from kvplanner.model.spec import Attention, Indexer, Mixer, Mla, ModelSpec, State
 
-# Caches whose rules are known but whose result no run of the engine has confirmed, and why.
-NOT_CONFIRMED: Final[dict[str, str]] = {
-    "DeepseekV4ForCausalLM": "its compressed caches are modelled from the engine's rules without a result to compare",
-    "KimiK3ForConditionalGeneration": "its own prefill kernel may hold one more state block per request",
-    "MiniMaxM3ForCausalLM": "the index cache of its block-sparse layers is not modelled exactly",
-    "MiniMaxM3SparseForConditionalGeneration": "the index cache of its block-sparse layers is not modelled exactly",
-}
 # V1 ran models with recurrent state from here on; before, they fell back to V0.
 _STATES_SINCE: Final = (9, 2)
-# Families whose window counts the token itself besides: the engine keeps one more.
-_INCLUSIVE_WINDOW: Final = frozenset({"Cohere2ForCausalLM", "Cohere2VisionForConditionalGeneration"})
 
 
 class Caches(NamedTuple):
@@ -78,7 +70,7 @@ def cache_specs(
 
 
 def _not_confirmed(spec: ModelSpec) -> tuple[str, ...]:
-    name = NOT_CONFIRMED.get(spec.architecture)
+    name = quirks(spec.architecture).not_confirmed
     return (f"{spec.architecture}: {name}, so its KV cache is an estimate",) if name else ()
 
 
@@ -125,7 +117,7 @@ def _plain(kind: CacheKind, block: int, row: int, window: int = 0) -> CacheSpec:
 def _index_spec(index: Indexer | None, block: int) -> tuple[CacheSpec, ...]:
     if index is None or not index.owns_cache:
         return ()
-    return (_plain("index", block, kv_dtypes.index_bytes(index.head_size)),)
+    return (_plain("index", block, index_row_bytes(index.head_size)),)
 
 
 def _attention_spec(mixer: Attention, spec: ModelSpec, settings: Settings, block: int) -> CacheSpec:
@@ -135,7 +127,7 @@ def _attention_spec(mixer: Attention, spec: ModelSpec, settings: Settings, block
     if mixer.chunk is not None:
         return _plain("chunked", block, row, mixer.chunk)
     if mixer.window is not None:
-        window = mixer.window + (1 if spec.architecture in _INCLUSIVE_WINDOW else 0)
+        window = mixer.window + quirks(spec.architecture).inclusive_window
         extra = settings.spec_tokens - 1 if settings.spec_method == "mtp" and spec.mtp_layers > 1 else 0
         return _plain("sliding", block, row, window)._replace(extra_tokens=extra)
     return _plain("full", block, row)
@@ -167,7 +159,7 @@ def _draft_mixers(
     if draft is not None:
         return [(m, n) for layer, n in zip(draft.layers, draft.counts(), strict=True) for m in layer.mixers]
     last = _last_attention(spec)
-    if method == "mtp" and spec.model_type.startswith("gemma4"):
+    if method == "mtp" and quirks(spec.architecture).assistant:
         return []  # its draft layers read the target's cache
     if method == "mtp" and last is not None:
         return [(last, max(spec.mtp_layers, 1))]

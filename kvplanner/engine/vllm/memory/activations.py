@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from kvplanner.engine.vllm.constants import Constant, lookup
 from kvplanner.engine.vllm.memory.workspace import has_counters, penalty_counters
+from kvplanner.engine.vllm.quirks import quirks
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.engine.vllm.weights.rank import bodies
 from kvplanner.engine.vllm.weights.shard import cut
@@ -28,9 +29,6 @@ _MLA_CHUNK: Final = 65_536
 _ENCODER_BYTES_PER_VALUE: Final = 22
 _ENCODER_BAND: Final = (0.6, 1.8)
 _ENCODER_MOST: Final = 16 * GIB
-# Tokens and patches of the largest item where the limit stands in the processor's settings, not in the config
-# (12,845,056 pixels in patches of 14, 16,777,216 in patches of 16; four patches a token).
-_LARGEST_ITEM: Final = {"Qwen": (16_384, 65_536), "MiMoVL": (16_384, 65_536), "Kimi": (4_096, 16_384)}
 
 
 class Widths(NamedTuple):
@@ -266,15 +264,15 @@ def _encoders(spec: ModelSpec, settings: Settings, stage: int) -> tuple[Moment, 
     if not spec.towers or stage or settings.language_model_only or settings.skip_mm_profiling:
         return Moment(), Moment()
     element, hidden = DTYPE_BYTES[settings.dtype], spec.hidden_size
-    usual = next((item for name, item in _LARGEST_ITEM.items() if spec.architecture.startswith(name)), (0, 0))
-    longest = max((t.tokens_per_item or usual[0] for t in spec.towers), default=0)
+    usual = quirks(spec.architecture).item
+    longest = max((t.tokens_per_item or usual.tokens for t in spec.towers), default=0)
     budget = max(settings.max_num_batched_tokens, longest)
     kept = Moment(size := budget * hidden * element, size, size, f"{budget:,} tokens × {hidden:,} hidden × {element}")
     own, how = 0, "0"
     for tower in spec.towers:
         per_item = tower.tokens_per_item or longest
         items = max(1, min(budget // per_item, settings.max_num_seqs)) if per_item else 1
-        patches = (tower.patch_tokens_per_item or usual[1] or per_item) * items
+        patches = (tower.patch_tokens_per_item or usual.patches or per_item) * items
         size = patches * tower.hidden_size * _ENCODER_BYTES_PER_VALUE
         if size > own:
             own, how = size, f"{patches:,} patches × {tower.hidden_size:,} wide × {_ENCODER_BYTES_PER_VALUE}"

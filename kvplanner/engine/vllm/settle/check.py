@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final
-
+from kvplanner.engine.vllm.quirks import quirks
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.engine.vllm.settle import dtype as defaults_dtype
 from kvplanner.errors import BadInput, NotModelled
 from kvplanner.model.spec import Attention, Mla, ModelSpec, State
 
-# Architectures that a release was the last to run (model_executor/models/registry.py).
-_LAST_RELEASE: Final[dict[str, tuple[int, int]]] = {
-    "Phi3SmallForCausalLM": (9, 2),
-    "MllamaForConditionalGeneration": (10, 2),
-}
-# The same from a derived work of a later registry: told, not refused.
-_PERHAPS_LAST: Final[dict[str, tuple[int, int]]] = {
-    "QWenLMHeadModel": (23, 0),
-    "MiniMaxM1ForCausalLM": (23, 0),
-    "MiniMaxText01ForCausalLM": (23, 0),
-    "BaichuanForCausalLM": (23, 0),
-    "BambaForCausalLM": (23, 0),
-}
-
 
 def dropped(spec: ModelSpec, version: tuple[int, int]) -> str:
     """A warning for an architecture that this release may no longer run, "" for others."""
-    last = _PERHAPS_LAST.get(spec.architecture)
+    last = quirks(spec.architecture).perhaps_last
     if last is None or version <= (last[0], 99):
         return ""
     return f"vLLM 0.{last[0]}.{last[1]} is said to be the last release that runs {spec.architecture}"
@@ -53,7 +38,7 @@ def check_configuration(spec: ModelSpec, settings: Settings) -> None:
 
 
 def _check_architecture(spec: ModelSpec, version: tuple[int, int]) -> None:
-    last = _LAST_RELEASE.get(spec.architecture)
+    last = quirks(spec.architecture).last
     if last is not None and version > last:
         release = f"0.{last[0]}.{last[1]}"
         raise BadInput(

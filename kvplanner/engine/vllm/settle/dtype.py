@@ -4,24 +4,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from kvplanner.engine.vllm.settings import Settings
+from kvplanner.engine.vllm.quirks import quirks
+from kvplanner.engine.vllm.settings import Settings, Version
 from kvplanner.errors import BadInput
 from kvplanner.model.spec import Attention, ModelSpec
 
-Version = tuple[int, int]
-
 _BFLOAT16_FROM: Final = (8, 0)
-# Config types that are not run in float16 and the first release that refuses it: pull request 18751 reworked how a
-# dtype is found, after 0.9.0. The text models of Gemma 3 joined the list between July 2025 and 0.11.1.
-_NO_FLOAT16: Final[dict[str, Version]] = {
-    "gemma2": (9, 1), "gemma3": (9, 1), "gemma3_text": (10, 2), "glm4": (9, 1), "plamo2": (9, 1),
-}  # fmt: skip
+# How a dtype is found was reworked after 0.9.0, by pull request 18751.
 _REWORKED: Final = (9, 1)
 # With pull request 17265 a GPU without bfloat16 falls back to float16; before, the worker refused (issue 14817).
 _FALLS_BACK: Final = (8, 5)
 _WIDEST_IN_FLOAT32: Final = 128
-# Config types of models whose text part calls itself something else; other models with towers have a type of their own.
-_TYPE_OF: Final = {"Gemma3ForConditionalGeneration": "gemma3", "Gemma3ForCausalLM": "gemma3_text"}
 # Weight formats whose kernels take 16-bit activations only (get_supported_act_dtypes of each method).
 _SIXTEEN_BIT: Final = frozenset({
     "awq", "auto_awq", "gptq", "auto_gptq", "compressed-tensors", "fp8", "fbgemm_fp8", "modelopt", "modelopt_fp4",
@@ -99,6 +92,5 @@ def _check_cache(settings: Settings) -> None:
 
 def _no_float16(spec: ModelSpec, version: Version) -> str:
     """The type by which the engine refuses float16 for a model, "" when it takes it."""
-    kind = _TYPE_OF.get(spec.architecture, "" if spec.multimodal else spec.model_type)
-    since = _NO_FLOAT16.get(kind)
-    return kind if since is not None and version >= since else ""
+    refused = quirks(spec.architecture).no_float16
+    return refused.config_type if refused is not None and version >= refused.since else ""

@@ -10,6 +10,7 @@ from typing import Any, Final, get_args
 
 from kvplanner.engine.option import OptionValue
 from kvplanner.engine.shared.ledger import Book
+from kvplanner.engine.vllm.quirks import quirks
 from kvplanner.engine.vllm.settings import GraphMode
 from kvplanner.engine.vllm.settle import batch as defaults_batch
 from kvplanner.errors import BadInput
@@ -34,7 +35,7 @@ def graphs(spec: ModelSpec, book: Book, values: Mapping[str, Any], causal: bool)
     if not compiled and "PIECEWISE" in mode:
         mode = "NONE"
         book.override("cudagraph_mode", mode, "pieces need compilation mode 3")
-    raised = 1024 if spec.model_type == "gpt_oss" and version >= (11, 0) else 0
+    raised = 1024 if quirks(spec.architecture).wide_graphs and version >= (11, 0) else 0
     args = (values["max_num_seqs"], values["max_num_batched_tokens"], values["spec_tokens"])
     largest = defaults_batch.max_capture_size(*args, values["gpu_arch"], version, raised)
     listed, wished = book.options.get("cudagraph_capture_sizes"), book.options.get("max_cudagraph_capture_size")

@@ -13,10 +13,11 @@ from typing import Any, Final
 from kvplanner.engine.option import OptionValue, Resolved
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.shared.ledger import Book
-from kvplanner.engine.vllm import backends
+from kvplanner.engine.vllm.backends import Chosen, image_prefix, select
 from kvplanner.engine.vllm.dtypes import KNOWN
 from kvplanner.engine.vllm.eras import EraMatch, era_of
 from kvplanner.engine.vllm.kv import block as kv_block
+from kvplanner.engine.vllm.quirks import quirks
 from kvplanner.engine.vllm.settings import Era, MambaCacheMode, Settings
 from kvplanner.engine.vllm.settle import (
     batch as defaults_batch,
@@ -50,8 +51,7 @@ _AUTO_LENGTH: Final = -1
 _NO_LIMIT_FOUND: Final = 2048
 # Hybrids keep prefixes by default from here on: the "align" mode.
 _HYBRID_PREFIX_SINCE: Final = (27, 0)
-# Tokens of the largest item of models whose images must not be split over steps.
-_LARGEST_ITEM: Final[Mapping[str, int]] = {"Gemma4ForConditionalGeneration": 2496}
+# Images of some models must not be split over steps.
 _WHOLE_ITEMS_SINCE: Final = (33, 0)
 _ASYNC_SINCE: Final = (14, 0)
 _CHUNKED_GROUPS_SINCE: Final = (13, 0)
@@ -98,7 +98,7 @@ def resolve(request: PlanRequest) -> tuple[Settings, dict[str, Resolved], tuple[
     dropped = defaults_check.dropped(spec, settings.version)
     if dropped:
         book.warnings.append(dropped)
-    chosen = backends.select(spec, settings)
+    chosen = select(spec, settings)
     book.settle("attention_backend", chosen.primary, chosen.reason, "derived")
     _block_size(spec, settings, chosen, book)
     return settings._replace(attention_backend=chosen.primary), book.resolved, tuple(book.warnings)
@@ -116,7 +116,7 @@ def _not_modelled(given: Mapping[str, OptionValue]) -> list[str]:
     ]
 
 
-def _block_size(spec: ModelSpec, settings: Settings, chosen: backends.Chosen, book: Book) -> None:
+def _block_size(spec: ModelSpec, settings: Settings, chosen: Chosen, book: Book) -> None:
     """Record the block size that the engine works with: the user's where it stays."""
     mixed = bool(kv_block.unquantised_layers(spec, settings))
     block = kv_block.aligned_block(spec, settings, chosen, mixed)
@@ -201,7 +201,7 @@ def _kv_dtype(spec: ModelSpec, book: Book, gpu: GpuSpec) -> str:
     default, reason = "auto", "the model's dtype"
     if spec.kv_cache_dtype is not None:
         default, reason = spec.kv_cache_dtype, "the checkpoint asks for it"
-    elif indexed and spec.model_type.startswith("glm") and (gpu.compute_capability or (0, 0))[0] == 10:
+    elif indexed and quirks(spec.architecture).fp8_on_blackwell and (gpu.compute_capability or (0, 0))[0] == 10:
         default, reason = "fp8", "sparse attention of this family on this GPU"
     wanted = str(book.settle("kv_cache_dtype", default, reason))
     if wanted not in KNOWN:
@@ -324,8 +324,8 @@ def _step_tokens(spec: ModelSpec, book: Book, values: dict[str, Any], tokens: in
         tokens, reason = 256, "batched experts take 256 tokens of a rank"
     if not values["chunked_prefill"] and values["max_model_len"] > tokens:
         tokens, reason = values["max_model_len"], "without chunked prefill a step must hold a whole prompt"
-    item = _LARGEST_ITEM.get(spec.architecture, 0) if values["version"] >= _WHOLE_ITEMS_SINCE else 0
-    if item > tokens and backends.image_prefix(spec) and not book.options.get("language_model_only"):
+    item = quirks(spec.architecture).largest_item_tokens if values["version"] >= _WHOLE_ITEMS_SINCE else 0
+    if item > tokens and image_prefix(spec) and not book.options.get("language_model_only"):
         tokens, reason = item, "a step must hold the largest video"
     return tokens, reason
 

@@ -10,6 +10,8 @@ from typing import Final, NamedTuple
 
 from kvplanner.engine.option import OptionValue
 from kvplanner.engine.vllm.eras import spelled
+from kvplanner.engine.vllm.quirks import quirks
+from kvplanner.engine.vllm.settings import Version
 from kvplanner.engine.vllm.settle import check as defaults_check
 from kvplanner.errors import BadInput, NotModelled
 from kvplanner.model.spec import ModelSpec
@@ -17,9 +19,6 @@ from kvplanner.model.spec import ModelSpec
 _FLAG: Final = "--speculative-config"
 _METHODS: Final = "draft_model, eagle, eagle3 or mtp"
 _NGRAM: Final = ("ngram", "[ngram]")
-# Their prediction layers are a checkpoint of its own, the "assistant".
-_ASSISTED: Final = "gemma4"
-Version = tuple[int, int]
 # Draft models ran on the engine that 0.10 dropped (issue 21797); the next one refused them still in 0.13 (issue 31883)
 # and runs them with pull request 24322, in 0.15. Whether 0.14 has it is not known.
 _DROPPED, _BACK = (10, 0), (14, 0)
@@ -53,7 +52,7 @@ def speculation(options: Mapping[str, OptionValue], spec: ModelSpec, draft: Mode
             raise BadInput(f"{given} tokens are to be drafted, and nothing drafts them", _FLAG,
                            "Add a method, for example mtp or ngram, or a draft model")  # fmt: skip
         return Speculation(None, 0)
-    if method == "mtp" and spec.mtp_layers == 0 and not model and not spec.model_type.startswith(_ASSISTED):
+    if method == "mtp" and spec.mtp_layers == 0 and not model and not quirks(spec.architecture).assistant:
         raise BadInput(f"{spec.architecture} has no multi-token-prediction layers for method mtp", _FLAG,
                        "Choose another method, or a checkpoint with such layers")  # fmt: skip
     tokens = 1 if given is None else int(given)

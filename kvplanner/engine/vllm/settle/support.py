@@ -1,7 +1,7 @@
 """Which vLLM releases run an architecture, a weight format or a GPU: told before any number is worked out.
 
-Releases are those that first listed the architecture (model_executor/models/registry.py, release notes). Only what is
-widely known stands here. An earlier minor release is refused; an earlier patch is a warning, since a build from source
+The releases of an architecture stand in its row of quirks; only what is widely known stands there. An earlier minor
+release is refused; an earlier patch is a warning, since a build from source
 between the two may already have it.
 """
 
@@ -10,41 +10,12 @@ from __future__ import annotations
 from typing import Final
 
 from kvplanner.engine.vllm.eras import spelled
+from kvplanner.engine.vllm.quirks import quirks
+from kvplanner.engine.vllm.settings import Version
 from kvplanner.errors import BadInput
 from kvplanner.gpu.spec import GpuSpec
 from kvplanner.model.spec import ModelSpec
 
-Version = tuple[int, int]
-
-_FIRST: Final[dict[str, Version]] = {
-    "Qwen2VLForConditionalGeneration": (6, 1),
-    "Qwen2_5_VLForConditionalGeneration": (7, 2),
-    "DeepseekV3ForCausalLM": (6, 6),
-    "MllamaForConditionalGeneration": (6, 2),
-    "Gemma3ForCausalLM": (8, 0),
-    "Gemma3ForConditionalGeneration": (8, 0),
-    "Mistral3ForConditionalGeneration": (8, 2),
-    "Llama4ForConditionalGeneration": (8, 3),
-    "Qwen3ForCausalLM": (8, 4),
-    "Qwen3MoeForCausalLM": (8, 4),
-    "Glm4ForCausalLM": (8, 5),
-    "FalconH1ForCausalLM": (9, 1),
-    "Ernie4_5ForCausalLM": (9, 2),
-    "Glm4MoeForCausalLM": (10, 0),
-    "GptOssForCausalLM": (10, 1),
-    "SeedOssForCausalLM": (10, 2),
-    "Qwen3NextForCausalLM": (10, 2),
-    "Qwen3VLForConditionalGeneration": (11, 0),
-    "Qwen3VLMoeForConditionalGeneration": (11, 0),
-    "DeepseekV32ForCausalLM": (11, 0),
-    "KimiLinearForCausalLM": (11, 1),
-}
-# The release is not known for sure; these are younger than the release before it.
-_ABOUT: Final[dict[str, Version]] = {
-    "Qwen3_5ForConditionalGeneration": (16, 0),
-    "Qwen3_5MoeForConditionalGeneration": (16, 0),
-    "Qwen3_5MoeForCausalLM": (16, 0),
-}
 # Formats without a method in the registry of 0.33; the release that dropped them is not known.
 _DROPPED_FORMATS: Final = {"gguf": "GGUF", "bitsandbytes": "bitsandbytes"}
 _DROPPED: Final = (33, 0)
@@ -98,13 +69,14 @@ def check(
             "Plan an older release, for example --engine-version 0.16, or another weight format",
         )
     _check_format(quantization or "", version, capability, "--weight-format" if what_if else "--gpu")
-    known = _FIRST.get(spec.architecture)
+    rules = quirks(spec.architecture)
+    known = rules.since
     if known is not None and version < known:
         what = f"vLLM {spelled(version)} does not know {spec.architecture}, which came with {spelled(known)}"
         if version[0] == known[0]:
             return (what,)
         raise BadInput(what, "--engine-version", f"Plan it with --engine-version {spelled(known)} or later")
-    about = _ABOUT.get(spec.architecture)
+    about = rules.about
     if about is not None and version < about:
         return (f"{spec.architecture} came with about vLLM {spelled(about)}: {spelled(version)} may not run it",)
     return ()

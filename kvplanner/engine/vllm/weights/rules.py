@@ -1,44 +1,21 @@
-"""Where vLLM's own model classes depart from the general rules of sharding, placing and dtype.
-
-Each entry was seen in what the engine (0.33) allocates for that class, or is read from its source
-(model_executor/models/*.py). A class that is not listed follows the general rules.
-"""
+"""Where vLLM's own model classes depart from the general rules of sharding, placing and dtype: by their quirks."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from kvplanner.engine.vllm.quirks import quirks
 from kvplanner.model.spec import ModelSpec, State
 from kvplanner.model.tensors import Inventory, TensorGroup
 
-# Routers kept in fp32 whatever the model's dtype.
-_FP32_ROUTERS: Final = ("Glm4Moe", "Ernie4_5_Moe", "MiniMaxM2", "MiMoV2", "NemotronH")
-# Classes whose decay rates stay in the model's dtype.
-_PLAIN_DECAYS: Final = ("OlmoHybrid",)
 # Tensors that model classes declare in fp32 (fused_moe, deepseek_v4.py, lfm2_moe.py, hunyuan_v3.py).
 _FP32_PATHS: Final = ("e_score_correction_bias", "expert_bias", "ffn.gate.bias", "attn_sink")
 _FP32_OF_KDA: Final = ("q_conv1d", "k_conv1d", "v_conv1d", "dt_bias")
-# Query and key norms of full width, whole on every rank.
-_WHOLE_NORMS: Final = ("Olmo2", "Olmo3", "OlmoHybrid")
-# Encoders that are not split, or of which only the attention is split.
-_WHOLE_TOWER_MLPS: Final = ("MuseGlimmer",)
-_WHOLE_TOWERS: Final = ("Gemma4",)
-_ENCODERS: Final = ("BertModel", "XLMRobertaModel", "RobertaModel")
-_GEMMA4_BUFFERS: Final = ("std_bias", "std_scale", "layer_scalar")
-_HEADS_UNUSED: Final = ("MistralModel", "LlamaModel", "Qwen2Model", "Qwen3Model")
-# Models that take the encoder's output before its last layer, which is not built.
-_SECOND_TO_LAST: Final = ("LlavaForConditionalGeneration", "LlavaNextForConditionalGeneration")
-# Built on every pipeline stage although only the first or the last uses it.
-_EMBEDDING_EVERYWHERE: Final = (
-    "Qwen2Moe", "Qwen3Moe", "Qwen3Next", "Qwen3_5", "Gemma", "GptOss", "NemotronH", "GraniteMoeHybrid",
-)  # fmt: skip
-_HEAD_EVERYWHERE: Final = ("Qwen2Moe", "Qwen3Moe", "Qwen3Next", "GptOss", "NemotronH")
-_NORM_EVERYWHERE: Final = ("Qwen2Moe", "Qwen3Moe", "Gemma", "GptOss", "GraniteMoeHybrid", "NemotronH")
 
 
 def fp32_router(group: TensorGroup, spec: ModelSpec) -> bool:
     """Whether the engine widens this router to fp32."""
-    return group.kind == "router" and len(group.shape) == 2 and spec.architecture.startswith(_FP32_ROUTERS)
+    return group.kind == "router" and len(group.shape) == 2 and quirks(spec.architecture).fp32_router
 
 
 def fp32_part(group: TensorGroup, spec: ModelSpec) -> bool:
@@ -50,7 +27,7 @@ def fp32_part(group: TensorGroup, spec: ModelSpec) -> bool:
     if group.kind == "norm":
         return "indexer" in group.path
     if group.path.endswith("A_log"):
-        return not spec.architecture.startswith(_PLAIN_DECAYS)
+        return not quirks(spec.architecture).plain_decays
     if group.format.name != "float32" or group.format.layout != "dense":
         return False
     leaf = group.path.rpartition(".")[2]
@@ -77,18 +54,17 @@ def state_rows(group: TensorGroup, spec: ModelSpec, tp: int) -> int:
 
 def whole_on_ranks(group: TensorGroup, spec: ModelSpec) -> bool:
     """Whether a tensor that could be split is held whole on every rank."""
+    rules = quirks(spec.architecture)
     if group.kind == "norm":
-        return spec.architecture.startswith(_WHOLE_NORMS)
-    if group.place != "tower":
+        return rules.whole_norms
+    if group.place != "tower" or not rules.whole_tower:
         return False
-    whole_mlps = spec.architecture.startswith(_WHOLE_TOWER_MLPS) and ".attn." not in group.path
-    return whole_mlps or spec.architecture.startswith(_WHOLE_TOWERS)
+    return rules.whole_tower == "all" or ".attn." not in group.path
 
 
 def split_like_words(group: TensorGroup, spec: ModelSpec) -> bool:
     """Whether a small embedding is padded and split like the vocabulary: positions and token types of encoders."""
-    small = group.path.endswith(("position_embeddings", "token_type_embeddings"))
-    return small and spec.architecture.startswith(_ENCODERS)
+    return group.path.endswith(quirks(spec.architecture).split_like_words)
 
 
 def built(group: TensorGroup, spec: ModelSpec) -> int:
@@ -97,12 +73,10 @@ def built(group: TensorGroup, spec: ModelSpec) -> int:
     LLaVA reads its encoder's last layer but one; Gemma 4 gives layers whose value is the key a value projection of
     their own, and keeps a few constants as buffers; encoders that embed have no pooler.
     """
-    name, path = spec.architecture, group.path
-    if name.startswith("Gemma4"):
-        return 0 if path.endswith(_GEMMA4_BUFFERS) else group.count
-    if name.startswith(_ENCODERS):
-        return 0 if path.startswith("pooler") else group.count
-    if group.place != "tower" or not name.startswith(_SECOND_TO_LAST):
+    rules, path = quirks(spec.architecture), group.path
+    if any(part in path for part in rules.not_built):
+        return 0
+    if group.place != "tower" or not rules.second_to_last:
         return group.count
     if "post_layernorm" in path:
         return 0
@@ -115,7 +89,7 @@ def additions(body: tuple[TensorGroup, ...], inventory: Inventory, spec: ModelSp
     Gemma 4 gives every layer keys and values: where the value is the key a copy of its projection, and in layers
     that reuse an earlier cache those of a layer with the same head size, which stay unused.
     """
-    if not spec.architecture.startswith("Gemma4"):
+    if not quirks(spec.architecture).own_values:
         return ()
     own = {group.path: group for group in body}
     query = own.get("self_attn.q_proj")
@@ -134,15 +108,14 @@ def additions(body: tuple[TensorGroup, ...], inventory: Inventory, spec: ModelSp
 
 def split_by_rows(group: TensorGroup, spec: ModelSpec) -> bool:
     """Whether the engine splits a matrix that could be whole: the projection of Gemma 4's per-layer inputs."""
-    return group.path.endswith("per_layer_model_projection") and spec.architecture.startswith("Gemma4")
+    return group.path.endswith(quirks(spec.architecture).split_by_rows)
 
 
 def unused_head(spec: ModelSpec) -> bool:
     """Whether an embedding model without a head is built with one: classes made from their generating twins."""
-    return spec.task == "embed" and spec.architecture in _HEADS_UNUSED and not spec.tied_embeddings
+    return spec.task == "embed" and quirks(spec.architecture).unused_head and not spec.tied_embeddings
 
 
 def on_every_stage(group: TensorGroup, spec: ModelSpec) -> bool:
     """Whether a tensor of the first or last pipeline stage is built on all of them."""
-    names = {"embedding": _EMBEDDING_EVERYWHERE, "head": _HEAD_EVERYWHERE, "norm": _NORM_EVERYWHERE}.get(group.kind)
-    return names is not None and spec.architecture.startswith(names)
+    return group.kind in quirks(spec.architecture).every_stage

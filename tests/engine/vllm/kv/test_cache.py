@@ -8,6 +8,7 @@ from kvplanner.engine.vllm import dtypes as kv_dtypes
 from kvplanner.engine.vllm.kv import notes as kv_notes
 from kvplanner.engine.vllm.kv import sizing as kv_sizing
 from kvplanner.errors import BadInput
+from kvplanner.model.kv import index_row_bytes
 from kvplanner.model.spec import Compressed, Indexer, State
 from kvplanner.units import GIB
 from tests.engine.vllm.kv.models import (
@@ -44,7 +45,8 @@ def test_latent_rows() -> None:
     assert kv_dtypes.latent_bytes("auto", "bfloat16", 576, packed=False) == 1152
     assert kv_dtypes.latent_bytes("fp8", "bfloat16", 576, packed=False) == 576
     assert kv_dtypes.latent_bytes("fp8", "bfloat16", 576, packed=True) == 656
-    assert kv_dtypes.index_bytes(128) == 132
+    assert index_row_bytes(128) == 132
+    assert index_row_bytes(192) == 196  # rounded down: models/deepseek_v2.py of 0.33
 
 
 def test_dense_is_one_group() -> None:

@@ -76,7 +76,7 @@ def test_quantised_kernels_take_no_float32(quantization: str) -> None:
     with pytest.raises(BadInput, match=f"float32 is not supported for quantization method .*{quantization}") as caught:
         resolved(dense(quantization=quantization), {"dtype": "float32"})
     assert caught.value.remedy == "Use bfloat16 or float16"
-    model = dense(model_type="gemma2", quantization=quantization)
+    model = dense(architecture="Gemma2ForCausalLM", quantization=quantization)
     with pytest.raises(BadInput, match="float32 is not supported for quantization method") as caught:
         resolved(model, gpu=T4)
     assert "GPU with bfloat16" in caught.value.remedy

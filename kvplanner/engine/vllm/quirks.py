@@ -1,0 +1,201 @@
+"""Where vLLM treats an architecture unlike others: one row for each, read by every room of this engine.
+
+An architecture without a row follows the general rules. A row was seen in what the engine (0.33) allocates for that
+class, or is read from its source: model_executor/models/*.py, model_executor/models/registry.py for the releases, and
+the file that a field names. A new architecture is a reader in model/families, at most one row here, and one test.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Final, Literal, NamedTuple
+
+from kvplanner.engine.vllm.settings import Version
+from kvplanner.model.tensors import TensorKind
+
+
+class NoFloat16(NamedTuple):
+    """A config type that is not run in float16, and the first release that refuses it (config/model.py)."""
+
+    config_type: str
+    since: Version
+
+
+class Item(NamedTuple):
+    """The largest item of an encoder whose limit stands in the processor's settings, not in the config."""
+
+    tokens: int
+    patches: int
+
+
+class Quirks(NamedTuple):
+    """What an architecture has of its own.
+
+    Releases: since, last: those that run it; about, perhaps_last: the same where the border is not sure.
+    Settling: no_float16; largest_item_tokens: a step holds the largest video (0.33); wide_graphs: batches of up to 1024
+    are captured; fp8_on_blackwell: its sparse attention has an 8-bit cache there unless another is asked for.
+    Cache: image_prefix: image tokens see each other, so that causal kernels need a partner; expanded_latent: cached as
+    ordinary heads; inclusive_window: one token more than the window; state_dtype: of the recurrent state where the
+    config names none ("" where the config is not asked); assistant: its draft layers are a checkpoint of their own and
+    read the model's cache; not_confirmed: why its cache is an estimate.
+    Profile run: item.
+    Weights: fp32_router: routers are widened; plain_decays: decay rates keep the model's dtype; whole_norms: query and
+    key norms of full width, whole on every rank; whole_tower: what of its encoder is not split; split_like_words: small
+    embeddings padded and split as the vocabulary; split_by_rows: paths split although they could be whole; not_built:
+    parts of paths that are stored and not built; own_values: each layer has projections of its own for keys and values;
+    second_to_last: the encoder's last layer is not built; unused_head: an embedding model built with its twin's head;
+    every_stage: kinds built on all pipeline stages although only the first or the last uses them.
+    Rotary tables: rotary_share: of a head, 0 without tables; rotary_axes: positions in three axes, tables four times as
+    long; rotary_fp32: in 4 bytes; rotary_factor: lengthens the table of full layers; two_bases: windowed and full
+    layers have tables of their own.
+    """
+
+    since: Version | None = None
+    about: Version | None = None
+    last: Version | None = None
+    perhaps_last: Version | None = None
+    no_float16: NoFloat16 | None = None
+    largest_item_tokens: int = 0
+    wide_graphs: bool = False
+    fp8_on_blackwell: bool = False
+    image_prefix: bool = False
+    expanded_latent: bool = False
+    inclusive_window: bool = False
+    state_dtype: Literal["", "float32", "convolution"] = ""
+    assistant: bool = False
+    not_confirmed: str = ""
+    item: Item = Item(0, 0)
+    fp32_router: bool = False
+    plain_decays: bool = False
+    whole_norms: bool = False
+    whole_tower: Literal["", "mlp", "all"] = ""
+    split_like_words: tuple[str, ...] = ()
+    split_by_rows: tuple[str, ...] = ()
+    not_built: tuple[str, ...] = ()
+    own_values: bool = False
+    second_to_last: bool = False
+    unused_head: bool = False
+    every_stage: tuple[TensorKind, ...] = ()
+    rotary_share: float = 1.0
+    rotary_axes: bool = False
+    rotary_fp32: bool = False
+    rotary_factor: int = 1
+    two_bases: bool = False
+
+
+_NONE: Final = Quirks()
+_ALL_STAGES: Final[tuple[TensorKind, ...]] = ("embedding", "head", "norm")
+_INDEX_UNSURE: Final = "the index cache of its block-sparse layers is not modelled exactly"
+
+# 12,845,056 pixels in patches of 14 (Qwen2-VL and 2.5), 16,777,216 in patches of 16; four patches a token.
+_QWEN: Final = Quirks(item=Item(16_384, 65_536))
+_KIMI: Final = Quirks(item=Item(4_096, 16_384))
+_ENCODER: Final = Quirks(
+    rotary_share=0, split_like_words=("position_embeddings", "token_type_embeddings"), not_built=("pooler",)
+)
+_GEMMA: Final = Quirks(every_stage=("embedding", "norm"))
+_GEMMA3: Final = _GEMMA._replace(two_bases=True)
+_GEMMA4: Final = _GEMMA._replace(
+    assistant=True, whole_tower="all", own_values=True, split_by_rows=("per_layer_model_projection",),
+    not_built=("std_bias", "std_scale", "layer_scalar"),
+)  # fmt: skip
+_GLM4: Final = Quirks(rotary_share=0.5)
+_MINIMAX: Final = Quirks(rotary_share=0.5)
+_QWEN35: Final = _QWEN._replace(about=(16, 0), state_dtype="convolution", every_stage=("embedding",), rotary_share=0.25)
+
+# A key is an architecture, or with a star the beginning of several; the longest that fits is an architecture's row.
+ROWS: Final[dict[str, Quirks]] = {
+    "BaichuanForCausalLM": Quirks(perhaps_last=(23, 0)),
+    "BambaForCausalLM": Quirks(perhaps_last=(23, 0), rotary_share=0),
+    "Bert*": _ENCODER,
+    "ChatGLM*": _GLM4,
+    "Cohere2ForCausalLM": Quirks(inclusive_window=True),
+    "Cohere2VisionForConditionalGeneration": Quirks(inclusive_window=True),
+    "DeepseekV3ForCausalLM": Quirks(since=(6, 6)),
+    "DeepseekV32ForCausalLM": Quirks(since=(11, 0)),
+    "DeepseekV4ForCausalLM": Quirks(
+        not_confirmed="its compressed caches are modelled from the engine's rules without a result to compare"
+    ),
+    "Ernie4_5ForCausalLM": Quirks(since=(9, 2)),
+    "Ernie4_5_Moe*": Quirks(fp32_router=True),
+    "FalconH1ForCausalLM": Quirks(since=(9, 1)),
+    "Gemma*": _GEMMA,
+    "Gemma2ForCausalLM": _GEMMA._replace(no_float16=NoFloat16("gemma2", (9, 1))),
+    "Gemma3*": _GEMMA3,
+    "Gemma3ForCausalLM": _GEMMA3._replace(since=(8, 0), no_float16=NoFloat16("gemma3_text", (10, 2))),
+    "Gemma3ForConditionalGeneration": _GEMMA3._replace(
+        since=(8, 0), no_float16=NoFloat16("gemma3", (9, 1)), image_prefix=True, rotary_factor=8
+    ),
+    "Gemma4*": _GEMMA4,
+    "Gemma4ForConditionalGeneration": _GEMMA4._replace(image_prefix=True, largest_item_tokens=2496),
+    "Glm4*": _GLM4,
+    "Glm4ForCausalLM": _GLM4._replace(since=(8, 5), no_float16=NoFloat16("glm4", (9, 1))),
+    "Glm4Moe*": _GLM4._replace(fp32_router=True),
+    "Glm4MoeForCausalLM": _GLM4._replace(since=(10, 0), fp32_router=True),
+    "Glm4v*": _GLM4._replace(rotary_axes=True),
+    "GlmFor*": _GLM4,
+    "GlmMoeDsa*": Quirks(fp8_on_blackwell=True),
+    "GptOss*": Quirks(
+        since=(10, 1), wide_graphs=True, rotary_fp32=True, every_stage=_ALL_STAGES
+    ),
+    "GraniteMoeHybrid*": Quirks(rotary_share=0, every_stage=("embedding", "norm")),
+    "Jamba*": Quirks(rotary_share=0),
+    "KimiK3*": _KIMI._replace(not_confirmed="its own prefill kernel may hold one more state block per request"),
+    "KimiLinearForCausalLM": Quirks(since=(11, 1)),
+    "Kimi*": _KIMI,
+    "Llama4ForConditionalGeneration": Quirks(since=(8, 3)),
+    "LlamaModel": Quirks(unused_head=True),
+    "LlavaForConditionalGeneration": Quirks(second_to_last=True),
+    "LlavaNextForConditionalGeneration": Quirks(second_to_last=True),
+    "MiMoVL*": Quirks(item=Item(16_384, 65_536)),
+    "MiMoV2*": Quirks(fp32_router=True),
+    "MiniCPM3*": Quirks(expanded_latent=True),
+    "MiniMaxM*": _MINIMAX,
+    "MiniMaxM1ForCausalLM": _MINIMAX._replace(perhaps_last=(23, 0)),
+    "MiniMaxM2*": _MINIMAX._replace(fp32_router=True),
+    "MiniMaxM3*": _MINIMAX._replace(not_confirmed=_INDEX_UNSURE),
+    "MiniMaxText01ForCausalLM": _MINIMAX._replace(perhaps_last=(23, 0)),
+    "MistralModel": Quirks(unused_head=True),
+    "Mistral3ForConditionalGeneration": Quirks(since=(8, 2)),
+    "MllamaForConditionalGeneration": Quirks(since=(6, 2), last=(10, 2)),
+    "Molmo2ForConditionalGeneration": Quirks(image_prefix=True),
+    "MuseGlimmer*": Quirks(whole_tower="mlp"),
+    "NemotronH*": Quirks(state_dtype="float32", fp32_router=True, rotary_share=0, every_stage=_ALL_STAGES),
+    "OlmoHybrid*": Quirks(plain_decays=True, whole_norms=True),
+    "Olmo2*": Quirks(whole_norms=True, rotary_share=0),
+    "Olmo3*": Quirks(whole_norms=True),
+    "PaliGemmaForConditionalGeneration": Quirks(image_prefix=True),
+    "PhiFor*": Quirks(rotary_share=0.4),
+    "Phi3SmallForCausalLM": Quirks(last=(9, 2)),
+    "Phi4*": Quirks(rotary_share=0.75),
+    "Plamo2ForCausalLM": Quirks(no_float16=NoFloat16("plamo2", (9, 1))),
+    "QWenLMHeadModel": Quirks(perhaps_last=(23, 0)),
+    "Qwen*": _QWEN,
+    "Qwen2Model": Quirks(unused_head=True),
+    "Qwen2Moe*": Quirks(every_stage=_ALL_STAGES),
+    "Qwen2VL*": _QWEN._replace(since=(6, 1), rotary_axes=True),
+    "Qwen2_5Omni*": _QWEN._replace(rotary_axes=True),
+    "Qwen2_5_VL*": _QWEN._replace(since=(7, 2), rotary_axes=True),
+    "Qwen3ForCausalLM": Quirks(since=(8, 4)),
+    "Qwen3Model": Quirks(unused_head=True),
+    "Qwen3Moe*": Quirks(since=(8, 4), every_stage=_ALL_STAGES),
+    "Qwen3Next*": Quirks(since=(10, 2), every_stage=("embedding", "head"), rotary_share=0.25),
+    "Qwen3Omni*": _QWEN._replace(rotary_axes=True),
+    "Qwen3VL*": _QWEN._replace(since=(11, 0)),
+    "Qwen3_5*": _QWEN35,
+    "RobertaModel": _ENCODER._replace(rotary_share=1.0),
+    "SeedOssForCausalLM": Quirks(since=(10, 2)),
+    "StableLm*": Quirks(rotary_share=0.25),
+    "Starcoder2*": Quirks(rotary_share=0),
+    "XLMRoberta*": _ENCODER,
+}  # fmt: skip
+
+
+@cache
+def quirks(architecture: str) -> Quirks:
+    """What an architecture has of its own: the row of its name, else the longest beginning that fits."""
+    exact = ROWS.get(architecture)
+    if exact is not None:
+        return exact
+    starts = (key for key in ROWS if key.endswith("*") and architecture.startswith(key[:-1]))
+    return ROWS.get(max(starts, key=len, default=""), _NONE)
