@@ -3,6 +3,7 @@
 
   run [ARGUMENTS]     installs what is needed, then starts kvplanner with the arguments
   test [--only STEP]  everything that must pass: lint, types, unit, x11, build, packaged
+  test --quick        for daily work, under a minute: lint, types, and the unit tests that are not marked slow
   build               the application folder, dist/kvplanner
 
 Needs only the standard library. The virtual environment is .venv; it is made again when what it holds changed.
@@ -37,7 +38,6 @@ TEST_TOOLS = (
     ("objdump", "binutils"),
     ("Xvfb", "xvfb"),
     ("xdotool", "xdotool"),
-    ("import", "imagemagick"),
     ("/usr/include/stdio.h", "libc6-dev"),
     ("/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf", "fonts-dejavu-core"),
 )
@@ -141,7 +141,7 @@ def prepare(extras: str = "") -> Path:
         return python
     make_venv(python)
     say("installing kvplanner" + (f" [{extras}]" if extras else "") + " from packaging/constraints.txt")
-    pip = [python, "-m", "pip", "--disable-pip-version-check", "install", "-q", "-c", CONSTRAINTS]
+    pip: list[str | Path] = [python, "-m", "pip", "--disable-pip-version-check", "install", "-q", "-c", CONSTRAINTS]
     call([*pip, "setuptools"])
     call([*pip, "--no-build-isolation", "-e", f"{ROOT}[{extras}]" if extras else str(ROOT)])
     stamp.write_text(fingerprint(extras), encoding="ascii")
@@ -202,7 +202,7 @@ def lint(python: Path) -> None:
 
 
 def types(python: Path) -> None:
-    """Strict types of the whole package."""
+    """Strict types of the package, its tests and its scripts."""
     call([python, "-m", "mypy"])
 
 
@@ -210,6 +210,15 @@ def unit(python: Path) -> None:
     """All tests that need no display, on two processes."""
     pytest(
         python, ["-n", "2", "--dist", "loadgroup", "-m", "not x11 and not packaged"], {"QT_QPA_PLATFORM": "offscreen"}
+    )
+
+
+def quick(python: Path) -> None:
+    """The unit tests that are not marked slow, on two processes."""
+    pytest(
+        python,
+        ["-n", "2", "--dist", "loadgroup", "-m", "not x11 and not packaged and not slow"],
+        {"QT_QPA_PLATFORM": "offscreen"},
     )
 
 
@@ -254,19 +263,29 @@ STEPS: dict[str, Callable[[Path], None]] = {
 }
 
 
+def steps_of(arguments: Sequence[str]) -> dict[str, Callable[[Path], None]]:
+    """All steps, those named after --only, or those of daily work. Raises Failed for anything else."""
+    match list(arguments):
+        case []:
+            return STEPS
+        case ["--quick"]:
+            return {"lint": lint, "types": types, "quick": quick}
+        case ["--only", *names] if names and set(names) <= set(STEPS):
+            return {name: STEPS[name] for name in names}
+    raise Failed(f"cannot test {' '.join(arguments)}: --quick, or --only with some of {', '.join(STEPS)}")
+
+
 def test(arguments: Sequence[str]) -> int:
-    """Runs all steps, or those named after --only, and tells how each went."""
-    chosen = list(arguments[1:]) if arguments[:1] == ["--only"] else list(STEPS)
-    if unknown := [step for step in chosen if step not in STEPS] or (arguments and arguments[0] != "--only"):
-        raise Failed(f"unknown step {unknown}: there are {', '.join(STEPS)}")
+    """Runs the steps and says how each went."""
+    chosen = steps_of(arguments)
     apt_install([*missing_tools(), *(qt_packages() if LINUX else ())], "Testing")
     python = prepare("test,package")
     outcome: dict[str, str] = {}
-    for step in chosen:
-        say(f"{step}: {(STEPS[step].__doc__ or '').strip()}")
+    for step, work in chosen.items():
+        say(f"{step}: {(work.__doc__ or '').strip()}")
         start = time.monotonic()
         try:
-            STEPS[step](python)
+            work(python)
             outcome[step] = "passed"
         except Failed as error:
             outcome[step] = f"FAILED: {error}"

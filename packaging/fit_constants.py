@@ -20,10 +20,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from fit_tools import (
     ROOT,
     Entry,
-    Row,
     Seen,
     all_rows,
-    architecture,
     collect,
     entry,
     least_squares,
@@ -35,6 +33,8 @@ from kvplanner.engine.vllm.memory import activations, graphs, workspace
 from kvplanner.engine.vllm.weights import extra as weights_extra
 from kvplanner.engine.vllm.weights import rank as weights
 from kvplanner.units import GIB, MIB
+from tests.truth.measure import architecture
+from tests.truth.rows import Row
 
 TARGET: Final = ROOT / "resources" / "vllm_constants.json"
 FEW: Final = 4
@@ -165,7 +165,7 @@ def late(seen: Sequence[Seen]) -> dict[str, list[Entry]]:
         pairs = groups.get(name, [])
         given = {"low": low * GIB, "high": high * GIB}
         made = middle(pairs, why, 40 * MIB, **when) if pairs else entry(
-            default * GIB, why, basis="assumed", **given, **when)  # fmt: skip
+            default * GIB, why, (), basis="assumed", **given, **when)  # fmt: skip
         if len(pairs) < FEW:
             # Few starts say little about the spread: the band is what longer runs of reports show.
             made |= {"low": min(made["value"], given["low"]), "high": max(made["value"], given["high"])}
@@ -252,11 +252,13 @@ def cuda_graphs(seen: Sequence[Seen]) -> dict[str, list[Entry]]:
     """The graph law for the estimate and for what capture took: coefficients, and factors by kind of model."""
     found: dict[str, list[Entry]] = {}
     for name, key in (("graph_estimate", "cudagraph_estimated"), ("graph_actual", "graph_capture")):
-        for label, when, choose in (
-            ("before 0.21", {"last": [20, 99]}, lambda s: s.version < (21, 0)),
-            ("from 0.21", {}, lambda s: s.version >= (21, 0)),
-        ):
-            used = [s for s in seen if 0 < s.printed.get(key, 0) < 6 * GIB and choose(s) and s.graphs]
+        eras: tuple[tuple[str, dict[str, Any], bool], ...] = (
+            ("before 0.21", {"last": [20, 99]}, True), ("from 0.21", {}, False),
+        )  # fmt: skip
+        for label, when, old in eras:
+            used = [
+                s for s in seen if 0 < s.printed.get(key, 0) < 6 * GIB and (s.version < (21, 0)) is old and s.graphs
+            ]
             for part, entries in _graph_law(name, key, label, when, used).items():
                 found.setdefault(part, []).append(entries)
     return found

@@ -1,8 +1,21 @@
-"""For all tests: speed is measured by benchmarks, so that no slow machine fails a property."""
+"""For all tests: speed is measured by benchmarks, so that no slow machine fails; no test changes the next one."""
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import settings
 
 settings.register_profile("kvplanner", deadline=None)
 settings.load_profile("kvplanner")
+
+
+@pytest.fixture(autouse=True)
+def garbage_is_collected() -> Iterator[None]:
+    """The window's start looks for no garbage; a test that left it so would make every later one slower and larger."""
+    yield
+    on = gc.isenabled()
+    gc.enable()
+    assert on, "this test left the garbage collection off"

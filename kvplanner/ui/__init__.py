@@ -30,3 +30,5 @@ def run(argv: Sequence[str]) -> int:
     except PlannerError as error:
         sys.stderr.write(f"kvplanner: {error}\n")
         return BAD_INPUT
+    finally:
+        gc.enable()  # a picture or a refusal ends before any window is filled

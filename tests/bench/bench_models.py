@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 from tests.bench import Row, cpu_ms
 
@@ -23,8 +24,8 @@ def run() -> list[Row]:
     for name in ("meta-llama/Llama-3.1-8B-Instruct", "google/gemma-4-26B-A4B-it", "zai-org/GLM-5-FP8"):
         facts = models.record(name)
         text = json.dumps(facts["config"])
-        took = cpu_ms(lambda f=facts: read_config(f["config"], side_quant=f.get("side_quant")), inner=10)
-        floor = cpu_ms(lambda t=text: json.loads(t), inner=10)
+        took = cpu_ms(partial(read_config, facts["config"], side_quant=facts.get("side_quant")), inner=10)
+        floor = cpu_ms(partial(json.loads, text), inner=10)
         rows.append(Row(f"config of {name.rpartition('/')[2]}", took, floor, budget=1))
     rows.append(Row("slowest config of the catalogue", *_slowest()))
     model = models.load("Qwen/Qwen3-Next-80B-A3B-Instruct")
@@ -45,8 +46,8 @@ def _slowest() -> tuple[float, float, None, None, str, str]:
         if entry.like:
             continue
         facts = models.record(entry.id)
-        took = cpu_ms(lambda f=facts: read_config(f["config"], side_quant=f.get("side_quant")), repeat=3)
+        took = cpu_ms(partial(read_config, facts["config"], side_quant=facts.get("side_quant")), repeat=3)
         if took > worst:
             worst, name, text = took, entry.id, json.dumps(facts)
-            floor = cpu_ms(lambda t=text: json.loads(t), repeat=3)
+            floor = cpu_ms(partial(json.loads, text), repeat=3)
     return worst, floor, None, None, "ms CPU", name

@@ -103,7 +103,7 @@ def _watched(speed: str) -> dict[str, Any]:
 
 def _day() -> Row:
     from kvplanner.observe.history import History
-    from tests.observe.test_history import shot
+    from tests.observe.kit import shot
 
     history = History()
     for second in range(86_400):

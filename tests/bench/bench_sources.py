@@ -107,7 +107,7 @@ def _search(folder: Path) -> list[Row]:
 
 def _fill(cache: Path, count: int) -> None:
     """Repositories as the Hub's client lays them out, their weights holes."""
-    from tests.source.test_hub import CONFIG
+    from tests.source.kit import CONFIG
 
     config = json.dumps(CONFIG).encode()
     commit = "a" * 40

@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import pytest
 
 from kvplanner.__main__ import main
-
-
-class Ran(NamedTuple):
-    """What a command printed and its exit status."""
-
-    status: int
-    out: str
-    err: str
-
-
-Terminal = Callable[..., Ran]
+from tests.cli.kit import Ran, Terminal
 
 
 @pytest.fixture
@@ -41,13 +27,3 @@ def terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
         return Ran(status, captured.out, captured.err)
 
     return run
-
-
-def process(words: Sequence[str], *, env: dict[str, str] | None = None, code: str = "") -> Ran:
-    """kvplanner as a process of its own, or Python code that calls it."""
-    command = [sys.executable, "-c", code, *words] if code else [sys.executable, "-m", "kvplanner", *words]
-    without = {k: v for k, v in os.environ.items() if k not in ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM")}
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=60, env={**without, **(env or {})}, check=False
-    )
-    return Ran(done.returncode, done.stdout, done.stderr)

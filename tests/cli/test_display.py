@@ -53,7 +53,12 @@ def test_missing_libraries_become_packages(monkeypatch: pytest.MonkeyPatch, tmp_
 def test_a_library_that_the_cache_does_not_list_is_tried(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(display, "_LINKER_CACHE", tmp_path / "none")
     tried: list[str] = []
-    monkeypatch.setattr(display, "_loads", lambda name: bool(tried.append(name)) or True)
+
+    def loads(name: str) -> bool:
+        tried.append(name)
+        return True
+
+    monkeypatch.setattr(display, "_loads", loads)
     assert display.missing_packages({}, "linux") == ()
     assert tried == list(display.LIBRARIES)
 

@@ -16,7 +16,7 @@ from kvplanner.catalog import models
 from kvplanner.cli import plan
 from kvplanner.engine.registry import engine, names
 from kvplanner.request.words import OURS
-from tests.cli.conftest import Terminal
+from tests.cli.kit import Terminal
 
 # Flags of other commands and programs that an error may name.
 _ELSEWHERE = {"--help", "--local", "--watch", "--screenshot", "--size", "--scale", "--tab", "--theme", "--safe-mode"}

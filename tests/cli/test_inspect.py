@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kvplanner.catalog import models
-from tests.cli.conftest import Terminal
+from tests.cli.kit import Terminal
 
 LLAMA = {
     "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336,

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from kvplanner.catalog import gpus, models
-from tests.cli.conftest import Terminal
+from tests.cli.kit import Terminal
 
 
 def test_models_lists_and_searches(terminal: Terminal) -> None:

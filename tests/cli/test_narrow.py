@@ -12,7 +12,7 @@ from kvplanner.cli.output import PLAIN, emit_json, make_printable
 from kvplanner.report import text as report
 from kvplanner.report.table import fitted
 from tests import sample_plans
-from tests.cli.conftest import Terminal
+from tests.cli.kit import Terminal
 
 MODEL = "Llama-3.1-8B-Instruct"
 

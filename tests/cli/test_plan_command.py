@@ -10,11 +10,11 @@ import pytest
 from kvplanner.engine.request import Ask
 from kvplanner.request import planfile
 from kvplanner.request.planfile import PlanFile
-from tests.cli.conftest import Terminal
+from tests.cli.kit import Terminal
 from tests.report.contract import check_plan
 from tests.source.checkpoints_dense import llama
+from tests.source.kit import CONFIG
 from tests.source.make_models import write_folder
-from tests.source.test_hub import CONFIG
 
 MODEL = "Llama-3.1-8B-Instruct"
 

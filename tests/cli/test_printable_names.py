@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from kvplanner.printable import printable
 from kvplanner.source.resolve import open_model
 from kvplanner.source.stores.local import Places, scan
-from tests.cli.conftest import Terminal
+from tests.cli.kit import Terminal
 from tests.source.checkpoints_dense import llama
+from tests.source.kit import CONFIG
 from tests.source.make_models import write_folder
-from tests.source.test_hub import CONFIG
 
 HOSTILE = "e\x1b[31m\nx\u202e\x07"
 SHOWN = "e␛[31m␊x�␇"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import process
+from tests.cli.kit import process
 from tests.nvml_stub.build import SCENARIOS, library_folder
 
 LOADED = """

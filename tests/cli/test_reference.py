@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Terminal
+from tests.cli.kit import Terminal
 
 GIVEN = ("--measured", "activations=3GB,runtime_outside=0,runtime=0,workspace=0,cuda_graphs=0")
 NINETY = ("--", "--gpu-memory-utilization", "0.90")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 
 from tests.fuzz.targets import FOLDER
-from tests.source import test_gguf, test_json, test_safetensors
+from tests.source import wrong_gguf, wrong_json, wrong_safetensors
 from tests.source.checkpoints import sub_model
 from tests.source.checkpoints_dense import llama
 from tests.source.checkpoints_sparse import gpt_oss
+from tests.source.kit import CONFIG
 from tests.source.make_gguf import ARRAY, F32, STRING, U32, header, llama_pairs, llama_tensors
 from tests.source.make_models import awq, fp8_block, gptq, header_bytes, nvfp4, total_bytes
-from tests.source.test_hub import CONFIG
 
 MOST_BYTES = 16_000
 
@@ -36,7 +36,7 @@ def main() -> None:
     index = {"metadata": {"total_size": 1.0}, "weight_map": {"a": "model-00001-of-00002.safetensors"}}
     _save("json", "index", json.dumps(index).encode())
     for target, cases in (
-        ("safetensors", test_safetensors.WRONG), ("gguf", test_gguf.WRONG), ("json", test_json.WRONG),
+        ("safetensors", wrong_safetensors.WRONG), ("gguf", wrong_gguf.WRONG), ("json", wrong_json.WRONG),
     ):  # fmt: skip
         for name, (data, _) in cases.items():
             _save(target, f"wrong-{name}", data)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kvplanner.model.families import read_config
-from tests.model.test_families_errors import LLAMA
+from tests.model.kit import LLAMA
 
 
 @pytest.mark.parametrize(

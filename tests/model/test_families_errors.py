@@ -13,13 +13,8 @@ from kvplanner.catalog import models
 from kvplanner.errors import BadInput, NotModelled, PlannerError
 from kvplanner.model.families import architectures, read_config
 from kvplanner.model.spec import Attention
+from tests.model.kit import LLAMA
 from tests.model.mutations import facts, seeds
-
-LLAMA: dict[str, Any] = {
-    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "torch_dtype": "bfloat16", "hidden_size": 4096,
-    "intermediate_size": 14336, "num_attention_heads": 32, "num_key_value_heads": 8, "num_hidden_layers": 32,
-    "vocab_size": 128256, "max_position_embeddings": 8192, "tie_word_embeddings": False,
-}  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from kvplanner.errors import BadInput, NotModelled
 from kvplanner.model.families import read_config
 from kvplanner.model.formats import WeightFormat
 from kvplanner.model.tensors import Inventory
-from tests.model.test_families_errors import LLAMA
+from tests.model.kit import LLAMA
 
 MOE: dict[str, Any] = {
     "architectures": ["Qwen3MoeForCausalLM"], "torch_dtype": "bfloat16", "hidden_size": 2048, "num_hidden_layers": 4,

@@ -9,29 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.nvml_stub.build import SCENARIOS, environment, library_folder, rewrite
+from tests.nvml_stub.build import environment, library_folder
+from tests.observe.kit import Stub
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
-
-
-class Stub:
-    """A scenario file that may be rewritten at any time, and the log of calls."""
-
-    def __init__(self, folder: Path) -> None:
-        self.scenario = folder / "scenario.ini"
-        self.log = folder / "calls.log"
-
-    def use(self, text: str) -> None:
-        """Takes a scenario's text, or the name of one of the files."""
-        named = SCENARIOS / f"{text}.ini"
-        rewrite(self.scenario, named.read_text(encoding="utf-8") if "\n" not in text else text)
-
-    def calls(self) -> list[str]:
-        """The functions that were called so far."""
-        return [line.split()[0] for line in self.log.read_text().splitlines()] if self.log.exists() else []
-
-    def forget_calls(self) -> None:
-        self.log.unlink(missing_ok=True)
 
 
 @pytest.fixture
@@ -45,8 +26,3 @@ def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stub]:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     yield made
     made.use("driver = 1\ninit = UNKNOWN\n")
-
-
-def scenario_text(name: str) -> str:
-    """The text of a scenario file."""
-    return (SCENARIOS / f"{name}.ini").read_text(encoding="utf-8")

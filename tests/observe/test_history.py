@@ -3,16 +3,8 @@
 from __future__ import annotations
 
 from kvplanner.observe.history import History
-from kvplanner.observe.snapshot import GpuSample, Reading, Snapshot
-from kvplanner.units import GIB, MIB
-
-
-def shot(time: float, *used_mib: int) -> Snapshot:
-    gpus = tuple(
-        GpuSample(i, f"GPU-{i}", total=Reading(80 * GIB), free=Reading(80 * GIB - used * MIB))
-        for i, used in enumerate(used_mib)
-    )
-    return Snapshot(int(time * 10), time, time, gpus)
+from kvplanner.observe.snapshot import Snapshot
+from tests.observe.kit import shot
 
 
 def test_a_day_of_eight_gpus_stays_small() -> None:

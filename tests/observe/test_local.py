@@ -11,7 +11,7 @@ import pytest
 
 from kvplanner.observe.local import probe, watch
 from kvplanner.observe.snapshot import to_json
-from tests.observe.conftest import Stub, scenario_text
+from tests.observe.kit import Stub, scenario_text
 
 
 def test_one_look(stub: Stub) -> None:

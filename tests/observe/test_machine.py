@@ -11,7 +11,7 @@ from kvplanner.observe.machine import local_machine
 from kvplanner.observe.reader import GpuReader
 from kvplanner.observe.snapshot import Snapshot
 from kvplanner.units import MIB
-from tests.observe.conftest import Stub, scenario_text
+from tests.observe.kit import Stub, scenario_text
 
 
 def see(stub: Stub, text: str, environ: dict[str, str] | None = None) -> Machine | None:

@@ -13,20 +13,8 @@ from hypothesis import strategies as st
 
 from kvplanner.errors import BadInput, PlannerError
 from kvplanner.observe.metrics import MAX_PAGE_BYTES, metrics_url, parse_fill, read_fill
+from tests.observe.kit import VLLM_NEW
 
-VLLM_NEW = """# HELP vllm:num_requests_running Number of requests in model execution batches.
-# TYPE vllm:num_requests_running gauge
-vllm:num_requests_running{engine="0",model_name="Qwen/Qwen3-8B"} 7.0
-# TYPE vllm:num_requests_waiting gauge
-vllm:num_requests_waiting{engine="0",model_name="Qwen/Qwen3-8B"} 2.0
-# TYPE vllm:kv_cache_usage_perc gauge
-vllm:kv_cache_usage_perc{engine="0",model_name="Qwen/Qwen3-8B"} 0.25
-# TYPE vllm:num_preemptions counter
-vllm:num_preemptions_total{engine="0",model_name="Qwen/Qwen3-8B"} 3.0
-# TYPE vllm:cache_config_info gauge
-vllm:cache_config_info{block_size="16",cache_dtype="auto",engine="0",gpu_memory_utilization="0.92",\
-kv_cache_max_concurrency="6.5",kv_cache_size_tokens="212000",num_gpu_blocks="13250"} 1.0
-"""
 VLLM_OLD = """# TYPE vllm:gpu_cache_usage_perc gauge
 vllm:gpu_cache_usage_perc{model_name="m"} 0.5
 # TYPE vllm:cache_config_info gauge

@@ -31,13 +31,13 @@ def plan(*devices: DevicePlan) -> Plan:
     return cast(Plan, SimpleNamespace(devices=devices, request=SimpleNamespace(engine="vllm")))
 
 
-def gpu(number: int, used: int = 0, *processes: ProcessSample, **more: object) -> GpuSample:
+def gpu(number: int, used: int = 0, *processes: ProcessSample, **more: Any) -> GpuSample:
     sample = GpuSample(
         number, f"GPU-{number}", f"0000:0{number}:00.0", "NVIDIA GeForce RTX 4090",
         total=Reading(TOTAL), reserved=Reading(454 * MIB), allocated=Reading(used),
         free=Reading(TOTAL - 454 * MIB - used), processes=processes,
     )  # fmt: skip
-    return sample._replace(**more)  # type: ignore[arg-type]
+    return sample._replace(**more)
 
 
 def shot(*samples: GpuSample, engines: tuple[EngineSeen, ...] = ()) -> Snapshot:
@@ -68,7 +68,7 @@ def test_the_user_can_match_otherwise() -> None:
 
 
 @pytest.mark.parametrize("odd", [{"name": "NVIDIA GeForce RTX 3090"}, {"total": Reading(49140 * MIB)}, {"mig": True}])
-def test_another_card_is_not_matched(odd: dict[str, object]) -> None:
+def test_another_card_is_not_matched(odd: dict[str, Any]) -> None:
     assert match(plan(device(0)), shot(gpu(0, **odd))) == {}
 
 

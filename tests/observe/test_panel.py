@@ -21,7 +21,7 @@ from kvplanner.ui.theme.palette import DARK
 from kvplanner.ui.theme.theme import palette_of
 from kvplanner.units import GIB, MIB
 from tests.nvml_stub.build import SCENARIOS, library_folder, scenario_variant
-from tests.observe.conftest import Stub, scenario_text
+from tests.observe.kit import Stub, scenario_text
 from tests.observe.panel_kit import plan_for, shown, until
 
 psutil = pytest.importorskip("psutil")
@@ -112,7 +112,7 @@ def test_the_memory_bars_are_not_left_with_old_figures(stub: Stub, panel: GpuPan
     until(qtbot, lambda: told and told[-1])
     assert told[-1][0].stale is False
     panel.hide()
-    assert told[-1] == ()
+    assert not told[-1]
     panel.show()
     until(qtbot, lambda: told[-1])
     panel.model.snapshot = panel.model.snapshot._replace(monotonic=time.monotonic() - 60)  # type: ignore[union-attr]
@@ -121,7 +121,7 @@ def test_the_memory_bars_are_not_left_with_old_figures(stub: Stub, panel: GpuPan
     assert told[-1][0].stale is True
     assert "last seen" in panel.toolbar.state.text()
     panel.toolbar.watch_button.click()
-    assert told[-1] == ()
+    assert not told[-1]
 
 
 def test_the_plan_can_follow_what_is_free(stub: Stub, panel: GpuPanel, qtbot: QtBot) -> None:

@@ -19,9 +19,8 @@ from kvplanner.observe.sampler import Sampler
 from kvplanner.ui.gpu_panel.feed import Feed
 from kvplanner.ui.gpu_panel.panel import GpuPanel
 from kvplanner.units import GIB, MIB
-from tests.observe.conftest import Stub
+from tests.observe.kit import VLLM_NEW, Stub
 from tests.observe.panel_kit import plan_for, until
-from tests.observe.test_metrics import VLLM_NEW
 
 CARD = """driver = 580.95.05
 process.{pid} = {name}
@@ -95,7 +94,8 @@ def test_a_running_server_becomes_the_plan_and_is_compared(
 def test_a_chosen_process_chooses_its_engine(
     stub: Stub, panel: GpuPanel, qtbot: QtBot, server: subprocess.Popen[str]
 ) -> None:
-    script = Path(server.args[1]).with_name("sglang")  # type: ignore[index]
+    assert isinstance(server.args, list)
+    script = Path(str(server.args[1])).with_name("sglang")
     script.write_text("import time\ntime.sleep(120)\n")
     with subprocess.Popen([sys.executable, str(script), "serve", "--model-path", "x/y"]) as second:
         text = card(server, 8000, 9000).replace(

@@ -14,7 +14,7 @@ from kvplanner.observe import helper as helper_module
 from kvplanner.observe.helper import Command, Helper, HelperSettings
 from kvplanner.observe.power import PowerWatch, power_states
 from kvplanner.observe.snapshot import Snapshot
-from tests.observe.conftest import Stub, scenario_text
+from tests.observe.kit import Stub, scenario_text
 
 PCI = "0000:01:00.0"
 

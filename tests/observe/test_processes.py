@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -18,7 +19,10 @@ from hypothesis import strategies as st
 from kvplanner.observe.processes import ProcessBook, installed_version
 from kvplanner.observe.signatures import recognise
 
-psutil = pytest.importorskip("psutil")
+if TYPE_CHECKING:
+    import psutil
+else:
+    psutil = pytest.importorskip("psutil")
 
 VLLM = "/opt/venv/bin/vllm"
 

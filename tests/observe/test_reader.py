@@ -8,7 +8,7 @@ from kvplanner.observe import reader as reader_module
 from kvplanner.observe.nvml import Nvml, Unavailable, normal_pci
 from kvplanner.observe.reader import GpuReader
 from kvplanner.units import MIB
-from tests.observe.conftest import Stub, scenario_text
+from tests.observe.kit import Stub, scenario_text
 
 
 @pytest.fixture(autouse=True)

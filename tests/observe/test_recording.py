@@ -13,7 +13,7 @@ from kvplanner.observe.reader import GpuReader
 from kvplanner.observe.recording import FORMAT, HEADER, Recorder, replay
 from kvplanner.observe.snapshot import GpuSample, ProcessSample, Reading, Snapshot
 from tests.nvml_stub.build import SCENARIOS
-from tests.observe.conftest import Stub
+from tests.observe.kit import Stub
 
 
 @pytest.mark.parametrize("name", ["desktop-4090", "a100-mig", "wsl2", "no-permission", "gb10-unified"])

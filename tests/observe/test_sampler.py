@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,9 +16,12 @@ from kvplanner.observe.helper import HelperSettings
 from kvplanner.observe.sampler import Sampler
 from kvplanner.observe.snapshot import Snapshot
 from kvplanner.units import MIB
-from tests.observe.conftest import Stub, scenario_text
+from tests.observe.kit import Stub, scenario_text
 
-psutil = pytest.importorskip("psutil")
+if TYPE_CHECKING:
+    import psutil
+else:
+    psutil = pytest.importorskip("psutil")
 
 
 @pytest.fixture
@@ -40,7 +44,8 @@ def wait(sampler: Sampler, until: Callable[[list[Snapshot]], bool], limit_s: flo
 
 
 def children() -> list[psutil.Process]:
-    return psutil.Process().children(recursive=True)
+    found: list[psutil.Process] = psutil.Process().children(recursive=True)
+    return found
 
 
 def test_snapshots_come_in_order_and_carry_processes(stub: Stub, sampler: Sampler) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,13 @@ from typing import NamedTuple
 SCREEN_VARIABLES = ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM")
 SOURCE_VARIABLES = ("PYTHONPATH", "VIRTUAL_ENV")
 PATIENCE_S = 60.0
+# Qt itself takes the picture: it is there wherever the window is, unlike any picture program.
+GRAB = """
+import sys
+from PySide6.QtGui import QGuiApplication
+app = QGuiApplication([])
+sys.exit(not app.primaryScreen().grabWindow(int(sys.argv[1])).save(sys.argv[2], "PNG"))
+"""
 
 
 class Window(NamedTuple):
@@ -70,7 +78,8 @@ def window(command: Sequence[str], home: Path, **more: str) -> Iterator[Window]:
 
 def picture(shown: Window, path: Path) -> None:
     """Writes what the window shows as a PNG."""
-    subprocess.run(["import", "-display", shown.display, "-window", shown.id, f"png:{path}"], check=True)
+    env = {**os.environ, "DISPLAY": shown.display, "QT_QPA_PLATFORM": "xcb"}
+    subprocess.run([sys.executable, "-c", GRAB, shown.id, str(path)], env=env, timeout=PATIENCE_S, check=True)
 
 
 def png_size(path: Path) -> tuple[int, int]:

@@ -17,8 +17,8 @@ from kvplanner.model.model import Model
 from kvplanner.request import planfile
 from kvplanner.request.launch import take_apart, visible
 from kvplanner.request.planfile import PlanFile
+from kvplanner.request.start import START_GPU
 from kvplanner.request.words import (
-    START_GPU,
     PlanWords,
     Sources,
     build,

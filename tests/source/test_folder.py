@@ -14,6 +14,7 @@ from kvplanner.model.model import Model
 from kvplanner.source.resolve import open_model
 from tests.source.checkpoints import MODELS, WRAPPED, configs, sub_model
 from tests.source.checkpoints_dense import llama
+from tests.source.kit import CONFIG
 from tests.source.make_gguf import llama_file
 from tests.source.make_models import (
     Tensors,
@@ -27,7 +28,6 @@ from tests.source.make_models import (
     write_file,
     write_folder,
 )
-from tests.source.test_hub import CONFIG
 
 CONFIGS = configs()
 
@@ -175,6 +175,7 @@ def test_another_number_of_layers_leaves_the_cache_open(tmp_path: Path, held: in
 
 def test_other_kv_heads_leave_the_cache_open(tmp_path: Path) -> None:
     heads = CONFIG["num_key_value_heads"]
+    assert isinstance(heads, int)
     assert heads > 1
     model = opened(tmp_path, llama({**CONFIG, "num_key_value_heads": heads // 2}))
     assert said(model, "Shapes that differ from the config's")

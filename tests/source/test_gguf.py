@@ -13,6 +13,7 @@ from kvplanner.errors import BadInput, NotModelled
 from kvplanner.model.ggml import REMOVED, TYPES
 from kvplanner.source.gguf.header import GgufHeader, parse_header, read_header, read_metadata, split_parts
 from kvplanner.source.gguf.model import kind_of, open_gguf
+from tests.source.kit import Bytes
 from tests.source.make_gguf import (
     ARRAY,
     BOOL,
@@ -29,7 +30,6 @@ from tests.source.make_gguf import (
     U16,
     U32,
     U64,
-    Encoder,
     header,
     llama_file,
     llama_pairs,
@@ -37,7 +37,7 @@ from tests.source.make_gguf import (
     write,
     write_split,
 )  # fmt: skip
-from tests.source.test_safetensors import Bytes
+from tests.source.wrong_gguf import WRONG, tensors
 
 
 def parse(data: bytes, **more: bool) -> GgufHeader:
@@ -201,72 +201,6 @@ def test_a_recipe_that_is_written_last_is_found(tmp_path: Path) -> None:
 # ---- wrong ones ----
 
 
-def _tensors(*rows: tuple[str, list[int], int, int], pairs: Any = ()) -> bytes:
-    """A header with offsets of the caller's own."""
-    encoder = Encoder()
-    data = encoder.head(len(rows), len(pairs)) + b"".join(encoder.pair(pair) for pair in pairs)
-    for name, shape, kind, offset in rows:
-        data += encoder.tensor((name, shape, kind), offset)
-    return data + bytes(-len(data) % 32 + 4096)
-
-
-def _counts(tensors: int, pairs: int) -> bytes:
-    return Encoder().head(tensors, pairs) + bytes(1000)
-
-
-def _value(kind: int, tail: bytes) -> bytes:
-    encoder = Encoder()
-    return encoder.head(0, 1) + encoder.string("key") + encoder.pack("I", kind) + tail
-
-
-_E = Encoder()
-WRONG: dict[str, tuple[bytes, str]] = {
-    "empty": (b"", "too few"),
-    "not GGUF": (b"PK\x03\x04" + bytes(100), "does not start with GGUF"),
-    "old format": (b"tjgg" + bytes(100), "old GGJT file"),
-    "version 0": (b"GGUF" + bytes(100), "version 0"),
-    "version 4": (b"GGUF\x04\0\0\0" + bytes(100), "version 4"),
-    "version of another order": (b"GGUF\0\0\0\x07" + bytes(100), "version 7"),
-    "10^7 tensors": (_counts(10**7, 1), "announces 10,000,000 tensors"),
-    "tensors near 2^64": (_counts(2**64 - 1, 1), "announces 18,446,744,073,709,551,615 tensors"),
-    "keys near 2^64": (_counts(1, 2**64 - 1), "metadata keys; at most"),
-    "more than the file holds": (_counts(150_000, 1), "more than its"),
-    "key length near 2^63": (_E.head(0, 1) + _E.pack("Q", 2**63 - 1) + bytes(100), "at most 1,024"),
-    "text length near 2^63": (_value(STRING, _E.pack("Q", 2**63 - 1) + bytes(100)), "at most 16,777,216"),
-    "text beyond the end": (_value(STRING, _E.pack("Q", 1 << 20) + bytes(100)), "the file ends"),
-    "array length near 2^64": (_value(ARRAY, _E.pack("IQ", U64, 2**64 - 1)), "elements"),
-    "array beyond the end": (_value(ARRAY, _E.pack("IQ", U64, 1 << 20) + bytes(64)), "the file ends"),
-    "strings near 2^64": (_value(ARRAY, _E.pack("IQ", STRING, 2**64 - 1)), "elements"),
-    "strings beyond the end": (_value(ARRAY, _E.pack("IQ", STRING, 100_000) + bytes(64)), "the file ends"),
-    "string in array near 2^64": (
-        _value(ARRAY, _E.pack("IQ", STRING, 5000) + _E.pack("Q", 2**64 - 1) + bytes(40_000)),
-        "should take|the file ends",
-    ),
-    "array of arrays": (_value(ARRAY, _E.pack("IQ", ARRAY, 1) + bytes(64)), "arrays of arrays"),
-    "array of unknown": (_value(ARRAY, _E.pack("IQ", 77, 1) + bytes(64)), "unknown type 77"),
-    "unknown value type": (_value(13, bytes(64)), "unknown type 13"),
-    "empty key": (_E.head(0, 1) + _E.string("") + bytes(64), "key is empty"),
-    "key twice": (_E.head(0, 2) + _E.pair(("a", U8, 1)) + _E.pair(("a", U8, 1)) + bytes(64), "stands twice"),
-    "invalid UTF-8 in a key": (_E.head(0, 1) + _E.string(b"\xff\xfe") + bytes(64), "not valid UTF-8"),
-    "invalid UTF-8 in a value": (_value(STRING, _E.string(b"\xc3")), "not valid UTF-8"),
-    "alignment 0": (_tensors(pairs=[("general.alignment", U32, 0)]), "power of two"),
-    "alignment 48": (_tensors(pairs=[("general.alignment", U32, 48)]), "power of two"),
-    "alignment 2^63": (_tensors(pairs=[("general.alignment", U64, 2**63)]), "power of two"),
-    "alignment as text": (_tensors(pairs=[("general.alignment", STRING, "32")]), "power of two"),
-    "five dimensions": (_tensors(("a", [1] * 5, F32_TYPE, 0)), "at most 4"),
-    "dimensions near 2^32": (_E.head(1, 0) + _E.string("a") + _E.pack("I", 2**32 - 1) + bytes(99), "at most 4"),
-    "size near 2^63": (_tensors(("a", [2**63 - 1, 2**63 - 1], F32_TYPE, 0)), "2\\^63 elements"),
-    "size above 2^63": (_tensors(("a", [2**63, 0], F32_TYPE, 0)), "2\\^63 elements"),
-    "half a block": (_tensors(("a", [48], Q8_0, 0)), "not a multiple"),
-    "tensor twice": (_tensors(("a", [8], F32_TYPE, 0), ("a", [8], F32_TYPE, 32)), "stands twice"),
-    "overlap": (_tensors(("a", [16], F32_TYPE, 0), ("b", [8], F32_TYPE, 32)), "overlaps"),
-    "gap": (_tensors(("a", [8], F32_TYPE, 0), ("b", [8], F32_TYPE, 64)), "gap"),
-    "offset near 2^64": (_tensors(("a", [8], F32_TYPE, 2**64 - 1)), "gap"),
-    "name of 2^60 bytes": (_E.head(1, 0) + _E.pack("Q", 2**60) + bytes(99), "at most 1,024"),
-    "data too short": (_tensors(("a", [100_000], F32_TYPE, 0)), "bytes before"),
-}  # fmt: skip
-
-
 @pytest.mark.parametrize("case", WRONG)
 def test_wrong_headers_are_refused_with_a_reason(case: str) -> None:
     data, words = WRONG[case]
@@ -279,7 +213,7 @@ def test_wrong_headers_are_refused_with_a_reason(case: str) -> None:
 @pytest.mark.parametrize("number", [*sorted(REMOVED), 97, 139, 2**32 - 1])
 def test_types_of_forks_and_of_the_past_are_not_guessed(number: int) -> None:
     with pytest.raises(NotModelled, match=f"has the type {number}"):
-        parse(_tensors(("a", [256], number, 0)))
+        parse(tensors(("a", [256], number, 0)))
 
 
 def test_truncated_at_every_byte() -> None:

@@ -159,7 +159,7 @@ def mla_rows(layers: int) -> list[Any]:
 
 
 def test_latent_attention(tmp_path: Path) -> None:
-    keys = {"attention__kv_lora_rank": (U32, 64), "rope__dimension_count": (U32, 32)}
+    keys: dict[str, Any] = {"attention__kv_lora_rank": (U32, 64), "rope__dimension_count": (U32, 32)}
     found = model(
         tmp_path, "deepseek2", mla_rows(2), 2, attention__key_length=(U32, 96), attention__value_length=(U32, 64),
         attention__key_length_mla=(U32, 96), attention__value_length_mla=(U32, 64), **keys,

@@ -19,11 +19,11 @@ from kvplanner.errors import BadInput, PlannerError
 from kvplanner.source.checkpoint import safetensors
 from kvplanner.source.resolve import open_model
 from kvplanner.source.stores import local
-from tests.source import test_gguf, test_json, test_local, test_safetensors
+from tests.source import kit, wrong_gguf, wrong_json, wrong_safetensors
 from tests.source.checkpoints_dense import llama
+from tests.source.kit import CONFIG
 from tests.source.make_gguf import ARRAY, STRING, U8, Encoder, llama_file
 from tests.source.make_models import write_folder
-from tests.source.test_hub import CONFIG
 
 MIB = 1 << 20
 
@@ -116,13 +116,13 @@ def _read_all(paths: list[Path]) -> list[dict[str, Any]]:
 def test_every_hostile_file_gives_an_error_within_a_second_and_100_mib(tmp_path: Path) -> None:
     """All in one process, which tells the peak of each."""
     paths: list[Path] = []
-    for number, (data, _) in enumerate(test_gguf.WRONG.values()):
+    for number, (data, _) in enumerate(wrong_gguf.WRONG.values()):
         paths.append(tmp_path / f"{number}.gguf")
         paths[-1].write_bytes(data)
-    for number, (data, _) in enumerate(test_safetensors.WRONG.values()):
+    for number, (data, _) in enumerate(wrong_safetensors.WRONG.values()):
         paths.append(tmp_path / f"{number}.safetensors")
         paths[-1].write_bytes(data)
-    for number, (data, _) in enumerate(test_json.WRONG.values()):
+    for number, (data, _) in enumerate(wrong_json.WRONG.values()):
         (tmp_path / str(number)).mkdir()
         paths.append(tmp_path / str(number) / "config.json")
         paths[-1].write_bytes(data)
@@ -219,8 +219,8 @@ def test_nothing_but_the_hub_goes_online(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("OLLAMA_MODELS", str(tmp_path / "ollama"))
     write_folder(tmp_path / "m", CONFIG, llama(CONFIG))
     (tmp_path / "m.gguf").write_bytes(llama_file())
-    test_local.add_to_hub_cache(tmp_path / "hub", "org/cached", test_local.safetensors_files())
-    test_local.add_to_ollama(tmp_path / "ollama", "small:8b", {"model": llama_file()})
+    kit.add_to_hub_cache(tmp_path / "hub", "org/cached", kit.safetensors_files())
+    kit.add_to_ollama(tmp_path / "ollama", "small:8b", {"model": llama_file()})
     names = ["meta-llama/Llama-3.1-8B-Instruct", str(tmp_path / "m"), str(tmp_path / "m.gguf"), "org/cached",
              "hub:org/cached", "ollama:small:8b", str(tmp_path / "m" / "config.json")]  # fmt: skip
     for name in names:

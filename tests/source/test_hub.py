@@ -23,36 +23,11 @@ from tests.source import make_gguf
 from tests.source.checkpoints import sub_model
 from tests.source.checkpoints_dense import llama
 from tests.source.hub_server import COMMIT, HubServer, Repository, running
+from tests.source.kit import CONFIG, Cancelled, Cancelling
 from tests.source.make_models import header_bytes, total_bytes
 
-CONFIG = {
-    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 512, "intermediate_size": 1024,
-    "num_hidden_layers": 4, "num_attention_heads": 8, "num_key_value_heads": 2, "vocab_size": 4096,
-    "max_position_embeddings": 8192, "tie_word_embeddings": False, "torch_dtype": "bfloat16", "rms_norm_eps": 1e-5,
-    "rope_theta": 10000.0, "hidden_act": "silu",
-}  # fmt: skip
 
-
-class Cancelled(Exception):
-    pass
-
-
-class Cancelling:
-    """Cancels after some calls."""
-
-    def __init__(self, calls: int) -> None:
-        self.left = calls
-
-    def check(self) -> None:
-        self.left -= 1
-        if self.left < 0:
-            raise Cancelled
-
-    def progress(self, share: float | None, text: str = "") -> None:
-        self.check()
-
-
-def safetensors_repository(**more: object) -> Repository:
+def safetensors_repository(**more: Any) -> Repository:
     tensors = llama(sub_model(CONFIG, 4))
     head = header_bytes(tensors)
     # The data is a megabyte or so of zeros: more than the client may ever ask for.
@@ -69,6 +44,11 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[HubServe
         monkeypatch.delenv("TRANSFORMERS_OFFLINE", raising=False)
         monkeypatch.setenv("HF_TOKEN", "good")
         yield found
+
+
+def stored_bytes(model: Model) -> int:
+    assert model.stored is not None
+    return model.stored.value
 
 
 def open_(name: str, tmp_path: Path, **more: Any) -> Model:
@@ -242,7 +222,7 @@ def test_servers_that_answer_otherwise_but_rightly(
         with pytest.raises(HubError, match="more bytes"):
             open_("org/small", tmp_path)
         return
-    assert open_("org/small", tmp_path).stored.value == total_bytes(llama(CONFIG))
+    assert stored_bytes(open_("org/small", tmp_path)) == total_bytes(llama(CONFIG))
 
 
 def test_an_endless_answer_is_cut(server: HubServer, tmp_path: Path) -> None:
@@ -351,16 +331,17 @@ def test_sharded_repositories(server: HubServer, tmp_path: Path) -> None:
         part = {name: tensors[name] for name in names[number::3]}
         files[f"model-0000{number + 1}-of-00003.safetensors"] = header_bytes(part) + bytes(total_bytes(part))
     server.repositories["org/shards"] = Repository(files)
-    assert open_("org/shards", tmp_path).stored.value == total_bytes(tensors)
+    assert stored_bytes(open_("org/shards", tmp_path)) == total_bytes(tensors)
     del files["model-00002-of-00003.safetensors"]
     model = open_("org/shards", tmp_path / "again")
+    assert model.inventory is not None
     assert not model.inventory.exact
     assert any("missing" in problem for problem in model.problems)
 
 
 def test_sizes_that_the_listing_hides_come_from_the_range(server: HubServer, tmp_path: Path) -> None:
     server.repositories["org/small"] = safetensors_repository(sizes={"model.safetensors": None, "config.json": None})
-    assert open_("org/small", tmp_path).stored.value == total_bytes(llama(CONFIG))
+    assert stored_bytes(open_("org/small", tmp_path)) == total_bytes(llama(CONFIG))
 
 
 @pytest.mark.parametrize("name", ["", "nobody", "a/b/c/d", "../x", "org/..", "org/name@../x", "org/na me", "org/n\x00"])

@@ -11,8 +11,8 @@ from kvplanner.source.checkpoint.modules import Part, content_of
 from kvplanner.source.resolve import open_model
 from tests.source import make_models
 from tests.source.checkpoints_dense import llama
+from tests.source.kit import CONFIG
 from tests.source.make_models import Linear, size_of, total_bytes, write_folder
-from tests.source.test_hub import CONFIG
 
 ELEMENTS = sum(size_of("U8", shape) for _, shape in llama(CONFIG).values())
 

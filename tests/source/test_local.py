@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import subprocess
@@ -17,61 +16,16 @@ from kvplanner.source.hub import cache as hub_cache
 from kvplanner.source.resolve import open_model
 from kvplanner.source.stores import llamacpp as llamacpp_cache
 from kvplanner.source.stores import lmstudio, local, memory, ollama
-from kvplanner.source.stores.found import Found, Unwatched
+from kvplanner.source.stores.describe import describe
+from kvplanner.source.stores.found import Candidate, Found, Unwatched
 from tests.source.checkpoints import sub_model
 from tests.source.checkpoints_dense import llama
+from tests.source.kit import CONFIG, Cancelled, Cancelling, add_to_hub_cache, add_to_ollama, safetensors_files
 from tests.source.make_gguf import STRING, U16, header, llama_file, llama_pairs, llama_tensors, write_split
-from tests.source.make_models import header_bytes, total_bytes, write_folder
-from tests.source.test_hub import CONFIG, Cancelled, Cancelling
+from tests.source.make_models import total_bytes, write_folder
 
 COMMIT = "a" * 40
 WATCH = Unwatched()
-
-
-def add_to_hub_cache(cache: Path, id_: str, files: dict[str, bytes], commit: str = COMMIT, ref: str = "main") -> Path:
-    """As the Hub's client lays it out: blobs, links to them, and what a branch means."""
-    repository = cache / f"models--{id_.replace('/', '--')}"
-    snapshot = repository / "snapshots" / commit
-    snapshot.mkdir(parents=True)
-    (repository / "blobs").mkdir(exist_ok=True)
-    (repository / "refs").mkdir(exist_ok=True)
-    if ref:
-        (repository / "refs" / ref).write_text(commit)
-    for name, content in files.items():
-        blob = repository / "blobs" / hashlib.sha256(content).hexdigest()
-        blob.write_bytes(content)
-        (snapshot / name).symlink_to(os.path.relpath(blob, snapshot))
-    return snapshot
-
-
-def safetensors_files(layers: int = 2) -> dict[str, bytes]:
-    config = sub_model(CONFIG, layers)
-    tensors = llama(config)
-    return {
-        "config.json": json.dumps(config).encode(),
-        "model.safetensors": header_bytes(tensors) + bytes(total_bytes(tensors)),
-    }
-
-
-def add_to_ollama(root: Path, name: str, layers: dict[str, bytes], host: str = "registry.ollama.ai") -> Path:
-    """As Ollama lays it out: a manifest, and blobs by digest."""
-    stem, _, tag = name.partition(":")
-    path = root / "manifests" / host / (stem if "/" in stem else f"library/{stem}") / tag
-    path.parent.mkdir(parents=True, exist_ok=True)
-    (root / "blobs").mkdir(parents=True, exist_ok=True)
-
-    def layer(kind: str, content: bytes) -> dict[str, Any]:
-        digest = hashlib.sha256(content).hexdigest()
-        (root / "blobs" / f"sha256-{digest}").write_bytes(content)
-        return {"mediaType": kind, "digest": f"sha256:{digest}", "size": len(content)}
-
-    config = json.dumps({"model_format": "gguf", "model_family": "llama", "file_type": "Q8_0"}).encode()
-    path.write_text(json.dumps({
-        "schemaVersion": 2,
-        "config": layer("application/vnd.docker.container.image.v1+json", config),
-        "layers": [layer(f"application/vnd.ollama.image.{kind}", content) for kind, content in layers.items()],
-    }))  # fmt: skip
-    return path
 
 
 # ---- the Hub's cache ----
@@ -341,8 +295,12 @@ def test_only_what_changed_is_opened_again(cache: Path, tmp_path: Path, monkeypa
     assert config is not None
     (config / "config.json").resolve().write_text(json.dumps({**sub_model(CONFIG, 4), "max_position_embeddings": 99}))
     described: list[str] = []
-    real = local.describe
-    monkeypatch.setattr(local, "describe", lambda c: (described.append(c.name), real(c))[1])
+
+    def counted(candidate: Candidate) -> Found | None:
+        described.append(candidate.name)
+        return describe(candidate)
+
+    monkeypatch.setattr(local, "describe", counted)
     after = local.scan(where, remember_in=kept)
     assert described == ["org/m3"]
     assert [f.context_length for f in after] == [99 if f.name == "org/m3" else f.context_length for f in before]

@@ -403,7 +403,7 @@ def test_ticks_are_round_and_apart(end: float, pixels: float) -> None:
 
 @given(st.sampled_from(PATTERNS), st.floats(1, 400), st.floats(1, 60))
 def test_pattern_lines_keep_inside(pattern: str, width: float, height: float) -> None:
-    for x0, y0, x1, y1 in pattern_lines(pattern, width, height):  # type: ignore[arg-type]
+    for x0, y0, x1, y1 in pattern_lines(pattern, width, height):
         for x, y in ((x0, y0), (x1, y1)):
             assert -1e-6 <= x <= width + 1e-6
             assert -1e-6 <= y <= height + 1e-6

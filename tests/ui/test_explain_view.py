@@ -219,7 +219,7 @@ def test_tab_goes_through_and_out(qtbot: QtBot) -> None:
     for key, first, last in ((Qt.Key.Key_Tab, before, after), (Qt.Key.Key_Backtab, after, before)):
         first.setFocus()
         qtbot.waitUntil(first.hasFocus)
-        seen = [first]
+        seen: list[QWidget | None] = [first]
         while seen[-1] is not last and len(seen) < 12:
             qtbot.keyClick(QApplication.focusWidget(), key)
             seen.append(QApplication.focusWidget())

@@ -20,7 +20,7 @@ from kvplanner.ui.window.gpu_dock import SHARE, GpuDock
 from kvplanner.ui.window.window import MainWindow
 from kvplanner.units import MIB
 from tests.nvml_stub.build import environment
-from tests.observe.conftest import Stub, scenario_text
+from tests.observe.kit import Stub, scenario_text
 from tests.observe.panel_kit import until
 
 psutil = pytest.importorskip("psutil")
@@ -57,7 +57,8 @@ def server(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 def opened(window: MainWindow, qtbot: QtBot) -> GpuPanel:
     """The dock's panel once it shows the card."""
     window.gpu_panel(True)
-    panel: GpuPanel = window.findChild(GpuPanel)
+    panel = window.findChild(GpuPanel)
+    assert panel is not None
     until(qtbot, lambda: panel.bars.rows())
     return panel
 
@@ -116,7 +117,8 @@ def drag(window: MainWindow, dock: GpuDock, height: int) -> None:
 def test_the_dock_leaves_the_table_its_rows(card: Stub, open_window: Callable[..., MainWindow], qtbot: QtBot) -> None:
     window = open_window(gpu="H100")
     opened(window, qtbot)
-    dock: GpuDock = window.findChild(GpuDock)
+    dock = window.findChild(GpuDock)
+    assert dock is not None
     until(qtbot, lambda: dock.height() <= window.height() * SHARE)
     table = window.centre.breakdown
     assert table.height() >= table.least_height()
@@ -127,7 +129,8 @@ def test_the_dock_leaves_the_table_its_rows(card: Stub, open_window: Callable[..
 def test_a_dragged_dock_keeps_its_height(card: Stub, open_window: Callable[..., MainWindow], qtbot: QtBot) -> None:
     window = open_window(gpu="RTX 4090")
     panel = opened(window, qtbot)
-    dock: GpuDock = window.findChild(GpuDock)
+    dock = window.findChild(GpuDock)
+    assert dock is not None
     until(qtbot, lambda: dock.height() <= window.height() * SHARE)
     window.keep_layout()
     assert window.settings.get(s.DOCKS) == ""
@@ -141,7 +144,8 @@ def test_a_dragged_dock_keeps_its_height(card: Stub, open_window: Callable[..., 
     window.stop_gpu_panel()
     other = open_window(gpu="RTX 4090")
     opened(other, qtbot)
-    kept: GpuDock = other.findChild(GpuDock)
+    kept = other.findChild(GpuDock)
+    assert kept is not None
     qtbot.wait(60)
     assert abs(kept.height() - height) <= 2
     other.reset_layout()
@@ -170,7 +174,8 @@ def test_f6_goes_to_the_dock_and_back(card: Stub, open_window: Callable[..., Mai
 
 def test_f6_passes_through_the_dock_of_a_machine_without_a_gpu(window: MainWindow, qtbot: QtBot) -> None:
     window.gpu_panel(True)
-    panel: GpuPanel = window.findChild(GpuPanel)
+    panel = window.findChild(GpuPanel)
+    assert panel is not None
     until(qtbot, lambda: not panel.toolbar.watch_button.isVisible())
     window.activateWindow()
     window.panel.model.button.setFocus()

@@ -21,7 +21,10 @@ from kvplanner.ui.theme.palette import (
 GROUNDS = ("window", "panel", "field", "raised", "danger_soft", "warning_soft")
 READABLE = 4.5
 # Both themes as they are, and paled for a plan that is not of what is set.
-SHOWN = {**THEMES, **{f"{name}, pale": paled(tokens) for name, tokens in THEMES.items()}}
+SHOWN: dict[str, Tokens] = {
+    **dict(THEMES.items()),
+    **{f"{name}, pale": paled(tokens) for name, tokens in THEMES.items()},
+}
 VISIBLE = 3.0
 # Full-strength colour-vision deficiencies in linear RGB: Machado, Oliveira, Fernandes (2009), severity 1.0.
 VISION = {

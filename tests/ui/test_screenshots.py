@@ -64,9 +64,11 @@ def advanced(window: MainWindow) -> None:
     window.document.set_option("block_size", 32)
     window.document.flush()
     window.find_option()
-    settled(window.panel.advanced)
+    section = window.panel.advanced
+    assert section is not None
+    settled(section)
     settle(5)
-    window.panel.ensureWidgetVisible(window.panel.advanced.entries["block_size"], 0, 400)
+    window.panel.ensureWidgetVisible(section.entries["block_size"], 0, 400)
 
 
 def refused(window: MainWindow) -> None:
@@ -160,4 +162,6 @@ def test_renew_screenshots(application: Application, qtbot: QtBot, tmp_path: Pat
     centre = window.centre._scroll
     if state.size[1] >= 800 and not window.centre.messages.strips:
         assert centre.verticalScrollBar().maximum() == 0, "the plan scrolls though there is room"
-    assert window.panel.widget().width() <= window.panel.viewport().width(), "the form is wider than its panel"
+    form = window.panel.widget()
+    assert form is not None
+    assert form.width() <= window.panel.viewport().width(), "the form is wider than its panel"

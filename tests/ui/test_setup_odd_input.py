@@ -61,7 +61,9 @@ def test_no_field_breaks_over_odd_input(window: MainWindow, text: str) -> None:
             assert "Paste it into the model chooser" in said, field.title
             assert window.document.state == state
     QApplication.processEvents()
-    assert window.panel.widget().width() == window.panel.viewport().width()
+    form = window.panel.widget()
+    assert form is not None
+    assert form.width() == window.panel.viewport().width()
 
 
 def test_what_is_typed_in_advanced_is_told_in_advanced(window: MainWindow) -> None:

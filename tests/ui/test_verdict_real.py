@@ -14,6 +14,7 @@ from kvplanner.engine.option import OptionValue
 from kvplanner.engine.plan import Plan
 from kvplanner.engine.registry import engine
 from kvplanner.engine.request import PlanRequest
+from kvplanner.engine.segment import SegmentKind
 from kvplanner.gpu.spec import Machine
 from kvplanner.report import text as report
 from kvplanner.report import words
@@ -67,7 +68,7 @@ def test_missing_kernels_are_told_once_and_not_in_the_engines_words(model: str, 
 
 
 @pytest.mark.parametrize("kind", ["kv_cache", "weights", "activations", "cuda_graphs", "runtime", None])
-def test_explain_in_gb_has_gib_only_beside_it(kind: words.SegmentKind | None) -> None:
+def test_explain_in_gb_has_gib_only_beside_it(kind: SegmentKind | None) -> None:
     told = explanation(plan(LLAMA, "H100"), 0, kind, "GB")
     assert told is not None
     single = told._replace(inputs=(), value="", answers=())

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel
@@ -186,10 +188,7 @@ def test_no_plan_keeps_the_height_of_the_one_before(view: VerdictView, qtbot: Qt
         return layout.heightForWidth(view.width())
 
     for make in sample_plans.ALL.values():
-        for change in (
-            lambda make=make: view.set_plan(make()),
-            lambda: view.set_stale("TP 3 does not divide", "Set 2"),
-        ):
+        for change in (partial(view.set_plan, make()), partial(view.set_stale, "TP 3 does not divide", "Set 2")):
             change()
             held = view.minimumHeight()
             qtbot.wait(1)

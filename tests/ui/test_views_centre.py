@@ -31,7 +31,9 @@ def test_tab_comes_round_through_every_part(window: MainWindow, key: Qt.Key) -> 
     start.setFocus()
     seen: list[QWidget] = []
     for _ in range(120):
-        QTest.keyClick(QApplication.focusWidget(), key)
+        focus = QApplication.focusWidget()
+        assert focus is not None
+        QTest.keyClick(focus, key)
         focus = QApplication.focusWidget()
         assert focus is not None
         seen.append(focus)
@@ -129,14 +131,18 @@ def test_in_a_low_window_the_ground_scrolls_to_the_last_row(
     assert centre.splitter is not None
     assert centre.splitter.orientation() == Qt.Orientation.Horizontal
     ground, table = centre._scroll.widget(), centre.breakdown.table
+    assert centre.tabs is not None
+    current = centre.tabs.currentWidget()
+    assert ground is not None
+    assert current is not None
     rows = table.model().rowCount()
     assert table.verticalScrollBar().maximum() == 0
     assert table.rowViewportPosition(rows - 1) + table.rowHeight(rows - 1) <= table.viewport().height()
     assert centre._scroll.verticalScrollBar().maximum() == ground.height() - centre._scroll.viewport().height() > 0
-    for part in (table, centre.tabs.currentWidget()):
+    for part in (table, current):
         assert part.mapTo(ground, part.rect().bottomLeft()).y() < ground.height()
         assert part.mapTo(centre.splitter, part.rect().bottomLeft()).y() < centre.splitter.height()
-    assert centre.tabs.currentWidget() is not centre.startup or centre.startup.height() >= 150
+    assert current is not centre.startup or centre.startup.height() >= 150
 
 
 def test_an_opened_group_of_four_does_not_scroll(open_window: Callable[..., MainWindow], qtbot: QtBot) -> None:
@@ -195,7 +201,9 @@ def test_without_a_plan_no_room_is_kept_for_the_table(window: MainWindow, qtbot:
     window.show_startup()
     qtbot.wait(150)
     bars, tabs = window.centre._bars_card.geometry(), window.centre._tabs_card
-    top = tabs.mapTo(window.centre._bars_card.parentWidget(), tabs.rect().topLeft()).y()
+    beneath = window.centre._bars_card.parentWidget()
+    assert beneath is not None
+    top = tabs.mapTo(beneath, tabs.rect().topLeft()).y()
     assert top - bars.bottom() <= 12
 
 

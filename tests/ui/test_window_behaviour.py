@@ -21,17 +21,18 @@ from kvplanner.catalog import gpus
 from kvplanner.engine.request import Load
 from kvplanner.gpu.spec import Machine
 from kvplanner.ui.dialogs.help import PAGES, page_text
+from kvplanner.ui.setup.context_field import ContextField
 from kvplanner.ui.theme.palette import DARK, LIGHT, Tokens, contrast
 from kvplanner.ui.theme.theme import palette_of
 from kvplanner.ui.widgets.message_strip import SHOWN_MS
 from kvplanner.ui.window.application import Application
 from kvplanner.ui.window.window import MainWindow
-from tests.ui.window_kit import Keyboard
+from tests.ui.window_kit import Keyboard, text_field
 
 
 def test_a_refused_value_is_told_at_its_field_and_the_plan_stays(window: MainWindow) -> None:
     before = window.document.plan
-    field = window.panel.fields["tensor_parallel_size"]
+    field = text_field(window, "tensor_parallel_size")
     field.edit.setText("3")
     field.edit.editingFinished.emit()
     window.document.flush()
@@ -45,7 +46,7 @@ def test_a_refused_value_is_told_at_its_field_and_the_plan_stays(window: MainWin
 
 
 def test_nonsense_never_reaches_the_document(window: MainWindow) -> None:
-    field = window.panel.fields["max_num_seqs"]
+    field = text_field(window, "max_num_seqs")
     count = window.document.undo_count
     for text in ("many", "-5", "1e400", "٣x"):
         field.edit.setText(text)
@@ -65,7 +66,9 @@ def test_an_error_of_a_hidden_option_opens_it(window: MainWindow) -> None:
 
 
 def test_a_drag_of_the_slider_is_one_edit(window: MainWindow, qtbot: QtBot) -> None:
-    slider = window.panel.fields["max_model_len"].slider
+    field = window.panel.fields["max_model_len"]
+    assert isinstance(field, ContextField)
+    slider = field.slider
     count = window.document.undo_count
     middle = slider.rect().center()
     QTest.mousePress(slider, Qt.MouseButton.LeftButton, pos=middle)
@@ -80,6 +83,7 @@ def test_a_drag_of_the_slider_is_one_edit(window: MainWindow, qtbot: QtBot) -> N
 
 def test_the_marks_of_the_context_set_it(window: MainWindow) -> None:
     field = window.panel.fields["max_model_len"]
+    assert isinstance(field, ContextField)
     window.document.set_option("max_model_len", 4096)
     window.document.flush()
     field.trained_button.click()
@@ -87,7 +91,7 @@ def test_the_marks_of_the_context_set_it(window: MainWindow) -> None:
 
 
 def test_changing_the_gpu_never_keeps_a_stale_default(window: MainWindow) -> None:
-    field = window.panel.fields["max_num_seqs"]
+    field = text_field(window, "max_num_seqs")
     assert field.edit.placeholderText() == "256"
     window.choose_machine("1xh100-sxm5-80gb")
     window.document.flush()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from itertools import pairwise
 
 from PySide6.QtCore import Qt
@@ -83,15 +84,21 @@ def test_tab_walks_the_form_in_reading_order(window: MainWindow, qtbot: QtBot) -
     window.panel.model.button.setFocus()
     keyboard = Keyboard()
     heights: list[int] = []
+    form = window.panel.widget()
+    assert form is not None
     for _ in range(40):
         focus = QApplication.focusWidget()
         assert focus is not None
         if not window.panel.isAncestorOf(focus):
             break
-        heights.append(focus.mapTo(window.panel.widget(), focus.rect().topLeft()).y())
+        heights.append(focus.mapTo(form, focus.rect().topLeft()).y())
         keyboard.press(Qt.Key.Key_Tab)
     assert len(heights) > 14
     assert all(after >= before - 6 for before, after in pairwise(heights))
+
+
+def is_drawn(widget: QWidget) -> bool:
+    return not widget.visibleRegion().isEmpty()
 
 
 def has_focus(widget: QWidget) -> bool:
@@ -112,7 +119,7 @@ def test_f6_walks_the_panels_and_always_shows_where_it_is(window: MainWindow, qt
     for stop in stops:
         keyboard.press(Qt.Key.Key_F6)
         assert has_focus(stop)
-        qtbot.waitUntil(lambda shown=stop: not shown.visibleRegion().isEmpty())
+        qtbot.waitUntil(partial(is_drawn, stop))
     assert window.panel.model.button.visibleRegion().boundingRect() == window.panel.model.button.rect()
     for stop in reversed(stops[:-1]):
         keyboard.press(Qt.Key.Key_F6, Qt.KeyboardModifier.ShiftModifier)

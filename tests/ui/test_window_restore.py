@@ -22,6 +22,7 @@ from kvplanner.catalog import gpus
 from kvplanner.engine.plan import Plan
 from kvplanner.estimate import measured
 from kvplanner.gpu.spec import Device, Machine
+from kvplanner.request import planfile
 from kvplanner.ui.window import local as main_local
 from kvplanner.ui.window.application import Application
 from kvplanner.ui.window.arguments import parse
@@ -139,7 +140,7 @@ def test_a_new_look_at_the_gpus_keeps_those_that_were_left_out(
 
 
 def test_a_session_of_an_older_version_opens(window: MainWindow) -> None:
-    old = planstore.planfile.to_json(planstore.to_planfile(window.document.state))
+    old = planfile.to_json(planstore.to_planfile(window.document.state))
     state = planstore.from_session(old, "last session", lambda: None)
     assert state._replace(extra={}) == window.document.state
 
@@ -147,11 +148,11 @@ def test_a_session_of_an_older_version_opens(window: MainWindow) -> None:
 def test_a_plan_file_says_nothing_of_this_computer(window: MainWindow, application: Application) -> None:
     application.library.show_machine(seen())
     window.choose_local_machine()
-    text = json.dumps(planstore.planfile.to_json(planstore.to_planfile(window.document.state)))
+    text = json.dumps(planfile.to_json(planstore.to_planfile(window.document.state)))
     assert "GPU-a" not in text
     assert '"source"' not in text
     restored = planstore.from_session(kept(window).plan, "session", seen)
-    assert "GPU-a" not in json.dumps(planstore.planfile.to_json(planstore.to_planfile(restored)))
+    assert "GPU-a" not in json.dumps(planfile.to_json(planstore.to_planfile(restored)))
 
 
 @pytest.mark.parametrize(

@@ -21,11 +21,11 @@ from kvplanner.ui.window.application import Application
 from kvplanner.ui.window.arguments import parse
 from kvplanner.ui.window.run import begin
 from kvplanner.ui.window.window import MainWindow
-from tests.ui.window_kit import opened_options, settled
+from tests.ui.window_kit import opened_options, settled, text_field
 
 
 def type_into(window: MainWindow, option: str, text: str) -> None:
-    field = window.panel.fields[option]
+    field = text_field(window, option)
     field.edit.setText(text)
     field.edit.editingFinished.emit()
     window.document.flush()
@@ -58,14 +58,14 @@ def test_the_plan_in_sight_says_that_it_is_not_of_what_is_typed(
         window.undo()
     window.document.flush()
     assert stale(window) is None
-    field = window.panel.fields["max_model_len"]
+    field = text_field(window, "max_model_len")
     assert not field.error.text()
     assert field.edit.text() == ""
 
 
 def test_a_long_number_shows_its_start(window: MainWindow) -> None:
     type_into(window, "max_model_len", "999999999")
-    edit = window.panel.fields["max_model_len"].edit
+    edit = text_field(window, "max_model_len").edit
     assert edit.cursorPosition() == 0
     assert edit.fontMetrics().horizontalAdvance(edit.text()) < edit.width() - 12
 

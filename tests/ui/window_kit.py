@@ -12,12 +12,20 @@ from PySide6.QtWidgets import QApplication, QWidget
 
 from kvplanner.request.words import PlanWords
 from kvplanner.ui.setup.advanced import AdvancedSection
+from kvplanner.ui.setup.option_field import SliderField, TextField
 from kvplanner.ui.window.window import MainWindow
 
 
 def words(**fields: Any) -> PlanWords:
     """Plan arguments."""
     return PlanWords(**fields)
+
+
+def text_field(window: MainWindow, option: str) -> TextField | SliderField:
+    """The input of an option that has text to edit."""
+    field = window.panel.fields[option]
+    assert isinstance(field, TextField | SliderField)
+    return field
 
 
 def opened_options(window: MainWindow) -> AdvancedSection:
@@ -55,7 +63,7 @@ class Keyboard:
         """One key press per character."""
         for character in text:
             self.pressed += 1
-            QTest.keyClick(self._target(), character)
+            QTest.keyClicks(self._target(), character)
 
     def press(self, key: Qt.Key, modifiers: Qt.KeyboardModifier = Qt.KeyboardModifier.NoModifier) -> None:
         """One key press."""
@@ -66,11 +74,12 @@ class Keyboard:
 def accessible_tree(widget: QWidget) -> Iterator[QAccessibleInterface]:
     """Every visible accessible object below a widget, as a screen reader would meet it."""
     root = QAccessible.queryAccessibleInterface(widget)
-    waiting = [root] if root is not None else []
+    assert root is not None, "nothing of this widget is told to a screen reader"
+    waiting = [root]
     while waiting:
         item = waiting.pop()
         yield item
         for i in range(item.childCount()):
             child = item.child(i)
-            if child is not None and child.isValid() and not child.state().invisible:
+            if child.isValid() and not child.state().invisible:
                 waiting.append(child)

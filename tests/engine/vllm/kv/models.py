@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kvplanner.engine.option import OptionValue, Resolved
@@ -26,7 +26,7 @@ B200 = ("NVIDIA B200", 178, (10, 0))
 Gpu = tuple[str, int, tuple[int, int]]
 
 
-def spec(layers: list[tuple[Mixer, ...]], **more: Any) -> ModelSpec:
+def spec(layers: Sequence[tuple[Mixer, ...]], **more: Any) -> ModelSpec:
     """A model of the given mixers, one tuple a layer."""
     distinct = list(dict.fromkeys(layers))
     values: dict[str, Any] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kvplanner.engine.option import OptionValue
 from kvplanner.engine.vllm import dtypes as kv_dtypes
 from kvplanner.engine.vllm.kv import notes as kv_notes
 from kvplanner.engine.vllm.kv import sizing as kv_sizing
@@ -141,7 +142,11 @@ def test_chunked_layers_by_version() -> None:
 @pytest.mark.parametrize("method", ["eagle", "eagle3", "mtp", "ngram"])
 def test_chunked_layers_beside_heads_that_read_states(method: str) -> None:
     model = spec([(full(chunk=8192),)] * 3 + [(full(),)], context_length=1 << 20, mtp_layers=1)
-    options = {"speculative_method": method, "num_speculative_tokens": 1, "disable_hybrid_kv_cache_manager": False}
+    options: dict[str, OptionValue] = {
+        "speculative_method": method,
+        "num_speculative_tokens": 1,
+        "disable_hybrid_kv_cache_manager": False,
+    }
     settings, reasons, _ = resolved(model, options)
     assert settings.hybrid_manager is (method == "ngram")
     if method != "ngram":
@@ -201,7 +206,11 @@ def test_pure_state_models_keep_one_block_per_request() -> None:
 
 
 def test_mtp_layer_joins_the_last_stage() -> None:
-    options = {"speculative_method": "mtp", "num_speculative_tokens": 3, "max_model_len": 262144}
+    options: dict[str, OptionValue] = {
+        "speculative_method": "mtp",
+        "num_speculative_tokens": 3,
+        "max_model_len": 262144,
+    }
     layout = laid_out(gated(), options | {"kv_cache_dtype": "fp8_e5m2", "tensor_parallel_size": 2}, RTX4090, "0.28.0")
     assert layout.block_size == 1600
     assert [g.blocks_per_request for g in layout.groups] == [5, 5, 5, 164]
@@ -217,7 +226,7 @@ def test_eagle_adds_one_layer() -> None:
 
 
 def test_draft_model_counts_all_its_layers_or_says_so() -> None:
-    options = {"speculative_method": "draft_model", "num_speculative_tokens": 2}
+    options: dict[str, OptionValue] = {"speculative_method": "draft_model", "num_speculative_tokens": 2}
     unknown = laid_out(dense(), options)
     assert not unknown.exact
     assert "draft model" in unknown.not_modelled[0]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kvplanner.errors import BadInput
+from tests.engine.kit import plan
 from tests.engine.vllm.kv.models import H100, T4, Gpu, dense, full, resolved, spec
-from tests.engine.vllm.startup.test_planner import plan
 
 GEMMA2, GLM = "google/gemma-2-2b-it", "zai-org/GLM-4-9B-0414"
 # Architecture, the text part's type, whether there is a tower, the type that the engine goes by.

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
+from kvplanner.engine.option import OptionValue
 from kvplanner.engine.vllm.eras import ERAS, era_of, spelled
 from kvplanner.errors import BadInput
 from tests.engine.vllm.kv.models import (
@@ -83,7 +85,7 @@ def test_batch_limits_by_gpu(gpu: Gpu, usage: str, tokens: int, sequences: int) 
 
 
 @pytest.mark.parametrize("options", [{}, {"enforce_eager": True}, {"tensor_parallel_size": 1}])
-def test_no_reason_says_only_that_it_is_the_default(options: dict[str, object]) -> None:
+def test_no_reason_says_only_that_it_is_the_default(options: dict[str, OptionValue]) -> None:
     reasons = resolved(dense(), options)[1]
     assert {n: r.reason for n, r in reasons.items() if not r.reason or "default" in r.reason} == {}
 
@@ -248,12 +250,20 @@ def test_unknown_limits_refuse_nothing() -> None:
 
 
 def test_batched_experts_take_few_tokens() -> None:
-    options = {"data_parallel_size": 2, "enable_expert_parallel": True, "all2all_backend": "deepep_low_latency"}
+    options: dict[str, OptionValue] = {
+        "data_parallel_size": 2,
+        "enable_expert_parallel": True,
+        "all2all_backend": "deepep_low_latency",
+    }
     assert resolved(dense(), options)[0].max_num_batched_tokens == 256
 
 
 def test_images_that_see_each_other() -> None:
-    gemma = {"architecture": "Gemma4ForConditionalGeneration", "model_type": "gemma4_text", "multimodal": True}
+    gemma: dict[str, Any] = {
+        "architecture": "Gemma4ForConditionalGeneration",
+        "model_type": "gemma4_text",
+        "multimodal": True,
+    }
     wide = spec([(full(32, 16, 256, window=1024),)] * 5 + [(full(32, 4, 512),)], **gemma)
     assert resolved(wide)[0].attention_backend == "TRITON_FLASH_ATTN"
     assert resolved(wide, gpu=RTX4090)[0].max_num_batched_tokens == 2496

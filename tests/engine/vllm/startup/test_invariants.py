@@ -62,11 +62,13 @@ def plans(draw: st.DrawFn) -> Plan:
         least = min(d.gpu.cuda_total.value for d in machine.devices if d.gpu.cuda_total)
         free = draw(st.integers(0, least))
         machine = machine._replace(devices=tuple(d._replace(free_bytes=free) for d in machine.devices))
-    measured = draw(st.just({}) | st.dictionaries(st.sampled_from(MEASURED), st.integers(0, 40 * GIB), max_size=1))
+    measured: dict[SegmentKind, int] = draw(
+        st.just({}) | st.dictionaries(st.sampled_from(MEASURED), st.integers(0, 40 * GIB), max_size=1)
+    )
     load = draw(st.none() | st.builds(Load, st.integers(1, 500), st.integers(1, 5000), st.integers(0, 1000)))
     request = PlanRequest(
         models.load(draw(st.sampled_from(MODELS))), machine, version=draw(st.sampled_from(VERSIONS)), options=options,
-        load=load, measured=measured,
+        load=load, measured={str(kind): size for kind, size in measured.items()},
     )  # fmt: skip
     return plan_of(request)
 

@@ -12,7 +12,7 @@ from kvplanner.engine.request import Load, PlanRequest
 from kvplanner.errors import BadInput
 from kvplanner.report import text as report
 from kvplanner.units import GIB, round_to_band
-from tests.engine.vllm.startup.test_planner import LLAMA_8B, plan, size
+from tests.engine.kit import LLAMA_8B, plan, size
 
 VLLM = engine("vllm")
 
@@ -214,7 +214,7 @@ def test_headlines_keep_the_digits_that_the_band_allows(value: int, low: int, hi
 
 @pytest.mark.parametrize("cache", [None, 20 * GIB])
 def test_media_decoding_keeps_memory_off_the_cache(cache: int | None) -> None:
-    options: dict[str, OptionValue] = {"max_model_len": 8192} | ({"kv_cache_memory_bytes": cache} if cache else {})
+    options: dict[str, OptionValue] = {"max_model_len": 8192, **({"kv_cache_memory_bytes": cache} if cache else {})}
     plain, reserved = (
         plan("Qwen/Qwen2.5-VL-7B-Instruct", "H100", {**options, **more}) for more in ({}, {"mm_ipc_gpu_memory_gb": 8.0})
     )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import pytest
 
 from kvplanner.catalog import gpus, models
@@ -12,40 +10,12 @@ from kvplanner.engine.option import OptionValue
 from kvplanner.engine.plan import Plan
 from kvplanner.engine.registry import engine
 from kvplanner.engine.request import Calibration, Load, PlanRequest
-from kvplanner.engine.segment import SegmentKind
 from kvplanner.errors import BadInput, NotModelled, UnknownName
 from kvplanner.model.spec import LayerSpec
 from kvplanner.units import GB, GIB, MIB, format_both
+from tests.engine.kit import LLAMA_8B, LLAMA_70B, VLLM, plan, size
 
-VLLM = engine("vllm")
-LLAMA_8B = "meta-llama/Meta-Llama-3-8B-Instruct"
-LLAMA_70B = "meta-llama/Meta-Llama-3-70B-Instruct"
 NOTHING_ELSE = {"activations": 3 * GB, "runtime_outside": 0, "runtime": 0, "workspace": 0, "cuda_graphs": 0}
-
-
-def plan(
-    model: str,
-    gpu: str,
-    options: Mapping[str, OptionValue] | None = None,
-    measured: Mapping[str, int] | None = None,
-    free: int | None = None,
-    load: Load | None = None,
-    version: str | None = None,
-) -> Plan:
-    machine = gpus.machine(gpu)
-    if free is not None:
-        devices = tuple(d._replace(free_bytes=free, free_source="--free") for d in machine.devices)
-        machine = machine._replace(devices=devices)
-    request = PlanRequest(
-        models.load(model), machine, version=version, options=options or {}, load=load, measured=measured or {}
-    )
-    return VLLM.plan(request)
-
-
-def size(plan_: Plan, kind: SegmentKind, device: int = 0) -> int:
-    segment = plan_.devices[device].segment(kind)
-    assert segment is not None, kind
-    return segment.bytes
 
 
 class TestReferenceLesson:
@@ -248,7 +218,11 @@ def test_the_timeline_ends_where_the_plan_fails() -> None:
 
 
 def test_a_draft_model_takes_weights_and_cache() -> None:
-    options = {"max_model_len": 8192, "speculative_method": "draft_model", "num_speculative_tokens": 3}
+    options: dict[str, OptionValue] = {
+        "max_model_len": 8192,
+        "speculative_method": "draft_model",
+        "num_speculative_tokens": 3,
+    }
     request = PlanRequest(models.load("Qwen/Qwen3-8B"), gpus.machine("H100"), options=options)
     alone = VLLM.plan(request._replace(options={"max_model_len": 8192}))
     both = VLLM.plan(request._replace(draft=models.load("Qwen/Qwen3-0.6B")))

@@ -10,7 +10,7 @@ from kvplanner.engine.plan import Plan
 from kvplanner.engine.request import Load, PlanRequest
 from kvplanner.errors import BadInput
 from kvplanner.units import GB, GIB, MIB
-from tests.engine.vllm.startup.test_planner import VLLM, plan, size
+from tests.engine.kit import VLLM, plan, size
 
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
 

@@ -7,7 +7,7 @@ from kvplanner.engine.vllm.settings import Settings
 from kvplanner.model.formats import dense
 from kvplanner.model.model import Model
 from kvplanner.model.spec import Attention, LayerSpec, Mlp, ModelSpec, Moe
-from kvplanner.model.tensors import Inventory, TensorGroup
+from kvplanner.model.tensors import Inventory, Place, TensorGroup
 from kvplanner.units import GIB
 
 BF16 = dense("bfloat16")
@@ -30,7 +30,7 @@ def llama(
     ]
     if qk_norm:
         block.append(TensorGroup("self_attn.q_norm", "norm", (head,), 2, "replicated", BF16))
-    place = "first+last" if tied else "first"
+    place: Place = "first+last" if tied else "first"
     outside = [
         TensorGroup("model.embed_tokens", "embedding", (vocab, hidden), 1, "vocab", BF16, place=place),
         TensorGroup("model.norm", "norm", (hidden,), 1, "replicated", BF16, place="last"),

@@ -6,7 +6,7 @@ import ast
 import operator
 import re
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -132,7 +132,7 @@ def test_the_reader_of_formulas_reads_arithmetic_alone(text: str) -> None:
 
 
 class TestTheContext:
-    def source(self, **changes: object) -> str:
+    def source(self, **changes: Any) -> str:
         item = runtime.outside(catalogue.load(MODELS[0]), settings(**changes), 0).inputs[0]
         assert isinstance(item.value, int)
         assert item.name == "context"

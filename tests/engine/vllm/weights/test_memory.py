@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -248,7 +249,7 @@ def test_all_reduce_on_an_unknown_gpu_may_be_nothing() -> None:
         ("google/gemma-3-27b-it", {"max_model_len": 131072}, 7 * 8192, 7 * 8192),
     ],
 )
-def test_block_tables_follow_the_caches_groups(name: str, options: dict[str, object], rows: int, tokens: int) -> None:
+def test_block_tables_follow_the_caches_groups(name: str, options: dict[str, Any], rows: int, tokens: int) -> None:
     model = catalogue.load(name)
     here = settings(**options)
     layout = kv_layout.plan_cache(model.spec, here, weights.partition(model.spec.num_layers, 1))

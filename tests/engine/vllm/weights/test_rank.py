@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -101,7 +103,7 @@ def test_float32_doubles_the_weights() -> None:
     assert weights.rank_weights(LLAMA_3_8B, settings(dtype="float32"), 0).value == 2 * 16060522496
 
 
-def _experts_of(tp: int = 1, **changes: object) -> int:
+def _experts_of(tp: int = 1, **changes: Any) -> int:
     model = experts(2, 512, 16, 256, 2)
     return sum(h.bytes for h in weights.held(model, settings(tp=tp, **changes), 0) if h.group.kind == "experts")
 

@@ -1,0 +1,40 @@
+"""The tests keep the house's order: helpers in kits, and what is slow marked so that daily work can leave it out."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+ROOT = TESTS.parent
+PACKAGE = ROOT / "kvplanner"
+
+
+def imported(path: Path) -> set[str]:
+    """Every module, and every name of one, that a file imports anywhere."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found
+
+
+@pytest.mark.parametrize("path", sorted(TESTS.rglob("*.py")), ids=lambda p: p.relative_to(TESTS).as_posix())
+def test_no_test_is_imported_by_another(path: Path) -> None:
+    borrowed = [
+        n for n in imported(path) if n.startswith("tests.") and n.split(".")[-1].startswith(("test_", "conftest"))
+    ]
+    assert not borrowed, f"{borrowed}: move what is shared to a kit.py"
+
+
+def test_a_room_of_the_tests_is_a_room_of_the_house() -> None:
+    """Every folder of tests is named after what it tests; those that test the whole are named here."""
+    whole = {"bench", "fuzz", "nvml_stub", "oracle", "packaged", "truth"}
+    for folder in sorted(TESTS.rglob("__init__.py")):
+        place = folder.parent.relative_to(TESTS)
+        if place.parts and place.parts[0] not in whole:
+            assert (PACKAGE / place).is_dir(), f"tests/{place} has no kvplanner/{place}"
