@@ -20,7 +20,7 @@ def run() -> list[Row]:
 
     from kvplanner.ui.bars.widget import MemoryBars
     from tests import sample_plans
-    from tests.ui.views_kit import apart, widened
+    from tests.ui.kit import apart, widened
 
     app = QApplication.instance() or QApplication([])
     rows: list[Row] = []
@@ -50,7 +50,7 @@ def _all_views() -> Row:
     from kvplanner.ui.explain.view import ExplainView
     from kvplanner.ui.verdict.view import VerdictView
     from tests import sample_plans
-    from tests.ui.views_kit import apart, widened
+    from tests.ui.kit import apart, widened
 
     plans = [apart(widened(sample_plans.eight_gpus(), 8), step) for step in range(1, STEPS)]
     window = QWidget()

@@ -16,7 +16,7 @@ from kvplanner.app.start import start_state
 from kvplanner.app.storage import FOLDER_VARIABLE
 from kvplanner.ui.window.application import Application
 from kvplanner.ui.window.window import MainWindow
-from tests.ui.window_kit import words
+from tests.ui.window.kit import words
 
 
 @pytest.fixture(autouse=True)

@@ -21,7 +21,7 @@ from kvplanner.app.start import start_state
 from kvplanner.ui.window.application import Application
 from kvplanner.ui.window.screenshot import picture, settle, write
 from kvplanner.ui.window.window import MainWindow
-from tests.ui.window_kit import settled, words
+from tests.ui.window.kit import settled, words
 
 AT_REST_MS = 250  # the table and Explain follow an edit once it pauses
 

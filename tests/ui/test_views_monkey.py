@@ -20,7 +20,7 @@ from kvplanner.ui.theme.palette import THEMES
 from kvplanner.ui.verdict.view import VerdictView
 from kvplanner.units import GIB
 from tests import sample_plans
-from tests.ui.views_kit import apart, hosted, paint_theme, widened
+from tests.ui.kit import apart, hosted, paint_theme, widened
 
 KEYS = (
     Qt.Key.Key_Left, Qt.Key.Key_Right, Qt.Key.Key_Up, Qt.Key.Key_Down, Qt.Key.Key_Home, Qt.Key.Key_End,

@@ -28,7 +28,7 @@ from kvplanner.ui.explain.view import ExplainView
 from kvplanner.ui.startup.view import StartupView
 from kvplanner.ui.verdict.view import VerdictView
 from kvplanner.units import GB, GIB
-from tests.ui.views_kit import measure
+from tests.ui.kit import measure
 
 LLAMA_8B = "meta-llama/Meta-Llama-3-8B-Instruct"
 LLAMA_70B = "meta-llama/Llama-3.3-70B-Instruct"

@@ -21,7 +21,7 @@ from kvplanner.ui.window.application import Application
 from kvplanner.ui.window.arguments import parse
 from kvplanner.ui.window.run import begin
 from kvplanner.ui.window.window import MainWindow
-from tests.ui.window_kit import opened_options, settled, text_field
+from tests.ui.window.kit import opened_options, settled, text_field
 
 
 def type_into(window: MainWindow, option: str, text: str) -> None:

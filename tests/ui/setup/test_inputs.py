@@ -11,7 +11,7 @@ from pytestqt.qtbot import QtBot
 
 from kvplanner.ui.setup.option_field import ChoiceField, SliderField
 from kvplanner.ui.window.window import MainWindow
-from tests.ui.window_kit import Keyboard
+from tests.ui.window.kit import Keyboard
 
 
 def roll(widget: QWidget) -> bool:

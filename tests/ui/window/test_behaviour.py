@@ -27,7 +27,7 @@ from kvplanner.ui.theme.theme import palette_of
 from kvplanner.ui.widgets.message_strip import SHOWN_MS
 from kvplanner.ui.window.application import Application
 from kvplanner.ui.window.window import MainWindow
-from tests.ui.window_kit import Keyboard, text_field
+from tests.ui.window.kit import Keyboard, text_field
 
 
 def test_a_refused_value_is_told_at_its_field_and_the_plan_stays(window: MainWindow) -> None:

@@ -19,7 +19,7 @@ from kvplanner.ui.bars.layout import arrange, fitted, height_of, rows_of
 from kvplanner.ui.bars.shapes import COMFORT, COMPACT, HEADER, Layout, Measured, MeasuredPart, View
 from kvplanner.units import GIB
 from tests import sample_plans
-from tests.ui.views_kit import apart, hosted, measure, widened
+from tests.ui.kit import apart, hosted, measure, widened
 
 PATTERNS = ("up", "down", "vertical", "horizontal", "grid", "dots", "cross")
 

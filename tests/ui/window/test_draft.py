@@ -104,7 +104,7 @@ def test_only_a_typed_name_may_go_online(
     window = open_window("Qwen3-8B", gpu="H100")
     monkeypatch.setattr(library, "open_model", opened)
     options = {"speculative_model": "hub:org/from-a-file"}
-    window.document.reset(window.document.state._replace(options=options))
+    window.document.reset(window.document.state.changed(options=options))
     qtbot.waitUntil(lambda: window.document.error is not None)
     name_draft(window, "hub:org/typed")
     qtbot.waitUntil(lambda: len(asked) == 2)

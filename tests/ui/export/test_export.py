@@ -18,7 +18,7 @@ from kvplanner.ui.export import pictures as export
 from kvplanner.ui.theme.ink import Type
 from kvplanner.ui.theme.palette import THEMES, ThemeName, channels
 from tests import sample_plans
-from tests.ui.views_kit import apart, widened
+from tests.ui.kit import apart, widened
 
 pytestmark = pytest.mark.usefixtures("qapp")
 SVG = "{http://www.w3.org/2000/svg}"

@@ -17,7 +17,7 @@ from kvplanner.ui.setup.advanced import AdvancedSection
 from kvplanner.ui.setup.advanced_row import OptionEntry
 from kvplanner.ui.setup.column import Column
 from kvplanner.ui.window.window import MainWindow
-from tests.ui.window_kit import Keyboard, opened_options, settled
+from tests.ui.window.kit import Keyboard, opened_options, settled
 
 
 def in_sight(section: AdvancedSection) -> list[str]:

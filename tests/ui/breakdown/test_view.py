@@ -14,7 +14,7 @@ from kvplanner.ui.breakdown.lines import lines
 from kvplanner.ui.breakdown.view import BreakdownModel, BreakdownView
 from kvplanner.ui.window.centre import CARD_MARGIN, TABLE_WIDTH
 from tests import sample_plans
-from tests.ui.views_kit import apart
+from tests.ui.kit import apart
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from kvplanner.ui.bars.canvas import BarsCanvas
 from kvplanner.ui.bars.widget import MemoryBars
 from kvplanner.ui.theme.palette import THEMES, ThemeName
 from tests import sample_plans
-from tests.ui.views_kit import apart, paint_theme
+from tests.ui.kit import apart, paint_theme
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from kvplanner.ui.theme.palette import LIGHT, paled
 from kvplanner.ui.window.application import Application
 from kvplanner.ui.window.centre import GAP
 from kvplanner.ui.window.window import MainWindow
-from tests.ui.window_kit import words
+from tests.ui.window.kit import words
 
 
 @pytest.mark.parametrize("key", [Qt.Key.Key_Tab, Qt.Key.Key_Backtab])

@@ -10,7 +10,7 @@ from PySide6.QtGui import QAccessible
 from PySide6.QtWidgets import QAbstractButton, QComboBox, QLineEdit, QSlider, QWidget
 
 from kvplanner.ui.window.window import MainWindow
-from tests.ui.window_kit import accessible_tree, opened_options
+from tests.ui.window.kit import accessible_tree, opened_options
 
 ROLES = QAccessible.Role
 CONTROLS = {

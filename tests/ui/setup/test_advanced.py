@@ -13,7 +13,7 @@ from kvplanner.ui.setup.advanced_row import OptionEntry, marked
 from kvplanner.ui.setup.inputs import ComboBox
 from kvplanner.ui.setup.option_field import BOX_WIDTH, WIDEST_BOX
 from kvplanner.ui.window.window import MainWindow
-from tests.ui.window_kit import opened_options, settled
+from tests.ui.window.kit import opened_options, settled
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from kvplanner.ui.theme.palette import THEMES, ThemeName
 from kvplanner.ui.verdict.view import VerdictView, balanced_width
 from kvplanner.units import GIB
 from tests import sample_plans
-from tests.ui.views_kit import paint_theme
+from tests.ui.kit import paint_theme
 
 
 @pytest.fixture

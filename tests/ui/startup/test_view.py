@@ -19,7 +19,7 @@ from kvplanner.ui.startup.steps import Step, Steps, arrange, failure, lacks, rig
 from kvplanner.ui.startup.view import StartupView
 from kvplanner.ui.theme.palette import THEMES, ThemeName, Tokens, contrast, mix, paled
 from tests import sample_plans
-from tests.ui.views_kit import apart, measure, paint_theme
+from tests.ui.kit import apart, measure, paint_theme
 
 
 @pytest.fixture

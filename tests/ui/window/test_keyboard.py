@@ -17,7 +17,7 @@ from kvplanner.ui.window.application import Application
 from kvplanner.ui.window.arguments import WindowArguments
 from kvplanner.ui.window.run import begin
 from kvplanner.ui.window.window import MainWindow
-from tests.ui.window_kit import Keyboard
+from tests.ui.window.kit import Keyboard
 
 
 def test_a_model_and_two_gpus_in_twelve_keys(application: Application, qtbot: QtBot) -> None:

@@ -16,7 +16,7 @@ from kvplanner.engine.request import Load
 from kvplanner.ui.setup.gpu_section import DeviceRow
 from kvplanner.ui.setup.inputs import ValueEdit
 from kvplanner.ui.window.window import MainWindow
-from tests.ui.window_kit import Keyboard
+from tests.ui.window.kit import Keyboard
 
 
 def clipboard() -> QClipboard:
@@ -90,12 +90,12 @@ def test_a_command_and_a_file_without_it_say_so(window: MainWindow, qtbot: QtBot
     path = tmp_path / "mine.kvplan.json"
     window.save_to(path)
     qtbot.waitUntil(lambda: "Saved without context length" in said(window))
-    assert planstore.read(path).load == Load(4, 100, 100)
+    assert planstore.read(path).ask.load == Load(4, 100, 100)
     type_into(context(window), "8192")
     window.save_to(path)
     qtbot.waitUntil(lambda: not window.document.modified)
     assert "Saved without" not in said(window)
-    assert planstore.read(path).options == {"max_model_len": 8192}
+    assert planstore.read(path).ask.options == {"max_model_len": 8192}
 
 
 def test_what_is_refused_is_not_lost_by_closing(
@@ -119,4 +119,4 @@ def test_what_is_being_typed_is_saved(window: MainWindow, qtbot: QtBot, tmp_path
     path = tmp_path / "mine.kvplan.json"
     window.save_to(path)
     qtbot.waitUntil(lambda: window.document.path == path)
-    assert planstore.read(path).options == {"max_model_len": 2048}
+    assert planstore.read(path).ask.options == {"max_model_len": 2048}

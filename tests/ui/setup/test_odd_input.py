@@ -15,7 +15,7 @@ from kvplanner.ui.setup.gpu_section import DeviceRow
 from kvplanner.ui.setup.inputs import ValueEdit
 from kvplanner.ui.window.window import MainWindow
 from kvplanner.units import LARGEST
-from tests.ui.window_kit import Keyboard, opened_options
+from tests.ui.window.kit import Keyboard, opened_options
 
 SERVE = "vllm serve Qwen/Qwen3-8B -tp 2 --max-model-len 16k --gpu-memory-utilization 0.85"
 ODD = ("", "0", "9" * 30, "abc", "3.7", "<b>1</b>", "16\n32", "a" * 500, SERVE)

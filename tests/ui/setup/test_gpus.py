@@ -17,7 +17,7 @@ from kvplanner.ui.setup.gpu_section import DeviceRow
 from kvplanner.ui.setup.pickers import local_row
 from kvplanner.ui.window.window import MainWindow
 from kvplanner.units import MIB
-from tests.ui.window_kit import Keyboard
+from tests.ui.window.kit import Keyboard
 
 SLICES = (("3g.20gb", 19968), ("2g.10gb", 9856), ("1g.5gb", 4864), ("1g.5gb", 4864))
 
