@@ -1,0 +1,1 @@
+"""SGLang: the pools are sized from measured free memory; what breaks lives in the slack beside them."""

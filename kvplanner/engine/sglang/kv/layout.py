@@ -1,0 +1,25 @@
+"""The layout of a stage's pools: cells, states and windows."""
+
+from __future__ import annotations
+
+from kvplanner.engine.sglang.kv.cells import Cells, cells, engine_window, layers_of
+from kvplanner.engine.sglang.kv.deepseek_v4 import compression
+from kvplanner.engine.sglang.kv.pools import Layout
+from kvplanner.engine.sglang.kv.state import state_layout
+from kvplanner.engine.sglang.settings import Settings
+from kvplanner.model.spec import Compressed, ModelSpec
+
+
+def layout(spec: ModelSpec, settings: Settings, stage: int, draft: ModelSpec | None = None) -> Layout:
+    """What the pools of a stage are made of. Raises NotModelled for kinds that are not known."""
+    if any(isinstance(m, Compressed) for layer in spec.layers for m in layer.mixers):
+        kind = compression(spec, settings, stage)
+        return Layout(Cells(0, 0, 0, 0, 0), None, kind, engine_window(spec), all_windows=False)
+    found = layers_of(spec, settings, stage)
+    return Layout(
+        cells=cells(spec, settings, stage, draft),
+        state=state_layout(spec, settings, stage),
+        compression=None,
+        window=found.window_tokens if found.window else None,
+        all_windows=bool(found.window) and not found.full,
+    )
