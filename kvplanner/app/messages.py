@@ -38,10 +38,11 @@ class Message(NamedTuple):
 
 
 class Messages(QObject):
-    """The bus. posted(Message); cleared(key)."""
+    """The bus. posted(Message); cleared(key); briefed(text): for a moment, in passing."""
 
     posted = Signal(object)
     cleared = Signal(str)
+    briefed = Signal(str)
 
     def post(self, message: Message) -> None:
         """Show a message."""
@@ -50,6 +51,10 @@ class Messages(QObject):
     def info(self, text: str, *, action: tuple[str, Callable[[], None]] | None = None, key: str = "") -> None:
         """Say something that needs no reaction."""
         self.post(Message("info", text, action=action, key=key))
+
+    def brief(self, text: str) -> None:
+        """Confirm in passing what was done."""
+        self.briefed.emit(text)
 
     def success(self, text: str, *, action: tuple[str, Callable[[], None]] | None = None, key: str = "") -> None:
         """Confirm that something was done."""

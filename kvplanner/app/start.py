@@ -14,6 +14,7 @@ from kvplanner.gpu.spec import Device, Machine
 from kvplanner.request.start import START_GPU, START_GPU_ID, START_MODEL
 
 if TYPE_CHECKING:
+    from kvplanner.app.document import Document
     from kvplanner.request.words import Built, PlanWords
 
 
@@ -69,6 +70,16 @@ def state_of(built: Built, *, chosen: bool) -> PlanState:
         given_free=stated,
         ask=request.ask,
     )
+
+
+def adopt(document: Document, machine: Machine | None) -> None:
+    """Plan for this machine's GPUs while the user has chosen none: a better assumption than a GPU by name."""
+    state = document.state
+    if machine is None or state.machine_chosen or state.model is None:
+        return
+    from kvplanner.app.planstore import here
+
+    document.amend(**here(state, machine)._asdict())
 
 
 def restored_state(plan: OpenPlan, local: Callable[[], Machine | None]) -> PlanState:

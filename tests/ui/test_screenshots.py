@@ -40,7 +40,7 @@ class State(NamedTuple):
 
 
 def startup(window: MainWindow) -> None:
-    window.show_startup()
+    window.view.show_startup()
 
 
 def models(window: MainWindow) -> None:
@@ -63,7 +63,7 @@ def advanced(window: MainWindow) -> None:
     window.document.set_option("max_num_seqs", 64)
     window.document.set_option("block_size", 32)
     window.document.flush()
-    window.find_option()
+    window.panel.show_search()
     section = window.panel.advanced
     assert section is not None
     settled(section)
@@ -89,11 +89,11 @@ def loading(window: MainWindow) -> None:
 def dropping(window: MainWindow) -> None:
     from kvplanner.app.opening import Opening
 
-    window._show_drop_sheet(Opening("model", "Read the model folder Qwen3-8B and plan it on the GPUs chosen now"))
+    window.drops.show(Opening("model", "Read the model folder Qwen3-8B and plan it on the GPUs chosen now"))
 
 
 def gigabytes(window: MainWindow) -> None:
-    window.unit_gb()
+    window.view.unit_gb()
 
 
 MIB = 2**20

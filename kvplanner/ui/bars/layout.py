@@ -16,7 +16,6 @@ from kvplanner.report.fold import groups
 from kvplanner.report.held import Lacking, budget_start, cache_is_given, drawn, lack_of, used_bytes
 from kvplanner.report.parts import short
 from kvplanner.report.words import Unit
-from kvplanner.ui.bars.geometry import Rect, tick_step, tick_text, ticks
 from kvplanner.ui.bars.shapes import (
     AXIS,
     COMFORT,
@@ -30,10 +29,8 @@ from kvplanner.ui.bars.shapes import (
     Density,
     Lack,
     Layout,
-    Measure,
     Measured,
     MeasuredPart,
-    Role,
     Row,
     Strip,
     Text,
@@ -41,6 +38,7 @@ from kvplanner.ui.bars.shapes import (
     View,
     Whisker,
 )
+from kvplanner.ui.theme.geometry import Measure, Rect, Role, tick_step, tick_text, ticks
 from kvplanner.units import GB, GIB
 
 # An overflowing bar may take this many capacities of the axis; a longer one is cut, and says so.

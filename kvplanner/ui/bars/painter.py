@@ -8,8 +8,8 @@ from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
 from PySide6.QtGui import QPainter, QPolygonF
 
 from kvplanner.engine.segment import SegmentKind
-from kvplanner.ui.bars.geometry import Rect
 from kvplanner.ui.bars.shapes import PAD, Bracket, Cell, Lack, Layout, Row, Strip, Text, Whisker
+from kvplanner.ui.theme.geometry import Rect
 from kvplanner.ui.theme.ink import Type, colour, fill_pattern, fill_plain, fill_segment, pen, snapped
 from kvplanner.ui.theme.palette import Tokens, mix
 

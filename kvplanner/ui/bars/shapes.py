@@ -1,15 +1,11 @@
 """What the bars' layout is made of: rows, cells, brackets, whiskers, texts; plain numbers in logical pixels."""
 
-from collections.abc import Callable
 from typing import Final, Literal, NamedTuple
 
 from kvplanner.engine.plan import Plan
 from kvplanner.engine.segment import SegmentKind
 from kvplanner.report.words import Unit
-from kvplanner.ui.bars.geometry import Rect
-
-Role = Literal["title", "text", "small", "small_bold"]
-Measure = Callable[[str, Role], float]
+from kvplanner.ui.theme.geometry import Rect, Role
 
 
 class Density(NamedTuple):

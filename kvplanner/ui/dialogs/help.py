@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from PySide6.QtCore import Qt, QUrl
 from PySide6.QtWidgets import QDialog, QHBoxLayout, QListWidget, QListWidgetItem, QTextBrowser, QWidget
 
 from kvplanner.files import shipped
-from kvplanner.ui.window.actions import shortcut_table
 
 PAGES: Final = {
     "memory": "How the memory is used",
@@ -35,10 +35,10 @@ Where GPUs share a bar, Space opens it or closes it again, `+` opens and `-` clo
 """
 
 
-def page_text(name: str) -> str:
-    """A page as Markdown."""
+def page_text(name: str, shortcuts: Sequence[tuple[str, str]]) -> str:
+    """A page as Markdown; shortcuts: names of commands and their keys."""
     if name == "shortcuts":
-        rows = "\n".join(f"| {text} | {keys} |" for text, keys in shortcut_table())
+        rows = "\n".join(f"| {text} | {keys} |" for text, keys in shortcuts)
         return f"# Keyboard\n\n| Command | Keys |\n|---|---|\n{rows}\n\n{_KEYS}"
     return shipped("help", f"{name}.md").read_text(encoding="utf-8")
 
@@ -46,8 +46,9 @@ def page_text(name: str) -> str:
 class HelpViewer(QDialog):
     """Pages on the left, text on the right; stays open beside the window."""
 
-    def __init__(self, parent: QWidget) -> None:
+    def __init__(self, parent: QWidget, shortcuts: Sequence[tuple[str, str]]) -> None:
         super().__init__(parent)
+        self._shortcuts = shortcuts
         self.setWindowTitle("kvplanner help")
         self.resize(820, 600)
         self.setModal(False)
@@ -81,7 +82,7 @@ class HelpViewer(QDialog):
 
     def _show_current(self, item: QListWidgetItem | None) -> None:
         if item is not None:
-            self.text.setMarkdown(page_text(item.data(Qt.ItemDataRole.UserRole)))
+            self.text.setMarkdown(page_text(item.data(Qt.ItemDataRole.UserRole), self._shortcuts))
 
     def _link(self, url: QUrl) -> None:
         """Pages link to each other by key; nothing here leads online."""

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QWidget
 
 from kvplanner.observe.sampler import SamplerStatus
 from kvplanner.observe.snapshot import Snapshot
-from kvplanner.ui.setup.field import WrappedLabel
+from kvplanner.ui.widgets.labels import WrappedLabel
 
 Level = Literal["info", "warning", "error"]
 _WORDS: dict[Level, str] = {"info": "Note", "warning": "Warning", "error": "Error"}

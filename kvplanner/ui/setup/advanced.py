@@ -10,8 +10,9 @@ from PySide6.QtWidgets import QApplication, QHBoxLayout, QLineEdit, QScrollArea,
 
 from kvplanner.ui.setup.advanced_row import OptionEntry, matches, searched
 from kvplanner.ui.setup.column import Column
-from kvplanner.ui.setup.field import heading, muted_label, quiet_button, tab_stops
+from kvplanner.ui.setup.field import tab_stops
 from kvplanner.ui.setup.inputs import ROW_HEIGHT
+from kvplanner.ui.widgets.labels import heading, muted_label, quiet_button
 
 if TYPE_CHECKING:
     from kvplanner.engine.option import Option, OptionValue, Resolved

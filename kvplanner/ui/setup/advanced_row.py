@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from kvplanner.ui.setup.field import WrappedLabel
 from kvplanner.ui.setup.labels import option_label
 from kvplanner.ui.setup.option_field import OptionField, field_for
+from kvplanner.ui.widgets.labels import WrappedLabel
 
 if TYPE_CHECKING:
     from kvplanner.engine.option import Option, OptionValue, Resolved

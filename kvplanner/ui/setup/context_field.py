@@ -8,9 +8,9 @@ from PySide6.QtCore import QEvent, QObject, QPoint
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QToolButton, QWidget
 
-from kvplanner.ui.setup.field import quiet_button
 from kvplanner.ui.setup.option_field import SliderField
 from kvplanner.ui.setup.slider import MarkedSlider, Scale
+from kvplanner.ui.widgets.labels import quiet_button
 from kvplanner.units import format_count
 
 if TYPE_CHECKING:

@@ -5,94 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QFont, QResizeEvent, QShowEvent
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QToolButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QVBoxLayout, QWidget
 
 from kvplanner.ui.setup.inputs import ROW_HEIGHT
-from kvplanner.ui.setup.labels import breakable
+from kvplanner.ui.widgets.labels import ErrorLabel, quiet_button
 
 EDIT_WIDTH: Final = 96
-
-
-class WrappedLabel(QLabel):
-    """A text of several lines that gets the height it takes: layouts within layouts lose it. exact: and no more."""
-
-    def __init__(self, text: str = "", parent: QWidget | None = None, *, exact: bool = False) -> None:
-        super().__init__(text, parent)
-        self._exact = exact
-        self.setWordWrap(True)
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
-
-    def setText(self, text: str) -> None:
-        """Another text may need another height."""
-        super().setText(text)
-        if self.isVisible():
-            self._fit()
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        """At another width the text takes another height."""
-        super().resizeEvent(event)
-        self._fit()
-
-    def showEvent(self, event: QShowEvent) -> None:
-        """The text may have changed while it was hidden."""
-        super().showEvent(event)
-        self._fit()
-
-    def _fit(self) -> None:
-        height = max(0, self.heightForWidth(self.width()))
-        self.setMinimumHeight(height)
-        if self._exact:
-            self.setMaximumHeight(height)
-
-
-class ErrorLabel(WrappedLabel):
-    """What is wrong, hidden while nothing is. It may quote what was typed: plain text, and long words break."""
-
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__("", parent)
-        self.setTextFormat(Qt.TextFormat.PlainText)
-        self.setProperty("role", "error")
-        self.said = ""
-        self.hide()
-
-    def say(self, text: str) -> None:
-        """Show a message, "" for none."""
-        self.said = text
-        self.setText(breakable(text))
-        self.setVisible(bool(text))
-
-
-def muted_label(text: str = "", parent: QWidget | None = None) -> QLabel:
-    """A quiet line of text that wraps."""
-    label = QLabel(text, parent)
-    label.setProperty("role", "muted")
-    label.setWordWrap(True)
-    return label
-
-
-def heading(text: str, parent: QWidget | None = None) -> QLabel:
-    """A section's title."""
-    label = QLabel(text.upper(), parent)
-    label.setProperty("role", "heading")
-    label.setAccessibleName(text)
-    font = label.font()
-    font.setPointSizeF(font.pointSizeF() * 0.85)
-    font.setWeight(QFont.Weight.DemiBold)
-    font.setLetterSpacing(QFont.SpacingType.AbsoluteSpacing, 0.6)
-    label.setFont(font)
-    return label
-
-
-def quiet_button(text: str, name: str, parent: QWidget | None = None) -> QToolButton:
-    """A button that looks like text until it is pointed at; `name` is what a screen reader says."""
-    button = QToolButton(parent)
-    button.setText(text)
-    button.setProperty("quiet", "true")
-    button.setAccessibleName(name)
-    button.setToolTip(name)
-    button.setFocusPolicy(Qt.FocusPolicy.TabFocus)
-    return button
 
 
 class Field(QWidget):

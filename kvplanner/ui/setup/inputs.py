@@ -19,8 +19,8 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QAbstractButton, QComboBox, QLineEdit, QSizePolicy, QStyle, QStyleOptionComboBox, QWidget
 
+from kvplanner.ui.theme.ink import tokens_of
 from kvplanner.ui.theme.palette import Tokens
-from kvplanner.ui.theme.theme import tokens_of
 
 RADIUS: Final = 4.0
 ROW_HEIGHT: Final = 28

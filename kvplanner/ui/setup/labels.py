@@ -60,7 +60,6 @@ _WORDS: Final = {
     "mamba": "Mamba", "dbo": "DBO",
     "eplb": "EPLB", "cpu": "CPU", "backend": "back end", "tp": "TP", "pp": "PP", "seqs": "sequences", "gb": "(GiB)",
 }  # fmt: skip
-LONGEST_RUN: Final = 24
 CONTEXT_OPTIONS: Final = frozenset({"max_model_len", "ctx_size"})
 
 
@@ -77,15 +76,6 @@ def option_label(name: str) -> str:
 def in_sentence(label: str) -> str:
     """A label as it stands within a sentence: abbreviations keep their capitals."""
     return label if label[1:2].isupper() else label[:1].lower() + label[1:]
-
-
-def breakable(text: str) -> str:
-    """A text whose long words may break within, since file names have no blanks: after a mark, or anywhere in a run."""
-    import re
-
-    place = re.compile(rf"([_\-./]|\w{{{LONGEST_RUN}}})(?=.)")
-    words = (place.sub("\\1\u200b", word) if len(word) > LONGEST_RUN else word for word in text.split(" "))
-    return " ".join(words)
 
 
 @lru_cache(maxsize=512)

@@ -10,9 +10,10 @@ from PySide6.QtGui import QStandardItemModel
 from PySide6.QtWidgets import QWidget
 
 from kvplanner.errors import PlannerError
-from kvplanner.ui.setup.field import Field, WrappedLabel, muted_label
+from kvplanner.ui.setup.field import Field
 from kvplanner.ui.setup.inputs import ComboBox, PickerButton
 from kvplanner.ui.setup.section import Section
+from kvplanner.ui.widgets.labels import WrappedLabel, muted_label
 from kvplanner.units import ByteUnit, format_bytes, format_count
 
 if TYPE_CHECKING:

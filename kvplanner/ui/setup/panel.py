@@ -20,7 +20,7 @@ from kvplanner.ui.setup.gpu_section import GpuSection
 from kvplanner.ui.setup.labels import CONTEXT_OPTIONS, option_label
 from kvplanner.ui.setup.model_section import ModelSection
 from kvplanner.ui.setup.section import Section
-from kvplanner.ui.window.base import PANEL_WIDTH
+from kvplanner.ui.setup.width import PANEL_WIDTH
 from kvplanner.units import ByteUnit
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ class SetupPanel(QScrollArea):
         self.advanced.error_changed.connect(self.refusals_changed)
         self.advanced.opened.connect(self._order_tabs)
         self.advanced.filled.connect(self._rows_stand)
-        self.advanced.reset_all.connect(lambda: document.set_options({}, "Reset all options"))
+        self.advanced.reset_all.connect(self.reset_options)
         self._layout.insertWidget(self._layout.count() - 1, self.advanced)
         self.model.build(WHATIF_FORMATS)
         self.gpus.build()
@@ -360,6 +360,10 @@ class SetupPanel(QScrollArea):
 
         state = self._document.state
         return engine(state.ask.engine).allowed(name, state.model) if state.model is not None else ()
+
+    def reset_options(self) -> None:
+        """Give every option back to its default."""
+        self._document.set_options({}, "Reset all options")
 
     # to the document -------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from PySide6.QtCore import QAbstractListModel, QModelIndex, QPersistentModelInde
 from PySide6.QtGui import QColor, QFont, QFontMetrics, QPainter
 from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem, QWidget
 
-from kvplanner.ui.theme.theme import tokens_of
+from kvplanner.ui.theme.ink import tokens_of
 
 RowKind = Literal["heading", "item", "action"]
 AnyIndex = QModelIndex | QPersistentModelIndex

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from kvplanner.ui.setup.field import ErrorLabel, heading
+from kvplanner.ui.widgets.labels import ErrorLabel, heading
 
 
 class Section(QWidget):

@@ -10,7 +10,7 @@ from PySide6.QtGui import QColor, QMouseEvent, QPainter, QPaintEvent, QPen, QWhe
 from PySide6.QtWidgets import QSizePolicy, QSlider, QWidget
 
 from kvplanner.ui.setup.inputs import takes_wheel
-from kvplanner.ui.theme.theme import tokens_of
+from kvplanner.ui.theme.ink import tokens_of
 
 STEPS: Final = 1000
 KNOB: Final = 6.5

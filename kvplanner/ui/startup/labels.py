@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from kvplanner.ui.bars.geometry import Rect
 from kvplanner.ui.startup.steps import LEFT, RIGHT, Step, Steps, right_end
+from kvplanner.ui.theme.geometry import Rect
 
 
 def is_free(rect: Rect, taken: Iterable[Rect]) -> bool:

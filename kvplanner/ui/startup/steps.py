@@ -9,7 +9,7 @@ from kvplanner.report import words
 from kvplanner.report.fold import group_of, groups
 from kvplanner.report.held import budget_start, lack_of
 from kvplanner.report.words import Unit
-from kvplanner.ui.bars.geometry import Rect
+from kvplanner.ui.theme.geometry import Rect
 
 HEADER: Final = 20.0  # a line, at least
 LEGEND: Final = 18.0

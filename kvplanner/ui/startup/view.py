@@ -13,9 +13,9 @@ from kvplanner.engine.segment import SegmentKind
 from kvplanner.report.fold import groups
 from kvplanner.report.words import Unit
 from kvplanner.ui.bars.access import Accessible
-from kvplanner.ui.bars.geometry import Rect
 from kvplanner.ui.startup.drawing import Drawing
 from kvplanner.ui.startup.steps import HEADER, Steps, arrange, failure, stage_line
+from kvplanner.ui.theme.geometry import Rect
 from kvplanner.ui.theme.ink import Type, colour, set_pale, tokens_of
 
 EMPTY: Final = "Choose a model and GPUs to see memory over start-up"

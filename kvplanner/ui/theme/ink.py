@@ -9,8 +9,7 @@ from PySide6.QtCore import QLineF, QRectF, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPalette, QPen, QPixmap
 from PySide6.QtWidgets import QWidget
 
-from kvplanner.ui.bars.geometry import Rect, pattern_lines
-from kvplanner.ui.bars.shapes import Role
+from kvplanner.ui.theme.geometry import Rect, Role, pattern_lines
 from kvplanner.ui.theme.palette import Pattern, SegmentInk, Tokens, for_ground, paled
 
 _KEPT: Final = 4000
@@ -151,6 +150,16 @@ def fill_plain(painter: QPainter, box: QRectF, ink: QColor) -> None:
     painter.setPen(Qt.PenStyle.NoPen)
     painter.setBrush(ink)
     painter.drawRect(box)
+    painter.restore()
+
+
+def rounded(painter: QPainter, area: QRectF, fill: str, line: str, radius: float) -> None:
+    """A rounded rectangle; "" for no fill or no line."""
+    painter.save()
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    painter.setPen(QPen(QColor(line), 1.0) if line else QPen(Qt.PenStyle.NoPen))
+    painter.setBrush(QColor(fill) if fill else QColor(Qt.GlobalColor.transparent))
+    painter.drawRoundedRect(area.adjusted(0.5, 0.5, -0.5, -0.5), radius, radius)
     painter.restore()
 
 

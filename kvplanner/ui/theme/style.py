@@ -25,8 +25,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from kvplanner.ui.theme.theme import tokens_of
-from kvplanner.ui.widgets.card import rounded
+from kvplanner.ui.theme.ink import rounded, tokens_of
 
 ROLES: Final = {
     "muted": QPalette.ColorRole.PlaceholderText,

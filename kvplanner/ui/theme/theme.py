@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from PySide6 import QtCore
 from PySide6.QtCore import QObject, Signal
 from PySide6.QtGui import QColor, QGuiApplication, QPalette
-from PySide6.QtWidgets import QApplication, QWidget
+from PySide6.QtWidgets import QApplication
 
 from kvplanner.ui.theme.palette import DARK, LIGHT, Tokens, luminance
 
@@ -73,12 +73,6 @@ def palette_of(tokens: Tokens) -> QPalette:
 def style_rules(tokens: Tokens) -> str:
     """The style sheet of a theme."""
     return _RULES.substitute({name: value for name, value in tokens._asdict().items() if isinstance(value, str)})
-
-
-def tokens_of(widget: QWidget) -> Tokens:
-    """The theme that a widget is drawn in."""
-    ground = widget.palette().color(QPalette.ColorRole.Window)
-    return DARK if luminance(ground.name()) < DARK_BELOW else LIGHT
 
 
 class Theme(QObject):

@@ -9,7 +9,7 @@ from PySide6.QtGui import QFont, QFontDatabase, QPainter, QPaintEvent
 from PySide6.QtWidgets import QWidget
 
 from kvplanner.ui.theme.ink import colour, sized, tokens_of
-from kvplanner.ui.verdict.view import Wrapped
+from kvplanner.ui.widgets.labels import Wrapped
 
 MARGIN: Final = 7
 LINE: Final = 3

@@ -19,6 +19,7 @@ from kvplanner.report.verdict import Verdict, no_plan, refused, verdict
 from kvplanner.report.words import Unit
 from kvplanner.ui.theme.ink import colour, sized, tokens_of
 from kvplanner.ui.verdict.icon import STATE_NAMES, StatusIcon
+from kvplanner.ui.widgets.labels import Wrapped
 
 NOTES_SHOWN: Final = 2
 CORNER_GAP: Final = 12
@@ -45,36 +46,6 @@ def balanced_width(text: str, metrics: QFontMetrics, room: int) -> int:
         middle = (low + high) // 2
         low, high = (low, middle) if height(middle) <= wanted else (middle, high)
     return high
-
-
-class Wrapped(QLabel):
-    """A label of several lines. Layouts ask for its height over and over: it lays its text out once for each width."""
-
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self._heights: dict[int, int] = {}
-        self.setWordWrap(True)
-
-    def setText(self, text: str) -> None:
-        """Another text has other heights."""
-        self._heights.clear()
-        super().setText(text)
-
-    def heightForWidth(self, width: int) -> int:
-        """The height that the lines of this width take."""
-        known = self._heights.get(width)
-        if known is None:
-            known = self._heights[width] = self.height_of(width)
-        return known
-
-    def height_of(self, width: int) -> int:
-        """The same, worked out."""
-        return super().heightForWidth(width)
-
-    def changeEvent(self, event: QEvent) -> None:
-        """Another font has other heights, too."""
-        self._heights.clear()
-        super().changeEvent(event)
 
 
 class Headline(Wrapped):

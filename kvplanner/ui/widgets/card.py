@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QRectF, Qt
-from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen
+from PySide6.QtCore import QRectF
+from PySide6.QtGui import QPainter, QPaintEvent
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from kvplanner.ui.theme.theme import tokens_of
+from kvplanner.ui.theme.ink import rounded, tokens_of
 
 RADIUS = 6
 SPACING = 6
-
-
-def rounded(painter: QPainter, area: QRectF, fill: str, line: str, radius: float) -> None:
-    """A rounded rectangle; "" for no fill or no line."""
-    painter.save()
-    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-    painter.setPen(QPen(QColor(line), 1.0) if line else QPen(Qt.PenStyle.NoPen))
-    painter.setBrush(QColor(fill) if fill else QColor(Qt.GlobalColor.transparent))
-    painter.drawRoundedRect(area.adjusted(0.5, 0.5, -0.5, -0.5), radius, radius)
-    painter.restore()
 
 
 class Card(QWidget):

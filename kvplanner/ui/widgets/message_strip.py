@@ -9,7 +9,7 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QWidget
 
 from kvplanner.app.messages import Message
-from kvplanner.ui.setup.field import WrappedLabel, quiet_button
+from kvplanner.ui.widgets.labels import WrappedLabel, quiet_button
 
 LEVEL_WORDS: Final = {"info": "Note", "success": "Done", "warning": "Warning", "error": "Error"}
 SHOWN_MS: Final = 8000

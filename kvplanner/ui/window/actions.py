@@ -1,4 +1,4 @@
-"""Menus and shortcuts, declared as data: every command has a place in a menu, a name, and one method of the window."""
+"""Menus and shortcuts, declared as data: every command has a place in a menu, a name, and what it does."""
 
 from __future__ import annotations
 
@@ -6,20 +6,53 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from PySide6.QtCore import QObject
 from PySide6.QtGui import QAction, QActionGroup, QKeySequence
-from PySide6.QtWidgets import QMenu, QMenuBar, QToolButton, QWidget
+from PySide6.QtWidgets import QMainWindow, QMenu, QMenuBar, QToolButton, QWidget
 
 if TYPE_CHECKING:
-    from kvplanner.ui.window.window import MainWindow
+    from collections.abc import Callable
+
+    from kvplanner.app.document import Document
+    from kvplanner.ui.setup.panel import SetupPanel
+    from kvplanner.ui.setup.pickers import Pickers
+    from kvplanner.ui.window.commands.copying import Copying
+    from kvplanner.ui.window.commands.export import Exports
+    from kvplanner.ui.window.commands.help import Help
+    from kvplanner.ui.window.commands.opening import Opening
+    from kvplanner.ui.window.commands.saving import Saving
+    from kvplanner.ui.window.commands.search import Search
+    from kvplanner.ui.window.commands.view import View
+    from kvplanner.ui.window.services import Services
 
 Key = QKeySequence.StandardKey
 
 
+class Commands(NamedTuple):
+    """What a window's commands are of. close: closes the window, asking where edits would be lost."""
+
+    document: Document
+    services: Services
+    panel: SetupPanel
+    pickers: Pickers
+    opening: Opening
+    saving: Saving
+    search: Search
+    copying: Copying
+    exports: Exports
+    view: View
+    help: Help
+    close: Callable[[], object]
+
+
 class Command(NamedTuple):
-    """name: of the window's method and of the action. text "" : a separator. group: exclusive choices of a setting."""
+    """name: of the action; SEPARATOR for a line. run: what it does, None for a line or a menu filled when it opens.
+
+    checkable: `run` takes whether it is on. group: exclusive choices of a setting.
+    """
 
     menu: str
     name: str
     text: str
+    run: Callable[[Commands], Callable[..., object]] | None
     keys: tuple[Key | str, ...] = ()
     checkable: bool = False
     group: str = ""
@@ -28,69 +61,99 @@ class Command(NamedTuple):
 
 SEPARATOR: Final = ""
 COMMANDS: Final = (
-    Command("File", "new_window", "&New Window", (Key.New,)),
-    Command("File", "open_file", "&Open…", (Key.Open,), tip="A plan, a config.json, a safetensors or a GGUF file"),
-    Command("File", "open_folder", "Open Model &Folder…", ("Ctrl+Shift+O",)),
-    Command("File", "recent", "Open &Recent"),
-    Command("File", SEPARATOR, ""),
-    Command("File", "save", "&Save Plan", (Key.Save,)),
-    Command("File", "save_as", "Save Plan &As…", ("Ctrl+Shift+S",)),
-    Command("File", SEPARATOR, ""),
-    Command("File/Export", "export_png", "&PNG Picture…", ("Ctrl+E",)),
-    Command("File/Export", "export_svg", "&SVG Picture…"),
-    Command("File/Export", "export_pdf", "P&DF Document…"),
-    Command("File/Export", "export_csv", "&CSV Table…"),
-    Command("File/Export", "export_json", "&JSON…"),
-    Command("File/Export", "export_markdown", "&Markdown…"),
-    Command("File", SEPARATOR, ""),
-    Command("File", "close", "&Close Window", ("Ctrl+W",)),
-    Command("File", "quit", "&Quit", (Key.Quit,)),
-    Command("Edit", "undo", "&Undo", (Key.Undo,)),
-    Command("Edit", "redo", "&Redo", (Key.Redo, "Ctrl+Y")),
-    Command("Edit", SEPARATOR, ""),
-    Command("Edit", "copy_text", "Copy as &Text", ("Ctrl+Shift+C",)),
-    Command("Edit", "copy_markdown", "Copy as &Markdown"),
-    Command("Edit", "copy_json", "Copy as &JSON"),
-    Command("Edit", "copy_command", "Copy &Engine Command", ("Ctrl+Shift+E",)),
-    Command("Edit", SEPARATOR, ""),
-    Command("Edit", "choose_model", "Choose M&odel…", ("Ctrl+1",)),
-    Command("Edit", "choose_gpus", "Choose &GPUs…", ("Ctrl+2",)),
-    Command("Edit", "find_option", "&Find Option…", (Key.Find,)),
-    Command("Edit", "reset_options", "Reset &All Options"),
-    Command("View/Units", "unit_gib", "Gi&B (2³⁰ bytes, as engines print)", checkable=True, group="unit"),
-    Command("View/Units", "unit_gb", "&GB (10⁹ bytes)", checkable=True, group="unit"),
-    Command("View", "toggle_unit", "&Switch Between GiB and GB", ("Ctrl+U",)),
-    Command("View/Theme", "theme_system", "&System", checkable=True, group="theme"),
-    Command("View/Theme", "theme_light", "&Light", checkable=True, group="theme"),
-    Command("View/Theme", "theme_dark", "&Dark", checkable=True, group="theme"),
-    Command("View", SEPARATOR, ""),
-    Command("View", "show_explain", "&Explain", ("Ctrl+3",)),
-    Command("View", "show_startup", "St&art-up", ("Ctrl+4",)),
-    Command("View", "gpu_panel", "Local G&PU", ("Ctrl+G",), checkable=True, tip="Watch this machine's GPUs"),
-    Command("View", "next_panel", "&Next Panel", ("F6",)),
-    Command("View", "previous_panel", "Pre&vious Panel", ("Shift+F6",)),
-    Command("View", SEPARATOR, ""),
-    Command("View", "full_screen", "&Full Screen", (Key.FullScreen, "F11"), checkable=True),
-    Command("View", "reset_layout", "&Reset Layout"),
-    Command("Tools", "inspect_model", "&Inspect Model…", ("Ctrl+I",), tip="Its layers, tensors, caches and oddities"),
-    Command("Tools", SEPARATOR, ""),
-    Command("Tools", "rescan_gpus", "Look for &GPUs Again", ("F5",)),
-    Command("Tools", "rescan_models", "Look for &Models on This Machine"),
-    Command("Tools", "add_model_folder", "Add a &Folder to the Search…", tip="Look for models there too"),
-    Command("Tools", "open_data_folder", "Open the &Data Folder"),
-    Command("Help", "help_memory", "&How the Memory Is Used", (Key.HelpContents,)),
-    Command("Help", "help_bar", "How to Read the &Bar"),
-    Command("Help", "help_shortcuts", "&Keyboard Shortcuts", ("Ctrl+?",)),
-    Command("Help", SEPARATOR, ""),
-    Command("Help", "licences", "&Licences"),
-    Command("Help", "about", "&About kvplanner"),
+    Command("File", "new_window", "&New Window", lambda c: c.opening.new_window, (Key.New,)),
+    Command(
+        "File",
+        "open_file",
+        "&Open…",
+        lambda c: c.opening.open_file,
+        (Key.Open,),
+        tip="A plan, a config.json, a safetensors or a GGUF file",
+    ),
+    Command("File", "open_folder", "Open Model &Folder…", lambda c: c.opening.open_folder, ("Ctrl+Shift+O",)),
+    Command("File", "recent", "Open &Recent", None),
+    Command("File", SEPARATOR, "", None),
+    Command("File", "save", "&Save Plan", lambda c: c.saving.save, (Key.Save,)),
+    Command("File", "save_as", "Save Plan &As…", lambda c: c.saving.save_as, ("Ctrl+Shift+S",)),
+    Command("File", SEPARATOR, "", None),
+    Command("File/Export", "export_png", "&PNG Picture…", lambda c: c.exports.png, ("Ctrl+E",)),
+    Command("File/Export", "export_svg", "&SVG Picture…", lambda c: c.exports.svg),
+    Command("File/Export", "export_pdf", "P&DF Document…", lambda c: c.exports.pdf),
+    Command("File/Export", "export_csv", "&CSV Table…", lambda c: c.exports.csv),
+    Command("File/Export", "export_json", "&JSON…", lambda c: c.exports.json),
+    Command("File/Export", "export_markdown", "&Markdown…", lambda c: c.exports.markdown),
+    Command("File", SEPARATOR, "", None),
+    Command("File", "close", "&Close Window", lambda c: c.close, ("Ctrl+W",)),
+    Command("File", "quit", "&Quit", lambda c: c.services.windows.quit, (Key.Quit,)),
+    Command("Edit", "undo", "&Undo", lambda c: c.document.undo, (Key.Undo,)),
+    Command("Edit", "redo", "&Redo", lambda c: c.document.redo, (Key.Redo, "Ctrl+Y")),
+    Command("Edit", SEPARATOR, "", None),
+    Command("Edit", "copy_text", "Copy as &Text", lambda c: c.copying.copy_text, ("Ctrl+Shift+C",)),
+    Command("Edit", "copy_markdown", "Copy as &Markdown", lambda c: c.copying.copy_markdown),
+    Command("Edit", "copy_json", "Copy as &JSON", lambda c: c.copying.copy_json),
+    Command("Edit", "copy_command", "Copy &Engine Command", lambda c: c.copying.copy_command, ("Ctrl+Shift+E",)),
+    Command("Edit", SEPARATOR, "", None),
+    Command("Edit", "choose_model", "Choose M&odel…", lambda c: c.pickers.open_models, ("Ctrl+1",)),
+    Command("Edit", "choose_gpus", "Choose &GPUs…", lambda c: c.pickers.open_gpus, ("Ctrl+2",)),
+    Command("Edit", "find_option", "&Find Option…", lambda c: c.panel.show_search, (Key.Find,)),
+    Command("Edit", "reset_options", "Reset &All Options", lambda c: c.panel.reset_options),
+    Command("View/Units", "unit_gib", "Gi&B (2³⁰ bytes, as engines print)", lambda c: c.view.unit_gib, group="unit"),
+    Command("View/Units", "unit_gb", "&GB (10⁹ bytes)", lambda c: c.view.unit_gb, group="unit"),
+    Command("View", "toggle_unit", "&Switch Between GiB and GB", lambda c: c.view.toggle_unit, ("Ctrl+U",)),
+    Command("View/Theme", "theme_system", "&System", lambda c: c.view.theme_system, group="theme"),
+    Command("View/Theme", "theme_light", "&Light", lambda c: c.view.theme_light, group="theme"),
+    Command("View/Theme", "theme_dark", "&Dark", lambda c: c.view.theme_dark, group="theme"),
+    Command("View", SEPARATOR, "", None),
+    Command("View", "show_explain", "&Explain", lambda c: c.view.show_explain, ("Ctrl+3",)),
+    Command("View", "show_startup", "St&art-up", lambda c: c.view.show_startup, ("Ctrl+4",)),
+    Command(
+        "View",
+        "gpu_panel",
+        "Local G&PU",
+        lambda c: c.view.gpu_panel,
+        ("Ctrl+G",),
+        checkable=True,
+        tip="Watch this machine's GPUs",
+    ),
+    Command("View", "next_panel", "&Next Panel", lambda c: c.view.next_panel, ("F6",)),
+    Command("View", "previous_panel", "Pre&vious Panel", lambda c: c.view.previous_panel, ("Shift+F6",)),
+    Command("View", SEPARATOR, "", None),
+    Command(
+        "View", "full_screen", "&Full Screen", lambda c: c.view.full_screen, (Key.FullScreen, "F11"), checkable=True
+    ),
+    Command("View", "reset_layout", "&Reset Layout", lambda c: c.view.reset_layout),
+    Command(
+        "Tools",
+        "inspect_model",
+        "&Inspect Model…",
+        lambda c: c.help.inspect_model,
+        ("Ctrl+I",),
+        tip="Its layers, tensors, caches and oddities",
+    ),
+    Command("Tools", SEPARATOR, "", None),
+    Command("Tools", "rescan_gpus", "Look for &GPUs Again", lambda c: c.services.library.probe_gpus, ("F5",)),
+    Command("Tools", "rescan_models", "Look for &Models on This Machine", lambda c: c.search.again),
+    Command(
+        "Tools",
+        "add_model_folder",
+        "Add a &Folder to the Search…",
+        lambda c: c.search.add_folder,
+        tip="Look for models there too",
+    ),
+    Command("Tools", "open_data_folder", "Open the &Data Folder", lambda c: c.help.open_data_folder),
+    Command("Help", "help_memory", "&How the Memory Is Used", lambda c: c.help.memory, (Key.HelpContents,)),
+    Command("Help", "help_bar", "How to Read the &Bar", lambda c: c.help.bar),
+    Command("Help", "help_shortcuts", "&Keyboard Shortcuts", lambda c: c.help.shortcuts, ("Ctrl+?",)),
+    Command("Help", SEPARATOR, "", None),
+    Command("Help", "licences", "&Licences", lambda c: c.help.licences),
+    Command("Help", "about", "&About kvplanner", lambda c: c.help.about),
 )
 
 
 class Actions(QObject):
     """The window's actions by name, and its menus."""
 
-    def __init__(self, window: MainWindow) -> None:
+    def __init__(self, window: QMainWindow, commands: Commands) -> None:
         super().__init__(window)
         self.by_name: dict[str, QAction] = {}
         self.menus: dict[str, QMenu] = {}
@@ -98,12 +161,12 @@ class Actions(QObject):
         bar = window.menuBar()
         for command in COMMANDS:
             menu = self._menu(bar, command.menu)
-            if command.name == SEPARATOR:
+            if command.run is not None:
+                menu.addAction(self._action(window, command, command.run(commands)))
+            elif command.name == SEPARATOR:
                 menu.addSeparator()
-            elif command.name == "recent":
-                self.menus["recent"] = menu.addMenu(command.text)
             else:
-                menu.addAction(self._action(window, command))
+                self.menus[command.name] = menu.addMenu(command.text)
 
     def _menu(self, bar: QMenuBar, path: str) -> QMenu:
         if path not in self.menus:
@@ -113,7 +176,7 @@ class Actions(QObject):
             self.menus[path].setToolTipsVisible(True)
         return self.menus[path]
 
-    def _action(self, window: MainWindow, command: Command) -> QAction:
+    def _action(self, window: QMainWindow, command: Command, run: Callable[..., object]) -> QAction:
         action = QAction(command.text, window)
         action.setObjectName(command.name)
         if command.keys:
@@ -123,12 +186,11 @@ class Actions(QObject):
             action.setShortcuts(list({sequence.toString(): sequence for sequence in sequences}.values()))
         if command.tip:
             action.setToolTip(command.tip)
-        action.setCheckable(command.checkable)
+        action.setCheckable(command.checkable or bool(command.group))
         if command.group:
             group = self._groups.setdefault(command.group, QActionGroup(window))
             group.addAction(action)
-        slot = getattr(window, command.name)
-        action.triggered.connect(slot if command.checkable and not command.group else lambda: slot())
+        action.triggered.connect(run if command.checkable else lambda: run())
         self.by_name[command.name] = action
         return action
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from PySide6.QtCore import QObject, QTimer
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QWidget
 
 from kvplanner.app import settings as s
 from kvplanner.app.crash import ExceptionCatcher, NativeCrashLog
@@ -13,8 +13,12 @@ from kvplanner.app.jobs import Jobs
 from kvplanner.app.library import Library
 from kvplanner.app.session import OpenPlan, Session
 from kvplanner.ui.theme.theme import Theme
+from kvplanner.ui.window.services import Services
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kvplanner.app.state import PlanState
     from kvplanner.ui.window.window import MainWindow
 
 CASCADE: Final = 28
@@ -39,6 +43,15 @@ class Application(QObject):
         self.windows: list[MainWindow] = []
         self.session = Session(self._open_plans, self.jobs, parent=self)
         self.session.enabled = keep
+        self.services = Services(
+            settings=self.settings,
+            jobs=self.jobs,
+            library=self.library,
+            theme=self.theme,
+            session=self.session,
+            windows=self,
+            keep=keep,
+        )
         self.catcher = ExceptionCatcher(self.session.write_now, self._context, self)
         self.native_log = NativeCrashLog()
         self._ended = False
@@ -51,7 +64,7 @@ class Application(QObject):
         """A window that is a mere ground until it has been painted, not shown yet."""
         from kvplanner.ui.window.window import MainWindow
 
-        window = MainWindow(self)
+        window = MainWindow(self.services)
         self.windows.append(window)
         window.closed.connect(self._window_closed)
         return window
@@ -63,7 +76,21 @@ class Application(QObject):
         window.furnish()
         return window
 
-    def cascade(self, window: MainWindow, beside: MainWindow) -> None:
+    @property
+    def count(self) -> int:
+        """Windows that are open."""
+        return len(self.windows)
+
+    def open(self, state: PlanState, path: Path | None, beside: QWidget) -> None:
+        """Show another window, whole from the first moment on."""
+        window = self.new_window()
+        window.document.reset(state, path)
+        self.cascade(window, beside)
+        window.fill()
+        window.document.flush()
+        window.show()
+
+    def cascade(self, window: QWidget, beside: QWidget) -> None:
         """Put a window, not shown yet, where its title and those of the others can be seen."""
         window.resize(beside.size())
         room, taken = beside.screen().availableGeometry(), {(w.x(), w.y()) for w in self.windows if w is not window}
@@ -90,10 +117,10 @@ class Application(QObject):
     def quit(self) -> None:
         """End with all windows in the session; a window whose file lacks edits asks first."""
         for window in self.windows:
-            if window.asks_before_quit():
+            if window.assembled and window.saving.asks_before_quit():
                 window.raise_()
                 window.activateWindow()
-                window.ask_to_save(then_quit=True)
+                window.saving.ask_to_save(then_quit=True)
                 return
         self.end()
 
@@ -147,7 +174,7 @@ class Application(QObject):
             previous = self.native_log.take_previous()
             self.native_log.start()
             if previous and self.windows:
-                self.windows[0].offer_crash_report(previous)
+                self.windows[0].help.offer_crash_report(previous)
             self._tell_broken_settings()
         self.catcher.caught.connect(self._show_crash)
         self.catcher.install()
@@ -163,7 +190,7 @@ class Application(QObject):
 
     def _show_crash(self, text: str) -> None:
         if self.windows and not self._ended:
-            self.windows[-1].show_crash_report(text)
+            self.windows[-1].help.show_crash_report(text)
 
     def shut_down(self) -> None:
         """Stop timers, cancel jobs, wait for threads, save; then nothing is left that could abort the process."""

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
-from PySide6.QtCore import QEvent, QObject, Qt, QTimer
-from PySide6.QtWidgets import QDockWidget
+from PySide6.QtCore import QByteArray, QEvent, QObject, Qt, QTimer
+from PySide6.QtWidgets import QDockWidget, QMainWindow
 
+from kvplanner.app import settings as s
 from kvplanner.ui.gpu_panel.panel import GpuPanel
 
 if TYPE_CHECKING:
-    from kvplanner.model.model import Model
+    from kvplanner.app.document import Document
+    from kvplanner.app.library import Library
     from kvplanner.observe.engines import EngineLaunch
-    from kvplanner.ui.window.window import MainWindow
+    from kvplanner.ui.bars.widget import MemoryBars
+    from kvplanner.ui.window.services import Services
 
 
 FIT_AFTER_MS: Final = 30
@@ -25,17 +29,25 @@ class GpuDock(QDockWidget):
     placed: the user gave it a place or a size of its own, which no longer follows its content.
     """
 
-    def __init__(self, window: MainWindow) -> None:
+    def __init__(
+        self,
+        window: QMainWindow,
+        document: Document,
+        services: Services,
+        bars: MemoryBars,
+        plan_launch: Callable[[EngineLaunch], None],
+    ) -> None:
         super().__init__("Local GPU", window)
         self.setObjectName("gpu_dock")
         self._window = window
+        self._document = document
         self.panel = GpuPanel(self)
         self.setWidget(self.panel)
         self.setAllowedAreas(Qt.DockWidgetArea.AllDockWidgetAreas)
         window.addDockWidget(Qt.DockWidgetArea.BottomDockWidgetArea, self)
-        self.panel.set_unit(window.unit())
-        self.panel.set_plan(window.document.plan)
-        self._connect(self.panel, window)
+        self.panel.set_unit(services.unit())
+        self.panel.set_plan(document.plan)
+        self._connect(services.library, bars, plan_launch)
         self.dockLocationChanged.connect(self._moved)
         self.topLevelChanged.connect(self._moved)
         self._fitting = QTimer(self)
@@ -43,19 +55,20 @@ class GpuDock(QDockWidget):
         self._fitting.setInterval(FIT_AFTER_MS)
         self._fitting.timeout.connect(self._fit)
         self.panel.height_wanted.connect(self._fitting.start)
-        self.placed = window.restore_docks()
+        kept = services.settings.get(s.DOCKS)
+        self.placed = bool(kept) and window.restoreState(QByteArray.fromBase64(kept.encode()))
         self._place = self._now()
         window.installEventFilter(self)
         self._fit()
 
-    def _connect(self, panel: GpuPanel, window: MainWindow) -> None:
-        library = window.application.library
+    def _connect(self, library: Library, bars: MemoryBars, plan_launch: Callable[[EngineLaunch], None]) -> None:
+        panel = self.panel
         panel.machine_seen.connect(library.show_machine)
-        panel.plan_from_process.connect(self._take_launch)
-        panel.overlay_changed.connect(window.centre.bars.set_overlays)
-        panel.fill_changed.connect(window.centre.bars.set_fill)
+        panel.plan_from_process.connect(plan_launch)
+        panel.overlay_changed.connect(bars.set_overlays)
+        panel.fill_changed.connect(bars.set_fill)
         panel.free_measured.connect(self._take_free)
-        window.document.planned.connect(panel.set_plan)
+        self._document.planned.connect(panel.set_plan)
 
     def _now(self) -> tuple[object, ...]:
         return self._window.dockWidgetArea(self), self.isFloating(), self.width(), self.height()
@@ -91,41 +104,10 @@ class GpuDock(QDockWidget):
 
     def _take_free(self, free: dict[int, int]) -> None:
         """What is free now becomes what the plan starts from."""
-        document = self._window.document
+        document = self._document
         known = {device.index for device in document.state.devices}
         given = {index: size for index, size in free.items() if index in known}
         document.edit("Take free memory from the GPUs", key="measured free memory", given_free=given)
-
-    def _take_launch(self, launch: EngineLaunch) -> None:
-        """A running server becomes the plan: model, flags, version, and its GPUs as they were before it started."""
-        window = self._window
-
-        def done(model: Model) -> None:
-            state = window.document.state
-            machine = launch.machine
-            fields: dict[str, Any] = {}
-            if machine is not None:
-                fields = {
-                    "machine_text": "", "devices": machine.devices, "machine_source": machine.source,
-                    "machine_chosen": True, "unticked": frozenset(), "given_free": {},
-                }  # fmt: skip
-            window.document.edit(
-                f"Plan the running {launch.seen.title}",
-                model_text=launch.model,
-                model=model,
-                engine=launch.seen.engine,
-                version=launch.version or state.ask.version,
-                options=dict(launch.options),
-                weight_format=None,
-                **fields,
-            )
-            for warning in launch.warnings:
-                window.messages.warning(warning, key=warning)
-
-        def failed(error: Exception) -> None:
-            window.messages.error(error, f"The running {launch.seen.title} could not be planned", key="launch")
-
-        window.application.library.load_model(launch.model, done, failed, key=f"model {id(window)}")
 
     def stop(self) -> None:
         """End the sampling."""

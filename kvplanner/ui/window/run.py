@@ -102,10 +102,12 @@ def _load_start(application: Application, window: MainWindow, words: PlanWords |
         return start_state(words, probe_now)
 
     def done(state: PlanState) -> None:
+        from kvplanner.app.start import adopt
+
         path = Path(words.model) if words is not None and words.model.endswith(".kvplan.json") else None
         window.document.reset(state, path)
         if words is None or not words.gpu:
-            window.adopt_machine()
+            adopt(window.document, application.library.machine)
         window.document.flush()
 
     def failed(error: Exception) -> None:
@@ -139,11 +141,12 @@ class _Restoring:
 
         def done(state: PlanState) -> None:
             from kvplanner.app.planstore import is_local, was_local
+            from kvplanner.app.start import adopt
 
             path = Path(plan.path) if plan.path and Path(plan.path).exists() else None
             window.document.reset(state, path, modified=plan.modified)
             if not is_local(state):  # asked just now
-                window.adopt_machine()
+                adopt(window.document, self._application.library.machine)
                 if was_local(plan.plan):
                     window.messages.warning(UNSEEN, key="unseen")
             self._opened(window)

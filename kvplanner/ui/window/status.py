@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Final
 from PySide6.QtCore import QCoreApplication, QEvent, QObject, QTimer
 from PySide6.QtWidgets import QLabel, QMainWindow, QProgressBar
 
-from kvplanner.app.jobs import Job
-from kvplanner.ui.setup.field import quiet_button
+from kvplanner.app.jobs import Job, Jobs
 from kvplanner.ui.setup.labels import short_name
+from kvplanner.ui.widgets.labels import quiet_button
 from kvplanner.units import counted
 
 if TYPE_CHECKING:
+    from kvplanner.app.library import Library
     from kvplanner.engine.plan import Plan
     from kvplanner.gpu.spec import Machine
-    from kvplanner.ui.window.application import Application
 
 SHOW_AFTER_MS: Final = 500
 QUIET_JOBS: Final = frozenset({"Saving the session", "Looking for GPUs"})
@@ -24,11 +24,11 @@ QUIET_JOBS: Final = frozenset({"Saving the session", "Looking for GPUs"})
 class Status(QObject):
     """Fills a window's status bar."""
 
-    def __init__(self, window: QMainWindow, application: Application) -> None:
+    def __init__(self, window: QMainWindow, jobs: Jobs, library: Library) -> None:
         super().__init__(window)
         self._bar = bar = window.statusBar()
         bar.setSizeGripEnabled(False)
-        self._jobs = application.jobs
+        self._jobs = jobs
         self.machine = QLabel("", window)
         self.undo = QLabel("", window)
         self.rules = QLabel("not sent anywhere", window)
@@ -53,9 +53,9 @@ class Status(QObject):
         self._timer.timeout.connect(self._show_jobs)
         self._watched: set[Job] = set()
         self._jobs.active_changed.connect(self._jobs_changed)
-        application.library.machine_found.connect(self.show_machine)
-        if application.library.probed:
-            self.show_machine(application.library.machine)
+        library.machine_found.connect(self.show_machine)
+        if library.probed:
+            self.show_machine(library.machine)
         self._hide_jobs()
 
     def show_machine(self, machine: Machine | None) -> None:

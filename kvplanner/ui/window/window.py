@@ -6,33 +6,40 @@ menus, the form and the details after that. Further windows are made whole.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from PySide6 import QtCore, QtGui, QtWidgets
 from PySide6.QtCore import Signal
 
 from kvplanner.app import settings as s
+from kvplanner.app.start import adopt
 from kvplanner.files import shipped
 from kvplanner.ui.setup.labels import in_sentence
+from kvplanner.ui.setup.width import PANEL_WIDTH
 from kvplanner.ui.window.arguments import SMALLEST
-from kvplanner.ui.window.base import PANEL_WIDTH
-from kvplanner.ui.window.commands.files import FilesMixin
-from kvplanner.ui.window.commands.general import CommandsMixin
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kvplanner.app.drafts import DraftReader
     from kvplanner.app.state import PlanState
+    from kvplanner.engine.option import OptionValue
     from kvplanner.engine.plan import Plan
     from kvplanner.errors import PlannerError
-    from kvplanner.report.words import Unit
-    from kvplanner.ui.window.application import Application
-    from kvplanner.ui.window.status import Status
+    from kvplanner.ui.window.commands.form import Form
+    from kvplanner.ui.window.commands.help import Help
+    from kvplanner.ui.window.commands.saving import Saving
+    from kvplanner.ui.window.gpu_dock import GpuDock
+    from kvplanner.ui.window.services import Services
 
 DEFAULT_SIZE: Final = (1280, 800)
+BRIEF_MS: Final = 4000
 REST_AFTER_MS: Final = 400
 MENU_PADDING: Final = 10
 
 
-class MainWindow(CommandsMixin, FilesMixin, QtWidgets.QMainWindow):
+class MainWindow(QtWidgets.QMainWindow):
     """One plan. closed(window); ready(): a plan can be shown; planned_once(): it is; filled(): all is there.
 
     Right after construction it is a titled ground of its size. assembled: it has a document and shows plans;
@@ -43,19 +50,17 @@ class MainWindow(CommandsMixin, FilesMixin, QtWidgets.QMainWindow):
     ready = Signal()
     filled = Signal()
     planned_once = Signal()
-    status: Status
 
-    def __init__(self, application: Application) -> None:
+    def __init__(self, services: Services) -> None:
         super().__init__()
-        self.application = application
-        self.settings = application.settings
+        self.services = services
         self.assembled = self.furnished = False
-        self._drop_sheet: QtWidgets.QLabel | None = None
-        self._begun = self._planned = self._closing = False
+        self._drafts: DraftReader | None = None
+        self._begun = self._planned = False
         self.setMinimumSize(*SMALLEST)
         self.setWindowTitle("kvplanner")
         self._make_ground()
-        geometry = self.settings.get(s.GEOMETRY)
+        geometry = services.settings.get(s.GEOMETRY)
         if not geometry or not self.restoreGeometry(QtCore.QByteArray.fromBase64(geometry.encode())):
             self.resize(*DEFAULT_SIZE)
 
@@ -92,39 +97,38 @@ class MainWindow(CommandsMixin, FilesMixin, QtWidgets.QMainWindow):
         self.centre = Centre(self.messages, self)
         self._line.addWidget(self.centre, 1)
         self._line.setStretch(1, 0)
-        self.centre.set_unit(self.unit())
+        self.centre.set_unit(self.services.unit())
         document.changed.connect(self._state_changed)
         document.planned.connect(self._show_plan)
         document.failed.connect(self._plan_failed)
-        document.draft_wanted.connect(self.read_draft)
+        document.draft_wanted.connect(self._read_draft)
 
     def furnish(self) -> None:
         """Make menus, form, pickers and status bar."""
         from kvplanner.ui.setup.panel import SetupPanel
         from kvplanner.ui.setup.pickers import Pickers
-        from kvplanner.ui.window.actions import Actions
         from kvplanner.ui.window.status import Status
 
         if self.furnished:
             return
         self.assemble()
         self.furnished = True
-        self.application.theme.complete()
+        self.services.theme.complete()
         self.centre.build_buttons()
-        document, library = self.document, self.application.library
+        services, document = self.services, self.document
         if QtWidgets.QApplication.windowIcon().isNull():
             icon = QtGui.QIcon(str(shipped("icons", "kvplanner.svg")))
             QtWidgets.QApplication.setWindowIcon(icon)
-        self.actions_of_window = Actions(self)
-        self.unit_button = self.actions_of_window.unit_button(self)
-        self.menuBar().setCornerWidget(self.unit_button)
         self.panel = SetupPanel(document, self)
         self._line.removeWidget(self._form_ground)
         self._form_ground.hide()
         self._form_ground.deleteLater()
         self._line.insertWidget(0, self.panel)
-        self.status = Status(self, self.application)
-        self.pickers = Pickers(self, self.panel, document, library, self.settings, self.unit)
+        self.status = Status(self, services.jobs, services.library)
+        self.pickers = Pickers(self, self.panel, document, services.library, services.settings, services.unit)
+        self._make_commands()
+        self.unit_button = self.actions_of_window.unit_button(self)
+        self.menuBar().setCornerWidget(self.unit_button)
         self._connect()
         self.setAcceptDrops(True)
         self.apply_unit()
@@ -136,30 +140,107 @@ class MainWindow(CommandsMixin, FilesMixin, QtWidgets.QMainWindow):
         if document.error is not None:
             self._plan_failed(document.error)
 
+    @cached_property
+    def form(self) -> Form:
+        """Whether the plan is of what the form shows."""
+        from kvplanner.ui.window.commands.form import Form
+
+        return Form(self.document, lambda: self.panel if self.furnished else None)
+
+    @cached_property
+    def saving(self) -> Saving:
+        """A window may close before it has menus."""
+        from kvplanner.ui.window.commands.saving import Saving
+
+        return Saving(self, self.document, self.messages, self.services, self.form, self.close)
+
+    @cached_property
+    def help(self) -> Help:
+        """A crash may be told before there are menus."""
+        from kvplanner.ui.window.commands.help import Help
+
+        return Help(self, self.document, self.messages)
+
+    def _make_commands(self) -> None:
+        """What the menus do, and the menus."""
+        from kvplanner.ui.window.actions import Actions, Commands
+        from kvplanner.ui.window.commands.copying import Copying
+        from kvplanner.ui.window.commands.drops import Drops
+        from kvplanner.ui.window.commands.export import Exports
+        from kvplanner.ui.window.commands.machine import Machines
+        from kvplanner.ui.window.commands.opening import Opening
+        from kvplanner.ui.window.commands.search import Search
+        from kvplanner.ui.window.commands.view import View
+
+        services, document, messages = self.services, self.document, self.messages
+        self.opening = Opening(self, document, messages, services, self.panel.model)
+        self.machines = Machines(document, services, self.panel.gpus)
+        self.copying = Copying(document, messages, services, self.form)
+        self.exports = Exports(self, document, messages, services, self.form)
+        self.search = Search(self, document, messages, services)
+        self.view = View(self, services, self.panel, self.centre, self._make_gpu_dock)
+        self.drops = Drops(self, self.opening.open_path)
+        self.actions_of_window = Actions(
+            self,
+            Commands(
+                document=document,
+                services=services,
+                panel=self.panel,
+                pickers=self.pickers,
+                opening=self.opening,
+                saving=self.saving,
+                search=self.search,
+                copying=self.copying,
+                exports=self.exports,
+                view=self.view,
+                help=self.help,
+                close=self.close,
+            ),
+        )
+
+    def _make_gpu_dock(self) -> GpuDock:
+        from kvplanner.ui.window.gpu_dock import GpuDock
+
+        self.fill()
+        return GpuDock(self, self.document, self.services, self.centre.bars, self.opening.plan_launch)
+
     def _connect(self) -> None:
-        document, pickers = self.document, self.pickers
+        document, pickers, machines, actions = self.document, self.pickers, self.machines, self.actions_of_window
         document.history_changed.connect(self._show_changes)
+        self.messages.briefed.connect(lambda text: self.statusBar().showMessage(text, BRIEF_MS))
         self.panel.error_elsewhere.connect(lambda error: self.messages.error(error, key="plan"))
         self.panel.refusals_changed.connect(self._show_stale)
-        self.panel.gpus.counted.connect(self.set_gpu_count)
-        self.panel.gpus.removed.connect(self.remove_gpu)
-        pickers.model_wanted.connect(self.load_model)
-        pickers.command_wanted.connect(self.plan_command)
-        pickers.file_wanted.connect(lambda folder: self.open_folder() if folder else self.open_file())
-        pickers.search_folder_wanted.connect(self.add_model_folder)
-        pickers.machine_wanted.connect(self.choose_machine)
-        pickers.local_wanted.connect(self.choose_local_machine)
-        pickers.gpu_added.connect(self.add_gpu)
-        library = self.application.library
-        library.machine_found.connect(self.adopt_machine)
+        self.panel.gpus.counted.connect(machines.set_count)
+        self.panel.gpus.removed.connect(machines.remove)
+        pickers.model_wanted.connect(self.opening.load_model)
+        pickers.command_wanted.connect(self.opening.plan_command)
+        pickers.file_wanted.connect(lambda folder: self.opening.open_folder() if folder else self.opening.open_file())
+        pickers.search_folder_wanted.connect(self.search.add_folder)
+        pickers.machine_wanted.connect(machines.choose)
+        pickers.local_wanted.connect(machines.choose_local)
+        pickers.gpu_added.connect(machines.add)
+        library = self.services.library
+        library.machine_found.connect(lambda machine: adopt(document, machine))
         library.machine_found.connect(self.panel.gpus.show_found)
         if library.probed:
             self.panel.gpus.show_found(library.machine)
         pickers.scan_failed.connect(lambda error: self.messages.error(error, "Looking for models", key="scan"))
-        self.centre.copy_button.clicked.connect(self.copy_command)
-        self.centre.export_button.setMenu(self.actions_of_window.menus["File/Export"])
-        self.actions_of_window.menus["recent"].aboutToShow.connect(self.fill_recent)
-        self.application.theme.changed.connect(self._theme_changed)
+        self.centre.copy_button.clicked.connect(self.copying.copy_command)
+        self.centre.export_button.setMenu(actions.menus["File/Export"])
+        recent = actions.menus["recent"]
+        recent.aboutToShow.connect(lambda: self.opening.fill_recent(recent))
+        self.view.gpus_shown.connect(actions.by_name["gpu_panel"].setChecked)
+        self.services.theme.changed.connect(self._theme_changed)
+
+    def _read_draft(self, name: str, options: Mapping[str, OptionValue]) -> None:
+        """Read the draft model that the plan needs; only one that was typed here may be asked for online."""
+        from kvplanner.app.drafts import DraftReader
+
+        if self._drafts is None:
+            self._drafts = DraftReader(self.document, self.services.jobs)
+        self._drafts.read(name, options, allow_network=self.furnished and name in self.panel.typed_models)
+        if self.furnished:
+            self.panel.model.show_draft(f"Reading the draft model {name}…")
 
     # start -----------------------------------------------------------------------------------------------------
 
@@ -204,20 +285,20 @@ class MainWindow(CommandsMixin, FilesMixin, QtWidgets.QMainWindow):
         self.centre.build()
         self.panel.build()
         self.centre.build_details()
-        self.centre.restore_layout(self.settings.get(s.SPLITTER))
+        self.centre.restore_layout(self.services.settings.get(s.SPLITTER))
         advanced = self.panel.advanced
         if advanced is not None:
-            if self.settings.get(s.ADVANCED_OPEN):
+            if self.services.settings.get(s.ADVANCED_OPEN):
                 advanced.toggle.setChecked(True)
-            advanced.opened.connect(lambda on: self.settings.set(s.ADVANCED_OPEN, on))
-        if self.settings.get(s.GPU_PANEL):
-            self.gpu_panel(True)
+            advanced.opened.connect(lambda on: self.services.settings.set(s.ADVANCED_OPEN, on))
+        if self.services.settings.get(s.GPU_PANEL):
+            self.view.gpu_panel(True)
         self.filled.emit()
 
     # from the document -----------------------------------------------------------------------------------------
 
     def _state_changed(self, state: PlanState) -> None:
-        self.application.session.touch()
+        self.services.session.touch()
 
     def _show_plan(self, plan: Plan) -> None:
         self.messages.clear("plan")
@@ -267,22 +348,18 @@ class MainWindow(CommandsMixin, FilesMixin, QtWidgets.QMainWindow):
 
     # unit and theme --------------------------------------------------------------------------------------------
 
-    def unit(self) -> Unit:
-        """The unit of sizes."""
-        return "GB" if self.settings.get(s.UNIT) == "GB" else "GiB"
-
     def apply_unit(self) -> None:
         """Show the chosen unit everywhere at once."""
-        unit = self.unit()
+        unit = self.services.unit()
         self.unit_button.setText(f"{unit} ▾")
         self.actions_of_window.by_name["unit_gib" if unit == "GiB" else "unit_gb"].setChecked(True)
         self.panel.set_unit(unit)
         self.centre.set_unit(unit)
-        if self._gpu_dock is not None:
-            self._gpu_dock.panel.set_unit(unit)
+        if self.view.dock is not None:
+            self.view.dock.panel.set_unit(unit)
 
     def _theme_changed(self) -> None:
-        choice = self.application.theme.choice
+        choice = self.services.theme.choice
         self.actions_of_window.by_name[f"theme_{choice}"].setChecked(True)
 
     # keys, drops, end ------------------------------------------------------------------------------------------
@@ -291,7 +368,7 @@ class MainWindow(CommandsMixin, FilesMixin, QtWidgets.QMainWindow):
         """Escape closes what is open. While there are no menus yet, the key that quits does so all the same."""
         quits = event.key() == QtCore.Qt.Key.Key_Q and event.modifiers() == QtCore.Qt.KeyboardModifier.ControlModifier
         if quits and not self.furnished:
-            self.quit()
+            self.services.windows.quit()
             return
         if self.furnished and event.key() == QtCore.Qt.Key.Key_Escape and self.pickers.close_choosers():
             return
@@ -299,56 +376,41 @@ class MainWindow(CommandsMixin, FilesMixin, QtWidgets.QMainWindow):
 
     def dragEnterEvent(self, event: QtGui.QDragEnterEvent) -> None:
         """Say what dropping would do."""
-        self.drag_entered(event)
+        self.drops.entered(event)
 
     def dragMoveEvent(self, event: QtGui.QDragMoveEvent) -> None:
         """The answer holds for the whole window."""
-        self.drag_moved(event)
+        self.drops.moved(event)
 
     def dragLeaveEvent(self, event: QtGui.QDragLeaveEvent) -> None:
         """Nothing will be dropped."""
-        self.drag_left()
+        self.drops.left()
 
     def dropEvent(self, event: QtGui.QDropEvent) -> None:
         """Do what was said."""
-        self.dropped(event)
+        self.drops.dropped(event)
 
     def closeEvent(self, event: QtGui.QCloseEvent) -> None:
         """Ask where edits would be lost: a file lacks them, or no session brings the plan back."""
-        if not self._closing and self.loses_edits():
+        if self.assembled and self.saving.loses_edits():
             event.ignore()
-            self.ask_to_save()
+            self.saving.ask_to_save()
             return
         self.keep_layout()
         event.accept()
         self.closed.emit(self)
 
-    def loses_edits(self) -> bool:
-        """Whether closing this window alone loses edits: the session keeps only windows open at the end."""
-        if not self.assembled or not self.document.modified or self.application.ended:
-            return False
-        return self.document.path is not None or not self.application.keep or len(self.application.windows) > 1
-
-    def asks_before_quit(self) -> bool:
-        """Whether ending the whole application leaves edits in no file, or in no session either."""
-        if not self.assembled or self._closing or not self.document.modified:
-            return False
-        return self.document.path is not None or not self.application.keep
-
     def keep_layout(self) -> None:
         """Remember where things are."""
-        if self.application.keep and self.assembled:
-            self.settings.set(s.GEOMETRY, bytes(self.saveGeometry().toBase64().data()).decode())
-            self.settings.set(s.SPLITTER, self.centre.save_layout())
-            self.keep_docks()
-
-    def close_now(self) -> None:
-        """Close without asking."""
-        self._closing = True
-        self.close()
+        if self.services.keep and self.assembled:
+            self.services.settings.set(s.GEOMETRY, bytes(self.saveGeometry().toBase64().data()).decode())
+            self.services.settings.set(s.SPLITTER, self.centre.save_layout())
+            if self.furnished:
+                self.view.keep_docks()
 
     def stop(self) -> None:
         """The first step of the end: no timer of this window runs any more."""
-        self.stop_gpu_panel()
+        if self.furnished:
+            self.view.stop_gpu_panel()
         for timer in self.findChildren(QtCore.QTimer):
             timer.stop()

@@ -14,9 +14,9 @@ from kvplanner.report import words
 from kvplanner.report.fold import groups, telling_kind
 from kvplanner.report.held import budget_kinds, drawn, graphs_outside, lack_of
 from kvplanner.report.parts import short
-from kvplanner.ui.bars.geometry import pattern_lines, tick_step, tick_text, ticks
 from kvplanner.ui.bars.layout import arrange, fitted, height_of, rows_of
 from kvplanner.ui.bars.shapes import COMFORT, COMPACT, HEADER, Layout, Measured, MeasuredPart, View
+from kvplanner.ui.theme.geometry import pattern_lines, tick_step, tick_text, ticks
 from kvplanner.units import GIB
 from tests import sample_plans
 from tests.ui.kit import apart, hosted, measure, widened

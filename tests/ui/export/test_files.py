@@ -36,7 +36,7 @@ def said(window: MainWindow) -> str:
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_is_written_and_told(window: MainWindow, qtbot: QtBot, tmp_path: Path, kind: str) -> None:
     path = tmp_path / f"plan.{kind}"
-    window.export_to(path)
+    window.exports.write_to(path)
     qtbot.waitUntil(lambda: said(window) == f"Exported plan.{kind}")
     content = path.read_bytes()
     starts = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF-1.", "csv": b"device,", "json": b"{", "md": b"**"}
@@ -46,10 +46,10 @@ def test_every_kind_is_written_and_told(window: MainWindow, qtbot: QtBot, tmp_pa
     if kind == "json":
         assert json.loads(content) == json.loads(json.dumps(schema.to_json(plan)))
     if kind == "csv":
-        assert content.decode() == csv_text(plan, window.unit())
+        assert content.decode() == csv_text(plan, window.services.unit())
         assert sum(int(r["bytes"]) for r in csv.DictReader(io.StringIO(content.decode())) if r["state"] == "in use")
     if kind == "md":
-        assert content.decode() == report.markdown(plan, unit=window.unit())
+        assert content.decode() == report.markdown(plan, unit=window.services.unit())
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -73,7 +73,7 @@ def test_the_window_draws_and_writes_nothing_itself(
 
     monkeypatch.setattr(main_export, "renderer", noted)
     monkeypatch.setattr(main_export, "write", written)
-    window.export_to(tmp_path / f"plan.{kind}")
+    window.exports.write_to(tmp_path / f"plan.{kind}")
     qtbot.waitUntil(lambda: said(window).startswith("Exported"))
     assert len(seen) == 2
     assert threading.main_thread() not in seen
@@ -82,7 +82,7 @@ def test_the_window_draws_and_writes_nothing_itself(
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_folder_that_is_not_there_is_told(window: MainWindow, qtbot: QtBot, tmp_path: Path, kind: str) -> None:
     path = tmp_path / "missing" / f"plan.{kind}"
-    window.export_to(path)
+    window.exports.write_to(path)
     qtbot.waitUntil(lambda: "was not written" in said(window))
     assert str(path) in said(window)
     assert "Choose another folder or name" in said(window)
@@ -99,14 +99,14 @@ def test_a_full_disk_leaves_the_old_file_and_says_so(
         raise OSError(28, os.strerror(28))
 
     monkeypatch.setattr(os, "fsync", full)
-    window.export_to(path)
+    window.exports.write_to(path)
     qtbot.waitUntil(lambda: "no space left" in said(window))
     assert path.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir() if p.is_file()] == ["plan.png"]
 
 
 def test_an_unknown_ending_is_refused(window: MainWindow, tmp_path: Path) -> None:
-    window.export_to(tmp_path / "plan.docx")
+    window.exports.write_to(tmp_path / "plan.docx")
     assert ".png" in said(window)
     assert not (tmp_path / "plan.docx").exists()
 
@@ -124,11 +124,12 @@ def test_a_window_that_closes_meanwhile_is_not_told(
 
     monkeypatch.setattr(main_export, "renderer", slow)
     path = tmp_path / "plan.png"
-    gone.export_to(path)
-    gone.close_now()
+    gone.exports.write_to(path)
+    gone.saving.settled = True
+    gone.close()
     qtbot.wait(20)
     go.set()
-    qtbot.waitUntil(lambda: path.exists() and not stay.application.jobs.active)
+    qtbot.waitUntil(lambda: path.exists() and not stay.services.jobs.active)
     assert path.read_bytes() == b"x"
 
 

@@ -101,7 +101,7 @@ def test_changed_options_come_to_the_top_and_go_back(window: MainWindow) -> None
     assert in_sight(section)[:2] == ["# Changed", "block_size"]
     assert in_sight(section).count("block_size") == 1
     assert ends_with_section(section, "block_size")
-    window.undo()
+    window.document.undo()
     document.flush()
     settled(section)
     assert in_sight(section) == before
@@ -110,7 +110,7 @@ def test_changed_options_come_to_the_top_and_go_back(window: MainWindow) -> None
     document.flush()
     settled(section)
     assert in_sight(section)[:3] == ["# Changed", "max_num_seqs", "block_size"]
-    window.reset_options()
+    window.panel.reset_options()
     document.flush()
     settled(section)
     assert in_sight(section) == before
@@ -152,7 +152,7 @@ def test_taking_the_edit_back_in_its_row_leaves_nothing_behind(window: MainWindo
     keyboard = Keyboard()
     keyboard.type("32")
     keyboard.press(Qt.Key.Key_Return)
-    window.undo()
+    window.document.undo()
     window.document.flush()
     settled(section)
     window.panel.model.button.setFocus()

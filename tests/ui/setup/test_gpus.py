@@ -110,21 +110,21 @@ def test_a_mixed_machine_can_be_typed() -> None:
 
 def test_a_refused_choice_is_told_until_another_one_is_made(window: MainWindow) -> None:
     section = window.panel.gpus
-    window.choose_machine("0GB")
+    window.machines.choose("0GB")
     assert section.error.said.startswith("A GPU of 0.00 GiB is out of range")
-    window.add_gpu("64xrtx-4090")
+    window.machines.add("64xrtx-4090")
     assert section.error.said == "66 GPUs are more than a plan has: 64 at most"
     assert len(window.document.state.devices) == 2
-    window.add_gpu("rtx-3090")
+    window.machines.add("rtx-3090")
     assert section.error.said == ""
-    window.choose_machine("0GB")
+    window.machines.choose("0GB")
     window.document.undo()
     assert section.error.said == ""
 
 
 def test_the_chooser_says_what_is_wrong_with_the_count(window: MainWindow, qtbot: QtBot) -> None:
     window.activateWindow()
-    window.choose_gpus()
+    window.pickers.open_gpus()
     Keyboard().type("99x4090")
     chooser = window.pickers.gpu_chooser
     assert any("64 GPUs at most" in label.text() for label in chooser.findChildren(QLabel) if label.isVisible())

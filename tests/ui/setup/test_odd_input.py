@@ -10,9 +10,10 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from kvplanner.ui.setup.field import ErrorLabel, Field
+from kvplanner.ui.setup.field import Field
 from kvplanner.ui.setup.gpu_section import DeviceRow
 from kvplanner.ui.setup.inputs import ValueEdit
+from kvplanner.ui.widgets.labels import ErrorLabel
 from kvplanner.ui.window.window import MainWindow
 from kvplanner.units import LARGEST
 from tests.ui.window.kit import Keyboard, opened_options
@@ -178,7 +179,7 @@ def test_a_pasted_command_line_becomes_the_plan(open_window: Callable[..., MainW
     window = open_window(gpu="2xRTX 4090")
     before = window.document.state
     window.activateWindow()
-    window.choose_model()
+    window.pickers.open_models()
     QGuiApplication.clipboard().setText(SERVE.replace(" -tp", " \\\n  -tp") + " --port 80")
     Keyboard().press(Qt.Key.Key_V, Qt.KeyboardModifier.ControlModifier)
     assert window.pickers.model_chooser.rows[0].title == "Plan this command line"
@@ -197,6 +198,6 @@ def test_a_pasted_command_line_becomes_the_plan(open_window: Callable[..., MainW
 def test_a_command_line_that_cannot_be_read_leaves_the_plan(window: MainWindow, qtbot: QtBot) -> None:
     before, told = window.document.state, list[str]()
     window.messages.posted.connect(lambda message: told.append(message.text))
-    window.plan_command("vllm serve Qwen/Qwen3-8B --no-such-flag 3")
+    window.opening.plan_command("vllm serve Qwen/Qwen3-8B --no-such-flag 3")
     qtbot.waitUntil(lambda: any("no-such-flag" in text for text in told))
     assert window.document.state == before

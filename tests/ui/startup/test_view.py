@@ -12,11 +12,11 @@ from kvplanner.catalog import gpus, models
 from kvplanner.engine.registry import engine
 from kvplanner.engine.request import PlanRequest
 from kvplanner.estimate import exact
-from kvplanner.ui.bars.geometry import Rect
 from kvplanner.ui.startup.drawing import BUDGET, LINE, Drawing, column_label, column_value
 from kvplanner.ui.startup.labels import free_row, is_free, line_places, value_tops
 from kvplanner.ui.startup.steps import Step, Steps, arrange, failure, lacks, right_end, stage_line
 from kvplanner.ui.startup.view import StartupView
+from kvplanner.ui.theme.geometry import Rect
 from kvplanner.ui.theme.palette import THEMES, ThemeName, Tokens, contrast, mix, paled
 from tests import sample_plans
 from tests.ui.kit import apart, measure, paint_theme

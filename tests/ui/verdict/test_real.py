@@ -159,7 +159,7 @@ def test_every_text_follows_a_theme_that_changes(
 ) -> None:
     window = open_window(model)
     view = window.centre.verdict
-    theme = window.application.theme
+    theme = window.services.theme
     for name in ("dark", "light", "dark"):
         theme.set_choice("dark" if name == "dark" else "light")
         qtbot.wait(5)

@@ -24,7 +24,7 @@ def plain(window: MainWindow) -> None:
 
 
 def all_options(window: MainWindow) -> None:
-    window.find_option()
+    window.panel.show_search()
 
 
 def devices(window: MainWindow) -> None:

@@ -25,6 +25,7 @@ from kvplanner.ui.setup.context_field import ContextField
 from kvplanner.ui.theme.palette import DARK, LIGHT, Tokens, contrast
 from kvplanner.ui.theme.theme import palette_of
 from kvplanner.ui.widgets.message_strip import SHOWN_MS
+from kvplanner.ui.window.actions import shortcut_table
 from kvplanner.ui.window.application import Application
 from kvplanner.ui.window.window import MainWindow
 from tests.ui.window.kit import Keyboard, text_field
@@ -40,7 +41,7 @@ def test_a_refused_value_is_told_at_its_field_and_the_plan_stays(window: MainWin
     assert "divisible" in field.error.text()
     assert window.document.plan is before
     assert window.centre.messages.strips == []
-    window.undo()
+    window.document.undo()
     window.document.flush()
     assert field.error.isHidden()
 
@@ -93,7 +94,7 @@ def test_the_marks_of_the_context_set_it(window: MainWindow) -> None:
 def test_changing_the_gpu_never_keeps_a_stale_default(window: MainWindow) -> None:
     field = text_field(window, "max_num_seqs")
     assert field.edit.placeholderText() == "256"
-    window.choose_machine("1xh100-sxm5-80gb")
+    window.machines.choose("1xh100-sxm5-80gb")
     window.document.flush()
     assert field.edit.placeholderText() == "1,024"
     assert window.document.state.ask.options == {}
@@ -111,11 +112,11 @@ def test_the_load_takes_usual_values_for_what_is_left_out(window: MainWindow) ->
 
 def test_units_change_everywhere_and_change_no_number_of_the_plan(window: MainWindow) -> None:
     plan = window.document.plan
-    window.toggle_unit()
+    window.view.toggle_unit()
     assert "GB" in window.unit_button.text()
     assert " GB" in window.panel.gpus.button.accessibleDescription()
     assert window.document.plan is plan
-    assert window.settings.get(s.UNIT) == "GB"
+    assert window.services.settings.get(s.UNIT) == "GB"
 
 
 @pytest.mark.parametrize("theme", ["light", "dark", "system"])
@@ -139,16 +140,16 @@ def test_every_pair_of_colours_that_carries_text_can_be_read(tokens: Tokens) -> 
 
 
 def test_machines_are_counted_mixed_and_taken_apart(window: MainWindow, qtbot: QtBot) -> None:
-    window.set_gpu_count(4)
+    window.machines.set_count(4)
     assert [d.index for d in window.document.state.devices] == [0, 1, 2, 3]
-    window.add_gpu("1xrtx-3090")
+    window.machines.add("1xrtx-3090")
     assert len(window.document.state.devices) == 5
-    window.remove_gpu(0)
+    window.machines.remove(0)
     names = [d.gpu.name for d in window.document.state.devices]
     assert names == ["NVIDIA GeForce RTX 4090"] * 3 + ["NVIDIA GeForce RTX 3090"]
     assert [d.index for d in window.document.state.devices] == [0, 1, 2, 3]
     for _ in range(3):
-        window.undo()
+        window.document.undo()
     assert len(window.document.state.devices) == 2
 
 
@@ -196,7 +197,7 @@ def test_this_machine_is_assumed_until_the_user_chooses(
     window.document.flush()
     assert window.document.state.machine_source == "this machine"
     assert window.document.undo_count == 0
-    window.choose_machine("1xl4")
+    window.machines.choose("1xl4")
     application.library.show_machine(seen)
     assert window.document.state.machine_text == "1xl4"
 
@@ -209,7 +210,7 @@ def test_the_last_gpu_cannot_be_switched_off(window: MainWindow) -> None:
 
 
 def test_a_second_window_has_a_plan_of_its_own(window: MainWindow, application: Application, qtbot: QtBot) -> None:
-    window.new_window()
+    window.opening.new_window()
     other = application.windows[-1]
     assert other is not window
     other.document.set_option("max_num_seqs", 5)
@@ -222,13 +223,13 @@ def test_a_second_window_has_a_plan_of_its_own(window: MainWindow, application: 
 
 
 def test_quitting_keeps_every_window_in_the_session(window: MainWindow, application: Application, qtbot: QtBot) -> None:
-    window.new_window()
+    window.opening.new_window()
     assert application.windows[-1].centre.built
     application.windows[-1].document.set_option("max_num_seqs", 5)
     application.windows[-1].document.flush()
     qtbot.wait(900)
     application.app.blockSignals(True)
-    window.quit()
+    window.services.windows.quit()
     application.app.blockSignals(False)
     plans = application.session.restore().plans
     assert [plan.plan.get("options", {}) for plan in plans] == [{}, {"max_num_seqs": 5}]
@@ -237,21 +238,21 @@ def test_quitting_keeps_every_window_in_the_session(window: MainWindow, applicat
 def test_quitting_asks_once_for_each_file_that_lacks_edits(
     window: MainWindow, application: Application, qtbot: QtBot, tmp_path: Path
 ) -> None:
-    window.new_window()
+    window.opening.new_window()
     other = application.windows[-1]
     assert other.centre.built
     path = tmp_path / "a.kvplan.json"
-    other.save_to(path)
+    other.saving.save_to(path)
     qtbot.waitUntil(lambda: other.document.path == path)
     other.document.set_option("max_num_seqs", 5)
     other.document.flush()
     qtbot.wait(900)
-    window.quit()
+    window.services.windows.quit()
     asked = other.findChildren(QMessageBox)
     assert len(asked) == 1
     asked[0].done(QMessageBox.StandardButton.Cancel.value)
     assert len(application.windows) == 2
-    window.quit()
+    window.services.windows.quit()
     application.app.blockSignals(True)
     other.findChildren(QMessageBox)[-1].done(QMessageBox.StandardButton.Discard.value)
     application.app.blockSignals(False)
@@ -261,7 +262,7 @@ def test_quitting_asks_once_for_each_file_that_lacks_edits(
 
 def test_a_plan_with_a_file_asks_before_it_is_closed(window: MainWindow, qtbot: QtBot, tmp_path: Path) -> None:
     path = tmp_path / "a.kvplan.json"
-    window.save_to(path)
+    window.saving.save_to(path)
     qtbot.waitUntil(lambda: window.document.path == path)
     window.document.set_option("max_num_seqs", 5)
     assert not window.close()
@@ -289,37 +290,37 @@ def test_messages_replace_each_other_and_go(window: MainWindow, qtbot: QtBot) ->
 
 def test_copies_are_of_what_is_set_now(window: MainWindow) -> None:
     window.document.set_option("max_num_seqs", 48)
-    window.copy_command()
+    window.copying.copy_command()
     command = QGuiApplication.clipboard().text()
     assert command.startswith("vllm serve meta-llama/Llama-3.1-8B-Instruct")
     assert "--max-num-seqs 48" in command
-    window.copy_json()
+    window.copying.copy_json()
     assert '"kvplanner.plan/1"' in QGuiApplication.clipboard().text()
     window.document.set_option("tensor_parallel_size", 3)
-    window.copy_text()
+    window.copying.copy_text()
     assert "mend" in window.centre.messages.strips[-1].message.text
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_help_is_there_offline(window: MainWindow, page: str) -> None:
-    assert len(page_text(page)) > 300
-    window._show_help(page)
-    assert window._help is not None
-    assert window._help.text.toPlainText().strip()
-    window._help.close()
+    assert len(page_text(page, shortcut_table())) > 300
+    window.help.show_page(page)
+    assert window.help.viewer is not None
+    assert window.help.viewer.text.toPlainText().strip()
+    window.help.viewer.close()
 
 
 def test_about_and_crash_dialogs_show_and_save(window: MainWindow, tmp_path: Path, qtbot: QtBot) -> None:
     from kvplanner.ui.dialogs.crash import CrashDialog
 
-    window.about()
-    assert window._dialog is not None
-    texts = " ".join(label.text() for label in window._dialog.findChildren(QLabel))
+    window.help.about()
+    assert window.help.dialog is not None
+    texts = " ".join(label.text() for label in window.help.dialog.findChildren(QLabel))
     assert "PySide6" in texts
     assert "vLLM rules" in texts
-    window._dialog.close()
-    window.show_crash_report("ValueError: broken")
-    dialog = window._dialog
+    window.help.dialog.close()
+    window.help.show_crash_report("ValueError: broken")
+    dialog = window.help.dialog
     assert isinstance(dialog, CrashDialog)
     dialog.save_to(str(tmp_path / "report.txt"))
     assert "ValueError" in (tmp_path / "report.txt").read_text()

@@ -112,7 +112,7 @@ def test_a_narrow_window_stacks_without_inner_scroll_bars(window: MainWindow, qt
     assert not table.isColumnHidden(4)
     assert centre.explain.text.verticalScrollBar().maximum() == 0
     assert centre._scroll.verticalScrollBar().maximum() > 0  # the page scrolls instead
-    window.show_startup()
+    window.view.show_startup()
     qtbot.wait(50)
     bottom = centre.startup.mapTo(centre._scroll.viewport(), centre.startup.rect().bottomLeft()).y()
     assert bottom <= centre._scroll.viewport().height()
@@ -175,7 +175,7 @@ def test_the_engines_words_look_like_a_terminals_from_the_first_frame(open_windo
         assert message.isVisible()
         assert message.font().family() == fixed
         assert message.font().pointSizeF() < window.font().pointSizeF()
-        window.toggle_unit()
+        window.view.toggle_unit()
     assert window.centre.verdict.height() == first
 
 
@@ -198,7 +198,7 @@ def test_a_problem_names_its_remedy_everywhere(window: MainWindow, qtbot: QtBot)
 def test_without_a_plan_no_room_is_kept_for_the_table(window: MainWindow, qtbot: QtBot) -> None:
     _settled(window, qtbot, (1024, 640))
     window.centre.set_problem("the tensors of this model are not known", "Open the model's folder")
-    window.show_startup()
+    window.view.show_startup()
     qtbot.wait(150)
     bars, tabs = window.centre._bars_card.geometry(), window.centre._tabs_card
     beneath = window.centre._bars_card.parentWidget()
@@ -230,18 +230,18 @@ def test_the_startup_tab_follows_from_one_start_to_another(
     open_window: Callable[..., MainWindow], qtbot: QtBot
 ) -> None:
     window = open_window("Qwen3-30B-A3B", "2xRTX 4090")
-    window.show_startup()
+    window.view.show_startup()
     startup = window.centre.startup
     startup.setFocus()
     qtbot.wait(50)
     assert "while loading the weights" in startup.failure()
     assert "load weights" in startup.readout()
-    window.choose_machine("4xRTX 4090")
+    window.machines.choose("4xRTX 4090")
     window.document.flush()
     qtbot.wait(150)
     assert startup.failure() == ""
     assert startup.readout().startswith("Highest: ")
-    window.choose_machine("1xNVIDIA GeForce RTX 4090")
+    window.machines.choose("1xNVIDIA GeForce RTX 4090")
     window.document.set_option("gpu_memory_utilization", 1.0)
     window.document.flush()
     qtbot.wait(150)

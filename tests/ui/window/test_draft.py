@@ -51,9 +51,9 @@ def test_a_typed_draft_model_is_opened_and_shown(open_window: Callable[..., Main
     assert weights is not None
     assert alone is not None
     assert weights.bytes > alone.bytes + 10**9
-    window.toggle_unit()
+    window.view.toggle_unit()
     assert "GB stored" in window.panel.model.draft.text()
-    window.copy_command()
+    window.copying.copy_command()
     assert '{"model": "Qwen/Qwen3-0.6B"}' in QGuiApplication.clipboard().text()
     window.document.undo()
     qtbot.waitUntil(lambda: drafts(window) == "")
@@ -67,7 +67,7 @@ def test_a_draft_model_stays_with_the_plan_file(
     name_draft(window, "Qwen3-0.6B")
     qtbot.waitUntil(lambda: drafts(window) != "")
     plan = window.document.plan
-    window.save_to(path)
+    window.saving.save_to(path)
     qtbot.waitUntil(path.exists)
     window.document.reset(read(path))
     qtbot.waitUntil(lambda: window.document.plan is not plan and drafts(window) == "Qwen/Qwen3-0.6B")

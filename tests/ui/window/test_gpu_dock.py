@@ -56,7 +56,7 @@ def server(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 
 def opened(window: MainWindow, qtbot: QtBot) -> GpuPanel:
     """The dock's panel once it shows the card."""
-    window.gpu_panel(True)
+    window.view.gpu_panel(True)
     panel = window.findChild(GpuPanel)
     assert panel is not None
     until(qtbot, lambda: panel.bars.rows())
@@ -74,9 +74,9 @@ def test_measured_use_reaches_the_bars_and_the_plan(
     panel.free.use.click()
     until(qtbot, lambda: window.document.state.given_free == {0: 22904 * MIB})
     helper = panel.feed.helper_pid
-    window.gpu_panel(False)
+    window.view.gpu_panel(False)
     assert window.centre.bars.canvas.view().measured == ()
-    window.stop_gpu_panel()
+    window.view.stop_gpu_panel()
     assert not psutil.pid_exists(helper)
 
 
@@ -133,7 +133,7 @@ def test_a_dragged_dock_keeps_its_height(card: Stub, open_window: Callable[..., 
     assert dock is not None
     until(qtbot, lambda: dock.height() <= window.height() * SHARE)
     window.keep_layout()
-    assert window.settings.get(s.DOCKS) == ""
+    assert window.services.settings.get(s.DOCKS) == ""
     drag(window, dock, 330)
     height = dock.height()
     assert height > 300
@@ -141,17 +141,17 @@ def test_a_dragged_dock_keeps_its_height(card: Stub, open_window: Callable[..., 
     qtbot.wait(60)
     assert dock.height() == height
     window.keep_layout()
-    window.stop_gpu_panel()
+    window.view.stop_gpu_panel()
     other = open_window(gpu="RTX 4090")
     opened(other, qtbot)
     kept = other.findChild(GpuDock)
     assert kept is not None
     qtbot.wait(60)
     assert abs(kept.height() - height) <= 2
-    other.reset_layout()
+    other.view.reset_layout()
     other.keep_layout()
-    assert other.settings.get(s.DOCKS) == ""
-    other.stop_gpu_panel()
+    assert other.services.settings.get(s.DOCKS) == ""
+    other.view.stop_gpu_panel()
 
 
 def test_f6_goes_to_the_dock_and_back(card: Stub, open_window: Callable[..., MainWindow], qtbot: QtBot) -> None:
@@ -159,27 +159,27 @@ def test_f6_goes_to_the_dock_and_back(card: Stub, open_window: Callable[..., Mai
     panel = opened(window, qtbot)
     window.activateWindow()
     window.panel.model.button.setFocus()
-    window.previous_panel()
+    window.view.previous_panel()
     assert QApplication.focusWidget() is panel.toolbar.watch_button
-    window.previous_panel()
+    window.view.previous_panel()
     tabs, focus = window.centre.tabs, QApplication.focusWidget()
     assert tabs is not None
     assert focus is not None
     assert tabs.isAncestorOf(focus)
-    window.next_panel()
-    window.next_panel()
+    window.view.next_panel()
+    window.view.next_panel()
     assert QApplication.focusWidget() is window.panel.model.button
-    window.stop_gpu_panel()
+    window.view.stop_gpu_panel()
 
 
 def test_f6_passes_through_the_dock_of_a_machine_without_a_gpu(window: MainWindow, qtbot: QtBot) -> None:
-    window.gpu_panel(True)
+    window.view.gpu_panel(True)
     panel = window.findChild(GpuPanel)
     assert panel is not None
     until(qtbot, lambda: not panel.toolbar.watch_button.isVisible())
     window.activateWindow()
     window.panel.model.button.setFocus()
-    for walk in (window.next_panel, window.previous_panel):
+    for walk in (window.view.next_panel, window.view.previous_panel):
         seen = []
         for _ in range(5):
             walk()
@@ -190,4 +190,4 @@ def test_f6_passes_through_the_dock_of_a_machine_without_a_gpu(window: MainWindo
         assert len(set(seen)) == 5
         assert seen[-1] is window.panel.model.button
         assert [panel.isAncestorOf(focus) for focus in seen].count(True) == 1
-    window.stop_gpu_panel()
+    window.view.stop_gpu_panel()

@@ -13,6 +13,7 @@ from pytestqt.qtbot import QtBot
 from kvplanner.app.library import LocalModel
 from kvplanner.app.session import Restored
 from kvplanner.ui.dialogs.help import page_text
+from kvplanner.ui.window.actions import shortcut_table
 from kvplanner.ui.window.application import Application
 from kvplanner.ui.window.arguments import WindowArguments
 from kvplanner.ui.window.run import begin
@@ -112,7 +113,7 @@ def test_f6_walks_the_panels_and_always_shows_where_it_is(window: MainWindow, qt
     window.activateWindow()
     centre = window.centre
     assert centre.tabs is not None
-    window.find_option()
+    window.panel.show_search()
     qtbot.waitUntil(lambda: window.panel.verticalScrollBar().value() > 200)
     keyboard = Keyboard()
     stops = [window.centre.bars.canvas, centre.breakdown, centre.tabs, window.panel.model.button]
@@ -127,7 +128,7 @@ def test_f6_walks_the_panels_and_always_shows_where_it_is(window: MainWindow, qt
 
 
 def test_the_keyboard_page_names_every_key_of_the_bars() -> None:
-    text = page_text("shortcuts")
+    text = page_text("shortcuts", shortcut_table())
     bars = text.partition("## In the bars")[2].partition("##")[0]
     for key in ("Left", "Right", "Up", "Down", "Home", "End", "Enter", "Space", "`+`", "`-`"):
         assert key in bars, key
@@ -136,7 +137,7 @@ def test_the_keyboard_page_names_every_key_of_the_bars() -> None:
 
 def test_undo_takes_a_choice_back(window: MainWindow, qtbot: QtBot) -> None:
     before = window.document.state
-    window.choose_machine("4xh100-sxm5-80gb")
+    window.machines.choose("4xh100-sxm5-80gb")
     assert len(window.document.state.devices) == 4
     window.activateWindow()
     window.panel.gpus.button.setFocus()

@@ -28,6 +28,9 @@ from pytestqt.qtbot import QtBot
 
 from kvplanner.app.library import Library
 from kvplanner.ui.window.application import Application
+from kvplanner.ui.window.commands.export import Exports
+from kvplanner.ui.window.commands.opening import Opening
+from kvplanner.ui.window.commands.saving import Saving
 from kvplanner.ui.window.window import MainWindow
 
 ACTIONS = int(os.environ.get("KVPLANNER_MONKEY_ACTIONS", "1500"))
@@ -151,7 +154,7 @@ class Monkey:
 
     def undo_some(self) -> str:
         for _ in range(self.random.randrange(1, 5)):
-            (self.window.undo if self.random.random() < 0.7 else self.window.redo)()
+            (self.window.document.undo if self.random.random() < 0.7 else self.window.document.redo)()
         return "undo or redo"
 
     def resize(self) -> str:
@@ -173,8 +176,8 @@ class Monkey:
 @pytest.fixture
 def monkey_window(open_window: Callable[..., MainWindow], monkeypatch: pytest.MonkeyPatch) -> MainWindow:
     """File dialogs do not open (they would read the tester's folders); nothing is searched for."""
-    for name in ("open_file", "open_folder", "save_as", "_ask_export"):
-        monkeypatch.setattr(MainWindow, name, lambda self, kind="": None)
+    for owner, name in ((Opening, "open_file"), (Opening, "open_folder"), (Saving, "save_as"), (Exports, "_ask")):
+        monkeypatch.setattr(owner, name, lambda self, kind="": None)
     monkeypatch.setattr(Library, "scan_models", lambda self, failed, folders=(): None)
     return open_window()
 

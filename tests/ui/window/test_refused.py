@@ -47,7 +47,7 @@ def said(window: MainWindow) -> str:
 
 @pytest.mark.parametrize("enter", [True, False])
 def test_no_copy_of_a_plan_without_what_the_form_shows(window: MainWindow, enter: bool) -> None:
-    for copy in (window.copy_text, window.copy_markdown, window.copy_json):
+    for copy in (window.copying.copy_text, window.copying.copy_markdown, window.copying.copy_json):
         type_into(context(window), "abc", enter=enter)
         clipboard().setText("before")
         copy()
@@ -61,7 +61,7 @@ def test_no_copy_of_a_plan_without_what_the_form_shows(window: MainWindow, enter
 
 def test_no_export_of_a_plan_without_what_the_form_shows(window: MainWindow) -> None:
     type_into(context(window), "abc")
-    window.export_png()
+    window.exports.png()
     assert not window.findChildren(QFileDialog)
     assert "to export: context length is refused" in said(window)
 
@@ -71,12 +71,12 @@ def test_a_refused_free_memory_counts_as_well(window: MainWindow) -> None:
     row = window.panel.gpus.findChildren(DeviceRow)[1]
     type_into(row.free, "much")
     clipboard().setText("before")
-    window.copy_text()
+    window.copying.copy_text()
     assert clipboard().text() == "before"
     assert "free memory of GPU 1 is refused" in said(window)
     type_into(row.free, "20GiB")
     assert window.panel.refused == ("", "")
-    window.copy_text()
+    window.copying.copy_text()
     assert clipboard().text() != "before"
 
 
@@ -84,15 +84,15 @@ def test_a_command_and_a_file_without_it_say_so(window: MainWindow, qtbot: QtBot
     window.document.edit("Load", load=Load(4, 100, 100))
     window.document.flush()
     type_into(context(window), "abc")
-    window.copy_command()
+    window.copying.copy_command()
     assert "--max-model-len" not in clipboard().text()
     assert "Copied, without context length, which is refused: 'abc'" in said(window)
     path = tmp_path / "mine.kvplan.json"
-    window.save_to(path)
+    window.saving.save_to(path)
     qtbot.waitUntil(lambda: "Saved without context length" in said(window))
     assert planstore.read(path).ask.load == Load(4, 100, 100)
     type_into(context(window), "8192")
-    window.save_to(path)
+    window.saving.save_to(path)
     qtbot.waitUntil(lambda: not window.document.modified)
     assert "Saved without" not in said(window)
     assert planstore.read(path).ask.options == {"max_model_len": 8192}
@@ -103,12 +103,12 @@ def test_what_is_refused_is_not_lost_by_closing(
 ) -> None:
     window = open_window()
     path = tmp_path / "mine.kvplan.json"
-    window.save_to(path)
+    window.saving.save_to(path)
     qtbot.waitUntil(lambda: window.document.path == path)
     window.document.set_option("max_num_seqs", 7)
     window.document.flush()
     type_into(context(window), "abc")
-    window.save_to(path, then_close=True)
+    window.saving.save_to(path, then_close=True)
     assert "is refused" in said(window)
     assert window.document.modified
     assert window.isVisible()
@@ -117,6 +117,6 @@ def test_what_is_refused_is_not_lost_by_closing(
 def test_what_is_being_typed_is_saved(window: MainWindow, qtbot: QtBot, tmp_path: Path) -> None:
     type_into(context(window), "2048", enter=False)
     path = tmp_path / "mine.kvplan.json"
-    window.save_to(path)
+    window.saving.save_to(path)
     qtbot.waitUntil(lambda: window.document.path == path)
     assert planstore.read(path).ask.options == {"max_model_len": 2048}

@@ -71,7 +71,7 @@ def test_this_machine_comes_back_as_it_is(
     window: MainWindow, application: Application, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     application.library.show_machine(seen("display attached"))
-    window.choose_local_machine()
+    window.machines.choose_local()
     window.panel._tick(0, False)
     window.panel._give_free(1, 20 * 10**9)
     before = plan_of(window)
@@ -89,7 +89,7 @@ def test_what_was_said_of_a_gpu_stays_with_it(
     window: MainWindow, application: Application, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     application.library.show_machine(seen())
-    window.choose_local_machine()
+    window.machines.choose_local()
     window.panel._tick(0, False)
     window.panel._give_free(1, 20 * 10**9)
     monkeypatch.setattr(main_local, "probe_now", lambda: seen(uuids=("GPU-b", "GPU-c", "GPU-a")))
@@ -103,7 +103,7 @@ def test_without_its_driver_this_machine_is_that_of_the_catalogue(
     window: MainWindow, application: Application, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     application.library.show_machine(seen())
-    window.choose_local_machine()
+    window.machines.choose_local()
     monkeypatch.setattr(main_local, "probe_now", lambda: None)
     (back,) = restore(application, qtbot, kept(window))
     assert [d.device.gpu.id for d in plan_of(back).devices] == ["rtx-4090", "rtx-4090"]
@@ -147,7 +147,7 @@ def test_a_session_of_an_older_version_opens(window: MainWindow) -> None:
 
 def test_a_plan_file_says_nothing_of_this_computer(window: MainWindow, application: Application) -> None:
     application.library.show_machine(seen())
-    window.choose_local_machine()
+    window.machines.choose_local()
     text = json.dumps(planfile.to_json(planstore.to_planfile(window.document.state)))
     assert "GPU-a" not in text
     assert '"source"' not in text
@@ -192,7 +192,7 @@ def test_a_cascade_stays_on_the_screen(window: MainWindow, application: Applicat
     room = QGuiApplication.primaryScreen().availableGeometry()
     for _ in range(12):
         last = application.windows[-1]
-        last.new_window()
+        last.opening.new_window()
     places = [(w.x(), w.y()) for w in application.windows]
     assert len(set(places)) == len(places)
     assert all(room.contains(x + 100, y + 100) for x, y in places)
@@ -212,7 +212,7 @@ for users in range(3):
     window.document.reset(start_state(None, lambda: None))
     window.document.set_option("max_num_seqs", users + 5)
     window.show()
-end = {"interrupt": lambda: os.kill(os.getpid(), signal.SIGINT), "quit": lambda: application.windows[0].quit()}
+end = {"interrupt": lambda: os.kill(os.getpid(), signal.SIGINT), "quit": lambda: application.quit()}
 QTimer.singleShot(300, end[sys.argv[1]])
 app.exec()
 """
@@ -256,11 +256,11 @@ def test_opening_a_file_never_discards_edits(
     path, other = tmp_path / "a.kvplan.json", tmp_path / "b.kvplan.json"
     planstore.save(other, window.document.state)
     if in_file:
-        window.save_to(path)
+        window.saving.save_to(path)
         qtbot.waitUntil(lambda: window.document.path == path)
     window.document.set_option("max_num_seqs", 7)
     before = window.document.state
-    window.open_plan(other)
+    window.opening.open_plan(other)
     qtbot.waitUntil(lambda: len(application.windows) == 2)
     opened = application.windows[1]
     qtbot.waitUntil(lambda: opened.document.path == other)
@@ -269,6 +269,6 @@ def test_opening_a_file_never_discards_edits(
     assert (opened.x(), opened.y()) != (window.x(), window.y())
     window.document.undo()
     window.document.path = None
-    window.open_plan(other)
+    window.opening.open_plan(other)
     qtbot.waitUntil(lambda: window.document.path == other)
     assert len(application.windows) == 2

@@ -35,16 +35,16 @@ def test_a_saved_plan_opens_as_it_was(window: MainWindow, qtbot: QtBot, tmp_path
     document.edit("Load", load=Load(8, 1000, 200))
     document.edit("Leave out", unticked=frozenset({0}))
     path = tmp_path / "mine.kvplan.json"
-    window.save_to(path)
+    window.saving.save_to(path)
     qtbot.waitUntil(lambda: document.path == path)
     assert not document.modified
-    assert window.settings.get(s.RECENT_FILES) == [str(path)]
+    assert window.services.settings.get(s.RECENT_FILES) == [str(path)]
     before = document.state
     document.set_option("max_model_len", 1024)
     assert document.modified
     document.undo()
     document.path = None
-    window.open_plan(path)
+    window.opening.open_plan(path)
     qtbot.waitUntil(lambda: document.path == path)
     after = document.state
     assert after.ask.options == before.ask.options
@@ -56,15 +56,15 @@ def test_a_saved_plan_opens_as_it_was(window: MainWindow, qtbot: QtBot, tmp_path
 
 def test_unknown_fields_of_a_file_survive(window: MainWindow, qtbot: QtBot, tmp_path: Path) -> None:
     path = tmp_path / "mine.kvplan.json"
-    window.save_to(path)
+    window.saving.save_to(path)
     qtbot.waitUntil(lambda: path.exists())
     text = json.loads(path.read_text())
     text["note_of_a_later_version"] = {"a": [1, 2]}
     path.write_text(json.dumps(text))
-    window.open_plan(path)
+    window.opening.open_plan(path)
     qtbot.waitUntil(lambda: "note_of_a_later_version" in window.document.state.extra)
     window.document.set_option("max_num_seqs", 32)
-    window.save_to(path)
+    window.saving.save_to(path)
     qtbot.waitUntil(lambda: not window.document.modified)
     assert json.loads(path.read_text())["note_of_a_later_version"] == {"a": [1, 2]}
 
@@ -76,7 +76,7 @@ def test_a_broken_plan_file_leaves_the_plan_alone(
     path = tmp_path / "broken.kvplan.json"
     path.write_text(content)
     before = window.document.state
-    window.open_plan(path)
+    window.opening.open_plan(path)
     qtbot.waitUntil(lambda: bool(window.centre.messages.strips))
     assert "broken.kvplan.json" in window.centre.messages.strips[0].message.text
     assert window.document.state is before
@@ -85,7 +85,7 @@ def test_a_broken_plan_file_leaves_the_plan_alone(
 def test_a_place_that_cannot_be_written_is_told(window: MainWindow, qtbot: QtBot, tmp_path: Path) -> None:
     blocker = tmp_path / "file"
     blocker.write_text("x")
-    window.save_to(blocker / "plan.kvplan.json")
+    window.saving.save_to(blocker / "plan.kvplan.json")
     qtbot.waitUntil(lambda: bool(window.centre.messages.strips))
     assert "not saved" in window.centre.messages.strips[0].message.text
 
@@ -95,7 +95,7 @@ def test_a_model_that_cannot_be_read_says_so_and_changes_nothing(
 ) -> None:
     (tmp_path / "config.json").write_text("{")
     before = window.document.state
-    window.load_model(str(tmp_path / "config.json"))
+    window.opening.load_model(str(tmp_path / "config.json"))
     qtbot.waitUntil(lambda: bool(window.centre.messages.strips))
     said = window.centre.messages.strips[-1].message.text
     assert "config.json" in said
@@ -117,10 +117,10 @@ def test_a_drop_says_what_it_will_do_and_does_it(window: MainWindow, qtbot: QtBo
     actions, buttons = Qt.DropAction.CopyAction, Qt.MouseButton.LeftButton
     none = Qt.KeyboardModifier.NoModifier
     window.dragEnterEvent(QDragEnterEvent(QPointF(5, 5).toPoint(), actions, data, buttons, none))
-    assert window._drop_sheet is not None
-    assert "dropped.kvplan.json" in window._drop_sheet.text()
+    assert window.drops.sheet is not None
+    assert "dropped.kvplan.json" in window.drops.sheet.text()
     window.dropEvent(QDropEvent(QPointF(5, 5), actions, data, buttons, none))
-    assert window._drop_sheet.isHidden()
+    assert window.drops.sheet.isHidden()
     qtbot.waitUntil(lambda: window.document.path == path)
 
 
@@ -137,16 +137,16 @@ def test_a_drop_of_something_else_is_refused_with_the_reason(window: MainWindow,
             Qt.KeyboardModifier.NoModifier,
         )
     )
-    assert window._drop_sheet is not None
-    assert "pickle" in window._drop_sheet.text()
+    assert window.drops.sheet is not None
+    assert "pickle" in window.drops.sheet.text()
 
 
 def test_a_long_name_stays_within_the_sheet(window: MainWindow, tmp_path: Path) -> None:
     folder = tmp_path / ("a-model_with-a-very-long-name." + "x" * 160)
     folder.mkdir()
     (folder / "config.json").write_text("{}")
-    window._show_drop_sheet(classify(folder))
-    sheet = window._drop_sheet
+    window.drops.show(classify(folder))
+    sheet = window.drops.sheet
     assert sheet is not None
     assert folder.name in sheet.text().replace("\u200b", "")
     ground = sheet.grab().toImage()

@@ -55,7 +55,7 @@ def test_the_plan_in_sight_says_that_it_is_not_of_what_is_typed(
     if window.document.error is None:
         window.document.set_option("max_num_seqs", 9)
     else:
-        window.undo()
+        window.document.undo()
     window.document.flush()
     assert stale(window) is None
     field = text_field(window, "max_model_len")
@@ -109,18 +109,18 @@ def test_the_copied_command_starts_the_plan_in_sight(open_window: Callable[..., 
     window = open_window("Llama-3.3-70B-Instruct", "8xH100")
     assert window.document.plan is not None
     assert window.document.state.ask.options == {}
-    window.copy_command()
+    window.copying.copy_command()
     assert "--tensor-parallel-size 8" in QGuiApplication.clipboard().text()
     assert window.centre.messages.strips == []
 
 
 def test_a_command_whose_plan_fails_is_copied_and_told(open_window: Callable[..., MainWindow]) -> None:
     window = open_window("Llama-3.3-70B-Instruct", "1xRTX 4090")
-    window.copy_command()
+    window.copying.copy_command()
     assert QGuiApplication.clipboard().text().startswith("vllm serve")
     assert "does not fit: " in window.centre.messages.strips[-1].message.text
     type_into(window, "max_model_len", "999999999")
-    window.copy_command()
+    window.copying.copy_command()
     assert "--max-model-len 999999999" in QGuiApplication.clipboard().text()
     assert "have no plan" in window.centre.messages.strips[-1].message.text
 
@@ -132,7 +132,7 @@ def test_a_what_if_is_marked_and_can_be_taken_back(window: MainWindow) -> None:
     window.document.flush()
     assert "What if" in window.panel.model.button.accessibleDescription()
     assert "8.46 GiB as FP8 · stored 14.96 GiB" in window.panel.model.button.accessibleDescription()
-    window.copy_command()
+    window.copying.copy_command()
     assert QGuiApplication.clipboard().text().startswith("# needs a checkpoint in FP8\nvllm serve")
     assert not field.reset_button.isHidden()
     field.reset_button.click()
@@ -159,7 +159,7 @@ def test_an_assumed_gpu_says_why(window: MainWindow) -> None:
 
 def test_finding_an_option_shows_the_search_on_top(window: MainWindow, qtbot: QtBot) -> None:
     window.resize(1024, 640)
-    window.find_option()
+    window.panel.show_search()
     advanced = window.panel.advanced
     assert advanced is not None
     qtbot.waitUntil(
@@ -197,7 +197,7 @@ def test_the_marks_stand_at_their_ticks(open_window: Callable[..., MainWindow], 
     window.document.flush()
     assert window.document.plan is not None
     assert window.document.plan.fits
-    window.choose_machine("1xh100-sxm5-80gb")
+    window.machines.choose("1xh100-sxm5-80gb")
     window.document.flush()
     assert two.text() == "trained 131,072: fits"
     assert one.isHidden()
@@ -248,11 +248,11 @@ def test_a_folder_joins_the_search_and_leaves_it(window: MainWindow, tmp_path: P
     model.mkdir(parents=True)
     (model / "config.json").write_text('{"architectures": ["LlamaForCausalLM"], "model_type": "llama"}')
     (model / "model.safetensors").write_bytes(b"\x02\0\0\0\0\0\0\0{}")
-    library = window.application.library
-    window.search_folder(str(tmp_path / "elsewhere"))
+    library = window.services.library
+    window.search.look_in(str(tmp_path / "elsewhere"))
     qtbot.waitUntil(lambda: any("tiny" in found.title for found in library.models), timeout=10_000)
-    window.leave_folder(str(tmp_path / "elsewhere"))
-    assert window.settings.get(s.MODEL_FOLDERS) == []
+    window.search.leave(str(tmp_path / "elsewhere"))
+    assert window.services.settings.get(s.MODEL_FOLDERS) == []
     qtbot.waitUntil(lambda: not any("tiny" in found.title for found in library.models), timeout=10_000)
 
 

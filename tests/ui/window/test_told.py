@@ -14,12 +14,12 @@ from kvplanner.app import settings as s
 from kvplanner.app.messages import in_window
 from kvplanner.catalog import models
 from kvplanner.model.whatif import WHATIF_FORMATS
-from kvplanner.ui.setup.field import ErrorLabel
 from kvplanner.ui.setup.gpu_section import DeviceRow
 from kvplanner.ui.setup.inputs import ValueEdit
 from kvplanner.ui.setup.model_section import stored_text, would_store_text
+from kvplanner.ui.widgets.labels import ErrorLabel
 from kvplanner.ui.window.application import Application
-from kvplanner.ui.window.commands.files import told_apart
+from kvplanner.ui.window.commands.opening import told_apart
 from kvplanner.ui.window.window import MainWindow
 from kvplanner.units import ByteUnit
 
@@ -42,9 +42,9 @@ def test_an_unknown_draft_model_sends_to_the_chooser(open_window: Callable[..., 
 
 
 def test_an_unknown_gpu_sends_to_the_chooser(window: MainWindow) -> None:
-    window.choose_machine("TPU")
+    window.machines.choose("TPU")
     assert "Choose GPUs… (Ctrl+2) lists all" in errors_of(window)
-    window.choose_machine("0.1x")
+    window.machines.choose("0.1x")
     assert "kvplanner" not in errors_of(window)
 
 
@@ -84,7 +84,7 @@ def test_a_what_if_is_called_as_in_the_list(window: MainWindow) -> None:
         window.document.edit("What if", weight_format=name)
         window.document.flush()
         assert f" as {name} · stored 14.96 GiB" in window.panel.model.button.accessibleDescription()
-        window.copy_command()
+        window.copying.copy_command()
         assert QGuiApplication.clipboard().text().startswith(f"# needs a checkpoint in {name}\n")
 
 
@@ -127,10 +127,10 @@ def test_recent_files_can_be_told_apart(window: MainWindow, tmp_path: Path) -> N
     for path in paths:
         path.parent.mkdir(exist_ok=True)
         path.write_text("{}")
-        window.settings.remember(s.RECENT_FILES, str(path))
-    window.settings.remember(s.RECENT_FILES, str(tmp_path / "gone.kvplan.json"))
-    window.fill_recent()
+        window.services.settings.remember(s.RECENT_FILES, str(path))
+    window.services.settings.remember(s.RECENT_FILES, str(tmp_path / "gone.kvplan.json"))
     menu = window.actions_of_window.menus["recent"]
+    menu.aboutToShow.emit()
     texts = [action.text() for action in menu.actions()]
     assert texts[:3] == ["c.kvplan.json", "p && q.kvplan.json — ~/b", "p && q.kvplan.json — ~/a"]
     assert menu.toolTipsVisible()

@@ -11,11 +11,14 @@ from PySide6 import QtCore, QtGui, QtWidgets
 
 from kvplanner.app import settings as s
 from kvplanner.errors import BadInput
-from kvplanner.ui.window.base import WindowBase
 
 if TYPE_CHECKING:
+    from kvplanner.app.document import Document
+    from kvplanner.app.messages import Messages
     from kvplanner.engine.plan import Plan
     from kvplanner.report.words import Unit
+    from kvplanner.ui.window.commands.form import Form
+    from kvplanner.ui.window.services import Services
 
 FILTERS: Final = {
     "png": "PNG picture (*.png)", "svg": "SVG picture (*.svg)", "pdf": "PDF document (*.pdf)",
@@ -23,69 +26,78 @@ FILTERS: Final = {
 }  # fmt: skip
 
 
-class ExportMixin(WindowBase):
+class Exports:
     """Each export asks for a file, writes it whole or not at all, and offers its folder."""
 
-    def export_png(self) -> None:
+    def __init__(
+        self, host: QtWidgets.QWidget, document: Document, messages: Messages, services: Services, form: Form
+    ) -> None:
+        self._host = host
+        self._document = document
+        self._messages = messages
+        self._services = services
+        self._form = form
+
+    def png(self) -> None:
         """A picture for a slide."""
-        self._ask_export("png")
+        self._ask("png")
 
-    def export_svg(self) -> None:
+    def svg(self) -> None:
         """A picture that scales."""
-        self._ask_export("svg")
+        self._ask("svg")
 
-    def export_pdf(self) -> None:
+    def pdf(self) -> None:
         """A page."""
-        self._ask_export("pdf")
+        self._ask("pdf")
 
-    def export_csv(self) -> None:
+    def csv(self) -> None:
         """A table for a spreadsheet."""
-        self._ask_export("csv")
+        self._ask("csv")
 
-    def export_json(self) -> None:
+    def json(self) -> None:
         """The plan for a program."""
-        self._ask_export("json")
+        self._ask("json")
 
-    def export_markdown(self) -> None:
+    def markdown(self) -> None:
         """The plan for an issue or a wiki."""
-        self._ask_export("md")
+        self._ask("md")
 
-    def _ask_export(self, kind: str) -> None:
-        lacking = self.plan_lacking_for("export")
+    def _ask(self, kind: str) -> None:
+        lacking = self._form.lacking_for("export")
         if lacking:
-            self.messages.warning(lacking, key="export")
+            self._messages.warning(lacking, key="export")
             return
-        folder = self.settings.get(s.EXPORT_FOLDER) or str(Path.home())
-        name = f"{self.document.title}.{kind}"
-        dialog = QtWidgets.QFileDialog(self, f"Export {kind.upper()}", str(Path(folder) / name), FILTERS[kind])
+        folder = self._services.settings.get(s.EXPORT_FOLDER) or str(Path.home())
+        name = f"{self._document.title}.{kind}"
+        dialog = QtWidgets.QFileDialog(self._host, f"Export {kind.upper()}", str(Path(folder) / name), FILTERS[kind])
         dialog.setAcceptMode(QtWidgets.QFileDialog.AcceptMode.AcceptSave)
         dialog.setDefaultSuffix(kind)
         dialog.setAttribute(QtCore.Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.fileSelected.connect(lambda chosen: self.export_to(Path(chosen)))
+        dialog.fileSelected.connect(lambda chosen: self.write_to(Path(chosen)))
         dialog.open()
 
-    def export_to(self, path: Path) -> None:
+    def write_to(self, path: Path) -> None:
         """Write the plan to a file of the kind that its name ends in, in the background."""
         from shiboken6 import isValid
 
-        plan = self.document.plan
+        plan = self._document.plan
         kind = path.suffix.lower().removeprefix(".")
         if plan is None or kind not in FILTERS:
-            self.messages.warning(f"{path.name}: a name ends in one of {', '.join('.' + k for k in FILTERS)}")
+            self._messages.warning(f"{path.name}: a name ends in one of {', '.join('.' + k for k in FILTERS)}")
             return
-        render = renderer(kind, plan, self.unit())
+        render = renderer(kind, plan, self._services.unit())
 
         def done(result: object) -> None:
-            self.settings.set(s.EXPORT_FOLDER, str(path.parent))
-            if isValid(self):  # the window may have been closed meanwhile
+            self._services.settings.set(s.EXPORT_FOLDER, str(path.parent))
+            if isValid(self._host):  # the window may have been closed meanwhile
                 opened = ("Open folder", lambda: _show_folder(path))
-                self.messages.success(f"Exported {path.name}", action=opened, key="export")
+                self._messages.success(f"Exported {path.name}", action=opened, key="export")
 
         def failed(error: Exception) -> None:
-            if isValid(self):
-                self.messages.error(error, f"{path.name} was not written", key="export")
+            if isValid(self._host):
+                self._messages.error(error, f"{path.name} was not written", key="export")
 
-        self.application.jobs.submit(f"Exporting {path.name}", lambda control: write(path, render()), done, failed)
+        self._services.jobs.submit(f"Exporting {path.name}", lambda control: write(path, render()), done, failed)
 
 
 def renderer(kind: str, plan: Plan, unit: Unit) -> Callable[[], bytes]:

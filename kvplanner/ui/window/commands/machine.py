@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kvplanner.app import settings as s
 from kvplanner.app.messages import in_window
 from kvplanner.errors import PlannerError
 from kvplanner.ui.setup.labels import short_name
-from kvplanner.ui.window.base import WindowBase
 from kvplanner.units import counted
 
 if TYPE_CHECKING:
+    from kvplanner.app.document import Document
     from kvplanner.gpu.spec import Machine
-    from kvplanner.request.words import Built
+    from kvplanner.ui.setup.gpu_section import GpuSection
+    from kvplanner.ui.window.services import Services
 
 
-class MachineMixin(WindowBase):
+class Machines:
     """Edits of the devices."""
 
-    def choose_machine(self, text: str) -> None:
+    def __init__(self, document: Document, services: Services, form: GpuSection) -> None:
+        self._document = document
+        self._services = services
+        self._form = form
+
+    def choose(self, text: str) -> None:
         """Plan for the machine that a text names, for example "2xrtx-4090"."""
         from kvplanner.catalog import gpus
 
@@ -28,60 +34,22 @@ class MachineMixin(WindowBase):
         except PlannerError as error:
             self._refuse_machine(error)
             return
-        self.panel.gpus.set_error("")
+        self._form.set_error("")
         self._set_machine(machine, text, f"Choose {short_name(machine.describe())}")
-        self.settings.remember(s.RECENT_MACHINES, text)
+        self._services.settings.remember(s.RECENT_MACHINES, text)
 
     def _refuse_machine(self, error: PlannerError) -> None:
         what = error.what[:1].upper() + error.what[1:]
-        self.panel.gpus.set_error(in_window(f"{what}. {error.remedy}" if error.remedy else what))
+        self._form.set_error(in_window(f"{what}. {error.remedy}" if error.remedy else what))
 
-    def plan_command(self, text: str) -> None:
-        """Plan what a command line would start, on the GPUs chosen now."""
-        state = self.document.state
-        here = state.machine
-
-        def work(control: object) -> Built:
-            from kvplanner.app.library import open_model
-            from kvplanner.request.words import LOCAL, PlanWords, Sources, build
-
-            return build(PlanWords(gpu=LOCAL, flags=(text,)), Sources(open_model, lambda: here))
-
-        def done(built: Built) -> None:
-            request = built.request
-            fields: dict[str, Any] = {
-                "model_text": built.model, "model": built.opened, "engine": request.engine, "version": request.version,
-                "options": dict(request.options), "weight_format": None,
-            }  # fmt: skip
-            if request.machine is not here:
-                fields |= {"devices": request.machine.devices, "unticked": frozenset(), "given_free": {}}
-            self.document.edit("Plan a command line", **fields)
-            for warning in built.warnings:
-                self.messages.warning(warning, key=warning)
-
-        def failed(error: Exception) -> None:
-            self.messages.error(error, "The command line was not planned; the plan is unchanged", key="open")
-
-        self.messages.clear("open")
-        self.application.jobs.submit("Reading the command line", work, done, failed, key=f"model {id(self)}")
-
-    def choose_local_machine(self) -> None:
+    def choose_local(self) -> None:
         """Plan for this machine's GPUs as they are now."""
-        machine = self.application.library.machine
+        machine = self._services.library.machine
         if machine is not None:
             self._set_machine(machine, "", "Choose this machine")
 
-    def adopt_machine(self) -> None:
-        """Plan for this machine's GPUs while the user has chosen none: a better assumption than a GPU by name."""
-        machine, state = self.application.library.machine, self.document.state
-        if machine is None or state.machine_chosen or state.model is None:
-            return
-        from kvplanner.app.planstore import here
-
-        self.document.amend(**here(state, machine)._asdict())
-
     def _set_machine(self, machine: Machine, text: str, label: str) -> None:
-        self.document.edit(
+        self._document.edit(
             label,
             machine_text=text,
             devices=machine.devices,
@@ -91,27 +59,27 @@ class MachineMixin(WindowBase):
             given_free={},
         )
 
-    def set_gpu_count(self, count: int) -> None:
+    def set_count(self, count: int) -> None:
         """As many of the same GPU."""
         from kvplanner.gpu.spec import Machine
 
-        devices = self.document.state.devices
+        devices = self._document.state.devices
         if not devices or count == len(devices):
             return
         spec = devices[0].gpu
         machine = Machine(tuple(devices[0]._replace(index=i, gpu=spec) for i in range(count)),
-                          self.document.state.machine_source)  # fmt: skip
+                          self._document.state.machine_source)  # fmt: skip
         text = f"{count}x{spec.id}" if spec.vendor != "custom" else ""
         label = f"Use {counted(count, 'GPU', 'GPUs')}"
         self._edit_devices(machine, text, label, key="gpu count")
 
-    def add_gpu(self, text: str) -> None:
+    def add(self, text: str) -> None:
         """One or more GPUs beside those that are there."""
         from kvplanner.catalog import gpus
         from kvplanner.gpu.match import MAX_DEVICES
         from kvplanner.gpu.spec import Machine
 
-        state = self.document.state
+        state = self._document.state
         try:
             added = gpus.machine(text)
         except PlannerError as error:
@@ -119,18 +87,18 @@ class MachineMixin(WindowBase):
             return
         together = (*state.devices, *added.devices)
         if len(together) > MAX_DEVICES:
-            self.panel.gpus.set_error(f"{len(together)} GPUs are more than a plan has: {MAX_DEVICES} at most")
+            self._form.set_error(f"{len(together)} GPUs are more than a plan has: {MAX_DEVICES} at most")
             return
-        self.panel.gpus.set_error("")
+        self._form.set_error("")
         devices = tuple(device._replace(index=i) for i, device in enumerate(together))
         custom = state.machine_source == "custom" or added.source == "custom"
         self._edit_devices(Machine(devices, "custom" if custom else state.machine_source), "", "Add a GPU")
 
-    def remove_gpu(self, index: int) -> None:
+    def remove(self, index: int) -> None:
         """One GPU less."""
         from kvplanner.gpu.spec import Machine
 
-        state = self.document.state
+        state = self._document.state
         kept = [device for device in state.devices if device.index != index]
         if not kept:
             return
@@ -146,13 +114,13 @@ class MachineMixin(WindowBase):
     def _edit_devices(self, machine: Machine, text: str, label: str, *, key: str = "", **more: object) -> None:
         from kvplanner.catalog.gpus import machine_words
 
-        state = self.document.state
+        state = self._document.state
         known = {device.index for device in machine.devices}
         fields: dict[str, object] = {
             "unticked": frozenset(i for i in state.unticked if i in known),
             "given_free": {i: size for i, size in state.given_free.items() if i in known},
         }
-        self.document.edit(
+        self._document.edit(
             label,
             key=key,
             machine_text=text or machine_words(machine),

@@ -1,14 +1,17 @@
-"""Rectangles, axis ticks and pattern lines, in plain numbers."""
+"""Rectangles, axis ticks, pattern lines and the roles of texts, in plain numbers."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from math import floor, log10
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from kvplanner.ui.theme.palette import Pattern
 
 Line = tuple[float, float, float, float]
+Role = Literal["title", "text", "small", "small_bold"]
+Measure = Callable[[str, Role], float]  # the width of a text
 
 
 class Rect(NamedTuple):

@@ -1,0 +1,93 @@
+"""Help pages and dialogs: about, a model's inspection, crash reports, the data folder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from PySide6 import QtCore, QtGui, QtWidgets
+
+from kvplanner.app.storage import data_folder
+
+if TYPE_CHECKING:
+    from kvplanner.app.document import Document
+    from kvplanner.app.messages import Messages
+    from kvplanner.ui.dialogs.help import HelpViewer
+
+
+class Help:
+    """Of one window. viewer, dialog: what is open of it."""
+
+    def __init__(self, host: QtWidgets.QWidget, document: Document, messages: Messages) -> None:
+        self._host = host
+        self._document = document
+        self._messages = messages
+        self.viewer: HelpViewer | None = None
+        self.dialog: QtWidgets.QDialog | None = None
+
+    def open_data_folder(self) -> None:
+        """Show where settings and crash reports lie."""
+        folder = data_folder()
+        folder.mkdir(parents=True, exist_ok=True)
+        if not QtGui.QDesktopServices.openUrl(QtCore.QUrl.fromLocalFile(str(folder))):
+            self._messages.info(f"The data folder is {folder}")
+
+    def inspect_model(self) -> None:
+        """What the chosen model is, whether it can be planned or not."""
+        model = self._document.state.model
+        if model is None:
+            self._messages.info("Choose a model first", key="inspect")
+            return
+        from kvplanner.ui.dialogs.inspect import InspectDialog
+
+        self._open_dialog(InspectDialog(model, self._host))
+
+    def show_page(self, page: str) -> None:
+        """Show a page by its key."""
+        from kvplanner.ui.dialogs.help import HelpViewer
+        from kvplanner.ui.window.actions import shortcut_table
+
+        if self.viewer is None:
+            self.viewer = HelpViewer(self._host, shortcut_table())
+        self.viewer.show_page(page)
+
+    def memory(self) -> None:
+        """How an engine uses GPU memory."""
+        self.show_page("memory")
+
+    def bar(self) -> None:
+        """How to read the bar."""
+        self.show_page("bar")
+
+    def shortcuts(self) -> None:
+        """Every shortcut."""
+        self.show_page("shortcuts")
+
+    def licences(self) -> None:
+        """Whose work is inside."""
+        self.show_page("licences")
+
+    def about(self) -> None:
+        """Versions."""
+        from kvplanner.ui.dialogs.about import AboutDialog
+
+        self._open_dialog(AboutDialog(self._host))
+
+    def _open_dialog(self, dialog: QtWidgets.QDialog) -> None:
+        dialog.setAttribute(QtCore.Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.finished.connect(self._dialog_closed)
+        self.dialog = dialog
+        dialog.open()
+
+    def _dialog_closed(self) -> None:
+        self.dialog = None
+
+    def show_crash_report(self, text: str) -> None:
+        """Something of ours failed: show what, in full."""
+        from kvplanner.ui.dialogs.crash import CrashDialog
+
+        self._open_dialog(CrashDialog(text, self._host))
+
+    def offer_crash_report(self, text: str) -> None:
+        """The run before ended inside a driver or Qt: say so without standing in the way."""
+        self._messages.info("kvplanner ended unexpectedly last time; the report stays on this computer",
+                           action=("Show report", lambda: self.show_crash_report(text)), key="crash")  # fmt: skip

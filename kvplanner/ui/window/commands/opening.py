@@ -1,0 +1,226 @@
+"""Opening: plans, models, command lines and running servers become the document; they are read in the background."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from PySide6 import QtCore, QtWidgets
+
+from kvplanner.app import settings as s
+from kvplanner.errors import BadInput
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kvplanner.app.document import Document
+    from kvplanner.app.messages import Messages
+    from kvplanner.app.state import PlanState
+    from kvplanner.model.model import Model
+    from kvplanner.observe.engines import EngineLaunch
+    from kvplanner.request.words import Built
+    from kvplanner.ui.setup.model_section import ModelSection
+    from kvplanner.ui.window.services import Services
+
+UNCHANGED: Final = "the plan is unchanged"
+OPENS: Final = "Open a plan, a model's folder, its config.json, a safetensors or a GGUF file"
+PLAN_FILTER: Final = "Plan (*.kvplan.json)"
+OPEN_FILTER: Final = (
+    "All that can be opened (*.kvplan.json config.json *.safetensors *.gguf);;"
+    f"{PLAN_FILTER};;Model (config.json *.safetensors *.gguf *.json)"
+)
+
+
+def ask_folder(host: QtWidgets.QWidget, title: str, folder: str, chosen: Callable[[str], None]) -> None:
+    """Ask for a folder; `chosen` gets its name."""
+    dialog = QtWidgets.QFileDialog(host, title, folder)
+    dialog.setFileMode(QtWidgets.QFileDialog.FileMode.Directory)
+    dialog.setOption(QtWidgets.QFileDialog.Option.ShowDirsOnly)
+    dialog.fileSelected.connect(chosen)
+    dialog.setAttribute(QtCore.Qt.WidgetAttribute.WA_DeleteOnClose)
+    dialog.open()
+
+
+def usual_folder(document: Document, services: Services) -> str:
+    """Where a dialog of files begins."""
+    if document.path is not None:
+        return str(document.path.parent)
+    return services.settings.get(s.EXPORT_FOLDER) or str(Path.home())
+
+
+class Opening:
+    """Opens into one document; what is being read shows in its form."""
+
+    def __init__(
+        self, host: QtWidgets.QWidget, document: Document, messages: Messages, services: Services, form: ModelSection
+    ) -> None:
+        self._host = host
+        self._document = document
+        self._messages = messages
+        self._services = services
+        self._form = form
+        self._reading = ""
+
+    def new_window(self) -> None:
+        """Another window with the same plan to start from."""
+        self._services.windows.open(self._document.state, None, self._host)
+
+    def open_file(self) -> None:
+        """Ask for a plan or a model file."""
+        dialog = QtWidgets.QFileDialog(self._host, "Open", usual_folder(self._document, self._services), OPEN_FILTER)
+        dialog.setFileMode(QtWidgets.QFileDialog.FileMode.ExistingFile)
+        dialog.fileSelected.connect(lambda name: self.open_path(Path(name)))
+        dialog.setAttribute(QtCore.Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.open()
+
+    def open_folder(self) -> None:
+        """Ask for a model folder."""
+        folder = usual_folder(self._document, self._services)
+        ask_folder(self._host, "Open model folder", folder, lambda name: self.open_path(Path(name)))
+
+    def open_path(self, path: Path) -> None:
+        """Open whatever a path is; what cannot be opened is told with the reason."""
+        from kvplanner.app.opening import classify
+
+        opening = classify(path)
+        if opening.what == "plan":
+            self.open_plan(path)
+        elif opening.what == "model":
+            self.load_model(str(path))
+        else:
+            self._messages.error(BadInput(f"{opening.sentence}; {UNCHANGED}", "", OPENS), key="open")
+
+    def open_plan(self, path: Path) -> None:
+        """Read a plan file; a plan with edits that are in no file keeps its window."""
+        from kvplanner.app import planstore
+
+        def done(state: PlanState) -> None:
+            if self._document.modified:
+                self._services.windows.open(state, path, self._host)
+            else:
+                self._document.reset(state, path)
+            self._services.settings.remember(s.RECENT_FILES, str(path))
+
+        def failed(error: Exception) -> None:
+            self._messages.error(error, f"{path.name} was not opened; {UNCHANGED}", key="open")
+
+        self._services.jobs.submit(f"Opening {path.name}", lambda c: planstore.read(path), done, failed, key="open")
+
+    def fill_recent(self, menu: QtWidgets.QMenu) -> None:
+        """List the recent files in a menu; missing ones go."""
+        menu.clear()
+        menu.setToolTipsVisible(True)
+        for name in self._services.settings.get(s.RECENT_FILES):
+            if not Path(name).exists():
+                self._services.settings.forget(s.RECENT_FILES, name)
+        kept = self._services.settings.get(s.RECENT_FILES)
+        for name, label in zip(kept, told_apart(kept), strict=True):
+            action = menu.addAction(label.replace("&", "&&"))
+            action.setToolTip(name)
+            action.triggered.connect(lambda checked=False, path=name: self.open_plan(Path(path)))
+        if menu.isEmpty():
+            menu.addAction("No recent plans").setEnabled(False)
+            return
+        menu.addSeparator()
+        menu.addAction("&Clear").triggered.connect(lambda: self._services.settings.set(s.RECENT_FILES, []))
+
+    def load_model(self, text: str, allow_network: bool = False) -> None:
+        """Read a model in the background and choose it; on failure the plan stays as it is."""
+        name = text.rstrip("/\\").replace("\\", "/").rpartition("/")[2] or text
+        self._reading = text
+        self._form.set_error("")
+        self._messages.clear("open")
+        self._form.show_loading(name)
+
+        def done(model: Model) -> None:
+            self._document.set_model(text, model)
+            self._services.settings.remember(s.RECENT_MODELS, text)
+
+        def failed(error: Exception) -> None:
+            self._messages.error(error, f"{name} was not read; {UNCHANGED}", key="open")
+
+        job = self._services.library.load_model(text, done, failed, allow_network=allow_network, key=self._key)
+        if job is not None:
+            job.finished.connect(lambda: self._reading_ended(text))
+
+    def _reading_ended(self, text: str) -> None:
+        """Show what is chosen, also when the reading failed or was cancelled."""
+        if self._reading == text:
+            self._reading = ""
+            state = self._document.state
+            self._form.show_model(state.model, state.ask.weight_format, self._services.unit())
+
+    def plan_command(self, text: str) -> None:
+        """Plan what a command line would start, on the GPUs chosen now."""
+        state = self._document.state
+        here = state.machine
+
+        def work(control: object) -> Built:
+            from kvplanner.app.library import open_model
+            from kvplanner.request.words import LOCAL, PlanWords, Sources, build
+
+            return build(PlanWords(gpu=LOCAL, flags=(text,)), Sources(open_model, lambda: here))
+
+        def done(built: Built) -> None:
+            request = built.request
+            fields: dict[str, Any] = {
+                "model_text": built.model, "model": built.opened, "engine": request.engine, "version": request.version,
+                "options": dict(request.options), "weight_format": None,
+            }  # fmt: skip
+            if request.machine is not here:
+                fields |= {"devices": request.machine.devices, "unticked": frozenset(), "given_free": {}}
+            self._document.edit("Plan a command line", **fields)
+            for warning in built.warnings:
+                self._messages.warning(warning, key=warning)
+
+        def failed(error: Exception) -> None:
+            self._messages.error(error, f"The command line was not planned; {UNCHANGED}", key="open")
+
+        self._messages.clear("open")
+        self._services.jobs.submit("Reading the command line", work, done, failed, key=self._key)
+
+    def plan_launch(self, launch: EngineLaunch) -> None:
+        """A running server becomes the plan: model, flags, version, and its GPUs as they were before it started."""
+
+        def done(model: Model) -> None:
+            state = self._document.state
+            machine = launch.machine
+            fields: dict[str, Any] = {}
+            if machine is not None:
+                fields = {
+                    "machine_text": "", "devices": machine.devices, "machine_source": machine.source,
+                    "machine_chosen": True, "unticked": frozenset(), "given_free": {},
+                }  # fmt: skip
+            self._document.edit(
+                f"Plan the running {launch.seen.title}",
+                model_text=launch.model,
+                model=model,
+                engine=launch.seen.engine,
+                version=launch.version or state.ask.version,
+                options=dict(launch.options),
+                weight_format=None,
+                **fields,
+            )
+            for warning in launch.warnings:
+                self._messages.warning(warning, key=warning)
+
+        def failed(error: Exception) -> None:
+            self._messages.error(error, f"The running {launch.seen.title} could not be planned", key="launch")
+
+        self._services.library.load_model(launch.model, done, failed, key=self._key)
+
+    @property
+    def _key(self) -> str:
+        """Of jobs that read what this document is to plan: a later one takes an earlier one's place."""
+        return f"model {id(self)}"
+
+
+def told_apart(paths: Sequence[str]) -> list[str]:
+    """The files' names; of those that are called alike the folder too."""
+    from kvplanner.app.crash import without_home
+
+    names = [Path(path).name for path in paths]
+    return [
+        f"{name} — {without_home(str(Path(path).parent))}" if names.count(name) > 1 else name
+        for path, name in zip(paths, names, strict=True)
+    ]

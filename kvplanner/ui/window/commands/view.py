@@ -1,0 +1,140 @@
+"""What shows and where: units, theme, tabs, panels, the dock of this machine's GPUs, the layout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from PySide6 import QtCore, QtWidgets
+
+from kvplanner.app import settings as s
+
+if TYPE_CHECKING:
+    from kvplanner.ui.setup.panel import SetupPanel
+    from kvplanner.ui.window.centre import Centre
+    from kvplanner.ui.window.gpu_dock import GpuDock
+    from kvplanner.ui.window.services import Services
+
+DEFAULT_SIZE: Final = (1280, 800)
+
+
+class View(QtCore.QObject):
+    """Of one window. gpus_shown(on): the dock of GPUs shows, or not. dock: None until it is asked for."""
+
+    gpus_shown = QtCore.Signal(bool)
+
+    def __init__(
+        self,
+        host: QtWidgets.QMainWindow,
+        services: Services,
+        panel: SetupPanel,
+        centre: Centre,
+        make_dock: Callable[[], GpuDock],
+    ) -> None:
+        super().__init__(host)
+        self._host = host
+        self._settings = services.settings
+        self._services = services
+        self._panel = panel
+        self._centre = centre
+        self._make_dock = make_dock
+        self.dock: GpuDock | None = None
+
+    def unit_gib(self) -> None:
+        """Show GiB."""
+        self._settings.set(s.UNIT, "GiB")
+
+    def unit_gb(self) -> None:
+        """Show GB."""
+        self._settings.set(s.UNIT, "GB")
+
+    def toggle_unit(self) -> None:
+        """The other unit."""
+        self._settings.set(s.UNIT, "GB" if self._services.unit() == "GiB" else "GiB")
+
+    def theme_system(self) -> None:
+        """Follow the system."""
+        self._settings.set(s.THEME, "system")
+
+    def theme_light(self) -> None:
+        """Light."""
+        self._settings.set(s.THEME, "light")
+
+    def theme_dark(self) -> None:
+        """Dark."""
+        self._settings.set(s.THEME, "dark")
+
+    def show_explain(self) -> None:
+        """Show how the selected part came about."""
+        self._show_tab("Explain")
+
+    def show_startup(self) -> None:
+        """Show memory over start-up."""
+        self._show_tab("Start-up")
+
+    def _show_tab(self, name: str) -> None:
+        if self._centre.show_tab(name) and self._centre.tabs is not None:
+            page = self._centre.tabs.currentWidget()
+            page.setFocus(QtCore.Qt.FocusReason.ShortcutFocusReason)
+
+    def full_screen(self, on: bool = False) -> None:
+        """Fill the screen, or not."""
+        if on:
+            self._host.showFullScreen()
+        else:
+            self._host.showNormal()
+
+    def next_panel(self) -> None:
+        """Move the focus on: setup, bars, table, tabs, local GPU."""
+        self._step_panel(1)
+
+    def previous_panel(self) -> None:
+        """Move the focus back."""
+        self._step_panel(-1)
+
+    def _step_panel(self, by: int) -> None:
+        from kvplanner.ui.window.focus import Stop, step
+
+        centre, dock = self._centre, self.dock
+        if centre.tabs is None:
+            return
+        stops = [Stop(self._panel, self._panel.model.button), Stop(centre.bars, centre.bars.canvas),
+                 Stop(centre.breakdown, centre.breakdown), Stop(centre.tabs, centre.tabs)]  # fmt: skip
+        if dock is not None and dock.isVisible():
+            stops.append(Stop(dock, dock.panel.toolbar.watch_button))
+        step(stops, by)
+
+    def reset_layout(self) -> None:
+        """Sizes and docks as at the first start."""
+        self._host.resize(*DEFAULT_SIZE)
+        if self._centre.splitter is not None:
+            self._centre.splitter.setSizes([460, 460])
+        if self.dock is not None:
+            self.dock.forget_place()
+        self.gpu_panel(False)
+
+    def gpu_panel(self, on: bool) -> None:
+        """Show or hide the dock of this machine's GPUs."""
+        if on and self.dock is None:
+            self.dock = self._make_dock()
+            self.dock.visibilityChanged.connect(self._dock_seen)
+        if self.dock is not None:
+            self.dock.setVisible(on)
+        self._settings.set(s.GPU_PANEL, on)
+        self.gpus_shown.emit(on)
+
+    def _dock_seen(self, visible: bool) -> None:
+        """Closed by its own button."""
+        if self.dock is not None and self.dock.isHidden():
+            self.gpus_shown.emit(False)
+
+    def keep_docks(self) -> None:
+        """Remember where the user put the dock; one that follows its content needs no memory."""
+        if self.dock is not None:
+            state = bytes(self._host.saveState().toBase64().data()).decode()
+            self._settings.set(s.DOCKS, state if self.dock.placed else "")
+
+    def stop_gpu_panel(self) -> None:
+        """End the sampling before the window goes."""
+        if self.dock is not None:
+            self.dock.stop()
