@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -36,8 +37,24 @@ def parse_object(data: bytes, where: str) -> dict[str, object]:
 _REMEDY: Final = "Restore the file from where it was downloaded"
 
 
-def parse_value(data: bytes, where: str) -> object:
-    """Any JSON value; raises BadInput for text that is not strict JSON or not worth its cost."""
+def read_config(path: Path) -> dict[str, object]:
+    """A model's config as Python's json writes it and transformers reads it: NaN and Infinity may stand in it."""
+    return parse_config(read_whole(path, CONFIG_LIMIT_BYTES), str(path))
+
+
+def parse_config(data: bytes, where: str) -> dict[str, object]:
+    """As `parse_object`, with NaN and Infinity; a field that is to be a size refuses them where it is read."""
+    value = parse_value(data, where, float)
+    if not isinstance(value, dict):
+        raise BadInput(f"holds a JSON {_json_type(value)} where an object {{...}} is expected", where, _REMEDY)
+    return value
+
+
+def parse_value(data: bytes, where: str, constant: Callable[[str], object] | None = None) -> object:
+    """Any JSON value; raises BadInput for text that is not strict JSON or not worth its cost.
+
+    constant: makes a value of NaN, Infinity and -Infinity, which strict JSON does not have.
+    """
     if data.count(b"{") + data.count(b"[") > CONTAINER_LIMIT or data.count(b",") > VALUE_LIMIT:
         raise BadInput(
             f"more than {CONTAINER_LIMIT:,} objects and lists, or {VALUE_LIMIT:,} values", where, "Not a model's file"
@@ -48,7 +65,7 @@ def parse_value(data: bytes, where: str) -> object:
         line = data.count(b"\n", 0, error.start) + 1
         raise BadInput(f"invalid UTF-8 on line {line} (byte {error.start:,})", where, _REMEDY) from error
     try:
-        return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+        return json.loads(text, object_pairs_hook=_unique, parse_constant=constant or _no_constant)
     except json.JSONDecodeError as error:
         raise BadInput(
             f"broken JSON on line {error.lineno}, column {error.colno}{_near_field(text, error.pos)}"

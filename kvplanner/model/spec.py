@@ -8,7 +8,8 @@ from typing import Literal, NamedTuple
 
 StateKind = Literal["mamba1", "mamba2", "gated_delta", "kda", "lightning", "short_conv"]
 TowerKind = Literal["vision", "audio", "projector"]
-Task = Literal["generate", "embed", "encode"]
+# draft: a head that proposes tokens for another model.
+Task = Literal["generate", "embed", "classify", "draft"]
 
 
 class Indexer(NamedTuple):

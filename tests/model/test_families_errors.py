@@ -21,7 +21,8 @@ from tests.model.mutations import facts, seeds
     ("change", "kind", "words"),
     [
         ({"architectures": ["NovelForCausalLM"]}, NotModelled, ("architectures", "NovelForCausalLM")),
-        ({"architectures": []}, BadInput, ("architectures", "missing")),
+        ({"architectures": [], "model_type": None}, BadInput, ("architectures", "missing", "model_type")),
+        ({"architectures": None, "model_type": "deepseek_vl_v2"}, BadInput, ("deepseek_vl_v2", "--hf-overrides")),
         ({"hidden_size": None}, BadInput, ("hidden_size", "missing")),
         ({"hidden_size": "4096"}, BadInput, ("hidden_size", "'4096'", "whole number")),
         ({"hidden_size": 4100}, BadInput, ("num_attention_heads", "divisor", "4100")),

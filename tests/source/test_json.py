@@ -36,6 +36,16 @@ def test_too_large_a_file_is_not_read(tmp_path: Path) -> None:
         open_model(str(path))
 
 
+def test_only_a_config_may_hold_what_python_writes_beside_json() -> None:
+    """transformers saves `time_step_limit: [0.0, Infinity]`, and reads it."""
+    for data, words in ((b'{"a":\n NaN}', "NaN is not JSON on line 2"), (b'{"a": -Infinity}', "Infinity is not JSON")):
+        with pytest.raises(BadInput, match=words):
+            jsonfile.parse_object(data, "x")
+    assert jsonfile.parse_config(b'{"a": [0.0, Infinity]}', "x") == {"a": [0.0, float("inf")]}
+    with pytest.raises(BadInput, match="JSON list"):
+        jsonfile.parse_config(b"[NaN]", "x")
+
+
 def test_a_byte_order_mark_does_no_harm() -> None:
     assert jsonfile.parse_object(b'\xef\xbb\xbf{"a": 1}', "x") == {"a": 1}
 

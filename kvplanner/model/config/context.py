@@ -7,6 +7,7 @@ one is what a user may ask for.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
@@ -108,6 +109,7 @@ def _ropes(fields: Fields) -> Iterator[tuple[str, float | None]]:
         for item in nested or [value]:
             kind = item.get("rope_type", item.get("type", "default"))
             factor = item.get("factor")
-            if factor is not None and (isinstance(factor, bool) or not isinstance(factor, int | float)):
+            number = isinstance(factor, int | float) and not isinstance(factor, bool)
+            if factor is not None and not (number and math.isfinite(factor)):
                 raise fields.bad(name, "an object whose factor is a number")
             yield str(kind), factor

@@ -6,44 +6,39 @@ in `Fields.defaulted`, so that a plan can say what it assumed.
 
 from __future__ import annotations
 
-import re
+import math
 from collections.abc import Iterable, Mapping
 from typing import Final
 
 from kvplanner.errors import BadInput, NotModelled
+from kvplanner.model.config import classes
+from kvplanner.model.config.metadata import is_metadata, misspelt, same_meaning
 
 MAX_LAYERS: Final = 4096
 MAX_SIZE: Final = 1 << 40
 
-# A key with one of these words may change tensors or caches: unread, it is an error and not a detail.
-_STRUCTURAL: Final = (
-    "layer", "head", "expert", "window", "state", "rank", "compress", "share", "mtp", "chunk", "latent", "block",
-    "group", "hidden", "intermediate", "ffn", "conv", "bias", "gate", "qk_norm",
-)  # fmt: skip
-_NUMERIC: Final = (
-    r"dropout|droput|_coef$|_eps$|epsilon|initializer|_loss|_std$|jitter_noise|rope_theta|_act$"
-    r"|init_value$|init_scale$|xavier_init$|^layernorm_\w+_(alpha|beta)$"
-)
-# Keys with such a word that change neither, whatever their value.
-_HARMLESS: Final = frozenset(
-    {
-        "hidden_act", "hidden_activation", "output_hidden_states", "chunk_size_feed_forward",
-        "cross_attention_hidden_size", "pruned_heads", "layerdrop", "residual_in_fp32", "fp32_residual_connection",
-        "num_beam_groups", "num_logits_to_keep",
-    }
-)  # fmt: skip
-
 
 class Fields:
-    """One dictionary of a config, and where it stands in the file."""
+    """One dictionary of a config, and where it stands in the file.
 
-    __slots__ = ("_read", "defaulted", "path", "values", "where")
+    kind: its class, by `model_type`; a nested dictionary takes that class's defaults for what it leaves out.
+    """
 
-    def __init__(self, values: Mapping[str, object], where: str, path: str = "", defaulted: list[str] | None = None):
+    __slots__ = ("_read", "defaulted", "kind", "path", "values", "where")
+
+    def __init__(
+        self,
+        values: Mapping[str, object],
+        where: str,
+        path: str = "",
+        defaulted: list[str] | None = None,
+        kind: str | None = None,
+    ) -> None:
         self.values = values
         self.where = where
         self.path = path
         self.defaulted: list[str] = [] if defaulted is None else defaulted
+        self.kind = str(values.get("model_type") or "") if kind is None else kind
         self._read: set[str] = set()
 
     def named(self, name: str) -> str:
@@ -58,7 +53,16 @@ class Fields:
             self._read.add(name)
             if value is not None and not found[0]:
                 found = (name, value)
-        return found
+        return found if found[0] or not self.path else self._class_default(names)
+
+    def _class_default(self, names: tuple[str, ...]) -> tuple[str, object]:
+        """The default of a nested dictionary's class, which is then recorded; a null has none."""
+        standard = classes.defaults_of(self.kind) if self.kind else {}
+        for name in names:
+            if name in standard and name not in self.values:
+                self.took_default(name)
+                return name, standard[name]
+        return "", None
 
     def has(self, name: str) -> bool:
         """Whether the field is present and not null; does not count as reading it."""
@@ -125,7 +129,7 @@ class Fields:
         name, value = self.raw(*names)
         if not name:
             return None
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             raise self.bad(name, "a number")
         return float(value)
 
@@ -174,7 +178,8 @@ class Fields:
             return None
         if not isinstance(value, Mapping):
             raise self.bad(name, "an object")
-        return Fields(value, self.where, f"{self.path}{name}.", self.defaulted)
+        kind = str(value.get("model_type") or "") or classes.nested_kind(self.kind, name)
+        return Fields(value, self.where, f"{self.path}{name}.", self.defaulted, kind)
 
     def took_default(self, name: str) -> None:
         """Record that an absent field took its family's default."""
@@ -195,19 +200,43 @@ class Fields:
             )
 
     def close(self) -> None:
-        """Raise NotModelled for a field that may be structural and that nothing read.
+        """Raise for a field that may matter and that nothing read: NotModelled, or BadInput for a contradiction.
 
-        One that is switched off (false, null, zero, empty) changes nothing.
+        One that is switched off (false, null, zero, empty) changes nothing, and neither does one that repeats under
+        another name what was read.
         """
         for name, value in self.values.items():
-            if not value or name in self._read or name in _HARMLESS:
+            if not value or name in self._read:
                 continue
-            if any(word in str(name) for word in _STRUCTURAL) and not re.search(_NUMERIC, str(name)):
+            twin = next((n for n in same_meaning(str(name)) if n in self._read and self.has(n)), "")
+            if twin and self.values[twin] == value:
+                continue
+            if twin and not isinstance(value, Mapping | list | tuple):
+                raise BadInput(
+                    f"is {shown(value)}, but {twin}, which means the same, is {shown(self.values[twin])}",
+                    self.named(name),
+                    "Correct the one that is wrong",
+                )
+            if "window" in str(name) and self.values.get("use_sliding_window") is False:
+                continue
+            if not is_metadata(str(name), value) or self._meant(str(name)):
                 raise NotModelled(
-                    f"is not understood (value {shown(value)}), and by its name it may change tensors or caches",
+                    f"is not understood (value {shown(value)}), and {self._why(str(name), value)}",
                     self.named(name),
                     "This variant of the architecture is not modelled",
                 )
+
+    def _meant(self, name: str) -> str:
+        """The absent field that an unread one may be a misspelling of, "" for none."""
+        absent = (d[len(self.path) :] for d in self.defaulted if d.startswith(self.path))
+        return next((d for d in absent if d not in self.values and "." not in d and misspelt(name, d)), "")
+
+    def _why(self, name: str, value: object) -> str:
+        if meant := self._meant(name):
+            return f"{meant}, which it resembles, is missing"
+        if isinstance(value, Mapping | list | tuple):
+            return "what it holds may change tensors or caches"
+        return "by its name it may change tensors or caches"
 
 
 def shown(value: object) -> str:

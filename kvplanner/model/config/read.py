@@ -8,6 +8,7 @@ from typing import Final
 from kvplanner.errors import BadInput, NotModelled
 from kvplanner.model.config.context import context_of
 from kvplanner.model.config.fields import Fields, shown
+from kvplanner.model.config.forms import architecture_of_type, as_config
 from kvplanner.model.config.parts import Parts, as_mtp
 from kvplanner.model.config.reading import Draft, Reader, Reading
 from kvplanner.model.formats import DTYPE_BYTES, dense
@@ -34,6 +35,7 @@ def read_with(
     """
     if not isinstance(config, Mapping):
         raise BadInput("is no JSON object", where, "A config.json holds one object")
+    config = as_config(config, where)
     top = Fields(config, where)
     architecture = _architecture(top, readers)
     text = _text(top)
@@ -73,16 +75,31 @@ def read_with(
 
 
 def _architecture(top: Fields, readers: Mapping[str, Reader]) -> str:
-    names = top.texts("architectures")
+    """The first architecture that has a reader; without any, the base model of the `model_type`."""
+    names = top.texts("architectures") or ()
     if not names:
-        raise top.missing("architectures")
-    if names[0] not in readers:
+        kind = top.text("model_type") or ""
+        implied = architecture_of_type(kind)
+        if not implied:
+            raise _unnamed(top, kind)
+        top.took_default("architectures")
+        names = (implied,)
+    found = next((name for name in names if name in readers), None)
+    if found is None:
         raise NotModelled(
             f"is {shown(names[0])}, which is none of the {len(readers)} modelled architectures",
             top.named("architectures"),
             "A plan from file headers shows the weights; the cache stays unknown",
         )
-    return names[0]
+    return found
+
+
+def _unnamed(top: Fields, kind: str) -> BadInput:
+    """The error for a config without architectures, whose type means no class."""
+    say = """vLLM needs --hf-overrides '{"architectures": ["..."]}' for it; add the same field to plan it"""
+    if not kind:
+        return BadInput("is missing, and so is model_type", top.named("architectures"), say)
+    return BadInput(f"is missing, and model_type {kind} alone names no class", top.named("architectures"), say)
 
 
 def _text(top: Fields) -> Fields:

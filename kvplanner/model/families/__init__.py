@@ -64,9 +64,18 @@ def _families() -> Iterator[Mapping[str, Reader]]:
     yield gated.READERS
     yield kda.READERS
     yield multimodal.READERS
-    from kvplanner.model.families import classic, compressed, encoders, gemma4, mixed, nemotron, statespace
+    from kvplanner.model.families import (
+        classic,
+        compressed,
+        drafts,
+        encoders,
+        gemma4,
+        mixed,
+        nemotron,
+        statespace,
+    )
 
-    for module in (gemma4, nemotron, statespace, mixed, compressed, encoders, classic):
+    for module in (gemma4, nemotron, statespace, mixed, compressed, encoders, classic, drafts):
         yield module.READERS
 
 
@@ -74,10 +83,22 @@ class Readers(Mapping[str, Reader]):
     """Architecture → reader. Looking one up loads no more modules than it takes to find it."""
 
     def __getitem__(self, architecture: str) -> Reader:
-        for readers in _families():
-            if architecture in readers:
-                return readers[architecture]
-        raise KeyError(architecture)
+        reader = self.find(architecture)
+        if reader is None:
+            raise KeyError(architecture)
+        return reader
+
+    def find(self, architecture: str) -> Reader | None:
+        """The reader of an architecture, or of the one that vLLM maps it to; None when there is none."""
+        own = self._own(architecture)
+        if own is not None:
+            return own
+        from kvplanner.model.families.conversions import converted
+
+        return converted(architecture, self._own)
+
+    def _own(self, architecture: str) -> Reader | None:
+        return next((readers[architecture] for readers in _families() if architecture in readers), None)
 
     def __iter__(self) -> Iterator[str]:
         for readers in _families():

@@ -1,4 +1,4 @@
-"""Encoders and embedding models: BERT, XLM-RoBERTa, and decoders saved without a head.
+"""Encoders: BERT and XLM-RoBERTa.
 
 Sources: configuration and modelling classes of transformers 5.24, element counts of public files.
 """
@@ -8,9 +8,8 @@ from __future__ import annotations
 from typing import Final
 
 from kvplanner.model.config.reading import Body, Draft, Reader, Reading
-from kvplanner.model.families.dense import LLAMA, MISTRAL, QWEN2, QWEN3
 from kvplanner.model.spec import Attention, LayerSpec, Mlp
-from kvplanner.model.tensors import Place, TensorGroup
+from kvplanner.model.tensors import TensorGroup
 
 
 def _bert(reading: Reading) -> Draft:
@@ -48,29 +47,8 @@ def _embeddings(reading: Reading, hidden: int, vocab: int, rows: int, types: int
     return groups + last.linear("pooler.dense", "other", hidden, hidden, bias=True)
 
 
-def headless(text: Reader) -> Reader:
-    """A decoder that embeds: the same layers, no head, and a cache all the same."""
-
-    def read(reading: Reading) -> Draft:
-        draft = text(reading)
-        outside = [_without_prefix(g) for g in draft.outside if g.kind != "head"]
-        return draft._replace(outside=outside, task="embed", tied=False)
-
-    return read
-
-
-def _without_prefix(group: TensorGroup) -> TensorGroup:
-    """Backbone files name their tensors without "model.", and no tied head holds the embedding on the last stage."""
-    place: Place = "first" if group.place == "first+last" else group.place
-    return group._replace(path=group.path.removeprefix("model."), place=place)
-
-
 READERS: Final[dict[str, Reader]] = {
     "BertModel": _bert,
     "XLMRobertaModel": _bert,
     "RobertaModel": _bert,
-    "LlamaModel": headless(LLAMA),
-    "MistralModel": headless(MISTRAL),
-    "Qwen2Model": headless(QWEN2),
-    "Qwen3Model": headless(QWEN3),
 }

@@ -36,7 +36,7 @@ class Config(NamedTuple):
 
 def open_config(path: Path) -> Model:
     """A config.json without weights: sizes by rule. Raises BadInput, NotModelled."""
-    config = jsonfile.read_object(path)
+    config = jsonfile.read_config(path)
     spec, implied = read_config(config, where=str(path), side_quant=_side_quant(path.parent))
     return from_config(_id_of(path.parent) or path.name, spec, implied, "config", str(path))
 
@@ -128,7 +128,7 @@ def _side_quant(folder: Path) -> Mapping[str, object] | None:
 def _read_folder_config(files: FolderFiles) -> Config:
     if files.config is None:
         return Config("unknown", None, "the folder has no config.json: layers, heads and cache are not known")
-    config = jsonfile.read_object(files.config)
+    config = jsonfile.read_config(files.config)
     return understand(config, str(files.config), _side_quant(files.path))
 
 
@@ -152,7 +152,7 @@ def _without_tensors(files: FolderFiles, id_: str) -> Model:
         empty = next(files.path.iterdir(), None) is None
         what = "the folder is empty" if empty else "holds no config.json and no safetensors or GGUF file"
         raise BadInput(what, str(files.path), "Name a model's folder")
-    config = jsonfile.read_object(files.config)
+    config = jsonfile.read_config(files.config)
     spec, implied = read_config(config, where=str(files.config), side_quant=_side_quant(files.path))
     problems = missing_words(files)
     unopened = sum(size for _, size in files.unopened)

@@ -207,7 +207,7 @@ class _Opening:
             raise BadInput(
                 f"has {file.size:,} bytes; at most {limit_bytes:,} are read", file.name, "It is not a model's file"
             )
-        return jsonfile.parse_object(file.read(0, file.size), file.name)
+        return jsonfile.parse_config(file.read(0, file.size), file.name)
 
     def _understood(self) -> opening.Config:
         config = self._json("config.json")

@@ -43,7 +43,7 @@ def _with(found: Found, **changes: object) -> Found:
 
 def _folder(candidate: Candidate, plain: Found) -> Found:
     path = candidate.path / "config.json"
-    config = jsonfile.read_object(path)
+    config = jsonfile.read_config(path)
     names = config.get("architectures")
     architecture = str(names[0])[:200] if isinstance(names, list) and names else str(config.get("model_type", ""))[:200]
     side_path = candidate.path / "hf_quant_config.json"

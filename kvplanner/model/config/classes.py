@@ -1,0 +1,42 @@
+"""What the configuration classes of transformers fill in: defaults of nested classes, and base model names.
+
+A saved config leaves out the fields of a nested dictionary that equal its class's defaults. The table is made by
+packaging/build_class_defaults.py and read only when a nested dictionary lacks a field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Final
+
+from kvplanner.files import shipped
+
+_NOTHING: Final[Mapping[str, object]] = {}
+
+
+@cache
+def _table() -> dict[str, Any]:
+    import json
+
+    found: dict[str, Any] = json.loads(shipped("architectures", "classes.json").read_bytes())
+    return found
+
+
+def nested_kind(holder: str, name: str) -> str:
+    """The class of a dictionary `name` without `model_type` inside a config of type `holder`; "" when not known."""
+    return str(_table()["nested"].get(holder, {}).get(name, ""))
+
+
+def defaults_of(kind: str) -> Mapping[str, object]:
+    """The defaults of a nested class, by its `model_type`; empty when it is not known."""
+    found: Mapping[str, object] = _table()["defaults"].get(kind, _NOTHING)
+    return found
+
+
+def base_model(kind: str) -> str:
+    """The model class that a config without `architectures` means, "" when there is none.
+
+    vLLM takes transformers' base model of the `model_type` (transformers_utils/config.py, 0.33).
+    """
+    return str(_table()["bases"].get(kind, ""))
