@@ -26,20 +26,22 @@ Switch = bool | tuple[str, bool]
 class Decoder(NamedTuple):
     """What tells one plain decoder family from another.
 
-    qkv_bias, o_bias, mlp_bias: see Switch. qk_norm: none, over each head, or over the whole projection.
-    norms: the layer's norms by name; norm_bias: LayerNorm with bias. qkv, mlp_names: checkpoint names of the
-    projections; gate_name: an output gate's projection, if any. pattern, mlp_pattern: which layers slide, and which
-    have experts; experts: makes the sparse block. tied, hidden, layers, heads, kv_heads, head_size, width_default,
-    vocab, window: class defaults. width: how to read the MLP's width where a field's name is not enough.
-    scalars: one-element tensors of each layer. only: fields that this reader understands with one value.
-    ignore: fields that change nothing.
+    qkv_bias, o_bias, mlp_bias: see Switch; down_bias: of the last matrix, where it is not the others'. qk_norm: none,
+    over each head, or over the whole projection. norms: the layer's norms by name; norm_bias: LayerNorm with bias. qkv,
+    mlp_names: checkpoint names of the projections; gate_name: an output gate's projection, if any. pattern,
+    mlp_pattern: which layers slide, and which have experts; experts: makes the sparse block. tied, hidden, layers,
+    heads, kv_heads, head_size, width_default, vocab, window: class defaults. width: how to read the MLP's width where a
+    field's name is not enough. scalars: one-element tensors of each layer. only: fields that this reader understands
+    with one value. ignore: fields that change nothing.
     """
 
     qkv_bias: Switch = ("attention_bias", False)
     o_bias: Switch = ("attention_bias", False)
     mlp_bias: Switch = False
+    down_bias: Switch | None = None
     qk_norm: Literal["", "head", "full"] = ""
     qk_norm_if: Switch = True
+    qk_norm_bias: bool = False
     matrices: int = 3
     norms: tuple[str, ...] = ("input_layernorm", "post_attention_layernorm")
     norm_bias: bool = False
@@ -65,6 +67,8 @@ class Decoder(NamedTuple):
     mlp_path: str = "mlp"
     mlp_names: tuple[str, str, str] = ("gate_proj", "up_proj", "down_proj")
     width_names: tuple[str, ...] = ("intermediate_size",)
+    hidden_names: tuple[str, ...] = ("hidden_size",)
+    head_names: tuple[str, ...] = ("num_attention_heads",)
     layer_names: tuple[str, ...] = ("num_hidden_layers",)
     vocab_names: tuple[str, ...] = ("vocab_size",)
     head_size_names: tuple[str, ...] = ("head_dim",)
@@ -84,10 +88,10 @@ class Decoder(NamedTuple):
         text.skip(*self.ignore)
         for name, value in self.only.items():
             text.expect(name, value)
-        hidden = reading.hidden(default=self.hidden)
+        hidden = reading.hidden(*self.hidden_names, default=self.hidden)
         vocab = reading.vocab(*self.vocab_names, default=self.vocab)
         layers = reading.layer_count(*self.layer_names, default=self.layers)
-        sizes = reading.heads(hidden, kv_heads=self.kv_names, head_size=self.head_size_names,
+        sizes = reading.heads(hidden, heads=self.head_names, kv_heads=self.kv_names, head_size=self.head_size_names,
                               default_heads=self.heads, default_kv=self.kv_heads,
                               default_size=self.head_size)  # fmt: skip
         kinds = self.pattern(text, layers)
@@ -95,6 +99,8 @@ class Decoder(NamedTuple):
         mlps = self.mlp_pattern(text, layers)
         make = self._maker(reading, hidden, sizes, window)
         bodies, body_of = stack(zip(kinds, mlps, strict=True), make)
+        if all(kind == SPARSE for kind in mlps):
+            text.skip(*self.width_names)
         tied = reading.tied(self.tied)
         outside = reading.vocabulary(
             vocab, hidden, tied, embed=self.embed, norm=self.final_norm, head=self.head,
@@ -138,8 +144,8 @@ class Decoder(NamedTuple):
                                    "column", unit=sizes.head_size)  # fmt: skip
         q_name, k_name = self.q_norm_names
         if normed == "head":
-            groups += parts.norm(f"{path}.{q_name}", sizes.head_size)
-            groups += parts.norm(f"{path}.{k_name}", sizes.head_size)
+            groups += parts.norm(f"{path}.{q_name}", sizes.head_size, bias=self.qk_norm_bias)
+            groups += parts.norm(f"{path}.{k_name}", sizes.head_size, bias=self.qk_norm_bias)
         elif normed == "full":
             groups += parts.norm(f"{path}.{q_name}", sizes.heads * sizes.head_size, shard="column",
                                  unit=sizes.head_size)  # fmt: skip
@@ -158,6 +164,8 @@ class Decoder(NamedTuple):
         width = self.width(reading) if self.width else self._width(reading)
         groups = reading.parts.mlp(self.mlp_path, hidden, width, matrices=self.matrices, bias=bias,
                                    names=self.mlp_names)  # fmt: skip
+        if self.down_bias is not None and switch(reading, self.down_bias):
+            groups.append(reading.parts.tensor(f"{self.mlp_path}.{self.mlp_names[2]}.bias", "mlp", (hidden,)))
         return MlpPart(Mlp(width, self.matrices), groups)
 
 

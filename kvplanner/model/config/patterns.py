@@ -64,16 +64,31 @@ def mistral_window(fields: Fields, layers: int) -> tuple[str, ...]:
     return window_everywhere(fields, layers)
 
 
-def every(n: int, first: str = SLIDING) -> Pattern:
-    """Full attention in each n-th layer, `first` elsewhere; `layer_types` or a pattern field wins."""
+def every(
+    n: int, first: str = SLIDING, names: tuple[str, ...] = ("sliding_window_pattern", "_sliding_window_pattern")
+) -> Pattern:
+    """Full attention in each n-th layer, `first` elsewhere; `layer_types` or a pattern field of `names` wins."""
 
     def pattern(fields: Fields, layers: int) -> tuple[str, ...]:
-        step = fields.maybe("sliding_window_pattern", "_sliding_window_pattern", high=4096) or n
+        step = fields.maybe(*names, high=4096) or n
         given = listed(fields, layers, FULL, first)
         if given is not None:
             return given
         fields.took_default("layer_types")
         return tuple(FULL if (i + 1) % step == 0 else first for i in range(layers))
+
+    return pattern
+
+
+def full_first(n: int) -> Pattern:
+    """Full attention in the first of each n layers, sliding in the others; `layer_types` wins."""
+
+    def pattern(fields: Fields, layers: int) -> tuple[str, ...]:
+        given = listed(fields, layers, FULL, SLIDING)
+        if given is not None:
+            return given
+        fields.took_default("layer_types")
+        return tuple(SLIDING if i % n else FULL for i in range(layers))
 
     return pattern
 

@@ -89,11 +89,12 @@ class Reading:
             return self.text.get(*known, default=default, high=MAX_LAYERS)
         return self.text.need(*known, high=MAX_LAYERS)
 
-    def hidden(self, default: int | None = None) -> int:
+    def hidden(self, *names: str, default: int | None = None) -> int:
         """The model's width."""
+        known = names or ("hidden_size",)
         if default is not None:
-            return self.text.get("hidden_size", default=default, high=1 << 24)
-        return self.text.need("hidden_size", high=1 << 24)
+            return self.text.get(*known, default=default, high=1 << 24)
+        return self.text.need(*known, high=1 << 24)
 
     def vocab(self, *names: str, default: int | None = None) -> int:
         """The vocabulary's size."""
@@ -105,7 +106,7 @@ class Reading:
         self,
         hidden: int,
         *,
-        heads: str = "num_attention_heads",
+        heads: Sequence[str] = ("num_attention_heads",),
         kv_heads: Sequence[str] = ("num_key_value_heads",),
         head_size: Sequence[str] = ("head_dim",),
         default_heads: int | None = None,
@@ -118,18 +119,18 @@ class Reading:
         hidden / heads where that divides exactly. Raises BadInput where they contradict each other.
         """
         text = self.text
-        n = text.need(heads, high=1 << 16) if default_heads is None else text.get(heads, default=default_heads)
+        n = text.need(*heads, high=1 << 16) if default_heads is None else text.get(*heads, default=default_heads)
         kv = text.maybe(*kv_heads, high=1 << 16)
         if kv is None:
             text.took_default(kv_heads[0])
             kv = default_kv or n
-        need_divides(text, kv_heads[0], kv, heads, n)
+        need_divides(text, kv_heads[0], kv, heads[0], n)
         size = text.maybe(*head_size, high=1 << 16)
         if size is None and default_size is not None:
             text.took_default(head_size[0])
             size = default_size
         if size is None:
-            need_divides(text, heads, n, "the hidden size", hidden)
+            need_divides(text, heads[0], n, "the hidden size", hidden)
             text.took_default(head_size[0])
             size = hidden // n
         return Heads(n, kv, size)

@@ -69,13 +69,18 @@ def _families() -> Iterator[Mapping[str, Reader]]:
         compressed,
         drafts,
         encoders,
+        gemma3n,
         gemma4,
+        llamalike,
         mixed,
+        mixtures,
         nemotron,
         statespace,
+        zamba,
     )
 
-    for module in (gemma4, nemotron, statespace, mixed, compressed, encoders, classic, drafts):
+    rest = (gemma4, nemotron, statespace, mixed, llamalike, mixtures, compressed, encoders, classic, drafts)
+    for module in (*rest, gemma3n, zamba):
         yield module.READERS
 
 

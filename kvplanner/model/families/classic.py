@@ -125,7 +125,8 @@ def _falcon(reading: Reading) -> Draft:
     layers = text.need("num_hidden_layers", "n_layer", high=MAX_LAYERS)
     n = text.need("num_attention_heads", "n_head", high=1 << 16)
     need_divides(text, "num_attention_heads", n, "hidden_size", hidden)
-    new = text.flag("new_decoder_architecture", default=False)
+    # The first release said so by its type: "RefinedWeb" is the 40B's, "RefinedWebModel" the 7B's.
+    new = text.flag("new_decoder_architecture", default=text.values.get("model_type") == "RefinedWeb")
     kv = _falcon_kv(text, n, new)
     bias = text.flag("bias", default=False)
     width = text.maybe("ffn_hidden_size") or 4 * hidden

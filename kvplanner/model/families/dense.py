@@ -32,8 +32,9 @@ _FUSED_MLP: Final = ("gate_up_proj", "gate_up_proj", "down_proj")
 
 
 def _half_width(reading: Reading) -> int:
-    """Qwen-1 states twice the width of its MLP."""
-    return reading.text.need("intermediate_size", low=2) // 2
+    """Qwen-1 states twice the width of its MLP; its first release called it `ffn_hidden_size`."""
+    reading.text.skip("n_inner", "num_key_value_heads")
+    return reading.text.need("intermediate_size", "ffn_hidden_size", low=2) // 2
 
 
 LLAMA: Final = Decoder(mlp_bias=("mlp_bias", False))
@@ -131,7 +132,9 @@ READERS: Final[dict[str, Reader]] = {
         qkv_bias=True, o_bias=False, attention_path="attn", qkv=("c_attn", "c_attn", "c_attn"), o_name="c_proj",
         mlp_names=("w1", "w2", "c_proj"), norms=("ln_1", "ln_2"), embed="transformer.wte",
         final_norm="transformer.ln_f",
-        head_size_names=("kv_channels",), width=_half_width, only={"no_bias": True},
+        hidden_names=("hidden_size", "n_embd"), head_names=("num_attention_heads", "n_head"),
+        layer_names=("num_hidden_layers", "n_layer"), head_size_names=("kv_channels",), width=_half_width,
+        only={"no_bias": True, "apply_residual_connection_post_layernorm": False}, ignore=("bias_dropout_fusion",),
     ),
     "ChatGLMModel": Decoder(
         qkv_bias=("add_qkv_bias", False), o_bias=("add_bias_linear", False), mlp_bias=("add_bias_linear", False),

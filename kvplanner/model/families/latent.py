@@ -9,11 +9,11 @@ from typing import Final, NamedTuple
 
 from kvplanner.errors import BadInput
 from kvplanner.model.config.fields import Fields, need_length
-from kvplanner.model.config.moe import Experts
+from kvplanner.model.config.moe import Experts, expert_sizes
 from kvplanner.model.config.mtp import one_layer
 from kvplanner.model.config.patterns import DENSE, SPARSE, Pattern, after_first, all_dense
 from kvplanner.model.config.reading import Body, Draft, MixerPart, MlpPart, Reader, Reading, body, stack
-from kvplanner.model.spec import Indexer, Mla, Mlp
+from kvplanner.model.spec import Indexer, LayerSpec, Mla, Mlp, Moe
 from kvplanner.model.tensors import TensorGroup
 
 # Fields that latent attention makes meaningless, or that are numerics.
@@ -137,7 +137,8 @@ class Latent(NamedTuple):
     """A family of latent-attention decoders.
 
     copies: vocabulary matrices in an MTP block; mtp_default: blocks when the field is absent; indexes: which
-    layers own an indexer; mlps: which have experts.
+    layers own an indexer; mlps: which have experts. extra_norms: further norms of each layer; sparse_norm: one more
+    in the layers with experts. may_lack_q_rank: an absent `q_lora_rank` means a full query matrix.
     """
 
     experts: Experts | None
@@ -146,6 +147,9 @@ class Latent(NamedTuple):
     copies: int = 0
     mtp_default: int = 0
     tied: bool = False
+    extra_norms: tuple[str, ...] = ()
+    sparse_norm: str = ""
+    may_lack_q_rank: bool = False
 
     def __call__(self, reading: Reading) -> Draft:
         """Read a config of this family."""
@@ -153,16 +157,18 @@ class Latent(NamedTuple):
         text.skip("pretraining_tp", "ep_size")
         text.expect("mlp_bias", False)
         hidden, vocab, layers = reading.hidden(), reading.vocab(), reading.layer_count()
-        sizes = mla_sizes(text, hidden)
+        sizes = mla_sizes(text, hidden, may_lack_q_rank=self.may_lack_q_rank)
         owners = self.indexes(text, layers)
         index = _indexer(text) if any(owners) else None
         norms = layer_norms(reading, hidden)
+        norms += [g for name in self.extra_norms for g in reading.parts.norm(name, hidden)]
 
         def make(key: tuple[str, str]) -> Body:
             own = index._replace(owns_cache=key[0] == OWNER) if index is not None else None
             mixer = mla_part(reading, hidden, sizes, own)
             if key[1] == SPARSE and self.experts is not None:
-                return body(mixer, self.experts(reading, hidden), norms)
+                more = reading.parts.norm(self.sparse_norm, hidden) if self.sparse_norm else []
+                return body(mixer, self.experts(reading, hidden), norms + more)
             return body(mixer, dense_mlp(reading, hidden), norms)
 
         kinds = self.mlps(text, layers)
@@ -181,6 +187,42 @@ def _indexer(text: Fields) -> Indexer:
                    text.need("index_topk", high=1 << 24))  # fmt: skip
 
 
+def _pangu(reading: Reading) -> Draft:
+    """openPangu Ultra: latent attention, two more norms when the config says so."""
+    text = reading.text
+    sandwich = text.flag("sandwich_norm", default=False)
+    experts = _V3._replace(correction_if=("router_enable_expert_bias", False))
+    extra = ("pre_mlp_layernorm", "post_mlp_layernorm") if sandwich else ()
+    return Latent(experts, after_first(), copies=2, extra_norms=extra)(reading)
+
+
+def _longcat(reading: Reading) -> Draft:
+    """LongCat-Flash: each layer holds two latent attentions, two dense blocks and one set of experts.
+
+    Zero experts pass their input on: they have rows in the router and no weights.
+    """
+    text, parts = reading.text, reading.parts
+    text.skip("expert_intermediate_size", "mla_scale_q_lora", "mla_scale_kv_lora", "zero_expert_type")
+    hidden, vocab = reading.hidden(), reading.vocab()
+    layers = reading.layer_count("num_layers", "num_hidden_layers")
+    sizes = mla_sizes(text, hidden, may_lack_q_rank=True)
+    width = text.need("ffn_hidden_size", "intermediate_size")
+    count, top_k, expert = expert_sizes(text, ("n_routed_experts",), ("moe_topk", "num_experts_per_tok"),
+                                        ("expert_ffn_hidden_size", "moe_intermediate_size"))  # fmt: skip
+    rows = count + text.get("zero_expert_num", default=0, low=0, high=1 << 16)
+    mixer = mla_part(reading, hidden, sizes)
+    twice = [*mixer.tensors, *parts.mlp("mlps", hidden, width), *layer_norms(reading, hidden)]
+    groups = [g._replace(count=2) for g in twice]
+    groups += parts.router("mlp.router.classifier", rows, hidden, bias=text.flag("router_bias", default=False))
+    groups.append(parts.correction("mlp.router.e_score_correction_bias", rows))
+    groups += parts.experts("mlp.experts", count, hidden, expert)
+    made = Body(LayerSpec((mixer.mixer,) * 2, (Mlp(width), Mlp(width), Moe(count, top_k, expert))), tuple(groups))
+    tied = reading.tied(False)
+    draft = Draft(hidden, vocab, (made,), (0,) * layers, reading.vocabulary(vocab, hidden, tied), tied)
+    block = body(mixer, MlpPart(Mlp(width), parts.mlp("mlp", hidden, width)), layer_norms(reading, hidden))
+    return draft._replace(mtp=one_layer("num_nextn_predict_layers", copies=1)(reading, block, hidden, vocab))
+
+
 _V2: Final = Experts(("n_routed_experts",), shared_count=("n_shared_experts",))
 _V3: Final = _V2._replace(correction="gate.e_score_correction_bias", ignore=("num_experts",))
 DEEPSEEK_V3: Final = Latent(_V3, after_first(), copies=2)
@@ -192,5 +234,19 @@ READERS: Final[dict[str, Reader]] = {
     "DeepseekV32ForCausalLM": Latent(_V3, after_first(), _index_everywhere, copies=2),
     "GlmMoeDsaForCausalLM": Latent(_V3, after_first(), _index_shared),
     "Glm4MoeLiteForCausalLM": Latent(_V3, after_first(1), copies=2, mtp_default=1),
+    "AXK1ForCausalLM": Latent(_V3, after_first(1), sparse_norm="mlp.post_mlp_layernorm"),
+    "SarvamMLAForCausalLM": Latent(
+        Experts(
+            shared_count=("num_shared_experts",),
+            shared_default=1,
+            correction="gate.e_score_correction_bias",
+            correction_if=("moe_router_enable_expert_bias", True),
+            ignore=("router_dtype", "score_function"),
+        ),
+        after_first(1),
+        may_lack_q_rank=True,
+    ),
+    "PanguUltraMoEForCausalLM": _pangu,
+    **dict.fromkeys(("LongcatFlashForCausalLM", "LongcatCausalLM"), _longcat),
     "MiniCPM3ForCausalLM": Latent(None, all_dense, tied=True),
 }

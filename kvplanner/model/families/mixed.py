@@ -10,7 +10,7 @@ from typing import Final
 from kvplanner.model.config.fields import Fields, need_divides, need_length
 from kvplanner.model.config.moe import MIXTRAL, Experts
 from kvplanner.model.config.mtp import one_layer
-from kvplanner.model.config.patterns import DENSE, FULL, SPARSE, after_first, listed
+from kvplanner.model.config.patterns import DENSE, FULL, LINEAR, SPARSE, after_first, listed
 from kvplanner.model.config.reading import Body, Draft, Heads, MixerPart, MlpPart, Reader, Reading, body, stack
 from kvplanner.model.families.latent import dense_mlp, layer_norms
 from kvplanner.model.spec import Attention, Indexer, Mlp, State
@@ -94,17 +94,14 @@ def _lfm2_width(text: Fields, moe: bool) -> int:
 def _minimax_m1(reading: Reading) -> Draft:
     """MiniMax-Text-01 and M1: lightning attention, full attention where `attn_type_list` holds a one."""
     text = reading.text
-    text.skip("postnorm", "rotary_dim", "sliding_window", "shared_moe_mode")
+    text.skip("postnorm", "rotary_dim", "sliding_window", "shared_moe_mode", "block_size")
     text.expect("shared_intermediate_size", 0)
     for name in list(text.values):
         if str(name).startswith("layernorm_"):
             text.skip(str(name))
     hidden, vocab, layers = reading.hidden(), reading.vocab(), reading.layer_count()
     heads = reading.heads(hidden)
-    types = text.ints("attn_type_list", high=1)
-    if types is None:
-        raise text.missing("attn_type_list")
-    need_length(text, "attn_type_list", types, layers)
+    types = _lightning(text, layers)
     n, kv, size = heads
     wide = n * size
     experts = Experts(("num_local_experts",), width=("intermediate_size",), path="block_sparse_moe", names=MIXTRAL)
@@ -125,6 +122,17 @@ def _minimax_m1(reading: Reading) -> Draft:
     bodies, body_of = stack(types, make)
     tied = reading.tied(False)
     return Draft(hidden, vocab, bodies, body_of, reading.vocabulary(vocab, hidden, tied), tied)
+
+
+def _lightning(text: Fields, layers: int) -> tuple[int, ...]:
+    """1 for full attention, 0 for lightning: `attn_type_list`, or `layer_types` of converted files."""
+    types, named = text.ints("attn_type_list", high=1), listed(text, layers, FULL, LINEAR)
+    if types is None and named is None:
+        raise text.missing("attn_type_list", "layer_types")
+    if types is None:
+        return tuple(int(kind == FULL) for kind in named or ())
+    need_length(text, "attn_type_list", types, layers)
+    return types
 
 
 def _minimax_m3(reading: Reading) -> Draft:
@@ -236,7 +244,7 @@ def _mimo_attention(reading: Reading, hidden: int, windowed: bool) -> MixerPart:
 READERS: Final[dict[str, Reader]] = {
     "Lfm2ForCausalLM": _lfm2,
     "Lfm2MoeForCausalLM": _lfm2,
-    "MiniMaxM1ForCausalLM": _minimax_m1,
+    **dict.fromkeys(("MiniMaxM1ForCausalLM", "MiniMaxText01ForCausalLM"), _minimax_m1),
     "MiniMaxM3ForCausalLM": _minimax_m3,
     "MiniMaxM3SparseForConditionalGeneration": with_towers(_minimax_m3, minimax_tower),
     "MiMoV2FlashForCausalLM": _mimo_v2,
