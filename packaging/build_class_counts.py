@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,8 +34,7 @@ def saved(config: Any) -> dict[str, Any]:
 
 def counted(architecture: str, fields: dict[str, Any]) -> dict[str, Any]:
     """One row of the result."""
-    import torch
-    import transformers
+    torch, transformers = import_module("torch"), import_module("transformers")
 
     class_ = getattr(transformers, architecture)
     config = class_.config_class(**fields)

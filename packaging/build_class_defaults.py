@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -58,29 +59,29 @@ def defaults_of(class_: Any) -> dict[str, object]:
 
 def gather() -> dict[str, object]:
     """The whole file's content."""
-    import transformers
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
-    from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
+    transformers = import_module("transformers")
+    mapping = import_module("transformers.models.auto.configuration_auto").CONFIG_MAPPING
+    names = import_module("transformers.models.auto.modeling_auto").MODEL_MAPPING_NAMES
 
     nested: dict[str, dict[str, str]] = {}
     defaults: dict[str, dict[str, object]] = {}
-    for kind in sorted(CONFIG_MAPPING):
+    for kind in sorted(mapping):
         try:
-            config = CONFIG_MAPPING[kind]()
+            config = mapping[kind]()
         except Exception:  # noqa: BLE001  # a class that needs arguments has no defaults
             continue
         holders = [(kind, config)]
         while holders:
             name, holder = holders.pop()
             for sub in getattr(holder, "sub_configs", None) or {}:
-                inner = getattr(holder, sub, None)
+                inner: Any = getattr(holder, sub, None)
                 if not getattr(inner, "model_type", ""):
                     continue
                 nested.setdefault(name, {})[sub] = inner.model_type
                 if inner.model_type not in defaults:
                     defaults[inner.model_type] = defaults_of(type(inner))
                 holders.append((inner.model_type, inner))
-    bases = {k: v for k, v in sorted(MODEL_MAPPING_NAMES.items()) if isinstance(v, str)}
+    bases = {k: v for k, v in sorted(names.items()) if isinstance(v, str)}
     return {"source": f"transformers {transformers.__version__}", "bases": bases, "nested": nested,
             "defaults": dict(sorted(defaults.items()))}  # fmt: skip
 
