@@ -33,7 +33,7 @@ _USAGE: Final = """kvplanner plans an inference engine's GPU memory before the s
 kvplanner COMMAND --help tells more. Exit status: 0 fits, 1 does not fit, 2 bad input or cannot be told.
 """
 
-_GUI_USAGE: Final = """usage: kvplanner gui [FILE | MODEL and what plan takes]
+_GUI_USAGE: Final = """usage: kvplanner gui [FILE | MODEL and what plan takes | vllm serve MODEL ...]
        kvplanner gui --screenshot OUT.png [--size 1280x800] [--scale 2] [--theme light|dark] [FILE | MODEL ...]
 
 Opens the window with a plan (.kvplan.json), a model folder or file, or a model and the arguments of kvplanner plan.
@@ -44,9 +44,9 @@ Opens the window with a plan (.kvplan.json), a model folder or file, or a model 
   --theme light|dark    instead of the system's
   --tab NAME            the tab to show: Explain, Start-up
   --safe-mode           with default settings, and without what was open before
-  --gpu MACHINE --engine NAME --engine-version VERSION --weight-format NAME --load USERS@PROMPT+OUTPUT
-  --free I=SIZE --measured NAME=SIZE -- FLAGS
-                        what to plan, as kvplanner plan --help tells
+  {flags}
+                        what to plan, as kvplanner plan --help tells; then the engine's flags after --, or its
+                        whole command line: kvplanner gui --gpu H100 vllm serve MODEL ...
 """
 
 
@@ -79,6 +79,16 @@ def plan_start_model() -> int:
     return run(["plan", START_MODEL])
 
 
+def gui_usage() -> str:
+    """What `gui` takes."""
+    import textwrap
+
+    from kvplanner.request.flags import PLAN_FLAGS
+
+    flags = textwrap.fill(" ".join(f"{f.name}\u00a0{f.metavar}" for f in PLAN_FLAGS), 112, subsequent_indent="  ")
+    return _GUI_USAGE.format(flags=flags.replace("\u00a0", " "))
+
+
 def _run(argv: list[str]) -> int:
     if argv and argv[0] == "help" and argv[1:] and argv[1] in COMMANDS:
         argv = [argv[1], "--help"]
@@ -93,7 +103,7 @@ def _run(argv: list[str]) -> int:
     command, rest = argv[0], argv[1:]
     if command == "gui":
         # Only its help comes here: the composition root opens the window.
-        print(_GUI_USAGE, end="")
+        print(gui_usage(), end="")
         return 0
     if command.startswith("-"):
         raise BadInput("a command is missing", "", f"Write kvplanner plan {' '.join(argv)[:80]}")

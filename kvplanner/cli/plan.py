@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from kvplanner.cli.arguments import Parser, split_flags
+from kvplanner.cli.arguments import Parser
 from kvplanner.cli.output import BAD_INPUT, DOES_NOT_FIT, FITS, emit_json, give_up_output, note, width
 from kvplanner.errors import BadInput, UnknownName
+from kvplanner.request.flags import add_plan_words, split_flags
 from kvplanner.sized_text import sizes_in
 
 if TYPE_CHECKING:
@@ -35,37 +36,8 @@ _UNTOLD_CACHE: Final = "The other numbers of the plan stand; the engine tells it
 def parser() -> Parser:
     """The arguments of `plan`; the engine's own flags follow "--"."""
     made = Parser("plan", "Whether a model fits on given GPUs, and what it serves.", _EXAMPLES, _USAGE)
+    add_plan_words(made)
     add = made.add_argument
-    add(
-        "model",
-        nargs="?",
-        default="",
-        metavar="MODEL",
-        help="catalogue id, folder, config.json, *.safetensors, *.gguf, ollama:NAME, hub:ORG/NAME or a .kvplan.json",
-    )
-    add("--gpu", metavar="SPEC", help='"H100", "2xRTX 4090", "1xRTX 4090,1xRTX 3090", "4x79.2GiB", "local"')
-    add("--engine", help="the engine (vllm)")
-    add("--engine-version", metavar="V", help="its version, the newest known when left out")
-    add(
-        "--weight-format",
-        metavar="F",
-        help="as if stored in another format: fp8, int8, awq, gptq, nvfp4, mxfp4, q4_k_m ...",
-    )
-    add("--load", metavar="N@PROMPT+OUTPUT", help="users at once and their tokens, for example 32@1500+500")
-    add(
-        "--free",
-        action="append",
-        default=[],
-        metavar="[GPU=]SIZE",
-        help="free memory before the engine starts: 70GiB, or 0=70GiB,1=60GiB",
-    )
-    add(
-        "--measured",
-        action="append",
-        default=[],
-        metavar="KIND=SIZE",
-        help="replaces an estimate by a given value: activations=3GB; kinds as in the table of a plan",
-    )
     add(
         "--explain",
         nargs="?",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kvplanner.catalog import gpus
 from kvplanner.engine.option import Option, OptionValue
@@ -16,6 +16,7 @@ from kvplanner.gpu.spec import Device, Machine
 from kvplanner.model.model import Model
 from kvplanner.request import planfile
 from kvplanner.request.draft import open_draft
+from kvplanner.request.flags import OURS, PLAN_FLAGS
 from kvplanner.request.launch import Launch, take_apart, visible
 from kvplanner.request.start import START_GPU
 from kvplanner.units import GIB, MIB, format_bytes, parse_count, parse_size
@@ -25,11 +26,6 @@ if TYPE_CHECKING:
 
 LOCAL: Final = "local"
 
-# Flags of kvplanner's own that stand after "--" only by mistake.
-OURS: Final = frozenset({
-    "--gpu", "--engine", "--engine-version", "--weight-format", "--load", "--free", "--measured", "--explain", "--unit",
-    "--json", "--save", "--markdown",
-})  # fmt: skip
 _EXAMPLES: Final = {"--free": "70GiB", "--measured": "activations=3GB"}
 # A size that was copied from what is shown may be rounded up by as much.
 _ROUNDING: Final = GIB // 200
@@ -53,14 +49,16 @@ class PlanWords(NamedTuple):
 
 def words_of(found: Namespace, flags: tuple[str, ...]) -> PlanWords:
     """The words among parsed arguments. Raises BadInput for an empty one: often a shell variable that is not set."""
-    names = ("gpu", "engine", "engine_version", "weight_format", "load", "free", "measured")
-    for name in names:
-        value = getattr(found, name)
+    given = {flag.field: getattr(found, flag.field) for flag in PLAN_FLAGS}
+    for flag in PLAN_FLAGS:
+        value = given[flag.field]
         if value is not None and any(not text.strip() for text in ([value] if isinstance(value, str) else value)):
-            raise BadInput("is empty", f"--{name.replace('_', '-')}", "Give a value, or leave the flag out")
-    gpu, engine, version, weight_format, load = (getattr(found, name) or "" for name in names[:5])
-    free, measured = tuple(found.free), tuple(found.measured)
-    return PlanWords(found.model or "", gpu, engine, version, weight_format, load, free, measured, flags)
+            raise BadInput("is empty", flag.name, "Give a value, or leave the flag out")
+    given["version"] = given.pop("engine_version")
+    texts: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value or "" for name, value in given.items()
+    }
+    return PlanWords(model=found.model or "", flags=flags, **texts)
 
 
 class Sources(NamedTuple):

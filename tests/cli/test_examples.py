@@ -15,7 +15,7 @@ import kvplanner
 from kvplanner.catalog import models
 from kvplanner.cli import plan
 from kvplanner.engine.registry import engine, names
-from kvplanner.request.words import OURS
+from kvplanner.request.flags import OURS
 from tests.cli.kit import Terminal
 
 # Flags of other commands and programs that an error may name.

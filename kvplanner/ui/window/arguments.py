@@ -31,25 +31,20 @@ class WindowArguments(NamedTuple):
 def _parser() -> Any:
     import argparse
 
+    from kvplanner.request.flags import add_plan_words
+
     class Parser(argparse.ArgumentParser):
         def error(self, message: str) -> NoReturn:
             raise BadInput(message.removeprefix("argument "), "gui", "kvplanner gui --help lists what it takes")
 
     parser = Parser(prog="kvplanner gui", allow_abbrev=False, add_help=False)
-    parser.add_argument("model", nargs="?", default="")
+    add_plan_words(parser)
     parser.add_argument("--screenshot", type=Path)
     parser.add_argument("--size", default="")
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--theme", choices=("light", "dark"), default="")
     parser.add_argument("--tab", default="")
     parser.add_argument("--safe-mode", action="store_true")
-    parser.add_argument("--gpu")
-    parser.add_argument("--engine")
-    parser.add_argument("--engine-version")
-    parser.add_argument("--weight-format")
-    parser.add_argument("--load")
-    parser.add_argument("--free", action="append", default=[])
-    parser.add_argument("--measured", action="append", default=[])
     return parser
 
 
@@ -57,13 +52,10 @@ def parse(argv: Sequence[str]) -> WindowArguments:
     """Read the arguments after `gui`. Raises BadInput."""
     if not argv:
         return WindowArguments(None, None, "", "", safe_mode=False, words=None)
+    from kvplanner.request.flags import split_flags
     from kvplanner.request.words import PlanWords, words_of
 
-    words = list(argv)
-    flags: tuple[str, ...] = ()
-    if "--" in words:
-        at = words.index("--")
-        words, flags = words[:at], tuple(words[at + 1 :])
+    words, flags = split_flags(argv)
     found = _parser().parse_args(words)
     if not 0.5 <= found.scale <= 4:
         raise BadInput(f"a scale of {found.scale:g} makes no picture", "--scale", "Give 0.5 to 4")

@@ -19,7 +19,7 @@ from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
 from kvplanner.app.start import first_state, start_state
-from kvplanner.cli.main import _GUI_USAGE
+from kvplanner.cli.main import gui_usage
 from kvplanner.errors import BadInput
 from kvplanner.gpu.spec import Device
 from kvplanner.request.words import PlanWords
@@ -42,6 +42,9 @@ def test_the_quick_start_is_what_no_words_mean() -> None:
 def test_nothing_asked_is_told_from_something() -> None:
     assert parse([]).words is None
     assert parse(["--theme", "dark"]).words is None
+    words = parse(["--gpu", "H100", "vllm", "serve", "m", "-tp", "2"]).words
+    assert words is not None
+    assert (words.gpu, words.flags) == ("H100", ("vllm", "serve", "m", "-tp", "2"))
     words = parse(["llama", "--gpu", "2xL4", "--load", "3@10+20", "--", "-tp", "2"]).words
     assert words is not None
     assert (words.model, words.gpu, words.load, words.flags) == ("llama", "2xL4", "3@10+20", ("-tp", "2"))
@@ -70,7 +73,7 @@ def test_the_help_lists_every_option() -> None:
 
     options = [flag for action in _parser()._actions for flag in action.option_strings]
     assert len(options) > 10
-    assert [flag for flag in options if f"{flag} " not in _GUI_USAGE] == []
+    assert [flag for flag in options if f"{flag} " not in gui_usage()] == []
 
 
 def test_a_screenshot_is_written_and_leaves_no_trace(qapp: QApplication, tmp_path: Path, own_data_folder: Path) -> None:
@@ -89,7 +92,7 @@ def test_the_smallest_picture_has_the_size_asked_for(qapp: QApplication, tmp_pat
     assert run(["--screenshot", str(tmp_path / "s.png"), "--size", size, "--gpu", "8xH100"]) == 0
     image = QImage(str(tmp_path / "s.png"))
     assert (image.width(), image.height()) == SMALLEST
-    assert f"{size} or more" in _GUI_USAGE
+    assert f"{size} or more" in gui_usage()
 
 
 @pytest.mark.parametrize("name", ["none/shot.png", "shot.jpg", "folder.png"])

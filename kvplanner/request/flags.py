@@ -1,0 +1,86 @@
+"""Our own flags, declared once for the terminal and the window, and where an engine's begin."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
+
+
+class Flag(NamedTuple):
+    """A flag with a value. many: it may be given again and again."""
+
+    name: str
+    metavar: str
+    help: str
+    many: bool = False
+
+    @property
+    def field(self) -> str:
+        """What argparse calls its value."""
+        return self.name.removeprefix("--").replace("-", "_")
+
+
+# What to plan. With a model and an engine's own flags these are all the words of a plan.
+PLAN_FLAGS: Final = (
+    Flag("--gpu", "SPEC", '"H100", "2xRTX 4090", "1xRTX 4090,1xRTX 3090", "4x79.2GiB", "local"'),
+    Flag("--engine", "NAME", "the engine (vllm)"),
+    Flag("--engine-version", "V", "its version, the newest known when left out"),
+    Flag("--weight-format", "F", "as if stored in another format: fp8, int8, awq, gptq, nvfp4, mxfp4, q4_k_m ..."),
+    Flag("--load", "N@PROMPT+OUTPUT", "users at once and their tokens, for example 32@1500+500"),
+    Flag("--free", "[GPU=]SIZE", "free memory before the engine starts: 70GiB, or 0=70GiB,1=60GiB", many=True),
+    Flag(
+        "--measured",
+        "KIND=SIZE",
+        "replaces an estimate by a given value: activations=3GB; kinds as in the table of a plan",
+        many=True,
+    ),
+)
+# How the terminal tells a plan.
+REPORT_FLAGS: Final = ("--explain", "--unit", "--json", "--save", "--markdown")
+# Those that stand among an engine's own only by mistake.
+OURS: Final = frozenset({*(flag.name for flag in PLAN_FLAGS), *REPORT_FLAGS})
+_MODEL: Final = "catalogue id, folder, config.json, *.safetensors, *.gguf, ollama:NAME, hub:ORG/NAME or a .kvplan.json"
+
+# What starts an engine's own command line, and what may stand before it.
+_LAUNCHER: Final = re.compile(r"(?:.*[/\\])?(?:vllm serve|(?:docker|podman|nerdctl) run|python[\d.]* -m)")
+_BEFORE: Final = re.compile(r"sudo|env|exec|nohup|time|uvx?|poetry|pipenv|run|[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
+
+
+def add_plan_words(parser: ArgumentParser) -> None:
+    """Have a parser take a model and all that says what to plan for it."""
+    parser.add_argument("model", nargs="?", default="", metavar="MODEL", help=_MODEL)
+    for flag in PLAN_FLAGS:
+        if flag.many:
+            parser.add_argument(flag.name, action="append", default=[], metavar=flag.metavar, help=flag.help)
+        else:
+            parser.add_argument(flag.name, metavar=flag.metavar, help=flag.help)
+
+
+def split_flags(argv: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
+    """Our own words, and the engine's: after "--", or from where a command line such as "vllm serve" begins."""
+    words = list(argv)
+    start = _launch_start(words)
+    if "--" not in words or (start is not None and start < words.index("--")):
+        return (words, ()) if start is None else (words[:start], tuple(words[start:]))
+    end = words.index("--")
+    rest = words[end + 1 :]
+    return words[:end], tuple(rest[1:] if rest[:1] == ["--"] else rest)
+
+
+def _launch_start(words: Sequence[str]) -> int | None:
+    """Where a launcher stands without a "--" before it, with what it is started through and its environment."""
+    for index, word in enumerate(words):
+        if word == "--":
+            return None
+        parts = word.split() if any(c.isspace() for c in word) else words[index : index + 2]
+        if _LAUNCHER.fullmatch(" ".join(parts[:2])) and (
+            index == 0 or not words[index - 1].startswith("--") or "=" in words[index - 1]
+        ):
+            while index > 0 and _BEFORE.fullmatch(words[index - 1]):
+                index -= 1
+            return index
+    return None
