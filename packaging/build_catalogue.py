@@ -1,7 +1,7 @@
 """Build the bundled catalogues from a folder of facts: python packaging/build_catalogue.py FOLDER.
 
-FOLDER holds gpus.json, and models/ with one JSON file per model and same-shape.tsv. The result goes to resources/
-and is committed; the application reads nothing else.
+FOLDER holds gpus.json, and models/ and models-2/ with one JSON file per model, same-shape.tsv and published sizes.
+The result goes to resources/ and is committed; the application reads nothing else.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def main(arguments: list[str]) -> int:
         return 2
     facts = Path(arguments[0])
     print(catalogue_gpus.build(facts / "gpus.json", RESOURCES / "gpus"), "GPUs")
-    print(catalogue_models.build(facts / "models", RESOURCES / "models"), "models")
+    print(catalogue_models.build((facts / "models", facts / "models-2"), RESOURCES / "models"), "models")
     return 0
 
 

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache
 from typing import Any, Final, NamedTuple
 
+from kvplanner.catalog.stored import as_stored, logical, stored_size
 from kvplanner.errors import UnknownName
-from kvplanner.estimate import Estimate, Input, banded, exact
 from kvplanner.files import shipped
-from kvplanner.model.formats import DTYPE_BYTES
 from kvplanner.model.model import Model
-from kvplanner.model.tensors import Inventory
 
 _FOLDER: Final = shipped("models")
 _MOST_NEAR: Final = 6
+# Where a config says how it is quantised: the one part that a record keeps to itself when it shares another's config.
+QUANTISATION: Final = ("quantization_config", "compression_config", "quantization")
 _NOT_IN_SHAPE: Final = ("max_position_embeddings", "rope_scaling", "sliding_window")
-_UNKNOWN_FORMAT: Final = "The weight format of this quantised repository was not seen: its sizes are unknown"
 
 
 class ModelEntry(NamedTuple):
     """One model of the index.
 
     parameters: logical elements of the main model, a tied head once. stored_bytes: of the repository's tensors,
-    published or by rule. quantization: method, None for unquantised, "unknown" where only the shape is known.
+    published or by rule. quantization: method, None for unquantised.
     lower_confidence: some fields come from class defaults or from a model of the same shape (`like`).
     """
 
@@ -104,7 +103,7 @@ def _near(key: str) -> tuple[str, ...]:
     found = [e.id for e in search(key)[:_MOST_NEAR]] if key else []
     parts = " ".join(re.findall(r"[a-z]+(?=\d)|[^\s/:_-]+", key))
     if parts and len(found) < _MOST_NEAR:
-        last = {e.name.lower(): e.id for e in index()}
+        last = {e.name.lower(): e.id for e in reversed(index())}  # those with a record of their own come last
         alike = get_close_matches(key.rpartition("/")[2], last, _MOST_NEAR, 0.6)
         found += [e.id for e in search(parts)[: _MOST_NEAR // 2]] + [last[name] for name in alike]
     return tuple(dict.fromkeys(found))[:_MOST_NEAR]
@@ -148,7 +147,7 @@ def search(text: str) -> tuple[ModelEntry, ...]:
     return tuple(entry for _, _, entry in scored)
 
 
-def _score(entry: ModelEntry, words: list[str]) -> tuple[int, int, int, int]:
+def _score(entry: ModelEntry, words: list[str]) -> tuple[int, int, int, int, int]:
     name, whole = entry.name.lower(), "-".join(words)
     if name == whole or entry.id.lower() == whole:
         rank = 0
@@ -157,7 +156,7 @@ def _score(entry: ModelEntry, words: list[str]) -> tuple[int, int, int, int]:
     else:
         rank = 2 if all(word in name for word in words) else 3
     outside = sum(word not in name for word in words)
-    return rank, outside, int(bool(entry.like)), len(name)
+    return rank, outside, int(bool(entry.like)), len(name), int(entry.lower_confidence)
 
 
 @cache
@@ -171,6 +170,9 @@ def record(model_id: str) -> dict[str, Any]:
     with (_FOLDER / "records.jsonl").open("rb") as file:
         file.seek(offset)
         facts: dict[str, Any] = json.loads(file.readline())
+    if base := facts.pop("config_of", None):
+        shared = {key: value for key, value in record(base)["config"].items() if key not in QUANTISATION}
+        facts["config"] = shared | facts["config"]
     return facts
 
 
@@ -178,32 +180,27 @@ def record(model_id: str) -> dict[str, Any]:
 def load(model_id: str) -> Model:
     """The model with an id, ready to plan.
 
-    An id that only shares another one's shape takes that one's config and says so; a quantised one has no
-    inventory, because its weight format was not seen. Raises UnknownName, or NotModelled for an architecture
-    that has no reader.
+    An id that only shares another one's shape takes that one's config and says so. Raises UnknownName, or NotModelled
+    for an architecture that has no reader.
     """
     from kvplanner.model.families import read_config
 
     entry = find(model_id)
     facts = record(entry.id)
-    spec, inventory = read_config(
-        facts["config"], where=f"catalogue: {facts['id']}", side_quant=facts.get("side_quant")
-    )
-    unknown_format = bool(entry.like) and entry.quantization == "unknown"
-    spec = spec._replace(
-        assumed_fields=(*facts.get("defaults", ()), *(_NOT_IN_SHAPE if entry.like else ())),
-        not_modelled=(*spec.not_modelled, *((_UNKNOWN_FORMAT,) if unknown_format else ())),
-    )
+    read = read_config(facts["config"], where=f"catalogue: {facts['id']}", side_quant=facts.get("side_quant"))
+    spec, inventory, odd = as_stored(facts, *read)
+    derived = ("quantization_config",) if facts.get("derived") else ()
+    assumed = (*facts.get("defaults", ()), *derived, *(_NOT_IN_SHAPE if entry.like else ()))
     return Model(
         id=entry.id,
-        spec=spec,
-        inventory=None if unknown_format else inventory,
+        spec=spec._replace(assumed_fields=assumed),
+        inventory=inventory,
         source_kind="catalogue",
         source_detail=_source(entry, facts),
-        weight_format="unknown" if unknown_format else spec.quantization or spec.dtype,
-        parameters=inventory.parameters(),
-        stored=None if unknown_format else stored_size(facts, spec.quantization, inventory, own=not entry.like),
-        problems=tuple(_problems(entry, facts)),
+        weight_format=spec.quantization or spec.dtype,
+        parameters=logical(inventory),
+        stored=stored_size(facts, spec.quantization, inventory, own=not entry.like),
+        problems=(*_problems(entry, facts), *odd),
     )
 
 
@@ -217,36 +214,17 @@ def _source(entry: ModelEntry, facts: dict[str, Any]) -> str:
     return f"{how}: {facts['source']}" if not entry.like else f"shape of {entry.like} ({how}: {facts['source']})"
 
 
-def stored_size(
-    facts: Mapping[str, Any], quantization: str | None, inventory: Inventory, *, own: bool = True
-) -> Estimate:
-    """Bytes of a repository's tensors: published where known, else counted by the formats' layout rules.
-
-    own: the record is this repository's; one of the same shape may store other copies.
-    """
-    published = facts.get("bytes") if own else None
-    if published is not None:
-        return exact(int(published), "{published}", Input("published", int(published), "B", facts["bytes_source"]))
-    counted = inventory.stored_bytes()
-    inputs = [Input("counted", counted, "B", "config.json, every tensor in its stored format")]
-    formula = "{counted}"
-    copies, what = facts.get("extra", (0, ""))
-    if copies and not what.startswith("MTP") and own:
-        twice = copies * DTYPE_BYTES[facts["config"].get("torch_dtype", "bfloat16").removeprefix("torch.")]
-        inputs.append(Input("extra", twice, "B", f"element count: {what}"))
-        formula, counted = "{counted} + {extra}", counted + twice
-    if quantization is None and str(facts.get("agreement", "")).startswith("exact"):
-        return exact(counted, formula, *inputs)
-    return banded(counted, counted - counted // 1000, counted + counted // 1000, "analytic", formula, *inputs)
-
-
 def _problems(entry: ModelEntry, facts: dict[str, Any]) -> Iterator[str]:
     """What a user should know about a record."""
     if entry.like:
         yield (f"Only the shape is known, from {entry.like}: context length, rope and window sizes may differ")
-        if entry.quantization == "unknown":
-            yield _UNKNOWN_FORMAT
         return
+    if facts.get("derived"):
+        by = facts.get("confirmed")
+        yield (
+            "Its quantisation settings were not seen: those are its publisher's habit"
+            + (f", and {by} agree{'' if ' and ' in by else 's'}" if by else "")
+        )
     if str(facts.get("agreement", "")).startswith("differs"):
         yield f"The config does not explain the published element count: {facts['agreement']}"
     if "amended" in facts:

@@ -117,6 +117,16 @@ def int_packed(bits: int, group: int, symmetric: bool) -> WeightFormat:
     return WeightFormat(f"int{bits}", bits, "group", 2, group=group, zero_bits=0 if symmetric else bits, extra_bytes=8)
 
 
+def quark_int4(group: int, symmetric: bool) -> WeightFormat:
+    """Quark's packed 4-bit integers: 16-bit scales, and packed zeros where they are asymmetric; group -1: one a row."""
+    return WeightFormat("int4", 4, "group", 2, group=max(group, 0), zero_bits=0 if symmetric else 4)
+
+
+def mlx_packed(bits: int, group: int) -> WeightFormat:
+    """MLX's packed integers: a 16-bit scale and a 16-bit bias for each group."""
+    return WeightFormat("mlx", bits, "group", 4, group=group)
+
+
 def bnb4(double: bool) -> WeightFormat:
     """bitsandbytes 4-bit: an fp32 absmax per 64 weights, or one byte each plus an fp32 per 256 of those.
 

@@ -159,6 +159,7 @@ class ModelSpec(NamedTuple):
     dtype: of the unquantised tensors, for example "bfloat16".
     kv_cache_dtype: what the checkpoint asks of an engine's KV cache ("fp8"), or None.
     quantization: the method's name in the config ("fp8", "awq" ...), or None.
+    quantization_traits: what the weights need of an engine beyond the method ("act-order", "2:4 sparse" ...).
     mtp_layers: multi-token-prediction blocks that the file holds and an engine loads only on request.
     not_modelled: facts that an engine would need and this reader does not understand; a plan says so.
     assumed_fields: config fields that come from class defaults and were seen in no file.
@@ -184,6 +185,7 @@ class ModelSpec(NamedTuple):
     not_modelled: tuple[str, ...] = ()
     defaulted: tuple[str, ...] = ()
     default_context_length: int | None = None
+    quantization_traits: tuple[str, ...] = ()
 
     @property
     def num_layers(self) -> int:

@@ -17,8 +17,8 @@ FOLDER = files("kvplanner.resources") / "models"
 
 def test_the_index_holds_every_record_and_every_shape() -> None:
     entries = models.index()
-    assert len([e for e in entries if not e.like]) == 458
-    assert len([e for e in entries if e.like]) == 302
+    assert len([e for e in entries if not e.like]) == 675
+    assert len([e for e in entries if e.like]) == 282
     assert len({e.id.lower() for e in entries}) == len(entries)
 
 
@@ -124,18 +124,13 @@ def test_every_entry_loads_as_the_index_says(entry: models.ModelEntry) -> None:
     assert model.parameters == entry.parameters
     assert model.spec.context_length == entry.context_length
     assert bool(model.spec.assumed_fields) == entry.lower_confidence
-    if entry.quantization == "unknown":
-        assert (model.inventory, model.stored, model.weight_format) == (None, None, "unknown")
-        assert entry.stored_bytes is None
-        assert any("not seen" in problem for problem in model.problems)
-        return
     assert model.inventory is not None
     assert model.stored is not None
     assert model.stored.low <= model.stored.value <= model.stored.high
     assert model.stored.in_numbers()
-    if not entry.like:
-        assert model.stored.value == entry.stored_bytes
-    else:
+    assert model.stored.value == entry.stored_bytes
+    assert model.spec.quantization == entry.quantization
+    if entry.like:
         assert any(entry.like in problem for problem in model.problems)
 
 

@@ -39,7 +39,7 @@ from tests.model.mutations import facts, seeds
         ({"rope_scaling": [1]}, BadInput, ("rope_scaling", "object")),
         ({"quantization_config": {"quant_method": "magic"}}, NotModelled, ("quant_method", "magic", "awq")),
         ({"quantization_config": {"quant_method": "awq"}}, BadInput, ("bits", "missing")),
-        ({"quantization_config": {"bits": 4, "group_size": 64}}, NotModelled, ("MLX",)),
+        ({"quantization_config": {"quant_method": "hqq"}}, NotModelled, ("quant_method", "HQQ", "no engine here")),
     ],
 )
 def test_errors_name_the_field(change: dict[str, Any], kind: type[PlannerError], words: tuple[str, ...]) -> None:

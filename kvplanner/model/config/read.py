@@ -13,7 +13,8 @@ from kvplanner.model.config.parts import Parts, as_mtp
 from kvplanner.model.config.reading import Draft, Reader, Reading
 from kvplanner.model.formats import DTYPE_BYTES, dense
 from kvplanner.model.quantisation.apply import quantised_blocks, quantised_mtp, quantised_outside
-from kvplanner.model.quantisation.schemes import Scheme, scheme_of
+from kvplanner.model.quantisation.scheme import Scheme
+from kvplanner.model.quantisation.schemes import scheme_of
 from kvplanner.model.spec import LayerSpec, ModelSpec
 from kvplanner.model.tensors import Inventory, TensorGroup
 
@@ -64,6 +65,7 @@ def read_with(
         tied_embeddings=draft.tied,
         quantization=scheme.name if scheme else None,
         kv_cache_dtype=scheme.kv_cache if scheme else None,
+        quantization_traits=scheme.traits if scheme else (),
         towers=draft.towers,
         mtp_layers=draft.mtp.blocks if draft.mtp else 0,
         task=draft.task,

@@ -8,7 +8,7 @@ from kvplanner.errors import NotModelled
 from kvplanner.model.config.reading import Body, Mtp
 from kvplanner.model.formats import WeightFormat
 from kvplanner.model.quantisation.names import ANY_LAYER, covers
-from kvplanner.model.quantisation.schemes import Rule, Scheme
+from kvplanner.model.quantisation.scheme import Rule, Scheme
 from kvplanner.model.tensors import TensorGroup
 
 Placed = tuple[int, Rule]
@@ -94,6 +94,8 @@ def quantised(scheme: Scheme, rules: Sequence[Rule], group: TensorGroup, layer: 
         return group
     names = spellings(group)
     for rule in rules:
+        if rule.kinds is not None and group.kind not in rule.kinds:
+            continue
         if covers(rule.matcher, layer, names):
             if rule.experts not in (0, group.count) and group.kind == "experts":
                 raise NotModelled(
