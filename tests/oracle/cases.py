@@ -8,7 +8,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from kvplanner.catalog import models
 from kvplanner.engine.option import OptionValue
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.vllm.weights.rank import partition
@@ -16,6 +15,7 @@ from kvplanner.estimate import exact
 from kvplanner.gpu.spec import Device, GpuSpec, Machine
 from kvplanner.model.model import Model
 from kvplanner.units import MIB
+from tests.oracle import originals
 
 HERE = Path(__file__).parent
 # What CUDA sees of each, in MiB, and its compute capability: the sizes only pick the engine's batch defaults.
@@ -46,7 +46,7 @@ def machine(name: str, count: int = 1) -> Machine:
 @cache
 def model(name: str) -> Model:
     """A model of the catalogue."""
-    return models.load(name)
+    return originals.load(name)
 
 
 def options(flags: list[str], tp: int) -> Mapping[str, OptionValue]:

@@ -8,13 +8,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from kvplanner.catalog import models
 from kvplanner.engine.option import OptionValue
 from kvplanner.engine.request import PlanRequest
 from kvplanner.estimate import exact
 from kvplanner.gpu.spec import Device, GpuSpec, Machine
 from kvplanner.model.model import Model
 from kvplanner.units import MIB
+from tests.oracle import originals
 
 HERE = Path(__file__).parent / "sglang"
 CAPABILITY = {
@@ -36,7 +36,7 @@ def read(name: str) -> list[dict[str, Any]]:
 @cache
 def model(name: str) -> Model:
     """A model of the catalogue."""
-    return models.load(name)
+    return originals.load(name)
 
 
 @cache

@@ -12,7 +12,7 @@ from kvplanner.engine.segment import Segment
 from kvplanner.engine.values import check_range
 from kvplanner.engine.vllm.eras import era_of, spelled
 from kvplanner.engine.vllm.settings import Settings
-from kvplanner.engine.vllm.settle import parallel, support
+from kvplanner.engine.vllm.settle import formats, parallel, support
 from kvplanner.engine.vllm.settle import settle as defaults
 from kvplanner.engine.vllm.startup import limits, stages
 from kvplanner.engine.vllm.startup.checks import ORDER
@@ -58,7 +58,7 @@ class Vllm:
     def cannot_load(self, method: str, version: str | None = None, machine: Machine | None = None) -> str:
         """Why a version loads no weights of a quantisation method on a machine, "" when it does."""
         release = era_of(version).version
-        why = support.cannot_load(method, release)
+        why = formats.cannot_load(method, release)
         if why or machine is None or not machine.devices:
             return why
         return support.no_kernels_for(method, release, machine.devices[0].gpu)

@@ -143,7 +143,7 @@ class Reading:
         """
         name = "tie_word_embeddings"
         if self.top is not self.text and self.top.has(name):
-            below = self.text.flag(name, default=True) if self.text.has(name) else True
+            below = self.text.flag(name, default=True)
             self.text.skip(name)
             return self.top.flag(name, default=default) and below
         self.top.skip(name)

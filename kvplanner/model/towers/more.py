@@ -26,6 +26,8 @@ def llama4(reading: Reading, hidden: int) -> Found:
     image, channels = square(fields, "image_size"), fields.get("num_channels", default=3, high=64)
     fields.skip("vision_output_dim", "projector_output_dim", "vision_feature_layer")
     adapter_in, ratio = fields.need("projector_input_dim", high=1 << 20), fields.number("pixel_shuffle_ratio") or 0.5
+    if not 0.1 <= ratio <= 1:
+        raise fields.bad("pixel_shuffle_ratio", "a share from 0.1 to 1")
     fields.expect("multi_modal_projector_bias", False)
     width = fields.need("intermediate_size")
     patches, tokens = (image // patch) ** 2, int((image // patch) ** 2 * ratio * ratio)

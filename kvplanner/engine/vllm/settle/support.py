@@ -12,27 +12,17 @@ from typing import Final
 from kvplanner.engine.vllm.eras import spelled
 from kvplanner.engine.vllm.quirks import quirks
 from kvplanner.engine.vllm.settings import Version
+from kvplanner.engine.vllm.settle import formats
 from kvplanner.errors import BadInput
 from kvplanner.gpu.spec import GpuSpec
+from kvplanner.model.quantisation import foreign
 from kvplanner.model.spec import ModelSpec
-
-# Formats without a method in the registry of 0.33; the release that dropped them is not known.
-_DROPPED_FORMATS: Final = {"gguf": "GGUF", "bitsandbytes": "bitsandbytes"}
-_DROPPED: Final = (33, 0)
 
 # The least compute capability that the released builds hold kernels for, by the first release of which it is true: with
 # 0.20 they moved to torch 2.11 and CUDA 13, which have no Volta (its release notes; the wheel of 0.33 starts at 7.5).
 _LEAST_CAPABILITY: Final[tuple[tuple[Version, Version], ...]] = (((20, 0), (7, 5)), ((0, 0), (7, 0)))
 # CUDA 12.8, which compiles for Blackwell, came with 0.9 (its release notes).
 _BLACKWELL: Final[tuple[Version, Version]] = ((10, 0), (9, 0))
-# The least compute capability of a format's kernels, by the first release of which it is true (features/quantization of
-# the engine's documentation and reports of its refusals). Marlin came to 7.5 with 0.14 or 0.15, without MXFP4.
-_LEAST_FOR_FORMAT: Final[dict[str, tuple[tuple[Version, Version], ...]]] = {
-    "awq": (((0, 0), (7, 5)),),
-    "fp8": (((14, 0), (7, 5)), ((0, 0), (8, 0))),
-    "mxfp4": (((0, 0), (8, 0)),),
-}
-_ALSO_CALLED: Final = {"auto_awq": "awq", "gpt_oss_mxfp4": "mxfp4"}
 
 
 def no_kernels(gpu: GpuSpec, version: Version) -> str:
@@ -61,13 +51,7 @@ def check(
     what_if: the format is not the stored one but asked for. Raises BadInput for an architecture that the release does
     not know, and for a format that it cannot load, or not on this GPU.
     """
-    why = cannot_load(quantization or "", version)
-    if why:
-        raise BadInput(
-            f"{why}: its registry no longer lists the method",
-            "--engine-version",
-            "Plan an older release, for example --engine-version 0.16, or another weight format",
-        )
+    _check_method(spec, quantization or "", version)
     _check_format(quantization or "", version, capability, "--weight-format" if what_if else "--gpu")
     rules = quirks(spec.architecture)
     known = rules.since
@@ -82,15 +66,28 @@ def check(
     return ()
 
 
-def _least_for(quantization: str, version: Version) -> Version:
-    """The least compute capability that a release's kernels for a format run on."""
-    rules = _LEAST_FOR_FORMAT.get(_ALSO_CALLED.get(quantization, quantization), ())
-    return next((least for since, least in rules if version >= since), (0, 0))
+def _check_method(spec: ModelSpec, method: str, version: Version) -> None:
+    """Raises BadInput for a method that the release does not have, or a form of it that it no longer reads."""
+    why = formats.cannot_load(method, version)
+    if foreign.why_not(method):
+        raise BadInput(why, "model", "Plan the model that it was made from, or another of its quantised repositories")
+    if why:
+        newer = "came with" in why
+        raise BadInput(
+            why if newer else f"{why}: its registry no longer lists the method",
+            "--engine-version",
+            "Plan a newer release, or another weight format"
+            if newer
+            else "Plan an older release, for example --engine-version 0.16, or another weight format",
+        )
+    trouble = formats.trouble_with(spec.quantization_traits, version) if method == spec.quantization else ""
+    if trouble:
+        raise BadInput(trouble, "--engine-version", "Plan an older release, for example 0.28, or another repository")
 
 
 def no_kernels_for(quantization: str, version: Version, gpu: GpuSpec) -> str:
     """Why a release runs no weights of a quantisation method on a GPU, "" when it does or that is not known."""
-    least, capability = _least_for(quantization, version), gpu.compute_capability
+    least, capability = formats.least_capability(quantization, version), gpu.compute_capability
     if capability is None or capability >= least:
         return ""
     return f"needs compute capability {least[0]}.{least[1]}, {gpu.name} has {capability[0]}.{capability[1]}"
@@ -98,7 +95,7 @@ def no_kernels_for(quantization: str, version: Version, gpu: GpuSpec) -> str:
 
 def _check_format(quantization: str, version: Version, capability: Version | None, where: str) -> None:
     """Raises BadInput in the engine's words for a format without kernels for the GPU."""
-    least = _least_for(quantization, version)
+    least = formats.least_capability(quantization, version)
     if capability is not None and capability < least:
         needed, here = (f"{major * 10 + minor}" for major, minor in (least, capability))
         raise BadInput(
@@ -107,10 +104,3 @@ def _check_format(quantization: str, version: Version, capability: Version | Non
             where,
             f"Name a GPU of compute capability {least[0]}.{least[1]} or later, or another weight format",
         )
-
-
-def cannot_load(quantization: str, version: Version) -> str:
-    """Why a release loads no weights of a quantisation method, "" when it does."""
-    format_ = _DROPPED_FORMATS.get(quantization)
-    release = spelled(version).rpartition(".")[0]
-    return f"vLLM {release} has no {format_} quantisation" if format_ and version >= _DROPPED else ""

@@ -7,9 +7,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kvplanner.catalog import models
 from kvplanner.engine.vllm.weights import rank as weights
 from tests.engine.vllm.weights.models import settings
+from tests.oracle import originals
 
 DATA = Path(__file__).parent / "data" / "vllm_weights.jsonl"
 # Cases that are known to differ, and why.
@@ -38,7 +38,7 @@ def cases() -> tuple[Case, ...]:
 
 
 def _case(facts: dict[str, Any]) -> Case:
-    model = models.load(facts["model"])
+    model = originals.load(facts["model"])
     here = settings(
         tp=facts["tp"], pp=facts["pp"], dtype=facts["dtype"], gpu_arch=tuple(facts["arch"]), gpu_name=facts["gpu"],
         max_model_len=facts["max_model_len"], quantization=facts["quantization"],

@@ -1,0 +1,98 @@
+"""Which vLLM releases load a quantisation method, and which GPUs they have kernels for.
+
+0.33: read from its registry (model_executor/layers/quantization/__init__.py) and each method's get_min_capability.
+Earlier releases: features/quantization of the engine's documentation, and reports of its refusals. Where a border lies
+between two releases that were read, the later one stands here.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from kvplanner.engine.vllm.eras import spelled
+from kvplanner.engine.vllm.settings import Version
+from kvplanner.model.quantisation.foreign import why_not
+
+
+class Loads(NamedTuple):
+    """What is known of a method.
+
+    since: the first release that has it, where known. gone: the first release known without it. capability: the least
+    compute capability by the first release of which it is true, newest first. gone_why: what its registry says.
+    """
+
+    since: Version | None = None
+    gone: Version | None = None
+    capability: tuple[tuple[Version, Version], ...] = ()
+    gone_why: str = "its registry no longer lists the method"
+
+
+_ALL: Final[Version] = (0, 0)
+_GONE: Final[Version] = (33, 0)
+_METHODS: Final[dict[str, Loads]] = {
+    "gguf": Loads(gone=_GONE),
+    "bitsandbytes": Loads(gone=_GONE),
+    "awq": Loads(capability=((_ALL, (7, 5)),)),
+    # Marlin came to 7.5 with 0.14 or 0.15, without MXFP4.
+    "fp8": Loads(capability=(((14, 0), (7, 5)), (_ALL, (8, 0)))),
+    "mxfp4": Loads(since=(10, 1), capability=((_ALL, (8, 0)),)),
+    "mxfp8": Loads(capability=((_ALL, (8, 0)),)),
+    "fbgemm_fp8": Loads(capability=((_ALL, (8, 0)),)),
+    "fp_quant": Loads(since=(10, 2), capability=((_ALL, (10, 0)),)),
+    "experts_int8": Loads(capability=((_ALL, (8, 0)),)),
+    "modelopt": Loads(capability=((_GONE, (8, 0)), (_ALL, (8, 9)))),
+    "modelopt_fp4": Loads(since=(8, 0), capability=((_GONE, (7, 5)), (_ALL, (8, 0)))),
+    "modelopt_mxfp8": Loads(since=(16, 0), capability=((_ALL, (8, 0)),)),
+    "modelopt_mixed": Loads(since=(17, 0), capability=((_GONE, (7, 5)), (_ALL, (8, 0)))),
+    "torchao": Loads(since=(8, 5), capability=((_ALL, (7, 5)),)),
+    "auto-round": Loads(since=(9, 0)),
+    "quark": Loads(since=(7, 2), capability=((_ALL, (7, 0)),)),
+}
+_ALSO_CALLED: Final = {"auto_awq": "awq", "gpt_oss_mxfp4": "mxfp4", "inc": "auto-round"}
+_SHOWN: Final = {"gguf": "GGUF"}
+# What a method's weights may need beside it, since when no release has it, and what the engine says of it.
+_TRAITS: Final[dict[str, tuple[Version, str]]] = {
+    "act-order": (_GONE, "GPTQ group activation ordering (desc_act=True) is no longer supported"),
+    "2:4 sparse": (_GONE, "Sparsity support has been removed from compressed-tensors"),
+}
+# Read only with a flag of its own since then.
+_DEPRECATED: Final = {"fbgemm_fp8": _GONE, "fp_quant": _GONE}
+
+
+def cannot_load(method: str, version: Version) -> str:
+    """Why a release loads no weights of a quantisation method, "" when it does or that is not known."""
+    foreign = why_not(method)
+    if foreign:
+        return f"weights in {foreign}"
+    known = _of(method)
+    release = spelled(version).rpartition(".")[0]
+    name = _SHOWN.get(method, method)
+    if known.gone is not None and version >= known.gone:
+        return f"vLLM {release} has no {name} quantisation"
+    if known.since is not None and version < known.since:
+        return f"vLLM {release} has no {name} quantisation yet: it came with {spelled(known.since)}"
+    return ""
+
+
+def trouble_with(traits: tuple[str, ...], version: Version) -> str:
+    """What a release says of a checkpoint that it no longer reads, "" when it reads it."""
+    for trait in traits:
+        since, words = _TRAITS.get(trait, (None, ""))
+        if since is not None and version >= since:
+            return words
+    return ""
+
+
+def deprecated(method: str, version: Version) -> bool:
+    """Whether a release asks for --allow-deprecated-quantization first."""
+    since = _DEPRECATED.get(method)
+    return since is not None and version >= since
+
+
+def least_capability(method: str, version: Version) -> Version:
+    """The least compute capability that a release's kernels for a method run on, (0, 0) where none is known."""
+    return next((least for since, least in _of(method).capability if version >= since), (0, 0))
+
+
+def _of(method: str) -> Loads:
+    return _METHODS.get(_ALSO_CALLED.get(method, method), Loads())
