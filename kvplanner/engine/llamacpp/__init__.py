@@ -1,0 +1,1 @@
+"""llama.cpp: GGUF models on one or more GPUs and the host."""

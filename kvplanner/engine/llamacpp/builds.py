@@ -1,0 +1,79 @@
+"""What llama.cpp's builds do otherwise, as data: a build is a number, b9500 being about June 2026.
+
+Where each rule changed is read from public start-up logs (the builds named beside each) and, for the newest, from the
+source of 0.5.0-dev (October 2026, project commit 0c1e57098).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from kvplanner.errors import BadInput
+
+
+class Build(NamedTuple):
+    """The rules of a build.
+
+    name: of the rule era. first: the first build of it. limited_outputs: logits are reserved for the slots' rows, not
+    for a whole micro-batch (pull request 23861). wide_mask: masks are 32-bit on the host. copies_reserved: the compute
+    buffer holds flash attention's 16-bit copies. rotated: heads are rotated before they are quantised.
+    output_first: the output layer counts first among -ngl layers. row_split: -sm row exists.
+    padding: cells are a multiple of it. windows: sliding-window layers keep a window only. flash_auto: flash attention
+    is on where it can be. slots, unified, all_layers, fit: the server's defaults.
+    """
+
+    name: str
+    first: int
+    limited_outputs: bool = True
+    wide_mask: bool = False
+    copies_reserved: bool = True
+    rotated: bool = True
+    output_first: bool = True
+    row_split: bool = False
+    padding: int = 256
+    windows: bool = True
+    flash_auto: bool = True
+    slots: int = 4
+    unified: bool = True
+    all_layers: bool = True
+    fit: bool = True
+
+
+_2026_JUNE: Final = Build("2026-06", 9500)
+_2026_APRIL: Final = _2026_JUNE._replace(
+    name="2026-04", first=8829, limited_outputs=False, wide_mask=True, copies_reserved=False, row_split=True
+)
+_2026_FEBRUARY: Final = _2026_APRIL._replace(name="2026-02", first=8200, rotated=False)
+_2025_DECEMBER: Final = _2026_FEBRUARY._replace(name="2025-12", first=7400, output_first=False)
+_2025_SEPTEMBER: Final = _2025_DECEMBER._replace(
+    name="2025-09", first=6300, slots=1, unified=False, all_layers=False, fit=False
+)
+_2025_JUNE: Final = _2025_SEPTEMBER._replace(name="2025-06", first=5450, padding=32, flash_auto=False)
+_2024: Final = _2025_JUNE._replace(name="2024", first=0, windows=False)
+
+# Newest first.
+BUILDS: Final[tuple[Build, ...]] = (
+    _2026_JUNE, _2026_APRIL, _2026_FEBRUARY, _2025_DECEMBER, _2025_SEPTEMBER, _2025_JUNE, _2024,
+)  # fmt: skip
+NEWEST: Final = "b11400"
+VERSIONS: Final[tuple[str, ...]] = (NEWEST, "b9500", "b8829", "b8200", "b7400", "b6300", "b5450", "b3000")
+_BUILD: Final = re.compile(r"b?(\d{1,6})(?:\b.*)?")
+
+
+def build_of(version: str | None) -> Build:
+    """The rules of a build such as "b9500" (None: the newest). Raises BadInput for anything else."""
+    match = _BUILD.fullmatch(version or NEWEST)
+    if match is None:
+        raise BadInput(
+            f"{(version or '')[:40]!r} is not a build of llama.cpp",
+            "--engine-version",
+            "Write it as llama-server --version does: b9500",
+        )
+    return next(build for build in BUILDS if int(match[1]) >= build.first)
+
+
+def spelled(version: str | None) -> str:
+    """A build's name as people write it."""
+    match = _BUILD.fullmatch(version or NEWEST)
+    return f"b{match[1]}" if match else (version or NEWEST)

@@ -1,0 +1,183 @@
+"""Softmax and latent attention, in the order of llama.cpp's graph (build_attn of llama-graph.cpp, October 2026)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from kvplanner.engine.llamacpp.cache import row_bytes
+from kvplanner.engine.llamacpp.compute.layers import F16, Layer, Rest
+from kvplanner.model.spec import Attention, Mla
+
+# Cache types for which the GPUs have no flash attention kernel: it then runs on the host, silently.
+_NO_KERNEL: Final = frozenset({"iq4_nl"})
+
+
+def attend(layer: Layer, mixer: Attention, source: int, shared: int | None = None) -> Rest:
+    """Softmax attention. shared: the backend of the earlier layer's cache that this layer reads."""
+    shape, graph, inputs = layer.shape, layer.graph, layer.inputs
+    queries = mixer.heads * mixer.head_size
+    gated = _is_gated(layer, queries)
+    full: int | None = None
+    if layer.weights.has("attn_qkv.weight"):
+        keys = mixer.kv_heads * mixer.head_size
+        values = mixer.kv_heads * mixer.head_size_v
+        joined = layer.matmul("attn_qkv.weight", queries + keys + values, source)
+        value = joined
+        query = _heads(layer, joined, "attn_q_norm.weight", layer.row * queries)
+        key = _heads(layer, joined, "attn_k_norm.weight", layer.row * keys)
+        _store(layer, mixer, _rotate(layer, key, inputs.key_rotation), _rotate(layer, value, inputs.value_rotation))
+        return _finish(layer, mixer, _rotate(layer, query, inputs.key_rotation), None, layer.cache)
+    if gated:
+        full = layer.matmul("attn_q.weight", 2 * queries, source)
+    product = layer.matmul("attn_q.weight", queries, source) if full is None else full
+    query = _rotate(layer, _heads(layer, product, "attn_q_norm.weight", layer.row * queries), inputs.key_rotation)
+    if not mixer.owns_cache and shared is not None:
+        return _finish(layer, mixer, query, full, shared)
+    keys = mixer.kv_heads * mixer.head_size
+    shares_keys = not layer.weights.has("attn_v.weight") and layer.weights.has("attn_k.weight")
+    if shares_keys:
+        product = layer.matmul("attn_k.weight", keys, source)
+        value = product
+    else:
+        value = layer.matmul("attn_v.weight", mixer.kv_heads * mixer.head_size_v, source)
+    if shape.arch in ("gemma4", "gemma3n"):
+        value = layer.op(graph.sizes[value], value)
+    value = _rotate(layer, value, inputs.value_rotation)
+    if not shares_keys:
+        product = layer.matmul("attn_k.weight", keys, source)
+    key = _heads(layer, product, "attn_k_norm.weight", layer.row * keys)
+    _store(layer, mixer, _rotate(layer, key, inputs.key_rotation), value)
+    return _finish(layer, mixer, query, full, layer.cache)
+
+
+def _is_gated(layer: Layer, queries: int) -> bool:
+    return layer.shape.arch in ("qwen3next", "qwen35", "qwen35moe")
+
+
+def _heads(layer: Layer, product: int, norm: str, bytes_: int) -> int:
+    """Queries or keys by heads, normed where the layer does so, and turned by their positions.
+
+    Heads are a view of the product, and nothing is done in place on a view.
+    """
+    if not layer.weights.has(norm):
+        return layer.op(bytes_, product, layer.inputs.positions)
+    normed = layer.norm(product, norm, bytes_=bytes_, inplace=False)
+    return layer.op(bytes_, normed, layer.inputs.positions, inplace=True)
+
+
+def _rotate(layer: Layer, source: int, rotation: int | None) -> int:
+    """Heads before they go into a quantised cache."""
+    return source if rotation is None else layer.op(layer.graph.sizes[source], rotation, source)
+
+
+def _store(layer: Layer, mixer: Attention, key: int, value: int) -> None:
+    windowed = mixer.window is not None or mixer.chunk is not None
+    inputs = layer.inputs
+    at = layer.cache
+    layer.graph.op(0, key, inputs.window_key_rows if windowed else inputs.key_rows, on=at, stored=True)
+    layer.graph.op(0, value, inputs.window_value_rows if windowed else inputs.value_rows, on=at, stored=True)
+
+
+def _finish(layer: Layer, mixer: Attention, query: int, gate: int | None, cache: int) -> Rest:
+    shape, graph, _inputs = layer.shape, layer.graph, layer.inputs
+    windowed = mixer.window is not None or mixer.chunk is not None
+    cells = (shape.window if windowed else shape.full) * shape.streams
+    mask = layer.mask(windowed)
+    keys = graph.cache(cache_bytes(shape.key_type, mixer.kv_heads * mixer.head_size, cells), cache)
+    values = graph.cache(cache_bytes(shape.value_type, mixer.kv_heads * mixer.head_size_v, cells), cache)
+    out = layer.row * mixer.heads * mixer.head_size_v
+    if shape.flash:
+        found = _flash(layer,
+            query, keys, values, mask, out,
+            key_elements=cells * mixer.kv_heads * mixer.head_size,
+            value_elements=cells * mixer.kv_heads * mixer.head_size_v,
+        )  # fmt: skip
+    else:
+        host = graph.host if cache == graph.host and layer.device != graph.host else None
+        per_stream = cells // shape.streams
+        scores = layer.op(layer.row * mixer.heads * per_stream, keys, query)
+        scores = layer.op(graph.sizes[scores], scores, mask, inplace=True)
+        if not shape.transposed:
+            values = layer.op(graph.sizes[values], values)
+        mixed = layer.op(out, values, scores)
+        found = layer.op(out, mixed, on=host)
+    return partial(_close, layer, found, gate, out)
+
+
+def _close(layer: Layer, found: int, gate: int | None, out: int) -> int:
+    inputs, shape = layer.inputs, layer.shape
+    if inputs.value_rotation is not None:
+        found = layer.op(out, inputs.value_rotation, found)
+    if gate is not None:
+        opened = layer.op(out, gate)
+        opened = layer.op(out, opened, inplace=True)
+        found = layer.op(out, opened, found, inplace=True)
+    return layer.matmul("attn_output.weight", shape.hidden, found)
+
+
+def _flash(layer: Layer, query: int, keys: int, values: int | None, mask: int, out: int, *, key_elements: int,
+    value_elements: int,
+) -> int:  # fmt: skip
+    """Flash attention; its buffer also takes 16-bit copies of keys and values of another type."""
+    graph, shape = layer.graph, layer.shape
+    extra = 0
+    sources = [query]
+    if _NO_KERNEL.intersection((shape.key_type, shape.value_type)):
+        held = [cached for cached in (keys, values) if cached is not None]
+        return layer.op(out, query, *held, mask, on=graph.host)
+    for cached, type_, elements in (
+        (keys, shape.key_type, key_elements),
+        (values, shape.value_type, value_elements),
+    ):
+        if cached is None:
+            continue
+        if type_ == "f32":
+            sources.append(layer.op(F16 * elements, cached))
+            continue
+        if type_ != "f16" and shape.copies_reserved:
+            extra += F16 * elements
+        sources.append(cached)
+    return layer.op(out + extra, *sources, mask)
+
+
+def latent(layer: Layer, mixer: Mla, source: int) -> Rest:
+    """Latent attention on the absorbed cache (deepseek2)."""
+    shape, graph, inputs = layer.shape, layer.graph, layer.inputs
+    row, heads = layer.row, mixer.heads
+    if mixer.q_lora_rank:
+        query = layer.matmul("attn_q_a.weight", mixer.q_lora_rank, source)
+        query = layer.norm(query, "attn_q_a_norm.weight")
+        query = layer.matmul("attn_q_b.weight", heads * (mixer.qk_nope + mixer.qk_rope), query)
+    else:
+        query = layer.matmul("attn_q.weight", heads * (mixer.qk_nope + mixer.qk_rope), source)
+    absorbed = layer.matmul("attn_k_b.weight", heads * mixer.kv_lora_rank, query)
+    turned = layer.op(row * heads * mixer.qk_rope, query, inputs.positions)
+    width = mixer.kv_lora_rank + mixer.qk_rope
+    query = layer.op(row * heads * width, absorbed, turned)
+    joined = layer.matmul("attn_kv_a_mqa.weight", width, source)
+    value = layer.norm(joined, "attn_kv_a_norm.weight", bytes_=row * mixer.kv_lora_rank, inplace=False)
+    key_rope = layer.op(row * mixer.qk_rope, joined, inputs.positions)
+    key = layer.op(row * width, value, key_rope)
+    graph.op(0, key, inputs.key_rows, on=layer.cache, stored=True)
+    cells = shape.full * shape.streams
+    keys = graph.cache(cache_bytes(shape.key_type, width, cells), layer.cache)
+    mask = layer.mask(False)
+    mixed = row * heads * mixer.kv_lora_rank
+    out = row * heads * mixer.head_size_v
+    if shape.flash:
+        values = graph.cache(graph.sizes[keys], layer.cache)  # a view of the keys, but copied on its own
+        found = _flash(layer, query, keys, values, mask, mixed, key_elements=cells * width, value_elements=0)
+    else:
+        scores = layer.op(row * heads * shape.full, keys, query)
+        scores = layer.op(graph.sizes[scores], scores, mask, inplace=True)
+        values = layer.op(cache_bytes("f16", mixer.kv_lora_rank, cells), keys)
+        found = layer.op(mixed, values, scores)
+    found = layer.matmul("attn_v_b.weight", heads * mixer.head_size_v, found)
+    found = layer.op(out, found)
+    return partial(layer.matmul, "attn_output.weight", shape.hidden, found)
+
+
+def cache_bytes(type_: str, elements: int, cells: int) -> int:
+    """Bytes of a layer's keys or values, as an operation sees them."""
+    return row_bytes(type_, elements) * cells

@@ -1,0 +1,177 @@
+"""The layers of a model as the graph needs them: where each lies, and only as many as decide the buffer's size."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from kvplanner.engine.llamacpp.compute.buffers import Chain, reserve
+from kvplanner.engine.llamacpp.compute.layers import Shape
+from kvplanner.engine.llamacpp.place import HOST, Placed
+from kvplanner.engine.llamacpp.tensors import Tensor, Tensors
+from kvplanner.model.spec import Attention, LayerSpec, ModelSpec, State
+
+# How often a layer of one kind may follow one of another before further ones add nothing to the peak.
+_REPEATS: Final = 2
+
+Weights = Mapping[str, tuple[int, int]]
+
+
+class Reserved(NamedTuple):
+    """Compute buffers: of each GPU, and of the host. pipelined: with four copies of every split's inputs."""
+
+    gpus: tuple[int, ...]
+    host: int
+    pipelined: bool
+
+
+class How(NamedTuple):
+    """What else decides the compute buffers: GPUs in use, whether all layers are offloaded, and where caches lie.
+
+    can_pipeline False: the build or the backend never does, or a first try failed. overridden: tensor overrides are in
+    force, with which nothing is pipelined. layer_split: -sm layer.
+    """
+
+    gpus: int
+    all_offloaded: bool
+    cache_offload: bool = True
+    op_offload: bool = True
+    layer_split: bool = True
+    overridden: bool = False
+    can_pipeline: bool = True
+
+
+def reserved(spec: ModelSpec, tensors: Tensors, placed: Placed, shape: Shape, how: How) -> Reserved:
+    """The compute buffers of a model as it is placed."""
+    pipelined = (
+        how.gpus > 1 and how.all_offloaded and how.layer_split and how.cache_offload and not how.overridden
+        and how.can_pipeline
+    )  # fmt: skip
+    chain = _chain(spec, tensors, placed, how)
+    sizes = _reserve(spec.layers, shape, _Key(chain), how.gpus, 4 if pipelined else 1, how.op_offload)
+    return Reserved(sizes[:-1], sizes[-1], pipelined)
+
+
+class _Key:
+    """A chain, told from others by its parts; weights that are shared compare by identity."""
+
+    __slots__ = ("_parts", "chain")
+
+    def __init__(self, chain: Chain) -> None:
+        self.chain = chain
+        self._parts = (
+            chain.specs, chain.devices, chain.caches, tuple(map(id, chain.weights)), chain.shared, chain.output,
+            chain.output_norm,
+            chain.embedding, chain.bound, chain.fixed, chain.per_layer, chain.projection,
+        )  # fmt: skip
+
+    def __hash__(self) -> int:
+        return hash(self._parts)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Key) and self._parts == other._parts
+
+
+@lru_cache(maxsize=256)
+def _reserve(
+    layers: tuple[LayerSpec, ...], shape: Shape, key: _Key, gpus: int, copies: int, offload: bool
+) -> tuple[int, ...]:
+    return reserve(layers, shape, key.chain, gpus, copies=copies, offload=offload)
+
+
+def _chain(spec: ModelSpec, tensors: Tensors, placed: Placed, how: How) -> Chain:
+    host = how.gpus
+    at = tuple(host if device == HOST else device for device in placed.placement.layers)
+    caches = at if how.cache_offload else (host,) * len(at)
+    on_host = placed.host_names
+    count = len(at)
+    weights = [_weights(block, at[i], host, on_host.get(i)) for i, block in enumerate(tensors.layers)]
+    specs = [spec.layers[index] for index in spec.layer_of]
+    shared = _shared(specs, caches)
+    output = next((t for t in tensors.outputs if t.name == "output.weight"), tensors.tied)
+    projection = next((t for t in tensors.first if "model_proj" in t.name), None)
+    outside = on_host.get(-1, frozenset())
+    output_at = host if placed.output == HOST else placed.output
+    first_at = host if at[0] == host or (projection and projection.name in outside) else at[0]
+    # A state that is looked up before its layer's norm draws operations of the layer before to its own device.
+    early = any(isinstance(m, State) and m.kind != "gated_delta" for layer in spec.layers for m in layer.mixers)
+    from_host = any(host in (home for _, home in held.values()) for held in weights) if on_host else False
+    fixed = (
+        how.all_offloaded and how.cache_offload and not early and not from_host and output_at != host and host not in at
+    )
+    # Caches and inputs of other layers are copied for each layer that reads them: then every layer counts.
+    keep: Sequence[int] = range(count)
+    if all(reads is None for reads in shared):
+        keep = _kept(weights, specs, at, caches, host)
+    return Chain(
+        specs=tuple(specs[i] for i in keep),
+        devices=tuple(at[i] for i in keep),
+        caches=tuple(caches[i] for i in keep),
+        weights=tuple(weights[i] for i in keep),
+        shared=tuple(shared[i] for i in keep),
+        output=(output.device_bytes if output else 0, output_at),
+        output_norm=host if placed.placement.output == HOST else placed.placement.output,
+        embedding=placed.embedding if placed.embedding != HOST else host,
+        bound=how.all_offloaded,
+        fixed=fixed,
+        per_layer=projection.rows // count if projection else 0,
+        per_layer_layers=count,
+        projection=(projection.device_bytes if projection else 0, first_at),
+    )
+
+
+def _shared(specs: Sequence[LayerSpec], caches: Sequence[int]) -> list[int | None]:
+    """For layers without a cache of their own: where the last one of their kind lies, else None."""
+    last: dict[bool, int] = {}
+    found: list[int | None] = []
+    for layer, at in zip(specs, caches, strict=True):
+        reads: int | None = None
+        for mixer in layer.mixers:
+            if isinstance(mixer, Attention):
+                windowed = mixer.window is not None
+                if mixer.owns_cache:
+                    last[windowed] = at
+                else:
+                    reads = last.get(windowed, at)
+        found.append(reads)
+    return found
+
+
+_EMPTY: Final[frozenset[str]] = frozenset()
+_shared_weights: dict[tuple[int, int, int, frozenset[str]], tuple[tuple[Tensor, ...], Weights]] = {}
+
+
+def _weights(block: tuple[Tensor, ...], device: int, host: int, on_host: frozenset[str] | None) -> Weights:
+    """Name → (bytes, backend); one mapping for all layers of one kind and place, so that they compare by identity."""
+    key = (id(block), device, host, on_host or _EMPTY)
+    known = _shared_weights.get(key)
+    if known is not None and known[0] is block:
+        return known[1]
+    if len(_shared_weights) > 4096:
+        _shared_weights.clear()
+    names = on_host or _EMPTY
+    made: Weights = {tensor.name: (tensor.device_bytes, host if tensor.name in names else device) for tensor in block}
+    _shared_weights[key] = (block, made)
+    return made
+
+
+def _kept(
+    weights: Sequence[Weights], specs: Sequence[LayerSpec], at: Sequence[int], caches: Sequence[int], host: int
+) -> list[int]:
+    """The layers that decide the peak: of equal neighbours a few, and the last."""
+    host_sizes: dict[int, tuple[int, ...]] = {}
+    seen: dict[tuple[object, object], int] = {}
+    kept: list[int] = []
+    before: object = None
+    for index, held in enumerate(weights):
+        sizes = host_sizes.get(id(held))
+        if sizes is None:
+            sizes = host_sizes[id(held)] = tuple(size for size, home in held.values() if home == host)
+        kind: object = (id(specs[index]), at[index], caches[index], sizes or len(held))
+        count = seen.get((before, kind), 0)
+        if count < _REPEATS or index == len(weights) - 1:
+            kept.append(index)
+            seen[before, kind] = count + 1
+        before = kind
+    return kept

@@ -1,0 +1,84 @@
+"""Feed-forward blocks and experts, in the order of llama.cpp's graph (llama-graph.cpp, October 2026)."""
+
+from __future__ import annotations
+
+from kvplanner.engine.llamacpp.compute.layers import F32, Layer
+from kvplanner.model.spec import Mlp, Moe
+
+
+def dense(layer: Layer, mlp: Mlp, source: int, rows: int | None, suffix: str = "", width: int | None = None) -> int:
+    """A dense feed-forward block."""
+    inner = width or mlp.width
+    size = (layer.row if rows is None else F32 * rows) * inner
+    if mlp.matrices == 3 and layer.weights.has(f"ffn_gate{suffix}.weight"):
+        gate = layer.matmul(f"ffn_gate{suffix}.weight", inner, source, rows=rows)
+        up = layer.matmul(f"ffn_up{suffix}.weight", inner, source, rows=rows)
+        both = layer.op(size, gate, up)
+    elif mlp.matrices == 3:
+        joined = layer.matmul(f"ffn_up{suffix}.weight", 2 * inner, source, rows=rows)
+        both = layer.op(size, joined)
+    else:
+        up = layer.matmul(f"ffn_up{suffix}.weight", inner, source, rows=rows)
+        both = layer.op(size, up, inplace=True)
+    return layer.matmul(f"ffn_down{suffix}.weight", layer.shape.hidden, both, rows=rows)
+
+
+def experts(layer: Layer, moe: Moe, source: int, rows: int | None) -> int:
+    """Routed experts, and the shared ones beside them."""
+    graph, shape = layer.graph, layer.shape
+    row = layer.row if rows is None else F32 * rows
+    used = max(moe.top_k, 1)
+    logits = layer.matmul("ffn_gate_inp.weight", moe.experts, source, rows=rows)
+    late_softmax = shape.arch == "gpt-oss"
+    scores = logits if late_softmax else layer.op(row * moe.experts, logits, inplace=True)
+    biased = scores
+    if layer.weights.has("exp_probs_b.bias"):
+        biased = graph.weighted(
+            graph.sizes[scores], layer._weight("exp_probs_b.bias"), scores, inplace=True, big=layer.is_big(rows)
+        )
+    chosen = layer.op(row * moe.experts, biased)
+    weights = layer.op(row * used, scores, chosen)
+    if late_softmax:
+        weights = layer.op(row * used, weights)
+    else:
+        total = layer.op(row, weights)
+        weights = layer.op(row * used, weights, total)
+    width = row * used * moe.width
+    if layer.weights.has("ffn_gate_up_exps.weight"):
+        joined = _routed(layer, "ffn_gate_up_exps", 2 * width, source, chosen, rows)
+        both = layer.op(width, joined)
+    elif moe.matrices == 3:
+        gate = _routed(layer, "ffn_gate_exps", width, source, chosen, rows)
+        up = _routed(layer, "ffn_up_exps", width, source, chosen, rows)
+        both = layer.op(width, gate, up)
+    else:
+        up = _routed(layer, "ffn_up_exps", width, source, chosen, rows)
+        both = layer.op(width, up, inplace=True)
+    hidden = moe.hidden or shape.hidden
+    spread = _routed(layer, "ffn_down_exps", row * used * hidden, both, chosen, rows)
+    spread = layer.op(graph.sizes[spread], spread, weights, inplace=True)
+    # The experts' outputs are views into one tensor, which stays until the last of them is added.
+    parts = [spread] * used
+    out = layer.op(row * hidden, *parts) if used > 1 else layer.op(row * hidden, spread)
+    if moe.shared_width:
+        out = _with_shared(layer, moe, source, rows, out)
+    return out
+
+
+def _with_shared(layer: Layer, moe: Moe, source: int, rows: int | None, routed: int) -> int:
+    graph = layer.graph
+    matrices = 3 if layer.weights.has("ffn_gate_shexp.weight") else 2
+    shared = dense(layer, Mlp(moe.shared_width, matrices), source, rows, "_shexp")
+    if layer.weights.has("ffn_gate_inp_shexp.weight"):
+        opened = layer.matmul("ffn_gate_inp_shexp.weight", 1, source, rows=rows)
+        opened = layer.op(graph.sizes[opened], opened, inplace=True)
+        shared = layer.op(graph.sizes[shared], shared, opened, inplace=True)
+    return layer.op(graph.sizes[routed], routed, shared, inplace=True)
+
+
+def _routed(layer: Layer, name: str, bytes_: int, source: int, chosen: int, rows: int | None) -> int:
+    big = layer.is_big(rows)
+    out = layer.graph.weighted(bytes_, layer._weight(f"{name}.weight"), source, chosen, big=big)
+    if layer.weights.has(f"{name}.bias"):
+        out = layer.graph.weighted(bytes_, layer._weight(f"{name}.bias"), out, chosen, inplace=True, big=big)
+    return out

@@ -1,0 +1,216 @@
+"""A compute graph over several backends: which operation runs where, what must be copied, and what that reserves.
+
+Behaviour: ggml-backend.cpp and ggml-alloc.c of ggml 0.25.3 (llama.cpp 0.5.0-dev, October 2026). Backends are counted
+from 0 for the GPUs in order; the host is the last. Tensors are told by their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from kvplanner.engine.llamacpp.compute.allocator import Pool
+
+_GPU_ALIGNMENT: Final = 128
+_HOST_ALIGNMENT: Final = 64
+_UNKNOWN: Final = -1
+
+# An operation: its result, what it reads, whether it may overwrite a source, and whether its result lies in memory
+# that is allocated elsewhere (a cache) and so takes none.
+_Node = tuple[int, tuple[int, ...], bool, bool]
+
+
+class Graph:
+    """Collects operations in the order in which llama.cpp's graph holds them, then reserves.
+
+    devices: GPUs. copies: of every input of a split, 4 when the devices work as a pipeline.
+    offload: whether large batches on the host's weights run on the first GPU.
+    """
+
+    def __init__(self, devices: int, *, copies: int = 1, offload: bool = True) -> None:
+        self.host = devices
+        self._copies = copies
+        self._offload = offload and devices > 0
+        self.sizes: list[int] = []
+        self._backend: list[int] = []
+        self._outside: list[bool] = []  # weights and caches: not in a compute buffer
+        self._weight: set[int] = set()
+        self._output: set[int] = set()
+        self._inputs: list[int] = []
+        self._views: dict[int, int] = {}
+        self._nodes: list[_Node] = []
+        self._unassigned = False
+
+    def _tensor(self, bytes_: int, backend: int, outside: bool = False) -> int:
+        self.sizes.append(bytes_)
+        self._backend.append(backend)
+        self._outside.append(outside)
+        return len(self.sizes) - 1
+
+    def input(self, bytes_: int) -> int:
+        """What the host fills in before each batch."""
+        tensor = self._tensor(bytes_, self.host)
+        self._inputs.append(tensor)
+        return tensor
+
+    def cache(self, bytes_: int, backend: int) -> int:
+        """A layer's keys, values or states, as an operation sees them."""
+        return self._tensor(bytes_, backend, True)
+
+    def view(self, source: int, bytes_: int) -> int:
+        """A part of a tensor: only it is copied to another backend."""
+        tensor = self._tensor(bytes_, _UNKNOWN)
+        self._views[tensor] = source
+        return tensor
+
+    def op(self, bytes_: int, *sources: int, inplace: bool = False, on: int | None = None, stored: bool = False) -> int:
+        """An operation without weights.
+
+        inplace: it may overwrite a source of the same layout. on: the backend that it is bound to; without one it goes
+        where its neighbours are. stored: its result lies in a cache.
+        """
+        if on is None:
+            self._unassigned = True
+            on = _UNKNOWN
+        tensor = self._tensor(bytes_, on, stored)
+        self._nodes.append((tensor, sources, inplace, stored))
+        return tensor
+
+    def weighted(
+        self, bytes_: int, weight: tuple[int, int], *sources: int, inplace: bool = False, big: bool = True
+    ) -> int:
+        """An operation with a weight of (bytes, backend): it runs where the weight is.
+
+        big: it works on at least 32 rows, so that a GPU takes it over from the host.
+        """
+        size, home = weight
+        backend = home
+        if home == self.host and self._offload and big:
+            backend = 0
+            held = self._tensor(size, home, True)
+            self._weight.add(held)
+            sources = (held, *sources)
+        tensor = self._tensor(bytes_, backend)
+        self._nodes.append((tensor, sources, inplace, False))
+        return tensor
+
+    def output(self, tensor: int) -> None:
+        """Marks what is read after the batch: its memory is not used again."""
+        self._output.add(tensor)
+
+    def reserve(self) -> tuple[int, ...]:
+        """Bytes of the compute buffer of each GPU, then of the host."""
+        if self._unassigned:
+            self._assign()
+        order, copies = self._split()
+        return self._allocate(order, copies)
+
+    def _assign(self) -> None:
+        """Backends of operations that nothing binds: those of their neighbours, GPUs before the host."""
+        backend, host = self._backend, self.host
+        forward = [node[0] for node in self._nodes]
+        backward = forward[::-1]
+        for skip_host, nodes in ((True, forward), (True, backward), (False, forward), (False, backward)):
+            current = _UNKNOWN
+            for node in nodes:
+                own = backend[node]
+                if own != _UNKNOWN:
+                    current = _UNKNOWN if skip_host and own == host else own
+                elif current != _UNKNOWN:
+                    backend[node] = current
+        for node in forward:
+            if backend[node] == _UNKNOWN:
+                backend[node] = host
+
+    def _split(self) -> tuple[list[_Node], list[int]]:
+        """The nodes, each split's after copies of what it takes from other backends; and those copies."""
+        order: list[_Node] = []
+        copies: list[int] = []
+        copied: dict[tuple[int, int], int] = {}
+        start = 0  # of the current split in `order`
+        taken = 0  # inputs of the current split
+        current = _UNKNOWN
+        backend, weight, views = self._backend, self._weight, self._views
+        for node in self._nodes:
+            tensor, sources, inplace, stored = node
+            own = backend[tensor]
+            if own != current or (taken and weight and any(s in weight and backend[s] != own for s in sources)):
+                current, start, taken = own, len(order), 0
+            moved = False
+            for source in sources:
+                root = views.get(source, source) if views else source
+                if backend[root] == current:
+                    moved = moved or root != source
+                    continue
+                moved = True
+                if (source, current) not in copied:
+                    copy = self._tensor(self.sizes[source], current)
+                    copied[source, current] = copy
+                    copies.append(copy)
+                    # The source is kept until it is copied; both stand at the start of the split.
+                    at = start + 2 * taken
+                    order[at:at] = ((_UNKNOWN, (root,), False, True), (copy, (), False, False))
+                    taken += 1
+            if moved:
+                sources = tuple(copied.get((s, current)) or views.get(s, s) for s in sources)
+            order.append((tensor, sources, inplace, stored))
+        return order, copies
+
+    def _allocate(self, order: Sequence[_Node], copies: Sequence[int]) -> tuple[int, ...]:
+        pools = [Pool(_GPU_ALIGNMENT) for _ in range(self.host)] + [Pool(_HOST_ALIGNMENT)]
+        sizes, output, outside = self.sizes, self._output, self._outside
+        place = list(self._backend)
+        address = [_UNKNOWN] * len(sizes)
+        self._take_inputs(pools, address, copies)
+        children = [0] * len(sizes)
+        for _, sources, _, _ in order:
+            for source in sources:
+                children[source] += 1
+        for tensor, sources, inplace, stored in order:
+            if tensor != _UNKNOWN and not stored:
+                reused = inplace and self._reuse(tensor, sources, address, place, children, pools)
+                if not reused:
+                    address[tensor] = pools[place[tensor]].take(sizes[tensor])
+            for source in sources:
+                left = children[source] - 1
+                children[source] = left
+                if not left and address[source] != _UNKNOWN and source not in output and not outside[source]:
+                    pools[place[source]].give(address[source], sizes[source])
+                    address[source] = _UNKNOWN
+        return tuple(pool.high for pool in pools)
+
+    def _take_inputs(self, pools: Sequence[Pool], address: list[int], copies: Sequence[int]) -> None:
+        """Inputs lie first, and with a pipeline so do the further copies of them and of what splits take."""
+        host = pools[self.host]
+        for tensor in self._inputs:
+            address[tensor] = host.take(self.sizes[tensor])
+        if self._copies == 1:
+            return
+        self._output.update(self._inputs)
+        self._output.update(copies)
+        for _ in range(self._copies - 1):
+            for tensor in self._inputs:
+                host.take(self.sizes[tensor])
+            for tensor in copies:
+                pools[self._backend[tensor]].take(self.sizes[tensor])
+
+    def _reuse(
+        self, tensor: int, sources: tuple[int, ...], address: list[int], place: list[int], children: list[int],
+        pools: Sequence[Pool],
+    ) -> bool:  # fmt: skip
+        """Whether a source that nothing else needs gives its place; what is left over of it is freed."""
+        sizes = self.sizes
+        for source in sources:
+            if (
+                children[source] == 1 and address[source] != _UNKNOWN and sizes[source] >= sizes[tensor]
+                and source not in self._output
+            ):  # fmt: skip
+                address[tensor], place[tensor] = address[source], place[source]
+                address[source] = _UNKNOWN
+                pool = pools[place[tensor]]
+                kept = pool.rounded(sizes[tensor])
+                extra = pool.rounded(sizes[source]) - kept
+                if extra:
+                    pool.give(address[tensor] + kept, extra)
+                return True
+        return False

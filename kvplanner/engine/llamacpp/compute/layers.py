@@ -1,0 +1,150 @@
+"""The operations of one layer, in the order of llama.cpp's graph.
+
+Source: llama-graph.cpp and the models' own files of llama.cpp 0.5.0-dev (October 2026). Sizes are bytes of f32 results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from kvplanner.engine.llamacpp.compute.graph import Graph
+from kvplanner.model.spec import LayerSpec
+
+F32: Final = 4
+F16: Final = 2
+_OFFLOAD_ROWS: Final = 32  # GGML_OP_OFFLOAD_MIN_BATCH
+
+
+# What of a mixer is left to do once llama.cpp has put the mixer itself into the graph: called when something reads
+# its result, which may be after the next layer has looked its states up.
+Rest = Callable[[], int]
+
+
+class Shape(NamedTuple):
+    """What all layers share.
+
+    tokens: of a micro-batch; slots: sequences; full, window: cells of one stream; streams: of them.
+    outputs: rows of logits. key_type, value_type: of the cache; flash: flash attention.
+    hidden, vocabulary: widths. arch: the architecture's name in GGUF. transposed: values are kept so that no
+    transposing is left to attention without flash attention. wide_mask: masks are 32-bit and narrowed on the device.
+    rotated: heads are rotated before they are quantised. copies_reserved: the buffer holds flash attention's 16-bit
+    copies of a cache of another type (else the CUDA pool does).
+    """
+
+    arch: str
+    hidden: int
+    vocabulary: int
+    tokens: int
+    slots: int
+    outputs: int
+    full: int
+    window: int
+    streams: int
+    key_type: str
+    value_type: str
+    flash: bool
+    transposed: bool = False
+    wide_mask: bool = False
+    rotated: bool = True
+    copies_reserved: bool = True
+
+
+class Inputs(NamedTuple):
+    """What every layer reads: positions, masks, and where new keys and values go.
+
+    narrowed: masks that the graph made 16-bit, by whether they are the windows'.
+    """
+
+    positions: int
+    mask: int | None
+    window_mask: int | None
+    key_rows: int
+    value_rows: int
+    window_key_rows: int
+    window_value_rows: int
+    output_rows: int
+    states: int
+    key_rotation: int | None
+    value_rotation: int | None
+    narrowed: dict[bool, int]
+
+
+class Weights(NamedTuple):
+    """A layer's tensors: name → (bytes, backend)."""
+
+    held: Mapping[str, tuple[int, int]]
+
+    def has(self, name: str) -> bool:
+        """Whether the layer has a matrix or vector of this name."""
+        return name in self.held
+
+
+class Layer:
+    """Builds one layer into a graph.
+
+    device: that holds it; cache: the backend of its cache. bound: norms run on `device` whatever stands before them
+    (everything is offloaded). fixed: so does every operation without weights (no weight lies on the host).
+    """
+
+    def __init__(
+        self, graph: Graph, shape: Shape, inputs: Inputs, weights: Weights, spec: LayerSpec, *, device: int, cache: int,
+        bound: bool, fixed: bool,
+    ) -> None:  # fmt: skip
+        self.graph = graph
+        self.shape = shape
+        self.inputs = inputs
+        self.weights = weights
+        self.spec = spec
+        self.device = device
+        self.cache = cache
+        self.bound = bound
+        self.fixed = fixed
+        self.row = F32 * shape.tokens  # bytes of one f32 column for all tokens
+
+    # -- small operations ---------------------------------------------------------------------------------------------
+
+    def op(self, bytes_: int, *sources: int, inplace: bool = False, on: int | None = None) -> int:
+        """An operation without weights; where everything is offloaded it stays on the layer's device."""
+        return self.graph.op(bytes_, *sources, inplace=inplace, on=self.device if on is None and self.fixed else on)
+
+    def matmul(self, name: str, width: int, source: int, *, rows: int | None = None, count: int = 1) -> int:
+        """A product with a weight, and its bias; a weight that the layer lacks is taken to be there, of no size."""
+        graph = self.graph
+        size = (self.row if rows is None else F32 * rows) * width * count
+        big = self.is_big(rows)
+        out = graph.weighted(size, self._weight(name), source, big=big)
+        bias = name.removesuffix(".weight") + ".bias"
+        if self.weights.has(bias):
+            out = graph.weighted(size, self._weight(bias), out, inplace=True, big=big)
+        return out
+
+    def is_big(self, rows: int | None) -> bool:
+        """Whether a GPU takes an operation on the host's weights over: from 32 rows on."""
+        return (self.shape.tokens if rows is None else rows) >= _OFFLOAD_ROWS
+
+    def _weight(self, name: str) -> tuple[int, int]:
+        return self.weights.held.get(name) or (0, self.device)
+
+    def norm(
+        self, source: int, name: str, *, bytes_: int | None = None, inplace: bool = True, rows: int | None = None
+    ) -> int:
+        """RMS norm and its scale."""
+        graph = self.graph
+        size = graph.sizes[source] if bytes_ is None else bytes_
+        out = self.op(size, source, inplace=inplace, on=self.device if self.bound else None)
+        if self.weights.has(name):
+            out = graph.weighted(size, self._weight(name), out, inplace=True, big=self.is_big(rows))
+        return out
+
+    def mask(self, windowed: bool) -> int:
+        """The mask that attention reads; older builds narrow it on the device when it is first needed."""
+        inputs = self.inputs
+        held = inputs.window_mask if windowed else inputs.mask
+        assert held is not None
+        if not self.shape.wide_mask or not self.shape.flash:
+            return held
+        narrowed = inputs.narrowed.get(windowed)
+        if narrowed is None:
+            narrowed = inputs.narrowed[windowed] = self.op(self.graph.sizes[held] // 2, held)
+        return narrowed

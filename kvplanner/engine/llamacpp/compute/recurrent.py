@@ -1,0 +1,103 @@
+"""Recurrent layers, in the order of llama.cpp's graph (delta-net-base.cpp and mamba-base.cpp, October 2026)."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from kvplanner.engine.llamacpp.compute.layers import F32, Layer, Rest
+from kvplanner.model.spec import State
+
+
+def _states(layer: Layer, elements: int) -> int:
+    """The states of all sequences, looked up in the cache."""
+    graph = layer.graph
+    stored = graph.cache(F32 * elements * layer.shape.slots, layer.cache)
+    graph.op(0, stored, on=layer.cache, stored=True)
+    return layer.op(F32 * elements * layer.shape.slots, stored, layer.inputs.states)
+
+
+def delta_net(layer: Layer, mixer: State, source: int) -> Rest:
+    """Gated delta net (qwen3next, qwen35), fused."""
+    graph, shape, row = layer.graph, layer.shape, layer.row
+    wide, keys = mixer.heads * mixer.head_size, mixer.key_heads * mixer.key_size
+    channels = wide + 2 * keys
+    conv = _states(layer, (mixer.conv_kernel - 1) * channels)
+    mixed = layer.matmul("attn_qkv.weight", channels, source)
+    both = layer.op(row * channels + graph.sizes[conv], conv, mixed)
+    graph.op(0, both, on=layer.cache, stored=True)
+    state = _states(layer, wide * mixer.key_size)
+    convolved = graph.weighted(row * channels, layer._weight("ssm_conv1d.weight"), both)
+    convolved = layer.op(row * channels, convolved, inplace=True)
+    parts: list[int] = []
+    for _ in range(2):
+        part = layer.op(row * keys, convolved)
+        part = layer.op(row * keys, part, inplace=True)
+        if mixer.key_heads != mixer.heads and shape.arch == "qwen3next":
+            part = layer.op(row * wide, part)
+        parts.append(part)
+    if layer.weights.has("ssm_ba.weight"):
+        both_gates = layer.matmul("ssm_ba.weight", 2 * mixer.heads, source)
+        decay = layer.op(row * mixer.heads, both_gates)
+        beta_source = both_gates
+    else:
+        decay = layer.matmul("ssm_alpha.weight", mixer.heads, source)
+        beta_source = layer.matmul("ssm_beta.weight", mixer.heads, source)
+    decay = graph.weighted(graph.sizes[decay], layer._weight("ssm_dt.bias"), decay, inplace=True)
+    decay = layer.op(graph.sizes[decay], decay, inplace=True)
+    decay = graph.weighted(graph.sizes[decay], layer._weight("ssm_a"), decay, inplace=True)
+    beta = layer.op(row * mixer.heads, beta_source, inplace=not layer.weights.has("ssm_ba.weight"))
+    result = layer.op(row * wide + graph.sizes[state], *parts, convolved, decay, beta, state)
+    graph.op(0, result, on=layer.cache, stored=True)
+    return partial(_close_delta, layer, wide, result, source)
+
+
+def _close_delta(layer: Layer, wide: int, result: int, source: int) -> int:
+    graph, shape, row = layer.graph, layer.shape, layer.row
+    normed = layer.op(row * wide, result)
+    normed = graph.weighted(row * wide, layer._weight("ssm_norm.weight"), normed, inplace=True)
+    gate = layer.matmul("attn_gate.weight", wide, source)
+    gate = layer.op(row * wide, gate)
+    out = layer.op(row * wide, normed, gate, inplace=True)
+    return layer.matmul("ssm_out.weight", shape.hidden, out)
+
+
+def convolution(layer: Layer, mixer: State) -> int:
+    """The last inputs of a Mamba-2 layer's convolution, which the graph looks up before the layer's norm."""
+    return _states(layer, (mixer.conv_kernel - 1) * _channels(mixer))
+
+
+def mamba2(layer: Layer, mixer: State, source: int, conv: int) -> Rest:
+    """A Mamba-2 layer."""
+    graph, shape, row = layer.graph, layer.shape, layer.row
+    inner, channels = mixer.heads * mixer.head_size, _channels(mixer)
+    joined = layer.matmul("ssm_in.weight", inner + channels + mixer.heads, source)
+    both = layer.op(row * channels + graph.sizes[conv], conv, joined)
+    graph.op(0, both, on=layer.cache, stored=True)
+    mixed = graph.weighted(row * channels, layer._weight("ssm_conv1d.weight"), both)
+    mixed = graph.weighted(row * channels, layer._weight("ssm_conv1d.bias"), mixed, inplace=True)
+    mixed = layer.op(row * channels, mixed, inplace=True)
+    step = layer.op(row * mixer.heads, joined)
+    step = graph.weighted(row * mixer.heads, layer._weight("ssm_dt.bias"), step, inplace=True)
+    stored = graph.cache(F32 * inner * mixer.state_size * shape.slots, layer.cache)
+    # The result has one row, so a GPU never takes the scan over from the host.
+    scanned = graph.weighted(
+        row * inner + F32 * inner * mixer.state_size * shape.slots, layer._weight("ssm_a"), stored, mixed, step,
+        big=False,
+    )  # fmt: skip
+    graph.op(0, scanned, on=layer.cache, stored=True)
+    return partial(_close_mamba, layer, inner, joined, mixed, scanned)
+
+
+def _close_mamba(layer: Layer, inner: int, joined: int, mixed: int, scanned: int) -> int:
+    graph, shape, row = layer.graph, layer.shape, layer.row
+    gate = layer.op(row * inner, joined)
+    direct = graph.weighted(row * inner, layer._weight("ssm_d"), mixed)
+    out = layer.op(row * inner, direct, scanned, inplace=True)
+    out = layer.op(row * inner, gate, out)
+    if layer.weights.has("ssm_norm.weight"):
+        out = layer.norm(out, "ssm_norm.weight", inplace=False)
+    return layer.matmul("ssm_out.weight", shape.hidden, out)
+
+
+def _channels(mixer: State) -> int:
+    return mixer.heads * mixer.head_size + 2 * mixer.groups * mixer.state_size

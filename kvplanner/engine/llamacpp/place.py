@@ -1,0 +1,188 @@
+"""Which device holds which layer and which tensor.
+
+Rules: load_tensors of llama-model.cpp, 0.5.0-dev (October 2026); the older counting of -ngl is that of b5466.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from kvplanner.engine.llamacpp.tensors import Tensor, Tensors
+
+HOST: Final = -1
+# Architectures that create the output matrix before the embedding (load_tensors of Gemma 3n and 4): where both come to
+# lie in one buffer, it holds the table twice.
+OUTPUT_BEFORE_TABLE: Final = frozenset({"gemma3n", "gemma4"})
+ALL_EXPERTS: Final = r"\.ffn_(up|down|gate_up|gate)_(ch|)exps"
+
+
+class Override(NamedTuple):
+    """A tensor override: device (HOST or an index) of every tensor whose name the pattern is found in."""
+
+    pattern: str
+    device: int
+
+
+class Placement(NamedTuple):
+    """layers[i]: the device of layer i, HOST for the host; output: of what follows the last layer."""
+
+    layers: tuple[int, ...]
+    output: int
+
+
+def _single(value: float) -> float:
+    """The value as a 32-bit float, in which llama.cpp compares shares."""
+    return float(struct.unpack("f", struct.pack("f", value))[0])
+
+
+def split_points(shares: Sequence[float]) -> list[float]:
+    """The running sums of the shares, normalised, in 32-bit floats."""
+    sums: list[float] = []
+    total = 0.0
+    for share in shares:
+        total = _single(total + _single(share))
+        sums.append(total)
+    return [_single(value / total) if total else 1.0 for value in sums]
+
+
+def place(layers: int, gpu_layers: int | None, shares: Sequence[float], *, output_first: bool = True) -> Placement:
+    """Where each layer goes.
+
+    gpu_layers: -ngl, None for all. shares: of the devices in use, in order; empty without a GPU.
+    output_first: the output layer counts as the last layer, so that it is offloaded before any other.
+    """
+    count = layers + 1
+    wanted = count if gpu_layers is None or gpu_layers < 0 else gpu_layers
+    if not shares or wanted == 0:
+        return Placement((HOST,) * layers, HOST)
+    first = max(count - wanted, 0) if output_first else max(layers - wanted, 0)
+    active = min(wanted, count)
+    points = split_points(shares)
+
+    def device(layer: int) -> int:
+        if layer < first or layer - first >= active:
+            return HOST
+        return min(bisect_right(points, _single((layer - first) / active)), len(shares) - 1)
+
+    return Placement(tuple(device(layer) for layer in range(layers)), device(layers))
+
+
+def overrides_of(text: str, devices: Sequence[str], hosts: Sequence[str]) -> tuple[Override, ...]:
+    """`-ot` read: "PATTERN=BUFFER,...". Raises ValueError for a buffer that none of the devices has."""
+    found: list[Override] = []
+    for item in filter(None, text.split(",")):
+        pattern, sign, buffer = item.rpartition("=")
+        if not sign or not pattern:
+            raise ValueError(f"{item!r} is not PATTERN=BUFFER")
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise ValueError(f"{pattern!r} is not a regular expression: {error}") from error
+        if buffer in devices:
+            found.append(Override(pattern, devices.index(buffer)))
+        elif buffer in hosts:
+            found.append(Override(pattern, HOST))
+        else:
+            raise ValueError(f"{buffer!r} is no buffer here; there are {', '.join((*hosts, *devices))}")
+    return tuple(found)
+
+
+def expert_overrides(layers: int | None) -> tuple[Override, ...]:
+    """`--cpu-moe` (None) and `--n-cpu-moe N`: the experts of all, or of the first N, layers stay on the host."""
+    if layers is None:
+        return (Override(ALL_EXPERTS, HOST),)
+    return tuple(Override(rf"blk\.{layer}\.ffn_(up|down|gate_up|gate)_(ch|)exps", HOST) for layer in range(layers))
+
+
+class Placed(NamedTuple):
+    """Bytes and tensors by device.
+
+    device_bytes[d]: of the model buffer of GPU d; host_bytes: of what stays on the host. host_names: by layer
+    (-1 outside the layers), the names of the tensors on the host. embedding: where it is looked up; output: where the
+    matrix of the logits is.
+    """
+
+    device_bytes: tuple[int, ...]
+    host_bytes: int
+    host_names: Mapping[int, frozenset[str]]
+    placement: Placement
+    embedding: int
+    output: int
+
+
+class _Loading:
+    """Sums up where tensors go."""
+
+    def __init__(self, devices: int, overrides: Sequence[Override]) -> None:
+        self.sums = [0] * devices
+        self.host_bytes = 0
+        self.host_names: dict[int, frozenset[str]] = {}
+        self._rules = [(re.compile(rule.pattern), rule.device) for rule in overrides]
+
+    def device(self, name: str, default: int) -> int:
+        """The first override whose pattern is found in the name wins."""
+        return next((device for pattern, device in self._rules if pattern.search(name)), default)
+
+    def put(self, tensor: Tensor, layer: int, default: int) -> int:
+        """Loads a tensor that lies outside the layers (-1) or is subject to overrides."""
+        at = self.device(tensor.name if layer < 0 else f"blk.{layer}.{tensor.name}", default)
+        if at == HOST:
+            self.host_bytes += tensor.host_bytes
+            self.host_names[layer] = self.host_names.get(layer, frozenset()) | {tensor.name}
+        else:
+            self.sums[at] += tensor.device_bytes
+        return at
+
+    def layers(self, tensors: Tensors, placement: Placement) -> None:
+        """Loads the layers; without overrides equal ones are summed once."""
+        if self._rules:
+            for layer, block in enumerate(tensors.layers):
+                for tensor in block:
+                    self.put(tensor, layer, placement.layers[layer])
+            return
+        known: dict[int, tuple[int, int, frozenset[str]]] = {}
+        for layer, block in enumerate(tensors.layers):
+            found = known.get(id(block))
+            if found is None:
+                found = known[id(block)] = (
+                    sum(t.device_bytes for t in block), sum(t.host_bytes for t in block),
+                    frozenset(t.name for t in block),
+                )  # fmt: skip
+            on_device, on_host, names = found
+            if placement.layers[layer] == HOST:
+                self.host_bytes += on_host
+                self.host_names[layer] = names
+            else:
+                self.sums[placement.layers[layer]] += on_device
+
+
+def load(
+    tensors: Tensors, placement: Placement, devices: int, overrides: Sequence[Override] = (), *,
+    architecture: str = "",
+) -> Placed:  # fmt: skip
+    """Every tensor on its device. architecture: as GGUF names it, for what it does otherwise."""
+    loading = _Loading(devices, overrides)
+    embedding = HOST
+    for tensor in tensors.inputs:
+        at = loading.put(tensor, -1, HOST)
+        if tensor.name == "token_embd.weight":
+            embedding = at
+    output = placement.output
+    for tensor in tensors.outputs:
+        at = loading.put(tensor, -1, placement.output)
+        output = at if tensor.name == "output.weight" else output
+    tied = tensors.tied
+    output = output if tied is None else loading.device(tied.name, placement.output)
+    if tied is not None and (architecture in OUTPUT_BEFORE_TABLE or output != embedding):
+        loading.put(tied, -1, placement.output)
+    for tensor in tensors.first:
+        loading.put(tensor, -1, placement.layers[0])
+    for device in sorted(set(tensors.table_devices(placement.layers, architecture))):
+        for tensor in tensors.tables:
+            loading.put(tensor, -1, device)
+    loading.layers(tensors, placement)
+    return Placed(tuple(loading.sums), loading.host_bytes, loading.host_names, placement, embedding, output)

@@ -1,0 +1,159 @@
+"""The buffers of one model under given settings: weights, context, compute and output, by device.
+
+The four are what llama.cpp prints and what its memory table calls model, context and compute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kvplanner.engine.llamacpp import cache, place
+from kvplanner.engine.llamacpp.cache import CacheTypes, Cells
+from kvplanner.engine.llamacpp.compute.chain import How, Reserved, reserved
+from kvplanner.engine.llamacpp.compute.layers import Shape
+from kvplanner.engine.llamacpp.place import HOST, Placed
+from kvplanner.engine.llamacpp.settings import Settings
+from kvplanner.engine.llamacpp.tensors import Tensors
+from kvplanner.model.model import Model
+from kvplanner.model.spec import Attention, Mla, ModelSpec, State
+from kvplanner.units import round_up
+
+
+class Sizes(NamedTuple):
+    """Bytes by GPU, and on the host.
+
+    kv, state: of each GPU, then of the host: cells, and recurrent state. cells: of the context. flash: whether flash
+    attention is on. output: logits' own buffer on the host. used: indices of the GPUs that were given, in order.
+    """
+
+    placed: Placed
+    cells: Cells
+    flash: bool
+    kv: tuple[int, ...]
+    state: tuple[int, ...]
+    compute: Reserved
+    output: int
+    shape: Shape
+    how: How
+
+    def context(self, device: int) -> int:
+        """The context buffer of a GPU (HOST: of the host)."""
+        return self.kv[device] + self.state[device]
+
+    def on_gpu(self, device: int) -> int:
+        """All buffers of a GPU."""
+        return self.placed.device_bytes[device] + self.context(device) + self.compute.gpus[device]
+
+
+def layers_of(spec: ModelSpec) -> int:
+    """Layers that -ngl counts besides the output layer."""
+    return spec.num_layers
+
+
+def resolve_flash(settings: Settings, spec: ModelSpec, placed: Placed, *, gpus: int) -> tuple[bool, bool]:
+    """Whether flash attention is on, and whether values are kept transposed.
+
+    auto: on, unless layers on a GPU read caches that lie on the host (resolve_fused_ops of llama-context.cpp).
+    """
+    asked = settings.context.flash
+    if asked == "off" or (asked == "auto" and not settings.build.flash_auto):
+        return False, True
+    reads_others = any(isinstance(m, Attention) and not m.owns_cache for layer in spec.layers for m in layer.mixers)
+    if asked == "auto" and gpus and reads_others and HOST in placed.placement.layers:
+        return False, False
+    return True, False
+
+
+def ubatch_of(settings: Settings, cells_context: int) -> int:
+    """Tokens of a micro-batch: no more than a batch, which is no more than the context."""
+    return min(settings.context.ubatch, settings.context.batch, cells_context)
+
+
+def outputs_of(settings: Settings, ubatch: int) -> int:
+    """Rows of logits that are reserved."""
+    if settings.context.outputs is not None:
+        return min(settings.context.outputs, ubatch)
+    if settings.build.limited_outputs:
+        return min(settings.context.slots * (1 + settings.context.draft_rows), ubatch)
+    return ubatch
+
+
+def cells_for(settings: Settings, spec: ModelSpec, context: int) -> Cells:
+    """The cells of a context of `context` tokens."""
+    asked = settings.context
+    padded = round_up(context, settings.build.padding)
+    rows = 1 + (asked.draft_rows if spec.model_type in cache.ROLLBACK else 0)
+    return cache.cells_of(
+        context, asked.slots, asked.unified, min(asked.ubatch, asked.batch, padded), window=cache.window_of(spec),
+        full_window=asked.full_window or not settings.build.windows, padding=settings.build.padding, state_rows=rows,
+    )  # fmt: skip
+
+
+def size_up(
+    model: Model, tensors: Tensors, settings: Settings, free: Sequence[int], *, can_pipeline: bool = True
+) -> Sizes:
+    """The sizes. free: bytes of the GPUs in use, in order, by which layers are shared out without --tensor-split.
+
+    Raises ValueError for overrides that name no buffer.
+    """
+    spec, asked, at = model.spec, settings.context, settings.place
+    gpus = len(free)
+    shares = at.shares or tuple(float(value) for value in free)
+    if at.shares and len(at.shares) < gpus:
+        shares = (*at.shares, *(0.0,) * (gpus - len(at.shares)))
+    placement = place.place(len(tensors.layers), at.gpu_layers, shares[:gpus], output_first=settings.build.output_first)
+    names = [f"CUDA{index}" for index in range(gpus)]
+    overrides = place.overrides_of(at.overrides, names, ("CPU", "CUDA_Host"))
+    if at.cpu_experts is not None:
+        overrides += place.expert_overrides(at.cpu_experts or None)
+    placed = place.load(tensors, placement, gpus, overrides, architecture=spec.model_type)
+    flash, transposed = resolve_flash(settings, spec, placed, gpus=gpus)
+    cells = cells_for(settings, spec, asked.tokens)
+    kv, state = _caches(model, settings, placement.layers, cells, gpus, transposed=transposed)
+    ubatch = ubatch_of(settings, cells.context)
+    tokens = round_up(ubatch, asked.slots)  # graph_reserve shares a micro-batch evenly among the slots
+    shape = Shape(
+        spec.model_type, spec.hidden_size, spec.vocab_size, tokens, asked.slots, outputs_of(settings, ubatch),
+        cells.full, cells.window, cells.streams, asked.key_type, asked.value_type, flash, transposed,
+        settings.build.wide_mask, settings.build.rotated, settings.build.copies_reserved,
+    )  # fmt: skip
+    wanted = at.gpu_layers
+    how = How(
+        gpus, wanted is None or wanted < 0 or wanted > len(tensors.layers), at.kv_offload, at.op_offload,
+        at.split_mode == "layer", bool(overrides), can_pipeline,
+    )  # fmt: skip
+    compute = reserved(spec, tensors, placed, shape, how)
+    return Sizes(placed, cells, flash, kv, state, compute, 4 * spec.vocab_size * asked.slots, shape, how)
+
+
+def _caches(
+    model: Model, settings: Settings, devices: Sequence[int], cells: Cells, gpus: int, *, transposed: bool
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Cells and states by GPU, the host's last."""
+    spec, asked = model.spec, settings.context
+    types = CacheTypes(asked.key_type, asked.value_type, transposed)
+    widest = cache.widest_value(spec) if transposed else 0
+    old = old_latent(model)
+    kv, state = [0] * (gpus + 1), [0] * (gpus + 1)
+    known: dict[tuple[int, bool], tuple[int, int]] = {}
+    for device, index in zip(devices, spec.layer_of, strict=True):
+        on_gpu = device != HOST and settings.place.kv_offload
+        key = (index, on_gpu)
+        if key not in known:
+            layer = spec.layers[index]
+            both = cache.layer_bytes(layer, cells, types, widest_value=widest, old_mla=old, on_gpu=on_gpu)
+            held = sum(cache.state_row_bytes(m) * cells.rows for m in layer.mixers if isinstance(m, State))
+            known[key] = (both - held, held)
+        at = device if on_gpu else gpus
+        kv[at] += known[key][0]
+        state[at] += known[key][1]
+    return tuple(kv), tuple(state)
+
+
+def old_latent(model: Model) -> bool:
+    """Whether latent attention is kept by full heads: an old conversion without the split key-value matrix."""
+    if not any(isinstance(m, Mla) for layer in model.spec.layers for m in layer.mixers) or model.inventory is None:
+        return False
+    paths = {group.path for block in model.inventory.blocks for group in block}
+    return "attn_kv_b" in paths and "attn_k_b" not in paths

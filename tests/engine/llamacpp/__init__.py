@@ -1,0 +1,1 @@
+"""llama.cpp's engine: placement, caches, buffers, fit and plans."""

@@ -1,0 +1,52 @@
+"""ggml's allocator: best fit, merging, and what is reserved."""
+
+from __future__ import annotations
+
+from kvplanner.engine.llamacpp.compute.allocator import Pool
+from kvplanner.engine.llamacpp.compute.graph import Graph
+
+
+def test_freed_neighbours_merge_and_the_smallest_hole_that_fits_is_taken() -> None:
+    pool = Pool(128)
+    first, second, third, fourth = (pool.take(size) for size in (256, 1024, 128, 512))
+    pool.give(second, 1024)
+    pool.give(fourth, 512)
+    assert pool.take(512) == second  # the hole, not the end
+    pool.give(first, 256)
+    assert pool.take(200) == first
+    assert pool.high == 256 + 1024 + 128 + 512
+    pool.give(third, 128)
+    assert pool.take(640) == second + 512  # two freed neighbours in one piece
+
+
+def test_sizes_are_rounded_up_to_the_alignment() -> None:
+    pool = Pool(128)
+    pool.take(1)
+    assert pool.high == 128
+
+
+def test_an_operation_in_place_takes_no_memory() -> None:
+    graph = Graph(1)
+    first = graph.op(1024, on=0)
+    second = graph.op(1024, first, inplace=True, on=0)
+    graph.op(1024, second, on=0)
+    assert graph.reserve() == (2048, 0)
+
+
+def test_a_weight_on_the_host_is_copied_for_a_large_batch_alone() -> None:
+    for big, expected in ((True, 4096 + 1024 + 1024), (False, 0)):
+        graph = Graph(1)
+        source = graph.input(1024)
+        graph.weighted(1024, (4096, graph.host), source, big=big)
+        assert graph.reserve()[0] == expected
+
+
+def test_a_pipeline_keeps_four_copies_of_what_a_split_takes() -> None:
+    sizes = []
+    for copies in (1, 4):
+        graph = Graph(2, copies=copies)
+        source = graph.op(1 << 20, on=0)
+        graph.op(1 << 20, source, on=1)
+        sizes.append(graph.reserve())
+    assert sizes[0][1] == 2 << 20
+    assert sizes[1][1] == 5 << 20
