@@ -19,3 +19,10 @@ def garbage_is_collected() -> Iterator[None]:
     on = gc.isenabled()
     gc.enable()
     assert on, "this test left the garbage collection off"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Properties take hundreds of examples each: they are slow wherever they stand."""
+    for item in items:
+        if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+            item.add_marker(pytest.mark.slow)

@@ -14,6 +14,8 @@ from kvplanner.report import schema
 from kvplanner.report import text as report
 from tests.report.contract import check_plan
 
+pytestmark = pytest.mark.slow
+
 CHUNKS = 8
 
 

@@ -18,6 +18,8 @@ from kvplanner.engine.registry import engine, names
 from kvplanner.request.flags import OURS
 from tests.cli.kit import Terminal
 
+pytestmark = pytest.mark.slow
+
 # Flags of other commands and programs that an error may name.
 _ELSEWHERE = {"--help", "--local", "--watch", "--screenshot", "--size", "--scale", "--tab", "--theme", "--safe-mode"}
 # Flags that are refused, where the error tells to leave them out or what is refused.

@@ -15,6 +15,8 @@ import pytest
 from tests.cli.kit import process
 from tests.nvml_stub.build import SCENARIOS, library_folder
 
+pytestmark = pytest.mark.slow
+
 LOADED = """
 import json, sys
 from kvplanner.__main__ import main

@@ -17,6 +17,8 @@ from kvplanner.model.spec import Attention, Mla, ModelSpec, Moe, State
 from kvplanner.model.tensors import Inventory
 from tests.model.mutations import Mutation, facts, mutate, seeds
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES, PER_EXAMPLE = 250, 40
 # Fields whose absence is a statement, not an omission; what it states is in the result.
 ABSENCE = {

@@ -13,6 +13,8 @@ from kvplanner.model.formats import WeightFormat
 from kvplanner.model.tensors import Inventory
 from tests.model.kit import LLAMA
 
+pytestmark = pytest.mark.slow
+
 MOE: dict[str, Any] = {
     "architectures": ["Qwen3MoeForCausalLM"], "torch_dtype": "bfloat16", "hidden_size": 2048, "num_hidden_layers": 4,
     "num_attention_heads": 32, "num_key_value_heads": 4, "head_dim": 128, "moe_intermediate_size": 768,

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kvplanner.observe.history import History
 from kvplanner.observe.snapshot import Snapshot
 from tests.observe.kit import shot
+
+pytestmark = pytest.mark.slow
 
 
 def test_a_day_of_eight_gpus_stays_small() -> None:

@@ -13,6 +13,8 @@ from kvplanner.observe.local import probe, watch
 from kvplanner.observe.snapshot import to_json
 from tests.observe.kit import Stub, scenario_text
 
+pytestmark = pytest.mark.slow
+
 
 def test_one_look(stub: Stub) -> None:
     stub.use("desktop-4090")

@@ -24,6 +24,8 @@ from tests.nvml_stub.build import SCENARIOS, library_folder, scenario_variant
 from tests.observe.kit import Stub, scenario_text
 from tests.observe.panel_kit import plan_for, shown, until
 
+pytestmark = pytest.mark.slow
+
 psutil = pytest.importorskip("psutil")
 
 

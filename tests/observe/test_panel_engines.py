@@ -22,6 +22,8 @@ from kvplanner.units import GIB, MIB
 from tests.observe.kit import VLLM_NEW, Stub
 from tests.observe.panel_kit import plan_for, until
 
+pytestmark = pytest.mark.slow
+
 CARD = """driver = 580.95.05
 process.{pid} = {name}
 [gpu 0]

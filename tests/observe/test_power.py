@@ -16,6 +16,8 @@ from kvplanner.observe.power import PowerWatch, power_states
 from kvplanner.observe.snapshot import Snapshot
 from tests.observe.kit import Stub, scenario_text
 
+pytestmark = pytest.mark.slow
+
 PCI = "0000:01:00.0"
 
 

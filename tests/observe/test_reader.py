@@ -10,6 +10,8 @@ from kvplanner.observe.reader import GpuReader
 from kvplanner.units import MIB
 from tests.observe.kit import Stub, scenario_text
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:

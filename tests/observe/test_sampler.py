@@ -18,6 +18,8 @@ from kvplanner.observe.snapshot import Snapshot
 from kvplanner.units import MIB
 from tests.observe.kit import Stub, scenario_text
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     import psutil
 else:

@@ -13,6 +13,8 @@ import pytest
 from kvplanner.units import MIB
 from tests.nvml_stub.build import SCENARIOS, environment, scenario_variant
 
+pytestmark = pytest.mark.slow
+
 ASK = """
 import json, sys, time
 from kvplanner.observe.nvml import Unavailable

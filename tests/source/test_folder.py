@@ -29,6 +29,8 @@ from tests.source.make_models import (
     write_folder,
 )
 
+pytestmark = pytest.mark.slow
+
 CONFIGS = configs()
 
 

@@ -25,6 +25,8 @@ from tests.source.kit import CONFIG
 from tests.source.make_gguf import ARRAY, STRING, U8, Encoder, llama_file
 from tests.source.make_models import write_folder
 
+pytestmark = pytest.mark.slow
+
 MIB = 1 << 20
 
 

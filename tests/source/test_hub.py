@@ -26,6 +26,8 @@ from tests.source.hub_server import COMMIT, HubServer, Repository, running
 from tests.source.kit import CONFIG, Cancelled, Cancelling
 from tests.source.make_models import header_bytes, total_bytes
 
+pytestmark = pytest.mark.slow
+
 
 def safetensors_repository(**more: Any) -> Repository:
     tensors = llama(sub_model(CONFIG, 4))

@@ -24,6 +24,8 @@ from tests.source.kit import CONFIG, Cancelled, Cancelling, add_to_hub_cache, ad
 from tests.source.make_gguf import STRING, U16, header, llama_file, llama_pairs, llama_tensors, write_split
 from tests.source.make_models import total_bytes, write_folder
 
+pytestmark = pytest.mark.slow
+
 COMMIT = "a" * 40
 WATCH = Unwatched()
 

@@ -15,6 +15,8 @@ from tests.truth.names import resolve
 from tests.truth.rows import REASONS, Row, read
 from tests.truth.score import as_json, groups, main, summary, text
 
+pytestmark = pytest.mark.slow
+
 HERE = Path(__file__).parent
 
 

@@ -23,6 +23,8 @@ from kvplanner.ui.window.screenshot import picture, settle, write
 from kvplanner.ui.window.window import MainWindow
 from tests.ui.window.kit import settled, words
 
+pytestmark = pytest.mark.slow
+
 AT_REST_MS = 250  # the table and Explain follow an edit once it pauses
 
 

@@ -22,6 +22,8 @@ from kvplanner.units import GIB
 from tests import sample_plans
 from tests.ui.kit import apart, hosted, paint_theme, widened
 
+pytestmark = pytest.mark.slow
+
 KEYS = (
     Qt.Key.Key_Left, Qt.Key.Key_Right, Qt.Key.Key_Up, Qt.Key.Key_Down, Qt.Key.Key_Home, Qt.Key.Key_End,
     Qt.Key.Key_Return, Qt.Key.Key_Space, Qt.Key.Key_Plus, Qt.Key.Key_Minus, Qt.Key.Key_Tab, Qt.Key.Key_Escape,

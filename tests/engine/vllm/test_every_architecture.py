@@ -15,6 +15,8 @@ from kvplanner.engine.request import Load, PlanRequest
 from kvplanner.engine.vllm.options.serving import KV_DTYPES
 from kvplanner.errors import PlannerError
 
+pytestmark = pytest.mark.slow
+
 VLLM = engine("vllm")
 
 
@@ -89,7 +91,7 @@ def requests(draw: st.DrawFn) -> PlanRequest:
     )
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(requests())
 def test_any_request(request: PlanRequest) -> None:
     check(request)

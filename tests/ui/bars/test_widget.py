@@ -17,6 +17,8 @@ from kvplanner.ui.theme.palette import THEMES, ThemeName
 from tests import sample_plans
 from tests.ui.kit import apart, paint_theme
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def bars(qtbot: QtBot) -> MemoryBars:

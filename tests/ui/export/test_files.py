@@ -25,6 +25,8 @@ from kvplanner.ui.window.commands import export as main_export
 from kvplanner.ui.window.window import MainWindow
 from tests import sample_plans
 
+pytestmark = pytest.mark.slow
+
 KINDS = ("png", "svg", "pdf", "csv", "json", "md")
 
 

@@ -15,6 +15,8 @@ from kvplanner.ui.setup.option_field import BOX_WIDTH, WIDEST_BOX
 from kvplanner.ui.window.window import MainWindow
 from tests.ui.window.kit import opened_options, settled
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def advanced(window: MainWindow) -> AdvancedSection:

@@ -19,6 +19,8 @@ from kvplanner.ui.setup.column import Column
 from kvplanner.ui.window.window import MainWindow
 from tests.ui.window.kit import Keyboard, opened_options, settled
 
+pytestmark = pytest.mark.slow
+
 
 def in_sight(section: AdvancedSection) -> list[str]:
     """Headings ("# …") and options, from the top."""

@@ -18,6 +18,8 @@ from kvplanner.ui.window.window import MainWindow
 from kvplanner.units import LARGEST
 from tests.ui.window.kit import Keyboard, opened_options
 
+pytestmark = pytest.mark.slow
+
 SERVE = "vllm serve Qwen/Qwen3-8B -tp 2 --max-model-len 16k --gpu-memory-utilization 0.85"
 ODD = ("", "0", "9" * 30, "abc", "3.7", "<b>1</b>", "16\n32", "a" * 500, SERVE)
 

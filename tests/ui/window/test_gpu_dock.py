@@ -23,6 +23,8 @@ from tests.nvml_stub.build import environment
 from tests.observe.kit import Stub, scenario_text
 from tests.observe.panel_kit import until
 
+pytestmark = pytest.mark.slow
+
 psutil = pytest.importorskip("psutil")
 
 

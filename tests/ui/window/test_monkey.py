@@ -33,7 +33,9 @@ from kvplanner.ui.window.commands.opening import Opening
 from kvplanner.ui.window.commands.saving import Saving
 from kvplanner.ui.window.window import MainWindow
 
-ACTIONS = int(os.environ.get("KVPLANNER_MONKEY_ACTIONS", "1500"))
+pytestmark = pytest.mark.slow
+
+ACTIONS = int(os.environ.get("KVPLANNER_MONKEY_ACTIONS", "800"))
 SEED = int(os.environ.get("KVPLANNER_MONKEY_SEED", "20"))
 MOST_GROWTH = 20 << 20
 # Leaves the program, the process or the session; the file dialogs have tests of their own.

@@ -30,6 +30,8 @@ from kvplanner.ui.window.run import begin
 from kvplanner.ui.window.window import MainWindow
 from kvplanner.units import MIB
 
+pytestmark = pytest.mark.slow
+
 
 def seen(*marks: str, uuids: tuple[str, ...] = ("GPU-a", "GPU-b"), used_mib: int = 700) -> Machine:
     """Two RTX 4090 as NVML tells them: measured totals, something in use."""

@@ -26,6 +26,8 @@ from kvplanner.ui.window.arguments import parse
 from kvplanner.ui.window.run import begin
 from kvplanner.ui.window.window import MainWindow
 
+pytestmark = pytest.mark.slow
+
 ROUNDS = int(os.environ.get("KVPLANNER_KILL_ROUNDS", "2"))
 
 

@@ -31,6 +31,8 @@ from kvplanner.ui.window.screenshot import settle
 from kvplanner.ui.window.window import MainWindow
 from kvplanner.units import GIB
 
+pytestmark = pytest.mark.slow
+
 NEEDED = ("Xvfb", "xdotool")
 
 

@@ -47,7 +47,7 @@ ARITHMETIC: Mapping[type[ast.operator], Callable[[float, float], float]] = {
 FUNCTIONS: Mapping[str, Callable[..., float]] = {"max": max, "min": min, "ceil": math.ceil}
 BEFORE_THE_CACHE = ("free_memory_check", "weights", "profile")
 often = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
 )
 
 

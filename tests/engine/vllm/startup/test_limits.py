@@ -14,6 +14,8 @@ from kvplanner.report import text as report
 from kvplanner.units import GIB, round_to_band
 from tests.engine.kit import LLAMA_8B, plan, size
 
+pytestmark = pytest.mark.slow
+
 VLLM = engine("vllm")
 
 
