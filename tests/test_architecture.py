@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -148,3 +149,11 @@ print(engine("vllm").plan(request).fits)
 def test_modules_stay_small(path: Path) -> None:
     lines = len(path.read_text(encoding="utf-8").splitlines())
     assert lines <= 450, f"{lines} lines: two subjects in one room"
+
+
+def test_every_package_is_listed() -> None:
+    """What is not listed is missing from an installed application, while tests from the tree pass."""
+    project = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text(encoding="utf-8"))
+    found = {".".join(path.parent.relative_to(PACKAGE.parent).parts) for path in modules()}
+    assert sorted(found | {"kvplanner.resources"}) == sorted(project["tool"]["setuptools"]["packages"])
+    assert [path for path in modules() if not (path.parent / "__init__.py").exists()] == []
