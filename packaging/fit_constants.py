@@ -28,7 +28,6 @@ from fit_tools import (
     middle,
 )
 
-from kvplanner.engine.vllm.constants import gpu_class
 from kvplanner.engine.vllm.memory import activations, graphs, workspace
 from kvplanner.engine.vllm.weights import extra as weights_extra
 from kvplanner.engine.vllm.weights import rank as weights
@@ -65,7 +64,7 @@ _LATE: Final[tuple[tuple[str, float, str, float, float, dict[str, Any]], ...]] =
 
 def sampler_and_fixed(seen: Sequence[Seen]) -> dict[str, list[Entry]]:
     """Bytes per logit in the sampler, and what libraries add to every peak, from text models that it bounds."""
-    text = [s for s in seen if not s.model.spec.towers and s.settings.pp == 1 and s.settings.dtype != "float32"]
+    text = [s for s in seen if not s.model.spec.towers and s.ranks.pp == 1 and s.settings.model.dtype != "float32"]
     points = [(s, p) for s in text if (p := s.peak()) is not None and s.runner == "V1" and s.version >= (17, 0)]
     points = [(s, p) for s, p in points if p > 1.15 * (s.halves + 2 * s.hidden_row) and s.plain]
     logit, fixed = least_squares([((s.rows * s.model.spec.vocab_size, 1.0), p - s.hidden_row) for s, p in points])
@@ -102,7 +101,7 @@ def forward(seen: Sequence[Seen], fixed: float) -> dict[str, list[Entry]]:
     v1 = [
         (s.id, (p - fixed - s.halves) / s.hidden_row)
         for s in seen
-        if (p := s.peak()) is not None and s.runner == "V1" and s.settings.pp > 1 and s.version < (21, 0)
+        if (p := s.peak()) is not None and s.runner == "V1" and s.ranks.pp > 1 and s.version < (21, 0)
     ]
     why = "residual, normed input and what the stage hands on"
     handing_on = middle(v1, why, runner="V1", stage="before last")
@@ -131,9 +130,9 @@ def vision(seen: Sequence[Seen], fixed: float, logit: float) -> dict[str, list[E
     found = []
     for s in seen:
         peak = s.peak()
-        if peak is None or not s.model.spec.towers or s.settings.pp > 1 or s.runner != "V1" or s.version < (17, 0):
+        if peak is None or not s.model.spec.towers or s.ranks.pp > 1 or s.runner != "V1" or s.version < (17, 0):
             continue
-        kept = activations.moments(s.model, s.settings, 0).kept.value
+        kept = activations.moments(s.model, s.settings, s.gpu, 0).kept.value
         found.append((s.id, peak - fixed - kept - s.hidden_row - logit * s.rows * s.model.spec.vocab_size))
     usual = [(name, value) for name, value in found if 0 < value < GIB]
     if not usual:
@@ -149,15 +148,22 @@ def late(seen: Sequence[Seen]) -> dict[str, list[Entry]]:
         value = s.printed.get("non_torch")
         consumed, loading = s.printed.get("consumed_weights_plus_non_torch"), s.printed.get("model_loading")
         if value is None and consumed is not None:
-            load = weights.loaded(s.model, s.settings, 0).value if loading is None else loading
+            load = weights.loaded(s.model, s.settings, s.gpu, 0).value if loading is None else loading
             tables = weights_extra.tables(s.model, s.settings, 0).value
-            value = consumed - load - workspace.persistent(s.model, s.settings, 0).value + tables
-        if value is None and s.settings.tp * s.settings.pp > 1 and s.version >= (21, 0):
+            value = consumed - load - workspace.persistent(s.model, s.settings, s.gpu, 0).value + tables
+        if value is None and s.ranks.tp * s.ranks.pp > 1 and s.version >= (21, 0):
             value = _rest(s)
         if value is None or not 0 <= value < 4 * GIB:
             continue
-        start = (s.model.id, s.model.weight_format, s.settings.gpu_name, s.settings.tp, s.settings.pp, s.version)
-        if s.settings.pp == 1 or start not in told:  # the same start told twice counts once
+        start = (
+            s.model.id,
+            s.model.weight_format,
+            s.gpu.name,
+            s.ranks.tp,
+            s.ranks.pp,
+            s.version,
+        )
+        if s.ranks.pp == 1 or start not in told:  # the same start told twice counts once
             groups.setdefault(_late_group(s), []).append((s.id, value))
         told.add(start)
     entries = []
@@ -178,28 +184,30 @@ def _rest(s: Seen) -> float | None:
     if not {"available_kv", "model_loading"} <= s.printed.keys():
         return None
     tables = weights_extra.tables(s.model, s.settings, 0).value
-    graph = s.printed.get("cudagraph_estimated", float(graphs.estimate(s.model, s.settings, 0).value))
+    graph = s.printed.get("cudagraph_estimated", float(graphs.estimate(s.model, s.settings, s.gpu, 0).value))
     told = s.printed["available_kv"] + s.printed["model_loading"] + graph
     planned = (
-        workspace.persistent(s.model, s.settings, 0).value - tables + activations.peak(s.model, s.settings, 0).value
+        workspace.persistent(s.model, s.settings, s.gpu, 0).value
+        - tables
+        + activations.peak(s.model, s.settings, s.gpu, 0).value
     )
-    return s.settings.utilization * s.settings.gpu_total_bytes - told - planned
+    return s.settings.cache.utilization * s.gpu.total_bytes - told - planned
 
 
 def _late_group(s: Seen) -> str:
-    if gpu_class(s.settings) == "unified":
+    if s.gpu.kind == "unified":
         return "unified"
     if s.version <= (6, 4):
         return "V0 old" if "virtual" not in s.row.text and "vgpu" not in s.row.text else "virtual GPU"
-    if s.settings.pp > 1:
+    if s.ranks.pp > 1:
         return "first stage" if s.version < (21, 0) else "pipeline"
-    if s.settings.tp > 1:
-        if gpu_class(s.settings) != "hbm":
+    if s.ranks.tp > 1:
+        if s.gpu.kind != "hbm":
             return "many pcie" if s.version < (21, 0) else "many new pcie"
         if s.version < (17, 0) or s.version >= (21, 0):
             return "many old hbm" if s.version < (17, 0) else "many new hbm"
-        return "two 17-20 hbm" if s.settings.tp == 2 else "many 17-20 hbm"
-    if s.settings.graph_mode == "NONE":
+        return "two 17-20 hbm" if s.ranks.tp == 2 else "many 17-20 hbm"
+    if s.settings.graphs.mode == "NONE":
         return "eager"
     if s.runner == "V0":
         return "V0"
@@ -216,17 +224,17 @@ def outside(seen: Sequence[Seen]) -> dict[str, list[Entry]]:
         if {"total_gpu", "free"} <= s.printed.keys() and s.row.facts["outcome"] != "free_check"
     ]
     alone = [
-        (s.id, min(s.settings.gpu_total_bytes, 96 * GIB), value)
+        (s.id, min(s.gpu.total_bytes, 96 * GIB), value)
         for s, value in gone
-        if s.settings.tp * s.settings.pp == 1 and value < 0.7 * GIB and gpu_class(s.settings) != "unified"
+        if s.ranks.tp * s.ranks.pp == 1 and value < 0.7 * GIB and s.gpu.kind != "unified"
     ]
     base, share = least_squares([((1.0, float(size)), value) for _, size, value in alone])
     ids = [name for name, _, _ in alone]
     off = sorted(value - base - share * size for _, size, value in alone)
     many = [
-        (s.id, value - base - share * min(s.settings.gpu_total_bytes, 96 * GIB))
+        (s.id, value - base - share * min(s.gpu.total_bytes, 96 * GIB))
         for s, value in gone
-        if s.settings.tp > 1 and gpu_class(s.settings) == "hbm"
+        if s.ranks.tp > 1 and s.gpu.kind == "hbm"
     ]
     host = "what else the host's memory holds"
     return {

@@ -13,8 +13,9 @@ from typing import Any, Final
 ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from kvplanner.engine.vllm.gpu import Gpu, gpu_of  # noqa: E402
 from kvplanner.engine.vllm.memory import activations, graphs, workspace  # noqa: E402
-from kvplanner.engine.vllm.settings import Settings  # noqa: E402
+from kvplanner.engine.vllm.settings import Parallel, Settings  # noqa: E402
 from kvplanner.engine.vllm.settle import settle as defaults  # noqa: E402
 from kvplanner.errors import PlannerError  # noqa: E402
 from kvplanner.model.formats import DTYPE_BYTES  # noqa: E402
@@ -41,6 +42,7 @@ class Seen:
     row: Row
     model: Model
     settings: Settings
+    gpu: Gpu
 
     @property
     def id(self) -> str:
@@ -53,15 +55,18 @@ class Seen:
         found = {name.removesuffix("_gib"): value * GIB for name, value in self.row.reported.items() if "_gib" in name}
         without = self.row.reported.get("equivalent_utilization_without_cudagraph")
         if without is not None:
-            found.setdefault(
-                "cudagraph_estimated", (self.settings.utilization - without) * self.settings.gpu_total_bytes
-            )
+            found.setdefault("cudagraph_estimated", (self.settings.cache.utilization - without) * self.gpu.total_bytes)
         return found
 
     @property
     def version(self) -> tuple[int, int]:
         """(minor, patch) of 0.x."""
         return self.settings.version
+
+    @property
+    def ranks(self) -> Parallel:
+        """How the model was split."""
+        return self.settings.parallel
 
     @property
     def runner(self) -> str:
@@ -71,20 +76,20 @@ class Seen:
     @property
     def rows(self) -> int:
         """Rows of logits that the sampler sees."""
-        return min(self.settings.max_num_batched_tokens, self.settings.max_num_seqs)
+        return min(self.settings.scheduler.max_num_batched_tokens, self.settings.scheduler.max_num_seqs)
 
     @property
     def hidden_row(self) -> int:
         """Bytes of one hidden state for every token of a step."""
-        element = DTYPE_BYTES[self.settings.dtype]
-        return self.settings.max_num_batched_tokens * self.model.spec.hidden_size * element
+        element = DTYPE_BYTES[self.settings.model.dtype]
+        return self.settings.scheduler.max_num_batched_tokens * self.model.spec.hidden_size * element
 
     @property
     def halves(self) -> int:
         """Bytes at the widest point of a layer."""
         wide = activations.widths(self.model, self.settings, 0)
-        element = DTYPE_BYTES[self.settings.dtype]
-        return self.settings.max_num_batched_tokens * max(wide.mixer, wide.mlp) * element
+        element = DTYPE_BYTES[self.settings.model.dtype]
+        return self.settings.scheduler.max_num_batched_tokens * max(wide.mixer, wide.mlp) * element
 
     @property
     def plain(self) -> bool:
@@ -100,7 +105,7 @@ class Seen:
     @property
     def layers(self) -> int:
         """Decoder layers on a rank."""
-        return self.model.spec.num_layers // self.settings.pp
+        return self.model.spec.num_layers // self.settings.parallel.pp
 
     def peak(self) -> float | None:
         """The printed peak without what other terms of the plan hold: graph estimate and expert workspace."""
@@ -108,7 +113,7 @@ class Seen:
         if found is None or self.row.cold:
             return None
         if not self.settings.era.consumed_rule:
-            return found - workspace.shared_workspace(self.model, self.settings).bytes
+            return found - workspace.shared_workspace(self.model, self.settings, self.gpu).bytes
         if not self.settings.era.graphs_in_budget:
             return found
         estimate = self.printed.get("cudagraph_estimated")
@@ -124,7 +129,8 @@ def collect() -> list[Seen]:
         try:
             request = request_of(row, row.version or ("0.6.6" if "v0" in row.text else None))
             if request.version:
-                found.append(Seen(row, request.model, defaults.resolve(request)[0]))
+                gpu = gpu_of(request.machine.devices[0].gpu)
+                found.append(Seen(row, request.model, defaults.resolve(request)[0], gpu))
         except (Skip, PlannerError):
             continue
     return found

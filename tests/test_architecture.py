@@ -41,16 +41,17 @@ ALLOWED: dict[str, set[str]] = {
 }
 ANY_ROOM = {"__init__", "resources"}
 # The rooms of engine/vllm likewise: a rank is put together in startup, from what the rooms before it say.
-_RULES = {"settings", "eras", "quirks", "dtypes", "constants", "backends"}
+_RULES = {"settings", "gpu", "eras", "quirks", "dtypes", "constants", "backends"}
 VLLM: dict[str, set[str]] = {
     "settings": set(),
+    "gpu": set(),
     "signature": set(),
     "eras": {"settings"},
     "quirks": {"settings"},
     "dtypes": set(),
-    "constants": {"settings"},
-    "calibration": {"settings"},
-    "backends": {"settings", "eras", "quirks", "dtypes"},
+    "constants": {"settings", "gpu"},
+    "calibration": {"settings", "gpu"},
+    "backends": {"settings", "gpu", "eras", "quirks", "dtypes"},
     "options": {"eras", "dtypes"},
     "kv": _RULES,
     "weights": _RULES,

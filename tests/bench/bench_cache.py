@@ -13,6 +13,7 @@ def run() -> list[Row]:
     """80 dense layers, and the slowest model of the catalogue."""
     from kvplanner.catalog import gpus, models
     from kvplanner.engine.request import PlanRequest
+    from kvplanner.engine.vllm.gpu import gpu_of
     from kvplanner.engine.vllm.kv import layers as kv_specs
     from kvplanner.engine.vllm.kv import layout as kv_layout
     from kvplanner.engine.vllm.kv import sizing as kv_sizing
@@ -29,7 +30,7 @@ def run() -> list[Row]:
 
         def plan() -> None:
             kv_specs.cache_specs.cache_clear()
-            layout = kv_layout.plan_cache.__wrapped__(model.spec, settings, stages)
+            layout = kv_layout.plan_cache.__wrapped__(model.spec, settings, gpu_of(machine.devices[0].gpu), stages)
             kv_sizing.size(layout, (MEMORY,))
 
         return cpu_ms(plan, repeat=repeat, inner=5)

@@ -9,6 +9,7 @@ import pytest
 
 from kvplanner.catalog import models
 from kvplanner.engine.request import PlanRequest
+from kvplanner.engine.vllm.gpu import Gpu, gpu_of
 from kvplanner.engine.vllm.kv import groups as kv_groups
 from kvplanner.engine.vllm.kv import layout as kv_layout
 from kvplanner.engine.vllm.kv import sizing as kv_sizing
@@ -38,27 +39,33 @@ def _name(case: dict[str, Any]) -> str:
     return f"{case['case']}-{case['model'].rpartition('/')[2]}-tp{case['tp']}"
 
 
+def _gpu(request: PlanRequest) -> Gpu:
+    return gpu_of(request.machine.devices[0].gpu)
+
+
 def _settled(case: dict[str, Any]) -> tuple[Settings, CacheLayout]:
     request = cases.request(case)
     settings = defaults.resolve(request)[0]
-    return settings, kv_layout.plan_cache(request.model.spec, settings, cases.stages(request.model, case["pp"]))
+    return settings, kv_layout.plan_cache(
+        request.model.spec, settings, _gpu(request), cases.stages(request.model, case["pp"])
+    )
 
 
 def _defaults(settings: Settings, layout: CacheLayout) -> dict[str, Any]:
     return {
-        "dtype": settings.dtype,
-        "quantization": settings.quantization,
-        "max_model_len": settings.max_model_len,
-        "max_num_batched_tokens": settings.max_num_batched_tokens,
-        "max_num_seqs": settings.max_num_seqs,
-        "kv_cache_dtype": settings.kv_cache_dtype,
-        "enable_prefix_caching": settings.prefix_caching,
+        "dtype": settings.model.dtype,
+        "quantization": settings.model.quantization,
+        "max_model_len": settings.model.max_model_len,
+        "max_num_batched_tokens": settings.scheduler.max_num_batched_tokens,
+        "max_num_seqs": settings.scheduler.max_num_seqs,
+        "kv_cache_dtype": settings.cache.dtype,
+        "enable_prefix_caching": settings.cache.prefix_caching,
         "block_size": layout.block_size,
-        "mamba_cache_mode": settings.mamba_cache_mode,
-        "cudagraph_mode": settings.graph_mode,
-        "max_cudagraph_capture_size": max(settings.graph_sizes, default=0),
-        "num_cudagraph_capture_sizes": len(settings.graph_sizes),
-        "async_scheduling": settings.async_scheduling,
+        "mamba_cache_mode": settings.cache.mamba_mode,
+        "cudagraph_mode": settings.graphs.mode,
+        "max_cudagraph_capture_size": max(settings.graphs.sizes, default=0),
+        "num_cudagraph_capture_sizes": len(settings.graphs.sizes),
+        "async_scheduling": settings.scheduler.async_scheduling,
     }
 
 
@@ -109,7 +116,7 @@ def test_cache(case: dict[str, Any]) -> None:
             f"{words['hint']}{estimate}.{words['tail']}"
         )
         assert sizing.estimated_max_model_len == estimate
-        fitted = layout._replace(settings=settings._replace(auto_fit=True))
+        fitted = layout._replace(settings=settings._replace(model=settings.model._replace(auto_fit=True)))
         _compare(kv_sizing.size(fitted, memory), fitted, expected["auto_fit"])
 
 
@@ -143,7 +150,7 @@ def test_kimi_linear_report_of_late_2025() -> None:
     model = cases.model("moonshotai/Kimi-Linear-48B-A3B-Instruct")
     options = {"tensor_parallel_size": 2, "max_model_len": 120000}
     request = PlanRequest(model, cases.machine("H100", 2), version="0.11.2", options=options)
-    layout = kv_layout.plan_cache(model.spec, defaults.resolve(request)[0], cases.stages(model, 1))
+    layout = kv_layout.plan_cache(model.spec, defaults.resolve(request)[0], _gpu(request), cases.stages(model, 1))
     sizings = [kv_sizing.size(layout, (int(gib * GIB),)) for gib in (2.2951, 2.2975, 2.2999)]
     assert {s.tokens for s in sizings} == {75_840}
     assert {round(s.max_concurrency, 2) for s in sizings} == {2.48}
@@ -165,6 +172,6 @@ def test_what_is_not_modelled_is_named() -> None:
         name = model.spec.architecture
         version = "0.9.2" if name in ("Phi3SmallForCausalLM", "MllamaForConditionalGeneration") else None
         request = PlanRequest(model, cases.machine("H100"), version=version)
-        layout = kv_layout.plan_cache(model.spec, defaults.resolve(request)[0], cases.stages(model, 1))
+        layout = kv_layout.plan_cache(model.spec, defaults.resolve(request)[0], _gpu(request), cases.stages(model, 1))
         found |= set() if layout.exact else {name}
     assert found == NOT_MODELLED

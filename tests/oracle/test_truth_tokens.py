@@ -17,6 +17,7 @@ import pytest
 from kvplanner.catalog import models
 from kvplanner.engine.option import OptionValue
 from kvplanner.engine.request import PlanRequest
+from kvplanner.engine.vllm.gpu import gpu_of
 from kvplanner.engine.vllm.kv import layout as kv_layout
 from kvplanner.engine.vllm.kv import sizing as kv_sizing
 from kvplanner.engine.vllm.settle import settle as defaults
@@ -123,11 +124,14 @@ def _met(row: rows.Row, model: Model, options: Mapping[str, OptionValue], versio
     request = PlanRequest(model, _machine(row, count), version=version, options=options)
     try:
         settings = defaults.resolve(request)[0]
-        layout = kv_layout.plan_cache(model.spec, settings, partition(model.spec.num_layers, settings.pp, ()))
+        layout = kv_layout.plan_cache(
+            model.spec, settings, gpu_of(request.machine.devices[0].gpu),
+            partition(model.spec.num_layers, settings.parallel.pp, ()),
+        )  # fmt: skip
     except PlannerError:
         return False
     gib, printed = row.reported["available_kv_gib"], row.reported
-    sizes = [kv_sizing.size(layout, (int((gib + d) * GIB),) * settings.pp) for d in (-0.005, 0.005)]
+    sizes = [kv_sizing.size(layout, (int((gib + d) * GIB),) * settings.parallel.pp) for d in (-0.005, 0.005)]
     tokens, rate, blocks = printed.get("kv_tokens"), printed.get("max_concurrency"), printed.get("gpu_blocks")
     if blocks is not None and not sizes[0].num_blocks <= blocks <= sizes[1].num_blocks:
         return False

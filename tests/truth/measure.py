@@ -11,6 +11,7 @@ from kvplanner.engine.plan import Plan, Stage
 from kvplanner.engine.registry import engine
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.segment import SegmentKind
+from kvplanner.engine.vllm.gpu import Gpu, gpu_of
 from kvplanner.engine.vllm.memory import activations, graphs, workspace
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.engine.vllm.settle import settle as defaults
@@ -91,7 +92,7 @@ def score(row: Row) -> Score:
         result,
         era=settings.era.name if row.version else "version not stated",
         kind=architecture(request.model.spec),
-        gpu_bytes=settings.gpu_total_bytes,
+        gpu_bytes=_gpu(request).total_bytes,
         weights=_attempt(skipped, "weights", row, lambda: _weights(row, request, settings)),
     )
     if row.version is None:
@@ -174,6 +175,10 @@ def _attempt(skipped: dict[str, str], name: str, row: Row, compare: Callable[[],
     return None
 
 
+def _gpu(request: PlanRequest) -> Gpu:
+    return gpu_of(request.machine.devices[0].gpu)
+
+
 def _settings(request: PlanRequest) -> Settings:
     return defaults.resolve(request)[0]
 
@@ -188,7 +193,7 @@ def _weights(row: Row, request: PlanRequest, settings: Settings) -> Pair:
         raise Skip(FIELD)
     if row.version is None and request.model.spec.quantization == "mxfp4":
         raise Skip(VERSION)  # padded by kernel, and kernels changed
-    found = weights.loaded(request.model, settings, 0)
+    found = weights.loaded(request.model, settings, _gpu(request), 0)
     return Pair(row.reported["model_loading_gib"] * GIB, found.value, found.low, found.high)
 
 
@@ -205,7 +210,7 @@ def _kv(row: Row, request: PlanRequest) -> Pair:
     else:
         value, low, high = _missing(made)
     if row.cold:
-        extra = activations.cold_start_extra(_settings(request))
+        extra = activations.cold_start_extra(_settings(request), _gpu(request))
         value, low, high = value - extra.value, low - extra.high, high - extra.low
     return Pair(row.reported["available_kv_gib"] * GIB, value, low, high)
 
@@ -289,13 +294,13 @@ def _any_version_decides(row: Row) -> bool:
 
 def _terms(row: Row, request: PlanRequest, settings: Settings) -> dict[str, Pair]:
     """The parts that a report prints apart, where it names its version."""
-    reported, model = row.reported, request.model
-    peak = activations.peak(model, settings, 0)
-    extra = workspace.shared_workspace(model, settings).bytes if not settings.era.consumed_rule else 0
+    reported, model, gpu = row.reported, request.model, _gpu(request)
+    peak = activations.peak(model, settings, gpu, 0)
+    extra = workspace.shared_workspace(model, settings, gpu).bytes if not settings.era.consumed_rule else 0
     found = {
         "activations": ("activation_peak_gib", peak.value + extra, peak.low + extra, peak.high + extra),
-        "graph estimate": ("cudagraph_estimated_gib", *_three(graphs.estimate(model, settings, 0))),
-        "graphs": ("graph_capture_gib", *_three(graphs.actual(model, settings, 0))),
+        "graph estimate": ("cudagraph_estimated_gib", *_three(graphs.estimate(model, settings, gpu, 0))),
+        "graphs": ("graph_capture_gib", *_three(graphs.actual(model, settings, gpu, 0))),
     }
     return {
         name: Pair(reported[key] * GIB, value, low, high)

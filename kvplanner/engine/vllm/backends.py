@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final, Literal, NamedTuple
 
 from kvplanner.engine.vllm.dtypes import LATENT_ONLY, is_quantised
+from kvplanner.engine.vllm.gpu import Gpu
 from kvplanner.engine.vllm.quirks import quirks
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.errors import BadInput
@@ -30,8 +31,6 @@ KNOWN: Final = frozenset(_SMALLEST_BLOCK) | {
 INDEXER_BLOCK: Final = 64
 # Before, every latent model ran as ordinary attention with expanded heads.
 _LATENT_SINCE: Final = (7, 0)
-# What a GPU has when its compute capability is unknown: the rules of the common recent server GPU.
-_ASSUMED_ARCH: Final = (9, 0)
 # State kernels that write checkpoints inside a prompt hold one more block: reports of 0.27 to 0.30 do not show it yet.
 CHECKPOINTS_SINCE: Final = (31, 0)
 _PER_HEAD: Final = ("int8_per_token_head", "fp8_per_token_head", "int4_per_token_head")
@@ -40,7 +39,8 @@ _OLD_MLA: Final = (14, 0)
 
 class Chosen(NamedTuple):
     """The attention back ends of a model. primary: of its attention layers; smallest_block: the largest of their
-    smallest blocks, in tokens; flashinfer_gdn: the gated-delta prefill kernel that keeps one more state block.
+    smallest blocks, in tokens; flashinfer_gdn: the gated-delta prefill kernel that keeps one more state block;
+    packed_latent: sparse latent rows are stored in a format of their own (fp8_ds_mla).
     """
 
     primary: str
@@ -48,17 +48,18 @@ class Chosen(NamedTuple):
     layout: Layout
     reason: str
     flashinfer_gdn: bool = False
+    packed_latent: bool = False
 
 
-def select(spec: ModelSpec, settings: Settings) -> Chosen:
+def select(spec: ModelSpec, settings: Settings, gpu: Gpu) -> Chosen:
     """The back ends that vLLM would choose. Raises BadInput where it finds none for this GPU and cache."""
-    arch = settings.gpu_arch or _ASSUMED_ARCH
+    arch = gpu.runs_as
     mixers: list[Mixer] = [m for layer in spec.layers for m in layer.mixers]
     gdn = _flashinfer_gdn(mixers, arch, settings.version)
     layout: Layout = "LBNHC"
     if any(isinstance(m, Compressed) for m in mixers):
-        if settings.kv_cache_dtype in _PER_HEAD or settings.kv_cache_dtype.startswith("turboquant"):
-            raise _no_backend(settings, "use_mla=True")
+        if settings.cache.dtype in _PER_HEAD or settings.cache.dtype.startswith("turboquant"):
+            raise _no_backend(settings, gpu, "use_mla=True")
         return Chosen("DEEPSEEK_V4", 256, "BLHNC", "the only one for compressed attention", gdn)
     if expands_latent(spec, settings):
         mixers = [expanded(m) if isinstance(m, Mla) else m for m in mixers]
@@ -68,9 +69,9 @@ def select(spec: ModelSpec, settings: Settings) -> Chosen:
         name, reason = _named(settings.attention_backend), "set by the user"
         _check_named(name, bool(latent), settings, arch)
     elif latent:
-        name, reason = _latent_backend(latent[0], settings, arch)
+        name, reason = _latent_backend(latent[0], settings, gpu)
     elif attention:
-        name, reason = _attention_backend(spec, attention, settings, arch)
+        name, reason = _attention_backend(spec, attention, settings, gpu)
     else:
         name, reason = "NONE", "no attention layers"
     if name.endswith("FLASHINFER") and arch[0] == 10:
@@ -78,7 +79,8 @@ def select(spec: ModelSpec, settings: Settings) -> Chosen:
     smallest = _SMALLEST_BLOCK.get(name, 16)
     if any(m.indexer is not None for m in latent):
         smallest = INDEXER_BLOCK
-    return Chosen(name, smallest, layout, reason, gdn)
+    packed = name == "FLASHMLA_SPARSE" or (arch[0] == 12 and any(m.indexer is not None for m in latent))
+    return Chosen(name, smallest, layout, reason, gdn, packed)
 
 
 def expands_latent(spec: ModelSpec, settings: Settings) -> bool:
@@ -110,7 +112,7 @@ def _named(text: str) -> str:
 
 def _check_named(name: str, latent: bool, settings: Settings, arch: tuple[int, int]) -> None:
     """Raises BadInput for a back end that cannot run the model's attention or its cache on this GPU."""
-    dtype, why = settings.kv_cache_dtype, ""
+    dtype, why = settings.cache.dtype, ""
     flash = name == "FLASH_ATTN"
     unfit = flash and is_quantised(dtype) and (arch[0] != 9 or dtype == "fp8_e5m2")
     if name != "NONE" and ("MLA" in name) != latent:
@@ -138,10 +140,15 @@ def _is_fp8(dtype: str) -> bool:
     return dtype.startswith("fp8") and dtype not in _PER_HEAD
 
 
-def _latent_backend(mixer: Mla, settings: Settings, arch: tuple[int, int]) -> tuple[str, str]:
-    dtype = settings.kv_cache_dtype
-    if dtype in _PER_HEAD or dtype.startswith("turboquant"):
-        raise _no_backend(settings, f"head_size={mixer.kv_lora_rank + mixer.qk_rope}", "use_mla=True")
+def _latent_backend(mixer: Mla, settings: Settings, gpu: Gpu) -> tuple[str, str]:
+    arch, dtype = gpu.runs_as, settings.cache.dtype
+    facts = (f"head_size={mixer.kv_lora_rank + mixer.qk_rope}", "use_mla=True")
+    if dtype in _PER_HEAD or (dtype.startswith(("turboquant", "nvfp4")) and dtype not in LATENT_ONLY):
+        raise _no_backend(settings, gpu, *facts)
+    if dtype in LATENT_ONLY and (mixer.indexer is None or (dtype == "nvfp4_ds_mla" and arch[0] != 10)):
+        raise _no_backend(settings, gpu, *facts)  # formats of sparse attention; the 4-bit one for 10.x alone
+    if dtype == "nvfp4_ds_mla":
+        return "FLASHMLA_SPARSE", "4-bit cache"
     if mixer.indexer is not None:
         if arch[0] == 9:
             return (
@@ -151,9 +158,7 @@ def _latent_backend(mixer: Mla, settings: Settings, arch: tuple[int, int]) -> tu
             )
         if arch[0] in (10, 12):
             return "FLASHINFER_MLA_SPARSE", "Blackwell"
-        raise _no_backend(
-            settings, f"head_size={mixer.kv_lora_rank + mixer.qk_rope}", "use_mla=True", "use_sparse=True"
-        )
+        raise _no_backend(settings, gpu, *facts, "use_sparse=True")
     if arch[0] == 10:
         if settings.version < (11, 0):
             return "CUTLASS_MLA", "Blackwell in this version"
@@ -167,25 +172,24 @@ def _latent_backend(mixer: Mla, settings: Settings, arch: tuple[int, int]) -> tu
     return "TRITON_MLA", "runs on every GPU"
 
 
-def _attention_backend(spec: ModelSpec, attention: list[Attention], settings: Settings,
-                       arch: tuple[int, int]) -> tuple[str, str]:  # fmt: skip
-    dtype = settings.kv_cache_dtype
-    special = _special_cache(settings, arch)
+def _attention_backend(spec: ModelSpec, attention: list[Attention], settings: Settings, gpu: Gpu) -> tuple[str, str]:
+    arch, dtype = gpu.runs_as, settings.cache.dtype
+    special = _special_cache(settings, gpu)
     if special is not None:
         return special
-    if settings.dtype == "float32":
+    if settings.model.dtype == "float32":
         return "FLEX_ATTENTION", "float32"
     heads = max(m.head_size for m in attention)
     if image_prefix(spec):
-        return _image_prefix_backend(attention, settings, arch)
+        return _image_prefix_backend(attention, settings, gpu)
     if heads > 256:
-        return _triton(settings, arch, "head size above 256")
+        return _triton(settings, gpu, "head size above 256")
     if any(m.head_size_v != m.head_size for m in attention):
         return "FLASH_ATTN_DIFFKV", "keys and values of different size"
     if any(m.sinks for m in attention) and arch[0] not in (9, 10):
-        return _triton(settings, arch, "attention sinks on this GPU")
+        return _triton(settings, gpu, "attention sinks on this GPU")
     if arch < (8, 0):
-        return _triton(settings, arch, "the GPU is older than Ampere")
+        return _triton(settings, gpu, "the GPU is older than Ampere")
     if arch[0] == 10 and settings.version >= (11, 0):
         return "FLASHINFER", "Blackwell server GPU"
     if _is_fp8(dtype) and (arch[0] != 9 or dtype == "fp8_e5m2"):
@@ -193,23 +197,24 @@ def _attention_backend(spec: ModelSpec, attention: list[Attention], settings: Se
     return "FLASH_ATTN", "first choice on this GPU"
 
 
-def _special_cache(settings: Settings, arch: tuple[int, int]) -> tuple[str, str] | None:
+def _special_cache(settings: Settings, gpu: Gpu) -> tuple[str, str] | None:
     """The back end of cache formats that have one of their own."""
-    dtype = settings.kv_cache_dtype
+    dtype = settings.cache.dtype
     if dtype in _PER_HEAD:
         return "TRITON_ATTN", "scales per token and head"
     if dtype.startswith("turboquant"):
         return "TURBOQUANT", "this cache has its own kernels"
     if dtype in LATENT_ONLY:
-        raise _no_backend(settings, "use_mla=False")
+        raise _no_backend(settings, gpu, "use_mla=False")
     if not dtype.startswith("nvfp4"):
         return None
-    if arch[0] < 10:
-        raise _no_backend(settings, "use_mla=False")
+    if gpu.runs_as[0] < 10:
+        raise _no_backend(settings, gpu, "use_mla=False")
     return "FLASHINFER", "4-bit cache"
 
 
-def _image_prefix_backend(attention: list[Attention], settings: Settings, arch: tuple[int, int]) -> tuple[str, str]:
+def _image_prefix_backend(attention: list[Attention], settings: Settings, gpu: Gpu) -> tuple[str, str]:
+    arch = gpu.runs_as
     wide = all(m.head_size in (256, 512) for m in attention)
     grouped = all(m.heads > m.kv_heads for m in attention)
     if wide and settings.version >= (33, 0):
@@ -217,23 +222,24 @@ def _image_prefix_backend(attention: list[Attention], settings: Settings, arch: 
             return "TRITON_FLASHINFER", "image tokens see each other"
         if arch[0] == 9:
             return "TRITON_FLASH_ATTN", "image tokens see each other"
-    return _triton(settings, arch, "image tokens see each other")
+    return _triton(settings, gpu, "image tokens see each other")
 
 
-def _triton(settings: Settings, arch: tuple[int, int], reason: str) -> tuple[str, str]:
-    if _is_fp8(settings.kv_cache_dtype) and settings.kv_cache_dtype != "fp8_e5m2" and arch < (8, 9):
+def _triton(settings: Settings, gpu: Gpu, reason: str) -> tuple[str, str]:
+    arch = gpu.runs_as
+    if _is_fp8(settings.cache.dtype) and settings.cache.dtype != "fp8_e5m2" and arch < (8, 9):
         raise BadInput(
-            f"FP8 KV cache is not supported by the Triton attention backend on {settings.gpu_name} (compute capability "
+            f"FP8 KV cache is not supported by the Triton attention backend on {gpu.name} (compute capability "
             f"{arch[0]}.{arch[1]}); native FP8 (fp8e4nv) requires SM89+", "--kv-cache-dtype",
             "Re-run with --kv-cache-dtype bfloat16",
         )  # fmt: skip
     return "TRITON_ATTN", reason
 
 
-def _no_backend(settings: Settings, *facts: str) -> BadInput:
-    said = ", ".join((*facts, f"dtype={settings.dtype}", f"kv_cache_dtype={settings.kv_cache_dtype}"))
+def _no_backend(settings: Settings, gpu: Gpu, *facts: str) -> BadInput:
+    said = ", ".join((*facts, f"dtype={settings.model.dtype}", f"kv_cache_dtype={settings.cache.dtype}"))
     return BadInput(
-        f"No valid attention backend found for {settings.gpu_name} with {said}",
-        "--attention-backend" if settings.kv_cache_dtype == "auto" else "--kv-cache-dtype",
+        f"No valid attention backend found for {gpu.name} with {said}",
+        "--attention-backend" if settings.cache.dtype == "auto" else "--kv-cache-dtype",
         "Choose another KV cache dtype, or a Hopper or Blackwell GPU",
     )  # fmt: skip

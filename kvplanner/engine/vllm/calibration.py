@@ -11,6 +11,7 @@ from typing import Final
 
 from kvplanner.engine.request import Calibration
 from kvplanner.engine.segment import SegmentKind
+from kvplanner.engine.vllm.gpu import Gpu
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.estimate import Estimate, Input, banded
 from kvplanner.model.model import Model
@@ -23,10 +24,10 @@ _RUN_TO_RUN_SHARE: Final = 0.03
 
 
 def neighbours(
-    kind: SegmentKind, calibrations: Iterable[Calibration], model: Model, settings: Settings
+    kind: SegmentKind, calibrations: Iterable[Calibration], model: Model, settings: Settings, gpu: Gpu
 ) -> tuple[Calibration, ...]:
     """The measurements of a segment kind that speak for this plan. An empty era, gpu or family fits any."""
-    here = (settings.era.name, settings.gpu_name, model.spec.model_type)
+    here = (settings.era.name, gpu.name, model.spec.model_type)
     return tuple(
         c
         for c in calibrations
@@ -36,10 +37,15 @@ def neighbours(
 
 
 def calibrate(
-    estimate: Estimate, kind: SegmentKind, calibrations: Iterable[Calibration], model: Model, settings: Settings
+    estimate: Estimate,
+    kind: SegmentKind,
+    calibrations: Iterable[Calibration],
+    model: Model,
+    settings: Settings,
+    gpu: Gpu,
 ) -> Estimate:
     """The estimate with what neighbouring runs measured, in bytes; unchanged without neighbours or when exact."""
-    found = neighbours(kind, calibrations, model, settings)
+    found = neighbours(kind, calibrations, model, settings, gpu)
     if not found or estimate.basis in ("exact", "measured") or estimate.low == estimate.high:
         return estimate
     from statistics import median  # 5 ms of imports that most plans never need

@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, Final, Literal, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
+from kvplanner.engine.vllm.gpu import Gpu, GpuKind
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.estimate import Basis
 from kvplanner.files import shipped
@@ -19,15 +20,7 @@ from kvplanner.units import counted
 _CONDITIONS: Final = ("runner", "gpu", "ranks", "stage", "pipeline", "graphs")
 _FILE: Final = shipped("vllm_constants.json")
 
-# hbm: data-centre boards that NVSwitch or NVLink joins; unified: GPU and CPU share the memory; pcie: the others.
-GpuClass = Literal["hbm", "pcie", "unified"]
-_UNIFIED_NAMES: Final = ("gb10", "orin", "thor", "jetson", "spark")
-_PCIE_NAMES: Final = ("rtx", "pcie", "geforce", "quadro")
-_HBM_ARCHES: Final = ((7, 0), (8, 0), (9, 0), (10, 0), (10, 3))
-_HBM_LEAST_BYTES: Final = 30 << 30
-_SEPARATE_MEMORY: Final[tuple[GpuClass, ...]] = ("hbm", "pcie")
-# What a GPU of unknown compute capability is taken for: attention back ends and kernels assume the same.
-ASSUMED_ARCH: Final = (9, 0)
+_SEPARATE_MEMORY: Final[tuple[GpuKind, ...]] = ("hbm", "pcie")
 
 
 class Constant(NamedTuple):
@@ -52,40 +45,21 @@ class Constant(NamedTuple):
         return round(self.value * factor), round(self.low * factor), round(self.high * factor)
 
 
-def gpu_class(settings: Settings) -> GpuClass:
-    """What separates GPUs here: how they are joined, and whether the memory is the host's too.
-
-    Without a known compute capability the GPU is taken for a Hopper, as everywhere in the plan.
-    """
-    name = settings.gpu_name.lower()
-    if any(word in name for word in _UNIFIED_NAMES):
-        return "unified"
-    arch = settings.gpu_arch or ASSUMED_ARCH
-    joined = arch in _HBM_ARCHES and settings.gpu_total_bytes >= _HBM_LEAST_BYTES
-    return "hbm" if joined and not any(word in name for word in _PCIE_NAMES) else "pcie"
-
-
-def class_is_known(settings: Settings) -> bool:
-    """Whether the GPU's class is told by its name or its compute capability."""
-    name = settings.gpu_name.lower()
-    return settings.gpu_arch is not None or any(word in name for word in (*_UNIFIED_NAMES, *_PCIE_NAMES))
-
-
-def lookup(name: str, settings: Settings, stage: int = 0) -> Constant:
+def lookup(name: str, settings: Settings, gpu: Gpu, stage: int = 0) -> Constant:
     """The entry of `name` for these settings: version, runner, GPU class, ranks, pipeline stage, graphs or none.
 
     Entries stand from the most to the least particular; the first whose conditions all hold is taken. Where the
     GPU's class is assumed, the band spans every class of GPU that it may be.
     Raises KeyError when none holds (a test walks every combination).
     """
-    ranks = {1: "one", 2: "two"}.get(settings.tp, "several")
-    place = "last" if stage == settings.pp - 1 else "before last"
-    pipeline = "yes" if settings.pp > 1 else "no"
-    graphs = "yes" if settings.graph_mode != "NONE" else "no"
+    ranks = {1: "one", 2: "two"}.get(settings.parallel.tp, "several")
+    place = "last" if stage == settings.parallel.pp - 1 else "before last"
+    pipeline = "yes" if settings.parallel.pp > 1 else "no"
+    graphs = "yes" if settings.graphs.mode != "NONE" else "no"
     version = min(settings.version, settings.era.last)  # a release to come has the newest rules
-    runner, assumed = settings.era.runner, gpu_class(settings)
+    runner, assumed = settings.era.runner, gpu.kind
     found = _lookup(name, version, (runner, assumed, ranks, place, pipeline, graphs))
-    if class_is_known(settings):
+    if gpu.kind_is_known:
         return found
     others = [_lookup(name, version, (runner, other, ranks, place, pipeline, graphs)) for other in _SEPARATE_MEMORY]
     low, high = min(o.low for o in others), max(o.high for o in others)

@@ -25,7 +25,10 @@ _PLAIN: Final = ("auto", "float16", "bfloat16", "float32")
 _PER_TOKEN: Final = ("int8_per_token_head", "fp8_per_token_head", "int4_per_token_head", "nvfp4", "nvfp4_4over6")
 # Formats of a latent cache alone.
 LATENT_ONLY: Final = ("fp8_ds_mla", "nvfp4_ds_mla")
-KNOWN: Final = (*_PLAIN, *_ONE_BYTE, *_PER_TOKEN, *_TURBOQUANT, *LATENT_ONLY)
+# What --kv-cache-dtype takes (config/cache.py); fp8_inc is for other hardware and stands in no form.
+OFFERED: Final = ("auto", "bfloat16", "float16", "fp8", "fp8_e4m3", "fp8_e5m2", "fp8_ds_mla", *_PER_TOKEN, *_TURBOQUANT,
+                  "nvfp4_ds_mla")  # fmt: skip
+KNOWN: Final = (*OFFERED, "fp8_inc")
 _FP8_DS_MLA: Final = 656  # 512 values of 1 byte, 16 bytes of scales, 64 rope values of 2 bytes
 _NVFP4_DS_MLA: Final = 352
 
@@ -67,7 +70,7 @@ def latent_bytes(kv_dtype: str, dtype: str, elements: int, packed: bool) -> int:
     """
     if kv_dtype == "fp8_ds_mla" or (packed and kv_dtype in _ONE_BYTE):
         return _FP8_DS_MLA
-    if kv_dtype in ("nvfp4_ds_mla", "nvfp4"):
+    if kv_dtype == "nvfp4_ds_mla":
         return _NVFP4_DS_MLA
     if kv_dtype in _ONE_BYTE:
         return elements

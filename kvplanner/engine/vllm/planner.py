@@ -108,7 +108,7 @@ def _plan(
     failure = replica.failure
     cache = explain.kv_cache(replica) if replica.sized else None
     found = limits.limits(request, settings, replicas, lambda length: _fits_at(request, length, devices))
-    if settings.auto_fit:
+    if settings.model.auto_fit:
         fitted = replica.sizing.max_model_len
         resolved["max_model_len"] = Resolved(fitted, "derived", "the longest that fits (--max-model-len auto)")
     summary = sentences.failure(replica) if failure else sentences.summary(request, settings, replicas, worst, found)
@@ -132,7 +132,7 @@ def _plan(
         engine_message=failure.message if failure and not kernels else "",  # a release does not get that far
         missing_bytes=failure.missing_bytes if failure else 0,
         tightest=worst * len(replica.ranks) + replica.tightest,
-        replicas=settings.dp,
+        replicas=settings.parallel.dp,
     )
 
 
@@ -140,7 +140,7 @@ def _with_given_cache(request: PlanRequest, settings: Settings) -> Settings:
     """A measured cache stands above the engine's own overrides."""
     if "kv_cache" not in request.measured:
         return settings
-    return settings._replace(kv_cache_memory_bytes=None, num_gpu_blocks_override=None)
+    return settings._replace(cache=settings.cache._replace(memory_bytes=None, num_gpu_blocks_override=None))
 
 
 def _replicas(request: PlanRequest, settings: Settings, devices: Sequence[parallel.Stages]) -> tuple[Replica, ...]:
@@ -180,9 +180,9 @@ def _device_plans(replicas: Sequence[Replica], settings: Settings, failing: Stag
     plans: list[DevicePlan] = []
     for number, replica in enumerate(replicas):
         for index, (device, rank, kv) in enumerate(zip(replica.devices, replica.ranks, replica.kv_bytes, strict=True)):
-            places = [f"dp{number}"] if settings.dp > 1 else []
-            places += [f"pp{rank.stage}"] if settings.pp > 1 else []
-            role = "/".join((*places, f"tp{index % settings.tp}"))
+            places = [f"dp{number}"] if settings.parallel.dp > 1 else []
+            places += [f"pp{rank.stage}"] if settings.parallel.pp > 1 else []
+            role = "/".join((*places, f"tp{index % settings.parallel.tp}"))
             key = (kv, *rank_key(rank.stage, device))
             if key not in planned:
                 planned[key] = _device_plan(rank, role, kv, replica.sizing.bytes_per_block[rank.stage], failing)
@@ -262,5 +262,5 @@ def _cannot_tell(
         kv_cache=None,
         limits=Limits(None, None),
         warnings=warnings,
-        replicas=settings.dp,
+        replicas=settings.parallel.dp,
     )

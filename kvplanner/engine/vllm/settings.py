@@ -1,7 +1,10 @@
-"""Settings: every value that vLLM has settled on before it measures memory, typed and frozen.
+"""Settings: every value that vLLM has settled on before it measures memory, typed and frozen, in parts.
 
-Made by `defaults.resolve` from a request; the memory rules read nothing else.
+Made by `settle.resolve` from a request; the memory rules read nothing else beside the model and a rank's GPU. The parts
+have the names of vLLM's own (config/*.py, 0.33); sizes are in tokens, sequences or bytes as its flags say.
 """
+
+from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
@@ -35,76 +38,126 @@ class Era(NamedTuple):
     sure: str = ""
 
 
-class Settings(NamedTuple):
-    """Resolved settings. Sizes in tokens, sequences or bytes as the engine's flags say.
+class ModelPart(NamedTuple):
+    """ModelConfig. auto_fit: max_model_len is lowered until it fits. cpu_offload_bytes: weights kept on the host."""
 
-    version: (minor, patch) of 0.x. kv_cache_dtype: "auto" or a name of --kv-cache-dtype, after the checkpoint's
-    wish was honoured. gpu_arch: compute capability. graph_sizes: capture sizes, ascending, empty without graphs.
-    spec_tokens: num_speculative_tokens. block_size: the user's, None when the engine chooses.
-    mm_ipc_bytes: kept off the KV cache for decoding media on the GPU. dbo: two half batches overlap.
-    compiled: torch.compile runs; None: it does wherever graphs are captured.
-    """
-
-    version: tuple[int, int]
-    era: Era
-    usage: Literal["server", "llm"]
     dtype: str
     quantization: str | None
-    tp: int
-    pp: int
-    dp: int
-    dcp: int
-    pcp: int
-    expert_parallel: bool
-    redundant_experts: int
     max_model_len: int
-    auto_fit: bool
-    max_num_batched_tokens: int
-    max_num_seqs: int
-    block_size: int | None
-    kv_cache_dtype: str
-    kv_skip_layers: tuple[str, ...]
-    utilization: float
-    kv_cache_memory_bytes: int | None
-    num_gpu_blocks_override: int | None
-    prefix_caching: bool
-    chunked_prefill: bool
-    async_scheduling: bool
-    hybrid_manager: bool
-    mamba_cache_mode: MambaCacheMode
-    mamba_cache_dtype: str
-    mamba_ssm_cache_dtype: str
-    mamba_block_size: int | None
-    graph_mode: GraphMode
-    graph_sizes: tuple[int, ...]
-    spec_method: str | None
-    spec_tokens: int
-    attention_backend: str | None
-    gpu_arch: tuple[int, int] | None
-    gpu_name: str
-    gpu_total_bytes: int
-    lora_slots: int
-    lora_rank: int
-    cpu_offload_bytes: int
-    language_model_only: bool
-    skip_mm_profiling: bool
-    tower_data_parallel: bool
+    auto_fit: bool = False
+    cpu_offload_bytes: int = 0
+
+
+class Parallel(NamedTuple):
+    """ParallelConfig: ranks by tensor, pipeline, data, and decode and prefill context.
+
+    pp_partition: layers of each stage, empty for an even split. dbo: two half batches overlap.
+    """
+
+    tp: int = 1
+    pp: int = 1
+    dp: int = 1
+    dcp: int = 1
+    pcp: int = 1
+    expert_parallel: bool = False
+    redundant_experts: int = 0
     pp_partition: tuple[int, ...] = ()
-    mm_ipc_bytes: int = 0
     dbo: bool = False
     custom_all_reduce: bool = True
-    compiled: bool | None = None
+
+    @property
+    def world(self) -> int:
+        """GPUs of all replicas."""
+        return self.tp * self.pp * self.dp
+
+
+class Scheduler(NamedTuple):
+    """SchedulerConfig: what one step holds."""
+
+    max_num_batched_tokens: int
+    max_num_seqs: int
+    chunked_prefill: bool = True
+    async_scheduling: bool = True
+
+
+class Cache(NamedTuple):
+    """CacheConfig. dtype: "auto" or a name of --kv-cache-dtype, after the checkpoint's wish was honoured.
+
+    skip_layers: those that keep the model's dtype. block_size: the user's, None when the engine chooses.
+    memory_bytes, num_gpu_blocks_override: given sizes instead of what the budget leaves.
+    """
+
+    utilization: float
+    dtype: str = "auto"
+    skip_layers: tuple[str, ...] = ()
+    block_size: int | None = None
+    memory_bytes: int | None = None
+    num_gpu_blocks_override: int | None = None
+    prefix_caching: bool = True
+    hybrid_manager: bool = True
+    mamba_mode: MambaCacheMode = "none"
+    mamba_dtype: str = "auto"
+    mamba_ssm_dtype: str = "auto"
+    mamba_block_size: int | None = None
+
+
+class Graphs(NamedTuple):
+    """CompilationConfig. sizes: captured, ascending, empty without graphs. compiled: torch.compile runs."""
+
+    mode: GraphMode
+    sizes: tuple[int, ...] = ()
+    compiled: bool = True
+
+
+class Speculative(NamedTuple):
+    """SpeculativeConfig. method: None without drafts; tokens: num_speculative_tokens."""
+
+    method: str | None = None
+    tokens: int = 0
+
+
+class Multimodal(NamedTuple):
+    """MultiModalConfig. ipc_bytes: kept off the KV cache for decoding media on the GPU."""
+
+    language_model_only: bool = False
+    skip_profiling: bool = False
+    tower_data_parallel: bool = False
+    ipc_bytes: int = 0
+
+
+class Lora(NamedTuple):
+    """LoRAConfig; no slots without adapters."""
+
+    slots: int = 0
+    rank: int = 0
+
+
+class Settings(NamedTuple):
+    """Resolved settings. version: (minor, patch) of 0.x. attention_backend: of AttentionConfig, once it is chosen."""
+
+    version: Version
+    era: Era
+    model: ModelPart
+    parallel: Parallel
+    scheduler: Scheduler
+    cache: Cache
+    graphs: Graphs
+    speculative: Speculative = Speculative()
+    multimodal: Multimodal = Multimodal()
+    lora: Lora = Lora()
+    attention_backend: str | None = None
 
     @property
     def max_concurrent_batches(self) -> int:
         """Scheduler steps in flight (v1/executor, 0.33: pp + 1 with async scheduling on the V2 runner)."""
-        if not self.async_scheduling:
-            return self.pp
+        pp = self.parallel.pp
+        if not self.scheduler.async_scheduling:
+            return pp
         if self.era.runner == "V2":
-            return self.pp + 1
-        return 2 if self.pp == 1 else self.pp
+            return pp + 1
+        return 2 if pp == 1 else pp
 
     @property
     def max_in_flight_tokens(self) -> int:
         """Tokens that may be in flight: what bounded caches keep beside their window."""
-        return self.max_concurrent_batches * self.max_num_batched_tokens
+        return self.max_concurrent_batches * self.scheduler.max_num_batched_tokens

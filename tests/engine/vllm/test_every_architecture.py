@@ -12,7 +12,7 @@ from kvplanner.catalog import gpus, models
 from kvplanner.engine.option import OptionValue
 from kvplanner.engine.registry import engine
 from kvplanner.engine.request import Load, PlanRequest
-from kvplanner.engine.vllm.options.serving import KV_DTYPES
+from kvplanner.engine.vllm.dtypes import OFFERED
 from kvplanner.errors import PlannerError
 
 pytestmark = pytest.mark.slow
@@ -41,7 +41,7 @@ def check(request: PlanRequest) -> None:
     assert (plan.stage is None) == (plan.fits is not False)
 
 
-@pytest.mark.parametrize("dtype", KV_DTYPES)
+@pytest.mark.parametrize("dtype", OFFERED)
 def test_every_architecture_under_a_cache_dtype(dtype: str) -> None:
     for model in one_of_each().values():
         for gpu in ("H100", "A100 80GB SXM", "B200"):
@@ -59,7 +59,7 @@ OPTIONS: dict[str, st.SearchStrategy[OptionValue]] = {
     "max_num_seqs": st.sampled_from([1, 7, 256, 1024]),
     "max_num_batched_tokens": st.sampled_from([16, 2048, 16_384]),
     "gpu_memory_utilization": st.sampled_from([0.001, 0.05, 0.5, 0.9, 1.0]),
-    "kv_cache_dtype": st.sampled_from(KV_DTYPES),
+    "kv_cache_dtype": st.sampled_from(OFFERED),
     "kv_cache_dtype_skip_layers": st.sampled_from(["0", "sliding_window", "0,1"]),
     "block_size": st.sampled_from([1, 16, 48, 128]),
     "enable_prefix_caching": st.booleans(),

@@ -26,6 +26,11 @@ _V0_LATENT_ROW: Final = 256
 _LATENT_ALIGNMENT_BEFORE: Final = (64, (20, 0))
 
 
+def at_model_dtype(settings: Settings) -> Settings:
+    """The same settings with a cache in the model's own dtype."""
+    return settings._replace(cache=settings.cache._replace(dtype="auto"))
+
+
 def rank_kv_heads(kv_heads: int, tp: int) -> int:
     """KV heads on one tensor-parallel rank: copied where there are more ranks than heads."""
     return max(1, kv_heads // tp)
@@ -33,20 +38,18 @@ def rank_kv_heads(kv_heads: int, tp: int) -> int:
 
 def attention_row(mixer: Attention, settings: Settings, kv_dtype: str | None = None) -> int:
     """Bytes of one token of one attention layer on one rank."""
-    name = settings.kv_cache_dtype if kv_dtype is None else kv_dtype
-    per_head = head_bytes(name, settings.dtype, mixer.head_size, mixer.head_size_v)
-    return rank_kv_heads(mixer.kv_heads, settings.tp) * per_head
+    name = settings.cache.dtype if kv_dtype is None else kv_dtype
+    per_head = head_bytes(name, settings.model.dtype, mixer.head_size, mixer.head_size_v)
+    return rank_kv_heads(mixer.kv_heads, settings.parallel.tp) * per_head
 
 
 def latent_row(mixer: Mla, settings: Settings, chosen: Chosen) -> int:
     """Bytes of one token of one latent layer, the same on every rank."""
-    packed = chosen.primary == "FLASHMLA_SPARSE" or (
-        mixer.indexer is not None and (settings.gpu_arch or (0, 0))[0] == 12
-    )
-    name = settings.kv_cache_dtype
+    packed = chosen.packed_latent
+    name = settings.cache.dtype
     if packed and mixer.indexer is not None and name == "auto" and chosen.primary != "FLASHMLA_SPARSE":
         name = "fp8_ds_mla"
-    row = latent_bytes(name, settings.dtype, mixer.kv_lora_rank + mixer.qk_rope, packed)
+    row = latent_bytes(name, settings.model.dtype, mixer.kv_lora_rank + mixer.qk_rope, packed)
     return round_up(row, _V0_LATENT_ROW) if settings.era.runner == "V0" else row
 
 
@@ -71,14 +74,14 @@ def _first_attention(spec: ModelSpec) -> Attention | Mla | None:
 def plain_block(settings: Settings, chosen: Chosen) -> int:
     """The block size before any alignment. Raises BadInput for one that the back end cannot work with."""
     smallest = chosen.smallest_block
-    if settings.block_size is None:
+    if settings.cache.block_size is None:
         return max(DEFAULT_BLOCK, smallest)
-    if settings.block_size % smallest and smallest % settings.block_size:
+    if settings.cache.block_size % smallest and smallest % settings.cache.block_size:
         raise BadInput(
-            f"Block size {settings.block_size} is not supported by {chosen.primary}", "--block-size",
+            f"Block size {settings.cache.block_size} is not supported by {chosen.primary}", "--block-size",
             f"Give a multiple of {smallest}",
         )  # fmt: skip
-    return settings.block_size if settings.block_size % smallest == 0 else smallest
+    return settings.cache.block_size if settings.cache.block_size % smallest == 0 else smallest
 
 
 def unquantised_layers(spec: ModelSpec, settings: Settings) -> frozenset[int]:
@@ -86,17 +89,17 @@ def unquantised_layers(spec: ModelSpec, settings: Settings) -> frozenset[int]:
     dense models under TurboQuant. Raises BadInput for a name that is neither a layer number nor "sliding_window".
     """
     last = spec.num_layers
-    for name in settings.kv_skip_layers:  # told also where it changes nothing
+    for name in settings.cache.skip_layers:  # told also where it changes nothing
         if last and name != "sliding_window" and not (name.isdecimal() and name.isascii() and int(name) < last):
             raise BadInput(f"{name!r} is not a layer of this model", "--kv-cache-dtype-skip-layers",
                            f"Give layer numbers from 0 to {last - 1}, or sliding_window")  # fmt: skip
-    if not is_quantised(settings.kv_cache_dtype):
+    if not is_quantised(settings.cache.dtype):
         return frozenset()
     layers: set[int] = set()
     hybrid = any(isinstance(m, State) for layer in spec.layers for m in layer.mixers)
-    if settings.kv_cache_dtype.startswith("turboquant") and not hybrid:
+    if settings.cache.dtype.startswith("turboquant") and not hybrid:
         layers |= {0, 1, last - 2, last - 1} & set(range(last))
-    for name in settings.kv_skip_layers:
+    for name in settings.cache.skip_layers:
         if name == "sliding_window":
             sliding = {i for i, layer in enumerate(spec.layers) if any(_window(m) for m in layer.mixers)}
             layers |= {i for i, kind in enumerate(spec.layer_of) if kind in sliding}
@@ -115,7 +118,7 @@ def aligned_block(spec: ModelSpec, settings: Settings, chosen: Chosen, mixed: bo
     """
     block, row = plain_block(settings, chosen), first_row(spec, settings, chosen)
     if mixed and row:
-        wide = first_row(spec, settings._replace(kv_cache_dtype="auto"), chosen) * chosen.smallest_block
+        wide = first_row(spec, at_model_dtype(settings), chosen) * chosen.smallest_block
         block = max(block, round_up(ceil_div(wide, row), chosen.smallest_block))
     states = [m for layer in spec.layers for m in layer.mixers if isinstance(m, State)]
     if not states or not row:
@@ -125,6 +128,6 @@ def aligned_block(spec: ModelSpec, settings: Settings, chosen: Chosen, mixed: bo
     if isinstance(_first_attention(spec), Mla):
         before, until = _LATENT_ALIGNMENT_BEFORE
         unit = max(unit, before if settings.version < until else _LATENT_ALIGNMENT)
-    if settings.mamba_cache_mode == "align" and chosen.flashinfer_gdn:
+    if settings.cache.mamba_mode == "align" and chosen.flashinfer_gdn:
         unit = lcm(unit, _GDN_CHECKPOINT)
     return max(block, round_up(unit * ceil_div(page, unit * row), chosen.smallest_block))

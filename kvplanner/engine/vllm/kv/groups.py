@@ -43,7 +43,7 @@ def grouped(counted: Sequence[CountedSpec], settings: Settings) -> tuple[Group, 
     specs = list(counted)
     if any(c.spec.kind == "compressor" for c in specs):
         return tuple(_side_by_side(group) for group in packed(specs))
-    if not settings.hybrid_manager:
+    if not settings.cache.hybrid_manager:
         specs = _promoted(specs)
     if len(specs) <= 1 or _one_type(specs):
         return (_side_by_side(specs),) if specs else ()
@@ -132,7 +132,11 @@ def _split(specs: list[CountedSpec]) -> tuple[Group, ...]:
 
 def kept_tokens(spec: CacheSpec, settings: Settings, length: int) -> int:
     """Tokens for which a bounded cache holds blocks at a request of `length` tokens."""
-    flying = settings.max_in_flight_tokens if settings.version >= IN_FLIGHT_SINCE else settings.max_num_batched_tokens
+    flying = (
+        settings.max_in_flight_tokens
+        if settings.version >= IN_FLIGHT_SINCE
+        else settings.scheduler.max_num_batched_tokens
+    )
     if spec.kind == "chunked":
         return min(spec.window + flying, length)
     return min(spec.window - 1 + spec.extra_tokens + flying, length)
@@ -144,9 +148,9 @@ def blocks_of(group: Group, settings: Settings, length: int) -> int:
     if spec.kind == "state":
         return spec.state_blocks
     if spec.kind == "cross":
-        return ceil_div(settings.max_num_batched_tokens, spec.block_size)
+        return ceil_div(settings.scheduler.max_num_batched_tokens, spec.block_size)
     if spec.kind == "chunked":
         return ceil_div(kept_tokens(spec, settings, length), spec.block_size)
     if spec.kind in ("sliding", "sliding_mla", "compressor"):
         return ceil_div(kept_tokens(spec, settings, length), spec.block_size) + 1
-    return ceil_div(ceil_div(length, settings.dcp), spec.block_size)
+    return ceil_div(ceil_div(length, settings.parallel.dcp), spec.block_size)

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from kvplanner.engine.vllm.backends import Chosen, expanded, expands_latent, select
+from kvplanner.engine.vllm.gpu import Gpu
 from kvplanner.engine.vllm.kv import block as kv_block
 from kvplanner.engine.vllm.kv import compressed as kv_compressed
 from kvplanner.engine.vllm.kv import state as kv_state
@@ -40,13 +41,14 @@ _Counts = dict[CacheSpec, list[int]]
 
 @lru_cache(maxsize=64)
 def cache_specs(
-    spec: ModelSpec, settings: Settings, partition: tuple[tuple[int, int], ...], draft: ModelSpec | None = None
-) -> Caches:
+    spec: ModelSpec, settings: Settings, gpu: Gpu, partition: tuple[tuple[int, int], ...],
+    draft: ModelSpec | None = None,
+) -> Caches:  # fmt: skip
     """The cache specs of all stages. partition: [first, end) layers of each stage; draft: a draft model's layers.
 
     Raises BadInput where no attention back end takes the configuration.
     """
-    chosen = select(spec, settings)
+    chosen = select(spec, settings, gpu)
     skipped = kv_block.unquantised_layers(spec, settings)
     block = kv_block.aligned_block(spec, settings, chosen, mixed=bool(skipped))
     missing = [*spec.not_modelled, *_not_confirmed(spec)]
@@ -128,7 +130,7 @@ def _attention_spec(mixer: Attention, spec: ModelSpec, settings: Settings, block
         return _plain("chunked", block, row, mixer.chunk)
     if mixer.window is not None:
         window = mixer.window + quirks(spec.architecture).inclusive_window
-        extra = settings.spec_tokens - 1 if settings.spec_method == "mtp" and spec.mtp_layers > 1 else 0
+        extra = settings.speculative.tokens - 1 if settings.speculative.method == "mtp" and spec.mtp_layers > 1 else 0
         return _plain("sliding", block, row, window)._replace(extra_tokens=extra)
     return _plain("full", block, row)
 
@@ -136,7 +138,7 @@ def _attention_spec(mixer: Attention, spec: ModelSpec, settings: Settings, block
 def _unquantised(mixer: Attention, spec: ModelSpec, settings: Settings, chosen: Chosen, block: int) -> CacheSpec:
     """A layer that keeps the model's dtype beside quantised ones: as many tokens as fit their page, padded to it."""
     page = block * kv_block.first_row(spec, settings, chosen)
-    plain = _attention_spec(mixer, spec, settings._replace(kv_cache_dtype="auto"), chosen.smallest_block)
+    plain = _attention_spec(mixer, spec, kv_block.at_model_dtype(settings), chosen.smallest_block)
     tokens = chosen.smallest_block * max(page // plain.page_bytes, 1)
     return plain.resized(tokens).padded(max(page, plain.row_bytes * tokens))
 
@@ -144,7 +146,11 @@ def _unquantised(mixer: Attention, spec: ModelSpec, settings: Settings, chosen: 
 def _state_spec(mixer: State, spec: ModelSpec, settings: Settings, chosen: Chosen, block: int) -> CacheSpec:
     real = kv_state.state_bytes(mixer, settings, spec.architecture)
     row = kv_block.first_row(spec, settings, chosen)
-    tokens = block if settings.mamba_cache_mode == "align" else settings.mamba_block_size or settings.max_model_len
+    tokens = (
+        block
+        if settings.cache.mamba_mode == "align"
+        else settings.cache.mamba_block_size or settings.model.max_model_len
+    )
     blocks = kv_state.state_blocks(mixer, settings, chosen)
     return CacheSpec("state", tokens, 0, max(real, block * row), real, state_blocks=blocks)
 
@@ -153,7 +159,7 @@ def _draft_mixers(
     spec: ModelSpec, settings: Settings, draft: ModelSpec | None, missing: list[str]
 ) -> list[tuple[Mixer, int]]:
     """What a speculator adds on the last stage: mixers with their number of layers."""
-    method = settings.spec_method
+    method = settings.speculative.method
     if method in (None, "ngram"):
         return []
     if draft is not None:

@@ -6,8 +6,10 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from kvplanner.engine.plan import CacheGroup
+from kvplanner.engine.vllm.gpu import Gpu
 from kvplanner.engine.vllm.kv import groups as kv_groups
 from kvplanner.engine.vllm.kv import notes as kv_notes
+from kvplanner.engine.vllm.kv.block import at_model_dtype
 from kvplanner.engine.vllm.kv.groups import Group
 from kvplanner.engine.vllm.kv.layers import Caches, cache_specs
 from kvplanner.engine.vllm.kv.spec import GROWING
@@ -46,18 +48,19 @@ class CacheLayout(NamedTuple):
 
 @lru_cache(maxsize=64)
 def plan_cache(
-    spec: ModelSpec, settings: Settings, partition: tuple[tuple[int, int], ...], draft: ModelSpec | None = None
-) -> CacheLayout:
+    spec: ModelSpec, settings: Settings, gpu: Gpu, partition: tuple[tuple[int, int], ...],
+    draft: ModelSpec | None = None,
+) -> CacheLayout:  # fmt: skip
     """The cache layout. partition: [first, end) layers of each pipeline stage; draft: a draft model's layers.
 
     Raises BadInput where the engine refuses the configuration.
     """
-    caches = cache_specs(spec, settings, partition, draft)
+    caches = cache_specs(spec, settings, gpu, partition, draft)
     layout = _laid_out(spec, settings, caches, len(partition))
     plain = None
-    if settings.kv_cache_dtype != "auto":
-        usual = settings._replace(kv_cache_dtype="auto", attention_backend=None)
-        plain = _laid_out(spec, usual, cache_specs(spec, usual, partition, draft), len(partition))
+    if settings.cache.dtype != "auto":
+        usual = at_model_dtype(settings)._replace(attention_backend=None)
+        plain = _laid_out(spec, usual, cache_specs(spec, usual, gpu, partition, draft), len(partition))
     return layout._replace(notes=kv_notes.notes(spec, layout, plain))
 
 
@@ -66,7 +69,7 @@ def _laid_out(spec: ModelSpec, settings: Settings, caches: Caches, stages: int) 
     per_block = tuple(max((t.page_bytes[s] for t in tables), default=0) for s in range(stages))
     sizes = [t.spec.block_size for t in tables if t.spec.kind != "state"] or [t.spec.block_size for t in tables]
     block = min(sizes, default=caches.block_size)
-    length = settings.max_model_len
+    length = settings.model.max_model_len
     groups = tuple(
         CacheGroup(
             kind=t.spec.kind,
@@ -80,7 +83,7 @@ def _laid_out(spec: ModelSpec, settings: Settings, caches: Caches, stages: int) 
     )
     per_token = None
     if len(tables) == 1 and tables[0].spec.kind in GROWING:
-        per_token = max(per_block) / (block * settings.dcp)
+        per_token = max(per_block) / (block * settings.parallel.dcp)
     return CacheLayout(
         settings, spec.context_length or length, tables, groups, per_block, block, per_token, (), caches.not_modelled
     )

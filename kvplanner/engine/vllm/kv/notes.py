@@ -58,23 +58,23 @@ def pool(layout: CacheLayout, sizing: KvSizing) -> str:
 def _latent(spec: ModelSpec, settings: Settings, tables: tuple[Group, ...]) -> str:
     mixer = next((m for layer in spec.layers for m in layer.mixers if isinstance(m, Mla)), None)
     table = next((t for t in tables if t.spec.kind == "mla"), None)
-    if mixer is None or table is None or settings.tp == 1:
+    if mixer is None or table is None or settings.parallel.tp == 1:
         return ""
     return (
         f"Tensor parallelism does not shrink this cache: all {mixer.heads} heads read one latent of "
-        f"{mixer.kv_lora_rank + mixer.qk_rope} elements, so each of the {settings.tp} ranks keeps all of it, "
+        f"{mixer.kv_lora_rank + mixer.qk_rope} elements, so each of the {settings.parallel.tp} ranks keeps all of it, "
         f"{table.spec.row_bytes:,} bytes per token and layer. Pipeline or decode context parallelism would"
     )
 
 
 def _copied_heads(spec: ModelSpec, settings: Settings) -> str:
     heads = [m.kv_heads for layer in spec.layers for m in layer.mixers if isinstance(m, Attention) and m.owns_cache]
-    if not heads or settings.tp <= min(heads):
+    if not heads or settings.parallel.tp <= min(heads):
         return ""
     fewest = min(heads)
     return (
-        f"{counted(fewest, 'KV head is', 'KV heads are')} copied over {settings.tp} tensor ranks, "
-        f"{settings.tp // fewest} times each: beyond {fewest} ranks the cache per GPU stops shrinking"
+        f"{counted(fewest, 'KV head is', 'KV heads are')} copied over {settings.parallel.tp} tensor ranks, "
+        f"{settings.parallel.tp // fewest} times each: beyond {fewest} ranks the cache per GPU stops shrinking"
     )
 
 
@@ -110,7 +110,7 @@ def _empty_slots(layout: CacheLayout) -> list[str]:
         if slots == layers:
             continue
         page = groups[0].spec.page_bytes
-        blocks = kv_groups.blocks_of(groups[0], layout.settings, layout.settings.max_model_len)
+        blocks = kv_groups.blocks_of(groups[0], layout.settings, layout.settings.model.max_model_len)
         said[kind] = (
             f"{layers} {kind} layers in {len(groups)} groups of {groups[0].slots} leave "
             f"{_many(slots - layers, 'slot')} empty: padding wastes at most {100 * (slots - layers) / layers:.2f} %, "
@@ -123,7 +123,7 @@ def _bounded(settings: Settings, tables: tuple[Group, ...], per_block: int) -> l
     said = []
     for spec in dict.fromkeys(t.spec for t in tables if t.spec.kind in ("sliding", "sliding_mla", "chunked")):
         groups = sum(t.spec == spec for t in tables)
-        kept = kv_groups.kept_tokens(spec, settings, settings.max_model_len)
+        kept = kv_groups.kept_tokens(spec, settings, settings.model.max_model_len)
         if kept <= spec.window:
             continue
         extra = (ceil_div(kept, spec.block_size) - ceil_div(min(spec.window, kept), spec.block_size)) * groups
@@ -139,7 +139,7 @@ def _bounded(settings: Settings, tables: tuple[Group, ...], per_block: int) -> l
 def _quantised(layout: CacheLayout, plain: CacheLayout | None) -> str:
     if plain is None or not layout.tables or not plain.tables:
         return ""
-    length = layout.settings.max_model_len
+    length = layout.settings.model.max_model_len
     now = layout.blocks_at(length) * max(layout.bytes_per_block)
     before = plain.blocks_at(length) * max(plain.bytes_per_block)
     wide = next((t.spec.row_bytes for t in plain.tables if t.spec.row_bytes), 0)
@@ -154,7 +154,7 @@ def _quantised(layout: CacheLayout, plain: CacheLayout | None) -> str:
         why.append("the indexer's cache is 8-bit already")
     because = f": {'; '.join(why)}" if why and before < 2 * now else ""
     return (
-        f"{layout.settings.kv_cache_dtype} makes a full-length request {before / now:.2f}× smaller "
+        f"{layout.settings.cache.dtype} makes a full-length request {before / now:.2f}× smaller "
         f"({_size(now)} instead of {_size(before)}){because}"
     )
 
@@ -172,7 +172,7 @@ def _stages(layout: CacheLayout) -> str:
 def _printed(layout: CacheLayout) -> str:
     if len(layout.tables) < 2:
         return ""
-    length = layout.settings.max_model_len
+    length = layout.settings.model.max_model_len
     blocks = layout.blocks_at(length)
     if layout.settings.era.printed_tokens == "concurrency":
         return (

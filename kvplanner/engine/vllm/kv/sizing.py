@@ -53,16 +53,16 @@ class KvSizing(NamedTuple):
 def size(layout: CacheLayout, available_bytes: tuple[int, ...]) -> KvSizing:
     """The cache for `available_bytes` of each pipeline stage (the least of its ranks)."""
     settings, per_block = layout.settings, layout.bytes_per_block
-    length = settings.max_model_len
+    length = settings.model.max_model_len
     if not layout.tables:
         return KvSizing(1, 0, 0.0, per_block, length, 0)
     memory = _effective(layout, available_bytes)
     usable = [m - _null_bytes(settings, b) for m, b in zip(memory, per_block, strict=True)]
-    if settings.auto_fit:
+    if settings.model.auto_fit:
         length = min(length, *(longest(layout, u // b, length) for u, b in zip(usable, per_block, strict=True) if b))
     blocks = max(min(m // b for m, b in zip(memory, per_block, strict=True) if b), 0)
     if length < 1:
-        return KvSizing(blocks, 0, 0.0, per_block, settings.max_model_len, 0, NO_AUTO_FIT, None, 0, max(usable))
+        return KvSizing(blocks, 0, 0.0, per_block, settings.model.max_model_len, 0, NO_AUTO_FIT, None, 0, max(usable))
     need = layout.blocks_at(length)
     tokens, concurrency = printed(layout, blocks, length)
     error, estimate, stage = _verdict(layout, usable, length, need)
@@ -74,16 +74,24 @@ def size(layout: CacheLayout, available_bytes: tuple[int, ...]) -> KvSizing:
 def _too_many_sequences(layout: CacheLayout, blocks: int) -> str | None:
     """Graph setup wants a state block for every sequence (seen in reports from 0.23 on)."""
     settings = layout.settings
-    if settings.graph_mode == "NONE" or settings.version < _STATE_CHECK_SINCE or settings.max_num_seqs <= blocks:
+    if (
+        settings.graphs.mode == "NONE"
+        or settings.version < _STATE_CHECK_SINCE
+        or settings.scheduler.max_num_seqs <= blocks
+    ):
         return None
     if not any(t.spec.kind == "state" for t in layout.tables):
         return None
-    return f"max_num_seqs ({settings.max_num_seqs}) exceeds available Mamba cache blocks ({blocks})"
+    return f"max_num_seqs ({settings.scheduler.max_num_seqs}) exceeds available Mamba cache blocks ({blocks})"
 
 
 def given_cache(settings: Settings, per_block: int) -> Estimate | None:
     """The cache that flags ask for instead of what was measured, None without one; per_block: bytes of a block."""
-    blocks, value, media = settings.num_gpu_blocks_override, settings.kv_cache_memory_bytes, settings.mm_ipc_bytes
+    blocks, value, media = (
+        settings.cache.num_gpu_blocks_override,
+        settings.cache.memory_bytes,
+        settings.multimodal.ipc_bytes,
+    )
     if blocks is not None:
         inputs = (Input("blocks", blocks, "", "--num-gpu-blocks-override"), Input("bytes per block", per_block, "B"))
         return exact(blocks * per_block, "{blocks} × {bytes per block}", *inputs)
@@ -111,7 +119,7 @@ def printed(layout: CacheLayout, blocks: int, length: int) -> tuple[int, float]:
     concurrency = blocks / layout.blocks_at(length)
     if settings.era.printed_tokens == "concurrency":
         return int(concurrency * length), concurrency
-    tokens = blocks // len(layout.tables) * layout.block_size * settings.dcp
+    tokens = blocks // len(layout.tables) * layout.block_size * settings.parallel.dcp
     return tokens, tokens / length if settings.version < _GROUPS_SINCE else concurrency
 
 
@@ -148,7 +156,7 @@ def max_context(layout: CacheLayout, sizing: KvSizing) -> int:
     if not layout.tables:
         return layout.context_limit
     reserved = 0 if layout.settings.era.runner == "V0" else 1
-    return longest(layout, sizing.num_blocks - reserved, max(layout.context_limit, layout.settings.max_model_len))
+    return longest(layout, sizing.num_blocks - reserved, max(layout.context_limit, layout.settings.model.max_model_len))
 
 
 def _gib(value: int) -> str:

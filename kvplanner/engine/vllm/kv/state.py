@@ -15,10 +15,10 @@ from kvplanner.model.spec import State
 
 def state_bytes(mixer: State, settings: Settings, architecture: str) -> int:
     """Bytes of one layer's recurrent state and convolution inputs for one block on one rank."""
-    conv_dtype = settings.dtype if settings.mamba_cache_dtype == "auto" else settings.mamba_cache_dtype
+    conv_dtype = settings.model.dtype if settings.cache.mamba_dtype == "auto" else settings.cache.mamba_dtype
     # Drafted tokens need their own inputs of the convolution, Mamba-1 excepted.
-    rows = mixer.conv_kernel - 1 + (0 if mixer.kind == "mamba1" else settings.spec_tokens)
-    state, channels = state_elements(mixer, settings.tp)
+    rows = mixer.conv_kernel - 1 + (0 if mixer.kind == "mamba1" else settings.speculative.tokens)
+    state, channels = state_elements(mixer, settings.parallel.tp)
     inputs = channels * rows * element_bytes(conv_dtype)
     return inputs + state * element_bytes(_state_dtype(mixer, settings, architecture, conv_dtype))
 
@@ -26,8 +26,8 @@ def state_bytes(mixer: State, settings: Settings, architecture: str) -> int:
 def _state_dtype(mixer: State, settings: Settings, architecture: str, conv_dtype: str) -> str:
     if mixer.kind == "lightning":
         return conv_dtype
-    if settings.mamba_ssm_cache_dtype != "auto":
-        return settings.mamba_ssm_cache_dtype
+    if settings.cache.mamba_ssm_dtype != "auto":
+        return settings.cache.mamba_ssm_dtype
     if mixer.kind == "kda":
         return "float32"
     default = quirks(architecture).state_dtype
@@ -38,8 +38,8 @@ def _state_dtype(mixer: State, settings: Settings, architecture: str, conv_dtype
 
 def state_blocks(mixer: State, settings: Settings, chosen: Chosen) -> int:
     """Blocks of state that one request holds in one group of layers."""
-    if settings.mamba_cache_mode != "align":
-        return 1 + settings.spec_tokens
+    if settings.cache.mamba_mode != "align":
+        return 1 + settings.speculative.tokens
     checkpoints = mixer.kind == "mamba2" and settings.version >= CHECKPOINTS_SINCE
     extra = checkpoints or (mixer.kind == "gated_delta" and chosen.flashinfer_gdn)
-    return 2 + settings.spec_tokens + (1 if extra else 0)
+    return 2 + settings.speculative.tokens + (1 if extra else 0)

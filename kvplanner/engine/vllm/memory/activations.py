@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from kvplanner.engine.vllm.constants import Constant, lookup
+from kvplanner.engine.vllm.gpu import Gpu
 from kvplanner.engine.vllm.memory.workspace import has_counters, penalty_counters
 from kvplanner.engine.vllm.quirks import quirks
 from kvplanner.engine.vllm.settings import Settings
@@ -107,21 +108,25 @@ def widths(model: Model, settings: Settings, stage: int) -> Widths:
     return Widths(mixer, mlp, gate_up)
 
 
-def moments(model: Model, settings: Settings, stage: int, wide: Widths | None = None) -> Moments:
+def moments(model: Model, settings: Settings, gpu: Gpu, stage: int, wide: Widths | None = None) -> Moments:
     """The moments of the profile run; wide: the stage's widths where they are known already."""
     spec = model.spec
     wide = wide or widths(model, settings, stage)
-    forward = _forward(spec, settings, stage, max(wide.mixer, wide.mlp, _mla_expansion(spec, settings)))
-    sampler = _sampler(spec, settings, stage, settings.max_num_seqs)
+    forward = _forward(spec, settings, gpu, stage, max(wide.mixer, wide.mlp, _mla_expansion(spec, settings)))
+    sampler = _sampler(spec, settings, gpu, stage, settings.scheduler.max_num_seqs)
     encoder, outputs = _encoders(spec, settings, stage)
-    rest = lookup("encoder_rest_bytes", settings) if outputs.value else None
-    return Moments(encoder, forward, sampler, outputs, rest, lookup("peak_fixed_bytes", settings))
+    rest = lookup("encoder_rest_bytes", settings, gpu) if outputs.value else None
+    return Moments(encoder, forward, sampler, outputs, rest, lookup("peak_fixed_bytes", settings, gpu))
 
 
-def _forward(spec: ModelSpec, settings: Settings, stage: int, widest: int) -> Moment:
+def _forward(spec: ModelSpec, settings: Settings, gpu: Gpu, stage: int, widest: int) -> Moment:
     """The forward pass at the widest point of a layer, and rows of hidden size beside it."""
-    tokens, element, hidden = settings.max_num_batched_tokens, DTYPE_BYTES[settings.dtype], spec.hidden_size
-    shares, rows = lookup("forward_share", settings), lookup("forward_hidden_rows", settings, stage)
+    tokens, element, hidden = (
+        settings.scheduler.max_num_batched_tokens,
+        DTYPE_BYTES[settings.model.dtype],
+        spec.hidden_size,
+    )
+    shares, rows = lookup("forward_share", settings, gpu), lookup("forward_hidden_rows", settings, gpu, stage)
     value, low, high = (
         round(tokens * element * (part * widest + count * hidden))
         for part, count in zip(shares.band, rows.band, strict=True)
@@ -132,15 +137,19 @@ def _forward(spec: ModelSpec, settings: Settings, stage: int, widest: int) -> Mo
     return Moment(value, low, high, how)
 
 
-def _sampler(spec: ModelSpec, settings: Settings, stage: int, seqs: int) -> Moment:
+def _sampler(spec: ModelSpec, settings: Settings, gpu: Gpu, stage: int, seqs: int) -> Moment:
     """The sampler's run beside the hidden states that it reads; nothing where none runs."""
-    if stage != settings.pp - 1 or spec.task != "generate":
+    if stage != settings.parallel.pp - 1 or spec.task != "generate":
         return Moment()
-    tokens, element, hidden = settings.max_num_batched_tokens, DTYPE_BYTES[settings.dtype], spec.hidden_size
+    tokens, element, hidden = (
+        settings.scheduler.max_num_batched_tokens,
+        DTYPE_BYTES[settings.model.dtype],
+        spec.hidden_size,
+    )
     rows = min(tokens, seqs)
     # A head in fp32 makes its logits, and their copy between ranks, twice as wide.
     wider = element - 2
-    per_logit = lookup("sampler_logit_bytes", settings)
+    per_logit = lookup("sampler_logit_bytes", settings, gpu)
     value, low, high = (
         round((each + wider) * rows * spec.vocab_size) + tokens * hidden * element for each in per_logit.band
     )
@@ -149,13 +158,13 @@ def _sampler(spec: ModelSpec, settings: Settings, stage: int, seqs: int) -> Mome
     return Moment(value, low, high, how)
 
 
-def peak(model: Model, settings: Settings, stage: int) -> Estimate:
+def peak(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Estimate:
     """PyTorch's peak above what stays allocated, in bytes on one rank of a stage, with a warm compile cache."""
-    spec, tokens = model.spec, settings.max_num_batched_tokens
+    spec, tokens = model.spec, settings.scheduler.max_num_batched_tokens
     wide = widths(model, settings, stage)
-    found = moments(model, settings, stage, wide)
+    found = moments(model, settings, gpu, stage, wide)
     value, low, high = (found.peak(which) for which in range(3))
-    element = DTYPE_BYTES[settings.dtype]
+    element = DTYPE_BYTES[settings.model.dtype]
     gate_up = tokens * wide.gate_up * element
     inputs = [
         Input("forward pass", found.forward.value, "B", found.forward.how),
@@ -169,7 +178,7 @@ def peak(model: Model, settings: Settings, stage: int) -> Estimate:
         inputs += _encoder_inputs(found)
         steps = f"max({{encoders}}, {{encoder outputs}} + {steps})"
     inputs.append(Input("libraries", round(found.fixed.value), "B", found.fixed.source))
-    remarks = _remarks(spec, settings, stage, found, gate_up)
+    remarks = _remarks(spec, settings, gpu, stage, found, gate_up)
     return banded(value, low, high, "calibrated", f"{steps} + {{libraries}}", *inputs).with_notes(*remarks)
 
 
@@ -192,26 +201,28 @@ def compiles(settings: Settings) -> bool:
     """Whether torch.compile runs at start-up: not on V0, whose default is off, nor with --enforce-eager."""
     if settings.era.runner == "V0":
         return False
-    return settings.compiled if settings.compiled is not None else settings.graph_mode != "NONE"
+    return settings.graphs.compiled
 
 
-def cold_start_extra(settings: Settings) -> Estimate:
+def cold_start_extra(settings: Settings, gpu: Gpu) -> Estimate:
     """Bytes that a first start books as activations because it compiles: gone with a warm compile cache."""
-    extra = lookup("cold_compile_bytes", settings)
+    extra = lookup("cold_compile_bytes", settings, gpu)
     value, low, high = extra.scaled(1 if compiles(settings) else 0)
     return banded(value, low, high, extra.basis, "{compilation}", Input("compilation", value, "B", extra.source))
 
 
-def _remarks(spec: ModelSpec, settings: Settings, stage: int, found: Moments, gate_up: int) -> tuple[str, ...]:
-    tokens, remarks = settings.max_num_batched_tokens, []
+def _remarks(
+    spec: ModelSpec, settings: Settings, gpu: Gpu, stage: int, found: Moments, gate_up: int
+) -> tuple[str, ...]:
+    tokens, remarks = settings.scheduler.max_num_batched_tokens, []
     if gate_up:
         remarks.append(f"{tokens:,} tokens in one step: gate and up tensors {format_both(gate_up)}")
     if found.sampler.value:
         rows, logits = _rows(settings), 4 * _rows(settings) * spec.vocab_size
         remarks.append(f"{rows:,} rows of fp32 logits over {spec.vocab_size:,} words: {_both_small(logits)}")
-        remarks += _beside_usual(spec, settings, stage, found)
+        remarks += _beside_usual(spec, settings, gpu, stage, found)
     if compiles(settings):
-        cold = size_mark(cold_start_extra(settings).value, 1)
+        cold = size_mark(cold_start_extra(settings, gpu).value, 1)
         remarks.append(
             f"assumes a warm compile cache; a first start books about {cold} more and has that much less KV cache"
         )
@@ -222,12 +233,12 @@ def _both_small(size: int) -> str:
     return f"{format_bytes(size, 'MB', 0)} = {format_bytes(size, 'MiB', 0)}"
 
 
-def _beside_usual(spec: ModelSpec, settings: Settings, stage: int, found: Moments) -> tuple[str, ...]:
+def _beside_usual(spec: ModelSpec, settings: Settings, gpu: Gpu, stage: int, found: Moments) -> tuple[str, ...]:
     """What many sequences cost beside what the usual number would: in the peak, and in penalty counters."""
-    seqs = settings.max_num_seqs
+    seqs = settings.scheduler.max_num_seqs
     if seqs <= _USUAL_SEQS:
         return ()
-    few = found._replace(sampler=_sampler(spec, settings, stage, _USUAL_SEQS))
+    few = found._replace(sampler=_sampler(spec, settings, gpu, stage, _USUAL_SEQS))
     (moment, peak_), (few_moment, few_peak) = found.highest(0), few.highest(0)
     parts = []
     if peak_ > few_peak:
@@ -246,7 +257,7 @@ def _beside_usual(spec: ModelSpec, settings: Settings, stage: int, found: Moment
 
 
 def _rows(settings: Settings) -> int:
-    return min(settings.max_num_batched_tokens, settings.max_num_seqs)
+    return min(settings.scheduler.max_num_batched_tokens, settings.scheduler.max_num_seqs)
 
 
 def _mla_expansion(spec: ModelSpec, settings: Settings) -> int:
@@ -254,24 +265,24 @@ def _mla_expansion(spec: ModelSpec, settings: Settings) -> int:
     mixers = [m for layer in spec.layers for m in layer.mixers if isinstance(m, Mla)]
     if not mixers:
         return 0
-    chunk = min(max(8 * settings.max_model_len, 64 * settings.max_num_seqs), _MLA_CHUNK)
-    heads = ceil_div(mixers[0].heads, settings.tp)
-    return chunk * heads * (mixers[0].qk_nope + mixers[0].head_size_v) // settings.max_num_batched_tokens
+    chunk = min(max(8 * settings.model.max_model_len, 64 * settings.scheduler.max_num_seqs), _MLA_CHUNK)
+    heads = ceil_div(mixers[0].heads, settings.parallel.tp)
+    return chunk * heads * (mixers[0].qk_nope + mixers[0].head_size_v) // settings.scheduler.max_num_batched_tokens
 
 
 def _encoders(spec: ModelSpec, settings: Settings, stage: int) -> tuple[Moment, Moment]:
     """The encoders' own run, and their outputs that stay alive; nothing without profiling."""
-    if not spec.towers or stage or settings.language_model_only or settings.skip_mm_profiling:
+    if not spec.towers or stage or settings.multimodal.language_model_only or settings.multimodal.skip_profiling:
         return Moment(), Moment()
-    element, hidden = DTYPE_BYTES[settings.dtype], spec.hidden_size
+    element, hidden = DTYPE_BYTES[settings.model.dtype], spec.hidden_size
     usual = quirks(spec.architecture).item
     longest = max((t.tokens_per_item or usual.tokens for t in spec.towers), default=0)
-    budget = max(settings.max_num_batched_tokens, longest)
+    budget = max(settings.scheduler.max_num_batched_tokens, longest)
     kept = Moment(size := budget * hidden * element, size, size, f"{budget:,} tokens × {hidden:,} hidden × {element}")
     own, how = 0, "0"
     for tower in spec.towers:
         per_item = tower.tokens_per_item or longest
-        items = max(1, min(budget // per_item, settings.max_num_seqs)) if per_item else 1
+        items = max(1, min(budget // per_item, settings.scheduler.max_num_seqs)) if per_item else 1
         patches = (tower.patch_tokens_per_item or usual.patches or per_item) * items
         size = patches * tower.hidden_size * _ENCODER_BYTES_PER_VALUE
         if size > own:

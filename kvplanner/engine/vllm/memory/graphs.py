@@ -8,6 +8,7 @@ and layer, and a factor for experts and for recurrent layers; its constants are 
 from __future__ import annotations
 
 from kvplanner.engine.vllm.constants import lookup
+from kvplanner.engine.vllm.gpu import Gpu
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.engine.vllm.weights.rank import stage_layers
 from kvplanner.estimate import Estimate, Input, banded, exact
@@ -15,36 +16,36 @@ from kvplanner.model.model import Model
 from kvplanner.model.spec import ModelSpec, Moe, State
 
 
-def estimate(model: Model, settings: Settings, stage: int) -> Estimate:
+def estimate(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Estimate:
     """Bytes that the engine subtracts for graphs; 0 where the era subtracts none (then they come from the slack)."""
     if not settings.era.graphs_in_budget:
         return exact(0, "0: these versions subtract no estimate")
-    return _law("graph_estimate", model, settings, stage)
+    return _law("graph_estimate", model, settings, gpu, stage)
 
 
-def actual(model: Model, settings: Settings, stage: int) -> Estimate:
+def actual(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Estimate:
     """Bytes that graph capture takes."""
-    return _law("graph_actual", model, settings, stage)
+    return _law("graph_actual", model, settings, gpu, stage)
 
 
 def counts(settings: Settings) -> tuple[int, int]:
     """(piecewise graphs, full graphs) that will be captured."""
-    sizes = settings.graph_sizes
-    decode = settings.max_num_seqs * (1 + settings.spec_tokens)
+    sizes = settings.graphs.sizes
+    decode = settings.scheduler.max_num_seqs * (1 + settings.speculative.tokens)
     full = sum(1 for size in sizes if size <= decode)
-    piecewise = 0 if settings.graph_mode in ("NONE", "FULL", "FULL_DECODE_ONLY") else len(sizes)
-    return piecewise, full if settings.graph_mode not in ("NONE", "PIECEWISE") else 0
+    piecewise = 0 if settings.graphs.mode in ("NONE", "FULL", "FULL_DECODE_ONLY") else len(sizes)
+    return piecewise, full if settings.graphs.mode not in ("NONE", "PIECEWISE") else 0
 
 
-def _law(name: str, model: Model, settings: Settings, stage: int) -> Estimate:
+def _law(name: str, model: Model, settings: Settings, gpu: Gpu, stage: int) -> Estimate:
     piecewise, full = counts(settings)
     number = max(piecewise, full)
     if not number:
         return exact(0, "0: no graphs (--enforce-eager or cudagraph_mode NONE)")
     first, end = stage_layers(model.spec, settings, stage)
-    base, each, layer = (lookup(f"{name}_{part}", settings) for part in ("base", "each", "layer"))
+    base, each, layer = (lookup(f"{name}_{part}", settings, gpu) for part in ("base", "each", "layer"))
     kind = _kind(model.spec)
-    factor = lookup(f"{name}_{kind}", settings)
+    factor = lookup(f"{name}_{kind}", settings, gpu)
     # Whole bytes, so that the formula gives the value.
     fixed, per_size, per_layer = (round(part.value) for part in (base, each, layer))
     plain = fixed + number * (per_size + per_layer * (end - first))

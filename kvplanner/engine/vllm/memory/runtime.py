@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from kvplanner.engine.vllm.constants import ASSUMED_ARCH, Constant, class_is_known, gpu_class, lookup
+from kvplanner.engine.vllm.constants import Constant, lookup
+from kvplanner.engine.vllm.gpu import Gpu
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.estimate import Estimate, Input, band_of_sum, banded, least_sure
-from kvplanner.model.model import Model
 from kvplanner.sized_text import SizedText, size_mark
 from kvplanner.units import GIB, MIB
 
@@ -41,71 +41,69 @@ _EXCHANGE: Final = GIB
 _EXCHANGE_MOST: Final = 4 * GIB
 
 
-def outside(model: Model, settings: Settings, stage: int) -> Estimate:
+def outside(settings: Settings, gpu: Gpu) -> Estimate:
     """Bytes on the device before the snapshot: the context, and collectives where the era makes them first."""
-    del model, stage
-    terms = [_context(settings)]
-    terms += _collectives(settings)
+    terms = [_context(settings, gpu)]
+    terms += _collectives(settings, gpu)
     return _sum(terms)
 
 
-def inside(model: Model, settings: Settings, stage: int) -> Estimate:
+def inside(settings: Settings, gpu: Gpu, stage: int) -> Estimate:
     """Bytes outside PyTorch that the engine's measurement finds in its budget: late libraries, kernels, collectives."""
-    del model
-    late = lookup("late_bytes", settings, stage)
+    late = lookup("late_bytes", settings, gpu, stage)
     terms = [_term("late libraries and kernels", late, late.scaled(1))]
-    if settings.expert_parallel and settings.dp > 1:
+    if settings.parallel.expert_parallel and settings.parallel.dp > 1:
         source = SizedText(f"1 to {size_mark(_EXCHANGE_MOST, 0)} are reported on NVLink machines")
         exchange = banded(_EXCHANGE, 0, _EXCHANGE_MOST, "assumed")
         terms.append((Input("expert exchange between replicas", _EXCHANGE, "B", source), exchange))
     return _sum(terms)
 
 
-def _context(settings: Settings) -> tuple[Input, Estimate]:
+def _context(settings: Settings, gpu: Gpu) -> tuple[Input, Estimate]:
     """The CUDA context grows with the GPU: a base and a share of its memory, up to the size of the largest boards."""
-    base, share = lookup("context_base_bytes", settings), lookup("context_share", settings)
-    size = min(settings.gpu_total_bytes, _LARGEST_FOR_CONTEXT)
+    base, share = lookup("context_base_bytes", settings, gpu), lookup("context_share", settings, gpu)
+    size = min(gpu.total_bytes, _LARGEST_FOR_CONTEXT)
     value, low, high = (round(b + s * size) for b, s in zip(base.band, share.band, strict=True))
     how = size_mark(round(base.value), 2)
     if share.value:
         how += f" + {100 * share.value:.5g} % of {size_mark(size)}"
-    if share.value and size < settings.gpu_total_bytes:
-        how += f", beyond which it grows no further (CUDA sees {size_mark(settings.gpu_total_bytes)})"
-    if gpu_class(settings) == "unified" and value > size // _HOST_LEAST:
+    if share.value and size < gpu.total_bytes:
+        how += f", beyond which it grows no further (CUDA sees {size_mark(gpu.total_bytes)})"
+    if gpu.kind == "unified" and value > size // _HOST_LEAST:
         value, high = size // _HOST_LEAST, min(high, size // _HOST_MOST)
         how = f"an eighth of {size_mark(size)}"
     return Input("context", value, "B", SizedText(f"{how}; {base.source}")), banded(value, low, high, base.basis)
 
 
-def _collectives(settings: Settings) -> list[tuple[Input, Estimate]]:
+def _collectives(settings: Settings, gpu: Gpu) -> list[tuple[Input, Estimate]]:
     """NCCL for each group of ranks, vLLM's own all-reduce and torch's symmetric memory, made before the snapshot."""
     terms: list[tuple[Input, Estimate]] = []
-    nccl = lookup("nccl_outside_bytes", settings)
-    if settings.tp * settings.pp * settings.dp == 1 or not nccl.high:
+    nccl = lookup("nccl_outside_bytes", settings, gpu)
+    if settings.parallel.world == 1 or not nccl.high:
         return terms
     terms.append(_term("NCCL", nccl, nccl.scaled(1)))
-    if settings.tp > 1:
-        own = all_reduce_bytes(settings)
+    if settings.parallel.tp > 1:
+        own = all_reduce_bytes(settings, gpu)
         if own:
-            terms.append(_all_reduce(own, settings))
+            terms.append(_all_reduce(own, gpu))
     return terms
 
 
-def _all_reduce(own: int, settings: Settings) -> tuple[Input, Estimate]:
-    known = class_is_known(settings)
+def _all_reduce(own: int, gpu: Gpu) -> tuple[Input, Estimate]:
+    known = gpu.kind_is_known
     source = "vLLM's table for this GPU" if known else "vLLM's table for a Hopper; the GPU's kind is not known"
     band = banded(own, own if known else 0, own, "analytic" if known else "assumed")
     return Input("all-reduce buffers", own, "B", source), band
 
 
-def all_reduce_bytes(settings: Settings) -> int:
+def all_reduce_bytes(settings: Settings, gpu: Gpu) -> int:
     """Buffers of the custom all-reduce and of symmetric memory on one rank, by vLLM's tables."""
-    if settings.tp == 1 or settings.tp > 8 or (gpu_class(settings) == "pcie" and settings.tp > 2):
+    if settings.parallel.tp == 1 or settings.parallel.tp > 8 or (gpu.kind == "pcie" and settings.parallel.tp > 2):
         return 0
-    arch = settings.gpu_arch or ASSUMED_ARCH
-    symmetric = _SYMMETRIC.get(arch, {}).get(settings.tp, 0) if settings.version >= _SYMMETRIC_SINCE else 0
-    shared = _ALL_REDUCE_WITH_SYMM.get(arch, {}).get(settings.tp) if symmetric else None
-    if not settings.custom_all_reduce:
+    arch = gpu.runs_as
+    symmetric = _SYMMETRIC.get(arch, {}).get(settings.parallel.tp, 0) if settings.version >= _SYMMETRIC_SINCE else 0
+    shared = _ALL_REDUCE_WITH_SYMM.get(arch, {}).get(settings.parallel.tp) if symmetric else None
+    if not settings.parallel.custom_all_reduce:
         return symmetric
     return 2 * min(_ALL_REDUCE_LARGEST, shared or _ALL_REDUCE_LARGEST) + _ALL_REDUCE_POINTERS + symmetric
 

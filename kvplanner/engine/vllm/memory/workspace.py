@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from kvplanner.engine.vllm.gpu import Gpu
 from kvplanner.engine.vllm.kv.layout import CacheLayout
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.engine.vllm.weights import extra as weights_extra
@@ -36,14 +37,14 @@ class Buffer(NamedTuple):
     why: str
 
 
-def persistent(model: Model, settings: Settings, stage: int) -> Estimate:
+def persistent(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Estimate:
     """Bytes of the buffers that stay beside the weights on one rank of a stage, rotary tables included."""
-    buffers = [b for b in _buffers(model, settings, stage) if b.bytes]
+    buffers = [b for b in _buffers(model, settings, gpu, stage) if b.bytes]
     tables = weights_extra.tables(model, settings, stage)
     value = sum(b.bytes for b in buffers)
     moe = sum(b.bytes for b in buffers if b.name.endswith("workspace"))
     # Kernels of a GPU that is not known may need no workspace at all.
-    least = 0 if settings.gpu_arch is None and model.spec.quantization else moe - moe // 4
+    least = 0 if gpu.arch is None and model.spec.quantization else moe - moe // 4
     inputs = [Input(b.name, b.bytes, "B", b.why) for b in buffers]
     inputs += [Input(f"rotary {i.name}" if i.name == "tables" else i.name, *i[1:]) for i in tables.inputs]
     formula = " + ".join(f"{{{i.name}}}" for i in inputs)
@@ -51,7 +52,7 @@ def persistent(model: Model, settings: Settings, stage: int) -> Estimate:
     return banded(value + tables.value, low, high, "analytic", formula, *inputs)
 
 
-def after_profile(model: Model, settings: Settings, stage: int, layout: CacheLayout | None = None) -> Estimate:
+def after_profile(model: Model, settings: Settings, layout: CacheLayout | None = None) -> Estimate:
     """Bytes allocated after the measurement: not in the budget, they must fit into what it leaves of the GPU.
 
     Two block tables for each cache group (sequences × blocks of a longest request × 4, rows padded to 128:
@@ -59,25 +60,25 @@ def after_profile(model: Model, settings: Settings, stage: int, layout: CacheLay
     metadata builders (FlashInfer 394 MiB, its latent attention 128 MiB). layout: the cache's groups and their
     blocks; without one, a group for each kind of attention in blocks of 16.
     """
-    del stage
     rows = [_table_row(settings, size) for size in _table_blocks(model, settings, layout)]
-    tables = 2 * settings.max_num_seqs * sum(rows) * 4
-    slots = len(rows) * settings.max_num_batched_tokens * 8
+    tables = 2 * settings.scheduler.max_num_seqs * sum(rows) * 4
+    slots = len(rows) * settings.scheduler.max_num_batched_tokens * 8
     backend = settings.attention_backend or ""
     flashinfer = (_FLASHINFER_MLA if "MLA" in backend else _FLASHINFER) if "FLASHINFER" in backend else 0
     value = tables + slots + flashinfer
     return banded(
         value, value, value + _FLASHINFER, "analytic",
         "2 × {sequences} × {row lengths} × 4 + {groups} × {tokens} × 8 + {attention workspace}",
-        Input("sequences", settings.max_num_seqs), Input("row lengths", sum(rows), "", "blocks, all groups together"),
-        Input("groups", len(rows)), Input("tokens", settings.max_num_batched_tokens, "", "slot mappings"),
+        Input("sequences", settings.scheduler.max_num_seqs),
+        Input("row lengths", sum(rows), "", "blocks, all groups together"),
+        Input("groups", len(rows)), Input("tokens", settings.scheduler.max_num_batched_tokens, "", "slot mappings"),
         Input("attention workspace", flashinfer, "B", backend or "none known"),
     )  # fmt: skip
 
 
 def _table_row(settings: Settings, block_size: int) -> int:
     """Entries of one sequence's row in a block table."""
-    return round_up(ceil_div(settings.max_model_len, block_size * settings.dcp), 128)
+    return round_up(ceil_div(settings.model.max_model_len, block_size * settings.parallel.dcp), 128)
 
 
 def _table_blocks(model: Model, settings: Settings, layout: CacheLayout | None) -> list[int]:
@@ -85,7 +86,7 @@ def _table_blocks(model: Model, settings: Settings, layout: CacheLayout | None) 
     if layout is not None:
         return [table.spec.block_size for table in layout.tables]
     kinds = {_cache_kind(m) for layer in model.spec.layers for m in layer.mixers}
-    return [settings.block_size or 16] * max(1, len(kinds))
+    return [settings.cache.block_size or 16] * max(1, len(kinds))
 
 
 def _cache_kind(mixer: object) -> tuple[str, object, object]:
@@ -102,13 +103,13 @@ def has_counters(settings: Settings) -> bool:
     return settings.era.runner == "V2"
 
 
-def shared_workspace(model: Model, settings: Settings) -> Buffer:
+def shared_workspace(model: Model, settings: Settings, gpu: Gpu) -> Buffer:
     """The scratch that expert and sparse-attention kernels share: as large as the larger of both asks.
 
     Two overlapping half batches (--enable-dbo) each have their own (v1/worker/workspace.py, 0.33).
     """
-    largest = max(expert_workspace(model, settings), _sparse_workspace(model, settings), key=lambda b: b.bytes)
-    if not settings.dbo:
+    largest = max(expert_workspace(model, settings, gpu), _sparse_workspace(model, settings), key=lambda b: b.bytes)
+    if not settings.parallel.dbo:
         return largest
     arithmetic, _, rest = largest.why.partition("; ")
     return Buffer(largest.name, 2 * largest.bytes, f"2 × ({arithmetic}); --enable-dbo{rest and f'; {rest}'}")
@@ -121,14 +122,14 @@ def _sparse_workspace(model: Model, settings: Settings) -> Buffer:
     mixer = next(mixers, None)
     if mixer is None:
         return Buffer("sparse attention workspace", 0, "")
-    length = settings.max_model_len
+    length = settings.model.max_model_len
     factor = 5 if length <= _LONG_CONTEXT else 2
     row = (mixer.kv_lora_rank + mixer.qk_rope) * 2
     why = f"{factor} × {length:,} tokens × {row:,} + {_INDEXER_LOGITS:,}; the context gathered, the indexer's logits"
     return Buffer("sparse attention workspace", factor * length * row + _INDEXER_LOGITS, why)
 
 
-def expert_workspace(model: Model, settings: Settings) -> Buffer:
+def expert_workspace(model: Model, settings: Settings, gpu: Gpu) -> Buffer:
     """The scratch of the fused expert kernels, as large as a full step needs (fused_moe/modular_kernel.py).
 
     tokens × experts per token × (max(half the gate-up width, hidden) + max(gate-up width, hidden)) × 2 bytes.
@@ -136,44 +137,50 @@ def expert_workspace(model: Model, settings: Settings) -> Buffer:
     NVFP4 may run CUTLASS's, which do.
     """
     largest = Buffer("expert workspace", 0, "")
-    arch, method = settings.gpu_arch, model.spec.quantization or ""
+    arch, method = gpu.arch, model.spec.quantization or ""
     if method and "modelopt" not in method and arch and _BLACKWELL <= arch < _CONSUMER_BLACKWELL:
         return largest
-    tokens = settings.max_num_batched_tokens * settings.dp  # every replica's tokens meet at the experts
-    ranks = 1 if settings.expert_parallel else expert_ranks(settings)
+    tokens = (
+        settings.scheduler.max_num_batched_tokens * settings.parallel.dp
+    )  # every replica's tokens meet at the experts
+    ranks = 1 if settings.parallel.expert_parallel else expert_ranks(settings)
     for layer in model.spec.layers:
         for moe in layer.mlps:
             if not isinstance(moe, Moe):
                 continue
             hidden = moe.hidden or model.spec.hidden_size
             up = (moe.matrices - 1) * ceil_div(moe.width, ranks)
-            first, second, element = max(up // 2, hidden), max(up, hidden), DTYPE_BYTES[settings.dtype]
+            first, second, element = max(up // 2, hidden), max(up, hidden), DTYPE_BYTES[settings.model.dtype]
             size = tokens * moe.top_k * (first + second) * element
             why = f"{tokens:,} tokens × {moe.top_k} experts × ({first:,} + {second:,}) wide × {element}"
             largest = max(largest, Buffer("expert workspace", size, why), key=lambda b: b.bytes)
     return largest
 
 
-def _buffers(model: Model, settings: Settings, stage: int) -> list[Buffer]:
+def _buffers(model: Model, settings: Settings, gpu: Gpu, stage: int) -> list[Buffer]:
     spec = model.spec
-    last = stage == settings.pp - 1
-    buffers = [shared_workspace(model, settings)]
+    last = stage == settings.parallel.pp - 1
+    buffers = [shared_workspace(model, settings, gpu)]
     if last and spec.task == "generate":
         buffers += _sampling_buffers(spec, settings)
-    tokens, hidden, element = settings.max_num_batched_tokens, spec.hidden_size, DTYPE_BYTES[settings.dtype]
+    tokens, hidden, element = (
+        settings.scheduler.max_num_batched_tokens,
+        spec.hidden_size,
+        DTYPE_BYTES[settings.model.dtype],
+    )
     row, why = tokens * hidden * element, f"{tokens:,} tokens × {hidden:,} hidden × {element}"
-    if spec.multimodal and stage == 0 and not settings.language_model_only:
+    if spec.multimodal and stage == 0 and not settings.multimodal.language_model_only:
         buffers.append(Buffer("input embeddings", row, why))
     if stage > 0:
         buffers.append(Buffer("pipeline buffers", 2 * row, f"2 × {why}; from the stage before"))
-    if settings.spec_tokens and last:
+    if settings.speculative.tokens and last:
         buffers.append(Buffer("draft hidden states", row, why))
     return buffers
 
 
 def _sampling_buffers(spec: ModelSpec, settings: Settings) -> list[Buffer]:
     """What the last stage keeps for sampling."""
-    seqs, words = settings.max_num_seqs, spec.vocab_size
+    seqs, words = settings.scheduler.max_num_seqs, spec.vocab_size
     bits = ceil_div(words, 32)
     buffers = []
     if has_counters(settings):
@@ -182,6 +189,6 @@ def _sampling_buffers(spec: ModelSpec, settings: Settings) -> list[Buffer]:
         size = _LOGIT_BIAS_WORDS + _BAD_WORDS
         why = f"{seqs:,} sequences × ({_LOGIT_BIAS_WORDS:,} + {_BAD_WORDS:,}) × 4"
         buffers.append(Buffer("logit-bias and bad-word tables", 4 * seqs * size, why))
-    positions = 1 + settings.spec_tokens
+    positions = 1 + settings.speculative.tokens
     why = f"{seqs:,} sequences × {positions} × {bits:,} words of bits × 4"
     return [*buffers, Buffer("grammar bitmask", seqs * positions * bits * 4, why)]

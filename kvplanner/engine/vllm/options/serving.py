@@ -6,14 +6,8 @@ Names, flags and defaults: engine/arg_utils.py and config/*.py of vLLM 0.33.
 from __future__ import annotations
 
 from kvplanner.engine.option import Option
+from kvplanner.engine.vllm.dtypes import OFFERED
 from kvplanner.engine.vllm.options.builder import CACHE, CONTEXT, GRAPHS, LARGEST_GIB, MEMORY, PARALLEL, option
-
-KV_DTYPES = (
-    "auto", "bfloat16", "float16", "fp8", "fp8_e4m3", "fp8_e5m2", "fp8_ds_mla", "int8_per_token_head",
-    "fp8_per_token_head", "int4_per_token_head", "nvfp4", "turboquant_k8v4", "turboquant_4bit_nc",
-    "turboquant_k3v4_nc", "turboquant_3bit_nc",
-)  # fmt: skip
-
 
 # Of all releases from 0.11 on (config/parallel.py): when each came or went is not known for all of them.
 ALL2ALL_BACKENDS = (
@@ -74,7 +68,7 @@ def everyday() -> tuple[Option, ...]:
             CACHE,
             "How keys and values are stored",
             "auto",
-            choices=KV_DTYPES,
+            choices=OFFERED,
             moves=("kv_cache",),
             everyday=True,
         ),

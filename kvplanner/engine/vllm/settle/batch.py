@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from kvplanner.engine.vllm.settings import GraphMode
-from kvplanner.units import GIB
+from kvplanner.engine.vllm.gpu import Gpu
+from kvplanner.engine.vllm.settings import GraphMode, Parallel, Scheduler, Version
+from kvplanner.units import GIB, round_up
 
 # GPUs that count as large only where the newer rows exist.
 _HUGE_BYTES: Final = 160 * GIB
@@ -20,46 +21,48 @@ _LARGE_SINCE: Final = (8, 3)
 _WIDE_STEPS_SINCE: Final = (11, 1)
 
 
-class GpuClass(NamedTuple):
-    """How vLLM classes a GPU for its batch defaults. reason: for people."""
+class BatchDefaults(NamedTuple):
+    """What vLLM takes for a class of GPUs: tokens of a step in the LLM class and the server, and sequences.
 
-    name: str
+    reason: for people.
+    """
+
     tokens_llm: int
     tokens_server: int
     sequences: int
     reason: str
 
 
-def gpu_class(total_bytes: int, name: str, arch: tuple[int, int] | None, version: tuple[int, int]) -> GpuClass:
+def batch_defaults(gpu: Gpu, version: Version) -> BatchDefaults:
     """The batch defaults of a GPU by its total memory, name and compute capability."""
     if version < (8, 0):
-        return GpuClass("any", 2048, 2048, 256, "before 0.8: 256 sequences on every GPU")
-    if total_bytes >= _HUGE_BYTES and version >= _HUGE_SINCE:
-        return GpuClass("huge", 16384, 16384, 1024, "from the GPU: total ≥ 160 GiB")
-    small_name = "a100" in name.lower() or arch == (12, 1)
-    if total_bytes >= _LARGE_BYTES and not small_name and version >= _LARGE_SINCE:
-        return GpuClass("large", 16384, 8192, 1024, "from the GPU: total ≥ 70 GiB and not an A100")
-    why = "from the GPU: an A100 counts as small" if "a100" in name.lower() else "from the GPU: total below 70 GiB"
-    if arch == (12, 1):
+        return BatchDefaults(2048, 2048, 256, "before 0.8: 256 sequences on every GPU")
+    if gpu.total_bytes >= _HUGE_BYTES and version >= _HUGE_SINCE:
+        return BatchDefaults(16384, 16384, 1024, "from the GPU: total ≥ 160 GiB")
+    a100, gb10 = "a100" in gpu.name.lower(), gpu.arch == (12, 1)
+    if gpu.total_bytes >= _LARGE_BYTES and not (a100 or gb10) and version >= _LARGE_SINCE:
+        return BatchDefaults(16384, 8192, 1024, "from the GPU: total ≥ 70 GiB and not an A100")
+    why = "from the GPU: an A100 counts as small" if a100 else "from the GPU: total below 70 GiB"
+    if gb10:
         why = "from the GPU: GB10 counts as small"
-    return GpuClass("small", 8192, 2048, 256, why)
+    return BatchDefaults(8192, 2048, 256, why)
 
 
-def max_capture_size(max_num_seqs: int, max_num_batched_tokens: int, spec_tokens: int, arch: tuple[int, int] | None,
-                     version: tuple[int, int], raised_to: int = 0) -> int:  # fmt: skip
+def max_capture_size(steps: Scheduler, spec_tokens: int, gpu: Gpu, version: Version, raised_to: int = 0) -> int:
     """The largest batch that is captured when nobody chose one.
 
     raised_to: what a model's own hook asks for (gpt-oss: 1024).
     """
     if version < (8, 0):
-        return min(256, -(-max_num_seqs // 8) * 8)
-    limit = 1024 if arch is not None and arch[0] == 10 and version >= (20, 0) else 512
-    size = min(max_num_seqs * (1 + spec_tokens) * 2, limit)
-    return min(max(size, raised_to), max_num_batched_tokens)
+        return min(256, round_up(steps.max_num_seqs, 8))
+    limit = 1024 if gpu.arch is not None and gpu.arch[0] == 10 and version >= (20, 0) else 512
+    size = min(steps.max_num_seqs * (1 + spec_tokens) * 2, limit)
+    return min(max(size, raised_to), steps.max_num_batched_tokens)
 
 
-def capture_sizes(largest: int, max_num_seqs: int, max_num_batched_tokens: int, spec_tokens: int,
-                  version: tuple[int, int], every_small: bool = False) -> tuple[int, ...]:  # fmt: skip
+def capture_sizes(
+    largest: int, steps: Scheduler, spec_tokens: int, version: Version, every_small: bool = False
+) -> tuple[int, ...]:
     """The batch sizes that are captured up to `largest`, ascending.
 
     every_small: 1 to 32 without gaps (performance mode "interactivity").
@@ -71,19 +74,18 @@ def capture_sizes(largest: int, max_num_seqs: int, max_num_batched_tokens: int, 
     if every_small:
         sizes |= set(range(1, 33))
     if version >= _WIDE_STEPS_SINCE:
-        sizes.add(max_num_batched_tokens)
-        sizes.add(max_num_seqs)
+        sizes.add(steps.max_num_batched_tokens)
+        sizes.add(steps.max_num_seqs)
     if spec_tokens:
         step = 1 + spec_tokens
         sizes = {-(-s // step) * step for s in sizes}
     return tuple(sorted(s for s in sizes if s <= largest))
 
 
-def graph_mode(wanted: GraphMode | None, level: int, eager: bool, causal: bool, context_parallel: bool,
-               version: tuple[int, int]) -> tuple[GraphMode, str]:  # fmt: skip
-    """The CUDA graph mode and why it is that."""
-    if eager:
-        return "NONE", "--enforce-eager"
+def graph_mode(
+    wanted: GraphMode | None, level: int, causal: bool, ranks: Parallel, version: Version
+) -> tuple[GraphMode, str]:
+    """The CUDA graph mode and why it is that, where graphs are not switched off."""
     if wanted is not None:
         return wanted, "set by the user"
     if level == 0:
@@ -92,6 +94,6 @@ def graph_mode(wanted: GraphMode | None, level: int, eager: bool, causal: bool, 
         return "PIECEWISE", "optimisation level 1" if level == 1 else "before 0.11"
     if not causal:
         return "PIECEWISE", "encoder attention is captured in pieces only"
-    if context_parallel and version < (14, 0):
+    if (ranks.dcp > 1 or ranks.pcp > 1) and version < (14, 0):
         return "PIECEWISE", "context parallelism cannot use whole-step graphs"
     return "FULL_AND_PIECEWISE", "optimisation level 2"

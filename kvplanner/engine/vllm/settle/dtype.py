@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kvplanner.engine.vllm.gpu import Gpu
 from kvplanner.engine.vllm.quirks import quirks
 from kvplanner.engine.vllm.settings import Settings, Version
 from kvplanner.errors import BadInput
@@ -46,13 +47,13 @@ def auto_dtype(spec: ModelSpec, arch: Version | None, version: Version) -> tuple
     return preferred, "the GPU has no bfloat16" + (f" and {refuses} takes no float16" if refuses else "")
 
 
-def check(spec: ModelSpec, settings: Settings) -> None:
+def check(spec: ModelSpec, settings: Settings, gpu: Gpu) -> None:
     """Raises BadInput, in the engine's words, for a dtype that the GPU, the model or its weight format cannot do."""
-    arch, dtype, refuses = settings.gpu_arch, settings.dtype, _no_float16(spec, settings.version)
+    arch, dtype, refuses = gpu.arch, settings.model.dtype, _no_float16(spec, settings.version)
     if dtype == "bfloat16" and arch is not None and arch < _BFLOAT16_FROM:
         raise BadInput(
             "Bfloat16 is only supported on GPUs with compute capability of at least 8.0. Your "
-            f"{settings.gpu_name} GPU has compute capability {arch[0]}.{arch[1]}", "--dtype",
+            f"{gpu.name} GPU has compute capability {arch[0]}.{arch[1]}", "--dtype",
             f"Use --dtype {'float32' if refuses else 'half'}",
         )  # fmt: skip
     if dtype == "float16" and refuses:
@@ -61,9 +62,9 @@ def check(spec: ModelSpec, settings: Settings) -> None:
             f"The model type {refuses!r} does not support float16. Reason: Numerical instability. Please use bfloat16 "
             "or float32 instead", "--dtype", f"Use {bfloat16}float32",
         )  # fmt: skip
-    if dtype == "float32" and settings.quantization in _SIXTEEN_BIT:
+    if dtype == "float32" and settings.model.quantization in _SIXTEEN_BIT:
         raise BadInput(
-            f"torch.float32 is not supported for quantization method {settings.quantization}", "--dtype",
+            f"torch.float32 is not supported for quantization method {settings.model.quantization}", "--dtype",
             "Name a GPU with bfloat16, or a checkpoint without quantisation" if refuses else "Use bfloat16 or float16",
         )  # fmt: skip
     _check_cache(settings)
@@ -73,7 +74,7 @@ def warnings(spec: ModelSpec, settings: Settings) -> tuple[str, ...]:
     """What may break a plan in float32: public reports of Gemma 2 have the Triton kernel out of shared memory."""
     heads = {m.head_size for layer in spec.layers for m in layer.mixers if isinstance(m, Attention)}
     widest = max(heads, default=0)
-    if settings.dtype != "float32" or widest <= _WIDEST_IN_FLOAT32:
+    if settings.model.dtype != "float32" or widest <= _WIDEST_IN_FLOAT32:
         return ()
     return (
         f"float32 attention with heads of {widest} may need more shared memory than the GPU has: starting may fail",
@@ -81,7 +82,7 @@ def warnings(spec: ModelSpec, settings: Settings) -> tuple[str, ...]:
 
 
 def _check_cache(settings: Settings) -> None:
-    cache, dtype = settings.kv_cache_dtype, settings.dtype
+    cache, dtype = settings.cache.dtype, settings.model.dtype
     if cache != dtype and {cache, dtype} == {"float16", "bfloat16"}:
         raise BadInput(
             f"A 16-bit KV cache must have the model's dtype {dtype}, not {cache}",

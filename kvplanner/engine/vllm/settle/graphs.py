@@ -5,48 +5,39 @@ Rules follow config/vllm.py and config/compilation.py of vLLM 0.33.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final, get_args
+from typing import Final, get_args
 
 from kvplanner.engine.option import OptionValue
 from kvplanner.engine.shared.ledger import Book
+from kvplanner.engine.vllm.gpu import Gpu
 from kvplanner.engine.vllm.quirks import quirks
-from kvplanner.engine.vllm.settings import GraphMode
-from kvplanner.engine.vllm.settle import batch as defaults_batch
+from kvplanner.engine.vllm.settings import GraphMode, Graphs, Parallel, Scheduler, Speculative, Version
+from kvplanner.engine.vllm.settle import batch
+from kvplanner.engine.vllm.settle.scheduler import is_causal
 from kvplanner.errors import BadInput
 from kvplanner.model.spec import ModelSpec
 
 _LEVELS_SINCE: Final = (11, 1)
 _MAX_DIGITS: Final = 9
+# What a model's own hook raises the largest size to (gpt-oss).
+_WIDE_GRAPHS: Final = 1024
 
 
-def graphs(spec: ModelSpec, book: Book, values: Mapping[str, Any], causal: bool) -> dict[str, Any]:
-    """graph_mode and graph_sizes of Settings; values: those settled before; causal: every layer looks back only.
-
-    Raises BadInput for a mode or a list of sizes that the engine does not read.
-    """
-    version, eager = values["version"], bool(book.settle("enforce_eager", False, "off"))
-    level = int(book.settle("optimization_level", "2", "all graphs"))
+def settle_graphs(
+    spec: ModelSpec, book: Book, gpu: Gpu, version: Version, ranks: Parallel, steps: Scheduler, drafts: Speculative
+) -> Graphs:
+    """The mode and the sizes that are captured. Raises BadInput for a mode or a list of sizes that is not read."""
+    eager, level = bool(book.settle("enforce_eager", False, "off")), _level(book)
     wanted = _named_mode(book.options.get("cudagraph_mode"))
-    parallel = values["dcp"] > 1 or values["pcp"] > 1
-    mode, reason = defaults_batch.graph_mode(wanted, level, eager, causal, parallel, version)
+    mode, reason = batch.graph_mode(wanted, level, is_causal(spec), ranks, version)
+    if eager:
+        mode, reason = "NONE", "--enforce-eager"
     book.settle("cudagraph_mode", mode, reason, "derived")
     compiled = _compiles(book, version, eager or level == 0)
     if not compiled and "PIECEWISE" in mode:
         mode = "NONE"
         book.override("cudagraph_mode", mode, "pieces need compilation mode 3")
-    raised = 1024 if quirks(spec.architecture).wide_graphs and version >= (11, 0) else 0
-    args = (values["max_num_seqs"], values["max_num_batched_tokens"], values["spec_tokens"])
-    largest = defaults_batch.max_capture_size(*args, values["gpu_arch"], version, raised)
-    listed, wished = book.options.get("cudagraph_capture_sizes"), book.options.get("max_cudagraph_capture_size")
-    if mode == "NONE":
-        sizes: tuple[int, ...] = ()
-    elif listed is not None:
-        sizes = _listed_sizes(str(listed), wished)
-    else:
-        largest = largest if wished is None else int(wished)
-        every = book.options.get("performance_mode") == "interactivity"
-        sizes = defaults_batch.capture_sizes(largest, *args, version, every)
+    sizes = _sizes(spec, book, gpu, version, steps, drafts.tokens) if mode != "NONE" else ()
     book.settle(
         "max_cudagraph_capture_size", sizes[-1] if sizes else 0, "from sequences and tokens in a step", "derived"
     )
@@ -54,10 +45,26 @@ def graphs(spec: ModelSpec, book: Book, values: Mapping[str, Any], causal: bool)
     if not sizes and mode != "NONE":
         mode = "NONE"
         book.override("cudagraph_mode", mode, "no size is captured")
-    return {"graph_mode": mode, "graph_sizes": sizes, "compiled": compiled}
+    return Graphs(mode, sizes, compiled)
 
 
-def _compiles(book: Book, version: tuple[int, int], plain: bool) -> bool:
+def _level(book: Book) -> int:
+    return int(book.settle("optimization_level", "2", "all graphs"))
+
+
+def _sizes(
+    spec: ModelSpec, book: Book, gpu: Gpu, version: Version, steps: Scheduler, spec_tokens: int
+) -> tuple[int, ...]:
+    listed, wished = book.options.get("cudagraph_capture_sizes"), book.options.get("max_cudagraph_capture_size")
+    if listed is not None:
+        return _listed_sizes(str(listed), wished)
+    raised = _WIDE_GRAPHS if quirks(spec.architecture).wide_graphs and version >= (11, 0) else 0
+    largest = batch.max_capture_size(steps, spec_tokens, gpu, version, raised)
+    every = book.options.get("performance_mode") == "interactivity"
+    return batch.capture_sizes(largest if wished is None else int(wished), steps, spec_tokens, version, every)
+
+
+def _compiles(book: Book, version: Version, plain: bool) -> bool:
     """Whether steps are compiled in pieces, which graphs of pieces need (config/vllm.py, 0.33): compilation mode 3.
 
     plain: eager, or optimisation level 0. Before 0.11.1 -O named this mode.

@@ -1,4 +1,4 @@
-"""Limits on images, videos and audio in a prompt: --limit-mm-per-prompt (config/multimodal.py of vLLM 0.33)."""
+"""What of the towers is used, and limits on images, videos and audio in a prompt (config/multimodal.py, vLLM 0.33)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from kvplanner.engine.option import OptionValue
+from kvplanner.engine.shared.ledger import Book
+from kvplanner.engine.vllm.settings import Multimodal
 from kvplanner.errors import BadInput
 from kvplanner.model.spec import ModelSpec
+from kvplanner.units import GIB
 
 _FLAG: Final = "--limit-mm-per-prompt"
 _MOST_ITEMS: Final = 1 << 20
@@ -43,3 +46,16 @@ def takes_none(spec: ModelSpec, given: Mapping[str, int]) -> bool:
     """
     kinds = {kind for tower in spec.towers for kind in _KINDS.get(tower.kind, ())}
     return bool(kinds) and all(given.get(kind) == 0 for kind in kinds)
+
+
+def settle_multimodal(spec: ModelSpec, book: Book) -> Multimodal:
+    """What of the towers is loaded, split and profiled. Raises BadInput for limits that are not read."""
+    given = limits(book.settle("limit_mm_per_prompt", None, "the model's own"))
+    none = takes_none(spec, given)
+    skips = bool(book.settle("skip_mm_profiling", none, "no items are taken" if none else "off")) or none
+    return Multimodal(
+        language_model_only=bool(book.settle("language_model_only", False, "off")),
+        skip_profiling=skips,
+        tower_data_parallel=book.settle("mm_encoder_tp_mode", "weights", "split") == "data",
+        ipc_bytes=round(float(book.settle("mm_ipc_gpu_memory_gb", 0.0, "none")) * GIB),
+    )

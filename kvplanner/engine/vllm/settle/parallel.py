@@ -1,4 +1,4 @@
-"""Which device each rank runs on, and the parallel sizes that follow from the GPUs when none is set."""
+"""The parallel sizes, those that follow from the GPUs when none is set, and which device each rank runs on."""
 
 from __future__ import annotations
 
@@ -6,17 +6,64 @@ from collections.abc import Mapping
 
 from kvplanner.engine.option import Resolved
 from kvplanner.engine.request import PlanRequest
-from kvplanner.engine.vllm.settings import Settings
+from kvplanner.engine.shared.ledger import Book
+from kvplanner.engine.vllm.settings import Parallel, Settings
 from kvplanner.engine.vllm.weights import rank as weights
 from kvplanner.errors import BadInput
 from kvplanner.gpu.spec import Device, Machine
 from kvplanner.model.model import Model
-from kvplanner.model.spec import Attention, Mixer, State
+from kvplanner.model.spec import Attention, Mixer, ModelSpec, State
 from kvplanner.units import counted
 
 Stages = tuple[tuple[Device, ...], ...]
 _MOST = 64  # as the options allow
 _PARALLEL = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
+
+
+# Why a parallel size is 1.
+_SIZES: Mapping[str, str] = {
+    "tensor_parallel_size": "each layer is whole",
+    "pipeline_parallel_size": "all layers are on every GPU of a replica",
+    "data_parallel_size": "one replica",
+    "decode_context_parallel_size": "a request's cache is not split by tokens",
+    "prefill_context_parallel_size": "a prompt is not split",
+}
+
+
+def settle_parallel(spec: ModelSpec, book: Book) -> Parallel:
+    """Ranks and how the model is spread over them. Raises BadInput for sizes below 1 and for an uneven partition."""
+    tp, pp, dp, dcp, pcp = (int(book.settle(name, 1, why)) for name, why in _SIZES.items())
+    for name, size in zip(_SIZES, (tp, pp, dp, dcp, pcp), strict=True):
+        if size < 1:
+            raise BadInput(f"{size} is not a number of ranks", "--" + name.replace("_", "-"), "Give 1 or more")
+    experts = bool(book.settle("enable_expert_parallel", False, "off"))
+    balanced = bool(book.settle("enable_eplb", False, "off"))
+    redundant = int(book.settle("num_redundant_experts", 0, "none"))
+    book.settle("all2all_backend", "allgather_reducescatter", "the one that needs no further library")
+    return Parallel(
+        tp=tp, pp=pp, dp=dp, dcp=dcp, pcp=pcp, expert_parallel=experts,
+        redundant_experts=redundant if balanced else 0, pp_partition=_partition(book, pp, spec.num_layers),
+        dbo=bool(book.settle("enable_dbo", False, "off")),
+        custom_all_reduce=not book.settle("disable_custom_all_reduce", False, "off"),
+    )  # fmt: skip
+
+
+def _partition(book: Book, stages: int, layers: int) -> tuple[int, ...]:
+    text = book.settle("pp_layer_partition", None, "even")
+    if text is None:
+        return ()
+    try:
+        parts = tuple(int(p) for p in str(text).split(","))
+    except ValueError:
+        raise BadInput(
+            f"{text!r} is not a list of layer counts", "VLLM_PP_LAYER_PARTITION", "Write for example 20,20"
+        ) from None
+    if len(parts) != stages or sum(parts) != layers or min(parts) < 0:
+        raise BadInput(
+            f"{text} does not split {layers} layers over {stages} stages", "VLLM_PP_LAYER_PARTITION",
+            "Give one count per stage; the counts add up to the model's layers",
+        )  # fmt: skip
+    return parts
 
 
 def derive(request: PlanRequest) -> tuple[PlanRequest, dict[str, Resolved]]:
@@ -65,8 +112,8 @@ def devices_of(request: PlanRequest, settings: Settings) -> tuple[tuple[Stages, 
 
     Ranks follow the engine's order: replicas, then stages, then tensor ranks. Raises BadInput when GPUs are missing.
     """
-    tp, pp, dp = settings.tp, settings.pp, settings.dp
-    world = tp * pp * dp
+    tp, pp, dp = settings.parallel.tp, settings.parallel.pp, settings.parallel.dp
+    world = settings.parallel.world
     gpus = [d for d in request.machine.devices if d.kind == "gpu"]
     if world > len(gpus):
         raise _too_few(request, {name: size for name, size in zip(_PARALLEL, (tp, pp, dp), strict=True) if size > 1},

@@ -9,9 +9,11 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from kvplanner.engine.option import OptionValue
+from kvplanner.engine.request import PlanRequest
+from kvplanner.engine.shared.ledger import Book
 from kvplanner.engine.vllm.eras import spelled
 from kvplanner.engine.vllm.quirks import quirks
-from kvplanner.engine.vllm.settings import Version
+from kvplanner.engine.vllm.settings import Speculative, Version
 from kvplanner.engine.vllm.settle import check as defaults_check
 from kvplanner.errors import BadInput, NotModelled
 from kvplanner.model.spec import ModelSpec
@@ -34,6 +36,21 @@ class Speculation(NamedTuple):
     method: str | None
     tokens: int
     inferred: str = ""
+
+
+def settle_speculative(request: PlanRequest, book: Book, tp: int, version: Version) -> Speculative:
+    """The method and its tokens, as the engine settles them. Raises as `speculation` and `check_draft` do."""
+    spec, draft = request.model.spec, request.draft.spec if request.draft else None
+    found = speculation(book.options, spec, draft)
+    book.settle(
+        "speculative_method", found.method, found.inferred or "none", "derived" if found.inferred else "default"
+    )
+    book.settle("speculative_model", None, "none")
+    book.settle("num_speculative_tokens", found.tokens, "one token" if found.method else "none")
+    book.settle("draft_tensor_parallel_size", tp if found.method else None, "as the model is split")
+    book.settle("use_heterogeneous_vocab", False, "both have the same vocabulary")
+    book.warnings += check_draft(book.options, spec, draft, found, tp, version)
+    return Speculative(found.method, found.tokens)
 
 
 def speculation(options: Mapping[str, OptionValue], spec: ModelSpec, draft: ModelSpec | None) -> Speculation:

@@ -104,7 +104,7 @@ def _free_memory(rank: Rank, index: int) -> Check | None:
         return _check("free_memory_check", index, rank, missing, (rank.outside, rank.budget))
     # Budget and free memory grow with the total alike, but for the share that the budget leaves.
     return _check(
-        "free_memory_check", index, rank, missing, (rank.outside,), _total(rank, 1 - rank.settings.utilization)
+        "free_memory_check", index, rank, missing, (rank.outside,), _total(rank, 1 - rank.settings.cache.utilization)
     )
 
 
@@ -127,7 +127,7 @@ def _message(stage: Stage, rank: Rank, index: int) -> str:
         return "" if rank.context_fits else messages.no_context(settings.version)
     if stage == "free_memory_check":
         free, requested = rank.free_at_start_bytes, rank.budget.value
-        return messages.free_memory_check(number, free, total, settings.utilization, requested)
+        return messages.free_memory_check(number, free, total, settings.cache.utilization, requested)
     return messages.out_of_memory(number, total)
 
 
@@ -143,7 +143,7 @@ def at_sizing(ranks: Sequence[Rank], sizing: KvSizing, known: bool = True) -> Fa
         left = available > 0
         return None if left else Failure("kv_cache_sizing", tightest, max(-available, 1), NO_BLOCKS)
     if sizing.capture_error is not None:
-        lacking = ranks[tightest].settings.max_num_seqs - sizing.num_blocks
+        lacking = ranks[tightest].settings.scheduler.max_num_seqs - sizing.num_blocks
         return Failure("kv_cache_too_small", tightest, max(lacking, 1) * per_block, sizing.capture_error)
     if sizing.error is None:
         return None
@@ -177,7 +177,7 @@ def _after(rank: Rank, index: int, kv: int) -> tuple[Check, Check, Check]:
     """What is in the budget moves the cache, not the sum; a given cache is not moved."""
     given = rank.given_kv is not None
     needs = [rank.outside, *((rank.runtime, rank.weights, rank.workspace) if given else ())]
-    has = _total(rank, 1.0 if given else 1 - rank.settings.utilization)
+    has = _total(rank, 1.0 if given else 1 - rank.settings.cache.utilization)
     lacking = rank.resident_bytes + kv - rank.cuda_total.value
     allocated = _check("kv_cache_allocation", index, rank, lacking, needs, has)
     needs += [rank.graphs, rank.after]

@@ -43,8 +43,8 @@ def _usable(replica: Replica, settings: Settings) -> int:
 def _requests(replica: Replica, settings: Settings, blocks: int) -> int:
     """Requests of `blocks` blocks each that one replica runs at once."""
     if blocks == 0:
-        return settings.max_num_seqs
-    return min(max(_usable(replica, settings), 0) // blocks, settings.max_num_seqs)
+        return settings.scheduler.max_num_seqs
+    return min(max(_usable(replica, settings), 0) // blocks, settings.scheduler.max_num_seqs)
 
 
 def _longest(settings: Settings, replicas: Sequence[Replica], fits_at: Callable[[int], bool]) -> int | None:
@@ -55,9 +55,9 @@ def _longest(settings: Settings, replicas: Sequence[Replica], fits_at: Callable[
     if not all(r.sized for r in replicas):
         return None if stages or not replicas[0].layout.exact else replicas[0].layout.context_limit
     found = min(kv_sizing.max_context(r.layout, r.sizing) for r in replicas)
-    if found <= 1 or (settings.chunked_prefill and not stages) or fits_at(found):
+    if found <= 1 or (settings.scheduler.chunked_prefill and not stages) or fits_at(found):
         return found or None
-    if settings.chunked_prefill:
+    if settings.scheduler.chunked_prefill:
         return None  # what fails next does not depend on the length
     # Without chunked prefill the step grows with the context: every length is a plan of its own.
     low, high = 0, found

@@ -13,10 +13,11 @@ from typing import NamedTuple, cast
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.segment import SegmentKind
 from kvplanner.engine.vllm.calibration import calibrate
+from kvplanner.engine.vllm.gpu import Gpu, gpu_of
 from kvplanner.engine.vllm.kv.layout import CacheLayout
 from kvplanner.engine.vllm.kv.sizing import given_cache
 from kvplanner.engine.vllm.memory import activations, graphs, runtime, workspace
-from kvplanner.engine.vllm.settings import Settings
+from kvplanner.engine.vllm.settings import Settings, Speculative
 from kvplanner.engine.vllm.weights import rank as weights
 from kvplanner.estimate import Estimate, Input, band_of_sum, banded, exact, least_sure, measured
 from kvplanner.gpu.spec import Device
@@ -37,6 +38,7 @@ class Rank(NamedTuple):
     device: Device
     stage: int
     settings: Settings
+    gpu: Gpu
     total: Estimate
     cuda_total: Estimate
     other: Estimate
@@ -86,48 +88,49 @@ def rank_key(stage: int, device: Device) -> tuple[int, str, int | None]:
 
 def plan_rank(request: PlanRequest, settings: Settings, stage: int, device: Device, layout: CacheLayout) -> Rank:
     """One rank's memory; the request's measured bytes replace estimates, its calibration narrows them."""
-    gpu, model = device.gpu, request.model
-    assert gpu.total is not None  # refused before any rank is planned
-    assert gpu.cuda_total is not None
-    here = settings._replace(gpu_name=gpu.name, gpu_arch=gpu.compute_capability, gpu_total_bytes=gpu.cuda_total.value)
+    model, gpu = request.model, gpu_of(device.gpu)
+    total, cuda_total = device.gpu.total, device.gpu.cuda_total
+    assert total is not None  # refused before any rank is planned
+    assert cuda_total is not None
 
     def term(kind: SegmentKind, estimated: Estimate) -> Estimate:
         if kind in request.measured:
             return measured(request.measured[kind], "--measured")
-        return calibrate(estimated, kind, request.calibration, model, here)
+        return calibrate(estimated, kind, request.calibration, model, settings, gpu)
 
-    estimated_graphs = term("cuda_graphs", graphs.estimate(model, here, stage))
-    budget = _budget(gpu.cuda_total, here.utilization)
-    runtime_inside = term("runtime", runtime.inside(model, here, stage))
-    rank_weights = term("weights", _weights(request, here, stage))
-    kept = term("workspace", workspace.persistent(model, here, stage))
-    peak = term("activations", activations.peak(model, here, stage))
-    given = _measured_cache(request) or given_cache(here, layout.bytes_per_block[stage])
+    estimated_graphs = term("cuda_graphs", graphs.estimate(model, settings, gpu, stage))
+    budget = _budget(cuda_total, settings.cache.utilization)
+    runtime_inside = term("runtime", runtime.inside(settings, gpu, stage))
+    rank_weights = term("weights", _weights(request, settings, gpu, stage))
+    kept = term("workspace", workspace.persistent(model, settings, gpu, stage))
+    peak = term("activations", activations.peak(model, settings, gpu, stage))
+    given = _measured_cache(request) or given_cache(settings, layout.bytes_per_block[stage])
     charged = {"runtime": runtime_inside, "weights": rank_weights, "workspace": kept, "activations": peak}
-    if here.era.graphs_in_budget:
+    if settings.era.graphs_in_budget:
         charged["CUDA graphs"] = estimated_graphs
-    if here.mm_ipc_bytes:
+    if settings.multimodal.ipc_bytes:
         # Left free for the front end, which decodes media on this GPU (v1/worker/gpu_worker.py, 0.33).
-        charged["media decoding"] = exact(here.mm_ipc_bytes)
+        charged["media decoding"] = exact(settings.multimodal.ipc_bytes)
     return Rank(
         device=device,
         stage=stage,
-        settings=here,
-        total=gpu.total,
-        cuda_total=gpu.cuda_total,
+        settings=settings,
+        gpu=gpu,
+        total=total,
+        cuda_total=cuda_total,
         other=term("other", _other(device)),
-        outside=term("runtime_outside", runtime.outside(model, here, stage)),
+        outside=term("runtime_outside", runtime.outside(settings, gpu)),
         budget=budget,
         runtime=runtime_inside,
         weights=rank_weights,
-        staging=weights.loading_peak(model, here, stage),
+        staging=weights.loading_peak(model, settings, gpu, stage),
         workspace=kept,
         activations=peak,
-        graphs_charged=estimated_graphs if here.era.graphs_in_budget else _ZERO,
-        graphs=term("cuda_graphs", graphs.actual(model, here, stage)),
-        after=workspace.after_profile(model, here, stage, layout),
+        graphs_charged=estimated_graphs if settings.era.graphs_in_budget else _ZERO,
+        graphs=term("cuda_graphs", graphs.actual(model, settings, gpu, stage)),
+        after=workspace.after_profile(model, settings, layout),
         given_kv=given,
-        available=given or _rest(budget, charged, here.utilization),
+        available=given or _rest(budget, charged, settings.cache.utilization),
     )
 
 
@@ -145,13 +148,16 @@ def _rest(budget: Estimate, charged: Mapping[str, Estimate], utilization: float)
     return banded(value, low, high, "rest" if low < high else "exact", formula, *inputs)
 
 
-def _weights(request: PlanRequest, settings: Settings, stage: int) -> Estimate:
+def _weights(request: PlanRequest, settings: Settings, gpu: Gpu, stage: int) -> Estimate:
     """The model's weights, and on the last stage those of the draft model beside them."""
-    own = weights.rank_weights(request.model, settings, stage)
-    if request.draft is None or settings.spec_method != "draft_model" or stage != settings.pp - 1:
+    own = weights.rank_weights(request.model, settings, gpu, stage)
+    if request.draft is None or settings.speculative.method != "draft_model" or stage != settings.parallel.pp - 1:
         return own
-    alone = settings._replace(pp=1, pp_partition=(), spec_method=None, spec_tokens=0, quantization=None)
-    draft = weights.rank_weights(request.draft, alone, 0)
+    alone = settings._replace(
+        parallel=settings.parallel._replace(pp=1, pp_partition=()), speculative=Speculative(),
+        model=settings.model._replace(quantization=None),
+    )  # fmt: skip
+    draft = weights.rank_weights(request.draft, alone, gpu, 0)
     return own._replace(
         value=own.value + draft.value,
         low=own.low + draft.low,

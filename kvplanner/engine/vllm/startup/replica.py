@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kvplanner.engine.request import PlanRequest
+from kvplanner.engine.vllm.gpu import Gpu, gpu_of
 from kvplanner.engine.vllm.kv import layout as kv_layout
 from kvplanner.engine.vllm.kv import sizing as kv_sizing
 from kvplanner.engine.vllm.kv.layout import CacheLayout
@@ -86,26 +87,34 @@ class Replica(NamedTuple):
 _SIZED = ("kv_cache_too_small", "kv_cache_allocation", "graph_capture", "runtime")
 
 
-def layout_of(request: PlanRequest, settings: Settings) -> CacheLayout:
+def layout_of(request: PlanRequest, settings: Settings, gpu: Gpu) -> CacheLayout:
     """The cache layout of a request under settings."""
     spec = request.model.spec
-    partition = weights.partition(spec.num_layers, settings.pp, settings.pp_partition)
-    return kv_layout.plan_cache(spec, settings, partition, request.draft.spec if request.draft else None)
+    partition = weights.partition(spec.num_layers, settings.parallel.pp, settings.parallel.pp_partition)
+    return kv_layout.plan_cache(spec, settings, gpu, partition, request.draft.spec if request.draft else None)
 
 
 def solve(request: PlanRequest, settings: Settings, devices: Sequence[Sequence[Device]]) -> Replica:
     """A replica on `devices`: those of each pipeline stage, tensor ranks in order."""
-    layout = layout_of(request, settings)
+    gpu = gpu_of(request.machine.devices[0].gpu)  # the engine settles on the first
+    layout = layout_of(request, settings, gpu)
     ranks = _ranks(request, settings, layout, devices)
-    sizing, low, high = (kv_sizing.size(layout, _by_stage(ranks, settings.pp, b)) for b in ("value", "low", "high"))
-    if settings.auto_fit and sizing.max_model_len != settings.max_model_len:
-        layout = layout_of(request, settings._replace(auto_fit=False, max_model_len=sizing.max_model_len))
+    sizing, low, high = (
+        kv_sizing.size(layout, _by_stage(ranks, settings.parallel.pp, b)) for b in ("value", "low", "high")
+    )
+    if settings.model.auto_fit and sizing.max_model_len != settings.model.max_model_len:
+        layout = layout_of(request, _at_length(settings, sizing.max_model_len), gpu)
     known = layout.exact
     failure = verdict.before_cache(ranks) or verdict.at_sizing(ranks, sizing, known)
     reached = failure is None or failure.stage in _SIZED
     kv_bytes = tuple(_kv_bytes(rank, layout, sizing) if reached else 0 for rank in ranks)
     failure = failure or verdict.after_sizing(ranks, kv_bytes, _tensor_bytes(layout, sizing))
     return Replica(tuple(d for row in devices for d in row), ranks, layout, sizing, low, high, failure, kv_bytes)
+
+
+def _at_length(settings: Settings, length: int) -> Settings:
+    """The settings after auto-fit."""
+    return settings._replace(model=settings.model._replace(auto_fit=False, max_model_len=length))
 
 
 def _tensor_bytes(layout: CacheLayout, sizing: KvSizing) -> int | None:

@@ -36,9 +36,9 @@ def extras(model: Model, settings: Settings, stage: int, bodies: Bodies) -> tupl
     copies = _latent_copies(model.spec, settings, bodies)
     if copies.value:
         found.append(("latent attention's unpacked copies", copies))
-    if settings.lora_slots:
+    if settings.lora.slots:
         found.append(("LoRA slots", _lora(settings, bodies)))
-    if settings.spec_method and stage == settings.pp - 1:
+    if settings.speculative.method and stage == settings.parallel.pp - 1:
         draft = _draft(model.spec, settings)
         if draft is not None:
             found.append(("draft model", draft))
@@ -51,10 +51,10 @@ def tables(model: Model, settings: Settings, stage: int) -> Estimate:
     found = weights_rotary.tables(model.spec, settings)
     table = weights_rotary.table_bytes(model.spec, settings)
     layers = model.spec.num_layers
-    rounding = layers * _ROUNDING_PER_LAYER // settings.pp
+    rounding = layers * _ROUNDING_PER_LAYER // settings.parallel.pp
     element = weights_rotary.element_bytes(model.spec)
     each = " + ".join(f"{positions:,} positions × {size} × {element}" for positions, size in found) or "0"
-    parts = f" ÷ {settings.pp}" if settings.pp > 1 else ""
+    parts = f" ÷ {settings.parallel.pp}" if settings.parallel.pp > 1 else ""
     return banded(
         table + rounding, table // 2 + rounding // 4, table + table // 4 + 2 * rounding, "analytic",
         "{tables} + {rounding}", Input("tables", table, "B", each),
@@ -64,7 +64,7 @@ def tables(model: Model, settings: Settings, stage: int) -> Estimate:
 
 def notes(settings: Settings) -> tuple[str, ...]:
     """What the additions leave out."""
-    method = settings.spec_method or ""
+    method = settings.speculative.method or ""
     if not method or method in MTP_METHODS or method in _WEIGHTLESS:
         return ()
     if _draft_shape(method) is None:
@@ -84,8 +84,12 @@ def _latent_copies(spec: ModelSpec, settings: Settings, bodies: Bodies) -> Estim
     mixer = next((m for layer in spec.layers for m in layer.mixers if isinstance(m, Mla)), None)
     if mixer is None:
         return exact(0)
-    heads, rank, sizes = ceil_div(mixer.heads, settings.tp), mixer.kv_lora_rank, mixer.qk_nope + mixer.head_size_v
-    element = DTYPE_BYTES[settings.dtype]
+    heads, rank, sizes = (
+        ceil_div(mixer.heads, settings.parallel.tp),
+        mixer.kv_lora_rank,
+        mixer.qk_nope + mixer.head_size_v,
+    )
+    element = DTYPE_BYTES[settings.model.dtype]
     layers = 0
     for body, count in bodies:
         for group in body:
@@ -107,29 +111,30 @@ def _lora(settings: Settings, bodies: Bodies) -> Estimate:
             local = cut(group, settings)
             if group.kind in ("attention", "mlp", "state") and local.columns:
                 ends += count * local.copies * (local.rows + local.columns)
-    value = settings.lora_slots * settings.lora_rank * ends * 2
+    value = settings.lora.slots * settings.lora.rank * ends * 2
     return banded(
         value, value, value, "analytic", "{slots} × {rank} × {inputs and outputs} × 2",
-        Input("slots", settings.lora_slots, "", "--max-loras"),
-        Input("rank", settings.lora_rank, "", "--max-lora-rank"),
+        Input("slots", settings.lora.slots, "", "--max-loras"),
+        Input("rank", settings.lora.rank, "", "--max-lora-rank"),
         Input("inputs and outputs", ends, "", "of every linear layer"),
     )  # fmt: skip
 
 
 def _draft(spec: ModelSpec, settings: Settings) -> Estimate | None:
     """A published draft head of this method at the model's sizes; None where the method adds no weights."""
-    shape = _draft_shape(settings.spec_method or "")
+    shape = _draft_shape(settings.speculative.method or "")
     if shape is None:
         return None
     layers, inputs, words = shape
     hidden = spec.hidden_size
     wide = max((m.width for layer in spec.layers for m in layer.mlps), default=4 * hidden)
     layer, joined, head = 4 * hidden * hidden + 3 * hidden * wide, inputs * hidden * hidden, 2 * words * hidden
-    element = DTYPE_BYTES[settings.dtype]
-    value = (layers * layer + joined + head) * element // settings.tp
+    element = DTYPE_BYTES[settings.model.dtype]
+    value = (layers * layer + joined + head) * element // settings.parallel.tp
     return banded(
         value, value // 2, 2 * value, "assumed",
         "({layers} × {layer} + {joined inputs} + {own words}) × {bytes} ÷ {ranks}",
-        Input("layers", layers, "", settings.spec_method or ""), Input("layer", layer, "", "one decoder layer"),
-        Input("joined inputs", joined), Input("own words", head), Input("bytes", element), Input("ranks", settings.tp),
+        Input("layers", layers, "", settings.speculative.method or ""), Input("layer", layer, "", "one decoder layer"),
+        Input("joined inputs", joined), Input("own words", head), Input("bytes", element),
+        Input("ranks", settings.parallel.tp),
     )  # fmt: skip

@@ -15,7 +15,7 @@ from __future__ import annotations
 from math import gcd
 from typing import Final
 
-from kvplanner.engine.vllm.constants import ASSUMED_ARCH
+from kvplanner.engine.vllm.gpu import Gpu
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.engine.vllm.weights import methods as weights_methods
 from kvplanner.engine.vllm.weights import rules as weights_rules
@@ -36,7 +36,9 @@ _MACHETE_AWQ_SINCE: Final = (20, 0)
 _NARROW_TRITON_SINCE: Final = (21, 0)
 
 
-def resident(group: TensorGroup, local: Local, spec: ModelSpec, settings: Settings, first_of_fused: bool = True) -> int:
+def resident(
+    group: TensorGroup, local: Local, spec: ModelSpec, settings: Settings, gpu: Gpu, first_of_fused: bool = True
+) -> int:
     """Bytes of one layer's tensors of a group on a rank.
 
     first_of_fused: whether the group is the first piece of the matrix that it is joined to, which owns a shared scale.
@@ -44,15 +46,15 @@ def resident(group: TensorGroup, local: Local, spec: ModelSpec, settings: Settin
     fmt = effective(group, spec, settings)
     if fmt.layout == "dense" and fmt.name in _FLOATS:
         if group.kind == "experts" and len(local.shape) == 1 and spec.quantization == "mxfp4":
-            return local.copies * mxfp4_bias(group, local, settings)
+            return local.copies * mxfp4_bias(group, local, settings, gpu)
         return local.elements * unquantised_bytes(group, spec, settings)
     if len(local.shape) < 2:
         return local.copies * fmt.bytes_of(local.shape)
     if fmt.name == "mxfp4" and group.kind == "experts":
-        return local.copies * mxfp4_expert(group, local, settings)
+        return local.copies * mxfp4_expert(group, local, settings, gpu)
     if fmt.layout == "block" and group.kind == "experts":
         fmt = _expert_blocks(fmt, local.rows if group.shard == "expert_column" else local.columns)
-    return local.copies * _matrix(fmt, local, settings, group.kind == "experts", first_of_fused)
+    return local.copies * _matrix(fmt, local, settings, gpu, group.kind == "experts", first_of_fused)
 
 
 def effective(group: TensorGroup, spec: ModelSpec, settings: Settings) -> WeightFormat:
@@ -71,20 +73,20 @@ def unquantised_bytes(group: TensorGroup, spec: ModelSpec, settings: Settings) -
     """
     if weights_rules.fp32_router(group, spec) or weights_rules.fp32_part(group, spec):
         return DTYPE_BYTES["float32"]
-    return DTYPE_BYTES[settings.dtype]
+    return DTYPE_BYTES[settings.model.dtype]
 
 
-def mxfp4_padding(settings: Settings) -> tuple[int, int, bool]:
+def mxfp4_padding(settings: Settings, gpu: Gpu) -> tuple[int, int, bool]:
     """(hidden multiple, intermediate multiple, biases in fp32) of MXFP4 experts: Triton, TRT-LLM or Marlin."""
-    arch = settings.gpu_arch or ASSUMED_ARCH
+    arch = gpu.runs_as
     if arch == _HOPPER:
         return (1, 64, True) if settings.version >= _NARROW_TRITON_SINCE else (256, 64, False)
     return 256, 128, _BLACKWELL <= arch < _CONSUMER_BLACKWELL
 
 
-def mxfp4_expert(group: TensorGroup, local: Local, settings: Settings) -> int:
+def mxfp4_expert(group: TensorGroup, local: Local, settings: Settings, gpu: Gpu) -> int:
     """Bytes of one expert's matrix: half a byte a value and a byte per 32, on padded sizes."""
-    hidden_multiple, width_multiple, _ = mxfp4_padding(settings)
+    hidden_multiple, width_multiple, _ = mxfp4_padding(settings, gpu)
     column = group.shard == "expert_column"
     rows = round_up(local.rows, width_multiple if column else hidden_multiple)
     columns = round_up(local.columns, hidden_multiple if column else width_multiple)
@@ -96,18 +98,18 @@ def mxfp4_expert(group: TensorGroup, local: Local, settings: Settings) -> int:
     return values + round_up(pieces * rows, 256) * round_up(ceil_div(columns, 32), 4) // pieces
 
 
-def mxfp4_bias(group: TensorGroup, local: Local, settings: Settings) -> int:
+def mxfp4_bias(group: TensorGroup, local: Local, settings: Settings, gpu: Gpu) -> int:
     """Bytes of one expert's bias, padded like its matrix; that of the down projection is whole on every rank."""
-    hidden_multiple, width_multiple, wide = mxfp4_padding(settings)
+    hidden_multiple, width_multiple, wide = mxfp4_padding(settings, gpu)
     column = group.shard == "expert_column"
     return round_up(local.rows, width_multiple if column else hidden_multiple) * (4 if wide else 2)
 
 
-def notes(spec: ModelSpec, settings: Settings) -> tuple[str, ...]:
+def notes(spec: ModelSpec, settings: Settings, gpu: Gpu) -> tuple[str, ...]:
     """What is not exact about this format on this GPU."""
-    method = settings.quantization or spec.quantization or ""
+    method = settings.model.quantization or spec.quantization or ""
     found = []
-    if method and settings.gpu_arch is None:
+    if method and gpu.arch is None:
         found.append("the GPU's compute capability is not known: its kernels are taken to be those of 9.0")
     if spec.quantization == "gptq":
         found.append("act-order GPTQ files may keep the scales of row-parallel layers whole on every rank: not counted")
@@ -125,8 +127,8 @@ def _expert_blocks(fmt: WeightFormat, width: int) -> WeightFormat:
     return fmt if side == fmt.block_rows else fmt._replace(block_rows=side, block_columns=side)
 
 
-def _matrix(fmt: WeightFormat, local: Local, settings: Settings, expert: bool, first_of_fused: bool) -> int:
-    arch = settings.gpu_arch or ASSUMED_ARCH
+def _matrix(fmt: WeightFormat, local: Local, settings: Settings, gpu: Gpu, expert: bool, first_of_fused: bool) -> int:
+    arch = gpu.runs_as
     rows, columns = local.rows, local.columns
     payload = ceil_div(int(rows * columns * fmt.bits), 8)
     if fmt.name == "fp8":

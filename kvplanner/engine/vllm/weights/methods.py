@@ -83,7 +83,7 @@ ONLINE: Final[dict[str, Online]] = {
 
 def asked(settings: Settings) -> str:
     """The method that is asked for, "" for none."""
-    return (settings.quantization or "").lower()
+    return (settings.model.quantization or "").lower()
 
 
 def online(spec: ModelSpec, settings: Settings) -> Online | None:

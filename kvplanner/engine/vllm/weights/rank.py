@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from kvplanner.engine.vllm.gpu import Gpu
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.engine.vllm.weights import (
     extra as weights_extra,
@@ -84,7 +85,7 @@ def partition(num_layers: int, pp: int, override: tuple[int, ...] = ()) -> tuple
 
 def stage_layers(spec: ModelSpec, settings: Settings, stage: int) -> tuple[int, int]:
     """(first, end) of one stage's decoder layers."""
-    return partition(spec.num_layers, settings.pp, settings.pp_partition)[stage]
+    return partition(spec.num_layers, settings.parallel.pp, settings.parallel.pp_partition)[stage]
 
 
 def inventory_of(model: Model) -> Inventory:
@@ -103,7 +104,7 @@ def bodies(model: Model, settings: Settings, stage: int) -> Iterator[tuple[tuple
         yield body + weights_rules.additions(body, inventory, model.spec), layers
 
 
-def held(model: Model, settings: Settings, stage: int) -> Iterator[Held]:
+def held(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Iterator[Held]:
     """Every group of tensors that a rank of a stage holds, once for each distinct layer body."""
     inventory = inventory_of(model)
     experts = routed_experts(model.spec)
@@ -118,7 +119,7 @@ def held(model: Model, settings: Settings, stage: int) -> Iterator[Held]:
     for group, layers in parts:
         local = _local(group, model.spec, settings, experts)
         joined = f"{group.path.rpartition('.')[0]}.{group.fused}" if group.fused else group.path
-        resident = weights_format.resident(group, local, model.spec, settings, joined != previous)
+        resident = weights_format.resident(group, local, model.spec, settings, gpu, joined != previous)
         previous = joined
         yield Held(group, local, layers, layers * resident)
 
@@ -127,7 +128,7 @@ def _local(group: TensorGroup, spec: ModelSpec, settings: Settings, experts: int
     """What a rank holds of a group, by the general rules and those of the model's class."""
     local = cut(_as_split(group, spec), settings, experts)
     missing = group.count - weights_rules.built(group, spec)
-    rows = local.rows + weights_rules.state_rows(group, spec, settings.tp)
+    rows = local.rows + weights_rules.state_rows(group, spec, settings.parallel.tp)
     return local._replace(rows=rows, copies=local.copies - missing)
 
 
@@ -157,7 +158,7 @@ def _check(model: Model, settings: Settings, parts: Iterable[Held]) -> tuple[str
     weights_methods.check(model.spec, settings)
     remarks: dict[str, None] = {}
     for part in parts:
-        if not weights_rules.state_rows(part.group, model.spec, settings.tp):
+        if not weights_rules.state_rows(part.group, model.spec, settings.parallel.tp):
             check_divides(_as_split(part.group, model.spec), settings)
         if remark := check_blocks(part.group, part.local, settings):
             remarks[remark] = None
@@ -169,21 +170,21 @@ def routed_experts(spec: ModelSpec) -> int:
     return max((m.experts for layer in spec.layers for m in layer.mlps if isinstance(m, Moe)), default=0)
 
 
-def rank_weights(model: Model, settings: Settings, stage: int) -> Estimate:
+def rank_weights(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Estimate:
     """Bytes of weights that one tensor-parallel rank of a stage holds once loading has ended.
 
     Exact for the formats whose kernels' layouts are known; notes name what is not. The inputs list the bytes by
     kind of tensor. Raises NotModelled when the tensors or the method's sizes are unknown, BadInput for a method or a
     split that the engine refuses.
     """
-    parts_held = tuple(held(model, settings, stage))
+    parts_held = tuple(held(model, settings, gpu, stage))
     remarks = _check(model, settings, parts_held)
     kinds: Counter[str] = Counter()
     for item in parts_held:
         kinds[_KIND_NAMES[item.group.kind]] += item.bytes
     parts = [Input(name, size, "B", model.source_kind) for name, size in kinds.most_common() if size]
     extras = weights_extra.extras(model, settings, stage, bodies(model, settings, stage))
-    offloaded = min(settings.cpu_offload_bytes, sum(kinds.values()))
+    offloaded = min(settings.model.cpu_offload_bytes, sum(kinds.values()))
     value = sum(kinds.values()) - offloaded + sum(e.value for _, e in extras)
     formula = " + ".join(f"{{{part.name}}}" for part in parts)
     inputs = parts + [Input(name, e.value, "B", e.in_numbers() or "vLLM's rules") for name, e in extras]
@@ -191,15 +192,15 @@ def rank_weights(model: Model, settings: Settings, stage: int) -> Estimate:
     if offloaded:
         formula += " − {kept on the host}"
         inputs.append(Input("kept on the host", offloaded, "B", "--cpu-offload-gb"))
-    notes = (*weights_format.notes(model.spec, settings), *weights_extra.notes(settings), *remarks)
-    terms = [e for _, e in extras] + _doubts(model, settings, stage, value)
+    notes = (*weights_format.notes(model.spec, settings, gpu), *weights_extra.notes(settings), *remarks)
+    terms = [e for _, e in extras] + _doubts(model, settings, gpu, stage, value)
     if all(e.basis == "exact" for e in terms):
         return exact(value, formula, *inputs).with_notes(*notes)
     below, above = band_of_sum(terms)
     return banded(value, value - below, value + above, least_sure(terms), formula, *inputs).with_notes(*notes)
 
 
-def _doubts(model: Model, settings: Settings, stage: int, value: int) -> list[Estimate]:
+def _doubts(model: Model, settings: Settings, gpu: Gpu, stage: int, value: int) -> list[Estimate]:
     """How far the weights may lie off `value`: by the file's own size, by the method, by GPUs with other kernels."""
     doubts = []
     stored = model.stored
@@ -210,10 +211,10 @@ def _doubts(model: Model, settings: Settings, stage: int, value: int) -> list[Es
     wanted = weights_methods.online(model.spec, settings)
     if wanted is not None and not wanted.checked and _changes(model, settings):
         doubts.append(banded(value, round(value * (1 - _RULE_BAND)), round(value * (1 + _RULE_BAND)), "analytic"))
-    if settings.gpu_arch is None and (wanted is not None or model.spec.quantization is not None):
-        known = [settings._replace(gpu_arch=arch) for arch in _KERNEL_ARCHES]
-        sizes = [sum(part.bytes for part in held(model, here, stage)) for here in known]
-        middle = sum(part.bytes for part in held(model, settings, stage))
+    if gpu.arch is None and (wanted is not None or model.spec.quantization is not None):
+        known = [gpu._replace(arch=arch) for arch in _KERNEL_ARCHES]
+        sizes = [sum(part.bytes for part in held(model, settings, here, stage)) for here in known]
+        middle = sum(part.bytes for part in held(model, settings, gpu, stage))
         doubts.append(banded(value, value + min(sizes) - middle, value + max(sizes) - middle, "assumed"))
     return doubts
 
@@ -224,9 +225,9 @@ def _changes(model: Model, settings: Settings) -> bool:
     return any(weights_format.effective(g, model.spec, settings) is not g.format for g in groups)
 
 
-def loaded(model: Model, settings: Settings, stage: int) -> Estimate:
+def loaded(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Estimate:
     """What "Model loading took" prints: the weights, rotary tables, and each tensor rounded up to 512 bytes."""
-    weights = rank_weights(model, settings, stage)
+    weights = rank_weights(model, settings, gpu, stage)
     tables = weights_extra.tables(model, settings, stage)
     return banded(
         weights.value + tables.value, weights.low + tables.low, weights.high + tables.high,
@@ -235,17 +236,17 @@ def loaded(model: Model, settings: Settings, stage: int) -> Estimate:
     )  # fmt: skip
 
 
-def loading_peak(model: Model, settings: Settings, stage: int) -> Estimate:
+def loading_peak(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Estimate:
     """Bytes beyond `rank_weights` that loading holds for a moment: repacking one layer's largest tensor.
 
     Online quantisation before 0.17 loaded every tensor in 16 bits first, which is told as well.
     """
-    parts = list(held(model, settings, stage))
+    parts = list(held(model, settings, gpu, stage))
     largest, path = max(((i.bytes // i.layers, i.group.path) for i in parts), default=(0, ""))
     staging = Input("largest tensor group", largest, "B", path)
     late = weights_methods.unquantised_first(model.spec, settings)
     if late:
-        whole = sum(layers * g.stored_bytes for g, _, layers, _ in parts) // settings.tp
+        whole = sum(layers * g.stored_bytes for g, _, layers, _ in parts) // settings.parallel.tp
         extra = max(0, whole - sum(item.bytes for item in parts))
         return banded(
             extra + largest, extra, extra + largest + GIB, "analytic",
@@ -256,13 +257,13 @@ def loading_peak(model: Model, settings: Settings, stage: int) -> Estimate:
 
 
 def _on_stage(group: TensorGroup, spec: ModelSpec, settings: Settings, stage: int) -> bool:
-    last = settings.pp - 1
+    last = settings.parallel.pp - 1
     if group.place == "tower":
         # Later stages keep the encoder too: built, never used (models/utils.py StageMissingLayer).
-        return not settings.language_model_only
+        return not settings.multimodal.language_model_only
     if group.place == "mtp":
         # The block's own embedding and head are the target's.
-        return settings.spec_method in weights_extra.MTP_METHODS and stage == last and group.shard != "vocab"
+        return settings.speculative.method in weights_extra.MTP_METHODS and stage == last and group.shard != "vocab"
     if weights_rules.on_every_stage(group, spec):
         return True
     return {

@@ -19,7 +19,7 @@ _MULTI_AXIS_LENGTH: Final = 4
 def tables(spec: ModelSpec, settings: Settings) -> tuple[tuple[int, int], ...]:
     """(positions, elements per position) of each distinct table."""
     rules = quirks(spec.architecture)
-    context = max(spec.context_length or 0, settings.max_model_len)
+    context = max(spec.context_length or 0, settings.model.max_model_len)
     if not rules.rotary_share or not context:
         return ()
     length = _MULTI_AXIS_LENGTH if rules.rotary_axes else 1

@@ -43,12 +43,12 @@ class Uneven(NamedTuple):
 
 def expert_ranks(settings: Settings) -> int:
     """Ranks over which experts are cut or spread: tensor × data × prefill-context parallel."""
-    return settings.tp * settings.dp * settings.pcp
+    return settings.parallel.tp * settings.parallel.dp * settings.parallel.pcp
 
 
 def local_experts(experts: int, settings: Settings) -> int:
     """Whole experts on the fullest rank under expert parallelism, redundant ones included."""
-    return ceil_div(experts + settings.redundant_experts, expert_ranks(settings))
+    return ceil_div(experts + settings.parallel.redundant_experts, expert_ranks(settings))
 
 
 def cut(group: TensorGroup, settings: Settings, experts: int = 0) -> Local:
@@ -57,10 +57,10 @@ def cut(group: TensorGroup, settings: Settings, experts: int = 0) -> Local:
     experts: routed experts per layer, which tells how many of the group's tensors belong to one expert.
     """
     rows, columns = _flat(group.shape)
-    tp = settings.tp
+    tp = settings.parallel.tp
     if group.kind == "experts" and group.shard == "replicated":
         return _cut_experts(group, rows, columns, settings, experts)
-    if group.shard == "replicated" or (group.place == "tower" and settings.tower_data_parallel):
+    if group.shard == "replicated" or (group.place == "tower" and settings.multimodal.tower_data_parallel):
         return whole(group)
     if group.shard == "column":
         return Local(ceil_div(rows, tp), columns, group.count)
@@ -76,9 +76,9 @@ def cut(group: TensorGroup, settings: Settings, experts: int = 0) -> Local:
 
 def check_divides(group: TensorGroup, settings: Settings) -> None:
     """Raises BadInput where the engine cannot split a tensor evenly (distributed/utils.py divide)."""
-    if group.place == "tower" and settings.tower_data_parallel:
+    if group.place == "tower" and settings.multimodal.tower_data_parallel:
         return
-    odd = uneven(group, settings.tp, 1 if settings.expert_parallel else expert_ranks(settings))
+    odd = uneven(group, settings.parallel.tp, 1 if settings.parallel.expert_parallel else expert_ranks(settings))
     if odd is not None:
         raise BadInput(
             f"{odd.size} is not divisible by {odd.ranks}: the {odd.what} of {group.path} cannot be split evenly over "
@@ -117,7 +117,7 @@ def whole(group: TensorGroup) -> Local:
 
 def _cut_experts(group: TensorGroup, rows: int, columns: int, settings: Settings, experts: int) -> Local:
     ranks = expert_ranks(settings)
-    if settings.expert_parallel and ranks > 1:
+    if settings.parallel.expert_parallel and ranks > 1:
         per_expert = ceil_div(group.count, experts) if experts else 1
         return Local(rows, columns, per_expert * local_experts(experts or group.count, settings))
     if group.shard == "replicated":

@@ -87,7 +87,7 @@ def headroom(rank: Rank, value: int) -> Estimate:
     above, below = band_of_sum(doubtful)
     inputs = (
         Input("total", rank.total.value, "B", _source(rank.total)),
-        Input("budget", rank.budget.value, "B", f"{rank.settings.utilization:g} × CUDA total"),
+        Input("budget", rank.budget.value, "B", f"{rank.settings.cache.utilization:g} × CUDA total"),
         Input("made after start", rank.after.value, "B", "block tables and workspaces outside the measurement"),
     )
     return banded(value, value - below, value + above, "rest", "{total} − everything above", *inputs)

@@ -35,7 +35,7 @@ def failure(replica: Replica) -> str:
         free, wanted = size_mark(rank.free_at_start_bytes), size_mark(rank.budget.value)
         alike = SizedText(free) == SizedText(wanted)  # as they are rounded
         less = f", {missing} less than the {wanted} that is wanted" if alike else f" and {wanted} is wanted"
-        said = f"{gpu} has {free} free at start{less} (utilisation {rank.settings.utilization:g})"
+        said = f"{gpu} has {free} free at start{less} (utilisation {rank.settings.cache.utilization:g})"
     elif found.stage == "weights":
         needed, copies = (
             size_mark(rank.weights.value + rank.staging.low),
@@ -60,7 +60,7 @@ def _no_context(rank: Rank, gpu: str) -> str:
     free, needed, first = max(rank.cuda_total.value - rank.other.value, 0), rank.outside.value, "the CUDA context"
     if not rank.context_fits:
         needed = rank.context_bytes
-    elif rank.settings.tp * rank.settings.pp * rank.settings.dp > 1:
+    elif rank.settings.parallel.tp * rank.settings.parallel.pp * rank.settings.parallel.dp > 1:
         first += " and communicators"
     need = "need" if " and " in first or rank.device.gpu.unified_memory else "needs"
     host = "the host and " if rank.device.gpu.unified_memory else ""
@@ -75,7 +75,7 @@ def _no_cache(found: Failure, rank: Rank, sizing: KvSizing) -> str:
             return f"the given KV cache of {size_mark(given.value)} holds no block to use"
         return f"nothing is left for the KV cache on {gpu}: the budget is {missing} short"
     if sizing.capture_error is not None:
-        sequences, blocks = format_count(rank.settings.max_num_seqs), format_count(sizing.num_blocks)
+        sequences, blocks = format_count(rank.settings.scheduler.max_num_seqs), format_count(sizing.num_blocks)
         return f"{sequences} sequences need a state block each and the KV cache has {blocks}"
     if found.stage == "kv_cache_too_small":
         length, need, usable = (
@@ -102,8 +102,8 @@ def summary(request: PlanRequest, settings: Settings, replicas: Sequence[Replica
         return SizedText(f"{doubt}; if it starts, {room}") if doubt else f"Fits: {room}"
     alike = len({other.sizing.num_blocks for other in replicas}) == 1
     room = _room(replica)
-    if settings.dp > 1:
-        room += f" in {'each' if alike else 'the smallest'} of {settings.dp} replicas"
+    if settings.parallel.dp > 1:
+        room += f" in {'each' if alike else 'the smallest'} of {settings.parallel.dp} replicas"
     unsure = _unsure(replica, settings)
     if request.load is None or limits.serves_users is None:
         room += f", {_at_once(replica, settings)}{unsure}"
@@ -134,7 +134,7 @@ def _unsure(replica: Replica, settings: Settings) -> str:
         return ""
     lacks = "too little"
     if not replica.low.error:
-        lacks = f"too few blocks for the states of {counted(settings.max_num_seqs, 'sequence', 'sequences')}"
+        lacks = f"too few blocks for the states of {counted(settings.scheduler.max_num_seqs, 'sequence', 'sequences')}"
     return f", {lacks} at the lower end of its range"
 
 
@@ -170,8 +170,9 @@ def _room(replica: Replica) -> str:
 
 def _at_once(replica: Replica, settings: Settings) -> str:
     length = format_count(replica.sizing.max_model_len)
-    if replica.sizing.max_concurrency > settings.max_num_seqs:
-        return f"{counted(settings.max_num_seqs, 'request', 'requests')} of {length} tokens at once (max sequences)"
+    most = settings.scheduler.max_num_seqs
+    if replica.sizing.max_concurrency > most:
+        return f"{counted(most, 'request', 'requests')} of {length} tokens at once (max sequences)"
     return f"{replica.sizing.max_concurrency:,.1f} requests of {length} tokens at once"
 
 
@@ -181,7 +182,7 @@ def _why(request: PlanRequest, settings: Settings, replica: Replica, limits: Lim
         tokens, length = format_count(request.load.tokens_per_user), format_count(replica.sizing.max_model_len)
         return f"one needs {tokens} tokens and the context length is {length}"
     if limits.limited_by == "max_num_seqs":
-        seqs = format_count(settings.max_num_seqs * settings.dp)
+        seqs = format_count(settings.scheduler.max_num_seqs * settings.parallel.dp)
         return f"max sequences allows {seqs}, the KV cache would hold {format_count(limits.users_by_memory or 0)}"
     return room
 
@@ -242,7 +243,7 @@ def warnings(
         if rank.cuda_total.basis == "assumed":
             out.append(f"What CUDA sees of {rank.device.gpu.name} is assumed: attach the GPU or give its size")
             break
-    if any(rank.settings.gpu_arch is None for rank in replica.ranks):
+    if any(rank.gpu.arch is None for rank in replica.ranks):
         out.append("Only the GPU's memory is given: kernels and batch limits are assumed as on a Hopper server GPU")
     out.extend(f"{kind} is given, not estimated" for kind in sorted(request.measured))
     stage = replica.failure.stage if replica.failure else "kv_cache_sizing"

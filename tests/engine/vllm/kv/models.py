@@ -7,6 +7,7 @@ from typing import Any
 
 from kvplanner.engine.option import OptionValue, Resolved
 from kvplanner.engine.request import PlanRequest
+from kvplanner.engine.vllm.gpu import gpu_of
 from kvplanner.engine.vllm.kv import layout as kv_layout
 from kvplanner.engine.vllm.kv.layout import CacheLayout
 from kvplanner.engine.vllm.settings import Settings
@@ -109,4 +110,10 @@ def laid_out(
 ) -> CacheLayout:
     """The cache layout."""
     settings = resolved(model, options, gpu, version)[0]
-    return kv_layout.plan_cache(model, settings, partition(model.num_layers, settings.pp, settings.pp_partition), draft)
+    return kv_layout.plan_cache(
+        model,
+        settings,
+        gpu_of(machine(gpu).devices[0].gpu),
+        partition(model.num_layers, settings.parallel.pp, settings.parallel.pp_partition),
+        draft,
+    )

@@ -148,7 +148,7 @@ def test_chunked_layers_beside_heads_that_read_states(method: str) -> None:
         "disable_hybrid_kv_cache_manager": False,
     }
     settings, reasons, _ = resolved(model, options)
-    assert settings.hybrid_manager is (method == "ngram")
+    assert settings.cache.hybrid_manager is (method == "ngram")
     if method != "ngram":
         assert reasons["disable_hybrid_kv_cache_manager"].reason == f"on for chunked attention beside {method}"
 

@@ -114,7 +114,7 @@ def test_suggested_length_is_the_largest_that_fits(layout: CacheLayout, amount: 
         fits = [all((layout.blocks_at(n) + 1) * b <= amount for b in per_block) for n in (longest, longest + 1)]
     if len(per_block) == 1:
         assert fits == [True, False]
-    fitted = layout._replace(settings=layout.settings._replace(auto_fit=True))
+    fitted = layout._replace(settings=layout.settings._replace(model=layout.settings.model._replace(auto_fit=True)))
     again = kv_sizing.size(fitted, memory(layout, amount))
     if len(per_block) > 1 and again.error is not None:
         # The suggestion is the first short stage's own; another stage may not hold a single token.

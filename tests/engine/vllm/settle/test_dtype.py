@@ -25,9 +25,9 @@ class TestModelsThatTakeNoFloat16:
         for dtype in ("bfloat16", "float16", "float32"):
             model = dense(architecture=architecture, model_type=model_type, multimodal=tower, dtype=dtype)
             settings, reasons, _ = resolved(model, gpu=T4)
-            assert settings.dtype == "float32"
+            assert settings.model.dtype == "float32"
             assert f"{called} takes no float16" in reasons["dtype"].reason
-            assert resolved(model, gpu=H100)[0].dtype == "bfloat16"
+            assert resolved(model, gpu=H100)[0].model.dtype == "bfloat16"
 
     @pytest.mark.parametrize("gpu", [H100, T4])
     def test_float16_is_refused_on_every_gpu(
@@ -37,7 +37,7 @@ class TestModelsThatTakeNoFloat16:
         with pytest.raises(BadInput, match=f"The model type '{called}' does not support float16") as caught:
             resolved(model, {"dtype": "half"}, gpu)
         assert ("bfloat16" in caught.value.remedy) is (gpu is H100)
-        assert resolved(model, {"dtype": "half"}, gpu, version="0.9.0")[0].dtype == "float16"
+        assert resolved(model, {"dtype": "half"}, gpu, version="0.9.0")[0].model.dtype == "float16"
 
     def test_what_else_they_can_be_told(self, architecture: str, model_type: str, tower: bool, called: str) -> None:
         model = dense(architecture=architecture, model_type=model_type, multimodal=tower)
@@ -49,10 +49,10 @@ class TestModelsThatTakeNoFloat16:
 
 def test_a_tower_gives_a_model_a_type_of_its_own() -> None:
     model = dense(architecture="PaliGemmaForConditionalGeneration", model_type="gemma2", multimodal=True)
-    assert resolved(model, gpu=T4)[0].dtype == "float16"
-    assert resolved(dense(architecture="Glm4vForConditionalGeneration", model_type="glm4v_text"), gpu=T4)[0].dtype == (
-        "float16"
-    )
+    assert resolved(model, gpu=T4)[0].model.dtype == "float16"
+    assert resolved(dense(architecture="Glm4vForConditionalGeneration", model_type="glm4v_text"), gpu=T4)[
+        0
+    ].model.dtype == ("float16")
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_a_tower_gives_a_model_a_type_of_its_own() -> None:
      ("float16", T4, "0.8.0", "float16"), ("float32", T4, "0.33", "float16"), ("bfloat16", H100, "0.6.6", "bfloat16")],
 )  # fmt: skip
 def test_by_release(dtype: str, gpu: Gpu, version: str, expected: str) -> None:
-    assert resolved(dense(dtype=dtype), gpu=gpu, version=version)[0].dtype == expected
+    assert resolved(dense(dtype=dtype), gpu=gpu, version=version)[0].model.dtype == expected
 
 
 def test_before_it_fell_back_the_engine_refused() -> None:

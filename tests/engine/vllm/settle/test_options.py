@@ -32,7 +32,7 @@ class TestDrafts:
         draft = dense(4, architecture=architecture) if architecture else None
         given: dict[str, OptionValue] = {"speculative_model": model, "num_speculative_tokens": 3}
         settings, reasons, _ = resolved(dense(), given, draft=draft)
-        assert (settings.spec_method, settings.spec_tokens) == (method, 3)
+        assert (settings.speculative.method, settings.speculative.tokens) == (method, 3)
         assert reasons["speculative_method"].origin == "derived"
 
     @pytest.mark.parametrize(
@@ -55,42 +55,42 @@ class TestDrafts:
 
     def test_prediction_layers_draft(self) -> None:
         settings = resolved(gated(), {"speculative_method": "mtp", "num_speculative_tokens": 2})[0]
-        assert (settings.spec_method, settings.spec_tokens) == ("mtp", 2)
+        assert (settings.speculative.method, settings.speculative.tokens) == ("mtp", 2)
 
 
 class TestGraphs:
     @pytest.mark.parametrize("level", ["0", "1", "2"])
     def test_pieces_need_compilation(self, level: str) -> None:
         settings, reasons, _ = resolved(dense(), {"compilation_mode": level})
-        assert settings.graph_sizes == ()
+        assert settings.graphs.sizes == ()
         assert "compilation mode 3" in reasons["cudagraph_mode"].reason
         asked = resolved(dense(), {"compilation_mode": level, "cudagraph_mode": "PIECEWISE"})
-        assert asked[0].graph_mode == "NONE"
+        assert asked[0].graphs.mode == "NONE"
         assert asked[1]["cudagraph_mode"].value == "NONE"
 
     def test_whole_steps_do_not(self) -> None:
-        assert resolved(dense(), {"compilation_mode": "0", "cudagraph_mode": "FULL"})[0].graph_mode == "FULL"
-        assert resolved(dense(), {"compilation_mode": "3"})[0].graph_mode == "FULL_AND_PIECEWISE"
+        assert resolved(dense(), {"compilation_mode": "0", "cudagraph_mode": "FULL"})[0].graphs.mode == "FULL"
+        assert resolved(dense(), {"compilation_mode": "3"})[0].graphs.mode == "FULL_AND_PIECEWISE"
 
     def test_the_level_was_the_compilation_mode(self) -> None:
-        assert resolved(dense(), {"optimization_level": "1"}, version="0.10.0")[0].graph_mode == "NONE"
-        assert resolved(dense(), {"optimization_level": "1"}, version="0.33")[0].graph_mode == "PIECEWISE"
+        assert resolved(dense(), {"optimization_level": "1"}, version="0.10.0")[0].graphs.mode == "NONE"
+        assert resolved(dense(), {"optimization_level": "1"}, version="0.33")[0].graphs.mode == "PIECEWISE"
 
     def test_what_compiles(self) -> None:
-        assert resolved(dense())[0].compiled
-        assert resolved(dense(), {"cudagraph_mode": "NONE"})[0].compiled
+        assert resolved(dense())[0].graphs.compiled
+        assert resolved(dense(), {"cudagraph_mode": "NONE"})[0].graphs.compiled
         for given in ({"enforce_eager": True}, {"optimization_level": "0"}, {"compilation_mode": "0"}):
-            assert resolved(dense(), given)[0].compiled is False
+            assert resolved(dense(), given)[0].graphs.compiled is False
 
     def test_a_largest_size_of_none_captures_none(self) -> None:
         settings = resolved(dense(), {"max_cudagraph_capture_size": 0})[0]
-        assert (settings.graph_mode, settings.graph_sizes) == ("NONE", ())
+        assert (settings.graphs.mode, settings.graphs.sizes) == ("NONE", ())
         with pytest.raises(BadInput, match="should be consistent"):
             resolved(dense(), {"max_cudagraph_capture_size": 16, "cudagraph_capture_sizes": "1,2"})
 
     def test_a_list_and_a_largest_size_of_the_user(self) -> None:
-        assert resolved(dense(), {"cudagraph_capture_sizes": "8,1,2"})[0].graph_sizes == (1, 2, 8)
-        assert resolved(dense(), {"max_cudagraph_capture_size": 16})[0].graph_sizes[-1] == 16
+        assert resolved(dense(), {"cudagraph_capture_sizes": "8,1,2"})[0].graphs.sizes == (1, 2, 8)
+        assert resolved(dense(), {"max_cudagraph_capture_size": 16})[0].graphs.sizes[-1] == 16
 
 
 class TestMedia:
@@ -108,7 +108,7 @@ class TestMedia:
         ],
     )
     def test_no_items_profile_no_encoder(self, limits: str, skipped: bool) -> None:
-        assert resolved(self.MODEL, {"limit_mm_per_prompt": limits})[0].skip_mm_profiling is skipped
+        assert resolved(self.MODEL, {"limit_mm_per_prompt": limits})[0].multimodal.skip_profiling is skipped
 
     @pytest.mark.parametrize("text", ["x", '{"image": -1}', '{"image": "many"}', "{", '{"image": [1]}', "1,2"])
     def test_other_texts_are_refused(self, text: str) -> None:
@@ -116,7 +116,7 @@ class TestMedia:
             resolved(self.MODEL, {"limit_mm_per_prompt": text})
 
     def test_the_reserve_is_in_bytes(self) -> None:
-        assert resolved(dense(), {"mm_ipc_gpu_memory_gb": 1.5})[0].mm_ipc_bytes == 3 * GIB // 2
+        assert resolved(dense(), {"mm_ipc_gpu_memory_gb": 1.5})[0].multimodal.ipc_bytes == 3 * GIB // 2
 
 
 class TestBlockSize:
@@ -181,7 +181,7 @@ class TestReleases:
         with pytest.raises(BadInput, match="no longer lists") as error:
             resolved(model)
         assert "--engine-version" in error.value.where
-        assert resolved(model, version="0.16")[0].quantization == method
+        assert resolved(model, version="0.16")[0].model.quantization == method
 
 
 def test_the_other_runner_has_the_other_name() -> None:

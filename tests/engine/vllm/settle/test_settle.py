@@ -10,6 +10,7 @@ import pytest
 from kvplanner.engine.option import OptionValue
 from kvplanner.engine.vllm.eras import ERAS, era_of, spelled
 from kvplanner.errors import BadInput
+from kvplanner.model.spec import Indexer
 from tests.engine.vllm.kv.models import (
     A100,
     B200,
@@ -79,7 +80,7 @@ class TestEras:
 )  # fmt: skip
 def test_batch_limits_by_gpu(gpu: Gpu, usage: str, tokens: int, sequences: int) -> None:
     settings, reasons, _ = resolved(dense(), {"usage": usage}, gpu)
-    assert (settings.max_num_batched_tokens, settings.max_num_seqs) == (tokens, sequences)
+    assert (settings.scheduler.max_num_batched_tokens, settings.scheduler.max_num_seqs) == (tokens, sequences)
     assert reasons["max_num_batched_tokens"].origin == "default"
     assert reasons["max_num_batched_tokens"].reason.startswith("from the GPU")
 
@@ -100,13 +101,13 @@ def test_reasons_say_why() -> None:
 
 def test_only_the_given_value_is_kept() -> None:
     settings = resolved(dense(), {"max_num_batched_tokens": 512})[0]
-    assert (settings.max_num_batched_tokens, settings.max_num_seqs) == (512, 512)
-    assert resolved(dense(), {"performance_mode": "throughput"})[0].max_num_batched_tokens == 16384
+    assert (settings.scheduler.max_num_batched_tokens, settings.scheduler.max_num_seqs) == (512, 512)
+    assert resolved(dense(), {"performance_mode": "throughput"})[0].scheduler.max_num_batched_tokens == 16384
 
 
 def test_without_chunked_prefill_a_step_holds_a_prompt() -> None:
     settings = resolved(dense(), {"enable_chunked_prefill": False, "max_model_len": 32768})[0]
-    assert settings.max_num_batched_tokens == 32768
+    assert settings.scheduler.max_num_batched_tokens == 32768
     with pytest.raises(BadInput, match="smaller than max_model_len"):
         resolved(dense(), {"enable_chunked_prefill": False, "max_num_batched_tokens": 4096})
 
@@ -122,43 +123,43 @@ def test_without_chunked_prefill_a_step_holds_a_prompt() -> None:
     ],
 )  # fmt: skip
 def test_graph_sizes(options: dict[str, int | str], gpu: Gpu, version: str | None, count: int, largest: int) -> None:
-    sizes = resolved(dense(context_length=8192), options, gpu, version)[0].graph_sizes
+    sizes = resolved(dense(context_length=8192), options, gpu, version)[0].graphs.sizes
     assert (len(sizes), max(sizes, default=0)) == (count, largest)
 
 
 def test_graph_modes() -> None:
-    assert resolved(dense())[0].graph_mode == "FULL_AND_PIECEWISE"
-    assert resolved(dense(), {"optimization_level": "1"})[0].graph_mode == "PIECEWISE"
-    assert resolved(dense(), {"optimization_level": "0"})[0].graph_mode == "NONE"
-    assert resolved(dense(), {"cudagraph_mode": "FULL"})[0].graph_mode == "FULL"
+    assert resolved(dense())[0].graphs.mode == "FULL_AND_PIECEWISE"
+    assert resolved(dense(), {"optimization_level": "1"})[0].graphs.mode == "PIECEWISE"
+    assert resolved(dense(), {"optimization_level": "0"})[0].graphs.mode == "NONE"
+    assert resolved(dense(), {"cudagraph_mode": "FULL"})[0].graphs.mode == "FULL"
 
 
 def test_prefix_caching_of_hybrids_by_version() -> None:
-    assert resolved(gated())[0].mamba_cache_mode == "align"
+    assert resolved(gated())[0].cache.mamba_mode == "align"
     older = resolved(gated(), version="0.23.0")[0]
-    assert (older.prefix_caching, older.mamba_cache_mode) == (False, "none")
-    assert resolved(gated(), {"enable_prefix_caching": True}, version="0.23.0")[0].mamba_cache_mode == "align"
+    assert (older.cache.prefix_caching, older.cache.mamba_mode) == (False, "none")
+    assert resolved(gated(), {"enable_prefix_caching": True}, version="0.23.0")[0].cache.mamba_mode == "align"
 
 
 def test_dtype_rules() -> None:
-    assert resolved(dense(dtype="float32"))[0].dtype == "bfloat16"
-    assert resolved(dense(dtype="float32", task="embed"))[0].dtype == "float16"
-    assert resolved(dense(), gpu=T4)[0].dtype == "float16"
+    assert resolved(dense(dtype="float32"))[0].model.dtype == "bfloat16"
+    assert resolved(dense(dtype="float32", task="embed"))[0].model.dtype == "float16"
+    assert resolved(dense(), gpu=T4)[0].model.dtype == "float16"
     with pytest.raises(BadInput, match=r"compute capability of at least 8\.0"):
         resolved(dense(), {"dtype": "bfloat16"}, T4)
 
 
 def test_cache_dtype_of_the_checkpoint_is_honoured() -> None:
-    assert resolved(dense(kv_cache_dtype="fp8"))[0].kv_cache_dtype == "fp8"
+    assert resolved(dense(kv_cache_dtype="fp8"))[0].cache.dtype == "fp8"
     settings, reasons, _ = resolved(dense(kv_cache_dtype="fp8"), {"kv_cache_dtype": "auto"})
-    assert (settings.kv_cache_dtype, reasons["kv_cache_dtype"].origin) == ("fp8", "derived")
-    assert resolved(dense(kv_cache_dtype="fp8"), {"kv_cache_dtype": "bfloat16"})[0].kv_cache_dtype == "bfloat16"
+    assert (settings.cache.dtype, reasons["kv_cache_dtype"].origin) == ("fp8", "derived")
+    assert resolved(dense(kv_cache_dtype="fp8"), {"kv_cache_dtype": "bfloat16"})[0].cache.dtype == "bfloat16"
 
 
 def test_longrope_starts_below_its_limit() -> None:
     model = dense(default_context_length=4096)
-    assert resolved(model)[0].max_model_len == 4096
-    assert resolved(model, {"max_model_len": 100000})[0].max_model_len == 100000
+    assert resolved(model)[0].model.max_model_len == 4096
+    assert resolved(model, {"max_model_len": 100000})[0].model.max_model_len == 100000
 
 
 def test_runner_and_graph_estimate_can_be_set() -> None:
@@ -245,8 +246,8 @@ def test_architectures_that_releases_dropped() -> None:
 
 def test_unknown_limits_refuse_nothing() -> None:
     model = dense(context_length=None)
-    assert resolved(model)[0].max_model_len == 2048
-    assert resolved(model, {"max_model_len": 120000})[0].max_model_len == 120000
+    assert resolved(model)[0].model.max_model_len == 2048
+    assert resolved(model, {"max_model_len": 120000})[0].model.max_model_len == 120000
 
 
 def test_batched_experts_take_few_tokens() -> None:
@@ -255,7 +256,25 @@ def test_batched_experts_take_few_tokens() -> None:
         "enable_expert_parallel": True,
         "all2all_backend": "deepep_low_latency",
     }
-    assert resolved(dense(), options)[0].max_num_batched_tokens == 256
+    assert resolved(dense(), options)[0].scheduler.max_num_batched_tokens == 256
+
+
+@pytest.mark.parametrize(
+    ("dtype", "index", "gpu", "taken"),
+    [
+        ("nvfp4", None, B200, ""), ("nvfp4_4over6", None, B200, ""), ("fp8_ds_mla", None, H100, ""),
+        ("nvfp4_ds_mla", Indexer(64, 128, 2048), H100, ""),
+        ("nvfp4_ds_mla", Indexer(64, 128, 2048), B200, "FLASHMLA_SPARSE"),
+        ("fp8_ds_mla", Indexer(64, 128, 2048), H100, "FLASHMLA_SPARSE"), ("fp8", None, H100, "FLASHMLA"),
+    ],
+)  # fmt: skip
+def test_formats_of_a_latent_cache(dtype: str, index: Indexer | None, gpu: Gpu, taken: str) -> None:
+    """supported_kv_cache_dtypes of v1/attention/backends/mla/*.py, 0.33."""
+    if not taken:
+        with pytest.raises(BadInput, match="No valid attention backend"):
+            resolved(latent(index=index), {"kv_cache_dtype": dtype}, gpu)
+        return
+    assert resolved(latent(index=index), {"kv_cache_dtype": dtype}, gpu)[0].attention_backend == taken
 
 
 def test_images_that_see_each_other() -> None:
@@ -266,7 +285,7 @@ def test_images_that_see_each_other() -> None:
     }
     wide = spec([(full(32, 16, 256, window=1024),)] * 5 + [(full(32, 4, 512),)], **gemma)
     assert resolved(wide)[0].attention_backend == "TRITON_FLASH_ATTN"
-    assert resolved(wide, gpu=RTX4090)[0].max_num_batched_tokens == 2496
-    assert resolved(wide, {"language_model_only": True}, RTX4090)[0].max_num_batched_tokens == 2048
+    assert resolved(wide, gpu=RTX4090)[0].scheduler.max_num_batched_tokens == 2496
+    assert resolved(wide, {"language_model_only": True}, RTX4090)[0].scheduler.max_num_batched_tokens == 2048
     small = spec([(full(8, 2, 256, window=512),)] * 5 + [(full(8, 2, 512, owns_cache=False),)], **gemma)
     assert resolved(small, gpu=B200)[0].attention_backend == "TRITON_ATTN"

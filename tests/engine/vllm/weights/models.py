@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any, Final
+
 from kvplanner.engine.vllm.eras import era_of
-from kvplanner.engine.vllm.settings import Settings
+from kvplanner.engine.vllm.gpu import Gpu
+from kvplanner.engine.vllm.memory import activations, graphs, runtime, workspace
+from kvplanner.engine.vllm.settings import Cache, Graphs, ModelPart, Parallel, Scheduler, Settings
+from kvplanner.engine.vllm.weights import rank as weights
+from kvplanner.estimate import Estimate
 from kvplanner.model.formats import dense
 from kvplanner.model.model import Model
 from kvplanner.model.spec import Attention, LayerSpec, Mlp, ModelSpec, Moe
@@ -11,6 +17,7 @@ from kvplanner.model.tensors import Inventory, Place, TensorGroup
 from kvplanner.units import GIB
 
 BF16 = dense("bfloat16")
+PARTS: Final = ("parallel", "model", "scheduler", "multimodal", "lora")
 
 
 def llama(
@@ -49,22 +56,35 @@ LLAMA_3_70B = llama(80, 8192, 64, 8, 128, 28672, 128256)
 QWEN3_8B = llama(36, 4096, 32, 8, 128, 12288, 151936, qk_norm=True)
 
 
-def settings(version: str = "0.33.0", **changes: object) -> Settings:
-    """Defaults of a server on one H100 80GB HBM3, with changes."""
+H100: Final = Gpu("NVIDIA H100 80GB HBM3", (9, 0), round(79.19 * GIB))
+
+
+def settings(version: str = "0.33.0", **changes: Any) -> Settings:
+    """Defaults of a server on an H100. changes: fields of a part by their names, or a part as a mapping of its own."""
     match = era_of(version)
-    base = Settings(
-        version=match.version, era=match.era, usage="server", dtype="bfloat16", quantization=None, tp=1, pp=1, dp=1,
-        dcp=1, pcp=1, expert_parallel=False, redundant_experts=0, max_model_len=8192, auto_fit=False,
-        max_num_batched_tokens=8192, max_num_seqs=1024, block_size=None, kv_cache_dtype="auto", kv_skip_layers=(),
-        utilization=match.era.default_utilization, kv_cache_memory_bytes=None, num_gpu_blocks_override=None,
-        prefix_caching=True, chunked_prefill=True, async_scheduling=True, hybrid_manager=True, mamba_cache_mode="none",
-        mamba_cache_dtype="auto", mamba_ssm_cache_dtype="auto", mamba_block_size=None,
-        graph_mode="FULL_AND_PIECEWISE", graph_sizes=tuple(range(1, 52)), spec_method=None, spec_tokens=0,
-        attention_backend=None, gpu_arch=(9, 0), gpu_name="NVIDIA H100 80GB HBM3",
-        gpu_total_bytes=round(79.19 * GIB), lora_slots=0, lora_rank=0, cpu_offload_bytes=0, language_model_only=False,
-        skip_mm_profiling=False, tower_data_parallel=False,
+    made = Settings(
+        version=match.version, era=match.era, model=ModelPart("bfloat16", None, 8192), parallel=Parallel(),
+        scheduler=Scheduler(8192, 1024), cache=Cache(match.era.default_utilization),
+        graphs=Graphs("FULL_AND_PIECEWISE", tuple(range(1, 52))),
     )  # fmt: skip
-    return base._replace(**changes)  # type: ignore[arg-type]
+    for name, value in changes.items():
+        part = name if name in made._fields else next(p for p in PARTS if name in getattr(made, p)._fields)
+        fields = value if part == name else {name: value}
+        made = made._replace(**{part: getattr(made, part)._replace(**fields)})
+    return made
+
+
+def terms(model: Model, here: Settings, gpu: Gpu, stage: int) -> dict[str, Estimate]:
+    """Every estimate of a rank by the name of its rule."""
+    rules = (
+        weights.rank_weights, weights.loaded, weights.loading_peak, workspace.persistent, activations.peak,
+        graphs.estimate, graphs.actual,
+    )  # fmt: skip
+    return {
+        "outside": runtime.outside(here, gpu),
+        "inside": runtime.inside(here, gpu, stage),
+        "after_profile": workspace.after_profile(model, here),
+    } | {rule.__name__: rule(model, here, gpu, stage) for rule in rules}
 
 
 def experts(layers: int, hidden: int, count: int, width: int, top_k: int, vocab: int = 32000) -> Model:

@@ -9,6 +9,7 @@ import pytest
 
 from kvplanner.engine.vllm import constants
 from kvplanner.engine.vllm.eras import ERAS
+from kvplanner.engine.vllm.gpu import Gpu
 from tests.engine.vllm.weights.models import settings
 
 TABLE = json.loads((files("kvplanner.resources") / "vllm_constants.json").read_bytes())["constants"]
@@ -25,10 +26,10 @@ def test_every_version_gpu_and_rank_has_an_entry(name: str) -> None:
         for gpu, (title, arch, total) in GPUS.items():
             for tp, pp in ((1, 1), (2, 1), (4, 1), (1, 2)):
                 for version in (era.first, era.last):
-                    here = settings(tp=tp, pp=pp, gpu_name=title, gpu_arch=arch, gpu_total_bytes=total)
-                    here = here._replace(version=version, era=era)
-                    assert constants.gpu_class(here) == gpu
-                    found = constants.lookup(name, here, pp - 1)
+                    here = settings(tp=tp, pp=pp)._replace(version=version, era=era)
+                    card = Gpu(title, arch, total)
+                    assert card.kind == gpu
+                    found = constants.lookup(name, here, card, pp - 1)
                     assert found.low <= found.value <= found.high
                     assert found.source
 
@@ -55,7 +56,7 @@ def test_calibrated_entries_name_their_reports() -> None:
     ],
 )
 def test_gpu_classes(name: str, arch: tuple[int, int] | None, total: int, expected: str) -> None:
-    assert constants.gpu_class(settings(gpu_name=name, gpu_arch=arch, gpu_total_bytes=total)) == expected
+    assert Gpu(name, arch, total).kind == expected
 
 
 @pytest.mark.parametrize("total", [80 * 10**9, 24 * 10**9])
@@ -63,12 +64,12 @@ def test_gpu_classes(name: str, arch: tuple[int, int] | None, total: int, expect
 def test_a_gpu_of_unknown_kind_spans_every_kind_of_its_memory(name: str, total: int) -> None:
     """Attention and kernels take such a GPU for a Hopper; a term that the kind moves has the band of all kinds."""
     for version in ("0.16.0", "0.19.0", "0.23.0", "0.33.0"):
-        here = settings(version, tp=2, gpu_name="Custom", gpu_arch=None, gpu_total_bytes=total)
-        found = constants.lookup(name, here)
+        here, custom = settings(version, tp=2), Gpu("Custom", None, total)
+        found = constants.lookup(name, here, custom)
         for gpu in ("hbm", "pcie"):
             title, arch, _ = GPUS[gpu]
             size = 80 << 30 if gpu == "hbm" else 24 << 30
-            known = constants.lookup(name, here._replace(gpu_name=title, gpu_arch=arch, gpu_total_bytes=size))
+            known = constants.lookup(name, here, Gpu(title, arch, size))
             assert found.low <= known.low <= known.high <= found.high
-            if gpu == constants.gpu_class(here):
+            if gpu == custom.kind:
                 assert found.value == known.value

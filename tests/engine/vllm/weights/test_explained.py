@@ -11,13 +11,12 @@ from typing import Any, Final
 import pytest
 
 from kvplanner.catalog import models as catalogue
-from kvplanner.engine.vllm.memory import activations, graphs, runtime, workspace
+from kvplanner.engine.vllm.gpu import Gpu
+from kvplanner.engine.vllm.memory import activations, runtime, workspace
 from kvplanner.engine.vllm.settings import Settings
-from kvplanner.engine.vllm.weights import rank as weights
 from kvplanner.estimate import Estimate
-from kvplanner.model.model import Model
 from kvplanner.units import MIB
-from tests.engine.vllm.weights.models import settings
+from tests.engine.vllm.weights.models import H100, settings, terms
 
 _OPERATORS: Final[Mapping[type[ast.operator], Callable[[float, float], float]]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
@@ -66,32 +65,31 @@ MODELS = ("meta-llama/Llama-3.1-8B-Instruct", "Qwen/Qwen3-30B-A3B", "deepseek-ai
           "deepseek-ai/DeepSeek-V3.2")  # fmt: skip
 SETTINGS: Final[tuple[tuple[str, dict[str, object]], ...]] = (
     ("0.33.0", {}),
-    ("0.33.0", {"tp": 4, "max_num_seqs": 256, "lora_slots": 2, "lora_rank": 16, "dbo": True}),
-    ("0.33.0", {"tp": 4, "spec_method": "eagle3", "spec_tokens": 3, "max_num_batched_tokens": 16384}),
-    ("0.28.0", {"dp": 2, "expert_parallel": True, "attention_backend": "FLASHINFER"}),
-    ("0.23.0", {"pp": 2, "gpu_arch": (8, 9), "gpu_name": "NVIDIA L40S", "gpu_total_bytes": 47 << 30}),
+    ("0.33.0", {"tp": 4, "max_num_seqs": 256, "lora": {"slots": 2, "rank": 16}, "dbo": True}),
+    ("0.33.0", {"tp": 4, "speculative": {"method": "eagle3", "tokens": 3}, "max_num_batched_tokens": 16384}),
+    ("0.28.0", {"dp": 2, "expert_parallel": True}),
+    ("0.23.0", {"pp": 2, "gpu": Gpu("NVIDIA L40S", (8, 9), 47 << 30)}),
     ("0.19.0", {"tp": 4, "pp": 2, "dtype": "float32"}),
-    ("0.16.0", {"graph_mode": "NONE", "graph_sizes": ()}),
+    ("0.16.0", {"graphs": {"mode": "NONE", "sizes": (), "compiled": False}}),
     ("0.7.3", {"max_model_len": 4096}),
-    ("0.33.0", {"gpu_arch": None, "gpu_name": "Custom 80 GB", "cpu_offload_bytes": 1 << 30}),
+    ("0.33.0", {"gpu": H100._replace(name="Custom 80 GB", arch=None), "cpu_offload_bytes": 1 << 30}),
 )
 
 
-def terms(model: Model, here: Settings, stage: int) -> dict[str, Estimate]:
-    parts = (
-        runtime.outside, runtime.inside, weights.rank_weights, weights.loaded, weights.loading_peak,
-        workspace.persistent, workspace.after_profile, activations.peak, graphs.estimate, graphs.actual,
-    )  # fmt: skip
-    return {part.__qualname__: part(model, here, stage) for part in parts}
+def placed(version: str, changes: Mapping[str, object]) -> tuple[Settings, Gpu]:
+    """Settings of the changes, and their GPU."""
+    gpu = changes.get("gpu", H100)
+    assert isinstance(gpu, Gpu)
+    return settings(version, **{name: value for name, value in changes.items() if name != "gpu"}), gpu
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_terms_can_be_recomputed_from_what_they_show(name: str) -> None:
     model = catalogue.load(name)
     for version, changes in SETTINGS:
-        here = settings(version, **changes)
-        for stage in range(here.pp):
-            for what, term in terms(model, here, stage).items():
+        here, gpu = placed(version, changes)
+        for stage in range(here.parallel.pp):
+            for what, term in terms(model, here, gpu, stage).items():
                 if term.formula.startswith("0: "):
                     assert term.value == 0
                     continue
@@ -103,9 +101,9 @@ def test_terms_can_be_recomputed_from_what_they_show(name: str) -> None:
 def test_inputs_can_be_recomputed_from_their_sources(name: str) -> None:
     model = catalogue.load(name)
     for version, changes in SETTINGS:
-        here = settings(version, **changes)
-        for stage in range(here.pp):
-            found = terms(model, here, stage)
+        here, gpu = placed(version, changes)
+        for stage in range(here.parallel.pp):
+            found = terms(model, here, gpu, stage)
             for what in ("outside", "persistent", "peak"):
                 for item in found[what].inputs:
                     if item.unit != "B" or _LAWS.fullmatch(item.name.removesuffix(" and kernels")):
@@ -120,7 +118,7 @@ def test_inputs_can_be_recomputed_from_their_sources(name: str) -> None:
 def test_penalty_counters_tell_their_bits() -> None:
     """516.66 MiB: 1,024 sequences × (128,256 counts + 4,008 words of bits) × 4 bytes."""
     model = catalogue.load("meta-llama/Llama-3.1-8B-Instruct")
-    item = next(i for i in workspace.persistent(model, settings(), 0).inputs if i.name == "penalty counters")
+    item = next(i for i in workspace.persistent(model, settings(), H100, 0).inputs if i.name == "penalty counters")
     assert item.source == "1,024 sequences × (128,256 counts + 4,008 words of bits) × 4"
     assert item.value == 1024 * (128256 + 4008) * 4
 
@@ -133,32 +131,32 @@ def test_the_reader_of_formulas_reads_arithmetic_alone(text: str) -> None:
 
 class TestTheContext:
     def source(self, **changes: Any) -> str:
-        item = runtime.outside(catalogue.load(MODELS[0]), settings(**changes), 0).inputs[0]
+        item = runtime.outside(settings(), H100._replace(**changes)).inputs[0]
         assert isinstance(item.value, int)
         assert item.name == "context"
         return f"{item.value / MIB:.2f} MiB: {item.source}"
 
     def test_is_told_in_sizes_that_add_up(self) -> None:
-        told = self.source(gpu_total_bytes=80 << 30)
+        told = self.source(total_bytes=80 << 30)
         found = re.fullmatch(r"([\d.]+) MiB: ([\d.]+) MiB \+ ([\d.]+) % of 80\.00 GiB; CUDA context; \d+ .*", told)
         assert found, told
         whole, base, share = map(float, found.groups())
         assert abs(base + share / 100 * 80 * 1024 - whole) < 0.02
 
     def test_says_where_it_stops_to_grow(self) -> None:
-        told = self.source(gpu_name="NVIDIA B200", gpu_arch=(10, 0), gpu_total_bytes=178 << 30)
+        told = self.source(name="NVIDIA B200", arch=(10, 0), total_bytes=178 << 30)
         assert " % of 96.00 GiB, beyond which it grows no further (CUDA sees 178.00 GiB); " in told
 
     def test_of_shared_memory(self) -> None:
-        assert self.source(gpu_name="Orin (nvgpu)", gpu_arch=(8, 7), gpu_total_bytes=16 << 30).startswith(
+        assert self.source(name="Orin (nvgpu)", arch=(8, 7), total_bytes=16 << 30).startswith(
             "2048.00 MiB: an eighth of 16.00 GiB; "
         )
-        assert ": 8.00 GiB; " in self.source(gpu_name="NVIDIA GB10", gpu_arch=(12, 1), gpu_total_bytes=120 << 30)
+        assert ": 8.00 GiB; " in self.source(name="NVIDIA GB10", arch=(12, 1), total_bytes=120 << 30)
 
 
 def test_a_stage_without_a_sampler_tells_of_no_logits() -> None:
     model = catalogue.load("meta-llama/Llama-3.3-70B-Instruct")
-    before, last = (activations.peak(model, settings(tp=2, pp=2), stage) for stage in range(2))
+    before, last = (activations.peak(model, settings(tp=2, pp=2), H100, stage) for stage in range(2))
     assert before.formula == "{forward pass} + {libraries}"
     assert [i.name for i in before.inputs] == ["forward pass", "gate and up tensors", "libraries"]
     assert not any("logits" in note for note in before.notes)
@@ -167,5 +165,5 @@ def test_a_stage_without_a_sampler_tells_of_no_logits() -> None:
 
 
 def test_one_report_is_one() -> None:
-    told = runtime.inside(catalogue.load(MODELS[0]), settings(tp=2), 0).inputs[0].source
+    told = runtime.inside(settings(tp=2), H100, 0).inputs[0].source
     assert re.search(r"; 1 start-up report$", told), told

@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvplanner.catalog import models as catalogue
+from kvplanner.engine.vllm.gpu import Gpu
 from kvplanner.engine.vllm.kv import layout as kv_layout
 from kvplanner.engine.vllm.memory import activations, graphs, runtime, workspace
 from kvplanner.engine.vllm.weights import rank as weights
 from kvplanner.model.model import Model
 from kvplanner.units import GIB, MIB
-from tests.engine.vllm.weights.models import LLAMA_3_8B, QWEN3_8B, settings
+from tests.engine.vllm.weights.models import H100, LLAMA_3_8B, QWEN3_8B, settings, terms
 
 
 @pytest.mark.parametrize(
@@ -25,22 +26,22 @@ from tests.engine.vllm.weights.models import LLAMA_3_8B, QWEN3_8B, settings
 def test_two_h100_ranks_hold_in_the_budget_what_their_era_prints(
     version: str, inside_gib: float, tolerance: float
 ) -> None:
-    found = runtime.inside(LLAMA_3_8B, settings(version, tp=2), 0)
+    found = runtime.inside(settings(version, tp=2), H100, 0)
     assert found.value / GIB == pytest.approx(inside_gib, abs=tolerance)
     assert found.low <= inside_gib * GIB <= found.high
 
 
 def test_two_h100_ranks_hold_most_of_it_outside_today() -> None:
     here = settings("0.33.0", tp=2)
-    outside, inside = runtime.outside(LLAMA_3_8B, here, 0), runtime.inside(LLAMA_3_8B, here, 0)
-    context = runtime.outside(LLAMA_3_8B, settings("0.33.0"), 0)
+    outside, inside = runtime.outside(here, H100), runtime.inside(here, H100, 0)
+    context = runtime.outside(settings("0.33.0"), H100)
     assert outside.value - context.value > inside.value
     assert "NCCL" in outside.formula
 
 
 def test_before_collectives_came_first_only_the_context_is_outside() -> None:
-    old = runtime.outside(LLAMA_3_8B, settings("0.16.0", tp=2), 0)
-    assert old.value == runtime.outside(LLAMA_3_8B, settings("0.16.0"), 0).value
+    old = runtime.outside(settings("0.16.0", tp=2), H100)
+    assert old.value == runtime.outside(settings("0.16.0"), H100).value
 
 
 @pytest.mark.parametrize(
@@ -52,20 +53,20 @@ def test_the_sampler_sets_the_peak_by_era(version: str, printed_gib: float) -> N
     from tests.engine.vllm.weights.models import llama
 
     qwen3_14b = llama(40, 5120, 40, 8, 128, 17408, 151936, qk_norm=True)
-    found = activations.peak(qwen3_14b, settings(version), 0)
+    found = activations.peak(qwen3_14b, settings(version), H100, 0)
     assert found.value / GIB == pytest.approx(printed_gib, rel=0.02)
     assert found.low <= printed_gib * GIB <= found.high
 
 
 def test_explain_names_tokens_rows_and_what_many_sequences_cost() -> None:
-    notes = activations.peak(LLAMA_3_8B, settings(max_num_seqs=256), 0).notes
+    notes = activations.peak(LLAMA_3_8B, settings(max_num_seqs=256), H100, 0).notes
     assert "8,192 tokens in one step: gate and up tensors 0.47 GB = 0.44 GiB" in notes
     assert "256 rows of fp32 logits over 128,256 words: 131 MB = 125 MiB" in notes
-    many = activations.peak(QWEN3_8B, settings(max_num_seqs=1024), 0).notes
+    many = activations.peak(QWEN3_8B, settings(max_num_seqs=1024), H100, 0).notes
     cost = next(note for note in many if note.startswith("max_num_seqs 1,024 costs"))
     assert "more than 256 would: the sampler sets the peak with " in cost
     assert "penalty counters over 151,936 words take 0.60 GiB, at 256 0.15 GiB" in cost
-    older = activations.peak(QWEN3_8B, settings("0.19.0", max_num_seqs=1024), 0).notes
+    older = activations.peak(QWEN3_8B, settings("0.19.0", max_num_seqs=1024), H100, 0).notes
     assert not any("counters" in note for note in older)
     assert any("warm compile cache" in note for note in many)
 
@@ -75,7 +76,7 @@ def test_explain_names_tokens_rows_and_what_many_sequences_cost() -> None:
 @pytest.mark.parametrize("seqs", [300, 700, 1024, 4096])
 def test_what_many_sequences_cost_adds_up(model: Model, version: str, seqs: int) -> None:
     """The peak's and the counters' differences are the whole, as they are told."""
-    notes = activations.peak(model, settings(version, max_num_seqs=seqs), 0).notes
+    notes = activations.peak(model, settings(version, max_num_seqs=seqs), H100, 0).notes
     cost = next((note for note in notes if note.startswith("max_num_seqs ")), "")
     if not cost:
         assert version == "0.19.0"
@@ -90,57 +91,54 @@ def test_what_many_sequences_cost_adds_up(model: Model, version: str, seqs: int)
 def test_many_sequences_cost_counters_and_sampler_memory() -> None:
     """1,024 sequences over 151,936 words: 594 MiB of counters and 18.5 MiB of bits."""
     assert workspace.penalty_counters(1024, 151936) == 1024 * 151936 * 4 + 1024 * 4748 * 4
-    few, many = (workspace.persistent(QWEN3_8B, settings(max_num_seqs=seqs), 0).value for seqs in (256, 1024))
+    few, many = (workspace.persistent(QWEN3_8B, settings(max_num_seqs=seqs), H100, 0).value for seqs in (256, 1024))
     assert many - few > 445 * MIB
-    assert workspace.persistent(QWEN3_8B, settings("0.19.0"), 0).value < 100 * MIB
+    assert workspace.persistent(QWEN3_8B, settings("0.19.0"), H100, 0).value < 100 * MIB
 
 
 def test_older_runners_have_no_counters() -> None:
-    assert "penalty counters" not in workspace.persistent(QWEN3_8B, settings("0.19.0"), 0).formula
+    assert "penalty counters" not in workspace.persistent(QWEN3_8B, settings("0.19.0"), H100, 0).formula
 
 
 def test_graphs_are_subtracted_only_where_the_era_does() -> None:
-    assert graphs.estimate(LLAMA_3_8B, settings("0.20.0"), 0).value == 0
-    assert graphs.estimate(LLAMA_3_8B, settings("0.22.0"), 0).value > 0
-    assert graphs.actual(LLAMA_3_8B, settings("0.20.0"), 0).value > 0
-    assert graphs.actual(LLAMA_3_8B, settings(graph_mode="NONE", graph_sizes=()), 0).value == 0
+    assert graphs.estimate(LLAMA_3_8B, settings("0.20.0"), H100, 0).value == 0
+    assert graphs.estimate(LLAMA_3_8B, settings("0.22.0"), H100, 0).value > 0
+    assert graphs.actual(LLAMA_3_8B, settings("0.20.0"), H100, 0).value > 0
+    eager = settings(graphs={"mode": "NONE", "sizes": (), "compiled": False})
+    assert graphs.actual(LLAMA_3_8B, eager, H100, 0).value == 0
 
 
 @pytest.mark.parametrize(
     ("version", "changes", "expected"),
     [
         ("0.33.0", {}, True),
-        ("0.33.0", {"graph_mode": "NONE"}, False),  # --enforce-eager
-        ("0.33.0", {"graph_mode": "NONE", "compiled": True}, True),  # cudagraph_mode NONE at -O2
+        ("0.33.0", {"mode": "NONE", "compiled": False}, False),  # --enforce-eager
+        ("0.33.0", {"mode": "NONE"}, True),  # cudagraph_mode NONE at -O2
         ("0.33.0", {"compiled": False}, False),  # -O0 with graphs asked for by name
         ("0.7.3", {}, False),  # V0 compiles only when it is asked to
         ("0.6.6", {}, False),
     ],
 )
 def test_a_cold_start_is_told_where_it_compiles(version: str, changes: dict[str, object], expected: bool) -> None:
-    here = settings(version, **changes)
+    here = settings(version, graphs=changes)
     assert activations.compiles(here) is expected
-    extra = activations.cold_start_extra(here).value
+    extra = activations.cold_start_extra(here, H100).value
     assert 0.3 * GIB < extra < 2 * GIB if expected else extra == 0
-    notes = activations.peak(LLAMA_3_8B, here, 0).notes
+    notes = activations.peak(LLAMA_3_8B, here, H100, 0).notes
     assert any("warm compile cache" in note for note in notes) is expected
 
 
 def test_block_tables_come_out_of_the_slack() -> None:
     """1,024 sequences of 131,072 tokens in blocks of 16: two tables of 8,192 × 4 bytes each, 64 MiB."""
-    found = workspace.after_profile(LLAMA_3_8B, settings(max_model_len=131072), 0)
+    found = workspace.after_profile(LLAMA_3_8B, settings(max_model_len=131072))
     assert found.value == 64 * MIB + 8192 * 8
 
 
 def test_an_eight_billion_model_on_an_h100_leaves_about_55_gib() -> None:
     here = settings("0.33.0", max_model_len=131072)
-    used = sum(
-        part(LLAMA_3_8B, here, 0).value
-        for part in (
-            weights.rank_weights, runtime.inside, workspace.persistent, activations.peak, graphs.estimate,
-        )
-    )  # fmt: skip
-    available = 0.92 * here.gpu_total_bytes - used
+    found = terms(LLAMA_3_8B, here, H100, 0)
+    used = sum(found[part].value for part in ("rank_weights", "inside", "persistent", "peak", "estimate"))
+    available = 0.92 * H100.total_bytes - used
     assert available / GIB == pytest.approx(55, abs=1)
     assert available // (2 * MIB) * 16 == pytest.approx(450_000, rel=0.02)
 
@@ -151,21 +149,16 @@ def test_more_tokens_or_sequences_never_need_less(tokens: int, seqs: int, tp: in
         small = settings(version, max_num_batched_tokens=tokens, max_num_seqs=min(seqs, tokens), tp=tp)
         more_tokens = settings(version, max_num_batched_tokens=2 * tokens, max_num_seqs=min(seqs, tokens), tp=tp)
         more_seqs = settings(version, max_num_batched_tokens=tokens, max_num_seqs=min(2 * seqs, tokens), tp=tp)
-        for part in (activations.peak, workspace.persistent, workspace.after_profile):
-            base = part(LLAMA_3_8B, small, 0).value
-            assert part(LLAMA_3_8B, more_tokens, 0).value >= base
-            assert part(LLAMA_3_8B, more_seqs, 0).value >= base
+        base, *more = (terms(LLAMA_3_8B, here, H100, 0) for here in (small, more_tokens, more_seqs))
+        for part in ("peak", "persistent", "after_profile"):
+            assert all(found[part].value >= base[part].value for found in more)
 
 
 @given(tp=st.sampled_from([1, 2, 4, 8]), pp=st.integers(1, 4), version=st.sampled_from(["0.6.3", "0.9.1", "0.26.0"]))
 def test_every_band_holds_its_value(tp: int, pp: int, version: str) -> None:
     here = settings(version, tp=tp, pp=pp)
     for stage in range(pp):
-        for part in (
-            runtime.outside, runtime.inside, weights.rank_weights, weights.loading_peak, weights.loaded,
-            workspace.persistent, workspace.after_profile, activations.peak, graphs.estimate, graphs.actual,
-        ):  # fmt: skip
-            found = part(LLAMA_3_8B, here, stage)
+        for found in terms(LLAMA_3_8B, here, H100, stage).values():
             assert 0 <= found.low <= found.value <= found.high
             assert found.in_numbers()
 
@@ -177,30 +170,27 @@ def test_every_band_holds_its_value(tp: int, pp: int, version: str) -> None:
 )  # fmt: skip
 def test_all_reduce_buffers_follow_the_engines_table(arch: tuple[int, int], tp: int, mib: float) -> None:
     names = {(9, 0): "NVIDIA H100 80GB HBM3", (10, 0): "NVIDIA B200", (8, 0): "NVIDIA A100-SXM4-80GB"}
-    here = settings(tp=tp, gpu_arch=arch, gpu_name=names[arch])
-    assert runtime.all_reduce_bytes(here) == mib * MIB
+    assert runtime.all_reduce_bytes(settings(tp=tp), H100._replace(name=names[arch], arch=arch)) == mib * MIB
 
 
 def test_more_than_two_gpus_without_nvlink_have_no_all_reduce_of_their_own() -> None:
-    here = settings(tp=4, gpu_arch=(8, 9), gpu_name="NVIDIA GeForce RTX 4090", gpu_total_bytes=24 * GIB)
-    assert runtime.all_reduce_bytes(here) == 0
+    assert runtime.all_reduce_bytes(settings(tp=4), Gpu("NVIDIA GeForce RTX 4090", (8, 9), 24 * GIB)) == 0
 
 
 def test_replicas_that_share_experts_are_warned_about() -> None:
-    alone = runtime.inside(LLAMA_3_8B, settings(tp=2), 0)
-    shared = runtime.inside(LLAMA_3_8B, settings(tp=2, dp=2, expert_parallel=True), 0)
+    alone = runtime.inside(settings(tp=2), H100, 0)
+    shared = runtime.inside(settings(tp=2, dp=2, expert_parallel=True), H100, 0)
     assert shared.high - alone.high > 2 * GIB
     assert "expert exchange" in shared.formula
 
 
 def test_unified_memory_counts_the_hosts_use() -> None:
-    gb10 = settings(gpu_arch=(12, 1), gpu_name="NVIDIA GB10", gpu_total_bytes=120 * GIB)
-    assert runtime.outside(LLAMA_3_8B, gb10, 0).value > 4 * GIB
-    nano = settings(gpu_arch=(8, 7), gpu_name="Orin (nvgpu)", gpu_total_bytes=8 * GIB)
-    host = runtime.outside(LLAMA_3_8B, nano, 0)
+    gb10 = Gpu("NVIDIA GB10", (12, 1), 120 * GIB)
+    assert runtime.outside(settings(), gb10).value > 4 * GIB
+    host = runtime.outside(settings(), Gpu("Orin (nvgpu)", (8, 7), 8 * GIB))
     assert (host.value, host.high) == (GIB, 2 * GIB)
     assert 0 < host.low < host.value
-    assert runtime.inside(LLAMA_3_8B, gb10, 0).high > 3 * GIB
+    assert runtime.inside(settings(), gb10, 0).high > 3 * GIB
 
 
 def test_expert_workspace_is_the_kernels_rule() -> None:
@@ -208,28 +198,28 @@ def test_expert_workspace_is_the_kernels_rule() -> None:
     from tests.engine.vllm.weights.models import experts
 
     model = experts(2, 512, 16, 128, 2)
-    assert workspace.expert_workspace(model, settings("0.19.0")).bytes == 8192 * 2 * (512 + 512) * 2
-    assert workspace.expert_workspace(model, settings(dp=2)).bytes == 16384 * 2 * (512 + 512) * 2
-    assert workspace.expert_workspace(LLAMA_3_8B, settings()).bytes == 0
+    assert workspace.expert_workspace(model, settings("0.19.0"), H100).bytes == 8192 * 2 * (512 + 512) * 2
+    assert workspace.expert_workspace(model, settings(dp=2), H100).bytes == 16384 * 2 * (512 + 512) * 2
+    assert workspace.expert_workspace(LLAMA_3_8B, settings(), H100).bytes == 0
 
 
 def test_two_half_batches_double_the_shared_workspace() -> None:
     from tests.engine.vllm.weights.models import experts
 
     model = experts(2, 512, 16, 128, 2)
-    one, two = (workspace.shared_workspace(model, settings("0.19.0", dbo=dbo)).bytes for dbo in (False, True))
+    one, two = (workspace.shared_workspace(model, settings("0.19.0", dbo=dbo), H100).bytes for dbo in (False, True))
     assert two == 2 * one > 0
-    assert workspace.shared_workspace(LLAMA_3_8B, settings(dbo=True)).bytes == 0
+    assert workspace.shared_workspace(LLAMA_3_8B, settings(dbo=True), H100).bytes == 0
 
 
 def test_all_reduce_without_vllms_own_keeps_symmetric_memory_alone() -> None:
-    assert runtime.all_reduce_bytes(settings(tp=2, custom_all_reduce=False)) == 64 * MIB
-    assert runtime.all_reduce_bytes(settings("0.9.0", tp=2, custom_all_reduce=False)) == 0
+    assert runtime.all_reduce_bytes(settings(tp=2, custom_all_reduce=False), H100) == 64 * MIB
+    assert runtime.all_reduce_bytes(settings("0.9.0", tp=2, custom_all_reduce=False), H100) == 0
 
 
 def test_all_reduce_on_an_unknown_gpu_may_be_nothing() -> None:
-    here = settings(tp=4, gpu_arch=None, gpu_name="Custom 80 GB")
-    found, known = (runtime.outside(LLAMA_3_8B, s, 0) for s in (here, settings(tp=4)))
+    custom = H100._replace(name="Custom 80 GB", arch=None)
+    found, known = (runtime.outside(settings(tp=4), gpu) for gpu in (custom, H100))
     assert found.value == known.value
     assert found.low < known.low
     assert found.basis == "assumed"
@@ -241,7 +231,7 @@ def test_all_reduce_on_an_unknown_gpu_may_be_nothing() -> None:
         # 4 groups in blocks of 1,024 tokens: 4 × 1,024 entries a sequence.
         (
             "moonshotai/Kimi-Linear-48B-A3B-Instruct",
-            {"max_model_len": 1 << 20, "mamba_cache_mode": "align", "tp": 2},
+            {"max_model_len": 1 << 20, "cache": {"mamba_mode": "align"}, "tp": 2},
             4 * 1024,
             4 * 8192,
         ),
@@ -252,6 +242,6 @@ def test_all_reduce_on_an_unknown_gpu_may_be_nothing() -> None:
 def test_block_tables_follow_the_caches_groups(name: str, options: dict[str, Any], rows: int, tokens: int) -> None:
     model = catalogue.load(name)
     here = settings(**options)
-    layout = kv_layout.plan_cache(model.spec, here, weights.partition(model.spec.num_layers, 1))
-    found = workspace.after_profile(model, here, 0, layout)
+    layout = kv_layout.plan_cache(model.spec, here, H100, weights.partition(model.spec.num_layers, 1))
+    found = workspace.after_profile(model, here, layout)
     assert found.value == 2 * 1024 * rows * 4 + tokens * 8

@@ -10,7 +10,7 @@ from kvplanner.engine.vllm.weights import rank as weights
 from kvplanner.errors import BadInput, NotModelled
 from kvplanner.model.formats import dense, fp8_block
 from kvplanner.model.model import Model
-from tests.engine.vllm.weights.models import LLAMA_3_8B, QWEN3_8B, experts, llama, settings
+from tests.engine.vllm.weights.models import H100, LLAMA_3_8B, QWEN3_8B, experts, llama, settings
 
 FP32 = dense("float32")
 
@@ -28,7 +28,7 @@ FP32 = dense("float32")
 )
 def test_methods_that_the_engine_refuses_on_16_bit_weights(method: str, version: str, said: str) -> None:
     with pytest.raises(BadInput, match=said) as caught:
-        weights.rank_weights(LLAMA_3_8B, settings(version, quantization=method), 0)
+        weights.rank_weights(LLAMA_3_8B, settings(version, quantization=method), H100, 0)
     assert caught.value.where == "--quantization"
     assert caught.value.remedy
 
@@ -38,7 +38,7 @@ def test_methods_that_the_engine_refuses_on_16_bit_weights(method: str, version:
 )
 def test_methods_of_unknown_size_are_not_guessed(method: str, version: str) -> None:
     with pytest.raises(NotModelled):
-        weights.rank_weights(LLAMA_3_8B, settings(version, quantization=method), 0)
+        weights.rank_weights(LLAMA_3_8B, settings(version, quantization=method), H100, 0)
 
 
 def test_a_quantised_checkpoint_takes_its_own_names_only() -> None:
@@ -57,13 +57,13 @@ def test_a_quantised_checkpoint_takes_its_own_names_only() -> None:
 
 def _layers(model: Model, **changes: object) -> int:
     here = settings(**changes)  # type: ignore[arg-type]
-    return sum(h.bytes for h in weights.held(model, here, 0) if h.group.kind in ("attention", "mlp"))
+    return sum(h.bytes for h in weights.held(model, here, H100, 0) if h.group.kind in ("attention", "mlp"))
 
 
 def test_bitsandbytes_takes_half_a_byte_and_an_absmax_for_64_weights() -> None:
     plain = _layers(LLAMA_3_8B)
     assert _layers(LLAMA_3_8B, version="0.16.0", quantization="bitsandbytes") == plain // 2 // 64 * (32 + 4)
-    found = weights.rank_weights(LLAMA_3_8B, settings("0.16.0", quantization="bitsandbytes"), 0)
+    found = weights.rank_weights(LLAMA_3_8B, settings("0.16.0", quantization="bitsandbytes"), H100, 0)
     assert found.low < found.value < found.high
     assert any("by its rule" in note for note in found.notes)
     # 128,256 × 4,096 embedding and head stay in 16 bits.
@@ -73,13 +73,13 @@ def test_bitsandbytes_takes_half_a_byte_and_an_absmax_for_64_weights() -> None:
 def test_experts_int8_converts_experts_alone() -> None:
     model = experts(2, 512, 16, 256, 2)
     plain, packed = (
-        {h.group.path: h.bytes for h in weights.held(model, settings(quantization=q), 0)}
+        {h.group.path: h.bytes for h in weights.held(model, settings(quantization=q), H100, 0)}
         for q in (None, "experts_int8")
     )
     changed = {path for path in plain if plain[path] != packed[path]}
     assert changed == {"mlp.experts.gate_proj", "mlp.experts.up_proj", "mlp.experts.down_proj"}
     assert packed["mlp.experts.down_proj"] == 2 * 16 * (512 * 256 + 4 * 512)
-    dense_model = weights.rank_weights(LLAMA_3_8B, settings(quantization="experts_int8"), 0)
+    dense_model = weights.rank_weights(LLAMA_3_8B, settings(quantization="experts_int8"), H100, 0)
     assert dense_model.low == dense_model.value == dense_model.high == 16060522496
 
 
@@ -94,8 +94,8 @@ def _in_fp32(model: Model) -> Model:
 
 def test_fp32_files_are_cast_to_the_models_dtype() -> None:
     for model, size in ((LLAMA_3_8B, 16060522496), (QWEN3_8B, 16381470720)):
-        assert weights.rank_weights(_in_fp32(model), settings(), 0).value == size
-        assert weights.rank_weights(_in_fp32(model), settings(dtype="float32"), 0).value == 2 * size
+        assert weights.rank_weights(_in_fp32(model), settings(), H100, 0).value == size
+        assert weights.rank_weights(_in_fp32(model), settings(dtype="float32"), H100, 0).value == 2 * size
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_fp32_files_keep_what_the_engine_declares_in_fp32(name: str) -> None:
         for g, _ in inventory.groups()
         if g.format == FP32 and not g.path.endswith("A_log") and g.place == "layer"
     }
-    sizes = {h.group.path: (h.bytes, h.local.elements * h.layers) for h in weights.held(model, here, 0)}
+    sizes = {h.group.path: (h.bytes, h.local.elements * h.layers) for h in weights.held(model, here, H100, 0)}
     for path in wide:
         held_bytes, elements = sizes[path]
         assert held_bytes == 4 * elements, path
@@ -122,23 +122,23 @@ def test_fp32_files_keep_what_the_engine_declares_in_fp32(name: str) -> None:
 
 def test_the_notes_speak_of_the_right_method() -> None:
     gpt_oss = catalogue.load("openai/gpt-oss-20b")
-    notes = weights.rank_weights(gpt_oss, settings(quantization="gpt_oss_mxfp4"), 0).notes
+    notes = weights.rank_weights(gpt_oss, settings(quantization="gpt_oss_mxfp4"), H100, 0).notes
     assert not any("NVFP4" in note for note in notes)
     gptq = catalogue.load("Qwen/Qwen2.5-14B-Instruct-GPTQ-Int4")
-    notes = weights.rank_weights(gptq, settings(quantization="auto_gptq", dtype="float16"), 0).notes
+    notes = weights.rank_weights(gptq, settings(quantization="auto_gptq", dtype="float16"), H100, 0).notes
     assert any("act-order" in note for note in notes)
 
 
 def test_weights_of_a_gpu_without_a_known_capability_span_the_kernels() -> None:
     model = catalogue.load("deepseek-ai/DeepSeek-V3")
     sizes = [
-        weights.rank_weights(model, settings(quantization="fp8", tp=8, gpu_arch=arch), 0).value
+        weights.rank_weights(model, settings(quantization="fp8", tp=8), H100._replace(arch=arch), 0).value
         for arch in ((8, 0), (9, 0), (10, 0))
     ]
-    unknown = weights.rank_weights(model, settings(quantization="fp8", tp=8, gpu_arch=None), 0)
+    unknown = weights.rank_weights(model, settings(quantization="fp8", tp=8), H100._replace(arch=None), 0)
     assert unknown.low <= min(sizes) < max(sizes) <= unknown.high
     assert unknown.basis == "assumed"
-    plain = weights.rank_weights(LLAMA_3_8B, settings(gpu_arch=None), 0)
+    plain = weights.rank_weights(LLAMA_3_8B, settings(), H100._replace(arch=None), 0)
     assert plain.low == plain.value == plain.high
 
 
@@ -154,15 +154,15 @@ def test_weights_of_a_gpu_without_a_known_capability_span_the_kernels() -> None:
 )
 def test_splits_that_do_not_divide_are_refused(model: Model, tp: int, said: str) -> None:
     with pytest.raises(BadInput, match=said) as caught:
-        weights.rank_weights(model, settings(tp=tp), 0)
+        weights.rank_weights(model, settings(tp=tp), H100, 0)
     assert caught.value.where == "--tensor-parallel-size"
 
 
 def test_heads_that_are_copied_and_experts_that_stay_whole_divide() -> None:
-    weights.rank_weights(llama(2, 1024, 8, 2, 128, 1024, 6400), settings(tp=8), 0)
-    weights.rank_weights(experts(2, 512, 16, 260, 2, 6400), settings(tp=8, expert_parallel=True), 0)
+    weights.rank_weights(llama(2, 1024, 8, 2, 128, 1024, 6400), settings(tp=8), H100, 0)
+    weights.rank_weights(experts(2, 512, 16, 260, 2, 6400), settings(tp=8, expert_parallel=True), H100, 0)
     # Words are padded to 64 first: 6,401 become 6,464 rows.
-    weights.rank_weights(llama(2, 1024, 8, 8, 128, 1024, 6401), settings(tp=2), 0)
+    weights.rank_weights(llama(2, 1024, 8, 8, 128, 1024, 6401), settings(tp=2), H100, 0)
 
 
 def _fp8_blocks(model: Model) -> Model:
@@ -182,7 +182,7 @@ def test_experts_that_are_not_whole_blocks_are_refused_until_they_are_cut() -> N
 
     def weigh(version: str, tp: int, **changes: object) -> tuple[str, ...]:
         here = settings(version, quantization="fp8", tp=tp, **changes)
-        return weights.rank_weights(model, here, 0).notes
+        return weights.rank_weights(model, here, H100, 0).notes
 
     words = "The output_size of gate's and up's weight = 192 is not divisible by weight quantization block_n = 128"
     with pytest.raises(BadInput, match=words):
@@ -197,9 +197,9 @@ def test_linear_layers_that_are_not_whole_blocks_are_remarked() -> None:
     """A share of 64 of blocks of 128 (vllm-project/vllm#52997)."""
     model = _fp8_blocks(llama(2, 1024, 8, 8, 128, 512, 6400))
     words = "Weight output_partition_size = 64 is not divisible by weight quantization block_n = 128"
-    notes = weights.rank_weights(model, settings(quantization="fp8", tp=8), 0).notes
+    notes = weights.rank_weights(model, settings(quantization="fp8", tp=8), H100, 0).notes
     assert any("may refuse" in note and words in note for note in notes)
-    assert not weights.rank_weights(model, settings(quantization="fp8", tp=4), 0).notes
+    assert not weights.rank_weights(model, settings(quantization="fp8", tp=4), H100, 0).notes
 
 
 def test_a_model_divides_where_its_weights_do() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kvplanner.engine.vllm.weights import rank as weights
-from tests.engine.vllm.weights.models import settings
+from tests.engine.vllm.weights.models import H100, settings
 from tests.oracle import originals
 
 DATA = Path(__file__).parent / "data" / "vllm_weights.jsonl"
@@ -40,14 +40,15 @@ def cases() -> tuple[Case, ...]:
 def _case(facts: dict[str, Any]) -> Case:
     model = originals.load(facts["model"])
     here = settings(
-        tp=facts["tp"], pp=facts["pp"], dtype=facts["dtype"], gpu_arch=tuple(facts["arch"]), gpu_name=facts["gpu"],
+        tp=facts["tp"], pp=facts["pp"], dtype=facts["dtype"],
         max_model_len=facts["max_model_len"], quantization=facts["quantization"],
     )  # fmt: skip
-    planned = weights.rank_weights(model, here, facts["stage"]).value
+    gpu = H100._replace(name=facts["gpu"], arch=tuple(facts["arch"]))
+    planned = weights.rank_weights(model, here, gpu, facts["stage"]).value
     if facts["stage"]:
         # The encoder of a later stage is held but is not one of its registered parameters.
-        planned -= sum(h.bytes for h in weights.held(model, here, facts["stage"]) if h.group.place == "tower")
-    return Case(facts, planned, weights.loaded(model, here, facts["stage"]).value)
+        planned -= sum(h.bytes for h in weights.held(model, here, gpu, facts["stage"]) if h.group.place == "tower")
+    return Case(facts, planned, weights.loaded(model, here, gpu, facts["stage"]).value)
 
 
 def test_most_cases_are_equal_to_the_byte() -> None:

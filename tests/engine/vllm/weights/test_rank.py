@@ -12,7 +12,7 @@ from kvplanner.engine.vllm.weights import rank as weights
 from kvplanner.errors import BadInput, NotModelled
 from kvplanner.estimate import banded
 from kvplanner.model.model import Model
-from tests.engine.vllm.weights.models import LLAMA_3_8B, LLAMA_3_70B, QWEN3_8B, experts, llama, settings
+from tests.engine.vllm.weights.models import H100, LLAMA_3_8B, LLAMA_3_70B, QWEN3_8B, experts, llama, settings
 
 # param_bytes of vLLM 0.33 on meta tensors, tensor parallel 1, 2, 4, 8 on H100.
 ENGINE = {
@@ -26,19 +26,19 @@ ENGINE = {
 @pytest.mark.parametrize("name", ENGINE)
 def test_dense_weights_equal_the_engines_to_the_byte(name: str, tp: int) -> None:
     model, expected = ENGINE[name]
-    estimate = weights.rank_weights(model, settings(tp=tp), 0)
+    estimate = weights.rank_weights(model, settings(tp=tp), H100, 0)
     assert estimate.value == expected[tp]
     assert estimate.basis == "exact"
 
 
 def test_pipeline_stages_hold_what_the_engine_allocates() -> None:
-    both = [weights.rank_weights(LLAMA_3_8B, settings(tp=2, pp=2), stage).value for stage in (0, 1)]
+    both = [weights.rank_weights(LLAMA_3_8B, settings(tp=2, pp=2), H100, stage).value for stage in (0, 1)]
     assert both == [4015259648, 4015267840]
 
 
 def test_loading_line_adds_rotary_tables_and_rounding() -> None:
     # allocator_bytes of the engine: 16,062,718,976
-    assert weights.loaded(LLAMA_3_8B, settings(), 0).value == pytest.approx(16062718976, rel=1e-5)
+    assert weights.loaded(LLAMA_3_8B, settings(), H100, 0).value == pytest.approx(16062718976, rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -78,17 +78,17 @@ def test_ranks_hold_at_least_the_model_and_stages_sum_to_it(
 ) -> None:
     model = llama(layers, 8 * head, 8, kv, head, 64 * width, vocab, tied=tied)
     pp = min(pp, layers)
-    whole = weights.rank_weights(model, settings(), 0).value
-    stages = [weights.rank_weights(model, settings(pp=pp), stage).value for stage in range(pp)]
+    whole = weights.rank_weights(model, settings(), H100, 0).value
+    stages = [weights.rank_weights(model, settings(pp=pp), H100, stage).value for stage in range(pp)]
     tied_again = 0 if not tied or pp == 1 else -(-vocab // 64) * 64 * 8 * head * 2
     assert sum(stages) == whole + tied_again
-    rank = weights.rank_weights(model, settings(tp=tp), 0).value
+    rank = weights.rank_weights(model, settings(tp=tp), H100, 0).value
     assert tp * rank >= whole
     assert rank <= whole
 
 
 def test_weights_shrink_by_what_is_kept_on_the_host() -> None:
-    kept = weights.rank_weights(LLAMA_3_8B, settings(cpu_offload_bytes=4 << 30), 0)
+    kept = weights.rank_weights(LLAMA_3_8B, settings(cpu_offload_bytes=4 << 30), H100, 0)
     assert kept.value == 16060522496 - (4 << 30)
     assert "kept on the host" in kept.formula
 
@@ -96,16 +96,16 @@ def test_weights_shrink_by_what_is_kept_on_the_host() -> None:
 def test_unknown_tensors_are_refused() -> None:
     bare = Model("x", LLAMA_3_8B.spec, None, "config")
     with pytest.raises(NotModelled):
-        weights.rank_weights(bare, settings(), 0)
+        weights.rank_weights(bare, settings(), H100, 0)
 
 
 def test_float32_doubles_the_weights() -> None:
-    assert weights.rank_weights(LLAMA_3_8B, settings(dtype="float32"), 0).value == 2 * 16060522496
+    assert weights.rank_weights(LLAMA_3_8B, settings(dtype="float32"), H100, 0).value == 2 * 16060522496
 
 
 def _experts_of(tp: int = 1, **changes: Any) -> int:
     model = experts(2, 512, 16, 256, 2)
-    return sum(h.bytes for h in weights.held(model, settings(tp=tp, **changes), 0) if h.group.kind == "experts")
+    return sum(h.bytes for h in weights.held(model, settings(tp=tp, **changes), H100, 0) if h.group.kind == "experts")
 
 
 def test_experts_are_cut_over_all_ranks_or_spread_whole() -> None:
@@ -122,28 +122,31 @@ def test_experts_are_cut_over_all_ranks_or_spread_whole() -> None:
 
 def test_data_parallel_copies_everything_but_experts() -> None:
     model = experts(2, 512, 16, 256, 2)
-    one, two = (weights.rank_weights(model, settings(dp=dp), 0).value for dp in (1, 2))
+    one, two = (weights.rank_weights(model, settings(dp=dp), H100, 0).value for dp in (1, 2))
     assert one - two == _experts_of() // 2
 
 
 def test_kv_heads_are_copied_where_ranks_outnumber_them() -> None:
     model = llama(1, 1024, 8, 2, 128, 1024, 6400)
-    kv = [sum(h.bytes for h in weights.held(model, settings(tp=tp), 0) if h.group.shard == "kv") for tp in (1, 2, 4, 8)]
+    kv = [
+        sum(h.bytes for h in weights.held(model, settings(tp=tp), H100, 0) if h.group.shard == "kv")
+        for tp in (1, 2, 4, 8)
+    ]
     assert kv == [2 * 256 * 1024 * 2, 2 * 128 * 1024 * 2, 2 * 128 * 1024 * 2, 2 * 128 * 1024 * 2]
 
 
 def test_lora_slots_and_drafts_are_counted_and_named() -> None:
-    lora = weights.rank_weights(LLAMA_3_8B, settings(lora_slots=2, lora_rank=16), 0)
+    lora = weights.rank_weights(LLAMA_3_8B, settings(lora={"slots": 2, "rank": 16}), H100, 0)
     per_layer = (4096 + 4096) * 2 + (1024 + 4096) * 2 + (14336 + 4096) * 3
     assert lora.value - 16060522496 == 2 * 2 * 16 * 32 * per_layer
-    draft = weights.rank_weights(LLAMA_3_8B, settings(spec_method="eagle3", spec_tokens=3), 0)
+    draft = weights.rank_weights(LLAMA_3_8B, settings(speculative={"method": "eagle3", "tokens": 3}), H100, 0)
     assert draft.low < draft.value < draft.high
     assert "draft model" in draft.formula
     assert "rule of thumb" in draft.notes[0]
-    unknown = weights.rank_weights(LLAMA_3_8B, settings(spec_method="draft_model", spec_tokens=3), 0)
+    unknown = weights.rank_weights(LLAMA_3_8B, settings(speculative={"method": "draft_model", "tokens": 3}), H100, 0)
     assert unknown.value == 16060522496
     assert "not counted" in unknown.notes[0]
-    assert weights.rank_weights(LLAMA_3_8B, settings(spec_method="ngram", spec_tokens=3), 0).notes == ()
+    assert weights.rank_weights(LLAMA_3_8B, settings(speculative={"method": "ngram", "tokens": 3}), H100, 0).notes == ()
 
 
 @pytest.mark.parametrize(
@@ -151,12 +154,13 @@ def test_lora_slots_and_drafts_are_counted_and_named() -> None:
 )
 def test_online_quantisation_leaves_embeddings_and_head(method: str, version: str, loaded_gib: float) -> None:
     here = settings(version, quantization=method, max_model_len=131072)
-    assert weights.loaded(LLAMA_3_8B, here, 0).value / 2**30 == pytest.approx(loaded_gib, abs=0.03)
+    assert weights.loaded(LLAMA_3_8B, here, H100, 0).value / 2**30 == pytest.approx(loaded_gib, abs=0.03)
 
 
 def test_old_versions_load_all_of_it_before_they_quantise() -> None:
     late, early = (
-        weights.loading_peak(LLAMA_3_8B, settings(version, quantization="fp8"), 0) for version in ("0.33.0", "0.11.0")
+        weights.loading_peak(LLAMA_3_8B, settings(version, quantization="fp8"), H100, 0)
+        for version in ("0.33.0", "0.11.0")
     )
     assert early.value - late.value > 6 * 2**30
     assert "16-bit copy" in early.formula
@@ -164,7 +168,7 @@ def test_old_versions_load_all_of_it_before_they_quantise() -> None:
 
 def test_a_what_if_size_carries_its_band() -> None:
     stored = banded(1000, 995, 1020, "analytic")
-    loose = weights.rank_weights(LLAMA_3_8B._replace(stored=stored), settings(tp=2), 0)
+    loose = weights.rank_weights(LLAMA_3_8B._replace(stored=stored), settings(tp=2), H100, 0)
     assert loose.value == 8030527488
     assert loose.high / loose.value == pytest.approx(1.02)
     assert loose.basis == "analytic"
