@@ -7,6 +7,7 @@ ones (layers left in 16 bits), the report's own weight figure shows it.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import Final
 
 from kvplanner.catalog import models
@@ -81,9 +82,19 @@ def resolve(name: str, quantization: str) -> tuple[str, str | None]:
     if any(word in name for word in _WORDLESS):
         raise UnknownName(f"{name!r} names no single model", "start-up report")
     try:
-        return models.find(name).id, None
+        return models.find(_of_its_publisher(name)).id, None
     except UnknownName:
         return _resolve_quantised(name, quantization)
+
+
+def _of_its_publisher(name: str) -> str:
+    """A bare name that several repositories have means the one of the publisher who has most models of that family."""
+    same = [entry.id for entry in models.index() if entry.id.rpartition("/")[2] == name]
+    if len(same) < 2:
+        return name
+    family = name.split("-")[0]
+    owners = Counter(entry.id.split("/")[0] for entry in models.index() if f"/{family}-" in entry.id)
+    return max(same, key=lambda known: owners[known.split("/")[0]])
 
 
 def _resolve_quantised(name: str, quantization: str) -> tuple[str, str | None]:
