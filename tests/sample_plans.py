@@ -9,16 +9,21 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from kvplanner.engine.option import OptionValue, Resolved
-from kvplanner.engine.plan import CacheGroup, DevicePlan, KvCache, Limits, Plan, Stage, StageMemory
+from kvplanner.engine.plan import CacheGroup, DevicePlan, KvCache, Limits, Plan, StageMemory
 from kvplanner.engine.request import Load, PlanRequest
-from kvplanner.engine.segment import BUDGET_KINDS, Segment, SegmentKind
+from kvplanner.engine.segment import Segment, SegmentKind
+from kvplanner.engine.verdict import Bytes, Reason, Shortfall, Verdict
 from kvplanner.estimate import Estimate, Input, banded, exact, measured
 from kvplanner.gpu.spec import Device, GpuSpec, Machine, Vendor
 from kvplanner.model.model import Model
 from kvplanner.model.spec import Attention, LayerSpec, Mlp, ModelSpec
 from kvplanner.units import GIB, MIB, ceil_div
+from tests.engine import verdicts
 
 BLOCK: Final = 16
+BUDGET_KINDS: Final[tuple[SegmentKind, ...]] = (
+    "runtime", "weights", "workspace", "activations", "cuda_graphs", "kv_cache",
+)  # fmt: skip
 
 
 def llama_8b() -> Model:
@@ -111,7 +116,7 @@ def _mib(name: str, mib: int) -> Input:
     return Input(name, mib * MIB, "B", "calibrated on public start-up logs")
 
 
-def _stages(segments: tuple[Segment, ...], failing: Stage | None) -> tuple[StageMemory, ...]:
+def _stages(segments: tuple[Segment, ...], failing: str | None) -> tuple[StageMemory, ...]:
     """Start-up told from the segments: what is in use at the end of each stage and at its highest."""
     size = {s.kind: s.bytes for s in segments}
     now = size["driver_reserved"] + size.get("other", 0)
@@ -126,13 +131,13 @@ def _stages(segments: tuple[Segment, ...], failing: Stage | None) -> tuple[Stage
     made: list[StageMemory] = []
     for stage, label, kinds, transient in steps:
         now += sum(size.get(kind, 0) for kind in kinds)
-        made.append(StageMemory(stage, label, now, now + transient, failing=stage == failing))
-        if stage == failing:
-            break
+        reached = not any(step.failing for step in made)
+        end, peak = (now, now + transient) if reached else (0, 0)
+        made.append(StageMemory(stage, label, end, peak, failing=stage == failing, reached=reached))
     return tuple(made)
 
 
-def _device(model: Model, device: Device, tp: int, utilisation: float, stage: Stage | None) -> DevicePlan:
+def _device(model: Model, device: Device, tp: int, utilisation: float, stage: str | None) -> DevicePlan:
     spec = device.gpu
     assert spec.total is not None
     assert spec.cuda_total is not None
@@ -167,12 +172,13 @@ def _device(model: Model, device: Device, tp: int, utilisation: float, stage: St
             Input("total", total, "B", "catalogue: nvidia-smi"),
             Input("taken", total - spare, "B", "the segments before"),
         )
-    segments = tuple(Segment(kind, estimate) for kind, estimate in kinds.items())
+    segments = tuple(Segment(kind, estimate, in_budget=kind in BUDGET_KINDS) for kind, estimate in kinds.items())
     block = _block_bytes(model, tp)
     overflow = max(0, -spare)
     return DevicePlan(
-        device, f"tp{device.index}", total, cuda, budget, segments, block, overflow, _stages(segments, stage)
-    )
+        device, f"tp{device.index}", total, cuda, budget, segments, block, overflow, _stages(segments, stage),
+        budget_share=utilisation,
+    )  # fmt: skip
 
 
 def _block_bytes(model: Model, tp: int) -> int:
@@ -220,9 +226,9 @@ def _plan(
     *,
     load: Load | None = None,
     context: int = 131_072,
-    stage: Stage | None = None,
+    stage: str | None = None,
     user: Mapping[str, OptionValue] | None = None,
-    summary: str = "",
+    reason: Reason | None = None,
     missing: int = 0,
     message: str = "",
     warnings: tuple[str, ...] = (),
@@ -239,32 +245,33 @@ def _plan(
     users = serves = blocks = None
     if load:
         users, blocks = load.users, ceil_div(load.tokens_per_user, BLOCK)
-        serves = min(users, cache.num_blocks // blocks) if cache and stage is None else 0
+        serves = min(users, cache.units // blocks) if cache and stage is None else 0
     works = stage is None and cache is not None
     limits = Limits(
         min(context, cache.tokens) if cache else None,
         int(cache.max_concurrency) if cache and works else None,
         serves,
         blocks,
+        "kv_cache" if serves is not None and users is not None and serves < users else "",
+        max_requests=1024,
+        bytes_per_user=blocks * cache.bytes_per_unit if blocks and cache else None,
     )
-    if not summary and cache:
-        serving = f", and serves {serves} of {users} users" if users else ""
-        summary = f"Fits{serving}: KV cache for ≈ {cache.tokens:,} tokens"
-    return Plan(
-        request,
-        "0.33.0",
-        "0.27–0.33, V2 runner",
-        stage is None,
-        stage,
-        summary,
-        devices,
-        _options(tp, context, options),
-        cache,
-        limits,
-        warnings,
-        message,
-        missing,
+    verdict = Verdict("fits")
+    if stage is not None:
+        assert reason is not None
+        verdict = Verdict("does_not_fit", failing=Shortfall(stage, 0, missing, missing, missing, reason, message))
+    plan = Plan(
+        request=request,
+        engine_version="0.33.0",
+        rules="0.27–0.33, V2 runner",
+        verdict=verdict,
+        devices=devices,
+        options=_options(tp, context, options),
+        kv_cache=cache,
+        limits=limits,
+        warnings=warnings,
     )
+    return verdicts.again(plan)
 
 
 def fits() -> Plan:
@@ -278,7 +285,11 @@ def too_big() -> Plan:
         llama_70b(),
         machine(H100),
         stage="weights",
-        summary="Does not fit: the weights need 131.42 GiB and the GPU offers 79.18 GiB",
+        reason=Reason(
+            "weights",
+            "the weights need {needed} and the GPU offers {free}",
+            {"needed": Bytes(131.42 * GIB), "free": Bytes(79.18 * GIB)},
+        ),
         missing=int(53.2 * GIB),
         message="torch.OutOfMemoryError: CUDA out of memory.",
     )
@@ -290,7 +301,11 @@ def kv_too_small() -> Plan:
         llama_8b(),
         machine(RTX4090),
         stage="kv_cache_too_small",
-        summary="Does not fit: one request of 131,072 tokens needs 16.00 GiB of KV cache",
+        reason=Reason(
+            "one_request",
+            "one request of {length} tokens needs {needed} of KV cache",
+            {"length": 131_072, "needed": Bytes(16 * GIB)},
+        ),
         missing=int(11.6 * GIB),
         message="To serve at least one request with the model's max seq len (131072), more is needed.",
     )
@@ -323,17 +338,15 @@ def cannot_tell() -> Plan:
     request = PlanRequest(llama_8b(), machine(MI300X))
     device = DevicePlan(request.machine.devices[0], "tp0", 196_592 * MIB, 196_288 * MIB, None, ())
     return Plan(
-        request,
-        "0.33.0",
-        "0.27–0.33, V2 runner",
-        None,
-        None,
-        "Cannot tell: vLLM's memory use on AMD GPUs is not modelled",
-        (device,),
-        _options(1, 131_072, {}),
-        None,
-        Limits(None, None),
-        ("AMD Instinct MI300X: vLLM on ROCm allocates differently, and nothing here was measured on it",),
+        request=request,
+        engine_version="0.33.0",
+        rules="0.27–0.33, V2 runner",
+        verdict=verdicts.cannot_tell("vLLM's memory use on AMD GPUs is not modelled"),
+        devices=(device,),
+        options=_options(1, 131_072, {}),
+        kv_cache=None,
+        limits=Limits(None, None),
+        warnings=("AMD Instinct MI300X: vLLM on ROCm allocates differently, and nothing here was measured on it",),
     )
 
 

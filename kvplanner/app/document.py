@@ -17,18 +17,11 @@ from kvplanner.app.state import PlanState
 from kvplanner.errors import PlannerError
 
 if TYPE_CHECKING:
+    from kvplanner.engine.draft import DraftWish
     from kvplanner.engine.option import Option, OptionValue
     from kvplanner.engine.plan import Plan
     from kvplanner.engine.request import PlanRequest
     from kvplanner.model.model import Model
-
-
-_DRAFT_OPTIONS = ("speculative_model", "speculative_method")
-
-
-def _draft_key(options: Mapping[str, OptionValue]) -> tuple[object, ...]:
-    """What the draft model depends on."""
-    return tuple(options.get(name) for name in _DRAFT_OPTIONS)
 
 
 class Document(QObject):
@@ -37,14 +30,14 @@ class Document(QObject):
     changed(PlanState): the state is another one. planned(Plan): the plan of that state.
     failed(PlannerError): the state has no plan; `plan` still holds the last good one.
     history_changed(): undo, redo or the saved mark moved.
-    draft_wanted(name, options): planning waits until `give_draft` answers for these options.
+    draft_wanted(DraftWish): planning waits until `give_draft` answers that wish.
     """
 
     changed = Signal(object)
     planned = Signal(object)
     failed = Signal(object)
     history_changed = Signal()
-    draft_wanted = Signal(str, object)
+    draft_wanted = Signal(object)
 
     def __init__(self, parent: QObject | None = None, state: PlanState | None = None) -> None:
         super().__init__(parent)
@@ -54,7 +47,7 @@ class Document(QObject):
         self.error: PlannerError | None = None
         self.waiting = False  # for the draft model that the state names
         self._planned_state: PlanState | None = None
-        self._draft: tuple[tuple[object, ...], Model | PlannerError | None] | None = None
+        self._draft: tuple[DraftWish, Model | PlannerError | None] | None = None
         self._turn = QTimer(self)
         self._turn.setSingleShot(True)
         self._turn.setInterval(0)
@@ -204,24 +197,22 @@ class Document(QObject):
 
     def _with_draft(self, request: PlanRequest) -> PlanRequest | None:
         """The request with the draft model that it names; None while that is read. Raises PlannerError."""
-        if not any(name in request.options for name in _DRAFT_OPTIONS):
-            return request
-        from kvplanner.request import draft
+        from kvplanner.engine.registry import engine
 
-        name = draft.wanted(request.options)
-        if not name:
+        wish = engine(request.engine).draft_wanted(request.options) if request.options else None
+        if wish is None:
             return request
-        if self._draft is None or self._draft[0] != _draft_key(request.options):
-            self.draft_wanted.emit(name, request.options)
+        if self._draft is None or self._draft[0] != wish:
+            self.draft_wanted.emit(wish)
             return None
         found = self._draft[1]
         if isinstance(found, PlannerError):
             raise found
         return request._replace(draft=found)
 
-    def give_draft(self, options: Mapping[str, OptionValue], found: Model | PlannerError | None) -> None:
-        """The draft model that these options name, why it cannot be had, or None where the plan goes without it."""
-        self._draft = _draft_key(options), found
+    def give_draft(self, wish: DraftWish, found: Model | PlannerError | None) -> None:
+        """The draft model that was wished for, why it cannot be had, or None where the plan goes without it."""
+        self._draft = wish, found
         self._planned_state = None
         self.flush()
 

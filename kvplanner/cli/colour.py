@@ -8,14 +8,16 @@ from collections.abc import Mapping
 from itertools import groupby
 from typing import Final
 
-from kvplanner.report.bar import LETTERS, MISSING
+from kvplanner.engine.segment import SEGMENT_KINDS, SegmentKind
+from kvplanner.report.segments import MISSING_LETTER, words_of
 
 # Of the 256-colour palette, nearest to the window's colours; bold where a letter must stand out.
-_OF_KIND: Final = {
+_OF_KIND: Final[dict[SegmentKind, int]] = {
     "driver_reserved": 245, "other": 240, "runtime_outside": 137, "runtime": 180, "weights": 32, "workspace": 117,
-    "activations": 214, "cuda_graphs": 176, "kv_cache": 35, "headroom": 250,
+    "activations": 214, "compute": 208, "output": 223, "cuda_graphs": 176, "fragmentation": 138,
+    "kv_cache": 35, "headroom": 250,
 }  # fmt: skip
-_OF_LETTER: Final = {letter: _OF_KIND[kind] for kind, letter in LETTERS.items()} | {MISSING: 160}
+_OF_LETTER: Final = {words_of(kind).letter: _OF_KIND[kind] for kind in SEGMENT_KINDS} | {MISSING_LETTER: 160}
 _VERDICT: Final = {True: 35, False: 160, None: 172}
 _RESET: Final = "\x1b[0m"
 

@@ -132,6 +132,8 @@ def save(path: str, built: Built) -> None:
     from pathlib import Path
 
     from kvplanner.catalog.gpus import machine_words
+    from kvplanner.engine.command import role_option
+    from kvplanner.engine.registry import engine
     from kvplanner.request import planfile
 
     if not path.endswith(planfile.SUFFIX):
@@ -142,9 +144,10 @@ def save(path: str, built: Built) -> None:
         return str(Path(name).resolve()) if Path(name).exists() else name
 
     request = built.request
-    draft = request.options.get("speculative_model")
-    if draft:
-        request = request._replace(options={**request.options, "speculative_model": placed(str(draft))})
+    option = role_option(engine(request.engine), request.version, "draft")
+    draft = request.options.get(option.name) if option else None
+    if option and draft:
+        request = request._replace(options={**request.options, option.name: placed(str(draft))})
     machine = machine_words(request.machine)
     planfile.save(path, planfile.from_request(request, placed(built.model), machine, built.kept))
 
@@ -197,8 +200,10 @@ def run(argv: Sequence[str]) -> int:
         # The reader has seen enough; the verdict stands.
         give_up_output()
     if plan.fits is None:
+        from kvplanner.report.sentences import summary
+
         planned = plan.kv_cache is None and any(device.segment("weights") for device in plan.devices)
-        note(f"{sizes_in(plan.summary, given.unit)}. {_UNTOLD_CACHE if planned else _UNTOLD}")
+        note(f"{sizes_in(summary(plan), given.unit)}. {_UNTOLD_CACHE if planned else _UNTOLD}")
     return status_of(plan)
 
 

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from kvplanner.engine.option import FlagRule, Option, OptionValue
+from kvplanner.engine.option import FlagRule, Option, OptionValue, Role
 from kvplanner.engine.protocol import Engine
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.values import parse_value
@@ -236,9 +236,9 @@ def format_command(engine: Engine, request: PlanRequest) -> str:
     nested: dict[str, dict[str, OptionValue]] = {}
     for option in engine.options(request.version):
         value = request.options.get(option.name)
-        if value is None or option.name == "usage":
+        if value is None or option.role == "caller":
             continue
-        if option.name == "speculative_model" and request.draft is not None:
+        if option.role == "draft" and request.draft is not None:
             value = request.draft.id  # the whole name, where a short one was given
         if option.env:
             env.append(f"{option.env}={shlex.quote(str(int(value) if isinstance(value, bool) else value))}")
@@ -257,12 +257,6 @@ def format_command(engine: Engine, request: PlanRequest) -> str:
     return " ".join(env + words)
 
 
-PARALLEL_SIZES = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
-
-
-def as_started(engine: Engine, version: str | None, options: Mapping[str, OptionValue]) -> dict[str, OptionValue]:
-    """The options of a server that is started so: one GPU unless its command line names a parallel size."""
-    known = {o.name for o in engine.options(version)}
-    if any(name in options for name in PARALLEL_SIZES) or PARALLEL_SIZES[0] not in known:
-        return dict(options)
-    return {**options, PARALLEL_SIZES[0]: 1}
+def role_option(engine: Engine, version: str | None, role: Role) -> Option | None:
+    """The option of an engine that plays a role, None where it has none."""
+    return next((option for option in engine.options(version) if option.role == role), None)

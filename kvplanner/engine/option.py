@@ -5,6 +5,11 @@ from typing import Literal, NamedTuple
 OptionValue = bool | int | float | str
 Origin = Literal["user", "default", "derived"]
 OptionType = Literal["bool", "int", "tokens", "float", "text", "choice", "bytes"]
+# What an option means to those who know no engine: forms, sentences and solvers find it by its role.
+Role = Literal[
+    "", "context", "max_requests", "step_tokens", "tensor_parallel", "pipeline_parallel", "data_parallel",
+    "expert_parallel", "budget_share", "kv_dtype", "kv_bytes", "eager", "draft", "draft_method", "caller",
+]  # fmt: skip
 
 
 class Option(NamedTuple):
@@ -19,6 +24,8 @@ class Option(NamedTuple):
     default: text of the default rule for people ("0.92", "from the GPU: 8192 or 2048").
     moves: the segment kinds (or "" for admission only) that it changes. everyday: shown without searching.
     low, high: the range that makes sense, None for open. above_low: the low end itself lies outside it.
+    label: what a form calls it, "" for the words of its flag. role: what it means in any engine. "caller": how the
+    engine is called, which no command line says.
     """
 
     name: str
@@ -43,6 +50,8 @@ class Option(NamedTuple):
     above_low: bool = False
     env_also: str = ""
     synonyms: tuple[tuple[str, str], ...] = ()
+    label: str = ""
+    role: Role = ""
 
     @property
     def spelled(self) -> str:

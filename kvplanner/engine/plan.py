@@ -5,20 +5,20 @@ from typing import Literal, NamedTuple
 
 from kvplanner.engine.option import Resolved
 from kvplanner.engine.request import PlanRequest
-from kvplanner.engine.segment import Segment, SegmentKind
+from kvplanner.engine.segment import BEFORE_BUDGET, Segment, SegmentKind
+from kvplanner.engine.verdict import Verdict
 from kvplanner.estimate import Estimate
 from kvplanner.gpu.spec import Device
 
-Stage = Literal[
-    "free_memory_check", "weights", "profile", "kv_cache_sizing", "kv_cache_too_small", "kv_cache_allocation",
-    "graph_capture", "runtime",
-]  # fmt: skip
+# In what an engine counts its cache.
+CacheUnit = Literal["blocks", "cells", "tokens"]
 
 
 class StageMemory(NamedTuple):
     """Device memory in use at one stage of start-up: at its end, and at its highest.
 
-    label: for people ("load weights"); failing: the plan fails here.
+    label: for people ("load weights"). failing: the plan fails here. reached: False for what comes after that, whose
+    sizes are 0.
     """
 
     stage: str
@@ -27,14 +27,34 @@ class StageMemory(NamedTuple):
     peak_bytes: int
     failing: bool = False
     note: str = ""
+    reached: bool = True
+
+
+class Lack(NamedTuple):
+    """From where to where (bytes from zero) a device lacks memory; asked: nothing stands there yet, it is only wanted.
+
+    in_all: what the device lacks until one full-length request fits, None where that is not known or no more.
+    """
+
+    start: int
+    end: int
+    asked: bool
+    in_all: int | None = None
+
+    @property
+    def bytes(self) -> int:
+        """What is missing at the failing stage."""
+        return self.end - self.start
 
 
 class DevicePlan(NamedTuple):
     """One device (identical ranks are planned once and repeated here).
 
-    role: "tp0", "pp1/tp0" ...; budget: what the engine allows itself, None where it has no budget.
-    overflow_bytes: by how much the segments exceed total_bytes (0 when they fit). graphs_charged: whether CUDA graphs
-    lie in the budget, or are captured out of what it leaves.
+    role: "tp0", "pp1/tp0" ...; replica: which of the model's replicas it works for. budget: what the engine allows
+    itself, None where it has no budget; budget_share: of what CUDA sees, None where the budget is no share.
+    segments: from the start of the memory to its end. bytes_per_unit: of one unit of the cache, here.
+    overflow_bytes: by how much the segments exceed total_bytes (0 when they fit). lack: None where nothing is missing
+    here. group: devices of one number are alike in everything but their index.
     """
 
     device: Device
@@ -43,39 +63,66 @@ class DevicePlan(NamedTuple):
     cuda_total_bytes: int
     budget: Estimate | None
     segments: tuple[Segment, ...]
-    bytes_per_block: int = 0
+    bytes_per_unit: int = 0
     overflow_bytes: int = 0
     stages: tuple[StageMemory, ...] = ()
-    graphs_charged: bool = True
+    budget_share: float | None = None
+    lack: Lack | None = None
+    group: int = 0
+    replica: int = 0
 
     def segment(self, kind: SegmentKind) -> Segment | None:
         """The segment of a kind, None when the plan has none."""
         return next((s for s in self.segments if s.kind == kind), None)
 
+    @property
+    def in_use(self) -> tuple[Segment, ...]:
+        """The segments that count at the stage that the plan is about."""
+        return tuple(s for s in self.segments if s.state == "in_use")
+
+    @property
+    def used_bytes(self) -> int:
+        """Everything in use but the headroom."""
+        return sum(s.bytes for s in self.segments if s.state == "in_use" and s.kind != "headroom")
+
+    @property
+    def budget_start(self) -> int:
+        """Where the budget begins: at the end of what was there before the engine looked."""
+        return sum(s.bytes for s in self.segments if s.kind in BEFORE_BUDGET)
+
+    @property
+    def budget_end(self) -> int | None:
+        """Where the budget ends, None without one."""
+        return self.budget_start + self.budget.value if self.budget else None
+
 
 class CacheGroup(NamedTuple):
-    """A group of layers that share block tables. spec: "full", "sliding", "chunked", "mla", "state" ..."""
+    """A group of layers that share what a request holds. kind: "full", "sliding", "chunked", "mla", "state" ...
+
+    unit_tokens: tokens of one unit; page_bytes: of one unit in one layer; units_per_request: at full length.
+    """
 
     kind: str
     layers: int
-    block_size: int
+    unit_tokens: int
     page_bytes: int
-    blocks_per_request: int
+    units_per_request: int
     padding_layers: int = 0
 
 
 class KvCache(NamedTuple):
-    """The KV cache of one engine replica.
+    """The KV cache of one engine replica, in the engine's own unit.
 
-    available: bytes per device (of the tightest rank). tokens: what the engine prints as KV cache size;
-    max_concurrency: full-length requests at once, as printed. bytes_per_token: None where it is not a constant.
-    error: the engine's own words when one request does not fit; estimated_max_model_len: what it then suggests.
+    available: bytes per device (of the tightest rank). unit: what the engine counts, of unit_tokens tokens and
+    bytes_per_unit bytes; units: how many there are. tokens: what the engine prints as KV cache size; max_concurrency:
+    full-length requests at once, as printed. bytes_per_token: None where it is not a constant. error: the engine's own
+    words when one request does not fit; suggested_context_length: what it then suggests.
     """
 
     available: Estimate
-    bytes_per_block: int
-    block_size: int
-    num_blocks: int
+    bytes_per_unit: int
+    unit_tokens: int
+    units: int
     tokens: int
     tokens_low: int
     tokens_high: int
@@ -84,44 +131,81 @@ class KvCache(NamedTuple):
     bytes_per_token: float | None
     groups: tuple[CacheGroup, ...]
     error: str | None = None
-    estimated_max_model_len: int | None = None
+    suggested_context_length: int | None = None
+    unit: CacheUnit = "blocks"
+
+    @property
+    def request_bytes(self) -> int:
+        """What one request of the full context length holds on the tightest device."""
+        return sum(group.units_per_request for group in self.groups) * self.bytes_per_unit
 
 
 class Limits(NamedTuple):
     """The largest settings that still work, and how many of the load's users are served at once, over all replicas.
 
-    blocks_per_user: KV blocks that one user of the load holds. limited_by: why not all users are served ("context",
-    "kv_cache", "max_num_seqs"), "" when they are. users_by_memory: users that the KV cache alone would hold.
+    max_requests: what the engine runs at once whatever its memory. units_per_user, bytes_per_user: units and bytes of
+    the cache (on the tightest device) that one user of the load holds. limited_by: why not all users are served
+    ("context", "kv_cache", "max_requests"), "" when they are. users_by_memory: users that the KV cache alone would
+    hold.
     """
 
     max_context_length: int | None
     max_concurrent_requests: int | None
     serves_users: int | None = None
-    blocks_per_user: int | None = None
+    units_per_user: int | None = None
     limited_by: str = ""
     users_by_memory: int | None = None
+    max_requests: int | None = None
+    bytes_per_user: int | None = None
 
 
 class Plan(NamedTuple):
-    """The answer. fits None: cannot be told, and warnings say why.
+    """The answer.
 
-    stage: where start-up would fail, None when it does not. engine_message: what the engine would print there.
-    missing_bytes: how much is missing at the failing stage on the tightest device.
-    rules: the rule era used. tightest: index into devices.
+    rules: the rule era used. tightest: the device that fails or limits the cache, as a position in devices.
+    warnings: what the reader should know beside the numbers; what the verdict itself says is not among them.
+    cache_given: the cache's size is given, so that no budget decides it.
     """
 
     request: PlanRequest
     engine_version: str
     rules: str
-    fits: bool | None
-    stage: Stage | None
-    summary: str
+    verdict: Verdict
     devices: tuple[DevicePlan, ...]
     options: Mapping[str, Resolved]
     kv_cache: KvCache | None
     limits: Limits
     warnings: tuple[str, ...] = ()
-    engine_message: str = ""
-    missing_bytes: int = 0
     tightest: int = 0
     replicas: int = 1
+    cache_given: bool = False
+
+    @property
+    def fits(self) -> bool | None:
+        """Whether it works by the values; None where that cannot be told."""
+        return {"fits": True, "does_not_fit": False, "cannot_tell": None}[self.verdict.state]
+
+    @property
+    def stage(self) -> str | None:
+        """The stage of start-up that fails, None when none does."""
+        failing = self.verdict.failing
+        return failing.stage if failing is not None and self.verdict.state == "does_not_fit" else None
+
+    @property
+    def missing_bytes(self) -> int:
+        """What is missing at the failing stage on the tightest device."""
+        failing = self.verdict.failing
+        return failing.missing_bytes if failing is not None and self.verdict.state == "does_not_fit" else 0
+
+    @property
+    def groups(self) -> tuple[tuple[int, ...], ...]:
+        """Positions in devices of those that are alike together, in the order of their first ones."""
+        made: dict[int, list[int]] = {}
+        for position, device in enumerate(self.devices):
+            made.setdefault(device.group, []).append(position)
+        return tuple(tuple(members) for members in made.values())
+
+    def group_of(self, position: int) -> tuple[int, ...]:
+        """The positions of all devices that are like the one at a position."""
+        group = self.devices[position].group
+        return tuple(p for p, device in enumerate(self.devices) if device.group == group)

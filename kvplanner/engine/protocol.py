@@ -3,9 +3,12 @@
 from collections.abc import Mapping
 from typing import Protocol
 
-from kvplanner.engine.option import FlagRule, Option
+from kvplanner.engine.draft import DraftWish
+from kvplanner.engine.option import FlagRule, Option, OptionValue
 from kvplanner.engine.plan import Plan
 from kvplanner.engine.request import PlanRequest
+from kvplanner.engine.segment import SegmentKind
+from kvplanner.engine.stage import StageRule
 from kvplanner.gpu.spec import Machine
 from kvplanner.model.model import Model
 
@@ -17,6 +20,7 @@ class Engine(Protocol):
     title: str
     versions: tuple[str, ...]
     launch: tuple[str, ...]  # the command that starts a server, before the model's name
+    stages: tuple[StageRule, ...]  # where start-up can fail, in the order in which it comes to them
 
     def ignored_flags(self) -> Mapping[str, FlagRule]:
         """Flags and variables that are no option: left out, refused, or another's spelling."""
@@ -35,6 +39,18 @@ class Engine(Protocol):
 
         machine None: on any.
         """
+        ...
+
+    def segment_words(self) -> Mapping[SegmentKind, Mapping[str, str]]:
+        """Its own words for kinds of segments, as fields of report.segments.SegmentWords; {} for the usual ones."""
+        ...
+
+    def as_started(self, options: Mapping[str, OptionValue], version: str | None = None) -> dict[str, OptionValue]:
+        """The options of a server that is started with these: its own default where a plan derives one."""
+        ...
+
+    def draft_wanted(self, options: Mapping[str, OptionValue]) -> DraftWish | None:
+        """The draft model whose layers a plan needs, None for none. Raises BadInput where it must be named."""
         ...
 
     def plan(self, request: PlanRequest) -> Plan:

@@ -41,14 +41,14 @@ class EngineLaunch(NamedTuple):
 def launch_of(seen: EngineSeen, snapshot: Snapshot) -> EngineLaunch:
     """Reads a running engine's start. Raises NotModelled for engines that are not planned, BadInput for bad flags."""
     from kvplanner.engine import registry
-    from kvplanner.engine.command import as_started, parse_flags
+    from kvplanner.engine.command import parse_flags
     from kvplanner.engine.values import parse_value
 
     kind = signature(seen.engine)
     found = recognise(seen.command)
     if kind is None or not kind.planned:
         raise NotModelled(f"{seen.title} is recognised but cannot be planned yet", f"process {seen.pid}",
-                          "Only vLLM's servers can")  # fmt: skip
+                          f"Only {_planned_titles()} servers can")  # fmt: skip
     if found is None or not found.server:
         raise BadInput(
             "only this engine's inner processes can be seen, not the command that started it",
@@ -72,9 +72,17 @@ def launch_of(seen: EngineSeen, snapshot: Snapshot) -> EngineLaunch:
     if not model:
         warnings.append("the command line names no model: the engine's own default is used")
     return EngineLaunch(
-        seen, _absolute(model, folder, root), as_started(engine, None, values), machine,
+        seen, _absolute(model, folder, root), engine.as_started(values), machine,
         version, address_of(seen), tuple(warnings),
     )  # fmt: skip
+
+
+def _planned_titles() -> str:
+    """The engines whose servers become a plan: "vLLM" or "vLLM and SGLang"."""
+    from kvplanner.engine import registry
+
+    titles = [registry.engine(name).title for name in registry.names()]
+    return " and ".join(filter(None, (", ".join(titles[:-1]), titles[-1])))
 
 
 def model_word(found: Recognised) -> str:

@@ -8,27 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import takewhile
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from kvplanner.engine.plan import Plan
 from kvplanner.engine.segment import SegmentKind
-from kvplanner.report.held import alike, budget_kinds, cache_is_given, drawn, lack_of
-from kvplanner.report.parts import short
+from kvplanner.report.devices import short, unplanned
+from kvplanner.report.segments import MISSING_LETTER, words_of
 from kvplanner.units import ByteUnit, format_bytes
-
-LETTERS: Final[dict[SegmentKind, str]] = {
-    "driver_reserved": "d",
-    "other": "o",
-    "runtime_outside": "x",
-    "runtime": "r",
-    "weights": "W",
-    "workspace": "s",
-    "activations": "A",
-    "cuda_graphs": "G",
-    "kv_cache": "K",
-    "headroom": "·",
-}
-MISSING: Final = "!"
 
 
 class Cells(NamedTuple):
@@ -66,10 +52,10 @@ def bar_cells(plan: Plan, position: int, width: int) -> tuple[Cells, ...]:
     end of what does not fit, as in the window.
     """
     device = plan.devices[position]
-    lack = lack_of(plan, alike(plan, position))
+    lack = device.lack
     sizes: list[tuple[SegmentKind | None, int]] = []
     start = 0
-    for segment in drawn(plan, device):
+    for segment in device.in_use:
         room = segment.bytes if lack is None else min(segment.bytes, max(lack.start - start, 0))
         sizes.append((segment.kind, room))
         start += room
@@ -85,23 +71,24 @@ def bar_cells(plan: Plan, position: int, width: int) -> tuple[Cells, ...]:
 def bar_lines(plan: Plan, position: int, width: int, unit: ByteUnit) -> list[str]:
     """The bar, and below it the budget's bracket or, when it overflows, where the memory ends."""
     device = plan.devices[position]
-    if not device.segments or (plan.fits is None and device.segment("weights") is None):
+    if not device.segments or unplanned(plan, position):
         return []
     cells = bar_cells(plan, position, width)
-    lines = ["[" + "".join((LETTERS[c.kind] if c.kind else MISSING) * c.width for c in cells) + "]"]
-    lack = lack_of(plan, alike(plan, position))
+    lines = ["[" + "".join((words_of(c.kind).letter if c.kind else MISSING_LETTER) * c.width for c in cells) + "]"]
+    lack = device.lack
     spanned = max(device.total_bytes, lack.end if lack else 0)
     if lack is not None and spanned > device.total_bytes:
         end = max(1, round(width * device.total_bytes / spanned))
         label = f"the memory ends here; {short(lack.bytes, lack.in_all, unit)}"
         lines.append(" " * (end + 1) + "▲ " + label if end + len(label) < width else (label + " ▲").rjust(end + 2))
-    elif cache_is_given(plan):
+    elif plan.cache_given:
         given = sum(c.width for c in cells if c.kind == "kv_cache")
         lines += [" " + _bracket(cells, ("kv_cache",), given, width, "KV cache given")] if given else []
     elif device.budget is not None:
         length = round(width * device.budget.value / spanned)
         label = f"budget {format_bytes(device.budget.value, unit)}"
-        lines.append(" " + _bracket(cells, budget_kinds(device), length, width, label))
+        inside = tuple(s.kind for s in device.segments if s.in_budget)
+        lines.append(" " + _bracket(cells, inside, length, width, label))
     return lines
 
 

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from kvplanner.engine.plan import Plan
-from kvplanner.report.facts import Fold, engine_title, weights_text
-from kvplanner.report.parts import Part, parts
+from kvplanner.report.devices import Part, group_title, parts
+from kvplanner.report.facts import engine_title, weights_text
+from kvplanner.report.sentences import summary
 from kvplanner.sized_text import sizes_in
 from kvplanner.units import ByteUnit, in_unit
 
@@ -32,7 +33,7 @@ def csv_text(plan: Plan, unit: ByteUnit = "GiB") -> str:
     )  # fmt: skip
     said = (
         plan.request.model.id, f"{engine_title(plan)} {plan.engine_version}", _FITS[plan.fits], plan.stage or "",
-        sizes_in(plan.summary, unit), weights_text(plan), plan.request.draft.id if plan.request.draft else "",
+        sizes_in(summary(plan), unit), weights_text(plan), plan.request.draft.id if plan.request.draft else "",
     )  # fmt: skip
     writer.writerows([_inert(cell) for cell in (*row, *said)] for row in _rows(plan, unit))
     return out.getvalue()
@@ -40,7 +41,7 @@ def csv_text(plan: Plan, unit: ByteUnit = "GiB") -> str:
 
 def _rows(plan: Plan, unit: ByteUnit) -> Iterator[tuple[object, ...]]:
     for position, device in enumerate(plan.devices):
-        named = (Fold((device,), position).title, device.device.gpu.name, device.role)
+        named = (group_title(plan, (position,)), device.device.gpu.name, device.role)
         for part in parts(plan, position):
             share = f"{part.bytes / device.total_bytes:.4f}" if device.total_bytes else ""
             yield (*named, part.kind or part.state, part.state, part.bytes, *_sure(part, unit, share))

@@ -10,45 +10,18 @@ from kvplanner.engine.segment import SegmentKind
 from kvplanner.estimate import BASIS_MEANING, Estimate, Input, show_value
 from kvplanner.report import words
 from kvplanner.report.facts import engine_title
-from kvplanner.report.fold import group_of
-from kvplanner.report.held import budget_kinds, cache_is_given, graphs_outside
 from kvplanner.report.questions import Answer, answers
+from kvplanner.report.segments import name_of, words_of
 from kvplanner.report.words import Unit
 from kvplanner.sized_text import MINUS, SMALL, show_size, sizes_in
 from kvplanner.units import GB, GIB, MB, MIB, ByteUnit, format_bytes
-
-TITLES: Final[dict[SegmentKind, str]] = {
-    "driver_reserved": "Driver reserved: memory that CUDA never sees",
-    "other": "Other programs: taken before the engine starts",
-    "runtime_outside": "Runtime outside the budget: context and communication",
-    "runtime": "Runtime: late libraries and kernels",
-    "weights": "Weights: this rank's share of the tensors",
-    "workspace": "Workspace: buffers that stay",
-    "activations": "Activations: the peak of the profile run",
-    "cuda_graphs": "CUDA graphs: recorded kernels and their pools",
-    "kv_cache": "KV cache: what is left of the budget",
-    "headroom": "Headroom: what the engine leaves alone",
-}
-
 
 CACHE_KINDS: Final = {
     "full": "full attention", "sliding": "sliding window", "chunked": "chunked attention", "mla": "shared latent",
     "sliding_mla": "shared latent, sliding window", "index": "selector keys", "cross": "cross attention",
     "state": "recurrent state", "compressor": "compressed cache",
 }  # fmt: skip
-DETAILS: Final[dict[SegmentKind | None, str]] = {
-    None: "The engine asks for a share of what CUDA sees and counts what it adds from where it first looked.",
-    "driver_reserved": "NVML counts it in the total and in what is used; no program can have it.",
-    "other": "What NVML found in use, or what was given as free, before the engine starts.",
-    "runtime_outside": "CUDA's context and the communicators are there before the engine measures: not in its budget.",
-    "runtime": "They load while the engine starts and count into its budget.",
-    "weights": "Loaded once and kept; tensor and pipeline parallelism divide them.",
-    "workspace": "Made at start and kept for as long as the engine runs.",
-    "activations": "The engine runs one step of the most tokens that it may batch and keeps as much for real ones.",
-    "cuda_graphs": "One recording for each batch size; without them (--enforce-eager) decoding is slower.",
-    "kv_cache": "Cut into blocks of a fixed number of tokens and taken whole at start, used or not.",
-    "headroom": "Outside the budget: room for what grows beside the engine.",
-}
+_BUDGET: Final = "The engine asks for a share of what CUDA sees and counts what it adds from where it first looked."
 
 
 # Sources that say more to those who keep the catalogues than to those who plan.
@@ -126,7 +99,8 @@ def explanation(plan: Plan, position: int, kind: SegmentKind | None, unit: Unit)
 def _title(plan: Plan, kind: SegmentKind | None) -> str:
     if kind is None:
         return "Budget: what the engine allows itself"
-    return "KV cache: of the size that was given" if kind == "kv_cache" and cache_is_given(plan) else TITLES[kind]
+    given = kind == "kv_cache" and plan.cache_given
+    return "KV cache: of the size that was given" if given else words_of(kind, plan.request.engine).title
 
 
 def _notes(
@@ -142,21 +116,23 @@ def _before_the_cache(plan: Plan, position: int, cache: Estimate) -> list[tuple[
     device = plan.devices[position]
     found: list[tuple[str, Estimate]] = []
     available = plan.kv_cache.available if plan.kv_cache else None
-    if available and available.formula != cache.formula and position in group_of(plan, plan.tightest):
+    if available and available.formula != cache.formula and position in plan.group_of(plan.tightest):
         found.append(("available", available))
-    if device.budget is not None and not cache_is_given(plan):
+    if device.budget is not None and not plan.cache_given:
         found.append(("budget", device.budget))
     return found
 
 
 def _meaning(plan: Plan, device: DevicePlan, kind: SegmentKind | None) -> str:
-    if kind == "cuda_graphs" and graphs_outside(device):
-        return f"{DETAILS[kind]} These rules capture them after the cache, outside the budget."
-    return DETAILS[kind]
+    if kind is None:
+        return _BUDGET
+    segment = device.segment(kind)
+    detail = words_of(kind, plan.request.engine).detail
+    return f"{detail} Here: {segment.meaning}." if segment and segment.meaning else detail
 
 
 def _where(plan: Plan, position: int) -> str:
-    return f"{words.device_name(plan, group_of(plan, position))}, {plan.devices[position].device.gpu.name}"
+    return f"{words.device_name(plan, plan.group_of(position))}, {plan.devices[position].device.gpu.name}"
 
 
 def _rules(plan: Plan) -> str:
@@ -176,23 +152,33 @@ def _absent(plan: Plan, position: int, kind: SegmentKind, unit: Unit) -> Explana
     if plan.fits is None:
         why = "Not planned."
     elif kind == "kv_cache" and plan.fits is False:
-        given = cache_is_given(plan)
+        given = plan.cache_given
         why = "Start-up fails before it." if given else "Nothing is left of the budget for it."
         formulas = () if given else _nothing_left(plan, plan.devices[position], unit)
     elif kind == "headroom" and plan.fits is False:
         why = "The plan does not fit, so nothing is left alone."
     asked = answers(plan, position, kind, unit)
     where = _where(plan, position)
-    return Explanation(_title(plan, kind), where, DETAILS[kind], why, formulas, "", (), (), asked, _rules(plan))
+    return Explanation(
+        _title(plan, kind),
+        where,
+        words_of(kind, plan.request.engine).detail,
+        why,
+        formulas,
+        "",
+        (),
+        (),
+        asked,
+        _rules(plan),
+    )
 
 
 def _nothing_left(plan: Plan, device: DevicePlan, unit: Unit) -> tuple[Formula, ...]:
     if device.budget is None:
         return ()
-    kinds = budget_kinds(device)
-    parts = [s for s in device.segments if s.kind in kinds and s.bytes]
+    parts = [s for s in device.segments if s.in_budget and s.bytes]
     left = device.budget.value - sum(s.bytes for s in parts)
-    names = " − ".join(["budget", *(words.within(s.kind) for s in parts)])
+    names = " − ".join(["budget", *(name_of(s.kind) for s in parts)])
     sizes = [device.budget.value, *(s.bytes for s in parts)]
     scale = scale_of([*sizes, left], unit)
     numbers = " − ".join(scale.text(size) for size in sizes)
@@ -306,16 +292,17 @@ def _cache_notes(plan: Plan, device: DevicePlan, kind: SegmentKind | None, unit:
     cache = plan.kv_cache
     if kind != "kv_cache" or cache is None:
         return ()
+    one = cache.unit.removesuffix("s")
     said = [
-        f"{group.layers} layers ({CACHE_KINDS.get(group.kind, group.kind)}): {group.page_bytes:,} bytes a block of "
-        f"{group.block_size} tokens in each layer; a request of {cache.context_length:,} tokens takes "
-        f"{group.blocks_per_request:,} blocks"
+        f"{group.layers} layers ({CACHE_KINDS.get(group.kind, group.kind)}): {group.page_bytes:,} bytes a {one} of "
+        f"{group.unit_tokens} tokens in each layer; a request of {cache.context_length:,} tokens takes "
+        f"{group.units_per_request:,} {cache.unit}"
         for group in cache.groups
     ]
     segment = device.segment("kv_cache")
-    if segment and device.bytes_per_block:
+    if segment and device.bytes_per_unit:
         said.append(
-            f"{words.size(segment.bytes, unit)} hold {cache.num_blocks:,} blocks of {device.bytes_per_block:,} bytes: "
+            f"{words.size(segment.bytes, unit)} hold {cache.units:,} {cache.unit} of {device.bytes_per_unit:,} bytes: "
             f"{words.tokens(cache.tokens, cache.tokens_low, cache.tokens_high)}, "
             f"{cache.max_concurrency:,.2f} requests of {cache.context_length:,} tokens at once"
         )

@@ -2,80 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from kvplanner.engine.option import Resolved
 from kvplanner.engine.plan import DevicePlan, KvCache, Plan
 from kvplanner.engine.segment import SegmentKind
 from kvplanner.estimate import Estimate
-from kvplanner.report.parts import Part, number, parts, percent, short, span
+from kvplanner.report.devices import Part, group_title, number, parts, percent, roles, short, span
+from kvplanner.report.segments import name_of
+from kvplanner.report.sentences import of_replicas
 from kvplanner.units import ByteUnit, counted, format_both, format_bytes, format_count, round_band
-
-TITLES: Final[dict[SegmentKind, str]] = {
-    "driver_reserved": "driver reserved",
-    "other": "other programs",
-    "runtime_outside": "runtime outside the budget",
-    "runtime": "runtime",
-    "weights": "weights",
-    "workspace": "workspace",
-    "activations": "activations",
-    "cuda_graphs": "CUDA graphs",
-    "kv_cache": "KV cache",
-    "headroom": "headroom",
-}
 
 _LONGEST_VALUE: Final = 60
 
 
 class Fold(NamedTuple):
-    """Devices whose plans are the same but for their index. position: of the first one in plan.devices."""
+    """Like devices as one. positions: in plan.devices; title, roles: "GPUs 0–7, same", "tp0–7"."""
 
-    devices: tuple[DevicePlan, ...]
-    position: int
-
-    @property
-    def first(self) -> DevicePlan:
-        """The device that stands for all."""
-        return self.devices[0]
+    first: DevicePlan
+    positions: tuple[int, ...]
+    title: str
+    roles: str
 
     @property
-    def title(self) -> str:
-        """Text such as "GPU 0" or "GPUs 0–7, same"."""
-        first, last = self.first.device, self.devices[-1].device
-        word = "Host" if first.kind == "host" else "GPU"
-        if len(self.devices) == 1:
-            return f"{word} {first.index}"
-        indices = [d.device.index for d in self.devices]
-        if indices == list(range(first.index, last.index + 1)):
-            return f"{word}s {first.index}–{last.index}, same"
-        return f"{word}s {', '.join(map(str, indices))}, same"
-
-    @property
-    def roles(self) -> str:
-        """Text such as "tp0" or "tp0–tp7"."""
-        first, last = self.first.role, self.devices[-1].role
-        return first if first == last else f"{first}–{last}"
+    def position(self) -> int:
+        """Of the device that stands for all."""
+        return self.positions[0]
 
 
-def fold(devices: Sequence[DevicePlan]) -> tuple[Fold, ...]:
-    """Groups equal devices, in the order of their first one."""
-    groups: dict[object, list[DevicePlan]] = {}
-    positions: dict[object, int] = {}
-    for position, plan in enumerate(devices):
-        real = plan.device
-        key = (
-            real.gpu.id,
-            real.kind,
-            real.free_bytes,
-            real.marks,
-            plan.total_bytes,
-            plan.segments,
-            plan.overflow_bytes,
-        )
-        groups.setdefault(key, []).append(plan)
-        positions.setdefault(key, position)
-    return tuple(Fold(tuple(group), positions[key]) for key, group in groups.items())
+def fold(plan: Plan) -> tuple[Fold, ...]:
+    """The plan's devices, those alike as one, in the order of their first one."""
+    return tuple(
+        Fold(plan.devices[positions[0]], positions, group_title(plan, positions), roles(plan, positions))
+        for positions in plan.groups
+    )
 
 
 class Row(NamedTuple):
@@ -101,7 +62,7 @@ def rows(plan: Plan, position: int, unit: ByteUnit = "GiB") -> Iterator[Row]:
         if part.estimate.high == part.bytes == 0:
             continue
         share = percent(part.bytes, total) if part.state == "in use" else ""
-        title = TITLES[part.kind] if part.kind else ""
+        title = name_of(part.kind) if part.kind else ""
         how = part.estimate.in_words()
         yield Row(part.kind, title, number(part.bytes, unit), span(part.estimate, unit), share, part.basis, how)
 
@@ -198,18 +159,18 @@ def token_text(cache: KvCache) -> str:
 def _allocated(plan: Plan, cache: KvCache) -> Estimate:
     """The cache as the table tells it, in whole blocks; what is available where nothing is allocated."""
     segment = plan.devices[plan.tightest].segment("kv_cache")
-    whole = segment is not None and segment.bytes == cache.num_blocks * cache.bytes_per_block
+    whole = segment is not None and segment.bytes == cache.units * cache.bytes_per_unit
     return segment.estimate if segment is not None and whole else cache.available
 
 
-def _of_replicas(plan: Plan) -> str:
-    """Whose tokens those are, where several replicas have a cache each."""
-    if plan.replicas < 2:
-        return ""
-    held = [segment.bytes if (segment := d.segment("kv_cache")) else 0 for d in plan.devices]
-    size = len(held) // plan.replicas
-    alike = len({tuple(held[i : i + size]) for i in range(0, len(held), size)}) == 1
-    return f", in {'each' if alike else 'the smallest'} of {plan.replicas} replicas"
+def _unit(cache: KvCache, count: int) -> str:
+    return cache.unit.removesuffix("s") if count == 1 else cache.unit
+
+
+def _units(cache: KvCache) -> str:
+    """How the engine counts its cache: "28,220 blocks of 16 tokens", "32,768 cells"."""
+    counted_units = f"{format_count(cache.units)} {_unit(cache, cache.units)}"
+    return counted_units + (f" of {counted(cache.unit_tokens, 'token', 'tokens')}" if cache.unit_tokens > 1 else "")
 
 
 def cache_facts(plan: Plan, unit: ByteUnit = "GiB") -> Iterator[tuple[str, str]]:
@@ -225,14 +186,14 @@ def cache_facts(plan: Plan, unit: ByteUnit = "GiB") -> Iterator[tuple[str, str]]
         (
             f"{format_bytes(available.value, unit)}{per}"
             + (f" ({band})" if band else "")
-            + f" = {counted(cache.num_blocks, 'block', 'blocks')} of {counted(cache.block_size, 'token', 'tokens')},"
-            + f" {format_count(cache.bytes_per_block)} bytes"
+            + f" = {_units(cache)},"
+            + f" {format_count(cache.bytes_per_unit)} bytes"
         ),
     )
     tokens = token_text(cache)
     if cache.bytes_per_token:
         tokens += f", {cache.bytes_per_token:,.10g} bytes each{per}"
-    yield "Tokens", tokens + _of_replicas(plan)
+    yield "Tokens", tokens + of_replicas(plan)
     yield (
         "Requests",
         (
@@ -242,7 +203,11 @@ def cache_facts(plan: Plan, unit: ByteUnit = "GiB") -> Iterator[tuple[str, str]]
     )
     load, limits = plan.request.load, plan.limits
     if load is not None:
-        blocks = f", {counted(limits.blocks_per_user, 'block', 'blocks')} each" if limits.blocks_per_user else ""
+        blocks = (
+            f", {format_count(limits.units_per_user)} {_unit(cache, limits.units_per_user)} each"
+            if limits.units_per_user
+            else ""
+        )
         served = "not served" if limits.serves_users is None else f"serves {format_count(limits.serves_users)}"
         yield (
             "Load",

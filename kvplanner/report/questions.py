@@ -6,12 +6,13 @@ import re
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from kvplanner.engine.option import Role
 from kvplanner.engine.plan import DevicePlan, Plan
 from kvplanner.engine.segment import SegmentKind
 from kvplanner.model.spec import Attention, Mla
 from kvplanner.report import words
-from kvplanner.report.held import budget_start, cache_is_given
-from kvplanner.report.parts import percent
+from kvplanner.report.devices import percent
+from kvplanner.report.options import role_value, with_role
 from kvplanner.report.words import Unit
 from kvplanner.units import counted
 
@@ -37,14 +38,12 @@ class _Case(NamedTuple):
         segment = self.device.segment(kind)
         return segment.bytes if segment else 0
 
-    def option(self, name: str) -> float | None:
-        found = self.plan.options.get(name)
-        value = found.value if found else None
-        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    def option(self, role: Role) -> float | None:
+        return role_value(self.plan, role)
 
     @property
     def ranks(self) -> int:
-        return int(self.option("tensor_parallel_size") or 1)
+        return int(self.option("tensor_parallel") or 1)
 
 
 def answers(plan: Plan, position: int, kind: SegmentKind | None, unit: Unit) -> tuple[Answer, ...]:
@@ -71,7 +70,7 @@ def _capacity(case: _Case) -> Answer | None:
             f"{case.size(device.cuda_total_bytes)}."
         )
     if device.budget is not None:
-        share = case.option("gpu_memory_utilization")
+        share = device.budget_share
         of = f" ({share:g} of it)" if share else ""
         text.append(f"The engine allows itself {case.size(device.budget.value)}{of}; the rest is headroom.")
     return Answer(question, " ".join(text))
@@ -81,7 +80,7 @@ def _full_card(case: _Case) -> Answer | None:
     """Why does a small model fill the card?"""
     weights, cache = case.bytes_of("weights"), case.bytes_of("kv_cache")
     total = case.device.total_bytes
-    if not cache or weights * 2 > total or cache < weights or cache_is_given(case.plan):
+    if not cache or weights * 2 > total or cache < weights or case.plan.cache_given:
         return None
     text = (
         f"The weights take {percent(weights, total)} of the card, yet the engine takes its whole budget: "
@@ -89,12 +88,13 @@ def _full_card(case: _Case) -> Answer | None:
         f"it is used or not."
     )
     load, limits, kv = case.plan.request.load, case.plan.limits, case.plan.kv_cache
-    if load and kv and limits.blocks_per_user:
+    if load and kv and limits.bytes_per_user:
         users = -(-load.users // max(case.plan.replicas, 1))
-        need = users * limits.blocks_per_user * kv.bytes_per_block
+        need = users * limits.bytes_per_user
         if need < cache:
             text += f" This load of {counted(load.users, 'user', 'users')} needs {case.size(need)} of it."
-    text += " A lower --gpu-memory-utilization leaves more to others."
+    share = with_role(case.plan.request.engine, case.plan.request.version, "budget_share")
+    text += f" A lower {share.flags[0]} leaves more to others." if share else ""
     return Answer("Why does a small model fill the card?", text)
 
 
@@ -144,7 +144,7 @@ def _naive(case: _Case) -> Answer | None:
     """Why not simply (memory − weights) ÷ bytes per token?"""
     kv = case.plan.kv_cache
     weights = case.bytes_of("weights")
-    if kv is None or not kv.bytes_per_token or kv.tokens <= 0 or not weights or cache_is_given(case.plan):
+    if kv is None or not kv.bytes_per_token or kv.tokens <= 0 or not weights or case.plan.cache_given:
         return None
     left = case.device.total_bytes - weights
     if left <= 0:
@@ -168,7 +168,7 @@ def _tp_weights(case: _Case) -> Answer | None:
     weights = case.bytes_of("weights")
     if ranks < 2 or stored is None or not weights or case.plan.request.weight_format:
         return None
-    if (case.option("pipeline_parallel_size") or 1) > 1:
+    if (case.option("pipeline_parallel") or 1) > 1:
         return None
     extra = weights * ranks / stored.value - 1
     if extra < 0.0005:
@@ -185,7 +185,7 @@ def _bracket(case: _Case) -> Answer | None:
     """Why does the budget not begin at zero?"""
     if case.device.budget is None:
         return None
-    start = budget_start(case.device)
+    start = case.device.budget_start
     if not start:
         return None
     text = (

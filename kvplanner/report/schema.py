@@ -11,9 +11,10 @@ from typing import Final
 
 from kvplanner.engine.plan import DevicePlan, KvCache, Plan, StageMemory
 from kvplanner.engine.segment import Segment
+from kvplanner.engine.verdict import Reason
 from kvplanner.estimate import Estimate
 from kvplanner.model.model import Model
-from kvplanner.report.held import charged_kinds
+from kvplanner.report.sentences import notes, summary
 from kvplanner.units import whole
 
 SCHEMA: Final = "kvplanner.plan/1"
@@ -39,18 +40,22 @@ def to_json(plan: Plan) -> Json:
         "replicas": plan.replicas,
         "fits": plan.fits,
         "stage": plan.stage,
-        "summary": plan.summary,
-        "engine_message": plan.engine_message or None,
+        "summary": summary(plan),
+        "verdict": _verdict(plan),
+        "engine_message": (plan.verdict.failing.message if plan.verdict.failing else "") or None,
         "missing_bytes": plan.missing_bytes,
-        "warnings": list(plan.warnings),
+        "warnings": list(notes(plan)),
         "tightest_device": plan.tightest,
-        "devices": [_device(plan, d) for d in plan.devices],
+        "devices": [_device(d) for d in plan.devices],
         "kv_cache": _kv_cache(plan.kv_cache) if plan.kv_cache else None,
         "limits": {
             "max_context_length": plan.limits.max_context_length,
             "max_concurrent_requests": plan.limits.max_concurrent_requests,
             "serves_users": plan.limits.serves_users,
-            "blocks_per_user": plan.limits.blocks_per_user,
+            "blocks_per_user": plan.limits.units_per_user,
+            "bytes_per_user": plan.limits.bytes_per_user,
+            "max_requests": plan.limits.max_requests,
+            "limited_by": plan.limits.limited_by or None,
         },
     }
 
@@ -66,8 +71,32 @@ def _model(model: Model, what_if: str | None) -> Json:
     }
 
 
-def _device(plan: Plan, device: DevicePlan) -> Json:
-    real, inside = device.device, charged_kinds(plan, device)
+def _verdict(plan: Plan) -> Json:
+    """The answer as data, so that no script needs to read a sentence."""
+    verdict = plan.verdict
+    failing, doubt = verdict.failing, verdict.doubt
+    return {
+        "state": verdict.state,
+        "certainty": verdict.certainty,
+        "stage": plan.stage,
+        "device": failing.device if failing else None,
+        "missing_bytes": plan.missing_bytes if failing else None,
+        "reason": _reason(verdict.blocked[0] if verdict.blocked else failing.reason if failing else None),
+        "doubt": None if doubt is None else {
+            "stage": doubt.stage,
+            "device": doubt.device,
+            "most_missing_bytes": doubt.most_bytes,
+            "certainty": doubt.certainty,
+        },
+    }  # fmt: skip
+
+
+def _reason(reason: Reason | None) -> Json | None:
+    return None if reason is None else {"code": reason.code, "figures": dict(reason.figures)}
+
+
+def _device(device: DevicePlan) -> Json:
+    real = device.device
     return {
         "index": real.index,
         "kind": real.kind,
@@ -79,16 +108,20 @@ def _device(plan: Plan, device: DevicePlan) -> Json:
         "cuda_total_bytes": device.cuda_total_bytes or None,
         "budget_bytes": device.budget.value if device.budget else None,
         "free_bytes": real.free_bytes,
-        "bytes_per_block": device.bytes_per_block,
+        "bytes_per_block": device.bytes_per_unit,
         "overflow_bytes": device.overflow_bytes,
-        "segments": [_segment(s, s.kind in inside) for s in device.segments],
+        "lack_bytes": device.lack.bytes if device.lack else 0,
+        "group": device.group,
+        "replica": device.replica,
+        "segments": [_segment(s) for s in device.segments],
         "stages": [_stage(s) for s in device.stages],
     }
 
 
-def _segment(segment: Segment, inside: bool) -> Json:
+def _segment(segment: Segment) -> Json:
     sizes = _sized(segment.estimate)
-    return {"kind": segment.kind, **sizes, "in_budget": inside, **estimate_to_json(segment.estimate)}
+    place = {"in_budget": segment.in_budget, "state": segment.state}
+    return {"kind": segment.kind, **sizes, **place, **estimate_to_json(segment.estimate)}
 
 
 def _sized(estimate: Estimate) -> Json:
@@ -112,6 +145,7 @@ def _stage(stage: StageMemory) -> Json:
         "end_bytes": stage.end_bytes,
         "peak_bytes": stage.peak_bytes,
         "failing": stage.failing,
+        "reached": stage.reached,
         "note": stage.note,
     }
 
@@ -121,9 +155,10 @@ def _kv_cache(cache: KvCache) -> Json:
         "available_bytes": cache.available.value,
         "available_low_bytes": cache.available.low,
         "available_high_bytes": cache.available.high,
-        "bytes_per_block": cache.bytes_per_block,
-        "block_size": cache.block_size,
-        "num_blocks": cache.num_blocks,
+        "unit": cache.unit,
+        "bytes_per_block": cache.bytes_per_unit,
+        "block_size": cache.unit_tokens,
+        "num_blocks": cache.units,
         "tokens": cache.tokens,
         "tokens_low": cache.tokens_low,
         "tokens_high": cache.tokens_high,
@@ -135,12 +170,12 @@ def _kv_cache(cache: KvCache) -> Json:
                 "kind": group.kind,
                 "layers": group.layers,
                 "padding_layers": group.padding_layers,
-                "block_size": group.block_size,
+                "block_size": group.unit_tokens,
                 "page_bytes": group.page_bytes,
-                "blocks_per_request": group.blocks_per_request,
+                "blocks_per_request": group.units_per_request,
             }
             for group in cache.groups
         ],
         "error": cache.error,
-        "estimated_max_model_len": cache.estimated_max_model_len,
+        "estimated_max_model_len": cache.suggested_context_length,
     }

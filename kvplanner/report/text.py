@@ -10,9 +10,9 @@ from kvplanner.engine.plan import Plan
 from kvplanner.engine.segment import Segment, SegmentKind
 from kvplanner.estimate import Estimate, Input, show_value
 from kvplanner.printable import printable
-from kvplanner.report.bar import LETTERS, MISSING, bar_lines
+from kvplanner.report.bar import bar_lines
+from kvplanner.report.devices import shortages, where
 from kvplanner.report.facts import (
-    TITLES,
     Fold,
     Row,
     about_lines,
@@ -23,8 +23,8 @@ from kvplanner.report.facts import (
     option_facts,
     rows,
 )
-from kvplanner.report.lacking import shortages, where
-from kvplanner.report.parts import STAGES
+from kvplanner.report.segments import MISSING_LETTER, name_of, words_of
+from kvplanner.report.sentences import engine_message, failing_words, notes, summary
 from kvplanner.sized_text import show_both, sizes_in
 from kvplanner.units import MB, ByteUnit, format_both, format_bytes
 
@@ -35,16 +35,16 @@ _LEAST_HOW: Final = 10
 
 def text(plan: Plan, *, unit: ByteUnit = "GiB", width: int = WIDTH) -> str:
     """The verdict first, then a bar and a table for each distinct device, the KV cache, options and warnings."""
-    lines = [sizes_in(plan.summary, unit)]
+    lines = [sizes_in(summary(plan), unit)]
     if plan.stage:
         missing = _missing(plan)
-        lines += _wrapped(f"Start-up fails {STAGES[plan.stage]}{': ' if missing else ''}{missing}", width)
-    if plan.engine_message:
-        lines += [f"{engine_title(plan)} says: {line}" for line in plan.engine_message.splitlines()]
+        lines += _wrapped(f"Start-up fails {failing_words(plan)}{': ' if missing else ''}{missing}", width)
+    message = engine_message(plan)
+    lines += [f"{engine_title(plan)} says: {line}" for line in message.splitlines()]
     lines.append("")
     for line in about_lines(plan):
         lines += _wrapped(line, width)
-    for group in fold(plan.devices):
+    for group in fold(plan):
         lines += ["", *_device(plan, group, unit, width)]
     facts = list(cache_facts(plan, unit))
     if facts:
@@ -52,10 +52,11 @@ def text(plan: Plan, *, unit: ByteUnit = "GiB", width: int = WIDTH) -> str:
     options = list(option_facts(plan))
     if options:
         lines += ["", "Options", *("  " + line for line in _pairs(options, width - 2))]
-    if plan.warnings:
+    warnings = notes(plan)
+    if warnings:
         lines += [
             "",
-            *(line for warning in plan.warnings for line in _wrapped(f"Note: {sizes_in(warning, unit)}", width)),
+            *(line for warning in warnings for line in _wrapped(f"Note: {sizes_in(warning, unit)}", width)),
         ]
     return "\n".join(map(printable, lines)) + "\n"
 
@@ -94,8 +95,8 @@ def _device(plan: Plan, group: Fold, unit: ByteUnit, width: int) -> Iterator[str
 def letter_of(row: Row) -> str:
     """The bar's letter for a line: a sum has none, nor has what is not in the bar."""
     if row.kind is None:
-        return MISSING if row.title == "missing" else ""
-    return LETTERS[row.kind] if row.share else ""
+        return MISSING_LETTER if row.title == "missing" else ""
+    return words_of(row.kind).letter if row.share else ""
 
 
 def _narrowed(cells: Sequence[Sequence[str]], align: str, width: int) -> tuple[list[list[str]], str]:
@@ -131,13 +132,13 @@ def explain(plan: Plan, kinds: Sequence[SegmentKind] = (), *, unit: ByteUnit = "
     kinds: the segments to explain, all when empty.
     """
     lines: list[str] = []
-    for group in fold(plan.devices):
+    for group in fold(plan):
         lines += [f"{group.title}  {group.first.device.gpu.name}", ""]
         if group.first.budget and not kinds:
             lines += [*_arithmetic("budget", group.first.budget, unit), ""]
         for segment in group.first.segments:
             if not kinds or segment.kind in kinds:
-                lines += [*_arithmetic(TITLES[segment.kind], _with_cache_notes(plan, segment), unit), ""]
+                lines += [*_arithmetic(name_of(segment.kind), _with_cache_notes(plan, segment), unit), ""]
     stored = plan.request.model.stored
     if stored and (not kinds or "weights" in kinds):
         lines += [*_arithmetic("model as stored", stored, unit), ""]
@@ -176,14 +177,14 @@ def _beside(item: Input, unit: ByteUnit) -> str:
 
 def markdown(plan: Plan, *, unit: ByteUnit = "GiB") -> str:
     """The report as Markdown with tables, for an issue or a page."""
-    lines = [f"**{_escape(sizes_in(plan.summary, unit))}**", ""]
+    lines = [f"**{_escape(sizes_in(summary(plan), unit))}**", ""]
     if plan.stage:
         missing = _missing(plan)
-        lines += [f"Start-up fails {STAGES[plan.stage]}{'; ' if missing else ''}{missing}.", ""]
-    if plan.engine_message:
-        lines += ["```", plan.engine_message, "```", ""]
+        lines += [f"Start-up fails {failing_words(plan)}{'; ' if missing else ''}{missing}.", ""]
+    if message := engine_message(plan):
+        lines += ["```", message, "```", ""]
     lines += [f"- {_escape(line)}" for line in about_lines(plan)] + [""]
-    for group in fold(plan.devices):
+    for group in fold(plan):
         device = group.first
         lines += [f"### {group.title}: {_escape(device.device.gpu.name)}, {format_both(device.total_bytes)}", ""]
         free = free_line(plan, group.position, unit)
@@ -196,7 +197,7 @@ def markdown(plan: Plan, *, unit: ByteUnit = "GiB") -> str:
         lines.append("")
     pairs = [*cache_facts(plan, unit), *((f"`{name}`", value) for name, value in option_facts(plan))]
     lines += [f"- {name}: {_escape(value)}" for name, value in pairs]
-    lines += [f"- Note: {_escape(sizes_in(warning, unit))}" for warning in plan.warnings]
+    lines += [f"- Note: {_escape(sizes_in(warning, unit))}" for warning in notes(plan)]
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -7,20 +7,26 @@ from typing import Final, Literal, NamedTuple
 
 from kvplanner.engine.plan import DevicePlan, KvCache, Plan
 from kvplanner.engine.segment import SegmentKind
+from kvplanner.engine.stage import Against
+from kvplanner.engine.verdict import Bytes
 from kvplanner.estimate import Estimate
 from kvplanner.report import words
-from kvplanner.report.fold import group_of
-from kvplanner.report.held import cache_is_given
-from kvplanner.report.lacking import shortages, where
+from kvplanner.report.devices import shortages, where
+from kvplanner.report.sentences import (
+    engine_message,
+    failing_rule,
+    failing_words,
+    notes,
+    says_requests,
+    says_tokens,
+    summary,
+)
 from kvplanner.report.words import Unit
 from kvplanner.sized_text import SMALL, sizes_in
 from kvplanner.units import ceil_div, counted, in_unit, round_band, round_to_band
 
 State = Literal["fits", "narrow", "partly", "fails", "unknown", "stale", "empty"]
 EMPTY: Final = "Choose a model and GPUs"
-# How the engine's sentences begin where the ranges include a failure, and where nothing can be told.
-DOUBTS: Final = ("A narrow fit", "May not fit")
-UNTOLD: Final = "Cannot tell"
 
 
 class Verdict(NamedTuple):
@@ -39,31 +45,26 @@ def verdict(plan: Plan | None, unit: Unit) -> Verdict:
     """The verdict of a plan in words: sizes as in the tables, counts with no more digits than their band allows."""
     if plan is None:
         return Verdict("empty", EMPTY)
-    headline = sizes_in(plan.summary, unit)
-    told = (sizes_in(note, unit) for note in plan.warnings)
-    notes = tuple(note for note in told if note not in headline)
-    if _untold(plan):
-        return Verdict("unknown", headline, _fitting(plan, unit), notes=notes)
+    headline = sizes_in(summary(plan), unit)
+    beside = tuple(sizes_in(note, unit) for note in notes(plan))
+    if plan.fits is None:
+        return Verdict("unknown", headline, _fitting(plan, unit), notes=beside)
     if plan.fits:
         details, tightest = _fitting(plan, unit), _tightest_text(plan, unit)
     else:
-        details, tightest = _failing(plan, headline, unit), ""
-    return Verdict(_state(plan), headline, details, plan.tightest, tightest, plan.engine_message, notes)
+        details, tightest = _failing(plan, unit), ""
+    return Verdict(_state(plan), headline, details, plan.tightest, tightest, engine_message(plan), beside)
 
 
 def doubtful(plan: Plan) -> bool:
     """Whether the verdict neither says that the plan works for sure nor that it fails."""
-    return _untold(plan) or _state(plan) == "narrow"
-
-
-def _untold(plan: Plan) -> bool:
-    return plan.fits is None or plan.summary.startswith(UNTOLD)
+    return plan.fits is None or _state(plan) == "narrow"
 
 
 def _state(plan: Plan) -> State:
     if not plan.fits:
         return "fails"
-    if plan.summary.startswith(DOUBTS) or any(note.startswith(DOUBTS) for note in plan.warnings):
+    if plan.verdict.doubt is not None:
         return "narrow"
     served, load = plan.limits.serves_users, plan.request.load
     return "partly" if load and served is not None and served < load.users else "fits"
@@ -90,16 +91,16 @@ def _fitting(plan: Plan, unit: Unit) -> tuple[str, ...]:
     # The cache as the bars and the table have it: whole blocks, on the GPU with the least.
     segment = plan.devices[plan.tightest].segment("kv_cache")
     held = segment.estimate if segment else cache.available
-    said = [f"{_sized(held, unit)} of KV cache per GPU{', as given' if cache_is_given(plan) else ''}"]
+    said = [f"{_sized(held, unit)} of KV cache per GPU{', as given' if plan.cache_given else ''}"]
     per = " per replica" if plan.replicas > 1 else ""
-    if " requests of " not in plan.summary and " request of " not in plan.summary:
+    if not says_requests(plan):
         said.append(f"{_requests(cache)}{per}")
-    said += [f"{text}{per}" for text in _tokens(plan.summary, cache)]
-    if per and "replicas" not in plan.summary:
+    said += [f"{text}{per}" for text in _tokens(cache, said_already=says_tokens(plan))]
+    if per and not says_tokens(plan):
         said.append(f"{plan.replicas} replicas")
     load = plan.request.load
-    if load and plan.limits.blocks_per_user:
-        need = plan.limits.blocks_per_user * cache.bytes_per_block
+    if load and plan.limits.bytes_per_user:
+        need = plan.limits.bytes_per_user
         users = ceil_div(load.users, plan.replicas)
         said.append(
             f"{counted(load.users, 'user', 'users')} of {load.prompt_tokens:,} + {load.output_tokens:,} tokens "
@@ -109,10 +110,10 @@ def _fitting(plan: Plan, unit: Unit) -> tuple[str, ...]:
     return tuple(said)
 
 
-def _tokens(summary: str, cache: KvCache) -> list[str]:
-    """The tokens, or only their range where the summary has them."""
-    near, low, high = (f"{n:,}" for n in round_band(cache.tokens, cache.tokens_low, cache.tokens_high))
-    if near not in summary:
+def _tokens(cache: KvCache, *, said_already: bool) -> list[str]:
+    """The tokens, or only their range where the headline has them."""
+    _, low, high = (f"{n:,}" for n in round_band(cache.tokens, cache.tokens_low, cache.tokens_high))
+    if not said_already:
         return [words.tokens(cache.tokens, cache.tokens_low, cache.tokens_high)]
     return [f"range {low}–{high} tokens"] if low != high else []
 
@@ -141,25 +142,32 @@ def _sized(estimate: Estimate, unit: Unit) -> str:
 def _tightest_text(plan: Plan, unit: Unit) -> str:
     """Where least is left: the device, and its headroom."""
     device = plan.devices[plan.tightest]
-    name = words.device_name(plan, group_of(plan, plan.tightest))
+    name = words.device_name(plan, plan.group_of(plan.tightest))
     headroom = device.segment("headroom")
     if headroom is None:
         return f"tightest: {name}"
     return f"tightest: {name}, {words.size(headroom.bytes, unit)} headroom"
 
 
-def _failing(plan: Plan, headline: str, unit: Unit) -> tuple[str, ...]:
+def _said(plan: Plan, size: int, unit: Unit) -> bool:
+    """Whether the headline has a size, as it is shown."""
+    failing = plan.verdict.failing
+    figures = failing.reason.figures.values() if failing else ()
+    return any(isinstance(f, Bytes) and words.size(f, unit) == words.size(size, unit) for f in figures)
+
+
+def _failing(plan: Plan, unit: Unit) -> tuple[str, ...]:
     """What is missing on each GPU, and the two figures that do not go together, as far as the headline does not say."""
     lacks = shortages(plan)
     said: list[str] = []
-    if words.size(plan.missing_bytes, unit) not in headline:
-        said += [f"Fails {words.STAGES[plan.stage]}"] if plan.stage else []
+    if not _said(plan, plan.missing_bytes, unit):
+        said += [f"Fails {failing_words(plan)}"] if plan.stage else []
         said += [_missing(plan, unit)] if lacks else []
     elif len(lacks) > 1:
         said.append(_missing(plan, unit))
     elif len(lacks[0].positions) > 1:
         said.append(f"alike on {where(plan, lacks[0].positions)}")
-    said += _against(plan, headline, unit)
+    said += _against(plan, unit)
     longest = _longest(plan)
     if longest:
         said.append(f"a context of {longest:,} tokens would fit")
@@ -179,11 +187,11 @@ def _missing(plan: Plan, unit: Unit) -> str:
 
 def _longest(plan: Plan) -> int | None:
     """The longest context that would fit: of all ranks where that is known, else what the engine suggests."""
-    if plan.stage != "kv_cache_too_small":
+    if _against_what(plan) != "request":
         return None
     if plan.limits.max_context_length is not None:
         return plan.limits.max_context_length
-    return plan.kv_cache.estimated_max_model_len if plan.kv_cache else None
+    return plan.kv_cache.suggested_context_length if plan.kv_cache else None
 
 
 def _sum_of(have: int, missing: int, unit: Unit) -> str:
@@ -193,34 +201,42 @@ def _sum_of(have: int, missing: int, unit: Unit) -> str:
     return f"{round(in_unit(have, unit), 2) + round(in_unit(missing, unit), 2):,.2f} {unit}"
 
 
-def _against(plan: Plan, headline: str, unit: Unit) -> list[str]:
-    device = plan.devices[plan.tightest]
+def _against_what(plan: Plan) -> Against | None:
+    rule = failing_rule(plan)
+    return rule.against if rule else None
+
+
+def _against(plan: Plan, unit: Unit) -> list[str]:
+    device, rule = plan.devices[plan.tightest], failing_rule(plan)
     size = {s.kind: s.bytes for s in device.segments}
+    if rule is None:
+        return []
 
     def told(value: float) -> str:
         return words.size(value, unit)
 
-    if plan.stage == "free_memory_check" and device.budget:
+    if rule.against == "free" and device.budget:
         return _at_the_check(device, size, unit)
-    if plan.stage == "kv_cache_sizing" and device.budget:
-        if cache_is_given(plan):
+    if rule.against == "budget" and device.budget:
+        if plan.cache_given:
             return []
         needed = _sum_of(device.budget.value, plan.missing_bytes, unit)
         return [f"{needed} are needed before any cache, the budget is {told(device.budget.value)}"]
-    if plan.stage == "kv_cache_too_small" and plan.kv_cache:
-        # What can be used of the cache stands in the headline, unless that is about blocks.
+    if rule.against == "request" and plan.kv_cache:
+        # What can be used of the cache stands in the headline, unless that is about other than bytes.
         left = told(size.get("kv_cache", plan.kv_cache.available.value))
-        return [] if plan.kv_cache.error and " of KV cache and " in headline else [f"{left} of KV cache per GPU"]
+        failing = plan.verdict.failing
+        in_bytes = failing is not None and "usable" in failing.reason.figures
+        return [] if in_bytes else [f"{left} of KV cache per GPU"]
     sees = f"CUDA sees {told(device.cuda_total_bytes)}"
-    if plan.stage in ("weights", "profile"):
-        weights = told(size.get("weights", 0))
-        return [sees if weights in headline else f"weights {weights} per GPU, {sees}"]
-    if plan.stage in ("kv_cache_allocation", "graph_capture", "runtime"):
-        needed = _sum_of(device.cuda_total_bytes, plan.missing_bytes, unit)
-        cache = told(size.get("kv_cache", 0))
-        with_cache = "it" if cache in headline else f"the KV cache {cache}{' as given' if cache_is_given(plan) else ''}"
-        return [f"{needed} are needed with {with_cache}, {sees}"]
-    return []
+    if rule.early:
+        weights = size.get("weights", 0)
+        return [sees if _said(plan, weights, unit) else f"weights {told(weights)} per GPU, {sees}"]
+    needed = _sum_of(device.cuda_total_bytes, plan.missing_bytes, unit)
+    cache = size.get("kv_cache", 0)
+    given = " as given" if plan.cache_given else ""
+    with_cache = "it" if _said(plan, cache, unit) else f"the KV cache {told(cache)}{given}"
+    return [f"{needed} are needed with {with_cache}, {sees}"]
 
 
 def _at_the_check(device: DevicePlan, size: Mapping[SegmentKind, int], unit: Unit) -> list[str]:

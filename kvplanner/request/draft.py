@@ -1,43 +1,26 @@
-"""The draft model of speculative decoding: whether its layers count, and what it means when it cannot be opened."""
+"""The draft model of speculative decoding, opened; and what it means when it cannot be."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Callable
 
-from kvplanner.engine.option import OptionValue
+from kvplanner.engine.draft import DraftWish
 from kvplanner.errors import BadInput, PlannerError
 from kvplanner.model.model import Model
 
-MODEL_OPTION: Final = "speculative_model"
-METHOD_OPTION: Final = "speculative_method"
-_FLAG: Final = "--speculative-config"
-_NGRAM: Final = ("ngram", "[ngram]")
 
-
-def wanted(options: Mapping[str, OptionValue]) -> str:
-    """The name of the draft model that a plan needs opened, "" for none. Raises BadInput where it must be named."""
-    name, method = str(options.get(MODEL_OPTION) or "").strip(), options.get(METHOD_OPTION)
-    if method == "draft_model" and not name:
-        raise BadInput("method draft_model needs a draft model", _FLAG, 'Add its "model"')
-    if method not in (None, "", "draft_model") or name.lower() in _NGRAM:
-        return ""
-    return name
-
-
-def open_draft(options: Mapping[str, OptionValue], open_model: Callable[[str], Model]) -> Model | None:
+def open_draft(wish: DraftWish | None, open_model: Callable[[str], Model]) -> Model | None:
     """The draft model where its layers count, else None.
 
-    Raises BadInput, naming the flag, where it is not named or cannot be opened and the method cannot be told without.
+    Raises BadInput, naming the flag, where it cannot be opened and no plan can be made without.
     """
-    name = wanted(options)
-    if not name:
+    if wish is None:
         return None
     try:
-        return open_model(name)
+        return open_model(wish.name)
     except PlannerError as error:
-        if not options.get(METHOD_OPTION) and "eagle" in name.lower():
-            return None  # an EAGLE head is told by its name, and sized by rule
+        if wish.optional:
+            return None
         raise BadInput(
-            f"the draft model cannot be opened: {error.what}", f"{_FLAG}.model", error.remedy or "Name another one"
+            f"the draft model cannot be opened: {error.what}", wish.flag, error.remedy or "Name another one"
         ) from error

@@ -114,10 +114,9 @@ def build(words: PlanWords, sources: Sources) -> Built:
         shown = visible(request.machine, launch.environment)
         if shown is not request.machine:
             machine_text = gpus.machine_words(shown) if machine_text != LOCAL else LOCAL
-        from kvplanner.engine.command import as_started
-
-        request = request._replace(machine=shown, options=as_started(chosen, request.version, request.options))
-    request = request._replace(draft=open_draft(request.options, sources.open_model))
+        options = chosen.as_started(request.options, request.version)
+        request = request._replace(machine=shown, options=options)
+    request = request._replace(draft=open_draft(chosen.draft_wanted(request.options), sources.open_model))
     return Built(request, model_text, machine_text, (*said, *command.warnings), model, kept)
 
 

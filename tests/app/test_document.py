@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 from PySide6.QtCore import QCoreApplication
 from pytestqt.qtbot import QtBot
 
 from kvplanner.app.document import Document
 from kvplanner.app.state import PlanState
-from kvplanner.engine.option import Option
+from kvplanner.engine.option import Option, OptionValue
 from kvplanner.engine.plan import Plan
 from kvplanner.engine.request import PlanRequest
 from kvplanner.errors import BadInput
@@ -25,6 +27,9 @@ class CountingEngine:
 
     def options(self, version: str | None = None) -> tuple[Option, ...]:
         return ()
+
+    def draft_wanted(self, options: Mapping[str, OptionValue]) -> None:
+        """No draft model ever."""
 
     def plan(self, request: PlanRequest) -> Plan:
         self.requests.append(request)

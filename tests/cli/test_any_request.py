@@ -17,6 +17,7 @@ from kvplanner.engine.request import Load, PlanRequest
 from kvplanner.errors import PlannerError
 from kvplanner.report import schema
 from kvplanner.report import text as report
+from kvplanner.report.sentences import summary
 from kvplanner.units import GIB
 from tests.report.contract import check_plan
 
@@ -71,6 +72,6 @@ def test_a_plan_or_a_refusal(request: PlanRequest) -> None:
         return
     assert time.process_time() - start < PATIENCE_S
     check_plan(json.loads(json.dumps(schema.to_json(plan), allow_nan=False)))
-    assert report.text(plan).startswith(plan.summary)
+    assert report.text(plan).startswith(summary(plan))
     assert report.explain(plan)
     assert format_command(VLLM, request)

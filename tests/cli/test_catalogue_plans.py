@@ -12,6 +12,7 @@ from kvplanner.engine.request import Load, PlanRequest
 from kvplanner.errors import PlannerError
 from kvplanner.report import schema
 from kvplanner.report import text as report
+from kvplanner.report.sentences import summary
 from tests.report.contract import check_plan
 
 pytestmark = pytest.mark.slow
@@ -31,7 +32,7 @@ def test_every_model_is_planned_by_contract_or_refused_in_words(chunk: int) -> N
             assert error.what, entry.id
             continue
         check_plan(json.loads(json.dumps(schema.to_json(plan), allow_nan=False)))
-        assert plan.summary in report.text(plan)
+        assert summary(plan) in report.text(plan)
         assert report.explain(plan)
         planned += 1
     assert planned >= 30

@@ -9,7 +9,7 @@ import pytest
 from kvplanner.cli.colour import coloured, wanted
 from kvplanner.engine.segment import SEGMENT_KINDS
 from kvplanner.report import text as report
-from kvplanner.report.bar import LETTERS
+from kvplanner.report.segments import words_of
 from tests import sample_plans
 
 
@@ -23,7 +23,7 @@ def test_without_the_colours_the_text_is_the_same(name: str) -> None:
 
 
 def test_each_part_has_its_own_colour() -> None:
-    bar = "[" + "".join(LETTERS[kind] for kind in SEGMENT_KINDS) + "]"
+    bar = "[" + "".join(words_of(kind).letter for kind in SEGMENT_KINDS) + "]"
     shown = coloured(f"verdict\n{bar}\n", True).splitlines()[1]
     assert len(set(re.findall(r"38;5;(\d+)m", shown))) == len(SEGMENT_KINDS)
 

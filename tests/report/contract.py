@@ -99,7 +99,9 @@ def _options(options: object) -> None:
 def _device(device: dict[str, object], fits: object, path: str) -> None:
     segments = [fields(s, SEGMENT, p) for p, s in items(device["segments"], f"{path}.segments")]
     kinds = [s["kind"] for s in segments]
-    assert kinds == [kind for kind in SEGMENT_KINDS if kind in kinds], f"{path}: {kinds}"
+    order = [kind for kind in SEGMENT_KINDS if kind in kinds]
+    late = [kind for kind in order if kind not in ("cuda_graphs", "headroom")]
+    assert kinds in (order, [*late, *(k for k in ("cuda_graphs", "headroom") if k in kinds)]), f"{path}: {kinds}"
     for segment in segments:
         assert segment["basis"] in BASES
         _ordered([segment["low_bytes"], segment["bytes"], segment["high_bytes"]], f"{path}.{segment['kind']}")

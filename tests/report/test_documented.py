@@ -20,10 +20,10 @@ NAMED = {word for quoted in re.findall(r"`([^`]+)`", PAGE) for word in re.findal
 
 
 def keys(value: object, path: tuple[str, ...] = ()) -> Iterator[str]:
-    """All field names, the engine's own option names apart."""
+    """All field names, the engine's own names of options and figures apart."""
     if isinstance(value, dict):
         for name, inner in value.items():
-            if path != ("options",):
+            if path != ("options",) and path[-1:] != ("figures",):
                 yield name
             yield from keys(inner, (*path, name))
     elif isinstance(value, list):

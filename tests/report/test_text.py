@@ -12,21 +12,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvplanner.catalog import gpus, models
-from kvplanner.engine.option import OptionValue, Resolved
+from kvplanner.engine.option import OptionValue
 from kvplanner.engine.plan import Plan
 from kvplanner.engine.registry import engine
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.segment import SEGMENT_KINDS
 from kvplanner.report import schema
 from kvplanner.report import text as report
-from kvplanner.report.bar import LETTERS, MISSING, bar_lines, share_cells
+from kvplanner.report.bar import bar_lines, share_cells
 from kvplanner.report.csv import csv_text
-from kvplanner.report.facts import TITLES, cache_facts, fold, rows, token_text
+from kvplanner.report.facts import cache_facts, fold, rows, token_text
+from kvplanner.report.segments import MISSING_LETTER as MISSING
+from kvplanner.report.segments import name_of, words_of
+from kvplanner.report.sentences import summary
+from kvplanner.sized_text import sizes_in
 from kvplanner.units import ByteUnit, in_unit
 from tests import sample_plans
 from tests.report.contract import check_plan
 
 NAMES = list(sample_plans.ALL)
+
+LETTERS = {kind: words_of(kind).letter for kind in SEGMENT_KINDS}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -38,10 +44,10 @@ def test_json_keeps_the_contract(name: str) -> None:
 def test_text_starts_with_the_verdict_and_stays_in_width(name: str) -> None:
     plan = sample_plans.ALL[name]()
     lines = report.text(plan, width=100).splitlines()
-    assert lines[0] == plan.summary
+    assert lines[0] == summary(plan)
     heads = [i for i, line in enumerate(lines) if line.split()[1:] == ["range", "share", "basis", "how"]]
-    assert len(heads) == len(fold(plan.devices))
-    for head, group in zip(heads, fold(plan.devices), strict=True):
+    assert len(heads) == len(fold(plan))
+    for head, group in zip(heads, fold(plan), strict=True):
         table = lines[head + 1 : head + 1 + len(list(rows(plan, group.position)))]
         assert all(len(line) <= 100 and line.strip() for line in table)
     assert all(warning in " ".join(" ".join(lines).split()) for warning in plan.warnings)
@@ -91,7 +97,7 @@ def test_the_terminals_bar_marks_what_is_missing_and_holds_nothing_that_is_not_r
 
 def test_a_given_cache_has_the_bracket() -> None:
     plan = sample_plans.fits()
-    given = plan._replace(options={**plan.options, "kv_cache_memory_bytes": Resolved(1 << 30, "user")})
+    given = plan._replace(cache_given=True)
     bar, below = bar_lines(given, 0, 98, "GiB")
     assert below.index("└") == bar.index("K")
     assert below.index("┘") == bar.rindex("K")
@@ -103,7 +109,7 @@ def test_a_given_cache_has_the_bracket() -> None:
 def test_csv_tells_the_verdict_and_adds_up(name: str, unit: ByteUnit) -> None:
     plan = sample_plans.ALL[name]()
     found = list(csv.DictReader(io.StringIO(csv_text(plan, unit))))
-    assert {row["verdict"] for row in found} == {plan.summary}
+    assert {row["verdict"] for row in found} == {sizes_in(summary(plan), unit)}
     assert {row["fits"] for row in found} == {{True: "yes", False: "no", None: "cannot tell"}[plan.fits]}
     assert {row["fails_at"] for row in found} == {plan.stage or ""}
     assert {row["engine"] for row in found} == {"vLLM 0.33.0"}
@@ -139,7 +145,7 @@ def test_csv_markdown_text_and_json_agree(name: str) -> None:
         for d in document["devices"] if plan.fits is not None for s in d["segments"]
     }  # fmt: skip
     text, page = report.text(plan), report.markdown(plan)
-    for group in fold(plan.devices):
+    for group in fold(plan):
         for row in rows(plan, group.position):
             assert f"| {row.title} | {row.size} | {row.span} | {row.share} | {row.basis} |" in page
             if row.title != "total":
@@ -148,10 +154,10 @@ def test_csv_markdown_text_and_json_agree(name: str) -> None:
 
 
 def test_equal_devices_fold_and_others_do_not() -> None:
-    assert [g.title for g in fold(sample_plans.eight_gpus().devices)] == ["GPUs 0–7, same"]
-    assert [g.title for g in fold(sample_plans.mixed().devices)] == ["GPU 0", "GPU 1"]
-    assert [g.title for g in fold(sample_plans.other_programs().devices)] == ["GPU 0", "GPU 1"]
-    assert fold(sample_plans.eight_gpus().devices)[0].roles == "tp0–tp7"
+    assert [g.title for g in fold(sample_plans.eight_gpus())] == ["GPUs 0–7, same"]
+    assert [g.title for g in fold(sample_plans.mixed())] == ["GPU 0", "GPU 1"]
+    assert [g.title for g in fold(sample_plans.other_programs())] == ["GPU 0", "GPU 1"]
+    assert fold(sample_plans.eight_gpus())[0].roles == "tp0–7"
 
 
 def test_user_options_come_first_and_say_so() -> None:
@@ -190,7 +196,7 @@ def test_the_facts_repeat_the_headline_and_the_table(model: str, gpu: str, optio
     cache = next(r for r in rows(plan, plan.tightest) if r.kind == "kv_cache")
     assert facts["KV cache"].startswith(f"{cache.size} GiB")
     assert f"({cache.span})" in facts["KV cache"] or not cache.span
-    headline = re.search(r"KV cache for (.*?) tokens", plan.summary)
+    headline = re.search(r"KV cache for (.*?) tokens", summary(plan))
     assert headline is None or facts["Tokens"].startswith(f"{headline[1]} tokens")
 
 
@@ -199,7 +205,7 @@ def test_explain_shows_words_numbers_and_sources(name: str) -> None:
     plan = sample_plans.ALL[name]()
     text = report.explain(plan)
     for segment in plan.devices[0].segments:
-        part = text.split(f"\n{TITLES[segment.kind]}: ")[1].split("\n\n")[0]
+        part = text.split(f"\n{name_of(segment.kind)}: ")[1].split("\n\n")[0]
         assert f"{segment.bytes:,} bytes" in part
         assert segment.estimate.in_words() in part
         assert segment.estimate.in_numbers() in part
@@ -251,7 +257,7 @@ def test_bars_are_as_wide_as_asked_and_never_ragged(name: str, width: int) -> No
 
 
 def test_every_kind_has_its_own_letter_and_title() -> None:
-    assert set(LETTERS) == set(TITLES) == set(SEGMENT_KINDS)
+    assert set(LETTERS) == set(SEGMENT_KINDS)
     assert len({*LETTERS.values(), MISSING}) == len(LETTERS) + 1
 
 

@@ -13,7 +13,7 @@ from kvplanner.engine.plan import Plan
 from kvplanner.engine.registry import engine
 from kvplanner.engine.request import PlanRequest
 from kvplanner.report import text as report
-from kvplanner.report.lacking import shortages
+from kvplanner.report.devices import shortages
 from kvplanner.units import GIB, ByteUnit
 
 # What stands in both units, side by side, and what the engine itself says.
@@ -82,7 +82,7 @@ def test_every_replica_that_lacks_memory_is_named() -> None:
     first, second = shortages(made)
     assert (first.positions, second.positions) == ((0, 2), (1, 3))
     alone = plan("meta-llama/Llama-3.1-8B-Instruct", "RTX 3090")
-    assert abs(second.bytes - alone.missing_bytes) < alone.devices[0].bytes_per_block
+    assert abs(second.bytes - alone.missing_bytes) < alone.devices[0].bytes_per_unit
     assert second.bytes < first.bytes == made.missing_bytes
     parts = plan("meta-llama/Llama-3.1-8B-Instruct", "RTX 4090,80GiB", {"data_parallel_size": 2})
     assert [s.positions for s in shortages(parts)] == [(0,)]

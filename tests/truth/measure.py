@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, TypeVar
 
 from kvplanner.catalog import gpus, models
-from kvplanner.engine.plan import Plan, Stage
+from kvplanner.engine.plan import Plan
 from kvplanner.engine.registry import engine
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.segment import SegmentKind
@@ -23,7 +23,7 @@ from kvplanner.model.whatif import WHATIF_FORMATS
 from kvplanner.units import GIB
 from tests.truth.rows import FIELD, FORK, MODEL, OTHER, TOTAL, VERSION, Row, Skip, request_of, states
 
-STAGES: Final[dict[str, Stage | None]] = {
+STAGES: Final[dict[str, str | None]] = {
     "ok": None, "free_check": "free_memory_check", "weights": "weights", "profile": "profile",
     "no_kv": "kv_cache_sizing", "kv_too_small": "kv_cache_too_small", "graph_capture": "graph_capture",
     "runtime_oom": "runtime",
@@ -65,7 +65,7 @@ class Score:
     kv: Pair | None = None
     tokens: Pair | None = None
     tokens_exact: bool | None = None
-    stage: tuple[Stage | None, Stage | None] | None = None
+    stage: tuple[str | None, str | None] | None = None
     any_era: bool = False
     terms: dict[str, Pair] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
@@ -258,7 +258,7 @@ def _tokens(row: Row, request: PlanRequest) -> tuple[Pair, bool]:
     return Pair(printed, value, low, high), low <= printed <= high
 
 
-def _stage(row: Row, request: PlanRequest) -> tuple[Stage | None, Stage | None]:
+def _stage(row: Row, request: PlanRequest) -> tuple[str | None, str | None]:
     """(stage that the report shows, stage of the plan); what decides a stage must be stated."""
     outcome = row.facts["outcome"]
     if outcome == "kv_too_small" and row.reported.get("available_kv_gib", 1) <= 0:

@@ -10,6 +10,7 @@ from kvplanner.engine.segment import Segment
 from kvplanner.estimate import exact
 from kvplanner.gpu.spec import GpuSpec
 from kvplanner.ui.theme.palette import THEMES, ThemeName
+from tests.engine import verdicts
 
 PER_LETTER = {"title": 8.0, "text": 7.0, "small": 6.2, "small_bold": 6.8}
 
@@ -37,7 +38,7 @@ def widened(plan: Plan, count: int) -> Plan:
     """The plan on `count` devices like its first."""
     first = plan.devices[0]
     devices = tuple(first._replace(device=first.device._replace(index=i), role=f"tp{i}") for i in range(count))
-    return plan._replace(devices=devices, tightest=0)
+    return verdicts.again(plan._replace(tightest=0), devices=devices)
 
 
 def apart(plan: Plan, step: int) -> Plan:
@@ -47,14 +48,14 @@ def apart(plan: Plan, step: int) -> Plan:
         moved = (position + 1) * step << 22
         segments = tuple(_moved(segment, moved) for segment in device.segments)
         devices.append(device._replace(segments=segments))
-    return plan._replace(devices=tuple(devices))
+    return verdicts.again(plan, devices=tuple(devices))
 
 
 def _moved(segment: Segment, size: int) -> Segment:
     change = {"kv_cache": -size, "weights": size}.get(segment.kind, 0)
     estimate = segment.estimate
     moved = estimate._replace(value=estimate.value + change, low=estimate.low + change, high=estimate.high + change)
-    return Segment(segment.kind, moved)
+    return segment._replace(estimate=moved)
 
 
 def hosted(plan: Plan, total_bytes: int, used_bytes: int) -> Plan:
@@ -63,4 +64,4 @@ def hosted(plan: Plan, total_bytes: int, used_bytes: int) -> Plan:
     device = plan.devices[0].device._replace(index=0, gpu=gpu, kind="host")
     segments = (Segment("weights", exact(used_bytes)), Segment("headroom", exact(total_bytes - used_bytes)))
     host = DevicePlan(device, "host", total_bytes, total_bytes, None, segments)
-    return plan._replace(devices=(*plan.devices, host))
+    return verdicts.again(plan, devices=(*plan.devices, host))

@@ -17,7 +17,6 @@ from kvplanner.gpu.spec import Device, GpuSpec, Machine
 from kvplanner.observe.overlay import overlays
 from kvplanner.observe.snapshot import EngineSeen, GpuSample, ProcessSample, Reading, Snapshot
 from kvplanner.report.explain import as_text, explanation
-from kvplanner.report.held import drawn
 from kvplanner.report.verdict import verdict
 from kvplanner.ui.bars.layout import arrange
 from kvplanner.ui.bars.shapes import View
@@ -111,7 +110,7 @@ def test_every_view_takes_real_plans(qtbot: QtBot, name: str) -> None:
     layout = arrange(plan, 900, 300, measure, View())
     assert len(layout.rows) == 1  # equal ranks fold
     total = sum(c.bytes for c in layout.rows[0].cells)
-    assert total == sum(s.bytes for s in drawn(plan, plan.devices[0]))
+    assert total == sum(s.bytes for s in plan.devices[0].in_use)
     assert sum(row.kind is not None for row in lines(plan, 0, "GiB")) == len(plan.devices[0].segments)
     told = verdict(plan, "GiB")
     assert told.state == {True: "fits", False: "fails"}[bool(plan.fits)]

@@ -5,21 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from kvplanner.engine.option import FlagRule, Option, Resolved
-from kvplanner.engine.plan import DevicePlan, Limits, Plan, Stage
+from kvplanner.engine.draft import DraftWish
+from kvplanner.engine.option import FlagRule, Option, OptionValue, Resolved
+from kvplanner.engine.plan import DevicePlan, Limits, Plan
 from kvplanner.engine.request import PlanRequest
-from kvplanner.engine.segment import Segment
+from kvplanner.engine.segment import Segment, SegmentKind
+from kvplanner.engine.shared.device import at_stage, described
+from kvplanner.engine.stage import StageRule
 from kvplanner.engine.values import check_range
+from kvplanner.engine.verdict import Reason, Verdict
 from kvplanner.engine.vllm.eras import era_of, spelled
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.engine.vllm.settle import formats, parallel, support
 from kvplanner.engine.vllm.settle import settle as defaults
+from kvplanner.engine.vllm.settle.draft import draft_wanted
 from kvplanner.engine.vllm.startup import limits, stages
-from kvplanner.engine.vllm.startup.checks import ORDER
 from kvplanner.engine.vllm.startup.rank import Rank, rank_key
 from kvplanner.engine.vllm.startup.replica import Replica, solve
-from kvplanner.engine.vllm.words import figures as explain
-from kvplanner.engine.vllm.words import sentences
+from kvplanner.engine.vllm.words import figures, notes
+from kvplanner.engine.vllm.words.verdict import verdict
 from kvplanner.engine.whatif import with_format
 from kvplanner.errors import NotModelled
 from kvplanner.estimate import Estimate, Input, banded
@@ -38,6 +42,7 @@ class Vllm:
     versions: Final = ("0.33", "0.32", "0.30", "0.28", "0.26", "0.24", "0.22", "0.20", "0.18", "0.16", "0.11", "0.9",
                        "0.8", "0.6.6")  # fmt: skip
     launch: Final = ("vllm", "serve")
+    stages: Final = stages.RULES
 
     def ignored_flags(self) -> Mapping[str, FlagRule]:
         """Flags and variables that are no option: left out, refused, or another's spelling."""
@@ -62,6 +67,18 @@ class Vllm:
         if why or machine is None or not machine.devices:
             return why
         return support.no_kernels_for(method, release, machine.devices[0].gpu)
+
+    def segment_words(self) -> Mapping[SegmentKind, Mapping[str, str]]:
+        """vLLM cuts its cache into blocks, and has a flag that leaves out graphs."""
+        return _SEGMENT_WORDS
+
+    def as_started(self, options: Mapping[str, OptionValue], version: str | None = None) -> dict[str, OptionValue]:
+        """The options of a server that is started so: one GPU unless its command line names a parallel size."""
+        return parallel.as_started(options)
+
+    def draft_wanted(self, options: Mapping[str, OptionValue]) -> DraftWish | None:
+        """The draft model whose layers count, None for none. Raises BadInput where it must be named."""
+        return draft_wanted(options)
 
     def plan(self, request: PlanRequest) -> Plan:
         """The plan. Raises BadInput for values that vLLM refuses, NotModelled for what is not known."""
@@ -92,6 +109,19 @@ class Vllm:
 
 ENGINE: Final = Vllm()
 
+_SEGMENT_WORDS: Final[Mapping[SegmentKind, Mapping[str, str]]] = {
+    "cuda_graphs": {
+        "detail": "One recording for each batch size; without them (--enforce-eager) decoding is slower.",
+    },
+    "kv_cache": {
+        "meaning": "what is left of the budget, cut into blocks",
+        "title": "KV cache: what is left of the budget",
+        "detail": "Cut into blocks of a fixed number of tokens and taken whole at start, used or not.",
+    },
+}
+_AFTER_CACHE: Final = "recorded kernels and their pools: captured after the cache, outside the budget"
+_GIVEN: Final = "of the size that was given, cut into blocks"
+
 
 def _plan(
     request: PlanRequest,
@@ -105,34 +135,37 @@ def _plan(
     replicas = _replicas(request, settings, devices)
     worst = min(range(len(replicas)), key=lambda i: _order(replicas[i]))
     replica = replicas[worst]
-    failure = replica.failure
-    cache = explain.kv_cache(replica) if replica.sized else None
+    cache = figures.kv_cache(replica) if replica.sized else None
     found = limits.limits(request, settings, replicas, lambda length: _fits_at(request, length, devices))
     if settings.model.auto_fit:
         fitted = replica.sizing.max_model_len
         resolved["max_model_len"] = Resolved(fitted, "derived", "the longest that fits (--max-model-len auto)")
-    summary = sentences.failure(replica) if failure else sentences.summary(request, settings, replicas, worst, found)
-    risks = sentences.earlier(replica) if failure else sentences.risks(replicas)
-    kernels = _without_kernels(replicas, settings)
-    if kernels:
-        risks = (kernels, *risks)
-        summary = sentences.with_own_build(kernels, summary)
+    answer = verdict(replicas, worst, _without_kernels(replicas, settings))
+    rule = (
+        stages.rule_of(answer.failing.stage, graphs_in_budget=settings.era.graphs_in_budget) if answer.failing else None
+    )
+    tightest = worst * len(replica.ranks) + replica.tightest
+    given = replica.ranks[0].given_kv is not None
     return Plan(
         request=request,
         engine_version=spelled(settings.version),
         rules=settings.era.name,
-        fits=False if failure else True if replica.layout.exact and not kernels else None,
-        stage=failure.stage if failure else None,
-        summary=summary,
-        devices=_device_plans(replicas, settings, failure.stage if failure else None),
+        verdict=answer,
+        devices=described(
+            _device_plans(replicas, settings, rule),
+            verdict=answer,
+            rule=rule,
+            tightest=tightest,
+            cache=cache,
+            cache_given=given,
+        ),
         options=resolved,
         kv_cache=cache,
         limits=found,
-        warnings=sentences.warnings(request, settings, replica, risks, warnings),
-        engine_message=failure.message if failure and not kernels else "",  # a release does not get that far
-        missing_bytes=failure.missing_bytes if failure else 0,
-        tightest=worst * len(replica.ranks) + replica.tightest,
+        warnings=notes.warnings(request, settings, replica, warnings),
+        tightest=tightest,
         replicas=settings.parallel.dp,
+        cache_given=given,
     )
 
 
@@ -158,7 +191,7 @@ def _replicas(request: PlanRequest, settings: Settings, devices: Sequence[parall
 def _order(replica: Replica) -> tuple[bool, int, int]:
     """Failing replicas first, by how early they fail and by what they miss; then those with the fewest blocks."""
     if replica.failure is not None:
-        return False, ORDER.index(replica.failure.stage), -replica.failure.missing_bytes
+        return False, stages.ORDER.index(replica.failure.stage), -replica.failure.missing_bytes
     return True, replica.sizing.num_blocks, 0
 
 
@@ -175,7 +208,7 @@ def _fits_at(request: PlanRequest, length: int, devices: Sequence[parallel.Stage
     return all(r.failure is None for r in _replicas(other, settings, devices))
 
 
-def _device_plans(replicas: Sequence[Replica], settings: Settings, failing: Stage | None) -> tuple[DevicePlan, ...]:
+def _device_plans(replicas: Sequence[Replica], settings: Settings, rule: StageRule | None) -> tuple[DevicePlan, ...]:
     planned: dict[tuple[int, int, str, int | None], DevicePlan] = {}
     plans: list[DevicePlan] = []
     for number, replica in enumerate(replicas):
@@ -185,39 +218,46 @@ def _device_plans(replicas: Sequence[Replica], settings: Settings, failing: Stag
             role = "/".join((*places, f"tp{index % settings.parallel.tp}"))
             key = (kv, *rank_key(rank.stage, device))
             if key not in planned:
-                planned[key] = _device_plan(rank, role, kv, replica.sizing.bytes_per_block[rank.stage], failing)
-            plans.append(planned[key]._replace(device=device, role=role))
+                planned[key] = _device_plan(rank, kv, replica.sizing.bytes_per_block[rank.stage], rule)
+            plans.append(planned[key]._replace(device=device, role=role, replica=number))
     return tuple(plans)
 
 
-def _device_plan(rank: Rank, role: str, kv: int, bytes_per_block: int, failing: Stage | None) -> DevicePlan:
-    reserved = explain.driver_reserved(rank)
+def _device_plan(rank: Rank, kv: int, bytes_per_block: int, rule: StageRule | None) -> DevicePlan:
+    inside = rank.settings.era.graphs_in_budget
+    graphs = rank.graphs_charged if inside else rank.graphs
+    # Graphs that are captured after the cache, outside the budget, stand behind it.
+    late = not inside and graphs.value > 0
+    capture = Segment("cuda_graphs", graphs, in_budget=inside, meaning=_AFTER_CACHE if late else "")
     segments = [
-        Segment("driver_reserved", reserved),
+        Segment("driver_reserved", figures.driver_reserved(rank)),
         Segment("other", rank.other),
         Segment("runtime_outside", rank.outside),
-        Segment("runtime", rank.runtime),
-        Segment("weights", rank.weights),
-        Segment("workspace", rank.workspace),
-        Segment("activations", rank.activations),
-        Segment("cuda_graphs", rank.graphs_charged if rank.settings.era.graphs_in_budget else rank.graphs),
+        Segment("runtime", rank.runtime, in_budget=True),
+        Segment("weights", rank.weights, in_budget=True),
+        Segment("workspace", rank.workspace, in_budget=True),
+        Segment("activations", rank.activations, in_budget=True),
+        *([] if late else [capture]),
     ]
     if kv:
-        segments.append(Segment("kv_cache", _kv_segment(rank, kv, bytes_per_block)))
+        given = rank.given_kv is not None
+        cache = _kv_segment(rank, kv, bytes_per_block)
+        segments.append(Segment("kv_cache", cache, in_budget=not given, meaning=_GIVEN if given else ""))
+    segments += [capture] if late else []
     left = rank.total.value - sum(s.bytes for s in segments)
-    if failing is None:
-        segments.append(Segment("headroom", explain.headroom(rank, left)))
+    if rule is None:
+        segments.append(Segment("headroom", figures.headroom(rank, left)))
     return DevicePlan(
         device=rank.device,
-        role=role,
+        role="",
         total_bytes=rank.total.value,
         cuda_total_bytes=rank.cuda_total.value,
         budget=rank.budget,
-        segments=tuple(segments),
-        bytes_per_block=bytes_per_block,
+        segments=at_stage(segments, rule),
+        bytes_per_unit=bytes_per_block,
         overflow_bytes=max(-left, 0),
-        stages=stages.timeline(rank, kv, failing),
-        graphs_charged=rank.settings.era.graphs_in_budget,
+        stages=stages.timeline(rank, kv, rule),
+        budget_share=rank.settings.cache.utilization,
     )
 
 
@@ -243,7 +283,8 @@ def _cannot_tell(
     devices: Sequence[parallel.Stages],
 ) -> Plan:
     """A plan without numbers: for devices whose memory use vLLM's rules here do not describe."""
-    plans = []
+    plans: list[DevicePlan] = []
+    untold = Verdict("cannot_tell", blocked=(Reason("unplannable", "{why}", {"why": warnings[-1]}),))
     for place, device in enumerate(d for stages_ in devices for row in stages_ for d in row):
         total = device.gpu.total.value if device.gpu.total else 0
         cuda_total = device.gpu.cuda_total.value if device.gpu.cuda_total else total
@@ -254,10 +295,8 @@ def _cannot_tell(
         request=request,
         engine_version=spelled(settings.version),
         rules=settings.era.name,
-        fits=None,
-        stage=None,
-        summary=f"Cannot tell: {warnings[-1]}",
-        devices=tuple(plans),
+        verdict=untold,
+        devices=described(plans, verdict=untold, rule=None, tightest=0, cache=None, cache_given=False),
         options=resolved,
         kv_cache=None,
         limits=Limits(None, None),

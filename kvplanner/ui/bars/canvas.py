@@ -22,6 +22,7 @@ from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 from kvplanner.engine.plan import Plan
 from kvplanner.engine.segment import SegmentKind
 from kvplanner.report import words
+from kvplanner.report.segments import meaning_of
 from kvplanner.report.words import Unit
 from kvplanner.ui.bars.access import Accessible
 from kvplanner.ui.bars.layout import arrange, height_of
@@ -253,7 +254,7 @@ class BarsCanvas(Accessible):
         """What a tool tip adds: what the segment is, or which device the bar is of; "" hides it."""
         cell = self._at(point)
         if cell is not None and self._plan is not None:
-            return f"{self._line(cell.device, cell.kind)}\n{words.meaning(self._plan, cell.device, cell.kind)}"
+            return f"{self._line(cell.device, cell.kind)}\n{meaning_of(self._plan, cell.device, cell.kind)}"
         layout = self.arranged()
         row = layout.row_at(point.y() / self._zoom) if layout else None
         if self._plan is None or layout is None or row is None or point.x() / self._zoom >= layout.x0:
@@ -409,7 +410,7 @@ class BarsCanvas(Accessible):
         cell = self.cells()[index]
         if self._plan is None:
             return ""
-        return f"{self._line(cell.device, cell.kind)}. {words.meaning(self._plan, cell.device, cell.kind)}"
+        return f"{self._line(cell.device, cell.kind)}. {meaning_of(self._plan, cell.device, cell.kind)}"
 
     def access_rect(self, index: int) -> QRect:
         """Where the segment is drawn."""

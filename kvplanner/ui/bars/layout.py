@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from kvplanner.engine.plan import DevicePlan, Plan
+from kvplanner.engine.plan import Lack as Missing
 from kvplanner.engine.segment import SegmentKind
 from kvplanner.report import words
-from kvplanner.report.fold import groups
-from kvplanner.report.held import Lacking, budget_start, cache_is_given, drawn, lack_of, used_bytes
-from kvplanner.report.parts import short
+from kvplanner.report.devices import replicas, roles, short
+from kvplanner.report.segments import words_of
+from kvplanner.report.sentences import failing_rule
 from kvplanner.report.words import Unit
 from kvplanner.ui.bars.shapes import (
     AXIS,
@@ -66,7 +67,7 @@ class _Grid(NamedTuple):
 def rows_of(plan: Plan, opened: frozenset[int]) -> list[tuple[tuple[int, ...], bool]]:
     """Positions of each bar, and whether it is the first of an open group."""
     made: list[tuple[tuple[int, ...], bool]] = []
-    for members in groups(plan):
+    for members in plan.groups:
         if len(members) > 1 and members[0] in opened:
             made += [((position,), position == members[0]) for position in members]
         else:
@@ -114,20 +115,19 @@ def _bracket_texts(plan: Plan, rows: Sequence[tuple[tuple[int, ...], bool]], uni
 
 def _budget_text(plan: Plan, device: DevicePlan, unit: Unit) -> str:
     cache = device.segment("kv_cache")
-    if cache is not None and cache_is_given(plan):
+    if cache is not None and plan.cache_given:
         return f"KV cache given: {words.size(cache.bytes, unit)}, whatever the utilisation"
     if device.budget is None:
         return ""
-    share = plan.options.get("gpu_memory_utilization")
+    share = device.budget_share
     text = f"budget {words.number(device.budget.value, unit)} {unit}"
-    product = share is not None and isinstance(share.value, float) and share.value
-    if product and abs(product * device.cuda_total_bytes - device.budget.value) < 1 << 20:
-        text += f" = {product:g} × {words.number(device.cuda_total_bytes, unit)}"
+    if share and abs(share * device.cuda_total_bytes - device.budget.value) < 1 << 20:
+        text += f" = {share:g} × {words.number(device.cuda_total_bytes, unit)}"
     return text
 
 
 def _row_height(plan: Plan, view: View, density: Density, positions: tuple[int, ...], bracket: str) -> float:
-    lack = lack_of(plan, positions) is not None
+    lack = plan.devices[positions[0]].lack is not None
     above = density.bracket_text if bracket or lack else density.bracket
     strip = density.strip + density.strip_text if _measured(view, positions) else 0.0
     return above + density.bar + density.whiskers + strip + density.gap
@@ -152,8 +152,8 @@ def _grid(
     gpus = [plan.devices[p[0]] for p, _ in rows if plan.devices[p[0]].device.kind == "gpu"]
     hosts = [plan.devices[p[0]] for p, _ in rows if plan.devices[p[0]].device.kind == "host"]
     capacity = max([d.total_bytes for d in gpus] or [d.total_bytes for d in hosts] or [1])
-    capacity = max([capacity, *(used_bytes(plan, d) for d in hosts)])
-    furthest = max((lack.end for p, _ in rows if (lack := lack_of(plan, p))), default=0)
+    capacity = max([capacity, *(d.used_bytes for d in hosts)])
+    furthest = max((lack.end for p, _ in rows if (lack := plan.devices[p[0]].lack)), default=0)
     end = max(capacity, min(furthest, int(capacity * LONGEST)), 1)
     x1 = max(width - 2.0, x0 + 60)
     return _Grid(plan, view, measure, density, width, x0, x1, capacity, end, (x1 - x0) / end)
@@ -164,8 +164,7 @@ def _title(plan: Plan, positions: tuple[int, ...]) -> str:
 
 
 def _detail(plan: Plan, positions: tuple[int, ...]) -> str:
-    role = words.role_name(plan, positions)
-    copies = words.replicas(plan, positions)
+    role, copies = roles(plan, positions), replicas(plan, positions)
     if copies:
         several = len({plan.devices[p].role.partition("/")[2] for p in positions}) > 1
         return f"{copies} · {role}" if several else copies
@@ -179,7 +178,7 @@ def _row(grid: _Grid, positions: tuple[int, ...], opened: bool, bracket_text: st
     plan, density = grid.plan, grid.density
     device = plan.devices[positions[0]]
     height = _row_height(plan, grid.view, density, positions, bracket_text)
-    lack_bytes = lack_of(plan, positions)
+    lack_bytes = device.lack
     top = y + (density.bracket_text if bracket_text or lack_bytes else density.bracket)
     frame = Rect(grid.x0, top, min(device.total_bytes, grid.end_bytes) * grid.scale, density.bar)
     lack = _lack(grid, lack_bytes, frame) if lack_bytes else None
@@ -250,7 +249,7 @@ def _cells(grid: _Grid, plan: Plan, position: int, frame: Rect, label_end: float
     made: list[Cell] = []
     start = 0
     cut = False
-    for segment in drawn(plan, plan.devices[position]):
+    for segment in plan.devices[position].in_use:
         if segment.bytes <= 0:
             continue
         left, right = grid.x(start), grid.x(start + segment.bytes)
@@ -270,7 +269,7 @@ def _cell_label(grid: _Grid, kind: SegmentKind, size: int, width: float) -> str:
     if width < 24:
         return ""
     value = words.number(size, grid.view.unit)
-    for text in (f"{words.SHORT[kind]} {value}", value):
+    for text in (f"{words_of(kind).short} {value}", value):
         if grid.measure(text, "text") + 2 * PAD <= width:
             return text
     return ""
@@ -279,12 +278,12 @@ def _cell_label(grid: _Grid, kind: SegmentKind, size: int, width: float) -> str:
 def _budget_span(plan: Plan, device: DevicePlan) -> tuple[int, int] | None:
     """From where to where (bytes) the engine counts: its budget, or the cache alone where that is given."""
     cache = device.segment("kv_cache")
-    if cache is not None and cache_is_given(plan):
-        before = drawn(plan, device)
+    if cache is not None and plan.cache_given:
+        before = device.in_use
         start = sum(s.bytes for s in before[: before.index(cache)]) if cache in before else 0
         return (start, start + cache.bytes) if cache in before else None
-    start = budget_start(device)
-    return (start, start + device.budget.value) if device.budget else None
+    end = device.budget_end
+    return None if end is None else (device.budget_start, end)
 
 
 def _bracket(grid: _Grid, device: DevicePlan, frame: Rect, text: str, lack: Lack | None) -> Bracket | None:
@@ -302,7 +301,7 @@ def _bracket(grid: _Grid, device: DevicePlan, frame: Rect, text: str, lack: Lack
     return Bracket(left, right, y, shown)
 
 
-def _lack(grid: _Grid, lack: Lacking, frame: Rect) -> Lack:
+def _lack(grid: _Grid, lack: Missing, frame: Rect) -> Lack:
     left, right = grid.x(lack.start), min(grid.x(lack.end), grid.x1)
     text = short(lack.bytes, lack.in_all, grid.view.unit)
     wide = grid.measure(text, "small_bold") + 2
@@ -311,12 +310,13 @@ def _lack(grid: _Grid, lack: Lacking, frame: Rect) -> Lack:
     return Lack(Rect(left, frame.y, right - left, frame.h), shown, lack.asked)
 
 
-def _gap(grid: _Grid, device: DevicePlan, lack: Lacking | None, frame: Rect) -> Text | None:
+def _gap(grid: _Grid, device: DevicePlan, lack: Missing | None, frame: Rect) -> Text | None:
     """What the white of a failing plan's bar is, where what lacks leaves some: free at the failing stage, or unused."""
     if grid.plan.fits is not False:
         return None
-    used = max(used_bytes(grid.plan, device), lack.end if lack and lack.start < device.total_bytes else 0)
-    name = "free" if grid.plan.stage == "free_memory_check" else "not used"
+    rule = failing_rule(grid.plan)
+    used = max(device.used_bytes, lack.end if lack and lack.start < device.total_bytes else 0)
+    name = "free" if rule is not None and rule.against == "free" else "not used"
     text = f"{name} {words.number(device.total_bytes - used, grid.view.unit)}"
     rect = Rect(grid.x(used), frame.y, frame.right - grid.x(used), frame.h)
     return Text(rect, text, "small", "center") if grid.measure(text, "small") + 2 * PAD <= rect.w else None

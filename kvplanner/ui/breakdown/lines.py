@@ -8,8 +8,9 @@ from kvplanner.engine.plan import Plan
 from kvplanner.engine.segment import SegmentKind
 from kvplanner.estimate import BASIS_MEANING
 from kvplanner.report import words
-from kvplanner.report.held import budget_kinds, cache_is_given, drawn
-from kvplanner.report.parts import Part, parts, percent, short
+from kvplanner.report.devices import Part, parts, percent, short
+from kvplanner.report.segments import heading_of, meaning_of
+from kvplanner.report.sentences import summary
 from kvplanner.report.words import Unit
 from kvplanner.sized_text import sizes_in
 
@@ -37,10 +38,10 @@ def _line(plan: Plan, position: int, part: Part, unit: Unit) -> Line:
     if part.kind is None or part.estimate is None:
         return _sum(plan, position, part, unit)
     later = part.state != "in use"
-    tip = f"{words.meaning(plan, position, part.kind)}\n{BASIS_MEANING[part.estimate.basis]}"
+    tip = f"{meaning_of(plan, position, part.kind)}\n{BASIS_MEANING[part.estimate.basis]}"
     return Line(
         part.kind,
-        words.NAMES[part.kind],
+        heading_of(part.kind),
         words.number(part.bytes, unit),
         words.span(part.estimate, unit),
         "" if later else percent(part.bytes, plan.devices[position].total_bytes),
@@ -53,7 +54,7 @@ def _line(plan: Plan, position: int, part: Part, unit: Unit) -> Line:
 def _sum(plan: Plan, position: int, part: Part, unit: Unit) -> Line:
     size = words.number(part.bytes, unit) if part.bytes or part.state != "not planned" else "not known"
     if part.state == "not planned":
-        return Line(None, "Not planned", size, "", "", "", sizes_in(plan.summary, unit))
+        return Line(None, "Not planned", size, "", "", "", sizes_in(summary(plan), unit))
     share = percent(part.bytes, plan.devices[position].total_bytes)
     if part.state == "missing":
         return Line(None, "Missing", size, "", share, "", short(part.bytes, part.in_all, unit), missing=True)
@@ -63,8 +64,7 @@ def _sum(plan: Plan, position: int, part: Part, unit: Unit) -> Line:
 def _in_budget(plan: Plan, position: int, unit: Unit) -> str:
     """How much of the budget is used, "" where the budget decides nothing."""
     device = plan.devices[position]
-    if not device.budget or cache_is_given(plan):
+    if not device.budget or plan.cache_given:
         return ""
-    kinds = budget_kinds(device)
-    inside = sum(s.bytes for s in drawn(plan, device) if s.kind in kinds)
+    inside = sum(s.bytes for s in device.in_use if s.in_budget)
     return f"{words.number(inside, unit)} {unit} lie in the budget: {percent(inside, device.budget.value)} of it"

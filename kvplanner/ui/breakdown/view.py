@@ -31,7 +31,7 @@ from PySide6.QtWidgets import QWidget as Widget
 from kvplanner.engine.plan import Plan
 from kvplanner.engine.segment import SegmentKind
 from kvplanner.report import words
-from kvplanner.report.fold import groups
+from kvplanner.report.devices import replicas
 from kvplanner.report.words import Unit
 from kvplanner.ui.bars.swatch import SWATCH, swatch
 from kvplanner.ui.breakdown.lines import Line, lines
@@ -258,7 +258,7 @@ class BreakdownView(Widget):
         self._plan = plan
         if plan is None or self._position >= len(plan.devices):
             self._position = 0
-        self._groups = groups(plan) if plan is not None else ()
+        self._groups = plan.groups if plan is not None else ()
         self._show()
 
     def set_unit(self, unit: Unit) -> None:
@@ -317,7 +317,7 @@ class BreakdownView(Widget):
         device = plan.devices[self._position]
         parts = ["" if several else names[index], device.device.gpu.name]
         parts += [words.size(device.total_bytes, self._unit) if device.total_bytes else "capacity not known"]
-        parts += [words.replicas(plan, self._groups[index]), words.identity(plan, self._groups[index])]
+        parts += [replicas(plan, self._groups[index]), words.identity(plan, self._groups[index])]
         self._full_title = " · ".join(part for part in parts if part)
         self._fit_title()
 

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QSizePolicy, QTextBrowser, QToolButton, QVBoxLayou
 from kvplanner.engine.plan import Plan
 from kvplanner.engine.segment import SegmentKind
 from kvplanner.report.explain import Explanation, as_text, explanation
+from kvplanner.report.sentences import summary
 from kvplanner.report.words import Unit
 from kvplanner.sized_text import sizes_in
 from kvplanner.ui.explain.page import ASK, EMPTY, as_html
@@ -161,7 +162,7 @@ class ExplainView(QWidget):
         self.copy.setVisible(self._told is not None)
         self._wide = self.width() >= WIDE
         place = self.text.verticalScrollBar().value()
-        empty = sizes_in(self._plan.summary, self._unit) if self._plan and self._plan.fits is None else self._empty
+        empty = sizes_in(summary(self._plan), self._unit) if self._plan and self._plan.fits is None else self._empty
         family = self.font().family()
         corner = self.copy.sizeHint().width() + COPY_RIGHT + COPY_GAP
         page = as_html(self._told, tokens_of(self), family, empty, opened=self._opened, wide=self._wide, corner=corner)

@@ -15,11 +15,11 @@ from PySide6.QtGui import QFont, QFontMetricsF, QGuiApplication, QImage, QImageW
 
 from kvplanner import __version__
 from kvplanner.engine.plan import Plan
-from kvplanner.engine.segment import SegmentKind
+from kvplanner.engine.segment import SEGMENT_KINDS, SegmentKind
 from kvplanner.errors import BadInput
 from kvplanner.gpu.spec import Machine
-from kvplanner.report import words
 from kvplanner.report.facts import engine_title, weights_text
+from kvplanner.report.segments import heading_of
 from kvplanner.report.verdict import Verdict, verdict
 from kvplanner.report.words import Unit
 from kvplanner.ui.bars.layout import arrange, fitted, height_of
@@ -210,7 +210,7 @@ def _legend(plan: Plan, bars: Layout, type_: Type, room: float, y: float) -> tup
     """What the bars show, and no more."""
     planned = plan.fits is not None or any(d.segment("weights") for d in plan.devices)
     present = {cell.kind for row in bars.rows for cell in row.cells if planned and _seen(cell, row)}
-    entries: list[tuple[SegmentKind | None, str]] = [(k, name) for k, name in words.NAMES.items() if k in present]
+    entries: list[tuple[SegmentKind | None, str]] = [(k, heading_of(k)) for k in SEGMENT_KINDS if k in present]
     if any(row.lack for row in bars.rows):
         entries.append((None, "Does not fit"))
     x = 0.0

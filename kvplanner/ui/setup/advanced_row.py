@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from kvplanner.ui.setup.labels import option_label
+from kvplanner.report.options import option_label
 from kvplanner.ui.setup.option_field import OptionField, field_for
 from kvplanner.ui.widgets.labels import WrappedLabel
 
@@ -55,7 +55,7 @@ def matches(option: Option, resolved: Resolved | None, words: Sequence[str]) -> 
     """Whether all words of a search stand in what an option's row says, or in its section's heading."""
     if not words:
         return True
-    text = searched(f"{option_label(option.name)} {about(option, resolved)} {option.section}")
+    text = searched(f"{option_label(option)} {about(option, resolved)} {option.section}")
     return all(word in text for word in words)
 
 

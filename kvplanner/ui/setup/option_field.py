@@ -9,10 +9,10 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
 from kvplanner.errors import PlannerError
+from kvplanner.report.options import option_label
 from kvplanner.ui.setup import numbers
 from kvplanner.ui.setup.field import EDIT_WIDTH, Field
 from kvplanner.ui.setup.inputs import TEXT_MARGINS, ComboBox, ValueEdit
-from kvplanner.ui.setup.labels import option_label
 from kvplanner.ui.setup.pasted import ELSEWHERE, is_command
 from kvplanner.ui.setup.slider import MarkedSlider, Scale
 from kvplanner.units import LARGEST
@@ -39,7 +39,7 @@ class OptionField(Field):
     sealed = Signal()
 
     def __init__(self, option: Option, inputs: tuple[QWidget, ...], parent: QWidget | None = None) -> None:
-        super().__init__(option_label(option.name), inputs, parent)
+        super().__init__(option_label(option), inputs, parent)
         self.label.setWordWrap(True)
         self.line.setStretch(0, 1)
         self.option = option

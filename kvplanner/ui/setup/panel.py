@@ -14,10 +14,10 @@ from kvplanner.app.document import Document
 from kvplanner.app.messages import in_window
 from kvplanner.app.state import PlanState
 from kvplanner.errors import PlannerError
+from kvplanner.report.options import option_label
 from kvplanner.ui.setup.engine_section import EngineSection
 from kvplanner.ui.setup.field import Field, tab_stops
 from kvplanner.ui.setup.gpu_section import GpuSection
-from kvplanner.ui.setup.labels import CONTEXT_OPTIONS, option_label
 from kvplanner.ui.setup.model_section import ModelSection
 from kvplanner.ui.setup.section import Section
 from kvplanner.ui.setup.width import PANEL_WIDTH
@@ -206,7 +206,7 @@ class SetupPanel(QScrollArea):
         from kvplanner.ui.setup.option_field import field_for
 
         section: Section = {PARALLEL: self.engine, CONTEXT: self.context}.get(option.section, self.rest)
-        if option.name in CONTEXT_OPTIONS:
+        if option.role == "context":
             field: OptionField = ContextField(option, section)
         else:
             field = field_for(option, section)
@@ -371,7 +371,11 @@ class SetupPanel(QScrollArea):
         verb = "Change" if value is not None else "Reset"
         if isinstance(value, str):
             self.typed_models.add(value)
-        self._document.set_option(name, value, label=f"{verb} {option_label(name)}", key=key)
+        self._document.set_option(name, value, label=f"{verb} {self._label(name)}", key=key)
+
+    def _label(self, name: str) -> str:
+        option = next((o for o in self._document.options() if o.name == name), None)
+        return option_label(option) if option else name
 
     def _set_load(self, load: Load | None, key: str) -> None:
         self._document.edit("Change load" if load else "Reset load", key=key, load=load)

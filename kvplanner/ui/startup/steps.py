@@ -6,8 +6,7 @@ from typing import Final, NamedTuple
 
 from kvplanner.engine.plan import DevicePlan, Plan, StageMemory
 from kvplanner.report import words
-from kvplanner.report.fold import group_of, groups
-from kvplanner.report.held import budget_start, lack_of
+from kvplanner.report.sentences import failing_rule, failing_words
 from kvplanner.report.words import Unit
 from kvplanner.ui.theme.geometry import Rect
 
@@ -21,12 +20,6 @@ RIGHT: Final = 96.0  # room for the lines' names; in a narrow view they stand in
 RIGHT_NARROW: Final = 8.0
 NARROW: Final = 620.0
 LOW: Final = 210.0
-# What vLLM does in order (v1/engine/core.py, 0.33): the stages that a failing start never reaches.
-ORDER: Final = (
-    ("start", "context and communicators"), ("load", "load weights"), ("profile", "profile run"),
-    ("size", "size the KV cache"), ("allocate", "allocate the KV cache"), ("graphs", "capture CUDA graphs"),
-    ("serve", "serve"),
-)  # fmt: skip
 
 
 class Step(NamedTuple):
@@ -65,24 +58,25 @@ def arrange(plan: Plan, position: int, width: float, height: float, header: floa
     device = plan.devices[position]
     if not device.stages:
         return None
-    highest = max(_highest(plan, group[0]) for group in groups(plan) if plan.devices[group[0]].stages)
-    names = _later(device)
+    highest = max(_highest(plan, group[0]) for group in plan.groups if plan.devices[group[0]].stages)
+    names = tuple((s.stage, s.label) for s in device.stages if not s.reached)
+    reached = tuple(s for s in device.stages if s.reached)
     right = RIGHT if width >= NARROW else RIGHT_NARROW
-    wide = min(max(width - LEFT - right, 80.0) / (len(device.stages) + len(names)), WIDEST)
+    wide = min(max(width - LEFT - right, 80.0) / len(device.stages), WIDEST)
     legend = height >= LOW
     top, base = header + (LEGEND if legend else 0.0) + ABOVE, height - BOTTOM
     scale = max(base - top, 1.0) / highest
     lack = lacks(plan, position)
-    steps = tuple(_step(device, i, lack, wide, (base, height, top), scale) for i in range(len(device.stages)))
-    budget = _budget_end(device)
-    mine = group_of(plan, position)
+    steps = tuple(_step(device, i, lack, wide, (base, height, top), scale) for i in range(len(reached)))
+    budget = device.budget_end
+    mine = plan.group_of(position)
     others = tuple(
         (words.device_name(plan, group), _outline(plan.devices[group[0]], wide, base, scale))
-        for group in groups(plan)
+        for group in plan.groups
         if group != mine and plan.devices[group[0]].stages
     )
     later = tuple(
-        (short, name, Rect(LEFT + (len(device.stages) + i) * wide, top - 2, wide, height - top + 2))
+        (short, name, Rect(LEFT + (len(reached) + i) * wide, top - 2, wide, height - top + 2))
         for i, (short, name) in enumerate(names)
     )
     return Steps(
@@ -99,25 +93,14 @@ def arrange(plan: Plan, position: int, width: float, height: float, header: floa
     )
 
 
-def _budget_end(device: DevicePlan) -> int | None:
-    return budget_start(device) + device.budget.value if device.budget else None
-
-
-def _later(device: DevicePlan) -> tuple[tuple[str, str], ...]:
-    """The stages after the one that fails, where the plan leaves them out."""
-    last = device.stages[-1]
-    keys = [key for key, _ in ORDER]
-    return ORDER[keys.index(last.stage) + 1 :] if last.failing and last.stage in keys else ()
-
-
 def lacks(plan: Plan, position: int) -> tuple[int, int] | None:
     """From where to where (bytes from zero) a device lacks memory at the failing stage; None where it lacks none."""
     device = plan.devices[position]
-    lack = lack_of(plan, group_of(plan, position)) if plan.fits is False and plan.missing_bytes else None
-    if lack is None:
+    lack, rule = device.lack, failing_rule(plan)
+    if lack is None or rule is None or not plan.missing_bytes:
         return None
-    end = _budget_end(device)
-    in_budget = plan.stage in ("kv_cache_sizing", "kv_cache_too_small") and end is not None
+    end = device.budget_end
+    in_budget = rule.against in ("budget", "request") and end is not None
     start = end if in_budget and end is not None else device.total_bytes
     return start, start + lack.bytes
 
@@ -152,7 +135,7 @@ def _lack(x: float, base: float, wide: float, span: tuple[int, int], scale: floa
 
 def _outline(device: DevicePlan, wide: float, base: float, scale: float) -> tuple[tuple[float, float], ...]:
     points: list[tuple[float, float]] = []
-    for index, stage in enumerate(device.stages):
+    for index, stage in enumerate(s for s in device.stages if s.reached):
         y = base - stage.end_bytes * scale
         points += [(LEFT + index * wide, y), (LEFT + (index + 1) * wide, y)]
     return tuple(points)
@@ -163,16 +146,16 @@ def failure(plan: Plan, position: int, unit: Unit) -> str:
     failing = next((stage for stage in plan.devices[position].stages if stage.failing), None)
     if failing is None:
         return ""
-    said = f"Fails {words.STAGES[plan.stage] if plan.stage else f'at {failing.label}'}"
+    said = f"Fails {failing_words(plan) or f'at {failing.label}'}"
     lack = lacks(plan, position)
     missing, at = (lack[1] - lack[0], position) if lack else (plan.missing_bytes, plan.tightest)
-    device = words.device_name(plan, group_of(plan, at))
+    device = words.device_name(plan, plan.group_of(at))
     return f"{said}: {words.size(missing, unit)} short on {device}" if missing else said
 
 
 def stage_line(plan: Plan, position: int, stage: StageMemory, unit: Unit) -> str:
     """A stage in one line: "GPU 0 · load weights: 15.9 GiB at its end, up to 16.2 GiB (staging on top)"."""
-    line = f"{words.device_name(plan, group_of(plan, position))} · {stage.label}: "
+    line = f"{words.device_name(plan, plan.group_of(position))} · {stage.label}: "
     line += f"{words.size(stage.end_bytes, unit)} at its end"
     if stage.peak_bytes > stage.end_bytes:
         line += f", up to {words.size(stage.peak_bytes, unit)}"

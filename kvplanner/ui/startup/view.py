@@ -10,7 +10,6 @@ from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from kvplanner.engine.plan import Plan, StageMemory
 from kvplanner.engine.segment import SegmentKind
-from kvplanner.report.fold import groups
 from kvplanner.report.words import Unit
 from kvplanner.ui.bars.access import Accessible
 from kvplanner.ui.startup.drawing import Drawing
@@ -209,7 +208,7 @@ class StartupView(Accessible):
     def _other_device(self, step: int) -> None:
         if self._plan is None:
             return
-        all_groups = groups(self._plan)
+        all_groups = self._plan.groups
         here = next((i for i, g in enumerate(all_groups) if self._position in g), 0)
         target = all_groups[min(max(here + step, 0), len(all_groups) - 1)][0]
         if target != self._position:

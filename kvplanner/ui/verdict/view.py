@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QToolButton, QVB
 from kvplanner.engine.plan import Plan
 from kvplanner.engine.segment import SegmentKind
 from kvplanner.report import words
-from kvplanner.report.fold import telling_kind
+from kvplanner.report.devices import telling_kind
 from kvplanner.report.verdict import Verdict, no_plan, refused, verdict
 from kvplanner.report.words import Unit
 from kvplanner.ui.theme.ink import colour, sized, tokens_of

@@ -9,7 +9,7 @@ from PySide6.QtCore import QSize, Qt, QTimer, Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
 
 from kvplanner.app.messages import Messages
-from kvplanner.report.fold import telling_kind
+from kvplanner.report.devices import telling_kind
 from kvplanner.ui.widgets.card import Card
 from kvplanner.ui.widgets.message_bar import MessageBar
 

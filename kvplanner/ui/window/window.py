@@ -15,16 +15,14 @@ from PySide6.QtCore import Signal
 from kvplanner.app import settings as s
 from kvplanner.app.start import adopt
 from kvplanner.files import shipped
-from kvplanner.ui.setup.labels import in_sentence
+from kvplanner.report.options import in_sentence
 from kvplanner.ui.setup.width import PANEL_WIDTH
 from kvplanner.ui.window.arguments import SMALLEST
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from kvplanner.app.drafts import DraftReader
     from kvplanner.app.state import PlanState
-    from kvplanner.engine.option import OptionValue
+    from kvplanner.engine.draft import DraftWish
     from kvplanner.engine.plan import Plan
     from kvplanner.errors import PlannerError
     from kvplanner.ui.window.commands.form import Form
@@ -232,15 +230,15 @@ class MainWindow(QtWidgets.QMainWindow):
         self.view.gpus_shown.connect(actions.by_name["gpu_panel"].setChecked)
         self.services.theme.changed.connect(self._theme_changed)
 
-    def _read_draft(self, name: str, options: Mapping[str, OptionValue]) -> None:
+    def _read_draft(self, wish: DraftWish) -> None:
         """Read the draft model that the plan needs; only one that was typed here may be asked for online."""
         from kvplanner.app.drafts import DraftReader
 
         if self._drafts is None:
             self._drafts = DraftReader(self.document, self.services.jobs)
-        self._drafts.read(name, options, allow_network=self.furnished and name in self.panel.typed_models)
+        self._drafts.read(wish, allow_network=self.furnished and wish.name in self.panel.typed_models)
         if self.furnished:
-            self.panel.model.show_draft(f"Reading the draft model {name}…")
+            self.panel.model.show_draft(f"Reading the draft model {wish.name}…")
 
     # start -----------------------------------------------------------------------------------------------------
 

@@ -6,19 +6,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvplanner.engine.option import Resolved
+from kvplanner.catalog import gpus, models
 from kvplanner.engine.plan import DevicePlan, Plan
+from kvplanner.engine.registry import engine
+from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.segment import SEGMENT_KINDS, Segment
 from kvplanner.estimate import banded, exact
-from kvplanner.report import words
-from kvplanner.report.fold import groups, telling_kind
-from kvplanner.report.held import budget_kinds, drawn, graphs_outside, lack_of
-from kvplanner.report.parts import short
+from kvplanner.report.devices import short, telling_kind
+from kvplanner.report.segments import meaning_of
 from kvplanner.ui.bars.layout import arrange, fitted, height_of, rows_of
 from kvplanner.ui.bars.shapes import COMFORT, COMPACT, HEADER, Layout, Measured, MeasuredPart, View
 from kvplanner.ui.theme.geometry import pattern_lines, tick_step, tick_text, ticks
 from kvplanner.units import GIB
 from tests import sample_plans
+from tests.engine import verdicts
 from tests.ui.kit import apart, hosted, measure, widened
 
 PATTERNS = ("up", "down", "vertical", "horizontal", "grid", "dots", "cross")
@@ -46,7 +47,8 @@ def plans(draw: st.DrawFn) -> Plan:
         device = first.device._replace(index=position)
         devices.append(DevicePlan(device, f"tp{position}", total, total, budget, tuple(segments), 0, max(0, -spare)))
     fits = all(d.overflow_bytes == 0 for d in devices)
-    return base._replace(devices=tuple(devices), fits=fits, stage=None if fits else "weights", missing_bytes=0)
+    verdict = verdicts.FITS if fits else verdicts.fails("graph_capture", 0)
+    return verdicts.again(base, devices=tuple(devices), verdict=verdict)
 
 
 def _all_opened(plan: Plan) -> frozenset[int]:
@@ -59,7 +61,7 @@ def test_cells_are_as_wide_as_their_bytes(plan: Plan, width: float, height: floa
     layout = arrange(plan, width, height, measure, View(opened=_all_opened(plan) if opened else frozenset()))
     for row in layout.rows:
         device = plan.devices[row.positions[0]]
-        shown = [s.kind for s in drawn(plan, device) if s.bytes]
+        shown = [s.kind for s in device.in_use if s.bytes]
         assert [c.kind for c in row.cells] == [k for k in shown if k in {c.kind for c in row.cells}]
         for cell in row.cells:
             assert cell.rect.x >= layout.x0 - 1e-6
@@ -70,7 +72,7 @@ def test_cells_are_as_wide_as_their_bytes(plan: Plan, width: float, height: floa
             assert left.rect.right == pytest.approx(right.rect.x, abs=1e-6)
         if not row.cut:
             wide = sum(c.rect.w for c in row.cells)
-            assert wide == pytest.approx(sum(s.bytes for s in drawn(plan, device)) * layout.scale, abs=1e-5)
+            assert wide == pytest.approx(sum(s.bytes for s in device.in_use) * layout.scale, abs=1e-5)
             assert [c.kind for c in row.cells] == shown
 
 
@@ -190,7 +192,7 @@ def test_a_bar_that_is_far_too_long_is_cut() -> None:
 
 def test_equal_devices_fold_and_open() -> None:
     plan = sample_plans.eight_gpus()
-    assert groups(plan) == (tuple(range(8)),)
+    assert plan.groups == (tuple(range(8)),)
     folded = arrange(plan, 1000, 300, measure, View()).rows
     assert [(r.title.text, r.detail.text, bool(r.toggle)) for r in folded] == [("GPU 0–7", "8 alike · tp0–7", True)]
     opened = arrange(plan, 1000, 900, measure, View(opened=frozenset({0}))).rows
@@ -200,12 +202,14 @@ def test_equal_devices_fold_and_open() -> None:
     assert still[0].toggle is None
 
 
-def test_a_different_neighbour_ends_a_group() -> None:
+def test_like_devices_are_one_group_wherever_they_stand() -> None:
     plan = sample_plans.eight_gpus()
     odd = plan.devices[3]._replace(overflow_bytes=1)
-    mixed = plan._replace(devices=(*plan.devices[:3], odd, *plan.devices[4:]))
-    assert groups(mixed) == ((0, 1, 2), (3,), (4, 5, 6, 7))
-    assert [positions for positions, _ in rows_of(mixed, frozenset({4}))] == [(0, 1, 2), (3,), (4,), (5,), (6,), (7,)]
+    mixed = verdicts.again(plan, devices=(*plan.devices[:3], odd, *plan.devices[4:]))
+    assert mixed.groups == ((0, 1, 2, 4, 5, 6, 7), (3,))
+    rows = [positions for positions, _ in rows_of(mixed, frozenset({3}))]
+    assert rows == [(0, 1, 2, 4, 5, 6, 7), (3,)]
+    assert arrange(mixed, 1000, 300, measure, View()).rows[0].title.text == "GPU 0–2, 4–7"
 
 
 def test_a_host_does_not_squeeze_the_gpus() -> None:
@@ -309,8 +313,8 @@ def test_the_free_memory_check_shows_what_is_there_and_what_is_free() -> None:
     budget, start = first.budget, sum(s.bytes for s in taken.segments[:3])
     assert budget is not None
     missing = start + budget.value - first.total_bytes
-    failing = plan._replace(
-        devices=(taken,), fits=False, stage="free_memory_check", missing_bytes=missing, kv_cache=None
+    failing = verdicts.again(
+        plan._replace(kv_cache=None), devices=(taken,), verdict=verdicts.fails("free_memory_check", missing)
     )
     row = arrange(failing, 1000, 200, measure, View()).rows[0]
     assert [c.kind for c in row.cells] == ["driver_reserved", "other", "runtime_outside"]
@@ -319,7 +323,7 @@ def test_the_free_memory_check_shows_what_is_there_and_what_is_free() -> None:
     assert row.lack is not None
     assert row.lack.rect.x == pytest.approx(row.frame.right)
     assert row.lack.text.text == f"{missing / GIB:.2f} GiB short"
-    assert telling_kind(failing, taken) == "other"
+    assert telling_kind(failing, failing.devices[0]) == "other"
     assert telling_kind(failing, _without(failing, "other").devices[0]) == "runtime_outside"
 
 
@@ -327,7 +331,8 @@ def test_the_free_memory_check_shows_what_is_there_and_what_is_free() -> None:
 @pytest.mark.parametrize("more", [0, 1, 4, 40])
 def test_no_room_is_unused_where_memory_is_short(width: float, more: int) -> None:
     plan = sample_plans.kv_too_small()
-    row = arrange(plan._replace(missing_bytes=plan.missing_bytes + more * GIB), width, 200, measure, View()).rows[0]
+    short = verdicts.again(plan, verdict=verdicts.fails("kv_cache_too_small", plan.missing_bytes + more * GIB))
+    row = arrange(short, width, 200, measure, View()).rows[0]
     assert row.lack is not None
     hatched = row.lack.rect
     assert row.gap is None or row.gap.rect.x >= hatched.right or row.gap.rect.right <= hatched.x
@@ -335,23 +340,24 @@ def test_no_room_is_unused_where_memory_is_short(width: float, more: int) -> Non
 
 def test_graphs_outside_the_budget_stand_behind_the_cache() -> None:
     plan = sample_plans.fits()
-    device = plan.devices[0]._replace(graphs_charged=False)
-    plan = plan._replace(devices=(device, *plan.devices[1:]))
-    assert graphs_outside(device)
-    assert "cuda_graphs" not in budget_kinds(device)
+    own = engine("vllm").plan(PlanRequest(models.load("Qwen/Qwen3-0.6B"), gpus.machine("H100"), version="0.20"))
+    device = own.devices[0]
+    plan = own
+    assert [s.kind for s in device.segments][-3:] == ["kv_cache", "cuda_graphs", "headroom"]
+    assert not next(s for s in device.segments if s.kind == "cuda_graphs").in_budget
     layout = arrange(plan, 1000, 300, measure, View())
     row = layout.rows[0]
     assert [c.kind for c in row.cells][-3:] == ["kv_cache", "cuda_graphs", "headroom"]
     assert row.bracket is not None
     assert row.bracket.left == pytest.approx(next(c for c in row.cells if c.kind == "runtime").rect.x)
     assert row.bracket.right - row.bracket.left == pytest.approx(device.budget.value * layout.scale)  # type: ignore[union-attr]
-    assert "outside the budget" in words.meaning(plan, 0, "cuda_graphs")
-    assert "outside" not in words.meaning(sample_plans.fits(), 0, "cuda_graphs")
+    assert "outside the budget" in meaning_of(plan, 0, "cuda_graphs")
+    assert "outside" not in meaning_of(sample_plans.fits(), 0, "cuda_graphs")
 
 
 def test_a_given_cache_is_not_told_by_the_utilisation() -> None:
     plan = sample_plans.fits()
-    given = plan._replace(options={**plan.options, "kv_cache_memory_bytes": Resolved(12 * GIB, "user")})
+    given = plan._replace(cache_given=True)
     row = arrange(given, 1000, 300, measure, View()).rows[0]
     cache = next(c for c in row.cells if c.kind == "kv_cache")
     assert row.bracket is not None
@@ -362,18 +368,18 @@ def test_a_given_cache_is_not_told_by_the_utilisation() -> None:
 
 def test_what_later_stages_lack_is_told_only_where_one_request_is_known() -> None:
     plan = sample_plans.too_big()
-    lack = lack_of(plan, (0,))
+    lack = plan.devices[0].lack
     assert lack is not None
     assert (lack.bytes, lack.in_all) == (plan.missing_bytes, None)
     cache = sample_plans.kv_too_small().kv_cache
-    known = plan._replace(kv_cache=cache)
-    lack = lack_of(known, (0,))
+    known = verdicts.again(plan._replace(kv_cache=cache))
+    lack = known.devices[0].lack
     assert lack is not None
     assert cache is not None
     device = plan.devices[0]
     assert device.budget is not None
-    inside = sum(s.bytes for s in device.segments if s.kind in budget_kinds(device))
-    request = cache.groups[0].blocks_per_request * cache.bytes_per_block
+    inside = sum(s.bytes for s in device.segments if s.in_budget)
+    request = cache.request_bytes
     assert lack.in_all == inside + request - device.budget.value
     assert short(lack.bytes, lack.in_all, "GiB").startswith("53.20 GiB short at this stage, ")
 
@@ -382,7 +388,9 @@ def test_replicas_are_named_with_all_their_gpus() -> None:
     plan = sample_plans.eight_gpus()
 
     def named(roles: list[str]) -> tuple[str, str]:
-        devices = tuple(d._replace(role=r) for d, r in zip(plan.devices, roles, strict=False))
+        numbers = [int(role[2]) for role in roles]
+        named = zip(plan.devices, roles, numbers, strict=False)
+        devices = tuple(d._replace(role=role, replica=number) for d, role, number in named)
         row = arrange(plan._replace(devices=devices, replicas=4), 1000, 300, measure, View()).rows[0]
         return row.title.text, row.detail.text
 

@@ -227,7 +227,7 @@ def test_a_failing_plan_tells_no_change_of_tokens(bars: MemoryBars) -> None:
 def test_an_edit_that_moves_no_memory_leaves_no_ghost(bars: MemoryBars) -> None:
     plan = sample_plans.fits()
     bars.set_plan(plan)
-    bars.set_plan(sample_plans.fits()._replace(summary="other words"))
+    bars.set_plan(sample_plans.fits()._replace(warnings=("other words",)))
     assert bars.canvas.view().before is None
 
 

@@ -13,11 +13,14 @@ from kvplanner.catalog import gpus, models
 from kvplanner.engine.registry import engine
 from kvplanner.engine.request import PlanRequest
 from kvplanner.errors import BadInput
+from kvplanner.report.sentences import summary
 from kvplanner.report.words import Unit
+from kvplanner.sized_text import sizes_in
 from kvplanner.ui.export import pictures as export
 from kvplanner.ui.theme.ink import Type
 from kvplanner.ui.theme.palette import THEMES, ThemeName, channels
 from tests import sample_plans
+from tests.engine import verdicts
 from tests.ui.kit import apart, widened
 
 pytestmark = pytest.mark.usefixtures("qapp")
@@ -55,7 +58,7 @@ def test_svg_is_xml_with_the_texts(tmp_path: Path, name: str) -> None:
     texts = {(t.text or "").strip() for t in root.iter(f"{SVG}text")}
     assert any("GiB = 2³⁰ bytes" in t for t in texts)
     if name == "fits":
-        assert {"weights 14.96", "KV cache 55.60", "79.65 GiB", "GPU 0", "Weights", plan.summary} <= texts
+        assert {"weights 14.96", "KV cache 55.60", "79.65 GiB", "GPU 0", "Weights", summary(plan)} <= texts
     assert root.find(f".//{SVG}image") is None  # vectors only
 
 
@@ -87,7 +90,7 @@ def test_the_picture_names_everything() -> None:
     plan = sample_plans.too_big()
     picture = export.compose(plan, "GB", Type(export.base_font()))
     assert picture.title == "meta-llama/Llama-3.3-70B-Instruct on NVIDIA H100 80GB HBM3 · vLLM 0.33.0"
-    assert " ".join(picture.headline) == plan.summary
+    assert " ".join(picture.headline) == sizes_in(summary(plan), "GB")
     assert "GB = 10⁹ bytes" in picture.foot
     assert all(export.MARGIN <= i.x < picture.width - export.MARGIN for i in picture.legend)
     assert picture.foot_y < picture.height
@@ -126,7 +129,7 @@ def test_the_legend_is_of_what_is_drawn(name: str) -> None:
     assert ("whiskers" in picture.foot) == any(row.whiskers for row in picture.bars.rows)
     if name == "too_big":
         assert [item.text for item in picture.legend] == [
-            "Driver reserved", "Runtime outside budget", "Weights", "Does not fit",
+            "Driver reserved", "Runtime outside the budget", "Weights", "Does not fit",
         ]  # fmt: skip
 
 
@@ -173,7 +176,10 @@ def test_a_picture_in_gb_has_no_gib(tmp_path: Path, gpu: str, stage: str | None)
 
 @pytest.mark.parametrize("unit", ["GiB", "GB"])
 def test_no_line_of_a_picture_is_wider_than_its_room(unit: Unit) -> None:
-    plan = sample_plans.too_big()._replace(summary="Does not fit: the given KV cache lacks 85.10 GiB " * 6)
+    plan = verdicts.again(
+        sample_plans.too_big(),
+        verdict=verdicts.fails("weights", 85 << 30, text="the given KV cache lacks {missing} " * 12),
+    )
     type_ = Type(export.base_font())
     picture = export.compose(plan, unit, type_)
     room = export.WIDTH - 2 * export.MARGIN - export.ICON - 14

@@ -19,6 +19,7 @@ from kvplanner.ui.startup.view import StartupView
 from kvplanner.ui.theme.geometry import Rect
 from kvplanner.ui.theme.palette import THEMES, ThemeName, Tokens, contrast, mix, paled
 from tests import sample_plans
+from tests.engine import verdicts
 from tests.ui.kit import apart, measure, paint_theme
 
 
@@ -47,7 +48,7 @@ def test_heights_are_bytes_times_scale(name: str) -> None:
     for position, device in enumerate(plan.devices):
         steps = arrange(plan, position, 900, 240)
         assert steps is not None
-        assert [s.stage for s in steps.steps] == list(device.stages)
+        assert [s.stage for s in steps.steps] == [s for s in device.stages if s.reached]
         for left, right in zip(steps.steps, steps.steps[1:], strict=False):
             assert left.column.right == pytest.approx(right.column.x)
         for step in steps.steps:
@@ -106,8 +107,8 @@ def test_each_device_says_what_it_lacks_itself() -> None:
         parts = tuple(s._replace(estimate=exact(weights)) if s.kind == "weights" else s for s in device.segments)
         devices.append(device._replace(segments=parts, stages=stages))
     worst = 40 * gib
-    failing = plan._replace(
-        devices=tuple(devices), fits=False, stage="weights", tightest=1, missing_bytes=worst, limits=plan.limits
+    failing = verdicts.again(
+        plan._replace(tightest=1), devices=tuple(devices), verdict=verdicts.fails("weights", worst, device=1)
     )
     own = lacks(failing, 0)
     assert own is not None
@@ -261,19 +262,16 @@ def test_names_make_way_for_what_stands_already() -> None:
 
 def test_stages_that_are_never_reached_stand_pale() -> None:
     plan = sample_plans.too_big()
-    device = plan.devices[0]
-    named = tuple(
-        stage._replace(stage=key) for stage, key in zip(device.stages, ("start", "load"), strict=True)
-    )  # the engine's own keys
-    steps = arrange(plan._replace(devices=(device._replace(stages=named),)), 0, 900, 300)
+    steps = arrange(plan, 0, 900, 300)
     assert steps is not None
-    assert [short for short, _, _ in steps.later] == ["profile", "size", "allocate", "graphs", "serve"]
+    assert [short for short, _, _ in steps.later] == ["profile", "kv_cache_allocation", "graph_capture", "runtime"]
     assert steps.later[0][2].x == pytest.approx(steps.steps[-1].column.right)
     assert steps.later[-1][2].right <= 900
-    after = (*named, named[0]._replace(stage="profile", label="profile run"))
+    device = plan.devices[0]
+    after = tuple(stage._replace(reached=True) for stage in device.stages)
     kept = arrange(plan._replace(devices=(device._replace(stages=after),)), 0, 900, 300)
     assert kept is not None
-    assert [step.pale for step in kept.steps] == [False, False, True]
+    assert [step.pale for step in kept.steps] == [False, False, True, True, True, True]
     assert kept.later == ()
 
 

@@ -10,13 +10,15 @@ from pytestqt.qtbot import QtBot
 from kvplanner.engine.segment import Segment
 from kvplanner.estimate import Estimate, banded, exact
 from kvplanner.report import words
-from kvplanner.report.lacking import run_of
-from kvplanner.report.parts import percent
+from kvplanner.report.devices import percent, run_of
+from kvplanner.report.sentences import engine_message, summary
 from kvplanner.report.verdict import no_plan, verdict
+from kvplanner.sized_text import sizes_in
 from kvplanner.ui.theme.palette import THEMES, ThemeName
 from kvplanner.ui.verdict.view import VerdictView, balanced_width
 from kvplanner.units import GIB
 from tests import sample_plans
+from tests.engine import verdicts
 from tests.ui.kit import paint_theme
 
 
@@ -34,8 +36,9 @@ def test_a_plan_that_fits_says_how_much_for_whom() -> None:
     text = " · ".join(told.details)
     assert "55.60 GiB (55.19–55.95) of KV cache per GPU" in text
     assert "≈ 13.9 full-length requests of 32,768 tokens" in text
-    assert "≈ 455,000 tokens (452,000–458,000)" in text
-    said = sample_plans.fits()._replace(summary="Fits: ≈ 455,000 tokens, 13.9 requests of 32,768 tokens at once")
+    assert "range 452,000–458,000 tokens" in text  # the sentence says the rest
+    plan = sample_plans.fits()
+    said = plan._replace(limits=plan.limits._replace(serves_users=None))
     shorter = " · ".join(verdict(said, "GiB").details)
     assert "range 452,000–458,000 tokens" in shorter
     assert "≈" not in shorter  # the sentence says the rest
@@ -47,7 +50,8 @@ def test_a_measured_cache_is_exact() -> None:
     plan = sample_plans.fits()
     assert plan.kv_cache is not None
     exact = plan.kv_cache._replace(tokens_low=plan.kv_cache.tokens, tokens_high=plan.kv_cache.tokens)
-    text = " ".join(verdict(plan._replace(kv_cache=exact, summary="Fits"), "GiB").details)
+    plan = plan._replace(kv_cache=exact)
+    text = f"{summary(plan)} {verdict(plan, 'GiB').details}"
     assert f"{exact.tokens:,} tokens" in text
     assert "≈" not in text
 
@@ -57,12 +61,14 @@ def test_a_load_that_is_not_served_is_not_a_plain_yes() -> None:
     assert verdict(plan._replace(limits=plan.limits._replace(serves_users=20)), "GiB").state == "partly"
 
 
-@pytest.mark.parametrize("doubt", ["A narrow fit: at the upper end …", "May not fit: serving may lack 0.2 GiB"])
-def test_a_fit_that_may_fail_is_not_a_plain_yes(doubt: str) -> None:
-    plan = sample_plans.fits()
-    assert verdict(plan._replace(warnings=(doubt,)), "GiB").state == "narrow"
-    assert verdict(plan._replace(summary=f"May not fit: {doubt}"), "GiB").state == "narrow"
-    assert verdict(plan._replace(summary="Cannot tell how many tokens"), "GiB").state == "unknown"
+@pytest.mark.parametrize("stage", ["profile", "kv_cache_too_small", "runtime"])
+def test_a_fit_that_may_fail_is_not_a_plain_yes(stage: str) -> None:
+    doubtful = verdicts.again(sample_plans.fits(), verdict=verdicts.may_fail(stage, GIB // 5))
+    told = verdict(doubtful, "GiB")
+    assert told.state == "narrow"
+    assert told.headline.startswith("Fits" if stage == "runtime" else "May not fit")
+    assert told.notes[0].startswith("A narrow fit" if stage == "runtime" else "May not fit")
+    assert verdict(verdicts.again(doubtful, verdict=verdicts.cannot_tell("it is odd")), "GiB").state == "unknown"
     assert "range" not in verdict(sample_plans.fits(), "GiB").headline
 
 
@@ -80,11 +86,8 @@ def test_replicas_are_told_each() -> None:
     plan = sample_plans.fits()._replace(replicas=4)
     text = " · ".join(verdict(plan, "GiB").details)
     assert "≈ 13.9 full-length requests of 32,768 tokens per replica" in text
-    assert "tokens (452,000–458,000) per replica · 4 replicas" in text
-    each = plan._replace(summary="Fits: KV cache for ≈ 455,000 tokens in each of 4 replicas")
-    said = verdict(each, "GiB").details
-    assert "range 452,000–458,000 tokens per replica" in said
-    assert "4 replicas" not in said
+    assert "range 452,000–458,000 tokens per replica" in text
+    assert "4 replicas" not in text  # the sentence says it
 
 
 def test_what_would_fit_is_what_all_ranks_hold() -> None:
@@ -97,7 +100,7 @@ def test_what_would_fit_is_what_all_ranks_hold() -> None:
 
 def test_the_free_memory_check_is_a_sum_that_can_be_followed() -> None:
     plan = sample_plans.other_programs()
-    failing = plan._replace(fits=False, stage="free_memory_check", summary="Does not fit")
+    failing = verdicts.again(plan, verdict=verdicts.fails("free_memory_check", GIB))
     text = " · ".join(verdict(failing, "GiB").details)
     assert "22.90 GiB less 0.96 CUDA context = 21.94 free, the budget asks for 21.64 GiB" in text
 
@@ -108,8 +111,8 @@ def test_no_sum_ends_below_nothing_where_the_context_finds_no_room() -> None:
     full = tuple(
         s._replace(estimate=exact(device.cuda_total_bytes)) if s.kind == "other" else s for s in device.segments
     )
-    failing = plan._replace(
-        fits=False, stage="free_memory_check", summary="Does not fit", devices=(device._replace(segments=full),)
+    failing = verdicts.again(
+        plan, devices=(device._replace(segments=full),), verdict=verdicts.fails("free_memory_check", GIB)
     )
     told = verdict(failing, "GiB")
     assert not any("−" in detail for detail in told.details)
@@ -201,12 +204,12 @@ def test_no_plan_keeps_the_height_of_the_one_before(view: VerdictView, qtbot: Qt
 def test_the_buttons_leave_a_long_sentence_its_line(view: VerdictView, qtbot: QtBot) -> None:
     corner = QLabel("x" * 30)
     view.set_corner(corner)
-    view.set_plan(sample_plans.fits()._replace(summary="Fits: all of it"))
+    view.set_plan(verdicts.again(sample_plans.fits(), verdict=verdicts.cannot_tell("why")))
     view.resize(700, 120)
     qtbot.wait(1)
     assert corner.y() <= view.headline.geometry().bottom()
-    long = "Fits: KV cache for ≈ 455,000 tokens, 13.9 requests of 32,768 tokens at once, and more"
-    view.set_plan(sample_plans.fits()._replace(summary=long))
+    long = "KV cache for ≈ 455,000 tokens, 13.9 requests of 32,768 tokens at once, and more"
+    view.set_plan(verdicts.again(sample_plans.fits(), verdict=verdicts.cannot_tell(long)))
     qtbot.wait(1)
     assert corner.y() > view.headline.geometry().bottom()
     assert view.headline.width() > 600
@@ -233,9 +236,7 @@ def test_a_failure_names_stage_engine_and_what_is_missing() -> None:
     assert "Fails while loading the weights" in told.details
     assert "53.20 GiB missing on GPU 0" in told.details
     assert told.engine_message == "torch.OutOfMemoryError: CUDA out of memory."
-    said = verdict(
-        sample_plans.too_big()._replace(summary="Does not fit: 53.20 GiB short while the weights load"), "GiB"
-    )
+    said = verdict(verdicts.again(sample_plans.too_big(), verdict=verdicts.fails("weights", int(53.2 * GIB))), "GiB")
     assert not any("missing" in detail for detail in said.details)  # the sentence says it already
     assert any("131.42 GiB per GPU" in detail for detail in said.details)
 
@@ -251,8 +252,6 @@ def test_what_cannot_be_told_says_why() -> None:
     assert told.state == "unknown"
     assert told.details == ()
     assert any("ROCm" in note for note in told.notes)
-    plan = sample_plans.cannot_tell()
-    assert verdict(plan._replace(summary=f"Cannot tell: {plan.warnings[0]}"), "GiB").notes == ()  # said already
 
 
 def test_a_failure_tells_the_sentence_and_the_engines_words() -> None:
@@ -272,10 +271,10 @@ def test_the_view_shows_every_plan(qtbot: QtBot, qapp: object, name: str, theme:
     view.set_unit("GB")
     view.resize(700, 200)
     view.show()
-    assert view.headline.text().replace("\u00a0", " ") == plan.summary
-    assert view.message.isVisible() == bool(plan.engine_message)
+    assert view.headline.text().replace("\u00a0", " ") == sizes_in(summary(plan), "GB")
+    assert view.message.isVisible() == bool(engine_message(plan))
     assert view.icon.accessibleName()
-    assert plan.summary in view.accessibleName()
+    assert sizes_in(summary(plan), "GB") in view.accessibleName()
     assert not view.grab().isNull()
 
 

@@ -81,7 +81,7 @@ def test_this_machine_comes_back_as_it_is(
     (back,) = restore(application, qtbot, kept(window))
     after = plan_of(back)
     assert after.devices == before.devices
-    assert after.summary == before.summary
+    assert after.verdict == before.verdict
     old, new = window.document.state, back.document.state
     assert new._replace(extra={}) == old._replace(extra={})
     assert "This machine" in back.panel.gpus.button.accessibleDescription()

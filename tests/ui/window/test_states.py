@@ -14,6 +14,7 @@ from pytestqt.qtbot import QtBot
 from kvplanner.app import settings as s
 from kvplanner.app.session import Restored
 from kvplanner.errors import NotModelled
+from kvplanner.report.sentences import summary
 from kvplanner.ui.setup.context_field import ContextField
 from kvplanner.ui.setup.field import tab_stops
 from kvplanner.ui.setup.rows import ROW_ROLE
@@ -218,7 +219,7 @@ def test_no_length_is_said_to_fit_in_doubt(
     qtbot.wait(20)
     plan = window.document.plan
     assert plan is not None
-    assert plan.summary.startswith(verdict)
+    assert summary(plan).startswith(verdict)
     assert (plan.limits.max_context_length or 0) >= (plan.request.model.spec.context_length or 0)
     assert field.trained_button.text().endswith(mark)
 
@@ -232,7 +233,7 @@ def test_a_length_at_the_edge_may_fit(open_window: Callable[..., MainWindow], qt
     window.document.flush()
     qtbot.wait(20)
     assert window.document.plan is not None
-    assert window.document.plan.summary.startswith("May not fit")
+    assert summary(window.document.plan).startswith("May not fit")
     assert field.largest_button.text().startswith("largest that may fit ")
 
 

@@ -74,9 +74,9 @@ def _laid_out(spec: ModelSpec, settings: Settings, caches: Caches, stages: int) 
         CacheGroup(
             kind=t.spec.kind,
             layers=t.total_layers,
-            block_size=t.spec.block_size,
+            unit_tokens=t.spec.block_size,
             page_bytes=max(t.page_bytes) if t.mixed else t.spec.page_bytes,
-            blocks_per_request=kv_groups.blocks_of(t, settings, length),
+            units_per_request=kv_groups.blocks_of(t, settings, length),
             padding_layers=t.slots - t.total_layers,
         )
         for t in tables

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kvplanner.engine.option import Option, OptionType
+from kvplanner.engine.vllm.options.names import LABELS, ROLES
 
 MEMORY = "Memory"
 PARALLEL = "Parallelism"
@@ -30,4 +31,6 @@ def option(name: str, kind: OptionType, section: str, help_text: str, default: s
     aliases: tuple[str, ...] = more.pop("aliases", ())
     if kind == "bool":
         more.setdefault("negation", "--no-" + name.replace("_", "-"))
+    more.setdefault("label", LABELS.get(name, ""))
+    more.setdefault("role", ROLES.get(name, ""))
     return Option(name, (_flag(name), *aliases), kind, section, help_text, default, **more)

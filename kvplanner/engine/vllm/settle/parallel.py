@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kvplanner.engine.option import Resolved
+from kvplanner.engine.option import OptionValue, Resolved
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.shared.ledger import Book
 from kvplanner.engine.vllm.settings import Parallel, Settings
@@ -78,6 +78,13 @@ def derive(request: PlanRequest) -> tuple[PlanRequest, dict[str, Resolved]]:
     reason = f"{count} GPUs given: the largest size up to {count} that the model divides by"
     derived = request._replace(options={**request.options, "tensor_parallel_size": size})
     return derived, {"tensor_parallel_size": Resolved(size, "derived", reason)}
+
+
+def as_started(options: Mapping[str, OptionValue]) -> dict[str, OptionValue]:
+    """The options of a server that is started with these: vLLM's own default is one GPU."""
+    if any(name in options for name in _PARALLEL):
+        return dict(options)
+    return {**options, _PARALLEL[0]: 1}
 
 
 def largest_tensor_parallel(model: Model, gpus: int) -> int:

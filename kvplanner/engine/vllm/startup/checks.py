@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from math import isqrt
-from typing import Final, NamedTuple, get_args
+from typing import NamedTuple
 
-from kvplanner.engine.plan import Stage
 from kvplanner.engine.vllm.kv.sizing import NO_AUTO_FIT, NO_BLOCKS, KvSizing
 from kvplanner.engine.vllm.startup import messages
 from kvplanner.engine.vllm.startup.rank import Rank
 from kvplanner.estimate import Estimate, band_of_sum
 
-# The stages as start-up comes to them.
-ORDER: Final[tuple[Stage, ...]] = get_args(Stage)
-
 
 class Failure(NamedTuple):
     """rank: index of the rank that fails; missing_bytes: how much it lacks; message: the engine's words."""
 
-    stage: Stage
+    stage: str
     rank: int
     missing_bytes: int
     message: str
@@ -31,7 +27,7 @@ class Check(NamedTuple):
     missing: bytes, none where it is not above 0; least, most: at the ends of the ranges of what it compares.
     """
 
-    stage: Stage
+    stage: str
     rank: int
     device: int
     missing: int
@@ -68,7 +64,7 @@ def doubt(checks: Iterable[Check]) -> Check | None:
 
 def _worst(checks: Iterable[Check], end: str = "missing") -> list[Check]:
     """The rank that lacks most at each stage, in the order of the stages; end: by which reading."""
-    stages: dict[Stage, Check] = {}
+    stages: dict[str, Check] = {}
     for check in checks:
         known = stages.get(check.stage)
         if known is None or getattr(check, end) > getattr(known, end):
@@ -77,7 +73,7 @@ def _worst(checks: Iterable[Check], end: str = "missing") -> list[Check]:
 
 
 def _check(
-    stage: Stage, index: int, rank: Rank, missing: int, needs: Sequence[Estimate], has: Sequence[Estimate] = (),
+    stage: str, index: int, rank: Rank, missing: int, needs: Sequence[Estimate], has: Sequence[Estimate] = (),
     likely: int = 0,
 ) -> Check:  # fmt: skip
     """likely: bytes by which the needs grow at their upper end, beside their bands."""
@@ -121,7 +117,7 @@ def _profile(rank: Rank, index: int) -> Check:
     return _check("profile", index, rank, missing, needs, _total(rank))
 
 
-def _message(stage: Stage, rank: Rank, index: int) -> str:
+def _message(stage: str, rank: Rank, index: int) -> str:
     settings, number, total = rank.settings, rank.device.index, rank.cuda_total.value
     if rank.free_at_start_bytes < 0:
         return "" if rank.context_fits else messages.no_context(settings.version)

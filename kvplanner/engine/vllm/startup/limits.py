@@ -15,24 +15,33 @@ def limits(
     request: PlanRequest, settings: Settings, replicas: Sequence[Replica], fits_at: Callable[[int], bool]
 ) -> Limits:
     """The limits over all replicas. fits_at(length): whether the plan works at another context length."""
-    load = request.load
+    load, slots = request.load, settings.scheduler.max_num_seqs * settings.parallel.dp
     if any(r.failure is not None for r in replicas):
         served = 0 if load else None
-        return Limits(_longest(settings, replicas, fits_at), None, served)
+        return Limits(_longest(settings, replicas, fits_at), None, served, max_requests=slots)
     if not all(r.layout.exact for r in replicas):
-        return Limits(None, None)
+        return Limits(None, None, max_requests=slots)
     at_once = sum(_requests(r, settings, r.sizing.blocks_per_request) for r in replicas)
     longest = _longest(settings, replicas, fits_at)
     if load is None:
-        return Limits(longest, at_once)
+        return Limits(longest, at_once, max_requests=slots)
     tokens = load.tokens_per_user
     if tokens > min(r.sizing.max_model_len for r in replicas):
-        return Limits(longest, at_once, 0, None, "context")
+        return Limits(longest, at_once, 0, limited_by="context", max_requests=slots)
     blocks = replicas[0].layout.blocks_at(tokens)
     served = sum(_requests(r, settings, blocks) for r in replicas)
     by_memory = sum(_usable(r, settings) // max(blocks, 1) for r in replicas)
-    limit = "max_num_seqs" if served < by_memory and served < load.users else "kv_cache"
-    return Limits(longest, at_once, min(served, load.users), blocks, limit if served < load.users else "", by_memory)
+    limit = "max_requests" if served < by_memory and served < load.users else "kv_cache"
+    return Limits(
+        max_context_length=longest,
+        max_concurrent_requests=at_once,
+        serves_users=min(served, load.users),
+        units_per_user=blocks,
+        limited_by=limit if served < load.users else "",
+        users_by_memory=by_memory,
+        max_requests=slots,
+        bytes_per_user=blocks * max(r.sizing.bytes_per_block[r.ranks[r.deciding].stage] for r in replicas),
+    )
 
 
 def _usable(replica: Replica, settings: Settings) -> int:

@@ -1,44 +1,79 @@
-"""Memory of a device over the stages of start-up, in the order of v1/engine/core.py (0.33)."""
+"""vLLM's stages of start-up, in the order of v1/engine/core.py (0.33), with a device's memory at each."""
 
 from __future__ import annotations
 
-from kvplanner.engine.plan import Stage, StageMemory
+from typing import Final
+
+from kvplanner.engine.plan import StageMemory
+from kvplanner.engine.segment import SegmentKind
+from kvplanner.engine.stage import StageRule, StepLabel
 from kvplanner.engine.vllm.startup.rank import Rank
 
-# Each stage with the failures that happen in it.
-_FAILS_IN: dict[str, tuple[Stage, ...]] = {
-    "start": ("free_memory_check",),
-    "load": ("weights",),
-    "profile": ("profile",),
-    "size": ("kv_cache_sizing", "kv_cache_too_small"),
-    "allocate": ("kv_cache_allocation",),
-    "graphs": ("graph_capture",),
-    "serve": ("runtime",),
-}
+_FIRST: Final = frozenset[SegmentKind]({"driver_reserved", "other", "runtime_outside", "headroom"})
+_RESIDENT: Final = _FIRST | frozenset[SegmentKind]({"runtime", "weights", "workspace"})
+_PROFILED: Final = _RESIDENT | frozenset[SegmentKind]({"activations", "cuda_graphs"})
+_CACHED: Final = _RESIDENT | frozenset[SegmentKind]({"kv_cache"})
+_FREED: Final = frozenset[SegmentKind]({"activations"})
+
+# As start-up comes to them.
+RULES: Final = (
+    StageRule("free_memory_check", "start", "at the free-memory check, before loading", "the free-memory check",
+              "free", _FIRST),
+    StageRule("weights", "load", "while loading the weights", "loading the weights",
+              "card", _FIRST | {"weights"}, early=True),
+    StageRule("profile", "profile", "in the profile run", "the profile run",
+              "card", _RESIDENT | {"activations"}, early=True),
+    StageRule("kv_cache_sizing", "size", "when the KV cache is sized", "sizing the KV cache",
+              "budget", _PROFILED, early=True),
+    StageRule("kv_cache_too_small", "size", "when the KV cache is sized", "sizing the KV cache",
+              "request", _PROFILED | {"kv_cache"}),
+    StageRule("kv_cache_allocation", "allocate", "when the KV cache is allocated", "allocating the KV cache",
+              "card", _CACHED, _FREED),
+    StageRule("graph_capture", "graphs", "while capturing CUDA graphs", "capturing CUDA graphs",
+              "card", _CACHED | {"cuda_graphs"}, _FREED),
+    StageRule("runtime", "serve", "while serving", "serving", "card", _CACHED | {"cuda_graphs", "activations"}),
+)  # fmt: skip
+ORDER: Final = tuple(rule.stage for rule in RULES)
+STEPS: Final = (
+    StepLabel("start", "context and communicators"), StepLabel("load", "load weights"),
+    StepLabel("profile", "profile run"), StepLabel("size", "size the KV cache"),
+    StepLabel("allocate", "allocate the KV cache"), StepLabel("graphs", "capture CUDA graphs"),
+    StepLabel("serve", "serve"),
+)  # fmt: skip
 
 
-def timeline(rank: Rank, kv_bytes: int, failing: Stage | None) -> tuple[StageMemory, ...]:
-    """The stages up to and including the failing one; sizes are device memory in use, driver's part included."""
+def rule_of(stage: str | None, *, graphs_in_budget: bool) -> StageRule | None:
+    """The rule of the failing stage; graphs captured outside the budget count only once the cache is there."""
+    rule = next((rule for rule in RULES if rule.stage == stage), None)
+    if rule is None or graphs_in_budget or rule.step != "size":
+        return rule
+    return rule._replace(in_use=rule.in_use - {"cuda_graphs"})
+
+
+def timeline(rank: Rank, kv_bytes: int, rule: StageRule | None) -> tuple[StageMemory, ...]:
+    """Every stage, those after the failing one not reached; device memory in use, the driver's part included."""
     base = rank.reserved_bytes + rank.other.value + rank.outside.value
     loaded = base + rank.weights.value
     resident = rank.reserved_bytes + rank.resident_bytes
     allocated = resident + kv_bytes
     captured = allocated + rank.graphs.value + rank.after.value
-    steps = (
-        ("start", "context and communicators", base, base, ""),
-        ("load", "load weights", loaded, loaded + rank.staging.value, "staging on top"),
-        ("profile", "profile run", resident, resident + rank.activations.value, "its peak sizes the KV cache"),
-        ("size", "size the KV cache", resident, resident, ""),
-        ("allocate", "allocate the KV cache", allocated, allocated, ""),
-        ("graphs", "capture CUDA graphs", captured, captured, "and buffers made after the measurement"),
-        ("serve", "serve", captured, captured + rank.activations.value, "at a full batch"),
+    sizes = (
+        (base, base, ""),
+        (loaded, loaded + rank.staging.value, "staging on top"),
+        (resident, resident + rank.activations.value, "its peak sizes the KV cache"),
+        (resident, resident, ""),
+        (allocated, allocated, ""),
+        (captured, captured, "and buffers made after the measurement"),
+        (captured, captured + rank.activations.value, "at a full batch"),
     )
     out: list[StageMemory] = []
-    for stage, label, end, peak, note in steps:
-        fails = failing is not None and failing in _FAILS_IN[stage]
-        if peak > rank.total.value and not fails:
+    failed = False
+    for (step, label), (end, peak, note) in zip(STEPS, sizes, strict=True):
+        if failed:
+            out.append(StageMemory(step, label, 0, 0, reached=False))
+            continue
+        failed = rule is not None and rule.step == step
+        if peak > rank.total.value and not failed:
             note += ", which may not fit"
-        out.append(StageMemory(stage, label, end, peak, fails, note))
-        if fails:
-            break
+        out.append(StageMemory(step, label, end, peak, failed, note))
     return tuple(out)

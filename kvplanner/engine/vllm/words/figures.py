@@ -17,9 +17,9 @@ def kv_cache(replica: Replica) -> KvCache:
     tightest = replica.ranks[replica.deciding]
     return KvCache(
         available=tightest.available.with_notes(*_notes(replica, tightest)),
-        bytes_per_block=sizing.bytes_per_block[tightest.stage],
-        block_size=layout.block_size,
-        num_blocks=sizing.num_blocks,
+        bytes_per_unit=sizing.bytes_per_block[tightest.stage],
+        unit_tokens=layout.block_size,
+        units=sizing.num_blocks,
         tokens=sizing.tokens,
         tokens_low=min(replica.low.tokens, sizing.tokens),
         tokens_high=max(replica.high.tokens, sizing.tokens),
@@ -28,7 +28,7 @@ def kv_cache(replica: Replica) -> KvCache:
         bytes_per_token=layout.bytes_per_token,
         groups=layout.groups,
         error=sizing.error,
-        estimated_max_model_len=sizing.estimated_max_model_len,
+        suggested_context_length=sizing.estimated_max_model_len,
     )
 
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from PySide6 import QtGui
 
+from kvplanner.report.options import in_sentence
+from kvplanner.report.sentences import reason
 from kvplanner.sized_text import sizes_in
-from kvplanner.ui.setup.labels import in_sentence
 
 if TYPE_CHECKING:
     from kvplanner.app.document import Document
@@ -89,14 +90,8 @@ class Copying:
         elif field:
             self._messages.warning(f"Copied, without {in_sentence(field)}, which is refused: {said}", key="copy")
         elif plan.fits is None:
-            reason = sizes_in(plan.warnings[0] if plan.warnings else plan.summary, self._services.unit())
-            self._messages.warning(f"Copied; but whether this plan fits cannot be told: {reason}", key="copy")
+            why = sizes_in(reason(plan), self._services.unit())
+            self._messages.warning(f"Copied; but whether this plan fits cannot be told: {why}", key="copy")
         elif not plan.fits:
-            why = _without_verdict(sizes_in(plan.summary, self._services.unit()))
+            why = sizes_in(reason(plan), self._services.unit())
             self._messages.warning(f"Copied; but this plan does not fit: {why}", key="copy")
-
-
-def _without_verdict(summary: str) -> str:
-    """What follows "Does not fit: " or "Probably does not fit: "."""
-    head, _, rest = summary.partition(": ")
-    return rest if rest and head.lower().endswith("does not fit") else summary

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from PySide6 import QtWidgets
 
-from kvplanner.ui.setup.labels import in_sentence
+from kvplanner.report.options import in_sentence
 
 if TYPE_CHECKING:
     from kvplanner.app.document import Document

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from PySide6 import QtCore, QtWidgets
 
 from kvplanner.app import settings as s
-from kvplanner.ui.setup.labels import in_sentence
+from kvplanner.report.options import in_sentence
 from kvplanner.ui.window.commands.opening import PLAN_FILTER, usual_folder
 
 if TYPE_CHECKING:

@@ -54,7 +54,7 @@ def test_dense_is_one_group() -> None:
     layout = laid_out(dense())
     assert layout.bytes_per_block == (2 << 20,)
     assert layout.bytes_per_token == 131072
-    assert [(g.kind, g.layers, g.block_size, g.blocks_per_request) for g in layout.groups] == [("full", 32, 16, 8192)]
+    assert [(g.kind, g.layers, g.unit_tokens, g.units_per_request) for g in layout.groups] == [("full", 32, 16, 8192)]
     sizing = kv_sizing.size(layout, (40 * GIB,))
     assert (sizing.num_blocks, sizing.tokens) == (20480, 327680)
     assert sizing.max_concurrency == 2.5
@@ -99,7 +99,7 @@ def test_heads_are_copied_beyond_their_number() -> None:
 def test_decode_context_parallelism_splits_tokens() -> None:
     options = {"tensor_parallel_size": 8, "decode_context_parallel_size": 4, "max_model_len": 100000}
     layout = laid_out(latent(), options)
-    assert layout.groups[0].blocks_per_request == -(-25000 // 16)
+    assert layout.groups[0].units_per_request == -(-25000 // 16)
     assert layout.bytes_per_token == 61 * 1152 / 4
 
 
@@ -114,13 +114,13 @@ def test_the_tightest_stage_decides() -> None:
 def test_windows_keep_tokens_in_flight() -> None:
     layout = laid_out(windowed(10, 2, window=1024))
     window, plain = layout.groups[0], layout.groups[-1]
-    assert window.blocks_per_request == -(-(1023 + 2 * 8192) // 16) + 1
-    assert plain.blocks_per_request == 8192
+    assert window.units_per_request == -(-(1023 + 2 * 8192) // 16) + 1
+    assert plain.units_per_request == 8192
     assert len(layout.groups) == 6
     assert any("tokens in flight" in n for n in layout.notes)
     assert any("printed token figure" in n for n in layout.notes)
     older = laid_out(windowed(10, 2, window=1024), version="0.23.0")
-    assert older.groups[0].blocks_per_request == -(-(1023 + 8192) // 16) + 1
+    assert older.groups[0].units_per_request == -(-(1023 + 8192) // 16) + 1
 
 
 def test_disabled_manager_keeps_everything() -> None:
@@ -130,7 +130,7 @@ def test_disabled_manager_keeps_everything() -> None:
 
 def test_chunked_layers_by_version() -> None:
     model = spec([(full(chunk=8192),)] * 3 + [(full(),)], context_length=1 << 20)
-    assert laid_out(model).groups[0].blocks_per_request == (8192 + 2 * 8192) // 16
+    assert laid_out(model).groups[0].units_per_request == (8192 + 2 * 8192) // 16
     grouped, promoted = ["chunked"] * 3 + ["full"], ["full"]
     for version, kinds in (("0.33.0", grouped), ("0.19.0", grouped), ("0.13.0", grouped), ("0.12.0", promoted)):
         assert [g.kind for g in laid_out(model, version=version).groups] == kinds
@@ -162,7 +162,7 @@ def test_uneven_groups_are_padded() -> None:
 def test_smaller_pages_get_longer_blocks() -> None:
     model = spec([(full(32, 16, 256, window=1024),)] * 5 + [(full(32, 4, 512),)])
     layout = laid_out(model)
-    assert [(g.kind, g.block_size, g.page_bytes) for g in layout.groups][-1] == ("full", 32, 262144)
+    assert [(g.kind, g.unit_tokens, g.page_bytes) for g in layout.groups][-1] == ("full", 32, 262144)
 
 
 def test_indexer_lies_beside_the_latent_cache() -> None:
@@ -185,10 +185,10 @@ def test_shared_indexers_own_no_cache() -> None:
 def test_state_pads_its_page_and_counts_per_request() -> None:
     layout = laid_out(gated())
     assert layout.block_size == 832
-    assert [g.blocks_per_request for g in layout.groups] == [3, 3, 3, -(-262144 // 832)]
+    assert [g.units_per_request for g in layout.groups] == [3, 3, 3, -(-262144 // 832)]
     assert any("is padded to the attention page" in n for n in layout.notes)
     plain = laid_out(gated(), {"enable_prefix_caching": False})
-    assert [g.blocks_per_request for g in plain.groups][:3] == [1, 1, 1]
+    assert [g.units_per_request for g in plain.groups][:3] == [1, 1, 1]
     assert plain.block_size == 784
 
 
@@ -201,7 +201,7 @@ def test_fp8_gains_less_than_twice_in_hybrids() -> None:
 def test_pure_state_models_keep_one_block_per_request() -> None:
     model = spec([(State("mamba2", 4, 128, 64, state_size=128, groups=8),)] * 4, architecture="Mamba2ForCausalLM")
     layout = laid_out(model)
-    assert layout.groups[0].blocks_per_request == 1
+    assert layout.groups[0].units_per_request == 1
     assert kv_sizing.size(layout, (GIB,)).error is None
 
 
@@ -213,7 +213,7 @@ def test_mtp_layer_joins_the_last_stage() -> None:
     }
     layout = laid_out(gated(), options | {"kv_cache_dtype": "fp8_e5m2", "tensor_parallel_size": 2}, RTX4090, "0.28.0")
     assert layout.block_size == 1600
-    assert [g.blocks_per_request for g in layout.groups] == [5, 5, 5, 164]
+    assert [g.units_per_request for g in layout.groups] == [5, 5, 5, 164]
     assert layout.groups[-1].layers == 17
     # A public report: 10.85 GiB make 612,157 tokens.
     assert kv_sizing.size(layout, (int(10.85 * GIB),)).tokens == 612_157
@@ -250,15 +250,15 @@ def test_named_layers_keep_the_models_dtype() -> None:
 
 def test_turboquant_keeps_the_outer_layers() -> None:
     layout = laid_out(dense(32), {"kv_cache_dtype": "turboquant_k8v4"})
-    assert sorted({g.block_size for g in layout.groups}) == [16, 48]
-    assert sum(g.layers for g in layout.groups if g.block_size == 16) == 4
+    assert sorted({g.unit_tokens for g in layout.groups}) == [16, 48]
+    assert sum(g.layers for g in layout.groups if g.unit_tokens == 16) == 4
 
 
 def test_cross_attention_holds_the_encoder_tokens() -> None:
     layout = laid_out(
         spec([(full(),)] * 3 + [(full(cross=True),)]), {"max_model_len": 512, "max_num_batched_tokens": 4096}
     )
-    assert {g.kind: g.blocks_per_request for g in layout.groups} == {"full": 32, "cross": 256}
+    assert {g.kind: g.units_per_request for g in layout.groups} == {"full": 32, "cross": 256}
 
 
 def test_encoders_keep_nothing() -> None:

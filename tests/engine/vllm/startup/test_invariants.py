@@ -20,6 +20,7 @@ from kvplanner.engine.segment import SegmentKind
 from kvplanner.errors import PlannerError
 from kvplanner.estimate import Estimate
 from kvplanner.report import text as report
+from kvplanner.report.sentences import summary
 from kvplanner.units import GIB, round_to_band
 
 VLLM = engine("vllm")
@@ -127,7 +128,7 @@ def test_tokens_are_rounded_once(plan: Plan) -> None:
     assume(cache is not None and cache.tokens)
     assert cache is not None
     near = f"{round_to_band(cache.tokens, cache.tokens_low, cache.tokens_high):,}"
-    for text in (plan.summary, report.text(plan)):
+    for text in (summary(plan), report.text(plan)):
         told = re.search(r"^Tokens +(?:≈ )?([\d,]+) tokens|KV cache for (?:≈ )?([\d,]+) tokens", text, re.MULTILINE)
         assert told is None or near in told.groups()
     assert cache.tokens_low <= cache.tokens <= cache.tokens_high
@@ -137,12 +138,12 @@ def test_tokens_are_rounded_once(plan: Plan) -> None:
 @given(plans())
 def test_the_cache_is_whole_blocks_of_what_is_available(plan: Plan) -> None:
     cache = plan.kv_cache
-    assume(cache is not None and cache.error is None and cache.bytes_per_block)
+    assume(cache is not None and cache.error is None and cache.bytes_per_unit)
     assert cache is not None
-    assert 0 <= cache.available.value - cache.num_blocks * cache.bytes_per_block < cache.bytes_per_block
+    assert 0 <= cache.available.value - cache.units * cache.bytes_per_unit < cache.bytes_per_unit
     for device in plan.devices:
         segment = device.segment("kv_cache")
-        assert segment is None or segment.bytes == cache.num_blocks * device.bytes_per_block or plan.replicas > 1
+        assert segment is None or segment.bytes == cache.units * device.bytes_per_unit or plan.replicas > 1
 
 
 def lacks(device: DevicePlan) -> dict[str, int]:

@@ -11,6 +11,7 @@ from kvplanner.engine.registry import engine
 from kvplanner.engine.request import Load, PlanRequest
 from kvplanner.errors import BadInput
 from kvplanner.report import text as report
+from kvplanner.report.sentences import engine_message, notes, summary
 from kvplanner.units import GIB, round_to_band
 from tests.engine.kit import LLAMA_8B, plan, size
 
@@ -44,7 +45,7 @@ class TestReplicas:
         assert there.limits == back.limits
         assert there.kv_cache is not None
         assert back.kv_cache is not None
-        assert there.kv_cache.num_blocks == back.kv_cache.num_blocks
+        assert there.kv_cache.units == back.kv_cache.units
 
     def test_users_are_served_by_all_replicas(self) -> None:
         load = Load(4000, 1500, 500)
@@ -54,12 +55,12 @@ class TestReplicas:
         )
         assert one.limits.serves_users is not None
         assert four.limits.serves_users == 4 * one.limits.serves_users
-        assert "in each of 4 replicas" in four.summary
+        assert "in each of 4 replicas" in summary(four)
 
     def test_unlike_replicas_are_told_by_the_smallest(self) -> None:
         both = plan("Qwen/Qwen3-8B", "80GB,96GB", {"data_parallel_size": 2})
         small = plan("Qwen/Qwen3-8B", "2x80GB", {"data_parallel_size": 2})
-        assert both.summary == small.summary.replace("in each of 2", "in the smallest of 2")
+        assert summary(both) == summary(small).replace("in each of 2", "in the smallest of 2")
         assert ", in the smallest of 2 replicas" in " ".join(report.text(both).split())
         assert ", in each of 2 replicas" in " ".join(report.text(small).split())
 
@@ -88,25 +89,25 @@ class TestLimits:
     def test_max_sequences_bind(self) -> None:
         result = plan("Qwen/Qwen3-8B", "H100", {"max_num_seqs": 64}, load=Load(2000, 300, 100))
         assert result.limits.serves_users == 64
-        assert result.limits.limited_by == "max_num_seqs"
-        assert "max sequences allows 64" in result.summary
+        assert result.limits.limited_by == "max_requests"
+        assert "max sequences allows 64" in summary(result)
 
     def test_the_context_binds(self) -> None:
         result = plan("Qwen/Qwen3-8B", "H100", {"max_model_len": 4096}, load=Load(32, 5000, 100))
         assert (result.limits.serves_users, result.limits.limited_by) == (0, "context")
-        assert "one needs 5,100 tokens and the context length is 4,096" in result.summary
+        assert "one needs 5,100 tokens and the context length is 4,096" in summary(result)
 
     def test_no_more_requests_than_sequences(self) -> None:
         result = plan("Qwen/Qwen3-0.6B", "H100", {"max_model_len": 128, "max_num_seqs": 16})
         assert result.limits.max_concurrent_requests == 16
-        assert "16 requests of 128 tokens at once (max sequences)" in result.summary
+        assert "16 requests of 128 tokens at once (max sequences)" in summary(result)
 
     def test_the_null_block_serves_nobody(self) -> None:
         options: dict[str, OptionValue] = {"kv_cache_memory_bytes": 2048 * 2 * 2**20, "max_model_len": 32_768}
         result = plan("meta-llama/Llama-3.1-8B-Instruct", "H100", options)
         assert result.stage == "kv_cache_too_small"
         assert result.limits.max_concurrent_requests is None
-        assert "MiB" not in result.summary
+        assert "MiB" not in summary(result)
         more = {**options, "kv_cache_memory_bytes": 2049 * 2 * 2**20}
         assert plan("meta-llama/Llama-3.1-8B-Instruct", "H100", more).limits.max_concurrent_requests == 1
 
@@ -144,7 +145,7 @@ class TestAutoFit:
         assert cache is not None
         assert result.options["max_model_len"].value == cache.context_length
         assert result.options["max_model_len"].origin == "derived"
-        assert sum(g.blocks_per_request for g in cache.groups) <= cache.num_blocks
+        assert sum(g.units_per_request for g in cache.groups) <= cache.units
 
 
 class TestGivenCache:
@@ -179,8 +180,8 @@ def test_a_fit_whose_range_fails_says_so() -> None:
     assert enough is not None
     result = plan("meta-llama/Llama-3.1-8B-Instruct", "RTX 4090", {"max_model_len": enough})
     assert result.fits
-    assert result.summary.startswith("May not fit: ")
-    assert result.warnings[0].startswith("May not fit: ")
+    assert summary(result).startswith("May not fit: ")
+    assert notes(result)[0].startswith("May not fit: ")
 
 
 def test_stages_failing_under_pipeline_parallelism_name_one_rank() -> None:
@@ -189,7 +190,7 @@ def test_stages_failing_under_pipeline_parallelism_name_one_rank() -> None:
     assert result.stage == "kv_cache_too_small"
     cache = result.kv_cache
     assert cache is not None
-    need, left = (float(part) for part in _gibs(result.engine_message))
+    need, left = (float(part) for part in _gibs(engine_message(result)))
     assert round(result.missing_bytes / GIB, 1) == round(need - left, 1)
 
 
@@ -223,7 +224,7 @@ def test_media_decoding_keeps_memory_off_the_cache(cache: int | None) -> None:
     assert plain.kv_cache is not None
     assert reserved.kv_cache is not None
     assert plain.kv_cache.available.value - reserved.kv_cache.available.value == 8 * GIB
-    assert size(reserved, "headroom") - size(plain, "headroom") >= 8 * GIB - plain.kv_cache.bytes_per_block
+    assert size(reserved, "headroom") - size(plain, "headroom") >= 8 * GIB - plain.kv_cache.bytes_per_unit
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ from kvplanner.engine.option import OptionValue
 from kvplanner.engine.plan import Plan
 from kvplanner.engine.registry import engine
 from kvplanner.engine.request import Load, PlanRequest
-from kvplanner.engine.vllm.words.sentences import COLD_COMPILE
+from kvplanner.engine.vllm.words.notes import COLD_COMPILE
+from kvplanner.report.sentences import engine_message, summary
 from kvplanner.sized_text import SizedText, show_size, size_mark, sizes_in
 from kvplanner.units import GIB, MIB
 
@@ -46,7 +47,7 @@ def plan(model: str, gpu: str, options: dict[str, OptionValue]) -> Plan:
 
 def told(made: Plan) -> Iterator[str]:
     """All that a plan says in its own words."""
-    yield made.summary
+    yield summary(made)
     yield from (warning for warning in made.warnings if "the engine would say" not in warning)
     estimates = [e for d in made.devices for e in (*(s.estimate for s in d.segments), d.budget) if e]
     for estimate in (*estimates, *([made.kv_cache.available] if made.kv_cache else [])):
@@ -67,22 +68,22 @@ def test_all_that_a_plan_says_can_be_read_in_gb(model: str, gpu: str, options: d
 
 
 def test_a_failing_plan_says_its_sizes_in_either_unit() -> None:
-    summary = plan(LLAMA, "RTX 4090", {}).summary
-    assert "needs 16.00 GiB of KV cache" in summary
-    assert "needs 17.18 GB of KV cache" in sizes_in(summary, "GB")
+    text = summary(plan(LLAMA, "RTX 4090", {}))
+    assert "needs 16.00 GiB of KV cache" in text
+    assert "needs 17.18 GB of KV cache" in sizes_in(text, "GB")
 
 
 def test_two_figures_that_read_alike_are_told_by_what_lies_between_them() -> None:
-    near = plan(LLAMA, "19.5GiB,9.62GiB,4.75GiB,4.75GiB", {}).summary
+    near = summary(plan(LLAMA, "19.5GiB,9.62GiB,4.75GiB,4.75GiB", {}))
     assert "has 4.37 GiB free at start, 2.8 MiB less than the 4.37 GiB that is wanted" in near
-    far = plan(LLAMA, "RTX 4090", {"gpu_memory_utilization": 1.0}).summary
+    far = summary(plan(LLAMA, "RTX 4090", {"gpu_memory_utilization": 1.0}))
     assert "GiB free at start and 23.52 GiB is wanted" in far
 
 
 def test_a_given_cache_has_words_of_its_own() -> None:
     large = plan(LLAMA, "2xRTX 4090", {"kv_cache_memory_bytes": 100 * GIB})
-    assert large.summary.startswith("Does not fit: the given KV cache of 100.00 GiB lacks ")
-    assert "outside the budget" not in large.summary
+    assert summary(large).startswith("Does not fit: the given KV cache of 100.00 GiB lacks ")
+    assert "outside the budget" not in summary(large)
     few = plan(LLAMA, "H100", {"num_gpu_blocks_override": 3})
     assert COLD_COMPILE not in few.warnings  # nothing takes from a cache that is given
     assert COLD_COMPILE in plan(LLAMA, "H100", {}).warnings
@@ -90,10 +91,10 @@ def test_a_given_cache_has_words_of_its_own() -> None:
     assert cache is not None
     assert cache.estimate.inputs[0].source.startswith("the given size ÷ bytes per block")
     assert few.stage == "kv_cache_too_small"
-    assert few.summary.endswith("needs 16.00 GiB of KV cache and the given one has 4.0 MiB to use")
+    assert summary(few).endswith("needs 16.00 GiB of KV cache and the given one has 4.0 MiB to use")
     none = plan(LLAMA, "H100", {"num_gpu_blocks_override": 1})
     assert none.stage == "kv_cache_sizing"
-    assert none.summary == "Does not fit: the given KV cache of 2.0 MiB holds no block to use"
+    assert summary(none) == "Does not fit: the given KV cache of 2.0 MiB holds no block to use"
 
 
 @pytest.mark.parametrize(
@@ -122,15 +123,15 @@ def test_a_copy_keeps_its_sizes() -> None:
 
 
 def test_the_engines_message_has_brackets_only_for_what_no_plan_can_know() -> None:
-    loading = plan("Qwen/Qwen3-30B-A3B", "2xRTX 4090", {}).engine_message
+    loading = engine_message(plan("Qwen/Qwen3-30B-A3B", "2xRTX 4090", {}))
     said = "Tried to allocate [a tensor]. GPU 0 has a total capacity of 23.52 GiB of which [less than that] is free."
     assert said in loading
     # 100 GiB in blocks of 1 MiB per GPU, over 32 layers.
     given = plan(LLAMA, "2xRTX 4090", {"kv_cache_memory_bytes": 100 * GIB})
     assert given.stage == "kv_cache_allocation"
-    assert "Tried to allocate 3.12 GiB. GPU 0 has a total capacity of 23.52 GiB" in given.engine_message
+    assert "Tried to allocate 3.12 GiB. GPU 0 has a total capacity of 23.52 GiB" in engine_message(given)
     for model, gpu, options in CASES:
-        assert "…" not in plan(model, gpu, options).engine_message
+        assert "…" not in engine_message(plan(model, gpu, options))
 
 
 @pytest.mark.parametrize(
@@ -148,4 +149,4 @@ def test_the_engines_message_has_brackets_only_for_what_no_plan_can_know() -> No
 def test_words_agree_with_their_number(gpu: str, options: dict[str, OptionValue], load: Load | None, told: str) -> None:
     request = PlanRequest(models.load(LLAMA), gpus.machine(gpu), options=options, load=load)
     found = engine("vllm").plan(request)
-    assert any(told in line for line in (found.summary, *found.warnings))
+    assert any(told in line for line in (summary(found), *found.warnings))

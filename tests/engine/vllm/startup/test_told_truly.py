@@ -9,6 +9,7 @@ from kvplanner.engine.option import OptionValue
 from kvplanner.engine.plan import Plan
 from kvplanner.engine.request import Load, PlanRequest
 from kvplanner.errors import BadInput
+from kvplanner.report.sentences import engine_message, notes, summary
 from kvplanner.units import GB, GIB, MIB
 from tests.engine.kit import VLLM, plan, size
 
@@ -27,7 +28,7 @@ def test_a_release_to_come_is_planned_by_the_newest_rules(version: str) -> None:
 
 
 def test_a_utilisation_of_one_is_printed_as_python_does() -> None:
-    assert "(1.0, 79.18 GiB)" in plan(LLAMA, "H100", {"gpu_memory_utilization": 1}).engine_message
+    assert "(1.0, 79.18 GiB)" in engine_message(plan(LLAMA, "H100", {"gpu_memory_utilization": 1}))
 
 
 def free(gib: float, load: Load | None = None) -> Plan:
@@ -40,32 +41,32 @@ class TestTheFreeMemoryCheck:
     def test_that_passes_at_its_value_only_may_not_fit(self) -> None:
         result = free(73.40)
         assert result.fits
-        assert result.summary.startswith("May not fit: GPU 0 may have no more than 72.61 GiB free at start and 72.85")
-        assert "if it starts, KV cache for " in result.summary
-        assert result.warnings[0].startswith(
+        assert summary(result).startswith("May not fit: GPU 0 may have no more than 72.61 GiB free at start and 72.85")
+        assert "if it starts, KV cache for " in summary(result)
+        assert notes(result)[0].startswith(
             "May not fit: at the upper end of its range the free-memory check lacks 0.24 GiB on GPU 0"
         )
 
     def test_that_fails_at_its_value_only_probably_does_not_fit(self) -> None:
         result = free(73.30)
         assert (result.fits, result.stage) == (False, "free_memory_check")
-        assert result.summary.startswith("Probably does not fit: GPU 0 has 72.80 GiB free at start")
+        assert summary(result).startswith("Probably does not fit: GPU 0 has 72.80 GiB free at start")
 
     @pytest.mark.parametrize(("gib", "start"), [(73.7, "Fits: "), (73.2, "Does not fit: ")])
     def test_beyond_its_range_is_certain(self, gib: float, start: str) -> None:
         result = free(gib)
-        assert result.summary.startswith(start)
-        assert not any("free-memory check" in warning for warning in result.warnings)
+        assert summary(result).startswith(start)
+        assert not any("free-memory check" in warning for warning in notes(result))
 
     def test_other_stages_are_told_in_words_too(self) -> None:
         told = plan(LLAMA, "18GiB", {"max_model_len": -1})
-        assert told.summary.startswith(
+        assert summary(told).startswith(
             "May not fit: the profile run may lack 0.29 GiB on GPU 0; if it starts, KV cache"
         )
-        assert "at the upper end of its range the profile run lacks 0.29 GiB" in told.warnings[0]
+        assert "at the upper end of its range the profile run lacks 0.29 GiB" in notes(told)[0]
 
     def test_a_load_is_told_after_the_doubt(self) -> None:
-        assert "; if it starts, it serves 1 of 1 user: " in free(73.40, load=Load(1, 100, 100)).summary
+        assert "; if it starts, it serves 1 of 1 user: " in summary(free(73.40, load=Load(1, 100, 100)))
 
     def test_the_doubt_of_any_replica_is_told(self) -> None:
         machine = gpus.machine("2xH100")
@@ -74,37 +75,37 @@ class TestTheFreeMemoryCheck:
         assert one.budget is not None
         just = one.device._replace(free_bytes=one.budget.value + size(VLLM.plan(request), "runtime_outside") + MIB)
         told = VLLM.plan(request._replace(machine=machine._replace(devices=(machine.devices[0], just))))
-        assert told.summary.startswith("May not fit: GPU 1 may have no more than ")
-        assert told.warnings[0].endswith("on GPU 1; a lower utilisation leaves room")
+        assert summary(told).startswith("May not fit: GPU 1 may have no more than ")
+        assert notes(told)[0].endswith("on GPU 1; a lower utilisation leaves room")
 
 
 class TestTheCache:
     def test_too_little_at_the_low_end_is_told_with_the_load(self) -> None:
         result = plan(LLAMA, "RTX 4090", {"max_model_len": 32_000}, load=Load(32, 1500, 500))
-        assert result.summary.startswith("May not fit; if it starts, it serves 21 of 32 users: KV cache for ")
+        assert summary(result).startswith("May not fit; if it starts, it serves 21 of 32 users: KV cache for ")
         few = plan(LLAMA, "RTX 4090", {"max_model_len": 32_000}, load=Load(2, 1500, 500))
-        assert few.summary.startswith("May not fit; if it starts, it serves 2 of 2 users: ")
+        assert summary(few).startswith("May not fit; if it starts, it serves 2 of 2 users: ")
 
     def test_enough_at_the_high_end_probably_does_not_fit(self) -> None:
         result = plan(LLAMA, "20GB", {"max_model_len": 8192})
         assert (result.fits, result.stage) == (False, "kv_cache_too_small")
-        assert result.summary.startswith("Probably does not fit: one request of 8,192 tokens needs 1.00 GiB")
-        assert plan(LLAMA, "20GB", {"max_model_len": 16_384}).summary.startswith("Does not fit: ")
+        assert summary(result).startswith("Probably does not fit: one request of 8,192 tokens needs 1.00 GiB")
+        assert summary(plan(LLAMA, "20GB", {"max_model_len": 16_384})).startswith("Does not fit: ")
 
     def test_states_that_only_the_value_holds_are_doubtful(self) -> None:
         """The engine wants a block for each sequence of a model with recurrent state."""
         told = plan("Qwen/Qwen3.5-27B", "H100", {"max_model_len": 8192, "max_num_seqs": 330})
         assert told.fits
-        assert told.summary.startswith("May not fit: ")
-        assert told.summary.endswith(", too few blocks for the states of 330 sequences at the lower end of its range")
-        assert "exceeds available Mamba cache blocks" in told.warnings[0]
+        assert summary(told).startswith("May not fit: ")
+        assert summary(told).endswith(", too few blocks for the states of 330 sequences at the lower end of its range")
+        assert "exceeds available Mamba cache blocks" in notes(told)[0]
 
     def test_a_context_that_the_whole_band_holds_is_not_what_lacks(self) -> None:
         told = plan("ibm-granite/granite-4.0-h-small", "H100")
         assert told.kv_cache is not None
         assert told.kv_cache.tokens_low > told.kv_cache.context_length
-        assert "too little" not in told.summary
-        assert "too few blocks for the states of 1,024 sequences at the lower end" in told.summary
+        assert "too little" not in summary(told)
+        assert "too few blocks for the states of 1,024 sequences at the lower end" in summary(told)
 
     def test_no_length_is_promised_where_the_next_stage_fails(self) -> None:
         """A shorter context would fit the given cache, and serving a batch of 65,536 tokens would fail instead."""
@@ -123,23 +124,23 @@ class TestNoRoomForTheContext:
     def test_on_one_gpu(self, left: int) -> None:
         result = plan(LLAMA, "H100", free=left)
         assert (result.fits, result.stage) == (False, "free_memory_check")
-        assert result.engine_message == "torch.AcceleratorError: CUDA error: out of memory"
-        assert result.summary.endswith("free before the engine starts and the CUDA context needs 0.50 GiB")
+        assert engine_message(result) == "torch.AcceleratorError: CUDA error: out of memory"
+        assert summary(result).endswith("free before the engine starts and the CUDA context needs 0.50 GiB")
 
     def test_in_a_release_without_the_check(self) -> None:
         result = plan(LLAMA, "H100", free=GIB // 3, version="0.7.3")
         assert (result.fits, result.stage) == (False, "weights")
-        assert result.engine_message == "RuntimeError: CUDA error: out of memory"
+        assert engine_message(result) == "RuntimeError: CUDA error: out of memory"
 
     def test_the_communicators_after_it(self) -> None:
         result = plan(LLAMA, "2xH100", free=GIB)
-        assert not result.engine_message
-        assert "the CUDA context and communicators need " in result.summary
+        assert not engine_message(result)
+        assert "the CUDA context and communicators need " in summary(result)
 
     def test_whatever_is_measured(self) -> None:
         result = plan(LLAMA, "H100", measured={"runtime_outside": 200 * GB})
-        assert "-" not in result.engine_message
-        assert "−" not in result.summary
+        assert "-" not in engine_message(result)
+        assert "−" not in summary(result)
 
 
 def test_the_earliest_stage_fails_first_whichever_gpu_lacks_more() -> None:
@@ -162,10 +163,10 @@ class TestGpusThatAReleaseDoesNotRunOn:
     def test_cannot_be_told(self, gpu: str) -> None:
         result = plan("Qwen/Qwen3-0.6B", gpu)
         assert (result.fits, result.stage) == (None, None)
-        assert result.summary.startswith("Cannot tell: vLLM 0.33.0 has no kernels for ")
-        assert "7.5 is the least" in result.summary
-        assert "; a build of your own that has them fits: KV cache for " in result.summary or gpu.startswith("2x")
-        assert result.warnings[0] in result.summary
+        assert summary(result).startswith("Cannot tell: vLLM 0.33.0 has no kernels for ")
+        assert "7.5 is the least" in summary(result)
+        assert "; a build of your own that has them fits: KV cache for " in summary(result) or gpu.startswith("2x")
+        assert [reason.code for reason in result.verdict.blocked] == ["no_kernels"]
         assert result.kv_cache is not None
 
     @pytest.mark.parametrize(
@@ -182,18 +183,18 @@ class TestGpusThatAReleaseDoesNotRunOn:
     def test_what_fails_in_any_case_fails_for_its_kernels_first(self, model: str, gpu: str) -> None:
         result = plan(model, gpu)
         assert result.fits is False
-        assert result.summary.startswith("Does not fit: vLLM 0.33.0 has no kernels for ")
-        assert "; a build of your own that has them does not fit: the " in result.summary
-        assert not result.engine_message
-        assert "has no kernels for" in result.warnings[0]
+        assert summary(result).startswith("Does not fit: vLLM 0.33.0 has no kernels for ")
+        assert "; a build of your own that has them does not fit: the " in summary(result)
+        assert not engine_message(result)
+        assert result.verdict.blocked[0].code == "no_kernels"
 
     def test_where_its_kernels_run_the_engine_has_the_word(self) -> None:
-        assert plan(LLAMA, "T4").engine_message.startswith("torch.OutOfMemoryError")
+        assert engine_message(plan(LLAMA, "T4")).startswith("torch.OutOfMemoryError")
 
     def test_of_several_gpus_one_is_enough(self) -> None:
         result = plan("Qwen/Qwen3-0.6B", "1xRTX 2080 Ti,1xGTX 1080 Ti")
         assert result.fits is None
-        assert "GTX 1080 Ti" in result.summary
+        assert "GTX 1080 Ti" in summary(result)
 
 
 @pytest.mark.parametrize(
@@ -210,7 +211,7 @@ def test_a_format_without_kernels_for_the_gpu_is_refused(model: str, gpu: str, v
 @pytest.mark.parametrize(("size_", "said"), [(1, "1 byte"), (1000, "1,000 bytes"), (20_000, "0.02 MiB")])
 def test_a_given_cache_of_next_to_nothing_is_not_told_as_nothing(size_: int, said: str) -> None:
     result = plan(LLAMA, "H100", {"kv_cache_memory_bytes": size_})
-    assert result.summary == f"Does not fit: the given KV cache of {said} holds no block to use"
+    assert summary(result) == f"Does not fit: the given KV cache of {said} holds no block to use"
 
 
 def test_any_utilisation_above_nothing_is_planned() -> None:
@@ -233,7 +234,7 @@ def test_a_load_whose_peak_may_not_fit_is_warned_about_also_where_a_later_stage_
     over = load.peak_bytes > device.total_bytes
     assert over == (gpu == "RTX 4060 Ti 16GB")
     assert over == load.note.endswith("which may not fit")
-    told = [warning for warning in result.warnings if "loading the weights lacks" in warning]
+    told = [warning for warning in notes(result) if "loading the weights lacks" in warning]
     assert bool(told) >= over
     if over:
         assert (result.stage, load.failing) == ("profile", False)

@@ -1,0 +1,14 @@
+"""The draft model that a plan needs beside its own."""
+
+from typing import NamedTuple
+
+
+class DraftWish(NamedTuple):
+    """A draft model whose layers count. flag: where it is named, for messages.
+
+    optional: a plan can be made without its layers, where it cannot be opened.
+    """
+
+    name: str
+    flag: str
+    optional: bool = False

@@ -1,0 +1,41 @@
+"""What the reader of a plan should know beside its numbers, weightiest first."""
+
+from __future__ import annotations
+
+from kvplanner.engine.request import PlanRequest
+from kvplanner.engine.vllm.memory import activations
+from kvplanner.engine.vllm.settings import Settings
+from kvplanner.engine.vllm.startup.replica import Replica
+from kvplanner.sized_text import SizedText, size_mark
+from kvplanner.units import GIB, format_count
+
+COLD_COMPILE = SizedText(
+    "A warm compile cache is assumed: the first start on a machine compiles, books it as activations, and leaves "
+    f"about {size_mark(GIB, 0)} less for the KV cache"
+)
+
+
+def warnings(request: PlanRequest, settings: Settings, replica: Replica, first: tuple[str, ...]) -> tuple[str, ...]:
+    """What may break the plan, then `first`: what settling the options found, then what the plan rests on."""
+    out: list[str] = []
+    load, length = request.load, replica.sizing.max_model_len
+    if load is not None and load.tokens_per_user > length:
+        out.append(
+            f"A request of {format_count(load.tokens_per_user)} tokens is longer than the context length "
+            f"{format_count(length)}: no user of this load is served"
+        )
+    out += request.model.problems
+    out += first
+    out += replica.layout.not_modelled
+    for rank in replica.ranks:
+        if rank.cuda_total.basis == "assumed":
+            out.append(f"What CUDA sees of {rank.device.gpu.name} is assumed: attach the GPU or give its size")
+            break
+    if any(rank.gpu.arch is None for rank in replica.ranks):
+        out.append("Only the GPU's memory is given: kernels and batch limits are assumed as on a Hopper server GPU")
+    out.extend(f"{kind} is given, not estimated" for kind in sorted(request.measured))
+    stage = replica.failure.stage if replica.failure else "kv_cache_sizing"
+    given = any(rank.given_kv is not None for rank in replica.ranks)
+    if stage.startswith("kv_cache") and activations.compiles(settings) and not given:
+        out.append(COLD_COMPILE)
+    return tuple(dict.fromkeys(out))
