@@ -11,6 +11,7 @@ from pathlib import Path
 
 import catalogue_gpus
 import catalogue_models
+import catalogue_recipes
 
 RESOURCES = Path(__file__).resolve().parent.parent / "resources"
 
@@ -22,7 +23,9 @@ def main(arguments: list[str]) -> int:
         return 2
     facts = Path(arguments[0])
     print(catalogue_gpus.build(facts / "gpus.json", RESOURCES / "gpus"), "GPUs")
-    print(catalogue_models.build((facts / "models", facts / "models-2"), RESOURCES / "models"), "models")
+    models = (facts / "models", facts / "models-2")
+    print(catalogue_models.build(models, RESOURCES / "models"), "models")
+    print(catalogue_recipes.build(models, RESOURCES / "models"), "recipes")
     return 0
 
 

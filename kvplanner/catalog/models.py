@@ -92,7 +92,32 @@ def find(text: str) -> ModelEntry:
         raise UnknownName(
             f"{text!r} is the name of {len(entries)} models", "model catalogue", near, "Write one in full"
         )
+    renamed = _renamed(name)
+    if renamed.lower() != key and renamed.lower() in _names():
+        return find(renamed)
     raise UnknownName(f"no model is called {text!r}", "model catalogue", _near(key), "kvplanner models lists them")
+
+
+# Organisations and repositories that the Hub forwards to another name.
+_RENAMED_ORGANISATIONS: Final = {
+    "neuralmagic": "RedHatAI", "thudm": "zai-org", "cohereforai": "CohereLabs",
+}  # fmt: skip
+_RENAMED: Final = (
+    (r"^meta-llama/Meta-Llama-3\.(\d)", r"meta-llama/Llama-3.\1"), (r"^(nvidia/.*)-FP4$", r"\1-NVFP4"),
+    (r"^ai21labs/AI21-Jamba-(1\.\d)-(Mini|Large)", r"ai21labs/AI21-Jamba-\2-\1"),
+)  # fmt: skip
+
+
+def _renamed(name: str) -> str:
+    """A repository's name as it is now."""
+    import re
+
+    publisher, slash, last = name.partition("/")
+    if slash:
+        name = f"{_RENAMED_ORGANISATIONS.get(publisher.lower(), publisher)}/{last}"
+    for old, new in _RENAMED:
+        name = re.sub(old, new, name, flags=re.IGNORECASE)
+    return name
 
 
 def _near(key: str) -> tuple[str, ...]:

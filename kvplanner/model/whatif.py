@@ -1,8 +1,9 @@
-"""What if a model were stored in another weight format: its inventory by the usual rule of that format.
+"""What if a model were stored in another weight format: its inventory as publishers quantise models of its kind.
 
-Engine formats quantise the matrices of attention, state layers, feed-forward blocks and experts, and leave
-embeddings, head, norms, routers and towers alone; published repositories may leave out more. GGUF recipes follow
-llama.cpp's own; rotary tables that some files carry (256 bytes in Llama 3.1's) are left out.
+Engine formats follow the recipe that most repositories of the catalogue show for the architecture, or for models with
+the same traits; where none shows the format, the matrices of attention, state layers, feed-forward blocks and experts
+are quantised, and embeddings, head, norms, routers and towers left alone. GGUF recipes follow llama.cpp's own; rotary
+tables that some files carry (256 bytes in Llama 3.1's) are left out.
 """
 
 from __future__ import annotations
@@ -14,14 +15,18 @@ from typing import Final, NamedTuple
 from kvplanner.errors import UnknownName
 from kvplanner.estimate import Estimate, Input, banded, exact
 from kvplanner.model import formats
-from kvplanner.model.formats import WeightFormat, dense
+from kvplanner.model.formats import WeightFormat
 from kvplanner.model.gguf_recipes import RECIPES, Place, recipe_format
+from kvplanner.model.quantisation import published
+from kvplanner.model.quantisation.published import Recipe
 from kvplanner.model.spec import Attention, ModelSpec
 from kvplanner.model.tensors import Inventory, TensorGroup
 
-_LINEAR: Final = frozenset({"attention", "state", "mlp", "experts"})
+_LINEAR: Final = ("attention", "state", "mlp", "dense block", "shared experts", "experts")
 _BAND: Final = 0.02
-_OWN_CONFIG: Final = "A published repository may leave whole layers in 16 bits: choose it by its own name to see it"
+_OWN_CONFIG: Final = "Publishers leave different parts in 16 bits: choose a repository by its own name to see it"
+# The part of recipes, by how many repositories show them, that a band leaves out at either end.
+_RARE: Final = 0.05
 
 
 class _Rule(NamedTuple):
@@ -64,44 +69,77 @@ def reformat(inventory: Inventory, spec: ModelSpec, format_name: str) -> Invento
     Raises UnknownName for a name that is not in WHATIF_FORMATS.
     """
     _known(format_name)
-    plain = _unquantised(inventory, spec)
+    plain = published.plain(inventory, spec)
     if format_name.startswith("GGUF "):
         return _as_gguf(plain, spec, format_name.removeprefix("GGUF "))
+    return published.quantised(plain, _parts(plain, spec, format_name))
+
+
+def _parts(plain: Inventory, spec: ModelSpec, format_name: str) -> Mapping[str, WeightFormat | None]:
+    """The format of each part, as the likeliest recipe has it."""
+    recipe = _recipe(spec, format_name)
+    if recipe is not None:
+        return recipe.parts
     rule = _ENGINE[format_name]
-    experts = any(group.kind == "experts" for group, _ in plain.groups())
-    kinds = frozenset({"experts"}) if rule.experts_only and experts else _LINEAR
+    only = rule.experts_only and published.has_experts(plain)
+    return dict.fromkeys(("experts",) if only else _LINEAR, rule.format)
 
-    def change(group: TensorGroup) -> TensorGroup:
-        return group._replace(format=rule.format) if len(group.shape) == 2 and group.kind in kinds else group
 
-    blocks = tuple(tuple(change(g) for g in block) for block in plain.blocks)
-    return plain._replace(blocks=blocks, outside=tuple(change(g) for g in plain.outside), exact=False)
+def _recipe(spec: ModelSpec, format_name: str) -> Recipe | None:
+    """The likeliest recipe of an engine format for a model, None where no repository shows one."""
+    found = published.alike((format_name,), spec, published.traits_of(spec))
+    return found[0] if found else None
 
 
 def respec(spec: ModelSpec, format_name: str) -> ModelSpec:
     """The spec of the same model in another format: the method's name as engines call it."""
     _known(format_name)
-    method = "gguf" if format_name.startswith("GGUF ") else _ENGINE[format_name].method
-    return spec._replace(quantization=method, kv_cache_dtype=None)
+    method = "gguf" if format_name.startswith("GGUF ") else _method(spec, format_name)
+    return spec._replace(quantization=method, kv_cache_dtype=None, quantization_traits=())
+
+
+def _method(spec: ModelSpec, format_name: str) -> str:
+    """What engines call the format: the usual method, or a recipe's own where it takes several formats."""
+    recipe = _recipe(spec, format_name)
+    several = recipe is not None and len({form.name for form in recipe.parts.values() if form is not None}) > 1
+    return recipe.method if recipe is not None and several else _ENGINE[format_name].method
 
 
 def stored(inventory: Inventory, spec: ModelSpec, format_name: str) -> Estimate:
-    """The size of the model in another format, with the rule that it follows and what that rule leaves open.
+    """The size of the model in another format, with the recipe that it follows and what others would give.
 
-    The band is half a percent downwards (narrower scales) and 2 % upwards (a few matrices left in 16 bits).
+    The band goes over the recipes that publishers take for models of its kind, half a percent downwards (narrower
+    scales) and 2 % upwards (a few more matrices left in 16 bits).
     """
     changed = reformat(inventory, spec, format_name)
     total = changed.stored_bytes(mtp=False)
-    quantised = sum(g.stored_bytes * n for g, n in changed.groups() if _is_packed(g) and g.place != "mtp")
+    packed = sum(g.stored_bytes * n for g, n in changed.groups() if published.is_packed(g.format) and g.place != "mtp")
+    recipe = None if format_name.startswith("GGUF ") else _recipe(spec, format_name)
+    shown = f"; as in {recipe.ids[0]}" if recipe is not None else ""
     inputs = (
-        Input("quantised", quantised, "B", f"{format_name}: {WHATIF_FORMATS[format_name]}"),
-        Input("kept", total - quantised, "B", f"embeddings, norms, routers and the like in {spec.dtype}"),
+        Input("quantised", packed, "B", f"{format_name}: {WHATIF_FORMATS[format_name]}{shown}"),
+        Input("kept", total - packed, "B", f"embeddings, norms, routers and the like in {spec.dtype}"),
     )
     formula = "{quantised} + {kept}"
     if format_name.startswith("GGUF ") and inventory.exact:
         return exact(total, formula, *inputs)
-    found = banded(total, total - total // 200, total + int(total * _BAND), "analytic", formula, *inputs)
+    least, most = total, total
+    if not format_name.startswith("GGUF "):
+        least, most = _range(inventory, spec, format_name, total)
+    found = banded(total, least - least // 200, most + int(most * _BAND), "analytic", formula, *inputs)
     return found.with_notes(_OWN_CONFIG)
+
+
+def _range(inventory: Inventory, spec: ModelSpec, format_name: str, total: int) -> tuple[int, int]:
+    """The sizes by nine tenths of the recipes that publishers take for models of this kind, `total` among them."""
+    plain = published.plain(inventory, spec)
+    sizes: dict[int, int] = {}
+    for recipe in published.others(format_name, spec):
+        size = published.quantised(plain, recipe.parts).stored_bytes(mtp=False)
+        sizes[size] = sizes.get(size, 0) + len(recipe.ids)
+    every = [size for size in sorted(sizes) for _ in range(sizes[size])] or [total]
+    out = int(len(every) * _RARE)
+    return min(every[out], total), max(every[-1 - out], total)
 
 
 def _known(format_name: str) -> None:
@@ -109,20 +147,6 @@ def _known(format_name: str) -> None:
         raise UnknownName(
             f"{format_name!r} is no weight format to try", "weight format", tuple(WHATIF_FORMATS), "Name one of them"
         )
-
-
-def _is_packed(group: TensorGroup) -> bool:
-    return group.format.layout != "dense" or group.format.name not in formats.DTYPE_BYTES
-
-
-def _unquantised(inventory: Inventory, spec: ModelSpec) -> Inventory:
-    """Every quantised matrix in the model's own dtype; layers that then are alike become one block."""
-    plain = dense(spec.dtype if spec.dtype in ("bfloat16", "float16") else "bfloat16")
-
-    def change(group: TensorGroup) -> TensorGroup:
-        return group._replace(format=plain) if _is_packed(group) or group.format.name == "float64" else group
-
-    return _merged(inventory, lambda _, group: change(group))
 
 
 def _merged(inventory: Inventory, change: Callable[[int, TensorGroup], TensorGroup]) -> Inventory:

@@ -115,7 +115,7 @@ def _exists(path: Path) -> bool:
 
 def _by_name(name: str, path: Path) -> Model:
     """The model of this name, or what is wrong with the file or folder that is called so."""
-    from kvplanner.catalog import models
+    from kvplanner.catalog import models, naming
 
     try:
         return models.load(models.find(name).id)
@@ -125,6 +125,9 @@ def _by_name(name: str, path: Path) -> Model:
             return cached
         if _exists(path):
             return open_path(path)
+        derived = naming.derive(name)
+        if derived is not None:
+            return derived
         asks = f", hub:{name} asks the Hub" if name.count("/") == 1 and " " not in name else ""
         if name.count(":") == 1 and "/" not in name:
             asks = f", ollama:{name} opens Ollama's"
