@@ -146,6 +146,29 @@ print(engine("vllm").plan(request).fits)
     assert (done.returncode, done.stdout.strip()) == (0, "True"), done.stderr
 
 
+def test_no_engines_options_are_named_outside_it() -> None:
+    """Forms, sentences and solvers find an option by its role; model files and the plan's JSON have like names."""
+    from kvplanner.engine.registry import engine, names
+
+    of_files = ("model/", "report/schema.py")
+    declared: dict[str, str] = {}
+    for name in names():
+        chosen = engine(name)
+        for option in (o for version in (None, *chosen.versions) for o in chosen.options(version)):
+            declared |= dict.fromkeys([option.name] if "_" in option.name else [], name)
+            declared |= dict.fromkeys([f for f in option.flags if f.count("-") > 3], name)
+    assert len(declared) > 50
+    for path in modules():
+        place = path.relative_to(PACKAGE).as_posix()
+        if place.startswith(("engine/", *of_files)):
+            inside = place.split("/")[1] if place.count("/") > 1 else ""
+            if place.startswith(of_files) or inside:
+                continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                assert node.value not in declared, f"{place}:{node.lineno} names {node.value}: find it by its role"
+
+
 @pytest.mark.parametrize("path", modules(), ids=lambda p: p.relative_to(PACKAGE).as_posix())
 def test_modules_stay_small(path: Path) -> None:
     lines = len(path.read_text(encoding="utf-8").splitlines())

@@ -7,9 +7,12 @@ from importlib import import_module
 from typing import Final
 
 from kvplanner.engine.protocol import Engine
+from kvplanner.engine.serving import MetricNames
 from kvplanner.errors import UnknownName
 
 _ENGINES: Final[dict[str, str]] = {"vllm": "kvplanner.engine.vllm"}
+# Packages whose servers are understood, planned or not.
+_SERVERS: Final = ("kvplanner.engine.vllm", "kvplanner.engine.llamacpp")
 
 
 def names() -> tuple[str, ...]:
@@ -24,6 +27,11 @@ def engine(name: str) -> Engine:
         raise UnknownName(f"no engine is called {name!r}", "--engine", names(), "Leave it out for the first")
     found: Engine = import_module(f"{package}.planner").ENGINE
     return found
+
+
+def metrics() -> tuple[MetricNames, ...]:
+    """What each engine calls the figures of its metrics page: the METRICS of its package; no rules are imported."""
+    return tuple(import_module(f"{package}.metrics").METRICS for package in _SERVERS)
 
 
 def signatures() -> tuple[Mapping[str, object], ...]:

@@ -1,7 +1,7 @@
 """How full a server's KV cache really is, read once from its /metrics page when the user asks for it.
 
-Only an address that the user confirmed is asked, and nothing is sent to it but the request.
-Names: vLLM v1/metrics/loggers.py (0.6 to 0.33); llama.cpp tools/server (2023 to 2026).
+Only an address that the user confirmed is asked, and nothing is sent to it but the request. What an engine calls its
+figures, its own package declares.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ import http.client
 import re
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
+from kvplanner.engine import registry
+from kvplanner.engine.serving import MetricNames
 from kvplanner.errors import BadInput, PlannerError
 from kvplanner.units import counted
 
@@ -27,8 +29,8 @@ Samples = Mapping[str, list[tuple[Mapping[str, str], float]]]
 class Fill(NamedTuple):
     """A server's KV cache at one moment, summed over its engines (data-parallel replicas).
 
-    share: 0 to 1, of the blocks in use; tokens and used_tokens: capacity and what is in use, None when the server
-    does not say. blocks, block_size, utilization, cache_dtype: as the server states them, None or "" when not.
+    share: 0 to 1, of the cache in use; tokens and used_tokens: capacity and what is in use, None when the server
+    does not say. units, unit_tokens, budget_share, cache_dtype: as the server states them, None or "" when not.
     """
 
     engine: str
@@ -41,9 +43,9 @@ class Fill(NamedTuple):
     waiting: int | None
     preemptions: int | None = None
     max_concurrency: float | None = None
-    blocks: int | None = None
-    block_size: int | None = None
-    utilization: float | None = None
+    units: int | None = None
+    unit_tokens: int | None = None
+    budget_share: float | None = None
     cache_dtype: str = ""
     engines: int = 1
 
@@ -110,11 +112,12 @@ def _fetch(url: str, timeout_s: float) -> str:
 def parse_fill(page: str, address: str = "") -> Fill:
     """What a metrics page says. Raises PlannerError when it is none of a known engine."""
     samples = _samples(page, address)
-    if any(name.startswith("vllm:") for name in samples):
-        return _vllm(samples, address)
-    if any(name.startswith("llamacpp:") for name in samples):
-        return _llamacpp(samples, address)
-    raise PlannerError("the page is no metrics page of vLLM or llama-server", address or "metrics")
+    known = registry.metrics()
+    for names in known:
+        if any(name.startswith(names.prefix) for name in samples):
+            return _fill(samples, names, address)
+    titles = " or ".join(names.title for names in known)
+    raise PlannerError(f"the page is no metrics page of {titles}", address or "metrics")
 
 
 def _samples(page: str, address: str) -> Samples:
@@ -130,47 +133,52 @@ def _samples(page: str, address: str) -> Samples:
     return found
 
 
-def _total(samples: Samples, *names: str) -> int | None:
-    for name in names:
-        if name in samples:
-            values = [v for _, v in samples[name] if v == v and abs(v) < 1e18]
-            return round(sum(values)) if values else None
-    return None
+def _values(samples: Samples, wanted: Sequence[str], names: MetricNames) -> list[tuple[Mapping[str, str], float]]:
+    """The samples of the first name that the page has: of one rank where several say the same, and real numbers."""
+    found = next((samples[name] for name in wanted if samples.get(name)), [])
+    said = [(labels, v) for labels, v in found if all(labels.get(k, only) == only for k, only in names.only.items())]
+    return [(labels, v) for labels, v in said if v == v and abs(v) < 1e18]
 
 
-def _vllm(samples: Samples, address: str) -> Fill:
-    usage_name = next(
-        (n for n in ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc") if samples.get(n)), ""
-    )  # fmt: skip
-    usage = samples.get(usage_name, [])
-    shares = [min(max(v, 0.0), 1.0) for _, v in usage if v == v]
+def _total(samples: Samples, wanted: Sequence[str], names: MetricNames) -> int | None:
+    values = [v for _, v in _values(samples, wanted, names)]
+    return round(sum(values)) if values else None
+
+
+def _fill(samples: Samples, names: MetricNames, address: str) -> Fill:
+    usage = _values(samples, names.share, names)
+    shares = [min(max(v, 0.0), 1.0) for _, v in usage]
     share = sum(shares) / len(shares) if shares else None
-    config = next((labels for labels, _ in samples.get("vllm:cache_config_info", [])), {})
-    models = {labels.get("model_name", "") for labels, _ in usage} - {""}
-    blocks, block_size = _int(config.get("num_gpu_blocks")), _int(config.get("block_size"))
-    replicas = max(1, len({labels.get("engine", "0") for labels, _ in usage}))
-    tokens = _int(config.get("kv_cache_size_tokens"))
-    if tokens is not None:
-        tokens *= replicas
-    elif blocks and block_size:
-        tokens = blocks * block_size  # older versions: right for models with one kind of cache
+    replicas = max(1, len({labels.get(names.group_label, "0") for labels, _ in usage}))
+    labels = next((labels for labels, _ in samples.get(names.info, [])), {})
+    said = {field: labels.get(label) for field, label in names.info_labels.items()}
+    units, unit_tokens = _int(said.get("units")), _int(said.get("unit_tokens"))
+    used, tokens = _total(samples, names.used, names), _total(samples, names.tokens, names)
+    if (of_one := _int(said.get("tokens"))) is not None:
+        tokens = of_one * replicas
+    elif tokens is None and units and unit_tokens:
+        tokens = units * unit_tokens  # older versions: right for models with one kind of cache
+    elif tokens is None and used and share:
+        tokens = round(used / share)
+    if used is None and share is not None and tokens is not None:
+        used = round(share * tokens)
     return Fill(
-        "vllm", address, tuple(sorted(models)), share, tokens,
-        round(share * tokens) if share is not None and tokens is not None else None,
-        _total(samples, "vllm:num_requests_running"), _total(samples, "vllm:num_requests_waiting"),
-        _total(samples, "vllm:num_preemptions_total"), _float(config.get("kv_cache_max_concurrency")),
-        blocks, block_size, _float(config.get("gpu_memory_utilization")), config.get("cache_dtype", ""), replicas,
-    )  # fmt: skip
-
-
-def _llamacpp(samples: Samples, address: str) -> Fill:
-    used = _total(samples, "llamacpp:kv_cache_tokens")
-    ratio = next((v for _, v in samples.get("llamacpp:kv_cache_usage_ratio", []) if 0 <= v <= 1), None)
-    tokens = round(used / ratio) if used and ratio else None
-    return Fill(
-        "llamacpp", address, (), ratio, tokens, used,
-        _total(samples, "llamacpp:requests_processing"), _total(samples, "llamacpp:requests_deferred"),
-    )  # fmt: skip
+        engine=names.engine,
+        address=address,
+        models=tuple(sorted({labels.get(names.model_label, "") for labels, _ in usage} - {""})),
+        share=share,
+        tokens=tokens,
+        used_tokens=used,
+        running=_total(samples, names.running, names),
+        waiting=_total(samples, names.waiting, names),
+        preemptions=_total(samples, names.preempted, names),
+        max_concurrency=_float(said.get("max_concurrency")),
+        units=units,
+        unit_tokens=unit_tokens,
+        budget_share=_float(said.get("budget_share")),
+        cache_dtype=said.get("dtype") or "",
+        engines=replicas,
+    )
 
 
 def _int(text: str | None) -> int | None:

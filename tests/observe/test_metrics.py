@@ -76,7 +76,7 @@ def test_vllm_today(page: Page) -> None:
     assert (fill.engine, fill.models) == ("vllm", ("Qwen/Qwen3-8B",))
     assert (fill.share, fill.tokens, fill.used_tokens) == (0.25, 212000, 53000)
     assert (fill.running, fill.waiting, fill.preemptions) == (7, 2, 3)
-    assert (fill.max_concurrency, fill.utilization, fill.blocks) == (6.5, 0.92, 13250)
+    assert (fill.max_concurrency, fill.budget_share, fill.units) == (6.5, 0.92, 13250)
     assert fill.text() == (
         "KV cache 25% full · ≈ 53,000 of 212,000 tokens · 7 requests running, 2 waiting · 3 preempted so far"
     )

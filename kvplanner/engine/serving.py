@@ -1,0 +1,31 @@
+"""What a running server says of itself on its metrics page, as names: data that each engine's package declares."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+
+class MetricNames(NamedTuple):
+    """Sample names of one engine's metrics page; of several the first that the page has counts, () for none.
+
+    prefix: of all its samples. share: of the cache in use, 0 to 1. tokens, used: capacity and what is in use, in
+    tokens. running, waiting, preempted: requests. group_label: tells the engine's schedulers (data-parallel ranks)
+    apart; only: labels that a sample must have where it has them, since ranks of one group say the same.
+    info: a sample whose labels state the cache; info_labels: by the names tokens (of one replica), units,
+    unit_tokens, max_concurrency, budget_share and dtype.
+    """
+
+    engine: str
+    title: str
+    prefix: str
+    share: tuple[str, ...] = ()
+    tokens: tuple[str, ...] = ()
+    used: tuple[str, ...] = ()
+    running: tuple[str, ...] = ()
+    waiting: tuple[str, ...] = ()
+    preempted: tuple[str, ...] = ()
+    group_label: str = ""
+    model_label: str = ""
+    only: Mapping[str, str] = MappingProxyType({})
+    info: str = ""
+    info_labels: Mapping[str, str] = MappingProxyType({})
