@@ -70,6 +70,8 @@ def gather() -> dict[str, object]:
             config = mapping[kind]()
         except Exception:  # noqa: BLE001  # a class that needs arguments has no defaults
             continue
+        if {"num_hidden_layers", "vocab_size"} <= set(config.to_dict()):
+            defaults.setdefault(kind, defaults_of(type(config)))
         holders = [(kind, config)]
         while holders:
             name, holder = holders.pop()

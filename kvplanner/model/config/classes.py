@@ -23,9 +23,14 @@ def _table() -> dict[str, Any]:
     return found
 
 
-def nested_kind(holder: str, name: str) -> str:
-    """The class of a dictionary `name` without `model_type` inside a config of type `holder`; "" when not known."""
-    return str(_table()["nested"].get(holder, {}).get(name, ""))
+def class_of(stated: str, holder: str, name: str) -> str:
+    """The class of a dictionary `name` inside a config of type `holder`: the stated one, or the one that is meant.
+
+    Some first releases state the holder's own type in the nested dictionary (Qwen2-VL).
+    """
+    if stated and stated != holder:
+        return stated
+    return str(_table()["nested"].get(holder, {}).get(name, stated))
 
 
 def defaults_of(kind: str) -> Mapping[str, object]:

@@ -178,7 +178,7 @@ class Fields:
             return None
         if not isinstance(value, Mapping):
             raise self.bad(name, "an object")
-        kind = str(value.get("model_type") or "") or classes.nested_kind(self.kind, name)
+        kind = classes.class_of(str(value.get("model_type") or ""), self.kind, name)
         return Fields(value, self.where, f"{self.path}{name}.", self.defaulted, kind)
 
     def took_default(self, name: str) -> None:

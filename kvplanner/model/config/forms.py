@@ -165,8 +165,18 @@ def _eagle(config: Config, where: str) -> Config:
     return {**inner, **beside, "architectures": [name]}
 
 
+def _thinker(config: Config, where: str) -> Config:
+    """Qwen-Omni and Qwen3-ASR: vLLM loads the thinker alone, not what turns its words into speech."""
+    inner = config["thinker_config"]
+    if not isinstance(inner, Mapping):
+        raise BadInput("is no object", f"{where}: thinker_config", "Use the model's complete config.json")
+    outer = ("architectures", "quantization_config", "torch_dtype", "dtype")
+    return {**inner, **{name: config[name] for name in outer if config.get(name) is not None}}
+
+
 _FORMS: Final[tuple[tuple[Callable[[Config], bool], Callable[[Config, str], Config]], ...]] = (
     (_is_mistral, _mistral),
     (lambda config: "speculators_model_type" in config, _speculators),
     (lambda config: config.get("model_type") == "eagle", _eagle),
+    (lambda config: config.get("thinker_config") is not None, _thinker),
 )

@@ -65,6 +65,7 @@ def _families() -> Iterator[Mapping[str, Reader]]:
     yield kda.READERS
     yield multimodal.READERS
     from kvplanner.model.families import (
+        audio,
         classic,
         compressed,
         drafts,
@@ -76,11 +77,12 @@ def _families() -> Iterator[Mapping[str, Reader]]:
         mixtures,
         nemotron,
         statespace,
+        vision,
         zamba,
     )
 
     rest = (gemma4, nemotron, statespace, mixed, llamalike, mixtures, compressed, encoders, classic, drafts)
-    for module in (*rest, gemma3n, zamba):
+    for module in (*rest, gemma3n, zamba, vision, audio):
         yield module.READERS
 
 

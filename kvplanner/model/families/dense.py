@@ -18,7 +18,7 @@ from kvplanner.model.config.patterns import (
     optional_window,
     window_everywhere,
 )
-from kvplanner.model.config.reading import Reader, Reading
+from kvplanner.model.config.reading import Draft, Reader, Reading
 
 FOUR_NORMS: Final = (
     "input_layernorm",
@@ -56,6 +56,75 @@ PHI3: Final = Decoder(
 GLM4: Final = Decoder(o_bias=False, norms=(*FOUR_NORMS[:2], "post_self_attn_layernorm", "post_mlp_layernorm"),
                       mlp_names=_FUSED_MLP)  # fmt: skip
 GLM4V: Final = GLM4._replace(qkv_bias=("attention_bias", True))
+
+_QWEN: Final = Decoder(
+    qkv_bias=True,
+    o_bias=False,
+    attention_path="attn",
+    qkv=("c_attn", "c_attn", "c_attn"),
+    o_name="c_proj",
+    mlp_names=("w1", "w2", "c_proj"),
+    norms=("ln_1", "ln_2"),
+    embed="transformer.wte",
+    final_norm="transformer.ln_f",
+    hidden_names=("hidden_size", "n_embd"),
+    head_names=("num_attention_heads", "n_head"),
+    layer_names=("num_hidden_layers", "n_layer"),
+    head_size_names=("kv_channels",),
+    width=_half_width,
+    only={"no_bias": True, "apply_residual_connection_post_layernorm": False},
+    ignore=("bias_dropout_fusion",),
+)
+_CHATGLM: Final = Decoder(
+    qkv_bias=("add_qkv_bias", False),
+    o_bias=("add_bias_linear", False),
+    mlp_bias=("add_bias_linear", False),
+    attention_path="self_attention",
+    qkv=("query_key_value", "query_key_value", "query_key_value"),
+    o_name="dense",
+    mlp_names=("dense_h_to_4h", "dense_h_to_4h", "dense_4h_to_h"),
+    layer_names=("num_layers",),
+    kv_names=("multi_query_group_num",),
+    head_size_names=("kv_channels",),
+    width_names=("ffn_hidden_size",),
+    vocab_names=("padded_vocab_size",),
+    embed="transformer.embedding.word_embeddings",
+    final_norm="transformer.encoder.final_layernorm",
+    head="transformer.output_layer",
+    only={
+        "multi_query_attention": True,
+        "rmsnorm": True,
+        "post_layer_norm": True,
+        "apply_residual_connection_post_layernorm": False,
+    },
+    ignore=("apply_query_key_layer_scaling", "bias_dropout_fusion"),
+)
+
+
+def _qwen(reading: Reading) -> Draft:
+    """Qwen-1, and Qwen-VL, which has the same architecture and an encoder in `visual`."""
+    draft = _QWEN(reading)
+    if not reading.text.has("visual"):
+        return draft
+    from kvplanner.model.families.vision import qwen_vl
+
+    towers, groups = qwen_vl(reading, draft.hidden)
+    return draft._replace(towers=tuple(towers), outside=[*draft.outside, *groups])
+
+
+def _chatglm(reading: Reading) -> Draft:
+    """GLM-4 and ChatGLM; GLM-4V has the same architecture and an encoder, which the class of this name lacks."""
+    draft = _CHATGLM(reading)
+    if not reading.text.has("vision_config"):
+        return draft
+    from kvplanner.model.families.vision import glm_4v
+
+    towers, groups = glm_4v(reading, draft.hidden)
+    wanted = (
+        """vLLM's ChatGLMForCausalLM refuses the encoder: --hf-overrides '{"architectures": ["GLM4VForCausalLM"]}'"""
+    )
+    return draft._replace(towers=tuple(towers), outside=[*draft.outside, *groups], not_modelled=(wanted,))
+
 
 READERS: Final[dict[str, Reader]] = {
     "LlamaForCausalLM": LLAMA,
@@ -128,25 +197,8 @@ READERS: Final[dict[str, Reader]] = {
         qkv_bias=("attention_bias", True), o_bias=False, pattern=optional_window,
         mtp=one_layer("num_nextn_predict_layers")
     ),
-    "QWenLMHeadModel": Decoder(
-        qkv_bias=True, o_bias=False, attention_path="attn", qkv=("c_attn", "c_attn", "c_attn"), o_name="c_proj",
-        mlp_names=("w1", "w2", "c_proj"), norms=("ln_1", "ln_2"), embed="transformer.wte",
-        final_norm="transformer.ln_f",
-        hidden_names=("hidden_size", "n_embd"), head_names=("num_attention_heads", "n_head"),
-        layer_names=("num_hidden_layers", "n_layer"), head_size_names=("kv_channels",), width=_half_width,
-        only={"no_bias": True, "apply_residual_connection_post_layernorm": False}, ignore=("bias_dropout_fusion",),
-    ),
-    "ChatGLMModel": Decoder(
-        qkv_bias=("add_qkv_bias", False), o_bias=("add_bias_linear", False), mlp_bias=("add_bias_linear", False),
-        attention_path="self_attention", qkv=("query_key_value", "query_key_value", "query_key_value"), o_name="dense",
-        mlp_names=("dense_h_to_4h", "dense_h_to_4h", "dense_4h_to_h"), layer_names=("num_layers",),
-        kv_names=("multi_query_group_num",), head_size_names=("kv_channels",), width_names=("ffn_hidden_size",),
-        vocab_names=("padded_vocab_size",), embed="transformer.embedding.word_embeddings",
-        final_norm="transformer.encoder.final_layernorm", head="transformer.output_layer",
-        only={"multi_query_attention": True, "rmsnorm": True, "post_layer_norm": True,
-              "apply_residual_connection_post_layernorm": False},
-        ignore=("apply_query_key_layer_scaling", "bias_dropout_fusion"),
-    ),
+    "QWenLMHeadModel": _qwen,
+    "ChatGLMModel": _chatglm,
     "Phi3SmallForCausalLM": Decoder(
         qkv_bias=True, o_bias=True, mlp_bias=True, norm_bias=True, tied=True,
         qkv=("query_key_value", "query_key_value", "query_key_value"), o_name="dense",

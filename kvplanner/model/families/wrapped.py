@@ -1,0 +1,47 @@
+"""The language model inside a multimodal one: whichever decoder its dictionary names."""
+
+from __future__ import annotations
+
+from kvplanner.errors import NotModelled
+from kvplanner.model.config.fields import shown
+from kvplanner.model.config.reading import Draft, Reading
+from kvplanner.model.families import READERS
+
+# By the `model_type` of the dictionary, where it is not the type whose generating class transformers names.
+_TYPES = {
+    "llama": "LlamaForCausalLM", "mistral": "MistralForCausalLM", "ministral3": "Ministral3ForCausalLM",
+    "mixtral": "MixtralForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen2_moe": "Qwen2MoeForCausalLM",
+    "qwen3": "Qwen3ForCausalLM", "qwen3_moe": "Qwen3MoeForCausalLM", "qwen3_next": "Qwen3NextForCausalLM",
+    "qwen3_5": "Qwen3_5ForCausalLM", "qwen3_5_text": "Qwen3_5ForCausalLM", "qwen3_5_moe_text": "Qwen3_5MoeForCausalLM",
+    "gemma": "GemmaForCausalLM", "gemma2": "Gemma2ForCausalLM", "gemma3_text": "Gemma3ForCausalLM",
+    "phi": "PhiForCausalLM", "phi3": "Phi3ForCausalLM", "internlm2": "InternLM2ForCausalLM",
+    "internlm3": "InternLM3ForCausalLM", "granite": "GraniteForCausalLM",
+    "granitemoehybrid": "GraniteMoeHybridForCausalLM", "cohere": "CohereForCausalLM", "cohere2": "Cohere2ForCausalLM",
+    "deepseek_v2": "DeepseekV2ForCausalLM", "deepseek_v3": "DeepseekV3ForCausalLM", "lfm2": "Lfm2ForCausalLM",
+    "lfm2_moe": "Lfm2MoeForCausalLM", "smollm3": "SmolLM3ForCausalLM", "stablelm": "StableLmForCausalLM",
+    "exaone4": "Exaone4ForCausalLM", "gpt_oss": "GptOssForCausalLM", "glm4": "Glm4ForCausalLM",
+    "glm": "GlmForCausalLM", "hunyuan_v1_dense": "HunYuanDenseV1ForCausalLM", "minicpm": "MiniCPMForCausalLM",
+    "ernie4_5": "Ernie4_5ForCausalLM", "ernie4_5_moe": "Ernie4_5_MoeForCausalLM",
+    "hyperclovax": "HyperCLOVAXForCausalLM",
+    "nemotron_h": "NemotronHForCausalLM", "opt": "OPTForCausalLM", "kimi_linear": "KimiLinearForCausalLM",
+    "qwen2_5_omni_text": "Qwen2ForCausalLM", "qwen3_omni_moe_text": "Qwen3MoeForCausalLM",
+    "paddleocr_vl_text": "Ernie4_5ForCausalLM", "qwen2_vl_text": "Qwen2ForCausalLM", "seed_oss": "SeedOssForCausalLM",
+    "olmo2": "Olmo2ForCausalLM", "apertus": "ApertusForCausalLM",
+}  # fmt: skip
+
+
+def wrapped_text(reading: Reading) -> Draft:
+    """The decoder that the nested dictionary names, by its own architecture or by its type.
+
+    Raises BadInput when it names none, NotModelled when nothing reads it.
+    """
+    text = reading.text
+    names = text.texts("architectures") if text is not reading.top else None
+    name = next((n for n in names or () if n in READERS), "") or _TYPES.get(text.kind, "")
+    if not name:
+        if not text.kind:
+            raise text.missing("model_type")
+        raise NotModelled(f"is {shown(text.kind)}, which no reader of language models inside others understands",
+                          text.named("model_type"), "A plan from file headers shows the weights")  # fmt: skip
+    inner = Reading(reading.top, text, name, reading.dtype, reading.parts)
+    return READERS[name](inner)
