@@ -18,7 +18,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 TARGET: Final = ROOT / "tests" / "model" / "class_counts.jsonl"
 # Architecture and the fields that make it small: one object a line, kept beside the result.
 WANTED: Final = ROOT / "tests" / "model" / "class_wanted.jsonl"
-_UNSAVED: Final = re.compile(r"^(transformers_version|_|id2label|label2id)|token|dropout|_prob$")
+_UNSAVED: Final = re.compile(r"^(transformers_version|_|label2id)|token|dropout|_prob$")
 
 
 def saved(config: Any) -> dict[str, Any]:

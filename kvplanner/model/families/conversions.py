@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from kvplanner.model.config.fields import Fields
-from kvplanner.model.config.reading import Draft, Reader, Reading
+from kvplanner.model.config.reading import Body, Draft, Reader, Reading
 from kvplanner.model.families import drafts
-from kvplanner.model.spec import Task
+from kvplanner.model.spec import Attention, Task
 from kvplanner.model.tensors import Place, TensorGroup
 
 Find = Callable[[str], Reader | None]
@@ -28,11 +28,10 @@ ALIASES: Final[Mapping[str, str]] = {
     "MPTForCausalLM": "MptForCausalLM", "ExaoneMoEForCausalLM": "ExaoneMoeForCausalLM",
     "Grok1ModelForCausalLM": "Grok1ForCausalLM", "GritLM": "MistralForCausalLM",
     "Fairseq2LlamaForCausalLM": "LlamaForCausalLM", "MistralLarge3ForCausalLM": "DeepseekV3ForCausalLM",
-    "DeepseekV3BidirectionalModel": "DeepseekV3Model", "MiMoV2ForCausalLM": "MiMoV2FlashForCausalLM",
+    "MiMoV2ForCausalLM": "MiMoV2FlashForCausalLM",
     "BailingMoeV3ForCausalLM": "BailingHybridForCausalLM", "TeleChatForCausalLM": "TeleChat2ForCausalLM",
-    "TelechatForCausalLM": "TeleChat2ForCausalLM", "LlamaBidirectionalModel": "LlamaModel",
-    "LlamaBidirectionalForSequenceClassification": "LlamaForSequenceClassification",
-    "Lfm2BidirectionalModel": "Lfm2Model", "NemotronHPuzzleForCausalLM": "NemotronHForCausalLM",
+    "TelechatForCausalLM": "TeleChat2ForCausalLM",
+    "NemotronHPuzzleForCausalLM": "NemotronHForCausalLM", "Gemma3TextModel": "Gemma3Model",
     "MiniMaxM3SparseForCausalLM": "MiniMaxM3ForCausalLM", "Qwen2ForProcessRewardModel": "Qwen2ForRewardModel",
     "Qwen2_5OmniModel": "Qwen2_5OmniForConditionalGeneration", "Ovis2_6ForCausalLM": "Ovis2_5",
     "Ovis2_6_MoeForCausalLM": "Ovis2_5", "Qwen3ASRRealtimeGeneration": "Qwen3ASRForConditionalGeneration",
@@ -41,6 +40,15 @@ ALIASES: Final[Mapping[str, str]] = {
     "NemotronH_Super_Omni_Reasoning_V3": "NemotronH_Nano_VL_V2", "Qwen3VLNemotronEmbedModel": "ColQwen3",
     "NemotronH_Omni_Reasoning_V3": "NemotronH_Nano_VL_V2",
 }  # fmt: skip
+
+# Decoders that embed or classify with attention in both directions, so without a cache: whose layers they have.
+_BIDIRECTIONAL: Final[Mapping[str, tuple[str, Task]]] = {
+    "LlamaBidirectionalModel": ("LlamaForCausalLM", "embed"),
+    "LlamaBidirectionalForSequenceClassification": ("LlamaForCausalLM", "classify"),
+    "Lfm2BidirectionalModel": ("Lfm2ForCausalLM", "embed"),
+    "VoyageQwen3BidirectionalEmbedModel": ("Qwen3ForCausalLM", "classify"),
+    "DeepseekV3BidirectionalModel": ("DeepseekV3ForCausalLM", "embed"),
+}
 
 # What a name's ending means, in the order in which vLLM tries them.
 _GENERATING: Final = ("ForCausalLM", "ForConditionalGeneration", "ChatModel", "LMHeadModel")
@@ -74,7 +82,27 @@ def converted(architecture: str, find: Find) -> Reader | None:
     if architecture == "InternLM2ForRewardModel":
         base = find("InternLM2ForCausalLM")
         return pooled(base, "classify", "v_head", 1) if base is not None else None
+    if architecture in _BIDIRECTIONAL:
+        name, task = _BIDIRECTIONAL[architecture]
+        base = find(name)
+        return _both_ways(pooled(base, task)) if base is not None else None
     return _by_ending(architecture, find)
+
+
+def _both_ways(text: Reader) -> Reader:
+    """The same layers with attention in both directions, which keeps no cache."""
+
+    def read(reading: Reading) -> Draft:
+        reading.text.skip("pooling", "temperature", "is_causal", "use_bidirectional_attention")
+        draft = text(reading)
+        return draft._replace(bodies=tuple(_without_cache(body) for body in draft.bodies))
+
+    return read
+
+
+def _without_cache(body: Body) -> Body:
+    mixers = tuple(m._replace(causal=False) if isinstance(m, Attention) else m for m in body.spec.mixers)
+    return body._replace(spec=body.spec._replace(mixers=mixers))
 
 
 def _by_ending(architecture: str, find: Find) -> Reader | None:
@@ -95,7 +123,11 @@ def pooled(text: Reader, task: Task, head: str = "score", labels: int | None = N
     """A decoder that embeds or classifies: the same layers and cache, no head, and a small one for classes."""
 
     def read(reading: Reading) -> Draft:
+        both_ways = reading.text.values.get("use_bidirectional_attention") is True
+        reading.text.skip("use_bidirectional_attention")
         draft = text(reading)
+        if both_ways:
+            draft = draft._replace(bodies=tuple(_without_cache(body) for body in draft.bodies))
         outside = [without_prefix(g) for g in draft.outside if g.kind != "head"]
         if task == "classify":
             count = labels or label_count(reading.top)
