@@ -45,3 +45,8 @@ def base_model(kind: str) -> str:
     vLLM takes transformers' base model of the `model_type` (transformers_utils/config.py, 0.33).
     """
     return str(_table()["bases"].get(kind, ""))
+
+
+def is_known(name: str) -> bool:
+    """Whether any class of the table has a field of this name."""
+    return any(name in fields for fields in _table()["defaults"].values())

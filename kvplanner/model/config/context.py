@@ -84,6 +84,7 @@ def context_of(text: Fields, top: Fields, architecture: str) -> Context:
         text.took_default("max_position_embeddings")
         given = [class_default]
     if not given:
+        text.took_default("max_position_embeddings")
         return Context(None)
     length = min(given)
     ropes = list(_ropes(text)) or list(_ropes(top))

@@ -24,7 +24,7 @@ class Fields:
     kind: its class, by `model_type`; a nested dictionary takes that class's defaults for what it leaves out.
     """
 
-    __slots__ = ("_read", "defaulted", "kind", "path", "values", "where")
+    __slots__ = ("_absent", "_read", "defaulted", "kind", "path", "values", "where")
 
     def __init__(
         self,
@@ -40,6 +40,7 @@ class Fields:
         self.defaulted: list[str] = [] if defaulted is None else defaulted
         self.kind = str(values.get("model_type") or "") if kind is None else kind
         self._read: set[str] = set()
+        self._absent: set[str] = set()
 
     def named(self, name: str) -> str:
         """The field's full name for messages: "config.json: text_config.num_hidden_layers"."""
@@ -53,6 +54,8 @@ class Fields:
             self._read.add(name)
             if value is not None and not found[0]:
                 found = (name, value)
+        if not found[0]:
+            self._absent.update(name for name in names if name not in self.values)
         return found if found[0] or not self.path else self._class_default(names)
 
     def _class_default(self, names: tuple[str, ...]) -> tuple[str, object]:
@@ -73,10 +76,10 @@ class Fields:
         if name not in self.values:
             self.took_default(name)
 
-    def bad(self, name: str, expected: str) -> BadInput:
-        """The error for a field whose value cannot be right."""
+    def bad(self, name: str, expected: str, held: str = "") -> BadInput:
+        """The error for a field whose value cannot be right; held: what is wrong in it, where not all of it is."""
         return BadInput(
-            f"is {shown(self.values.get(name))}, expected {expected}",
+            f"{held or f'is {shown(self.values.get(name))}'}, expected {expected}",
             self.named(name),
             "Check that the file is the model's own config.json",
         )
@@ -165,10 +168,11 @@ class Fields:
         _, value = self.raw(name)
         if value is None:
             return None
-        if not isinstance(value, list | tuple) or not all(
-            isinstance(item, int) and not isinstance(item, bool) and low <= item <= high for item in value
-        ):
-            raise self.bad(name, f"a list of whole numbers from {low} to {high}")
+        items = value if isinstance(value, list | tuple) else [value]
+        wrong = [v for v in items if isinstance(v, bool) or not isinstance(v, int) or not low <= v <= high]
+        if wrong or not isinstance(value, list | tuple):
+            held = f"holds {', '.join(map(shown, wrong[:3]))}" if isinstance(value, list | tuple) else ""
+            raise self.bad(name, f"a list of whole numbers from {low} to {high}", held)
         return tuple(value)
 
     def sub(self, *names: str) -> Fields | None:
@@ -183,6 +187,7 @@ class Fields:
 
     def took_default(self, name: str) -> None:
         """Record that an absent field took its family's default."""
+        self._absent.add(name)
         self.defaulted.append(f"{self.path}{name}")
 
     def skip(self, *names: str) -> None:
@@ -205,38 +210,46 @@ class Fields:
         One that is switched off (false, null, zero, empty) changes nothing, and neither does one that repeats under
         another name what was read.
         """
-        for name, value in self.values.items():
-            if not value or name in self._read:
+        for key, value in self.values.items():
+            name = str(key)
+            if name in self._read:
                 continue
-            twin = next((n for n in same_meaning(str(name)) if n in self._read and self.has(n)), "")
-            if twin and self.values[twin] == value:
+            meant = self._meant(name, value)
+            if not meant and (not value or self._repeats(name, value) or is_metadata(name, value)):
                 continue
-            if twin and not isinstance(value, Mapping | list | tuple):
-                raise BadInput(
-                    f"is {shown(value)}, but {twin}, which means the same, is {shown(self.values[twin])}",
-                    self.named(name),
-                    "Correct the one that is wrong",
-                )
-            if "window" in str(name) and self.values.get("use_sliding_window") is False:
-                continue
-            if not is_metadata(str(name), value) or self._meant(str(name)):
-                raise NotModelled(
-                    f"is not understood (value {shown(value)}), and {self._why(str(name), value)}",
-                    self.named(name),
-                    "This variant of the architecture is not modelled",
-                )
+            raise NotModelled(
+                f"is not understood (value {shown(value)}), and {_why(meant, value)}",
+                self.named(name),
+                "This variant of the architecture is not modelled",
+            )
 
-    def _meant(self, name: str) -> str:
+    def _repeats(self, name: str, value: object) -> bool:
+        """Whether a field says again what was read, or is a window that is switched off.
+
+        Raises BadInput where a second name says something else.
+        """
+        twin = next((n for n in same_meaning(name) if n in self._read and self.has(n)), "")
+        if twin and self.values[twin] != value and not isinstance(value, Mapping | list | tuple):
+            raise BadInput(
+                f"is {shown(value)}, but {twin}, which means the same, is {shown(self.values[twin])}",
+                self.named(name),
+                "Correct the one that is wrong",
+            )
+        return bool(twin) or ("window" in name and self.values.get("use_sliding_window") is False)
+
+    def _meant(self, name: str, value: object) -> str:
         """The absent field that an unread one may be a misspelling of, "" for none."""
-        absent = (d[len(self.path) :] for d in self.defaulted if d.startswith(self.path))
-        return next((d for d in absent if d not in self.values and "." not in d and misspelt(name, d)), "")
+        near = (absent for absent in sorted(self._absent) if absent not in self.values)
+        found = next((absent for absent in near if misspelt(name, absent, bool(value))), "")
+        return "" if found and classes.is_known(name) else found
 
-    def _why(self, name: str, value: object) -> str:
-        if meant := self._meant(name):
-            return f"{meant}, which it resembles, is missing"
-        if isinstance(value, Mapping | list | tuple):
-            return "what it holds may change tensors or caches"
-        return "by its name it may change tensors or caches"
+
+def _why(meant: str, value: object) -> str:
+    if meant:
+        return f"{meant}, which it resembles, is missing"
+    if isinstance(value, Mapping | list | tuple):
+        return "what it holds may change tensors or caches"
+    return "by its name it may change tensors or caches"
 
 
 def shown(value: object) -> str:

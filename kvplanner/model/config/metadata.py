@@ -84,13 +84,15 @@ def _nested(value: list[object] | tuple[object, ...]) -> bool:
     return any(isinstance(item, Mapping) for item in value)
 
 
-def misspelt(name: str, absent: str) -> bool:
-    """Whether an unread field may be meant for one that is absent: its name holds the other's, or nearly is it."""
-    if min(len(name), len(absent)) < 4:
+def misspelt(name: str, absent: str, stated: bool) -> bool:
+    """Whether an unread field may be meant for one that is absent: its name is the other's with a little more or less.
+
+    stated: its value is neither null, zero nor false; otherwise only long names are compared.
+    """
+    shorter = min(len(name), len(absent))
+    if shorter < (4 if stated else 8) or abs(len(name) - len(absent)) > (4 if stated else 3):
         return False
-    if absent in name or name in absent:
-        return True
-    return abs(len(name) - len(absent)) <= 2 and _distance(name, absent) <= 2
+    return absent in name or name in absent or (shorter >= 8 and _distance(name, absent) <= 2)
 
 
 def _distance(one: str, other: str) -> int:

@@ -88,17 +88,35 @@ def _architecture(top: Fields, readers: Mapping[str, Reader]) -> str:
         names = (implied,)
     found = next((name for name in names if name in readers), None)
     if found is None:
-        raise NotModelled(
-            f"is {shown(names[0])}, which is none of the {len(readers)} modelled architectures",
-            top.named("architectures"),
-            "A plan from file headers shows the weights; the cache stays unknown",
-        )
+        raise _unreadable(top, names[0], len(readers))
     return found
+
+
+# Endings of encoders that stand alone: no engine here serves them without a language model.
+_ALONE: Final = ("VisionModel", "VisionModelWithProjection", "VisionTransformer", "TextModelWithProjection")
+# Configs without architectures whose type means a class that vLLM has to be told of.
+_TOLD: Final = {"deepseek_vl_v2": "DeepseekVLV2ForCausalLM", "glm4v": "GLM4VForCausalLM", "ovis": "Ovis"}
+
+
+def _unreadable(top: Fields, name: str, known: int) -> NotModelled:
+    """The error for an architecture without a reader."""
+    if name.endswith(_ALONE):
+        return NotModelled(
+            f"is {shown(name)}, an encoder without a language model, which no engine here serves by itself",
+            top.named("architectures"),
+            "Plan the model that it belongs to",
+        )
+    return NotModelled(
+        f"is {shown(name)}, which is none of the {known} modelled architectures",
+        top.named("architectures"),
+        "A plan from file headers shows the weights; the cache stays unknown",
+    )
 
 
 def _unnamed(top: Fields, kind: str) -> BadInput:
     """The error for a config without architectures, whose type means no class."""
-    say = """vLLM needs --hf-overrides '{"architectures": ["..."]}' for it; add the same field to plan it"""
+    name = _TOLD.get(kind, "...")
+    say = f"""vLLM needs --hf-overrides '{{"architectures": ["{name}"]}}' for it; add the same field to plan it"""
     if not kind:
         return BadInput("is missing, and so is model_type", top.named("architectures"), say)
     return BadInput(f"is missing, and model_type {kind} alone names no class", top.named("architectures"), say)

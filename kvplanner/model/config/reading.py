@@ -146,7 +146,8 @@ class Reading:
             below = self.text.flag(name, default=True)
             self.text.skip(name)
             return self.top.flag(name, default=default) and below
-        self.top.skip(name)
+        if self.top is not self.text:
+            self.top.raw(name)
         return self.text.flag(name, "tie_embedding", default=default)
 
     def vocabulary(

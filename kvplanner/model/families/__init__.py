@@ -68,6 +68,7 @@ def _families() -> Iterator[Mapping[str, Reader]]:
         audio,
         classic,
         compressed,
+        documents,
         drafts,
         encoders,
         gemma3n,
@@ -82,7 +83,7 @@ def _families() -> Iterator[Mapping[str, Reader]]:
     )
 
     rest = (gemma4, nemotron, statespace, mixed, llamalike, mixtures, compressed, encoders, classic, drafts)
-    for module in (*rest, gemma3n, zamba, vision, audio):
+    for module in (*rest, gemma3n, zamba, vision, audio, documents):
         yield module.READERS
 
 

@@ -143,6 +143,10 @@ def _falcon(reading: Reading) -> Draft:
     outside = reading.vocabulary(
         vocab, hidden, tied, embed="transformer.word_embeddings", norm="transformer.ln_f", norm_bias=True
     )
+    if tied and not text.flag("alibi", default=False):
+        # The files of 7B, 40B and 180B store the head although it is the embedding (index totals; element counts);
+        # those of the first 1B and 7B with alibi do not.
+        outside += parts.at("last").linear("lm_head", "head", vocab, hidden, "vocab")
     return Draft(hidden, vocab, (body,), (0,) * layers, outside, tied)
 
 

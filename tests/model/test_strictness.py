@@ -1,0 +1,113 @@
+"""Nothing structural is ignored: unread dictionaries, renamed fields, contradictions. Metadata does no harm."""
+
+from __future__ import annotations
+
+import copy
+import random
+from functools import cache
+from typing import Any
+
+import pytest
+
+from kvplanner.errors import BadInput, NotModelled, PlannerError
+from kvplanner.model.families import read_config
+from kvplanner.model.spec import ModelSpec
+from kvplanner.model.tensors import Inventory
+from tests.model.mutations import facts, seeds
+
+LLAMA: dict[str, Any] = {
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "torch_dtype": "bfloat16", "hidden_size": 4096,
+    "intermediate_size": 14336, "num_attention_heads": 32, "num_key_value_heads": 8, "num_hidden_layers": 32,
+    "vocab_size": 128256, "max_position_embeddings": 8192, "tie_word_embeddings": False,
+}  # fmt: skip
+UNREAD: tuple[tuple[str, Any], ...] = (
+    ("visual", {"width": 1664, "layers": 48}), ("vision_tower", {"hidden_size": 64}), ("encoder", {"depth": 2}),
+    ("adapter", {"rank": 8}), ("x", {"a": 1}), ("perceiver_config", {"n": [1]}), ("speech", [{"dim": 3}]),
+    ("zones", [1, 2, 3]),
+)  # fmt: skip
+
+
+@cache
+def original(model: str) -> tuple[ModelSpec, Inventory]:
+    config, side, _ = facts(model)
+    return read_config(config, where=model, side_quant=side)
+
+
+@pytest.mark.parametrize("model", seeds())
+def test_an_unread_dictionary_or_list_refuses(model: str) -> None:
+    config, side, _ = facts(model)
+    for name, value in UNREAD:
+        if name in config:
+            continue
+        with pytest.raises(PlannerError, match=name):
+            read_config(config | {name: value}, side_quant=side)
+
+
+# Fields whose absence is a statement or leads to what an engine derives; the result says so.
+TOLD_BY_ABSENCE = {"model_type", "quantization_config", "torch_dtype", "dtype", "transformers_version"}
+
+
+@pytest.mark.parametrize("model", seeds())
+def test_a_renamed_field_refuses_or_changes_nothing(model: str) -> None:
+    config, side, _ = facts(model)
+    rng = random.Random(model)
+    before = original(model)
+    for name in config:
+        if name in TOLD_BY_ABSENCE:
+            continue
+        renamed = copy.deepcopy(config)
+        other = rng.choice((f"{name}_x", f"my_{name}", f"{name}s", name.replace("_", "", 1)))
+        if other in config or other == name:
+            continue
+        renamed[other] = renamed.pop(name)
+        try:
+            spec, inventory = read_config(renamed, side_quant=side)
+        except PlannerError:
+            continue
+        same = before[0]._replace(defaulted=()) == spec._replace(defaulted=()) and before[1] == inventory
+        assert same, f"{name} → {other}"
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {"n_layer": 32}, {"n_embd": 4096, "n_head": 32}, {"num_layers": 32, "num_kv_heads": 8},
+        {"pooler_num_attention_heads": 12, "pooler_fc_size": 768}, {"id2label": {"0": "a"}, "label2id": {"a": 0}},
+        {"use_sliding_window": False, "window_size": 4096}, {"time_step_limit": [0.0, float("inf")]},
+        {"task_specific_params": {"x": {"max_length": 3}}, "eos_token_id": [1, 2]}, {"unsloth_version": "2024.12"},
+        {"auto_map": {"AutoConfig": "a.B"}, "generation_config": {"do_sample": True}, "pretraining_tp": 2},
+    ],
+)  # fmt: skip
+def test_metadata_and_second_names_do_no_harm(extra: dict[str, Any]) -> None:
+    assert read_config(LLAMA | extra)[1] == read_config(LLAMA)[1]
+
+
+@pytest.mark.parametrize(
+    ("extra", "words"),
+    [
+        ({"n_layer": 24}, ("n_layer", "24", "num_hidden_layers", "32")),
+        ({"n_embd": 5120}, ("n_embd", "hidden_size")),
+        ({"num_kv_heads": 4}, ("num_kv_heads", "num_key_value_heads")),
+    ],
+)
+def test_a_contradiction_under_a_second_name_is_an_error(extra: dict[str, Any], words: tuple[str, ...]) -> None:
+    with pytest.raises(BadInput) as caught:
+        read_config(LLAMA | extra)
+    assert all(word in str(caught.value) for word in words), str(caught.value)
+
+
+def test_a_misspelling_of_an_absent_field_is_told() -> None:
+    config = {k: v for k, v in LLAMA.items() if k != "tie_word_embeddings"}
+    with pytest.raises(NotModelled, match="tie_word_embeddings, which it resembles"):
+        read_config(config | {"tie_word_embedding": True})
+
+
+def test_a_nested_dictionary_takes_its_class_defaults() -> None:
+    """A Qwen2-VL fine-tune whose vision dictionary leaves out all that equals its class."""
+    vision = {"in_chans": 3, "model_type": "qwen2_vl", "spatial_patch_size": 14}
+    config = {k: v for k, v in LLAMA.items() if k != "architectures"} | {
+        "architectures": ["Qwen2VLForConditionalGeneration"], "model_type": "qwen2_vl", "vision_config": vision,
+    }  # fmt: skip
+    spec, _ = read_config(config)
+    assert spec.towers[0].depth == 32
+    assert "vision_config.depth" in spec.defaulted
