@@ -61,11 +61,9 @@ def words_from(argv: Sequence[str]) -> tuple[Namespace, PlanWords]:
     if extra and extra[0].startswith("-"):
         parser().refuse(extra[0], f"The engine's go after --: kvplanner plan MODEL -- {' '.join(extra)[:60]}")
     if extra:
-        from kvplanner.engine.registry import engine, names
         from kvplanner.request.launch import refuse_other_command
 
-        for name in names():
-            refuse_other_command(engine(name).launch, ours, "plan")
+        refuse_other_command(ours, "plan")
         raise BadInput(f"{extra[0]!r} belongs to no flag", "plan", _place(given.gpu, ours, extra[0]))
     if given.explain and not given.model and not flags and not _is_kind(given.explain.split(",")[0]):
         # "plan --explain MODEL": what follows the bare flag is the model.

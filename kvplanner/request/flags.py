@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kvplanner.engine.signature import command_end, signatures
+
 if TYPE_CHECKING:
     from argparse import ArgumentParser
 
@@ -46,7 +48,7 @@ OURS: Final = frozenset({*(flag.name for flag in PLAN_FLAGS), *REPORT_FLAGS})
 _MODEL: Final = "catalogue id, folder, config.json, *.safetensors, *.gguf, ollama:NAME, hub:ORG/NAME or a .kvplan.json"
 
 # What starts an engine's own command line, and what may stand before it.
-_LAUNCHER: Final = re.compile(r"(?:.*[/\\])?(?:vllm serve|(?:docker|podman|nerdctl) run|python[\d.]* -m)")
+_CONTAINER: Final = re.compile(r"(?:.*[/\\])?(?:(?:docker|podman|nerdctl) run|python[\d.]* -m)")
 _BEFORE: Final = re.compile(r"sudo|env|exec|nohup|time|uvx?|poetry|pipenv|run|[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
 
 
@@ -71,15 +73,20 @@ def split_flags(argv: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
     return words[:end], tuple(rest[1:] if rest[:1] == ["--"] else rest)
 
 
+def _starts_a_server(words: Sequence[str]) -> bool:
+    if _CONTAINER.fullmatch(" ".join(words[:2])):
+        return True
+    patterns = (pattern for found in signatures() if found.planned for pattern in found.commands)
+    return any(command_end(words, pattern, 0) is not None for pattern in patterns if len(pattern) <= 2)
+
+
 def _launch_start(words: Sequence[str]) -> int | None:
     """Where a launcher stands without a "--" before it, with what it is started through and its environment."""
     for index, word in enumerate(words):
         if word == "--":
             return None
         parts = word.split() if any(c.isspace() for c in word) else words[index : index + 2]
-        if _LAUNCHER.fullmatch(" ".join(parts[:2])) and (
-            index == 0 or not words[index - 1].startswith("--") or "=" in words[index - 1]
-        ):
+        if _starts_a_server(parts) and (index == 0 or not words[index - 1].startswith("--") or "=" in words[index - 1]):
             while index > 0 and _BEFORE.fullmatch(words[index - 1]):
                 index -= 1
             return index

@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import PurePath
 from typing import Final, NamedTuple
 
+from kvplanner.engine.signature import Signature, command_end, signatures
 from kvplanner.errors import BadInput
 from kvplanner.gpu.spec import Device, Machine
 
@@ -28,21 +29,34 @@ _COMMAND: Final = r"[a-z]+(?:-[a-z]+)*"
 class Launch(NamedTuple):
     """A command line taken apart: environment of the engine, the model it names ("" when none), its flags.
 
-    launched: a launcher stands in it, so that what it leaves out has the engine's defaults. version: of the
-    container's tag, "" when it tells none.
+    engine: the one whose launcher stands in it, so that what it leaves out has that engine's defaults; "" for flags
+    alone. version: of the container's tag, "" when it tells none.
     """
 
     environment: dict[str, str]
     model: str
     flags: tuple[str, ...]
-    launched: bool = False
+    engine: str = ""
+    version: str = ""
+
+    @property
+    def launched(self) -> bool:
+        """Whether it is a whole command line."""
+        return bool(self.engine)
+
+
+class _Start(NamedTuple):
+    """Where an engine's own words begin, and the version of a container's tag."""
+
+    signature: Signature
+    at: int
     version: str = ""
 
 
-def take_apart(launch: Sequence[str], words: Sequence[str]) -> Launch:
+def take_apart(words: Sequence[str]) -> Launch:
     """Separates environment, launcher and flags of what stands after "--": a whole command line or flags alone.
 
-    Knows the launcher itself ("vllm serve M ..."), its module ("python -m vllm.… --model M") and its container
+    Knows each engine's launcher ("vllm serve M ..."), its module ("python -m vllm.… --model M") and its container
     ("docker run ... vllm/vllm-openai --model M ..."). One word with blanks is split as a shell would, and what a
     shell keeps for itself (pipes, redirections, "&") is left out. Raises BadInput for quotes that do not close and for
     another command of the engine's.
@@ -54,48 +68,48 @@ def take_apart(launch: Sequence[str], words: Sequence[str]) -> Launch:
             words = shlex.split(re.sub(_CONTINUED, " ", words[0]), comments=True)
         except ValueError as error:
             raise BadInput(f"the command line cannot be read: {error}", _WHERE, "Check its quotes") from error
-    start, version = _flags_start(launch, words)
-    if not start:
-        refuse_other_command(launch, words, _WHERE)
-    environment = dict(_environment(words[:start]))
-    own = tuple(_without_shell(words[start:]))
-    flags, model = _without_model(own) if start else (own, "")
-    return Launch(environment, model, flags, start > 0, version)
+    found = _start(words)
+    if found is None:
+        refuse_other_command(words, _WHERE)
+        return Launch({}, "", tuple(_without_shell(words)))
+    environment = dict(_environment(words[: found.at]))
+    flags, model = _without_model(tuple(_without_shell(words[found.at :])), found.signature.model_flags)
+    return Launch(environment, model, flags, found.signature.engine, found.version)
 
 
-def refuse_other_command(launch: Sequence[str], words: Sequence[str], where: str) -> None:
-    """Raises BadInput for a command of the engine's that starts no server, such as "vllm bench throughput"."""
+def refuse_other_command(words: Sequence[str], where: str) -> None:
+    """Raises BadInput for a command of an engine's that starts no server, such as "vllm bench throughput"."""
+    launches = [found.launch for found in signatures() if len(found.launch) > 1]
     for word, following in pairwise(words):
-        if PurePath(word).name == launch[0] and following not in launch and re.fullmatch(_COMMAND, following):
-            raise BadInput(
-                f"{launch[0]} {following} starts no server", where,
-                f"Write -- {' '.join(launch)} MODEL and the flags that a server would have",
-            )  # fmt: skip
+        for launch in launches:
+            if PurePath(word).name == launch[0] and following not in launch and re.fullmatch(_COMMAND, following):
+                raise BadInput(
+                    f"{launch[0]} {following} starts no server", where,
+                    f"Write -- {' '.join(launch)} MODEL and the flags that a server would have",
+                )  # fmt: skip
 
 
-def _flags_start(launch: Sequence[str], words: Sequence[str]) -> tuple[int, str]:
-    """Where the engine's own words begin, 0 when there is no launcher; and the version of a container's tag."""
-    if not words:
-        return 0, ""
-    size, name = len(launch), launch[0]
-    image = re.compile(rf"(?:[^/\s][^\s]*/)?{re.escape(name)}/{re.escape(name)}[\w.-]*(?::([\w.-]+))?(?:@\S+)?")
+def _start(words: Sequence[str]) -> _Start | None:
+    """The first launcher, module or container of an engine among the words."""
     for index, word in enumerate(words):
-        if PurePath(word).name == name and tuple(words[index + 1 : index + size]) == tuple(launch[1:]):
-            return index + size, ""
-        if word == "-m" and index + 1 < len(words) and words[index + 1].split(".")[0] == name:
-            return index + 2, ""
-        found = None if word.startswith("-") else image.fullmatch(word)
-        if found:
-            return _after_image(launch, words, index + 1), _version(found[1] or "")
-    return 0, ""
+        for found in signatures():
+            for pattern in found.commands:
+                if (end := command_end(words, pattern, index)) is not None:
+                    return _Start(found, end)
+            for image in () if word.startswith("-") else found.images:
+                named = re.fullmatch(rf"(?:[^/\s][^\s]*/)?{image}(?::([\w.-]+))?(?:@\S+)?", word)
+                if named:
+                    return _Start(found, _after_image(found, words, index + 1), _version(named[1] or ""))
+    return None
 
 
-def _after_image(launch: Sequence[str], words: Sequence[str], start: int) -> int:
+def _after_image(found: Signature, words: Sequence[str], start: int) -> int:
     """Behind a launcher that is repeated after the image, whole or without its first word (an --entrypoint)."""
-    for again in (tuple(launch), tuple(launch[1:])):
-        if tuple(words[start : start + len(again)]) == again:
-            return start + len(again)
-    return start
+    for pattern in found.commands:
+        if (end := command_end(words, pattern, start)) is not None:
+            return end
+    rest = found.launch[1:]
+    return start + len(rest) if rest and tuple(words[start : start + len(rest)]) == rest else start
 
 
 def _version(tag: str) -> str:
@@ -136,16 +150,15 @@ def _without_shell(words: Sequence[str]) -> Iterator[str]:
         yield word
 
 
-def _without_model(words: Sequence[str]) -> tuple[tuple[str, ...], str]:
-    """The words without --model, and its value."""
+def _without_model(words: Sequence[str], model_flags: Sequence[str]) -> tuple[tuple[str, ...], str]:
+    """The words without the flag that names the model, and its value."""
     flags: list[str] = []
     model = ""
     rest = iter(words)
     for word in rest:
-        if word == "--model":
-            model = next(rest, "")
-        elif word.startswith("--model="):
-            model = word.partition("=")[2]
+        name, equals, value = word.partition("=")
+        if name in model_flags:
+            model = value if equals else next(rest, "")
         else:
             flags.append(word)
     return tuple(flags), model

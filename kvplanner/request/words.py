@@ -91,8 +91,8 @@ def build(words: PlanWords, sources: Sources) -> Built:
     from kvplanner.engine.registry import engine, names
 
     kept = planfile.load(words.model) if words.model.endswith(planfile.SUFFIX) else None
-    chosen = engine(words.engine or (kept.ask.engine if kept else names()[0]))
-    launch = take_apart(chosen.launch, words.flags)
+    launch = take_apart(words.flags)
+    chosen = engine(_engine_of(words, launch) or (kept.ask.engine if kept else names()[0]))
     version = words.version or launch.version or (kept.ask.version if kept else None) or None
     command = _command(chosen, version, launch)
     named = kept.model if kept else words.model
@@ -118,6 +118,14 @@ def build(words: PlanWords, sources: Sources) -> Built:
         request = request._replace(machine=shown, options=options)
     request = request._replace(draft=open_draft(chosen.draft_wanted(request.options), sources.open_model))
     return Built(request, model_text, machine_text, (*said, *command.warnings), model, kept)
+
+
+def _engine_of(words: PlanWords, launch: Launch) -> str:
+    """The engine that is named, or whose command line stands there. Raises BadInput where they differ."""
+    if words.engine and launch.engine and words.engine.lower() != launch.engine:
+        raise BadInput(f"a command line of {launch.engine} stands where {words.engine} was named as the engine",
+                       "--engine", "Leave it out: the command line tells")  # fmt: skip
+    return words.engine or launch.engine
 
 
 def _same_name(one: str, other: str) -> bool:

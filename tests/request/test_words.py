@@ -31,7 +31,6 @@ from kvplanner.request.words import (
 from kvplanner.units import GIB
 from tests import sample_plans
 
-VLLM = ("vllm", "serve")
 ENGINE = engine("vllm")
 
 
@@ -311,7 +310,7 @@ def test_load_reads_counts() -> None:
 
 
 def test_environment_of_the_engine_is_read_or_named() -> None:
-    launch = take_apart(VLLM, ("VLLM_USE_V2=1", "A=b=c", "vllm", "serve", "m"))
+    launch = take_apart(("VLLM_USE_V2=1", "A=b=c", "vllm", "serve", "m"))
     assert launch.environment == {"VLLM_USE_V2": "1", "A": "b=c"}
     built = build(PlanWords(gpu="H100", flags=("VLLM_NO_SUCH_THING=1", "OTHER=2", "vllm", "serve", "m")), HERE)
     assert built.warnings == ("VLLM_NO_SUCH_THING is not modelled: left out",)
@@ -343,7 +342,7 @@ def test_any_text_is_a_load_or_refused(text: str) -> None:
 @given(st.lists(st.text(max_size=12), max_size=6))
 def test_any_command_line_is_taken_apart_or_refused(words: list[str]) -> None:
     try:
-        launch = take_apart(VLLM, words)
+        launch = take_apart(words)
     except BadInput:
         return
     assert len(words) == 1 or {*launch.flags} <= {*words, *(word.removesuffix(";") for word in words)}

@@ -1,4 +1,4 @@
-"""How a running vLLM looks in a process list (data only; read by kvplanner.observe.processes).
+"""How a running vLLM looks in a process list (data only; fields as in kvplanner.engine.signature).
 
 Seen in vLLM's sources from 0.6 to 0.33: the console script `vllm serve`, the module entry points, and the titles that
 child processes give themselves.
@@ -9,10 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-# words: patterns (regular expressions, full match) for consecutive words of a command line; programs are matched by
-# base name without ".exe". titles: patterns for the title that a child gives itself. model_flags: flags that name the
-# model; model_positional: whether the first word after `words` that is no flag names it.
-# packages: distributions whose installed version is the engine's version.
 SIGNATURE: Final[Mapping[str, object]] = {
     "engine": "vllm",
     "title": "vLLM",
@@ -28,5 +24,7 @@ SIGNATURE: Final[Mapping[str, object]] = {
     "model_positional": True,
     "default_port": 8000,
     "packages": ("vllm",),
+    "launch": ("vllm", "serve"),
+    "images": (r"vllm/vllm[\w.-]*",),
     "planned": True,
 }

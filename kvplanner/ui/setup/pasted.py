@@ -11,16 +11,14 @@ ELSEWHERE: Final = "this is a whole command line. Paste it into the model choose
 
 def is_command(text: str) -> bool:
     """Whether a text starts a server: `vllm serve …`, its module, or its container."""
-    from kvplanner.engine.registry import engine, names
+    from kvplanner.engine.signature import signatures
     from kvplanner.request.launch import take_apart
 
     if not any(mark.isspace() for mark in text):
         return False
-    for name in names():
-        launch = engine(name).launch
-        try:
-            if launch[0] in text and take_apart(launch, (text,)).launched:
-                return True
-        except BadInput:
-            return True  # of quotes that do not close: what reads it says so
-    return False
+    if not any(found.launch and found.launch[0] in text for found in signatures()):
+        return False
+    try:
+        return take_apart((text,)).launched
+    except BadInput:
+        return True  # of quotes that do not close: what reads it says so

@@ -1,0 +1,88 @@
+"""How each engine's server is started and looks among processes: data of the engines' packages, read in one place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from typing import Final, NamedTuple
+
+_PROGRAM_SUFFIXES: Final = (".exe", ".py")
+_INTERPRETER: Final = "-m"
+
+
+class Signature(NamedTuple):
+    """One engine's.
+
+    commands: patterns (regular expressions, full match) for consecutive words of a command line that starts a server;
+    programs are matched by base name without ".exe". titles: patterns for the title that a child gives itself.
+    model_flags: flags that name the model; model_positional: whether the first word after `commands` that is no flag
+    names it. packages: distributions whose installed version is the engine's version. planned: whether it can be
+    planned. launch: the usual words that start a server. images: patterns of container images, without their tag.
+    """
+
+    engine: str
+    title: str
+    commands: tuple[tuple[str, ...], ...]
+    titles: tuple[str, ...] = ()
+    model_flags: tuple[str, ...] = ()
+    model_positional: bool = False
+    default_port: int = 0
+    packages: tuple[str, ...] = ()
+    planned: bool = False
+    launch: tuple[str, ...] = ()
+    images: tuple[str, ...] = ()
+
+
+# Engines that are named but not planned yet.
+_OTHERS: Final = (
+    Signature(
+        "ollama", "Ollama",
+        ((r"ollama", r"runner"), (r"ollama_llama_server",), (r"ollama-runner",), (r"ollama", r"serve")),
+        model_flags=("--model",), default_port=11434,
+    ),
+    Signature(
+        "llamacpp", "llama-server", ((r"llama-server",), (_INTERPRETER, r"llama_cpp\.server")),
+        model_flags=("--model", "-m", "--hf-repo", "-hf"), default_port=8080,
+    ),
+    Signature(
+        "sglang", "SGLang",
+        ((_INTERPRETER, r"sglang\.launch_server"), (r"sglang", r"serve"), (_INTERPRETER, r"sglang\.srt\.server")),
+        titles=(r"sglang::.*",), model_flags=("--model-path", "--model"), default_port=30000, packages=("sglang",),
+    ),
+)  # fmt: skip
+
+
+@cache
+def signatures() -> tuple[Signature, ...]:
+    """All signatures, those of planned engines first. Ollama starts llama-server too, so it comes before that one."""
+    from kvplanner.engine import registry
+
+    planned = [Signature(**dict(fields)) for fields in registry.signatures()]  # type: ignore[arg-type]
+    known = {found.engine for found in planned}
+    planned.sort(key=lambda found: found.engine != "ollama")
+    return (*planned, *(other for other in _OTHERS if other.engine not in known))
+
+
+def signature(engine: str) -> Signature | None:
+    """The signature of an engine, None when it has none."""
+    return next((s for s in signatures() if s.engine == engine), None)
+
+
+def command_end(words: Sequence[str], pattern: Sequence[str], start: int) -> int | None:
+    """Where the words after a command's pattern begin when it stands at `start`, None when it does not."""
+    found = words[start : start + len(pattern)]
+    if len(found) < len(pattern):
+        return None
+    first = found[0] if pattern[0] == _INTERPRETER else base_name(found[0])
+    if all(re.fullmatch(p, w) for p, w in zip(pattern, (first, *found[1:]), strict=True)):
+        return start + len(pattern)
+    return None
+
+
+def base_name(word: str) -> str:
+    """A program's name without its folder and ending."""
+    base = word.replace("\\", "/").rsplit("/", 1)[-1]
+    for suffix in _PROGRAM_SUFFIXES:
+        base = base.removesuffix(suffix)
+    return base
