@@ -1,0 +1,1 @@
+"""A made-up engine, to show that an engine is a package: two options, two segments, cells, stages of its own."""
