@@ -91,6 +91,13 @@ class Speculation(NamedTuple):
         return self.algorithm in ("EAGLE", "EAGLE3", "STANDALONE")
 
 
+class Lora(NamedTuple):
+    """Adapter slots, allocated before the pools are sized."""
+
+    slots: int = 0
+    rank: int = 0
+
+
 class Settings(NamedTuple):
     """Resolved settings. fraction: of the free memory before loading that weights and pools may take.
 
@@ -119,3 +126,5 @@ class Settings(NamedTuple):
     cache: Cache
     states: States
     speculation: Speculation
+    lora: Lora = Lora()
+    cpu_offload_bytes: int = 0

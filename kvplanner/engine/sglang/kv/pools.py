@@ -50,7 +50,8 @@ class Refusal(NamedTuple):
 class Pools(NamedTuple):
     """The pools of a rank. tokens: max_total_num_tokens; window_tokens, slots: None where there are none.
 
-    rest_bytes: the budget left after weights, states included. kv_bytes, state_bytes: allocated. table_bytes: the
+    rest_bytes: the budget left after weights, states included. kv_bytes, state_bytes: allocated; draft_bytes: the
+    draft's own pool, which has the target's tokens. table_bytes: the
     request table; list_bytes: free lists and request numbers: both outside the budget.
     """
 
@@ -61,6 +62,7 @@ class Pools(NamedTuple):
     requests: int
     kv_bytes: int
     state_bytes: int
+    draft_bytes: int
     table_bytes: int
     list_bytes: int
 
@@ -311,9 +313,15 @@ def _allocated(
         requests=requests,
         kv_bytes=kv,
         state_bytes=states,
+        draft_bytes=_draft_bytes(cells, sized, page),
         table_bytes=table_bytes(settings, requests),
         list_bytes=lists,
     )
+
+
+def _draft_bytes(cells: Cells, sized: Sized, page: int) -> int:
+    full = cells.draft_full * (sized.tokens + page) if cells.draft_full else 0
+    return full + (cells.draft_window * ((sized.window_tokens or 0) + page) if cells.draft_window else 0)
 
 
 def table_bytes(settings: Settings, requests: int) -> int:

@@ -16,6 +16,7 @@ from kvplanner.engine.sglang.settings import (
     Cache,
     GraphBackend,
     Graphs,
+    Lora,
     Parallel,
     RadixStrategy,
     Settings,
@@ -32,7 +33,7 @@ from kvplanner.engine.shared.ledger import Book
 from kvplanner.errors import BadInput
 from kvplanner.gpu.spec import GpuSpec
 from kvplanner.model.spec import Mla, ModelSpec, State
-from kvplanner.units import MIB
+from kvplanner.units import GIB, MIB
 
 # A card without a known compute capability plans as one of the most common kind.
 ASSUMED_ARCH: Final = (9, 0)
@@ -142,7 +143,15 @@ def _settings(asked: _Asked, parallel: Parallel, drafting: Speculation) -> Setti
             _int(book, "max_mamba_cache_size"), _text(book, "mamba_ssm_dtype") or None, strategy,
         ),
         speculation=drafting,
+        lora=_lora(book),
+        cpu_offload_bytes=(_int(book, "cpu_offload_gb") or 0) * GIB,
     )  # fmt: skip
+
+
+def _lora(book: Book) -> Lora:
+    if not _on(book, "enable_lora"):
+        return Lora()
+    return Lora(int(book.settle("max_loras_per_batch", 8, "fixed")), int(book.settle("max_lora_rank", 64, "assumed")))
 
 
 def _int(book: Book, name: str) -> int | None:

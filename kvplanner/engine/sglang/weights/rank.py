@@ -9,12 +9,12 @@ from typing import NamedTuple
 from kvplanner.engine.sglang.kv.cells import stage_layers
 from kvplanner.engine.sglang.settings import Settings
 from kvplanner.engine.sglang.weights import format as weights_format
-from kvplanner.engine.sglang.weights.placement import placed
+from kvplanner.engine.sglang.weights.placement import inventory_of, local, placed
 from kvplanner.engine.sglang.weights.rotary import table_bytes
 from kvplanner.engine.shared.shard import Local
 from kvplanner.model.formats import DTYPE_BYTES
 from kvplanner.model.model import Model
-from kvplanner.model.spec import Mla, ModelSpec
+from kvplanner.model.spec import Mla, ModelSpec, Moe
 from kvplanner.model.tensors import TensorGroup
 
 
@@ -71,6 +71,17 @@ def weights_of(model: Model, settings: Settings, stage: int, *, lora_slots: int 
             ends += item.layers * item.local.copies * (item.local.rows + item.local.columns)
     lora = lora_slots * lora_rank * ends * DTYPE_BYTES[settings.dtype]
     return RankWeights(kinds, _latent_copies(model.spec, settings, stage), table_bytes(model.spec), lora)
+
+
+def mtp_parameters(model: Model, settings: Settings) -> int:
+    """Bytes of the checkpoint's own draft blocks on a rank; their embedding and head are the target's."""
+    experts = max((m.experts for layer in model.spec.layers for m in layer.mlps if isinstance(m, Moe)), default=0)
+    total = 0
+    for group in inventory_of(model).outside:
+        if group.place == "mtp" and group.shard != "vocab":
+            part = local(group, model.spec, settings, experts)
+            total += weights_format.resident(group, part, model.spec, settings, first_of_fused=True)
+    return total
 
 
 def _latent_copies(spec: ModelSpec, settings: Settings, stage: int) -> int:

@@ -1,0 +1,211 @@
+"""One rank's memory before the pools are made, and what must live in the slack.
+
+The budget's law (mem_cache/kv_cache_configurator.py, 0.5.23): free memory before loading × fraction holds weights and
+pools; the rest, the slack, holds everything else.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from kvplanner.engine.request import PlanRequest
+from kvplanner.engine.segment import SegmentKind
+from kvplanner.engine.sglang.memory import activations, graphs, loading
+from kvplanner.engine.sglang.memory.outside import outside
+from kvplanner.engine.sglang.memory.workspace import attention_workspace
+from kvplanner.engine.sglang.settings import Settings
+from kvplanner.engine.sglang.weights.rank import RankWeights, mtp_parameters, weights_of
+from kvplanner.estimate import Estimate, Input, band_of_sum, banded, exact, least_sure, measured
+from kvplanner.gpu.spec import Device
+from kvplanner.model.model import Model
+from kvplanner.model.spec import ModelSpec
+
+_KIND_NAMES = {
+    "embedding": "embedding", "head": "head", "attention": "attention", "state": "recurrent layers", "mlp": "MLP",
+    "experts": "experts", "router": "routers", "norm": "norms", "tower": "towers", "mtp": "MTP", "other": "other",
+}  # fmt: skip
+
+
+class Rank(NamedTuple):
+    """What one rank of a pipeline stage holds on one device; all sizes in bytes.
+
+    other: what others hold before the engine starts; outside: taken before the baseline. weights: everything that
+    loading takes, drafts included. workspace: attention workspaces, the request table not counted. activations, late:
+    of a full step. budget: what weights and pools may take.
+    """
+
+    device: Device
+    stage: int
+    settings: Settings
+    total: Estimate
+    cuda_total: Estimate
+    other: Estimate
+    outside: Estimate
+    weights: Estimate
+    budget: Estimate
+    workspace: Estimate
+    decode_graphs: Estimate
+    prefill_graphs: Estimate
+    late: Estimate
+    given_kv: int | None
+    given: frozenset[str]
+
+    @property
+    def reserved_bytes(self) -> int:
+        """What the driver keeps: NVML's total less CUDA's."""
+        return self.total.value - self.cuda_total.value
+
+    @property
+    def before(self) -> Estimate:
+        """Free memory at the baseline."""
+        return _less(self.cuda_total, (self.other, self.outside))
+
+    @property
+    def after(self) -> Estimate:
+        """Free memory after loading."""
+        return _less(self.cuda_total, (self.other, self.outside, self.weights))
+
+    @property
+    def graphs(self) -> Estimate:
+        """All CUDA graphs."""
+        if not self.prefill_graphs.value:
+            return self.decode_graphs
+        if not self.decode_graphs.value or "cuda_graphs" in self.given:
+            return self.prefill_graphs if not self.decode_graphs.value else self.decode_graphs
+        below, above = band_of_sum((self.decode_graphs, self.prefill_graphs))
+        value = self.decode_graphs.value + self.prefill_graphs.value
+        inputs = (
+            Input("decode", self.decode_graphs.value, "B", self.decode_graphs.in_numbers()),
+            Input("prefill", self.prefill_graphs.value, "B", self.prefill_graphs.in_numbers()),
+        )
+        basis = least_sure((self.decode_graphs, self.prefill_graphs))
+        return banded(value, value - below, value + above, basis, "{decode} + {prefill}", *inputs)
+
+
+def rank_key(stage: int, device: Device) -> tuple[int, str, int | None]:
+    """What tells ranks apart: ranks of one key use the same memory."""
+    return stage, device.gpu.id, device.free_bytes
+
+
+def plan_rank(request: PlanRequest, settings: Settings, stage: int, device: Device) -> Rank:
+    """One rank's memory; the request's measured bytes replace estimates."""
+    gpu, spec = device.gpu, request.model.spec
+    assert gpu.total is not None  # refused before any rank is planned
+    assert gpu.cuda_total is not None
+
+    def term(kind: SegmentKind, estimated: Estimate) -> Estimate:
+        return measured(request.measured[kind], "--measured") if kind in request.measured else estimated
+
+    other, before = term("other", _other(device)), term("runtime_outside", outside(gpu, settings))
+    decode = term("cuda_graphs", graphs.decode(spec, settings))
+    prefill = exact(0) if "cuda_graphs" in request.measured else graphs.prefill(spec, settings)
+    return Rank(
+        device=device,
+        stage=stage,
+        settings=settings,
+        total=gpu.total,
+        cuda_total=gpu.cuda_total,
+        other=other,
+        outside=before,
+        weights=term("weights", loaded(request, settings, stage)),
+        budget=_budget(settings, _less(gpu.cuda_total, (other, before))),
+        workspace=attention_workspace(settings),
+        decode_graphs=decode,
+        prefill_graphs=prefill,
+        late=term("runtime", activations.late(settings)),
+        given_kv=request.measured.get("kv_cache"),
+        given=frozenset(request.measured),
+    )
+
+
+def eager(request: PlanRequest, spec: ModelSpec, settings: Settings, requests: int) -> Estimate:
+    """What a step takes beside its graphs; a given size replaces it."""
+    if "activations" in request.measured:
+        return measured(request.measured["activations"], "--measured")
+    return activations.eager(spec, settings, requests)
+
+
+def loaded(request: PlanRequest, settings: Settings, stage: int) -> Estimate:
+    """What loading takes of the device: tensors, rotary tables, the draft's, and what the driver counts beside them."""
+    lora = settings.lora
+    own = weights_of(request.model, settings, stage, lora_slots=lora.slots, lora_rank=lora.rank)
+    inputs = [Input(_KIND_NAMES[kind], size, "B", request.model.source_kind)
+              for kind, size in own.kinds.most_common() if size]  # fmt: skip
+    inputs += [Input(name, size, "B", source) for name, size, source in _beside(own, settings) if size]
+    draft = _draft_bytes(request, settings, stage)
+    if draft:
+        inputs.append(Input("draft model", draft, "B", request.draft.id if request.draft else "the checkpoint's own"))
+    offloaded = min(settings.cpu_offload_bytes, own.parameters)
+    beside = loading.beside(settings)
+    tensors = own.total + draft - offloaded
+    doubt = _doubt(request.model, tensors)
+    below, above = band_of_sum((beside, doubt))
+    value = tensors + beside.value
+    formula = " + ".join(f"{{{i.name}}}" for i in inputs) + " + {allocator and late modules}"
+    if offloaded:
+        formula += " − {kept on the host}"
+        inputs.append(Input("kept on the host", offloaded, "B", "--cpu-offload-gb"))
+    return banded(value, value - below, value + above, "calibrated", formula, *inputs, *beside.inputs)
+
+
+def _beside(own: RankWeights, settings: Settings) -> tuple[tuple[str, int, str], ...]:
+    return (
+        ("unpacked latents", own.latent_copies, "W_UK and W_UV in 16 bits beside the packed projection"),
+        ("rotary tables", own.rotary, "positions × rotary size × 4 bytes, whole on every rank"),
+        ("LoRA slots", own.lora, f"{settings.lora.slots} slots of rank {settings.lora.rank}"),
+    )
+
+
+def _draft_bytes(request: PlanRequest, settings: Settings, stage: int) -> int:
+    """The draft's weights, where the engine loads them before it measures: on the last stage."""
+    if not settings.speculation.charged or stage != settings.parallel.pp - 1 or not settings.era.charges_draft:
+        return 0
+    alone = settings._replace(parallel=settings.parallel._replace(pp=1))
+    if request.draft is not None:
+        return weights_of(request.draft, alone, 0).total
+    return mtp_parameters(request.model, settings)
+
+
+def _doubt(model: Model, value: int) -> Estimate:
+    """How far the tensors may lie off by the file's own size."""
+    stored = model.stored
+    if stored is None or not stored.value or stored.low == stored.high:
+        return exact(value)
+    low, high = (round(value * bound / stored.value) for bound in (stored.low, stored.high))
+    return banded(value, low, high, stored.basis)
+
+
+def _other(device: Device) -> Estimate:
+    if device.free_bytes is None:
+        return exact(0, "{nothing}", Input("nothing", 0, "B", "no other program was named"))
+    assert device.gpu.cuda_total is not None
+    total = device.gpu.cuda_total.value
+    inputs = (
+        Input("CUDA total", total, "B", device.gpu.name),
+        Input("free", device.free_bytes, "B", device.free_source or "given"),
+    )
+    value = max(total - device.free_bytes, 0)
+    return Estimate(value, value, value, "measured", "{CUDA total} − {free}", inputs)
+
+
+def _less(whole: Estimate, parts: tuple[Estimate, ...]) -> Estimate:
+    """What is left of a whole, with the doubts of all."""
+    value = whole.value - sum(part.value for part in parts)
+    below, above = band_of_sum(parts)
+    whole_below, whole_above = band_of_sum((whole,))
+    low, high = value - math.isqrt(above**2 + whole_below**2), value + math.isqrt(below**2 + whole_above**2)
+    return Estimate(value, low, high, least_sure((whole, *parts)))
+
+
+def _budget(settings: Settings, before: Estimate) -> Estimate:
+    value, low, high = (math.floor(size * settings.fraction) for size in (before.value, before.low, before.high))
+    inputs = (
+        Input("free before loading", before.value, "B", "CUDA total less what is taken before the baseline"),
+        Input("fraction", settings.fraction, "", "--mem-fraction-static"),
+    )
+    estimate = Estimate(max(value, 0), max(min(low, value), 0), max(high, 0), before.basis,
+                        "{free before loading} × {fraction}", inputs)  # fmt: skip
+    return estimate.with_notes(
+        "SGLang takes a share of the memory that is free before loading, not of the card's total"
+    )
