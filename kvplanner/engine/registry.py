@@ -10,9 +10,9 @@ from kvplanner.engine.protocol import Engine
 from kvplanner.engine.serving import MetricNames
 from kvplanner.errors import UnknownName
 
-_ENGINES: Final[dict[str, str]] = {"vllm": "kvplanner.engine.vllm"}
+_ENGINES: Final[dict[str, str]] = {"vllm": "kvplanner.engine.vllm", "sglang": "kvplanner.engine.sglang"}
 # Packages whose servers are understood, planned or not.
-_SERVERS: Final = ("kvplanner.engine.vllm", "kvplanner.engine.llamacpp")
+_SERVERS: Final = (*_ENGINES.values(), "kvplanner.engine.llamacpp")
 
 
 def names() -> tuple[str, ...]:

@@ -7,14 +7,15 @@ from kvplanner.engine.sglang.kv.deepseek_v4 import compression
 from kvplanner.engine.sglang.kv.pools import Layout
 from kvplanner.engine.sglang.kv.state import state_layout
 from kvplanner.engine.sglang.settings import Settings
-from kvplanner.model.spec import Compressed, ModelSpec
+from kvplanner.model.spec import Compressed, Mla, ModelSpec, State
 
 
 def layout(spec: ModelSpec, settings: Settings, stage: int, draft: ModelSpec | None = None) -> Layout:
     """What the pools of a stage are made of. Raises NotModelled for kinds that are not known."""
     if any(isinstance(m, Compressed) for layer in spec.layers for m in layer.mixers):
         kind = compression(spec, settings, stage)
-        return Layout(Cells(0, 0, 0, 0, 0), None, kind, engine_window(spec), all_windows=False)
+        window, layers = engine_window(spec), kind.fine + kind.coarse
+        return Layout(Cells(0, 0, 0, 0, 0), None, kind, window, False, "compressed", layers, kind.layers)
     found = layers_of(spec, settings, stage)
     return Layout(
         cells=cells(spec, settings, stage, draft),
@@ -22,4 +23,8 @@ def layout(spec: ModelSpec, settings: Settings, stage: int, draft: ModelSpec | N
         compression=None,
         window=found.window_tokens if found.window else None,
         all_windows=bool(found.window) and not found.full,
+        kind="mla" if any(isinstance(m, Mla) for m in found.full) else "full",
+        full_layers=len(found.full),
+        window_layers=len(found.window),
+        state_layers=sum(isinstance(m, State) for i in spec.layer_of for m in spec.layers[i].mixers),
     )

@@ -30,13 +30,20 @@ class Measured(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """What the pools of a stage are made of. window: as the engine counts it; compression: DeepSeek V4 only."""
+    """What the pools of a stage are made of. window: as the engine counts it; compression: DeepSeek V4 only.
+
+    kind: of the full pool ("full", "mla", "compressed"). full_layers, window_layers, state_layers: of each kind.
+    """
 
     cells: Cells
     state: StateLayout | None
     compression: Compression | None
     window: int | None
     all_windows: bool
+    kind: str = "full"
+    full_layers: int = 0
+    window_layers: int = 0
+    state_layers: int = 0
 
 
 class Refusal(NamedTuple):

@@ -19,7 +19,7 @@ _NOT_SUPPORTED: Final = ("fbgemm_fp8",)
 def check_arguments(spec: ModelSpec, settings: Settings, options: Mapping[str, OptionValue]) -> None:
     """Raises BadInput, in words near the engine's, for arguments that it does not resolve."""
     _context(spec, settings)
-    _states(settings, options)
+    _states(spec, settings, options)
 
 
 def check_model(spec: ModelSpec, settings: Settings) -> None:
@@ -28,19 +28,25 @@ def check_model(spec: ModelSpec, settings: Settings) -> None:
         raise BadInput(f"SGLang builds no pipeline of {spec.architecture} (the engine ends with a bare AssertionError)",
                        "--pp-size", "Use --tp-size instead")  # fmt: skip
     _heads(spec, settings)
-    if spec.quantization in _NOT_SUPPORTED:
-        raise BadInput(f"SGLang does not load {spec.quantization} checkpoints", "quantization_config",
-                       "Take another checkpoint of this model")  # fmt: skip
     method = settings.quantization or ""
     if method == "modelopt" and spec.kv_cache_dtype == "fp8":
         method = "modelopt_fp8"
+    refused = method_refused(method, settings.arch)
+    if refused:
+        raise BadInput(refused, "--quantization", "Use another GPU, or another checkpoint of this model")
+
+
+def method_refused(method: str, arch: tuple[int, int] | None) -> str:
+    """Why weights of a method are not loaded on a compute capability, "" when they are. arch None: on any."""
+    if method in _NOT_SUPPORTED:
+        return f"SGLang does not load {method} checkpoints"
     least = _LEAST_ARCH.get(method)
-    if least is not None and settings.arch < least:
-        raise BadInput(
-            f"The quantization method {method} is not supported for the current GPU. Minimum capability: "
-            f"{least[0]}{least[1]}. Current capability: {settings.arch[0]}{settings.arch[1]}", "--quantization",
-            "Use a newer GPU, or another checkpoint",
-        )  # fmt: skip
+    if least is None or arch is None or arch >= least:
+        return ""
+    return (
+        f"The quantization method {method} is not supported for the current GPU. Minimum capability: "
+        f"{least[0]}{least[1]}. Current capability: {arch[0]}{arch[1]}"
+    )
 
 
 def _context(spec: ModelSpec, settings: Settings) -> None:
@@ -70,9 +76,9 @@ def _uneven(what: str, count: int, ranks: int) -> BadInput:
                     "AssertionError)", "--tp-size", f"Choose a size that divides {count}")  # fmt: skip
 
 
-def _states(settings: Settings, options: Mapping[str, OptionValue]) -> None:
-    strategy = settings.states.strategy
-    if strategy != "no_buffer":
+def _states(spec: ModelSpec, settings: Settings, options: Mapping[str, OptionValue]) -> None:
+    known = quirk(spec.architecture).states or options.get("mamba_radix_cache_strategy") == "no_buffer"
+    if settings.states.strategy != "no_buffer" or not known:
         return
     flag = "--mamba-radix-cache-strategy"
     if (options.get("page_size") or 1) != 1:

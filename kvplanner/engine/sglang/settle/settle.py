@@ -39,6 +39,7 @@ from kvplanner.units import GIB, MIB
 ASSUMED_ARCH: Final = (9, 0)
 _MAX_PREFILL: Final = 16384
 _MEMORY_RATIO: Final = 0.9
+_NO_LENGTH: Final = 2048  # utils/hf_transformers/common.py get_context_length
 _NO_TOTAL: Final = (4096, 160)
 _LARGE_HOPPER_MIB: Final = 60 * 1024
 _HOPPER_VISION: Final = ("Qwen3VLForConditionalGeneration", "Qwen3VLMoeForConditionalGeneration")
@@ -347,6 +348,8 @@ def _states_strategy(asked: _Asked, parallel: Parallel) -> tuple[bool, RadixStra
     if keeps and not book.options.get("disable_radix_cache"):
         if wanted != "auto":
             strategy = wanted
+        elif not row.states:
+            strategy = "no_buffer"  # a class that the strategies do not know: nothing is tracked
         elif row.extra_buffer and (overlap or (book.options.get("page_size") or 1) != 1):
             strategy = "extra_buffer"
             book.settle("mamba_radix_cache_strategy", strategy, "the model tracks states beside running ones")
@@ -379,10 +382,10 @@ def _dtype(asked: _Asked) -> str:
 
 
 def _context(asked: _Asked) -> int:
-    longest = asked.spec.context_length
+    longest, why = asked.spec.context_length, "from the config"
     if longest is None:
-        raise BadInput("the model's config states no context length", "--context-length", "Set it")
-    return int(asked.book.settle("context_length", longest, "from the config"))
+        longest, why = _NO_LENGTH, "the config states none"
+    return int(asked.book.settle("context_length", longest, why))
 
 
 def _large_hopper_vision(asked: _Asked) -> bool:

@@ -1,0 +1,1 @@
+"""SGLang's options, each declared once, and the flags that are none."""

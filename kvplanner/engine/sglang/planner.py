@@ -1,0 +1,314 @@
+"""The SGLang engine: from a request to a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from kvplanner.engine.draft import DraftWish
+from kvplanner.engine.option import FlagRule, Option, OptionValue, Resolved
+from kvplanner.engine.plan import DevicePlan, Limits, Plan
+from kvplanner.engine.request import PlanRequest
+from kvplanner.engine.segment import Segment, SegmentKind
+from kvplanner.engine.sglang.eras import era_of, spelled
+from kvplanner.engine.sglang.kv.pools import Pools
+from kvplanner.engine.sglang.settings import Settings
+from kvplanner.engine.sglang.settle import parallel
+from kvplanner.engine.sglang.settle.check import check_model, method_refused
+from kvplanner.engine.sglang.settle.settle import settle
+from kvplanner.engine.sglang.startup import limits, stages
+from kvplanner.engine.sglang.startup.checks import Late
+from kvplanner.engine.sglang.startup.rank import Rank, rank_key
+from kvplanner.engine.sglang.startup.replica import Replica, Stages, replica
+from kvplanner.engine.sglang.startup.window import FractionWindow, fraction_window
+from kvplanner.engine.sglang.weights.check import check_tensors
+from kvplanner.engine.sglang.words import figures, notes
+from kvplanner.engine.sglang.words.verdict import verdict
+from kvplanner.engine.shared.device import at_stage, described
+from kvplanner.engine.stage import StageRule
+from kvplanner.engine.values import check_range
+from kvplanner.engine.verdict import Reason, Verdict
+from kvplanner.engine.whatif import with_format
+from kvplanner.errors import BadInput
+from kvplanner.estimate import Estimate, Input, banded
+from kvplanner.gpu.spec import Machine
+from kvplanner.model.model import Model
+from kvplanner.units import counted
+
+__all__ = ["ENGINE", "Sglang"]
+
+_SEGMENT_WORDS: Final[Mapping[SegmentKind, Mapping[str, str]]] = {
+    "runtime": {
+        "meaning": "kernels and sampler buffers that load with the first requests, out of the slack",
+        "detail": "They load after the pools are sized and have to find room in the slack.",
+    },
+    "weights": {
+        "meaning": "everything that loading takes: tensors, rotary tables, drafts, adapters",
+        "detail": "SGLang measures by free memory, so that the allocator's segments count too.",
+    },
+    "workspace": {
+        "meaning": "request table, free lists and attention workspaces, out of the slack",
+        "detail": "The request table has a row of the context length for every running request.",
+    },
+    "activations": {
+        "meaning": "what a prefill chunk and the logits work in, out of the slack",
+        "title": "Activations: what a step works in",
+        "detail": "SGLang measures no step: whatever it needs has to be left over.",
+    },
+    "cuda_graphs": {
+        "meaning": "recorded kernels of decoding and prefill with their memory, out of the slack",
+        "detail": "Captured after the pools are made; --disable-cuda-graph leaves them out.",
+    },
+    "kv_cache": {
+        "meaning": "the pools: keys and values, recurrent states, the draft's tokens",
+        "title": "KV cache: the pools that the budget holds",
+        "detail": "What the static fraction leaves after the weights, in whole pages, taken at start.",
+    },
+    "headroom": {
+        "meaning": "what is left of the slack",
+        "title": "Headroom: what is left of the slack",
+        "detail": "Longer prompts, larger batches and fragmentation live here.",
+    },
+}
+
+
+class Sglang:
+    """SGLang, by the rule era of the version that is asked for."""
+
+    name: Final = "sglang"
+    title: Final = "SGLang"
+    versions: Final = ("0.5.23", "0.5.22", "0.5.20", "0.5.18", "0.5.17", "0.5.14", "0.5.12", "0.5.10", "0.5.9", "0.5.6",
+                       "0.5.3", "0.4.10", "0.4.6")  # fmt: skip
+    launch: Final = ("sglang", "serve")
+    stages: Final = stages.RULES
+
+    def ignored_flags(self) -> Mapping[str, FlagRule]:
+        """Flags and variables that are no option: left out, refused, or another's spelling."""
+        from kvplanner.engine.sglang.options.ignored import IGNORED_FLAGS
+
+        return IGNORED_FLAGS
+
+    def options(self, version: str | None = None) -> tuple[Option, ...]:
+        """The options that exist in a version (the newest when None)."""
+        from kvplanner.engine.sglang.options.declared import options_of
+
+        return options_of(era_of(version).version)
+
+    def allowed(self, name: str, model: Model) -> tuple[int, ...]:
+        """The parallel sizes that a model's heads and layers allow; nothing is ruled out for other options."""
+        return parallel.allowed(name, model)
+
+    def cannot_load(self, method: str, version: str | None = None, machine: Machine | None = None) -> str:
+        """Why a version loads no weights of a quantisation method on a machine, "" when it does."""
+        arch = machine.devices[0].gpu.compute_capability if machine is not None and machine.devices else None
+        return method_refused(method, arch)
+
+    def segment_words(self) -> Mapping[SegmentKind, Mapping[str, str]]:
+        """SGLang's budget holds weights and pools; everything else lives in the slack."""
+        return _SEGMENT_WORDS
+
+    def as_started(self, options: Mapping[str, OptionValue], version: str | None = None) -> dict[str, OptionValue]:
+        """The options of a server that is started so: one GPU unless its command line names a parallel size."""
+        return parallel.as_started(options)
+
+    def draft_wanted(self, options: Mapping[str, OptionValue]) -> DraftWish | None:
+        """The draft model whose layers count, None for none."""
+        name = str(options.get("speculative_draft_model_path") or "").strip()
+        if not name or not options.get("speculative_algorithm"):
+            return None
+        return DraftWish(name, "--speculative-draft-model-path")
+
+    def plan(self, request: PlanRequest) -> Plan:
+        """The plan. Raises BadInput for values that SGLang refuses, NotModelled for what is not known."""
+        if request.options:
+            from kvplanner.engine.sglang.options.declared import declared
+
+            for option in declared():
+                if option.name in request.options:
+                    check_range(option, request.options[option.name])
+        request, derived = _with_parallel(with_format(request))
+        settings, resolved, warnings = settle(request)
+        resolved = {**resolved, **derived}
+        cannot_tell = parallel.unplannable(request.machine)
+        devices, unused = parallel.devices_of(request, settings)
+        if unused:
+            of = f"of {counted(len(request.machine.devices), 'GPU', 'GPUs')}"
+            warnings = (f"{counted(unused, f'{of} is', f'{of} are')} not used by this plan", *warnings)
+        if cannot_tell:
+            return _cannot_tell(request, settings, resolved, (*warnings, cannot_tell), devices)
+        check_model(request.model.spec, settings)
+        check_tensors(request.model, settings)
+        return _plan(request, settings, resolved, warnings, devices)
+
+
+ENGINE: Final = Sglang()
+
+
+def _with_parallel(request: PlanRequest) -> tuple[PlanRequest, dict[str, Resolved]]:
+    """The request with a tensor-parallel size that uses its GPUs, when it sets no parallel size itself.
+
+    SGLang's own default is 1; a plan for several GPUs is meant for all of them, and its command line says so.
+    """
+    count = sum(device.kind == "gpu" for device in request.machine.devices)
+    if count <= 1 or any(name in request.options for name in parallel.SIZES):
+        return request, {}
+    for size in range(count, 0, -1):
+        tried = request._replace(options={**request.options, parallel.SIZES[0]: size})
+        try:
+            settings = settle(tried).settings
+            check_model(request.model.spec, settings)
+            check_tensors(request.model, settings)
+        except BadInput:
+            if size > 1:
+                continue
+        break
+    reason = f"{count} GPUs given: the largest size up to {count} that the model divides by"
+    return tried, {parallel.SIZES[0]: Resolved(size, "derived", reason)}
+
+
+def _plan(
+    request: PlanRequest, settings: Settings, resolved: Mapping[str, Resolved], warnings: Sequence[str],
+    devices: Sequence[Stages],
+) -> Plan:  # fmt: skip
+    """devices: of each replica, stage by stage."""
+    replicas = _replicas(request, settings, devices)
+    worst = min(range(len(replicas)), key=lambda i: _order(replicas[i]))
+    made = replicas[worst]
+    window = fraction_window(request, made)
+    answer = verdict(replicas, worst, window)
+    rule = stages.rule_of(answer.failing.stage) if answer.failing else None
+    cache = figures.kv_cache(made, settings) if made.pools else None
+    tightest = worst * len(made.ranks) + made.tightest
+    given = "kv_cache" in request.measured
+    return Plan(
+        request=request,
+        engine_version=spelled(settings.version),
+        rules=settings.era.name,
+        verdict=answer,
+        devices=described(
+            _device_plans(replicas, settings, rule, window),
+            verdict=answer,
+            rule=rule,
+            tightest=tightest,
+            cache=cache,
+            cache_given=given,
+        ),
+        options=resolved,
+        kv_cache=cache,
+        limits=limits.limits(request, settings, replicas),
+        warnings=notes.warnings(request, settings, made, window, warnings),
+        tightest=tightest,
+        replicas=settings.parallel.replicas,
+        cache_given=given,
+    )
+
+
+def _replicas(request: PlanRequest, settings: Settings, devices: Sequence[Stages]) -> tuple[Replica, ...]:
+    """Every replica; those on devices of one kind are solved once."""
+    solved: dict[tuple[object, ...], Replica] = {}
+    out: list[Replica] = []
+    for rows in devices:
+        key = tuple(rank_key(stage, device) for stage, row in enumerate(rows) for device in row)
+        if key not in solved:
+            solved[key] = replica(request, settings, rows)
+        out.append(solved[key]._replace(devices=tuple(device for row in rows for device in row)))
+    return tuple(out)
+
+
+def _order(made: Replica) -> tuple[bool, int, int]:
+    """Failing replicas first, by how early they fail and by what they miss; then those with the fewest tokens."""
+    if made.failure is not None:
+        return False, stages.ORDER.index(made.failure.stage), -made.failure.missing_bytes
+    return True, made.first.tokens, 0
+
+
+def _device_plans(
+    replicas: Sequence[Replica], settings: Settings, rule: StageRule | None, window: FractionWindow
+) -> tuple[DevicePlan, ...]:
+    plans: list[DevicePlan] = []
+    tp, pp = settings.parallel.tp, settings.parallel.pp
+    for number, made in enumerate(replicas):
+        planned: dict[tuple[int, str, int | None], DevicePlan] = {}
+        for index, (device, rank) in enumerate(zip(made.devices, made.ranks, strict=True)):
+            places = [f"dp{number}"] if settings.parallel.replicas > 1 else []
+            places += [f"pp{rank.stage}"] if pp > 1 else []
+            role = "/".join((*places, f"tp{index % tp}"))
+            key = rank_key(rank.stage, device)
+            if key not in planned:
+                pools = made.pools[rank.stage] if made.pools else None
+                late = made.late[index] if made.late else None
+                planned[key] = _device_plan(rank, pools, late, rule, window)
+            plans.append(planned[key]._replace(device=device, role=role, replica=number))
+    return tuple(plans)
+
+
+def _device_plan(
+    rank: Rank, pools: Pools | None, late: Late | None, rule: StageRule | None, window: FractionWindow
+) -> DevicePlan:
+    settings = rank.settings
+    segments = [
+        Segment("driver_reserved", figures.driver_reserved(rank)),
+        Segment("other", rank.other),
+        Segment("runtime_outside", rank.outside),
+        Segment("weights", rank.weights, in_budget=True),
+    ]
+    if pools is not None:
+        segments.append(Segment("kv_cache", figures.pool_segment(rank, pools, settings), in_budget=True))
+    segments.append(Segment("workspace", figures.workspace(rank, late, pools)))
+    segments.append(Segment("cuda_graphs", rank.graphs))
+    if late is not None:
+        segments.append(Segment("activations", late.eager))
+    segments.append(Segment("runtime", rank.late))
+    left = rank.total.value - sum(s.bytes for s in segments)
+    if rule is None:
+        segments.append(Segment("headroom", figures.headroom(rank, late, left)))
+    used = pools.bytes + pools.draft_bytes if pools is not None else 0
+    budget = rank.budget
+    if window.open:
+        budget = budget.with_notes(f"Fractions from {window.least:g} to {window.most:g} work by these estimates: below "
+                                   "there is no KV cache, above no room for graphs and steps")  # fmt: skip
+    return DevicePlan(
+        device=rank.device,
+        role="",
+        total_bytes=rank.total.value,
+        cuda_total_bytes=rank.cuda_total.value,
+        budget=budget,
+        segments=at_stage(segments, rule),
+        bytes_per_unit=used // max(pools.tokens // settings.cache.page_size, 1) if pools is not None else 0,
+        overflow_bytes=max(-left, 0),
+        stages=stages.timeline(rank, used, late, rule),
+        budget_share=settings.fraction,
+    )
+
+
+def _cannot_tell(
+    request: PlanRequest, settings: Settings, resolved: Mapping[str, Resolved], warnings: tuple[str, ...],
+    devices: Sequence[Stages],
+) -> Plan:  # fmt: skip
+    """A plan without numbers: for devices whose memory use SGLang's rules here do not describe."""
+    plans: list[DevicePlan] = []
+    unknown = Verdict("cannot_tell", blocked=(Reason("unplannable", "{why}", {"why": warnings[-1]}),))
+    for place, device in enumerate(d for rows in devices for row in rows for d in row):
+        total = device.gpu.total.value if device.gpu.total else 0
+        cuda_total = device.gpu.cuda_total.value if device.gpu.cuda_total else total
+        plans.append(DevicePlan(device, f"tp{place}", total, cuda_total, None, _whole(total)))
+    return Plan(
+        request=request,
+        engine_version=spelled(settings.version),
+        rules=settings.era.name,
+        verdict=unknown,
+        devices=described(plans, verdict=unknown, rule=None, tightest=0, cache=None, cache_given=False),
+        options=resolved,
+        kv_cache=None,
+        limits=Limits(None, None),
+        warnings=warnings,
+        replicas=settings.parallel.replicas,
+    )
+
+
+def _whole(total: int) -> tuple[Segment, ...]:
+    if not total:
+        return ()
+    whole = Input("whole memory", total, "B", "the memory of the GPU, of which nothing more is known")
+    estimate: Estimate = banded(total, 0, total, "assumed", "{whole memory}", whole)
+    return (Segment("headroom", estimate),)

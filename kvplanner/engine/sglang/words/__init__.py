@@ -1,0 +1,1 @@
+"""What a plan of SGLang says, as data, and the figures behind it."""
