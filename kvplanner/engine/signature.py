@@ -45,11 +45,6 @@ _OTHERS: Final = (
         "llamacpp", "llama-server", ((r"llama-server",), (_INTERPRETER, r"llama_cpp\.server")),
         model_flags=("--model", "-m", "--hf-repo", "-hf"), default_port=8080,
     ),
-    Signature(
-        "sglang", "SGLang",
-        ((_INTERPRETER, r"sglang\.launch_server"), (r"sglang", r"serve"), (_INTERPRETER, r"sglang\.srt\.server")),
-        titles=(r"sglang::.*",), model_flags=("--model-path", "--model"), default_port=30000, packages=("sglang",),
-    ),
 )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from kvplanner.errors import BadInput
 from kvplanner.gpu.spec import Device, Machine
 
 _WHERE: Final = "after --"
+_PYTHON: Final = r"(?:.*/)?python[\d.]*"
 # Of a POSIX shell, of cmd and of PowerShell.
 _CONTINUED: Final = r"[\\^`][ \t]*\r?\n"
 _ASSIGNMENT: Final = r"(?s)[A-Za-z_][A-Za-z0-9_]*=.*"
@@ -105,8 +106,9 @@ def _start(words: Sequence[str]) -> _Start | None:
 
 def _after_image(found: Signature, words: Sequence[str], start: int) -> int:
     """Behind a launcher that is repeated after the image, whole or without its first word (an --entrypoint)."""
+    interpreter = start < len(words) and re.fullmatch(_PYTHON, words[start]) is not None
     for pattern in found.commands:
-        if (end := command_end(words, pattern, start)) is not None:
+        if (end := command_end(words, pattern, start + interpreter)) is not None:
             return end
     rest = found.launch[1:]
     return start + len(rest) if rest and tuple(words[start : start + len(rest)]) == rest else start

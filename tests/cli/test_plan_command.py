@@ -249,7 +249,7 @@ def test_what_was_assumed_is_said(terminal: Terminal) -> None:
         (["plan"], "no model is named"),
         (["plan", "No-Such-Model-9B", "--gpu", "H100"], "No-Such-Model-9B"),
         (["plan", MODEL, "--gpu", "H1000"], "H1000"),
-        (["plan", MODEL, "--gpu", "H100", "--engine", "sglang"], "sglang"),
+        (["plan", MODEL, "--gpu", "H100", "--engine", "tgi"], "tgi"),
         (["plan", MODEL, "--gpu", "H100", "--engine-version", "never"], "never"),
         (["plan", MODEL, "-tp", "2"], "go after --"),
         (["plan", MODEL, "--gpu"], "--gpu"),

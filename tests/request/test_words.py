@@ -252,7 +252,7 @@ def test_one_model_may_be_named_twice_but_not_two() -> None:
         (PlanWords("m", "H1OO"), "H1OO"),
         (PlanWords("m", "0xH100"), "0 GPUs"),
         (PlanWords("m", "local"), "no NVIDIA GPU can be seen"),
-        (PlanWords("m", "H100", engine="sglang"), "no engine is called 'sglang'"),
+        (PlanWords("m", "H100", engine="tgi"), "no engine is called 'tgi'"),
         (PlanWords("m", "H100", flags=("--max-model-lenn", "1")), "--max-model-lenn"),
         (PlanWords("m", "H100", flags=("--max-model-len",)), "--max-model-len"),
         (PlanWords("m", "H100", flags=("--max-model-len", "many")), "many"),

@@ -1,7 +1,7 @@
-"""How a running SGLang looks in a process list (data only; read by kvplanner.observe.processes).
+"""How a running SGLang looks in a process list (data only; fields as in kvplanner.engine.signature).
 
-The parent is the console script or the module; each GPU is held by one scheduler (setproctitle, 0.5.23), and the
-other children hold none.
+The parent is the console script or the module. One child titled sglang::scheduler holds each GPU; those titled
+sglang::detokenizer, ::data_parallel_controller and ::tokenizer_worker hold none (setproctitle, 0.5.23).
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ SIGNATURE: Final[Mapping[str, object]] = {
         (r"sglang", "serve"),
         (r"-m", r"sglang\.launch_server"),
         (r"-m", r"sglang", "serve"),
+        (r"-m", r"sglang\.srt\.server"),
     ),
-    "titles": (r"sglang::scheduler.*", r"sglang::detokenizer.*", r"sglang::data_parallel_controller.*",
-               r"sglang::tokenizer_worker.*"),
+    "titles": (r"sglang::.*",),
     "model_flags": ("--model-path", "--model"),
     "model_positional": True,
     "default_port": 30000,
     "packages": ("sglang",),
+    "launch": ("sglang", "serve"),
+    "images": (r"lmsysorg/sglang[\w.-]*",),
     "planned": True,
 }  # fmt: skip

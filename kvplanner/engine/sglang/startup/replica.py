@@ -35,7 +35,9 @@ class Failure(NamedTuple):
         """What the engine would print."""
         if self.refusal is not None:
             return self.refusal.message
-        return "" if self.stage == checks.RUNTIME and self.missing_bytes <= 0 else "CUDA out of memory."
+        return (
+            "Capture cuda graph failed: CUDA out of memory." if self.stage == checks.CAPTURE else "CUDA out of memory."
+        )
 
 
 class Replica(NamedTuple):
