@@ -34,7 +34,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _names_a_file(word: str) -> bool:
     """Whether a first word is something to open: a file of a known kind, or a path to anything that exists."""
-    return (word.lower().endswith(_OPENABLE) or os.sep in word) and Path(word).exists()
+    from kvplanner.reading import is_there
+
+    return (word.lower().endswith(_OPENABLE) or os.sep in word) and is_there(Path(word))
 
 
 def gui(argv: Sequence[str] | None = None) -> int:

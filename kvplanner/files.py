@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
+import time
 from contextlib import suppress
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from threading import get_ident
+from typing import Final
+
+_PART: Final = re.compile(r"\.kvplanner-[0-9]{1,10}-[0-9]{1,20}\.part")
+_ABANDONED_S: Final = 600
+# Of a folder's entries: a plan may be saved among a hundred thousand downloads.
+_MOST_SWEPT: Final = 5000
 
 
 def shipped(*parts: str) -> Path:
@@ -21,9 +30,11 @@ def shipped(*parts: str) -> Path:
 def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
     """Writes a neighbour, syncs it and moves it over the file: a crash leaves the old one or the new one.
 
-    Keeps the permissions of a file that is there, and follows a link. Raises OSError, and leaves nothing behind.
+    Keeps the permissions of a file that is there, and follows a link. Raises OSError, and leaves nothing behind;
+    what a process that was killed left behind here before is taken away.
     """
     target = Path(path).resolve()
+    _sweep(target.parent)
     part = target.with_name(f".kvplanner-{os.getpid()}-{get_ident()}.part")
     try:
         with part.open("wb") as file:
@@ -37,6 +48,14 @@ def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
         with suppress(OSError):
             part.unlink(missing_ok=True)
     _sync_folder(target.parent)
+
+
+def _sweep(folder: Path) -> None:
+    """Takes away what was left half written ten minutes ago or earlier: no writing takes that long."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in islice(entries, _MOST_SWEPT):
+            if _PART.fullmatch(entry.name) and entry.stat(follow_symlinks=False).st_mtime < time.time() - _ABANDONED_S:
+                Path(entry.path).unlink(missing_ok=True)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,8 @@ INDEX_LIMIT_BYTES: Final = 48_000_000
 # Brackets and commas bound what parsing may cost: an empty list costs 24 times its text.
 CONTAINER_LIMIT: Final = 200_000
 VALUE_LIMIT: Final = 1_000_000
+# The deepest configs have a dozen levels. Python's own limit depends on how deep the caller stands.
+DEPTH_LIMIT: Final = 100
 
 _KEY: Final = re.compile(r'"((?:[^"\\\n]|\\.){1,200})"\s*:')
 
@@ -65,7 +68,7 @@ def parse_value(data: bytes, where: str, constant: Callable[[str], object] | Non
         line = data.count(b"\n", 0, error.start) + 1
         raise BadInput(f"invalid UTF-8 on line {line} (byte {error.start:,})", where, _REMEDY) from error
     try:
-        return json.loads(text, object_pairs_hook=_unique, parse_constant=constant or _no_constant)
+        return _parsed(text, constant or _no_constant)
     except json.JSONDecodeError as error:
         raise BadInput(
             f"broken JSON on line {error.lineno}, column {error.colno}{_near_field(text, error.pos)}"
@@ -81,6 +84,13 @@ def parse_value(data: bytes, where: str, constant: Callable[[str], object] | Non
     except ValueError as error:
         # Python refuses integers of more than 4,300 digits.
         raise BadInput("a number with more digits than any model needs", where, _REMEDY) from error
+
+
+def _parsed(text: str, constant: Callable[[str], object]) -> object:
+    value: object = json.loads(text, object_pairs_hook=_unique, parse_constant=constant, parse_float=_finite)
+    if text.count("{") + text.count("[") > DEPTH_LIMIT:
+        _check_depth(value)
+    return value
 
 
 class _Refused(Exception):
@@ -103,6 +113,28 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 def _no_constant(name: str) -> NoReturn:
     raise _Refused(f"{name} is not JSON", name)
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise _Refused(f"the number {text[:40]} is larger than any", text)
+    return value
+
+
+def _check_depth(value: object) -> None:
+    """Raises RecursionError for more levels than are allowed, by a walk that is no deeper itself."""
+    level = [value]
+    for _ in range(DEPTH_LIMIT):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, dict) else outer if isinstance(outer, list) else ())
+            if isinstance(inner, dict | list)
+        ]
+        if not level:
+            return
+    raise RecursionError
 
 
 def _line_of(text: str, needle: str) -> int:

@@ -8,6 +8,8 @@ from typing import Final
 _PICTURES: Final = 0x2400
 _DELETE: Final = 0x7F
 _MARK: Final = "�"
+# A cell that begins with one of these is a formula to a spreadsheet, which passes over blanks before it.
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def printable(text: str) -> str:
@@ -27,3 +29,13 @@ def _shape(code: int) -> str:
     if code < 0x20:
         return chr(_PICTURES + code)
     return "␡" if code == _DELETE else _MARK
+
+
+def inert(text: str) -> str:
+    """The text as a cell of a CSV file that no spreadsheet takes for a formula."""
+    return f"'{text}" if text.startswith(_FORMULA) or text.lstrip().startswith(_FORMULA) else text
+
+
+def cut(text: str, most: int) -> str:
+    """The text on at most so many characters, with a mark of how many more there were."""
+    return text if len(text) <= most else f"{text[: max(0, most - 12)]}… ({len(text):,})"

@@ -99,6 +99,34 @@ def read_whole(path: Path, limit_bytes: int) -> bytes:
         return file.read(0, file.size)
 
 
+def is_there(path: Path) -> bool:
+    """Whether something has this path, as far as this user can see: what cannot be asked for is not there.
+
+    The one place that asks so of a path that others wrote down: such a path may be too long, run in circles or lie in
+    a folder that is closed. It may also lie on a mount that never answers, so that the window asks in a job.
+    """
+    try:
+        return path.exists()
+    except (OSError, ValueError, RuntimeError):
+        return False
+
+
+def is_folder(path: Path) -> bool:
+    """Whether a path that others wrote down is a folder, as far as this user can see."""
+    try:
+        return path.is_dir()
+    except (OSError, ValueError, RuntimeError):
+        return False
+
+
+def expanded(text: str) -> Path:
+    """The path that a text means, "~" as the home folder; a home that nobody has stays as it is written."""
+    try:
+        return Path(text).expanduser()
+    except (RuntimeError, ValueError):
+        return Path(text)
+
+
 def file_size(path: Path) -> int | None:
     """Size of a regular file, following links; None when it is missing, not regular or not accessible."""
     try:

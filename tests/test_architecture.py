@@ -14,7 +14,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "kvplanner"
 
 # Each room with the rooms that it may import; a room may always import itself.
-GROUND = {"units", "sized_text", "errors", "estimate", "files", "jsonfile", "printable", "reading"}
+GROUND = {"units", "sized_text", "errors", "estimate", "files", "jsonfile", "printable", "reading", "deadline"}
 FACTS = {"model", "gpu"}
 PLANS = GROUND | FACTS | {"engine", "catalog"}
 ALLOWED: dict[str, set[str]] = {
@@ -23,6 +23,7 @@ ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "estimate": {"units"},
     "files": set(),
+    "deadline": set(),
     "reading": {"errors"},
     "jsonfile": {"errors", "reading"},
     "printable": set(),

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
+from kvplanner.cli.output import say
 from kvplanner.errors import BadInput, UnknownName
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
 
 
 class Parser(argparse.ArgumentParser):
@@ -25,6 +29,10 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raises BadInput instead of printing usage and leaving."""
         raise BadInput(message.removeprefix("argument "), self.command, f"{self.prog} --help lists what it takes")
+
+    def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
+        """Help goes the way of every answer."""
+        say(message.rstrip("\n"))
 
     def refuse(self, flag: str, remedy: str) -> NoReturn:
         """Raises UnknownName for a flag that is none of these, with those that are spelled alike."""

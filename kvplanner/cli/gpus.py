@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from kvplanner.cli.arguments import Parser
-from kvplanner.cli.output import BAD_INPUT, FITS, columns, emit_json, note
+from kvplanner.cli.output import BAD_INPUT, FITS, columns, emit_json, note, say
 from kvplanner.errors import BadInput
 from kvplanner.estimate import Estimate, least_sure
 from kvplanner.report.table import fitted
@@ -54,7 +54,7 @@ def _catalogue(query: str, *, as_json: bool) -> int:
     elif entries:
         rows = [_row(e, gpus.gpu(e.id)) for e in entries]
         heads = ("GPU", "nominal", "NVML total", "CUDA total GiB", "basis", "compute", "also called")
-        print("\n".join(fitted([heads, *rows], "<>>><<<", (6, 5, 1, 4), columns())))
+        say("\n".join(fitted([heads, *rows], "<>>><<<", (6, 5, 1, 4), columns())))
     if not entries:
         hint = "kvplanner gpus --local lists this machine's" if query.lower() == "local" else _BY_MEMORY
         note(f"no GPU in the catalogue fits {query!r}. {hint}")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from kvplanner.cli.arguments import Parser
-from kvplanner.cli.output import FITS, emit_json
+from kvplanner.cli.output import FITS, emit_json, say
 
 if TYPE_CHECKING:
     from kvplanner.model.model import Model
@@ -33,7 +33,7 @@ def run(argv: Sequence[str]) -> int:
     if given.json:
         emit_json(to_json(found))
     else:
-        print("\n".join(lines(found)))
+        say("\n".join(lines(found)))
     return FITS
 
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from kvplanner.cli.output import BAD_INPUT, FITS, emit_json, note
+from kvplanner.cli.output import BAD_INPUT, FITS, emit_json, note, say, written
 from kvplanner.report.table import table
 from kvplanner.units import format_bytes
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kvplanner.gpu.spec import Machine
     from kvplanner.observe.snapshot import GpuSample, ProcessSample, Reading, Snapshot
 
-_CLEAR: Final = "\x1b[H\x1b[2J"
+_CLEAR: Final = "\x1b[2J\x1b[H\x1b[A"
 _COMMAND_WIDTH: Final = 60
 
 
@@ -44,9 +44,10 @@ def watch(*, as_json: bool) -> int:
         for snapshot in snapshots():
             status = _status(snapshot)
             if not as_json and sys.stdout.isatty():
-                sys.stdout.write(_CLEAR)
+                say(_CLEAR, painted=True)
             _print(snapshot, as_json=as_json, lines=True)
-            sys.stdout.flush()
+            with written():
+                sys.stdout.flush()
             if snapshot.state == "no_driver":
                 break
     except KeyboardInterrupt:
@@ -64,7 +65,7 @@ def _print(snapshot: Snapshot, *, as_json: bool, lines: bool = False) -> None:
 
         emit_json(to_json(snapshot), on_one_line=lines)
     elif snapshot.gpus:
-        print("\n".join(_lines(snapshot)))
+        say("\n".join(_lines(snapshot)))
     if snapshot.message:
         note(f"{snapshot.message} {snapshot.remedy}")
 

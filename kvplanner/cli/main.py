@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Final
 
-from kvplanner.cli.output import FITS, complain, give_up_output, make_printable
+from kvplanner.cli.output import FITS, OutputFailed, complain, give_up_output, make_printable, say, written
 from kvplanner.errors import BadInput, PlannerError, UnknownName
+from kvplanner.reading import unreadable
 
 COMMANDS: Final[dict[str, str]] = {
     "plan": "does a model fit, where the memory goes, and what it serves",
@@ -57,7 +58,8 @@ def run(argv: Sequence[str]) -> int:
     make_printable()
     try:
         status = _run(list(argv))
-        sys.stdout.flush()
+        with written():
+            sys.stdout.flush()
     except PlannerError as error:
         return complain(error)
     except KeyboardInterrupt:
@@ -66,9 +68,11 @@ def run(argv: Sequence[str]) -> int:
         # The reader has gone (`| head`): nothing is left to say.
         give_up_output()
         return FITS
-    except OSError as error:
+    except OutputFailed as error:
         give_up_output()
         return complain(BadInput(f"the output cannot be written: {error.strerror or error}", "", _GIVE_OUTPUT))
+    except OSError as error:
+        return complain(unreadable(str(error.filename or "a file"), error))
     return status
 
 
@@ -93,17 +97,17 @@ def _run(argv: list[str]) -> int:
     if argv and argv[0] == "help" and argv[1:] and argv[1] in COMMANDS:
         argv = [argv[1], "--help"]
     if not argv or argv[0] in ("-h", "--help", "help"):
-        print(_USAGE.format(commands="\n".join(f"  kvplanner {c:<8} {text}" for c, text in COMMANDS.items())), end="")
+        say(_USAGE.format(commands="\n".join(f"  kvplanner {c:<8} {text}" for c, text in COMMANDS.items())).rstrip())
         return 0
     if argv[0] in ("-V", "--version", "version"):
         import kvplanner
 
-        print(f"kvplanner {kvplanner.__version__}")
+        say(f"kvplanner {kvplanner.__version__}")
         return 0
     command, rest = argv[0], argv[1:]
     if command == "gui":
         # Only its help comes here: the composition root opens the window.
-        print(gui_usage(), end="")
+        say(gui_usage().rstrip())
         return 0
     if command.startswith("-"):
         raise BadInput("a command is missing", "", f"Write kvplanner plan {' '.join(argv)[:80]}")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from kvplanner.cli.arguments import Parser
-from kvplanner.cli.output import BAD_INPUT, FITS, columns, emit_json, note
+from kvplanner.cli.output import BAD_INPUT, FITS, columns, emit_json, note, say
 from kvplanner.report.table import fitted
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ def run(argv: Sequence[str]) -> int:
         emit_json({"schema": SCHEMA, "query": query, "models": [entry._asdict() for entry in entries]})
     elif entries:
         heads = ("id", "parameters", "stored GB", "GiB", "format", "context")
-        print("\n".join(fitted([heads, *map(_row, entries)], "<>>><>", (2, 1, 4), columns())))
+        say("\n".join(fitted([heads, *map(_row, entries)], "<>>><>", (2, 1, 4), columns())))
         if any(entry.lower_confidence for entry in entries):
-            print("\n* less sure: some fields come from class defaults or from a model of the same shape")
+            say("\n* less sure: some fields come from class defaults or from a model of the same shape")
     if not entries:
         note(f"no bundled model fits {query!r}. Fewer words find more; kvplanner plan also takes a folder or a file")
         return BAD_INPUT

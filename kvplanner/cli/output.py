@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from kvplanner.errors import PlannerError
@@ -14,6 +16,7 @@ DOES_NOT_FIT: Final = 1
 BAD_INPUT: Final = 2
 
 _NARROW, _WIDE = 48, 120
+_MOST: Final = 1500
 # What stands for a character in an encoding that lacks it, so that "430,000–458,000" stays a range.
 _STAND_INS: Final = str.maketrans({
     "≈": "~", "–": "-", "−": "-", "·": ".", "×": "x", "÷": "/", "…": ".", "─": "-", "└": "+", "┘": "+", "▲": "^",
@@ -28,10 +31,40 @@ def complain(error: PlannerError) -> int:
     return BAD_INPUT
 
 
+def _short(text: str) -> str:
+    """A line without its middle where that is long: what is wrong stands first, and what to do last."""
+    return text if len(text) <= _MOST else f"{text[:700]} … ({len(text):,} characters) … {text[-500:]}"
+
+
+class OutputFailed(OSError):
+    """Standard output takes no more: a full disk, a device that is gone."""
+
+
+def say(text: str, *, painted: bool = False) -> None:
+    """Lines of an answer on standard output, whoever named what stands in them. painted: they are safe already.
+
+    Raises BrokenPipeError when the reader has gone, OutputFailed for whatever else goes wrong with writing.
+    """
+    safe = text if painted else "\n".join(map(printable, text.split("\n")))
+    with written():
+        sys.stdout.write(f"{safe}\n")
+
+
+@contextmanager
+def written() -> Iterator[None]:
+    """Tells what goes wrong with writing from what goes wrong with reading."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputFailed(error.errno, error.strerror or str(error)) from error
+
+
 def note(text: str) -> None:
     """Something worth knowing that is not the answer, on one line of standard error where there is one."""
     if sys.stderr is not None:
-        print(f"kvplanner: {printable(' '.join(text.split()))}", file=sys.stderr)
+        print(f"kvplanner: {_short(printable(' '.join(text.split())))}", file=sys.stderr)
 
 
 def give_up_output() -> None:
@@ -44,8 +77,11 @@ def emit_json(value: object, *, on_one_line: bool = False) -> None:
     import json
 
     escaped = not (sys.stdout.encoding or "").lower().startswith("utf")
-    json.dump(value, sys.stdout, indent=None if on_one_line else 2, ensure_ascii=escaped, allow_nan=False)
-    sys.stdout.write("\n")
+    text = json.dumps(value, indent=None if on_one_line else 2, ensure_ascii=escaped, allow_nan=False)
+    if not text.isascii():
+        # JSON itself escapes only what lies below a blank; what turns text or moves a cursor may lie above.
+        text = "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
+    say(text, painted=True)
 
 
 def width() -> int:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from kvplanner.cli.arguments import Parser
-from kvplanner.cli.output import BAD_INPUT, DOES_NOT_FIT, FITS, emit_json, give_up_output, note, width
+from kvplanner.cli.output import BAD_INPUT, DOES_NOT_FIT, FITS, emit_json, give_up_output, note, say, width, written
 from kvplanner.errors import BadInput, UnknownName
+from kvplanner.printable import printable
 from kvplanner.request.flags import add_plan_words, split_flags
 from kvplanner.sized_text import sizes_in
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from kvplanner.engine.plan import Plan
     from kvplanner.engine.segment import SegmentKind
+    from kvplanner.model.model import Model
     from kvplanner.request.words import Built, PlanWords, Sources
 
 _EXAMPLES: Final = """examples:
@@ -48,6 +50,11 @@ def parser() -> Parser:
     add("--unit", type=_unit, choices=("GiB", "GB"), default="GiB", help="of every size (GiB)")
     add("--json", action="store_true", help="the plan as JSON, schema kvplanner.plan/1")
     add("--save", default="", metavar="FILE", help="also write what was asked as a plan file (.kvplan.json)")
+    add(
+        "--online",
+        action="store_true",
+        help="ask the Hub for models that a plan file names",
+    )
     add("--markdown", action="store_true", help="the report as Markdown")
     return made  # fmt: skip
 
@@ -107,13 +114,31 @@ def _names_gpu(text: str) -> bool:
     return True
 
 
-def sources() -> Sources:
-    """How the terminal finds models and this machine's GPUs: only "hub:" goes online, since it asks for it."""
+def sources(*, online: bool = False) -> Sources:
+    """How the terminal finds models and this machine's GPUs.
+
+    Only "hub:" goes online, where the user wrote it. A plan file may come from anyone: what it names is asked of the
+    Hub with --online alone.
+    """
     from kvplanner.cli.inspect import open_model
     from kvplanner.cli.local import machine
     from kvplanner.request.words import Sources
 
-    return Sources(open_model, machine)
+    return Sources(open_model, machine, open_model if online else _open_kept)
+
+
+def _open_kept(name: str) -> Model:
+    from kvplanner.source.hub.errors import HubError
+    from kvplanner.source.resolve import open_model
+
+    try:
+        return open_model(name)
+    except HubError as error:
+        if error.trouble != "offline":
+            raise
+        remedy = "Write --online to ask the Hub for it, or name a model of this machine"
+        raise HubError("offline", "the plan file names a model of the Hub, which is not on this machine", error.where,
+                       remedy) from None  # fmt: skip
 
 
 def make_plan(built: Built) -> Plan:
@@ -132,6 +157,7 @@ def save(path: str, built: Built) -> None:
     from kvplanner.catalog.gpus import machine_words
     from kvplanner.engine.command import role_option
     from kvplanner.engine.registry import engine
+    from kvplanner.reading import is_there
     from kvplanner.request import planfile
 
     if not path.endswith(planfile.SUFFIX):
@@ -139,7 +165,7 @@ def save(path: str, built: Built) -> None:
 
     def placed(name: str) -> str:
         # A plan file may lie anywhere: a model's path must not depend on where this command ran.
-        return str(Path(name).resolve()) if Path(name).exists() else name
+        return str(Path(name).resolve()) if is_there(Path(name)) else name
 
     request = built.request
     option = role_option(engine(request.engine), request.version, "draft")
@@ -187,13 +213,14 @@ def run(argv: Sequence[str]) -> int:
     from kvplanner.request.words import build
 
     given, words = words_from(argv)
-    built = build(words, sources())
+    built = build(words, sources(online=given.online))
     plan = make_plan(built)
     if given.save:
         save(given.save, built)
     try:
         _print(plan, given)
-        sys.stdout.flush()
+        with written():
+            sys.stdout.flush()
     except BrokenPipeError:
         # The reader has seen enough; the verdict stands.
         give_up_output()
@@ -214,11 +241,11 @@ def _print(plan: Plan, given: Namespace) -> None:
     from kvplanner.report import text as report
 
     if given.explain is not None:
-        print(report.explain(plan, _kinds(given.explain), unit=given.unit), end="")
+        say(report.explain(plan, _kinds(given.explain), unit=given.unit).rstrip("\n"))
     elif given.markdown:
-        print(report.markdown(plan, unit=given.unit), end="")
+        say(report.markdown(plan, unit=given.unit).rstrip("\n"))
     else:
         from kvplanner.cli import colour
 
-        text = report.text(plan, unit=given.unit, width=width())
-        print(colour.coloured(text, plan.fits) if colour.wanted() else text, end="")
+        text = "\n".join(map(printable, report.text(plan, unit=given.unit, width=width()).rstrip("\n").split("\n")))
+        say(colour.coloured(text, plan.fits) if colour.wanted() else text, painted=True)

@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
+from kvplanner import __version__
+from kvplanner.deadline import OutOfTime, in_time
 from kvplanner.engine import registry
 from kvplanner.engine.serving import MetricNames
 from kvplanner.errors import BadInput, PlannerError
@@ -21,6 +23,11 @@ from kvplanner.units import counted
 
 MAX_PAGE_BYTES: Final = 8 << 20
 TIMEOUT_S: Final = 3.0
+# What is read of a page: the lines of an engine, without the histograms that are most of it.
+MAX_SAMPLES: Final = 20_000
+MAX_LINE: Final = 20_000
+MAX_LABELS: Final = 200
+_HISTOGRAM: Final = re.compile(r"\A[a-z0-9_:]+_bucket\{")
 _ADDRESS: Final = re.compile(r"(?:https?://)?(?:\[[0-9a-fA-F:]+\]|[^\s/@:\[\]]+)(?::\d{1,5})?(?:/[^\s]*)?")
 
 Samples = Mapping[str, list[tuple[Mapping[str, str], float]]]
@@ -94,10 +101,21 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 def _fetch(url: str, timeout_s: float) -> str:
     opener = urllib.request.build_opener(_NoRedirect, urllib.request.ProxyHandler({}))
-    request = urllib.request.Request(url, headers={"Accept": "text/plain", "User-Agent": "kvplanner"})
-    try:
+    headers = {"Accept": "text/plain", "Accept-Encoding": "identity", "User-Agent": f"kvplanner/{__version__}"}
+    request = urllib.request.Request(url, headers=headers)
+
+    def ask() -> bytes:
         with opener.open(request, timeout=timeout_s) as answer:
+            if answer.headers.get("Content-Encoding", "identity").lower() != "identity":
+                raise ValueError("it is packed, which was not asked for")
             page: bytes = answer.read(MAX_PAGE_BYTES + 1)
+            return page
+
+    try:
+        # The time-out of a connection starts anew with every byte that drips.
+        page = in_time(ask, 2 * timeout_s, lambda: None)
+    except OutOfTime:
+        raise PlannerError(f"no whole answer within {2 * timeout_s:g} s", url, "Is this its address?") from None
     except urllib.error.HTTPError as error:
         remedy = "Start llama-server with --metrics" if error.code in (404, 501) else "Check the address"
         raise PlannerError(f"the server answers {error.code} {error.reason}", url, remedy) from None
@@ -111,8 +129,8 @@ def _fetch(url: str, timeout_s: float) -> str:
 
 def parse_fill(page: str, address: str = "") -> Fill:
     """What a metrics page says. Raises PlannerError when it is none of a known engine."""
-    samples = _samples(page, address)
     known = registry.metrics()
+    samples = _samples(page, tuple(names.prefix for names in known), address)
     for names in known:
         if any(name.startswith(names.prefix) for name in samples):
             return _fill(samples, names, address)
@@ -120,12 +138,16 @@ def parse_fill(page: str, address: str = "") -> Fill:
     raise PlannerError(f"the page is no metrics page of {titles}", address or "metrics")
 
 
-def _samples(page: str, address: str) -> Samples:
+def _samples(page: str, prefixes: tuple[str, ...], address: str) -> Samples:
     from prometheus_client.parser import text_string_to_metric_families
 
     found: dict[str, list[tuple[Mapping[str, str], float]]] = {}
+    kept = [line for line in page.splitlines() if line.startswith(prefixes) and not _HISTOGRAM.match(line)]
+    if len(kept) > MAX_SAMPLES or any(len(line) > MAX_LINE or line.count("=") > MAX_LABELS for line in kept):
+        raise PlannerError("the page has more figures or labels than an engine's", address or "metrics",
+                           "Is this its address?")  # fmt: skip
     try:
-        for family in text_string_to_metric_families(page):
+        for family in text_string_to_metric_families("\n".join(kept) + "\n"):
             for sample in family.samples:
                 found.setdefault(sample.name, []).append((sample.labels, float(sample.value)))
     except (ValueError, KeyError, IndexError) as error:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from kvplanner.engine.plan import Plan
+from kvplanner.printable import inert
 from kvplanner.report.devices import Part, group_title, parts
 from kvplanner.report.facts import engine_title, weights_text
 from kvplanner.report.sentences import summary
@@ -19,8 +20,6 @@ from kvplanner.sized_text import sizes_in
 from kvplanner.units import ByteUnit, in_unit
 
 _FITS: Final[dict[bool | None, str]] = {True: "yes", False: "no", None: "cannot tell"}
-# A cell that begins with one of these is a formula to a spreadsheet; names come from files.
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
 def csv_text(plan: Plan, unit: ByteUnit = "GiB") -> str:
@@ -35,7 +34,10 @@ def csv_text(plan: Plan, unit: ByteUnit = "GiB") -> str:
         plan.request.model.id, f"{engine_title(plan)} {plan.engine_version}", _FITS[plan.fits], plan.stage or "",
         sizes_in(summary(plan), unit), weights_text(plan), plan.request.draft.id if plan.request.draft else "",
     )  # fmt: skip
-    writer.writerows([_inert(cell) for cell in (*row, *said)] for row in _rows(plan, unit))
+    # Names come from files, and a spreadsheet opens this.
+    writer.writerows(
+        [inert(cell) if isinstance(cell, str) else cell for cell in (*row, *said)] for row in _rows(plan, unit)
+    )
     return out.getvalue()
 
 
@@ -54,7 +56,3 @@ def _sure(part: Part, unit: ByteUnit, share: str) -> tuple[object, ...]:
     if estimate is None:
         return "", "", size, share, "", ""
     return estimate.low, estimate.high, size, share, estimate.basis, estimate.in_words()
-
-
-def _inert(cell: object) -> object:
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
-from kvplanner.printable import printable
+from kvplanner.printable import cut, printable
 from kvplanner.report.inspect import Inspection
 from kvplanner.report.table import table
 from kvplanner.units import counted, format_both, format_bytes
 
+# Names and notes come from files: a line, a table and a name of any length are cut, and say by how much.
+MOST: Final = 600
+MOST_ROWS: Final = 60
+MOST_NAME: Final = 100
+
 
 def lines(found: Inspection) -> Iterator[str]:
     """The inspection to read: the model in a line, then layers, tensors, caches and what is odd. All is printable."""
-    yield from map(printable, _lines(found))
+    yield from (cut(printable(line), MOST) for line in _lines(found))
 
 
 def _lines(found: Inspection) -> Iterator[str]:
@@ -74,18 +80,26 @@ def _tensors(found: Inspection) -> Iterator[str]:
             f"{r.elements:,}",
             _gb(r.bytes),
             _gib(r.bytes),
-            f"{100 * r.bytes / total:.1f} %",
+            f"{100 * r.bytes / total:.1f} %" if total else "–",
         )
-        for r in found.tensors
+        for r in found.tensors[:MOST_ROWS]
     ]
     yield ""
     yield from table([heads, *rows], "<<>>>>>")
+    if len(found.tensors) > MOST_ROWS:
+        yield f"and {len(found.tensors) - MOST_ROWS:,} more kinds and formats"
+    if not total:
+        yield "All tensors are empty: the file holds no weights"
     largest = [
-        (r.path, " × ".join(f"{n:,}" for n in r.shape), r.format, f"{r.tensors:,}", format_bytes(r.bytes, "MiB"))
+        (cut(r.path, MOST_NAME), _shape(r.shape), r.format, f"{r.tensors:,}", format_bytes(r.bytes, "MiB"))
         for r in found.largest
     ]
     yield ""
     yield from table([("largest", "shape", "format", "how many", "each"), *largest], "<<<>>")
+
+
+def _shape(sizes: tuple[int, ...]) -> str:
+    return " × ".join(f"{n:,}" for n in sizes)
 
 
 def _layers(count: int) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -22,7 +23,8 @@ from kvplanner.errors import BadInput, NotModelled, UnknownName
 from kvplanner.files import write_whole
 from kvplanner.gpu.spec import Machine
 from kvplanner.model.model import Model
-from kvplanner.reading import read_whole
+from kvplanner.printable import cut
+from kvplanner.reading import is_there, read_whole
 from kvplanner.units import counted
 
 SCHEMA: Final = "kvplanner.planfile/1"
@@ -31,6 +33,8 @@ MAX_BYTES: Final = 1 << 20
 MAX_ENTRIES: Final = 1000
 _LARGEST: Final = 1 << 53
 _REMEDY: Final = "Save the plan again from kvplanner, or mend the file"
+_UNKNOWN_REMEDY: Final = "Take the fields that kvplanner does not know out of the file that it was opened from"
+_VERSION: Final = re.compile(r"kvplanner\.planfile/([0-9]{1,6})")
 
 Json = dict[str, object]
 _NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
@@ -89,14 +93,35 @@ def _put(target: Json, field: str, value: object) -> None:
 def save(path: str | os.PathLike[str], plan: PlanFile) -> None:
     """Writes the file whole or not at all: a neighbour is written, synced and moved over it.
 
-    Raises BadInput when the folder cannot be written.
+    What is saved opens again: it is read back before anything is written. Raises BadInput when it would not, and
+    when the folder cannot be written.
     """
+    where = str(path)
+    data = _encoded(to_json(plan), where)
     try:
-        write_whole(path, (json.dumps(to_json(plan), indent=2, allow_nan=False) + "\n").encode())
-    except OSError as error:
-        raise BadInput(
-            f"the plan cannot be saved: {error.strerror or error}", str(path), "Choose another place"
-        ) from error
+        write_whole(path, data)
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise BadInput(f"the plan cannot be saved: {reason}", where, "Choose another place") from error
+
+
+def _encoded(document: Json, where: str) -> bytes:
+    """The text of a document that `load` accepts. Raises BadInput where there is none."""
+    try:
+        data = (json.dumps(document, indent=2, allow_nan=False) + "\n").encode()
+        if len(data) > MAX_BYTES:
+            # What came with the file may be long: blanks are the first to go.
+            data = (json.dumps(document, separators=(",", ":"), allow_nan=False) + "\n").encode()
+    except (ValueError, RecursionError, UnicodeError) as error:
+        raise BadInput(f"the plan cannot be saved: {error}", where, _UNKNOWN_REMEDY) from error
+    if len(data) > MAX_BYTES:
+        raise BadInput(f"the plan would have {len(data):,} bytes, and at most {MAX_BYTES:,} are opened again", where,
+                       _UNKNOWN_REMEDY)  # fmt: skip
+    try:
+        from_json(jsonfile.parse_object(data, where), where)
+    except BadInput as error:
+        raise BadInput(f"the plan would not open again: {error.what}", where, error.remedy) from error
+    return data
 
 
 def load(path: str | os.PathLike[str]) -> PlanFile:
@@ -112,7 +137,7 @@ def load(path: str | os.PathLike[str]) -> PlanFile:
         raise BadInput(f"is not a plan file: {error.what}", where, _REMEDY) from error
     plan = from_json(document, where)
     beside = Path(path).parent / plan.model
-    if plan.model.startswith(("./", "../", ".\\", "..\\")) and beside.exists():
+    if plan.model.startswith(("./", "../", ".\\", "..\\")) and is_there(beside):
         return plan._replace(model=str(beside))
     return plan
 
@@ -121,10 +146,7 @@ def from_json(document: Json, where: str) -> PlanFile:
     """A plan file's document, checked field by field. Raises BadInput, or NotModelled for a newer schema."""
     schema = document.get("schema")
     if schema != SCHEMA:
-        if isinstance(schema, str) and schema.startswith("kvplanner.planfile/"):
-            raise NotModelled(f"schema {schema} is newer than {SCHEMA}", where, "Open it with a newer kvplanner")
-        raise BadInput(f"is not a plan file: schema is {schema!r}, {SCHEMA!r} is expected", where,
-                       "Choose a file that kvplanner saved")  # fmt: skip
+        raise _other_schema(schema, where)
     fields = _Fields(where)
     engine = fields.object(document, "engine")
     raw_load = fields.object(document, "load")
@@ -146,6 +168,18 @@ def from_json(document: Json, where: str) -> PlanFile:
         fields.free(document),
         document,
     )
+
+
+def _other_schema(schema: object, where: str) -> BadInput | NotModelled:
+    """The error for a document that is not of this version's kind."""
+    version = _VERSION.fullmatch(schema) if isinstance(schema, str) else None
+    if version and int(version[1]) > int(SCHEMA.rpartition("/")[2]):
+        return NotModelled(f"schema {schema} is newer than {SCHEMA}", where, "Open it with a newer kvplanner")
+    if version:
+        return NotModelled(f"schema {schema} is older than any that was published", where, _REMEDY)
+    shown = cut(repr(schema), 60)
+    return BadInput(f"is not a plan file: schema is {shown}, {SCHEMA!r} is expected", where,
+                    "Choose a file that kvplanner saved")  # fmt: skip
 
 
 class _Fields:

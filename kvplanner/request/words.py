@@ -62,10 +62,14 @@ def words_of(found: Namespace, flags: tuple[str, ...]) -> PlanWords:
 
 
 class Sources(NamedTuple):
-    """How names become things. local: this machine's GPUs, None when there are none to be seen."""
+    """How names become things. local: this machine's GPUs, None when there are none to be seen.
+
+    open_kept: for names that a plan file holds, which must not go online by being opened; open_model when None.
+    """
 
     open_model: Callable[[str], Model]
     local: Callable[[], Machine | None]
+    open_kept: Callable[[str], Model] | None = None
 
 
 class Built(NamedTuple):
@@ -102,7 +106,8 @@ def build(words: PlanWords, sources: Sources) -> Built:
     if not model_text:
         raise BadInput("no model is named", "MODEL", "Example: kvplanner plan Llama-3.1-8B-Instruct --gpu H100")
     machine, machine_text, said = machine_of(words.gpu or (kept.machine if kept else ""), sources.local)
-    model = sources.open_model(model_text)
+    open_kept = sources.open_kept or sources.open_model
+    model = (open_kept if kept else sources.open_model)(model_text)
     if kept:
         request = planfile.to_request(kept, model, machine)
         options = {**request.options, **command.options}
@@ -116,7 +121,9 @@ def build(words: PlanWords, sources: Sources) -> Built:
             machine_text = gpus.machine_words(shown) if machine_text != LOCAL else LOCAL
         options = chosen.as_started(request.options, request.version)
         request = request._replace(machine=shown, options=options)
-    request = request._replace(draft=open_draft(chosen.draft_wanted(request.options), sources.open_model))
+    draft = chosen.draft_wanted(request.options)
+    typed = not kept or (draft is not None and draft.name in command.options.values())
+    request = request._replace(draft=open_draft(draft, sources.open_model if typed else open_kept))
     return Built(request, model_text, machine_text, (*said, *command.warnings), model, kept)
 
 

@@ -10,7 +10,7 @@ from typing import Final
 from kvplanner.errors import BadInput, UnknownName
 from kvplanner.model.model import Model
 from kvplanner.printable import printable
-from kvplanner.reading import open_file, unreadable
+from kvplanner.reading import expanded, is_there, open_file, unreadable
 from kvplanner.source.stores.found import Control
 
 _PICKLES: Final = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
@@ -46,7 +46,7 @@ def _named(text: str, allow_network: bool, control: Control | None) -> Model:
         from kvplanner.source.hub import open as hub
 
         return hub.open_model(name.removeprefix("hub:"), allow_network=allow_network, control=control)
-    path = Path(name).expanduser()
+    path = expanded(name)
     if looks_like_path(name) or _is_model(path):
         return open_path(path)
     return _by_name(name, path)
@@ -106,13 +106,6 @@ def _is_model(path: Path) -> bool:
         return False
 
 
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:
-        return False
-
-
 def _by_name(name: str, path: Path) -> Model:
     """The model of this name, or what is wrong with the file or folder that is called so."""
     from kvplanner.catalog import models, naming
@@ -123,7 +116,7 @@ def _by_name(name: str, path: Path) -> Model:
         cached = _cached(name)
         if cached is not None:
             return cached
-        if _exists(path):
+        if is_there(path):
             return open_path(path)
         derived = naming.derive(name)
         if derived is not None:

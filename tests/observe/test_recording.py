@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -9,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvplanner.errors import BadInput
+from kvplanner.observe.player import AHEAD, Player
 from kvplanner.observe.reader import GpuReader
 from kvplanner.observe.recording import FORMAT, HEADER, Recorder, replay
 from kvplanner.observe.snapshot import GpuSample, ProcessSample, Reading, Snapshot
+from kvplanner.printable import inert
 from tests.nvml_stub.build import SCENARIOS
 from tests.observe.kit import Stub
 
@@ -89,3 +93,115 @@ def test_the_message_names_the_line(tmp_path: Path) -> None:
 def test_a_scenario_is_no_recording() -> None:
     with pytest.raises(BadInput, match="no recording"):
         list(replay(SCENARIOS / "8xh100.ini"))
+
+
+ROW = "gpu,1,1.0,1.0,1,0,GPU-1,0,X,gpu,,,9,1,2,6,0,5,40,1000,ok,,,,,,,,"
+HEAD = f"# {FORMAT}\n{','.join(HEADER)}\n"
+NUMBERS = (
+    "seq", "wall_s", "monotonic_s", "interval_s", "number", "gpu_instance", "total_bytes", "reserved_bytes",
+    "allocated_bytes", "free_bytes", "utilization_percent", "temperature_c", "power_mw",
+)  # fmt: skip
+ODD = (
+    "9" * 400,
+    "-1",
+    "1e999",
+    "nan",
+    "inf",
+    "-inf",
+    "1" * 5000,
+    "1e300",
+    "٣",
+    "0x1",
+    "1_0_0_0_0_0_0_0_0_0_0_0_0_0_0_0",
+    " ",
+)
+
+
+@pytest.mark.parametrize("column", NUMBERS)
+@pytest.mark.parametrize("value", ODD, ids=lambda v: v[:8])
+def test_no_number_of_any_field_is_believed_blindly(tmp_path: Path, column: str, value: str) -> None:
+    cells = ROW.split(",")
+    cells[HEADER.index(column)] = value
+    path = tmp_path / "odd.csv"
+    path.write_text(HEAD + ",".join(cells) + "\n", encoding="utf-8")
+    try:
+        found = list(replay(path))
+    except BadInput as error:
+        assert "line 3" in error.where
+        assert len(str(error)) < 400
+        return
+    figure = getattr(found[0].gpus[0], column.removesuffix("_bytes"), None)
+    assert len(repr(figure)) < 200
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (HEAD + '"x\n' + "x\n" * 400_000, "a cell is no text"),
+        (HEAD + "x" * 200_000, "a line is no text"),
+        (HEAD + ROW[:3] + "\0" + ROW[3:], "a line is no text"),
+        (HEAD + "\n".join(ROW.replace("GPU-1", f"GPU-{i}") for i in range(400)), "more than 256 GPUs"),
+        (
+            HEAD + ROW + "\n" + "\n".join([f"process,1,1.0,1.0,,0,GPU-1{',' * 16}7{',' * 6}"] * 30_000),
+            "more than 20,000 rows",
+        ),
+        ("# kvplanner.recording/2\n", "of another version"),
+        (f"# {FORMAT}\n{','.join(HEADER)},kind\n", "a column twice"),
+        ('"' * 3, "is no recording"),
+    ],
+)
+def test_every_size_has_its_limit(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "large.csv"
+    path.write_text(text)
+    with pytest.raises(BadInput, match=words):
+        list(replay(path))
+
+
+def test_a_pipe_and_a_device_are_no_recordings(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.csv"
+    os.mkfifo(pipe)
+    for path in (pipe, Path("/dev/zero"), tmp_path, tmp_path / "none.csv", tmp_path / ("x" * 400)):
+        with pytest.raises(BadInput) as caught:
+            list(replay(path))
+        assert caught.value.remedy
+
+
+def test_names_of_a_recording_are_printable(tmp_path: Path) -> None:
+    path = tmp_path / "names.csv"
+    path.write_text(HEAD + ROW.replace(",X,", ",\x1b[31m\u202eX,") + "\n", encoding="utf-8")
+    (shot,) = replay(path)
+    assert shot.gpus[0].name == "␛[31m�X"
+
+
+@pytest.mark.parametrize("name", [" =1+1", "\t=1", "\n=1", "\u00a0=1", "  -1", "=1"])
+def test_blanks_before_a_formula_make_it_no_name(name: str) -> None:
+    assert inert(name).startswith("'")
+
+
+def test_a_long_recording_is_read_ahead_and_no_further(tmp_path: Path) -> None:
+    path = tmp_path / "long.csv"
+    rows = (ROW.replace("gpu,1,1.0,1.0", f"gpu,{i},{i}.0,{i / 10}") for i in range(1, 5000))
+    path.write_text(HEAD + "\n".join(rows) + "\n")
+    player = Player(path)
+    seen: list[Snapshot] = []
+    deadline = time.monotonic() + 20
+    step = player.take(1.0)
+    while not step.ended and time.monotonic() < deadline:
+        started = time.perf_counter()
+        step = player.take(1.0)
+        assert time.perf_counter() - started < 0.2
+        assert len(step.snapshots) <= AHEAD
+        seen += step.snapshots
+        if not step.snapshots:
+            time.sleep(0.002)
+    assert step.ended
+    assert seen[-1].seq == 4999
+    player.close()
+
+
+def test_closing_leaves_no_reader(tmp_path: Path) -> None:
+    path = tmp_path / "long.csv"
+    path.write_text(HEAD + "\n".join(ROW.replace("gpu,1,", f"gpu,{i},") for i in range(1, 5000)) + "\n")
+    player = Player(path)
+    player.close()
+    assert not player._thread.is_alive()

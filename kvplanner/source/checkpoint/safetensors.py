@@ -18,6 +18,8 @@ from kvplanner.reading import ByteSource, open_file
 
 HEADER_LIMIT_BYTES: Final = 25_000_000
 TENSOR_LIMIT: Final = 200_000
+# As in GGUF; the longest names of published files have 150 characters.
+NAME_LIMIT: Final = 1024
 METADATA_LIMIT: Final = 10_000
 # Few shapes and dtypes occur, each of them often: the largest models have some dozens.
 SHAPE_LIMIT: Final = 20_000
@@ -202,6 +204,8 @@ class _Walk:
                 f"{name[:100]!r} ({spelled}, {list(sizes)}) needs {bytes_:,} bytes, "
                 f"but its offsets {begin:,} to {end:,} hold {end - begin:,}"
             )
+        if len(name) > NAME_LIMIT:
+            self._fail(f"the name {name[:100]!r}… has {len(name):,} characters; at most {NAME_LIMIT:,} are accepted")
         if name in self._names:
             self._fail(f"the tensor {name[:100]!r} stands twice")
         if len(self.tensors) >= TENSOR_LIMIT:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from kvplanner.reading import expanded, is_folder
 from kvplanner.source.stores.found import Candidate, Control
 from kvplanner.source.stores.walk import in_folder
 
@@ -33,7 +34,7 @@ def root(environment: Mapping[str, str] | None = None) -> Path:
 
 
 def _expanded(text: str) -> Path:
-    return Path(os.path.expandvars(text)).expanduser()
+    return expanded(os.path.expandvars(text))
 
 
 def candidates(cache: Path, control: Control) -> Iterator[Candidate]:
@@ -72,7 +73,7 @@ def current_snapshot(repository: Path, revision: str = "main") -> Path | None:
         commit = (repository / "refs" / revision).read_text(encoding="ascii")[:64].strip()
     except (OSError, ValueError):
         commit = revision
-    if commit.isalnum() and (snapshots / commit).is_dir():
+    if commit.isalnum() and is_folder(snapshots / commit):
         return snapshots / commit
     if revision != "main":
         return None
@@ -97,7 +98,7 @@ def find(text: str, environment: Mapping[str, str] | None = None) -> Path | None
     wanted = _PREFIX + "--".join(parts)
     folder = (
         wanted
-        if (cache / wanted).is_dir()
+        if is_folder(cache / wanted)
         else next((held for held in _repositories(cache) if held.lower() == wanted.lower()), None)
     )
     snapshot = current_snapshot(cache / folder, revision or "main") if folder else None

@@ -9,18 +9,26 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Callable, Mapping
+from functools import partial
+from threading import Event
+from typing import Any, Final, NamedTuple, TypeVar
+from urllib.parse import quote
 
+from kvplanner import __version__, jsonfile
+from kvplanner.deadline import OutOfTime, in_time
+from kvplanner.errors import BadInput
+from kvplanner.printable import printable
+from kvplanner.source.hub.body import collect, too_slow, unpacked
 from kvplanner.source.hub.errors import HubError
 from kvplanner.source.stores.found import Control
 
-if TYPE_CHECKING:
-    from huggingface_hub import HfApi
-
 TIMEOUT_S: Final = 10.0
-# A whole request, however slowly its bytes drip.
+# A whole request, however slowly its bytes drip: a piece of a file, and a listing.
 DEADLINE_S: Final = 60.0
+LISTING_DEADLINE_S: Final = 20.0
+# The listing of a repository of 20,000 files has 4 MB.
+LISTING_LIMIT_BYTES: Final = 16_000_000
 TRIES: Final = 3
 LONGEST_WAIT_S: Final = 8.0
 DEFAULT_ENDPOINT: Final = "https://huggingface.co"
@@ -74,37 +82,72 @@ def _utils() -> Any:
     return huggingface_hub.utils
 
 
+Result = TypeVar("Result")
+
+
 class Client:
-    """One conversation with the Hub. All methods raise HubError."""
+    """One conversation with the Hub. All methods raise HubError.
+
+    stopped: set to give up what other threads are still asking.
+    """
 
     def __init__(self, control: Control) -> None:
         _quiet()
-        from huggingface_hub import HfApi
-
         self.control = control
         self.endpoint = endpoint()
-        self._api: HfApi = HfApi(endpoint=self.endpoint, library_name="kvplanner")
+        self.stopped = Event()
 
     def info(self, repository: str, revision: str | None) -> RepositoryInfo:
         """The repository's files at a revision (None: its main branch)."""
+        at = f"/revision/{quote(revision, safe='')}" if revision else ""
         with _Translated(repository, revision, parses=True):
-            info = self._api.model_info(repository, revision=revision, files_metadata=True, timeout=TIMEOUT_S)
-            files = {sibling.rfilename: _size(sibling.size) for sibling in info.siblings or ()}
-            named = all(isinstance(text, str) for text in (info.id, info.sha, *files))
-            if not named or not re.fullmatch(r"[0-9a-f]{7,64}", str(info.sha)):
+            info: Any = self._listing(f"/api/models/{repository}{at}", {"blobs": "true"}, f"hub:{repository}")
+            files = {sibling["rfilename"]: _size(sibling.get("size")) for sibling in info.get("siblings") or ()}
+            id_, commit = info["id"], info["sha"]
+            named = all(isinstance(text, str) for text in (id_, commit, *files))
+            if not named or not re.fullmatch(r"[0-9a-f]{7,64}", commit):
                 raise HubError("bad_answer", "the Hub names no commit or no files", f"hub:{repository}", _CHECK)
-        return RepositoryInfo(info.id, str(info.sha), files, bool(info.gated), bool(info.private))
+        return RepositoryInfo(id_, commit, files, bool(info.get("gated")), bool(info.get("private")))
 
     def search(self, text: str, limit: int) -> tuple[HubEntry, ...]:
         """Models whose names hold the words, the most downloaded first."""
+        expand = ["downloads", "gated", "private", "safetensors", "gguf"]
+        asked: dict[str, object] = {"search": text, "sort": "downloads", "limit": limit, "expand": expand}
         with _Translated(text, None, parses=True):
-            found = list(
-                self._api.list_models(
-                    search=text, sort="downloads", limit=limit,
-                    expand=["downloads", "gated", "private", "safetensors", "gguf"],
-                )
-            )  # fmt: skip
-            return tuple(_entry(model) for model in found)
+            found: Any = self._listing("/api/models", asked, f"hub:{text}")
+            return tuple(_entry(model) for model in found[:limit])
+
+    def _listing(self, path: str, parameters: Mapping[str, object], where: str) -> object:
+        """What the Hub's interface answers, bounded in time, in size and in what its JSON may cost."""
+        utils = _utils()
+        headers = utils.build_hf_headers(library_name="kvplanner", library_version=__version__)
+        headers["Accept-Encoding"] = "identity"
+        url = self.endpoint + path
+
+        def ask() -> bytes:
+            with utils.get_session().stream(
+                "GET", url, params=dict(parameters), headers=headers, timeout=TIMEOUT_S
+            ) as response:  # fmt: skip
+                _refuse(response)
+                data = collect(response, LISTING_LIMIT_BYTES, LISTING_DEADLINE_S, self._check, where)
+                return unpacked(data, response.headers.get("Content-Encoding", ""), LISTING_LIMIT_BYTES, where)
+
+        data = self._in_time(ask, LISTING_DEADLINE_S, where)
+        try:
+            return jsonfile.parse_value(data, where)
+        except BadInput as error:
+            raise HubError("bad_answer", "the answer is not what the Hub sends", where, _CHECK) from error
+
+    def _in_time(self, work: Callable[[], Result], seconds: float, where: str) -> Result:
+        try:
+            return in_time(work, seconds, self._check)
+        except OutOfTime:
+            raise too_slow(seconds, where) from None
+
+    def _check(self) -> None:
+        self.control.check()
+        if self.stopped.is_set():
+            raise HubError("slow", "the request was given up", "hub", "Try again")
 
     def fetch(self, repository: str, commit: str, file: str, start: int, length: int) -> tuple[bytes, int | None]:
         """`length` bytes of a file from `start` (fewer at its end), and the file's size if the answer tells it."""
@@ -115,7 +158,7 @@ class Client:
         for number in range(TRIES):
             self.control.check()
             with _Translated(repository, commit, file):
-                wait, answer = self._try(url, start, length, where)
+                wait, answer = self._in_time(partial(self._try, url, start, length, where), DEADLINE_S, where)
             if answer is not None:
                 return answer
             if number + 1 < TRIES:
@@ -125,7 +168,7 @@ class Client:
     def _try(self, url: str, start: int, length: int, where: str) -> tuple[float, tuple[bytes, int | None] | None]:
         """One request: how long to wait before the next one, or the answer."""
         utils = _utils()
-        headers = utils.build_hf_headers(library_name="kvplanner")
+        headers = utils.build_hf_headers(library_name="kvplanner", library_version=__version__)
         headers["Range"] = f"bytes={start}-{start + length - 1}"
         # A compressed answer would not be the bytes of that range.
         headers["Accept-Encoding"] = "identity"
@@ -133,7 +176,7 @@ class Client:
             if response.status_code == 429 or response.status_code >= 500:
                 after = response.headers.get("Retry-After", "")
                 return (float(after) if after.isdigit() else 1.0), None
-            utils.hf_raise_for_status(response)
+            _refuse(response)
             return 0.0, self._body(response, start, length, where)
 
     def _body(self, response: Any, start: int, length: int, where: str) -> tuple[bytes, int | None]:
@@ -152,32 +195,29 @@ class Client:
             skip = start  # a server without ranges sends the file from its beginning
         else:
             raise _lie(f"answered with status {response.status_code}", start, length, where)
-        data = self._collect(response, skip + length, where)
+        data = collect(response, skip + length, DEADLINE_S, self._check, where)
         if len(data) > skip + length and response.status_code == 206:
             raise _lie("sent more bytes than it announced", start, length, where)
         if len(data) < skip + length and response.status_code == 206:
             raise _lie(f"stopped after {len(data):,} bytes", start, length, where)
         return data[skip : skip + length], total
 
-    def _collect(self, response: Any, wanted: int, where: str) -> bytes:
-        deadline = time.monotonic() + DEADLINE_S
-        parts = bytearray()
-        for part in response.iter_raw(64 << 10):
-            self.control.check()
-            parts += part
-            if len(parts) > wanted:
-                break
-            if time.monotonic() > deadline:
-                raise HubError(
-                    "slow", f"sent {len(parts):,} of {wanted:,} bytes in {DEADLINE_S:g} s", where, "Try again"
-                )
-        return bytes(parts)
-
     def _pause(self, seconds: float) -> None:
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
-            self.control.check()
+            self._check()
             time.sleep(min(left, 0.1))
+
+
+def _refuse(response: Any) -> None:
+    """Raises the library's error for a status of one, told by its headers: it would read a body without an end."""
+    if response.status_code < 400:
+        return
+    utils = _utils()
+    bare = {
+        name: text for name, text in response.headers.items() if not name.lower().startswith(("content-", "transfer-"))
+    }
+    utils.hf_raise_for_status(utils.httpx.Response(response.status_code, headers=bare, request=response.request))
 
 
 def _lie(what: str, start: int, length: int, where: str) -> HubError:
@@ -187,13 +227,13 @@ def _lie(what: str, start: int, length: int, where: str) -> HubError:
     )  # fmt: skip
 
 
-def _entry(model: Any) -> HubEntry:
-    tensors = model.safetensors.total if model.safetensors else None
-    gguf = model.gguf if isinstance(model.gguf, dict) else {}
-    total = tensors if isinstance(tensors, int) else gguf.get("total")
+def _entry(model: Mapping[str, Any]) -> HubEntry:
+    tensors, gguf = model.get("safetensors") or {}, model.get("gguf") or {}
+    total, downloads = tensors.get("total") or gguf.get("total"), model.get("downloads")
     return HubEntry(
-        str(model.id), model.downloads or 0, bool(model.gated), bool(model.private),
-        total if isinstance(total, int) else None, "safetensors" if model.safetensors else "GGUF" if gguf else "",
+        printable(str(model["id"])), downloads if isinstance(downloads, int) else 0, bool(model.get("gated")),
+        bool(model.get("private")), total if isinstance(total, int) else None,
+        "safetensors" if tensors else "GGUF" if gguf else "",
     )  # fmt: skip
 
 
@@ -239,6 +279,8 @@ class _Translated:
             return HubError("slow", f"the Hub did not answer within {TIMEOUT_S:g} s", self.where, "Try again")
         if isinstance(error, httpx.RemoteProtocolError | httpx.ReadError | httpx.DecodingError):
             return HubError("bad_answer", "the connection broke in the middle of an answer", self.where, "Try again")
+        if isinstance(error, httpx.TooManyRedirects):
+            return HubError("bad_answer", f"{endpoint()} sends requests round in circles", self.where, _CHECK)
         if isinstance(error, httpx.HTTPError | httpx.InvalidURL | OSError):
             return HubError(
                 "unreachable",

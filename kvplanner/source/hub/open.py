@@ -242,6 +242,11 @@ class _Opening:
                 for number, future in enumerate(waiting):
                     self.control.progress(number / len(waiting), f"Reading headers of {self.info.id}")
                     headers.append(future.result())
+            except BaseException:
+                # Nobody waits for the others any more: not for a server that hangs, and not after Ctrl+C.
+                if self.client:
+                    self.client.stopped.set()
+                raise
             finally:
                 for future in waiting:
                     future.cancel()

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from kvplanner.reading import expanded
 from kvplanner.source.stores.found import Candidate, Control
 from kvplanner.source.stores.walk import in_folder
 
@@ -15,7 +16,7 @@ def root(environment: Mapping[str, str] | None = None) -> Path:
     """LLAMA_CACHE, else the platform's cache folder for llama.cpp."""
     env = os.environ if environment is None else environment
     if env.get("LLAMA_CACHE"):
-        return Path(env["LLAMA_CACHE"]).expanduser()
+        return expanded(env["LLAMA_CACHE"])
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "llama.cpp"
     if sys.platform == "win32" and env.get("LOCALAPPDATA"):

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from kvplanner.errors import BadInput
-from kvplanner.reading import read_whole
+from kvplanner.reading import expanded, read_whole
 from kvplanner.source.stores.found import Candidate, Control
 from kvplanner.source.stores.walk import in_folder
 
@@ -22,7 +22,7 @@ def roots(environment: Mapping[str, str] | None = None) -> tuple[Path, ...]:
     except (BadInput, UnicodeDecodeError):
         pointed = ""
     if pointed and "\0" not in pointed:
-        found.insert(0, Path(pointed).expanduser() / "models")
+        found.insert(0, expanded(pointed) / "models")
     return tuple(dict.fromkeys(found))
 
 

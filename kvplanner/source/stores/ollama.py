@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from kvplanner import jsonfile
 from kvplanner.errors import BadInput, UnknownName
 from kvplanner.model.model import Model
-from kvplanner.reading import file_size
+from kvplanner.reading import expanded, file_size
 from kvplanner.source.gguf import model as gguf_model
 from kvplanner.source.stores.found import Candidate, Control, Fingerprint, fingerprint
 
@@ -52,7 +52,7 @@ def roots(environment: Mapping[str, str] | None = None) -> tuple[Path, ...]:
     """Where stores may be: OLLAMA_MODELS alone when it is set, else the user's and the Linux service's."""
     env = os.environ if environment is None else environment
     if env.get("OLLAMA_MODELS"):
-        return (Path(env["OLLAMA_MODELS"]).expanduser(),)
+        return (expanded(env["OLLAMA_MODELS"]),)
     return (
         Path.home() / ".ollama" / "models",
         Path("/usr/share/ollama/.ollama/models"),

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from kvplanner.errors import BadInput
+from kvplanner.errors import PlannerError
 from kvplanner.observe.helper import HelperSettings
-from kvplanner.observe.recording import Recorder, replay
+from kvplanner.observe.player import Player
+from kvplanner.observe.recording import Recorder
 from kvplanner.observe.sampler import FAST_S, NORMAL_S, Sampler, SamplerStatus
 from kvplanner.observe.snapshot import Snapshot
 
 # Snapshots are fetched, and so drawn, at most four times a second however fast they are taken.
 POLL_MS: Final = 250
-SLOWEST_REPLAY_S: Final = 2.0
+# A recording that is still being read is asked again soon.
+AHEAD_MS: Final = 20
 
 
 class Feed(QObject):
@@ -37,8 +38,7 @@ class Feed(QObject):
         self._sampler = sampler or Sampler(HelperSettings(interval=NORMAL_S))
         self._said: SamplerStatus | None = None
         self._recorder: Recorder | None = None
-        self._replay: Iterator[Snapshot] | None = None
-        self._replay_last: Snapshot | None = None
+        self._replay: Player | None = None
         self._wanted = self._visible = False
         self._timer = QTimer(self)
         self._timer.setInterval(POLL_MS)
@@ -164,8 +164,7 @@ class Feed(QObject):
         self.end_replay()
         self._timer.stop()
         self._sampler.pause()
-        self._replay = replay(path)
-        self._replay_last = None
+        self._replay = Player(path)
         self.replaying.emit(path)
         self._play()
 
@@ -173,6 +172,7 @@ class Feed(QObject):
         """Back to watching, if that is wanted."""
         if self._replay is None:
             return
+        self._replay.close()
         self._replay = None
         self._player.stop()
         self.replaying.emit(None)
@@ -182,21 +182,15 @@ class Feed(QObject):
         """Shows what the recording holds for the next quarter of a second."""
         if self._replay is None:
             return
-        batch: list[Snapshot] = []
-        wait = 0.0
         try:
-            for snapshot in self._replay:
-                last, self._replay_last = self._replay_last, snapshot
-                batch.append(snapshot)
-                wait += min(max(snapshot.monotonic - last.monotonic, 0.0), SLOWEST_REPLAY_S) if last else 0.0
-                if wait >= POLL_MS / 1000 or last is None:
-                    break
-        except (BadInput, OSError) as error:
+            step = self._replay.take(POLL_MS / 1000)
+        except PlannerError as error:
             self.problem.emit(f"{error}.")
             self.end_replay()
             return
-        if not batch:
+        if step.snapshots:
+            self.snapshots.emit(step.snapshots)
+        if step.ended:
             self.end_replay()
             return
-        self.snapshots.emit(tuple(batch))
-        self._player.start(max(POLL_MS, round(wait * 1000)))
+        self._player.start(max(POLL_MS, round(step.wait_s * 1000)) if step.snapshots else AHEAD_MS)
