@@ -107,6 +107,41 @@ def test_imports_point_down(path: Path) -> None:
             assert place.startswith(PLACES[parts[0]]), f"{place}:{line} imports {name}"
 
 
+def _graph() -> dict[str, set[str]]:
+    """Which module imports which, within functions too; not for types alone."""
+    names = {f"kvplanner.{p.relative_to(PACKAGE).with_suffix('').as_posix().replace('/', '.')}": p for p in modules()}
+    names = {name.removesuffix(".__init__"): path for name, path in names.items()}
+    graph: dict[str, set[str]] = {}
+    for name, path in names.items():
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        typing = {id(inner) for node in ast.walk(tree) if isinstance(node, ast.If)
+                  and "TYPE_CHECKING" in ast.dump(node.test) for inner in ast.walk(node)}  # fmt: skip
+        found: set[str] = set()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module and id(node) not in typing:
+                whole = {f"{node.module}.{alias.name}" for alias in node.names}
+                found |= {module if module in names else node.module for module in whole}
+            elif isinstance(node, ast.Import) and id(node) not in typing:
+                found |= {alias.name for alias in node.names}
+        graph[name] = found & names.keys()
+    return graph
+
+
+def test_no_imports_run_in_a_circle() -> None:
+    graph = _graph()
+    done: set[str] = set()
+
+    def visit(name: str, above: tuple[str, ...]) -> None:
+        assert name not in above, f"a circle: {' → '.join((*above[above.index(name) :], name))}"
+        if name not in done:
+            for other in sorted(graph[name]):
+                visit(other, (*above, name))
+            done.add(name)
+
+    for name in sorted(graph):
+        visit(name, ())
+
+
 def test_an_engine_reaches_the_others_only_through_the_registry() -> None:
     engines = {p.name for p in (PACKAGE / "engine").iterdir() if p.is_dir()} - {"__pycache__", "shared"}
     for path in modules():

@@ -5,6 +5,7 @@ Rules and their checks: public checkpoints' byte totals (gpt-oss exact in mxfp4,
 
 from typing import Final, Literal, NamedTuple
 
+from kvplanner.model.ggml import BY_NAME
 from kvplanner.units import ceil_div
 
 Layout = Literal["dense", "block", "channel", "tensor", "group"]
@@ -135,14 +136,6 @@ def bnb4(double: bool) -> WeightFormat:
     return WeightFormat("bnb4", 4 + (8 + 32 / 256) / 64 if double else 4.5)
 
 
-# ggml types that GGUF recipes use: weights per block and bytes per block (ggml.h of llama.cpp, October 2026).
-GGML_BLOCKS: Final[dict[str, tuple[int, int]]] = {
-    "Q8_0": (32, 34), "Q6_K": (256, 210), "Q5_K": (256, 176), "Q4_K": (256, 144), "Q3_K": (256, 110),
-    "Q2_K": (256, 84), "IQ4_XS": (256, 136), "IQ4_NL": (32, 18), "Q5_0": (32, 22), "Q5_1": (32, 24),
-}  # fmt: skip
-
-
 def ggml(name: str) -> WeightFormat:
     """A ggml block type; its scales are inside its blocks."""
-    block, size = GGML_BLOCKS[name]
-    return WeightFormat(name, 8 * size / block)
+    return WeightFormat(name, BY_NAME[name].bits)

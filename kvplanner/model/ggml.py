@@ -32,6 +32,7 @@ TYPES: Final[dict[int, GgmlType]] = {
         (39, "MXFP4", 32, 17), (40, "NVFP4", 64, 36), (41, "Q1_0", 128, 18), (42, "Q2_0", 64, 18),
     )
 }  # fmt: skip
+BY_NAME: Final = {found.name: found for found in TYPES.values()}
 # Formats that llama.cpp once wrote and no longer reads (Q4_2, Q4_3, and the repacked Q4_0 and IQ4_NL).
 REMOVED: Final = frozenset({4, 5, 31, 32, 33, 36, 37, 38})
 

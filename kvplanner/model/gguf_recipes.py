@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from kvplanner.model.formats import GGML_BLOCKS, WeightFormat, dense, ggml
+from kvplanner.model.formats import WeightFormat, dense, ggml
+from kvplanner.model.ggml import BY_NAME
 from kvplanner.model.tensors import TensorGroup
 
 # What a type becomes for a matrix whose rows are no multiple of its block.
@@ -50,9 +51,9 @@ def recipe_format(recipe: Recipe, group: TensorGroup, place: Place) -> WeightFor
     if len(group.shape) != 2 or group.kind in ("norm", "router", "other"):
         return _GGUF_FLOAT
     name = _type(recipe, group, place)
-    if group.shape[-1] % GGML_BLOCKS[name][0]:
+    if group.shape[-1] % BY_NAME[name].block:
         name = _FALLBACK.get(name, "F16")
-        if name == "F16" or group.shape[-1] % GGML_BLOCKS[name][0]:
+        if name == "F16" or group.shape[-1] % BY_NAME[name].block:
             return dense("float16")
     return ggml(name)
 

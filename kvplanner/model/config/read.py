@@ -41,7 +41,7 @@ def read_with(
     architecture = _architecture(top, readers)
     text = _text(top)
     dtype = _dtype(top, text)
-    reading = Reading(top, text, architecture, dtype, Parts(dense(dtype)))
+    reading = Reading(top, text, architecture, dtype, Parts(dense(dtype)), readers=readers)
     draft = readers[architecture](reading)
     context = context_of(text, top, architecture)
     scheme = scheme_of(text, top, side_quant)

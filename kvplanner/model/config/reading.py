@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from kvplanner.errors import NotModelled
@@ -71,16 +72,36 @@ class Draft(NamedTuple):
 
 
 class Reading:
-    """A config being read. `text` holds the language model's fields: a nested dictionary or the top itself."""
+    """A config being read. `text` holds the language model's fields: a nested dictionary or the top itself.
 
-    __slots__ = ("architecture", "dtype", "parts", "text", "top")
+    readers: of every architecture, for a model that has another one inside.
+    """
 
-    def __init__(self, top: Fields, text: Fields, architecture: str, dtype: str, parts: Parts) -> None:
+    __slots__ = ("architecture", "dtype", "parts", "readers", "text", "top")
+
+    def __init__(
+        self,
+        top: Fields,
+        text: Fields,
+        architecture: str,
+        dtype: str,
+        parts: Parts,
+        *,
+        readers: Mapping[str, Reader] = MappingProxyType({}),
+    ) -> None:
         self.top = top
         self.text = text
         self.architecture = architecture
         self.dtype = dtype
         self.parts = parts
+        self.readers = readers
+
+    def as_another(self, architecture: str, text: Fields | None = None) -> Draft:
+        """The draft that another architecture's reader makes of these fields, or of a dictionary among them."""
+        inner = Reading(
+            self.top, self.text if text is None else text, architecture, self.dtype, self.parts, readers=self.readers
+        )
+        return self.readers[architecture](inner)
 
     def layer_count(self, *names: str, default: int | None = None) -> int:
         """The number of decoder layers."""

@@ -12,7 +12,6 @@ from kvplanner.errors import NotModelled
 from kvplanner.model.config.decoder import Decoder
 from kvplanner.model.config.parts import Parts
 from kvplanner.model.config.reading import Draft, Reader, Reading
-from kvplanner.model.families import READERS as ALL
 from kvplanner.model.families.dense import GLM4
 from kvplanner.model.families.vision import Found, two_linear, visual_fields, with_encoder
 from kvplanner.model.tensors import TensorGroup
@@ -28,7 +27,7 @@ from kvplanner.model.towers.vision import GATED, MAX_DEPTH, Encoder, clip, conv,
 
 
 def _as(reading: Reading, name: str) -> Draft:
-    return ALL[name](Reading(reading.top, reading.text, name, reading.dtype, reading.parts))
+    return reading.as_another(name)
 
 
 # --- DeepSeek-VL2 and DeepSeek-OCR ----------------------------------------------------------------

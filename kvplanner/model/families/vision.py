@@ -12,7 +12,6 @@ from typing import Final
 from kvplanner.model.config.fields import Fields
 from kvplanner.model.config.parts import Parts
 from kvplanner.model.config.reading import Draft, Reader, Reading
-from kvplanner.model.families import READERS as ALL
 from kvplanner.model.families.wrapped import wrapped_text
 from kvplanner.model.spec import Tower
 from kvplanner.model.tensors import TensorGroup
@@ -135,7 +134,7 @@ def _minicpmv_text(reading: Reading) -> Draft:
     if version not in _MINICPM:
         raise text.bad("version", f"one of {', '.join(map(str, _MINICPM))}")
     name = _MINICPM[version]
-    return ALL[name](Reading(reading.top, text, name, reading.dtype, reading.parts))
+    return reading.as_another(name, text)
 
 
 def _minicpmv(reading: Reading, hidden: int) -> Found:
@@ -200,7 +199,7 @@ def _by(text: str) -> Reader:
     """A wrapper whose language model is always of one architecture."""
 
     def read(reading: Reading) -> Draft:
-        return ALL[text](Reading(reading.top, reading.text, text, reading.dtype, reading.parts))
+        return reading.as_another(text)
 
     return read
 

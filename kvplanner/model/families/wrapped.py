@@ -5,7 +5,6 @@ from __future__ import annotations
 from kvplanner.errors import NotModelled
 from kvplanner.model.config.fields import shown
 from kvplanner.model.config.reading import Draft, Reading
-from kvplanner.model.families import READERS
 
 # By the `model_type` of the dictionary, where it is not the type whose generating class transformers names.
 _TYPES = {
@@ -37,11 +36,10 @@ def wrapped_text(reading: Reading) -> Draft:
     """
     text = reading.text
     names = text.texts("architectures") if text is not reading.top else None
-    name = next((n for n in names or () if n in READERS), "") or _TYPES.get(text.kind, "")
+    name = next((n for n in names or () if n in reading.readers), "") or _TYPES.get(text.kind, "")
     if not name:
         if not text.kind:
             raise text.missing("model_type")
         raise NotModelled(f"is {shown(text.kind)}, which no reader of language models inside others understands",
                           text.named("model_type"), "A plan from file headers shows the weights")  # fmt: skip
-    inner = Reading(reading.top, text, name, reading.dtype, reading.parts)
-    return READERS[name](inner)
+    return reading.as_another(name, text)
