@@ -40,7 +40,7 @@ _GUI_USAGE: Final = """usage: kvplanner gui [FILE | MODEL and what plan takes | 
 Opens the window with a plan (.kvplan.json), a model folder or file, or a model and the arguments of kvplanner plan.
 
   --screenshot OUT.png  renders that state and exits; needs no display
-  --size WxH            of the window or the picture, 900x560 or more
+  --size WxH            of the window or the picture, 680x420 or more
   --scale FACTOR        0.5 to 4: pixels of the picture for each of the window's (QT_SCALE_FACTOR scales both)
   --theme light|dark    instead of the system's
   --tab NAME            the tab to show: Explain, Start-up

@@ -14,7 +14,7 @@ from kvplanner.app.document import Document
 from kvplanner.app.messages import in_window
 from kvplanner.app.state import PlanState
 from kvplanner.errors import PlannerError
-from kvplanner.report.options import option_label
+from kvplanner.report.options import in_sentence, option_label
 from kvplanner.ui.setup.engine_section import EngineSection
 from kvplanner.ui.setup.field import Field, tab_stops
 from kvplanner.ui.setup.gpu_section import GpuSection
@@ -58,13 +58,10 @@ class SetupPanel(QScrollArea):
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setWidgetResizable(True)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setFixedWidth(PANEL_WIDTH)
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         content = QWidget()
         content.setBackgroundRole(QPalette.ColorRole.Base)
         content.setAutoFillBackground(True)
-        # Long names wrap or are cut within the panel; they never make it scroll sideways.
-        content.setMinimumWidth(PANEL_WIDTH - SCROLL_BAR)
         self._layout = QVBoxLayout(content)
         self._layout.setContentsMargins(12, 12, 12, 12)
         self._layout.setSpacing(9)
@@ -87,7 +84,15 @@ class SetupPanel(QScrollArea):
             self._layout.addWidget(section)
         self._layout.addStretch(1)
         self.setWidget(content)
+        self.set_width(PANEL_WIDTH)
         self._connect()
+
+    def set_width(self, width: int) -> None:
+        """Be so wide: long names wrap or are cut within the panel, they never make it scroll sideways."""
+        self.setFixedWidth(width)
+        content = self.widget()
+        if content is not None:
+            content.setMinimumWidth(width - SCROLL_BAR)
 
     def _connect(self) -> None:
         document = self._document
@@ -258,14 +263,17 @@ class SetupPanel(QScrollArea):
                 largest = plan.limits.max_context_length if plan else None
                 field.set_marks(trained, largest, sure=plan is None or not doubtful(plan))
 
-    @property
-    def refused(self) -> tuple[str, str]:
-        """Name and message of the first input whose text was refused and so is not in the plan; "" for none."""
+    def _all_fields(self) -> list[Field]:
         fields: list[Field] = [*self.fields.values()]
         if self.load is not None and self.advanced is not None:
             advanced = (entry.field for entry in self.advanced.entries.values())
             fields += [self.load, self.gpus.count_field, *advanced]
-        said = next(((field.title, field.error.said) for field in fields if field.error.said), ("", ""))
+        return fields
+
+    @property
+    def refused(self) -> tuple[str, str]:
+        """Name and message of the first input whose text was refused and so is not in the plan; "" for none."""
+        said = next(((field.title, field.error.said) for field in self._all_fields() if field.error.said), ("", ""))
         return said if said[0] else self.gpus.refused_row()
 
     # errors ----------------------------------------------------------------------------------------------------
@@ -281,7 +289,7 @@ class SetupPanel(QScrollArea):
         self.clear_errors()
         self.model.show_draft("")
         self.show_limits()
-        place = self._place_of(error.where)
+        place = self.place_of(error.where)
         if place is None:
             self.error_elsewhere.emit(error)
             return
@@ -321,7 +329,30 @@ class SetupPanel(QScrollArea):
             bar.setValue(wanted)
             self._seeking = bar.value() != wanted and advanced.filling
 
-    def _place_of(self, where: str) -> Field | Section | None:
+    def go_to(self, where: str) -> None:
+        """Lead to the field that an error names."""
+        place = self.place_of(where)
+        if place is None:
+            return
+        self.ensureWidgetVisible(place)
+        target = place.inputs[0] if isinstance(place, Field) and place.inputs else place.nextInFocusChain()
+        if target is not None:
+            target.setFocus(Qt.FocusReason.OtherFocusReason)
+
+    def go_to_refused(self) -> None:
+        """Lead to the first input whose text is refused."""
+        for field in self._all_fields():
+            if field.error.said:
+                self.ensureWidgetVisible(field)
+                field.inputs[-1].setFocus(Qt.FocusReason.OtherFocusReason)
+                return
+
+    def label_of(self, option: Option) -> str:
+        """What the form calls an option."""
+        return option_label(option)
+
+    def place_of(self, where: str) -> Field | Section | None:
+        """The field or section that an error belongs to, by what it names; None for none here."""
         words = where.split("=")[0].strip()
         if words in MODEL_NAMES:
             return self.model
@@ -331,7 +362,7 @@ class SetupPanel(QScrollArea):
             return self.gpus
         if words == "--engine-version":
             return self.engine
-        option = self._option_of(words)
+        option = self.option_at(words)
         if option is not None:
             field, advanced = self.fields.get(option.name), self.advanced
             row = advanced.entries.get(option.name) if advanced is not None else None
@@ -343,7 +374,7 @@ class SetupPanel(QScrollArea):
             return self.context
         return self.model if self._document.state.model and words == self._document.state.model.id else None
 
-    def _option_of(self, words: str) -> Option | None:
+    def option_at(self, words: str) -> Option | None:
         """The option that an error names: its name, a flag, a variable, its place in JSON, or the JSON flag alone."""
         parts: list[Option] = []
         for option in self._options:
@@ -371,7 +402,7 @@ class SetupPanel(QScrollArea):
         verb = "Change" if value is not None else "Reset"
         if isinstance(value, str):
             self.typed_models.add(value)
-        self._document.set_option(name, value, label=f"{verb} {self._label(name)}", key=key)
+        self._document.set_option(name, value, label=f"{verb} {in_sentence(self._label(name))}", key=key)
 
     def _label(self, name: str) -> str:
         option = next((o for o in self._document.options() if o.name == name), None)

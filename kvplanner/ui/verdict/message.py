@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from PySide6.QtCore import QRectF, Qt
-from PySide6.QtGui import QFont, QFontDatabase, QPainter, QPaintEvent
+from PySide6.QtGui import QFont, QFontDatabase, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
 from kvplanner.ui.theme.ink import colour, sized, tokens_of
@@ -27,7 +27,35 @@ def terminal_font(beside: QFont) -> QFont:
 
 
 class EngineMessage(Wrapped):
-    """A text on a ground of its own with a line at its left."""
+    """A text on a ground of its own with a line at its left; where room is short one line of it, the rest as a hint."""
+
+    _words = ""
+    _short = False
+
+    def show_words(self, text: str, *, short: bool) -> None:
+        """Show a text, or its first line's worth."""
+        if short != self._short:
+            self._heights.clear()
+        self._words, self._short = text, short
+        self._flow()
+
+    def height_of(self, width: int) -> int:
+        """One line, or as many as the text takes."""
+        return self.fontMetrics().height() + 2 * MARGIN if self._short else super().height_of(width)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """As much as one line has room for."""
+        super().resizeEvent(event)
+        self._flow()
+
+    def _flow(self) -> None:
+        text = self._words
+        if self._short:
+            room = self.width() - 2 * MARGIN - LINE - 2
+            text = self.fontMetrics().elidedText(" ".join(text.split()), Qt.TextElideMode.ElideRight, max(room, 60))
+        if text != self.text():
+            self.setText(text)
+        self.setToolTip(self._words if text != self._words else "")
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)

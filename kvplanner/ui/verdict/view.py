@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from math import ceil
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from PySide6.QtCore import QEvent, QRect, Qt, Signal
 from PySide6.QtGui import QFontMetrics, QFontMetricsF, QPainter, QPaintEvent, QResizeEvent, QShowEvent
@@ -20,6 +21,12 @@ from kvplanner.report.words import Unit
 from kvplanner.ui.theme.ink import colour, sized, tokens_of
 from kvplanner.ui.verdict.icon import STATE_NAMES, StatusIcon
 from kvplanner.ui.widgets.labels import Wrapped
+from kvplanner.units import counted
+
+if TYPE_CHECKING:
+    from PySide6.QtWidgets import QPushButton
+
+    from kvplanner.ui.verdict.message import EngineMessage
 
 NOTES_SHOWN: Final = 2
 CORNER_GAP: Final = 12
@@ -141,6 +148,10 @@ def _linked(text: str, ink: str) -> str:
     return f'<a href="tightest" style="color:{ink};text-decoration:none">{plain}</a>'
 
 
+def _call(run: Callable[[], object], checked: bool = False) -> None:
+    run()
+
+
 class VerdictView(QWidget):
     """The verdict above the bars; a link leads to the tightest device."""
 
@@ -151,8 +162,10 @@ class VerdictView(QWidget):
         self._plan: Plan | None = None
         self._unit: Unit = "GiB"
         self._open_notes = False
+        self._low = False
+        self._offered: list[QPushButton] = []
         self._problem: tuple[str, str] | None = None
-        self._stale: tuple[str, str] | None = None
+        self._stale: tuple[str, str, str] | None = None
         self._corner: QWidget | None = None
         self.icon = StatusIcon(self)
         self.headline, self.details = Headline(self), Details(self)
@@ -165,7 +178,7 @@ class VerdictView(QWidget):
             | Qt.TextInteractionFlag.LinksAccessibleByKeyboard
             | Qt.TextInteractionFlag.TextSelectableByMouse
         )
-        self._message: Wrapped | None = None
+        self._message: EngineMessage | None = None
         self.notes = self._label()
         self.notes.setTextFormat(Qt.TextFormat.RichText)
         self.more = QToolButton(self)
@@ -192,6 +205,13 @@ class VerdictView(QWidget):
         column.setSpacing(3)
         column.addLayout(self._top)
         column.addLayout(self._second)
+        self._buttons = QHBoxLayout()
+        self._buttons.setSpacing(6)
+        self._buttons.addStretch(1)
+        column.addLayout(self._buttons)
+        self._cards = QVBoxLayout()
+        self._cards.setSpacing(6)
+        column.addLayout(self._cards)
         column.addWidget(self.notes)
         column.addWidget(self.more, 0, Qt.AlignmentFlag.AlignLeft)
         row = QHBoxLayout(self)
@@ -241,20 +261,32 @@ class VerdictView(QWidget):
         if layout is not None:
             # A label with another text tells only the outermost layout, a moved button only its own: the others
             # would answer for what was there before.
-            for stale in (self._top, self._second, self._column, layout):
+            for stale in (self._top, self._second, self._buttons, self._column, layout):
                 stale.invalidate()
             self.setMinimumHeight(layout.heightForWidth(self.width()) if self.isVisible() else 0)
 
     def _fonts(self) -> None:
-        self.headline.setFont(sized(self.font(), 1.32, bold=True))
+        self.headline.setFont(sized(self.font(), 1.14 if self._low else 1.32, bold=True))
+
+    def add_card(self, card: QWidget) -> None:
+        """Put a card between what is said and the notes: what can be done about it."""
+        self._cards.addWidget(card)
+
+    def set_low(self, low: bool) -> None:
+        """Take less height: smaller letters, one line of the engine's words, notes when asked for."""
+        if low != self._low:
+            self._low = low
+            self._fonts()
+            self._show()
 
     @property
-    def message(self) -> Wrapped:
+    def message(self) -> EngineMessage:
         """The engine's own words."""
         if self._message is None:
             from kvplanner.ui.verdict.message import EngineMessage
 
-            self._message = self._label(EngineMessage(self))
+            self._message = EngineMessage(self)
+            self._label(self._message)
             self._message.hide()
             self._column.insertWidget(2, self._message)  # under headline and details
         return self._message
@@ -265,7 +297,7 @@ class VerdictView(QWidget):
         from kvplanner.ui.verdict.message import terminal_font
 
         self.message.setFont(terminal_font(self.font()))
-        self.message.setText(text)
+        self.message.show_words(text, short=self._low and not self._open_notes)
         self.message.setVisible(bool(text))
 
     def set_plan(self, plan: Plan | None) -> None:
@@ -278,12 +310,33 @@ class VerdictView(QWidget):
         self._plan, self._problem, self._stale = None, (text, remedy), None
         self._show()
 
-    def set_stale(self, reason: str | None, remedy: str = "") -> None:
-        """Says that there is no plan of what is set, why, and what to do; None when there is."""
-        stale = (reason, remedy) if reason is not None else None
+    def set_stale(self, reason: str | None, remedy: str = "", of: str = "") -> None:
+        """Says that there is no plan of what is set, why, and what to do; None when there is.
+
+        of: what the plan in sight is of, where that is not what is set.
+        """
+        stale = (reason, remedy, of) if reason is not None else None
         if stale != self._stale:
             self._stale = stale
             self._show()
+
+    def set_actions(self, actions: Sequence[tuple[str, str, Callable[[], object]]]) -> None:
+        """Buttons under what is said: text, what it is for, and what it does."""
+        if not actions and not self._offered:
+            return
+        from PySide6.QtWidgets import QPushButton
+
+        for old in self._offered:
+            self._buttons.removeWidget(old)
+            old.hide()
+            old.deleteLater()
+        self._offered = [QPushButton(text, self) for text, _, _ in actions]
+        for at, (button, (_, tip, run)) in enumerate(zip(self._offered, actions, strict=True)):
+            button.setToolTip(tip)
+            button.clicked.connect(partial(_call, run))
+            self._buttons.insertWidget(at, button)
+            button.show()
+        self._hold_height()
 
     def told(self) -> Verdict:
         """What is shown."""
@@ -291,7 +344,10 @@ class VerdictView(QWidget):
             text, remedy = self._problem
             return Verdict("stale", no_plan(text), (remedy,) if remedy else ())
         told = verdict(self._plan, self._unit)
-        return told if self._stale is None or self._plan is None else refused(told, *self._stale)
+        if self._stale is None or self._plan is None:
+            return told
+        reason, remedy, of = self._stale
+        return refused(told._replace(headline=f"{of}: {told.headline}") if of else told, reason, remedy)
 
     def set_unit(self, unit: Unit) -> None:
         """GiB or GB."""
@@ -324,13 +380,15 @@ class VerdictView(QWidget):
         self.setAccessibleName(f"{STATE_NAMES[told.state]}. {told.headline}")
 
     def _show_notes(self, told: Verdict, mark: str, ink: str) -> None:
-        shown = told.notes if self._open_notes else told.notes[:NOTES_SHOWN]
+        few = 0 if self._low else NOTES_SHOWN
+        shown = told.notes if self._open_notes else told.notes[:few]
         lines = [f'<span style="color:{mark}">▲</span> <span style="color:{ink}">{words.rich(n)}</span>' for n in shown]
         self.notes.setText("<br>".join(lines))
         self.notes.setVisible(bool(lines))
-        hidden = len(told.notes) - NOTES_SHOWN
+        hidden = len(told.notes) - few
         self.more.setVisible(hidden > 0)
-        self.more.setText("Fewer notes" if self._open_notes else f"{hidden} more notes")
+        count = f"{hidden} more notes" if few else counted(hidden, "note", "notes")
+        self.more.setText("Fewer notes" if self._open_notes else count)
 
     def changeEvent(self, event: QEvent) -> None:
         """Follows theme and font."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from PySide6.QtCore import QEvent, Qt
+from PySide6.QtCore import QEvent, QSize, Qt
 from PySide6.QtGui import QFont, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QLabel, QSizePolicy, QToolButton, QWidget
 
 LONGEST_RUN: Final = 24
+LEAST_LINE: Final = 40
 
 
 def breakable(text: str) -> str:
@@ -48,6 +49,46 @@ class Wrapped(QLabel):
         """Another font has other heights, too."""
         self._heights.clear()
         super().changeEvent(event)
+
+
+class Elided(QLabel):
+    """One line that is cut with an ellipsis where it has no room; the whole of it is its hint then."""
+
+    def __init__(self, text: str = "", parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.full = ""
+        self.hint = ""
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Preferred)
+        self.setText(text)
+
+    def setText(self, text: str) -> None:
+        """Another line."""
+        self.full = text
+        self.setAccessibleName(text)
+        self.updateGeometry()
+        self._cut()
+
+    def sizeHint(self) -> QSize:
+        """Room for the whole line."""
+        margins = self.contentsMargins()
+        wide = self.fontMetrics().horizontalAdvance(self.full) + margins.left() + margins.right() + 2
+        return QSize(wide if self.full else 0, super().sizeHint().height())
+
+    def minimumSizeHint(self) -> QSize:
+        """A few letters."""
+        return QSize(min(LEAST_LINE, self.sizeHint().width()), super().minimumSizeHint().height())
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """More or less of it."""
+        super().resizeEvent(event)
+        self._cut()
+
+    def _cut(self) -> None:
+        room = self.contentsRect().width()
+        shown = self.fontMetrics().elidedText(self.full, Qt.TextElideMode.ElideRight, max(room, 0))
+        if shown != self.text():
+            super().setText(shown)
+        self.setToolTip(self.full if shown != self.full else self.hint)
 
 
 class WrappedLabel(QLabel):

@@ -11,8 +11,8 @@ from kvplanner.errors import BadInput
 if TYPE_CHECKING:
     from kvplanner.request.words import PlanWords
 
-# Of a window, below which its buttons would be cut, and of a picture's side.
-SMALLEST: Final = (900, 560)
+# Of a window, so that one fits 1,024 × 640 pixels at 150 %, and of a picture's side.
+SMALLEST: Final = (680, 420)
 LARGEST: Final = 8192
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from PySide6.QtCore import QSize, Qt, QTimer, Signal
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
 
 from kvplanner.app.messages import Messages
 from kvplanner.report.devices import telling_kind
@@ -14,11 +15,11 @@ from kvplanner.ui.widgets.card import Card
 from kvplanner.ui.widgets.message_bar import MessageBar
 
 if TYPE_CHECKING:
-    from PySide6.QtWidgets import QSplitter, QTabWidget
-
     from kvplanner.engine.plan import Plan
     from kvplanner.engine.segment import SegmentKind
     from kvplanner.report.words import Unit
+    from kvplanner.ui.window.details import Details
+    from kvplanner.ui.window.tabs import View
 
 BARS_SHARE: Final = 0.42
 TALL: Final = 1200
@@ -28,39 +29,13 @@ LEAST_BARS: Final = 96
 DENSE_BARS: Final = 260  # so much the bars may take of a low window before they scroll: four dense ones
 DETAILS_AFTER_MS: Final = 60
 DRAG_DETAILS_MS: Final = 180  # while edits follow each other
-CARD_WIDTH: Final = 240
-CARD_MARGIN: Final = 6
-GAP: Final = 10
 BUTTON_WIDTH: Final = 118
 BUTTON_HEIGHT: Final = 29
 BUTTON_GAP: Final = 8
-STACK_BELOW: Final = 830  # of the centre's width: table and tabs stand below each other in windows below 1,160
-STARTUP_HEIGHT: Final = 330
-STARTUP_SHAPE: Final = 0.5  # in a wide window the chart keeps this much of its width as height
-TABLE_WIDTH: Final = 466
-LOW: Final = 700
+GAP: Final = 10
+LEAST_WIDTH: Final = 480
+LOW: Final = 640  # pixels of centre: the verdict takes less of a lower one
 REVEAL_MS: Final = 20
-TAB_NAMES: Final = {"explain": "Explain", "startup": "Start-up"}
-
-
-class View(Protocol):
-    """What every view of a plan offers."""
-
-    def set_plan(self, plan: Plan | None) -> None:
-        """Show a plan."""
-
-    def set_unit(self, unit: Any) -> None:
-        """Show GiB or GB."""
-
-    def set_selected(self, device: int, kind: SegmentKind | None) -> None:
-        """Mark a segment."""
-
-
-class Detail(View, Protocol):
-    """A view that can be pale."""
-
-    def set_dimmed(self, dimmed: bool) -> None:
-        """Pale while the plan is not of what is set."""
 
 
 class Ground(QWidget):
@@ -69,8 +44,8 @@ class Ground(QWidget):
     def minimumSizeHint(self) -> QSize:
         """At the present width."""
         layout = self.layout()
-        height = layout.minimumHeightForWidth(max(self.width(), 2 * CARD_WIDTH)) if layout is not None else 0
-        return QSize(2 * CARD_WIDTH, height)
+        height = layout.minimumHeightForWidth(max(self.width(), LEAST_WIDTH)) if layout is not None else 0
+        return QSize(LEAST_WIDTH, height)
 
 
 def _one_drag(before: Plan | None, plan: Plan | None) -> bool:
@@ -91,11 +66,8 @@ class Centre(QWidget):
         self.messages = MessageBar(messages, self)
         self._make_header()
         self._make_ground()
-        self.tabs: QTabWidget | None = None
-        self.splitter: QSplitter | None = None
+        self.details: Details | None = None
         self._views: list[View] = []
-        self._details: list[Detail] = []
-        self._stale: set[int] = set()
         self._later = QTimer(self)
         self._later.setSingleShot(True)
         self._detailed_at = 0.0
@@ -131,7 +103,7 @@ class Centre(QWidget):
         self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         ground = Ground()
-        ground.setMinimumWidth(2 * CARD_WIDTH)
+        ground.setMinimumWidth(LEAST_WIDTH)
         self._outer = QVBoxLayout(ground)
         self._outer.setContentsMargins(14, 10, 14, 12)
         self._outer.setSpacing(GAP)
@@ -168,6 +140,7 @@ class Centre(QWidget):
         self._bars_card = Card(self.bars, margins=8)
         self._bars_card.hide()
         self._outer.insertWidget(1, self._bars_card)
+        self.verdict.set_low(self.height() < LOW)
         self._views = [self.verdict, self.bars]
         for view in (self.verdict, self.bars):
             view.set_unit(self._unit)
@@ -203,65 +176,42 @@ class Centre(QWidget):
 
     def build_details(self) -> None:
         """Make the table and the tabs."""
-        from PySide6.QtWidgets import QSplitter, QTabWidget
+        from kvplanner.ui.window.details import Details
 
-        from kvplanner.ui.breakdown.view import BreakdownView
-        from kvplanner.ui.explain.view import ExplainView
-        from kvplanner.ui.startup.view import StartupView
-
-        if self.tabs is not None:
+        if self.details is not None:
             return
         self._reveal()
-        self.breakdown, self.explain, self.startup = BreakdownView(self), ExplainView(self), StartupView(self)
-        self.tabs = QTabWidget(self)
-        self.tabs.setDocumentMode(True)
-        self.tabs.addTab(self.explain, TAB_NAMES["explain"])
-        self.tabs.addTab(self.startup, TAB_NAMES["startup"])
-        self.splitter = QSplitter(Qt.Orientation.Horizontal, self)
-        self.splitter.setChildrenCollapsible(False)
-        self.splitter.setHandleWidth(GAP)
-        self._table_card, self._tabs_card = (Card(page, margins=CARD_MARGIN) for page in (self.breakdown, self.tabs))
-        self._beside = beside = QWidget()  # the table is as high as its rows, however high the tabs are
-        column = QVBoxLayout(beside)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.addWidget(self._table_card, 1)
-        column.addStretch(0)
-        for place, stretch in ((beside, 0), (self._tabs_card, 1)):
-            place.setMinimumWidth(CARD_WIDTH)
-            self.splitter.addWidget(place)
-            self.splitter.setStretchFactor(self.splitter.count() - 1, stretch)
-        self.splitter.setSizes([TABLE_WIDTH, TABLE_WIDTH - 20])
-        # It takes the room that is left, up to what its pages would like.
-        self.splitter.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Ignored)
+        self.details = details = Details(self)
         self._below.hide()
-        self._outer.addWidget(self.splitter, 1)
+        self._outer.addWidget(details, 1)
         self._outer.addStretch(0)
-        self.explain.height_changed.connect(self._fit_later)
-        self.breakdown.height_changed.connect(self._fit_later)
-        self.tabs.currentChanged.connect(self._fit_later)
-        self._details = [self.breakdown, self.explain, self.startup]
-        for view in (self.breakdown, self.explain, self.startup):
-            view.set_unit(self._unit)
-            view.segment_selected.connect(self._segment_selected)
-        self.tabs.currentChanged.connect(self.show_details)
-        self._stale = set(range(len(self._details)))
+        details.height_changed.connect(self._fit_later)
+        details.segment_selected.connect(self._segment_selected)
+        details.set_unit(self._unit)
+        details.set_plan(self._plan)
         self.show_details()
         self._dim()
         self._settle()
 
     def _settle(self) -> None:
         """Lay the details out now, so that they have their heights from the first frame that shows them."""
-        if self.splitter is None or self._plan is None or not self.isVisible():
+        if self.details is None or self._plan is None or not self.isVisible():
             self._fit_later()
             return
-        self.splitter.show()
+        self.details.show()
         self._outer.activate()
         self._fit_lower()
 
     @property
     def built(self) -> bool:
         """Whether all views are there."""
-        return self.tabs is not None
+        return self.details is not None
+
+    @property
+    def below(self) -> Details:
+        """Table and tabs; once built."""
+        assert self.details is not None, "the details are not made yet"
+        return self.details
 
     def set_plan(self, plan: Plan | None) -> None:
         """Show a plan; the selection stays where it can.
@@ -274,7 +224,8 @@ class Centre(QWidget):
             view.set_plan(plan)
         if self._views:
             self._say_empty("")
-        self._stale = set(range(len(self._details)))
+        if self.details is not None:
+            self.details.set_plan(plan)
         if plan is not None:
             if not self._chosen_by_user or self.position >= len(plan.devices):
                 self.position = min(plan.tightest, len(plan.devices) - 1)
@@ -306,45 +257,48 @@ class Centre(QWidget):
         """The plan in sight."""
         return self._plan
 
-    def set_stale(self, reason: str | None, remedy: str = "") -> None:
-        """Say why there is no plan of what is set and dim the one in sight; None or another plan ends it."""
+    def set_stale(self, reason: str | None, remedy: str = "", of: str = "") -> None:
+        """Say why there is no plan of what is set and dim the one in sight; None or another plan ends it.
+
+        of: what the plan in sight is of, where that is not what is set.
+        """
         self._refusal = (reason, remedy) if reason is not None and self._plan is not None else None
         if self._views:
-            self.verdict.set_stale(reason, remedy)
+            self.verdict.set_stale(reason, remedy, of)
             self._dim()
+
+    def set_actions(self, actions: Sequence[tuple[str, str, Callable[[], object]]]) -> None:
+        """Buttons of the verdict: text, what it is for, what it does."""
+        if self._views:
+            self.verdict.set_actions(actions)
 
     def _dim(self) -> None:
         """Every view is pale while its plan is not of what is set."""
-        for view in (self.bars, *self._details):
+        for view in (self.bars, self.details) if self.details is not None else (self.bars,):
             view.set_dimmed(self._refusal is not None)
 
     def _say_empty(self, text: str) -> None:
         """What the views say while there is no plan; "" for their usual words."""
         self.bars.set_empty(text)
         self._dim()
-        if self.tabs is not None:
-            self.explain.set_empty(text)
-            self.startup.set_empty(text)
+        if self.details is not None:
+            self.details.set_empty(text)
 
     def show_details(self) -> None:
         """Bring the views that can be seen up to date; a hidden tab follows when it is opened."""
         self._later.stop()
         self._detailed_at = monotonic()
-        for index in sorted(self._stale):
-            view = self._details[index]
-            hidden = isinstance(view, QWidget) and self.tabs is not None and self.tabs.indexOf(view) not in (
-                -1, self.tabs.currentIndex()
-            )  # fmt: skip
-            if not hidden:
-                view.set_plan(self._plan)
-                view.set_selected(self.position, self.kind)
-                self._stale.discard(index)
+        if self.details is not None:
+            self.details.set_selected(self.position, self.kind)
+            self.details.bring_up_to_date()
 
     def set_unit(self, unit: Unit) -> None:
         """GiB or GB."""
         self._unit = unit
-        for view in (*self._views, *self._details):
+        for view in self._views:
             view.set_unit(unit)
+        if self.details is not None:
+            self.details.set_unit(unit)
 
     def _segment_selected(self, chosen: object) -> None:
         if isinstance(chosen, tuple) and len(chosen) == 2:
@@ -359,27 +313,24 @@ class Centre(QWidget):
 
     def _show_selection(self) -> None:
         self.show_details()
-        for view in (*self._views, *self._details):
+        for view in self._views:
             view.set_selected(self.position, self.kind)
+        if self.details is not None:
+            self.details.show_selected()
 
     def show_tab(self, name: str) -> bool:
-        """Show a tab by its key or title; False when there is none."""
-        if self.tabs is None:
+        """Show a page by its key or title; False when there is none."""
+        card = self.details.show_tab(name) if self.details is not None else None
+        if card is None:
             return False
-        for i in range(self.tabs.count()):
-            if name.lower().replace("-", "") == self.tabs.tabText(i).lower().replace("-", ""):
-                self.tabs.setCurrentIndex(i)
-                QTimer.singleShot(0, self, self._reveal_tabs)
-                return True
-        return False
+        QTimer.singleShot(0, self, lambda: self._reveal_card(card))
+        return True
 
-    def _reveal_tabs(self) -> None:
-        """Where the tabs stand below the table, scroll to the one that was asked for."""
+    def _reveal_card(self, card: QWidget) -> None:
+        """Scroll to what was asked for."""
         self._fit_lower()
-        splitter = self.splitter
-        if splitter is not None and splitter.orientation() == Qt.Orientation.Vertical:
-            self._outer.activate()
-            QTimer.singleShot(REVEAL_MS, self, lambda: self._scroll.ensureWidgetVisible(self._tabs_card, 0, GAP))
+        self._outer.activate()
+        QTimer.singleShot(REVEAL_MS, self, lambda: self._scroll.ensureWidgetVisible(card, 0, GAP))
 
     def _fit_bars(self) -> None:
         """The bars take the height that they need up to their share of the window; then they get dense, then scroll."""
@@ -396,55 +347,29 @@ class Centre(QWidget):
             self._fit_soon.start()
 
     def _fit_lower(self) -> None:
-        """Table and tabs as high as their content, beside each other or, in a narrow window, below each other."""
-        splitter, tabs = self.splitter, self.tabs
-        if splitter is None or tabs is None:
+        """Table and tabs, and in a tall window the chart, in the room below the bars."""
+        if self.details is None or not self._views:
             return
-        stacked = self.width() < STACK_BELOW
-        wanted = Qt.Orientation.Vertical if stacked else Qt.Orientation.Horizontal
-        if splitter.orientation() != wanted:
-            splitter.setOrientation(wanted)
-            splitter.setSizes([TABLE_WIDTH, max(splitter.width() - TABLE_WIDTH - GAP, CARD_WIDTH)])
-        frame = 2 * CARD_MARGIN + 2
-        least, table = self.breakdown.least_height() + frame, self.breakdown.natural_height() + frame
-        page = tabs.tabBar().sizeHint().height() + frame + 4
-        chart = STARTUP_HEIGHT if stacked else max(STARTUP_HEIGHT, int(tabs.width() * STARTUP_SHAPE))
-        page += self.explain.natural_height() if tabs.currentWidget() is self.explain else chart
-        self._table_card.setMaximumHeight(table)
-        rows = self.breakdown.model.rowCount()
-        self._beside.setVisible(rows > 0)
-        if stacked:
-            table = least if self.height() < LOW else table
-            for place, height in ((self._beside, table), (self._tabs_card, page)):
-                place.setFixedHeight(height)
-            splitter.setMinimumHeight((table + GAP if rows else 0) + page)
-            return
-        # Below this the whole ground scrolls: no row, and no name of a stage, is cut off where nothing leads to it.
-        shown = 0 if tabs.currentWidget() is self.explain else self.startup.minimumSizeHint().height()
-        least_page = tabs.tabBar().sizeHint().height() + frame + 4 + shown
-        splitter.setMinimumHeight(max(least if rows else 0, least_page))
-        for place in (self._beside, self._tabs_card):  # the splitter takes its own limits from these
-            place.setMinimumHeight(least)
-            place.setMaximumHeight(max(table, page, least))
-        if splitter.maximumHeight() != max(table, page, least):
-            splitter.refresh()
-            self._outer.activate()  # else a frame would show the new limits in the old room
+        margins = self._outer.contentsMargins()
+        width = max(self._scroll.viewport().width(), LEAST_WIDTH) - margins.left() - margins.right()
+        above = self.verdict.heightForWidth(width) if self.verdict.hasHeightForWidth() else self.verdict.height()
+        above += self._bars_card.maximumHeight() + 2 * GAP + margins.top() + margins.bottom()
+        self.details.fit(self.height(), self._scroll.viewport().height() - above)
 
     def resizeEvent(self, event: Any) -> None:
         """The bars' share changes with the window."""
         super().resizeEvent(event)
         if self._views:
+            self.verdict.set_low(self.height() < LOW)
             self._fit_bars()
         self._fit_later()
 
     def save_layout(self) -> str:
-        """The splitter's position as text."""
-        return bytes(self.splitter.saveState().toBase64().data()).decode() if self.splitter else ""
+        """The table's share of the width as text."""
+        return self.details.save_layout() if self.details is not None else ""
 
     def restore_layout(self, text: str) -> None:
-        """Put the splitter back; text that makes no sense changes nothing."""
-        from PySide6.QtCore import QByteArray
-
-        if self.splitter is not None and text:
-            self.splitter.restoreState(QByteArray.fromBase64(text.encode()))
+        """Put it back; text that makes no sense changes nothing."""
+        if self.details is not None and text:
+            self.details.restore_layout(text)
             self._settle()

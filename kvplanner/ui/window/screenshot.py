@@ -12,6 +12,7 @@ from kvplanner.app.start import start_state
 from kvplanner.errors import BadInput
 from kvplanner.ui.window.application import Application
 from kvplanner.ui.window.arguments import WindowArguments
+from kvplanner.ui.window.tabs import TABS
 from kvplanner.ui.window.window import DEFAULT_SIZE, MainWindow
 
 SETTLE_MS = 50
@@ -40,7 +41,7 @@ def prepared_window(application: Application, arguments: WindowArguments) -> Mai
             break
         settle()
     if arguments.tab and not window.centre.show_tab(arguments.tab):
-        raise BadInput(f"no tab is called {arguments.tab!r}", "--tab", "Tabs: Explain, Start-up")
+        raise BadInput(f"no tab is called {arguments.tab!r}", "--tab", f"Tabs: {', '.join(tab.title for tab in TABS)}")
     settle()
     return window
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from PySide6.QtCore import QCoreApplication, QEvent, QObject, QTimer
-from PySide6.QtWidgets import QLabel, QMainWindow, QProgressBar
+from PySide6.QtWidgets import QMainWindow, QProgressBar
 
 from kvplanner.app.jobs import Job, Jobs
 from kvplanner.ui.setup.labels import short_name
-from kvplanner.ui.widgets.labels import quiet_button
+from kvplanner.ui.widgets.labels import Elided, quiet_button
 from kvplanner.units import counted
 
 if TYPE_CHECKING:
@@ -29,11 +29,10 @@ class Status(QObject):
         self._bar = bar = window.statusBar()
         bar.setSizeGripEnabled(False)
         self._jobs = jobs
-        self.machine = QLabel("", window)
-        self.undo = QLabel("", window)
-        self.rules = QLabel("not sent anywhere", window)
-        self.rules.setToolTip("Planning happens on this computer. Only a model asked for as hub:org/name goes online.")
-        self._job_text = QLabel("", window)
+        self.machine, self.undo = Elided("", window), Elided("", window)
+        self.rules = Elided("not sent anywhere", window)
+        self.rules.hint = "Planning happens on this computer. Only a model asked for as hub:org/name goes online."
+        self._job_text = Elided("", window)
         self._progress = QProgressBar(window)
         self._progress.setFixedSize(120, 10)
         self._progress.setTextVisible(False)

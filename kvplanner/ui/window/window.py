@@ -15,8 +15,7 @@ from PySide6.QtCore import Signal
 from kvplanner.app import settings as s
 from kvplanner.app.start import adopt
 from kvplanner.files import shipped
-from kvplanner.report.options import in_sentence
-from kvplanner.ui.setup.width import PANEL_WIDTH
+from kvplanner.ui.setup.width import GRIP_WIDTH, RAIL_WIDTH, folds, panel_width
 from kvplanner.ui.window.arguments import SMALLEST
 
 if TYPE_CHECKING:
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from kvplanner.errors import PlannerError
     from kvplanner.ui.window.commands.form import Form
     from kvplanner.ui.window.commands.help import Help
+    from kvplanner.ui.window.commands.mending import Mending
     from kvplanner.ui.window.commands.saving import Saving
     from kvplanner.ui.window.gpu_dock import GpuDock
     from kvplanner.ui.window.services import Services
@@ -61,6 +61,10 @@ class MainWindow(QtWidgets.QMainWindow):
         geometry = services.settings.get(s.GEOMETRY)
         if not geometry or not self.restoreGeometry(QtCore.QByteArray.fromBase64(geometry.encode())):
             self.resize(*DEFAULT_SIZE)
+        kept = services.settings
+        usual = panel_width(kept.get(s.PANEL_WIDTH), self.fontMetrics().height())
+        away = folds(self.width()) or kept.get(s.SETUP_FOLDED)
+        self._form_ground.setFixedWidth(RAIL_WIDTH if away else usual + GRIP_WIDTH)
 
     def _make_ground(self) -> None:
         """Where the menus, the form and the plan will be."""
@@ -74,7 +78,6 @@ class MainWindow(QtWidgets.QMainWindow):
         self._line.setContentsMargins(0, 0, 0, 0)
         self._line.setSpacing(0)
         self._form_ground = QtWidgets.QWidget(ground)
-        self._form_ground.setFixedWidth(PANEL_WIDTH)
         self._form_ground.setAutoFillBackground(True)
         self._form_ground.setBackgroundRole(QtGui.QPalette.ColorRole.Base)
         self._line.addWidget(self._form_ground)
@@ -105,6 +108,7 @@ class MainWindow(QtWidgets.QMainWindow):
         """Make menus, form, pickers and status bar."""
         from kvplanner.ui.setup.panel import SetupPanel
         from kvplanner.ui.setup.pickers import Pickers
+        from kvplanner.ui.window.side import Side
         from kvplanner.ui.window.status import Status
 
         if self.furnished:
@@ -121,7 +125,9 @@ class MainWindow(QtWidgets.QMainWindow):
         self._line.removeWidget(self._form_ground)
         self._form_ground.hide()
         self._form_ground.deleteLater()
-        self._line.insertWidget(0, self.panel)
+        self.side = Side(self.panel, services.settings, self)
+        self.side.fit(self.width())
+        self._line.insertWidget(0, self.side)
         self.status = Status(self, services.jobs, services.library)
         self.pickers = Pickers(self, self.panel, document, services.library, services.settings, services.unit)
         self._make_commands()
@@ -144,6 +150,13 @@ class MainWindow(QtWidgets.QMainWindow):
         from kvplanner.ui.window.commands.form import Form
 
         return Form(self.document, lambda: self.panel if self.furnished else None)
+
+    @cached_property
+    def mending(self) -> Mending:
+        """Only what is refused needs it."""
+        from kvplanner.ui.window.commands.mending import Mending
+
+        return Mending(self.document, self.centre)
 
     @cached_property
     def saving(self) -> Saving:
@@ -176,7 +189,7 @@ class MainWindow(QtWidgets.QMainWindow):
         self.copying = Copying(document, messages, services, self.form)
         self.exports = Exports(self, document, messages, services, self.form)
         self.search = Search(self, document, messages, services)
-        self.view = View(self, services, self.panel, self.centre, self._make_gpu_dock)
+        self.view = View(self, services, self.side, self.centre, self._make_gpu_dock)
         self.drops = Drops(self, self.opening.open_path)
         self.actions_of_window = Actions(
             self,
@@ -207,7 +220,8 @@ class MainWindow(QtWidgets.QMainWindow):
         document.history_changed.connect(self._show_changes)
         self.messages.briefed.connect(lambda text: self.statusBar().showMessage(text, BRIEF_MS))
         self.panel.error_elsewhere.connect(lambda error: self.messages.error(error, key="plan"))
-        self.panel.refusals_changed.connect(self._show_stale)
+        self.mending.panel, self.mending.pickers = self.panel, pickers
+        self.panel.refusals_changed.connect(self.mending.show)
         self.panel.gpus.counted.connect(machines.set_count)
         self.panel.gpus.removed.connect(machines.remove)
         pickers.model_wanted.connect(self.opening.load_model)
@@ -228,6 +242,8 @@ class MainWindow(QtWidgets.QMainWindow):
         recent = actions.menus["recent"]
         recent.aboutToShow.connect(lambda: self.opening.fill_recent(recent))
         self.view.gpus_shown.connect(actions.by_name["gpu_panel"].setChecked)
+        actions.by_name["setup_panel"].setChecked(self.side.open)
+        self.side.shown.connect(actions.by_name["setup_panel"].setChecked)
         self.services.theme.changed.connect(self._theme_changed)
 
     def _read_draft(self, wish: DraftWish) -> None:
@@ -301,6 +317,7 @@ class MainWindow(QtWidgets.QMainWindow):
     def _show_plan(self, plan: Plan) -> None:
         self.messages.clear("plan")
         self.centre.set_plan(plan)
+        self.centre.set_actions(())
         if self.furnished:
             self.status.show_plan(plan)
         if not self._planned:
@@ -308,30 +325,9 @@ class MainWindow(QtWidgets.QMainWindow):
             self.planned_once.emit()
 
     def _plan_failed(self, error: PlannerError) -> None:
-        """Of these settings there is no plan: the last one stays and says so, unless it is of another model."""
-        from kvplanner.app.messages import in_window
-        from kvplanner.errors import NotModelled
-
-        plan, model = self.document.plan, self.document.state.model
-        other = plan is None or (model is not None and model.id != plan.request.model.id)
-        if other or isinstance(error, NotModelled):
-            self.centre.set_problem(error.brief, in_window(error.remedy))
-        elif self.centre.plan is None:
-            self.centre.set_plan(plan)  # that of this model is back, behind one that had none
-        self._show_stale()
+        self.mending.failed(error)
         if self.furnished:
             self.status.show_failed(self.centre.plan is not None)
-
-    def _show_stale(self) -> None:
-        """Whether the plan in sight is of what the form shows."""
-        error = self.document.error
-        field, said = self.panel.refused if self.furnished else ("", "")
-        if error is not None:
-            from kvplanner.app.messages import in_window
-
-            self.centre.set_stale(error.brief, in_window(error.remedy))
-        else:
-            self.centre.set_stale(f"{in_sentence(field)} is refused" if field else None, said)
 
     def _show_changes(self) -> None:
         document, actions = self.document, self.actions_of_window.by_name
@@ -361,6 +357,12 @@ class MainWindow(QtWidgets.QMainWindow):
         self.actions_of_window.by_name[f"theme_{choice}"].setChecked(True)
 
     # keys, drops, end ------------------------------------------------------------------------------------------
+
+    def resizeEvent(self, event: QtGui.QResizeEvent) -> None:
+        """The form folds in a narrow window."""
+        super().resizeEvent(event)
+        if self.furnished:
+            self.side.fit(event.size().width())
 
     def keyPressEvent(self, event: QtGui.QKeyEvent) -> None:
         """Escape closes what is open. While there are no menus yet, the key that quits does so all the same."""

@@ -12,7 +12,7 @@ from kvplanner.engine.request import PlanRequest
 from kvplanner.report.words import Unit
 from kvplanner.ui.breakdown.lines import lines
 from kvplanner.ui.breakdown.view import BreakdownModel, BreakdownView
-from kvplanner.ui.window.centre import CARD_MARGIN, TABLE_WIDTH
+from kvplanner.ui.window.details import CARD_MARGIN, TABLE_WIDTH
 from tests import sample_plans
 from tests.ui.kit import apart
 

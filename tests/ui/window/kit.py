@@ -11,8 +11,11 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QWidget
 
 from kvplanner.request.words import PlanWords
+from kvplanner.ui.explain.view import ExplainView
 from kvplanner.ui.setup.advanced import AdvancedSection
 from kvplanner.ui.setup.option_field import SliderField, TextField
+from kvplanner.ui.startup.view import StartupView
+from kvplanner.ui.window.centre import Centre
 from kvplanner.ui.window.window import MainWindow
 
 
@@ -26,6 +29,20 @@ def text_field(window: MainWindow, option: str) -> TextField | SliderField:
     field = window.panel.fields[option]
     assert isinstance(field, TextField | SliderField)
     return field
+
+
+def explanation(centre: Centre) -> ExplainView:
+    """The page that explains the selection."""
+    page = centre.below.page("explain")
+    assert isinstance(page, ExplainView)
+    return page
+
+
+def chart(centre: Centre) -> StartupView:
+    """The chart of start-up, in its tab or below the table."""
+    page = centre.below.page("startup")
+    assert isinstance(page, StartupView)
+    return page
 
 
 def opened_options(window: MainWindow) -> AdvancedSection:

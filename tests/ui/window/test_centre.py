@@ -21,7 +21,7 @@ from kvplanner.ui.theme.palette import LIGHT, paled
 from kvplanner.ui.window.application import Application
 from kvplanner.ui.window.centre import GAP
 from kvplanner.ui.window.window import MainWindow
-from tests.ui.window.kit import words
+from tests.ui.window.kit import chart, explanation, words
 
 pytestmark = pytest.mark.slow
 
@@ -44,8 +44,8 @@ def test_tab_comes_round_through_every_part(window: MainWindow, key: Qt.Key) -> 
     assert seen[-1] is start, "Tab never comes back"
     centre = window.centre
     parts = (
-        centre.export_button, centre.copy_button, centre.bars.canvas, centre.breakdown.table, centre.explain.text,
-        centre.explain.copy,
+        centre.export_button, centre.copy_button, centre.bars.canvas, centre.below.breakdown.table,
+        explanation(centre).text, explanation(centre).copy,
     )  # fmt: skip
     assert set(parts) <= set(seen)
 
@@ -66,14 +66,16 @@ def _settled(window: MainWindow, qtbot: QtBot, size: tuple[int, int]) -> None:
 def test_cards_end_with_their_content(window: MainWindow, qtbot: QtBot, size: tuple[int, int]) -> None:
     _settled(window, qtbot, size)
     centre = window.centre
-    table = centre.breakdown.table
+    table = centre.below.breakdown.table
     assert table.verticalScrollBar().maximum() == 0
     rows = table.rowViewportPosition(table.model().rowCount() - 1) + table.rowHeight(table.model().rowCount() - 1)
     assert 0 <= table.viewport().height() - rows <= 24
     assert not table.isColumnHidden(2)
     assert not table.isColumnHidden(4)
     assert centre._scroll.verticalScrollBar().maximum() == 0
-    assert centre.explain.height() <= max(centre.explain.natural_height() + 12, table.height() + 40)
+    assert centre.below.charted or explanation(centre).height() <= max(
+        explanation(centre).natural_height() + 12, table.height() + 40
+    )
 
 
 def test_a_tall_window_is_put_to_use(window: MainWindow, qtbot: QtBot) -> None:
@@ -86,11 +88,60 @@ def test_a_tall_window_is_put_to_use(window: MainWindow, qtbot: QtBot) -> None:
         assert layout is not None
         assert centre.bars.verticalScrollBar().maximum() == 0
         assert centre._scroll.verticalScrollBar().maximum() == 0
-        told = (layout.rows[0].frame.h, centre.startup.height())
+        told = (layout.rows[0].frame.h, chart(centre).height())
         assert heights.setdefault(size[0], told) == told
     assert heights[1280][0] == COMFORT.bar
     assert heights[2560][0] == THICK.bar
-    assert heights[2560][1] >= 2 * heights[1280][1]
+    assert heights[2560][1] >= 500
+
+
+@pytest.mark.parametrize("size", [(1280, 800), (1920, 1080), (2560, 1440), (3840, 2160)])
+def test_nothing_stays_empty_below_the_details(window: MainWindow, qtbot: QtBot, size: tuple[int, int]) -> None:
+    _settled(window, qtbot, size)
+    centre, details = window.centre, window.centre.below
+    lowest = details.chart_card if details.charted else details.tabs_card
+    viewport = centre._scroll.viewport()
+    bottom = lowest.mapTo(viewport, lowest.rect().bottomLeft()).y()
+    assert viewport.height() - bottom <= 16
+    assert details.charted == (size[1] > 900)
+    assert centre.show_tab("Start-up")
+    qtbot.wait(60)
+    assert chart(centre).isVisible()
+
+
+@pytest.mark.parametrize("model", ["Llama-3.1-8B-Instruct", "Qwen3-32B"])
+def test_in_a_low_window_the_verdict_takes_less_than_a_fifth(
+    open_window: Callable[..., MainWindow], qtbot: QtBot, model: str
+) -> None:
+    window = open_window(model, "2xRTX 4090", load="8@4000+1000", flags=("--kv-cache-dtype", "fp8"))
+    _settled(window, qtbot, (1024, 640))
+    assert window.centre.verdict.height() < window.height() / 5
+
+
+def test_a_window_fits_a_small_screen_at_150_percent(window: MainWindow, qtbot: QtBot) -> None:
+    window.resize(10, 10)
+    qtbot.wait(60)
+    assert window.width() * 1.5 <= 1024
+    assert window.height() * 1.5 <= 640
+    assert not window.side.open
+    assert window.side.rail.isVisible()
+    window.side.rail.click()
+    assert window.panel.isVisible()
+    assert window.minimumSizeHint().width() * 1.5 <= 1024
+    window.resize(1280, 800)
+    qtbot.wait(20)
+    assert window.side.open
+
+
+def test_the_setup_can_be_widened_and_stays_so(window: MainWindow, open_window: Callable[..., MainWindow]) -> None:
+    before = window.panel.width()
+    window.side.grip.setFocus()
+    for _ in range(3):
+        QTest.keyClick(window.side.grip, Qt.Key.Key_Right)
+    assert window.panel.width() == before + 60
+    assert open_window().panel.width() == before + 60
+    QTest.mouseDClick(window.side.grip, Qt.MouseButton.LeftButton)
+    assert window.panel.width() == before
 
 
 @pytest.mark.parametrize("gpu", ["1xRTX 4090", "H100"])
@@ -106,27 +157,25 @@ def test_no_hole_opens_between_bars_and_details(application: Application, qtbot:
     for _ in range(60):
         QApplication.processEvents()
         time.sleep(0.002)
-        assert centre.splitter is not None
-        assert centre.splitter.y() - centre._bars_card.geometry().bottom() <= GAP + 1
-    assert centre.explain.text.verticalScrollBar().maximum() == 0
+        assert centre.below.splitter.y() - centre._bars_card.geometry().bottom() <= GAP + 1
+    assert explanation(centre).text.verticalScrollBar().maximum() == 0
 
 
 def test_a_narrow_window_stacks_without_inner_scroll_bars(window: MainWindow, qtbot: QtBot) -> None:
     _settled(window, qtbot, (1024, 640))
     centre = window.centre
-    assert centre.splitter is not None
-    assert centre.splitter.orientation() == Qt.Orientation.Vertical
-    table = centre.breakdown.table
+    assert centre.below.splitter.orientation() == Qt.Orientation.Vertical
+    table = centre.below.breakdown.table
     assert table.verticalScrollBar().maximum() == 0
     assert not table.isColumnHidden(4)
-    assert centre.explain.text.verticalScrollBar().maximum() == 0
+    assert explanation(centre).text.verticalScrollBar().maximum() == 0
     qtbot.waitUntil(lambda: centre._scroll.verticalScrollBar().maximum() > 0)  # the page scrolls instead
     window.view.show_startup()
     qtbot.wait(50)
-    bottom = centre.startup.mapTo(centre._scroll.viewport(), centre.startup.rect().bottomLeft()).y()
+    bottom = chart(centre).mapTo(centre._scroll.viewport(), chart(centre).rect().bottomLeft()).y()
     assert bottom <= centre._scroll.viewport().height()
     _settled(window, qtbot, (1280, 800))
-    assert centre.splitter.orientation() == Qt.Orientation.Horizontal
+    assert centre.below.splitter.orientation() == Qt.Orientation.Horizontal
 
 
 @pytest.mark.parametrize("tab", ["explain", "startup"])
@@ -137,11 +186,9 @@ def test_in_a_low_window_the_ground_scrolls_to_the_last_row(
     centre = window.centre
     assert centre.show_tab(tab)
     _settled(window, qtbot, (1280, 560))
-    assert centre.splitter is not None
-    assert centre.splitter.orientation() == Qt.Orientation.Horizontal
-    ground, table = centre._scroll.widget(), centre.breakdown.table
-    assert centre.tabs is not None
-    current = centre.tabs.currentWidget()
+    assert centre.below.splitter.orientation() == Qt.Orientation.Horizontal
+    ground, table = centre._scroll.widget(), centre.below.breakdown.table
+    current = centre.below.tabs.currentWidget()
     assert ground is not None
     assert current is not None
     rows = table.model().rowCount()
@@ -150,8 +197,8 @@ def test_in_a_low_window_the_ground_scrolls_to_the_last_row(
     assert centre._scroll.verticalScrollBar().maximum() == ground.height() - centre._scroll.viewport().height() > 0
     for part in (table, current):
         assert part.mapTo(ground, part.rect().bottomLeft()).y() < ground.height()
-        assert part.mapTo(centre.splitter, part.rect().bottomLeft()).y() < centre.splitter.height()
-    assert current is not centre.startup or centre.startup.height() >= 150
+        assert part.mapTo(centre.below.splitter, part.rect().bottomLeft()).y() < centre.below.splitter.height()
+    assert current is not chart(centre) or chart(centre).height() >= 150
 
 
 def test_an_opened_group_of_four_does_not_scroll(open_window: Callable[..., MainWindow], qtbot: QtBot) -> None:
@@ -192,16 +239,16 @@ def test_a_problem_names_its_remedy_everywhere(window: MainWindow, qtbot: QtBot)
     centre = window.centre
     plan = window.document.plan
     centre.set_problem("the tensors of this model are not known", "Open the model's folder")
-    qtbot.waitUntil(lambda: "not known" in centre.explain.text.toPlainText())
+    qtbot.waitUntil(lambda: "not known" in explanation(centre).text.toPlainText())
     assert "tensors" in centre.verdict.headline.text()
     assert "Open the model's folder" in centre.verdict.details.text()
-    assert "not known" in centre.explain.text.toPlainText()
+    assert "not known" in explanation(centre).text.toPlainText()
     assert canvas.EMPTY not in centre.bars.canvas._empty
-    assert not centre.breakdown.isVisible()
+    qtbot.waitUntil(lambda: not centre.below.breakdown.isVisible())
     centre.set_plan(plan)
     assert centre.bars.canvas._empty == canvas.EMPTY
     assert centre.verdict.icon.accessibleName() == "Fits"
-    qtbot.waitUntil(centre.breakdown.isVisible)
+    qtbot.waitUntil(centre.below.breakdown.isVisible)
 
 
 def test_without_a_plan_no_room_is_kept_for_the_table(window: MainWindow, qtbot: QtBot) -> None:
@@ -209,7 +256,7 @@ def test_without_a_plan_no_room_is_kept_for_the_table(window: MainWindow, qtbot:
     window.centre.set_problem("the tensors of this model are not known", "Open the model's folder")
     window.view.show_startup()
     qtbot.wait(150)
-    bars, tabs = window.centre._bars_card.geometry(), window.centre._tabs_card
+    bars, tabs = window.centre._bars_card.geometry(), window.centre.below.tabs_card
     beneath = window.centre._bars_card.parentWidget()
     assert beneath is not None
     top = tabs.mapTo(beneath, tabs.rect().topLeft()).y()
@@ -218,7 +265,7 @@ def test_without_a_plan_no_room_is_kept_for_the_table(window: MainWindow, qtbot:
 
 def test_a_stale_plan_is_pale_until_the_next(window: MainWindow) -> None:
     centre = window.centre
-    views = (centre.bars.canvas, centre.breakdown, centre.explain, centre.startup)
+    views = (centre.bars.canvas, centre.below.breakdown, explanation(centre), chart(centre))
 
     def pale() -> list[bool]:
         return [tokens_of(view) == paled(LIGHT) for view in views]
@@ -240,7 +287,7 @@ def test_the_startup_tab_follows_from_one_start_to_another(
 ) -> None:
     window = open_window("Qwen3-30B-A3B", "2xRTX 4090")
     window.view.show_startup()
-    startup = window.centre.startup
+    startup = chart(window.centre)
     startup.setFocus()
     qtbot.wait(50)
     assert "while loading the weights" in startup.failure()
@@ -270,7 +317,7 @@ def test_pale_views_keep_their_texts_ink(window: MainWindow, qtbot: QtBot) -> No
     centre = window.centre
     centre.show_tab("startup")
     qtbot.wait(50)
-    bars, table, startup = centre.bars.canvas, centre.breakdown.table.viewport(), centre.startup
+    bars, table, startup = centre.bars.canvas, centre.below.breakdown.table.viewport(), chart(centre)
     own = LIGHT.segments["weights"].fill
     for view in (bars, startup, table):
         assert LIGHT.text in _inks(view)[0]

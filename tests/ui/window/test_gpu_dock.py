@@ -122,7 +122,7 @@ def test_the_dock_leaves_the_table_its_rows(card: Stub, open_window: Callable[..
     dock = window.findChild(GpuDock)
     assert dock is not None
     until(qtbot, lambda: dock.height() <= window.height() * SHARE)
-    table = window.centre.breakdown
+    table = window.centre.below.breakdown
     assert table.height() >= table.least_height()
     until(qtbot, lambda: table.mapTo(window, QPoint(0, table.height())).y() <= dock.y())
     assert dock.panel.tabs.height() >= dock.panel.tabs.minimumSizeHint().height()
@@ -164,7 +164,7 @@ def test_f6_goes_to_the_dock_and_back(card: Stub, open_window: Callable[..., Mai
     window.view.previous_panel()
     assert QApplication.focusWidget() is panel.toolbar.watch_button
     window.view.previous_panel()
-    tabs, focus = window.centre.tabs, QApplication.focusWidget()
+    tabs, focus = window.centre.below.tabs, QApplication.focusWidget()
     assert tabs is not None
     assert focus is not None
     assert tabs.isAncestorOf(focus)

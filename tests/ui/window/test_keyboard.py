@@ -113,11 +113,10 @@ def test_f6_walks_the_panels_and_always_shows_where_it_is(window: MainWindow, qt
     window.resize(1024, 640)
     window.activateWindow()
     centre = window.centre
-    assert centre.tabs is not None
     window.panel.show_search()
     qtbot.waitUntil(lambda: window.panel.verticalScrollBar().value() > 200)
     keyboard = Keyboard()
-    stops = [window.centre.bars.canvas, centre.breakdown, centre.tabs, window.panel.model.button]
+    stops = [window.centre.bars.canvas, centre.below.breakdown, centre.below.tabs, window.panel.model.button]
     for stop in stops:
         keyboard.press(Qt.Key.Key_F6)
         assert has_focus(stop)

@@ -222,7 +222,7 @@ class Frames(QObject):
         parts: dict[str, QWidget] = {"headline": centre.verdict.headline, "details": centre.verdict.details}
         parts |= {"buttons": centre._buttons, "bars": centre.bars}
         if centre.built:
-            parts |= {"table": centre._table_card, "tabs": centre._tabs_card}
+            parts |= {"table": centre.below.table_card, "tabs": centre.below.tabs_card}
         if window.furnished:
             parts |= {"gpus": window.panel.gpus.button, "slider": window.panel.fields["max_model_len"]}
             label = window.status.machine

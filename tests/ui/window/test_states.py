@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QApplication, QWidget
+from PySide6.QtWidgets import QApplication, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 
 from kvplanner.app import settings as s
@@ -18,6 +18,8 @@ from kvplanner.report.sentences import summary
 from kvplanner.ui.setup.context_field import ContextField
 from kvplanner.ui.setup.field import tab_stops
 from kvplanner.ui.setup.rows import ROW_ROLE
+from kvplanner.ui.theme.ink import tokens_of
+from kvplanner.ui.theme.palette import LIGHT, paled
 from kvplanner.ui.window.application import Application
 from kvplanner.ui.window.arguments import parse
 from kvplanner.ui.window.run import begin
@@ -33,7 +35,8 @@ def type_into(window: MainWindow, option: str, text: str) -> None:
 
 
 def stale(window: MainWindow) -> tuple[str, str] | None:
-    return window.centre.verdict._stale
+    told = window.centre.verdict._stale
+    return told[:2] if told is not None else None
 
 
 @pytest.mark.parametrize(
@@ -72,13 +75,13 @@ def test_a_long_number_shows_its_start(window: MainWindow) -> None:
 
 
 def test_a_model_that_is_not_modelled_is_a_problem_not_an_old_plan(window: MainWindow) -> None:
-    window.document.failed.emit(NotModelled("its layers are not known", "some/model", "Choose another model"))
+    window.document._fail(NotModelled("its layers are not known", "some/model", "Choose another model"))
     told = window.centre.verdict.told()
     assert told.headline == "No plan: its layers are not known"
     assert "Choose another model" in " ".join(told.details)
 
 
-def test_another_model_without_a_plan_never_stands_over_the_old_ones(window: MainWindow) -> None:
+def test_over_the_plan_of_another_model_stands_whose_it_is(window: MainWindow) -> None:
     type_into(window, "max_model_len", "100000")
     state = window.document.state
     assert state.model is not None
@@ -88,22 +91,28 @@ def test_another_model_without_a_plan_never_stands_over_the_old_ones(window: Mai
     assert window.document.error is not None
     told = window.centre.verdict.told()
     assert told.headline.startswith("No plan: ")
-    assert "Fits" not in " ".join((told.headline, *told.details))
-    assert window.centre.plan is None
-    context = window.panel.fields["max_model_len"]
-    assert isinstance(context, ContextField)
-    assert context.trained_button.text() == "trained 4,096"
-    assert window.status.rules.text().startswith("Nothing is planned")
-    window.document.edit("Back", model_text=state.model_text, model=state.model, options={"max_model_len": 999_999_999})
-    window.document.flush()
+    assert "Fits" not in told.headline
+    assert "Shown: the last plan that worked (Llama-3.1-8B-Instruct: Fits" in " ".join(told.details)
+    assert window.centre.plan is window.document.plan is not None
+    assert tokens_of(window.centre.bars.canvas) == paled(LIGHT)
+
+
+def test_a_refusal_offers_what_ends_it(window: MainWindow) -> None:
+    def offered() -> dict[str, QPushButton]:
+        buttons = window.centre.verdict.findChildren(QPushButton)
+        return {b.text(): b for b in buttons if b.isVisible() and b is not window.centre.copy_button}
+
+    plan = window.document.plan
+    type_into(window, "max_model_len", "999999999")
     assert window.document.error is not None
-    assert window.centre.plan is window.document.plan  # the last one of this model is in sight again
-    assert window.status.rules.text().startswith("The plan shown is an older one")
-    assert "Shown: the last plan that worked" in window.centre.verdict.details.text()
-    window.document.undo()
-    window.document.undo()
+    assert list(offered()) == ["Reset context length", "Show the field", "Undo change context length"]
+    window.side.show_form(False)
+    offered()["Show the field"].click()
+    offered()["Reset context length"].click()
     window.document.flush()
-    assert window.centre.verdict.told().headline.startswith("Fits")
+    assert window.document.error is None
+    assert offered() == {}
+    assert window.document.plan == plan
 
 
 def test_the_copied_command_starts_the_plan_in_sight(open_window: Callable[..., MainWindow]) -> None:

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Final
 from PySide6 import QtCore, QtWidgets
 
 from kvplanner.app import settings as s
+from kvplanner.ui.window.tabs import EXPLAIN, STARTUP
 
 if TYPE_CHECKING:
-    from kvplanner.ui.setup.panel import SetupPanel
     from kvplanner.ui.window.centre import Centre
     from kvplanner.ui.window.gpu_dock import GpuDock
     from kvplanner.ui.window.services import Services
+    from kvplanner.ui.window.side import Side
 
 DEFAULT_SIZE: Final = (1280, 800)
 
@@ -27,7 +28,7 @@ class View(QtCore.QObject):
         self,
         host: QtWidgets.QMainWindow,
         services: Services,
-        panel: SetupPanel,
+        side: Side,
         centre: Centre,
         make_dock: Callable[[], GpuDock],
     ) -> None:
@@ -35,7 +36,7 @@ class View(QtCore.QObject):
         self._host = host
         self._settings = services.settings
         self._services = services
-        self._panel = panel
+        self._side = side
         self._centre = centre
         self._make_dock = make_dock
         self.dock: GpuDock | None = None
@@ -66,16 +67,16 @@ class View(QtCore.QObject):
 
     def show_explain(self) -> None:
         """Show how the selected part came about."""
-        self._show_tab("Explain")
+        self._show_tab(EXPLAIN)
 
     def show_startup(self) -> None:
         """Show memory over start-up."""
-        self._show_tab("Start-up")
+        self._show_tab(STARTUP)
 
     def _show_tab(self, name: str) -> None:
-        if self._centre.show_tab(name) and self._centre.tabs is not None:
-            page = self._centre.tabs.currentWidget()
-            page.setFocus(QtCore.Qt.FocusReason.ShortcutFocusReason)
+        details = self._centre.details
+        if details is not None and self._centre.show_tab(name):
+            details.widget(name).setFocus(QtCore.Qt.FocusReason.ShortcutFocusReason)
 
     def full_screen(self, on: bool = False) -> None:
         """Fill the screen, or not."""
@@ -83,6 +84,10 @@ class View(QtCore.QObject):
             self._host.showFullScreen()
         else:
             self._host.showNormal()
+
+    def setup_panel(self, on: bool = True) -> None:
+        """Show the form, or fold it away."""
+        self._side.show_form(on)
 
     def next_panel(self) -> None:
         """Move the focus on: setup, bars, table, tabs, local GPU."""
@@ -95,11 +100,14 @@ class View(QtCore.QObject):
     def _step_panel(self, by: int) -> None:
         from kvplanner.ui.window.focus import Stop, step
 
-        centre, dock = self._centre, self.dock
-        if centre.tabs is None:
+        centre, details, dock = self._centre, self._centre.details, self.dock
+        if details is None:
             return
-        stops = [Stop(self._panel, self._panel.model.button), Stop(centre.bars, centre.bars.canvas),
-                 Stop(centre.breakdown, centre.breakdown), Stop(centre.tabs, centre.tabs)]  # fmt: skip
+        side = self._side
+        stops = [Stop(side, side.panel.model.button if side.open else side.rail), Stop(centre.bars, centre.bars.canvas),
+                 Stop(details.breakdown, details.breakdown), Stop(details.tabs, details.tabs)]  # fmt: skip
+        if details.charted:
+            stops.append(Stop(details.chart_card, details.widget(STARTUP)))
         if dock is not None and dock.isVisible():
             stops.append(Stop(dock, dock.panel.toolbar.watch_button))
         step(stops, by)
@@ -107,8 +115,8 @@ class View(QtCore.QObject):
     def reset_layout(self) -> None:
         """Sizes and docks as at the first start."""
         self._host.resize(*DEFAULT_SIZE)
-        if self._centre.splitter is not None:
-            self._centre.splitter.setSizes([460, 460])
+        if self._centre.details is not None:
+            self._centre.details.splitter.setSizes([460, 460])
         if self.dock is not None:
             self.dock.forget_place()
         self.gpu_panel(False)
