@@ -38,7 +38,7 @@ def as_stored(
     more = published[0] - so_many
     if abs(more) <= _grain(published):
         return spec, inventory, ()
-    share = f"{abs(more) / published[0]:.1%}"
+    share = f"{abs(more) / so_many:.1%}"
     than = "more" if more > 0 else "less"
     said = f"The published size is {published[0]:,} bytes, {share} {than} than the config implies"
     if more < _UNEXPLAINED_SHARE * published[0]:

@@ -60,7 +60,7 @@ def looks_like_path(name: str) -> bool:
 
 def open_path(path: Path) -> Model:
     """The model in a folder or file, told by content where the suffix does not. Raises BadInput, NotModelled."""
-    from kvplanner.source.checkpoint import opening
+    from kvplanner.source.checkpoint import layouts, opening
 
     try:
         if path.is_dir():
@@ -75,6 +75,8 @@ def open_path(path: Path) -> Model:
         )  # fmt: skip
     if suffix == ".json":
         return _open_json(path)
+    if suffix == ".gguf":
+        layouts.refuse_pointer(path)
     if suffix == ".gguf" or _starts(path, b"GGUF"):
         from kvplanner.source.gguf import model as gguf_model
 

@@ -235,7 +235,7 @@ def test_missing_shards(tmp_path: Path) -> None:
     assert not model.inventory.exact
     assert model.stored is not None
     assert model.stored.value == total_bytes(llama(CONFIG))
-    assert model.stored.basis == "assumed"
+    assert (model.stored.basis, model.stored.inputs[0].source) == ("exact", "stated by the index or the pointers")
 
 
 def test_experts_in_a_missing_shard_are_not_fewer_experts(tmp_path: Path) -> None:

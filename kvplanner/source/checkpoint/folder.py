@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from kvplanner import jsonfile
 from kvplanner.errors import BadInput
 from kvplanner.reading import file_size, unreadable
+from kvplanner.source.checkpoint.layouts import GET_THEM, pointer_size, refuse_pointer
 from kvplanner.source.checkpoint.safetensors import Header, Tensor, read_header
 from kvplanner.units import counted
 
@@ -20,6 +21,7 @@ MAX_TENSORS: Final = 2_000_000
 
 # Weights in formats that can run code when loaded, or that no header describes: sized, never opened.
 UNOPENED: Final = (".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".onnx", ".pkl")
+_WEIGHTS: Final = (".safetensors", ".gguf", ".bin", ".pt", ".pth")
 _SHARD: Final = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.safetensors")
 
 
@@ -28,7 +30,9 @@ class FolderFiles(NamedTuple):
 
     shards: the safetensors files that an engine loads, sorted; unnamed: those it does not load, with bytes.
     missing: names that the index or the numbering asks for. unopened: .bin, .pt ... with bytes. gguf: with bytes.
-    index_total: total_size of the index, None without one (it can be wrong). adapter: the folder is a LoRA adapter.
+    index_total: total_size of the index, None without one (it can be wrong). index_tensors: the tensors that it names.
+    pointers: Git LFS pointers in place of weight files, with the bytes that they stand for.
+    adapter: the folder is a LoRA adapter.
     """
 
     path: Path
@@ -41,6 +45,8 @@ class FolderFiles(NamedTuple):
     index: str = ""  # type: ignore[assignment]  # hides a tuple's method, which nobody asks a value for
     index_total: int | None = None
     adapter: bool = False
+    pointers: tuple[tuple[str, int], ...] = ()
+    index_tensors: frozenset[str] = frozenset()
 
 
 class Headers(NamedTuple):
@@ -60,17 +66,21 @@ class Headers(NamedTuple):
 def list_files(path: Path) -> FolderFiles:
     """What a model folder holds, from names and sizes alone and the index. Raises BadInput for an unreadable one."""
     sizes = _sizes(path)
-    config = path / "config.json" if "config.json" in sizes else None
+    config = next((path / name for name in ("config.json", "params.json") if name in sizes), None)
+    pointers = _pointers(path, sizes)
+    for name, _ in pointers:
+        del sizes[name]
     tensors_files = sorted(name for name in sizes if name.endswith(".safetensors"))
     adapter = "adapter_config.json" in sizes and config is None
     unopened = tuple((n, sizes[n]) for n in sorted(sizes) if n.endswith(UNOPENED) and not n.startswith("training_args"))
     gguf = tuple((name, sizes[name]) for name in sorted(sizes) if name.lower().endswith(".gguf"))
-    named, index, total = _index(path, sizes)
+    named, index, total, tensors = _index(path, sizes)
     if named is None:
         shards, missing = numbered_set(tensors_files)
     else:
         shards = [name for name in tensors_files if name in named]
         missing = sorted(named - set(tensors_files))
+    missing = [name for name in missing if name not in dict(pointers)]
     unnamed = tuple((name, sizes[name]) for name in tensors_files if name not in shards)
     return FolderFiles(
         path,
@@ -83,7 +93,15 @@ def list_files(path: Path) -> FolderFiles:
         index,
         total,
         adapter,
+        pointers,
+        tensors,
     )
+
+
+def _pointers(path: Path, sizes: dict[str, int]) -> tuple[tuple[str, int], ...]:
+    """Git LFS pointers among the weight files, with the sizes that they stand for."""
+    found = ((name, pointer_size(path / name)) for name in sorted(sizes) if name.endswith(_WEIGHTS))
+    return tuple((name, size) for name, size in found if size is not None)
 
 
 def _sizes(path: Path) -> dict[str, int]:
@@ -101,15 +119,18 @@ def _sizes(path: Path) -> dict[str, int]:
     return sizes
 
 
-def _index(path: Path, sizes: dict[str, int]) -> tuple[set[str] | None, str, int | None]:
-    """File names that the index asks for (None without one), the index's name and its total_size."""
+def _index(path: Path, sizes: dict[str, int]) -> tuple[set[str] | None, str, int | None, frozenset[str]]:
+    """File names that the index asks for (None without one), the index's name, its total_size and its tensors."""
     indexes = sorted(name for name in sizes if name.endswith(".safetensors.index.json"))
     if not indexes:
-        return None, "", None
+        return None, "", None, frozenset()
     name = "model.safetensors.index.json" if "model.safetensors.index.json" in indexes else indexes[0]
     where = str(path / name)
+    refuse_pointer(path / name)
     index = jsonfile.read_object(path / name, jsonfile.INDEX_LIMIT_BYTES)
-    return index_files(index, where), name, index_total(index)
+    weight_map = index.get("weight_map")
+    tensors = frozenset(weight_map) if isinstance(weight_map, dict) else frozenset()
+    return index_files(index, where), name, index_total(index), tensors
 
 
 def index_files(index: dict[str, object], where: str) -> set[str]:
@@ -159,7 +180,7 @@ def read_headers(files: FolderFiles) -> Headers:
     tensors: list[Tensor] = []
     problems = missing_words(files)
     doubles: list[str] = []
-    complete = not files.missing
+    complete = not files.missing and not files.pointers
     metadata: dict[str, str] = {}
     for shard in files.shards:
         header = read_header(shard, allow_truncated=True)
@@ -184,6 +205,12 @@ def read_headers(files: FolderFiles) -> Headers:
 def missing_words(files: FolderFiles) -> list[str]:
     """What is odd about a folder's files, in words."""
     problems: list[str] = []
+    if files.pointers:
+        size = sum(bytes_ for _, bytes_ in files.pointers)
+        problems.append(
+            f"{counted(len(files.pointers), 'weight file is a Git LFS pointer', 'weight files are Git LFS pointers')}, "
+            f"which state {size:,} bytes. {GET_THEM}"
+        )
     if files.missing:
         more = f" and {len(files.missing) - 3} more" if len(files.missing) > 3 else ""
         problems.append(f"{counted(len(files.missing), 'weight file is', 'weight files are')} missing: "

@@ -34,7 +34,8 @@ PARTS: Final = frozenset(
         "scale", "weight_global_scale", "input_scale", "input_global_scale", "activation_scale", "qzeros",
         "weight_zero_point", "g_idx", "weight_g_idx", "weight_shape", "weight_block_scale", "tensor_scale", "SCB",
         "weight_format", "absmax", "quant_map", "nested_absmax", "nested_quant_map", "quant_state", "weight_bias",
-        "biases", "pre_quant_scale", "input_scale_inv", "act_scale", "weight_scale_inv_2",
+        "biases", "pre_quant_scale", "input_scale_inv", "act_scale", "weight_scale_inv_2", "qscale_weight",
+        "qscale_act",
     }
 )  # fmt: skip
 SCALE_PARTS: Final = PARTS - {"weight", "qweight", "weight_packed", "blocks"}
@@ -52,6 +53,23 @@ _PREFIX: Final = re.compile(r"^(?:(?:model|language_model|transformer|backbone|l
 _BNB_STATE: Final = re.compile(r"\.quant_state\.\w+$")
 
 
+# Mistral's own spelling ("consolidated" files), by that of transformers. Its layers stand without any prefix.
+_MISTRAL: Final = {
+    "attention.wq": "self_attn.q_proj", "attention.wk": "self_attn.k_proj", "attention.wv": "self_attn.v_proj",
+    "attention.wo": "self_attn.o_proj", "attention.wq_a": "self_attn.q_a_proj", "attention.wq_b": "self_attn.q_b_proj",
+    "attention.wkv_a_with_mqa": "self_attn.kv_a_proj_with_mqa", "attention.wkv_b": "self_attn.kv_b_proj",
+    "attention.q_a_norm": "self_attn.q_a_layernorm", "attention.kv_a_norm": "self_attn.kv_a_layernorm",
+    "attention_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm",
+    "feed_forward.w1": "mlp.gate_proj", "feed_forward.w2": "mlp.down_proj", "feed_forward.w3": "mlp.up_proj",
+    "feed_forward.gate": "block_sparse_moe.gate", "feed_forward.experts.w1": "block_sparse_moe.experts.w1",
+    "feed_forward.experts.w2": "block_sparse_moe.experts.w2", "feed_forward.experts.w3": "block_sparse_moe.experts.w3",
+    "gate": "mlp.gate", "experts.w1": "mlp.experts.gate_proj", "experts.w2": "mlp.experts.down_proj",
+    "experts.w3": "mlp.experts.up_proj", "shared_experts.w1": "mlp.shared_experts.gate_proj",
+    "shared_experts.w2": "mlp.shared_experts.down_proj", "shared_experts.w3": "mlp.shared_experts.up_proj",
+}  # fmt: skip
+_MISTRAL_OUTSIDE: Final = {"tok_embeddings": "embed_tokens", "output": "lm_head"}
+
+
 def take_apart(name: str, layers: int, predicting: int = 0) -> Name:
     """A tensor's name as place, layer, module path, part and expert.
 
@@ -65,11 +83,14 @@ def take_apart(name: str, layers: int, predicting: int = 0) -> Name:
     match = _LAYER.match(name)
     if match is None:
         path, part = _module(_PREFIX.sub("", name))
+        path = _MISTRAL_OUTSIDE.get(path, path)
         return Name("mtp" if _MTP.search(name) else "outside", -1, path, part, None)
     rest, expert = match[3], None
     if "experts." in rest and (inner := _EXPERT.match(rest)):
         rest, expert = f"{inner[1]}.{inner[3]}", int(inner[2])
     path, part = _module(rest)
+    if match[1] is None:
+        path = _MISTRAL.get(path, path)
     layer = int(match[2])
     if (layers and layers <= layer < layers + predicting) or (match[1] and _MTP.search(match[1])):
         return Name("mtp", layer, path, part, expert)
