@@ -108,6 +108,15 @@ def format_both(value: int) -> str:
     return f"{format_bytes(value, 'GB')} = {format_bytes(value, 'GiB')}"
 
 
+def format_parameters(value: int, digits: int = 3) -> str:
+    """A number of parameters in so many digits: "8.03 B", "494 M", "1.57 T"."""
+    for factor, letter in ((10**12, "T"), (10**9, "B"), (10**6, "M")):
+        # What rounds up to a thousand of one letter is one of the next.
+        if float(f"{value / factor:.{digits}g}") >= 1:
+            return f"{value / factor:.{digits}g} {letter}"
+    return f"{value:,}"
+
+
 def format_count(value: int) -> str:
     """A whole number with thousands separators."""
     return f"{value:,}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, Final, NamedTuple
 
@@ -14,6 +14,7 @@ from kvplanner.model.model import Model
 
 _FOLDER: Final = shipped("models")
 _MOST_NEAR: Final = 6
+_FEW_NEAR: Final = 2
 # Where a config says how it is quantised: the one part that a record keeps to itself when it shares another's config.
 QUANTISATION: Final = ("quantization_config", "compression_config", "quantization")
 _NOT_IN_SHAPE: Final = ("max_position_embeddings", "rope_scaling", "sliding_window")
@@ -125,12 +126,15 @@ def _near(key: str) -> tuple[str, ...]:
     import re
     from difflib import get_close_matches
 
-    found = [e.id for e in search(key)[:_MOST_NEAR]] if key else []
+    # Mirrors resemble what they mirror, and would crowd out the rest.
+    found = [e.id for e in search(key) if not e.like][:_MOST_NEAR] if key else []
     parts = " ".join(re.findall(r"[a-z]+(?=\d)|[^\s/:_-]+", key))
-    if parts and len(found) < _MOST_NEAR:
+    if parts:
         last = {e.name.lower(): e.id for e in reversed(index())}  # those with a record of their own come last
         alike = get_close_matches(key.rpartition("/")[2], last, _MOST_NEAR, 0.6)
-        found += [e.id for e in search(parts)[: _MOST_NEAR // 2]] + [last[name] for name in alike]
+        own = [e.id for e in search(parts) if not e.like][: _MOST_NEAR // 2]
+        spelled = [last[name] for name in alike]
+        found = found[:_FEW_NEAR] + spelled[:_FEW_NEAR] + own + spelled + found
     return tuple(dict.fromkeys(found))[:_MOST_NEAR]
 
 
@@ -151,37 +155,84 @@ def _haystacks() -> tuple[str, ...]:
 def _size_words(parameters: int | None) -> str:
     if parameters is None:
         return ""
-    return f"{round(parameters / 10**9)}b" if parameters >= 10**9 else f"{round(parameters / 10**6)}m"
+    if parameters < 10**9:
+        return f"{round(parameters / 10**6)}m"
+    trillions = f" {parameters / 10**12:.3g}t {parameters / 10**12:.2g}t" if parameters >= 10**12 else ""
+    return f"{round(parameters / 10**9)}b{trillions}"
 
 
 def search(text: str) -> tuple[ModelEntry, ...]:
     """Models that hold every word of `text`, in any order, over id, family, size, quantisation, licence and release.
 
-    Best first: the name itself, names that begin with it, words in the name, words elsewhere; models with a record
-    of their own before those of the same shape. All models for an empty text.
+    Words are as people write them: "qwen32b" is "qwen" and "32b", "gptoss" and "gpt oss" are "gpt-oss"; a size is a
+    whole one ("8b" is not in "38b"). Best first: the name itself, names that begin with it, words in the name, words
+    elsewhere; models with a record of their own before those of the same shape, and what was not quantised before
+    what was, unless a word asks for it. All models for an empty text.
     """
-    words = text.lower().split()
+    words = text.lower().replace(",", " ").split()
     if not words:
         return index()
+    tests = [_test_of(word) for word in words]
     scored = [
-        (_score(entry, words), at, entry)
+        (_score(entry, words, tests), at, entry)
         for at, (entry, hay) in enumerate(zip(index(), _haystacks(), strict=True))
-        if all(word in hay for word in words)
+        if all(test(hay) for test in tests)
     ]
     scored.sort(key=lambda item: (item[0], item[1]))
     return tuple(entry for _, _, entry in scored)
 
 
-def _score(entry: ModelEntry, words: list[str]) -> tuple[int, int, int, int, int]:
+def _squeezed(text: str) -> str:
+    """A text without what people leave out or put elsewhere."""
+    return text.translate(_PUNCTUATION)
+
+
+_PUNCTUATION: Final = {ord(sign): None for sign in "-_ /:"}
+_Test = Callable[[str], bool]
+
+
+def _test_of(word: str) -> _Test:
+    """Whether a text holds a word of a query, however its parts are joined."""
+    import re
+
+    size = re.fullmatch(r"\d+(?:\.\d+)?[bmt]", word)
+    if size:
+        whole = re.compile(rf"(?<![\d.]){re.escape(word)}(?![a-z0-9])")
+        return lambda text: whole.search(text) is not None
+    short = _squeezed(word)
+    joined = re.fullmatch(r"(.*[a-z].*?)[-_]?(\d+(?:\.\d+)?[bmt])", word)
+    parts = [_test_of(part) for part in joined.groups()] if joined else []
+
+    def test(text: str) -> bool:
+        return (
+            word in text
+            or (bool(short) and not short.isdigit() and short in _squeezed(text))
+            or (bool(parts) and all(part(text) for part in parts))
+        )
+
+    return test
+
+
+def _score(entry: ModelEntry, words: list[str], tests: list[_Test]) -> tuple[int, ...]:
     name, whole = entry.name.lower(), "-".join(words)
-    if name == whole or entry.id.lower() == whole:
+    inside = [test(name) for test in tests]
+    if name == whole or entry.id.lower() == whole or _squeezed(name) == _squeezed(whole):
         rank = 0
-    elif name.startswith((whole, words[0])):
+    elif name.startswith((whole, words[0])) or _squeezed(name).startswith(_squeezed(words[0])):
         rank = 1
     else:
-        rank = 2 if all(word in name for word in words) else 3
-    outside = sum(word not in name for word in words)
-    return rank, outside, int(bool(entry.like)), len(name), int(entry.lower_confidence)
+        rank = 2 if all(inside) else 3
+    outside = inside.count(False)
+    asked = any(word in _FORMAT_WORDS for word in words)
+    quantised = int(entry.quantization is not None and not asked)
+    return rank, outside, int(bool(entry.like)), quantised, len(name), int(entry.lower_confidence)
+
+
+# Words of a query that ask for a quantised repository.
+_FORMAT_WORDS: Final = frozenset({
+    "fp8", "awq", "gptq", "int4", "int8", "nvfp4", "mxfp4", "fp4", "w4a16", "w8a8", "4bit", "8bit", "bnb", "mlx",
+    "quantized", "quantised", "bitsandbytes", "compressed-tensors", "modelopt",
+})  # fmt: skip
 
 
 @cache

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from kvplanner.cli.arguments import Parser
 from kvplanner.cli.output import BAD_INPUT, FITS, columns, emit_json, note, say
 from kvplanner.report.table import fitted
+from kvplanner.units import format_parameters
 
 if TYPE_CHECKING:
     from kvplanner.catalog.models import ModelEntry
@@ -47,7 +48,7 @@ def _row(entry: ModelEntry) -> tuple[str, ...]:
     stored = entry.stored_bytes
     return (
         entry.id + (" *" if entry.lower_confidence else ""),
-        f"{entry.parameters / 1e9:,.2f} B" if entry.parameters else "?",
+        format_parameters(entry.parameters) if entry.parameters else "?",
         f"{stored / 1e9:,.2f}" if stored else "?",
         f"{stored / (1 << 30):,.2f}" if stored else "?",
         entry.quantization or "as trained",

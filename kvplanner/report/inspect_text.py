@@ -8,7 +8,7 @@ from typing import Final
 from kvplanner.printable import cut, printable
 from kvplanner.report.inspect import Inspection
 from kvplanner.report.table import table
-from kvplanner.units import counted, format_both, format_bytes
+from kvplanner.units import counted, format_both, format_bytes, format_parameters
 
 # Names and notes come from files: a line, a table and a name of any length are cut, and say by how much.
 MOST: Final = 600
@@ -56,7 +56,7 @@ def _headline(found: Inspection) -> Iterator[str]:
 
 
 def _billions(count: int) -> str:
-    return f"{count / 1e9:,.2f} B" if count >= 5_000_000 else f"{count:,}"
+    return format_parameters(count) if count >= 5_000_000 else f"{count:,}"
 
 
 def _towers(found: Inspection) -> Iterator[str]:

@@ -98,6 +98,12 @@ def test_an_empty_name_is_unknown() -> None:
         ("8b instruct llama 3.1", "meta-llama/Llama-3.1-8B-Instruct"),
         ("gpt-oss-20b", "openai/gpt-oss-20b"),
         ("kimi k2.5 nvfp4", "nvidia/Kimi-K2.5-NVFP4"),
+        ("qwen32b", "Qwen/Qwen3-32B"),
+        ("llama 8b fp8", "nvidia/Llama-3.1-8B-Instruct-FP8"),
+        ("gpt oss", "openai/gpt-oss-20b"),
+        ("gptoss 120b", "openai/gpt-oss-120b"),
+        ("llama3.1-8b", "meta-llama/Llama-3.1-8B"),
+        ("1.6t deepseek", "deepseek-ai/DeepSeek-V4-Pro"),
     ],
 )
 def test_search_ranks_what_was_meant_first(words: str, first: str) -> None:
@@ -109,6 +115,17 @@ def test_search_reads_licence_release_size_and_architecture(words: str) -> None:
     found = models.search(words)
     assert found
     assert len(found) < len(models.index()) / 3
+
+
+def test_a_size_is_a_whole_one() -> None:
+    assert not [e.id for e in models.search("qwen 2b") if "32B" in e.id or "-72B" in e.id or "A22B" in e.id]
+    assert [e.id for e in models.search("kimi k2.5 nvfp4")] == ["nvidia/Kimi-K2.5-NVFP4"]
+
+
+def test_what_is_not_quantised_comes_first_unless_asked_for() -> None:
+    found = models.search("qwen3 32b")
+    assert found[0].quantization is None
+    assert models.search("qwen3 32b awq")[0].quantization == "awq"
 
 
 def test_search_keeps_every_word_and_all_for_none() -> None:

@@ -7,13 +7,13 @@ a weight format that gives exactly the file's bytes.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 from kvplanner.errors import BadInput
 from kvplanner.model.formats import WeightFormat
-from kvplanner.source.checkpoint.names import SCALE_PARTS, Place, take_apart
+from kvplanner.source.checkpoint.names import SCALE_PARTS, Place, from_mistrals, is_mistrals, take_apart
 from kvplanner.source.checkpoint.safetensors import DTYPE_BITS, Tensor
 
 
@@ -55,7 +55,7 @@ MAX_LAYERS: Final = 4096
 MAX_MODULES: Final = 20_000
 
 
-def gather(tensors: Iterable[Tensor], layers: int, where: str, predicting: int = 0) -> Stored:
+def gather(tensors: Sequence[Tensor], layers: int, where: str, predicting: int = 0) -> Stored:
     """The modules of a checkpoint; `layers`: decoder layers by the config, 0 when unknown; `predicting`: its
     multi-token-prediction blocks.
 
@@ -78,14 +78,17 @@ _Key = tuple[Place, int, str]
 
 
 def _parts(
-    tensors: Iterable[Tensor], layers: int, predicting: int, where: str
+    tensors: Sequence[Tensor], layers: int, predicting: int, where: str
 ) -> dict[_Key, dict[int | None, list[Part]]]:
     """The parts of every module: by module, then by expert (None where there are none)."""
     modules: defaultdict[_Key, dict[int | None, list[Part]]] = defaultdict(dict)
     known: dict[tuple[str, str, tuple[int, ...]], Part] = {}
     numbers: set[int] = set()
+    mistrals = is_mistrals(tensor.name for tensor in tensors)
     for tensor in tensors:
         name = take_apart(tensor.name, layers, predicting)
+        if mistrals:
+            name = from_mistrals(name)
         content = (name.part, tensor.dtype, tensor.shape)
         part = known.get(content)
         if part is None:

@@ -7,6 +7,7 @@ BERT and their relatives).
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
@@ -70,6 +71,17 @@ _MISTRAL: Final = {
 _MISTRAL_OUTSIDE: Final = {"tok_embeddings": "embed_tokens", "output": "lm_head"}
 
 
+def is_mistrals(names: Iterable[str]) -> bool:
+    """Whether a checkpoint is spelled in Mistral's own way."""
+    return any(name.startswith("layers.0.attention.w") for name in names)
+
+
+def from_mistrals(name: Name) -> Name:
+    """A name in Mistral's own spelling in that of transformers."""
+    table = _MISTRAL if name.place == "layer" else _MISTRAL_OUTSIDE if name.place == "outside" else {}
+    return name._replace(path=table.get(name.path, name.path))
+
+
 def take_apart(name: str, layers: int, predicting: int = 0) -> Name:
     """A tensor's name as place, layer, module path, part and expert.
 
@@ -83,14 +95,11 @@ def take_apart(name: str, layers: int, predicting: int = 0) -> Name:
     match = _LAYER.match(name)
     if match is None:
         path, part = _module(_PREFIX.sub("", name))
-        path = _MISTRAL_OUTSIDE.get(path, path)
         return Name("mtp" if _MTP.search(name) else "outside", -1, path, part, None)
     rest, expert = match[3], None
     if "experts." in rest and (inner := _EXPERT.match(rest)):
         rest, expert = f"{inner[1]}.{inner[3]}", int(inner[2])
     path, part = _module(rest)
-    if match[1] is None:
-        path = _MISTRAL.get(path, path)
     layer = int(match[2])
     if (layers and layers <= layer < layers + predicting) or (match[1] and _MTP.search(match[1])):
         return Name("mtp", layer, path, part, expert)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kvplanner.app.library import LocalModel
 from kvplanner.ui.setup.pasted import is_command
 from kvplanner.ui.setup.rows import Row
-from kvplanner.units import GB, ByteUnit, format_bytes, format_count
+from kvplanner.units import ByteUnit, format_bytes, format_count, format_parameters
 
 if TYPE_CHECKING:
     from kvplanner.catalog.models import ModelEntry
@@ -38,7 +38,7 @@ def parameter_text(parameters: int | None) -> str:
     """Text such as "8.03 B"; "" when not known."""
     if parameters is None:
         return ""
-    return f"{parameters / GB:.3g} B" if parameters >= GB else f"{parameters / 10**6:.3g} M"
+    return format_parameters(parameters)
 
 
 def catalogue_row(entry: ModelEntry, shelf: Shelf) -> Row:
