@@ -13,8 +13,10 @@ from typing import Final, NamedTuple
 from kvplanner.engine.option import FlagRule, Option, OptionValue, Role
 from kvplanner.engine.protocol import Engine
 from kvplanner.engine.request import PlanRequest
+from kvplanner.engine.signature import signature
 from kvplanner.engine.values import parse_value
 from kvplanner.errors import BadInput, UnknownName
+from kvplanner.model.model import Model
 from kvplanner.units import GB, GIB, parse_size
 
 _JSON_EXAMPLE: Final = """Example: '{"key": "value"}'"""
@@ -39,8 +41,9 @@ class _Flags:
         for option in options:
             for flag in () if option.env else option.flags:
                 self.by_flag[flag] = (option, True)
-            if option.negation and not option.env:
-                self.by_flag[option.negation] = (option, False)
+            for flag in (option.negation, *option.negation_also):
+                if flag and not option.env:
+                    self.by_flag[flag] = (option, False)
             for home in (option.json, *option.json_also):
                 parent, dot, key = home.partition(".")
                 if dot:
@@ -231,7 +234,7 @@ def format_command(engine: Engine, request: PlanRequest) -> str:
     """The shell command that starts a server as planned, with only what the user set."""
     import shlex
 
-    words = [*engine.launch, shlex.quote(request.model.id)]
+    words = [*engine.launch, *map(shlex.quote, _model_words(engine, request.model))]
     env: list[str] = []
     nested: dict[str, dict[str, OptionValue]] = {}
     for option in engine.options(request.version):
@@ -255,6 +258,15 @@ def format_command(engine: Engine, request: PlanRequest) -> str:
     for flag, keys in nested.items():
         words += [flag, shlex.quote(json.dumps(keys))]
     return " ".join(env + words)
+
+
+def _model_words(engine: Engine, model: Model) -> tuple[str, ...]:
+    """How the engine's command line names a model: by its name, or by a flag and a file."""
+    found = signature(engine.name)
+    if found is None or found.model_positional:
+        return (model.id,)
+    file = model.source_detail if model.source_kind == "gguf" and model.source_detail.endswith(".gguf") else ""
+    return found.model_flags[0], file or f"{model.id.rpartition('/')[2].removesuffix('.gguf')}.gguf"
 
 
 def role_option(engine: Engine, version: str | None, role: Role) -> Option | None:

@@ -24,8 +24,8 @@ class Option(NamedTuple):
     default: text of the default rule for people ("0.92", "from the GPU: 8192 or 2048").
     moves: the segment kinds (or "" for admission only) that it changes. everyday: shown without searching.
     low, high: the range that makes sense, None for open. above_low: the low end itself lies outside it.
-    label: what a form calls it, "" for the words of its flag. role: what it means in any engine. "caller": how the
-    engine is called, which no command line says.
+    negation_also: its other spellings. label: what a form calls it, "" for the words of its flag. role: what it means
+    in any engine. "caller": how the engine is called, which no command line says.
     """
 
     name: str
@@ -52,6 +52,7 @@ class Option(NamedTuple):
     synonyms: tuple[tuple[str, str], ...] = ()
     label: str = ""
     role: Role = ""
+    negation_also: tuple[str, ...] = ()
 
     @property
     def spelled(self) -> str:

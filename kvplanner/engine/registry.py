@@ -10,9 +10,11 @@ from kvplanner.engine.protocol import Engine
 from kvplanner.engine.serving import MetricNames
 from kvplanner.errors import UnknownName
 
-_ENGINES: Final[dict[str, str]] = {"vllm": "kvplanner.engine.vllm", "sglang": "kvplanner.engine.sglang"}
-# Packages whose servers are understood, planned or not.
-_SERVERS: Final = (*_ENGINES.values(), "kvplanner.engine.llamacpp")
+_ENGINES: Final[dict[str, str]] = {
+    "vllm": "kvplanner.engine.vllm",
+    "sglang": "kvplanner.engine.sglang",
+    "llamacpp": "kvplanner.engine.llamacpp",
+}
 
 
 def names() -> tuple[str, ...]:
@@ -31,7 +33,7 @@ def engine(name: str) -> Engine:
 
 def metrics() -> tuple[MetricNames, ...]:
     """What each engine calls the figures of its metrics page: the METRICS of its package; no rules are imported."""
-    return tuple(import_module(f"{package}.metrics").METRICS for package in _SERVERS)
+    return tuple(import_module(f"{package}.metrics").METRICS for package in _ENGINES.values())
 
 
 def signatures() -> tuple[Mapping[str, object], ...]:

@@ -41,10 +41,6 @@ _OTHERS: Final = (
         ((r"ollama", r"runner"), (r"ollama_llama_server",), (r"ollama-runner",), (r"ollama", r"serve")),
         model_flags=("--model",), default_port=11434,
     ),
-    Signature(
-        "llamacpp", "llama-server", ((r"llama-server",), (_INTERPRETER, r"llama_cpp\.server")),
-        model_flags=("--model", "-m", "--hf-repo", "-hf"), default_port=8080,
-    ),
 )  # fmt: skip
 
 

@@ -61,8 +61,16 @@ def test_a_flag_that_may_matter_is_not_passed_over() -> None:
 
 
 def test_engines_that_are_named_but_not_planned() -> None:
-    with pytest.raises(NotModelled, match="llama-server"):
-        launch_of(seen("llama-server", "-m", "a.gguf", engine="llamacpp"), shot(gpu(0)))
+    with pytest.raises(NotModelled, match="cannot be planned yet"):
+        launch_of(seen("text-generation-launcher", engine="tgi"), shot(gpu(0)))
+
+
+def test_a_running_llama_server_becomes_a_plan() -> None:
+    words = ("llama-server", "-m", "a.gguf", "-ngl", "99", "-c", "8192", "-nkvo", "--port", "81")
+    launch = launch_of(seen(*words, engine="llamacpp"), shot(gpu(0)))
+    assert launch.model == "a.gguf"
+    assert launch.options == {"n_gpu_layers": "99", "ctx_size": 8192, "kv_offload": False}
+    assert launch.address == "http://127.0.0.1:81"
 
 
 def test_inner_processes_alone_are_no_plan() -> None:

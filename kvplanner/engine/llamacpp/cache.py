@@ -108,6 +108,17 @@ def layer_bytes(
     return total
 
 
+def cell_bytes(layer: LayerSpec, types: CacheTypes, *, widest_value: int = 0, old_mla: bool = False) -> int:
+    """Bytes of one more cell of a layer; windows do not grow with the context."""
+    total = 0
+    for mixer in layer.mixers:
+        if not is_windowed(mixer):
+            keys, values, index = widths(mixer, old_mla)
+            values = max(values, widest_value) if values and types.transposed else values
+            total += row_bytes(types.key, keys) + row_bytes(types.value, values) + row_bytes(types.key, index)
+    return total
+
+
 def is_windowed(mixer: Mixer) -> bool:
     """Whether a layer's cache holds a window of the context only."""
     return isinstance(mixer, Attention) and (mixer.window is not None or mixer.chunk is not None)

@@ -51,7 +51,7 @@ class FitSettings(NamedTuple):
     """--fit: whether it runs, what must stay free on each device, and the shortest context that it may choose."""
 
     on: bool = False
-    target_bytes: int = 1 << 30
+    target_bytes: tuple[int, ...] = (1 << 30,)
     shortest: int = 4096
 
 

@@ -6,24 +6,28 @@ The four are what llama.cpp prints and what its memory table calls model, contex
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kvplanner.engine.llamacpp import cache, place
 from kvplanner.engine.llamacpp.cache import CacheTypes, Cells
-from kvplanner.engine.llamacpp.compute.chain import How, Reserved, reserved
+from kvplanner.engine.llamacpp.compute.buffers import Chain
+from kvplanner.engine.llamacpp.compute.chain import How, Reserved, chain_of, reserved
 from kvplanner.engine.llamacpp.compute.layers import Shape
 from kvplanner.engine.llamacpp.place import HOST, Placed
-from kvplanner.engine.llamacpp.settings import Settings
+from kvplanner.engine.llamacpp.settings import PlaceSettings, Settings
 from kvplanner.engine.llamacpp.tensors import Tensors
 from kvplanner.model.model import Model
 from kvplanner.model.spec import Attention, Mla, ModelSpec, State
 from kvplanner.units import round_up
 
+_REMEMBERED: Final = 64
+
 
 class Sizes(NamedTuple):
     """Bytes by GPU, and on the host.
 
-    kv, state: of each GPU, then of the host: cells, and recurrent state. cells: of the context. flash: whether flash
+    kv, state, per_cell: of each GPU, then of the host: cells, recurrent state, and what one more cell of full
+    attention costs. cells: of the context. flash: whether flash
     attention is on. output: logits' own buffer on the host. used: indices of the GPUs that were given, in order.
     """
 
@@ -32,6 +36,7 @@ class Sizes(NamedTuple):
     flash: bool
     kv: tuple[int, ...]
     state: tuple[int, ...]
+    per_cell: tuple[int, ...]
     compute: Reserved
     output: int
     shape: Shape
@@ -90,65 +95,112 @@ def cells_for(settings: Settings, spec: ModelSpec, context: int) -> Cells:
     )  # fmt: skip
 
 
+class _Layout(NamedTuple):
+    """Where everything lies; the same for every context."""
+
+    placed: Placed
+    how: How
+    chain: Chain
+
+
+class Sizer:
+    """Sizes one model on given GPUs, and remembers what does not change with the context.
+
+    free: bytes of the GPUs in use, in order, by which layers are shared out without --tensor-split.
+    """
+
+    def __init__(self, model: Model, tensors: Tensors, free: Sequence[int]) -> None:
+        self.model = model
+        self.tensors = tensors
+        self.free = tuple(free)
+        self._layouts: dict[tuple[PlaceSettings, bool], _Layout] = {}
+        self._sizes: dict[tuple[Settings, bool], Sizes] = {}
+
+    def sizes(self, settings: Settings, *, can_pipeline: bool = True) -> Sizes:
+        """The sizes. Raises ValueError for overrides that name no buffer."""
+        key = settings, can_pipeline
+        found = self._sizes.get(key)
+        if found is None:
+            if len(self._sizes) > _REMEMBERED:
+                self._sizes.clear()
+            found = self._sizes[key] = self._size(settings, can_pipeline=can_pipeline)
+        return found
+
+    def _size(self, settings: Settings, *, can_pipeline: bool) -> Sizes:
+        spec, asked = self.model.spec, settings.context
+        layout = self._layout(settings)
+        how = layout.how if can_pipeline else layout.how._replace(can_pipeline=False)
+        flash, transposed = resolve_flash(settings, spec, layout.placed, gpus=how.gpus)
+        cells = cells_for(settings, spec, asked.tokens)
+        caches = _caches(self.model, settings, layout.placed.placement.layers, cells, how.gpus, transposed=transposed)
+        ubatch = ubatch_of(settings, cells.context)
+        tokens = round_up(ubatch, asked.slots)  # graph_reserve shares a micro-batch evenly among the slots
+        shape = Shape(
+            spec.model_type, spec.hidden_size, spec.vocab_size, tokens, asked.slots, outputs_of(settings, ubatch),
+            cells.full, cells.window, cells.streams, asked.key_type, asked.value_type, flash, transposed,
+            settings.build.wide_mask, settings.build.rotated, settings.build.copies_reserved,
+        )  # fmt: skip
+        compute = reserved(spec, layout.chain, shape, how)
+        output = 4 * spec.vocab_size * asked.slots
+        return Sizes(layout.placed, cells, flash, *caches, compute=compute, output=output, shape=shape, how=how)
+
+    def _layout(self, settings: Settings) -> _Layout:
+        key = settings.place, settings.build.output_first
+        found = self._layouts.get(key)
+        if found is None:
+            if len(self._layouts) > _REMEMBERED:
+                self._layouts.clear()
+            found = self._layouts[key] = self._lay_out(settings)
+        return found
+
+    def _lay_out(self, settings: Settings) -> _Layout:
+        spec, at, tensors = self.model.spec, settings.place, self.tensors
+        gpus, layers = len(self.free), len(tensors.layers)
+        shares = at.shares or tuple(float(value) for value in self.free)
+        shares = (*shares, *(0.0,) * (gpus - len(shares)))[:gpus]
+        placement = place.place(layers, at.gpu_layers, shares, output_first=settings.build.output_first)
+        names = [f"CUDA{index}" for index in range(gpus)]
+        overrides = place.overrides_of(at.overrides, names, ("CPU", "CUDA_Host"))
+        if at.cpu_experts is not None:
+            overrides += place.expert_overrides(at.cpu_experts or None)
+        placed = place.load(tensors, placement, gpus, overrides, architecture=spec.model_type)
+        wanted = at.gpu_layers
+        everything = wanted is None or wanted < 0 or wanted > layers
+        how = How(gpus, everything, at.kv_offload, at.op_offload, at.split_mode == "layer", bool(overrides))
+        return _Layout(placed, how, chain_of(spec, tensors, placed, how))
+
+
 def size_up(
     model: Model, tensors: Tensors, settings: Settings, free: Sequence[int], *, can_pipeline: bool = True
 ) -> Sizes:
-    """The sizes. free: bytes of the GPUs in use, in order, by which layers are shared out without --tensor-split.
-
-    Raises ValueError for overrides that name no buffer.
-    """
-    spec, asked, at = model.spec, settings.context, settings.place
-    gpus = len(free)
-    shares = at.shares or tuple(float(value) for value in free)
-    if at.shares and len(at.shares) < gpus:
-        shares = (*at.shares, *(0.0,) * (gpus - len(at.shares)))
-    placement = place.place(len(tensors.layers), at.gpu_layers, shares[:gpus], output_first=settings.build.output_first)
-    names = [f"CUDA{index}" for index in range(gpus)]
-    overrides = place.overrides_of(at.overrides, names, ("CPU", "CUDA_Host"))
-    if at.cpu_experts is not None:
-        overrides += place.expert_overrides(at.cpu_experts or None)
-    placed = place.load(tensors, placement, gpus, overrides, architecture=spec.model_type)
-    flash, transposed = resolve_flash(settings, spec, placed, gpus=gpus)
-    cells = cells_for(settings, spec, asked.tokens)
-    kv, state = _caches(model, settings, placement.layers, cells, gpus, transposed=transposed)
-    ubatch = ubatch_of(settings, cells.context)
-    tokens = round_up(ubatch, asked.slots)  # graph_reserve shares a micro-batch evenly among the slots
-    shape = Shape(
-        spec.model_type, spec.hidden_size, spec.vocab_size, tokens, asked.slots, outputs_of(settings, ubatch),
-        cells.full, cells.window, cells.streams, asked.key_type, asked.value_type, flash, transposed,
-        settings.build.wide_mask, settings.build.rotated, settings.build.copies_reserved,
-    )  # fmt: skip
-    wanted = at.gpu_layers
-    how = How(
-        gpus, wanted is None or wanted < 0 or wanted > len(tensors.layers), at.kv_offload, at.op_offload,
-        at.split_mode == "layer", bool(overrides), can_pipeline,
-    )  # fmt: skip
-    compute = reserved(spec, tensors, placed, shape, how)
-    return Sizes(placed, cells, flash, kv, state, compute, 4 * spec.vocab_size * asked.slots, shape, how)
+    """The sizes of one model, once. free: as of Sizer. Raises ValueError for overrides that name no buffer."""
+    return Sizer(model, tensors, free).sizes(settings, can_pipeline=can_pipeline)
 
 
 def _caches(
     model: Model, settings: Settings, devices: Sequence[int], cells: Cells, gpus: int, *, transposed: bool
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Cells and states by GPU, the host's last."""
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Cells, states, and what one more cell costs, by GPU, the host's last."""
     spec, asked = model.spec, settings.context
     types = CacheTypes(asked.key_type, asked.value_type, transposed)
     widest = cache.widest_value(spec) if transposed else 0
     old = old_latent(model)
-    kv, state = [0] * (gpus + 1), [0] * (gpus + 1)
-    known: dict[tuple[int, bool], tuple[int, int]] = {}
+    kv, state, each = [0] * (gpus + 1), [0] * (gpus + 1), [0] * (gpus + 1)
+    known: dict[tuple[int, bool], tuple[int, int, int]] = {}
     for device, index in zip(devices, spec.layer_of, strict=True):
         on_gpu = device != HOST and settings.place.kv_offload
         key = (index, on_gpu)
-        if key not in known:
+        found = known.get(key)
+        if found is None:
             layer = spec.layers[index]
             both = cache.layer_bytes(layer, cells, types, widest_value=widest, old_mla=old, on_gpu=on_gpu)
             held = sum(cache.state_row_bytes(m) * cells.rows for m in layer.mixers if isinstance(m, State))
-            known[key] = (both - held, held)
+            found = known[key] = (both - held, held, cache.cell_bytes(layer, types, widest_value=widest, old_mla=old))
         at = device if on_gpu else gpus
-        kv[at] += known[key][0]
-        state[at] += known[key][1]
-    return tuple(kv), tuple(state)
+        kv[at] += found[0]
+        state[at] += found[1]
+        each[at] += found[2]
+    return tuple(kv), tuple(state), tuple(each)
 
 
 def old_latent(model: Model) -> bool:

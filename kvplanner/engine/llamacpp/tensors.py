@@ -79,6 +79,8 @@ _HUB_NAMES: Final[tuple[tuple[str, str], ...]] = (
     (r".*experts.*(up_proj|w3)", "ffn_up_exps"), (r".*experts.*(down_proj|w2)", "ffn_down_exps"),
     (r".*(gate_up_proj)", "ffn_up"), (r".*gate_proj", "ffn_gate"), (r".*up_proj", "ffn_up"),
     (r".*down_proj", "ffn_down"), (r".*(mlp\.gate|router|block_sparse_moe\.gate).*", "ffn_gate_inp"),
+    (r".*pre_feedforward_layernorm", "ffn_norm"), (r".*post_feedforward_layernorm", "post_ffw_norm"),
+    (r".*post_attention_layernorm", "post_attention_norm"), (r".*sinks", "attn_sinks"),
     (r".*input_layernorm", "attn_norm"), (r".*q_norm", "attn_q_norm"), (r".*k_norm", "attn_k_norm"),
 )  # fmt: skip
 
@@ -138,7 +140,17 @@ def _role(group: TensorGroup) -> Role:
 
 @lru_cache(maxsize=1024)
 def _block(block: tuple[TensorGroup, ...]) -> tuple[Tensor, ...]:
-    return tuple(_whole(block, "blk"))
+    tensors = _whole(block, "blk")
+    # Checkpoints may join the experts' gate and up matrices; GGUF files of the same models keep them apart.
+    halves = [at for at, tensor in enumerate(tensors) if tensor.name == "ffn_gate_up_exps.weight"]
+    if len(halves) == 2:
+        for at, name in zip(halves, ("ffn_gate_exps.weight", "ffn_up_exps.weight"), strict=True):
+            tensors[at] = tensors[at]._replace(name=name)
+    biases = [at for at, tensor in enumerate(tensors) if tensor.name == "ffn_gate_up_exps.bias"]
+    if len(biases) == 2:
+        for at, name in zip(biases, ("ffn_gate_exps.bias", "ffn_up_exps.bias"), strict=True):
+            tensors[at] = tensors[at]._replace(name=name)
+    return tuple(tensors)
 
 
 def _whole(groups: Iterable[TensorGroup], prefix: str) -> list[Tensor]:

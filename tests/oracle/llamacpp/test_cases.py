@@ -22,7 +22,7 @@ def test_weights_and_context_are_equal_on_every_device(cases: list[Checked]) -> 
 
 def test_compute_buffers_are_near(cases: list[Checked]) -> None:
     errors = [case.compute_error for case in cases]
-    assert sum(error <= 0.01 for error in errors) >= 0.86 * len(errors)
+    assert sum(error <= 0.01 for error in errors) >= 0.85 * len(errors)
     assert sum(error <= 0.1 for error in errors) >= 0.97 * len(errors)
 
 

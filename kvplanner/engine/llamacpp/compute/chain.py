@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 from kvplanner.engine.llamacpp.compute.buffers import Chain, reserve
@@ -42,45 +41,27 @@ class How(NamedTuple):
     can_pipeline: bool = True
 
 
-def reserved(spec: ModelSpec, tensors: Tensors, placed: Placed, shape: Shape, how: How) -> Reserved:
-    """The compute buffers of a model as it is placed."""
-    pipelined = (
-        how.gpus > 1 and how.all_offloaded and how.layer_split and how.cache_offload and not how.overridden
+def pipelined(how: How) -> bool:
+    """Whether the GPUs work as a pipeline, each split's inputs being kept four times."""
+    return (
+        how.gpus > 1
+        and how.all_offloaded
+        and how.layer_split
+        and how.cache_offload
+        and not how.overridden
         and how.can_pipeline
-    )  # fmt: skip
-    chain = _chain(spec, tensors, placed, how)
-    sizes = _reserve(spec.layers, shape, _Key(chain), how.gpus, 4 if pipelined else 1, how.op_offload)
-    return Reserved(sizes[:-1], sizes[-1], pipelined)
+    )
 
 
-class _Key:
-    """A chain, told from others by its parts; weights that are shared compare by identity."""
-
-    __slots__ = ("_parts", "chain")
-
-    def __init__(self, chain: Chain) -> None:
-        self.chain = chain
-        self._parts = (
-            chain.specs, chain.devices, chain.caches, tuple(map(id, chain.weights)), chain.shared, chain.output,
-            chain.output_norm,
-            chain.embedding, chain.bound, chain.fixed, chain.per_layer, chain.projection,
-        )  # fmt: skip
-
-    def __hash__(self) -> int:
-        return hash(self._parts)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Key) and self._parts == other._parts
+def reserved(spec: ModelSpec, chain: Chain, shape: Shape, how: How) -> Reserved:
+    """The compute buffers of a model as it is placed."""
+    copies = 4 if pipelined(how) else 1
+    sizes = reserve(spec.layers, shape, chain, how.gpus, copies=copies, offload=how.op_offload)
+    return Reserved(sizes[:-1], sizes[-1], copies > 1)
 
 
-@lru_cache(maxsize=256)
-def _reserve(
-    layers: tuple[LayerSpec, ...], shape: Shape, key: _Key, gpus: int, copies: int, offload: bool
-) -> tuple[int, ...]:
-    return reserve(layers, shape, key.chain, gpus, copies=copies, offload=offload)
-
-
-def _chain(spec: ModelSpec, tensors: Tensors, placed: Placed, how: How) -> Chain:
+def chain_of(spec: ModelSpec, tensors: Tensors, placed: Placed, how: How) -> Chain:
+    """The layers that decide the compute buffers, as they are placed."""
     host = how.gpus
     at = tuple(host if device == HOST else device for device in placed.placement.layers)
     caches = at if how.cache_offload else (host,) * len(at)
@@ -103,7 +84,7 @@ def _chain(spec: ModelSpec, tensors: Tensors, placed: Placed, how: How) -> Chain
     # Caches and inputs of other layers are copied for each layer that reads them: then every layer counts.
     keep: Sequence[int] = range(count)
     if all(reads is None for reads in shared):
-        keep = _kept(weights, specs, at, caches, host)
+        keep = _kept(weights, specs, at, caches, host, 1 if fixed else _REPEATS)
     return Chain(
         specs=tuple(specs[i] for i in keep),
         devices=tuple(at[i] for i in keep),
@@ -157,8 +138,9 @@ def _weights(block: tuple[Tensor, ...], device: int, host: int, on_host: frozens
 
 
 def _kept(
-    weights: Sequence[Weights], specs: Sequence[LayerSpec], at: Sequence[int], caches: Sequence[int], host: int
-) -> list[int]:
+    weights: Sequence[Weights], specs: Sequence[LayerSpec], at: Sequence[int], caches: Sequence[int], host: int,
+    repeats: int,
+) -> list[int]:  # fmt: skip
     """The layers that decide the peak: of equal neighbours a few, and the last."""
     host_sizes: dict[int, tuple[int, ...]] = {}
     seen: dict[tuple[object, object], int] = {}
@@ -170,7 +152,7 @@ def _kept(
             sizes = host_sizes[id(held)] = tuple(size for size, home in held.values() if home == host)
         kind: object = (id(specs[index]), at[index], caches[index], sizes or len(held))
         count = seen.get((before, kind), 0)
-        if count < _REPEATS or index == len(weights) - 1:
+        if count < repeats or index == len(weights) - 1:
             kept.append(index)
             seen[before, kind] = count + 1
         before = kind

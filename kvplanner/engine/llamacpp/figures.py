@@ -1,0 +1,250 @@
+"""The numbers of a plan as estimates: what each GPU and the host hold, with formula, inputs and band."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from kvplanner.engine.llamacpp import runtime
+from kvplanner.engine.llamacpp.place import HOST
+from kvplanner.engine.llamacpp.settle import Settled
+from kvplanner.engine.llamacpp.sizes import Sizes
+from kvplanner.engine.llamacpp.tensors import Tensors
+from kvplanner.estimate import Estimate, Input, band_of_sum, banded, exact, least_sure, measured
+from kvplanner.gpu.spec import Device
+from kvplanner.model.model import Model
+from kvplanner.model.spec import Moe, State
+from kvplanner.units import MIB
+
+# Architectures whose compute buffers were held against llama.cpp's own, and by how much they may be off.
+_CHECKED: Final = frozenset(
+    {"llama", "mistral3", "qwen2", "qwen2moe", "qwen3", "qwen3moe", "gemma3", "gpt-oss", "deepseek2", "gemma4",
+     "qwen3next", "qwen35", "qwen35moe", "mamba2"}
+)  # fmt: skip
+_FLOOR: Final = 64 * MIB
+# Projectors take from 150 MiB (with flash attention) to 2.4 GiB at the largest image, by public reports.
+_PROJECTOR: Final = (500 * MIB, 150 * MIB, 2450 * MIB)
+
+
+class OnGpu(NamedTuple):
+    """What one GPU holds. first, last: of its layers, -1 without any; output: it has the logits' matrix."""
+
+    device: Device
+    total: int
+    cuda_total: int
+    other: Estimate
+    context: Estimate
+    weights: Estimate
+    kv: Estimate
+    compute: Estimate
+    workspace: Estimate | None
+    late: Estimate
+    first: int
+    last: int
+    output: bool
+
+    @property
+    def base(self) -> int:
+        """What is there before the first buffer."""
+        return self.total - self.cuda_total + self.other.value + self.context.value
+
+    @property
+    def role(self) -> str:
+        """The layers, for people: "layers 0-17"."""
+        if self.first < 0:
+            return "output" if self.output else "no layers"
+        layers = f"layers {self.first}-{self.last}" if self.last > self.first else f"layer {self.first}"
+        return f"{layers} and output" if self.output else layers
+
+
+class OnHost(NamedTuple):
+    """What the host holds. mapped: its weights are a view of the file."""
+
+    weights: Estimate
+    kv: Estimate
+    compute: Estimate
+    output: Estimate
+    mapped: bool
+    layers: int
+
+    @property
+    def bytes(self) -> int:
+        """All of it."""
+        return self.weights.value + self.kv.value + self.compute.value + self.output.value
+
+
+def totals(device: Device) -> tuple[int, int]:
+    """Bytes of a GPU, and what CUDA sees of them."""
+    total = device.gpu.total.value if device.gpu.total else 0
+    seen = device.gpu.cuda_total.value if device.gpu.cuda_total else total
+    return total, seen
+
+
+def other_of(device: Device, seen: int) -> Estimate:
+    """What other programs hold."""
+    if device.free_bytes is None:
+        return exact(0, "{other}", Input("other", 0, "B", "nothing was given"))
+    held = max(seen - device.free_bytes, 0)
+    return exact(held, "{seen} − {free}", Input("seen", seen, "B", "what CUDA sees"),
+                 Input("free", device.free_bytes, "B", device.free_source or "given"))  # fmt: skip
+
+
+def free_at_load(device: Device) -> int:
+    """What llama.cpp prints as free: its own context is there by then."""
+    total, seen = totals(device)
+    free = seen - other_of(device, seen).value
+    return max(free - runtime.context(device.gpu, total).value, 0)
+
+
+def on_gpus(model: Model, settled: Settled, sizes: Sizes, drafted: Sizes | None) -> tuple[OnGpu, ...]:
+    """Every GPU in use. drafted: the draft model's sizes on the same GPUs."""
+    return tuple(_on_gpu(model, settled, sizes, drafted, index) for index in range(len(settled.gpus)))
+
+
+def _on_gpu(model: Model, settled: Settled, sizes: Sizes, drafted: Sizes | None, index: int) -> OnGpu:
+    device = settled.gpus[index]
+    total, seen = totals(device)
+    layers = [layer for layer, at in enumerate(sizes.placed.placement.layers) if at == index]
+    extra: list[Input] = []
+    if index == 0 and settled.projector_bytes and settled.projector_on_gpu:
+        extra.append(Input("projector", settled.projector_bytes, "B", "--mmproj-size"))
+    if index == 0 and settled.adapter_bytes:
+        extra.append(Input("adapters", settled.adapter_bytes, "B", "--lora-size"))
+    workspace = None
+    if index == 0 and settled.projector_bytes and settled.projector_on_gpu:
+        value, low, high = _PROJECTOR
+        workspace = banded(value, low, high, "assumed", "{projector's buffer}", Input(
+            "projector's buffer", value, "B", "at its largest image; 150 MiB to 2.4 GiB are reported"))  # fmt: skip
+    return OnGpu(
+        device, total, seen, other_of(device, seen), runtime.context(device.gpu, total),
+        weights(model, sizes.placed.device_bytes[index], len(layers), drafted, index, tuple(extra)),
+        context(model, sizes, index, drafted), compute(model, sizes, index, drafted), workspace,
+        runtime.late(device.gpu), layers[0] if layers else -1, layers[-1] if layers else -1,
+        sizes.placed.output == index,
+    )  # fmt: skip
+
+
+def weights(
+    model: Model, held: int, layers: int, drafted: Sizes | None, index: int, extra: tuple[Input, ...]
+) -> Estimate:
+    """A model buffer; with a what-if mix, as wide as its own band."""
+    source = f"tensors of {layers} layers, each padded as CUDA asks"
+    terms = [Input("tensors", held, "B", source), *extra]
+    if drafted is not None:
+        terms.append(Input("draft model", drafted.placed.device_bytes[index], "B", "all its tensors on this GPU"))
+    value = sum(int(term.value) for term in terms)
+    formula = " + ".join(f"{{{term.name}}}" for term in terms)
+    if model.inventory is not None and model.inventory.exact:
+        return exact(value, formula, *terms)
+    return banded(value, value - value // 200, value + value // 50, "analytic", formula, *terms)
+
+
+def context(model: Model, sizes: Sizes, index: int, drafted: Sizes | None = None) -> Estimate:
+    """A context buffer: cells of keys and values, and recurrent state."""
+    kv, state, cells = sizes.kv[index], sizes.state[index], sizes.cells
+    per_cell = sizes.per_cell[index]
+    terms: list[Input] = []
+    formula: list[str] = []
+    full = cells.full * cells.streams
+    windows = kv - per_cell * full
+    if per_cell:
+        terms += [Input("cells", full, "cells", "the context, padded"),
+                  Input("bytes per cell", per_cell, "B", "layers of full attention here")]  # fmt: skip
+        formula.append("{cells} × {bytes per cell}")
+    if windows:
+        terms.append(Input("windows", windows, "B", f"{cells.window * cells.streams:,} cells of sliding-window layers"))
+        formula.append("{windows}")
+    if state:
+        terms.append(Input("state", state, "B", f"recurrent layers, {cells.rows} sequences in f32"))
+        formula.append("{state}")
+    value = kv + state
+    if drafted is not None:
+        own = drafted.context(index)
+        terms.append(Input("draft model", own, "B", "its own cache, of the same context"))
+        formula.append("{draft model}")
+        value += own
+    return exact(value, " + ".join(formula) or "{none}", *(terms or [Input("none", 0, "B", "no layer keeps a cache")]))
+
+
+def compute(model: Model, sizes: Sizes, index: int, drafted: Sizes | None = None) -> Estimate:
+    """A compute buffer, with how sure it is on this architecture and placement."""
+    shape = sizes.shape
+    value = sizes.compute.gpus[index] if index != HOST else sizes.compute.host
+    copies = 4 if sizes.compute.pipelined else 1
+    inputs = [
+        Input("reserved", value, "B", "the largest moment of a micro-batch's graph, as ggml's allocator packs it"),
+        Input("tokens", shape.tokens, "tokens", "of a micro-batch"),
+        Input("rows of logits", shape.outputs, "", "that are reserved"),
+        Input("copies of inputs", copies, "", "of masks and of what passes between GPUs" if copies > 1 else ""),
+    ]
+    formula = "{reserved}"
+    if drafted is not None:
+        own = drafted.compute.gpus[index] if index != HOST else drafted.compute.host
+        value += own
+        inputs.append(Input("draft model", own, "B", "its own graph"))
+        formula += " + {draft model}"
+    below, above, why = _doubt(model, sizes)
+    margin = 0 if model.spec.model_type in _CHECKED else _FLOOR
+    return banded(
+        value, value - round(value * below), value + max(round(value * above), margin if value else 0),
+        "analytic", formula, *inputs,
+    ).with_notes(*((why,) if why else ()))  # fmt: skip
+
+
+def _doubt(model: Model, sizes: Sizes) -> tuple[float, float, str]:
+    """By what shares a compute buffer may be smaller or larger, and why."""
+    arch = model.spec.model_type
+    states = [m for layer in model.spec.layers for m in layer.mixers if isinstance(m, State)]
+    partial = HOST in sizes.placed.placement.layers or sizes.how.overridden or not sizes.how.cache_offload
+    if arch not in _CHECKED:
+        return 0.25, 0.25, f"the graph of {arch!r} was not held against llama.cpp's own"
+    if any(m.kind != "gated_delta" for m in states):
+        return (0.5, 0.8, "state layers away from one GPU") if partial or sizes.how.gpus > 1 else (0.05, 0.05, "")
+    if arch == "gemma4" and partial:
+        return 0.45, 0.5, "layers that read another's cache, partly on the host"
+    if not sizes.how.cache_offload or states or partial:
+        return (0.08, 0.25, "with layers or caches on the host") if partial else (0.03, 0.03, "")
+    return (0.01, 0.03, "") if sizes.shape.wide_mask is False else (0.05, 0.1, "older builds are less well known")
+
+
+def on_host(model: Model, settled: Settled, sizes: Sizes) -> OnHost:
+    """What the host holds."""
+    held, count = sizes.placed.host_bytes, sizes.placed.placement.layers.count(HOST)
+    mapped = settled.settings.place.mmap and bool(settled.gpus)
+    source = "the embedding table and all that stays off the GPUs"
+    terms = [Input("tensors", held, "B", source)]
+    if settled.projector_bytes and not settled.projector_on_gpu:
+        terms.append(Input("projector", settled.projector_bytes, "B", "--mmproj-size"))
+    formula = " + ".join(f"{{{term.name}}}" for term in terms)
+    total = sum(int(term.value) for term in terms)
+    kept = exact(total, formula, *terms)
+    if model.inventory is not None and not model.inventory.exact:
+        kept = banded(total, total - total // 200, total + total // 50, "analytic", formula, *terms)
+    rows = Input("slots", sizes.shape.slots, "", "")
+    vocabulary = Input("vocabulary", model.spec.vocab_size, "", "4 bytes each")
+    return OnHost(
+        kept, context(model, sizes, HOST), compute(model, sizes, HOST),
+        exact(sizes.output, "4 × {slots} × {vocabulary}", rows, vocabulary), mapped, count,
+    )  # fmt: skip
+
+
+def given(estimate: Estimate, kind: str, measured_bytes: dict[str, int]) -> Estimate:
+    """The estimate, or the value that was given in its place."""
+    return measured(measured_bytes[kind], "--measured") if kind in measured_bytes else estimate
+
+
+def total_band(terms: tuple[Estimate, ...]) -> Estimate:
+    """A sum with its band."""
+    value = sum(term.value for term in terms)
+    below, above = band_of_sum(terms)
+    return banded(value, value - below, value + above, least_sure(terms))
+
+
+def read_per_token(model: Model, tensors: Tensors, sizes: Sizes) -> int:
+    """Bytes of the host's weights that one token needs: of experts only as many as are routed to."""
+    routed = next((m for layer in model.spec.layers for m in layer.mlps if isinstance(m, Moe)), None)
+    share = min(routed.top_k / max(routed.experts, 1), 1.0) if routed else 1.0
+    total = 0.0
+    for layer, names in sizes.placed.host_names.items():
+        if layer >= 0:
+            total += sum(t.bytes * (share if t.expert else 1.0) for t in tensors.layers[layer] if t.name in names)
+    return round(total)

@@ -1,0 +1,325 @@
+"""The llama.cpp engine: from a request to a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from kvplanner.engine.draft import DraftWish
+from kvplanner.engine.llamacpp import cache, figures, limits, stages
+from kvplanner.engine.llamacpp.architectures import as_gguf
+from kvplanner.engine.llamacpp.builds import NEWEST, VERSIONS, Build, build_of, spelled
+from kvplanner.engine.llamacpp.figures import OnGpu, OnHost
+from kvplanner.engine.llamacpp.fit import Fitted, fit
+from kvplanner.engine.llamacpp.place import HOST
+from kvplanner.engine.llamacpp.report import device_plans, kv_cache, warnings
+from kvplanner.engine.llamacpp.settings import Settings
+from kvplanner.engine.llamacpp.settle import Settled, settle
+from kvplanner.engine.llamacpp.sizes import Sizer, Sizes
+from kvplanner.engine.llamacpp.tensors import tensors_of
+from kvplanner.engine.llamacpp.verdict import first_failing, verdict
+from kvplanner.engine.option import FlagRule, Option, OptionValue, Resolved
+from kvplanner.engine.plan import Plan
+from kvplanner.engine.request import PlanRequest
+from kvplanner.engine.segment import SegmentKind
+from kvplanner.engine.shared.device import described
+from kvplanner.engine.values import check_range
+from kvplanner.engine.whatif import with_format
+from kvplanner.errors import BadInput, NotModelled
+from kvplanner.gpu.spec import Device, Machine
+from kvplanner.model.model import Model
+from kvplanner.model.spec import Moe
+from kvplanner.units import format_count
+
+__all__ = ["ENGINE", "LlamaCpp"]
+
+
+class LlamaCpp:
+    """llama-server, by the rules of the build that is asked for."""
+
+    name: Final = "llamacpp"
+    title: Final = "llama.cpp"
+    versions: Final = VERSIONS
+    launch: Final = ("llama-server",)
+    stages: Final = stages.RULES
+
+    def ignored_flags(self) -> Mapping[str, FlagRule]:
+        """Flags and variables that are no option: left out, refused, or another's spelling."""
+        from kvplanner.engine.llamacpp.options.ignored import IGNORED_FLAGS
+
+        return IGNORED_FLAGS
+
+    def options(self, version: str | None = None) -> tuple[Option, ...]:
+        """The options; every build has them all, older ones with other defaults."""
+        from kvplanner.engine.llamacpp.options.declared import declared
+
+        build_of(version)
+        return declared()
+
+    def allowed(self, name: str, model: Model) -> tuple[int, ...]:
+        """Nothing is ruled out: layers are whole."""
+        del name, model
+        return ()
+
+    def cannot_load(self, method: str, version: str | None = None, machine: Machine | None = None) -> str:
+        """Why a build loads no weights of a quantisation method, "" when it does."""
+        del version, machine
+        if method in ("", "gguf", "mxfp4"):
+            return ""
+        return f"llama.cpp loads GGUF files, not {method} checkpoints"
+
+    def segment_words(self) -> Mapping[SegmentKind, Mapping[str, str]]:
+        """The cache is sized by the context, and buffers have llama.cpp's own names."""
+        return _SEGMENT_WORDS
+
+    def as_started(self, options: Mapping[str, OptionValue], version: str | None = None) -> dict[str, OptionValue]:
+        """A server that is started so uses every GPU that it sees, as a plan does."""
+        del version
+        return dict(options)
+
+    def draft_wanted(self, options: Mapping[str, OptionValue]) -> DraftWish | None:
+        """The draft model whose layers count, None for none."""
+        name = str(options.get("spec_draft_model") or "").strip()
+        return DraftWish(name, "--model-draft") if name else None
+
+    def plan(self, request: PlanRequest) -> Plan:
+        """The plan. Raises BadInput for values that llama.cpp refuses, NotModelled for what is not known."""
+        for option in self.options(request.version):
+            if option.name in request.options:
+                check_range(option, request.options[option.name])
+        return make_plan(request, build_of(request.version), spelled(request.version))
+
+
+ENGINE: Final = LlamaCpp()
+
+_SEGMENT_WORDS: Final[Mapping[SegmentKind, Mapping[str, str]]] = {
+    "runtime_outside": {
+        "name": "context", "short": "context", "meaning": "the driver's context and kernels",
+        "title": "Context: what the driver takes for a program",
+        "detail": "There before the first buffer, on every GPU that is visible; llama.cpp does not print it.",
+    },
+    "runtime": {
+        "name": "libraries and pools", "meaning": "cuBLAS, pools and graphs, taken with the first requests",
+        "title": "Libraries and pools: taken while serving",
+        "detail": "llama.cpp's memory table calls this and the context unaccounted.",
+    },
+    "weights": {
+        "meaning": "tensors of the layers that lie here", "title": "Weights: the model buffer",
+        "detail": "Layers are whole; what the GPUs do not hold stays on the host.",
+    },
+    "workspace": {
+        "name": "projector's buffer", "meaning": "what the projector works in", "title": "Projector's buffer",
+        "detail": "Sized by the largest image.",
+    },
+    "kv_cache": {
+        "name": "context buffer", "short": "KV cache",
+        "meaning": "cells of keys and values for the whole context, and recurrent state",
+        "title": "KV cache: the context buffer",
+        "detail": "Taken whole at start: as many cells as the context has, on the GPU of each layer.",
+    },
+}  # fmt: skip
+
+
+class _Sized(NamedTuple):
+    """A model under settings: everything that a plan tells."""
+
+    settled: Settled
+    sizes: Sizes
+    drafted: Sizes | None
+    gpus: tuple[OnGpu, ...]
+    host: OnHost
+    fitted: Fitted | None
+    retried: bool
+
+
+class _Trial:
+    """Sizes one model, and the one that drafts for it, under settings that change."""
+
+    def __init__(self, model: Model, draft: Model | None, gpus: Sequence[Device]) -> None:
+        self.free = tuple(figures.free_at_load(device) for device in gpus)
+        self._own = _sizer(model, self.free)
+        self._draft = _sizer(draft, self.free) if draft is not None else None
+        self.tensors = self._own.tensors
+
+    def sizes(self, settings: Settings, *, can_pipeline: bool = True) -> Sizes:
+        """The model's own sizes. Raises BadInput for overrides that name no buffer."""
+        try:
+            return self._own.sizes(settings, can_pipeline=can_pipeline)
+        except ValueError as error:
+            raise BadInput(str(error), "--override-tensor", 'Example: --override-tensor "ffn_.*_exps=CPU"') from None
+
+    def drafted(self, settings: Settings) -> Sizes | None:
+        """The draft model's sizes: all its layers on the GPUs, with the same context."""
+        if self._draft is None:
+            return None
+        return self._draft.sizes(
+            settings._replace(
+                context=settings.context._replace(key_type="f16", value_type="f16", draft_rows=0),
+                place=settings.place._replace(gpu_layers=None, shares=(), overrides="", cpu_experts=None),
+            )
+        )
+
+
+# The last sizers, by the model's identity: a model is a large value, and the same object while its plan changes.
+_SIZERS: dict[tuple[int, tuple[int, ...]], Sizer] = {}
+_GGUFS: dict[int, tuple[Model, Model, str]] = {}
+_KEPT: Final = 8
+
+
+def _sizer(model: Model, free: tuple[int, ...]) -> Sizer:
+    found = _SIZERS.get((id(model), free))
+    if found is None or found.model is not model:
+        while len(_SIZERS) >= _KEPT:
+            _SIZERS.pop(next(iter(_SIZERS)), None)
+        found = _SIZERS[id(model), free] = Sizer(model, tensors_of(model), free)
+    return found
+
+
+def _as_gguf(model: Model) -> tuple[Model, str]:
+    """as_gguf, once for each model."""
+    held = _GGUFS.get(id(model))
+    if held is None or held[0] is not model:
+        while len(_GGUFS) >= _KEPT:
+            _GGUFS.pop(next(iter(_GGUFS)), None)
+        held = _GGUFS[id(model)] = (model, *as_gguf(model))
+    return held[1], held[2]
+
+
+def make_plan(request: PlanRequest, build: Build, version: str, extra: tuple[str, ...] = ()) -> Plan:
+    """The plan by a build's rules. extra: what else its reader should know."""
+    request = with_format(request)
+    model, assumed = _as_gguf(request.model)
+    unknown = cache.not_modelled(model.spec)
+    if unknown:
+        raise NotModelled(f"{unknown} are not known for llama.cpp", model.id, "Plan it with another engine")
+    draft = _as_gguf(request.draft)[0] if request.draft is not None else None
+    devices = tuple(device for device in request.machine.devices if device.kind == "gpu")
+    settled = settle(build, model.spec, request.options, devices)
+    trial = _Trial(model, draft, settled.gpus)
+    sized = _size(request, model, settled, trial)
+    host_total = _host_total(request.machine, settled)
+    answer = verdict(sized.gpus, sized.host, host_total)
+    rule = stages.rule_of(answer.failing.stage) if answer.failing else None
+    found = limits.limits(
+        model, sized.settled.settings, sized.sizes, sized.gpus, request.load,
+        lambda tokens: _fits_at(request, model, sized, trial, tokens),
+    )  # fmt: skip
+    cells = kv_cache(model, sized.settled.settings, sized.sizes, sized.gpus)
+    tightest = answer.failing.device if answer.failing else _tightest(sized.gpus)
+    notes = warnings(request, model, trial.tensors, sized.settled, sized.sizes, sized.host, sized.fitted, host_total)
+    retried = (_RETRIED,) if sized.retried else ()
+    return Plan(
+        request=request,
+        engine_version=version,
+        rules=build.name,
+        verdict=answer,
+        devices=described(
+            device_plans(model, sized.settled, sized.sizes, sized.gpus, sized.host, host_total, rule),
+            verdict=answer, rule=rule, tightest=tightest, cache=cells, cache_given=False,
+        ),
+        options=_resolved(sized),
+        kv_cache=cells,
+        limits=found,
+        warnings=tuple(filter(None, (assumed, *extra, *retried, *notes))),
+        tightest=tightest,
+        cache_given=False,
+    )  # fmt: skip
+
+
+_RETRIED: Final = (
+    "The compute buffers do not fit with pipeline parallelism: llama.cpp says so, and retries without it, which fits"
+)
+
+
+def _size(request: PlanRequest, model: Model, settled: Settled, trial: _Trial) -> _Sized:
+    """Fits, sizes, and tries again without a pipeline where its buffers do not fit."""
+    fitted: Fitted | None = None
+    if settled.settings.fit.on and settled.gpus:
+        fitted = fit(
+            settled.settings, trial.sizes, trial.free,
+            trained=model.spec.context_length or 4096, layers=model.spec.num_layers,
+            experts=any(isinstance(m, Moe) for layer in model.spec.layers for m in layer.mlps),
+        )  # fmt: skip
+        settled = settled._replace(settings=fitted.settings)
+    sizes = trial.sizes(settled.settings)
+    drafted = trial.drafted(settled.settings)
+    gpus = _on_gpus(request, model, settled, sizes, drafted)
+    retried = False
+    failing = first_failing(gpus)
+    if failing is not None and failing.stage == "compute" and sizes.compute.pipelined:
+        plain = trial.sizes(settled.settings, can_pipeline=False)
+        again = _on_gpus(request, model, settled, plain, drafted)
+        later = first_failing(again)
+        if later is None or later.stage == "runtime":
+            sizes, gpus, retried = plain, again, True
+    return _Sized(settled, sizes, drafted, gpus, figures.on_host(model, settled, sizes), fitted, retried)
+
+
+def _on_gpus(
+    request: PlanRequest, model: Model, settled: Settled, sizes: Sizes, drafted: Sizes | None
+) -> tuple[OnGpu, ...]:
+    """What each GPU holds, with what was measured in place of estimates."""
+    found = figures.on_gpus(model, settled, sizes, drafted)
+    given = dict(request.measured)
+    if not given:
+        return found
+    return tuple(
+        gpu._replace(
+            other=figures.given(gpu.other, "other", given),
+            context=figures.given(gpu.context, "runtime_outside", given),
+            weights=figures.given(gpu.weights, "weights", given),
+            kv=figures.given(gpu.kv, "kv_cache", given),
+            compute=figures.given(gpu.compute, "compute", given),
+            late=figures.given(gpu.late, "runtime", given),
+        )
+        for gpu in found
+    )
+
+
+def _fits_at(request: PlanRequest, model: Model, sized: _Sized, trial: _Trial, tokens: int) -> bool:
+    """Whether another context works, with everything else as it is placed."""
+    settings = sized.settled.settings
+    other = settings._replace(context=settings.context._replace(tokens=tokens))
+    sizes = trial.sizes(other, can_pipeline=not sized.retried)
+    return first_failing(_on_gpus(request, model, sized.settled, sizes, trial.drafted(other))) is None
+
+
+def _host_total(machine: Machine, settled: Settled) -> int | None:
+    """RAM of the machine, None where nothing is known of it."""
+    if settled.host_bytes is not None:
+        return settled.host_bytes
+    host = next((device for device in machine.devices if device.kind == "host"), None)
+    return host.gpu.total.value if host is not None and host.gpu.total is not None else None
+
+
+def _tightest(gpus: Sequence[OnGpu]) -> int:
+    """The GPU with the least to spare."""
+
+    def spare(gpu: OnGpu) -> int:
+        return gpu.total - gpu.base - gpu.weights.value - gpu.kv.value - gpu.compute.value
+
+    return min(range(len(gpus)), key=lambda index: spare(gpus[index]), default=0)
+
+
+def _resolved(sized: _Sized) -> dict[str, Resolved]:
+    """The options, with what fitting made of them."""
+    resolved = dict(sized.settled.resolved)
+    settings, fitted = sized.settled.settings, sized.fitted
+    if fitted is not None and fitted.context is not None:
+        resolved["ctx_size"] = Resolved(settings.context.tokens, "derived", "shortened by --fit")
+    layers = sized.sizes.placed.placement.layers
+    on_gpus = sum(1 for device in layers if device != HOST) + (sized.sizes.placed.output != HOST)
+    if fitted is not None and fitted.layers:
+        split = "/".join(str(count) for count, _ in fitted.layers)
+        resolved["n_gpu_layers"] = Resolved(str(on_gpus), "derived", f"moved by --fit: {split} by GPU")
+        if len(fitted.layers) > 1:
+            resolved["tensor_split"] = Resolved(split.replace("/", ","), "derived", "by --fit")
+    elif resolved["n_gpu_layers"].origin == "default":
+        reason = f"{format_count(on_gpus)} of {format_count(len(layers) + 1)}"
+        resolved["n_gpu_layers"] = resolved["n_gpu_layers"]._replace(reason=reason)
+    return resolved
+
+
+def newest() -> str:
+    """The newest build that is modelled."""
+    return NEWEST

@@ -1,0 +1,239 @@
+"""From sizes to the values of a plan: devices, the host among them, the cache, and notes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from kvplanner.engine.llamacpp import figures, stages
+from kvplanner.engine.llamacpp.figures import OnGpu, OnHost
+from kvplanner.engine.llamacpp.fit import Fitted
+from kvplanner.engine.llamacpp.place import HOST
+from kvplanner.engine.llamacpp.settings import Settings
+from kvplanner.engine.llamacpp.settle import Settled
+from kvplanner.engine.llamacpp.sizes import Sizes
+from kvplanner.engine.llamacpp.tensors import Tensors
+from kvplanner.engine.plan import CacheGroup, DevicePlan, KvCache
+from kvplanner.engine.request import PlanRequest
+from kvplanner.engine.segment import Segment
+from kvplanner.engine.shared.device import at_stage
+from kvplanner.engine.stage import StageRule
+from kvplanner.estimate import Estimate, Input, exact
+from kvplanner.gpu.spec import Device, GpuSpec
+from kvplanner.model.model import Model
+from kvplanner.model.spec import Attention, Mla, State
+from kvplanner.sized_text import SizedText, size_mark
+from kvplanner.units import GIB, counted, format_count
+
+_MAPPED: Final = "mapped from the file: page cache, which the system may drop and read again"
+_PINNED: Final = "copied into RAM that is locked for the GPUs"
+_RAM_PER_SECOND: Final = 60 * GIB
+
+
+def device_plans(
+    model: Model, settled: Settled, sizes: Sizes, gpus: Sequence[OnGpu], host: OnHost, host_total: int | None,
+    rule: StageRule | None,
+) -> list[DevicePlan]:  # fmt: skip
+    """Each GPU, then the host."""
+    failing_on_host = rule is not None and rule.stage == "weights" and host_total is not None and not host.mapped
+    plans = [_gpu_plan(model, sizes, gpu, index, rule) for index, gpu in enumerate(gpus)]
+    return [*plans, _host_plan(model, sizes, host, host_total, rule if failing_on_host else None)]
+
+
+def _gpu_plan(model: Model, sizes: Sizes, gpu: OnGpu, index: int, rule: StageRule | None) -> DevicePlan:
+    reserved = gpu.total - gpu.cuda_total
+    segments = [
+        Segment("driver_reserved", _reserved(gpu, reserved)),
+        Segment("other", gpu.other),
+        Segment("runtime_outside", gpu.context),
+        Segment("weights", gpu.weights),
+        Segment("kv_cache", gpu.kv),
+        Segment("compute", gpu.compute),
+    ]
+    if gpu.workspace is not None:
+        segments.append(Segment("workspace", gpu.workspace))
+    segments.append(Segment("runtime", gpu.late))
+    left = gpu.total - sum(segment.bytes for segment in segments)
+    if rule is None:
+        segments.append(Segment("headroom", _rest(gpu.total, left, [s.estimate for s in segments])))
+    extra = gpu.workspace.value if gpu.workspace else 0
+    return DevicePlan(
+        device=gpu.device,
+        role=gpu.role,
+        total_bytes=gpu.total,
+        cuda_total_bytes=gpu.cuda_total,
+        budget=None,
+        segments=at_stage(segments, rule),
+        bytes_per_unit=sizes.per_cell[index],
+        overflow_bytes=max(-left, 0),
+        stages=stages.timeline(
+            gpu.base, (gpu.weights.value, gpu.kv.value, gpu.compute.value + extra, gpu.late.value), rule
+        ),
+    )
+
+
+def _reserved(gpu: OnGpu, reserved: int) -> Estimate:
+    total, seen = gpu.device.gpu.total, gpu.device.gpu.cuda_total
+    inputs = (Input("total", gpu.total, "B", "NVML"), Input("seen", gpu.cuda_total, "B", "what CUDA sees"))
+    if total is None or seen is None:
+        return exact(reserved, "{total} − {seen}", *inputs)
+    low, high = gpu.total - seen.high, gpu.total - seen.low
+    return Estimate(reserved, min(low, reserved), max(high, reserved), seen.basis, "{total} − {seen}", inputs)
+
+
+def _rest(total: int, left: int, terms: Sequence[Estimate]) -> Estimate:
+    used = figures.total_band(tuple(terms))
+    inputs = (Input("total", total, "B", "of the GPU"), Input("all parts", used.value, "B", ""))
+    return Estimate(
+        left, left - (used.high - used.value), left + used.value - used.low, "rest", "{total} − {all parts}", inputs
+    )
+
+
+def _host_plan(model: Model, sizes: Sizes, host: OnHost, total: int | None, rule: StageRule | None) -> DevicePlan:
+    """RAM as a device: what must lie there, and what is page cache."""
+    segments = [
+        Segment("weights", host.weights, meaning=_MAPPED if host.mapped else _PINNED),
+        Segment("kv_cache", host.kv),
+        Segment("compute", host.compute),
+        Segment("output", host.output),
+    ]
+    segments = [s for s in segments if s.bytes or s.kind == "weights"]
+    held = sum(s.bytes for s in segments)
+    whole = total if total is not None else held
+    if total is not None and rule is None and held <= total:
+        segments.append(Segment("headroom", _rest(total, total - held, [s.estimate for s in segments])))
+    memory = exact(whole, "{memory}", Input("memory", whole, "B", "given" if total else "as much as is needed"))
+    spec = GpuSpec("host", "Host memory", "custom", memory, memory)
+    layers = host.layers
+    role = f"{counted(layers, 'layer', 'layers')} and the embedding" if layers else "the embedding"
+    return DevicePlan(
+        device=Device(0, spec, kind="host"),
+        role=role,
+        total_bytes=whole,
+        cuda_total_bytes=whole,
+        budget=None,
+        segments=at_stage(segments, rule),
+        bytes_per_unit=sizes.per_cell[HOST],
+        overflow_bytes=max(held - whole, 0),
+        stages=stages.timeline(0, (host.weights.value, host.kv.value, host.compute.value + host.output.value, 0), rule),
+    )
+
+
+def kv_cache(model: Model, settings: Settings, sizes: Sizes, gpus: Sequence[OnGpu]) -> KvCache | None:
+    """The context as cells, None for a model that keeps none."""
+    if not any(sizes.kv) and not any(sizes.state):
+        return None
+    cells = sizes.cells
+    index = max(range(len(gpus)), key=lambda gpu: sizes.kv[gpu], default=HOST)
+    per_cell = sizes.per_cell[index]
+    everywhere = sum(sizes.per_cell)
+    available = figures.context(model, sizes, index)
+    tokens = cells.full * cells.streams
+    return KvCache(
+        available=available.with_notes(*_cache_notes(settings, sizes)),
+        bytes_per_unit=per_cell,
+        unit_tokens=1,
+        units=tokens,
+        tokens=tokens,
+        tokens_low=tokens,
+        tokens_high=tokens,
+        max_concurrency=tokens / max(cells.per_slot, 1),
+        context_length=cells.per_slot,
+        bytes_per_token=float(everywhere) if everywhere else None,
+        groups=tuple(_groups(model, sizes)),
+        unit="cells",
+    )
+
+
+def _cache_notes(settings: Settings, sizes: Sizes) -> Iterator[str]:
+    slots = counted(settings.context.slots, "slot", "slots")
+    if settings.context.unified and settings.context.slots > 1:
+        yield f"{slots} share the cells: one request may take them all"
+    elif settings.context.slots > 1:
+        yield f"Each of {slots} has {format_count(sizes.cells.per_slot)} cells of its own"
+
+
+def _groups(model: Model, sizes: Sizes) -> Iterator[CacheGroup]:
+    """Layers by what they keep."""
+    counts: dict[tuple[str, int, int], int] = {}
+    types = sizes.shape
+    from kvplanner.engine.llamacpp import cache
+
+    for index in model.spec.layer_of:
+        for mixer in model.spec.layers[index].mixers:
+            if isinstance(mixer, State):
+                key = ("state", cache.state_row_bytes(mixer), 1)
+            elif isinstance(mixer, Attention | Mla):
+                keys, values, side = cache.widths(mixer)
+                if not keys:
+                    continue
+                size = (
+                    cache.row_bytes(types.key_type, keys)
+                    + (cache.row_bytes(types.value_type, values) if values else 0)
+                    + (cache.row_bytes(types.key_type, side) if side else 0)
+                )
+                windowed = cache.is_windowed(mixer)
+                kind = "mla" if isinstance(mixer, Mla) else "sliding" if windowed else "full"
+                key = (kind, size, sizes.cells.window if windowed else sizes.cells.per_slot)
+            else:
+                continue
+            counts[key] = counts.get(key, 0) + 1
+    for (kind, size, units), layers in counts.items():
+        yield CacheGroup(kind, layers, 1, size, units)
+
+
+def warnings(
+    request: PlanRequest, model: Model, tensors: Tensors, settled: Settled, sizes: Sizes, host: OnHost,
+    fitted: Fitted | None, host_total: int | None,
+) -> Iterator[str]:  # fmt: skip
+    """What a reader should know beside the numbers, weightiest first."""
+    yield from _fitting(fitted)
+    if host_total is not None and host.mapped and host.bytes > host_total:
+        yield SizedText(
+            f"The machine has {size_mark(host_total)} of RAM and {size_mark(host.bytes)} are wanted there: weights "
+            "are read again from the disk for every token"
+        )
+    read = figures.read_per_token(model, tensors, sizes)
+    if read:
+        milliseconds = 1000 * read / _RAM_PER_SECOND
+        yield SizedText(
+            f"About {size_mark(read)} of weights are read from RAM for each token: at 60 GiB/s that alone takes "
+            f"{milliseconds:,.0f} ms"
+        )
+    load, length = request.load, sizes.cells.per_slot
+    if load is not None and load.tokens_per_user > length:
+        yield (
+            f"A request of {format_count(load.tokens_per_user)} tokens is longer than a slot's context of "
+            f"{format_count(length)}: no user of this load is served"
+        )
+    yield from model.problems
+    yield from model.spec.not_modelled
+    yield from settled.warnings
+    yield from _place_notes(settled, sizes, model)
+    yield from (f"{kind} is given, not estimated" for kind in sorted(request.measured))
+
+
+def _fitting(fitted: Fitted | None) -> Iterator[str]:
+    if fitted is None:
+        return
+    if fitted.refused:
+        yield f"--fit gives up: {fitted.refused}"
+    if fitted.context is not None:
+        yield (f"--fit shortens the context to {format_count(fitted.context)} tokens; set --ctx-size to keep another")
+    if fitted.layers:
+        partial = sum(part for _, part in fitted.layers)
+        moved = f", of {partial} the experts stay on the host or on another GPU" if partial else ""
+        yield f"--fit leaves {sum(count for count, _ in fitted.layers)} layers on the GPUs{moved}"
+
+
+def _place_notes(settled: Settled, sizes: Sizes, model: Model) -> Iterator[str]:
+    place = settled.settings.place
+    if place.split_mode in ("tensor", "row"):
+        yield f"--split-mode {place.split_mode} is planned as if layers were split: each GPU's share is less certain"
+    if not sizes.flash and settled.settings.context.flash == "auto" and settled.settings.build.flash_auto:
+        yield "Flash attention stays off: layers on a GPU read caches that lie on the host"
+    if "iq4_nl" in (sizes.shape.key_type, sizes.shape.value_type) and settled.gpus:
+        yield "The GPUs have no flash attention for iq4_nl caches: attention runs on the host"
+    if any(spec.vendor not in ("nvidia", "custom") for spec in (device.gpu for device in settled.gpus)):
+        yield "Vulkan and ROCm buffers are sized as CUDA's, and what the driver takes is assumed"
+    del model

@@ -1,0 +1,21 @@
+"""How a running llama-server looks in a process list (data only; read by kvplanner.observe.processes)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+# Fields as in kvplanner.engine.signature.
+SIGNATURE: Final[Mapping[str, object]] = {
+    "engine": "llamacpp",
+    "title": "llama-server",
+    "commands": ((r"llama-server",), (r"llama", "serve"), (r"-m", r"llama_cpp\.server")),
+    "titles": (),
+    "model_flags": ("-m", "--model"),
+    "model_positional": False,
+    "default_port": 8080,
+    "packages": (),
+    "launch": ("llama-server",),
+    "images": (r"ghcr\.io/ggml-org/llama\.cpp",),
+    "planned": True,
+}

@@ -1,0 +1,231 @@
+"""Plans of llama.cpp: verdicts in its own words, fitting, the host as a device, defaults by build."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from kvplanner.cli.inspect import open_model
+from kvplanner.engine.registry import engine
+from kvplanner.engine.request import Load
+from kvplanner.errors import BadInput
+from kvplanner.units import GIB, MIB
+from tests.engine.llamacpp.kit import GEMMA, LLAMA, OSS, QWEN, plan, size
+from tests.oracle.llamacpp.cases import model_of
+
+
+def test_buffers_are_those_that_llama_cpp_prints() -> None:
+    """8B Q4_K_M at 8k: 4403.49 MiB of weights, 1024 of cache, 116.01 of compute, 281.81 on the host."""
+    found = plan(LLAMA, ctx_size=8192)
+    gpu, host = found.devices
+    assert round(size(gpu, "weights") / MIB, 2) == 4403.49
+    assert size(gpu, "kv_cache") == GIB
+    assert round(size(gpu, "compute") / MIB, 2) == 116.01
+    assert host.device.kind == "host"
+    assert round(size(host, "weights") / MIB, 2) == 281.81
+    assert found.fits
+
+
+def test_builds_before_june_2026_reserve_logits_for_a_whole_micro_batch() -> None:
+    """258.5 MiB instead of 116: 4 × 512 × (128,256 + 4,096)."""
+    assert round(size(plan(LLAMA, version="b9000", ctx_size=8192).devices[0], "compute") / MIB, 1) == 258.5
+
+
+def test_a_context_that_was_not_given_is_shortened_until_it_fits() -> None:
+    found = plan(QWEN, "RTX 4090")
+    assert found.fits
+    context = found.options["ctx_size"]
+    assert context.origin == "derived"
+    assert 0 < int(context.value or 0) < 40960
+    assert int(context.value or 0) % 256 == 0
+    assert any("--fit shortens the context" in note for note in found.warnings)
+
+
+def test_a_context_that_was_given_stays_and_layers_move_to_the_host() -> None:
+    found = plan(QWEN, "RTX 4090", ctx_size=40960)
+    gpu, host = found.devices
+    assert found.fits
+    assert found.options["n_gpu_layers"].origin == "derived"
+    assert size(host, "kv_cache") > 0
+    assert sum(s.bytes for s in gpu.segments if s.kind != "headroom") + GIB // 2 < gpu.total_bytes
+    assert any("are read from RAM for each token" in note for note in found.warnings)
+
+
+def test_layers_that_were_given_make_fitting_give_up_in_its_own_words() -> None:
+    found = plan(QWEN, "RTX 4090", ctx_size=65536, n_gpu_layers="99")
+    assert any("n_gpu_layers already set by user to 65, abort" in note for note in found.warnings)
+    assert found.stage == "kv_cache_allocation"
+    failing = found.verdict.failing
+    assert failing is not None
+    assert "failed to allocate buffer for kv cache" in failing.message
+    assert f"allocating {65536 * 64 * 2 * 8 * 128 * 2 / MIB:.2f} MiB on device 0" in failing.message
+
+
+def test_weights_that_do_not_fit_fail_first() -> None:
+    found = plan("deepseek-v3-q4km", "2xRTX 4090", fit="off", n_gpu_layers="all")
+    assert (found.stage, found.fits) == ("weights", False)
+    assert found.verdict.failing is not None
+    assert "unable to allocate CUDA0 buffer" in found.verdict.failing.message
+
+
+def test_experts_overflow_to_the_host_where_a_mixture_does_not_fit() -> None:
+    found = plan("qwen3next-80b-a3b-q4km", "RTX 4090", ctx_size=8192)
+    gpu, host = found.devices
+    assert found.fits
+    assert gpu.role.startswith("layers 0-47")
+    assert size(host, "weights") > 20 * GIB
+    assert size(gpu, "weights") > 15 * GIB
+
+
+def test_the_windows_grow_with_the_micro_batch() -> None:
+    """Four slots of a 1,024 window and a micro-batch of 2,048 keep 6,144 cells where 512 keep 4,608."""
+    common: dict[str, Any] = {"ctx_size": 32768, "fit": "off"}
+    large, small = (plan(GEMMA, "H100", ubatch_size=ubatch, **common) for ubatch in (2048, 512))
+    windows = 52 * 2 * 16 * 128 * 2
+    assert size(large.devices[0], "kv_cache") - size(small.devices[0], "kv_cache") == windows * (6144 - 4608)
+
+
+def test_slots_that_were_given_divide_the_context() -> None:
+    shared, divided = plan(LLAMA, ctx_size=32768), plan(LLAMA, ctx_size=32768, parallel=4)
+    assert shared.kv_cache is not None
+    assert divided.kv_cache is not None
+    assert (shared.kv_cache.context_length, divided.kv_cache.context_length) == (32768, 8192)
+    assert shared.kv_cache.unit == "cells"
+
+
+def test_how_many_users_the_slots_serve() -> None:
+    load = Load(10, 3000, 1000)
+    found = plan(LLAMA, ctx_size=24576, parallel=8, kv_unified=True, load=load)
+    assert (found.limits.serves_users, found.limits.limited_by) == (6, "kv_cache")
+    found = plan(LLAMA, ctx_size=65536, parallel=8, kv_unified=True, load=load)
+    assert (found.limits.serves_users, found.limits.limited_by) == (8, "max_requests")
+    assert plan(LLAMA, ctx_size=8192, parallel=4, load=load).limits.limited_by == "context"
+
+
+def test_the_longest_context_works_and_the_next_does_not() -> None:
+    found = plan(LLAMA, "RTX 3060 12GB", ctx_size=4096, fit="off")
+    longest = found.limits.max_context_length
+    assert longest is not None
+    assert plan(LLAMA, "RTX 3060 12GB", ctx_size=longest, fit="off").fits
+    assert not plan(LLAMA, "RTX 3060 12GB", ctx_size=longest + 2048, fit="off").fits
+
+
+def test_quantised_caches_and_an_unequal_pair() -> None:
+    found = plan(QWEN, "RTX 3090,RTX 4060 Ti 16GB", ctx_size=40960, cache_type_k="q8_0", cache_type_v="q4_0")
+    first, second, _ = found.devices
+    assert found.fits
+    assert size(first, "weights") > size(second, "weights")
+    both = size(first, "kv_cache") + size(second, "kv_cache")
+    assert both == 40960 * 64 * (8 * 128 // 32) * (34 + 18)
+
+
+def test_a_pipeline_that_does_not_fit_is_tried_again_without() -> None:
+    options: dict[str, Any] = {"ctx_size": 40960, "fit": "off", "ubatch_size": 2048, "tensor_split": "1,1"}
+    free = [device for device in plan(QWEN, "2xRTX 4090", **options).devices if device.device.kind == "gpu"]
+    assert len(free) == 2
+    found = plan(QWEN, "2xRTX 4090", **options)
+    without = plan(QWEN, "2xRTX 4090", **options, n_cpu_moe=1)
+    assert size(found.devices[0], "compute") > size(without.devices[0], "compute")
+
+
+def test_values_that_it_refuses() -> None:
+    refused: tuple[tuple[dict[str, Any], str], ...] = (
+        ({"cache_type_v": "q8_0", "flash_attn": "off"}, "quantized V cache requires flash_attn"),
+        ({"split_mode": "row"}, "does not support split buffers"),
+        ({"n_gpu_layers": "some"}, "is no number of layers"),
+        ({"tensor_split": "1;2"}, "is no list of shares"),
+        ({"override_tensor": "x=CUDA9"}, "is no buffer here"),
+        ({"device": "CUDA3"}, "there is no device"),
+    )
+    for options, words in refused:
+        with pytest.raises(BadInput, match=words):
+            plan(LLAMA, **options)
+    assert plan(LLAMA, version="b9000", split_mode="row").fits
+
+
+def test_a_catalogue_model_is_planned_through_a_mix_with_a_band() -> None:
+    """gpt-oss-120b on one 24 GB card: most experts in RAM, about 39 GiB of it."""
+    found = plan(open_model("openai/gpt-oss-120b"), "RTX 4090", ctx_size=32768)
+    gpu, host = found.devices
+    assert found.fits
+    assert 36 * GIB < size(host, "weights") < 42 * GIB
+    weights = gpu.segment("weights")
+    assert weights is not None
+    assert weights.estimate.low < weights.bytes < weights.estimate.high
+    assert any("No GGUF file is named" in note for note in found.warnings)
+
+
+def test_what_a_70b_needs_of_two_24_gb_cards() -> None:
+    found = plan(open_model("meta-llama/Llama-3.3-70B-Instruct"), "2xRTX 4090")
+    assert found.fits
+    assert found.options["n_gpu_layers"].value == "81"
+    assert 8192 <= int(found.options["ctx_size"].value or 0) <= 16384
+
+
+def test_ram_that_is_given_is_held_against_what_stays_there() -> None:
+    held: dict[str, Any] = {"n_gpu_layers": "0", "host_memory": 4 * GIB}
+    assert any("wanted there" in note for note in plan(QWEN, "RTX 4090", **held).warnings)
+    copied = plan(QWEN, "RTX 4090", mmap=False, **held)
+    assert copied.fits is False
+    assert copied.verdict.failing is not None
+    assert copied.verdict.failing.device == 1
+
+
+def test_a_command_line_of_its_own() -> None:
+    from kvplanner.engine.command import format_command
+
+    found = plan(LLAMA, ctx_size=8192, kv_offload=False, cache_type_k="q8_0")
+    words = format_command(engine("llamacpp"), found.request)
+    assert words.startswith("llama-server -m ")
+    assert "--ctx-size 8192" in words
+    assert "--no-kv-offload" in words
+
+
+def test_a_plan_takes_little_time() -> None:
+    """80 layers on four devices: 1.3 ms where it was written; ten times as much here."""
+    from kvplanner.catalog import gpus
+    from kvplanner.engine.request import PlanRequest
+
+    model = open_model("meta-llama/Llama-3.3-70B-Instruct")
+    machine = gpus.machine("4xRTX 4090")
+    times: list[float] = []
+    for context in range(8192, 16384, 512):
+        request = PlanRequest(model, machine, "llamacpp", None, {"ctx_size": context})
+        start = time.perf_counter()
+        engine("llamacpp").plan(request)
+        times.append(time.perf_counter() - start)
+    assert sorted(times)[len(times) // 2] < 0.013
+
+
+def test_compute_bands_hold_what_the_oracle_has() -> None:
+    from kvplanner.engine.llamacpp import figures
+    from tests.oracle.llamacpp.cases import checked, load, settings_of
+
+    oracle = load()
+    inside = total = 0
+    by_case = {(c["model"], c["gpus"], str(c["flags"])): c for c in oracle["cases"]}
+    from kvplanner.engine.llamacpp.sizes import size_up
+
+    for case in list(checked(oracle))[::3]:
+        raw = by_case[case.model, case.gpus, str(case.flags)]
+        flags = {**oracle["flag_defaults"], **raw["flags"]}
+        if flags["sm"] == "tensor" or case.gpus == "cpu-only":
+            continue
+        model, tensors = model_of(case.model)
+        free = [int(gpu.split("|")[1]) * MIB for gpu in oracle["gpu_sets"][case.gpus].split(";")]
+        free = [free[int(flags["mg"])]] if flags["sm"] == "none" else free
+        sizes = size_up(model, tensors, settings_of(flags, model.spec.context_length or 0), free)
+        for index, buffer in enumerate(case.buffers[:-1]):
+            band = figures.compute(model, sizes, index)
+            extra = buffer.got[2] - sizes.compute.gpus[index]
+            total += 1
+            inside += band.low <= buffer.true[2] - extra <= band.high
+    assert inside >= 0.95 * total
+
+
+def test_oss_keeps_windows_of_its_own() -> None:
+    """gpt-oss: 12 of 24 layers keep 128 × 4 + 512 = 1,024 cells."""
+    found = plan(OSS, ctx_size=32768)
+    assert size(found.devices[0], "kv_cache") == 12 * (32768 + 1024) * 2 * 8 * 64 * 2
