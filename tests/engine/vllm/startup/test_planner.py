@@ -203,7 +203,7 @@ def test_heads_that_do_not_divide_are_refused() -> None:
 
 def test_unknown_engine() -> None:
     with pytest.raises(UnknownName):
-        engine("sglang")
+        engine("no such engine")
 
 
 def test_the_timeline_ends_where_the_plan_fails() -> None:
