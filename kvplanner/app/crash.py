@@ -68,7 +68,7 @@ class ExceptionCatcher(QObject):
     caught = Signal(str)
     _arrived = Signal(str)
 
-    def __init__(self, before: Callable[[], None], context: Callable[[], str], parent: QObject | None = None) -> None:
+    def __init__(self, before: Callable[[], object], context: Callable[[], str], parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._before = before
         self._context = context

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from PySide6.QtCore import QObject, Signal
 
@@ -14,7 +14,11 @@ from kvplanner.app.storage import data_folder
 if TYPE_CHECKING:
     from kvplanner.gpu.spec import Machine
     from kvplanner.model.model import Model
-    from kvplanner.source.stores.found import Found
+    from kvplanner.source.stores.found import Control, Found
+
+
+# A model's header is read in seconds, and cancelled when another one is chosen.
+LONGEST_S: Final = 600.0
 
 
 class LocalModel(NamedTuple):
@@ -112,15 +116,22 @@ class Library(QObject):
     ) -> Job | None:
         """Read a model in the background; a later one of the same key takes its place."""
         return self._jobs.submit(
-            f"Reading {text}", lambda control: open_model(text, allow_network=allow_network), done, failed, key=key
+            f"Reading {text}", lambda control: _read(text, control, allow_network=allow_network), done, failed, key=key
         )
 
 
-def open_model(text: str, *, allow_network: bool = False) -> Model:
+def open_model(text: str, *, allow_network: bool = False, control: Control | None = None) -> Model:
     """The model that a text names, as `kvplanner.source.resolve.open_model`."""
     from kvplanner.source import resolve
 
-    return resolve.open_model(text, allow_network=allow_network)
+    return resolve.open_model(text, allow_network=allow_network, control=control)
+
+
+def _read(text: str, control: JobControl, *, allow_network: bool) -> Model:
+    """As open_model, given up once nobody wants it: a folder on a mount that never answers keeps no worker."""
+    from kvplanner.deadline import in_time
+
+    return in_time(lambda: open_model(text, allow_network=allow_network, control=control), LONGEST_S, control.check)
 
 
 def _probe(control: JobControl) -> Machine | None:

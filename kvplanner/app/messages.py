@@ -64,10 +64,12 @@ class Messages(QObject):
         """Say what the user should know before going on."""
         self.post(Message("warning", text, details, key=key))
 
-    def error(self, error: Exception, what: str = "", *, key: str = "") -> None:
-        """Say what failed; `what` names the attempt ("Could not open the plan")."""
+    def error(
+        self, error: Exception, what: str = "", *, action: tuple[str, Callable[[], None]] | None = None, key: str = ""
+    ) -> None:
+        """Say what failed; `what` names the attempt ("Could not open the plan"), action what may help."""
         text = str(error) if isinstance(error, PlannerError | OSError) else f"{type(error).__name__}: {error}"
-        self.post(Message("error", f"{what}: {text}" if what else text, text, key=key))
+        self.post(Message("error", f"{what}: {text}" if what else text, text, action, key))
 
     def clear(self, key: str) -> None:
         """Take back the messages of a key."""

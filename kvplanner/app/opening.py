@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from kvplanner.reading import is_folder
+
 What = Literal["plan", "model", "refused"]
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 _MOST_LISTED = 2000
@@ -20,7 +22,7 @@ class Opening(NamedTuple):
 def classify(path: Path) -> Opening:
     """What a file or folder is taken for, by its name and, for folders, by what lies in it."""
     name, suffix = path.name, path.suffix.lower()
-    if path.is_dir():
+    if is_folder(path):
         return _folder(path)
     if name.lower().endswith(".kvplan.json"):
         return Opening("plan", f"Open the plan {name}")

@@ -162,6 +162,9 @@ def save(path: Path, state: PlanState) -> None:
     planfile.save(path, to_planfile(state))
 
 
-def read(path: Path) -> PlanState:
-    """Read a plan file and its model: for a background job. Raises PlannerError."""
-    return to_state(planfile.load(path))
+def read(path: Path, *, allow_network: bool = False) -> PlanState:
+    """Read a plan file and its model: for a background job. Raises PlannerError.
+
+    allow_network: the user said that the Hub may be asked for a model that the file names so.
+    """
+    return to_state(planfile.load(path), allow_network=allow_network)

@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -17,10 +21,18 @@ from PySide6.QtCore import QObject, QTimer
 from kvplanner.app import storage
 from kvplanner.app.jobs import Jobs
 from kvplanner.app.storage import data_folder, read_object
+from kvplanner.reading import is_there
 
 SCHEMA: Final = "kvplanner.session/1"
 DELAY_MS: Final = 400
 MOST_WINDOWS: Final = 20
+# A crash of several processes may leave more; further ones stay in their files.
+MOST_RESTORED: Final = 60
+MOST_FILES: Final = 1000
+# Of each window a plan file of a megabyte at most.
+MOST_BYTES: Final = 64 << 20
+# "PID.json", or "PID-N.json" while what others left behind is being taken over. No process id has more digits.
+_OWNED: Final = re.compile(r"([0-9]{1,10})(?:-[0-9]{1,20})?\.json")
 
 
 class OpenPlan(NamedTuple):
@@ -32,10 +44,11 @@ class OpenPlan(NamedTuple):
 
 
 class Restored(NamedTuple):
-    """plans: what was open; crashed: the process ended without closing."""
+    """plans: what was open; crashed: the process ended without closing. aside: files that cannot be read, kept."""
 
     plans: tuple[OpenPlan, ...]
     crashed: bool
+    aside: tuple[Path, ...] = ()
 
 
 def _alive(pid: int) -> bool:
@@ -43,18 +56,18 @@ def _alive(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except (PermissionError, OSError):
+    except OSError:
         return True
+    except OverflowError:  # no process id at all
+        return False
     return True
 
 
-def _plans(document: Mapping[str, Any] | None) -> tuple[OpenPlan, ...]:
-    """The windows of a session file; what makes no sense is passed over."""
-    if document is None or document.get("schema") != SCHEMA:
-        return ()
-    windows = document.get("windows")
+def _plans(document: Mapping[str, Any] | None) -> tuple[OpenPlan, ...] | None:
+    """The windows of a session file; None for one that is none of this version's, or not whole."""
+    windows = document.get("windows") if document is not None and document.get("schema") == SCHEMA else None
     if not isinstance(windows, list):
-        return ()
+        return None
     return tuple(
         OpenPlan(w["plan"], w["path"] if isinstance(w.get("path"), str) else "", w.get("modified") is True)
         for w in windows[:MOST_WINDOWS]
@@ -89,29 +102,58 @@ class Session(QObject):
         """What to open: the plans of crashed processes, else those of the last closed session."""
         crashed: list[OpenPlan] = []
         gone: list[Path] = []
-        try:
-            files = sorted(self.folder.glob("*.json"))
-        except OSError:
-            files = []
-        for path in files:
-            if not path.stem.isdigit() or path == self.own or _alive(int(path.stem)):
-                continue
-            crashed += _plans(read_object(path))
-            gone.append(path)
-        if self.own.exists() and not self._found:
-            # Another process had this id before and crashed.
-            crashed += _plans(read_object(self.own))
-            gone.append(self.own)
+        aside: list[Path] = []
+        for path in self._left_behind():
+            found = self._read(path, aside)
+            if found is not None:
+                crashed += found
+                gone.append(path)
         if crashed:
-            self._found = tuple(crashed)
-            self.write_now()  # so that they outlive another crash before they are read
+            self._found = tuple(crashed[:MOST_RESTORED])
+            # So that they outlive another crash before they are read; what could not be written is found again.
+            if self.write_now():
+                for path in gone:
+                    _remove(path)
+            return Restored(self._found, crashed=True, aside=tuple(aside))
         for path in gone:
-            if path != self.own or not crashed:
-                path.unlink(missing_ok=True)
-        if crashed:
-            return Restored(self._found, crashed=True)
-        self._found = _plans(read_object(self.last))
-        return Restored(self._found, crashed=False)
+            _remove(path)
+        self._found = self._read(self.last, aside) or ()
+        return Restored(self._found, crashed=False, aside=tuple(aside))
+
+    def _left_behind(self) -> list[Path]:
+        """The sessions of processes that ended without closing them, each claimed: two starts never share one."""
+        claimed: list[Path] = []
+        try:
+            found = sorted(entry.name for entry in islice(os.scandir(self.folder), MOST_FILES))
+        except OSError:
+            return []
+        for number, name in enumerate(found):
+            match = _OWNED.fullmatch(name)
+            if match is None or (int(match[1]) != os.getpid() and _alive(int(match[1]))):
+                continue
+            if name == self.own.name and self._found:
+                continue  # ours by now; before, it is of a process that had our id
+            path = self.folder / f"{os.getpid()}-{time.time_ns() + number}.json"
+            if is_there(path):
+                continue
+            try:
+                (self.folder / name).rename(path)
+            except OSError:
+                continue
+            claimed.append(path)
+        return claimed
+
+    def _read(self, path: Path, aside: list[Path]) -> tuple[OpenPlan, ...] | None:
+        """The windows of a session file. One that is there and cannot be read is put aside, never destroyed."""
+        found = _plans(read_object(path, MOST_BYTES))
+        if found is None and is_there(path):
+            kept = path.with_suffix(".aside.json")
+            try:
+                path.replace(kept)
+            except OSError:
+                kept = path
+            aside.append(kept)
+        return found
 
     def touch(self) -> None:
         """Something changed: write within DELAY_MS. Further changes do not put it off."""
@@ -129,15 +171,16 @@ class Session(QObject):
             "Saving the session", lambda control: storage.write(self.own, text), _nothing, _nothing, key="session"
         )
 
-    def write_now(self) -> None:
-        """Write at once: a crash is being reported."""
+    def write_now(self) -> bool:
+        """Write at once: a crash is being reported. False where that is not possible."""
         if not self.enabled:
-            return
+            return False
         self._timer.stop()
         try:
             storage.write(self.own, self._text())
         except OSError:
-            return
+            return False
+        return True
 
     def close(self) -> None:
         """A clean end: this session becomes the last one. Call after the jobs have stopped.
@@ -149,9 +192,14 @@ class Session(QObject):
             return
         try:
             storage.write(self.last, self._text())
-            self.own.unlink(missing_ok=True)
         except OSError:
             return
+        _remove(self.own)
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError):
+        path.unlink(missing_ok=True)
 
 
 def _nothing(value: object) -> None:

@@ -13,6 +13,7 @@ from PySide6.QtCore import QObject, Signal
 
 from kvplanner.app import storage
 from kvplanner.app.storage import data_folder, read_object
+from kvplanner.reading import is_there
 
 T = TypeVar("T", bool, int, str, list[str])
 
@@ -70,7 +71,7 @@ class Settings(QObject):
         values = read_object(self.path)
         if values is not None:
             self._values = values
-        elif self.path.exists():
+        elif is_there(self.path):
             self._keep_broken()
 
     def _keep_broken(self) -> None:

@@ -31,9 +31,9 @@ def write(path: Path, text: str) -> None:
     write_whole(path, text.encode(errors="replace"))
 
 
-def read_object(path: Path) -> dict[str, Any] | None:
+def read_object(path: Path, most_bytes: int = MOST_BYTES) -> dict[str, Any] | None:
     """A JSON object from a file; None when it is missing, too large, broken, or not an object."""
     try:
-        return jsonfile.read_object(path, MOST_BYTES)
+        return jsonfile.read_object(path, most_bytes)
     except BadInput:
         return None

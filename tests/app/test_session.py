@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from kvplanner.app.jobs import Jobs
-from kvplanner.app.session import OpenPlan, Session
+from kvplanner.app.session import OpenPlan, Restored, Session
 
 PLAN = OpenPlan({"schema": "x", "model": "m"}, "", modified=True)
 
@@ -46,7 +47,7 @@ def test_edits_are_written_within_half_a_second_even_when_they_never_pause(jobs:
     assert count >= 1
     session.close()
     assert not session.own.exists()
-    assert session.restore() == ((PLAN,), False)
+    assert session.restore() == Restored((PLAN,), crashed=False)
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"schema": "kvplanner.session/1", "windows": 3}', "\x00"])
@@ -55,7 +56,10 @@ def test_a_broken_session_file_is_passed_over(jobs: Jobs, content: str) -> None:
     session.folder.mkdir(parents=True)
     (session.folder / f"{dead_pid()}.json").write_text(content)
     session.last.write_text(content)
-    assert session.restore() == ((), False)
+    found = session.restore()
+    assert (found.plans, found.crashed) == ((), False)
+    assert [path.read_text() for path in found.aside] == [content, content]
+    assert session.restore().aside == (), "what was put aside is not told again"
 
 
 def test_a_living_process_keeps_its_session(jobs: Jobs) -> None:
@@ -66,7 +70,7 @@ def test_a_living_process_keeps_its_session(jobs: Jobs) -> None:
         document = {"schema": "kvplanner.session/1", "windows": [{"plan": {}, "path": "", "modified": True}]}
         path = session.folder / f"{other.pid}.json"
         path.write_text(json.dumps(document))
-        assert session.restore() == ((), False)
+        assert session.restore() == Restored((), crashed=False)
         assert path.exists()
     finally:
         other.communicate()
@@ -80,7 +84,7 @@ def test_a_folder_that_cannot_be_written_stops_nothing(jobs: Jobs, qtbot: QtBot,
     qtbot.waitUntil(lambda: not jobs.active)
     session.write_now()
     session.close()
-    assert session.restore() == ((), False)
+    assert session.restore() == Restored((), crashed=False)
 
 
 def test_what_was_found_outlives_an_end_before_it_was_read(jobs: Jobs) -> None:
@@ -91,12 +95,71 @@ def test_what_was_found_outlives_an_end_before_it_was_read(jobs: Jobs) -> None:
     first.folder.mkdir(parents=True)
     crashed = first.folder / f"{dead_pid()}.json"
     crashed.write_text(json.dumps(document))
-    assert first.restore() == ((plan,), True)
+    assert first.restore() == Restored((plan,), crashed=True)
     assert not crashed.exists()
     first.own.rename(crashed)  # that process crashed, too
     second = Session(lambda: (), jobs)
-    assert second.restore() == ((plan,), True)
+    assert second.restore() == Restored((plan,), crashed=True)
     second.close()
-    assert Session(lambda: (), jobs).restore() == ((plan,), False)
+    assert Session(lambda: (), jobs).restore() == Restored((plan,), crashed=False)
     Session(lambda: (), jobs).close()
-    assert Session(lambda: (), jobs).restore() == ((plan,), False)
+    assert Session(lambda: (), jobs).restore() == Restored((plan,), crashed=False)
+
+
+@pytest.mark.parametrize("name", ["9" * 30 + ".json", "x" * 200 + ".json", "0.json", "-1.json", "1e5.json", "٣.json"])
+def test_a_file_of_any_name_stops_nothing(jobs: Jobs, name: str) -> None:
+    session = Session(lambda: (), jobs)
+    session.folder.mkdir(parents=True)
+    (session.folder / name).write_text("{}")
+    (session.folder / f"{dead_pid()}.json").mkdir()
+    (session.folder / f"{dead_pid()}-1.json").symlink_to(session.folder / "nowhere")
+    os.mkfifo(session.folder / f"{dead_pid()}-2.json")
+    assert session.restore().plans == ()
+    assert any(path.name == name or ".aside" in path.name for path in session.folder.iterdir())
+
+
+def test_a_session_of_a_newer_version_is_kept(jobs: Jobs) -> None:
+    session = Session(lambda: (PLAN,), jobs)
+    session.folder.mkdir(parents=True)
+    session.last.write_text('{"schema": "kvplanner.session/2", "rooms": []}')
+    (kept,) = session.restore().aside
+    session.close()
+    assert "session/2" in kept.read_text()
+    assert Session(lambda: (), jobs).restore().plans == (PLAN,)
+
+
+def test_two_starts_at_once_never_open_one_plan_twice(jobs: Jobs) -> None:
+    first, second = Session(lambda: (), jobs), Session(lambda: (), jobs)
+    first.folder.mkdir(parents=True)
+    document = {"schema": "kvplanner.session/1", "windows": [PLAN._asdict()]}
+    for _ in range(5):
+        (first.folder / f"{dead_pid()}.json").write_text(json.dumps(document))
+    second.own = second.folder / "another.json"
+    claimed = first._left_behind()
+    assert len(claimed) >= 1
+    assert not set(claimed) & set(second.folder.glob("another*"))
+    plans = [plan for path in claimed for plan in first._read(path, []) or ()]
+    assert plans == [PLAN] * len(claimed)
+
+
+def test_a_full_disk_leaves_the_files_of_a_crash(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = Session(lambda: (), jobs)
+    session.folder.mkdir(parents=True)
+    document = {"schema": "kvplanner.session/1", "windows": [PLAN._asdict()]}
+    (session.folder / f"{dead_pid()}.json").write_text(json.dumps(document))
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("kvplanner.app.storage.write_whole", full)
+        assert session.restore() == Restored((PLAN,), crashed=True)
+    assert Session(lambda: (), jobs).restore().plans == (PLAN,), "and they are found again"
+
+
+def test_a_session_of_large_plans_opens_again(jobs: Jobs) -> None:
+    large = OpenPlan({"schema": "kvplanner.planfile/1", "x": ["y" * 1000] * 900}, "", modified=True)
+    session = Session(lambda: (large,) * 20, jobs)
+    session.close()
+    assert session.last.stat().st_size > 16 << 20
+    assert Session(lambda: (), jobs).restore().plans == (large,) * 20

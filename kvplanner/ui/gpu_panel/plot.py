@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QSizePolicy, QVBox
 from kvplanner.app.jobs import JobControl, Jobs, error_text
 from kvplanner.engine.segment import SegmentKind
 from kvplanner.observe.history import History, Mark, Window
+from kvplanner.report.words import rich
 from kvplanner.ui.theme.ink import tokens_of
 from kvplanner.ui.theme.palette import Tokens
 from kvplanner.units import GB, GIB, MIB, ByteUnit, format_bytes
@@ -191,7 +192,7 @@ class HistoryPlot(QWidget):
         parts = []
         for i, curve in enumerate(self._wanted):
             sample = f'<span style="color:{_ink(tokens, i)}">{_SAMPLES[i % len(_SAMPLES)]}</span>'
-            parts.append(f"{sample}&nbsp;{curve.name.replace(' ', '&nbsp;')}")
+            parts.append(f"{sample}&nbsp;{rich(curve.name).replace(' ', '&nbsp;')}")
         self.legend.setText(f"in use, {self._unit} &nbsp; " + " &nbsp; ".join(parts))
 
     # -- drawing --------------------------------------------------------------------------------------------------

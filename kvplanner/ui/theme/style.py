@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from PySide6.QtCore import QRectF
+from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPalette
 from PySide6.QtWidgets import (
     QFrame,
@@ -45,9 +45,15 @@ class Style(QProxyStyle):
         super().__init__("Fusion")
 
     def polish(self, target: Any) -> None:
-        """Colours by role; they follow the palette when the theme changes."""
+        """Colours by role; they follow the palette when the theme changes. Labels and tooltips are plain text.
+
+        Left to itself Qt takes a text with a tag in it for HTML, and loads the pictures that it names: names come from
+        files and processes. A label that is meant to be rich says so.
+        """
         super().polish(target)
         if isinstance(target, QLabel):
+            if target.textFormat() == Qt.TextFormat.AutoText:
+                target.setTextFormat(Qt.TextFormat.PlainText)
             role = ROLES.get(target.property("role") or "")
             if role is not None:
                 target.setForegroundRole(role)

@@ -27,6 +27,7 @@ class Wrapped(QLabel):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._heights: dict[int, int] = {}
+        self.setTextFormat(Qt.TextFormat.PlainText)
         self.setWordWrap(True)
 
     def setText(self, text: str) -> None:
@@ -96,6 +97,7 @@ class WrappedLabel(QLabel):
 
     def __init__(self, text: str = "", parent: QWidget | None = None, *, exact: bool = False) -> None:
         super().__init__(text, parent)
+        self.setTextFormat(Qt.TextFormat.PlainText)
         self._exact = exact
         self.setWordWrap(True)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)

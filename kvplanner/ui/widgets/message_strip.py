@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from PySide6.QtCore import QTimer, Signal
+from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QWidget
 
@@ -27,6 +27,7 @@ class MessageStrip(QFrame):
         self.setAccessibleName(f"{LEVEL_WORDS[message.level]}: {message.text}")
         text = WrappedLabel(message.text, self)
         word = QLabel(f"<b>{LEVEL_WORDS[message.level]}</b>", self)
+        word.setTextFormat(Qt.TextFormat.RichText)
         line = QHBoxLayout(self)
         line.setContentsMargins(12, 5, 6, 5)
         line.addWidget(word)

@@ -10,7 +10,7 @@ from PySide6.QtCore import QLocale, QTimer
 from PySide6.QtWidgets import QApplication
 
 import kvplanner
-from kvplanner.app.jobs import error_text
+from kvplanner.app.jobs import JobControl, error_text
 from kvplanner.app.session import OpenPlan, Restored
 from kvplanner.ui.window.application import Application
 from kvplanner.ui.window.arguments import WindowArguments
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kvplanner.ui.window.window import MainWindow
 
 SIGNAL_POLL_MS = 500
+MOUNT_S = 2.0
 UNSEEN = "This machine's GPUs cannot be seen now: planned for the catalogue's, with what was free last time"
 
 
@@ -88,6 +89,9 @@ def begin(
     """Give the first window, and those of the session, their plans; read in the background."""
     asked = arguments.words is not None or arguments.safe_mode
     restored = restored or (Restored((), crashed=False) if asked else application.session.restore())
+    if restored.aside:
+        names = ", ".join(str(path) for path in restored.aside)
+        window.messages.warning(f"What was open last time cannot be read; it was left aside in {names}", key="aside")
     if restored.plans:
         _Restoring(application, window, restored).begin()
     else:
@@ -118,6 +122,20 @@ def _load_start(application: Application, window: MainWindow, words: PlanWords |
     application.jobs.submit("Reading the model", work, done, failed)
 
 
+def _file_of(path: str, control: JobControl) -> Path | None:
+    """The file that a plan belongs to, if it is still there; one on a mount that does not answer is taken to be."""
+    from kvplanner.deadline import OutOfTime, in_time
+    from kvplanner.reading import is_there
+
+    if not path:
+        return None
+    try:
+        there = in_time(lambda: is_there(Path(path)), MOUNT_S, control.check)
+    except OutOfTime:
+        there = True
+    return Path(path) if there else None
+
+
 class _Restoring:
     """Opens the windows of a session: the first is there already, further ones show once their plan has been read."""
 
@@ -133,17 +151,17 @@ class _Restoring:
             self._read(self._first if plan is self._restored.plans[0] else self._application.new_window(), plan)
 
     def _read(self, window: MainWindow, plan: OpenPlan) -> None:
-        def work(control: object) -> PlanState:
+        def work(control: JobControl) -> tuple[PlanState, Path | None]:
             from kvplanner.app.start import restored_state
             from kvplanner.ui.window.local import probe_now
 
-            return restored_state(plan, probe_now)
+            return restored_state(plan, probe_now), _file_of(plan.path, control)
 
-        def done(state: PlanState) -> None:
+        def done(found: tuple[PlanState, Path | None]) -> None:
             from kvplanner.app.planstore import is_local, was_local
             from kvplanner.app.start import adopt
 
-            path = Path(plan.path) if plan.path and Path(plan.path).exists() else None
+            state, path = found
             window.document.reset(state, path, modified=plan.modified)
             if not is_local(state):  # asked just now
                 adopt(window.document, self._application.library.machine)

@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QApplication
 
 from kvplanner.app.start import start_state
 from kvplanner.errors import BadInput
+from kvplanner.reading import is_folder
 from kvplanner.ui.window.application import Application
 from kvplanner.ui.window.arguments import WindowArguments
 from kvplanner.ui.window.tabs import TABS
@@ -75,9 +76,9 @@ def check_place(path: Path) -> None:
     """Raises BadInput where no PNG can be written: a name of another kind, a folder that is not there."""
     if path.suffix.lower() != ".png":
         raise BadInput("a screenshot is a PNG", str(path), "Give a name that ends in .png")
-    if not path.parent.is_dir():
+    if not is_folder(path.parent):
         raise BadInput(f"there is no folder {path.parent}", str(path), "Make the folder first, or choose another place")
-    if path.is_dir():
+    if is_folder(path):
         raise BadInput("is a folder", str(path), "Choose another name")
 
 

@@ -97,7 +97,7 @@ def test_only_a_typed_name_may_go_online(
 ) -> None:
     asked: list[tuple[str, bool]] = []
 
-    def opened(text: str, *, allow_network: bool = False) -> Model:
+    def opened(text: str, *, allow_network: bool = False, control: object = None) -> Model:
         asked.append((text, allow_network))
         raise BadInput("not here")
 

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 from PySide6 import QtCore, QtWidgets
 
 from kvplanner.app import settings as s
+from kvplanner.deadline import OutOfTime, in_time
 from kvplanner.errors import BadInput
+from kvplanner.reading import is_there
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from kvplanner.ui.window.services import Services
 
 UNCHANGED: Final = "the plan is unchanged"
+MOUNT_S: Final = 0.3
 OPENS: Final = "Open a plan, a model's folder, its config.json, a safetensors or a GGUF file"
 PLAN_FILTER: Final = "Plan (*.kvplan.json)"
 OPEN_FILTER: Final = (
@@ -90,8 +93,11 @@ class Opening:
         else:
             self._messages.error(BadInput(f"{opening.sentence}; {UNCHANGED}", "", OPENS), key="open")
 
-    def open_plan(self, path: Path) -> None:
-        """Read a plan file; a plan with edits that are in no file keeps its window."""
+    def open_plan(self, path: Path, *, online: bool = False) -> None:
+        """Read a plan file; a plan with edits that are in no file keeps its window.
+
+        online: the Hub may be asked for the model that the file names, which the user has to say.
+        """
         from kvplanner.app import planstore
 
         def done(state: PlanState) -> None:
@@ -102,17 +108,19 @@ class Opening:
             self._services.settings.remember(s.RECENT_FILES, str(path))
 
         def failed(error: Exception) -> None:
-            self._messages.error(error, f"{path.name} was not opened; {UNCHANGED}", key="open")
+            ask = ("Ask the Hub", lambda: self.open_plan(path, online=True)) if _needs_hub(error) else None
+            self._messages.error(error, f"{path.name} was not opened; {UNCHANGED}", action=ask, key="open")
 
-        self._services.jobs.submit(f"Opening {path.name}", lambda c: planstore.read(path), done, failed, key="open")
+        self._services.jobs.submit(
+            f"Opening {path.name}", lambda c: planstore.read(path, allow_network=online), done, failed, key="open"
+        )
 
     def fill_recent(self, menu: QtWidgets.QMenu) -> None:
         """List the recent files in a menu; missing ones go."""
         menu.clear()
         menu.setToolTipsVisible(True)
-        for name in self._services.settings.get(s.RECENT_FILES):
-            if not Path(name).exists():
-                self._services.settings.forget(s.RECENT_FILES, name)
+        for name in _missing(self._services.settings.get(s.RECENT_FILES)):
+            self._services.settings.forget(s.RECENT_FILES, name)
         kept = self._services.settings.get(s.RECENT_FILES)
         for name, label in zip(kept, told_apart(kept), strict=True):
             action = menu.addAction(label.replace("&", "&&"))
@@ -224,3 +232,20 @@ def told_apart(paths: Sequence[str]) -> list[str]:
         f"{name} — {without_home(str(Path(path).parent))}" if names.count(name) > 1 else name
         for path, name in zip(paths, names, strict=True)
     ]
+
+
+def _needs_hub(error: Exception) -> bool:
+    """Whether a plan names a model that only the Hub has, and the Hub may be asked at all."""
+    if getattr(error, "trouble", "") != "offline":
+        return False
+    from kvplanner.source.hub.client import is_offline
+
+    return not is_offline()
+
+
+def _missing(names: Sequence[str]) -> list[str]:
+    """Those that are gone; none while one of them lies on a mount that does not answer."""
+    try:
+        return in_time(lambda: [name for name in names if not is_there(Path(name))], MOUNT_S, lambda: None)
+    except OutOfTime:
+        return []
