@@ -1,9 +1,10 @@
 """Copy public start-up reports into tests/truth: checked field by field, one report a line, keys in a fixed order.
 
-    python packaging/build_truth.py FOLDER
+    python packaging/build_truth.py FOLDER [FILE ...]
 
-FOLDER holds vllm.jsonl (reports with a public source) and vllm-uncited.jsonl (reports whose source is not recorded:
-good to fit on, not shown as evidence). A report that breaks the rules of tests/truth/README.md stops the run.
+FOLDER holds vllm.jsonl and sglang.jsonl (reports with a public source), vllm-uncited.jsonl and sglang-uncited.jsonl
+(reports whose source is not recorded: good to fit on, not shown as evidence). A report that breaks the rules of
+tests/truth/README.md stops the run.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from pathlib import Path
 from typing import Any, Final
 
 TARGET: Final = Path(__file__).resolve().parent.parent / "tests" / "truth"
-FILES: Final = ("vllm.jsonl", "vllm-uncited.jsonl")
+FILES: Final = ("vllm.jsonl", "vllm-uncited.jsonl", "sglang.jsonl", "sglang-uncited.jsonl")
 KEYS: Final = (
-    "id", "source", "date", "vllm_version", "model", "quantization", "dtype", "gpu", "gpu_memory_gib", "tp", "pp", "dp",
-    "ep", "flags", "reported", "outcome", "notes",
+    "id", "source", "date", "vllm_version", "sglang_version", "model", "quantization", "dtype", "gpu", "gpu_memory_gib",
+    "tp", "pp", "dp", "ep", "flags", "reported", "outcome", "notes",
 )  # fmt: skip
 OUTCOMES: Final = frozenset({
     "ok", "free_check", "weights", "profile", "no_kv", "kv_too_small", "graph_capture", "runtime_oom", "wsl_or_driver",
@@ -30,10 +31,12 @@ def check(row: dict[str, Any], where: str) -> dict[str, Any]:
     unknown = sorted(set(row) - set(KEYS))
     if unknown:
         raise ValueError(f"{where}: unknown fields {unknown}")
-    missing = [key for key in ("id", "source", "model", "flags", "reported", "outcome") if key not in row]
+    of_sglang = where.startswith("sglang")
+    wanted = ("id", "source", *(() if of_sglang else ("model",)), "flags", "reported", "outcome")
+    missing = [key for key in wanted if key not in row]
     if missing:
         raise ValueError(f"{where}: missing fields {missing}")
-    if row["outcome"] not in OUTCOMES:
+    if not of_sglang and row["outcome"] not in OUTCOMES:
         raise ValueError(f"{where}: unknown outcome {row['outcome']!r}")
     for name, value in row["reported"].items():
         if not isinstance(value, int | float):
@@ -55,11 +58,11 @@ def copy(source: Path, target: Path) -> int:
     return len(rows)
 
 
-def main(folder: str) -> None:
-    """Copy every file of reports."""
-    for name in FILES:
+def main(folder: str, *names: str) -> None:
+    """Copy the files of reports that are named, or every one."""
+    for name in names or FILES:
         print(name, copy(Path(folder) / name, TARGET / name))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -2,7 +2,8 @@
 
 For each rule era and kind of architecture: how many reports were used, how far weights and available KV memory are
 off, whether tokens and start-up stages are right, and how often the band holds the truth. A report that cannot be
-used is listed with a reason from a closed list.
+used is listed with a reason from a closed list. Reports of SGLang (files called sglang…) print other figures and are
+scored by tests.truth.sglang.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kvplanner.units import GIB
+from tests.truth import sglang
 from tests.truth.measure import Pair, Score, score
 from tests.truth.rows import read
 
@@ -181,6 +183,10 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--markdown", action="store_true")
     options = parser.parse_args(arguments)
+    if all(path.name.startswith("sglang") for path in options.files):
+        rows = [sglang.score(row) for path in options.files for row in sglang.read(path)]
+        sys.stdout.write((json.dumps(sglang.as_json(rows), indent=1) if options.json else sglang.text(rows)) + "\n")
+        return 0
     scores = [score(row) for path in options.files for row in read(path)]
     if options.json:
         out = json.dumps(as_json(scores), indent=1)

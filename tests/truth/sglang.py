@@ -193,7 +193,7 @@ def _score(row: Row, skipped: dict[str, str]) -> Score:
     return Score(
         row=row,
         bytes_per_token=_cells(row, settings, pools, skipped),
-        fraction=_implied(row, stated),
+        fraction=_implied(row, stated if _states_printed(row, pools) else None),
         tokens=_tokens(row, settings, pools, given, skipped),
         stage=stage,
         remedy=remedy,
@@ -254,6 +254,11 @@ def _implied(row: Row, stated: float | None) -> tuple[float, float | None] | Non
         return None
     begin, after = measured
     return 1 - (after - sum(pools)) / begin, stated
+
+
+def _states_printed(row: Row, pools: Layout) -> bool:
+    """Whether every pool that the model has is among those that were printed."""
+    return pools.state is None or "mamba_ssm_gb" in row.reported
 
 
 def _tokens(
