@@ -249,7 +249,7 @@ def format_command(engine: Engine, request: PlanRequest) -> str:
             parent, key = option.json.split(".", 1)
             nested.setdefault(_json_flag(parent), {})[key] = value
         elif option.type == "bool":
-            words.append(option.flags[0] if value else option.negation)
+            words += [option.flags[0]] if value else [option.negation] if option.negation else []
         elif option.many:
             parts = [part for part in str(value).replace(",", " ").split() if part]
             words += [option.flags[0], *map(shlex.quote, parts)] if parts else []

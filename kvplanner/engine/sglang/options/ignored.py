@@ -93,6 +93,8 @@ _REFUSED: Final[dict[str, FlagRule]] = {
     "--nnodes": FlagRule("1", "GPUs of several machines are planned as one machine",
                          "Leave it out, and name all GPUs with --gpu", ("1",)),
     "--config": FlagRule("1", "a file of flags is not read here", "Write its flags on the command line"),
+    "SGLANG_ENABLE_POST_CAPTURE_KV_SIZING": FlagRule("1", f"pools sized after the graphs: {_NOT_PLANNED}",
+                                                     "Leave it out", ("0", "false", "False")),
     "--is-embedding": FlagRule("", "only generation is planned", "Leave it out"),
 }  # fmt: skip
 
