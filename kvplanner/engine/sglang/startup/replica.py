@@ -97,7 +97,7 @@ def replica(request: PlanRequest, settings: Settings, devices: Stages) -> Replic
     high, _ = _pools(settings, layouts, ranks, "high")
     if refusal is not None:
         stage = checks.SIZING if refusal.kind in _SIZING else checks.TOO_SMALL
-        return made._replace(failure=_refused(ranks, settings, refusal, stage, hopeful=bool(high)))
+        return made._replace(failure=_refused(ranks, settings, layouts, refusal, stage, hopeful=bool(high)))
     late = tuple(_late(request, settings, pools[rank.stage]) for rank in ranks)
     sizes = [_allocated(pools[rank.stage]) for rank in ranks]
     every = [c for i, rank in enumerate(ranks) for c in checks.after_sizing(rank, i, sizes[i], late[i])]
@@ -166,18 +166,31 @@ def _failure(check: Check) -> Failure:
     return Failure(check.stage, check.rank, check.missing, check.least, check.most)
 
 
-def _refused(ranks: Sequence[Rank], settings: Settings, refusal: Refusal, stage: str, *, hopeful: bool) -> Failure:
-    """A refusal with what the budget lacks: until it is not negative, or until the smallest pool stands."""
+def _refused(
+    ranks: Sequence[Rank], settings: Settings, layouts: Sequence[Layout], refusal: Refusal, stage: str, *, hopeful: bool
+) -> Failure:
+    """A refusal with what the budget lacks until the smallest pools stand; 0 where no memory helps."""
     tightest = min(range(len(ranks)), key=lambda i: ranks[i].after.value)
-    rank = ranks[tightest]
-    rest = {end: _rest(rank, settings, end) for end in ("value", "low", "high")}
-    missing = max(-rest["value"], 1)
-    least = -rest["high"] if refusal.kind in _SIZING else missing
-    if hopeful:
-        least = min(least, 0)
-    return Failure(stage, tightest, missing, min(least, missing), max(-rest["low"], missing), refusal)
+    lacking = {end: _lacking(ranks, settings, layouts, end) for end in ("value", "low", "high")}
+    missing = lacking["value"]
+    least = min(lacking["high"], 0) if hopeful else lacking["high"]
+    return Failure(stage, tightest, missing, min(least, missing), max(lacking["low"], missing), refusal)
 
 
-def _rest(rank: Rank, settings: Settings, end: str) -> int:
-    before, after = int(getattr(rank.before, end)), int(getattr(rank.after, end))
-    return after - math.ceil(before * (1 - settings.fraction)) - settings.media_mib * (1 << 20)
+def _lacking(ranks: Sequence[Rank], settings: Settings, layouts: Sequence[Layout], end: str) -> int:
+    """What more has to be free after loading for pools to stand, 0 where even the whole memory would not do."""
+    before = min(int(getattr(rank.before, end)) for rank in ranks)
+    after = min(int(getattr(rank.after, end)) for rank in ranks)
+    if before <= 0:
+        return max(-before, 1)
+
+    def refused(more: int) -> bool:
+        return any(isinstance(solve(settings, each, Measured(before, after + more)), Refusal) for each in layouts)
+
+    none, enough = 0, max(ranks[0].total.value, before) - min(after, 0)
+    if not refused(0) or refused(enough):
+        return 0
+    while none + 1 < enough:
+        middle = (none + enough) // 2
+        none, enough = (middle, enough) if refused(middle) else (none, middle)
+    return enough

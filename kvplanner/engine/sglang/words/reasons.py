@@ -11,7 +11,7 @@ from kvplanner.engine.verdict import Bytes, Figures, Reason
 _FLAG = "--mem-fraction-static"
 _REFUSED = {
     "states": "no slot of recurrent state fits into what {flag} {share} leaves on {gpu}",
-    "weights": "the loaded weights leave nothing for the KV cache under {flag} {share} on {gpu}: {missing} short",
+    "weights": "the loaded weights leave too little for a KV cache under {flag} {share} on {gpu}: {missing} short",
     "tokens": "not one page of KV cache fits into what {flag} {share} leaves on {gpu}",
     "window": "the sliding-window pool cannot hold one request under {flag} {share} on {gpu}",
     "window_cap": "the sliding-window pool for all requests leaves no room for the full one on {gpu}",
@@ -34,13 +34,17 @@ _MAY_LACK = {
 def failure(made: Replica, found: Failure, window: FractionWindow) -> Reason:
     """What does not fit, where, by how much, and which fractions would do."""
     rank = made.ranks[found.rank]
-    figures: Figures = {
-        "gpu": _gpu(rank), "missing": Bytes(found.missing_bytes), "share": made.settings.fraction, "flag": _FLAG,
-    }  # fmt: skip
+    figures: Figures = {"gpu": _gpu(rank), "share": f"{made.settings.fraction:g}", "flag": _FLAG}
+    if found.missing_bytes > 0:
+        figures = {**figures, "missing": Bytes(found.missing_bytes)}
     text = _REFUSED[found.refusal.kind] if found.refusal is not None else _LACKS[found.stage]
     code = f"pools_{found.refusal.kind}" if found.refusal is not None else found.stage
     if found.stage == "weights":
         return Reason(code, text, figures)
+    state = made.layouts[0].state
+    if code == "pools_requests" and made.settings.states.max_slots is not None and state is not None:
+        text += "; --max-mamba-cache-size {slots} is the least that serves one"
+        return Reason(code, text, {**figures, "slots": state.per_request * made.settings.parallel.attention_dp})
     return Reason(code, text + _advice(found, window), {**figures, **_ends(window)})
 
 
