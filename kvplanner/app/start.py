@@ -73,12 +73,19 @@ def state_of(built: Built, *, chosen: bool) -> PlanState:
 
 
 def adopt(document: Document, machine: Machine | None) -> None:
-    """Plan for this machine's GPUs while the user has chosen none: a better assumption than a GPU by name."""
+    """Plan for this machine's GPUs while the user has chosen none: a better assumption than a GPU by name.
+
+    Once they are planned for, only further GPUs change the plan: one that no longer answers stays in it, and what is
+    free is what was free then, until the user takes what is free now. A server that starts must not turn its own plan.
+    """
     state = document.state
     if machine is None or state.machine_chosen or state.model is None:
         return
-    from kvplanner.app.planstore import here
+    from kvplanner.app.planstore import here, is_local
 
+    planned = {device.uuid for device in state.devices}
+    if is_local(state) and not {device.uuid for device in machine.devices} > planned:
+        return
     document.amend(**here(state, machine)._asdict())
 
 

@@ -168,11 +168,29 @@ class PanelModel:
         if snapshot is None or snapshot.monotonic - self._machine_at < _MACHINE_EVERY_S:
             return None
         self._machine_at = snapshot.monotonic
-        machine = local_machine(snapshot)
+        machine = self._without_engine(local_machine(snapshot))
         if machine is None or (self._machine is not None and not _moved(self._machine, machine)):
             return None
         self._machine = machine
         return machine
+
+    def _without_engine(self, machine: Machine | None) -> Machine | None:
+        """A machine to plan for: what the engine that is compared with holds is no other program's memory."""
+        engine, snapshot = self.engine(), self.snapshot
+        if machine is None or engine is None or snapshot is None:
+            return machine
+        held = {gpu.uuid: engine_bytes(gpu, engine.pid).value or 0 for gpu in snapshot.gpus}
+        devices = tuple(
+            device
+            if device.free_bytes is None
+            else device._replace(free_bytes=device.free_bytes + held.get(device.uuid, 0))
+            for device in machine.devices
+        )
+        return machine._replace(devices=devices)
+
+    def lost(self) -> tuple[str, ...]:
+        """Planned GPUs that no longer answer, by label."""
+        return tuple(o.gpu.label for o in self.overlays if o.gpu.status in ("lost", "stalled"))
 
     # -- rematching -----------------------------------------------------------------------------------------------
 

@@ -38,6 +38,7 @@ class GpuPanel(QWidget):
     a running engine is to become the plan. overlay_changed(tuple of Overlay): measured use for the memory bars.
     fill_changed(float or None): how full the engine's KV cache is. free_measured(dict): bytes free now before the
     engine starts, by index of the plan's devices. height_wanted(): there is more or less to show than before.
+    lost_changed(labels, since): planned GPUs that no longer answer, and since when; () once all are back.
     """
 
     machine_seen = Signal(object)
@@ -46,6 +47,7 @@ class GpuPanel(QWidget):
     fill_changed = Signal(object)
     free_measured = Signal(object)
     height_wanted = Signal()
+    lost_changed = Signal(object, str)
 
     def __init__(self, parent: QWidget | None = None, feed: Feed | None = None) -> None:
         super().__init__(parent)
@@ -57,6 +59,7 @@ class GpuPanel(QWidget):
         self._detached = False
         self._replaying = False
         self._told: list[tuple[object, ...]] = []
+        self._lost: tuple[str, ...] = ()
         self.toolbar = Toolbar(self)
         self.notice = NoticeStrip(self)
         self.engines = EngineRow(self._jobs, self)
@@ -227,6 +230,10 @@ class GpuPanel(QWidget):
         if model.snapshot is not None:
             self.plot.set_history(model.history, model.snapshot.monotonic, model.curves())
         self._tell_overlays()
+        lost = () if self._replaying else model.lost()
+        if lost != self._lost:
+            self._lost = lost
+            self.lost_changed.emit(lost, time.strftime("%H:%M:%S"))
 
     def _tell_overlays(self) -> None:
         """Tells the memory bars what is measured: nothing while nobody looks, and what is old as such."""

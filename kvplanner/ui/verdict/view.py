@@ -163,6 +163,7 @@ class VerdictView(QWidget):
         self._unit: Unit = "GiB"
         self._open_notes = False
         self._low = False
+        self._notice = ""
         self._offered: list[QPushButton] = []
         self._problem: tuple[str, str] | None = None
         self._stale: tuple[str, str, str] | None = None
@@ -271,6 +272,12 @@ class VerdictView(QWidget):
     def add_card(self, card: QWidget) -> None:
         """Put a card between what is said and the notes: what can be done about it."""
         self._cards.addWidget(card)
+
+    def set_notice(self, text: str) -> None:
+        """What stands before all notes, "" for nothing: something outside the plan makes it doubtful."""
+        if text != self._notice:
+            self._notice = text
+            self._show()
 
     def set_low(self, low: bool) -> None:
         """Take less height: smaller letters, one line of the engine's words, notes when asked for."""
@@ -381,7 +388,7 @@ class VerdictView(QWidget):
 
     def _show_notes(self, told: Verdict, mark: str, ink: str) -> None:
         few = 0 if self._low else NOTES_SHOWN
-        shown = told.notes if self._open_notes else told.notes[:few]
+        shown = [*([self._notice] if self._notice else []), *(told.notes if self._open_notes else told.notes[:few])]
         lines = [f'<span style="color:{mark}">▲</span> <span style="color:{ink}">{words.rich(n)}</span>' for n in shown]
         self.notes.setText("<br>".join(lines))
         self.notes.setVisible(bool(lines))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from PySide6.QtCore import QByteArray, QEvent, QObject, Qt, QTimer
+from PySide6.QtCore import QByteArray, QEvent, QObject, Qt, QTimer, Signal
 from PySide6.QtWidgets import QDockWidget, QMainWindow
 
 from kvplanner.app import settings as s
@@ -26,8 +26,11 @@ SHARE: Final = 0.27  # of the window's height: the plan's table stays usable abo
 class GpuDock(QDockWidget):
     """Holds the panel and passes what it finds to the window.
 
+    lost_changed(labels, since): planned GPUs that no longer answer.
     placed: the user gave it a place or a size of its own, which no longer follows its content.
     """
+
+    lost_changed = Signal(object, str)
 
     def __init__(
         self,
@@ -68,6 +71,7 @@ class GpuDock(QDockWidget):
         panel.overlay_changed.connect(bars.set_overlays)
         panel.fill_changed.connect(bars.set_fill)
         panel.free_measured.connect(self._take_free)
+        panel.lost_changed.connect(self.lost_changed)
         self._document.planned.connect(panel.set_plan)
 
     def _now(self) -> tuple[object, ...]:

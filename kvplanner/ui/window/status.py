@@ -30,6 +30,10 @@ class Status(QObject):
         bar.setSizeGripEnabled(False)
         self._jobs = jobs
         self.machine, self.undo = Elided("", window), Elided("", window)
+        self.lost = Elided("", window)
+        self.lost.setProperty("role", "error")
+        self.lost.setContentsMargins(8, 0, 8, 0)
+        self.lost.hide()
         self.rules = Elided("not sent anywhere", window)
         self.rules.hint = "Planning happens on this computer. Only a model asked for as hub:org/name goes online."
         self._job_text = Elided("", window)
@@ -42,8 +46,9 @@ class Status(QObject):
         for label in (self.machine, self.undo, self.rules, self._job_text):
             label.setProperty("role", "muted")
             label.setContentsMargins(8, 0, 8, 0)
-        for label in (self.machine, self.undo):
+        for label in (self.machine, self.lost, self.undo):
             bar.addWidget(label)
+        self.lost.hide()
         for widget in (self._job_text, self._progress, self._cancel, self.rules):
             bar.addPermanentWidget(widget)
         self._timer = QTimer(self)
@@ -66,6 +71,11 @@ class Status(QObject):
         # Else the next frame cuts the text at the width of the one before. (Not by way of the bar's layout: the bar
         # makes a new one now and then, and takes its Python object along when the old one goes.)
         QCoreApplication.sendPostedEvents(self._bar, QEvent.Type.LayoutRequest.value)
+
+    def show_lost(self, text: str) -> None:
+        """That planned GPUs no longer answer, "" once they do."""
+        self.lost.setText(text)
+        self.lost.setVisible(bool(text))
 
     def show_undo(self, count: int) -> None:
         """How many changes can be undone."""

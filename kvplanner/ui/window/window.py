@@ -213,7 +213,21 @@ class MainWindow(QtWidgets.QMainWindow):
         from kvplanner.ui.window.gpu_dock import GpuDock
 
         self.fill()
-        return GpuDock(self, self.document, self.services, self.centre.bars, self.opening.plan_launch)
+        dock = GpuDock(self, self.document, self.services, self.centre.bars, self.opening.plan_launch)
+        dock.lost_changed.connect(self._gpus_lost)
+        return dock
+
+    def _gpus_lost(self, labels: tuple[str, ...], since: str) -> None:
+        """Say in the verdict and in the status bar that the plan counts on GPUs that do not answer."""
+        names = ", ".join(labels)
+        verb = "do" if len(labels) > 1 else "does"
+        self.status.show_lost(f"{names} lost, {since}" if labels else "")
+        self.centre.verdict.set_notice(
+            f"{names} {verb} not answer since {since}: what is measured is from before then; the plan still counts "
+            f"on {'them' if len(labels) > 1 else 'it'}"
+            if labels
+            else ""
+        )
 
     def _connect(self) -> None:
         document, pickers, machines, actions = self.document, self.pickers, self.machines, self.actions_of_window

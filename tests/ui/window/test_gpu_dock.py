@@ -106,6 +106,56 @@ def test_a_running_server_becomes_the_plan(
     assert window.document.state.devices[0].gpu.name != "NVIDIA GeForce RTX 4090"
 
 
+def test_watching_never_destroys_the_plan(
+    card: Stub, open_window: Callable[..., MainWindow], qtbot: QtBot, server: subprocess.Popen[str]
+) -> None:
+    """A server starts, becomes the plan, grows, its GPU is lost and comes back: the plan changes when asked to."""
+    quiet = scenario_text("desktop-4090")
+    python = f"process.{server.pid} = {Path(sys.executable).name}\n"
+
+    def running(held: int) -> str:
+        text = quiet.replace("compute = 7777:506", f"compute = {server.pid}:{held}")
+        return python + text.replace("used_mib = 1206", f"used_mib = {1206 + held}")
+
+    window = open_window(gpu="H100")
+    window.document.amend(machine_chosen=False)  # as after a start: this machine's GPUs may be taken
+    panel = opened(window, qtbot)
+    until(qtbot, lambda: window.document.state.devices[0].uuid)
+    until(qtbot, lambda: window.document.plan is not None and window.document.plan.devices[0].device.uuid)
+    before = window.document.plan
+    assert before is not None
+    free = window.document.state.devices[0].free_bytes
+    card.use(running(3000))
+    until(qtbot, lambda: panel.engines.isVisible())
+    until(qtbot, lambda: panel.model.overlays and panel.model.overlays[0].engine.value == 3000 * MIB)
+    card.use(running(18000))
+    until(qtbot, lambda: panel.model.overlays[0].engine.value == 18000 * MIB)
+    qtbot.wait(2500)  # longer than the machine is looked at anew
+    assert window.document.plan is before
+    assert window.document.state.devices[0].free_bytes == free
+    panel.engines.make_plan.click()
+    until(qtbot, lambda: window.document.state.ask.options.get("max_model_len") == 4096)
+    window.document.flush()
+    made = window.document.plan
+    assert made is not None
+    assert made.fits
+    card.use(running(20000))
+    until(qtbot, lambda: panel.model.overlays[0].engine.value == 20000 * MIB)
+    until(qtbot, lambda: any("unaccounted" in m.text for m in window.centre.bars.canvas.view().measured))
+    assert window.document.plan is made
+    lost = running(20000).replace("total_mib = 24564", "lost_after = 1\ntotal_mib = 24564")
+    card.use(lost)
+    until(qtbot, lambda: window.status.lost.full.startswith("GPU 0"))
+    assert "does not answer since" in window.centre.verdict.notes.text()
+    assert window.document.plan is made
+    assert panel.bars.rows()[0].faded
+    card.use(running(20000))
+    until(qtbot, lambda: not window.status.lost.full, 70_000)
+    assert "answer" not in window.centre.verdict.notes.text()
+    assert window.document.plan is made
+    window.view.stop_gpu_panel()
+
+
 def drag(window: MainWindow, dock: GpuDock, height: int) -> None:
     """Drag the line above the dock until the dock is that high."""
     line = QPoint(window.width() // 2, dock.y() - 2)
