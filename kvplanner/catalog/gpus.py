@@ -89,7 +89,8 @@ def machine_words(machine: Machine) -> str:
     known = {entry.id for entry in index()}
     parts: list[str] = []
     for spec, run in groupby(machine.devices, key=lambda d: d.gpu):
-        name = spec.id if spec.id in known else _exact_size(spec.total.value if spec.total else 0)
+        named = spec.id in known or spec.id.partition(" ")[0] in known  # a board or a slice of a known one
+        name = spec.id if named else _exact_size(spec.total.value if spec.total else 0)
         parts.append(f"{len(list(run))}x{name}")
     return ",".join(parts)
 

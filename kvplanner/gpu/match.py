@@ -1,5 +1,6 @@
 """From a person's words to a Machine: "H100", "2xRTX 4090", "1xRTX 4090,1xRTX 3090", "80GB", "4x79.2GiB";
-also "H100 x2", and as a machine describes itself: "2 × H100 + H200".
+also "H100 x2", "4090x2", "8h100", "two 3090s", "2x3090+4090", "2080 Ti 22GB", "H100 3g.40gb", and as a machine
+describes itself: "2 × H100 + H200".
 
 Names match by exact alias, then exact name without vendor words (with its memory where names repeat), then all words
 present; unmodified boards come before re-worked ones, and what stays ambiguous is an error that lists the near ones.
@@ -14,6 +15,7 @@ from typing import Final, NamedTuple
 from kvplanner.errors import BadInput, UnknownName
 from kvplanner.estimate import Input, exact
 from kvplanner.gpu.spec import Device, GpuSpec, Machine
+from kvplanner.gpu.variant import profile_of, variant
 from kvplanner.units import GIB, MIB, TIB, counted, format_bytes, parse_size
 
 MAX_DEVICES: Final = 64
@@ -24,6 +26,12 @@ _WORD: Final = re.compile(r"[a-z]+|\d+(?:\.\d+)?")
 _COUNTED: Final = re.compile(r"(\d+)\s*[x×*]\s*(.+)", re.IGNORECASE | re.DOTALL)
 # The x of "RTX 4090" is no sign of a count.
 _COUNTED_BEHIND: Final = r"(?is)(.+?)(?:\s+|(?<=\d))[x×*]\s*(\d{1,3})"
+_COUNT_WORDS: Final = {
+    "one": 1, "single": 1, "two": 2, "dual": 2, "three": 3, "four": 4, "quad": 4, "six": 6, "eight": 8,
+}  # fmt: skip
+_IN_WORDS: Final = re.compile(rf"(?i)({'|'.join(_COUNT_WORDS)})\s+(.+)")
+_BEFORE: Final = re.compile(r"(\d{1,2})(?:\s+(?=\S)|(?=[a-z]))(.+)", re.IGNORECASE | re.DOTALL)
+_SPLIT: Final = re.compile(r",|\s\+\s|(?<=\d)\+(?=[\da-z])|(?<=[a-z])\+(?=\d+\s*[x×*])", re.IGNORECASE)
 _NO_UNIT: Final = r"(?i)(\d+(?:\.\d*)?)\s*([kmgt])"
 _SIZE: Final = r"(?i)\d+(?:\.\d*)?\s*(?:[kmgt]i?b)"
 
@@ -113,7 +121,12 @@ def _size(text: str) -> int:
 def _count(part: str) -> tuple[int, str]:
     """How many of which GPU: "2xH100", "H100 x2" or "H100". Raises BadInput."""
     match, behind = _COUNTED.fullmatch(part), re.fullmatch(_COUNTED_BEHIND, part)
+    if match and behind and int(match[1][:_MAX_DIGITS]) > MAX_DEVICES >= int(behind[2]) > 0:
+        match = None  # "4090x2" is no 4,090 GPUs
     number, name = match.groups() if match else behind.groups()[::-1] if behind else ("1", part)
+    spelled = _IN_WORDS.fullmatch(part)
+    if spelled:
+        number, name = str(_COUNT_WORDS[spelled[1].lower()]), spelled[2]
     if len(number) > _MAX_DIGITS:
         raise BadInput("more GPUs than can be counted", "--gpu", f"Give 1 to {MAX_DEVICES} in all")
     if short := re.fullmatch(_NO_UNIT, name.strip()):
@@ -123,6 +136,46 @@ def _count(part: str) -> tuple[int, str]:
     return int(number), name
 
 
+def _named(count: int, name: str, entries: Sequence[GpuEntry], load: Callable[[str], GpuSpec]) -> tuple[int, GpuSpec]:
+    """How many of which GPU: by name, as a board with another memory or a slice of it, or with a count before it."""
+    try:
+        return count, load(find(name, entries).id)
+    except UnknownName as error:
+        refused = error
+    if " fits " not in refused.what:
+        before = None if profile_of(name) else _BEFORE.fullmatch(name)
+        if count == 1 and before and 0 < int(before[1]) <= MAX_DEVICES and (spec := _one(before[2], entries, load)):
+            return int(before[1]), spec
+        if name.lower().endswith("s") and (spec := _one(name[:-1], entries, load)):
+            return count, spec
+        found = variant(name, lambda text: _board(text, entries, load), [(e.name, e.memory_gb) for e in entries])
+        if isinstance(found, GpuSpec):
+            return count, found
+        if found:
+            raise UnknownName(f"{name!r} fits {len(found)} GPUs", "--gpu", found[:6], "Name one of them")
+    raise refused
+
+
+def _one(name: str, entries: Sequence[GpuEntry], load: Callable[[str], GpuSpec]) -> GpuSpec | None:
+    try:
+        return load(find(name, entries).id)
+    except UnknownName:
+        return None
+
+
+def _board(name: str, entries: Sequence[GpuEntry], load: Callable[[str], GpuSpec]) -> GpuSpec | None:
+    """The GPU of a name, whichever of its memories: another one stands behind the name."""
+    found = _one(name, entries, load)
+    if found is None:
+        words = _plain(name).split()
+        alike = [e for e in entries if words and not e.modified and _has_words(words, e)]
+        shortest = min((len(e.name) for e in alike), default=0)
+        alike = [e for e in alike if len(e.name) == shortest]
+        if len({e.name for e in alike}) == 1:
+            return load(alike[0].id)
+    return found
+
+
 def parse_machine(text: str, entries: Sequence[GpuEntry], load: Callable[[str], GpuSpec]) -> Machine:
     """The machine that `text` names; `load` fetches a GpuSpec by id.
 
@@ -130,7 +183,7 @@ def parse_machine(text: str, entries: Sequence[GpuEntry], load: Callable[[str], 
     """
     devices: list[Device] = []
     custom = False
-    for part in re.split(r",|\s\+\s", text):
+    for part in _SPLIT.split(text):
         if not part.strip():
             what = "no GPU is named" if not text.strip(", ") else f"{text!r} has a comma without a GPU beside it"
             raise BadInput(what, "--gpu", "Write for example H100, 2xRTX 4090 or 1xRTX 4090,1x24GiB")
@@ -141,7 +194,9 @@ def parse_machine(text: str, entries: Sequence[GpuEntry], load: Callable[[str], 
         if re.fullmatch(_SIZE, name.strip()):
             spec, custom = custom_gpu(_size(name)), True
         else:
-            spec = load(find(name, entries).id)
+            count, spec = _named(count, name.strip(), entries, load)
+            if len(devices) + count > MAX_DEVICES:
+                raise BadInput(f"more than {MAX_DEVICES} GPUs cannot be planned", "--gpu", "Name fewer")
         first = len(devices)
         devices.extend(Device(first + i, spec) for i in range(count))
     return Machine(tuple(devices), "custom" if custom else "catalogue")

@@ -117,3 +117,59 @@ def test_any_text_gives_a_machine_or_a_clear_error(text: str) -> None:
         assert error.what
     else:
         assert machine.devices
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("2x3090 + 4090", "2xrtx-3090,1xrtx-4090"),
+        ("2x3090+4090", "2xrtx-3090,1xrtx-4090"),
+        ("4090x2", "2xrtx-4090"),
+        ("4090 x 2", "2xrtx-4090"),
+        ("two 3090s", "2xrtx-3090"),
+        ("8h100", "8xh100-sxm5-80gb"),
+        ("2 3090", "2xrtx-3090"),
+        ("2080 Ti 22GB", "1xrtx-2080-ti 22GiB"),
+        ("2x3080 20GB", "2xrtx-3080-10gb 20GiB"),
+        ("A100-SXM4-40GB 3g.20gb", "1xa100-sxm4-40gb 3g.20gb"),
+        ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", "1xh100-sxm5-80gb 1g.10gb"),
+    ],
+)
+def test_machines_as_people_write_them_read_back(text: str, words: str) -> None:
+    machine = gpus.machine(text)
+    assert gpus.machine_words(machine) == words
+    assert gpus.machine(words).devices == machine.devices
+
+
+@pytest.mark.parametrize(
+    ("text", "near"),
+    [
+        ("A100 80GB", ("NVIDIA A100-SXM4-80GB", "NVIDIA A100 80GB PCIe")),
+        ("A100 1g.5gb", ("NVIDIA A100-SXM4-40GB 1g.5gb", "NVIDIA A100-PCIE-40GB 1g.5gb")),
+    ],
+)
+def test_what_fits_two_asks_with_both(text: str, near: tuple[str, ...]) -> None:
+    with pytest.raises(UnknownName, match="fits 2 GPUs") as caught:
+        gpus.machine(text)
+    assert caught.value.near == near
+    assert all(gpus.machine(name) for name in near)
+
+
+@pytest.mark.parametrize(
+    ("text", "printed_gib"),
+    [
+        # As `nvidia-smi mig -lgip` prints them in NVIDIA's MIG user guide.
+        ("A100-SXM4-40GB 1g.5gb", 4.75), ("A100-SXM4-40GB 2g.10gb", 9.75), ("A100-SXM4-40GB 3g.20gb", 19.62),
+        ("H100 80GB HBM3 1g.10gb", 9.75), ("H100 80GB HBM3 3g.40gb", 39.50),
+    ],
+)  # fmt: skip
+def test_a_slice_has_the_memory_that_the_driver_prints(text: str, printed_gib: float) -> None:
+    total = gpus.machine(text).devices[0].gpu.total
+    assert total is not None
+    assert total.low <= printed_gib * 2**30 <= total.high
+
+
+@pytest.mark.parametrize("text", ["H100 3g.20gb", "RTX 4090 1g.3gb", "A100 80GB 5g.50gb"])
+def test_no_slice_that_a_gpu_does_not_have(text: str) -> None:
+    with pytest.raises(UnknownName):
+        gpus.machine(text)

@@ -9,8 +9,9 @@ from typing import Final, NamedTuple
 
 from kvplanner.app.messages import in_window
 from kvplanner.catalog import gpus
-from kvplanner.errors import PlannerError
+from kvplanner.errors import PlannerError, UnknownName
 from kvplanner.gpu.match import MAX_DEVICES, GpuEntry, label
+from kvplanner.gpu.spec import Machine
 from kvplanner.ui.setup.labels import short_name
 from kvplanner.ui.setup.rows import Row
 from kvplanner.units import ByteUnit, format_both, format_bytes, parse_size
@@ -30,6 +31,7 @@ _SIZE: Final = re.compile(r"\d+(?:\.\d*)?\s*[mgt]i?b?", re.IGNORECASE)
 _TIMES: Final = re.compile(r"(\d{1,2})\s*[x×*]\s*(.*)", re.IGNORECASE)
 _ANY_COUNT: Final = re.compile(r"(-?\d+)\s*[x×*]\s*(.*)", re.IGNORECASE)
 _MAX_DIGITS: Final = 9
+MIG: Final = re.compile(r"(?i)\b[1-7]g\.\d+gb")
 NO_GPU: Final = "No GPU says that. Type its memory, for example 48GB, for one of your own."
 _BEFORE: Final = re.compile(r"(\d{1,2})(?:\s+(.*))?")
 
@@ -104,7 +106,7 @@ def search(text: str, stock: Stock) -> list[Row]:
     if size and _refusal(size):
         return []  # "0GB" is no part of a name
     rows += _custom_rows(size)
-    rows += _mixed_rows(text, stock.unit)
+    named = _named_rows(text, stock)
     if not text.strip():
         rows += _recent_rows(stock)
     by_id = {entry.id: entry for entry in entries}
@@ -114,7 +116,9 @@ def search(text: str, stock: Stock) -> list[Row]:
         return rows + _by_class(count, stock)
     found = [e for e in entries if all(word in _haystack(e) for word in words)]
     found.sort(key=lambda e: _rank(e, words))
-    return rows + [_row(entry, count, stock) for entry in found]
+    listed = [_row(entry, count, stock) for entry in found]
+    known = {row.data for row in listed}
+    return [*rows, *(row for row in named if row.data not in known), *listed]
 
 
 def _custom_data(query: Query) -> str:
@@ -143,16 +147,30 @@ def _custom_rows(data: str) -> list[Row]:
     return [Row("item", f"{count} × custom GPU of {spelled}", about, size, "custom", data)]
 
 
-def _mixed_rows(text: str, unit: ByteUnit) -> list[Row]:
-    """Several kinds with commas between them, as a command line names them."""
-    if "," not in text:
+def _named_rows(text: str, stock: Stock) -> list[Row]:
+    """What a command line would make of the text: several kinds, a board of another memory, a slice; or its choices."""
+    if not text.strip():
         return []
     try:
         machine = gpus.machine(text.strip())
+        return (
+            [] if machine.source == "custom" and "," not in text and "+" not in text else [_machine_row(machine, stock)]
+        )
+    except UnknownName as error:
+        if " fits " not in error.what or not MIG.search(text):
+            return []
+        return [_machine_row(gpus.machine(name), stock) for name in error.near]
     except PlannerError:
         return []
+
+
+def _machine_row(machine: Machine, stock: Stock) -> Row:
     total = sum(d.gpu.total.value for d in machine.devices if d.gpu.total)
-    return [Row("item", short_name(machine.describe()), "mixed", format_bytes(total, unit), "", text.strip())]
+    kinds = {device.gpu.id for device in machine.devices}
+    detail = "mixed" if len(kinds) > 1 else "as named"
+    data = gpus.machine_words(machine)
+    size = format_bytes(total, stock.unit) if total else "memory varies"
+    return Row("item", short_name(machine.describe()), detail, size, "", data, data == stock.current)
 
 
 def _recent_rows(stock: Stock) -> list[Row]:
