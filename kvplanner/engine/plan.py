@@ -147,6 +147,8 @@ class Limits(NamedTuple):
     the cache (on the tightest device) that one user of the load holds. limited_by: why not all users are served
     ("context", "kv_cache", "max_requests"), "" when they are. users_by_memory: users that the KV cache alone would
     hold.
+
+    sure_...: the same at the unfavourable end of the bands; a length of None: no length surely works.
     """
 
     max_context_length: int | None
@@ -157,6 +159,9 @@ class Limits(NamedTuple):
     users_by_memory: int | None = None
     max_requests: int | None = None
     bytes_per_user: int | None = None
+    sure_max_context_length: int | None = None
+    sure_max_concurrent_requests: int | None = None
+    sure_serves_users: int | None = None
 
 
 class Plan(NamedTuple):
@@ -184,6 +189,11 @@ class Plan(NamedTuple):
     def fits(self) -> bool | None:
         """Whether it works by the values; None where that cannot be told."""
         return {"fits": True, "does_not_fit": False, "cannot_tell": None}[self.verdict.state]
+
+    @property
+    def sure(self) -> bool:
+        """Whether it works at the unfavourable end of every band too."""
+        return self.verdict.state == "fits" and self.verdict.doubt is None
 
     @property
     def stage(self) -> str | None:

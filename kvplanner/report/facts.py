@@ -216,8 +216,19 @@ def cache_facts(plan: Plan, unit: ByteUnit = "GiB") -> Iterator[tuple[str, str]]
                 f"{format_count(load.prompt_tokens)} + {format_count(load.output_tokens)} tokens{blocks}"
             ),
         )
-    if limits.max_context_length:
-        yield "Longest", f"{counted(limits.max_context_length, 'token', 'tokens')} of context would still work"
+    if longest := longest_text(plan):
+        yield "Longest", longest
+
+
+def longest_text(plan: Plan) -> str:
+    """The longest context: what surely works, and what may; "" where none is known."""
+    longest, sure = plan.limits.max_context_length, plan.limits.sure_max_context_length
+    if not longest:
+        return ""
+    if sure is None:
+        return f"{counted(longest, 'token', 'tokens')} of context may work"
+    surely = f"{counted(sure, 'token', 'tokens')} of context would still work"
+    return surely if longest <= sure else f"{surely}, {format_count(longest)} may"
 
 
 def option_facts(plan: Plan) -> Iterator[tuple[str, str]]:

@@ -168,9 +168,7 @@ def _failing(plan: Plan, unit: Unit) -> tuple[str, ...]:
     elif len(lacks[0].positions) > 1:
         said.append(f"alike on {where(plan, lacks[0].positions)}")
     said += _against(plan, unit)
-    longest = _longest(plan)
-    if longest:
-        said.append(f"a context of {longest:,} tokens would fit")
+    said += _longest(plan)
     return tuple(said)
 
 
@@ -185,13 +183,16 @@ def _missing(plan: Plan, unit: Unit) -> str:
     return ", ".join([f"{first} missing on {where(plan, positions)}", *rest])
 
 
-def _longest(plan: Plan) -> int | None:
-    """The longest context that would fit: of all ranks where that is known, else what the engine suggests."""
+def _longest(plan: Plan) -> list[str]:
+    """The longest context that would fit: the sure one, else what the values or the engine's own words say."""
     if _against_what(plan) != "request":
-        return None
-    if plan.limits.max_context_length is not None:
-        return plan.limits.max_context_length
-    return plan.kv_cache.suggested_context_length if plan.kv_cache else None
+        return []
+    sure, longest = plan.limits.sure_max_context_length, plan.limits.max_context_length
+    if sure:
+        return [f"a context of {sure:,} tokens would fit"]
+    if longest is None and plan.kv_cache is not None:
+        longest = plan.kv_cache.suggested_context_length
+    return [f"a context of {longest:,} tokens may fit"] if longest else []
 
 
 def _sum_of(have: int, missing: int, unit: Unit) -> str:

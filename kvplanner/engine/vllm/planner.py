@@ -136,7 +136,9 @@ def _plan(
     worst = min(range(len(replicas)), key=lambda i: _order(replicas[i]))
     replica = replicas[worst]
     cache = figures.kv_cache(replica) if replica.sized else None
-    found = limits.limits(request, settings, replicas, lambda length: _fits_at(request, length, devices))
+    found = limits.limits(
+        request, settings, replicas, lambda length, surely: _works_at(request, length, surely, devices)
+    )
     if settings.model.auto_fit:
         fitted = replica.sizing.max_model_len
         resolved["max_model_len"] = Resolved(fitted, "derived", "the longest that fits (--max-model-len auto)")
@@ -201,11 +203,11 @@ def _without_kernels(replicas: Sequence[Replica], settings: Settings) -> str:
     return next((why for gpu in gpus.values() if (why := support.no_kernels(gpu, settings.version))), "")
 
 
-def _fits_at(request: PlanRequest, length: int, devices: Sequence[parallel.Stages]) -> bool:
-    """Whether the plan works with another context length, its defaults resolved anew."""
+def _works_at(request: PlanRequest, length: int, surely: bool, devices: Sequence[parallel.Stages]) -> bool:
+    """Whether the plan works with another context length, its defaults resolved anew; surely: at every band's end."""
     other = request._replace(options={**request.options, "max_model_len": length})
     settings = _with_given_cache(other, defaults.resolve(other)[0])
-    return all(r.failure is None for r in _replicas(other, settings, devices))
+    return all(r.sure if surely else r.failure is None for r in _replicas(other, settings, devices))
 
 
 def _device_plans(replicas: Sequence[Replica], settings: Settings, rule: StageRule | None) -> tuple[DevicePlan, ...]:

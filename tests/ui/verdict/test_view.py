@@ -93,9 +93,11 @@ def test_replicas_are_told_each() -> None:
 def test_what_would_fit_is_what_all_ranks_hold() -> None:
     plan = sample_plans.kv_too_small()
     less = plan._replace(limits=plan.limits._replace(max_context_length=14_704))
-    assert "a context of 14,704 tokens would fit" in verdict(less, "GiB").details
+    assert "a context of 14,704 tokens may fit" in verdict(less, "GiB").details
+    sure = plan._replace(limits=plan.limits._replace(max_context_length=14_704, sure_max_context_length=14_000))
+    assert "a context of 14,000 tokens would fit" in verdict(sure, "GiB").details
     silent = plan._replace(limits=plan.limits._replace(max_context_length=None))
-    assert "a context of 35,952 tokens would fit" in verdict(silent, "GiB").details
+    assert "a context of 35,952 tokens may fit" in verdict(silent, "GiB").details
 
 
 def test_the_free_memory_check_is_a_sum_that_can_be_followed() -> None:
@@ -243,7 +245,7 @@ def test_a_failure_names_stage_engine_and_what_is_missing() -> None:
 
 def test_a_cache_that_is_too_small_says_what_would_fit() -> None:
     details = verdict(sample_plans.kv_too_small(), "GB").details
-    assert "a context of 35,952 tokens would fit" in details
+    assert "a context of 35,952 tokens may fit" in details  # as the engine suggests, which knows no bands
     assert "12.46 GB missing on GPU 0" in details
 
 

@@ -1,76 +1,112 @@
-"""The largest settings that still work, and how many of the load's users are served at once."""
+"""The largest settings that still work, and how many of the load's users are served at once.
+
+Each limit is given twice: by the values, and as it surely is, at the unfavourable end of every band.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 from kvplanner.engine.plan import Limits
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.vllm.kv import sizing as kv_sizing
+from kvplanner.engine.vllm.kv.sizing import KvSizing
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.engine.vllm.startup.replica import Replica
 
+End = Literal["value", "low"]
+# Whether the plan works at another context length; with True: surely, at the unfavourable end of its bands.
+WorksAt = Callable[[int, bool], bool]
 
-def limits(
-    request: PlanRequest, settings: Settings, replicas: Sequence[Replica], fits_at: Callable[[int], bool]
-) -> Limits:
-    """The limits over all replicas. fits_at(length): whether the plan works at another context length."""
+
+def limits(request: PlanRequest, settings: Settings, replicas: Sequence[Replica], works_at: WorksAt) -> Limits:
+    """The limits over all replicas."""
     load, slots = request.load, settings.scheduler.max_num_seqs * settings.parallel.dp
     if any(r.failure is not None for r in replicas):
         served = 0 if load else None
-        return Limits(_longest(settings, replicas, fits_at), None, served, max_requests=slots)
+        longest = _longest(settings, replicas, works_at)
+        sure = _longest(settings, replicas, works_at, "low") if longest else None
+        return Limits(longest, None, served, max_requests=slots, sure_max_context_length=sure,
+                      sure_max_concurrent_requests=0, sure_serves_users=served)  # fmt: skip
     if not all(r.layout.exact for r in replicas):
         return Limits(None, None, max_requests=slots)
-    at_once = sum(_requests(r, settings, r.sizing.blocks_per_request) for r in replicas)
-    longest = _longest(settings, replicas, fits_at)
+    sure = all(r.sure for r in replicas)
+    found = Limits(
+        max_context_length=_longest(settings, replicas, works_at),
+        max_concurrent_requests=_at_once(replicas, settings, None, "value"),
+        max_requests=slots,
+        sure_max_context_length=_longest(settings, replicas, works_at, "low"),
+        sure_max_concurrent_requests=_at_once(replicas, settings, None, "low") if sure else 0,
+    )
     if load is None:
-        return Limits(longest, at_once, max_requests=slots)
+        return found
     tokens = load.tokens_per_user
     if tokens > min(r.sizing.max_model_len for r in replicas):
-        return Limits(longest, at_once, 0, limited_by="context", max_requests=slots)
+        return found._replace(serves_users=0, sure_serves_users=0, limited_by="context")
     blocks = replicas[0].layout.blocks_at(tokens)
-    served = sum(_requests(r, settings, blocks) for r in replicas)
-    by_memory = sum(_usable(r, settings) // max(blocks, 1) for r in replicas)
+    served = _at_once(replicas, settings, blocks, "value")
+    by_memory = sum(_usable(r.sizing, settings) // max(blocks, 1) for r in replicas)
     limit = "max_requests" if served < by_memory and served < load.users else "kv_cache"
-    return Limits(
-        max_context_length=longest,
-        max_concurrent_requests=at_once,
+    # After an automatic context length, the one at the low end may be shorter than a user's tokens.
+    long_enough = all(tokens <= r.low.max_model_len for r in replicas)
+    surely = min(_at_once(replicas, settings, blocks, "low"), load.users) if sure and long_enough else 0
+    return found._replace(
         serves_users=min(served, load.users),
         units_per_user=blocks,
         limited_by=limit if served < load.users else "",
         users_by_memory=by_memory,
-        max_requests=slots,
         bytes_per_user=blocks * max(r.sizing.bytes_per_block[r.ranks[r.deciding].stage] for r in replicas),
+        sure_serves_users=surely,
     )
 
 
-def _usable(replica: Replica, settings: Settings) -> int:
+def _sized(replica: Replica, end: End) -> KvSizing:
+    return replica.sizing if end == "value" else replica.low
+
+
+def _usable(sizing: KvSizing, settings: Settings) -> int:
     """Blocks that requests can hold: all but the null block, which V0 did not have."""
-    return replica.sizing.num_blocks - (settings.era.runner != "V0")
+    return sizing.num_blocks - (settings.era.runner != "V0")
 
 
-def _requests(replica: Replica, settings: Settings, blocks: int) -> int:
-    """Requests of `blocks` blocks each that one replica runs at once."""
-    if blocks == 0:
-        return settings.scheduler.max_num_seqs
-    return min(max(_usable(replica, settings), 0) // blocks, settings.scheduler.max_num_seqs)
+def _at_once(replicas: Sequence[Replica], settings: Settings, blocks: int | None, end: End) -> int:
+    """Requests of `blocks` blocks each (None: of full length) that all replicas run at once."""
+    most, held = settings.scheduler.max_num_seqs, 0
+    for replica in replicas:
+        sizing = _sized(replica, end)
+        each = sizing.blocks_per_request if blocks is None else blocks
+        held += min(max(_usable(sizing, settings), 0) // each, most) if each else most
+    return held
 
 
-def _longest(settings: Settings, replicas: Sequence[Replica], fits_at: Callable[[int], bool]) -> int | None:
+def _longest(settings: Settings, replicas: Sequence[Replica], works_at: WorksAt, end: End = "value") -> int | None:
     """The longest context that works, None when no length would mend a failure."""
     stages = {r.failure.stage for r in replicas if r.failure is not None}
-    if stages - {"kv_cache_too_small"} or any(r.sizing.capture_error for r in replicas):
+    if stages - {"kv_cache_too_small"} or any(_sized(r, end).capture_error for r in replicas):
         return None
+    surely = end == "low"
+    if surely and settings.scheduler.chunked_prefill and any(r.doubt or r.late_doubt for r in replicas):
+        return None  # what may fail there does not depend on the length
     if not all(r.sized for r in replicas):
         return None if stages or not replicas[0].layout.exact else replicas[0].layout.context_limit
-    found = min(kv_sizing.max_context(r.layout, r.sizing) for r in replicas)
-    if found <= 1 or (settings.scheduler.chunked_prefill and not stages) or fits_at(found):
+    found = min(kv_sizing.max_context(r.layout, _sized(r, end)) for r in replicas)
+    if found <= 1 or (settings.scheduler.chunked_prefill and _as_now(replicas, stages, found, end)):
         return found or None
-    if settings.scheduler.chunked_prefill:
+    if works_at(found, surely):
+        return found
+    if settings.scheduler.chunked_prefill and not surely:
         return None  # what fails next does not depend on the length
     # Without chunked prefill the step grows with the context: every length is a plan of its own.
     low, high = 0, found
     while low + 1 < high:
         middle = (low + high) // 2
-        low, high = (middle, high) if fits_at(middle) else (low, middle)
+        low, high = (middle, high) if works_at(middle, surely) else (low, middle)
     return low or None
+
+
+def _as_now(replicas: Sequence[Replica], stages: set[str], found: int, end: End) -> bool:
+    """Whether a length needs no plan of its own, since the one at hand works as it does."""
+    if end == "value":
+        return not stages
+    return not stages and all(found >= r.sizing.max_model_len for r in replicas)

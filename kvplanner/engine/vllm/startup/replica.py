@@ -71,6 +71,11 @@ class Replica(NamedTuple):
         return worst if worst.most > 0 else None
 
     @property
+    def sure(self) -> bool:
+        """Whether it works at the unfavourable end of every band."""
+        return self.failure is None and self.doubt is None and not self.cache_doubt and self.late_doubt is None
+
+    @property
     def hopeful(self) -> bool:
         """Whether a plan that fails would not at the best ends of its ranges."""
         if self.failure is None:

@@ -131,6 +131,65 @@ class TestLimits:
         )
         assert again.fits
 
+    @pytest.mark.parametrize(
+        ("model", "gpu", "options", "version"),
+        [
+            ("meta-llama/Llama-3.1-8B-Instruct", "RTX 4090", {}, None),
+            (
+                "meta-llama/Llama-3.1-8B-Instruct",
+                "RTX 4090",
+                {"max_model_len": 4096, "enable_chunked_prefill": False},
+                "0.6.6",
+            ),
+            ("google/gemma-3-27b-it", "H100", {}, None),
+            ("google/gemma-3-27b-it", "2xL40S", {}, None),
+            ("Qwen/Qwen3.5-27B", "H100", {"max_num_seqs": 64}, None),
+            ("deepseek-ai/DeepSeek-V3", "8xH200", {}, None),
+            (
+                "Qwen/Qwen3-30B-A3B",
+                "2xRTX 4090,2xRTX 3090",
+                {"tensor_parallel_size": 2, "pipeline_parallel_size": 2},
+                None,
+            ),
+        ],
+    )
+    def test_a_sure_length_is_the_longest_whose_plan_has_no_doubt(
+        self, model: str, gpu: str, options: dict[str, OptionValue], version: str | None
+    ) -> None:
+        first = plan(model, gpu, options, version=version)
+        sure, longest = first.limits.sure_max_context_length, first.limits.max_context_length
+        assert sure is not None
+        assert longest is not None
+        assert sure <= longest
+        again = plan(model, gpu, {**options, "max_model_len": sure}, version=version)
+        assert again.sure
+        limit = first.request.model.spec.context_length or 0
+        if sure < limit:
+            step = first.kv_cache.unit_tokens if first.kv_cache else 16
+            more = plan(model, gpu, {**options, "max_model_len": min(sure + 2 * step, limit)}, version=version)
+            assert not more.sure
+
+    def test_surely_served_users_are_no_more_than_served_ones(self) -> None:
+        load = Load(200, 3000, 1000)
+        found = plan("meta-llama/Llama-3.1-8B-Instruct", "H100", load=load).limits
+        assert found.serves_users is not None
+        assert found.sure_serves_users is not None
+        assert 0 < found.sure_serves_users < found.serves_users
+        # At the low end of the band that many have room, and one more has not.
+        whole = plan("meta-llama/Llama-3.1-8B-Instruct", "H100", load=load)
+        assert whole.kv_cache is not None
+        assert found.units_per_user is not None
+        low = whole.kv_cache.tokens_low // whole.kv_cache.unit_tokens - 1
+        assert found.sure_serves_users == low // found.units_per_user
+
+    def test_where_start_up_may_fail_nobody_is_surely_served(self) -> None:
+        doubtful = plan(
+            "meta-llama/Llama-3.1-8B-Instruct", "H100", {"gpu_memory_utilization": 0.99}, load=Load(8, 100, 100)
+        )
+        assert not doubtful.sure
+        assert doubtful.limits.sure_serves_users == 0
+        assert doubtful.limits.sure_max_context_length is None
+
     def test_an_encoder_serves_as_many_as_it_batches(self) -> None:
         result = plan("BAAI/bge-m3", "H100", {"max_num_seqs": 8}, load=Load(32, 100, 1))
         assert result.kv_cache is None
