@@ -32,12 +32,13 @@ ALLOWED: dict[str, set[str]] = {
     "engine": GROUND | FACTS,
     "catalog": GROUND | FACTS,
     "source": GROUND | FACTS | {"catalog"},
+    "solve": GROUND | FACTS | {"engine", "catalog"},
     "request": PLANS,
-    "report": PLANS,
+    "report": PLANS | {"solve"},
     "observe": PLANS,
-    "cli": PLANS | {"request", "report", "source", "observe"},
-    "app": PLANS | {"request", "report", "source", "observe"},
-    "ui": PLANS | {"request", "report", "source", "observe", "app"},
+    "cli": PLANS | {"request", "report", "solve", "source", "observe"},
+    "app": PLANS | {"request", "report", "solve", "source", "observe"},
+    "ui": PLANS | {"request", "report", "solve", "source", "observe", "app"},
     "__main__": GROUND | {"cli", "ui"},
 }
 ANY_ROOM = {"__init__", "resources"}
@@ -60,7 +61,8 @@ VLLM: dict[str, set[str]] = {
     "memory": _RULES | {"kv", "weights"},
     "startup": _RULES | {"calibration", "kv", "weights", "memory"},
     "words": _RULES | {"kv", "memory", "startup"},
-    "planner": _RULES | {"options", "settle", "startup", "words"},
+    "levers": {"dtypes"},
+    "planner": _RULES | {"options", "settle", "startup", "words", "levers"},
 }
 # Third-party modules and the only places that may import them.
 PLACES: dict[str, tuple[str, ...]] = {

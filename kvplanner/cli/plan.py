@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kvplanner.engine.segment import SegmentKind
     from kvplanner.model.model import Model
     from kvplanner.request.words import Built, PlanWords, Sources
+    from kvplanner.solve.remedies import Remedy
 
 _EXAMPLES: Final = """examples:
   kvplanner plan Llama-3.1-8B-Instruct --gpu H100 --load 32@1500+500
@@ -29,6 +30,7 @@ exit status: 0 fits, 1 does not fit, 2 bad input or cannot be told
 """
 _USAGE: Final = """kvplanner plan MODEL [--gpu SPEC] [options] [-- ENGINE FLAGS]
        kvplanner plan [--gpu SPEC] [options] -- vllm serve MODEL ..."""
+_MOST_REMEDIES: Final = 5
 # Of a GPU's name behind its first one.
 _MOST_WORDS: Final = 5
 _UNTOLD: Final = "Name an NVIDIA GPU that the release runs on, or another release (--engine-version)"
@@ -55,6 +57,7 @@ def parser() -> Parser:
         action="store_true",
         help="ask the Hub for models that a plan file names",
     )
+    add("--remedies", action="store_true", help="what to change to serve more, also for a plan that fits")
     add("--markdown", action="store_true", help="the report as Markdown")
     return made  # fmt: skip
 
@@ -218,7 +221,7 @@ def run(argv: Sequence[str]) -> int:
     if given.save:
         save(given.save, built)
     try:
-        _print(plan, given)
+        _print(plan, given, built)
         with written():
             sys.stdout.flush()
     except BrokenPipeError:
@@ -232,11 +235,25 @@ def run(argv: Sequence[str]) -> int:
     return status_of(plan)
 
 
-def _print(plan: Plan, given: Namespace) -> None:
+def _remedies(plan: Plan, built: Built) -> tuple[Remedy, ...]:
+    """What to change; nothing where the engine could not tell of the plan at hand."""
+    from kvplanner.solve.others import others
+    from kvplanner.solve.remedies import remedies
+
+    return () if plan.fits is None else remedies(built.request, plan, others)
+
+
+def _wants_remedies(plan: Plan, given: Namespace) -> bool:
+    """Whether a plan's text has them: where it may not fit, does not serve its load, or they are asked for."""
+    load, served = plan.request.load, plan.limits.sure_serves_users
+    return given.remedies or not plan.sure or (load is not None and served is not None and served < load.users)
+
+
+def _print(plan: Plan, given: Namespace, built: Built) -> None:
     if given.json:
         from kvplanner.report.schema import to_json
 
-        emit_json(to_json(plan))
+        emit_json(to_json(plan, _remedies(plan, built)))
         return
     from kvplanner.report import text as report
 
@@ -247,5 +264,11 @@ def _print(plan: Plan, given: Namespace) -> None:
     else:
         from kvplanner.cli import colour
 
-        text = "\n".join(map(printable, report.text(plan, unit=given.unit, width=width()).rstrip("\n").split("\n")))
+        shown = report.text(plan, unit=given.unit, width=width()).rstrip("\n").split("\n")
+        if _wants_remedies(plan, given):
+            from kvplanner.report.remedies import lines
+
+            most = _MOST_REMEDIES if not given.remedies else len(shown)
+            shown += lines(plan, _remedies(plan, built), unit=given.unit, width=width(), most=most)
+        text = "\n".join(map(printable, shown))
         say(colour.coloured(text, plan.fits) if colour.wanted() else text, painted=True)

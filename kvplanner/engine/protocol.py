@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from kvplanner.engine.draft import DraftWish
+from kvplanner.engine.lever import Lever
 from kvplanner.engine.option import FlagRule, Option, OptionValue
 from kvplanner.engine.plan import Plan
 from kvplanner.engine.request import PlanRequest
@@ -51,6 +52,10 @@ class Engine(Protocol):
 
     def draft_wanted(self, options: Mapping[str, OptionValue]) -> DraftWish | None:
         """The draft model whose layers a plan needs, None for none. Raises BadInput where it must be named."""
+        ...
+
+    def levers(self, request: PlanRequest, plan: Plan) -> tuple[Lever, ...]:
+        """What may be changed about a request, given its plan: proposals, each with its cost."""
         ...
 
     def plan(self, request: PlanRequest) -> Plan:

@@ -7,6 +7,7 @@ schema number.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from kvplanner.engine.plan import DevicePlan, KvCache, Plan, StageMemory
@@ -14,7 +15,10 @@ from kvplanner.engine.segment import Segment
 from kvplanner.engine.verdict import Reason
 from kvplanner.estimate import Estimate
 from kvplanner.model.model import Model
+from kvplanner.report.remedies import flags_of, headroom_bytes
 from kvplanner.report.sentences import notes, summary
+from kvplanner.solve.change import removed
+from kvplanner.solve.remedies import Remedy
 from kvplanner.units import whole
 
 SCHEMA: Final = "kvplanner.plan/1"
@@ -22,8 +26,8 @@ SCHEMA: Final = "kvplanner.plan/1"
 Json = dict[str, object]
 
 
-def to_json(plan: Plan) -> Json:
-    """The plan as dicts, lists, strings, numbers, booleans and None."""
+def to_json(plan: Plan, remedies: Sequence[Remedy] | None = None) -> Json:
+    """The plan as dicts, lists, strings, numbers, booleans and None; with what to change, where that was asked for."""
     request = plan.request
     load = request.load
     return {
@@ -60,6 +64,30 @@ def to_json(plan: Plan) -> Json:
             "max_requests": plan.limits.max_requests,
             "limited_by": plan.limits.limited_by or None,
         },
+        **({} if remedies is None else {"remedies": [remedy_to_json(remedy) for remedy in remedies]}),
+    }
+
+
+def remedy_to_json(remedy: Remedy) -> Json:
+    """What to change, what it costs, and what the plan then is."""
+    plan, load = remedy.plan, remedy.request.load
+    return {
+        "levers": list(remedy.names),
+        "aim": remedy.aim,
+        "changes": [{"option": change.option, "value": change.value} for change in remedy.changes],
+        "flags": flags_of(remedy),
+        "without_flags": list(removed(remedy.request, remedy.changes)),
+        "fits": plan.fits,
+        "sure": remedy.sure,
+        "tokens": plan.kv_cache.tokens if plan.kv_cache else None,
+        "context_length": plan.kv_cache.context_length if plan.kv_cache else None,
+        "max_concurrent_requests": plan.limits.max_concurrent_requests,
+        "serves_users": plan.limits.serves_users if load else None,
+        "sure_serves_users": plan.limits.sure_serves_users if load else None,
+        "headroom_bytes": headroom_bytes(plan),
+        "cost": "; ".join(remedy.costs),
+        "losses": list(remedy.losses),
+        "stage_before": remedy.stage_before,
     }
 
 

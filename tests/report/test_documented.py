@@ -9,10 +9,16 @@ from importlib.resources import files
 
 import pytest
 
+from kvplanner.catalog import gpus, models
+from kvplanner.engine.lever import WEIGHT
+from kvplanner.engine.registry import engine
+from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.segment import SEGMENT_KINDS
 from kvplanner.estimate import BASES, BASIS_MEANING
 from kvplanner.report import schema
 from kvplanner.request import planfile
+from kvplanner.solve.others import others
+from kvplanner.solve.remedies import remedies
 from tests import sample_plans
 
 PAGE = (files("kvplanner.resources") / "help" / "json.md").read_text(encoding="utf-8")
@@ -35,6 +41,15 @@ def keys(value: object, path: tuple[str, ...] = ()) -> Iterator[str]:
 def test_every_field_of_a_plan_is_documented(name: str) -> None:
     document = json.loads(json.dumps(schema.to_json(sample_plans.ALL[name]())))
     assert set(keys(document)) - {"schema"} <= NAMED
+
+
+def test_every_field_of_a_remedy_is_documented() -> None:
+    request = PlanRequest(models.load("meta-llama/Llama-3.1-8B-Instruct"), gpus.machine("RTX 4090"))
+    plan = engine("vllm").plan(request)
+    document = schema.to_json(plan, remedies(request, plan, others))
+    assert document["remedies"]
+    assert set(keys(document)) - {"schema"} <= NAMED
+    assert set(WEIGHT) <= NAMED | set(re.findall(r"\w+", PAGE))
 
 
 def test_every_field_of_a_plan_file_is_documented() -> None:

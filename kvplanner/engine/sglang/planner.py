@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kvplanner.engine.draft import DraftWish
+from kvplanner.engine.lever import Lever
 from kvplanner.engine.option import FlagRule, Option, OptionValue, Resolved
 from kvplanner.engine.plan import DevicePlan, Limits, Plan
 from kvplanner.engine.request import PlanRequest
@@ -117,6 +118,13 @@ class Sglang:
         if not name or not options.get("speculative_algorithm"):
             return None
         return DraftWish(name, "--speculative-draft-model-path")
+
+    def levers(self, request: PlanRequest, plan: Plan) -> tuple[Lever, ...]:
+        """What may be changed about a request, given its plan, by the roles of its options."""
+        from kvplanner.engine.shared.levers import by_role, see
+
+        options = self.options(request.version)
+        return by_role(see(request, plan, options=options, stages=self.stages, allowed=self.allowed))
 
     def plan(self, request: PlanRequest) -> Plan:
         """The plan. Raises BadInput for values that SGLang refuses, NotModelled for what is not known."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kvplanner.engine.draft import DraftWish
+from kvplanner.engine.lever import Lever
 from kvplanner.engine.option import FlagRule, Option, OptionValue, Resolved
 from kvplanner.engine.plan import DevicePlan, Limits, Plan
 from kvplanner.engine.request import PlanRequest
@@ -79,6 +80,14 @@ class Vllm:
     def draft_wanted(self, options: Mapping[str, OptionValue]) -> DraftWish | None:
         """The draft model whose layers count, None for none. Raises BadInput where it must be named."""
         return draft_wanted(options)
+
+    def levers(self, request: PlanRequest, plan: Plan) -> tuple[Lever, ...]:
+        """What may be changed about a request, given its plan: proposals, each with its cost."""
+        from kvplanner.engine.shared.levers import see
+        from kvplanner.engine.vllm.levers import levers
+
+        options = self.options(request.version)
+        return levers(see(request, plan, options=options, stages=self.stages, allowed=self.allowed))
 
     def plan(self, request: PlanRequest) -> Plan:
         """The plan. Raises BadInput for values that vLLM refuses, NotModelled for what is not known."""

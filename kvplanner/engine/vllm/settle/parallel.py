@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from kvplanner.engine.option import OptionValue, Resolved
 from kvplanner.engine.request import PlanRequest
+from kvplanner.engine.shared.identity import by_identity
 from kvplanner.engine.shared.ledger import Book
 from kvplanner.engine.vllm.settings import Parallel, Settings
 from kvplanner.engine.vllm.weights import rank as weights
@@ -101,6 +102,7 @@ def allowed(name: str, model: Model) -> tuple[int, ...]:
     return ()
 
 
+@by_identity(256, lambda _, size: size)
 def _divides(model: Model, size: int) -> bool:
     heads = all(_mixer_divides(mixer, size) for layer in model.spec.layers for mixer in layer.mixers)
     return heads and (model.inventory is None or weights.divides(model, size))

@@ -106,7 +106,18 @@ def _longest(settings: Settings, replicas: Sequence[Replica], works_at: WorksAt,
 
 
 def _as_now(replicas: Sequence[Replica], stages: set[str], found: int, end: End) -> bool:
-    """Whether a length needs no plan of its own, since the one at hand works as it does."""
-    if end == "value":
-        return not stages
-    return not stages and all(found >= r.sizing.max_model_len for r in replicas)
+    """Whether a length needs no plan of its own, since the one at hand works as it does.
+
+    A shorter length changes nothing else where the engine steps through prompts whatever their length (V1 and later)
+    and no state block is as long as a request.
+    """
+    surely = end == "low"
+    if not stages and not (surely and any(found < r.sizing.max_model_len for r in replicas)):
+        return True
+    for replica in replicas:
+        late = replica.late_failure if not surely else replica.late_doubt
+        if late or found > replica.sizing.max_model_len or replica.layout.settings.era.runner == "V0":
+            return False
+        if any(table.spec.kind == "state" for table in replica.layout.tables):
+            return False
+    return True

@@ -71,6 +71,11 @@ class Replica(NamedTuple):
         return worst if worst.most > 0 else None
 
     @property
+    def late_failure(self) -> bool:
+        """Whether something is lacking after the cache is allocated, whether or not start-up gets that far."""
+        return verdict.after_sizing(self.ranks, self.kv_bytes) is not None
+
+    @property
     def sure(self) -> bool:
         """Whether it works at the unfavourable end of every band."""
         return self.failure is None and self.doubt is None and not self.cache_doubt and self.late_doubt is None

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from kvplanner.engine.shared.identity import by_identity
 from kvplanner.engine.vllm.gpu import Gpu
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.engine.vllm.weights import (
@@ -170,6 +171,14 @@ def routed_experts(spec: ModelSpec) -> int:
     return max((m.experts for layer in spec.layers for m in layer.mlps if isinstance(m, Moe)), default=0)
 
 
+def _moving(_: Model, settings: Settings, gpu: Gpu, stage: int) -> tuple[object, ...]:
+    """Everything of the settings that weights depend on: no length, and nothing of scheduler, cache or graphs."""
+    stored = settings.model._replace(max_model_len=0, auto_fit=False)
+    kept = (settings.version, stored, settings.parallel, settings.speculative, settings.multimodal)
+    return *kept, settings.lora, gpu, stage
+
+
+@by_identity(64, _moving)
 def rank_weights(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Estimate:
     """Bytes of weights that one tensor-parallel rank of a stage holds once loading has ended.
 
@@ -236,6 +245,7 @@ def loaded(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Estimate:
     )  # fmt: skip
 
 
+@by_identity(64, _moving)
 def loading_peak(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Estimate:
     """Bytes beyond `rank_weights` that loading holds for a moment: repacking one layer's largest tensor.
 

@@ -1,0 +1,110 @@
+"""Remedies in words: what to change, what comes of it, what it costs, and the flags to copy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from textwrap import wrap
+from typing import Final
+
+from kvplanner.engine.plan import Plan
+from kvplanner.engine.registry import engine
+from kvplanner.report.options import in_sentence, option_label
+from kvplanner.solve.change import GPUS, MODEL, OWN_FLAGS, WEIGHT_FORMAT, Change, engine_flags, removed
+from kvplanner.solve.remedies import Remedy, aim_of
+from kvplanner.units import ByteUnit, counted, format_bytes, format_count, round_to_band
+
+_INDENT: Final = "     "
+
+
+def title(remedy: Remedy) -> str:
+    """What changes, for a button or a line: "Max sequences 632, context length 30,336"."""
+    options = {option.name: option for option in engine(remedy.request.engine).options(remedy.request.version)}
+    words: list[str] = []
+    for change in remedy.changes:
+        option = options.get(change.option)
+        label = option_label(option) if option else ""
+        words.append(_changed(remedy, change, label))
+    return ", ".join(text if not place else in_sentence(text) for place, text in enumerate(words) if text)
+
+
+def _changed(remedy: Remedy, change: Change, label: str) -> str:
+    value = change.value
+    if change.option == MODEL:
+        return f"{str(value).rpartition('/')[2]} instead"
+    if change.option == WEIGHT_FORMAT:
+        return f"Weights in {value}"
+    if change.option == GPUS:
+        return remedy.request.machine.describe()
+    if value is None:
+        return f"No {in_sentence(label)}"
+    if isinstance(value, bool):
+        return label if value else f"No {in_sentence(label)}"
+    if remedy.names == ("kv_bytes",):
+        return f"{label} {format_bytes(int(value))}"
+    return f"{label} {format_count(value) if isinstance(value, int) else value}"
+
+
+def outcome(remedy: Remedy, unit: ByteUnit = "GiB") -> tuple[str, ...]:
+    """What the plan then is, in short facts: how sure, tokens, users, what is left."""
+    plan, cache, limits = remedy.plan, remedy.plan.kv_cache, remedy.plan.limits
+    facts = ["fits" if remedy.sure else "may fit"]
+    if cache is not None and cache.tokens:
+        facts.append(f"{_about(cache.tokens, cache.tokens_low, cache.tokens_high)} tokens")
+    load = remedy.request.load
+    if load is not None and limits.serves_users is not None:
+        sure, may = limits.sure_serves_users or 0, limits.serves_users
+        of = counted(load.users, "user", "users")
+        facts.append(f"serves {format_count(sure)} of {of}" + (f", maybe {format_count(may)}" if may > sure else ""))
+        if remedy.aim == "more" and limits.users_by_memory:
+            facts.append(f"room for {format_count(limits.users_by_memory)}")
+    elif cache is not None:
+        facts.append(f"{cache.max_concurrency:,.1f} requests of {format_count(cache.context_length)} tokens at once")
+    left = headroom_bytes(plan)
+    if left is not None:
+        facts.append(f"{format_bytes(left, unit)} left")
+    return tuple(facts)
+
+
+def _about(value: int, low: int, high: int) -> str:
+    return format_count(value) if low == high else f"≈ {format_count(round_to_band(value, low, high))}"
+
+
+def headroom_bytes(plan: Plan) -> int | None:
+    """What is left on the device with the least, None where nothing is planned to its end."""
+    left = [s.bytes for device in plan.devices if (s := device.segment("headroom")) is not None]
+    return min(left) if left and plan.kv_cache is not None else None
+
+
+def flags_of(remedy: Remedy) -> str:
+    """What to write behind the words of `kvplanner plan`: our own flags, then the engine's after "--"."""
+    import shlex
+
+    own = [f"{OWN_FLAGS[c.option]} {shlex.quote(str(c.value))}" for c in remedy.changes if c.option in OWN_FLAGS]
+    models = [shlex.quote(str(c.value)) for c in remedy.changes if c.option == MODEL]
+    flags = engine_flags(remedy.request, remedy.changes)
+    return " ".join([*models, *own, *(["--", flags] if flags else [])])
+
+
+def heading(plan: Plan) -> str:
+    """What the list is called."""
+    return "Ways to make it fit" if aim_of(plan) == "fit" else "To serve more, or with less"
+
+
+def lines(plan: Plan, remedies: Sequence[Remedy], *, unit: ByteUnit = "GiB", width: int, most: int) -> Iterator[str]:
+    """The list for a terminal; nothing where there is no remedy and none is needed."""
+    if not remedies:
+        if plan.fits is False:
+            yield from ("", "No single change and no pair of changes makes it fit")
+        return
+    yield from ("", heading(plan))
+    for number, remedy in enumerate(remedies[:most], 1):
+        head = f"{number:>3}  {title(remedy)}: {', '.join(outcome(remedy, unit))}"
+        yield from wrap(head, width, subsequent_indent=_INDENT, break_on_hyphens=False)
+        for cost in remedy.costs:
+            yield from wrap(f"{_INDENT}{cost}", width, subsequent_indent=_INDENT, break_on_hyphens=False)
+        gone = removed(remedy.request, remedy.changes)
+        if gone:
+            yield f"{_INDENT}without {' '.join(gone)}"
+        flags = flags_of(remedy).removeprefix("-- ")
+        if flags:
+            yield f"{_INDENT}{flags}"

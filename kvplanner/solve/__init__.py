@@ -1,0 +1,1 @@
+"""Plans made many times: what to change, how far a setting goes, what else would run."""

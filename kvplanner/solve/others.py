@@ -1,0 +1,123 @@
+"""Other models and machines for a request: quantised sisters, what-if formats, and more GPUs of the same kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from kvplanner.catalog import gpus, models, naming
+from kvplanner.engine.command import role_option
+from kvplanner.engine.lever import Loss
+from kvplanner.engine.plan import Plan
+from kvplanner.engine.registry import engine
+from kvplanner.engine.request import PlanRequest
+from kvplanner.errors import PlannerError
+from kvplanner.gpu.spec import Machine
+from kvplanner.solve.change import GPUS, MODEL, WEIGHT_FORMAT, Change
+from kvplanner.solve.remedies import Candidate
+from kvplanner.units import format_bytes
+
+# A sister stores the same weights: its elements differ by scales and the like at most.
+_ALIKE: Final = 0.02
+_SMALLER: Final = 0.92
+_MOST_SISTERS: Final = 3
+_FORMATS: Final = ("FP8", "AWQ 4-bit")
+_MOST_GPUS: Final = 16
+
+
+def others(request: PlanRequest, plan: Plan) -> Iterator[tuple[Candidate, ...]]:
+    """Groups of candidates, the mildest of each first: of a group the first that does is meant."""
+    if plan.verdict.failing is not None and _checked_early(request, plan):
+        return  # neither another model nor more GPUs free the memory that others hold
+    sisters = tuple(_sisters(request))
+    if sisters:
+        yield sisters
+    else:
+        yield tuple(_formats(request))
+    needs_more = plan.limits.limited_by == "kv_cache" or not plan.sure
+    if needs_more and len(plan.devices) >= len(request.machine.devices):  # idle ones come first
+        yield tuple(_machines(request, plan))
+
+
+def _checked_early(request: PlanRequest, plan: Plan) -> bool:
+    rules = engine(request.engine).stages
+    return any(rule.against == "free" and rule.stage == plan.stage for rule in rules)
+
+
+def _sisters(request: PlanRequest) -> Iterator[Candidate]:
+    """Quantised repositories of the same model, the largest first: by what they store, one of each size."""
+    model, chosen = request.model, engine(request.engine)
+    if model.source_kind != "catalogue" or not model.stored or not model.parameters or request.weight_format:
+        return
+    own = naming.parse(model.id)
+    if own is None:
+        return
+    found: list[models.ModelEntry] = []
+    for entry in models.index():
+        if entry.architecture != model.spec.architecture or not entry.quantization or entry.like:
+            continue
+        if not entry.parameters or abs(entry.parameters / model.parameters - 1) > _ALIKE:
+            continue
+        if not entry.stored_bytes or entry.stored_bytes > model.stored.value * _SMALLER:
+            continue
+        said = naming.parse(entry.id)
+        if said is None or said.base.id != own.base.id or entry.id == model.id:
+            continue
+        if not chosen.cannot_load(entry.quantization, request.version, request.machine):
+            found.append(entry)
+    taken: list[int] = []
+    for entry in sorted(found, key=lambda e: -(e.stored_bytes or 0)):
+        size = entry.stored_bytes or 0
+        if len(taken) >= _MOST_SISTERS or any(size > other * _SMALLER for other in taken):
+            continue
+        try:
+            sister = models.load(entry.id)
+        except PlannerError:
+            continue
+        taken.append(size)
+        cost = f"weights in {entry.quantization}, {format_bytes(size)} stored: answers change a little"
+        yield Candidate("sister", request._replace(model=sister), (Change(MODEL, entry.id),), cost, "quality")
+
+
+def _formats(request: PlanRequest) -> Iterator[Candidate]:
+    """The model as if its weights were stored in a smaller format, where no repository of it is known."""
+    model, chosen = request.model, engine(request.engine)
+    if model.inventory is None or request.weight_format or model.spec.quantization is not None:
+        return
+    from kvplanner.engine.whatif import refused
+
+    why_not = refused(model, chosen, request.version, request.machine)
+    for name in _FORMATS:
+        if name not in why_not and name != model.weight_format:
+            cost = f"weights in {name}, from a repository that somebody has to make: answers change a little"
+            changed = request._replace(weight_format=name)
+            yield Candidate("weight_format", changed, (Change(WEIGHT_FORMAT, name),), cost, "quality")
+
+
+def _machines(request: PlanRequest, plan: Plan) -> Iterator[Candidate]:
+    """More GPUs of the machine's own kind, a power of two of them."""
+    devices = request.machine.devices
+    if not devices or any(device.gpu.id != devices[0].gpu.id for device in devices):
+        return
+    count = 1 << (len(devices)).bit_length()
+    while count <= _MOST_GPUS:
+        machine = more_gpus(request.machine, count)
+        options = dict(request.options)
+        tensor = role_option(engine(request.engine), request.version, "tensor_parallel")
+        changes = [Change(GPUS, gpus.machine_words(machine))]
+        if tensor is not None and tensor.name in options:
+            factor = count // len(devices)
+            options[tensor.name] = int(options[tensor.name]) * factor
+            changes.append(Change(tensor.name, options[tensor.name]))
+        cost = f"{count - len(devices)} further {devices[0].gpu.name}"
+        loss: Loss = "hardware"
+        yield Candidate("gpus", request._replace(machine=machine, options=options), tuple(changes), cost, loss)
+        count *= 2
+
+
+def more_gpus(machine: Machine, count: int) -> Machine:
+    """A machine of `count` devices like its first; those that it has keep what is free on them."""
+    first = machine.devices[0]
+    fresh = first._replace(free_bytes=None, free_source="", uuid="", pci="", marks=())
+    added = tuple(fresh._replace(index=place) for place in range(len(machine.devices), count))
+    return machine._replace(devices=(*machine.devices[:count], *added))

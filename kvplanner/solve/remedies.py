@@ -1,0 +1,309 @@
+"""Remedies: what to change so that a plan works, or serves more; every one of them planned, none promised unseen.
+
+Single changes first, then the cheapest pairs. Each remedy carries the plan of the changed request, so that applying it
+gives that plan to the byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import Final, NamedTuple
+
+from kvplanner.engine.command import role_option
+from kvplanner.engine.lever import WEIGHT, Aim, Lever, Loss
+from kvplanner.engine.plan import Plan
+from kvplanner.engine.registry import engine
+from kvplanner.engine.request import PlanRequest
+from kvplanner.engine.verdict import Shortfall
+from kvplanner.errors import PlannerError
+from kvplanner.solve.change import Change, merged, stepped
+
+# How much more a remedy has to serve, to be worth telling.
+_GAIN: Final = 1.02
+_ENOUGH: Final = 3
+_MOST_PAIRS: Final = 4
+# A second change beside a shorter context has to keep so much more of it.
+_LONGER: Final = 1.25
+# Plans that a search for pairs may make: those of one change that helps a little, each with the changes beside it.
+_PAIR_PLANS: Final = 16
+
+
+class Remedy(NamedTuple):
+    """A change, or several, with the plan that they give.
+
+    names: of the levers. costs: in plain words, one for each lever. stage_before: where the plan failed, None where it
+    did not.
+    """
+
+    names: tuple[str, ...]
+    changes: tuple[Change, ...]
+    request: PlanRequest
+    plan: Plan
+    costs: tuple[str, ...]
+    losses: tuple[Loss, ...]
+    aim: Aim
+    stage_before: str | None
+
+    @property
+    def sure(self) -> bool:
+        """Whether it works at the unfavourable end of every band too."""
+        return self.plan.sure
+
+    @property
+    def weight(self) -> int:
+        """How much it costs, for the order."""
+        return sum(WEIGHT[loss] for loss in self.losses) + len(self.losses) - 1
+
+
+class Candidate(NamedTuple):
+    """A changed request that is worth a plan: of a lever's step, or of another model or machine."""
+
+    name: str
+    request: PlanRequest
+    changes: tuple[Change, ...]
+    cost: str
+    loss: Loss
+
+
+# More candidates than an engine's levers: other checkpoints, other machines. Given the request and its plan, in groups
+# of which the first that does is meant.
+More = Callable[[PlanRequest, Plan], Iterator[tuple[Candidate, ...]]]
+
+
+def aim_of(plan: Plan) -> Aim:
+    """What a plan needs: to fit, where it does not surely; else to serve more."""
+    return "more" if plan.sure else "fit"
+
+
+def served(plan: Plan) -> int:
+    """What a plan surely serves, for comparing: users of its load, else requests of the full length."""
+    limits = plan.limits
+    if not plan.fits:
+        return 0
+    users = limits.users_by_memory if plan.request.load else None
+    if users is not None and limits.max_requests is not None:
+        return min(users, limits.max_requests)
+    return limits.max_concurrent_requests or 0
+
+
+def remedies(request: PlanRequest, plan: Plan, more: More | None = None) -> tuple[Remedy, ...]:
+    """All remedies of a plan, ranked."""
+    return ranked(tuple(found(request, plan, more)))
+
+
+def ranked(remedies_: tuple[Remedy, ...]) -> tuple[Remedy, ...]:
+    """Those of a plan that fails: sure ones first, those that carry the load, then by cost. To serve more: by gain."""
+
+    def order(remedy: Remedy) -> tuple[float, ...]:
+        load, limits = remedy.request.load, remedy.plan.limits
+        short = load is not None and (limits.sure_serves_users or 0) < load.users
+        if remedy.aim == "fit":
+            return not remedy.sure, short, remedy.weight, -served(remedy.plan)
+        return not remedy.sure, remedy.aim == "less", remedy.weight, -served(remedy.plan)
+
+    return tuple(sorted(remedies_, key=order))
+
+
+def found(request: PlanRequest, plan: Plan, more: More | None = None) -> Iterator[Remedy]:
+    """Remedies as they are found, one plan or few between two of them, so that a worker can stop in between."""
+    aim = aim_of(plan)
+    search = _Search(request, plan, aim)
+    sure = 0
+    for remedy in chain(search.singles(), search.others(more) if more else ()):
+        sure += remedy.sure and remedy.weight <= WEIGHT["features"] and remedy.aim == aim
+        yield remedy
+    if aim == "fit" and sure < _ENOUGH:
+        yield from search.pairs()
+
+
+class _Search:
+    """One search: what was tried, and what helped a little."""
+
+    def __init__(self, request: PlanRequest, plan: Plan, aim: Aim) -> None:
+        self.request, self.plan, self.aim = request, plan, aim
+        self.engine = engine(request.engine)
+        self._partly: list[tuple[Candidate, Plan]] = []
+        self._left = _PAIR_PLANS
+        self._enough: dict[str, Remedy] = {}  # by lever: those that surely do alone
+
+    def planned(self, request: PlanRequest) -> Plan | None:
+        """The plan of a changed request, None where the engine refuses it or nothing can be told."""
+        try:
+            return self.engine.plan(request)
+        except PlannerError:
+            return None
+
+    def singles(self) -> Iterator[Remedy]:
+        """One lever at a time, each at its mildest step that does."""
+        for lever in self.engine.levers(self.request, self.plan):
+            for aim in lever.aims:
+                if aim == self.aim or aim == "less":
+                    remedy = self._pull(lever, aim)
+                    if remedy is not None:
+                        yield self._lengthened(remedy)
+
+    def others(self, more: More) -> Iterator[Remedy]:
+        """Other models and machines."""
+        for group in more(self.request, self.plan):
+            for candidate in group:
+                plan = self.planned(candidate.request)
+                if plan is not None and plan.sure and self._does(plan, self.aim):
+                    yield self._remedy((candidate,), plan, self.aim)
+                    if not self._short(plan):
+                        break
+
+    def _pull(self, lever: Lever, aim: Aim) -> Remedy | None:
+        """The mildest step that surely does, else one that may; what helps without doing is kept for pairs."""
+        if not lever.steps:
+            return None
+        maybe: Remedy | None = None
+        first: tuple[Candidate, Plan] | None = None
+        if lever.monotone and len(lever.steps) > 1:
+            strongest = self._try(lever, -1)
+            if strongest is None or not self._does(strongest[1], aim):
+                self._keep(strongest)
+                return None
+        for place in range(len(lever.steps)):
+            tried = self._try(lever, place)
+            if tried is None:
+                continue
+            first = first or tried
+            if self._does(tried[1], aim):
+                remedy = self._remedy((tried[0],), tried[1], aim)
+                if remedy.sure:
+                    self._enough[lever.name] = remedy
+                    return remedy
+                maybe = maybe or remedy
+        if maybe is None:
+            self._keep(first)
+        return maybe
+
+    def _try(self, lever: Lever, place: int) -> tuple[Candidate, Plan] | None:
+        step = lever.steps[place]
+        request, changes = stepped(self.request, step)
+        plan = self.planned(request) if changes else None
+        return None if plan is None else (_candidate(lever, request, changes), plan)
+
+    def _short(self, plan: Plan) -> bool:
+        """Whether users of the load are left."""
+        load = self.request.load
+        return load is not None and (plan.limits.sure_serves_users or 0) < load.users
+
+    def _does(self, plan: Plan, aim: Aim) -> bool:
+        if not plan.fits:
+            return False
+        load = self.request.load
+        if aim == "fit":
+            better = plan.sure or not self.plan.fits
+            return better and (load is None or bool(plan.limits.serves_users))
+        if not plan.sure:
+            return False
+        if aim == "less":
+            return (plan.limits.sure_serves_users or 0) >= (self.plan.limits.sure_serves_users or 0)
+        return served(plan) > served(self.plan) * _GAIN
+
+    def _remedy(self, parts: tuple[Candidate, ...], plan: Plan, aim: Aim) -> Remedy:
+        return Remedy(
+            names=tuple(part.name for part in parts),
+            changes=merged([change for part in parts for change in part.changes]),
+            request=parts[-1].request,
+            plan=plan,
+            costs=tuple(part.cost for part in parts),
+            losses=tuple(part.loss for part in parts),
+            aim=aim,
+            stage_before=self.plan.stage,
+        )
+
+    # pairs -----------------------------------------------------------------------------------------------------
+
+    def _keep(self, tried: tuple[Candidate, Plan] | None) -> None:
+        """A change that does not do alone, if it helps: another stage is in the way now, or less is missing there."""
+        if tried is None:
+            return
+        before, now = self._short_of(self.plan), self._short_of(tried[1])
+        if before is not None and now is not None and (now.stage != before.stage or now.most_bytes < before.most_bytes):
+            self._partly.append(tried)
+
+    @staticmethod
+    def _short_of(plan: Plan) -> Shortfall | None:
+        return plan.verdict.failing or plan.verdict.doubt
+
+    def pairs(self) -> Iterator[Remedy]:
+        """A change that helps, and one more beside it; the cheapest first."""
+        self._partly.sort(key=lambda tried: WEIGHT[tried[0].loss])
+        self._left, pairs, seen = _PAIR_PLANS, 0, set[frozenset[str]]()
+        for first, plan in self._partly:
+            for lever in sorted(self.engine.levers(first.request, plan), key=lambda lever: WEIGHT[lever.loss]):
+                names = frozenset((first.name, lever.name))
+                if self._left <= 0 or pairs >= _MOST_PAIRS:
+                    return
+                if len(names) < 2 or names in seen or "fit" not in lever.aims or not self._worth(first, lever):
+                    continue
+                seen.add(names)
+                remedy = self._beside(first, lever)
+                if remedy is not None and self._keeps_more(remedy, lever):
+                    yield self._lengthened(remedy)
+                    pairs += 1
+
+    def _beside(self, first: Candidate, lever: Lever) -> Remedy | None:
+        """A lever at its mildest step that surely does beside a first change."""
+        steps = list(lever.steps)
+        if lever.monotone and len(steps) > 1:
+            steps.insert(0, steps.pop())
+        strongest: Remedy | None = None
+        for place, step in enumerate(steps):
+            if self._left <= 0:
+                break
+            request, changes = stepped(first.request, step)
+            self._left -= 1
+            plan = self.planned(request) if changes else None
+            does = plan is not None and plan.sure and self._does(plan, "fit")
+            if plan is not None and does:
+                remedy = self._remedy((first, _candidate(lever, request, changes)), plan, "fit")
+                if place or not lever.monotone or len(steps) == 1:
+                    return remedy
+                strongest = remedy
+            elif lever.monotone and not place:
+                return None
+        return strongest
+
+    def _lengthened(self, remedy: Remedy) -> Remedy:
+        """A remedy with a shorter context, that context as long as its own plan surely allows."""
+        option = role_option(self.engine, self.request.version, "context")
+        cache, longest = remedy.plan.kv_cache, remedy.plan.limits.sure_max_context_length
+        if "context" not in remedy.names or option is None or cache is None or not longest:
+            return remedy
+        before = self.plan.options.get(option.name)
+        most = min(longest, int(before.value)) if before is not None and isinstance(before.value, int) else longest
+        if most <= cache.context_length:
+            return remedy
+        request, changes = stepped(remedy.request, {option.name: most})
+        plan = self.planned(request)
+        if plan is None or not plan.sure or not self._does(plan, remedy.aim):
+            return remedy
+        costs = tuple(cost.replace(f"{cache.context_length:,}", f"{most:,}") for cost in remedy.costs)
+        return remedy._replace(changes=merged((*remedy.changes, *changes)), request=request, plan=plan, costs=costs)
+
+    def _worth(self, first: Candidate, lever: Lever) -> bool:
+        """Whether a second change may be for something: not where it, or the first, does alone without a loss that
+        the other makes smaller; nor one that makes everything slow, where a single one does.
+        """
+        alone = [name for name in (first.name, lever.name) if name in self._enough]
+        if alone:
+            return alone == [lever.name] and lever.loss == "length"
+        return not (self._enough and "slow" in (first.loss, lever.loss))
+
+    def _keeps_more(self, remedy: Remedy, lever: Lever) -> bool:
+        """Whether a pair with a shorter context leaves it longer by far than the shorter context alone."""
+        single = self._enough.get(lever.name)
+        if single is None or single.plan.kv_cache is None or remedy.plan.kv_cache is None:
+            return True
+        return remedy.plan.kv_cache.context_length >= single.plan.kv_cache.context_length * _LONGER
+
+
+def _candidate(lever: Lever, request: PlanRequest, changes: tuple[Change, ...]) -> Candidate:
+    value = changes[0].value if changes else None
+    shown = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else f"{value:g}" if isinstance(
+        value, float) else str(value)  # fmt: skip
+    return Candidate(lever.name, request, changes, lever.cost.replace("{value}", shown), lever.loss)

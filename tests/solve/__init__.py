@@ -1,0 +1,1 @@
+"""Remedies, solvers and what fits."""
