@@ -13,6 +13,7 @@ from kvplanner.engine.registry import engine
 from kvplanner.engine.request import PlanRequest
 from kvplanner.errors import PlannerError
 from kvplanner.gpu.spec import Machine
+from kvplanner.model.quantisation import foreign
 from kvplanner.solve.change import GPUS, MODEL, WEIGHT_FORMAT, Change
 from kvplanner.solve.remedies import Candidate
 from kvplanner.units import format_bytes
@@ -21,7 +22,7 @@ from kvplanner.units import format_bytes
 _ALIKE: Final = 0.02
 _SMALLER: Final = 0.92
 _MOST_SISTERS: Final = 3
-_FORMATS: Final = ("FP8", "AWQ 4-bit")
+_FORMATS: Final = ("FP8", "GGUF Q8_0", "AWQ 4-bit", "GGUF Q4_K_M")
 _MOST_GPUS: Final = 16
 
 
@@ -63,7 +64,9 @@ def _sisters(request: PlanRequest) -> Iterator[Candidate]:
         said = naming.parse(entry.id)
         if said is None or said.base.id != own.base.id or entry.id == model.id:
             continue
-        if not chosen.cannot_load(entry.quantization, request.version, request.machine):
+        if not foreign.why_not(entry.quantization) and not chosen.cannot_load(
+            entry.quantization, request.version, request.machine
+        ):
             found.append(entry)
     taken: list[int] = []
     for entry in sorted(found, key=lambda e: -(e.stored_bytes or 0)):

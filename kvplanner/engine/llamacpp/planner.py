@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kvplanner.engine.draft import DraftWish
+from kvplanner.engine.lever import Lever
 from kvplanner.engine.llamacpp import cache, figures, limits, stages
 from kvplanner.engine.llamacpp.architectures import as_gguf
 from kvplanner.engine.llamacpp.builds import NEWEST, VERSIONS, Build, build_of, spelled
@@ -81,6 +82,14 @@ class LlamaCpp:
         """The draft model whose layers count, None for none."""
         name = str(options.get("spec_draft_model") or "").strip()
         return DraftWish(name, "--model-draft") if name else None
+
+    def levers(self, request: PlanRequest, plan: Plan) -> tuple[Lever, ...]:
+        """What may be changed about a request, given its plan: proposals, each with its cost."""
+        from kvplanner.engine.llamacpp.levers import levers
+        from kvplanner.engine.shared.levers import see
+
+        options = self.options(request.version)
+        return levers(see(request, plan, options=options, stages=self.stages, allowed=self.allowed))
 
     def plan(self, request: PlanRequest) -> Plan:
         """The plan. Raises BadInput for values that llama.cpp refuses, NotModelled for what is not known."""
