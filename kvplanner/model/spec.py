@@ -162,6 +162,7 @@ class ModelSpec(NamedTuple):
     quantization_traits: what the weights need of an engine beyond the method ("act-order", "2:4 sparse" ...).
     mtp_layers: multi-token-prediction blocks that the file holds and an engine loads only on request.
     not_modelled: facts that an engine would need and this reader does not understand; a plan says so.
+    remarks: facts that a plan tells although nothing is uncertain by them.
     assumed_fields: config fields that come from class defaults and were seen in no file.
     defaulted: fields that the config leaves out and that took their family's class default.
     """
@@ -183,6 +184,7 @@ class ModelSpec(NamedTuple):
     multimodal: bool = False
     assumed_fields: tuple[str, ...] = ()
     not_modelled: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
     defaulted: tuple[str, ...] = ()
     default_context_length: int | None = None
     quantization_traits: tuple[str, ...] = ()

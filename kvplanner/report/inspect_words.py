@@ -117,7 +117,7 @@ def _mlp(mlp: Mlp | Moe) -> str:
 
 def oddities(spec: ModelSpec, inventory: Inventory | None) -> tuple[str, ...]:
     """What a reader would not expect."""
-    return (*_cache_oddities(spec), *_weight_oddities(spec, inventory), *spec.not_modelled)
+    return (*_cache_oddities(spec), *_weight_oddities(spec, inventory), *spec.remarks, *spec.not_modelled)
 
 
 def _cache_oddities(spec: ModelSpec) -> Iterator[str]:
@@ -132,8 +132,9 @@ def _cache_oddities(spec: ModelSpec) -> Iterator[str]:
         yield f"the checkpoint asks for an {spec.kv_cache_dtype} KV cache"
     if spec.default_context_length and spec.context_length:
         yield f"engines start at {spec.default_context_length:,} tokens, and go to {spec.context_length:,} when asked"
-    if spec.task != "generate":
-        yield "makes embeddings, not text"
+    made = {"embed": "makes embeddings, not text", "classify": "makes scores, not text"}.get(spec.task)
+    if made:
+        yield made
 
 
 def _shares(layer: LayerSpec) -> bool:

@@ -77,5 +77,5 @@ def test_what_is_no_model_to_serve_says_so(name: str) -> None:
 def test_an_encoder_that_the_engine_refuses_is_counted_and_told() -> None:
     spec, _ = read("glm-4v-9b-shape")
     assert spec.multimodal
-    assert any("GLM4VForCausalLM" in words for words in spec.not_modelled)
+    assert any("GLM4VForCausalLM" in words for words in spec.remarks)
     assert CASES["glm-4v-9b-shape"]["expected"]["vllm"]

@@ -31,7 +31,7 @@ class Item(NamedTuple):
 class Quirks(NamedTuple):
     """What an architecture has of its own.
 
-    Releases: since, last: those that run it; about, perhaps_last: the same where the border is not sure.
+    Releases: since, last: those that run it; about: since, where the border is not sure.
     Settling: no_float16; largest_item_tokens: a step holds the largest video (0.33); wide_graphs: batches of up to 1024
     are captured; fp8_on_blackwell: its sparse attention has an 8-bit cache there unless another is asked for.
     Cache: image_prefix: image tokens see each other, so that causal kernels need a partner; expanded_latent: cached as
@@ -53,7 +53,6 @@ class Quirks(NamedTuple):
     since: Version | None = None
     about: Version | None = None
     last: Version | None = None
-    perhaps_last: Version | None = None
     no_float16: NoFloat16 | None = None
     largest_item_tokens: int = 0
     wide_graphs: bool = False
@@ -103,10 +102,38 @@ _GLM4: Final = Quirks(rotary_share=0.5)
 _MINIMAX: Final = Quirks(rotary_share=0.5)
 _QWEN35: Final = _QWEN._replace(about=(16, 0), state_dtype="convolution", every_stage=("embedding",), rotary_share=0.25)
 
+# Architectures whose only row is the last release that ran them (_PREVIOUSLY_SUPPORTED_MODELS of registry.py, 0.33).
+_LAST: Final[dict[Version, tuple[str, ...]]] = {
+    (10, 2): ("MotifForCausalLM", "Phi4FlashForCausalLM", "DonutForConditionalGeneration"),
+    (12, 0): ("Phi4MultimodalForCausalLM",),
+    (23, 0): (
+        "BaiChuanForCausalLM", "Dots1ForCausalLM", "ErnieModel", "ErnieForSequenceClassification",
+        "ErnieForTokenClassification", "InternLM2VEForCausalLM", "InternLMForCausalLM",
+        "QwenVLForConditionalGeneration",
+        "MiniMaxVL01ForConditionalGeneration", "Tarsier2ForConditionalGeneration", "XverseForCausalLM",
+    ),
+    (24, 0): (
+        "AquilaModel", "AquilaForCausalLM", "AyaVisionForConditionalGeneration", "Grok1ModelForCausalLM",
+        "Grok1ForCausalLM", "MantisForConditionalGeneration", "MusicFlamingoForConditionalGeneration",
+        "TarsierForConditionalGeneration",
+    ),
+    (25, 0): ("FuyuForCausalLM", "TeleChatForCausalLM"),
+    (26, 0): ("OuroForCausalLM",),
+    (28, 0): (
+        "ArcticForCausalLM", "ChameleonForConditionalGeneration", "Fairseq2LlamaForCausalLM", "GritLM",
+        "HCXVisionForCausalLM", "PrithviGeoSpatialMAE",
+    ),
+}  # fmt: skip
+
+
+def _dropped() -> dict[str, Quirks]:
+    return {name: Quirks(last=release) for release, names in _LAST.items() for name in names}
+
+
 # A key is an architecture, or with a star the beginning of several; the longest that fits is an architecture's row.
 ROWS: Final[dict[str, Quirks]] = {
-    "BaichuanForCausalLM": Quirks(perhaps_last=(23, 0)),
-    "BambaForCausalLM": Quirks(perhaps_last=(23, 0), rotary_share=0),
+    "BaichuanForCausalLM": Quirks(last=(23, 0)),
+    "BambaForCausalLM": Quirks(last=(23, 0), rotary_share=0),
     "Bert*": _ENCODER,
     "ChatGLM*": _GLM4,
     "Cohere2ForCausalLM": Quirks(inclusive_window=True),
@@ -151,10 +178,11 @@ ROWS: Final[dict[str, Quirks]] = {
     "MiMoV2*": Quirks(fp32_router=True),
     "MiniCPM3*": Quirks(expanded_latent=True),
     "MiniMaxM*": _MINIMAX,
-    "MiniMaxM1ForCausalLM": _MINIMAX._replace(perhaps_last=(23, 0)),
+    "MiniMaxForCausalLM": _MINIMAX._replace(last=(23, 0)),
+    "MiniMaxM1ForCausalLM": _MINIMAX._replace(last=(23, 0)),
     "MiniMaxM2*": _MINIMAX._replace(fp32_router=True),
     "MiniMaxM3*": _MINIMAX._replace(not_confirmed=_INDEX_UNSURE),
-    "MiniMaxText01ForCausalLM": _MINIMAX._replace(perhaps_last=(23, 0)),
+    "MiniMaxText01ForCausalLM": _MINIMAX._replace(last=(23, 0)),
     "MistralModel": Quirks(unused_head=True),
     "Mistral3ForConditionalGeneration": Quirks(since=(8, 2)),
     "MllamaForConditionalGeneration": Quirks(since=(6, 2), last=(10, 2)),
@@ -168,8 +196,8 @@ ROWS: Final[dict[str, Quirks]] = {
     "PhiFor*": Quirks(rotary_share=0.4),
     "Phi3SmallForCausalLM": Quirks(last=(9, 2)),
     "Phi4*": Quirks(rotary_share=0.75),
-    "Plamo2ForCausalLM": Quirks(no_float16=NoFloat16("plamo2", (9, 1))),
-    "QWenLMHeadModel": Quirks(perhaps_last=(23, 0)),
+    "Plamo2ForCausalLM": Quirks(last=(26, 0), no_float16=NoFloat16("plamo2", (9, 1))),
+    "QWenLMHeadModel": Quirks(last=(23, 0)),
     "Qwen*": _QWEN,
     "Qwen2Model": Quirks(unused_head=True),
     "Qwen2Moe*": Quirks(every_stage=_ALL_STAGES),
@@ -188,6 +216,20 @@ ROWS: Final[dict[str, Quirks]] = {
     "StableLm*": Quirks(rotary_share=0.25),
     "Starcoder2*": Quirks(rotary_share=0),
     "XLMRoberta*": _ENCODER,
+    "CLIP*": Quirks(rotary_share=0),
+    "Falcon*": Quirks(not_built=("lm_head",)),
+    "JAISLMHeadModel": Quirks(last=(22, 0), rotary_share=0),
+    "ModernBert*": Quirks(two_bases=True),
+    "Mpt*": Quirks(last=(28, 0), rotary_share=0),
+    "MPT*": Quirks(last=(28, 0), rotary_share=0),
+    "PersimmonForCausalLM": Quirks(last=(25, 0), rotary_share=0.5),
+    "Phi4MMForCausalLM": Quirks(rotary_share=0.75, not_built=("lora",)),
+    "RWForCausalLM": Quirks(last=(28, 0), not_built=("lm_head",)),
+    "Siglip*": Quirks(rotary_share=0),
+    "StableLMEpochForCausalLM": Quirks(last=(28, 0), rotary_share=0.25),
+    "Whisper*": Quirks(rotary_share=0),
+    "Zamba2*": Quirks(rotary_share=0),
+    **_dropped(),
 }  # fmt: skip
 
 

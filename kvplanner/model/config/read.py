@@ -71,6 +71,7 @@ def read_with(
         task=draft.task,
         multimodal=bool(draft.towers),
         not_modelled=draft.not_modelled,
+        remarks=draft.remarks,
         defaulted=tuple(dict.fromkeys(top.defaulted)),
     )
     return spec, inventory

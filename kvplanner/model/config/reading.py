@@ -69,6 +69,7 @@ class Draft(NamedTuple):
     mtp: Mtp | None = None
     task: Task = "generate"
     not_modelled: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
 
 class Reading:

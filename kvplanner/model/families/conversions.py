@@ -30,8 +30,7 @@ ALIASES: Final[Mapping[str, str]] = {
     "Fairseq2LlamaForCausalLM": "LlamaForCausalLM", "MistralLarge3ForCausalLM": "DeepseekV3ForCausalLM",
     "MiMoV2ForCausalLM": "MiMoV2FlashForCausalLM",
     "BailingMoeV3ForCausalLM": "BailingHybridForCausalLM", "TeleChatForCausalLM": "TeleChat2ForCausalLM",
-    "TelechatForCausalLM": "TeleChat2ForCausalLM",
-    "NemotronHPuzzleForCausalLM": "NemotronHForCausalLM", "Gemma3TextModel": "Gemma3Model",
+        "NemotronHPuzzleForCausalLM": "NemotronHForCausalLM", "Gemma3TextModel": "Gemma3Model",
     "MiniMaxM3SparseForCausalLM": "MiniMaxM3ForCausalLM", "Qwen2ForProcessRewardModel": "Qwen2ForRewardModel",
     "Qwen2_5OmniModel": "Qwen2_5OmniForConditionalGeneration", "Ovis2_6ForCausalLM": "Ovis2_5",
     "Ovis2_6_MoeForCausalLM": "Ovis2_5", "Qwen3ASRRealtimeGeneration": "Qwen3ASRForConditionalGeneration",
@@ -50,6 +49,12 @@ _BIDIRECTIONAL: Final[Mapping[str, tuple[str, Task]]] = {
     "DeepseekV3BidirectionalModel": ("DeepseekV3ForCausalLM", "embed"),
 }
 
+# Spellings of files that vLLM's registry does not list: what its command line has to say instead.
+_RESPELT: Final[Mapping[str, str]] = {
+    "TelechatForCausalLM": "TeleChat2ForCausalLM", "NewModel": "GteNewModel",
+    "NewForSequenceClassification": "GteNewForSequenceClassification", "LongcatCausalLM": "LongcatFlashForCausalLM",
+}  # fmt: skip
+
 # What a name's ending means, in the order in which vLLM tries them.
 _GENERATING: Final = ("ForCausalLM", "ForConditionalGeneration", "ChatModel", "LMHeadModel")
 _POOLING: Final[tuple[tuple[str, Task], ...]] = (
@@ -67,6 +72,9 @@ def converted(architecture: str, find: Find) -> Reader | None:
 
     find: the reader that an architecture has of its own.
     """
+    if architecture in _RESPELT:
+        base = find(_RESPELT[architecture])
+        return _respelt(base, _RESPELT[architecture]) if base is not None else None
     if architecture in ALIASES:
         other = ALIASES[architecture]
         return find(other) or _by_ending(other, find)
@@ -87,6 +95,17 @@ def converted(architecture: str, find: Find) -> Reader | None:
         base = find(name)
         return _both_ways(pooled(base, task)) if base is not None else None
     return _by_ending(architecture, find)
+
+
+def _respelt(text: Reader, name: str) -> Reader:
+    """The reader of the name that vLLM knows, with what to tell it."""
+    say = f"""vLLM's registry does not list the file's name: --hf-overrides '{{"architectures": ["{name}"]}}'"""
+
+    def read(reading: Reading) -> Draft:
+        draft = text(reading)
+        return draft._replace(remarks=(*draft.remarks, say))
+
+    return read
 
 
 def _both_ways(text: Reader) -> Reader:

@@ -123,7 +123,7 @@ def _chatglm(reading: Reading) -> Draft:
     wanted = (
         """vLLM's ChatGLMForCausalLM refuses the encoder: --hf-overrides '{"architectures": ["GLM4VForCausalLM"]}'"""
     )
-    return draft._replace(towers=tuple(towers), outside=[*draft.outside, *groups], not_modelled=(wanted,))
+    return draft._replace(towers=tuple(towers), outside=[*draft.outside, *groups], remarks=(wanted,))
 
 
 READERS: Final[dict[str, Reader]] = {

@@ -19,7 +19,7 @@ BESIDE: Final = "a draft head: it runs beside its target only"
 
 def as_draft(draft: Draft) -> Draft:
     """Marked as a head that nobody serves alone."""
-    return draft._replace(task="draft", not_modelled=(*draft.not_modelled, BESIDE))
+    return draft._replace(task="draft", remarks=(*draft.remarks, BESIDE))
 
 
 def eagle(text: Reader) -> Reader:

@@ -281,7 +281,7 @@ READERS: Final[dict[str, Reader]] = {
     "ModernBertForMaskedLM": Modern("words"),
     **dict.fromkeys(("ModernBertForSequenceClassification", "ModernBertForTokenClassification"), Modern("classes")),
     "NomicBertModel": _nomic,
-    **dict.fromkeys(("GteModel", "GteNewModel", "NewModel"), Gte()),
-    **dict.fromkeys(("GteNewForSequenceClassification", "NewForSequenceClassification"), Gte(head=True)),
+    **dict.fromkeys(("GteModel", "GteNewModel"), Gte()),
+    "GteNewForSequenceClassification": Gte(head=True),
     **dict.fromkeys(("CLIPModel", "SiglipModel"), _two_towers),
 }  # fmt: skip

@@ -247,6 +247,6 @@ READERS: Final[dict[str, Reader]] = {
         may_lack_q_rank=True,
     ),
     "PanguUltraMoEForCausalLM": _pangu,
-    **dict.fromkeys(("LongcatFlashForCausalLM", "LongcatCausalLM"), _longcat),
+    "LongcatFlashForCausalLM": _longcat,
     "MiniCPM3ForCausalLM": Latent(None, all_dense, tied=True),
 }

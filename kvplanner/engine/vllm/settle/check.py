@@ -10,14 +10,6 @@ from kvplanner.errors import BadInput, NotModelled
 from kvplanner.model.spec import Attention, Mla, ModelSpec, State
 
 
-def dropped(spec: ModelSpec, version: tuple[int, int]) -> str:
-    """A warning for an architecture that this release may no longer run, "" for others."""
-    last = quirks(spec.architecture).perhaps_last
-    if last is None or version <= (last[0], 99):
-        return ""
-    return f"vLLM 0.{last[0]}.{last[1]} is said to be the last release that runs {spec.architecture}"
-
-
 def check_configuration(spec: ModelSpec, settings: Settings, gpu: Gpu) -> None:
     """Raises BadInput for a combination that the engine does not start with (config/vllm.py, config/model.py)."""
     _check_architecture(spec, settings.version)

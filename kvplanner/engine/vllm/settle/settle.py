@@ -60,11 +60,9 @@ def resolve(request: PlanRequest) -> tuple[Settings, dict[str, Resolved], tuple[
     )
     book.warnings += support.check(spec, served.quantization, version, gpu.arch, bool(request.weight_format))
     book.warnings += _not_modelled(book.options)
+    book.warnings += spec.remarks
     check.check_configuration(spec, settings, gpu)
     book.warnings += dtype.warnings(spec, settings)
-    dropped = check.dropped(spec, version)
-    if dropped:
-        book.warnings.append(dropped)
     chosen = select(spec, settings, gpu)
     book.settle("attention_backend", chosen.primary, chosen.reason, "derived")
     _block_size(spec, settings, chosen, book)

@@ -13,7 +13,6 @@ GEMMA2, GLM = "google/gemma-2-2b-it", "zai-org/GLM-4-9B-0414"
 LISTED = [
     ("Gemma2ForCausalLM", "gemma2", False, "gemma2"), ("Gemma3ForCausalLM", "gemma3_text", False, "gemma3_text"),
     ("Gemma3ForConditionalGeneration", "gemma3_text", True, "gemma3"), ("Glm4ForCausalLM", "glm4", False, "glm4"),
-    ("Plamo2ForCausalLM", "plamo2", False, "plamo2"),
 ]  # fmt: skip
 
 
@@ -103,3 +102,11 @@ def test_a_plan_counts_four_bytes(model: str) -> None:
         blocks.append(cache.groups[0].page_bytes)
     assert weights == [2 * weights[2], 2 * weights[2], weights[2]]
     assert blocks == [2 * blocks[2], 2 * blocks[2], blocks[2]]
+
+
+def test_one_that_a_later_release_dropped_took_no_float16_either() -> None:
+    model = dense(architecture="Plamo2ForCausalLM", model_type="plamo2")
+    with pytest.raises(BadInput, match="'plamo2' does not support float16"):
+        resolved(model, {"dtype": "half"}, H100, version="0.26.0")
+    with pytest.raises(BadInput, match=r"was supported in vLLM until v0\.26\.0"):
+        resolved(model, {"dtype": "half"}, H100)

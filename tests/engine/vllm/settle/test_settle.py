@@ -241,7 +241,14 @@ def test_architectures_that_releases_dropped() -> None:
     with pytest.raises(BadInput, match=r"was supported in vLLM until v0\.10\.2"):
         resolved(old)
     assert not resolved(old, version="0.10.2")[2]
-    assert "last release" in resolved(dense(architecture="BaichuanForCausalLM"))[2][0]
+    for name, last in (
+        ("BaichuanForCausalLM", "0.23.0"),
+        ("XverseForCausalLM", "0.23.0"),
+        ("MptForCausalLM", "0.28.0"),
+    ):
+        with pytest.raises(BadInput, match=f"was supported in vLLM until v{last}"):
+            resolved(dense(architecture=name))
+        assert not resolved(dense(architecture=name), version=last)[2]
 
 
 def test_unknown_limits_refuse_nothing() -> None:
