@@ -17,7 +17,7 @@ _STRUCTURAL: Final = (
 )  # fmt: skip
 _NUMERIC: Final = re.compile(
     r"dropout|droput|_coef$|_eps$|epsilon|initializer|_loss|_std$|jitter_noise|rope_theta|_act$"
-    r"|init_value$|init_scale$|xavier_init$|^layernorm_\w+_(alpha|beta)$|_loss_weight$|drop_path|layerdrop"
+    r"|init_value$|init_scale$|xavier_init$|^layernorm_\w+_(alpha|beta)$|_loss_weight$|drop_path|layerdrop|_multipliers?$|_scaling_factor$"
 )
 # Keys with such a word that change neither, whatever their value. The pooler_* and directionality fields are those
 # of the first BERT files, whose classes have no such pooler.
@@ -37,7 +37,7 @@ _NOT_TENSORS: Final = re.compile(
     r"|prompt|processor|tokenizer|rope|^architectures$|image_mean|image_std|_resolutions$|quantization|compression"
     r"|candidate|speculat|_stats$|training|^parameters$|license|authors?$|preprocess|time_step|^freq|_factors?$"
     r"|_range$|transformers|sentence_|unsloth|mergekit|dropout|loss|^_|scheduler|optimizer|^dataset|sampling|timestamp"
-    r"|^id2|2id$|2label$|^tie_weights|video_fps|^tp_plan|_tp_plan|_pp_plan|mrope|^export|template|^use_|^auto_|capacity"
+    r"|^id2|2id$|2label$|^tie_weights|video_fps|^tp_plan|_tp_plan|_pp_plan|mrope|^export|template|^use_|^auto_|capacity|multipliers?$"
 )
 
 # Names of one meaning; the first is the usual one.

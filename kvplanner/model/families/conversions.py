@@ -20,7 +20,7 @@ Find = Callable[[str], Reader | None]
 # Names that vLLM, now or in an earlier release, gives to the class of another name.
 ALIASES: Final[Mapping[str, str]] = {
     "LLaMAForCausalLM": "LlamaForCausalLM", "AquilaModel": "LlamaForCausalLM", "AquilaForCausalLM": "LlamaForCausalLM",
-    "CwmForCausalLM": "LlamaForCausalLM", "InternLMForCausalLM": "LlamaForCausalLM",
+    "InternLMForCausalLM": "LlamaForCausalLM",
     "XverseForCausalLM": "LlamaForCausalLM", "IQuestCoderForCausalLM": "LlamaForCausalLM",
     "TeleChat3ForCausalLM": "LlamaForCausalLM", "StableLMEpochForCausalLM": "StableLmForCausalLM",
     "RWForCausalLM": "FalconForCausalLM", "ChatGLMForConditionalGeneration": "ChatGLMModel",
@@ -31,7 +31,7 @@ ALIASES: Final[Mapping[str, str]] = {
     "MiMoV2ForCausalLM": "MiMoV2FlashForCausalLM",
     "BailingMoeV3ForCausalLM": "BailingHybridForCausalLM", "TeleChatForCausalLM": "TeleChat2ForCausalLM",
         "NemotronHPuzzleForCausalLM": "NemotronHForCausalLM", "Gemma3TextModel": "Gemma3Model",
-    "MiniMaxM3SparseForCausalLM": "MiniMaxM3ForCausalLM", "Qwen2ForProcessRewardModel": "Qwen2ForRewardModel",
+    "MiniMaxM3SparseForCausalLM": "MiniMaxM3ForCausalLM", "PhimoeForCausalLM": "PhiMoEForCausalLM",
     "Qwen2_5OmniModel": "Qwen2_5OmniForConditionalGeneration", "Ovis2_6ForCausalLM": "Ovis2_5",
     "Ovis2_6_MoeForCausalLM": "Ovis2_5", "Qwen3ASRRealtimeGeneration": "Qwen3ASRForConditionalGeneration",
     "Step3p7ForConditionalGeneration": "Step3p7FlashForCausalLM", "HfMoondream": "Moondream3ForCausalLM",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from kvplanner.errors import BadInput
+from kvplanner.errors import BadInput, NotModelled
 from kvplanner.model.config.fields import Fields, need_divides
 from kvplanner.model.config.moe import expert_sizes
 from kvplanner.model.config.parts import Parts
@@ -86,12 +86,32 @@ def _sizes(text: Fields, kind: str) -> _Sizes:
     if kind == SLIDING:
         need_divides(text, "num_key_value_heads", kv, "num_attention_heads", heads)
         return _Sizes(heads, kv, size, window, True)
-    own_kv = text.maybe("num_global_key_value_heads", high=1 << 16)
+    listed_size, listed_kv = _of_full_layers(text)
+    own_kv = text.maybe("num_global_key_value_heads", high=1 << 16) or listed_kv
     text.noted("num_global_key_value_heads")
-    own_size = text.get("global_head_dim", default=512, high=1 << 16)
+    own_size = text.maybe("global_head_dim", high=1 << 16) or listed_size
+    if own_size is None:
+        own_size = text.get("global_head_dim", default=512, high=1 << 16)
     full_kv = own_kv if own_kv is not None and same else kv
     need_divides(text, "num_global_key_value_heads", full_kv, "num_attention_heads", heads)
     return _Sizes(heads, full_kv, own_size, None, not same)
+
+
+def _of_full_layers(text: Fields) -> tuple[int | None, int | None]:
+    """Head size and KV heads of full layers as newer saves list them, layer by layer, in `per_layer_config`."""
+    listed = text.sub("per_layer_config")
+    if listed is None:
+        return None, None
+    found: set[tuple[int | None, int | None]] = set()
+    for name in map(str, listed.values):
+        layer = listed.sub(name)
+        if layer is not None:
+            sizes = layer.maybe("head_dim", high=1 << 16), layer.maybe("num_key_value_heads", high=1 << 16)
+            layer.close()
+            found.add(sizes)
+    if len(found) != 1:
+        raise NotModelled("gives layers different sizes", text.named("per_layer_config"), "One size is modelled")
+    return found.pop()
 
 
 def _body(reading: Reading, hidden: int, s: _Sizes, owns: bool, per_layer: int, wide: bool) -> Body:
@@ -232,4 +252,7 @@ def _conformer(parts: Parts, path: str, depth: int, size: int, heads: int, kerne
     return groups
 
 
-READERS: Final[dict[str, Reader]] = {"Gemma4ForConditionalGeneration": with_towers(_text, _vision, _audio)}
+READERS: Final[dict[str, Reader]] = {
+    "Gemma4ForCausalLM": _text,
+    "Gemma4ForConditionalGeneration": with_towers(_text, _vision, _audio),
+}

@@ -111,15 +111,21 @@ def _no_index(fields: Fields, layers: int) -> tuple[str, ...]:
     return ("",) * layers
 
 
+def _all_indexed(fields: Fields, layers: int) -> None:
+    """`layer_types`, which newer saves add, holds one kind only."""
+    kinds = fields.texts("layer_types", allowed=("deepseek_sparse_attention", "indexed_attention"))
+    if kinds is not None:
+        need_length(fields, "layer_types", kinds, layers)
+
+
 def _index_everywhere(fields: Fields, layers: int) -> tuple[str, ...]:
+    _all_indexed(fields, layers)
     return (OWNER,) * layers
 
 
 def _index_shared(fields: Fields, layers: int) -> tuple[str, ...]:
     """GLM-5: `indexer_types`, or the older frequency, offset and pattern."""
-    kinds = fields.texts("layer_types", allowed=("deepseek_sparse_attention",))
-    if kinds is not None:
-        need_length(fields, "layer_types", kinds, layers)
+    _all_indexed(fields, layers)
     given = fields.texts("indexer_types", allowed=(OWNER, SHARED))
     pattern = fields.text("index_topk_pattern")
     step = fields.maybe("index_topk_freq", high=1 << 16) or 1

@@ -106,6 +106,7 @@ READERS: Final[dict[str, Reader]] = {
     "MiniCPMForCausalLM": _minicpm,
     "MptForCausalLM": _mpt,
     "HyperCLOVAXForCausalLM": _hyperclovax,
+    "CwmForCausalLM": LLAMA._replace(head_size=128, kv_heads=8, pattern=full_first(4), window=8192),
     "TeleFLMForCausalLM": LLAMA._replace(ignore=("use_mup", "mup_scale_factor", "output_mult", "input_mult")),
     "TeleChat2ForCausalLM": Decoder(
         qkv_bias=False, o_bias=True, down_bias=True, hidden_names=("hidden_size", "n_embed"), head_names=("n_head",),

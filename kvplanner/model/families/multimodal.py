@@ -58,7 +58,9 @@ def _by_model_type(reading: Reading, readers: dict[str, Reader]) -> Draft:
 def _llama4_text(reading: Reading) -> Draft:
     """Llama 4: chunked attention in rope layers, experts interleaved, one shared expert of the experts' width."""
     text = reading.text
-    text.skip("for_llm_compressor", "nope_layer_interval", "use_qk_norm", "attention_chunk_size_mlp")
+    text.skip(
+        "for_llm_compressor", "nope_layer_interval", "no_rope_layer_interval", "use_qk_norm", "attention_chunk_size_mlp"
+    )
     text.expect("attention_bias", False)
     hidden, vocab, layers = reading.hidden(), reading.vocab(), reading.layer_count()
     heads = reading.heads(hidden)
@@ -170,6 +172,7 @@ READERS: Final[dict[str, Reader]] = {
     "MllamaForConditionalGeneration": with_towers(_mllama_text, towers_more.mllama),
     "KimiK25ForConditionalGeneration": with_towers(_kimi_k25_text, towers_more.moonvit),
     "KimiK3ForConditionalGeneration": with_towers(_kimi_k3_text, towers_more.moonvit2),
+    "MuseGlimmerForCausalLM": _MUSE,
     "MuseGlimmerForConditionalGeneration": with_towers(_MUSE, towers_more.muse),
     "Phi3VForCausalLM": with_towers(PHI3, towers_more.phi3_vision),
 }

@@ -27,7 +27,7 @@ from kvplanner.model.config.reading import Draft, Reader, Reading
 _ROUTER: Final = ("n_group", "topk_group")
 _MIXTRAL: Final = Experts(("num_local_experts",), width=("intermediate_size",), path="block_sparse_moe", names=MIXTRAL)
 QWEN3_MOE: Final = Decoder(
-    qk_norm="head", head_size=128, pattern=optional_window, mlp_pattern=qwen_sparse,
+    qk_norm="head", pattern=optional_window, mlp_pattern=qwen_sparse,
     experts=Experts(("num_experts", "num_local_experts"), ignore=("shared_expert_intermediate_size",
                                                                   "intermediate_size")),
     only={"use_qk_norm": True, "qkv_bias": False},
@@ -40,10 +40,10 @@ _GLM: Final = Experts(
 
 
 _GLM4_MOE: Final = Decoder(
-    o_bias=False, head_size=128, qk_norm="head", qk_norm_if=("use_qk_norm", False), mlp_pattern=after_first(1),
+    o_bias=False, qk_norm="head", qk_norm_if=("use_qk_norm", False), mlp_pattern=after_first(1),
     experts=_GLM, mtp=one_layer("num_nextn_predict_layers", copies=2),
 )  # fmt: skip
-GLM4V_MOE: Final = _GLM4_MOE._replace(qkv_bias=("attention_bias", True), head_size=None, mtp=None)
+GLM4V_MOE: Final = _GLM4_MOE._replace(qkv_bias=("attention_bias", True), mtp=None)
 
 
 def _step(reading: Reading) -> Draft:
