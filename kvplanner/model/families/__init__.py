@@ -77,13 +77,15 @@ def _families() -> Iterator[Mapping[str, Reader]]:
         mixed,
         mixtures,
         nemotron,
+        seeing,
+        speech,
         statespace,
         vision,
         zamba,
     )
 
     rest = (gemma4, nemotron, statespace, mixed, llamalike, mixtures, compressed, encoders, classic, drafts)
-    for module in (*rest, gemma3n, zamba, vision, audio, documents):
+    for module in (*rest, gemma3n, zamba, vision, audio, documents, speech, seeing):
         yield module.READERS
 
 

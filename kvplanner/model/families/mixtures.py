@@ -25,8 +25,8 @@ from kvplanner.model.config.patterns import (
     window_of,
 )
 from kvplanner.model.config.reading import Body, Draft, MixerPart, MlpPart, Reader, Reading, body, stack
-from kvplanner.model.families.latent import dense_mlp, layer_norms
-from kvplanner.model.spec import Attention, Mlp, Moe
+from kvplanner.model.families.latent import dense_mlp, layer_norms, mla_part, mla_sizes
+from kvplanner.model.spec import Attention, Mlp, Moe, State
 from kvplanner.model.tensors import TensorGroup
 
 _GROUPS: Final = ("n_group", "topk_group")
@@ -67,6 +67,48 @@ def _bailing(reading: Reading) -> Draft:
         ignore=("use_rmsnorm", "max_window_layers", "use_sliding_window", "sliding_window", "rotary_dim", "norm_head",
                 "mtp_loss_scaling_factor"),
     )(reading)  # fmt: skip
+
+
+def _bailing_linear(reading: Reading) -> Draft:
+    """Ling 2.5: lightning attention with an output gate, latent attention in the last layer of each group."""
+    text, parts = reading.text, reading.parts
+    text.skip("group_norm_size", "linear_silu", "use_linear_silu", "linear_rope", "linear_backend", "use_rmsnorm",
+              "max_window_layers", "use_sliding_window", "sliding_window", "rotary_dim", "num_kv_heads_for_linear_attn",
+              "mtp_loss_scaling_factor")  # fmt: skip
+    every_bias = text.flag("use_bias", default=False)
+    bias = text.flag("use_qkv_bias", default=False) or every_bias
+    normed = text.flag("use_qk_norm", default=False)
+    hidden, vocab, layers = reading.hidden(), reading.vocab(), reading.layer_count()
+    n, _, size = reading.heads(hidden)
+    sizes = mla_sizes(text, hidden, may_lack_q_rank=True)
+    step, wide = text.get("layer_group_size", default=1, high=1 << 12), n * size
+
+    def make(key: tuple[bool, str]) -> Body:
+        full, kind = key
+        if full:
+            mixer = mla_part(reading, hidden, sizes, path="attention")
+        else:
+            groups = parts.linear(
+                "attention.query_key_value", "state", 3 * wide, hidden, "column", bias=bias, unit=size
+            )
+            groups += parts.linear("attention.g_proj", "state", wide, hidden, "column", unit=size)
+            groups += parts.linear("attention.dense", "state", hidden, wide, "row", bias=every_bias, unit=size)
+            groups += parts.norm("attention.g_norm", wide, shard="column")
+            for name in ("query_layernorm", "key_layernorm") if normed else ():
+                groups += parts.norm(f"attention.{name}", size)
+            mixer = MixerPart(State("lightning", heads=n, head_size=size, key_heads=n, key_size=size), groups)
+        mlp = bailing_experts(reading, hidden) if kind == SPARSE else dense_mlp(reading, hidden)
+        return body(mixer, mlp, layer_norms(reading, hidden))
+
+    kinds = after_first(0)(text, layers)
+    bodies, body_of = stack([((i + 1) % step == 0, kind) for i, kind in enumerate(kinds)], make)
+    if DENSE not in kinds:
+        text.skip("intermediate_size")
+    tied = reading.tied(False)
+    outside = reading.vocabulary(vocab, hidden, tied, embed="model.word_embeddings")
+    draft = Draft(hidden, vocab, bodies, body_of, outside, tied)
+    last = make((True, kinds[-1]))
+    return draft._replace(mtp=one_layer("num_nextn_predict_layers")(reading, last, hidden, vocab))
 
 
 def _dbrx(reading: Reading) -> Draft:
@@ -229,6 +271,7 @@ def _arctic(reading: Reading) -> Draft:
 
 READERS: Final[dict[str, Reader]] = {
     **dict.fromkeys(("BailingMoeForCausalLM", "BailingMoeV2ForCausalLM", "SarvamMoEForCausalLM"), _bailing),
+    "BailingMoeV2_5ForCausalLM": _bailing_linear,
     "AfmoeForCausalLM": Decoder(
         qkv_bias=False, o_bias=False, qk_norm="head", head_size=128, gate_name="gate_proj", window=1024,
         norms=("input_layernorm", "post_attention_layernorm", "pre_mlp_layernorm", "post_mlp_layernorm"),
