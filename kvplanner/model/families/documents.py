@@ -38,12 +38,12 @@ def _deepseek_text(reading: Reading) -> Draft:
     text = reading.text
     text.skip("lm_head", "rm_head", "topk_method", "use_mla")
     if text.values.get("topk_method") == "noaux_tc":
-        return _as(reading, "DeepseekV3ForCausalLM")
+        return reading.as_another("DeepseekV3ForCausalLM")
     if text.values.get("use_mla") is False or not text.has("kv_lora_rank"):
         text.skip("kv_lora_rank", "q_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim", "n_group",
                   "topk_group", "ep_size")  # fmt: skip
-        return _as(reading, "DeepseekForCausalLM")
-    return _as(reading, "DeepseekV2ForCausalLM")
+        return reading.as_another("DeepseekForCausalLM")
+    return reading.as_another("DeepseekV2ForCausalLM")
 
 
 def _separators(parts: Parts, width: int, *names: str) -> list[TensorGroup]:
@@ -377,17 +377,17 @@ READERS: Final[dict[str, Reader]] = {
     **dict.fromkeys(("DeepseekOCRForCausalLM", "UnlimitedOCRForCausalLM"),
                     with_encoder(_deepseek_ocr, text=_deepseek_text)),
     "DeepseekOCR2ForCausalLM": with_encoder(_deepseek_ocr2, text=_deepseek_text),
-    "DotsOCRForCausalLM": with_encoder(_dots_ocr, text=lambda r: _as(r, "Qwen2ForCausalLM")),
+    "DotsOCRForCausalLM": with_encoder(_dots_ocr, text=lambda r: r.as_another("Qwen2ForCausalLM")),
     "GlmOcrForConditionalGeneration": with_encoder(_glm_ocr, text=_glm_ocr_text),
-    "PaddleOCRVLForConditionalGeneration": with_encoder(_paddle, text=lambda r: _as(r, "Ernie4_5ForCausalLM")),
+    "PaddleOCRVLForConditionalGeneration": with_encoder(_paddle, text=lambda r: r.as_another("Ernie4_5ForCausalLM")),
     **dict.fromkeys(("KeyeForConditionalGeneration", "KeyeVL1_5ForConditionalGeneration"),
-                    with_encoder(_paddle, text=lambda r: _as(r, "Qwen3ForCausalLM"))),
+                    with_encoder(_paddle, text=lambda r: r.as_another("Qwen3ForCausalLM"))),
     **dict.fromkeys(("LightOnOCRForConditionalGeneration", "LightOnOcrForConditionalGeneration"),
     with_encoder(_lighton)),
     "PixtralForConditionalGeneration": with_encoder(_pixtral_params),
-    "KimiVLForConditionalGeneration": with_encoder(_kimi_vl, text=lambda r: _as(r, "DeepseekV3ForCausalLM")),
+    "KimiVLForConditionalGeneration": with_encoder(_kimi_vl, text=lambda r: r.as_another("DeepseekV3ForCausalLM")),
     "Ovis2_5": with_encoder(_ovis),
     "Ovis": with_encoder(_ovis_older),
     "MolmoForCausalLM": with_encoder(_molmo, text=_molmo_text),
-    "Step3VLForConditionalGeneration": with_encoder(_step3_vl, text=lambda r: _as(r, "Step3TextForCausalLM")),
+    "Step3VLForConditionalGeneration": with_encoder(_step3_vl, text=lambda r: r.as_another("Step3TextForCausalLM")),
 }  # fmt: skip

@@ -13,7 +13,6 @@ from kvplanner.model.config.fields import Fields, shown
 from kvplanner.model.config.parts import Parts
 from kvplanner.model.config.patterns import DENSE, SPARSE, interval
 from kvplanner.model.config.reading import Body, Draft, MixerPart, Reader, Reading, body, stack
-from kvplanner.model.families import READERS as ALL
 from kvplanner.model.families.conversions import pooled
 from kvplanner.model.families.latent import dense_mlp, layer_norms
 from kvplanner.model.families.vision import Found, two_linear, visual_fields, with_encoder
@@ -223,7 +222,7 @@ def _hunyuan_vl(reading: Reading, hidden: int) -> Found:
 
 def _hunyuan_text(reading: Reading) -> Draft:
     name = "HunYuanDenseV1ForCausalLM"
-    return ALL[name](Reading(reading.top, reading.text, name, reading.dtype, reading.parts))
+    return reading.as_another(name)
 
 
 def _late_interaction(text: Reader, field: tuple[str, ...], default: int, path: str, *, bias: bool = True) -> Reader:
@@ -243,7 +242,7 @@ def _of(name: str) -> Reader:
     """The reader of another architecture."""
 
     def read(reading: Reading) -> Draft:
-        return ALL[name](Reading(reading.top, reading.text, name, reading.dtype, reading.parts))
+        return reading.as_another(name)
 
     return read
 
