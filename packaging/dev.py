@@ -26,7 +26,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
-CONSTRAINTS = ROOT / "packaging" / "constraints.txt"
+# Versions and checksums of everything that is installed: to run, and to test and build as well.
+LOCKED_RUN = ROOT / "packaging" / "locked-run.txt"
+LOCKED = ROOT / "packaging" / "locked.txt"
 PACKAGED = ROOT / "dist" / "kvplanner"
 BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
 LINUX = sys.platform.startswith("linux")
@@ -125,7 +127,7 @@ def shows_windows() -> bool:
 def fingerprint(extras: str) -> str:
     """Changes whenever the environment must be made again."""
     parts = (
-        CONSTRAINTS.read_bytes(),
+        LOCKED.read_bytes(),
         (ROOT / "pyproject.toml").read_bytes(),
         f"{ROOT} {sys.version} {extras}".encode(),
     )
@@ -140,10 +142,11 @@ def prepare(extras: str = "") -> Path:
     if python.exists() and stamp.exists() and stamp.read_text(encoding="ascii") in wanted:
         return python
     make_venv(python)
-    say("installing kvplanner" + (f" [{extras}]" if extras else "") + " from packaging/constraints.txt")
-    pip: list[str | Path] = [python, "-m", "pip", "--disable-pip-version-check", "install", "-q", "-c", CONSTRAINTS]
-    call([*pip, "setuptools"])
-    call([*pip, "--no-build-isolation", "-e", f"{ROOT}[{extras}]" if extras else str(ROOT)])
+    locked = LOCKED if extras else LOCKED_RUN
+    say("installing kvplanner" + (f" [{extras}]" if extras else "") + f" from packaging/{locked.name}")
+    pip: list[str | Path] = [python, "-m", "pip", "--disable-pip-version-check", "install", "-q"]
+    call([*pip, "--require-hashes", "--only-binary", ":all:", "-r", locked])
+    call([*pip, "--no-index", "--no-deps", "--no-build-isolation", "-e", ROOT])
     stamp.write_text(fingerprint(extras), encoding="ascii")
     return python
 

@@ -8,8 +8,11 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+LOCKED = {name: (ROOT / "packaging" / name).read_text(encoding="utf-8") for name in ("locked-run.txt", "locked.txt")}
 CONSTRAINTS = (ROOT / "packaging" / "constraints.txt").read_text(encoding="utf-8").splitlines()
 
 
@@ -29,6 +32,28 @@ def test_everything_that_is_installed_is_pinned() -> None:
 def test_pins_are_names_and_versions_and_nothing_else() -> None:
     for line in CONSTRAINTS:
         assert line.startswith("#") or re.fullmatch(r"[A-Za-z0-9._-]+==[0-9][0-9A-Za-z.]*", line), line
+
+
+@pytest.mark.parametrize("name", LOCKED)
+def test_every_locked_version_is_pinned_with_its_checksums(name: str) -> None:
+    pins = {plain(line.split("==")[0]): line.split("==")[1] for line in CONSTRAINTS if "==" in line}
+    blocks = re.findall(
+        r"^([a-z0-9-]+)==([^ ;\\]+)[^\n]*\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", LOCKED[name], re.M
+    )
+    assert len(blocks) == len(re.findall(r"^[a-z0-9-]+==", LOCKED[name], re.M)) > 20
+    for package, version, _ in blocks:
+        assert pins[package] == version, f"{package}: run packaging/lock.py after changing a pin"
+
+
+def test_what_runs_needs_is_locked_with_the_rest() -> None:
+    run, all_ = (set(re.findall(r"^([a-z0-9-]+==[^ ;\\]+)", LOCKED[name], re.M)) for name in LOCKED)
+    assert run < all_
+    wanted = {plain(re.split(r"[<>=~!\[; ]", name)[0]) for name in PROJECT["project"]["dependencies"]}
+    assert wanted <= {line.split("==")[0] for line in run}
+
+
+def test_no_locked_file_names_a_registry() -> None:
+    assert "://" not in "".join(LOCKED.values()) + "\n".join(CONSTRAINTS)
 
 
 def test_the_set_up_script_uses_the_standard_library_alone_and_names_its_commands() -> None:
