@@ -156,6 +156,8 @@ class ModelSpec(NamedTuple):
     layers: the distinct LayerSpecs; layer_of[i]: which of them layer i is.
     context_length: the limit that engines derive from the config; None when it states none.
     default_context_length: what engines start with when it is below the limit (LongRoPE's original length), or None.
+    stated_context_length: the config's own field, before any rope factor; yarn_context_length: the original length
+    times the factor of a YaRN model, which engines took before they took the field.
     dtype: of the unquantised tensors, for example "bfloat16".
     kv_cache_dtype: what the checkpoint asks of an engine's KV cache ("fp8"), or None.
     quantization: the method's name in the config ("fp8", "awq" ...), or None.
@@ -187,6 +189,8 @@ class ModelSpec(NamedTuple):
     remarks: tuple[str, ...] = ()
     defaulted: tuple[str, ...] = ()
     default_context_length: int | None = None
+    stated_context_length: int | None = None
+    yarn_context_length: int | None = None
     quantization_traits: tuple[str, ...] = ()
 
     @property

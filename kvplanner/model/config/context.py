@@ -8,7 +8,7 @@ one is what a user may ask for.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from kvplanner.model.config.fields import Fields
@@ -67,10 +67,44 @@ _CLASS_LENGTHS: Final[dict[int, tuple[str, ...]]] = {
 
 
 class Context(NamedTuple):
-    """limit: the most that may be asked for, None when not stated; start: the default where it is less than that."""
+    """limit: the most that may be asked for, None when not stated; start: the default where it is less than that.
+
+    stated: the length field alone; yarn: the original length times the factor, for a YaRN model.
+    """
 
     limit: int | None
     start: int | None = None
+    stated: int | None = None
+    yarn: int | None = None
+
+
+class Rope(NamedTuple):
+    """One rope setting: its type, by what it stretches positions, and the length that it stretches."""
+
+    kind: str
+    factor: float | None
+    original: int | None = None
+
+    @classmethod
+    def of(cls, settings: Mapping[str, object]) -> Rope | None:
+        """A setting as a config spells it, None for a factor that is no finite number."""
+        kind = settings.get("rope_type", settings.get("type", "default"))
+        factor, original = settings.get("factor"), settings.get("original_max_position_embeddings")
+        if isinstance(original, bool) or not isinstance(original, int) or not 0 < original <= 1 << 40:
+            original = None
+        if factor is None:
+            return cls(str(kind), None, original)
+        if isinstance(factor, bool) or not isinstance(factor, int | float) or not math.isfinite(factor):
+            return None
+        return cls(str(kind), factor, original)
+
+
+def scaled(length: int, ropes: Iterable[Rope]) -> int:
+    """A stated length times the factors that it does not hold yet."""
+    for rope in ropes:
+        if rope.kind not in _INCLUDED and rope.factor is not None and rope.factor > 0:
+            length = min(int(length * rope.factor), 1 << 40)
+    return length
 
 
 def context_of(text: Fields, top: Fields, architecture: str) -> Context:
@@ -86,20 +120,26 @@ def context_of(text: Fields, top: Fields, architecture: str) -> Context:
     if not given:
         text.took_default("max_position_embeddings")
         return Context(None)
-    length = min(given)
+    stated = min(given)
     ropes = list(_ropes(text)) or list(_ropes(top))
-    if "gemma3" not in str(text.values.get("model_type", "")):
-        for kind, factor in ropes:
-            if kind not in _INCLUDED and factor is not None and factor > 0:
-                length = min(int(length * factor), 1 << 40)
+    gemma3 = "gemma3" in str(text.values.get("model_type", ""))
+    length = stated if gemma3 else scaled(stated, ropes)
     original = text.maybe("original_max_position_embeddings", high=1 << 40)
-    if original is not None and any(kind == "longrope" for kind, _ in ropes):
-        return Context(length, original if original < length else None)
-    return Context(length)
+    if original is not None and any(rope.kind == "longrope" for rope in ropes):
+        return Context(length, original if original < length else None, stated)
+    return Context(length, None, stated, None if gemma3 else _yarn(ropes))
 
 
-def _ropes(fields: Fields) -> Iterator[tuple[str, float | None]]:
-    """(type, factor) of each rope setting; newer files keep one per kind of layer."""
+def _yarn(ropes: Iterable[Rope]) -> int | None:
+    """The original length times the factor of a YaRN setting that states both."""
+    for rope in ropes:
+        if rope.kind == "yarn" and rope.original is not None and rope.factor is not None and rope.factor > 0:
+            return min(int(rope.original * rope.factor), 1 << 40)
+    return None
+
+
+def _ropes(fields: Fields) -> Iterator[Rope]:
+    """Each rope setting; newer files keep one per kind of layer."""
     for name in ("rope_parameters", "rope_scaling"):
         _, value = fields.raw(name)
         if value is None:
@@ -108,9 +148,7 @@ def _ropes(fields: Fields) -> Iterator[tuple[str, float | None]]:
             raise fields.bad(name, "an object")
         nested = [v for v in value.values() if isinstance(v, Mapping)]
         for item in nested or [value]:
-            kind = item.get("rope_type", item.get("type", "default"))
-            factor = item.get("factor")
-            number = isinstance(factor, int | float) and not isinstance(factor, bool)
-            if factor is not None and not (number and math.isfinite(factor)):
+            found = Rope.of(item)
+            if found is None:
                 raise fields.bad(name, "an object whose factor is a number")
-            yield str(kind), factor
+            yield found

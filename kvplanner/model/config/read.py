@@ -61,6 +61,8 @@ def read_with(
         layer_of=layer_of,
         context_length=context.limit,
         default_context_length=context.start,
+        stated_context_length=context.stated,
+        yarn_context_length=context.yarn,
         dtype=dtype,
         tied_embeddings=draft.tied,
         quantization=scheme.name if scheme else None,

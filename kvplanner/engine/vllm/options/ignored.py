@@ -41,7 +41,7 @@ _SWITCHES: Final = """
 --ray-workers-use-nsight --disable-async-output-proc --multi-step-stream-outputs --no-multi-step-stream-outputs
 --disable-chunked-mm-input --data-parallel-hybrid-lb --data-parallel-external-lb
 --enable-ssl-refresh --no-enable-prompt-tokens-details --enable-per-request-metrics --log-error-stack
---disable-nccl-for-dp-synchronization --use-tqdm-on-load
+--disable-nccl-for-dp-synchronization --use-tqdm-on-load --allow-deprecated-quantization
 """
 
 _CHANGED_CONFIG: Final = "Give the changed config.json as the model"
@@ -49,8 +49,6 @@ _ROPE: Final = "a changed rope setting changes the context length and the rotary
 _CONNECTOR: Final = "a KV connector keeps buffers of its own on the GPU and changes how the cache is managed"
 _REFUSED: Final[dict[str, FlagRule]] = {
     "--config": FlagRule("1", "a file of flags is not read here", "Write its flags on the command line"),
-    "--hf-overrides": FlagRule("1", "it changes the model's config", _CHANGED_CONFIG, ("{}",)),
-    "--rope-scaling": FlagRule("1", _ROPE, _CHANGED_CONFIG, ("{}", "null")),
     "--rope-theta": FlagRule("1", _ROPE, _CHANGED_CONFIG),
     "--device": FlagRule("1", "memory is modelled for CUDA devices only", "Leave it out", ("cuda", "auto")),
     "--kv-transfer-config": FlagRule("1", _CONNECTOR, "Leave it out to plan without a connector"),

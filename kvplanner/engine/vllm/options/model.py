@@ -154,6 +154,22 @@ def weight_options() -> tuple[Option, ...]:
             moves=("weights",),
         ),
         option(
+            "hf_overrides",
+            "text",
+            WEIGHTS,
+            "Changes of the model's config as JSON; planned where they change its length alone",
+            "none",
+            moves=("kv_cache",),
+        ),
+        option(
+            "rope_scaling",
+            "text",
+            WEIGHTS,
+            'Rope settings as JSON: {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}',
+            "none",
+            moves=("kv_cache",),
+        ),
+        option(
             "cpu_offload_gb",
             "float",
             WEIGHTS,

@@ -37,6 +37,8 @@ LABELS: Final = {
     "mamba_ssm_cache_dtype": "Mamba SSM cache type",
     "dtype": "Compute type",
     "cpu_offload_gb": "Weights on the host (GiB)",
+    "hf_overrides": "Config overrides",
+    "rope_scaling": "Rope scaling",
     "moe_backend": "MoE back end",
     "limit_mm_per_prompt": "Media per prompt",
     "skip_mm_profiling": "Skip media profiling",

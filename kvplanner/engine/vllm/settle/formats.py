@@ -1,8 +1,8 @@
 """Which vLLM releases load a quantisation method, and which GPUs they have kernels for.
 
-0.33: read from its registry (model_executor/layers/quantization/__init__.py) and each method's get_min_capability.
-Earlier releases: features/quantization of the engine's documentation, and reports of its refusals. Where a border lies
-between two releases that were read, the later one stands here.
+Read from the registries (model_executor/layers/quantization/__init__.py) and each method's get_min_capability of the
+releases from 0.14 to 0.33; before those, from features/quantization of the engine's documentation, and reports of its
+refusals. Where a border lies between two releases that were read, the later one stands here.
 """
 
 from __future__ import annotations
@@ -28,10 +28,9 @@ class Loads(NamedTuple):
 
 
 _ALL: Final[Version] = (0, 0)
-_GONE: Final[Version] = (33, 0)
 _METHODS: Final[dict[str, Loads]] = {
-    "gguf": Loads(gone=_GONE),
-    "bitsandbytes": Loads(gone=_GONE),
+    "gguf": Loads(gone=(24, 0)),
+    "bitsandbytes": Loads(gone=(27, 0)),
     "awq": Loads(capability=((_ALL, (7, 5)),)),
     # Marlin came to 7.5 with 0.14 or 0.15, without MXFP4.
     "fp8": Loads(capability=(((14, 0), (7, 5)), (_ALL, (8, 0)))),
@@ -40,23 +39,23 @@ _METHODS: Final[dict[str, Loads]] = {
     "fbgemm_fp8": Loads(capability=((_ALL, (8, 0)),)),
     "fp_quant": Loads(since=(10, 2), capability=((_ALL, (10, 0)),)),
     "experts_int8": Loads(capability=((_ALL, (8, 0)),)),
-    "modelopt": Loads(capability=((_GONE, (8, 0)), (_ALL, (8, 9)))),
-    "modelopt_fp4": Loads(since=(8, 0), capability=((_GONE, (7, 5)), (_ALL, (8, 0)))),
-    "modelopt_mxfp8": Loads(since=(16, 0), capability=((_ALL, (8, 0)),)),
-    "modelopt_mixed": Loads(since=(17, 0), capability=((_GONE, (7, 5)), (_ALL, (8, 0)))),
+    "modelopt": Loads(capability=(((27, 0), (8, 0)), (_ALL, (8, 9)))),
+    "modelopt_fp4": Loads(since=(8, 0), capability=(((14, 0), (7, 5)), (_ALL, (8, 0)))),
+    "modelopt_mxfp8": Loads(since=(16, 0), capability=(((24, 0), (8, 0)), (_ALL, (10, 0)))),
+    "modelopt_mixed": Loads(since=(17, 0), capability=((_ALL, (7, 5)),)),
     "torchao": Loads(since=(8, 5), capability=((_ALL, (7, 5)),)),
     "auto-round": Loads(since=(9, 0)),
     "quark": Loads(since=(7, 2), capability=((_ALL, (7, 0)),)),
 }
-_ALSO_CALLED: Final = {"auto_awq": "awq", "gpt_oss_mxfp4": "mxfp4", "inc": "auto-round"}
+_ALSO_CALLED: Final = {"auto_awq": "awq", "auto_gptq": "gptq", "gpt_oss_mxfp4": "mxfp4", "inc": "auto-round"}
 _SHOWN: Final = {"gguf": "GGUF"}
 # What a method's weights may need beside it, since when no release has it, and what the engine says of it.
 _TRAITS: Final[dict[str, tuple[Version, str]]] = {
-    "act-order": (_GONE, "GPTQ group activation ordering (desc_act=True) is no longer supported"),
-    "2:4 sparse": (_GONE, "Sparsity support has been removed from compressed-tensors"),
+    "act-order": ((30, 0), "GPTQ group activation ordering (desc_act=True) is no longer supported"),
+    "2:4 sparse": ((22, 0), "Sparsity support has been removed from compressed-tensors"),
 }
 # Read only with a flag of its own since then.
-_DEPRECATED: Final = {"fbgemm_fp8": _GONE, "fp_quant": _GONE}
+_DEPRECATED: Final = {"fbgemm_fp8": (14, 0), "fp_quant": (14, 0)}
 
 
 def cannot_load(method: str, version: Version) -> str:

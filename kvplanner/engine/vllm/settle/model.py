@@ -9,6 +9,7 @@ from kvplanner.engine.shared.ledger import Book
 from kvplanner.engine.vllm.gpu import Gpu
 from kvplanner.engine.vllm.settings import ModelPart, Version
 from kvplanner.engine.vllm.settle.dtype import auto_dtype
+from kvplanner.engine.vllm.settle.length import derived
 from kvplanner.errors import BadInput
 from kvplanner.model.spec import ModelSpec
 from kvplanner.units import GIB
@@ -28,7 +29,7 @@ def settle_model(spec: ModelSpec, book: Book, gpu: Gpu, version: Version) -> Mod
     names = _QUANTIZATION_NAMES if version >= _RENAMED_SINCE else {}
     own = names.get(spec.quantization or "", spec.quantization)
     method = book.settle("quantization", own, "from the config" if own else "unquantised")
-    length, auto = _length(spec, book)
+    length, auto = _length(spec, book, version)
     offloaded = round(float(book.settle("cpu_offload_gb", 0.0, "none")) * GIB)
     return ModelPart(dtype, None if method is None else str(method), length, auto, offloaded)
 
@@ -45,11 +46,12 @@ def _dtype(spec: ModelSpec, book: Book, gpu: Gpu, version: Version) -> str:
     return wanted
 
 
-def _length(spec: ModelSpec, book: Book) -> tuple[int, bool]:
+def _length(spec: ModelSpec, book: Book, version: Version) -> tuple[int, bool]:
     """The context length, and whether it is lowered until it fits."""
-    limit = spec.context_length or _NO_LIMIT_FOUND
-    start = spec.default_context_length or limit
-    reason = "the model's own limit" if spec.context_length else "no limit in the config"
+    own = derived(spec, book, version)
+    limit = own.limit or _NO_LIMIT_FOUND
+    start = own.start or limit
+    reason = own.why
     if start != limit:
         reason = "the length before LongRoPE takes over"
     wanted = book.settle("max_model_len", start, reason)
@@ -61,10 +63,13 @@ def _length(spec: ModelSpec, book: Book) -> tuple[int, bool]:
             "--max-model-len",
             "Give 1 or more, or -1 for the largest that fits",
         )
-    if length > limit and spec.context_length is not None:
+    if length > limit and own.limit is not None:
+        # The engine's words quote its config.json: only where that was read.
+        read = "assumed" not in own.why and own.limit == spec.context_length
         raise BadInput(
             f"User-specified max_model_len ({length}) is greater than the derived max_model_len "
-            f"(max_position_embeddings={limit} in model's config.json)", "--max-model-len",
+            + (f"(max_position_embeddings={limit} in model's config.json)" if read else f"({limit}: {own.why})"),
+            "--max-model-len",
             f"Lower it to {limit:,}, or give a config.json with other rope settings as the model",
             brief=f"context {length:,} exceeds the model's {limit:,}",
         )  # fmt: skip

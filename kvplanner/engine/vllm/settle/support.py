@@ -53,17 +53,28 @@ def check(
     """
     _check_method(spec, quantization or "", version)
     _check_format(quantization or "", version, capability, "--weight-format" if what_if else "--gpu")
+    warnings = _deprecated(quantization or "", version)
     rules = quirks(spec.architecture)
     known = rules.since
     if known is not None and version < known:
         what = f"vLLM {spelled(version)} does not know {spec.architecture}, which came with {spelled(known)}"
         if version[0] == known[0]:
-            return (what,)
+            return (*warnings, what)
         raise BadInput(what, "--engine-version", f"Plan it with --engine-version {spelled(known)} or later")
     about = rules.about
     if about is not None and version < about:
-        return (f"{spec.architecture} came with about vLLM {spelled(about)}: {spelled(version)} may not run it",)
-    return ()
+        return (
+            *warnings,
+            f"{spec.architecture} came with about vLLM {spelled(about)}: {spelled(version)} may not run it",
+        )
+    return warnings
+
+
+def _deprecated(method: str, version: Version) -> tuple[str, ...]:
+    """The warning for a method that a release runs only when asked to."""
+    if not formats.deprecated(method, version):
+        return ()
+    return (f"vLLM {spelled(version)} runs {method} only with --allow-deprecated-quantization",)
 
 
 def _check_method(spec: ModelSpec, method: str, version: Version) -> None:
@@ -80,9 +91,9 @@ def _check_method(spec: ModelSpec, method: str, version: Version) -> None:
             if newer
             else "Plan an older release, for example --engine-version 0.16, or another weight format",
         )
-    trouble = formats.trouble_with(spec.quantization_traits, version) if method == spec.quantization else ""
+    trouble = formats.trouble_with(spec.quantization_traits, version)
     if trouble:
-        raise BadInput(trouble, "--engine-version", "Plan an older release, for example 0.28, or another repository")
+        raise BadInput(trouble, "--engine-version", "Plan an older release, for example 0.20, or another repository")
 
 
 def no_kernels_for(quantization: str, version: Version, gpu: GpuSpec) -> str:

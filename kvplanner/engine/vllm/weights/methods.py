@@ -59,9 +59,8 @@ class Online(NamedTuple):
 
 # The named variants came with the frontend of vllm-project/vllm#38138; the release may be off by one.
 _NAMED_SINCE: Final = (18, 0)
-# Not in 0.33's registry; the release that dropped it lies between.
-_BITSANDBYTES_LAST: Final = (29, 99)
-_BITSANDBYTES_GONE: Final = (33, 0)
+# 0.27's registry does not list it any more (layers/quantization/__init__.py of both).
+_BITSANDBYTES_LAST: Final = (26, 99)
 # Since when --quantization on a 16-bit checkpoint quantises layer by layer instead of loading all of it first.
 _LAYERWISE_SINCE: Final = (17, 0)
 ONLINE: Final[dict[str, Online]] = {
@@ -87,7 +86,12 @@ def asked(settings: Settings) -> str:
 
 
 def online(spec: ModelSpec, settings: Settings) -> Online | None:
-    """What quantising while loading does to this model; None where the file's own formats stay."""
+    """What quantising while loading does to this model; None where the file's own formats stay.
+
+    A config may ask for it too: experts_int8 stands beside 16-bit weights.
+    """
+    if spec.quantization == "experts_int8":
+        return ONLINE[spec.quantization]
     return ONLINE.get(asked(settings)) if spec.quantization is None else None
 
 
@@ -130,10 +134,6 @@ def check(spec: ModelSpec, settings: Settings) -> None:
 
 def _check_version(method: str, found: Online, settings: Settings) -> None:
     here = spelled(settings.version)
-    if found.last < settings.version < _BITSANDBYTES_GONE:
-        raise NotModelled(
-            f"whether vLLM {here} still has {method} is not known", FLAG, "Plan it with --engine-version 0.26"
-        )
     if not found.first <= settings.version <= found.last:
         raise BadInput(
             f"Unknown quantization method: {method}. vLLM {here} does not have it", FLAG,

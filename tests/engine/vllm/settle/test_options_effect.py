@@ -34,6 +34,8 @@ ONE = {"tensor_parallel_size": 1}
 CASES: dict[str, Case] = {
     "tensor_parallel_size": Case(1, gpu="2xH100"),
     "max_model_len": Case(8192),
+    "hf_overrides": Case('{"max_position_embeddings": 8192}'),
+    "rope_scaling": Case('{"rope_type": "linear", "factor": 2.0}', "Qwen/Qwen3-8B"),
     "max_num_seqs": Case(16),
     "max_num_batched_tokens": Case(32768),
     "kv_cache_dtype": Case("fp8"),
