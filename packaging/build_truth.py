@@ -2,7 +2,7 @@
 
     python packaging/build_truth.py FOLDER [FILE ...]
 
-FOLDER holds vllm.jsonl and sglang.jsonl (reports with a public source), vllm-uncited.jsonl and sglang-uncited.jsonl
+FOLDER holds vllm.jsonl, sglang.jsonl and llamacpp.jsonl (reports with a public source), and the same with -uncited
 (reports whose source is not recorded: good to fit on, not shown as evidence). A report that breaks the rules of
 tests/truth/README.md stops the run.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +20,10 @@ FILES: Final = ("vllm.jsonl", "vllm-uncited.jsonl", "sglang.jsonl", "sglang-unci
 KEYS: Final = (
     "id", "source", "date", "vllm_version", "sglang_version", "model", "quantization", "dtype", "gpu", "gpu_memory_gib",
     "tp", "pp", "dp", "ep", "flags", "reported", "outcome", "notes",
+)  # fmt: skip
+LLAMACPP_FILES: Final = ("llamacpp.jsonl", "llamacpp-uncited.jsonl")
+LLAMACPP_KEYS: Final = (
+    "id", "source", "engine", "engine_version", "model", "quant", "gpu", "n_gpu", "flags", "reported", "notes",
 )  # fmt: skip
 OUTCOMES: Final = frozenset({
     "ok", "free_check", "weights", "profile", "no_kv", "kv_too_small", "graph_capture", "runtime_oom", "wsl_or_driver",
@@ -44,12 +49,22 @@ def check(row: dict[str, Any], where: str) -> dict[str, Any]:
     return {key: row[key] for key in KEYS if row.get(key) is not None}
 
 
-def copy(source: Path, target: Path) -> int:
+def check_llamacpp(row: dict[str, Any], where: str) -> dict[str, Any]:
+    """A report of llama.cpp with its keys in order. Raises ValueError or TypeError naming the place."""
+    missing = [key for key in ("id", "source", "engine_version", "model", "gpu", "flags", "reported") if key not in row]
+    if missing:
+        raise ValueError(f"{where}: missing fields {missing}")
+    if not isinstance(row["gpu"], list) or not isinstance(row["reported"], dict):
+        raise TypeError(f"{where}: gpu is no list, or reported no object")
+    return {key: row[key] for key in LLAMACPP_KEYS if row.get(key) is not None}
+
+
+def copy(source: Path, target: Path, checked: Callable[[dict[str, Any], str], dict[str, Any]] = check) -> int:
     """Rows written to target."""
     rows = []
     seen: set[str] = set()
     for number, line in enumerate(source.read_text(encoding="utf-8").splitlines(), 1):
-        row = check(json.loads(line), f"{source.name}:{number}")
+        row = checked(json.loads(line), f"{source.name}:{number}")
         if row["id"] in seen:
             raise ValueError(f"{source.name}:{number}: id {row['id']!r} twice")
         seen.add(row["id"])
@@ -59,9 +74,10 @@ def copy(source: Path, target: Path) -> int:
 
 
 def main(folder: str, *names: str) -> None:
-    """Copy the files of reports that are named, or every one."""
-    for name in names or FILES:
-        print(name, copy(Path(folder) / name, TARGET / name))
+    """Copy the named files of reports, or every one."""
+    for name in names or (*FILES, *LLAMACPP_FILES):
+        checked = check_llamacpp if name in LLAMACPP_FILES else check
+        print(name, copy(Path(folder) / name, TARGET / name, checked))
 
 
 if __name__ == "__main__":

@@ -20,7 +20,9 @@ class Build(NamedTuple):
     buffer holds flash attention's 16-bit copies. rotated: heads are rotated before they are quantised.
     output_first: the output layer counts first among -ngl layers. row_split: -sm row exists.
     padding: cells are a multiple of it. windows: sliding-window layers keep a window only. flash_auto: flash attention
-    is on where it can be. slots, unified, all_layers, fit: the server's defaults.
+    is on where it can be. both_inputs: the graph takes embeddings as well as tokens. late_rows: the last layer of
+    architectures that draft computes every token. latent: latent attention keeps its latent vector; before, full heads.
+    slots, unified, all_layers, fit: the server's defaults.
     """
 
     name: str
@@ -34,6 +36,9 @@ class Build(NamedTuple):
     padding: int = 256
     windows: bool = True
     flash_auto: bool = True
+    both_inputs: bool = True
+    late_rows: bool = True
+    latent: bool = True
     slots: int = 4
     unified: bool = True
     all_layers: bool = True
@@ -42,15 +47,21 @@ class Build(NamedTuple):
 
 _2026_JUNE: Final = Build("2026-06", 9500)
 _2026_APRIL: Final = _2026_JUNE._replace(
-    name="2026-04", first=8829, limited_outputs=False, wide_mask=True, copies_reserved=False, row_split=True
+    name="2026-04",
+    first=8800,
+    limited_outputs=False,
+    wide_mask=True,
+    copies_reserved=False,
+    row_split=True,
+    late_rows=False,
 )
 _2026_FEBRUARY: Final = _2026_APRIL._replace(name="2026-02", first=8200, rotated=False)
-_2025_DECEMBER: Final = _2026_FEBRUARY._replace(name="2025-12", first=7400, output_first=False)
+_2025_DECEMBER: Final = _2026_FEBRUARY._replace(name="2025-12", first=7400, output_first=False, both_inputs=False)
 _2025_SEPTEMBER: Final = _2025_DECEMBER._replace(
     name="2025-09", first=6300, slots=1, unified=False, all_layers=False, fit=False
 )
 _2025_JUNE: Final = _2025_SEPTEMBER._replace(name="2025-06", first=5450, padding=32, flash_auto=False)
-_2024: Final = _2025_JUNE._replace(name="2024", first=0, windows=False)
+_2024: Final = _2025_JUNE._replace(name="2024", first=0, windows=False, latent=False)
 
 # Newest first.
 BUILDS: Final[tuple[Build, ...]] = (

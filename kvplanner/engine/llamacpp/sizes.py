@@ -139,6 +139,7 @@ class Sizer:
             spec.model_type, spec.hidden_size, spec.vocab_size, tokens, asked.slots, outputs_of(settings, ubatch),
             cells.full, cells.window, cells.streams, asked.key_type, asked.value_type, flash, transposed,
             settings.build.wide_mask, settings.build.rotated, settings.build.copies_reserved,
+            settings.build.both_inputs, settings.build.late_rows,
         )  # fmt: skip
         compute = reserved(spec, layout.chain, shape, how)
         output = 4 * spec.vocab_size * asked.slots
@@ -184,7 +185,7 @@ def _caches(
     spec, asked = model.spec, settings.context
     types = CacheTypes(asked.key_type, asked.value_type, transposed)
     widest = cache.widest_value(spec) if transposed else 0
-    old = old_latent(model)
+    old = not settings.build.latent or old_latent(model)
     kv, state, each = [0] * (gpus + 1), [0] * (gpus + 1), [0] * (gpus + 1)
     known: dict[tuple[int, bool], tuple[int, int, int]] = {}
     for device, index in zip(devices, spec.layer_of, strict=True):

@@ -59,7 +59,8 @@ def reserve(
     """Bytes of the compute buffer of each GPU, then of the host. layers: the model's distinct ones."""
     graph = Graph(gpus, copies=copies, offload=offload)
     tokens = graph.input(_INT * shape.tokens)
-    graph.input(_F32 * shape.tokens * shape.hidden)
+    if shape.both_inputs:
+        graph.input(_F32 * shape.tokens * shape.hidden)
     inputs = _inputs(graph, layers, shape)
     hidden = graph.op(_F32 * shape.tokens * shape.hidden, tokens, on=chain.embedding)
     start = chain.devices[0] if chain.fixed else None
@@ -79,7 +80,8 @@ def reserve(
             graph, shape, inputs, Weights(chain.weights[index]), layer_spec, device=chain.devices[index],
             cache=chain.caches[index], bound=chain.bound, fixed=chain.fixed,
         )  # fmt: skip
-        rows = shape.outputs if index == last and shape.arch not in _LATE_ROWS else None
+        late = shape.late_rows and shape.arch in _LATE_ROWS
+        rows = shape.outputs if index == last and not late else None
         close = _mix(layer, pending, inputs, chain, index)
         if per_layer is None:
             pending = partial(_end, layer, close, rows, inputs)

@@ -1,0 +1,47 @@
+"""llama.cpp's public start-up reports against the plan: how much must agree, and what must not be lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.truth.llamacpp import Score, build_named, main, read, score, summary
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="module")
+def scores() -> list[Score]:
+    return [score(row) for name in ("llamacpp.jsonl", "llamacpp-uncited.jsonl") for row in read(HERE / name)]
+
+
+def test_caches_are_what_llama_cpp_prints(scores: list[Score]) -> None:
+    found = summary(scores)["cache_and_output"]
+    assert found["figures"] >= 175
+    assert found["equal"] >= 0.97 * found["figures"]
+
+
+def test_compute_buffers_are_near_what_it_prints(scores: list[Score]) -> None:
+    found = summary(scores)["compute"]
+    assert found["figures"] >= 95
+    assert found["within_2_percent"] >= 0.9 * found["figures"]
+
+
+def test_every_report_that_is_left_out_says_why(scores: list[Score]) -> None:
+    assert all(one.compared or one.skipped for one in scores)
+    assert sum(bool(one.compared) for one in scores) >= 43
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [("b8829-6990e2f1f (2026-04)", "2026-04"), ("2026-05 build", "2026-04"), ("2025-12/2026-01", "2025-12"),
+     ("b10437 llama-fit-params", "2026-06"), ("2024 llama.cpp core", "2024"), ("11924d4c1", "2026-06")],
+)  # fmt: skip
+def test_builds_are_read_from_numbers_and_dates(text: str, name: str) -> None:
+    assert build_named(text).name == name
+
+
+def test_the_script_prints_what_differs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(HERE / "llamacpp.jsonl")]) == 0
+    assert '"cache_and_output"' in capsys.readouterr().out
