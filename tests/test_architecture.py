@@ -33,12 +33,13 @@ ALLOWED: dict[str, set[str]] = {
     "catalog": GROUND | FACTS,
     "source": GROUND | FACTS | {"catalog"},
     "solve": GROUND | FACTS | {"engine", "catalog"},
+    "diagnose": PLANS | {"solve"},
     "request": PLANS,
-    "report": PLANS | {"solve"},
+    "report": PLANS | {"solve", "diagnose"},
     "observe": PLANS,
-    "cli": PLANS | {"request", "report", "solve", "source", "observe"},
-    "app": PLANS | {"request", "report", "solve", "source", "observe"},
-    "ui": PLANS | {"request", "report", "solve", "source", "observe", "app"},
+    "cli": PLANS | {"request", "report", "solve", "diagnose", "source", "observe"},
+    "app": PLANS | {"request", "report", "solve", "diagnose", "source", "observe"},
+    "ui": PLANS | {"request", "report", "solve", "diagnose", "source", "observe", "app"},
     "__main__": GROUND | {"cli", "ui"},
 }
 ANY_ROOM = {"__init__", "resources"}

@@ -36,6 +36,11 @@ def metrics() -> tuple[MetricNames, ...]:
     return tuple(import_module(f"{package}.metrics").METRICS for package in _ENGINES.values())
 
 
+def log_packages() -> tuple[str, ...]:
+    """The packages of engines whose logs are understood: each has a GRAMMAR in `log`."""
+    return ("kvplanner.engine.vllm",)
+
+
 def signatures() -> tuple[Mapping[str, object], ...]:
     """How each engine looks in a process list: the SIGNATURE of its package; no rules are imported."""
     return tuple(import_module(f"{package}.signature").SIGNATURE for package in _ENGINES.values())

@@ -1,0 +1,84 @@
+"""kvplanner diagnose: what a start-up log says, why it failed, and the plan that it implies."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kvplanner.cli.arguments import Parser
+from kvplanner.cli.output import DOES_NOT_FIT, FITS, emit_json, say
+from kvplanner.errors import PlannerError
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from kvplanner.diagnose.diagnosis import Diagnosis
+    from kvplanner.engine.plan import Plan
+
+
+def parser() -> Parser:
+    """The arguments of `diagnose`."""
+    made = Parser("diagnose", "What a start-up log says: how far it came, why it failed, what the engine measured.")
+    made.add_argument("log", metavar="LOG", help="a file, or - for standard input")
+    made.add_argument("--gpu", metavar="SPEC", default="", help="the GPUs that it ran on, to plan the same beside it")
+    made.add_argument("--model", metavar="MODEL", default="", help="the model, where the log names it by a path")
+    made.add_argument("--unit", choices=("GiB", "GB"), default="GiB", help="of sizes in text")
+    made.add_argument("--json", action="store_true", help="as JSON, schema kvplanner.diagnosis/1")
+    return made
+
+
+def run(argv: Sequence[str]) -> int:
+    """Prints the diagnosis: 0 for a start that succeeded, 1 for one that did not. Raises PlannerError."""
+    from kvplanner.report import diagnosis as report
+
+    given = parser().parse_args(list(argv))
+    found = _read(given.log)
+    plan, problem = _plan(found, given)
+    if given.json:
+        emit_json(report.to_json(found, plan))
+    else:
+        text = report.text(found, plan, unit=given.unit)
+        say((text + (f"Note: not planned: {problem}\n" if problem else "")).rstrip())
+    return FITS if found.reading.started and found.reading.ended is None else DOES_NOT_FIT
+
+
+def _read(name: str) -> Diagnosis:
+    from kvplanner.diagnose.diagnosis import diagnose
+    from kvplanner.reading import open_file
+
+    if name == "-":
+        return diagnose(sys.stdin.buffer.read, "standard input")
+    with open_file(Path(name)) as file:
+        return diagnose(_sequential(file.read, file.size), name)
+
+
+def _sequential(read_at: Callable[[int, int], bytes], size: int) -> Callable[[int], bytes]:
+    """Reads one part after another, as a stream does."""
+    position = 0
+
+    def read(length: int) -> bytes:
+        nonlocal position
+        part = read_at(position, min(length, size - position)) if position < size else b""
+        position += len(part)
+        return part
+
+    return read
+
+
+def _plan(found: Diagnosis, given: Namespace) -> tuple[Plan | None, str]:
+    """The plan that the log implies, or why there is none."""
+    from kvplanner.catalog import gpus
+    from kvplanner.cli.inspect import open_model
+    from kvplanner.diagnose.diagnosis import request_of
+    from kvplanner.engine.registry import engine
+
+    name = given.model or found.model
+    if not given.gpu or not name:
+        return None, "" if given.json else f"name {'the GPUs with --gpu' if name else 'the model with --model'}"
+    try:
+        request = request_of(found, open_model(name), gpus.machine(given.gpu))
+        return engine(found.engine).plan(request), ""
+    except PlannerError as error:
+        return None, str(error)

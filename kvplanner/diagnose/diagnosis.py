@@ -1,0 +1,165 @@
+"""From a log to a diagnosis: engine, release, model, options, figures, stage, cause, and the request it implies."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from io import BytesIO
+from typing import Final, NamedTuple
+
+from kvplanner.diagnose.reading import LogReading, Stated, read_log
+from kvplanner.engine import registry
+from kvplanner.engine.command import parse_flags, role_option
+from kvplanner.engine.log import LogGrammar
+from kvplanner.engine.option import OptionValue
+from kvplanner.engine.request import PlanRequest
+from kvplanner.errors import BadInput, PlannerError
+from kvplanner.gpu.spec import Machine
+from kvplanner.model.model import Model
+
+HEAD_BYTES: Final = 4 << 20
+_PARALLEL: Final = ("tensor_parallel", "pipeline_parallel", "data_parallel")
+
+
+class Diagnosis(NamedTuple):
+    """What a log says. options: those that its command line set, by the engine's names. asked: what a plan of it still
+    needs ("model", "gpu"). gpus: how many its options use. problems: what of its command line is not understood.
+    """
+
+    engine: str
+    reading: LogReading
+    version: str | None
+    model: str | None
+    options: dict[str, OptionValue]
+    gpus: int
+    problems: tuple[str, ...]
+
+    @property
+    def stage(self) -> str | None:
+        """Where start-up failed, None where it did not."""
+        return self.reading.ended.stage if self.reading.ended else None
+
+    def size(self, name: str) -> int | None:
+        """A figure of the log in bytes, of the process that counts."""
+        found = self.reading.best(name)
+        return int(found.value) if found is not None and found.size else None
+
+    @property
+    def tokens(self) -> int | None:
+        """The KV cache in tokens, as printed or as blocks of the engine's size."""
+        found = self.reading.best("tokens")
+        if found is not None:
+            return int(found.value)
+        blocks = self.reading.best("blocks")
+        each = self.options.get(self.reading.grammar.block_option, self.reading.grammar.block_tokens)
+        return int(blocks.value) * int(each) if blocks is not None and each else None
+
+
+def grammars() -> tuple[LogGrammar, ...]:
+    """The grammars of every engine whose package has one."""
+    return tuple(import_module(f"{package}.log").GRAMMAR for package in registry.log_packages())
+
+
+def diagnose(read: Callable[[int], bytes], name: str = "the log") -> Diagnosis:
+    """Reads a log. read: gives up to so many bytes, b"" at the end. Raises BadInput where no engine is recognised."""
+    head = _head(read)
+    grammar = max(grammars(), key=lambda g: _marks(head, g))
+    if not _marks(head, grammar):
+        titles = ", ".join(g.title for g in grammars())
+        raise BadInput("is no start-up log of an engine that is known here", name,
+                       f"Give the server's own output from its first line on; read are logs of {titles}")  # fmt: skip
+    rest = BytesIO(head)
+
+    def chained(size: int) -> bytes:
+        return rest.read(size) or read(size)
+
+    return _diagnosis(read_log(chained, grammar))
+
+
+def _head(read: Callable[[int], bytes]) -> bytes:
+    parts: list[bytes] = []
+    left = HEAD_BYTES
+    while left > 0 and (part := read(left)):
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts)
+
+
+def _marks(head: bytes, grammar: LogGrammar) -> int:
+    return sum(min(head.count(mark.encode()), 50) for mark in grammar.marks)
+
+
+def _diagnosis(reading: LogReading) -> Diagnosis:
+    engine = registry.engine(reading.grammar.engine)
+    version = _text(reading.best("version"))
+    options, problems = _options(reading)
+    sizes = [role_option(engine, version, role) for role in _PARALLEL]
+    gpus = 1
+    for option in sizes:
+        value = options.get(option.name) if option else None
+        gpus *= value if isinstance(value, int) and 0 < value < 1 << 16 else 1
+    model = _text(reading.best("model")) or _named(reading)
+    return Diagnosis(reading.grammar.engine, reading, version, model, options, gpus, problems)
+
+
+def _text(found: Stated | None) -> str | None:
+    return str(found.value) if found is not None else None
+
+
+def _named(reading: LogReading) -> str | None:
+    named = reading.arguments.get("model") or reading.arguments.get("model_tag")
+    return named if isinstance(named, str) else None
+
+
+def _options(reading: LogReading) -> tuple[dict[str, OptionValue], tuple[str, ...]]:
+    """The options that the command line set, and what of it is not understood."""
+    engine = registry.engine(reading.grammar.engine)
+    version = _text(reading.best("version"))
+    try:
+        declared = engine.options(version)
+    except PlannerError:
+        declared = engine.options()
+    defaults = set(reading.grammar.argument_defaults) if reading.whole_arguments else set()
+    values: dict[str, OptionValue] = {}
+    problems: list[str] = []
+    stated = {k: v for k, v in reading.arguments.items() if not k.startswith("config:")}
+    if set(stated) <= {"model"}:  # no line of arguments: what the whole configuration says
+        stated = {k.removeprefix("config:"): v for k, v in reading.arguments.items()}
+    for key, value in stated.items():
+        if key in reading.grammar.not_options or value in (None, "auto") or _is_default(key, value, defaults):
+            continue
+        words = [*_words(key, value)]
+        if not words:
+            continue
+        try:
+            values |= parse_flags(declared, words, engine.ignored_flags()).values
+        except PlannerError as error:
+            problems.append(f"{words[0]}: {error.what}")
+    return values, tuple(problems)
+
+
+def _is_default(key: str, value: object, defaults: set[tuple[str, int | float | str | bool]]) -> bool:
+    return isinstance(value, int | float | str | bool) and (key, value) in defaults
+
+
+def _words(key: str, value: object) -> Iterator[str]:
+    flag = "--" + key.replace("_", "-")
+    if isinstance(value, bool):
+        if value:
+            yield flag
+    elif isinstance(value, dict):
+        if value:
+            yield from (flag, json.dumps(value, default=str))
+    elif isinstance(value, list | tuple):
+        if value:
+            yield from (flag, *map(str, value))
+    else:
+        yield from (flag, str(value))
+
+
+def request_of(found: Diagnosis, model: Model, machine: Machine) -> PlanRequest:
+    """The request that a log implies, for the model that it names and the GPUs that it ran on."""
+    engine = registry.engine(found.engine)
+    options = engine.as_started(found.options, found.version)
+    return PlanRequest(model, machine, found.engine, found.version, options)

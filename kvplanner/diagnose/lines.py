@@ -1,0 +1,142 @@
+"""The lines of a log that may say something, out of any number that do not: streamed, in bounded memory.
+
+Files are untrusted: lines of any length, escape sequences and binary are read as text of bounded length.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+BLOCK_BYTES: Final = 1 << 20
+# A record with vLLM's whole configuration takes some 20 kB; nothing of interest is longer.
+LONGEST_LINE: Final = 256 << 10
+_ANSI: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]")
+# containerd's own format: P marks a part of a line that goes on.
+_PART: Final = re.compile(rb"[0-9T:.+-]{19,40}Z? std(?:out|err) ([PF]) ")
+_MESSAGES: Final = ("message", "msg", "log", "textPayload")
+
+
+class Line(NamedTuple):
+    """A line of the log. number: from 1. text: without colours and controls; origin: a process's tag, "" for none."""
+
+    number: int
+    text: str
+    origin: str = ""
+
+
+def interesting(
+    read: Callable[[int], bytes], anchors: Callable[[], re.Pattern[bytes]], tags: re.Pattern[str]
+) -> Iterator[Line]:
+    """The lines that hold an anchor, in order. read: gives up to so many bytes, b"" at the end.
+
+    anchors: asked anew for each block, since what counts changes once a server runs.
+
+    Lines end at \\n or \\r; what a collector wrapped into JSON or cut into parts is put together again.
+    """
+    number, carry = 1, b""
+    while True:
+        block = read(BLOCK_BYTES)
+        data = carry + block
+        if not data:
+            return
+        end = len(data) if not block else _last_end(data)
+        if end == 0 and len(data) <= LONGEST_LINE and block:
+            carry = data
+            continue
+        end = end or len(data)
+        position = counted = 0
+        wanted = anchors()
+        while (found := wanted.search(data, position, end)) is not None:
+            start, stop = _around(data, found.start(), end)
+            number += data.count(b"\n", counted, start)
+            counted = start
+            whole, stop = _joined(data, start, stop, end)
+            yield from _lines(whole, number, tags)
+            position = max(stop, found.end())
+        number += data.count(b"\n", counted, end)
+        carry = data[end:] if block else b""
+        if not block:
+            return
+
+
+def _last_end(data: bytes) -> int:
+    """Where the last whole line ends; one that goes on as another part is not whole."""
+    end = data.rfind(b"\n") + 1
+    while end:
+        start = data.rfind(b"\n", 0, end - 1) + 1
+        part = _PART.match(data, start, min(start + 64, end))
+        if part is None or part[1] == b"F" or len(data) - start > LONGEST_LINE:
+            return end
+        end = start
+    return 0
+
+
+def _around(data: bytes, at: int, end: int) -> tuple[int, int]:
+    """The line around a position."""
+    start = max(data.rfind(b"\n", 0, at), data.rfind(b"\r", 0, at)) + 1
+    ends = [place for mark in (b"\n", b"\r") if (place := data.find(mark, at, end)) >= 0]
+    return start, min(ends, default=end)
+
+
+def _joined(data: bytes, start: int, stop: int, end: int) -> tuple[bytes, int]:
+    """The line, with the parts that a container's runtime cut it into."""
+    part = _PART.match(data, start, min(start + 64, stop))
+    if part is None:
+        return data[start : min(stop, start + LONGEST_LINE)], stop
+    pieces = [data[part.end() : stop]]
+    while part is not None and part[1] == b"P" and stop < end and sum(map(len, pieces)) < LONGEST_LINE:
+        following = stop + 1
+        _, stop = _around(data, following, end)
+        part = _PART.match(data, following, min(following + 64, stop))
+        pieces.append(data[part.end() if part else following : stop])
+    return b"".join(pieces)[:LONGEST_LINE], stop
+
+
+def _lines(raw: bytes, number: int, tags: re.Pattern[str]) -> Iterator[Line]:
+    text = raw.decode("utf-8", "replace")
+    for message, process in _unwrapped(text):
+        for line in message.splitlines() or [""]:
+            clean = _CONTROL.sub("", _ANSI.sub("", line)) if "\x1b" in line or _CONTROL.search(line) else line
+            if clean.strip():
+                yield Line(number, clean, _origin(clean, tags) or process)
+
+
+def _origin(text: str, tags: re.Pattern[str]) -> str:
+    """The innermost tag before the record: Ray puts its own beside the engine's."""
+    found = ""
+    position = 0
+    while (tag := tags.match(text, position)) is not None:
+        found, position = tag["tag"], tag.end()
+        position += len(text[position:]) - len(text[position:].lstrip(" "))
+    if not found and (tag := tags.search(text, 0, 200)) is not None and "pid=" in tag[0]:
+        return str(tag["tag"])
+    return found
+
+
+def _unwrapped(text: str) -> Iterator[tuple[str, str]]:
+    """The message inside a collector's JSON object with the process that it names, else the text itself."""
+    start = text.find("{")
+    if start < 0 or not text.rstrip().endswith("}") or '"' not in text[start : start + 3]:
+        yield text, ""
+        return
+    try:
+        found = json.loads(text[start:])
+    except (ValueError, RecursionError):
+        yield text, ""
+        return
+    if not isinstance(found, dict):
+        yield text, ""
+        return
+    message = next((found[name] for name in _MESSAGES if isinstance(found.get(name), str)), None)
+    if message is None:
+        yield text, ""
+        return
+    process = found.get("processName")
+    origin = process if isinstance(process, str) else ""
+    yield message, origin
+    if isinstance(found.get("exc_info"), str):
+        yield found["exc_info"], origin

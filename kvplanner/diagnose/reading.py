@@ -1,0 +1,313 @@
+"""A log read with an engine's grammar: its figures by process, how far each came, and the error that ended it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Final, NamedTuple
+
+from kvplanner.diagnose.lines import Line, interesting
+from kvplanner.engine.log import Across, Figure, LogFailure, LogGrammar, LogLine
+from kvplanner.units import GIB, MIB
+
+_SCALE: Final = {"GiB": GIB, "GB": GIB, "MiB": MIB, "KiB": 1024, "bytes": 1}
+_LONGEST_ARGUMENTS: Final = 64 << 10
+_MOST_PROCESSES: Final = 4096
+_FRAME: Final = re.compile(r'line \d+, in (\w+)|File "[^"]*", line \d+, in (\w+)')
+_PAIR: Final = re.compile(r"\b(\w+)=('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[^,\s(){}\[\]]+)")
+_ITEM: Final = re.compile(r"'(\w+)': ('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|True|False|None|-?[\d.]+(?:e-?\d+)?)")
+
+Value = int | float | str
+
+
+class Stated(NamedTuple):
+    """A figure that one process printed. size: whether the value is bytes."""
+
+    name: str
+    process: str
+    value: Value
+    size: bool
+    line: int
+
+
+class Ended(NamedTuple):
+    """The error that ended a start. stage: of the plan schema. figures: what its line states, by name, in bytes."""
+
+    cause: str
+    stage: str
+    process: str
+    line: int
+    text: str
+    figures: dict[str, Value]
+
+
+class LogReading(NamedTuple):
+    """What a log says of its last start. starts: how many there were. stated: every figure, by process.
+
+    arguments: what the command line set, as the engine prints it, by its own names; whole_arguments: with everything
+    that nobody set. started: start-up came to its end.
+    unread: lines that held a familiar word and said nothing that is understood.
+    """
+
+    grammar: LogGrammar
+    stated: tuple[Stated, ...]
+    arguments: dict[str, object]
+    ended: Ended | None
+    started: bool
+    reached: str
+    starts: int
+    unread: int
+    whole_arguments: bool = False
+
+    def best(self, name: str) -> Stated | None:
+        """The figure of the process that counts: the least, the most or the first, as its kind asks."""
+        found = [s for s in self.stated if s.name == name]
+        if not found:
+            return None
+        across = _across(self.grammar).get(name, "first")
+        if across == "first" or isinstance(found[0].value, str):
+            return found[0]
+        return (min if across == "least" else max)(found, key=lambda s: float(s.value))
+
+
+@cache
+def _across(grammar: LogGrammar) -> dict[str, Across]:
+    figures = [f for line in grammar.lines for f in line.figures]
+    figures += [f for failure in grammar.failures for f in failure.figures]
+    return {figure.name: figure.across for figure in reversed(figures)}
+
+
+class _Compiled(NamedTuple):
+    anchors: re.Pattern[bytes]
+    late_anchors: re.Pattern[bytes]
+    tags: re.Pattern[str]
+    lines: tuple[tuple[re.Pattern[str], LogLine], ...]
+    failures: tuple[tuple[re.Pattern[str], LogFailure], ...]
+    arguments: re.Pattern[str] | None
+    config: re.Pattern[str] | None
+    order: dict[str, int]
+    frames: dict[str, str]
+
+
+@cache
+def _compiled(grammar: LogGrammar) -> _Compiled:
+    return _Compiled(
+        anchors=_any_of(grammar.anchors),
+        late_anchors=_any_of(grammar.late_anchors),
+        tags=re.compile(grammar.tags or r"(?!)(?P<tag>)"),
+        lines=tuple((re.compile(line.pattern), line) for line in grammar.lines),
+        failures=tuple((re.compile(failure.pattern), failure) for failure in grammar.failures),
+        arguments=re.compile(grammar.arguments) if grammar.arguments else None,
+        config=re.compile(grammar.config) if grammar.config else None,
+        order={step: place for place, (step, _) in enumerate(grammar.steps)},
+        frames=dict(grammar.frames),
+    )
+
+
+def _any_of(texts: tuple[str, ...]) -> re.Pattern[bytes]:
+    return re.compile(b"|".join(re.escape(text.encode()) for text in texts))
+
+
+def read_log(read: Callable[[int], bytes], grammar: LogGrammar) -> LogReading:
+    """Reads a log to its end; memory stays bounded. read: gives up to so many bytes, b"" at the end."""
+    compiled = _compiled(grammar)
+    reader = _Reader(grammar, compiled)
+    for line in interesting(read, reader.anchors, compiled.tags):
+        reader.take(line)
+    return reader.result()
+
+
+class _Reader:
+    """Takes lines one at a time."""
+
+    def __init__(self, grammar: LogGrammar, compiled: _Compiled) -> None:
+        self.grammar = grammar
+        self.compiled = compiled
+        self.starts = 0
+        self.unread = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self.stated: dict[tuple[str, str], Stated] = {}
+        self.arguments: dict[str, object] = {}
+        self.reached: dict[str, str] = {}
+        self.frames: dict[str, str] = {}
+        self.ended: Ended | None = None
+        self.started = False
+        self.whole_arguments = False
+
+    def anchors(self) -> re.Pattern[bytes]:
+        """What the next block is searched for."""
+        return self.compiled.late_anchors if self.started else self.compiled.anchors
+
+    def take(self, line: Line) -> None:
+        understood = self._failure(line) or self._arguments(line)
+        for pattern, known in self.compiled.lines:
+            for found in pattern.finditer(line.text):
+                if known.restart and (self.started or self.ended is not None):
+                    self._begin()
+                    self.starts += 1
+                understood = True
+                if known.after and not self._some_reached(known.after):
+                    ahead = tuple(f._replace(name=f"{f.name}_estimated") for f in known.figures)
+                    self._keep(line, found, ahead, suffix="_estimated")
+                    continue
+                self._keep(line, found, known.figures)
+                if known.reached:
+                    self._step(line.origin, known.reached)
+        self.unread += not understood
+
+    def _some_reached(self, step: str) -> bool:
+        order = self.compiled.order
+        return any(order[reached] >= order[step] for reached in self.reached.values())
+
+    def _step(self, process: str, step: str) -> None:
+        order = self.compiled.order
+        if len(self.reached) < _MOST_PROCESSES and order[step] >= order.get(self.reached.get(process, ""), 0):
+            self.reached[process] = step
+        self.started = self.started or step == self.grammar.steps[-1][0]
+
+    def _keep(
+        self, line: Line, found: re.Match[str], figures: tuple[Figure, ...], suffix: str = ""
+    ) -> dict[str, Value]:
+        values: dict[str, Value] = {}
+        groups = found.groupdict()
+        for figure in figures:
+            group = figure.name.removesuffix(suffix)
+            text = groups.get(group)
+            if text is None:
+                continue
+            value = _value(text, figure, groups.get(f"{group}_unit"))
+            if value is None:
+                continue
+            values[figure.name] = value
+            key = figure.name, line.origin
+            if (figure.keep == "first" and key in self.stated) or len(self.stated) > 64 * _MOST_PROCESSES:
+                continue
+            size = figure.unit in ("GiB", "MiB", "bytes")
+            before = self.stated.get(key)
+            if before is not None and figure.across == "least" and not line.origin and not isinstance(value, str):
+                value = min(value, before.value) if not isinstance(before.value, str) else value
+            self.stated[key] = Stated(figure.name, line.origin, value, size, line.number)
+        return values
+
+    def _failure(self, line: Line) -> bool:
+        text = line.text
+        if "Traceback (most recent call last)" in text:
+            self.frames.pop(line.origin, None)
+            return True
+        frame = _FRAME.search(text)
+        if frame is not None:
+            stage = self.compiled.frames.get(frame[1] or frame[2] or "")
+            if stage and len(self.frames) < _MOST_PROCESSES:
+                self.frames.setdefault(line.origin, stage)
+            return True
+        for pattern, failure in self.compiled.failures:
+            found = pattern.search(text)
+            if found is None:
+                continue
+            values = self._keep(line, found, failure.figures)
+            if self.ended is None:
+                stage = failure.stage or self._stage(line.origin)
+                self.ended = Ended(failure.cause, stage, line.origin, line.number, text.strip()[:2000], values)
+            elif not self.ended.figures and values and self.ended.cause == failure.cause:
+                self.ended = self.ended._replace(figures=values)
+            return True
+        return any(wrapper in text for wrapper in self.grammar.wrappers)
+
+    def _stage(self, process: str) -> str:
+        """The stage that an error without its own belongs to: what its traceback names, else how far it had come."""
+        if process in self.frames and not (self.started and self.frames[process] != "graph_capture"):
+            return self.frames[process]
+        order, stages = self.compiled.order, dict(self.grammar.steps)
+        step = self.reached.get(process)
+        shared = [s for s in self.reached.values() if stages[s] in ("kv_cache_allocation", "graph_capture", "runtime")]
+        candidates = [s for s in (step, *shared) if s is not None] or list(self.reached.values()) or [""]
+        return stages[max(candidates, key=lambda s: order[s])]
+
+    def _arguments(self, line: Line) -> bool:
+        for pattern in (self.compiled.arguments, self.compiled.config):
+            found = pattern.search(line.text) if pattern is not None else None
+            if found is None:
+                continue
+            if "args" in found.groupdict():
+                self.arguments |= parse_arguments(found["args"])
+                self.whole_arguments = not found["args"].startswith("{")
+            else:
+                self._config(found["config"])
+            return True
+        return False
+
+    def _config(self, text: str) -> None:
+        """What the whole configuration says of options that the arguments line left out."""
+        pairs = dict(_pairs(_PAIR, text))
+        model = pairs.get("model")
+        if isinstance(model, str):
+            self.arguments.setdefault("model", model)
+        for key, option in self.grammar.config_options:
+            value = pairs.get(key)
+            if value not in (None, "auto"):
+                self.arguments.setdefault(f"config:{option}", value)
+
+    def result(self) -> LogReading:
+        order = self.compiled.order
+        reached = max(self.reached.values(), key=lambda step: order[step], default="")
+        return LogReading(
+            grammar=self.grammar,
+            stated=tuple(self.stated.values()),
+            arguments=self.arguments,
+            ended=self.ended,
+            started=self.started,
+            reached=reached,
+            starts=self.starts + 1,
+            unread=self.unread,
+            whole_arguments=self.whole_arguments,
+        )
+
+
+def _value(text: str, figure: Figure, unit: str | None) -> Value | None:
+    if figure.unit == "text":
+        return text[:500]
+    try:
+        number = float(text.replace(",", ""))
+    except ValueError:
+        return None
+    if not abs(number) < 1e18:
+        return None
+    if figure.unit == "count":
+        return int(number)
+    if figure.unit == "number":
+        return number
+    return round(number * _SCALE.get(unit or figure.unit, 1))
+
+
+def parse_arguments(text: str) -> dict[str, object]:
+    """The arguments that an engine prints as a Python dict or namespace; values that are no literals are left out.
+
+    Nothing is evaluated: literals alone are read, and each pair by itself where the whole is not made of them.
+    """
+    text = text[:_LONGEST_ARGUMENTS]
+    if text.startswith("{"):
+        try:
+            found = ast.literal_eval(text[: text.rindex("}") + 1])
+            if isinstance(found, dict):
+                return {str(key): value for key, value in found.items()}
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            pass
+        return dict(_pairs(_ITEM, text))
+    return dict(_pairs(_PAIR, text))
+
+
+def _pairs(pattern: re.Pattern[str], text: str) -> Iterator[tuple[str, object]]:
+    for found in pattern.finditer(text[:_LONGEST_ARGUMENTS]):
+        yield found[1], _literal(found[2])
+
+
+def _literal(text: str) -> object:
+    try:
+        value: object = ast.literal_eval(text)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return text
+    return value

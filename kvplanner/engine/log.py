@@ -1,0 +1,82 @@
+"""The grammar of an engine's start-up log, as data: what its lines state, how far start-up has come, what went wrong.
+
+An engine's package declares one in `log.py`; `kvplanner.diagnose` reads logs with it. A pattern is searched anywhere in
+a line, since progress bars end without a newline, and anchors on the engine's words, never on files or line numbers.
+"""
+
+from typing import Literal, NamedTuple
+
+# bytes, GiB, MiB: sizes, as bytes; "GB" in an engine's line is what that engine means by it.
+Unit = Literal["GiB", "MiB", "bytes", "count", "number", "text"]
+# Of several values of one process: the last or the first that it prints. Of several processes: the least, the most,
+# or the first printed.
+Keep = Literal["last", "first"]
+Across = Literal["least", "most", "first"]
+
+
+class Figure(NamedTuple):
+    """What a named group of a line states. unit: of a group that states none itself (`NAME_unit`)."""
+
+    name: str
+    unit: Unit
+    across: Across = "first"
+    keep: Keep = "last"
+
+
+class LogLine(NamedTuple):
+    """A line that the engine prints. pattern: a regular expression with a named group for each figure.
+
+    reached: the step of start-up that the process has entered with it. since, until: releases.
+    restart: a new start begins here. after: a step that some process must have reached before; where none has, the
+    line is an estimate made ahead (figures are named so) and marks no step.
+    """
+
+    pattern: str
+    figures: tuple[Figure, ...] = ()
+    reached: str = ""
+    restart: bool = False
+    after: str = ""
+    since: str = ""
+    until: str = ""
+
+
+class LogFailure(NamedTuple):
+    """An error. stage: of the plan schema, "" where the step that was reached tells. cause: a stable name."""
+
+    pattern: str
+    cause: str
+    stage: str = ""
+    figures: tuple[Figure, ...] = ()
+
+
+class LogGrammar(NamedTuple):
+    """One engine's log.
+
+    marks: texts that only this engine's logs hold. anchors: a line without any of them says nothing; late_anchors:
+    those that count once start-up has come to its end. steps: of start-up, in order, each with the stage that fails in
+    it. frames: functions of the engine's that a traceback names, each with the stage that they belong to; the first
+    that a traceback lists decides. wrappers: errors that only repeat another. tags: a pattern for a process's tag.
+    arguments: a pattern whose group `args` holds the command's arguments as a Python dict or namespace;
+    argument_defaults: what a namespace states though nobody set it; not_options: what is no option of memory.
+    config: a pattern whose group `config` holds k=v pairs, of which config_options are options. block_tokens: of a
+    block, where a log tells blocks alone and block_option was not set.
+    """
+
+    engine: str
+    title: str
+    marks: tuple[str, ...]
+    anchors: tuple[str, ...]
+    late_anchors: tuple[str, ...]
+    lines: tuple[LogLine, ...]
+    failures: tuple[LogFailure, ...]
+    steps: tuple[tuple[str, str], ...]
+    frames: tuple[tuple[str, str], ...] = ()
+    wrappers: tuple[str, ...] = ()
+    tags: str = ""
+    arguments: str = ""
+    config: str = ""
+    config_options: tuple[tuple[str, str], ...] = ()
+    block_tokens: int = 0
+    block_option: str = ""
+    argument_defaults: tuple[tuple[str, int | float | str | bool], ...] = ()
+    not_options: tuple[str, ...] = ()
