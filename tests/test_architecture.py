@@ -196,6 +196,8 @@ def test_no_engines_options_are_named_outside_it() -> None:
         for option in (o for version in (None, *chosen.versions) for o in chosen.options(version)):
             declared |= dict.fromkeys([option.name] if "_" in option.name else [], name)
             declared |= dict.fromkeys([f for f in option.flags if f.count("-") > 3], name)
+    for ordinary in ("context_length",):  # a word of the field before it was an option's name
+        declared.pop(ordinary, None)
     assert len(declared) > 50
     for path in modules():
         place = path.relative_to(PACKAGE).as_posix()
