@@ -79,3 +79,10 @@ def test_an_encoder_that_the_engine_refuses_is_counted_and_told() -> None:
     assert spec.multimodal
     assert any("GLM4VForCausalLM" in words for words in spec.remarks)
     assert CASES["glm-4v-9b-shape"]["expected"]["vllm"]
+
+
+def test_yarn_states_its_length_and_the_one_that_older_releases_derive() -> None:
+    expected = CASES["qwen3-4b-yarn"]["expected"]
+    spec, _ = read("qwen3-4b-yarn")
+    assert spec.context_length == expected["context_after"] == 40_960
+    assert spec.yarn_context_length == expected["context_before_56446"] == 131_072

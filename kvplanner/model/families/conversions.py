@@ -34,7 +34,7 @@ ALIASES: Final[Mapping[str, str]] = {
     "MiniMaxM3SparseForCausalLM": "MiniMaxM3ForCausalLM", "PhimoeForCausalLM": "PhiMoEForCausalLM",
     "Qwen2_5OmniModel": "Qwen2_5OmniForConditionalGeneration", "Ovis2_6ForCausalLM": "Ovis2_5",
     "Ovis2_6_MoeForCausalLM": "Ovis2_5", "Qwen3ASRRealtimeGeneration": "Qwen3ASRForConditionalGeneration",
-    "Step3p7ForConditionalGeneration": "Step3p7FlashForCausalLM", "HfMoondream": "Moondream3ForCausalLM",
+    "Step3p7ForConditionalGeneration": "Step3p7FlashForCausalLM",
     "NemotronH_Nano_Omni_Reasoning_V3": "NemotronH_Nano_VL_V2", "OpsColQwen3Model": "ColQwen3",
     "NemotronH_Super_Omni_Reasoning_V3": "NemotronH_Nano_VL_V2", "Qwen3VLNemotronEmbedModel": "ColQwen3",
     "NemotronH_Omni_Reasoning_V3": "NemotronH_Nano_VL_V2",
