@@ -31,6 +31,8 @@ ALIASES: Final[Mapping[str, str]] = {
     "MiMoV2ForCausalLM": "MiMoV2FlashForCausalLM",
     "BailingMoeV3ForCausalLM": "BailingHybridForCausalLM", "TeleChatForCausalLM": "TeleChat2ForCausalLM",
         "NemotronHPuzzleForCausalLM": "NemotronHForCausalLM", "Gemma3TextModel": "Gemma3Model",
+    "Tarsier2ForConditionalGeneration": "Qwen2VLForConditionalGeneration",
+    "MusicFlamingoForConditionalGeneration": "AudioFlamingo3ForConditionalGeneration",
     "MiniMaxM3SparseForCausalLM": "MiniMaxM3ForCausalLM", "PhimoeForCausalLM": "PhiMoEForCausalLM",
     "Qwen2_5OmniModel": "Qwen2_5OmniForConditionalGeneration", "Ovis2_6ForCausalLM": "Ovis2_5",
     "Ovis2_6_MoeForCausalLM": "Ovis2_5", "Qwen3ASRRealtimeGeneration": "Qwen3ASRForConditionalGeneration",
@@ -82,7 +84,8 @@ def converted(architecture: str, find: Find) -> Reader | None:
         base = find(drafts.MTP_OF[architecture])
         return drafts.mtp_of(base) if base is not None else None
     if architecture in drafts.EAGLE_OF:
-        base = find(drafts.EAGLE_OF[architecture])
+        whose = drafts.EAGLE_OF[architecture]
+        base = find(ALIASES.get(whose, whose))
         return drafts.eagle(base) if base is not None else None
     if architecture in _REWARD_HEADS:
         base = find("Qwen2ForCausalLM")

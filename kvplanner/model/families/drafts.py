@@ -11,6 +11,7 @@ from typing import Final
 
 from kvplanner.model.config.fields import Fields
 from kvplanner.model.config.reading import Body, Draft, MixerPart, MlpPart, Reader, Reading, stack
+from kvplanner.model.families.latent import mla_part, mla_sizes
 from kvplanner.model.spec import Attention, LayerSpec, Mlp
 from kvplanner.model.tensors import TensorGroup
 
@@ -91,6 +92,41 @@ def _eagle3(reading: Reading) -> Draft:
             outside += last.norm("model.fc_norm", target, count=fused)
     text.skip("tie_word_embeddings")
     return as_draft(Draft(hidden, vocab, bodies, body_of, outside, False))
+
+
+def _eagle3_latent(reading: Reading) -> Draft:
+    """EAGLE-3 for DeepSeek: the same around latent attention, and a dense feed-forward."""
+    text, parts = reading.text, reading.parts
+    hidden, vocab, layers = reading.hidden(), reading.vocab(), reading.layer_count(default=1)
+    text.skip("num_nextn_predict_layers", "norm_before_residual", "norm_output", "first_k_dense_replace",
+              "moe_layer_freq", "n_routed_experts", "n_shared_experts", "num_experts_per_tok",
+              "moe_intermediate_size", "tie_word_embeddings", "target_layer_count")  # fmt: skip
+    sizes, width = mla_sizes(text, hidden, may_lack_q_rank=True), text.need("intermediate_size")
+    fused, target = _layers_fused(text), text.get("target_hidden_size", default=hidden, high=1 << 24)
+    draft_vocab = text.get("draft_vocab_size", default=vocab, high=1 << 26)
+
+    def make(first: bool) -> Body:
+        mixer = mla_part(reading, hidden, sizes)
+        groups = [_twice(g, hidden) if first else g for g in mixer.tensors] + parts.mlp("mlp", hidden, width)
+        for name in ("input_layernorm", "hidden_norm", "post_attention_layernorm"):
+            groups += parts.norm(name, hidden)
+        return Body(LayerSpec((mixer.mixer,), (Mlp(width),)), tuple(groups))
+
+    bodies, body_of = stack([i == 0 for i in range(layers)], make)
+    last = parts.at("last")
+    outside = [parts.at("first").tensor("model.embed_tokens", "embedding", (vocab, hidden), "vocab")]
+    outside += last.norm("model.norm", hidden)
+    outside += last.linear("lm_head", "head", draft_vocab, hidden, "vocab")
+    outside += last.linear("model.fc", "other", hidden, fused * target) if fused else []
+    if text.flag("fc_norm", default=False):
+        outside += last.norm("model.fc_norm", target, count=fused)
+    return as_draft(Draft(hidden, vocab, bodies, body_of, outside, False))
+
+
+def _twice(group: TensorGroup, hidden: int) -> TensorGroup:
+    """A projection of the first layer, which reads embedding and state side by side."""
+    reads = group.path.endswith(("q_a_proj", "q_proj", "kv_a_proj_with_mqa")) and group.shape[-1] == hidden
+    return group._replace(shape=(group.shape[0], 2 * hidden)) if reads else group
 
 
 def _medusa(reading: Reading) -> Draft:
@@ -187,6 +223,7 @@ _EAGLE3_NAMES: Final = (
 
 READERS: Final[dict[str, Reader]] = {
     **dict.fromkeys(_EAGLE3_NAMES, _eagle3),
+    **dict.fromkeys(("Eagle3DeepseekV2ForCausalLM", "Eagle3DeepseekV3ForCausalLM"), _eagle3_latent),
     "MedusaModel": _medusa,
     **dict.fromkeys(("DFlashDraftModel", "MuseGlimmerAssistantModel", "DFlashMuseGlimmerAssistantModel"), _dflash),
 }  # fmt: skip

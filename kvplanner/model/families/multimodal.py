@@ -5,6 +5,7 @@ Sources: configuration and modelling classes of transformers 5.24, element count
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from kvplanner.model.config.decoder import Decoder
@@ -40,6 +41,18 @@ def _llava_text(reading: Reading) -> Draft:
     """LLaVA wraps Llama (whose sizes may be class defaults) or Mistral."""
     llama = Decoder(mlp_bias=("mlp_bias", False), hidden=4096, layers=32, heads=32, width_default=11008)
     return _by_model_type(reading, {"llama": llama, "mistral": MISTRAL})
+
+
+def _llava(reading: Reading) -> Draft:
+    """LLaVA of CLIP or Pixtral before Llama or Mistral, or of any other encoder and decoder that its config names."""
+    vision = reading.top.values.get("vision_config")
+    kind = vision.get("model_type") if isinstance(vision, Mapping) else None
+    usual = reading.text.values.get("model_type", "llama") in ("llama", "mistral")
+    if usual and kind in (None, "clip_vision_model", "pixtral"):
+        return with_towers(_llava_text, towers.llava)(reading)
+    from kvplanner.model.families.vision import llava, with_encoder
+
+    return with_encoder(llava)(reading)
 
 
 def _mistral3_text(reading: Reading) -> Draft:
@@ -156,7 +169,7 @@ def _kimi_k3_text(reading: Reading) -> Draft:
 
 READERS: Final[dict[str, Reader]] = {
     "Gemma3ForConditionalGeneration": with_towers(GEMMA3, towers.siglip),
-    "LlavaForConditionalGeneration": with_towers(_llava_text, towers.llava),
+    "LlavaForConditionalGeneration": _llava,
     "Mistral3ForConditionalGeneration": with_towers(_mistral3_text, towers.mistral3),
     "InternVLForConditionalGeneration": with_towers(_internvl_text, towers.internvl),
     "Qwen2VLForConditionalGeneration": with_towers(QWEN2, towers_qwen.qwen2_vl),

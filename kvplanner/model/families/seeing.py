@@ -274,6 +274,7 @@ READERS: Final[dict[str, Reader]] = {
     "LlamaNemotronVLModel": pooled(with_encoder(_nemotron_llama), "embed"),
     "LlamaNemotronVLForSequenceClassification": pooled(with_encoder(_nemotron_llama), "classify"),
     "Ernie4_5_VLMoeForConditionalGeneration": with_encoder(_ernie_vision, text=_ernie_text),
+    "OpenCUAForConditionalGeneration": with_encoder(qwen2_5_vl, text=_of("Qwen2ForCausalLM")),
     "HCXVisionV2ForCausalLM": with_encoder(_hyperclovax_vision),
     "HunYuanVLForConditionalGeneration": with_encoder(_hunyuan_vl, text=_hunyuan_text),
     "InternS1ForConditionalGeneration": with_encoder(_interns1, text=wrapped_text),

@@ -34,12 +34,38 @@ def two_linear(parts: Parts, path: str, inp: int, out: int, *, bias: bool = True
 def _llava_next(reading: Reading, hidden: int) -> Found:
     """LLaVA 1.6 and OneVision: LLaVA, with an image in tiles between learnt line breaks."""
     top, parts = reading.top, reading.parts.at("tower")
-    top.skip("image_grid_pinpoints", "vision_feature_layer", "use_image_newline_parameter", "vision_aspect_ratio",
-             "spatial_pool_stride", "spatial_pool_out_channels", "spatial_pool_mode", "video_seq_length")  # fmt: skip
+    _llava_next_fields(reading)
     seen = encoder_in(reading, _TOWER)
     bias = top.flag("multimodal_projector_bias", default=True)
     groups = [table(parts, "image_newline", hidden)]
     return seen.tower(groups + two_linear(parts, _PROJECTOR, seen.size, hidden, bias=bias))
+
+
+def llava(reading: Reading, hidden: int) -> Found:
+    """LLaVA with an encoder of any kind, and Mantis, which is one: two layers."""
+    top, parts = reading.top, reading.parts.at("tower")
+    top.skip("vision_feature_layer", "image_seq_length", "num_vision_tokens", "vision_feature_select_strategy")
+    seen = encoder_in(reading, _TOWER)
+    bias = top.flag("multimodal_projector_bias", default=True)
+    return seen.tower(two_linear(parts, _PROJECTOR, seen.size, hidden, bias=bias), seen.patches)
+
+
+def _normed(factor: int) -> Callable[[Reading, int], Found]:
+    """Bee and R-4B: LLaVA-OneVision with a norm before the projector, which is `factor` times as wide inside."""
+
+    def read(reading: Reading, hidden: int) -> Found:
+        _llava_next_fields(reading)
+        parts, seen = reading.parts.at("tower"), encoder_in(reading, _TOWER)
+        proj = [table(parts, "image_newline", hidden), *norm(parts, f"{_PROJECTOR}.pre_norm", seen.size)]
+        return seen.tower(proj + two_linear(parts, _PROJECTOR, seen.size, hidden, inner=factor * hidden))
+
+    return read
+
+
+def _llava_next_fields(reading: Reading) -> None:
+    reading.top.skip("image_grid_pinpoints", "vision_feature_layer", "use_image_newline_parameter",
+                     "vision_aspect_ratio", "spatial_pool_stride", "spatial_pool_out_channels", "spatial_pool_mode",
+                     "video_seq_length")  # fmt: skip
 
 
 def _shuffled(reading: Reading, hidden: int) -> Found:
@@ -281,6 +307,9 @@ READERS: Final[dict[str, Reader]] = {
         ("LlavaNextForConditionalGeneration", "LlavaOnevisionForConditionalGeneration",
          "LlavaNextVideoForConditionalGeneration"), with_encoder(_llava_next)
     ),
+    "MantisForConditionalGeneration": with_encoder(llava),
+    "BeeForConditionalGeneration": with_encoder(_normed(4)),
+    "RForConditionalGeneration": with_encoder(_normed(1)),
     **dict.fromkeys(("Idefics3ForConditionalGeneration", "SmolVLMForConditionalGeneration"), with_encoder(_shuffled)),
     "PaliGemmaForConditionalGeneration": with_encoder(_paligemma),
     **dict.fromkeys(
