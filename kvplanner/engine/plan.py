@@ -11,7 +11,7 @@ from kvplanner.estimate import Estimate
 from kvplanner.gpu.spec import Device
 
 # In what an engine counts its cache.
-CacheUnit = Literal["blocks", "cells", "tokens"]
+CacheUnit = Literal["blocks", "cells", "pages", "tokens"]
 
 
 class StageMemory(NamedTuple):

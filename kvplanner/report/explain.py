@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple
 
-from kvplanner.engine.plan import DevicePlan, Plan
+from kvplanner.engine.plan import CacheGroup, DevicePlan, KvCache, Plan
 from kvplanner.engine.segment import SegmentKind
 from kvplanner.estimate import BASIS_MEANING, Estimate, Input, show_value
 from kvplanner.report import words
@@ -21,7 +21,7 @@ CACHE_KINDS: Final = {
     "sliding_mla": "shared latent, sliding window", "index": "selector keys", "cross": "cross attention",
     "state": "recurrent state", "compressor": "compressed cache",
 }  # fmt: skip
-_BUDGET: Final = "The engine asks for a share of what CUDA sees and counts what it adds from where it first looked."
+_BUDGET: Final = "The engine asks for a share of the memory and counts what it adds from where it first looked."
 
 
 # Sources that say more to those who keep the catalogues than to those who plan.
@@ -292,23 +292,31 @@ def _cache_notes(plan: Plan, device: DevicePlan, kind: SegmentKind | None, unit:
     cache = plan.kv_cache
     if kind != "kv_cache" or cache is None:
         return ()
-    one = cache.unit.removesuffix("s")
-    said = [
-        f"{group.layers} layers ({CACHE_KINDS.get(group.kind, group.kind)}): {group.page_bytes:,} bytes a {one} of "
-        f"{group.unit_tokens} tokens in each layer; a request of {cache.context_length:,} tokens takes "
-        f"{group.units_per_request:,} {cache.unit}"
-        for group in cache.groups
-    ]
+    said = [_group_note(cache, group) for group in cache.groups]
     segment = device.segment("kv_cache")
     if segment and device.bytes_per_unit:
+        apart = any(group.kind == "state" and not group.units_per_request for group in cache.groups)
+        hold = f"{words.size(segment.bytes, unit)} hold {'recurrent states and ' if apart else ''}"
         said.append(
-            f"{words.size(segment.bytes, unit)} hold {cache.units:,} {cache.unit} of {device.bytes_per_unit:,} bytes: "
+            f"{hold}{cache.units:,} {cache.unit} of {device.bytes_per_unit:,} bytes: "
             f"{words.tokens(cache.tokens, cache.tokens_low, cache.tokens_high)}, "
             f"{cache.max_concurrency:,.2f} requests of {cache.context_length:,} tokens at once"
         )
     if cache.bytes_per_token:
         said.append(f"{cache.bytes_per_token:,.0f} bytes of KV cache per token on each GPU")
     return tuple(said)
+
+
+def _group_note(cache: KvCache, group: CacheGroup) -> str:
+    one = cache.unit.removesuffix("s")
+    of = f" of {group.unit_tokens:,} tokens" if group.unit_tokens > 1 or cache.unit != "tokens" else ""
+    if group.kind == "state" and not group.units_per_request:
+        one, of = "slot", ""
+    note = f"{group.layers} layers ({CACHE_KINDS.get(group.kind, group.kind)}): {group.page_bytes:,} bytes a {one}{of} "
+    note += "in each layer"
+    if not group.units_per_request or (cache.unit == "tokens" and group.units_per_request == cache.context_length):
+        return note
+    return f"{note}; a request of {cache.context_length:,} tokens takes {group.units_per_request:,} {cache.unit}"
 
 
 def as_text(told: Explanation) -> str:

@@ -16,6 +16,8 @@ from kvplanner.report.options import role_value, with_role
 from kvplanner.report.words import Unit
 from kvplanner.units import counted
 
+_NEAR: Final = 64 << 20  # a share is rounded, and whole blocks are taken
+_BESIDE: Final = ("workspace", "activations", "cuda_graphs")
 _SOLD_AS: Final = re.compile(r"\b(\d+)\s?GB\b")
 
 
@@ -71,8 +73,11 @@ def _capacity(case: _Case) -> Answer | None:
         )
     if device.budget is not None:
         share = device.budget_share
-        of = f" ({share:g} of it)" if share else ""
-        text.append(f"The engine allows itself {case.size(device.budget.value)}{of}; the rest is headroom.")
+        of_it = share is not None and abs(device.budget.value - share * device.cuda_total_bytes) < _NEAR
+        of = f" ({share:g} of it)" if share and of_it else f" ({share:g} of what it finds free)" if share else ""
+        beside = any(not s.in_budget and s.kind in _BESIDE and s.bytes for s in device.segments)
+        rest = "graphs, activations and headroom share the rest" if beside and not of_it else "the rest is headroom"
+        text.append(f"The engine allows itself {case.size(device.budget.value)}{of}; {rest}.")
     return Answer(question, " ".join(text))
 
 

@@ -282,7 +282,9 @@ def _device_plan(
         cuda_total_bytes=rank.cuda_total.value,
         budget=budget,
         segments=at_stage(segments, rule),
-        bytes_per_unit=used // max(pools.tokens // settings.cache.page_size, 1) if pools is not None else 0,
+        bytes_per_unit=(used - pools.state_bytes) // max(pools.tokens // settings.cache.page_size, 1)
+        if pools is not None
+        else 0,
         overflow_bytes=max(-left, 0),
         stages=stages.timeline(rank, used, late, rule),
         budget_share=settings.fraction,

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Final
 
 from PySide6.QtCore import Qt, QUrl
 from PySide6.QtWidgets import QDialog, QHBoxLayout, QListWidget, QListWidgetItem, QTextBrowser, QWidget
 
+from kvplanner.engine.signature import signatures
 from kvplanner.files import shipped
 
-PAGES: Final = {
-    "memory": "How the memory is used",
-    "bar": "How to read the bar",
-    "shortcuts": "Keyboard",
-    "licences": "Licences",
-}
+_FIRST: Final = {"memory": "How the memory is used", "bar": "How to read the bar"}
+_LAST: Final = {"shortcuts": "Keyboard", "licences": "Licences"}
 _KEYS: Final = """\
 ## In the pickers
 Type to search, Up and Down (or Page Up and Page Down) to walk, Enter to choose, Escape to close.
@@ -33,6 +31,13 @@ Numbers may be written as `32k` (32,000) or `32K` (32,768); sizes with their uni
 Left and Right walk the segments, Home and End go to the first and the last, Up and Down walk the GPUs, Enter explains.
 Where GPUs share a bar, Space opens it or closes it again, `+` opens and `-` closes.
 """
+
+
+@cache
+def pages() -> dict[str, str]:
+    """The titles of all pages by their keys; an engine that has a page of its own is called as its page is."""
+    engines = {s.engine: f"How {s.title} uses it" for s in signatures() if shipped("help", f"{s.engine}.md").exists()}
+    return {**_FIRST, **engines, **_LAST}
 
 
 def page_text(name: str, shortcuts: Sequence[tuple[str, str]]) -> str:
@@ -57,7 +62,7 @@ class HelpViewer(QDialog):
         self.pages.setFixedWidth(190)
         self.pages.setSpacing(3)
         self.pages.setFrameShape(QListWidget.Shape.NoFrame)
-        for name, title in PAGES.items():
+        for name, title in pages().items():
             item = QListWidgetItem(title)
             item.setData(Qt.ItemDataRole.UserRole, name)
             self.pages.addItem(item)
@@ -75,7 +80,7 @@ class HelpViewer(QDialog):
 
     def show_page(self, name: str) -> None:
         """Show a page by its key."""
-        self.pages.setCurrentRow(list(PAGES).index(name))
+        self.pages.setCurrentRow(list(pages()).index(name))
         self.show()
         self.raise_()
         self.text.setFocus()
@@ -87,5 +92,5 @@ class HelpViewer(QDialog):
     def _link(self, url: QUrl) -> None:
         """Pages link to each other by key; nothing here leads online."""
         name = url.toString().removesuffix(".md")
-        if name in PAGES:
+        if name in pages():
             self.show_page(name)

@@ -56,7 +56,8 @@ def test_segments_fill_the_device_and_bands_hold_their_values(
         for segment in device.segments:
             assert segment.estimate.low <= segment.bytes <= segment.estimate.high
     if found.kv_cache is not None:
-        assert found.kv_cache.unit == "tokens"
+        page = found.kv_cache.unit_tokens
+        assert found.kv_cache.unit == ("tokens" if page == 1 else "pages")
         assert found.kv_cache.tokens_low <= found.kv_cache.tokens <= found.kv_cache.tokens_high
     assert (found.stage is None) == (found.fits is True)
 

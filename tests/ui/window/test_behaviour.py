@@ -20,7 +20,7 @@ from kvplanner.app import settings as s
 from kvplanner.catalog import gpus
 from kvplanner.engine.request import Load
 from kvplanner.gpu.spec import Machine
-from kvplanner.ui.dialogs.help import PAGES, page_text
+from kvplanner.ui.dialogs.help import page_text, pages
 from kvplanner.ui.setup.context_field import ContextField
 from kvplanner.ui.theme.palette import DARK, LIGHT, Tokens, contrast
 from kvplanner.ui.theme.theme import palette_of
@@ -301,7 +301,7 @@ def test_copies_are_of_what_is_set_now(window: MainWindow) -> None:
     assert "mend" in window.centre.messages.strips[-1].message.text
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", pages())
 def test_help_is_there_offline(window: MainWindow, page: str) -> None:
     assert len(page_text(page, shortcut_table())) > 300
     window.help.show_page(page)

@@ -131,8 +131,7 @@ def _pools(
 
     Stages differ in layers: all take the tokens of the one that holds fewest.
     """
-    before = min(int(getattr(rank.before, end)) for rank in ranks)
-    after = min(int(getattr(rank.after, end)) for rank in ranks)
+    before, after = _measured(ranks, end)
     if before <= 0:
         return (), Refusal("weights", "", 1.0)
     given = [rank.given_kv for rank in ranks if rank.given_kv is not None]
@@ -151,6 +150,12 @@ def _pools(
         again = [solve(capped, each, measured) for each in layouts]
         sized = [pools for pools in again if isinstance(pools, Pools)]
     return tuple(sized), None
+
+
+def _measured(ranks: Sequence[Rank], end: str) -> tuple[int, int]:
+    """The least free memory of all ranks before and after loading, at an end of the band."""
+    alike = {id(rank): rank for rank in ranks}.values()
+    return min(int(getattr(r.before, end)) for r in alike), min(int(getattr(r.after, end)) for r in alike)
 
 
 def _allocated(pools: Pools) -> int:
@@ -179,8 +184,7 @@ def _refused(
 
 def _lacking(ranks: Sequence[Rank], settings: Settings, layouts: Sequence[Layout], end: str) -> int:
     """What more has to be free after loading for pools to stand, 0 where even the whole memory would not do."""
-    before = min(int(getattr(rank.before, end)) for rank in ranks)
-    after = min(int(getattr(rank.after, end)) for rank in ranks)
+    before, after = _measured(ranks, end)
     if before <= 0:
         return max(-before, 1)
 

@@ -33,11 +33,13 @@ class FractionWindow(NamedTuple):
 
 def fraction_window(request: PlanRequest, made: Replica) -> FractionWindow:
     """The window of a replica, to a thousandth, by the values of its estimates."""
-    before = min(rank.before.value for rank in made.ranks)
-    after = min(rank.after.value for rank in made.ranks)
+    ranks = {id(rank): rank for rank in made.ranks}.values()
+    before = min(rank.before.value for rank in ranks)
+    after = min(rank.after.value for rank in ranks)
     if before <= 0 or after <= 0:
         return FractionWindow(None, None)
     measured = Measured(before, after)
+    room = [(r.stage, r.after.value - r.workspace.value - r.graphs.value - r.late.value) for r in ranks]
 
     def pools_at(step: int) -> tuple[Pools, ...] | None:
         settings = made.settings._replace(fraction=step / _STEPS)
@@ -49,11 +51,10 @@ def fraction_window(request: PlanRequest, made: Replica) -> FractionWindow:
         sized = pools_at(step)
         if sized is None:
             return True
-        for rank in made.ranks:
-            pools = sized[rank.stage]
+        for stage, left in room:
+            pools = sized[stage]
             step_bytes = eager(request, request.model.spec, made.settings, pools.requests).value
-            late = rank.workspace.value + rank.graphs.value + rank.late.value + step_bytes
-            if pools.bytes + pools.draft_bytes + pools.table_bytes + pools.list_bytes + late > rank.after.value:
+            if pools.bytes + pools.draft_bytes + pools.table_bytes + pools.list_bytes + step_bytes > left:
                 return False
         return True
 

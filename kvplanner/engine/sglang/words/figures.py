@@ -29,7 +29,7 @@ def kv_cache(made: Replica, settings: Settings) -> KvCache:
         context_length=settings.context_length,
         bytes_per_token=float(each),
         groups=_groups(made.layouts[0], settings),
-        unit="tokens",
+        unit="tokens" if settings.cache.page_size == 1 else "pages",
     )
 
 
@@ -60,7 +60,8 @@ def _groups(layout: Layout, settings: Settings) -> tuple[CacheGroup, ...]:
         each = cells.window * page // layout.window_layers
         out.append(CacheGroup("sliding", layout.window_layers, page, each, 0))
     if layout.state is not None:
-        out.append(CacheGroup("state", layout.state_layers, page, 0, 0))
+        slot = layout.state.held_bytes // max(layout.state_layers, 1)
+        out.append(CacheGroup("state", layout.state_layers, page, slot, 0))
     return tuple(out)
 
 
