@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kvplanner.engine.draft import DraftWish
+from kvplanner.engine.lever import Lever
 from kvplanner.engine.option import FlagRule, Option, OptionValue, Resolved
 from kvplanner.engine.plan import CacheGroup, DevicePlan, KvCache, Limits, Plan, StageMemory
 from kvplanner.engine.request import PlanRequest
@@ -63,6 +64,9 @@ class Abacus:
 
     def draft_wanted(self, options: Mapping[str, OptionValue]) -> DraftWish | None:
         return None
+
+    def levers(self, request: PlanRequest, plan: Plan) -> tuple[Lever, ...]:
+        return ()
 
     def plan(self, request: PlanRequest) -> Plan:
         beads, rods = (int(request.options.get(o.name, o.default)) for o in (OPTIONS[1], OPTIONS[0]))
