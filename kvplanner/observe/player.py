@@ -27,10 +27,11 @@ class Step(NamedTuple):
 
 
 class Player:
-    """Plays one recording. close() it; nothing of it is left then."""
+    """Plays one recording. close() it; nothing of it is left then. begin: the share of the file to pass over."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, begin: float = 0.0) -> None:
         self._path = path
+        self._begin = begin
         self._queue: Queue[Snapshot | PlannerError | None] = Queue(AHEAD)
         self._closed = Event()
         self._share = 0.0
@@ -68,7 +69,7 @@ class Player:
     def _read(self) -> None:
         try:
             for snapshot in replay(self._path, self._progress):
-                if not self._put(snapshot):
+                if self._closed.is_set() or (self._share >= self._begin and not self._put(snapshot)):
                     return
         except PlannerError as error:
             self._put(error)

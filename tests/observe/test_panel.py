@@ -310,6 +310,41 @@ def test_a_recording_can_be_played_again(stub: Stub, panel: GpuPanel, qtbot: QtB
     until(qtbot, lambda: panel.bars.rows() and panel.bars.rows()[0].parts[1].bytes == 1206 * MIB)
 
 
+def test_a_replay_can_be_held_sped_up_and_sought(stub: Stub, panel: GpuPanel, qtbot: QtBot, tmp_path: Path) -> None:
+    stub.use("desktop-4090")
+    panel.show()
+    shown(panel, qtbot)
+    panel.feed.record(tmp_path / "run.csv")
+    for used in (3206, 5206, 7206, 9206):
+        stub.use(scenario_text("desktop-4090").replace("used_mib = 1206", f"used_mib = {used}"))
+        until(qtbot, lambda used=used: panel.bars.rows()[0].parts[1].bytes == used * MIB)  # type: ignore[misc]
+    panel.feed.end_recording()
+
+    def held() -> int:
+        return panel.bars.rows()[0].parts[1].bytes // MIB if panel.bars.rows() else 0
+
+    panel.feed.play(tmp_path / "run.csv")
+    strip = panel.replay
+    assert strip.isVisible()
+    assert not panel.toolbar.record_button.isEnabled()
+    assert not panel.free.use.isEnabled()
+    strip.pause.click()
+    until(qtbot, held)
+    first = held()
+    qtbot.wait(1500)
+    assert held() == first
+    assert time.strftime("%Y") in strip.text.full
+    assert strip.text.full.endswith("run.csv")
+    panel._seek(0.75)
+    until(qtbot, lambda: held() > 5206)
+    assert strip.place.value() >= 700
+    strip.times.setCurrentIndex(3)
+    assert panel.feed._speed == 16
+    strip.pause.click()
+    until(qtbot, lambda: not strip.isVisible(), 10_000)
+    assert panel.toolbar.record_button.isEnabled()
+
+
 def test_a_broken_recording_is_refused_in_words(stub: Stub, panel: GpuPanel, qtbot: QtBot, tmp_path: Path) -> None:
     stub.use("desktop-4090")
     panel.show()

@@ -24,7 +24,8 @@ class Feed(QObject):
     """Snapshots for the panel. All work happens in the helper; a tick here takes well under a millisecond.
 
     snapshots(tuple of Snapshot): what has come in, oldest first. status(SamplerStatus). recording(path or None).
-    problem(str): something that the user asked for did not work. replaying(path or None).
+    problem(str): something that the user asked for did not work. replaying(path or None). played(share): so much of
+    the recording has been shown.
     """
 
     snapshots = Signal(object)
@@ -32,6 +33,7 @@ class Feed(QObject):
     recording = Signal(object)
     replaying = Signal(object)
     problem = Signal(str)
+    played = Signal(float)
 
     def __init__(self, parent: QObject | None = None, sampler: Sampler | None = None) -> None:
         super().__init__(parent)
@@ -39,13 +41,15 @@ class Feed(QObject):
         self._said: SamplerStatus | None = None
         self._recorder: Recorder | None = None
         self._replay: Player | None = None
-        self._wanted = self._visible = False
+        self._wanted = self._visible = self._paused = False
+        self._speed = 1.0
+        self._path: Path | None = None
         self._timer = QTimer(self)
         self._timer.setInterval(POLL_MS)
         self._timer.timeout.connect(self._tick)
         self._player = QTimer(self)
         self._player.setSingleShot(True)
-        self._player.timeout.connect(self._play)
+        self._player.timeout.connect(lambda: self._play())
 
     @property
     def wanted(self) -> bool:
@@ -164,33 +168,57 @@ class Feed(QObject):
         self.end_replay()
         self._timer.stop()
         self._sampler.pause()
-        self._replay = Player(path)
+        self._replay, self._path, self._paused, self._speed = Player(path), path, False, 1.0
         self.replaying.emit(path)
         self._play()
+
+    def seek(self, share: float) -> None:
+        """Go on from another place of the recording, 0 to 1."""
+        if self._replay is None or self._path is None:
+            return
+        self._replay.close()
+        self._player.stop()
+        self._replay = Player(self._path, min(max(share, 0.0), 1.0))
+        self._play(even_paused=True)
+
+    def set_paused(self, on: bool) -> None:
+        """Hold the recording, or let it go on."""
+        self._paused = on
+        if self._replay is not None and not on and not self._player.isActive():
+            self._play()
+
+    def set_speed(self, times: float) -> None:
+        """So many times as fast as it was recorded."""
+        self._speed = times
 
     def end_replay(self) -> None:
         """Back to watching, if that is wanted."""
         if self._replay is None:
             return
         self._replay.close()
-        self._replay = None
+        self._replay = self._path = None
         self._player.stop()
         self.replaying.emit(None)
         self._apply()
 
-    def _play(self) -> None:
+    def _play(self, *, even_paused: bool = False) -> None:
         """Shows what the recording holds for the next quarter of a second."""
-        if self._replay is None:
+        if self._replay is None or (self._paused and not even_paused):
             return
         try:
-            step = self._replay.take(POLL_MS / 1000)
+            step = self._replay.take(POLL_MS / 1000 * self._speed)
         except PlannerError as error:
             self.problem.emit(f"{error}.")
             self.end_replay()
             return
         if step.snapshots:
             self.snapshots.emit(step.snapshots)
+            self.played.emit(step.share)
+        elif even_paused and not step.ended:
+            QTimer.singleShot(AHEAD_MS, self, lambda: self._play(even_paused=True))
+            return
         if step.ended:
             self.end_replay()
             return
-        self._player.start(max(POLL_MS, round(step.wait_s * 1000)) if step.snapshots else AHEAD_MS)
+        wait = round(step.wait_s / self._speed * 1000)
+        self._player.start(max(POLL_MS, wait) if step.snapshots else AHEAD_MS)

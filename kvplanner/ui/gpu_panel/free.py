@@ -13,6 +13,7 @@ class FreeRow(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self._usable, self._on_air = False, True
         self.text = QLabel(self)
         self.text.setWordWrap(True)
         self.text.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
@@ -34,12 +35,21 @@ class FreeRow(QWidget):
         """Whether the plan follows."""
         return self.keep.isChecked()
 
+    def set_live(self, on: bool) -> None:
+        """Whether what shows is this machine now: a recording changes no plan."""
+        self._on_air = on
+        self._enable()
+
     def set_text(self, text: str, usable: bool) -> None:
         """What other programs hold; usable: the plan uses these GPUs."""
         self.text.setText(text)
-        self.use.setEnabled(usable)
-        self.keep.setEnabled(usable)
+        self._usable = usable
+        self._enable()
         self.setVisible(bool(text))
+
+    def _enable(self) -> None:
+        for widget in (self.use, self.keep):
+            widget.setEnabled(self._usable and self._on_air)
 
     def _toggled(self, on: bool) -> None:
         if on:

@@ -22,11 +22,14 @@ from kvplanner.ui.gpu_panel.model import PanelModel, essence
 from kvplanner.ui.gpu_panel.notice import NoticeStrip, notice_for
 from kvplanner.ui.gpu_panel.plot import HistoryPlot
 from kvplanner.ui.gpu_panel.process_table import ProcessTable
+from kvplanner.ui.gpu_panel.replay_strip import ReplayStrip
 from kvplanner.ui.gpu_panel.toolbar import Toolbar, is_old
 from kvplanner.units import ByteUnit
 
 _WIDE: Final = 860
-_HEIGHT: Final = 290
+_HEIGHT: Final = 264
+_TALL: Final = 300  # pixels: a lower panel shows bars, plot and table behind tabs
+_HIGH: Final = 470  # the same where they stand below each other
 _NARROW: Final = 600
 _CSV: Final = "Recordings (*.csv)"
 
@@ -60,8 +63,11 @@ class GpuPanel(QWidget):
         self._replaying = False
         self._told: list[tuple[object, ...]] = []
         self._lost: tuple[str, ...] = ()
+        self._playing: Path | None = None
+        self._front_chosen = False  # whether a tab beside the bars is in front of them where they are a tab
         self.toolbar = Toolbar(self)
         self.notice = NoticeStrip(self)
+        self.replay = ReplayStrip(self)
         self.engines = EngineRow(self._jobs, self)
         self.bars = MeasuredBars(self)
         self.free = FreeRow(self)
@@ -80,10 +86,11 @@ class GpuPanel(QWidget):
         left = QWidget(self)
         column = QVBoxLayout(left)
         column.setContentsMargins(0, 4, 6, 0)
+        column.addWidget(self.engines)
         column.addWidget(self.bars)
         column.addWidget(self.free)
         column.addStretch(1)
-        scroll = QScrollArea(self)
+        self.gpus = scroll = QScrollArea(self)
         scroll.setWidget(left)
         scroll.setWidgetResizable(True)
         scroll.setFrameShape(QFrame.Shape.NoFrame)
@@ -95,8 +102,9 @@ class GpuPanel(QWidget):
         self.tabs = QTabWidget(self)
         self.tabs.setAccessibleName("Over time and processes")
         self.tabs.addTab(self.plot, "Over time")
+        self.tabs.setCornerWidget(self.plot.head)
+        self.tabs.currentChanged.connect(self._show_corner)
         self.tabs.addTab(self.processes, "Processes")
-        self.tabs.setMinimumHeight(140)
         self.splitter = QSplitter(Qt.Orientation.Horizontal, self)
         self.splitter.addWidget(scroll)
         self.splitter.addWidget(self.tabs)
@@ -105,9 +113,9 @@ class GpuPanel(QWidget):
         self.splitter.setChildrenCollapsible(False)
         self.splitter.setHandleWidth(12)
         outer = QVBoxLayout(self)
-        outer.setContentsMargins(12, 8, 12, 10)
-        outer.setSpacing(8)
-        for widget in (self.toolbar, self.notice, self.engines):
+        outer.setContentsMargins(12, 4, 12, 6)
+        outer.setSpacing(4)
+        for widget in (self.toolbar, self.replay, self.notice):
             outer.addWidget(widget)
         outer.addWidget(self.splitter, 1)
         self.empty = QLabel(self)
@@ -123,6 +131,11 @@ class GpuPanel(QWidget):
         feed.problem.connect(self._say_problem)
         feed.recording.connect(self._recording)
         feed.replaying.connect(self._replay_changed)
+        feed.played.connect(self._played)
+        self.replay.paused.connect(feed.set_paused)
+        self.replay.speed.connect(feed.set_speed)
+        self.replay.sought.connect(self._seek)
+        self.replay.ended.connect(feed.end_replay)
         bar.watch_button.clicked.connect(self._watch)
         bar.fast_box.toggled.connect(feed.set_fast)
         bar.record_button.clicked.connect(self._record)
@@ -200,10 +213,30 @@ class GpuPanel(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Side by side where there is room, else one above the other."""
-        wanted = Qt.Orientation.Horizontal if self.width() >= _WIDE else Qt.Orientation.Vertical
+        super().resizeEvent(event)
+        wide, high = self.width() >= _WIDE, self.height() >= (_TALL if self.width() >= _WIDE else _HIGH)
+        wanted = Qt.Orientation.Horizontal if wide else Qt.Orientation.Vertical
         if self.splitter.orientation() != wanted:
             self.splitter.setOrientation(wanted)
-        super().resizeEvent(event)
+        self._set_folded(not high)
+
+    def _show_corner(self) -> None:
+        """The plot's legend and span stand beside the tabs while the plot can be seen."""
+        self.plot.head.setVisible(self.tabs.currentWidget() is self.plot)
+
+    def _set_folded(self, on: bool) -> None:
+        """In a low panel the bars are a tab like the others, so that each has the whole room."""
+        if on == (self.tabs.indexOf(self.gpus) >= 0):
+            return
+        if on:
+            front = self.tabs.currentWidget() if self._front_chosen else self.gpus
+            self.tabs.insertTab(0, self.gpus, "GPUs")
+            self.tabs.setCurrentWidget(front)
+        else:
+            self._front_chosen = self.tabs.currentWidget() is not self.gpus
+            self.tabs.removeTab(0)
+            self.splitter.insertWidget(0, self.gpus)
+            self.gpus.show()
 
     # -- taking in ------------------------------------------------------------------------------------------------
 
@@ -316,10 +349,24 @@ class GpuPanel(QWidget):
 
     def _replay_changed(self, path: object) -> None:
         self._replaying = path is not None
+        self._playing = path if isinstance(path, Path) else None
         self.toolbar.set_replaying(self._replaying)
+        if self._playing is not None:
+            self.replay.begin(self._playing)
+        else:
+            self.replay.hide()
+        self.free.set_live(not self._replaying)
         self.model.forget()
         self._draw()
         self._age()
+
+    def _played(self, share: float) -> None:
+        if self.model.snapshot is not None and self._playing is not None:
+            self.replay.show_place(self.model.snapshot, share, self._playing.name)
+
+    def _seek(self, share: float) -> None:
+        self.model.forget()
+        self.feed.seek(share)
 
     def _say_problem(self, text: str) -> None:
         self._problem = text

@@ -18,6 +18,8 @@ from kvplanner.ui.theme.palette import Tokens
 from kvplanner.units import GB, GIB, MIB, ByteUnit, format_bytes
 
 SPANS: Final = (("1 min", 60), ("5 min", 300), ("15 min", 900), ("1 h", 3600), ("24 h", 86_400))
+LEAST_PLOT: Final = 160
+_ONE_LINE: Final = 4  # curves that are named in one line
 _MOST_POINTS: Final = 1200
 # Curves differ in their dashes as well as in their colours.
 _STYLES: Final = (Qt.PenStyle.SolidLine, Qt.PenStyle.DashLine, Qt.PenStyle.DotLine, Qt.PenStyle.DashDotLine)
@@ -71,17 +73,20 @@ class HistoryPlot(QWidget):
         self.legend.setProperty("role", "muted")
         self.legend.setWordWrap(True)
         self.legend.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
-        head = QHBoxLayout()
+        self.head = QWidget(self)  # whoever shows the plot may put it elsewhere
+        head = QHBoxLayout(self.head)
+        head.setContentsMargins(0, 0, 0, 0)
         head.addWidget(self.legend, 1)
         head.addWidget(self.span)
         self._column = QVBoxLayout(self)
-        self._column.setContentsMargins(0, 6, 0, 0)
+        self._column.setContentsMargins(0, 2, 0, 0)
         self._column.setSpacing(2)
-        self._column.addLayout(head)
+        self._column.addWidget(self.head)
+        self.span.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self._space = QLabel("Preparing the plot …", self)
         self._space.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._space.setProperty("role", "muted")
-        self._space.setMinimumHeight(80)
+        self._space.setMinimumHeight(LEAST_PLOT)
         self._column.addWidget(self._space, 1)
         self.setAccessibleName("Memory in use over time")
 
@@ -139,7 +144,7 @@ class HistoryPlot(QWidget):
         plot.getAxis("left").setWidth(46)
         plot.getAxis("bottom").setHeight(24)
         plot.setAccessibleName("Memory in use over time")
-        plot.setMinimumHeight(80)
+        plot.setMinimumHeight(LEAST_PLOT)
         self._plot = plot
         self._column.replaceWidget(self._space, plot)
         self._space.hide()
@@ -193,6 +198,7 @@ class HistoryPlot(QWidget):
         for i, curve in enumerate(self._wanted):
             sample = f'<span style="color:{_ink(tokens, i)}">{_SAMPLES[i % len(_SAMPLES)]}</span>'
             parts.append(f"{sample}&nbsp;{rich(curve.name).replace(' ', '&nbsp;')}")
+        self.legend.setWordWrap(len(self._wanted) > _ONE_LINE)
         self.legend.setText(f"in use, {self._unit} &nbsp; " + " &nbsp; ".join(parts))
 
     # -- drawing --------------------------------------------------------------------------------------------------

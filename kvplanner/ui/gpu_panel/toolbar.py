@@ -73,6 +73,8 @@ class Toolbar(QWidget):
     def set_replaying(self, replaying: bool) -> None:
         """Whether a recording is being played."""
         self.replay_button.setText("End repla&y" if replaying else "Repla&y …")
+        for widget in (self.watch_button, self.fast_box, self.record_button, self.more):
+            widget.setEnabled(not replaying)  # what acts on the live machine waits
 
 
 def state_text(snapshot: Snapshot | None, watching: bool, age_s: float, recorded: int | None) -> str:

@@ -6,10 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from PySide6.QtCore import QByteArray, QEvent, QObject, Qt, QTimer, Signal
-from PySide6.QtWidgets import QDockWidget, QMainWindow
+from PySide6.QtWidgets import QDockWidget, QHBoxLayout, QLabel, QMainWindow, QWidget
 
 from kvplanner.app import settings as s
 from kvplanner.ui.gpu_panel.panel import GpuPanel
+from kvplanner.ui.theme.ink import sized
+from kvplanner.ui.widgets.labels import quiet_button
 
 if TYPE_CHECKING:
     from kvplanner.app.document import Document
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 
 FIT_AFTER_MS: Final = 30
-SHARE: Final = 0.27  # of the window's height: the plan's table stays usable above it
+SHARE: Final = 0.3  # of the window's height: the plan's table stays usable above it
 
 
 class GpuDock(QDockWidget):
@@ -46,6 +48,7 @@ class GpuDock(QDockWidget):
         self._document = document
         self.panel = GpuPanel(self)
         self.setWidget(self.panel)
+        self._make_title()
         self.setAllowedAreas(Qt.DockWidgetArea.AllDockWidgetAreas)
         window.addDockWidget(Qt.DockWidgetArea.BottomDockWidgetArea, self)
         self.panel.set_unit(services.unit())
@@ -63,6 +66,25 @@ class GpuDock(QDockWidget):
         self._place = self._now()
         window.installEventFilter(self)
         self._fit()
+
+    def _make_title(self) -> None:
+        """The panel's buttons are the dock's title: a line of its own would only repeat what they are about."""
+        bar = self.panel.toolbar
+        title = QWidget(self)
+        line = QHBoxLayout(title)
+        line.setContentsMargins(12, 6, 8, 0)
+        name = QLabel("Local GPU", title)
+        name.setFont(sized(name.font(), 1.0, bold=True))
+        line.addWidget(name)
+        line.addWidget(bar, 1)
+        apart = quiet_button("Undock", "A window of its own, or back below the plan", title)
+        apart.clicked.connect(lambda: self.setFloating(not self.isFloating()))
+        self.topLevelChanged.connect(lambda floating: apart.setText("Dock" if floating else "Undock"))
+        shut = quiet_button("✕", "Close the Local GPU panel", title)
+        shut.clicked.connect(self.close)
+        line.addWidget(apart)
+        line.addWidget(shut)
+        self.setTitleBarWidget(title)
 
     def _connect(self, library: Library, bars: MemoryBars, plan_launch: Callable[[EngineLaunch], None]) -> None:
         panel = self.panel

@@ -228,6 +228,8 @@ def test_f6_passes_through_the_dock_of_a_machine_without_a_gpu(window: MainWindo
     window.view.gpu_panel(True)
     panel = window.findChild(GpuPanel)
     assert panel is not None
+    dock = window.view.dock
+    assert dock is not None
     until(qtbot, lambda: not panel.toolbar.watch_button.isVisible())
     window.activateWindow()
     window.panel.model.button.setFocus()
@@ -241,5 +243,5 @@ def test_f6_passes_through_the_dock_of_a_machine_without_a_gpu(window: MainWindo
             seen.append(focus)
         assert len(set(seen)) == 5
         assert seen[-1] is window.panel.model.button
-        assert [panel.isAncestorOf(focus) for focus in seen].count(True) == 1
+        assert [dock.isAncestorOf(focus) for focus in seen].count(True) == 1
     window.view.stop_gpu_panel()
