@@ -11,7 +11,7 @@ from kvplanner.app.state import PlanState
 from kvplanner.catalog import gpus, models
 from kvplanner.engine.request import Ask
 from kvplanner.gpu.spec import Device, Machine
-from kvplanner.request.start import START_GPU, START_GPU_ID, START_MODEL
+from kvplanner.request.start import START_CONTEXTS, START_GPU, START_GPU_ID, START_MODEL, START_MODELS
 
 if TYPE_CHECKING:
     from kvplanner.app.document import Document
@@ -72,21 +72,56 @@ def state_of(built: Built, *, chosen: bool) -> PlanState:
     )
 
 
-def adopt(document: Document, machine: Machine | None) -> None:
+def adopt(document: Document, machine: Machine | None) -> str:
     """Plan for this machine's GPUs while the user has chosen none: a better assumption than a GPU by name.
 
     Once they are planned for, only further GPUs change the plan: one that no longer answers stays in it, and what is
     free is what was free then, until the user takes what is free now. A server that starts must not turn its own plan.
+    Returns what else of the start plan is another one for that, in a sentence, "" for nothing.
     """
     state = document.state
     if machine is None or state.machine_chosen or state.model is None:
-        return
+        return ""
     from kvplanner.app.planstore import here, is_local
 
     planned = {device.uuid for device in state.devices}
     if is_local(state) and not {device.uuid for device in machine.devices} > planned:
-        return
+        return ""
+    if state.model_text == START_MODEL and not state.ask.options and not document.undo_count:
+        made = fitting(here(state, machine))
+        document.amend(**made._asdict())
+        if made.ask.options:
+            name = made.model.id.rpartition("/")[2] if made.model else ""
+            length = next(iter(made.ask.options.values()))
+            return f"Begun with {name} and a context of {length:,}, which fit this machine"
+        return "" if made.model_text == START_MODEL else f"Begun with {made.model_text}, which fits this machine"
     document.amend(**here(state, machine)._asdict())
+    return ""
+
+
+def fitting(state: PlanState) -> PlanState:
+    """A start plan that works on the state's machine: shorter contexts first, then smaller models.
+
+    The state itself where it works, or where nothing does: no first sight of this machine is to be a failure that
+    nobody caused.
+    """
+    from kvplanner.engine.command import role_option
+    from kvplanner.engine.registry import engine
+    from kvplanner.errors import PlannerError
+
+    chosen = engine(state.ask.engine)
+    context = role_option(chosen, state.ask.version, "context")
+    lengths = START_CONTEXTS if context is not None else ()
+    for name, length in ((name, length) for name in START_MODELS for length in (None, *lengths)):
+        options = {context.name: length} if context is not None and length is not None else {}
+        tried = state.changed(model_text=name, model=models.load(name), options=options)
+        request = tried.request()
+        try:
+            if request is not None and chosen.plan(request).fits:
+                return tried
+        except PlannerError:
+            continue
+    return state
 
 
 def restored_state(plan: OpenPlan, local: Callable[[], Machine | None]) -> PlanState:

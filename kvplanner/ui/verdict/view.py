@@ -145,7 +145,7 @@ class Details(Wrapped):
 
 def _linked(text: str, ink: str) -> str:
     plain = words.rich(text).replace(" ", "&nbsp;")
-    return f'<a href="tightest" style="color:{ink};text-decoration:none">{plain}</a>'
+    return f'<a href="tightest" style="color:{ink};text-decoration:underline">{plain}</a>'
 
 
 def _call(run: Callable[[], object], checked: bool = False) -> None:

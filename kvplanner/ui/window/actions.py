@@ -27,7 +27,7 @@ Key = QKeySequence.StandardKey
 
 
 class Commands(NamedTuple):
-    """What a window's commands are of. close: closes the window, asking where edits would be lost."""
+    """What a window's commands are of. find: opens the list of all; close: asks where edits would be lost."""
 
     document: Document
     services: Services
@@ -40,6 +40,7 @@ class Commands(NamedTuple):
     exports: Exports
     view: View
     help: Help
+    find: Callable[[], object]
     close: Callable[[], object]
 
 
@@ -93,6 +94,8 @@ COMMANDS: Final = (
     Command("Edit", "copy_json", "Copy as &JSON", lambda c: c.copying.copy_json),
     Command("Edit", "copy_command", "Copy &Engine Command", lambda c: c.copying.copy_command, ("Ctrl+Shift+E",)),
     Command("Edit", SEPARATOR, "", None),
+    Command("Edit", "paste_command", "&Paste Command", lambda c: c.opening.paste_command, ("Ctrl+Shift+V",)),
+    Command("Edit", SEPARATOR, "", None),
     Command("Edit", "choose_model", "Choose M&odel…", lambda c: c.pickers.open_models, ("Ctrl+1",)),
     Command("Edit", "choose_gpus", "Choose &GPUs…", lambda c: c.pickers.open_gpus, ("Ctrl+2",)),
     Command("Edit", "find_option", "&Find Option…", lambda c: c.panel.show_search, (Key.Find,)),
@@ -123,6 +126,8 @@ COMMANDS: Final = (
         "View", "full_screen", "&Full Screen", lambda c: c.view.full_screen, (Key.FullScreen, "F11"), checkable=True
     ),
     Command("View", "reset_layout", "&Reset Layout", lambda c: c.view.reset_layout),
+    Command("Tools", "find_command", "Find a &Command…", lambda c: c.find, ("Ctrl+Shift+P",)),
+    Command("Tools", SEPARATOR, "", None),
     Command(
         "Tools",
         "inspect_model",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from PySide6.QtCore import QByteArray, QEvent, QObject, Qt, QTimer, Signal
@@ -23,6 +23,18 @@ if TYPE_CHECKING:
 
 FIT_AFTER_MS: Final = 30
 SHARE: Final = 0.3  # of the window's height: the plan's table stays usable above it
+
+
+def lost_in_words(labels: Sequence[str], since: str) -> tuple[str, str]:
+    """For the status bar and for the verdict: that planned GPUs do not answer; "" where all do."""
+    if not labels:
+        return "", ""
+    names, many = ", ".join(labels), len(labels) > 1
+    notice = (
+        f"{names} {'do' if many else 'does'} not answer since {since}: what is measured is from before then; the plan "
+        f"still counts on {'them' if many else 'it'}"
+    )
+    return f"{names} lost, {since}", notice
 
 
 class GpuDock(QDockWidget):

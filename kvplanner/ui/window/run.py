@@ -106,12 +106,10 @@ def _load_start(application: Application, window: MainWindow, words: PlanWords |
         return start_state(words, probe_now)
 
     def done(state: PlanState) -> None:
-        from kvplanner.app.start import adopt
-
         path = Path(words.model) if words is not None and words.model.endswith(".kvplan.json") else None
         window.document.reset(state, path)
         if words is None or not words.gpu:
-            adopt(window.document, application.library.machine)
+            window.adopt_machine()
         window.document.flush()
 
     def failed(error: Exception) -> None:
@@ -159,12 +157,11 @@ class _Restoring:
 
         def done(found: tuple[PlanState, Path | None]) -> None:
             from kvplanner.app.planstore import is_local, was_local
-            from kvplanner.app.start import adopt
 
             state, path = found
             window.document.reset(state, path, modified=plan.modified)
             if not is_local(state):  # asked just now
-                adopt(window.document, self._application.library.machine)
+                window.adopt_machine()
                 if was_local(plan.plan):
                     window.messages.warning(UNSEEN, key="unseen")
             self._opened(window)

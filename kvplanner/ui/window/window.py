@@ -13,7 +13,6 @@ from PySide6 import QtCore, QtGui, QtWidgets
 from PySide6.QtCore import Signal
 
 from kvplanner.app import settings as s
-from kvplanner.app.start import adopt
 from kvplanner.files import shipped
 from kvplanner.ui.setup.width import GRIP_WIDTH, RAIL_WIDTH, folds, panel_width
 from kvplanner.ui.window.arguments import SMALLEST
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from kvplanner.engine.draft import DraftWish
     from kvplanner.engine.plan import Plan
     from kvplanner.errors import PlannerError
+    from kvplanner.ui.window.commands.finder import Finder
     from kvplanner.ui.window.commands.form import Form
     from kvplanner.ui.window.commands.help import Help
     from kvplanner.ui.window.commands.mending import Mending
@@ -54,6 +54,7 @@ class MainWindow(QtWidgets.QMainWindow):
         self.services = services
         self.assembled = self.furnished = False
         self._drafts: DraftReader | None = None
+        self._finder: Finder | None = None
         self._begun = self._planned = False
         self.setMinimumSize(*SMALLEST)
         self.setWindowTitle("kvplanner")
@@ -205,9 +206,27 @@ class MainWindow(QtWidgets.QMainWindow):
                 exports=self.exports,
                 view=self.view,
                 help=self.help,
+                find=self._find,
                 close=self.close,
             ),
         )
+
+    def adopt_machine(self) -> None:
+        """Plan for this machine's GPUs while none were chosen."""
+        from kvplanner.app.start import adopt
+
+        told = adopt(self.document, self.services.library.machine)
+        if told:
+            self.messages.info(told, key="start")
+
+    def _find(self) -> None:
+        """Open the list of all commands and options."""
+        from kvplanner.ui.window.actions import COMMANDS
+        from kvplanner.ui.window.commands.finder import Finder
+
+        if self._finder is None:
+            self._finder = Finder(self, self.document, self.side, COMMANDS, self.actions_of_window.by_name)
+        self._finder.open(self.menuBar())
 
     def _make_gpu_dock(self) -> GpuDock:
         from kvplanner.ui.window.gpu_dock import GpuDock
@@ -219,15 +238,11 @@ class MainWindow(QtWidgets.QMainWindow):
 
     def _gpus_lost(self, labels: tuple[str, ...], since: str) -> None:
         """Say in the verdict and in the status bar that the plan counts on GPUs that do not answer."""
-        names = ", ".join(labels)
-        verb = "do" if len(labels) > 1 else "does"
-        self.status.show_lost(f"{names} lost, {since}" if labels else "")
-        self.centre.verdict.set_notice(
-            f"{names} {verb} not answer since {since}: what is measured is from before then; the plan still counts "
-            f"on {'them' if len(labels) > 1 else 'it'}"
-            if labels
-            else ""
-        )
+        from kvplanner.ui.window.gpu_dock import lost_in_words
+
+        short, notice = lost_in_words(labels, since)
+        self.status.show_lost(short)
+        self.centre.verdict.set_notice(notice)
 
     def _connect(self) -> None:
         document, pickers, machines, actions = self.document, self.pickers, self.machines, self.actions_of_window
@@ -246,7 +261,7 @@ class MainWindow(QtWidgets.QMainWindow):
         pickers.local_wanted.connect(machines.choose_local)
         pickers.gpu_added.connect(machines.add)
         library = self.services.library
-        library.machine_found.connect(lambda machine: adopt(document, machine))
+        library.machine_found.connect(self.adopt_machine)
         library.machine_found.connect(self.panel.gpus.show_found)
         if library.probed:
             self.panel.gpus.show_found(library.machine)
@@ -384,7 +399,10 @@ class MainWindow(QtWidgets.QMainWindow):
         if quits and not self.furnished:
             self.services.windows.quit()
             return
-        if self.furnished and event.key() == QtCore.Qt.Key.Key_Escape and self.pickers.close_choosers():
+        escape = self.furnished and event.key() == QtCore.Qt.Key.Key_Escape
+        if escape and self._finder is not None and self._finder.close():
+            return
+        if escape and self.pickers.close_choosers():
             return
         super().keyPressEvent(event)
 

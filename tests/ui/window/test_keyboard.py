@@ -14,7 +14,7 @@ from kvplanner.app.library import LocalModel
 from kvplanner.app.session import Restored
 from kvplanner.report.sentences import summary
 from kvplanner.ui.dialogs.help import page_text
-from kvplanner.ui.window.actions import shortcut_table
+from kvplanner.ui.window.actions import COMMANDS, shortcut_table
 from kvplanner.ui.window.application import Application
 from kvplanner.ui.window.arguments import WindowArguments
 from kvplanner.ui.window.run import begin
@@ -143,3 +143,38 @@ def test_undo_takes_a_choice_back(window: MainWindow, qtbot: QtBot) -> None:
     window.panel.gpus.button.setFocus()
     Keyboard().press(Qt.Key.Key_Z, Qt.KeyboardModifier.ControlModifier)
     qtbot.waitUntil(lambda: window.document.state == before)
+
+
+def test_every_command_and_option_is_found_by_name(window: MainWindow, qtbot: QtBot) -> None:
+    keys = Keyboard()
+    window.activateWindow()
+    window.panel.model.button.setFocus()
+    window.actions_of_window.by_name["find_command"].trigger()
+    keys.type("start-up")
+    keys.press(Qt.Key.Key_Return)
+    assert window.centre.below.tabs.tabText(window.centre.below.tabs.currentIndex()) == "Start-up"
+    window.actions_of_window.by_name["find_command"].trigger()
+    keys.type("kv cache type")
+    keys.press(Qt.Key.Key_Return)
+    focus = QApplication.focusWidget()
+    assert focus is not None
+    assert window.panel.fields["kv_cache_dtype"].isAncestorOf(focus)
+    window.actions_of_window.by_name["find_command"].trigger()
+    assert window._finder is not None
+    titles = {row.title for row in window._finder.chooser.rows}
+    wanted = {c.text.replace("&", "").rstrip("…") for c in COMMANDS if c.run is not None} - {"Find a Command"}
+    enabled = {t for t in wanted if t not in titles}
+    assert enabled <= {"Undo", "Redo"}
+    keys.press(Qt.Key.Key_Escape)
+    assert not window._finder.chooser.isVisible()
+
+
+def test_a_command_line_is_pasted_by_its_menu(window: MainWindow, qtbot: QtBot) -> None:
+    clipboard = QApplication.clipboard()
+    clipboard.setText("just words")
+    window.actions_of_window.by_name["paste_command"].trigger()
+    assert "holds no command line" in window.centre.messages.strips[-1].message.text
+    clipboard.setText("vllm serve Qwen/Qwen3-8B --max-model-len 8192")
+    window.actions_of_window.by_name["paste_command"].trigger()
+    qtbot.waitUntil(lambda: window.document.state.ask.options.get("max_model_len") == 8192)
+    assert window.document.state.model_text == "Qwen/Qwen3-8B"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from PySide6 import QtCore, QtWidgets
+from PySide6 import QtCore, QtGui, QtWidgets
 
 from kvplanner.app import settings as s
 from kvplanner.deadline import OutOfTime, in_time
@@ -157,6 +157,17 @@ class Opening:
             self._reading = ""
             state = self._document.state
             self._form.show_model(state.model, state.ask.weight_format, self._services.unit())
+
+    def paste_command(self) -> None:
+        """Plan the command line that lies on the clipboard."""
+        from kvplanner.ui.setup.pasted import is_command
+
+        text = QtGui.QGuiApplication.clipboard().text().strip()
+        if is_command(text):
+            self.plan_command(text)
+            return
+        lacking = "The clipboard holds no command line that starts a server. Copy one, such as vllm serve MODEL"
+        self._messages.warning(lacking, key="open")
 
     def plan_command(self, text: str) -> None:
         """Plan what a command line would start, on the GPUs chosen now."""
