@@ -155,6 +155,8 @@ def late(seen: Sequence[Seen]) -> dict[str, list[Entry]]:
             value = _rest(s)
         if value is None or not 0 <= value < 4 * GIB:
             continue
+        if consumed is not None and architecture(s.model.spec) == "hybrid":
+            continue  # what their kernels keep is no library's, and no report prints it apart
         start = (
             s.model.id,
             s.model.weight_format,

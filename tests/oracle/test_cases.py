@@ -124,6 +124,10 @@ def test_resolved_defaults() -> None:
     wrong = []
     for case in CASES:
         mine = _defaults(*_settled(case))
+        if "Llama-4" in case["model"]:
+            # Once the back ends had their say: layers that attend in chunks build no whole-step graphs.
+            assert mine["cudagraph_mode"] == "PIECEWISE"
+            mine["cudagraph_mode"] = "FULL_AND_PIECEWISE"
         wrong += [
             (_name(case), name, mine[name], value) for name, value in case["defaults"].items() if mine[name] != value
         ]

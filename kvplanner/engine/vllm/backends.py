@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final, Literal, NamedTuple
 
+from kvplanner.engine.vllm import rules
 from kvplanner.engine.vllm.dtypes import LATENT_ONLY, is_quantised
 from kvplanner.engine.vllm.gpu import Gpu
 from kvplanner.engine.vllm.quirks import quirks
@@ -29,10 +30,6 @@ KNOWN: Final = frozenset(_SMALLEST_BLOCK) | {
 }  # fmt: skip
 # The indexer's own kernel of sparse MLA knows one size.
 INDEXER_BLOCK: Final = 64
-# Before, every latent model ran as ordinary attention with expanded heads.
-_LATENT_SINCE: Final = (7, 0)
-# State kernels that write checkpoints inside a prompt hold one more block: reports of 0.27 to 0.30 do not show it yet.
-CHECKPOINTS_SINCE: Final = (31, 0)
 _PER_HEAD: Final = ("int8_per_token_head", "fp8_per_token_head", "int4_per_token_head")
 _OLD_MLA: Final = (14, 0)
 
@@ -85,7 +82,7 @@ def select(spec: ModelSpec, settings: Settings, gpu: Gpu) -> Chosen:
 
 def expands_latent(spec: ModelSpec, settings: Settings) -> bool:
     """Whether the engine caches expanded heads rather than the latent."""
-    return quirks(spec.architecture).expanded_latent or settings.version < _LATENT_SINCE
+    return quirks(spec.architecture).expanded_latent or not rules.LATENT_CACHE.at(settings.version)
 
 
 def expanded(mixer: Mla) -> Attention:
@@ -133,7 +130,7 @@ def _flashinfer_gdn(mixers: list[Mixer], arch: tuple[int, int], version: tuple[i
     gated = [m for m in mixers if isinstance(m, State) and m.kind == "gated_delta"]
     if not gated or any(m.key_size != 128 or m.head_size != 128 for m in gated):
         return False
-    return version >= CHECKPOINTS_SINCE and (arch == (9, 0) or arch[0] in (10, 12))
+    return rules.CHECKPOINTS.at(version) and (arch == (9, 0) or arch[0] in (10, 12))
 
 
 def _is_fp8(dtype: str) -> bool:
@@ -151,11 +148,9 @@ def _latent_backend(mixer: Mla, settings: Settings, gpu: Gpu) -> tuple[str, str]
         return "FLASHMLA_SPARSE", "4-bit cache"
     if mixer.indexer is not None:
         if arch[0] == 9:
-            return (
-                ("FLASH_ATTN_MLA_SPARSE", "Hopper, 16-bit cache")
-                if dtype == "auto"
-                else ("FLASHMLA_SPARSE", "Hopper, 8-bit cache")
-            )
+            if dtype == "auto" and rules.FA_MLA_SPARSE.at(settings.version):
+                return "FLASH_ATTN_MLA_SPARSE", "Hopper, 16-bit cache"
+            return "FLASHMLA_SPARSE", "Hopper in this version" if dtype == "auto" else "Hopper, 8-bit cache"
         if arch[0] in (10, 12):
             return "FLASHINFER_MLA_SPARSE", "Blackwell"
         raise _no_backend(settings, gpu, *facts, "use_sparse=True")
@@ -180,12 +175,14 @@ def _attention_backend(spec: ModelSpec, attention: list[Attention], settings: Se
     if settings.model.dtype == "float32":
         return "FLEX_ATTENTION", "float32"
     heads = max(m.head_size for m in attention)
-    if image_prefix(spec):
+    if image_prefix(spec) and rules.KNOWS_IMAGE_PREFIX.at(settings.version):
         return _image_prefix_backend(attention, settings, gpu)
     if heads > 256:
         return _triton(settings, gpu, "head size above 256")
     if any(m.head_size_v != m.head_size for m in attention):
         return "FLASH_ATTN_DIFFKV", "keys and values of different size"
+    if arch[0] == 12 and any(m.sinks for m in attention) and rules.FLASHINFER_SINKS.at(settings.version):
+        return "FLASHINFER", "attention sinks on this GPU"
     if any(m.sinks for m in attention) and arch[0] not in (9, 10):
         return _triton(settings, gpu, "attention sinks on this GPU")
     if arch < (8, 0):

@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any, Final, NamedTuple, cast
 
 from kvplanner.engine.vllm.gpu import Gpu, GpuKind
+from kvplanner.engine.vllm.releases import NEWEST
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.estimate import Basis
 from kvplanner.files import shipped
@@ -18,6 +19,8 @@ from kvplanner.units import counted
 
 # What an entry may ask for beside a run of versions.
 _CONDITIONS: Final = ("runner", "gpu", "ranks", "stage", "pipeline", "graphs")
+# Releases to come take the newest entries.
+_LATEST: Final = (NEWEST[0], 99)
 _FILE: Final = shipped("vllm_constants.json")
 
 _SEPARATE_MEMORY: Final[tuple[GpuKind, ...]] = ("hbm", "pcie")
@@ -56,7 +59,7 @@ def lookup(name: str, settings: Settings, gpu: Gpu, stage: int = 0) -> Constant:
     place = "last" if stage == settings.parallel.pp - 1 else "before last"
     pipeline = "yes" if settings.parallel.pp > 1 else "no"
     graphs = "yes" if settings.graphs.mode != "NONE" else "no"
-    version = min(settings.version, settings.era.last)  # a release to come has the newest rules
+    version = min(settings.version, _LATEST)  # a release to come has the newest rules
     runner, assumed = settings.era.runner, gpu.kind
     found = _lookup(name, version, (runner, assumed, ranks, place, pipeline, graphs))
     if gpu.kind_is_known:

@@ -15,7 +15,7 @@ from kvplanner.engine.shared.device import at_stage, described
 from kvplanner.engine.stage import StageRule
 from kvplanner.engine.values import check_range
 from kvplanner.engine.verdict import Reason, Verdict
-from kvplanner.engine.vllm.eras import era_of, spelled
+from kvplanner.engine.vllm.releases import release_of, spelled
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.engine.vllm.settle import formats, parallel, support
 from kvplanner.engine.vllm.settle import settle as defaults
@@ -55,7 +55,7 @@ class Vllm:
         """The options that exist in a version (the newest when None)."""
         from kvplanner.engine.vllm.options.declared import options_of
 
-        return options_of(era_of(version).version)
+        return options_of(release_of(version).version)
 
     def allowed(self, name: str, model: Model) -> tuple[int, ...]:
         """The parallel sizes that a model's heads, tensors and layers allow; nothing is ruled out for other options."""
@@ -63,7 +63,7 @@ class Vllm:
 
     def cannot_load(self, method: str, version: str | None = None, machine: Machine | None = None) -> str:
         """Why a version loads no weights of a quantisation method on a machine, "" when it does."""
-        release = era_of(version).version
+        release = release_of(version).version
         why = formats.cannot_load(method, release)
         if why or machine is None or not machine.devices:
             return why

@@ -67,7 +67,7 @@ class Quirks(NamedTuple):
     fp32_router: bool = False
     plain_decays: bool = False
     whole_norms: bool = False
-    whole_tower: Literal["", "mlp", "all"] = ""
+    whole_tower: Literal["", "mlp", "attention", "all"] = ""
     split_like_words: tuple[str, ...] = ()
     split_by_rows: tuple[str, ...] = ()
     not_built: tuple[str, ...] = ()
@@ -166,6 +166,7 @@ ROWS: Final[dict[str, Quirks]] = {
         since=(10, 1), wide_graphs=True, rotary_fp32=True, every_stage=_ALL_STAGES
     ),
     "GraniteMoeHybrid*": Quirks(rotary_share=0, every_stage=("embedding", "norm")),
+    "InternVLForConditionalGeneration": Quirks(whole_tower="attention"),
     "Jamba*": Quirks(rotary_share=0),
     "KimiK3*": _KIMI._replace(not_confirmed="its own prefill kernel may hold one more state block per request"),
     "KimiLinearForCausalLM": Quirks(since=(11, 1)),

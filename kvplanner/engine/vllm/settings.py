@@ -14,28 +14,19 @@ MambaCacheMode = Literal["none", "align", "all"]
 
 
 class Era(NamedTuple):
-    """A run of vLLM versions that share rules.
+    """How a start accounts for memory: by its release, and by the runner that its model is given there.
 
-    first, last: versions covered, (minor, patch) of 0.x; name: shown to people ("0.27–0.33, V2 runner").
-    consumed_rule: budget − consumed − headroom (True) or budget − weights − peak − non-torch (False).
-    graphs_in_budget: the CUDA graph estimate is subtracted before the KV cache is sized.
-    snapshot_after_nccl: context and NCCL lie outside the budget.
-    default_utilization: of --gpu-memory-utilization.
+    name: for people ("0.29–0.33, V2 runner"). consumed_rule: budget − consumed − headroom (True) or budget − weights −
+    peak − non-torch (False). graphs_in_budget: the CUDA graph estimate is subtracted before the KV cache is sized.
     printed_tokens: "concurrency" (int(C × L)) or "pool" (blocks // groups × B).
-    sure: how sure the borders are.
     """
 
     name: str
-    first: tuple[int, int]
-    last: tuple[int, int]
     runner: Literal["V0", "V1", "V2"]
     consumed_rule: bool
     graphs_in_budget: bool
-    snapshot_after_nccl: bool
     free_memory_check: bool
-    default_utilization: float
     printed_tokens: Literal["concurrency", "pool"]
-    sure: str = ""
 
 
 class ModelPart(NamedTuple):

@@ -1,7 +1,6 @@
 """Tokens per cache block: what the back end takes, enlarged where a recurrent state must fit the page.
 
-Rules: platforms/interface.py and v1/attention/backends/* of vLLM 0.33; the smaller alignment of latent caches in
-older releases from the log of a public report (Kimi-Linear, block 960).
+Rules: platforms/interface.py and v1/attention/backends/* of vLLM 0.33.
 """
 
 from __future__ import annotations
@@ -9,6 +8,7 @@ from __future__ import annotations
 from math import lcm
 from typing import Final
 
+from kvplanner.engine.vllm import rules
 from kvplanner.engine.vllm.backends import Chosen, expanded, expands_latent
 from kvplanner.engine.vllm.dtypes import head_bytes, is_quantised, latent_bytes
 from kvplanner.engine.vllm.kv import state as kv_state
@@ -20,10 +20,8 @@ from kvplanner.units import ceil_div, round_up
 DEFAULT_BLOCK: Final = 16
 # FlashInfer's gated-delta prefill writes states at borders of this many tokens.
 _GDN_CHECKPOINT: Final = 64
-_LATENT_ALIGNMENT: Final = 128
 # V0 aligned each latent row to this many bytes: a report of February 2025 shows 1,280 for 576 16-bit values.
 _V0_LATENT_ROW: Final = 256
-_LATENT_ALIGNMENT_BEFORE: Final = (64, (20, 0))
 
 
 def at_model_dtype(settings: Settings) -> Settings:
@@ -126,8 +124,7 @@ def aligned_block(spec: ModelSpec, settings: Settings, chosen: Chosen, mixed: bo
     page = max(kv_state.state_bytes(m, settings, spec.architecture) for m in states)
     unit = max(chosen.smallest_block, block)
     if isinstance(_first_attention(spec), Mla):
-        before, until = _LATENT_ALIGNMENT_BEFORE
-        unit = max(unit, before if settings.version < until else _LATENT_ALIGNMENT)
+        unit = max(unit, rules.LATENT_ALIGNMENT.at(settings.version))
     if settings.cache.mamba_mode == "align" and chosen.flashinfer_gdn:
         unit = lcm(unit, _GDN_CHECKPOINT)
     return max(block, round_up(unit * ceil_div(page, unit * row), chosen.smallest_block))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from kvplanner.engine.vllm import rules
 from kvplanner.engine.vllm.kv.compressed import dealt, packed
 from kvplanner.engine.vllm.kv.spec import GROWING, CacheSpec, CountedSpec
 from kvplanner.engine.vllm.settings import Settings
@@ -16,8 +17,6 @@ from kvplanner.units import ceil_div
 
 # A bucket of layers this many times the smallest is split rather than the smallest padded.
 _SPLIT_FROM: Final = 1.5
-# Bounded caches keep all tokens in flight from here on; before, those of one step (reports of 0.25.1 and 0.26).
-IN_FLIGHT_SINCE: Final = (26, 0)
 
 
 class Group(NamedTuple):
@@ -134,7 +133,7 @@ def kept_tokens(spec: CacheSpec, settings: Settings, length: int) -> int:
     """Tokens for which a bounded cache holds blocks at a request of `length` tokens."""
     flying = (
         settings.max_in_flight_tokens
-        if settings.version >= IN_FLIGHT_SINCE
+        if rules.IN_FLIGHT.at(settings.version)
         else settings.scheduler.max_num_batched_tokens
     )
     if spec.kind == "chunked":

@@ -7,7 +7,7 @@ same are one spec with a count; nothing loops over layers.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from kvplanner.engine.vllm.backends import Chosen, expanded, expands_latent, select
 from kvplanner.engine.vllm.gpu import Gpu
@@ -19,9 +19,6 @@ from kvplanner.engine.vllm.quirks import quirks
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.model.kv import index_row_bytes
 from kvplanner.model.spec import Attention, Indexer, Mixer, Mla, ModelSpec, State
-
-# V1 ran models with recurrent state from here on; before, they fell back to V0.
-_STATES_SINCE: Final = (9, 2)
 
 
 class Caches(NamedTuple):
@@ -66,7 +63,7 @@ def cache_specs(
         for one in specs_of(mixer, draft or spec, settings, chosen, block):
             _add(counted, one, [0] * (len(partition) - 1) + [count])
     found = [CountedSpec(one, tuple(layers)) for one, layers in counted.items() if any(layers)]
-    if settings.era.runner == "V0" or (settings.version < _STATES_SINCE and _keeps_state(found)):
+    if settings.era.runner == "V0":
         found = _ungrouped(found)
     return Caches(tuple(found), block, chosen, tuple(missing))
 
@@ -74,10 +71,6 @@ def cache_specs(
 def _not_confirmed(spec: ModelSpec) -> tuple[str, ...]:
     name = quirks(spec.architecture).not_confirmed
     return (f"{spec.architecture}: {name}, so its KV cache is an estimate",) if name else ()
-
-
-def _keeps_state(specs: list[CountedSpec]) -> bool:
-    return any(c.spec.kind == "state" for c in specs)
 
 
 def _ungrouped(specs: list[CountedSpec]) -> list[CountedSpec]:

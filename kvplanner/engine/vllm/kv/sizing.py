@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from kvplanner.engine.vllm import rules
 from kvplanner.engine.vllm.kv.layout import CacheLayout
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.estimate import Estimate, Input, exact
@@ -19,12 +20,6 @@ NO_AUTO_FIT: Final = (
     "Cannot auto-fit max_model_len: not enough GPU memory available to serve even a single token. "
     "Try increasing `gpu_memory_utilization`."
 )
-# The fit check sets the null block aside from here on.
-_NULL_BLOCK_SINCE: Final = (29, 0)
-_STATE_CHECK_SINCE: Final = (23, 0)
-# Concurrency was tokens ÷ length before groups existed.
-_GROUPS_SINCE: Final = (9, 2)
-_HELP_SINCE: Final = (12, 0)
 
 
 class KvSizing(NamedTuple):
@@ -59,7 +54,8 @@ def size(layout: CacheLayout, available_bytes: tuple[int, ...]) -> KvSizing:
     memory = _effective(layout, available_bytes)
     usable = [m - _null_bytes(settings, b) for m, b in zip(memory, per_block, strict=True)]
     if settings.model.auto_fit:
-        length = min(length, *(longest(layout, u // b, length) for u, b in zip(usable, per_block, strict=True) if b))
+        needs = zip(usable, _charged(layout), per_block, strict=True)
+        length = min(length, *(longest(layout, u // c, length) for u, c, b in needs if b))
     blocks = max(min(m // b for m, b in zip(memory, per_block, strict=True) if b), 0)
     if length < 1:
         return KvSizing(blocks, 0, 0.0, per_block, settings.model.max_model_len, 0, NO_AUTO_FIT, None, 0, max(usable))
@@ -68,21 +64,22 @@ def size(layout: CacheLayout, available_bytes: tuple[int, ...]) -> KvSizing:
     error, estimate, stage = _verdict(layout, usable, length, need)
     capture = None if error else _too_many_sequences(layout, blocks)
     return KvSizing(blocks, tokens, concurrency, per_block, length, need, error, estimate,
-                    need * per_block[stage], usable[stage], stage, capture)  # fmt: skip
+                    need * _charged(layout)[stage], usable[stage], stage, capture)  # fmt: skip
 
 
 def _too_many_sequences(layout: CacheLayout, blocks: int) -> str | None:
-    """Graph setup wants a state block for every sequence (seen in reports from 0.23 on)."""
+    """Capturing whole steps wants a state block for every sequence, the null block too (config/compilation.py)."""
     settings = layout.settings
-    if (
-        settings.graphs.mode == "NONE"
-        or settings.version < _STATE_CHECK_SINCE
-        or settings.scheduler.max_num_seqs <= blocks
-    ):
+    sequences = settings.scheduler.max_num_seqs
+    if rules.STATE_CHECK.at(settings.version) != "refused" or "FULL" not in settings.graphs.mode or sequences <= blocks:
         return None
     if not any(t.spec.kind == "state" for t in layout.tables):
         return None
-    return f"max_num_seqs ({settings.scheduler.max_num_seqs}) exceeds available Mamba cache blocks ({blocks})"
+    return (
+        f"max_num_seqs ({sequences}) exceeds available Mamba cache blocks ({blocks}). Each decode sequence requires "
+        "one Mamba cache block, so CUDA graph capture cannot proceed. Please lower max_num_seqs to at most "
+        f"{blocks} or increase gpu_memory_utilization."
+    )
 
 
 def given_cache(settings: Settings, per_block: int) -> Estimate | None:
@@ -109,8 +106,16 @@ def _effective(layout: CacheLayout, available: tuple[int, ...]) -> tuple[int, ..
     return tuple(g.value if g else a for g, a in zip(given, available, strict=True))
 
 
+def _charged(layout: CacheLayout) -> tuple[int, ...]:
+    """Bytes of a block that the fit check charges to each stage: 0.14 to 0.16 charged all of them the whole model's."""
+    per_block = layout.bytes_per_block
+    if not rules.WHOLE_MODEL_NEED.at(layout.settings.version):
+        return per_block
+    return (sum(per_block),) * len(per_block)
+
+
 def _null_bytes(settings: Settings, per_block: int) -> int:
-    return per_block if settings.version >= _NULL_BLOCK_SINCE else 0
+    return per_block if rules.NULL_BLOCK.at(settings.version) else 0
 
 
 def printed(layout: CacheLayout, blocks: int, length: int) -> tuple[int, float]:
@@ -120,14 +125,14 @@ def printed(layout: CacheLayout, blocks: int, length: int) -> tuple[int, float]:
     if settings.era.printed_tokens == "concurrency":
         return int(concurrency * length), concurrency
     tokens = blocks // len(layout.tables) * layout.block_size * settings.parallel.dcp
-    return tokens, tokens / length if settings.version < _GROUPS_SINCE else concurrency
+    return tokens, concurrency if rules.BLOCKS_PER_REQUEST.at(settings.version) else tokens / length
 
 
 def _verdict(layout: CacheLayout, usable: list[int], length: int, need: int) -> tuple[str | None, int | None, int]:
     """The engine's error, the length that it suggests, and the stage that decides."""
     tightest = 0
-    for stage, (memory, per_block) in enumerate(zip(usable, layout.bytes_per_block, strict=True)):
-        if not per_block:
+    for stage, (memory, per_block) in enumerate(zip(usable, _charged(layout), strict=True)):
+        if not layout.bytes_per_block[stage]:
             continue
         if memory <= 0:
             return NO_BLOCKS, None, stage
@@ -171,16 +176,12 @@ def too_small(settings: Settings, length: int, needed: int, usable: int, estimat
             f"cache ({estimate}). Try increasing `gpu_memory_utilization` or decreasing `max_model_len` when "
             "initializing the engine."
         )
-    possessive = "model's" if settings.version >= _HELP_SINCE else "models's"
     hint = f" Based on the available memory, the estimated maximum model length is {estimate}." if estimate > 0 else ""
-    tail = "Try increasing `gpu_memory_utilization` or decreasing `max_model_len` when initializing the engine."
-    if settings.version >= (29, 0):
-        tail = (
-            "Try increasing `gpu_memory_utilization` (which also controls CPU memory on the CPU backend) or decreasing "
-            "`max_model_len` when initializing the engine. See "
-            "https://docs.vllm.ai/en/latest/configuration/conserving_memory/ for more details."
-        )
+    cpu = " (which also controls CPU memory on the CPU backend)" if rules.CPU_REMARK.at(settings.version) else ""
+    page = " See https://docs.vllm.ai/en/latest/configuration/conserving_memory/ for more details."
     return (
-        f"To serve at least one request with the {possessive} max seq len ({length}), ({_gib(needed)} GiB KV cache is "
-        f"needed, which is larger than the available KV cache memory ({_gib(usable)} GiB).{hint} {tail}"
+        f"To serve at least one request with the {rules.POSSESSIVE.at(settings.version)} max seq len ({length}), "
+        f"({_gib(needed)} GiB KV cache is needed, which is larger than the available KV cache memory ({_gib(usable)} "
+        f"GiB).{hint} Try increasing `gpu_memory_utilization`{cpu} or decreasing `max_model_len` when initializing the "
+        f"engine.{page if rules.SEE_PAGE.at(settings.version) else ''}"
     )

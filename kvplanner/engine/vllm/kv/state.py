@@ -5,7 +5,8 @@ Shapes and dtypes: model_executor/layers/mamba/mamba_utils.py and the models' ow
 
 from __future__ import annotations
 
-from kvplanner.engine.vllm.backends import CHECKPOINTS_SINCE, Chosen
+from kvplanner.engine.vllm import rules
+from kvplanner.engine.vllm.backends import Chosen
 from kvplanner.engine.vllm.dtypes import element_bytes
 from kvplanner.engine.vllm.quirks import quirks
 from kvplanner.engine.vllm.settings import Settings
@@ -40,6 +41,6 @@ def state_blocks(mixer: State, settings: Settings, chosen: Chosen) -> int:
     """Blocks of state that one request holds in one group of layers."""
     if settings.cache.mamba_mode != "align":
         return 1 + settings.speculative.tokens
-    checkpoints = mixer.kind == "mamba2" and settings.version >= CHECKPOINTS_SINCE
+    checkpoints = mixer.kind == "mamba2" and rules.CHECKPOINTS.at(settings.version)
     extra = checkpoints or (mixer.kind == "gated_delta" and chosen.flashinfer_gdn)
     return 2 + settings.speculative.tokens + (1 if extra else 0)

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from kvplanner.engine.vllm import rules
 from kvplanner.engine.vllm.gpu import Gpu
 from kvplanner.engine.vllm.settings import GraphMode, Parallel, Scheduler, Version
 from kvplanner.units import GIB, round_up
 
-# GPUs that count as large only where the newer rows exist.
 _HUGE_BYTES: Final = 160 * GIB
 _LARGE_BYTES: Final = 70 * GIB
-_HUGE_SINCE: Final = (12, 0)
-_LARGE_SINCE: Final = (8, 3)
-# Graph sizes above 256 were spaced by 8, later by 16.
-_WIDE_STEPS_SINCE: Final = (11, 1)
+_GB10: Final = (12, 1)
+_LARGEST_GRAPH: Final = 512
+# From this size on the steps between captured sizes may be wider.
+_WIDE_FROM: Final = 256
 
 
 class BatchDefaults(NamedTuple):
@@ -34,51 +34,65 @@ class BatchDefaults(NamedTuple):
 
 
 def batch_defaults(gpu: Gpu, version: Version) -> BatchDefaults:
-    """The batch defaults of a GPU by its total memory, name and compute capability."""
-    if version < (8, 0):
-        return BatchDefaults(2048, 2048, 256, "before 0.8: 256 sequences on every GPU")
-    if gpu.total_bytes >= _HUGE_BYTES and version >= _HUGE_SINCE:
-        return BatchDefaults(16384, 16384, 1024, "from the GPU: total ≥ 160 GiB")
-    a100, gb10 = "a100" in gpu.name.lower(), gpu.arch == (12, 1)
-    if gpu.total_bytes >= _LARGE_BYTES and not (a100 or gb10) and version >= _LARGE_SINCE:
-        return BatchDefaults(16384, 8192, 1024, "from the GPU: total ≥ 70 GiB and not an A100")
-    why = "from the GPU: an A100 counts as small" if a100 else "from the GPU: total below 70 GiB"
-    if gb10:
-        why = "from the GPU: GB10 counts as small"
-    return BatchDefaults(8192, 2048, 256, why)
+    """The batch defaults of a GPU by its total memory, name and compute capability, on the V1 engine."""
+    classes, name = rules.GPU_CLASSES.at(version), gpu.name.lower()
+    small = next((part.upper() for part in classes.small_names if part in name), "")
+    if classes.gb10_small and gpu.arch == _GB10:
+        small = "GB10"
+    if classes.huge is not None and gpu.total_bytes >= _HUGE_BYTES:
+        return BatchDefaults(*classes.huge, "from the GPU: total ≥ 160 GiB")
+    if small:
+        return BatchDefaults(*classes.small, f"from the GPU: {'an ' if small == 'A100' else ''}{small} counts as small")
+    if classes.large_names:
+        large = any(part in name for part in classes.large_names)
+        why = "from the GPU: its name is that of an H100 or H200" if large else "from the GPU: neither H100 nor H200"
+        return BatchDefaults(*(classes.large if large else classes.small), why)
+    if gpu.total_bytes >= _LARGE_BYTES:
+        but = " and not an A100" if classes.small_names else ""
+        return BatchDefaults(*classes.large, f"from the GPU: total ≥ 70 GiB{but}")
+    return BatchDefaults(*classes.small, "from the GPU: total below 70 GiB")
 
 
 def max_capture_size(steps: Scheduler, spec_tokens: int, gpu: Gpu, version: Version, raised_to: int = 0) -> int:
-    """The largest batch that is captured when nobody chose one.
-
-    raised_to: what a model's own hook asks for (gpt-oss: 1024).
-    """
-    if version < (8, 0):
-        return min(256, round_up(steps.max_num_seqs, 8))
-    limit = 1024 if gpu.arch is not None and gpu.arch[0] == 10 and version >= (20, 0) else 512
-    size = min(steps.max_num_seqs * (1 + spec_tokens) * 2, limit)
+    """The largest batch that is captured when nobody chose one; raised_to: what a model's own hook asks for."""
+    if rules.LARGEST_GRAPH.at(version) == "all":
+        return min(_LARGEST_GRAPH, steps.max_num_batched_tokens)
+    blackwell = gpu.arch is not None and gpu.arch[0] == 10
+    limit = rules.BLACKWELL_GRAPHS.at(version) if blackwell else _LARGEST_GRAPH
+    drafted = 1 + spec_tokens if rules.GRAPHS_FOR_DRAFTS.at(version) else 1
+    size = min(steps.max_num_seqs * drafted * 2, limit)
     return min(max(size, raised_to), steps.max_num_batched_tokens)
 
 
+def v0_capture_sizes(sequences: int) -> tuple[int, ...]:
+    """Captured batch sizes on V0: all up to the first that holds every sequence (config.py, 0.6.6)."""
+    return tuple(sorted({1, 2, 4} | set(range(8, round_up(max(sequences, 1), 8) + 1, 8))))
+
+
 def capture_sizes(
-    largest: int, steps: Scheduler, spec_tokens: int, version: Version, every_small: bool = False
+    largest: int,
+    steps: Scheduler,
+    spec_tokens: int,
+    version: Version,
+    every_small: bool = False,
+    step: int = 0,
 ) -> tuple[int, ...]:
     """The batch sizes that are captured up to `largest`, ascending.
 
-    every_small: 1 to 32 without gaps (performance mode "interactivity").
+    every_small: 1 to 32 without gaps (performance mode "interactivity"). step: from 256 on, 0 for the release's.
     """
     if largest < 1:
         return ()
-    sizes = {1, 2, 4} | set(range(8, min(largest, 255) + 1, 8))
-    sizes |= set(range(256, largest + 1, 16 if version >= _WIDE_STEPS_SINCE else 8))
+    sizes = {1, 2, 4} | set(range(8, min(largest, _WIDE_FROM - 1) + 1, 8))
+    sizes |= set(range(_WIDE_FROM, largest + 1, step or rules.GRAPH_STEP.at(version)))
     if every_small:
         sizes |= set(range(1, 33))
-    if version >= _WIDE_STEPS_SINCE:
+    if rules.TOKENS_CAPTURED.at(version):
         sizes.add(steps.max_num_batched_tokens)
+    if rules.SEQUENCES_CAPTURED.at(version):
         sizes.add(steps.max_num_seqs)
-    if spec_tokens:
-        step = 1 + spec_tokens
-        sizes = {-(-s // step) * step for s in sizes}
+    if spec_tokens and rules.GRAPHS_FOR_DRAFTS.at(version):
+        sizes = {round_up(s, 1 + spec_tokens) for s in sizes}
     return tuple(sorted(s for s in sizes if s <= largest))
 
 
@@ -90,7 +104,7 @@ def graph_mode(
         return wanted, "set by the user"
     if level == 0:
         return "NONE", "optimisation level 0"
-    if level == 1 or version < (11, 0):
+    if level == 1 or not rules.FULL_GRAPHS.at(version):
         return "PIECEWISE", "optimisation level 1" if level == 1 else "before 0.11"
     if not causal:
         return "PIECEWISE", "encoder attention is captured in pieces only"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kvplanner.engine.shared.ledger import Book
+from kvplanner.engine.vllm import rules
 from kvplanner.engine.vllm.dtypes import KNOWN
 from kvplanner.engine.vllm.gpu import Gpu
 from kvplanner.engine.vllm.quirks import quirks
@@ -13,9 +14,6 @@ from kvplanner.engine.vllm.settle.scheduler import is_causal
 from kvplanner.errors import BadInput
 from kvplanner.model.spec import Attention, Mla, ModelSpec, State
 
-# Hybrids keep prefixes by default from here on: the "align" mode.
-_HYBRID_PREFIX_SINCE: Final = (27, 0)
-_CHUNKED_GROUPS_SINCE: Final = (13, 0)
 # Methods whose heads read the model's hidden states (config/speculative.py: use_eagle).
 _READS_STATES: Final = ("eagle", "eagle3", "mtp")
 
@@ -23,7 +21,7 @@ _READS_STATES: Final = ("eagle", "eagle3", "mtp")
 def settle_cache(spec: ModelSpec, book: Book, gpu: Gpu, era: Era, version: Version, drafts: str | None) -> Cache:
     """drafts: the speculative method. Raises BadInput for values that the engine does not know."""
     dtype, skipped = _dtype(spec, book, gpu), _skip_layers(book)
-    prefixes = _prefix_caching(spec, book, version)
+    prefixes = _prefix_caching(spec, book, era, version)
     hybrid = _hybrid_manager(spec, book, version, drafts)
     aligned = _has_state(spec) and prefixes
     why = "prefix caching keeps states at block borders" if aligned else "no states are kept for reuse"
@@ -31,7 +29,8 @@ def settle_cache(spec: ModelSpec, book: Book, gpu: Gpu, era: Era, version: Versi
     conv = str(book.settle("mamba_cache_dtype", "auto", "the model's dtype"))
     state = str(book.settle("mamba_ssm_cache_dtype", "auto", "the model's wish"))
     between = book.settle("mamba_block_size", None, "the attention block")
-    utilization = float(book.settle("gpu_memory_utilization", era.default_utilization, f"as in {era.name}"))
+    share = rules.UTILIZATION.at(version)
+    utilization = float(book.settle("gpu_memory_utilization", share, f"{share:g} in this version"))
     if not 0 < utilization <= 1:
         raise BadInput(f"{utilization} is not a share", "--gpu-memory-utilization", "Give more than 0 and at most 1")
     size = book.settle("kv_cache_memory_bytes", None, "what the budget leaves")
@@ -88,13 +87,13 @@ def _has_attention(spec: ModelSpec) -> bool:
     return any(not isinstance(m, State) for layer in spec.layers for m in layer.mixers)
 
 
-def _prefix_caching(spec: ModelSpec, book: Book, version: Version) -> bool:
+def _prefix_caching(spec: ModelSpec, book: Book, era: Era, version: Version) -> bool:
     causal = is_causal(spec)
-    on = causal and version >= (8, 0)
-    reason = "on for generative models" if on else "off for encoders" if not causal else "off before 0.8"
+    on = causal and era.runner != "V0"
+    reason = "on for generative models" if on else "off for encoders" if not causal else "off on V0"
     if on and _has_state(spec) and not _has_attention(spec):
         on, reason = False, "off for models without attention"
-    elif on and _has_state(spec) and version < _HYBRID_PREFIX_SINCE:
+    elif on and _has_state(spec) and not rules.HYBRID_PREFIXES.at(version):
         on, reason = False, "off for models with recurrent state in this version"
     return bool(book.settle("enable_prefix_caching", on, reason))
 
@@ -106,11 +105,13 @@ def _hybrid_manager(spec: ModelSpec, book: Book, version: Version, drafts: str |
     variable says so: its default was 0 from 0.10.1 (pull request 21761) and has been 1 since 29627, that is 0.13: its
     documentation has False for 0.12.0 and True for 0.16.0, and a report of 0.19.0 has four groups of Llama 4's layers.
     """
-    allowed = bool(book.settle("chunked_attention_in_hybrid_cache", version >= _CHUNKED_GROUPS_SINCE,
-                               f"{'on' if version >= _CHUNKED_GROUPS_SINCE else 'off'} in this version"))  # fmt: skip
+    grouped = rules.CHUNKED_GROUPS.at(version)
+    words = f"{'on' if grouped else 'off'} in this version"
+    allowed = bool(book.settle("chunked_attention_in_hybrid_cache", grouped, words))
     chunked = any(isinstance(m, Attention) and m.chunk for layer in spec.layers for m in layer.mixers)
     beside = chunked and drafts in _READS_STATES
-    disabled, reason = version < (9, 2), "no hybrid manager in this version" if version < (9, 2) else "off"
+    disabled = not rules.HYBRID_MANAGER.at(version)
+    reason = "no hybrid manager in this version" if disabled else "off"
     if beside or (chunked and not allowed):
         where = "by its variable" if book.given("chunked_attention_in_hybrid_cache") else "in this version"
         disabled, reason = True, f"on for chunked attention {f'beside {drafts}' if beside else where}"

@@ -18,7 +18,8 @@ _FALLS_BACK: Final = (8, 5)
 _WIDEST_IN_FLOAT32: Final = 128
 # Weight formats whose kernels take 16-bit activations only (get_supported_act_dtypes of each method).
 _SIXTEEN_BIT: Final = frozenset({
-    "awq", "auto_awq", "gptq", "auto_gptq", "compressed-tensors", "fp8", "fbgemm_fp8", "modelopt", "modelopt_fp4",
+    "awq", "auto_awq", "awq_marlin", "gptq", "auto_gptq", "gptq_marlin",
+    "compressed-tensors", "fp8", "fbgemm_fp8", "modelopt", "modelopt_fp4",
     "modelopt_mixed", "mxfp4", "gpt_oss_mxfp4",
 })  # fmt: skip
 

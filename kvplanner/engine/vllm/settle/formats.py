@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from kvplanner.engine.vllm.eras import spelled
+from kvplanner.engine.vllm.releases import spelled
 from kvplanner.engine.vllm.settings import Version
 from kvplanner.model.quantisation.foreign import why_not
 
@@ -47,7 +47,10 @@ _METHODS: Final[dict[str, Loads]] = {
     "auto-round": Loads(since=(9, 0)),
     "quark": Loads(since=(7, 2), capability=((_ALL, (7, 0)),)),
 }
-_ALSO_CALLED: Final = {"auto_awq": "awq", "auto_gptq": "gptq", "gpt_oss_mxfp4": "mxfp4", "inc": "auto-round"}
+_ALSO_CALLED: Final = {
+    "auto_awq": "awq", "awq_marlin": "awq", "auto_gptq": "gptq", "gptq_marlin": "gptq", "gpt_oss_mxfp4": "mxfp4",
+    "inc": "auto-round",
+}  # fmt: skip
 _SHOWN: Final = {"gguf": "GGUF"}
 # What a method's weights may need beside it, since when no release has it, and what the engine says of it.
 _TRAITS: Final[dict[str, tuple[Version, str]]] = {

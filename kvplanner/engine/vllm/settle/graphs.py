@@ -9,6 +9,7 @@ from typing import Final, get_args
 
 from kvplanner.engine.option import OptionValue
 from kvplanner.engine.shared.ledger import Book
+from kvplanner.engine.vllm import rules
 from kvplanner.engine.vllm.gpu import Gpu
 from kvplanner.engine.vllm.quirks import quirks
 from kvplanner.engine.vllm.settings import GraphMode, Graphs, Parallel, Scheduler, Speculative, Version
@@ -19,17 +20,21 @@ from kvplanner.model.spec import ModelSpec
 
 _LEVELS_SINCE: Final = (11, 1)
 _MAX_DIGITS: Final = 9
-# What a model's own hook raises the largest size to (gpt-oss).
-_WIDE_GRAPHS: Final = 1024
 
 
 def settle_graphs(
-    spec: ModelSpec, book: Book, gpu: Gpu, version: Version, ranks: Parallel, steps: Scheduler, drafts: Speculative
-) -> Graphs:
-    """The mode and the sizes that are captured. Raises BadInput for a mode or a list of sizes that is not read."""
+    spec: ModelSpec, book: Book, gpu: Gpu, version: Version, ranks: Parallel, steps: Scheduler, drafts: Speculative,
+    runner: str, pieces: bool = False,
+) -> Graphs:  # fmt: skip
+    """The mode and the sizes that are captured. pieces: some layers can be captured in pieces alone.
+
+    Raises BadInput for a mode or a list of sizes that is not read.
+    """
     eager, level = bool(book.settle("enforce_eager", False, "off")), _level(book)
     wanted = _named_mode(book.options.get("cudagraph_mode"))
     mode, reason = batch.graph_mode(wanted, level, is_causal(spec), ranks, version)
+    if pieces and "FULL" in mode:
+        mode, reason = "PIECEWISE", "layers that attend in chunks are captured in pieces only"
     if eager:
         mode, reason = "NONE", "--enforce-eager"
     book.settle("cudagraph_mode", mode, reason, "derived")
@@ -37,7 +42,7 @@ def settle_graphs(
     if not compiled and "PIECEWISE" in mode:
         mode = "NONE"
         book.override("cudagraph_mode", mode, "pieces need compilation mode 3")
-    sizes = _sizes(spec, book, gpu, version, steps, drafts.tokens) if mode != "NONE" else ()
+    sizes = () if mode == "NONE" else _sizes(spec, book, gpu, version, steps, drafts.tokens, runner)
     book.settle(
         "max_cudagraph_capture_size", sizes[-1] if sizes else 0, "from sequences and tokens in a step", "derived"
     )
@@ -53,15 +58,17 @@ def _level(book: Book) -> int:
 
 
 def _sizes(
-    spec: ModelSpec, book: Book, gpu: Gpu, version: Version, steps: Scheduler, spec_tokens: int
+    spec: ModelSpec, book: Book, gpu: Gpu, version: Version, steps: Scheduler, spec_tokens: int, runner: str
 ) -> tuple[int, ...]:
     listed, wished = book.options.get("cudagraph_capture_sizes"), book.options.get("max_cudagraph_capture_size")
     if listed is not None:
         return _listed_sizes(str(listed), wished)
-    raised = _WIDE_GRAPHS if quirks(spec.architecture).wide_graphs and version >= (11, 0) else 0
+    if runner == "V0" and wished is None:
+        return batch.v0_capture_sizes(steps.max_num_seqs)
+    raised, step = rules.WIDE_GRAPHS.at(version) if quirks(spec.architecture).wide_graphs else (0, 0)
     largest = batch.max_capture_size(steps, spec_tokens, gpu, version, raised)
     every = book.options.get("performance_mode") == "interactivity"
-    return batch.capture_sizes(largest if wished is None else int(wished), steps, spec_tokens, version, every)
+    return batch.capture_sizes(largest if wished is None else int(wished), steps, spec_tokens, version, every, step)
 
 
 def _compiles(book: Book, version: Version, plain: bool) -> bool:

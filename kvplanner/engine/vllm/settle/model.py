@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from kvplanner.engine.shared.ledger import Book
+from kvplanner.engine.vllm import rules
 from kvplanner.engine.vllm.gpu import Gpu
+from kvplanner.engine.vllm.releases import ByRelease
 from kvplanner.engine.vllm.settings import ModelPart, Version
 from kvplanner.engine.vllm.settle.dtype import auto_dtype
 from kvplanner.engine.vllm.settle.length import derived
@@ -14,10 +16,11 @@ from kvplanner.errors import BadInput
 from kvplanner.model.spec import ModelSpec
 from kvplanner.units import GIB
 
-# The engine's names for the methods that a config calls differently (0.33). Logs of 0.20 have the older names still,
-# one of 0.26.0 has these; the release between is not known.
-_QUANTIZATION_NAMES: Final[Mapping[str, str]] = {"mxfp4": "gpt_oss_mxfp4", "awq": "auto_awq", "gptq": "auto_gptq"}
-_RENAMED_SINCE: Final = (21, 0)
+# The engine's names for the methods that a config calls differently.
+_QUANTIZATION_NAMES: Final[Mapping[str, ByRelease[str]]] = {
+    "mxfp4": rules.MXFP4_NAME, "awq": rules.AWQ_NAME, "gptq": rules.GPTQ_NAME,
+}  # fmt: skip
+_MARLIN_FROM: Final = (8, 0)
 _DTYPES: Final = ("float16", "bfloat16", "float32")
 _AUTO_LENGTH: Final = -1
 _NO_LIMIT_FOUND: Final = 2048
@@ -26,8 +29,10 @@ _NO_LIMIT_FOUND: Final = 2048
 def settle_model(spec: ModelSpec, book: Book, gpu: Gpu, version: Version) -> ModelPart:
     """Raises BadInput for a dtype that does not exist and for a length beyond the model's."""
     dtype = _dtype(spec, book, gpu, version)
-    names = _QUANTIZATION_NAMES if version >= _RENAMED_SINCE else {}
-    own = names.get(spec.quantization or "", spec.quantization)
+    named = _QUANTIZATION_NAMES.get(spec.quantization or "")
+    own = spec.quantization if named is None else named.at(version)
+    if own is not None and own.endswith("_marlin") and (gpu.arch or _MARLIN_FROM) < _MARLIN_FROM:
+        own = spec.quantization  # the format's first kernels
     method = book.settle("quantization", own, "from the config" if own else "unquantised")
     length, auto = _length(spec, book, version)
     offloaded = round(float(book.settle("cpu_offload_gb", 0.0, "none")) * GIB)

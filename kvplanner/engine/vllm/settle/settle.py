@@ -1,7 +1,7 @@
 """From a request to Settings: every value that vLLM would settle on, who chose it and why.
 
 Order and rules follow engine/arg_utils.py, config/model.py, config/vllm.py and config/scheduler.py of vLLM 0.33;
-where an older release differs, the era or the version decides. Raises BadInput in the engine's own words where the
+where a release differs, `rules` says which applies. Raises BadInput in the engine's own words where the
 engine refuses the configuration before any memory is planned.
 """
 
@@ -12,15 +12,27 @@ from collections.abc import Mapping
 from kvplanner.engine.option import OptionValue, Resolved
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.shared.ledger import Book
+from kvplanner.engine.vllm import rules
 from kvplanner.engine.vllm.backends import Chosen, select
-from kvplanner.engine.vllm.eras import EraMatch, era_of
 from kvplanner.engine.vllm.gpu import gpu_of
 from kvplanner.engine.vllm.kv import block as kv_block
-from kvplanner.engine.vllm.settings import Era, Lora, Settings
-from kvplanner.engine.vllm.settle import check, dtype, graphs, media, model, parallel, scheduler, speculation, support
+from kvplanner.engine.vllm.releases import release_of
+from kvplanner.engine.vllm.settings import Cache, Lora, Settings, Version
+from kvplanner.engine.vllm.settle import (
+    check,
+    dtype,
+    graphs,
+    media,
+    model,
+    parallel,
+    runner,
+    scheduler,
+    speculation,
+    support,
+)
 from kvplanner.engine.vllm.settle.cache import settle_cache
 from kvplanner.errors import BadInput
-from kvplanner.model.spec import ModelSpec
+from kvplanner.model.spec import Attention, ModelSpec
 
 
 def resolve(request: PlanRequest) -> tuple[Settings, dict[str, Resolved], tuple[str, ...]]:
@@ -30,19 +42,18 @@ def resolve(request: PlanRequest) -> tuple[Settings, dict[str, Resolved], tuple[
     """
     spec = request.model.spec
     book = Book(request.options)
-    match = era_of(request.version)
-    version = match.version
-    book.warnings.extend(match.warnings)
+    version, warnings = release_of(request.version)
+    book.warnings.extend(warnings)
     if not request.machine.devices:
         raise BadInput("The machine has no GPU", "--gpu", "Name at least one GPU")
     gpu = gpu_of(request.machine.devices[0].gpu)
     usage = str(book.settle("usage", "server", "vllm serve"))
-    era = _settled_era(match, book)
     ranks = parallel.settle_parallel(spec, book)
     served = model.settle_model(spec, book, gpu, version)
     drafts = speculation.settle_speculative(request, book, ranks.tp, version)
+    era = runner.settle_era(spec, book, gpu, version, ranks, drafts.method)
     steps = scheduler.settle_scheduler(
-        spec, book, scheduler.Here(gpu, usage, version, ranks, served.max_model_len, drafts)
+        spec, book, scheduler.Here(gpu, usage, version, era.runner, ranks, served.max_model_len, drafts)
     )
     cache = settle_cache(spec, book, gpu, era, version, drafts.method)
     settings = Settings(
@@ -52,7 +63,17 @@ def resolve(request: PlanRequest) -> tuple[Settings, dict[str, Resolved], tuple[
         parallel=ranks,
         scheduler=steps,
         cache=cache,
-        graphs=graphs.settle_graphs(spec, book, gpu, version, ranks, steps, drafts),
+        graphs=graphs.settle_graphs(
+            spec,
+            book,
+            gpu,
+            version,
+            ranks,
+            steps,
+            drafts,
+            era.runner,
+            pieces=_in_pieces(spec, version, cache),
+        ),
         speculative=drafts,
         multimodal=media.settle_multimodal(spec, book),
         lora=_lora(book),
@@ -98,15 +119,10 @@ def _block_size(spec: ModelSpec, settings: Settings, chosen: Chosen, book: Book)
         book.override("block_size", block, reason)
 
 
-def _settled_era(match: EraMatch, book: Book) -> Era:
-    era = match.era
-    v2 = bool(book.settle("v2_model_runner", era.runner == "V2", f"the runner of {era.name}"))
-    if era.runner == "V2" and not v2:
-        era = era._replace(runner="V1", name=era.name.replace("V2", "V1"), graphs_in_budget=True)
-    elif era.runner == "V1" and v2 and match.version >= (21, 0):
-        era = era._replace(runner="V2", name=era.name.replace("V1", "V2"))
-    in_budget = bool(book.settle("estimate_cuda_graphs", era.graphs_in_budget, f"as in {era.name}"))
-    return era if in_budget == era.graphs_in_budget else era._replace(graphs_in_budget=in_budget)
+def _in_pieces(spec: ModelSpec, version: Version, cache: Cache) -> bool:
+    """Whether layers that attend in chunks keep whole-step graphs off: where they have a cache of their own."""
+    chunked = any(isinstance(m, Attention) and m.chunk for layer in spec.layers for m in layer.mixers)
+    return chunked and cache.hybrid_manager and rules.CHUNKED_IN_PIECES.at(version)
 
 
 def _lora(book: Book) -> Lora:

@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 from kvplanner.engine.option import OptionValue
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.shared.ledger import Book
-from kvplanner.engine.vllm.eras import spelled
 from kvplanner.engine.vllm.quirks import quirks
+from kvplanner.engine.vllm.releases import spelled
 from kvplanner.engine.vllm.settings import Speculative, Version
 from kvplanner.engine.vllm.settle import check as defaults_check
 from kvplanner.errors import BadInput, NotModelled

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from kvplanner.engine.vllm.eras import spelled
 from kvplanner.engine.vllm.quirks import quirks
+from kvplanner.engine.vllm.releases import spelled
 from kvplanner.engine.vllm.settings import Version
 from kvplanner.engine.vllm.settle import formats
 from kvplanner.errors import BadInput

@@ -5,16 +5,18 @@ fp8 blocks        native from 9.0: fp32 scales; DeepGEMM on 10.x: one byte per r
                   16-bit scales per row and 128 columns.
 fp8, one scale    pieces that are joined share one scale after loading; below 8.9 Marlin spreads it over the rows.
 AWQ               Machete (9.0) widens zero points to 16 bits; Marlin keeps them packed.
-GPTQ, packed int  symmetric zero points and act-order indices are dropped.
+GPTQ              Machete (9.0) keeps zero points and the columns' order; Marlin drops both.
+packed int        symmetric zero points and act-order indices are dropped.
 NVFP4             10.x and later pad the scales to 128 rows and 4 columns; others run Marlin with unpadded scales.
-MXFP4 experts     padded by kernel, biases in fp32 for Triton and TRT-LLM (see `mxfp4_expert`).
+MXFP4 experts     padded by kernel, see `mxfp4_layout`.
 """
 
 from __future__ import annotations
 
 from math import gcd
-from typing import Final
+from typing import Final, NamedTuple
 
+from kvplanner.engine.vllm import rules
 from kvplanner.engine.vllm.gpu import Gpu
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.engine.vllm.weights import methods as weights_methods
@@ -30,10 +32,24 @@ _NATIVE_FP8: Final = (8, 9)
 _HOPPER: Final = (9, 0)
 _BLACKWELL: Final = (10, 0)
 _CONSUMER_BLACKWELL: Final = (12, 0)
-# Before, AWQ ran on Marlin everywhere; the release that changed it is uncertain.
-_MACHETE_AWQ_SINCE: Final = (20, 0)
-# Before, Triton's experts were padded to 256 hidden columns (a 0.14.1 start of gpt-oss-120b: 64.38 GiB).
-_NARROW_TRITON_SINCE: Final = (21, 0)
+_PACKED_EXPERTS: Final = ("gptq", "awq")
+_BLOCK: Final = 32  # values that share an MXFP4 scale
+
+
+class Mxfp4(NamedTuple):
+    """How MXFP4 experts lie in memory. hidden, width, summed: what the model's width, a rank's share of an expert's,
+    and the dimension that is summed over are padded to.
+
+    swizzled: scales in Hopper's tiles of 256 rows by 4 columns; twice: the unswizzled ones stay beside them;
+    bias_bytes: of one element of a bias.
+    """
+
+    hidden: int
+    width: int
+    summed: int = 1
+    swizzled: bool = False
+    twice: bool = False
+    bias_bytes: int = 2
 
 
 def resident(
@@ -54,6 +70,13 @@ def resident(
         return local.copies * mxfp4_expert(group, local, settings, gpu)
     if fmt.layout == "block" and group.kind == "experts":
         fmt = _expert_blocks(fmt, local.rows if group.shard == "expert_column" else local.columns)
+    if fmt.name in _PACKED_EXPERTS and group.kind == "experts" and fmt.group:
+        width = local.rows if group.shard == "expert_column" else local.columns
+        if width % fmt.group == 0:
+            return local.copies * (
+                _matrix(fmt, local, settings, gpu, True, False) + _expert_zeros(fmt, local, settings)
+            )
+        fmt = fmt._replace(group=_dividing(fmt.group, width))
     return local.copies * _matrix(fmt, local, settings, gpu, group.kind == "experts", first_of_fused)
 
 
@@ -76,33 +99,36 @@ def unquantised_bytes(group: TensorGroup, spec: ModelSpec, settings: Settings) -
     return DTYPE_BYTES[settings.model.dtype]
 
 
-def mxfp4_padding(settings: Settings, gpu: Gpu) -> tuple[int, int, bool]:
-    """(hidden multiple, intermediate multiple, biases in fp32) of MXFP4 experts: Triton, TRT-LLM or Marlin."""
-    arch = gpu.runs_as
+def mxfp4_layout(settings: Settings, gpu: Gpu) -> Mxfp4:
+    """The layout of MXFP4 experts: of Triton's kernels on Hopper, TRT-LLM's on 10.x, Marlin's elsewhere."""
+    arch, version = gpu.runs_as, settings.version
     if arch == _HOPPER:
-        return (1, 64, True) if settings.version >= _NARROW_TRITON_SINCE else (256, 64, False)
-    return 256, 128, _BLACKWELL <= arch < _CONSUMER_BLACKWELL
+        once = rules.MXFP4_SCALES_ONCE.at(version)
+        summed = rules.MXFP4_TRITON_SUMMED.at(version)
+        return Mxfp4(1, 64, summed, swizzled=True, twice=not once, bias_bytes=4 if once else 2)
+    if _BLACKWELL <= arch < _CONSUMER_BLACKWELL:
+        return Mxfp4(256, rules.MXFP4_TRTLLM_WIDTH.at(version), bias_bytes=4)
+    return Mxfp4(256, 128)
 
 
 def mxfp4_expert(group: TensorGroup, local: Local, settings: Settings, gpu: Gpu) -> int:
     """Bytes of one expert's matrix: half a byte a value and a byte per 32, on padded sizes."""
-    hidden_multiple, width_multiple, _ = mxfp4_padding(settings, gpu)
-    column = group.shard == "expert_column"
-    rows = round_up(local.rows, width_multiple if column else hidden_multiple)
-    columns = round_up(local.columns, hidden_multiple if column else width_multiple)
-    values = rows * columns // 2
-    if hidden_multiple > 1:
-        return values + rows * ceil_div(columns, 32)
-    # Triton's layout for Hopper: scales of 256 rows by 4 columns; gate and up stand in one matrix.
-    pieces = 2 if column else 1
-    return values + round_up(pieces * rows, 256) * round_up(ceil_div(columns, 32), 4) // pieces
+    layout, column = mxfp4_layout(settings, gpu), group.shard == "expert_column"
+    rows = round_up(local.rows, layout.width if column else layout.hidden)
+    columns = round_up(local.columns, layout.hidden if column else layout.width)
+    values = rows * round_up(columns, layout.summed) // 2
+    scales = rows * ceil_div(columns, _BLOCK)
+    if not layout.swizzled:
+        return values + scales
+    pieces = 2 if column else 1  # gate and up stand in one matrix
+    tiles = round_up(pieces * rows, 256) * round_up(ceil_div(columns, _BLOCK), 4) // pieces
+    return values + tiles + (scales if layout.twice else 0)
 
 
 def mxfp4_bias(group: TensorGroup, local: Local, settings: Settings, gpu: Gpu) -> int:
     """Bytes of one expert's bias, padded like its matrix; that of the down projection is whole on every rank."""
-    hidden_multiple, width_multiple, wide = mxfp4_padding(settings, gpu)
-    column = group.shard == "expert_column"
-    return round_up(local.rows, width_multiple if column else hidden_multiple) * (4 if wide else 2)
+    layout = mxfp4_layout(settings, gpu)
+    return round_up(local.rows, layout.width if group.shard == "expert_column" else layout.hidden) * layout.bias_bytes
 
 
 def notes(spec: ModelSpec, settings: Settings, gpu: Gpu) -> tuple[str, ...]:
@@ -137,13 +163,37 @@ def _matrix(fmt: WeightFormat, local: Local, settings: Settings, gpu: Gpu, exper
         return payload + 4 * rows
     if fmt.name == "awq":
         groups = rows * (ceil_div(columns, fmt.group) if fmt.group else 1)
-        machete = arch == _HOPPER and not expert and settings.version >= _MACHETE_AWQ_SINCE
+        machete = arch == _HOPPER and not expert and rules.MACHETE_AWQ.at(settings.version)
         return payload + 2 * groups + (2 * groups if machete and fmt.zero_bits else groups * fmt.zero_bits // 8)
     if fmt.name == "gptq" or (fmt.name.startswith("int") and fmt.layout == "group"):
-        return fmt._replace(zero_bits=0, index_bytes=0, extra_bytes=0).bytes_of((rows, columns))
+        packed = fmt._replace(zero_bits=0, index_bytes=0, extra_bytes=0).bytes_of((rows, columns))
+        kept = fmt.name == "gptq" and arch == _HOPPER and not expert
+        return packed + (_machete_beside(fmt, local, settings, first_of_fused) if kept else 0)
     if fmt.name == "nvfp4" and arch >= _BLACKWELL:
         return payload + round_up(rows, 128) * round_up(ceil_div(columns, fmt.group), 4) + fmt.extra_bytes
     return fmt.bytes_of((rows, columns))
+
+
+def _dividing(group: int, width: int) -> int:
+    """The group that MoeWNA16 works with, which takes experts that Marlin does not: halved until it divides a rank's
+    share of an expert's width (layers/quantization/moe_wna16.py)."""
+    while width % group and group > _BLOCK:
+        group //= 2
+    return group
+
+
+def _expert_zeros(fmt: WeightFormat, local: Local, settings: Settings) -> int:
+    """Zero points of symmetric GPTQ experts that Marlin's method keeps: a word for eight rows of each group."""
+    if fmt.name != "gptq" or fmt.bits != 4:
+        return 0
+    return rules.GPTQ_EXPERT_ZEROS.at(settings.version) * (local.rows // 8) * ceil_div(local.columns, fmt.group)
+
+
+def _machete_beside(fmt: WeightFormat, local: Local, settings: Settings, first_of_fused: bool) -> int:
+    """What Machete keeps of a GPTQ matrix: packed zero points, and the order of its input columns."""
+    zeros = local.rows * (ceil_div(local.columns, fmt.group) if fmt.group else 1) * fmt.zero_bits // 8
+    ordered = first_of_fused and rules.GPTQ_ORDER_KEPT.at(settings.version)
+    return zeros + (4 * local.columns if ordered else 0)
 
 
 def _fp8_scales(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from kvplanner.engine.vllm.eras import spelled
+from kvplanner.engine.vllm.releases import spelled
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.errors import BadInput, NotModelled
 from kvplanner.model.formats import WeightFormat, bnb4, fp8_block, fp8_channel, fp8_tensor

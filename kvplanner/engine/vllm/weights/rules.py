@@ -59,7 +59,8 @@ def whole_on_ranks(group: TensorGroup, spec: ModelSpec) -> bool:
         return rules.whole_norms
     if group.place != "tower" or not rules.whole_tower:
         return False
-    return rules.whole_tower == "all" or ".attn." not in group.path
+    attention = ".attn." in group.path or ".attention." in group.path
+    return rules.whole_tower == "all" or attention == (rules.whole_tower == "attention")
 
 
 def split_like_words(group: TensorGroup, spec: ModelSpec) -> bool:

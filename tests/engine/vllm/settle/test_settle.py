@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from kvplanner.engine.option import OptionValue
-from kvplanner.engine.vllm.eras import ERAS, era_of, spelled
 from kvplanner.errors import BadInput
 from kvplanner.model.spec import Indexer
 from tests.engine.vllm.kv.models import (
@@ -27,47 +25,6 @@ from tests.engine.vllm.kv.models import (
     spec,
     windowed,
 )
-
-
-class TestEras:
-    def test_no_version_is_the_newest(self) -> None:
-        assert era_of(None).era is ERAS[-1]
-        assert era_of(None).version == (33, 0)
-
-    @pytest.mark.parametrize(
-        ("version", "runner", "utilization", "printed"),
-        [
-            ("0.6.4.post1", "V0", 0.9, "pool"), ("v0.7.3", "V0", 0.9, "pool"), ("0.9.2", "V1", 0.9, "pool"),
-            ("0.20.1rc1.dev16", "V1", 0.92, "pool"), ("0.21", "V1", 0.92, "concurrency"),
-            ("0.25.1", "V2", 0.92, "concurrency"), ("0.33.0", "V2", 0.92, "concurrency"),
-        ],
-    )  # fmt: skip
-    def test_known_versions(self, version: str, runner: str, utilization: float, printed: str) -> None:
-        match = era_of(version)
-        assert not match.warnings
-        assert (match.era.runner, match.era.default_utilization) == (runner, utilization)
-        assert match.era.printed_tokens == printed
-
-    def test_eras_leave_no_hole(self) -> None:
-        for older, newer in pairwise(ERAS):
-            assert older.last < newer.first
-            assert newer.first[1] == 0 or newer.first == (older.last[0], older.last[1] + 1)
-
-    def test_unknown_versions_take_the_nearest(self) -> None:
-        assert era_of("0.40.1").era is ERAS[-1]
-        assert "newer" in era_of("0.40.1").warnings[0]
-        assert "older" in era_of("0.2.5").warnings[0]
-        with pytest.raises(BadInput, match="not a vLLM version"):
-            era_of("latest")
-
-    @pytest.mark.parametrize("version", ["1.0", "v9.9.2", "12.0.0rc1"])
-    def test_a_major_release_to_come_takes_the_newest(self, version: str) -> None:
-        match = era_of(version)
-        assert match.era is ERAS[-1]
-        assert match.version > era_of("0.9999").version
-        name = version.removeprefix("v").removesuffix("rc1")
-        assert spelled(match.version).startswith(name)
-        assert name in match.warnings[0]
 
 
 @pytest.mark.parametrize(

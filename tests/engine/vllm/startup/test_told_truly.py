@@ -222,7 +222,7 @@ def test_any_utilisation_above_nothing_is_planned() -> None:
 def test_a_weight_format_has_the_name_that_the_release_gives_it() -> None:
     with pytest.raises(BadInput, match="The quantization method awq is not supported for the current GPU"):
         plan("Qwen/Qwen3-8B-AWQ", "V100 16GB", version="0.14")
-    for version, name in (("0.14", "awq"), ("0.20", "awq"), ("0.26", "auto_awq"), ("0.33", "auto_awq")):
+    for version, name in (("0.14", "awq_marlin"), ("0.23", "awq_marlin"), ("0.24", "auto_awq"), ("0.33", "auto_awq")):
         assert plan("Qwen/Qwen3-8B-AWQ", "H100", version=version).options["quantization"].value == name
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from kvplanner.engine.vllm.eras import era_of
+from kvplanner.engine.vllm import rules
 from kvplanner.engine.vllm.gpu import Gpu
 from kvplanner.engine.vllm.memory import activations, graphs, runtime, workspace
-from kvplanner.engine.vllm.settings import Cache, Graphs, ModelPart, Parallel, Scheduler, Settings
+from kvplanner.engine.vllm.releases import release_of
+from kvplanner.engine.vllm.settings import Cache, Era, Graphs, ModelPart, Parallel, Scheduler, Settings, Version
 from kvplanner.engine.vllm.weights import rank as weights
 from kvplanner.estimate import Estimate
 from kvplanner.model.formats import dense
@@ -59,12 +60,24 @@ QWEN3_8B = llama(36, 4096, 32, 8, 128, 12288, 151936, qk_norm=True)
 H100: Final = Gpu("NVIDIA H100 80GB HBM3", (9, 0), round(79.19 * GIB))
 
 
+def era(version: Version) -> Era:
+    """How a release accounts for the memory of a dense model."""
+    runner: Literal["V0", "V1", "V2"] = "V2" if rules.V2_MODELS.at(version).dense or version >= (29, 0) else "V1"
+    if version < (8, 0):
+        runner = "V0"
+    silent = runner == "V0" or (runner == "V2" and not rules.V2_ESTIMATES_GRAPHS.at(version))
+    return Era(
+        f"{rules.accounting(version)}, {runner} runner", runner, rules.CONSUMED.at(version),
+        rules.GRAPHS_ESTIMATED.at(version) and not silent, rules.FREE_CHECK.at(version), rules.PRINTED.at(version),
+    )  # fmt: skip
+
+
 def settings(version: str = "0.33.0", **changes: Any) -> Settings:
     """Defaults of a server on an H100. changes: fields of a part by their names, or a part as a mapping of its own."""
-    match = era_of(version)
+    release = release_of(version).version
     made = Settings(
-        version=match.version, era=match.era, model=ModelPart("bfloat16", None, 8192), parallel=Parallel(),
-        scheduler=Scheduler(8192, 1024), cache=Cache(match.era.default_utilization),
+        version=release, era=era(release), model=ModelPart("bfloat16", None, 8192), parallel=Parallel(),
+        scheduler=Scheduler(8192, 1024), cache=Cache(rules.UTILIZATION.at(release)),
         graphs=Graphs("FULL_AND_PIECEWISE", tuple(range(1, 52))),
     )  # fmt: skip
     for name, value in changes.items():

@@ -101,9 +101,9 @@ def test_older_runners_have_no_counters() -> None:
 
 
 def test_graphs_are_subtracted_only_where_the_era_does() -> None:
-    assert graphs.estimate(LLAMA_3_8B, settings("0.20.0"), H100, 0).value == 0
-    assert graphs.estimate(LLAMA_3_8B, settings("0.22.0"), H100, 0).value > 0
-    assert graphs.actual(LLAMA_3_8B, settings("0.20.0"), H100, 0).value > 0
+    assert graphs.estimate(LLAMA_3_8B, settings("0.19.1"), H100, 0).value == 0
+    assert graphs.estimate(LLAMA_3_8B, settings("0.20.0"), H100, 0).value > 0
+    assert graphs.actual(LLAMA_3_8B, settings("0.19.1"), H100, 0).value > 0
     eager = settings(graphs={"mode": "NONE", "sizes": (), "compiled": False})
     assert graphs.actual(LLAMA_3_8B, eager, H100, 0).value == 0
 
