@@ -181,6 +181,7 @@ INDEXER_ROWS: Final = ByRelease(
     2, Row((13, 0), 40, "v1/attention/backends/mla/indexer.py:188"),
     Row((32, 0), 8, "v1/attention/backends/mla/indexer.py:927, 0.33: 8 × the factor"),
 )  # fmt: skip
+INDEXER_SCRATCH: Final = ByRelease(False, Row((20, 0), True, "v1/attention/backends/mla/indexer.py; not in 0.19.1"))
 GATHER_BY_LENGTH: Final = ByRelease(False, Row((32, 0), True, "config/vllm.py:1872: 5 up to 256 Ki tokens, else 2"))
 INDEXER_LOGITS: Final = ByRelease(False, Row((19, 0), True, "sparse_attn_indexer.py:121; not in 0.18.0"))
 ROUND_UP_ITEMS: Final = ByRelease(True, Row((10, 0), False, "v1/worker/gpu_model_runner.py:2361"))

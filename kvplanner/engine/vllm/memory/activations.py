@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from kvplanner.engine.vllm import rules
 from kvplanner.engine.vllm.constants import Constant, lookup
 from kvplanner.engine.vllm.gpu import Gpu
 from kvplanner.engine.vllm.memory.workspace import has_counters, penalty_counters
@@ -21,9 +22,11 @@ from kvplanner.model.formats import DTYPE_BYTES
 from kvplanner.model.model import Model
 from kvplanner.model.spec import Mla, ModelSpec
 from kvplanner.sized_text import SizedText, size_mark
-from kvplanner.units import GIB, ceil_div, format_both, format_bytes
+from kvplanner.units import GIB, MIB, ceil_div, format_both, format_bytes
 
 _USUAL_SEQS: Final = 256
+# Most logits that a sparse indexer makes at once (VLLM_SPARSE_INDEXER_MAX_LOGITS_MB).
+_INDEXER_LOGITS: Final = 512 * MIB
 # Latent attention projects cached context up in chunks of at most this many tokens (mla_attention.py, 0.33).
 _MLA_CHUNK: Final = 65_536
 # An encoder's widest point per patch and hidden element: 16-bit queries, keys, values and an MLP four times as wide.
@@ -113,6 +116,7 @@ def moments(model: Model, settings: Settings, gpu: Gpu, stage: int, wide: Widths
     spec = model.spec
     wide = wide or widths(model, settings, stage)
     forward = _forward(spec, settings, gpu, stage, max(wide.mixer, wide.mlp, _mla_expansion(spec, settings)))
+    forward = _with_indexer(forward, spec, settings)
     sampler = _sampler(spec, settings, gpu, stage, settings.scheduler.max_num_seqs)
     encoder, outputs = _encoders(spec, settings, stage)
     rest = lookup("encoder_rest_bytes", settings, gpu) if outputs.value else None
@@ -258,6 +262,15 @@ def _beside_usual(spec: ModelSpec, settings: Settings, gpu: Gpu, stage: int, fou
 
 def _rows(settings: Settings) -> int:
     return min(settings.scheduler.max_num_batched_tokens, settings.scheduler.max_num_seqs)
+
+
+def _with_indexer(forward: Moment, spec: ModelSpec, settings: Settings) -> Moment:
+    """The forward pass beside the logits of a sparse indexer, which come and go (sparse_attn_indexer.py, 0.20.2)."""
+    indexed = any(isinstance(m, Mla) and m.indexer is not None for layer in spec.layers for m in layer.mixers)
+    if not indexed or not rules.INDEXER_LOGITS.at(settings.version):
+        return forward
+    value, low, high = (size + _INDEXER_LOGITS for size in (forward.value, forward.low, forward.high))
+    return Moment(value, low, high, f"{forward.how} + {_INDEXER_LOGITS:,}")
 
 
 def _mla_expansion(spec: ModelSpec, settings: Settings) -> int:

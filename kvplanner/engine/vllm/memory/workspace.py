@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from kvplanner.engine.vllm import rules
 from kvplanner.engine.vllm.gpu import Gpu
 from kvplanner.engine.vllm.kv.layout import CacheLayout
 from kvplanner.engine.vllm.settings import Settings
@@ -14,6 +15,7 @@ from kvplanner.engine.vllm.weights import extra as weights_extra
 from kvplanner.engine.vllm.weights.shard import expert_ranks
 from kvplanner.estimate import Estimate, Input, banded
 from kvplanner.model.formats import DTYPE_BYTES
+from kvplanner.model.kv import index_row_bytes
 from kvplanner.model.model import Model
 from kvplanner.model.spec import Mla, ModelSpec, Moe
 from kvplanner.units import MIB, ceil_div, round_up
@@ -22,7 +24,6 @@ from kvplanner.units import MIB, ceil_div, round_up
 _LOGIT_BIAS_WORDS: Final = 1024 * 3 + 128
 _BAD_WORDS: Final = 1024 + 129
 _LONG_CONTEXT: Final = 1 << 18
-_INDEXER_LOGITS: Final = 512 * MIB
 _BLACKWELL: Final = (10, 0)
 _CONSUMER_BLACKWELL: Final = (12, 0)
 _FLASHINFER: Final = 394 * MIB
@@ -116,17 +117,34 @@ def shared_workspace(model: Model, settings: Settings, gpu: Gpu) -> Buffer:
 
 
 def _sparse_workspace(model: Model, settings: Settings) -> Buffer:
-    """FlashMLA-sparse gathers the context, five times (twice beyond 256K) a latent row of 576 values; its indexer
-    keeps up to 512 MiB of logits (v1/attention/backends/mla, 0.33)."""
+    """What sparse attention gathers: the indexer the keys of the whole context, FlashMLA the rows of its own cache.
+
+    indexer: rows × context × (128 values + 4 bytes of scale) (v1/attention/backends/mla/indexer.py). FlashMLA-sparse:
+    the context five times (since 0.32 twice beyond 256 Ki) with an fp8_ds_mla cache, else the queries of a step
+    (flashmla_sparse.py). Both share one buffer.
+    """
     mixers = (m for layer in model.spec.layers for m in layer.mixers if isinstance(m, Mla) and m.indexer is not None)
     mixer = next(mixers, None)
-    if mixer is None:
+    if mixer is None or mixer.indexer is None:
         return Buffer("sparse attention workspace", 0, "")
     length = settings.model.max_model_len
-    factor = 5 if length <= _LONG_CONTEXT else 2
-    row = (mixer.kv_lora_rank + mixer.qk_rope) * 2
-    why = f"{factor} × {length:,} tokens × {row:,} + {_INDEXER_LOGITS:,}; the context gathered, the indexer's logits"
-    return Buffer("sparse attention workspace", factor * length * row + _INDEXER_LOGITS, why)
+    short = length <= _LONG_CONTEXT or not rules.GATHER_BY_LENGTH.at(settings.version)
+    factor = 5 if short else 2
+    times = rules.INDEXER_ROWS.at(settings.version)
+    if rules.GATHER_BY_LENGTH.at(settings.version):
+        times *= factor
+    row = index_row_bytes(mixer.indexer.head_size)
+    scratch = MIB if rules.INDEXER_SCRATCH.at(settings.version) else 0
+    why = f"{times} × {length:,} tokens × {row:,} + {scratch:,}; the keys that the indexer gathers"
+    gathered = Buffer("sparse attention workspace", times * length * row + scratch, why)
+    wide = (mixer.kv_lora_rank + mixer.qk_rope) * 2
+    if settings.cache.dtype in ("fp8_ds_mla", "nvfp4_ds_mla", "fp8", "fp8_e4m3"):
+        own, why = factor * length * wide, f"{factor} × {length:,} tokens × {wide:,}; the context gathered"
+    else:
+        tokens, heads = settings.scheduler.max_num_batched_tokens, ceil_div(mixer.heads, settings.parallel.tp)
+        own, why = tokens * heads * wide, f"{tokens:,} tokens × {heads:,} heads × {wide:,}; the queries of a step"
+    flash = (settings.attention_backend or "") == "FLASHMLA_SPARSE"
+    return max(gathered, Buffer("sparse attention workspace", own if flash else 0, why), key=lambda b: b.bytes)
 
 
 def expert_workspace(model: Model, settings: Settings, gpu: Gpu) -> Buffer:
