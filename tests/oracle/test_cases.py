@@ -15,6 +15,8 @@ from kvplanner.engine.vllm.kv import layout as kv_layout
 from kvplanner.engine.vllm.kv import sizing as kv_sizing
 from kvplanner.engine.vllm.kv.layout import CacheLayout
 from kvplanner.engine.vllm.kv.sizing import KvSizing
+from kvplanner.engine.vllm.quirks import quirks
+from kvplanner.engine.vllm.releases import spelled
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.engine.vllm.settle import settle as defaults
 from kvplanner.errors import BadInput
@@ -174,7 +176,8 @@ def test_what_is_not_modelled_is_named() -> None:
     found = set()
     for model in _one_of_each_architecture():
         name = model.spec.architecture
-        version = "0.9.2" if name in ("Phi3SmallForCausalLM", "MllamaForConditionalGeneration") else None
+        last = quirks(name).last
+        version = None if last is None else spelled(last)
         request = PlanRequest(model, cases.machine("H100"), version=version)
         layout = kv_layout.plan_cache(model.spec, defaults.resolve(request)[0], _gpu(request), cases.stages(model, 1))
         found |= set() if layout.exact else {name}
