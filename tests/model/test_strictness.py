@@ -23,7 +23,8 @@ LLAMA: dict[str, Any] = {
 UNREAD: tuple[tuple[str, Any], ...] = (
     ("visual", {"width": 1664, "layers": 48}), ("vision_tower", {"hidden_size": 64}), ("encoder", {"depth": 2}),
     ("adapter", {"rank": 8}), ("x", {"a": 1}), ("perceiver_config", {"n": [1]}), ("speech", [{"dim": 3}]),
-    ("zones", [1, 2, 3]),
+    ("zones", [1, 2, 3]), ("image_tokenizer_config", {"backbone": {"hidden_size": 64}}),
+    ("generation_extra", {"num_layers": 2}),
 )  # fmt: skip
 
 

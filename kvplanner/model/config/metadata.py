@@ -13,7 +13,8 @@ from typing import Final
 # A key with one of these words may change tensors or caches: unread, it is an error and not a detail.
 _STRUCTURAL: Final = (
     "layer", "head", "expert", "window", "state", "rank", "compress", "share", "mtp", "chunk", "latent", "block",
-    "group", "hidden", "intermediate", "ffn", "conv", "bias", "gate", "qk_norm",
+    "group", "hidden", "intermediate", "ffn", "conv", "bias", "gate", "qk_norm", "embed_dim", "d_model",
+    "tower", "encoder", "decoder", "width",
 )  # fmt: skip
 _NUMERIC: Final = re.compile(
     r"dropout|droput|_coef$|_eps$|epsilon|initializer|_loss|_std$|jitter_noise|rope_theta|_act$"
@@ -38,6 +39,11 @@ _NOT_TENSORS: Final = re.compile(
     r"|candidate|speculat|_stats$|training|^parameters$|license|authors?$|preprocess|time_step|^freq|_factors?$"
     r"|_range$|transformers|sentence_|unsloth|mergekit|dropout|loss|^_|scheduler|optimizer|^dataset|sampling|timestamp"
     r"|^id2|2id$|2label$|^tie_weights|video_fps|^tp_plan|_tp_plan|_pp_plan|mrope|^export|template|^use_|^auto_|capacity|multipliers?$"
+)
+
+# Sizes of layers, in a dictionary of whatever name.
+_SIZES: Final = re.compile(
+    r"hidden_size|layers$|^depth$|embed_dim|d_model|intermediate_size|n_heads$|num_heads$|_heads$"
 )
 
 # Names of one meaning; the first is the usual one.
@@ -74,10 +80,16 @@ def is_metadata(name: str, value: object) -> bool:
     if name in _HARMLESS:
         return True
     if isinstance(value, Mapping):
-        return bool(_NOT_TENSORS.search(name))
+        return bool(_NOT_TENSORS.search(name)) and not _has_sizes(value)
     if isinstance(value, list | tuple):
         return bool(_NOT_TENSORS.search(name)) and not _nested(value)
     return bool(_NUMERIC.search(name)) or not any(word in name for word in _STRUCTURAL)
+
+
+def _has_sizes(value: Mapping[object, object]) -> bool:
+    """Whether a dictionary, or one in it, states sizes of a model, whatever its own name."""
+    inner = (v for v in value.values() if isinstance(v, Mapping))
+    return any(_SIZES.search(str(key)) for key in value) or any(_has_sizes(v) for v in inner)
 
 
 def _nested(value: list[object] | tuple[object, ...]) -> bool:
