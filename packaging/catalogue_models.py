@@ -40,6 +40,10 @@ _OLMO_3_LENGTH = (
     "the copy has the context of 8,192 that the model was first trained with; its card gives 65,536, and a public "
     "report serves the 7B with 34,048"
 )
+_LLAMA_2_LENGTH = (
+    "the copy is of an early revision, whose context was 2,048; later ones have 4,096, which all of Llama 2 was "
+    "trained with, as the 7B has"
+)
 # The layers of Nemotron 3 Super and Ultra by algorithm.
 _NEMOTRON_NVFP4 = {
     "*mixer.experts*": "NVFP4", "*mixer.shared_experts*": "FP8", "*mixer.in_proj": "FP8", "*mixer.out_proj": "FP8",
@@ -118,10 +122,10 @@ _AMENDED: dict[str, dict[str, Any]] = {
     "google/gemma-3-12b-it": {"fields": {"text_config": {"max_position_embeddings": 131_072}}, "why": _GEMMA_3_LENGTH},
     "allenai/Olmo-3-7B-Instruct": {"fields": {"max_position_embeddings": 65_536}, "why": _OLMO_3_LENGTH},
     "allenai/Olmo-3-1125-32B": {"fields": {"max_position_embeddings": 65_536}, "why": _OLMO_3_LENGTH},
-    "meta-llama/Llama-2-13b-hf": {
-        "fields": {"max_position_embeddings": 4096},
-        "why": "the copy is of an early revision, whose context was 2,048; later ones have 4,096, as the 7B has",
-    },
+    "meta-llama/Llama-2-13b-hf": {"fields": {"max_position_embeddings": 4096}, "why": _LLAMA_2_LENGTH},
+    "meta-llama/Llama-2-13b-chat-hf": {"fields": {"max_position_embeddings": 4096}, "why": _LLAMA_2_LENGTH},
+    "meta-llama/Llama-2-70b-hf": {"fields": {"max_position_embeddings": 4096}, "why": _LLAMA_2_LENGTH},
+    "meta-llama/Llama-2-70b-chat-hf": {"fields": {"max_position_embeddings": 4096}, "why": _LLAMA_2_LENGTH},
     "nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-BF16": {
         "fields": {"num_nextn_predict_layers": 1, "mtp_layers_block_type": ["attention", "moe"]},
         "why": "the copy is another model's of the same shape, which has no MTP block; this one's NVFP4 repository "

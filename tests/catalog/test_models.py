@@ -188,6 +188,9 @@ def test_the_index_needs_no_reader() -> None:
         ("allenai/Olmo-3-1025-7B", 65_536),
         ("allenai/Olmo-3-1125-32B", 65_536),
         ("meta-llama/Llama-2-13b-hf", 4096),
+        ("meta-llama/Llama-2-13b-chat-hf", 4096),
+        ("meta-llama/Llama-2-70b-hf", 4096),
+        ("meta-llama/Llama-2-70b-chat-hf", 4096),
         ("mistralai/Mistral-Large-Instruct-2407", 131_072),
     ],
 )

@@ -83,6 +83,7 @@ def search(text: str, shelf: Shelf, found: Sequence[ModelEntry]) -> list[Row]:
         rows.append(Row("heading", f"{len(found) - MOST_FOUND} more: type another word"))
     hub_name = text.removeprefix("hub:")
     if HUB_NAME.fullmatch(hub_name) and hub_name not in by_id:
+        rows += _named_rows(hub_name)
         rows.append(Row("heading", "Online, only when you choose it"))
         rows.append(_hub_row(hub_name))
     rows.append(Row("heading", "From a file"))
@@ -112,6 +113,18 @@ def _typed_rows(text: str) -> list[Row]:
     if text.startswith((*PATH_STARTS, "ollama:")) or DRIVE.match(text):
         return [Row("item", f"Open {text}", "", "", "", text)]
     return []
+
+
+def _named_rows(name: str) -> list[Row]:
+    """What a repository's name says of it, when that is enough to plan it."""
+    from kvplanner.catalog import naming
+    from kvplanner.model.quantisation.foreign import why_not
+
+    said = naming.parse(name)
+    if said is None or why_not(said.key):
+        return []
+    about = f"by its name: {said.base.id}" + (f" in {said.key}" if said.key else "")
+    return [Row("heading", "Not in the catalogue"), Row("item", f"Plan {name}", about, "", "assumed", name)]
 
 
 def _hub_row(name: str) -> Row:

@@ -91,6 +91,15 @@ def test_only_the_hub_row_goes_online_and_says_so() -> None:
         assert not [row for row in model_rows.search(text, shelf, ()) if "hub:" in str(row.data)], text
 
 
+def test_a_name_that_says_enough_is_offered_offline() -> None:
+    shelf = model_rows.Shelf(models.index(), (), (), "", "GiB")
+    name = "nvidia/Qwen3-Coder-480B-A35B-Instruct-NVFP4"
+    offered = next(row for row in model_rows.search(name, shelf, ()) if row.data == name)
+    assert offered.detail == "by its name: Qwen/Qwen3-Coder-480B-A35B-Instruct in NVFP4"
+    for text in ("someone/tiny-1b", "turboderp/Qwen3-8B-exl2"):
+        assert not [row for row in model_rows.search(text, shelf, ()) if row.data == text], text
+
+
 def test_typing_stays_below_a_frame() -> None:
     """Every prefix of a long search, CPU time, the slowest of them at its best."""
     local = tuple(LocalModel(f"local-{i}", f"/m/{i}", "folder", 10**9, "Q4_K_M") for i in range(300))
