@@ -157,9 +157,10 @@ def test_a_head_that_an_index_names_is_on_disk_only(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("folder", "name", "content", "called"),
     [
-        ("My-Model", "config.json", {}, "My-Model"), ("Downloads", "config.json", {}, "LlamaForCausalLM, 13 M"),
+        ("My-Model", "config.json", {}, "My-Model"), ("Downloads", "config.json", {}, "LlamaForCausalLM, 13.1 M"),
         ("Downloads", "my-thing.json", {}, "my-thing"), ("Downloads", "config.json", {"_name_or_path": "a/B"}, "a/B"),
-        ("My-Model", "config.json", {"_name_or_path": "/home/me/x"}, "My-Model"),
+        ("My-Model", "config.json", {"_name_or_path": "a/B"}, "My-Model"),
+        ("Downloads", "config.json", {"_name_or_path": "/home/me/x"}, "LlamaForCausalLM, 13.1 M"),
     ],
 )  # fmt: skip
 def test_a_lone_config_is_called_by_its_content(

@@ -14,6 +14,7 @@ from typing import Final
 
 from kvplanner.errors import BadInput
 from kvplanner.reading import file_size
+from kvplanner.units import format_parameters
 
 _POINTER_BYTES: Final = 1024
 _POINTER: Final = re.compile(
@@ -107,18 +108,17 @@ def _holds_a_model(path: Path) -> bool:
 
 
 def name_of(path: Path, config: Mapping[str, object], architecture: str, parameters: int) -> str:
-    """What to call a model of which a config alone is there: by its own content where its place says nothing.
+    """What to call a model of which a config alone is there: by its place, and by its content where that says nothing.
 
-    A name of the Hub in the config wins; then the file's own name, when it is not config.json; then the folder's,
-    unless it is one for anything; then the architecture with the size.
+    The file's own name, when it is not config.json; then the folder's, unless it is one for anything; then the name in
+    the config, which is that of the model it was made from; then the architecture with the size.
     """
-    own = config.get("_name_or_path")
-    if isinstance(own, str) and _HUB_NAME.fullmatch(own) and not own.startswith((".", "/")):
-        return own
     if path.name not in ("config.json", "params.json"):
         return path.stem
     folder = path.absolute().parent.name
     if folder.lower() not in _ANYWHERE:
         return folder
-    size = f"{parameters / 1e9:.2f} B" if parameters >= 10**9 else f"{parameters / 1e6:.0f} M"
-    return f"{architecture}, {size}"
+    own = config.get("_name_or_path")
+    if isinstance(own, str) and _HUB_NAME.fullmatch(own) and not own.startswith((".", "/")):
+        return own
+    return f"{architecture}, {format_parameters(parameters)}"
