@@ -327,6 +327,16 @@ def _row(fact: Mapping[str, Any], record: dict[str, Any], offset: int) -> list[A
     ]  # fmt: skip
 
 
+def _namesake(model: str, base: str, by_id: Mapping[str, list[Any]]) -> str:
+    """The record that a mirror is called after, when it has the size and format of the one it is likened to."""
+    name = model.rpartition("/")[2].lower().removeprefix("meta-")
+    for found, row in by_id.items():
+        same = found.rpartition("/")[2].lower().removeprefix("meta-") == name
+        if same and row[2:4] == by_id[base][2:4] and row[5] == by_id[base][5]:
+            return found
+    return base
+
+
 def _size_of_alike(record: dict[str, Any]) -> int:
     """What an id of the same tensors stores, as far as the record tells."""
     spec, inventory = read_config(record["config"], where=record["id"], side_quant=record.get("side_quant"))
@@ -348,6 +358,7 @@ def _same_shapes(sources: Sequence[Path], by_id: Mapping[str, list[Any]], alike:
             base = listed[base]["same_shape_as"]
         if base not in by_id or row["id"].lower() in known:
             continue
+        base = _namesake(row["id"], base, by_id)
         known.add(row["id"].lower())
         entry = [row["id"], *by_id[base][1:9], 1, base, -1]
         entry[4], entry[7], entry[8] = alike[base], None, None

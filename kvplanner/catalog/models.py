@@ -76,7 +76,8 @@ def _names() -> dict[str, tuple[ModelEntry, ...]]:
 def find(text: str) -> ModelEntry:
     """The model with this id; case does not matter, and a last part that is unique is enough.
 
-    Of several with one last part, the only one with a record of its own is meant.
+    Of several with one last part, that of the model's own publisher is meant, else the only one with a record of its
+    own that is no copy of another's.
     Raises UnknownName with near ones when nothing, or more than one model, has that name.
     """
     name = text.strip()
@@ -85,18 +86,36 @@ def find(text: str) -> ModelEntry:
         return _entry(whole)  # the usual case, without an entry for every model
     key = name.lower()
     entries = _names().get(key, ())
-    own = [e for e in entries if not e.like] if len(entries) > 1 else entries
-    if len(own) == 1:
-        return own[0]
+    renamed = _renamed(name)
+    if len(entries) != 1 and renamed.lower() != key and renamed.lower() in _names():
+        return find(renamed)
+    meant = _meant(entries)
+    if meant is not None:
+        return meant
     if entries:
         near = tuple(e.id for e in entries)
         raise UnknownName(
             f"{text!r} is the name of {len(entries)} models", "model catalogue", near, "Write one in full"
         )
-    renamed = _renamed(name)
-    if renamed.lower() != key and renamed.lower() in _names():
-        return find(renamed)
     raise UnknownName(f"no model is called {text!r}", "model catalogue", _near(key), "kvplanner models lists them")
+
+
+# Who publishes others' models again, converted or quantised.
+_REPUBLISHERS: Final = frozenset({"redhatai", "unsloth", "nousresearch", "mlx-community", "cyankiwi", "hugging-quants"})
+
+
+def _meant(entries: tuple[ModelEntry, ...]) -> ModelEntry | None:
+    """The one of several entries of a name that is meant, None when two are as likely."""
+    ranked = sorted((_copied(entry), at, entry) for at, entry in enumerate(entries))
+    if len(ranked) > 1 and ranked[0][0] == ranked[1][0]:
+        return None
+    return ranked[0][2] if ranked else None
+
+
+def _copied(entry: ModelEntry) -> tuple[bool, bool, bool]:
+    """How far an entry is from its model's own publisher."""
+    publisher = entry.id.partition("/")[0].lower()
+    return bool(entry.like), publisher in _REPUBLISHERS, entry.lower_confidence
 
 
 # Organisations and repositories that the Hub forwards to another name.
@@ -104,7 +123,7 @@ _RENAMED_ORGANISATIONS: Final = {
     "neuralmagic": "RedHatAI", "thudm": "zai-org", "cohereforai": "CohereLabs",
 }  # fmt: skip
 _RENAMED: Final = (
-    (r"^meta-llama/Meta-Llama-3\.(\d)", r"meta-llama/Llama-3.\1"), (r"^(nvidia/.*)-FP4$", r"\1-NVFP4"),
+    (r"^(meta-llama/)?Meta-Llama-3\.(\d)", r"\1Llama-3.\2"), (r"^(nvidia/.*)-FP4$", r"\1-NVFP4"),
     (r"^ai21labs/AI21-Jamba-(1\.\d)-(Mini|Large)", r"ai21labs/AI21-Jamba-\2-\1"),
 )  # fmt: skip
 

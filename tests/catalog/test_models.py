@@ -65,6 +65,11 @@ def test_resources_stay_small() -> None:
         ("llama-3.1-8b-instruct", "meta-llama/Llama-3.1-8B-Instruct"),
         (" qwen3-30b-a3b ", "Qwen/Qwen3-30B-A3B"),
         ("deepseek-v3", "deepseek-ai/DeepSeek-V3"),
+        ("qwen3-8b-fp8", "Qwen/Qwen3-8B-FP8"),
+        ("glm-5.2-fp8", "zai-org/GLM-5.2-FP8"),
+        ("Qwen2.5-Coder-3B", "Qwen/Qwen2.5-Coder-3B"),
+        ("qwen3.6-35b-a3b-nvfp4", "nvidia/Qwen3.6-35B-A3B-NVFP4"),
+        ("Meta-Llama-3.1-8B-Instruct", "meta-llama/Llama-3.1-8B-Instruct"),
     ],
 )
 def test_names_are_found(text: str, found: str) -> None:
@@ -115,6 +120,11 @@ def test_search_reads_licence_release_size_and_architecture(words: str) -> None:
     found = models.search(words)
     assert found
     assert len(found) < len(models.index()) / 3
+
+
+def test_mirrors_are_likened_to_what_they_mirror() -> None:
+    assert models.find("unsloth/Meta-Llama-3.1-8B-Instruct").like == "meta-llama/Llama-3.1-8B-Instruct"
+    assert models.find("unsloth/Qwen3-8B").like == "Qwen/Qwen3-8B"
 
 
 def test_a_size_is_a_whole_one() -> None:

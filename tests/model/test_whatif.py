@@ -34,6 +34,20 @@ def test_sizes_are_those_of_repositories_that_follow_the_rule(plain: str, quanti
     assert made.stored_bytes(mtp=False) == inventory(quantised).stored_bytes(mtp=False)
 
 
+def test_nvfp4_of_a_hybrid_is_what_publishers_make_of_it() -> None:
+    """nvidia's build of a 27B is 21.9 GB with its MTP block; others leave the linear attention in 16 bits: 24.6 GiB."""
+    model = models.load("Qwen/Qwen3.6-27B")
+    made = reformat(inventory(model.id), model.spec, "NVFP4")
+    assert abs(made.stored_bytes() / 21_900_000_000 - 1) < 0.005
+    size = stored(inventory(model.id), model.spec, "NVFP4")
+    assert size.low < 20 * 2**30 < 24.6 * 2**30 < size.high
+    assert "nvidia/Qwen3.6-27B-NVFP4" in size.inputs[0].source
+    dense = stored(
+        inventory("meta-llama/Llama-3.1-8B-Instruct"), models.load("meta-llama/Llama-3.1-8B-Instruct").spec, "NVFP4"
+    )
+    assert dense.high < 1.04 * dense.value
+
+
 def test_q4_k_m_of_llama_is_the_published_file() -> None:
     model = models.load("meta-llama/Llama-3.1-8B-Instruct")
     rotary_table = 256
