@@ -38,7 +38,7 @@ def metrics() -> tuple[MetricNames, ...]:
 
 def log_packages() -> tuple[str, ...]:
     """The packages of engines whose logs are understood: each has a GRAMMAR in `log`."""
-    return ("kvplanner.engine.vllm",)
+    return ("kvplanner.engine.vllm", "kvplanner.engine.sglang")
 
 
 def signatures() -> tuple[Mapping[str, object], ...]:
