@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kvplanner.model.model import Model
     from kvplanner.request.words import Built, PlanWords, Sources
     from kvplanner.solve.remedies import Remedy
+    from kvplanner.solve.solver import Asked, Solved
 
 _EXAMPLES: Final = """examples:
   kvplanner plan Llama-3.1-8B-Instruct --gpu H100 --load 32@1500+500
@@ -30,6 +31,7 @@ exit status: 0 fits, 1 does not fit, 2 bad input or cannot be told
 """
 _USAGE: Final = """kvplanner plan MODEL [--gpu SPEC] [options] [-- ENGINE FLAGS]
        kvplanner plan [--gpu SPEC] [options] -- vllm serve MODEL ..."""
+ASKED: Final = ("context", "users", "utilisation", "gpus", "tp", "format")
 _MOST_REMEDIES: Final = 5
 # Of a GPU's name behind its first one.
 _MOST_WORDS: Final = 5
@@ -57,6 +59,7 @@ def parser() -> Parser:
         action="store_true",
         help="ask the Hub for models that a plan file names",
     )
+    add("--solve", choices=ASKED, help="how far one setting goes: longest context, most users of the --load, ...")
     add("--remedies", action="store_true", help="what to change to serve more, also for a plan that fits")
     add("--markdown", action="store_true", help="the report as Markdown")
     return made  # fmt: skip
@@ -243,6 +246,15 @@ def _remedies(plan: Plan, built: Built) -> tuple[Remedy, ...]:
     return () if plan.fits is None else remedies(built.request, plan, others)
 
 
+def solved(asked: Asked | None, built: Built) -> Solved | None:
+    """How far a setting goes, None where nothing was asked. Raises BadInput."""
+    if asked is None:
+        return None
+    from kvplanner.solve.solver import solve
+
+    return solve(asked, built.request)
+
+
 def _wants_remedies(plan: Plan, given: Namespace) -> bool:
     """Whether a plan's text has them: where it may not fit, does not serve its load, or they are asked for."""
     load, served = plan.request.load, plan.limits.sure_serves_users
@@ -253,7 +265,7 @@ def _print(plan: Plan, given: Namespace, built: Built) -> None:
     if given.json:
         from kvplanner.report.schema import to_json
 
-        emit_json(to_json(plan, _remedies(plan, built)))
+        emit_json(to_json(plan, _remedies(plan, built), solved(given.solve, built)))
         return
     from kvplanner.report import text as report
 
@@ -265,6 +277,11 @@ def _print(plan: Plan, given: Namespace, built: Built) -> None:
         from kvplanner.cli import colour
 
         shown = report.text(plan, unit=given.unit, width=width()).rstrip("\n").split("\n")
+        answer = solved(given.solve, built)
+        if answer is not None:
+            from kvplanner.report.solved import solved_lines
+
+            shown[1:1] = solved_lines(plan, answer)
         if _wants_remedies(plan, given):
             from kvplanner.report.remedies import lines
 

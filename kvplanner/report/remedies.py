@@ -8,6 +8,7 @@ from typing import Final
 
 from kvplanner.engine.plan import Plan
 from kvplanner.engine.registry import engine
+from kvplanner.engine.request import PlanRequest
 from kvplanner.report.options import in_sentence, option_label
 from kvplanner.solve.change import GPUS, MODEL, OWN_FLAGS, WEIGHT_FORMAT, Change, engine_flags, removed
 from kvplanner.solve.remedies import Remedy, aim_of
@@ -77,12 +78,17 @@ def headroom_bytes(plan: Plan) -> int | None:
 
 def flags_of(remedy: Remedy) -> str:
     """What to write behind the words of `kvplanner plan`: our own flags, then the engine's after "--"."""
+    return flags(remedy.request, remedy.changes)
+
+
+def flags(request: PlanRequest, changes: Sequence[Change]) -> str:
+    """The flags that make changes, behind the words of `kvplanner plan`."""
     import shlex
 
-    own = [f"{OWN_FLAGS[c.option]} {shlex.quote(str(c.value))}" for c in remedy.changes if c.option in OWN_FLAGS]
-    models = [shlex.quote(str(c.value)) for c in remedy.changes if c.option == MODEL]
-    flags = engine_flags(remedy.request, remedy.changes)
-    return " ".join([*models, *own, *(["--", flags] if flags else [])])
+    own = [f"{OWN_FLAGS[c.option]} {shlex.quote(str(c.value))}" for c in changes if c.option in OWN_FLAGS]
+    models = [shlex.quote(str(c.value)) for c in changes if c.option == MODEL]
+    engines = engine_flags(request, changes)
+    return " ".join([*models, *own, *(["--", engines] if engines else [])])
 
 
 def heading(plan: Plan) -> str:

@@ -15,10 +15,11 @@ from kvplanner.engine.segment import Segment
 from kvplanner.engine.verdict import Reason
 from kvplanner.estimate import Estimate
 from kvplanner.model.model import Model
-from kvplanner.report.remedies import flags_of, headroom_bytes
+from kvplanner.report.remedies import flags, flags_of, headroom_bytes
 from kvplanner.report.sentences import notes, summary
 from kvplanner.solve.change import removed
 from kvplanner.solve.remedies import Remedy
+from kvplanner.solve.solver import Solved
 from kvplanner.units import whole
 
 SCHEMA: Final = "kvplanner.plan/1"
@@ -26,8 +27,8 @@ SCHEMA: Final = "kvplanner.plan/1"
 Json = dict[str, object]
 
 
-def to_json(plan: Plan, remedies: Sequence[Remedy] | None = None) -> Json:
-    """The plan as dicts, lists, strings, numbers, booleans and None; with what to change, where that was asked for."""
+def to_json(plan: Plan, remedies: Sequence[Remedy] | None = None, solved: Solved | None = None) -> Json:
+    """The plan as dicts, lists, strings, numbers, booleans and None; with what was asked beside it."""
     request = plan.request
     load = request.load
     return {
@@ -65,6 +66,19 @@ def to_json(plan: Plan, remedies: Sequence[Remedy] | None = None) -> Json:
             "limited_by": plan.limits.limited_by or None,
         },
         **({} if remedies is None else {"remedies": [remedy_to_json(remedy) for remedy in remedies]}),
+        **({} if solved is None else {"solved": solved_to_json(solved)}),
+    }
+
+
+def solved_to_json(solved: Solved) -> Json:
+    """How far a setting goes."""
+    return {
+        "asked": solved.asked,
+        "value": solved.value,
+        "sure_value": solved.sure_value,
+        "bound_by": solved.bound_by,
+        "changes": [{"option": change.option, "value": change.value} for change in solved.changes],
+        "flags": flags(solved.request, solved.changes) if solved.request else None,
     }
 
 

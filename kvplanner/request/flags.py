@@ -42,7 +42,7 @@ PLAN_FLAGS: Final = (
     ),
 )
 # How the terminal tells a plan.
-REPORT_FLAGS: Final = ("--explain", "--unit", "--json", "--save", "--online", "--markdown", "--remedies")
+REPORT_FLAGS: Final = ("--explain", "--unit", "--json", "--save", "--online", "--markdown", "--remedies", "--solve")
 # Those that stand among an engine's own only by mistake.
 OURS: Final = frozenset({*(flag.name for flag in PLAN_FLAGS), *REPORT_FLAGS})
 _MODEL: Final = "catalogue id, folder, config.json, *.safetensors, *.gguf, ollama:NAME, hub:ORG/NAME or a .kvplan.json"

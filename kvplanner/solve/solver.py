@@ -1,0 +1,410 @@
+"""How far one setting goes: longest context, most users, smallest utilisation, fewest GPUs, best split, best format.
+
+Each is searched by real plans, twice: where the values work, and where every band's unfavourable end does. Memory does
+not always grow with a setting (chunked prefill that an old release turns on by length, states by block, graph sizes),
+so that a search by halves is checked against a scan of the whole range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from typing import Any, Final, Literal, NamedTuple
+
+from kvplanner.catalog import gpus
+from kvplanner.engine.command import role_option
+from kvplanner.engine.option import Option, OptionValue, Role
+from kvplanner.engine.plan import Plan
+from kvplanner.engine.registry import engine
+from kvplanner.engine.request import PlanRequest
+from kvplanner.errors import BadInput, PlannerError
+from kvplanner.model.spec import Moe
+from kvplanner.solve.change import GPUS, WEIGHT_FORMAT, Change
+from kvplanner.solve.others import more_gpus
+
+Asked = Literal["context", "users", "utilisation", "gpus", "tp", "format"]
+ASKED: Final[tuple[Asked, ...]] = ("context", "users", "utilisation", "gpus", "tp", "format")
+
+# Points of the range that are looked at where a search by halves might be misled.
+_POINTS: Final = 48
+_MOST_GPUS: Final = 16
+_MOST_USERS: Final = 1 << 16
+_SHARES: Final = range(5, 100)  # hundredths
+
+
+class Solved(NamedTuple):
+    """value: what works by the values; sure_value: what surely works; None where nothing does.
+
+    bound_by: what is in the way of more: a stage of start-up, "kv_cache", "max_requests", "model", "machine" or "load".
+    changes, request, plan: of the sure answer, else of the other; plan None where there is none.
+    """
+
+    asked: Asked
+    value: OptionValue | None
+    sure_value: OptionValue | None
+    bound_by: str
+    changes: tuple[Change, ...] = ()
+    request: PlanRequest | None = None
+    plan: Plan | None = None
+
+
+class Trial(NamedTuple):
+    """A changed request with the value that it stands for."""
+
+    value: OptionValue
+    request: PlanRequest
+    changes: tuple[Change, ...]
+
+
+def solve(asked: Asked, request: PlanRequest) -> Solved:
+    """The answer. Raises BadInput where the engine has no such setting, or the question needs a load.
+
+    Where nothing surely works at the model's own context length and the user set none, the length is the load's.
+    """
+    found = _SOLVERS[asked](_Trials(request))
+    load = request.load
+    option = role_option(engine(request.engine), request.version, "context")
+    if found.sure_value is not None or load is None or option is None or asked == "context":
+        return found
+    if option.name in request.options:
+        return found
+    length = Change(option.name, load.tokens_per_user)
+    shorter = request._replace(options={**request.options, option.name: load.tokens_per_user})
+    again = _SOLVERS[asked](_Trials(shorter))
+    better = again.sure_value is not None or (found.value is None and again.value is not None)
+    return again._replace(changes=(length, *again.changes)) if better else found
+
+
+class _Trials:
+    """Plans of one request's changes, each made once."""
+
+    def __init__(self, request: PlanRequest) -> None:
+        self.request = request
+        self.engine = engine(request.engine)
+        self.plan = cache(self._plan)
+        self._made: dict[Any, Plan | None] = {}
+
+    def option(self, role: Role, asked: Asked) -> Option:
+        """The option of a role. Raises BadInput where the engine has none."""
+        found = role_option(self.engine, self.request.version, role)
+        if found is None:
+            raise BadInput(f"{self.engine.title} has no setting for that", f"--solve {asked}", "Solve another one")
+        return found
+
+    def with_options(self, value: OptionValue, options: dict[str, OptionValue], **fields: Any) -> Trial:
+        """A trial with options set."""
+        changes = tuple(Change(name, v) for name, v in options.items() if self.request.options.get(name) != v)
+        request = self.request._replace(options={**self.request.options, **options}, **fields)
+        return Trial(value, request, changes)
+
+    def _plan(self, make: Callable[..., Trial], *at: object) -> tuple[Trial, Plan | None]:
+        trial = make(*at)
+        try:
+            return trial, self.engine.plan(trial.request)
+        except PlannerError:
+            return trial, None
+
+
+def works(plan: Plan | None, *, surely: bool) -> bool:
+    """Whether a plan starts and carries its load, by the values or surely."""
+    if plan is None or not plan.fits or (surely and not plan.sure):
+        return False
+    load, limits = plan.request.load, plan.limits
+    served = limits.sure_serves_users if surely else limits.serves_users
+    return load is None or (served or 0) >= load.users
+
+
+def bound(plan: Plan | None, *, surely: bool) -> str:
+    """What is in the way of a plan that does not work, "" where nothing is."""
+    if plan is None:
+        return "engine"
+    short = plan.verdict.failing or (plan.verdict.doubt if surely else None)
+    if short is not None and (surely or not plan.fits):
+        return short.stage
+    return plan.limits.limited_by or ("kv_cache" if not works(plan, surely=surely) else "")
+
+
+def largest(low: int, high: int, does: Callable[[int], bool], hints: Sequence[int] = ()) -> int | None:
+    """The largest number of [low, high] that does; None for none.
+
+    hints: where the edge probably lies. The range is scanned from above at even points, so that a number below which
+    something does not work hides none above; between two points the edge is found by halves.
+    """
+    if high < low:
+        return None
+    if does(high):
+        return high
+    points = sorted({low, high, *(p for hint in hints for p in (hint, hint + 1) if low <= p <= high),
+                     *(low + (high - low) * part // _POINTS for part in range(_POINTS))})  # fmt: skip
+    place = next((at for at in range(len(points) - 2, -1, -1) if does(points[at])), None)
+    if place is None:
+        return None
+    below, above = points[place], points[place + 1]
+    while below + 1 < above:
+        middle = (below + above) // 2
+        below, above = (middle, above) if does(middle) else (below, middle)
+    return below
+
+
+# context -------------------------------------------------------------------------------------------------------------
+
+
+def _context(trials: _Trials) -> Solved:
+    option = trials.option("context", "context")
+    request = trials.request
+    limit = request.model.spec.context_length or 0
+    load = request.load
+
+    def at(length: int) -> Trial:
+        return trials.with_options(length, {option.name: length}, load=None)
+
+    start = trials.plan(at, min(limit, 4096) or 4096)[1]
+    if not limit:
+        limit = (start.limits.max_context_length if start else None) or 0
+    low = load.tokens_per_user if load else 1
+
+    def answer(surely: bool) -> int | None:
+        found = start.limits if start else None
+        hints = [h for h in (found.max_context_length, found.sure_max_context_length) if h] if found else []
+        return largest(low, limit, lambda n: works(trials.plan(at, n)[1], surely=surely), hints)
+
+    return _finish(
+        trials, "context", at, (answer(False), answer(True)), lambda n: n + 1 if n < limit else None, "model"
+    )
+
+
+# users ---------------------------------------------------------------------------------------------------------------
+
+
+def _users(trials: _Trials) -> Solved:
+    load = trials.request.load
+    if load is None:
+        raise BadInput("a request's tokens are needed", "--solve users", "Say them with --load 1@1500+500")
+    slots = role_option(trials.engine, trials.request.version, "max_requests")
+    fixed = slots is None or slots.name in trials.request.options
+
+    def at(users: int) -> Trial:
+        changed = load._replace(users=users)
+        plain = trials.with_options(users, {}, load=changed)
+        if fixed or slots is None:
+            return plain
+        base = trials.plan(as_is)[1]
+        slots_now = base.limits.max_requests if base else None
+        replicas = base.replicas if base else 1
+        needed = -(-users // replicas)
+        if slots_now is not None and users <= slots_now:
+            return plain
+        return trials.with_options(users, {slots.name: needed}, load=changed)
+
+    def as_is() -> Trial:
+        return trials.with_options(1, {}, load=load._replace(users=1))
+
+    first = trials.plan(as_is)[1]
+    by_memory = (first.limits.users_by_memory if first else None) or 0
+    most = min(max(by_memory, (first.limits.max_requests if first else None) or 0, 1), _MOST_USERS)
+
+    def answer(surely: bool) -> int | None:
+        return largest(1, most, lambda n: works(trials.plan(at, n)[1], surely=surely), [by_memory])
+
+    return _finish(trials, "users", at, (answer(False), answer(True)), lambda n: n + 1, "kv_cache")
+
+
+# utilisation ---------------------------------------------------------------------------------------------------------
+
+
+def _utilisation(trials: _Trials) -> Solved:
+    option = trials.option("budget_share", "utilisation")
+
+    def at(hundredths: int) -> Trial:
+        return trials.with_options(hundredths / 100, {option.name: hundredths / 100})
+
+    def answer(surely: bool) -> int | None:
+        return next((n for n in _SHARES if works(trials.plan(at, n)[1], surely=surely)), None)
+
+    return _finish(trials, "utilisation", at, (answer(False), answer(True)), lambda n: n - 1, "kv_cache")
+
+
+# GPUs, split, format -------------------------------------------------------------------------------------------------
+
+
+def splits(request: PlanRequest, count: int, *, whole: bool = False) -> Iterator[dict[str, OptionValue]]:
+    """Tensor, pipeline and data parallel sizes on up to `count` GPUs: large tensor sizes first, few stages first.
+
+    whole: no replicas, and exactly `count` GPUs.
+    """
+    chosen = engine(request.engine)
+    roles: tuple[Role, ...] = ("tensor_parallel", "pipeline_parallel", "data_parallel")
+    options = [role_option(chosen, request.version, role) for role in roles]
+    tensor, stages, replicas = options
+    if tensor is None:
+        yield {}
+        return
+    sizes = [size for size in chosen.allowed(tensor.name, request.model) if size <= count] or [1]
+    deep = chosen.allowed(stages.name, request.model) if stages is not None else (1,)
+    for tp in reversed(sizes):
+        for pp in (p for p in deep if tp * p <= count):
+            copies = count // (tp * pp) if replicas is not None else 1
+            for dp in (1,) if whole else range(1, copies + 1):
+                if whole and tp * pp != count:
+                    continue
+                made: dict[str, OptionValue] = {tensor.name: tp}
+                made |= {stages.name: pp} if stages is not None else {}
+                yield made | ({replicas.name: dp} if replicas is not None else {})
+
+
+def _gpus(trials: _Trials) -> Solved:
+    devices = trials.request.machine.devices
+    if not devices or any(device.gpu.id != devices[0].gpu.id for device in devices):
+        raise BadInput("the GPUs are not alike", "--solve gpus", "Name one kind with --gpu")
+
+    @cache
+    def split_at(count: int, place: int) -> dict[str, OptionValue]:
+        return list(splits(trials.request, count, whole=True))[place]
+
+    def at(count: int, place: int) -> Trial:
+        machine = more_gpus(trials.request.machine, count)
+        trial = trials.with_options(count, split_at(count, place), machine=machine)
+        return trial._replace(changes=(Change(GPUS, gpus.machine_words(machine)), *trial.changes))
+
+    def answer(surely: bool) -> tuple[int, int] | None:
+        for count in range(1, _MOST_GPUS + 1):
+            for place in range(len(list(splits(trials.request, count, whole=True)))):
+                if works(trials.plan(at, count, place)[1], surely=surely):
+                    return count, place
+        return None
+
+    value, sure = answer(False), answer(True)
+    chosen = sure or value
+    if chosen is None:
+        return Solved("gpus", None, None, "gpus")
+    trial, plan = trials.plan(at, *chosen)
+    fewer = (
+        [
+            p
+            for p in (
+                trials.plan(at, chosen[0] - 1, i)[1]
+                for i in range(len(list(splits(trials.request, chosen[0] - 1, whole=True))))
+            )
+            if p is not None
+        ]
+        if chosen[0] > 1
+        else []
+    )
+    why = bound(fewer[0], surely=sure is not None) if fewer else "machine"
+    return Solved(
+        "gpus", value[0] if value else None, sure[0] if sure else None, why, trial.changes, trial.request, plan
+    )
+
+
+def _carried(plan: Plan, *, surely: bool) -> int:
+    """What a plan could serve at once, for comparing splits."""
+    limits = plan.limits
+    if plan.request.load is None:
+        return (limits.sure_max_concurrent_requests if surely else limits.max_concurrent_requests) or 0
+    if not limits.units_per_user or plan.kv_cache is None:
+        return (limits.sure_serves_users if surely else limits.serves_users) or 0
+    by_memory = limits.users_by_memory or 0
+    if surely and plan.kv_cache.tokens:
+        by_memory = by_memory * plan.kv_cache.tokens_low // plan.kv_cache.tokens
+    return min(by_memory, limits.max_requests or by_memory)
+
+
+def _split(trials: _Trials) -> Solved:
+    """The split of the machine's GPUs that carries most; of equal ones the one with the least traffic."""
+    trials.option("tensor_parallel", "tp")
+    count = sum(device.kind == "gpu" for device in trials.request.machine.devices)
+    experts = role_option(trials.engine, trials.request.version, "expert_parallel")
+    made = list(splits(trials.request, count))
+    layers = trials.request.model.spec.layers
+    if experts is not None and any(isinstance(mlp, Moe) for layer in layers for mlp in layer.mlps):
+        made += [{**sizes, experts.name: True} for sizes in made]
+
+    def at(place: int) -> Trial:
+        return trials.with_options(_sizes(made[place]), made[place])
+
+    def answer(surely: bool) -> int | None:
+        best: tuple[tuple[int, int], int] | None = None
+        for place in range(len(made)):
+            plan = trials.plan(at, place)[1]
+            if plan is None or not plan.fits or (surely and not plan.sure):
+                continue
+            key = _carried(plan, surely=surely), -_traffic(made[place])
+            if best is None or key > best[0]:
+                best = key, place
+        return None if best is None else best[1]
+
+    value, sure = answer(False), answer(True)
+    chosen = sure if sure is not None else value
+    if chosen is None:
+        worst = next((p for i in range(len(made)) if (p := trials.plan(at, i)[1]) is not None), None)
+        return Solved("tp", None, None, bound(worst, surely=False))
+    trial, plan = trials.plan(at, chosen)
+    return Solved(
+        "tp", None if value is None else _sizes(made[value]), None if sure is None else _sizes(made[sure]),
+        bound(plan, surely=sure is not None) or "machine", trial.changes, trial.request, plan,
+    )  # fmt: skip
+
+
+def _traffic(sizes: dict[str, OptionValue]) -> int:
+    """How much GPUs have to say to each other: ranks of tensor and pipeline splits."""
+    numbers = [int(v) for v in sizes.values() if not isinstance(v, bool)]
+    return numbers[0] * 4 + sum(numbers[1:2]) * 2 + any(v is True for v in sizes.values())
+
+
+def _sizes(sizes: dict[str, OptionValue]) -> str:
+    """ "TP 4, PP 2, DP 1, EP": by the order of `splits`."""
+    names = ("TP", "PP", "DP")
+    numbers = [v for v in sizes.values() if not isinstance(v, bool)]
+    told = [f"{name} {size}" for name, size in zip(names, numbers, strict=False)]
+    return ", ".join([*told, *(["EP"] if any(v is True for v in sizes.values()) else [])])
+
+
+def _format(trials: _Trials) -> Solved:
+    """The format that keeps most of the weights and still works: by what it stores, the largest first."""
+    from kvplanner.engine.whatif import as_format, refused
+    from kvplanner.model.whatif import WHATIF_FORMATS
+
+    model = trials.request.model
+    why_not = refused(model, trials.engine, trials.request.version, trials.request.machine)
+    sized: list[tuple[int, str | None]] = [(model.stored.value if model.stored else 0, None)]
+    for name in WHATIF_FORMATS:
+        if name not in why_not and name != model.weight_format and model.inventory is not None:
+            stored = as_format(model, name).stored
+            if stored is not None and stored.value < sized[0][0]:
+                sized.append((stored.value, name))
+    names = [name for _, name in sorted(sized, key=lambda pair: -pair[0])]
+
+    def at(place: int) -> Trial:
+        name = names[place]
+        changes = () if name is None else (Change(WEIGHT_FORMAT, name),)
+        trial = trials.with_options(name or model.weight_format, {}, weight_format=name)
+        return trial._replace(changes=changes)
+
+    def answer(surely: bool) -> int | None:
+        return next((i for i in range(len(names)) if works(trials.plan(at, i)[1], surely=surely)), None)
+
+    return _finish(trials, "format", at, (answer(False), answer(True)), lambda n: n - 1 if n else None, "model")
+
+
+def _finish(
+    trials: _Trials, asked: Asked, at: Callable[[int], Trial], found: tuple[int | None, int | None],
+    beyond: Callable[[int], int | None], at_end: str,
+) -> Solved:  # fmt: skip
+    """beyond: the next value, which does not work any more, None where the range ends: then at_end binds."""
+    value, sure = found
+    chosen = sure if sure is not None else value
+    if chosen is None:
+        tried = next(iter(p for _, p in [trials.plan(at, 1)] if p is not None), None)
+        return Solved(asked, None, None, bound(tried, surely=True) or at_end)
+    trial, plan = trials.plan(at, chosen)
+    following = beyond(chosen)
+    if sure is None:
+        following = chosen  # what keeps even that from being sure
+    why = at_end if following is None else bound(trials.plan(at, following)[1], surely=True) or at_end
+    values = [None if place is None else trials.plan(at, place)[0].value for place in found]
+    return Solved(asked, values[0], values[1], why, trial.changes, trial.request, plan)
+
+
+_SOLVERS: Final[dict[Asked, Callable[[_Trials], Solved]]] = {
+    "context": _context, "users": _users, "utilisation": _utilisation, "gpus": _gpus, "tp": _split, "format": _format,
+}  # fmt: skip

@@ -1,0 +1,197 @@
+"""A solver's answer is that of trying everything."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from kvplanner.catalog import gpus, models
+from kvplanner.engine.option import OptionValue
+from kvplanner.engine.plan import Plan
+from kvplanner.engine.registry import engine
+from kvplanner.engine.request import Load, PlanRequest
+from kvplanner.errors import BadInput, PlannerError
+from kvplanner.solve.solver import ASKED, Asked, largest, solve, works
+from tests.cli.kit import Terminal
+
+LLAMA, GEMMA, HYBRID = "meta-llama/Llama-3.1-8B-Instruct", "google/gemma-3-27b-it", "Qwen/Qwen3.5-27B"
+SMALL = Load(4, 1500, 500)
+
+
+def asked(
+    model: str,
+    gpu: str,
+    options: dict[str, OptionValue] | None = None,
+    load: Load | None = None,
+    version: str | None = None,
+) -> PlanRequest:
+    return PlanRequest(models.load(model), gpus.machine(gpu), options=options or {}, load=load, version=version)
+
+
+def plan(request: PlanRequest) -> Plan | None:
+    try:
+        return engine(request.engine).plan(request)
+    except PlannerError:
+        return None
+
+
+CONTEXTS = [
+    asked(LLAMA, "RTX 4090"),
+    asked(GEMMA, "H100"),
+    asked(HYBRID, "H100", {"max_num_seqs": 64, "max_model_len": 16384}),
+    asked(LLAMA, "RTX 4090", {"enable_chunked_prefill": False}),
+    asked(LLAMA, "RTX 4090", version="0.6.6"),  # chunks its prompts by itself above 32k tokens
+    asked("deepseek-ai/DeepSeek-V2-Lite", "RTX 4090,RTX 3090"),
+    asked("Qwen/Qwen3-30B-A3B", "2xL40S", {"pipeline_parallel_size": 2}),
+]
+
+
+@pytest.mark.parametrize("request_", CONTEXTS, ids=lambda r: f"{r.model.id}-{r.version}-{len(r.options)}")
+@pytest.mark.parametrize("surely", [False, True])
+def test_the_longest_context_is_that_of_trying_all(request_: PlanRequest, surely: bool) -> None:
+    limit = request_.model.spec.context_length or 0
+    found = solve("context", request_)
+    value = found.sure_value if surely else found.value
+
+    def does(length: int) -> bool:
+        return works(plan(request_._replace(options={**request_.options, "max_model_len": length})), surely=surely)
+
+    step = limit // 97  # another grid than the search has
+    scanned = max((n for n in range(limit, 0, -step) if does(n)), default=None)
+    if value is None:
+        assert scanned is None
+        return
+    assert isinstance(value, int)
+    assert does(value)
+    assert scanned is None or scanned <= value
+    for more in (1, 2, 7, 16, 64, 500, 3000):
+        assert value + more > limit or not does(value + more), more
+
+
+@pytest.mark.parametrize(
+    ("model", "gpu", "options"),
+    [
+        (LLAMA, "RTX 4090", {"max_model_len": 8192}),
+        (GEMMA, "H100", {"max_model_len": 16384}),
+        (HYBRID, "H100", {"max_num_seqs": 64, "max_model_len": 16384}),
+    ],
+)
+@pytest.mark.parametrize("surely", [False, True])
+def test_most_users_is_that_of_trying_all(model: str, gpu: str, options: dict[str, OptionValue], surely: bool) -> None:
+    request = asked(model, gpu, options, Load(1, 6000, 1000))
+    found = solve("users", request)
+    value = found.sure_value if surely else found.value
+
+    def does(users: int) -> bool:
+        return works(plan(request._replace(load=Load(users, 6000, 1000))), surely=surely)
+
+    assert value == max((n for n in range(1, 200) if does(n)), default=None)
+
+
+@pytest.mark.parametrize(("model", "gpu"), [(LLAMA, "H100"), (HYBRID, "2xL40S"), (GEMMA, "H100")])
+@pytest.mark.parametrize("surely", [False, True])
+def test_the_smallest_share_is_that_of_trying_all(model: str, gpu: str, surely: bool) -> None:
+    request = asked(model, gpu, {"max_model_len": 16384, "max_num_seqs": 32}, SMALL)
+    found = solve("utilisation", request)
+    value = found.sure_value if surely else found.value
+    shares = [n / 100 for n in range(5, 100)]
+    does = [
+        share
+        for share in shares
+        if works(plan(request._replace(options={**request.options, "gpu_memory_utilization": share})), surely=surely)
+    ]
+    assert value == min(does, default=None)
+    assert found.plan is None or found.plan.sure
+
+
+def test_the_fewest_gpus_carry_the_load_and_fewer_do_not() -> None:
+    request = asked("meta-llama/Llama-3.3-70B-Instruct", "H100", load=Load(16, 7000, 1000))
+    found = solve("gpus", request)
+    assert isinstance(found.sure_value, int)
+    assert found.plan is not None
+    assert found.plan.sure
+    assert len(found.plan.devices) == found.sure_value
+    for tp, pp in ((1, 1), (2, 1), (1, 2)):
+        machine = gpus.machine(f"{tp * pp}xH100")
+        if tp * pp < found.sure_value:
+            other = request._replace(
+                machine=machine, options={"tensor_parallel_size": tp, "pipeline_parallel_size": pp}
+            )
+            assert not works(plan(other), surely=True)
+
+
+def test_the_best_split_carries_most() -> None:
+    request = asked("Qwen/Qwen3-30B-A3B", "4xA100-SXM4-80GB", load=Load(1000, 7000, 1000))
+    found = solve("tp", request)
+    assert found.plan is not None
+    best = found.plan.limits.sure_serves_users or 0
+    for tp, pp, dp in ((1, 1, 1), (2, 1, 1), (4, 1, 1), (1, 1, 4), (2, 1, 2), (2, 2, 1), (1, 4, 1)):
+        sizes: dict[str, OptionValue] = {
+            "tensor_parallel_size": tp, "pipeline_parallel_size": pp, "data_parallel_size": dp,
+        }  # fmt: skip
+        other = plan(request._replace(options=sizes))
+        assert other is not None
+        assert (other.limits.sure_serves_users or 0) <= best, sizes
+
+
+def test_the_format_is_the_largest_that_works() -> None:
+    request = asked("Qwen/Qwen3-32B", "RTX 5090", {"max_model_len": 4096}, Load(2, 1500, 500))
+    found = solve("format", request)
+    assert found.plan is not None
+    assert found.plan.sure
+    assert found.value not in (None, "bfloat16")
+    wider = plan(request._replace(weight_format="FP8"))
+    assert wider is None or not wider.sure or found.value == "FP8"
+
+
+def test_where_the_models_own_length_does_not_fit_that_of_the_load_is_set() -> None:
+    found = solve("users", asked(LLAMA, "RTX 4090", load=Load(1, 3500, 500)))
+    assert found.plan is not None
+    assert found.plan.request.options["max_model_len"] == 4000
+    assert found.plan.limits.sure_serves_users == found.sure_value
+    assert any(change.option == "max_model_len" for change in found.changes)
+
+
+def test_what_keeps_an_answer_from_being_sure_is_named() -> None:
+    found = solve("users", asked(LLAMA, "H100", {"gpu_memory_utilization": 0.99}, Load(1, 3500, 500)))
+    assert found.sure_value is None
+    assert found.value
+    assert found.bound_by == "free_memory_check"
+
+
+@pytest.mark.parametrize("what", ASKED)
+def test_every_question_has_an_answer_in_text_and_json(terminal: Terminal, what: Asked) -> None:
+    words = ("plan", "Llama-3.1-8B-Instruct", "--gpu", "H100", "--load", "8@1500+500", "--solve", what)
+    solved = json.loads(terminal(*words, "--json").out)["solved"]
+    assert solved["asked"] == what
+    assert solved["sure_value"] is not None
+    assert solved["bound_by"]
+    assert (
+        terminal(*words)
+        .out.splitlines()[1]
+        .startswith(
+            {
+                "context": "Longest",
+                "users": "Most",
+                "utilisation": "Smallest",
+                "gpus": "Fewest",
+                "tp": "Best",
+                "format": "Largest",
+            }[what]
+        )
+    )
+
+
+def test_users_need_a_load() -> None:
+    with pytest.raises(BadInput, match="--load"):
+        solve("users", asked(LLAMA, "H100"))
+
+
+@pytest.mark.parametrize(
+    ("does", "most"),
+    [(lambda n: n < 40, 39), (lambda n: n < 10 or 50 <= n < 70, 69), (lambda n: False, None), (lambda n: True, 100)],
+)
+def test_a_gap_hides_nothing_above(does: Callable[[int], bool], most: int | None) -> None:
+    assert largest(1, 100, does, [20]) == most
