@@ -11,6 +11,8 @@ from kvplanner.catalog.stored import as_stored, logical, stored_size
 from kvplanner.errors import UnknownName
 from kvplanner.files import shipped
 from kvplanner.model.model import Model
+from kvplanner.model.spec import ModelSpec
+from kvplanner.model.tensors import Inventory
 
 _FOLDER: Final = shipped("models")
 _MOST_NEAR: Final = 6
@@ -272,18 +274,25 @@ def record(model_id: str) -> dict[str, Any]:
 
 
 @cache
+def _read(record_id: str) -> tuple[ModelSpec, Inventory, tuple[str, ...]]:
+    """What a record's config says, read once for all ids of its shape."""
+    from kvplanner.model.families import read_config
+
+    facts = record(record_id)
+    read = read_config(facts["config"], where=f"catalogue: {facts['id']}", side_quant=facts.get("side_quant"))
+    return as_stored(facts, *read)
+
+
+@cache
 def load(model_id: str) -> Model:
     """The model with an id, ready to plan.
 
     An id that only shares another one's shape takes that one's config and says so. Raises UnknownName, or NotModelled
     for an architecture that has no reader.
     """
-    from kvplanner.model.families import read_config
-
     entry = find(model_id)
     facts = record(entry.id)
-    read = read_config(facts["config"], where=f"catalogue: {facts['id']}", side_quant=facts.get("side_quant"))
-    spec, inventory, odd = as_stored(facts, *read)
+    spec, inventory, odd = _read(facts["id"])
     derived = ("quantization_config",) if facts.get("derived") else ()
     assumed = (*facts.get("defaults", ()), *derived, *(_NOT_IN_SHAPE if entry.like else ()))
     return Model(

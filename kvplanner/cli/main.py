@@ -16,6 +16,7 @@ from kvplanner.reading import unreadable
 
 COMMANDS: Final[dict[str, str]] = {
     "plan": "does a model fit, where the memory goes, and what it serves",
+    "fits": "what fits a machine, and which machine a model needs",
     "inspect": "what a model is: tensors, bytes, layers, KV cache",
     "diagnose": "a start-up log: how far it came, why it failed, what was measured",
     "models": "the bundled models, searched",

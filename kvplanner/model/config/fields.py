@@ -239,9 +239,10 @@ class Fields:
 
     def _meant(self, name: str, value: object) -> str:
         """The absent field that an unread one may be a misspelling of, "" for none."""
+        if classes.is_known(name):
+            return ""
         near = (absent for absent in sorted(self._absent) if absent not in self.values)
-        found = next((absent for absent in near if misspelt(name, absent, bool(value))), "")
-        return "" if found and classes.is_known(name) else found
+        return next((absent for absent in near if misspelt(name, absent, bool(value))), "")
 
 
 def _why(meant: str, value: object) -> str:

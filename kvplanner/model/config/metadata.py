@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 
 # A key with one of these words may change tensors or caches: unread, it is an error and not a detail.
@@ -96,6 +97,7 @@ def _nested(value: list[object] | tuple[object, ...]) -> bool:
     return any(isinstance(item, Mapping) for item in value)
 
 
+@lru_cache(maxsize=1 << 14)  # a catalogue's configs leave the same few names unread
 def misspelt(name: str, absent: str, stated: bool) -> bool:
     """Whether an unread field may be meant for one that is absent: its name is the other's with a little more or less.
 

@@ -105,8 +105,20 @@ def bodies(model: Model, settings: Settings, stage: int) -> Iterator[tuple[tuple
         yield body + weights_rules.additions(body, inventory, model.spec), layers
 
 
-def held(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Iterator[Held]:
+def _moving(_: Model, settings: Settings, gpu: Gpu, stage: int) -> tuple[object, ...]:
+    """Everything of the settings that weights depend on: no length, and nothing of scheduler, cache or graphs."""
+    stored = settings.model._replace(max_model_len=0, auto_fit=False)
+    kept = (settings.version, stored, settings.parallel, settings.speculative, settings.multimodal)
+    return *kept, settings.lora, gpu, stage
+
+
+@by_identity(8, _moving)
+def held(model: Model, settings: Settings, gpu: Gpu, stage: int) -> tuple[Held, ...]:
     """Every group of tensors that a rank of a stage holds, once for each distinct layer body."""
+    return tuple(_all_held(model, settings, gpu, stage))
+
+
+def _all_held(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Iterator[Held]:
     inventory = inventory_of(model)
     experts = routed_experts(model.spec)
     parts = [(g, layers) for body, layers in bodies(model, settings, stage) for g in body]
@@ -171,13 +183,6 @@ def routed_experts(spec: ModelSpec) -> int:
     return max((m.experts for layer in spec.layers for m in layer.mlps if isinstance(m, Moe)), default=0)
 
 
-def _moving(_: Model, settings: Settings, gpu: Gpu, stage: int) -> tuple[object, ...]:
-    """Everything of the settings that weights depend on: no length, and nothing of scheduler, cache or graphs."""
-    stored = settings.model._replace(max_model_len=0, auto_fit=False)
-    kept = (settings.version, stored, settings.parallel, settings.speculative, settings.multimodal)
-    return *kept, settings.lora, gpu, stage
-
-
 @by_identity(64, _moving)
 def rank_weights(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Estimate:
     """Bytes of weights that one tensor-parallel rank of a stage holds once loading has ended.
@@ -186,7 +191,7 @@ def rank_weights(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Esti
     kind of tensor. Raises NotModelled when the tensors or the method's sizes are unknown, BadInput for a method or a
     split that the engine refuses.
     """
-    parts_held = tuple(held(model, settings, gpu, stage))
+    parts_held = held(model, settings, gpu, stage)
     remarks = _check(model, settings, parts_held)
     kinds: Counter[str] = Counter()
     for item in parts_held:
@@ -251,7 +256,7 @@ def loading_peak(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Esti
 
     Online quantisation before 0.17 loaded every tensor in 16 bits first, which is told as well.
     """
-    parts = list(held(model, settings, gpu, stage))
+    parts = held(model, settings, gpu, stage)
     largest, path = max(((i.bytes // i.layers, i.group.path) for i in parts), default=(0, ""))
     staging = Input("largest tensor group", largest, "B", path)
     late = weights_methods.unquantised_first(model.spec, settings)

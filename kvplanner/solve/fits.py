@@ -1,0 +1,176 @@
+"""What fits: all models on a machine, or one model on all machines; every row is what its plan says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from kvplanner.catalog import gpus, models
+from kvplanner.catalog.models import ModelEntry
+from kvplanner.engine.plan import Plan
+from kvplanner.engine.registry import engine
+from kvplanner.engine.request import Ask, PlanRequest
+from kvplanner.engine.verdict import Certainty
+from kvplanner.errors import PlannerError
+from kvplanner.gpu.spec import Machine
+from kvplanner.model.model import Model
+
+COUNTS: Final = (1, 2, 4, 8)
+# GPUs that people buy or rent for this: of one name several boards exist that differ in nothing that counts here.
+_VENDOR: Final = "nvidia"
+
+
+class Fit(NamedTuple):
+    """One model in one format on one machine.
+
+    weight_format: what its weights are stored in; what_if: it is not stored so, but asked for. gpus: words for --gpu.
+    The limits and headroom (bytes on the device with the least) are None where it does not fit. refused: why there is
+    no plan, "" where there is one.
+    """
+
+    model: str
+    weight_format: str
+    gpus: str
+    stored_bytes: int | None = None
+    parameters: int | None = None
+    max_context_length: int | None = None
+    sure_max_context_length: int | None = None
+    serves_users: int | None = None
+    sure_serves_users: int | None = None
+    max_concurrent_requests: int | None = None
+    headroom_bytes: int | None = None
+    fits: bool | None = None
+    sure: bool = False
+    certainty: Certainty | None = None
+    stage: str | None = None
+    refused: str = ""
+    what_if: bool = False
+    total_bytes: int = 0
+
+    @property
+    def order(self) -> tuple[bool, bool, bool, int]:
+        """Best first: what surely fits, what may, what cannot be told, what does not; large models first."""
+        return not self.sure, not self.fits, self.fits is False, -(self.parameters or 0)
+
+
+def row(request: PlanRequest, words: str, plan: Plan | None, refused: str = "") -> Fit:
+    """The row of a request; words: for its machine; plan None where there is none."""
+    model = request.model
+    what_if = request.weight_format is not None and request.weight_format != model.weight_format
+    stored = plan.request.model.stored if plan is not None else model.stored
+    found = Fit(
+        model=model.id,
+        weight_format=request.weight_format or model.weight_format,
+        gpus=words,
+        stored_bytes=stored.value if stored else None,
+        parameters=model.parameters,
+        what_if=what_if,
+        refused=refused,
+        total_bytes=sum(d.gpu.total.value for d in request.machine.devices if d.gpu.total),
+    )
+    if plan is None:
+        return found
+    limits, load = plan.limits, request.load
+    left = [s.bytes for device in plan.devices if (s := device.segment("headroom")) is not None]
+    return found._replace(
+        max_context_length=limits.max_context_length,
+        sure_max_context_length=limits.sure_max_context_length,
+        serves_users=limits.serves_users if load else None,
+        sure_serves_users=limits.sure_serves_users if load else None,
+        max_concurrent_requests=limits.max_concurrent_requests,
+        headroom_bytes=min(left) if left and plan.fits else None,
+        fits=plan.fits,
+        sure=plan.sure,
+        certainty=plan.verdict.certainty,
+        stage=plan.stage,
+    )
+
+
+def planned(request: PlanRequest, words: str) -> Fit:
+    """The row of a request by its plan."""
+    try:
+        plan = engine(request.engine).plan(request)
+    except PlannerError as error:
+        return row(request, words, None, error.what)
+    return row(request, words, plan)
+
+
+def models_on(
+    machine: Machine,
+    ask: Ask,
+    *,
+    formats: Sequence[str | None] = (None,),
+    entries: Iterable[ModelEntry] | None = None,
+    also: Iterable[Model] = (),
+) -> Iterator[Fit]:
+    """Models on a machine, one after the other: those of `also` first, then the catalogue's.
+
+    formats: each model in each of these, None as it is stored; a what-if format is tried where the model is stored in
+    16 bits. entries: of the catalogue, all when None.
+    """
+    words = gpus.machine_words(machine)
+    made: dict[object, Fit] = {}
+    for model in also:
+        yield from _in_formats(model, machine, ask, words, formats)
+    for entry in models.index() if entries is None else entries:
+        try:
+            model = models.load(entry.id)
+        except PlannerError as error:
+            yield Fit(
+                entry.id, entry.quantization or "", words, entry.stored_bytes, entry.parameters, refused=error.what
+            )
+            continue
+        shape = _shape(model)
+        for name in _applying(model, formats):
+            alike = made.get((shape, name))
+            if alike is None:
+                alike = made[shape, name] = planned(_asked(ask, name, model, machine), words)
+            yield alike._replace(model=model.id)
+
+
+def _applying(model: Model, formats: Sequence[str | None]) -> tuple[str | None, ...]:
+    """The formats to plan a model in: as it is stored, and what-ifs of one that is stored in 16 bits."""
+    plain = model.spec.quantization is None and model.inventory is not None
+    return tuple(name for name in formats if name is None or (plain and name != model.weight_format))
+
+
+def _asked(ask: Ask, name: str | None, model: Model, machine: Machine) -> PlanRequest:
+    return ask._replace(weight_format=name).request(model, machine)
+
+
+def _shape(model: Model) -> object:
+    """Everything of a model that a plan's figures depend on: of many repositories only the name differs."""
+    stored = model.stored
+    size = (stored.value, stored.low, stored.high, stored.basis) if stored else None
+    return model.spec._replace(assumed_fields=()), model.inventory, size, model.weight_format, model.parameters
+
+
+def _in_formats(model: Model, machine: Machine, ask: Ask, words: str, formats: Sequence[str | None]) -> Iterator[Fit]:
+    for name in _applying(model, formats):
+        yield planned(_asked(ask, name, model, machine), words)
+
+
+def machines_for(
+    model: Model, ask: Ask, *, counts: Sequence[int] = COUNTS, query: str = "", formats: Sequence[str | None] = (None,)
+) -> Iterator[Fit]:
+    """A model on every GPU of the catalogue, 1, 2, 4 and 8 of each; query: words of the GPUs' names."""
+    wanted = query.lower().split()
+    for entry in gpus.index():
+        text = " ".join((entry.id, entry.name, *entry.aliases)).lower()
+        if entry.vendor != _VENDOR or not all(word in text for word in wanted):
+            continue
+        for count in counts:
+            machine = gpus.machine(f"{count}x{entry.id}")
+            yield from _in_formats(model, machine, ask, gpus.machine_words(machine), formats)
+
+
+def least(rows: Iterable[Fit], users: int = 0) -> tuple[Fit, ...]:
+    """Of each GPU the fewest that surely fit and serve so many users; the machines with the least memory first."""
+    best: dict[tuple[str, str], Fit] = {}
+    for found in rows:
+        served = (found.sure_serves_users or 0) >= users
+        kind = found.gpus.partition("x")[2]
+        key = kind, found.weight_format
+        if found.sure and served and (key not in best or best[key].total_bytes > found.total_bytes):
+            best[key] = found
+    return tuple(sorted(best.values(), key=lambda fit: (fit.total_bytes, fit.gpus)))
