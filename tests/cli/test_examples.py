@@ -21,7 +21,18 @@ from tests.cli.kit import Terminal
 pytestmark = pytest.mark.slow
 
 # Flags of other commands and programs that an error may name.
-_ELSEWHERE = {"--help", "--local", "--watch", "--screenshot", "--size", "--scale", "--tab", "--theme", "--safe-mode"}
+_ELSEWHERE = {
+    "--help",
+    "--local",
+    "--watch",
+    "--screenshot",
+    "--size",
+    "--scale",
+    "--tab",
+    "--theme",
+    "--safe-mode",
+    "--counts",
+}
 # Of an engine, to be typed where it runs.
 _ELSEWHERE |= {"--version"}
 # Flags that are refused, where the error tells to leave them out or what is refused.
