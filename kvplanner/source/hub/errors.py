@@ -23,8 +23,8 @@ class HubError(PlannerError):
 
 
 def offline(where: str, reason: str) -> HubError:
-    """The error for something that needs the network while there is none to be used."""
+    """The error for something that needs the network; reason: a clause that says why there is none to be used."""
     return HubError(
-        "offline", f"is not on this machine, and the Hub is not asked ({reason})", where,
+        "offline", f"is not on this machine, and {reason}", where,
         "Go online, or open a model of this machine or of the catalogue",
     )  # fmt: skip

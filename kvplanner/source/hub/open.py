@@ -26,6 +26,7 @@ from kvplanner.source.hub.store import HubStore, default_folder
 from kvplanner.source.stores.found import Control, Unwatched
 from kvplanner.units import counted, format_bytes
 
+NOT_ASKED: Final = "the Hub is not asked ({})"
 FIRST_BYTES: Final = 192 << 10
 MOST_BYTES: Final = 8 << 20
 PARALLEL: Final = 8
@@ -75,7 +76,7 @@ def parse_name(text: str) -> Request:
 def search(text: str, *, limit: int = 40, control: Control | None = None) -> tuple[HubEntry, ...]:
     """Models of the Hub whose names hold the words. Raises HubError."""
     if is_offline():
-        raise offline(f"hub:{text}", "HF_HUB_OFFLINE is set")
+        raise offline(f"hub:{text}", NOT_ASKED.format("HF_HUB_OFFLINE is set"))
     return Client(control or Unwatched()).search(text, limit)
 
 
@@ -96,7 +97,7 @@ def open_model(
     kept = HubStore(store or default_folder(), endpoint(), request.repository)
     if not allow_network or is_offline():
         reason = "HF_HUB_OFFLINE is set" if is_offline() else "going online was not asked for"
-        return _open_offline(request, kept, name, reason)
+        return _open_offline(request, kept, name, NOT_ASKED.format(reason))
     client = Client(watch)
     watch.progress(None, f"Asking the Hub for {request.repository}")
     try:

@@ -297,6 +297,13 @@ class BarsCanvas(Accessible):
         elif cell is not None:
             self._select(cell.device, cell.kind)
 
+    def select_at(self, point: QPoint) -> bool:
+        """Select the segment at a point, as a click does; False where there is none."""
+        cell = self._at(point)
+        if cell is not None:
+            self._select(cell.device, cell.kind)
+        return cell is not None
+
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
         """Belongs to the press."""
         event.accept()

@@ -253,7 +253,7 @@ class GpuSection(Section):
         local = state.machine_source == "this machine"
         self._total = len(devices)
         self.count.setVisible(alike and not local)
-        self.count_field.label.setText("Count" if alike and not local else f"{used} of {len(devices)} used")
+        self.count_field.label.setText("Count" if alike and not local else f"{used} of {len(devices)} chosen")
         self.count_field.set_error("")
         self.count.show_value(format_count(len(devices)), "")
         if (not alike or local or state.unticked or state.given_free) and not self.toggle.isChecked():

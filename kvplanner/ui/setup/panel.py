@@ -169,6 +169,7 @@ class SetupPanel(QScrollArea):
         self.advanced.sealed.connect(document.seal)
         self.advanced.error_changed.connect(self.refusals_changed)
         self.advanced.opened.connect(self._order_tabs)
+        self.advanced.opened.connect(self._bring_up_advanced)
         self.advanced.filled.connect(self._rows_stand)
         self.advanced.reset_all.connect(self.reset_options)
         self._layout.insertWidget(self._layout.count() - 1, self.advanced)
@@ -308,6 +309,12 @@ class SetupPanel(QScrollArea):
         if self._unseen in self._wrong:
             self.ensureWidgetVisible(self._unseen)
         self._unseen = None
+
+    def _bring_up_advanced(self, on: bool) -> None:
+        """Opened by the mouse, its rows may lie below what can be seen."""
+        if on and self.isVisible():
+            self._seeking = True
+            QTimer.singleShot(0, self, self._seek)
 
     def show_search(self) -> None:
         """Bring the search of options to the top, its results below it."""

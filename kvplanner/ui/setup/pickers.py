@@ -26,7 +26,10 @@ MODEL_HINT = (
     "Type name, size, quantisation, or paste a command line · ↑↓ walk · Enter chooses · Esc closes · "
     "hub:org/name asks the Hub (online)"
 )
-GPU_HINT = "Type a name, a count (2), both (2x4090) or a size (48GB) · ↑↓ walk · Enter chooses · Esc closes"
+GPU_HINT = (
+    "Type a name, a count (2), both (2x4090), a mix (2x3090 + 4090), a slice (H100 3g.40gb) or a size (48GB) · "
+    "↑↓ walk · Enter chooses · Esc closes"
+)
 
 NO_MODEL = "No model says that. Drop a folder or a file, or type hub:org/name to ask the Hub."
 

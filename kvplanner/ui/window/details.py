@@ -266,9 +266,11 @@ class Details(QWidget):
 
     def _limit(self, least: int, most: int) -> None:
         splitter = self.splitter
+        if self.charted:
+            for place in (self._beside, self.tabs_card):  # the splitter takes its own limits from these
+                place.setMaximumHeight(most)
         if (splitter.minimumHeight(), splitter.maximumHeight()) != (least, most):
             splitter.setMinimumHeight(least)
-            splitter.setMaximumHeight(most)
             splitter.refresh()
         self.setMinimumHeight(least + (GAP + CHART_LEAST if self.charted else 0))
         layout = self.layout()

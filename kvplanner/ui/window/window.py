@@ -229,20 +229,17 @@ class MainWindow(QtWidgets.QMainWindow):
         self._finder.open(self.menuBar())
 
     def _make_gpu_dock(self) -> GpuDock:
-        from kvplanner.ui.window.gpu_dock import GpuDock
+        from kvplanner.ui.window.gpu_dock import GpuDock, lost_in_words
+
+        def lost(labels: tuple[str, ...], since: str) -> None:
+            short, notice = lost_in_words(labels, since)
+            self.status.show_lost(short)
+            self.centre.verdict.set_notice(notice)
 
         self.fill()
         dock = GpuDock(self, self.document, self.services, self.centre.bars, self.opening.plan_launch)
-        dock.lost_changed.connect(self._gpus_lost)
+        dock.lost_changed.connect(lost)
         return dock
-
-    def _gpus_lost(self, labels: tuple[str, ...], since: str) -> None:
-        """Say in the verdict and in the status bar that the plan counts on GPUs that do not answer."""
-        from kvplanner.ui.window.gpu_dock import lost_in_words
-
-        short, notice = lost_in_words(labels, since)
-        self.status.show_lost(short)
-        self.centre.verdict.set_notice(notice)
 
     def _connect(self) -> None:
         document, pickers, machines, actions = self.document, self.pickers, self.machines, self.actions_of_window
@@ -328,6 +325,7 @@ class MainWindow(QtWidgets.QMainWindow):
         self.centre.build()
         self.panel.build()
         self.centre.build_details()
+        self.view.add_context_menus(self.actions_of_window.by_name)
         self.centre.restore_layout(self.services.settings.get(s.SPLITTER))
         advanced = self.panel.advanced
         if advanced is not None:
@@ -342,6 +340,8 @@ class MainWindow(QtWidgets.QMainWindow):
 
     def _state_changed(self, state: PlanState) -> None:
         self.services.session.touch()
+        for key in ("copy", "export", "save"):  # what was said of other settings
+            self.messages.clear(key)
 
     def _show_plan(self, plan: Plan) -> None:
         self.messages.clear("plan")

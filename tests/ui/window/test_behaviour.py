@@ -9,10 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QCoreApplication, QEvent, Qt
+from PySide6.QtCore import QCoreApplication, QEvent, QPoint, Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QCheckBox, QDialog, QLabel, QMessageBox
+from PySide6.QtWidgets import QApplication, QCheckBox, QDialog, QLabel, QMenu, QMessageBox
 from pytestqt.qtbot import QtBot
 
 import kvplanner.ui
@@ -381,3 +381,25 @@ def test_void_calls_keep_their_references() -> None:
     for number in range(400):
         label.setNum(number)
     assert sys.getrefcount(None) > before - 100
+
+
+@pytest.mark.qt_log_ignore("This plugin does not support")
+def test_a_menu_of_its_own_where_the_segment_is(window: MainWindow, qtbot: QtBot) -> None:
+    canvas = window.centre.bars.canvas
+    layout = canvas.arranged()
+    assert layout is not None
+    cell = next(c for c in canvas.cells() if c.kind == "weights")
+    point = QPoint(round(cell.rect.x + cell.rect.w / 2), round(cell.rect.y + cell.rect.h / 2))
+    canvas.customContextMenuRequested.emit(point)
+    menu = QApplication.activePopupWidget()
+    assert isinstance(menu, QMenu)
+    assert [a.text().replace("&", "") for a in menu.actions() if a.text()][:2] == ["Explain", "Copy as Text"]
+    assert window.centre.kind == "weights"
+    menu.close()
+
+
+def test_a_warning_about_other_settings_goes_with_them(window: MainWindow, qtbot: QtBot) -> None:
+    window.messages.warning("Copied; but this plan does not fit", key="copy")
+    assert window.centre.messages.strips
+    window.document.set_option("max_num_seqs", 7)
+    assert not window.centre.messages.strips

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from PySide6 import QtCore, QtWidgets
+from PySide6 import QtCore, QtGui, QtWidgets
 
 from kvplanner.app import settings as s
 from kvplanner.ui.window.tabs import EXPLAIN, STARTUP
@@ -88,6 +88,32 @@ class View(QtCore.QObject):
     def setup_panel(self, on: bool = True) -> None:
         """Show the form, or fold it away."""
         self._side.show_form(on)
+
+    def add_context_menus(self, actions: Mapping[str, QtGui.QAction]) -> None:
+        """What can be done with a segment, a row and the verdict, where they are."""
+        canvas, breakdown = self._centre.bars.canvas, self._centre.below.breakdown
+
+        def open_menu(widget: QtWidgets.QWidget, point: QtCore.QPoint, *, explains: bool) -> None:
+            menu = QtWidgets.QMenu(widget)
+            menu.setAttribute(QtCore.Qt.WidgetAttribute.WA_DeleteOnClose)
+            if explains:
+                menu.addAction(actions["show_explain"])
+            if widget is breakdown.table.viewport():
+                menu.addAction("Copy &Table", breakdown.copy_text)
+            for name in ("copy_text", "copy_command", "export_png", "", "choose_gpus", "reset_options"):
+                menu.addAction(actions[name]) if name else menu.addSeparator()
+            menu.popup(widget.mapToGlobal(point))
+
+        custom = QtCore.Qt.ContextMenuPolicy.CustomContextMenu
+        for widget in (canvas, breakdown.table, self._centre.verdict):
+            widget.setContextMenuPolicy(custom)
+        canvas.customContextMenuRequested.connect(
+            lambda point: open_menu(canvas, point, explains=canvas.select_at(point) or self._centre.kind is not None)
+        )
+        table = breakdown.table
+        table.customContextMenuRequested.connect(lambda point: open_menu(table.viewport(), point, explains=True))
+        verdict = self._centre.verdict
+        verdict.customContextMenuRequested.connect(lambda point: open_menu(verdict, point, explains=False))
 
     def next_panel(self) -> None:
         """Move the focus on: setup, bars, table, tabs, local GPU."""
