@@ -265,6 +265,8 @@ def _model_words(engine: Engine, model: Model) -> tuple[str, ...]:
     found = signature(engine.name)
     if found is None or found.model_positional:
         return (model.id,)
+    if not found.names_model:
+        return ()
     file = model.source_detail if model.source_kind == "gguf" and model.source_detail.endswith(".gguf") else ""
     return found.model_flags[0], file or f"{model.id.rpartition('/')[2].removesuffix('.gguf')}.gguf"
 

@@ -14,6 +14,7 @@ _ENGINES: Final[dict[str, str]] = {
     "vllm": "kvplanner.engine.vllm",
     "sglang": "kvplanner.engine.sglang",
     "llamacpp": "kvplanner.engine.llamacpp",
+    "ollama": "kvplanner.engine.llamacpp.ollama",
 }
 
 

@@ -17,8 +17,9 @@ class Signature(NamedTuple):
     commands: patterns (regular expressions, full match) for consecutive words of a command line that starts a server;
     programs are matched by base name without ".exe". titles: patterns for the title that a child gives itself.
     model_flags: flags that name the model; model_positional: whether the first word after `commands` that is no flag
-    names it. packages: distributions whose installed version is the engine's version. planned: whether it can be
-    planned. launch: the usual words that start a server. images: patterns of container images, without their tag.
+    names it; names_model: whether the command that starts a server names one at all. packages: distributions whose
+    installed version is the engine's version. planned: whether it can be planned. launch: the usual words that start a
+    server. images: patterns of container images, without their tag.
     """
 
     engine: str
@@ -32,16 +33,7 @@ class Signature(NamedTuple):
     planned: bool = False
     launch: tuple[str, ...] = ()
     images: tuple[str, ...] = ()
-
-
-# Engines that are named but not planned yet.
-_OTHERS: Final = (
-    Signature(
-        "ollama", "Ollama",
-        ((r"ollama", r"runner"), (r"ollama_llama_server",), (r"ollama-runner",), (r"ollama", r"serve")),
-        model_flags=("--model",), default_port=11434,
-    ),
-)  # fmt: skip
+    names_model: bool = True
 
 
 @cache
@@ -50,9 +42,7 @@ def signatures() -> tuple[Signature, ...]:
     from kvplanner.engine import registry
 
     planned = [Signature(**dict(fields)) for fields in registry.signatures()]  # type: ignore[arg-type]
-    known = {found.engine for found in planned}
-    planned.sort(key=lambda found: found.engine != "ollama")
-    return (*planned, *(other for other in _OTHERS if other.engine not in known))
+    return tuple(sorted(planned, key=lambda found: found.engine != "ollama"))
 
 
 def signature(engine: str) -> Signature | None:

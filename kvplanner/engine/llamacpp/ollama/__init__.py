@@ -1,0 +1,1 @@
+"""Ollama: a preset over llama.cpp, with defaults of its own."""

@@ -1,0 +1,233 @@
+"""Ollama as an engine: its own defaults, then llama.cpp's plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from kvplanner.engine.draft import DraftWish
+from kvplanner.engine.lever import Aim, Lever, Step
+from kvplanner.engine.llamacpp import figures
+from kvplanner.engine.llamacpp.architectures import as_gguf
+from kvplanner.engine.llamacpp.builds import NEWEST, build_of
+from kvplanner.engine.llamacpp.ollama import rules
+from kvplanner.engine.llamacpp.ollama.options import IGNORED_FLAGS, declared
+from kvplanner.engine.llamacpp.planner import ENGINE as LLAMACPP
+from kvplanner.engine.llamacpp.planner import make_plan
+from kvplanner.engine.option import FlagRule, Option, OptionValue, Resolved
+from kvplanner.engine.plan import Plan
+from kvplanner.engine.request import PlanRequest
+from kvplanner.engine.segment import SegmentKind
+from kvplanner.engine.values import check_range
+from kvplanner.engine.whatif import with_format
+from kvplanner.errors import BadInput
+from kvplanner.gpu.spec import Machine
+from kvplanner.model.model import Model
+from kvplanner.units import GIB, format_bytes, format_count
+
+__all__ = ["ENGINE", "Ollama"]
+
+VERSIONS: Final = ("0.30",)
+_BESIDE: Final = 1024  # MiB beside a projector that fitting leaves free
+_BUFFERS: Final = frozenset({"weights", "kv_cache", "compute", "output"})
+
+
+class Ollama:
+    """Ollama since 0.30, which runs every GGUF model in a llama-server of its own."""
+
+    name: Final = "ollama"
+    title: Final = "Ollama"
+    versions: Final = VERSIONS
+    launch: Final = ("ollama", "serve")
+    stages: Final = LLAMACPP.stages
+
+    def ignored_flags(self) -> Mapping[str, FlagRule]:
+        """Flags and variables that are no option: left out, refused, or another's spelling."""
+        return IGNORED_FLAGS
+
+    def options(self, version: str | None = None) -> tuple[Option, ...]:
+        """The options."""
+        _check(version)
+        return declared()
+
+    def allowed(self, name: str, model: Model) -> tuple[int, ...]:
+        """Nothing is ruled out."""
+        del name, model
+        return ()
+
+    def cannot_load(self, method: str, version: str | None = None, machine: Machine | None = None) -> str:
+        """Why no weights of a quantisation method are loaded, "" when they are."""
+        del version
+        return LLAMACPP.cannot_load(method, None, machine)
+
+    def segment_words(self) -> Mapping[SegmentKind, Mapping[str, str]]:
+        """llama.cpp's."""
+        return LLAMACPP.segment_words()
+
+    def as_started(self, options: Mapping[str, OptionValue], version: str | None = None) -> dict[str, OptionValue]:
+        """A server that is started so does what a plan says."""
+        del version
+        return dict(options)
+
+    def draft_wanted(self, options: Mapping[str, OptionValue]) -> DraftWish | None:
+        """None: a draft comes with the model."""
+        del options
+        return None
+
+    def levers(self, request: PlanRequest, plan: Plan) -> tuple[Lever, ...]:
+        """What may be changed, by role, and the cache's type."""
+        from kvplanner.engine.shared.levers import by_role, see
+
+        seen = see(request, plan, options=declared(), stages=self.stages, allowed=self.allowed)
+        aim: Aim = "fit" if seen.short else "more"
+        steps: tuple[Step, ...] = tuple({"kv_cache_type": kind} for kind in ("q8_0", "q4_0"))
+        cost = "keys and values in {value}: answers change a little"
+        plain = str(request.options.get("kv_cache_type", "f16")) == "f16"
+        return (*by_role(seen), *((Lever("kv_dtype", steps, cost, "quality", (aim,)),) if plain else ()))
+
+    def plan(self, request: PlanRequest) -> Plan:
+        """The plan. Raises BadInput for values that are refused, NotModelled for what is not known."""
+        for option in self.options(request.version):
+            if option.name in request.options:
+                check_range(option, request.options[option.name])
+        return _plan(request)
+
+
+ENGINE: Final = Ollama()
+
+
+def _check(version: str | None) -> None:
+    """Raises BadInput for a release without llama-server."""
+    if version is None:
+        return
+    parts = version.lstrip("v").split(".")
+    if len(parts) < 2 or not all(part.isdecimal() for part in parts[:2]):
+        raise BadInput(f"{version[:40]!r} is no release of Ollama", "--engine-version", "Write it as 0.30")
+    if (int(parts[0]), int(parts[1])) < (0, 30):
+        raise BadInput(
+            "releases before 0.30 have an engine and an estimate of their own, which are not modelled",
+            f"--engine-version {version[:40]}", "Plan for 0.30, or for llama.cpp with --engine llamacpp",
+        )  # fmt: skip
+
+
+def _plan(request: PlanRequest) -> Plan:
+    request = with_format(request)
+    model, _ = as_gguf(request.model)
+    choice = _Choice(request, model)
+    inner = request._replace(options=choice.inner(), version=None)
+    plan = make_plan(inner, build_of(NEWEST), request.version or VERSIONS[0])
+    return plan._replace(
+        request=request, options=choice.resolved, warnings=(*plan.warnings, *choice.notes, *_shown(plan, choice))
+    )
+
+
+class _Choice:
+    """What Ollama settles before llama-server starts."""
+
+    def __init__(self, request: PlanRequest, model: Model) -> None:
+        self.resolved: dict[str, Resolved] = {}
+        self.notes: list[str] = []
+        self.options = request.options
+        spec = model.spec
+        devices = tuple(device for device in request.machine.devices if device.kind == "gpu")
+        totals = tuple(figures.totals(device)[0] for device in devices)
+        free = tuple(figures.free_at_load(device) for device in devices)
+        self.projector = int(self._take("mmproj_size", None) or 0)
+        self.context = self._context(totals, spec.context_length)
+        asked = int(self._take("num_parallel", 1) or 1)
+        self.slots = rules.slots(spec, asked)
+        if self.slots != asked:
+            self.notes.append(f"Ollama answers one request at a time with {spec.architecture}, whatever is asked")
+        self.file_bytes = model.stored.value if model.stored is not None else 0
+        self.estimate = self.file_bytes + rules.rough_cache(spec, self.context * self.slots)
+        spread = bool(self._take("sched_spread", False))
+        self.gpus = rules.choose(self.estimate, free, spread=spread)
+        used = range(len(devices)) if self.gpus.one is None else (self.gpus.one,)
+        self.flash = self._flash(tuple(devices[index].gpu.compute_capability for index in used))
+        found = rules.batch(
+            self.context, self.estimate, self.gpus, flash=self.flash, smallest=min((totals[i] for i in used), default=0)
+        )
+        self.batch = int(self._take("num_batch", found, "by context and free memory") or found)
+        self.cache_type = str(self._take("kv_cache_type", "f16"))
+        if self.cache_type != "f16" and not self.flash:
+            self.notes.append(f"Without flash attention, Ollama keeps the cache in f16 and not in {self.cache_type}")
+            self.cache_type = "f16"
+        if self.gpus.one is not None:
+            self.notes.append(
+                f"Ollama puts it on GPU {self.gpus.one} alone: by its own estimate, {format_bytes(self.estimate)}, it "
+                f"takes at most 80 % of what is free there"
+            )
+
+    def _take(self, name: str, default: OptionValue | None, reason: str = "") -> OptionValue | None:
+        given = self.options.get(name)
+        self.resolved[name] = Resolved(given, "user") if given is not None else Resolved(default, "default", reason)
+        return default if given is None else given
+
+    def _context(self, totals: tuple[int, ...], trained: int | None) -> int:
+        overhead = int(self._take("gpu_overhead", 0) or 0)
+        chosen = rules.default_context(totals, overhead)
+        memory = format_bytes(sum(totals))
+        asked = int(self._take("num_ctx", chosen, f"GPUs of {memory} in all") or chosen)
+        asked = max(asked, rules.SHORTEST_VISION) if self.projector else asked
+        if trained and asked > trained:
+            if "num_ctx" in self.options:
+                self.notes.append(f"Ollama shortens the context to the model's own {format_count(trained)} tokens")
+            self.resolved["num_ctx"] = Resolved(trained, "derived", "the model's own")
+            return trained
+        return asked
+
+    def _flash(self, capabilities: tuple[tuple[int, int] | None, ...]) -> bool:
+        able = rules.has_flash(capabilities)
+        return bool(self._take("flash_attention", able, "" if able else "a GPU here has none"))
+
+    def inner(self) -> dict[str, OptionValue]:
+        """llama-server's options, as Ollama starts it."""
+        flash = "auto" if self.flash and "flash_attention" not in self.options else "on" if self.flash else "off"
+        out: dict[str, OptionValue] = {
+            "ctx_size": self.context * self.slots, "parallel": self.slots, "kv_unified": False,
+            "batch_size": self.batch, "ubatch_size": self.batch, "flash_attn": flash,
+            "cache_type_k": self.cache_type, "cache_type_v": self.cache_type,
+        }  # fmt: skip
+        layers = self._take("num_gpu", None, "as many as fit")
+        if layers is not None:
+            out["n_gpu_layers"] = str(int(layers))
+        if self.gpus.one is not None:
+            out.update(split_mode="none", main_gpu=self.gpus.one)
+        beside = str(self.projector // (1 << 20) + _BESIDE) if self.projector else "1024"
+        out["fit_target"] = str(self._take("fit_target", beside, "the projector and 1 GiB" if self.projector else ""))
+        out["fit"] = str(self._take("fit", "on"))
+        if self.projector:
+            out["mmproj_size"] = self.projector
+        host = self._take("host_memory", None, "not known: what stays on the host is not held against anything")
+        if host is not None:
+            out["host_memory"] = host
+        return out
+
+
+def _shown(plan: Plan, choice: _Choice) -> tuple[str, ...]:
+    """Ollama's own figures beside the plan: its estimate before it starts, and what `ollama ps` prints then."""
+    on_gpus, on_host = (_buffers(plan, kind) for kind in ("gpu", "host"))
+    whole = on_gpus + on_host
+    off = (choice.estimate - whole) / GIB
+    words = "more" if off > 0 else "less"
+    estimate = (
+        f"Ollama's own estimate, by which it chooses GPUs and batch, is {format_bytes(choice.estimate)}: the file and "
+        f"a rough 16-bit cache, {abs(off):.1f} GiB {words} than the buffers planned here"
+    )
+    if plan.verdict.state == "does_not_fit":
+        return (estimate,)
+    total = on_gpus if _all_on_gpus(plan) else whole
+    seen = f"{rules.human(total)}, {rules.processor(total, on_gpus)}, context {choice.context}"
+    return (estimate, f"ollama ps would show: {seen}")
+
+
+def _buffers(plan: Plan, kind: str) -> int:
+    """Bytes of the buffers that llama-server prints, on the GPUs or on the host."""
+    devices = [device for device in plan.devices if device.device.kind == kind]
+    return sum(s.estimate.value for device in devices for s in device.segments if s.kind in _BUFFERS)
+
+
+def _all_on_gpus(plan: Plan) -> bool:
+    """Whether every layer is on a GPU: Ollama then counts the GPUs' buffers only."""
+    host = next((device for device in plan.devices if device.device.kind == "host"), None)
+    return host is None or not any(segment.kind == "kv_cache" and segment.estimate.value for segment in host.segments)

@@ -1,0 +1,24 @@
+"""How a running Ollama looks in a process list (data only; read by kvplanner.observe.processes)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+# Fields as in kvplanner.engine.signature.
+SIGNATURE: Final[Mapping[str, object]] = {
+    "engine": "ollama",
+    "title": "Ollama",
+    "commands": (
+        (r"ollama", r"runner"), (r"ollama_llama_server",), (r"ollama-runner",), (r"ollama", r"serve"),
+    ),
+    "titles": (),
+    "model_flags": ("--model",),
+    "model_positional": False,
+    "names_model": False,
+    "default_port": 11434,
+    "packages": (),
+    "launch": ("ollama", "serve"),
+    "images": (r"ollama/ollama",),
+    "planned": True,
+}  # fmt: skip
