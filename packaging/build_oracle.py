@@ -1,9 +1,10 @@
 """Copy what vLLM's own code computed for known configurations into tests/oracle/, in compact form.
 
-    python packaging/build_oracle.py SOURCE
+    python packaging/build_oracle.py SOURCE [ERAS]
 
 SOURCE holds results.jsonl and refusals.jsonl: one configuration per line, computed by vLLM 0.33.0's Python code on a
-published model config, without a GPU and without weights. Only what the cache tests compare is kept.
+published model config, without a GPU and without weights; ERAS holds a results.jsonl of older releases' own code. Only
+what the tests compare is kept.
 """
 
 from __future__ import annotations
@@ -25,6 +26,13 @@ DEFAULTS = (
     "enable_prefix_caching", "block_size", "mamba_cache_mode", "cudagraph_mode", "max_cudagraph_capture_size",
     "num_cudagraph_capture_sizes", "async_scheduling",
 )  # fmt: skip
+ERA_PROVENANCE = (
+    "computed by the Python code of vLLM 0.20.2, 0.24.0 and 0.28.0 on the model configs of the catalogue (models built "
+    "without weights, no GPU; FlashInfer counted as installed)"
+)
+ERA_DEFAULTS = (
+    "use_v2_model_runner", "enable_chunked_prefill", "gpu_memory_utilization", "disable_hybrid_kv_cache_manager",
+)  # fmt: skip
 _ERROR = re.compile(
     r"ValueError: (?P<head>To serve .*? max seq len) \((?P<length>\d+)\), \((?P<need>[\d.]+) GiB(?P<middle>.*?)"
     r"\((?P<usable>-?[\d.]+) GiB\)\.(?P<hint> Based .*? is )(?P<estimate>\d+)\.(?P<tail>.*)",
@@ -40,6 +48,27 @@ def main(source: Path) -> None:
     _write("cases.jsonl", {"provenance": PROVENANCE, "too_small": words}, cases)
     refusals = [json.loads(line) for line in (source / "refusals.jsonl").read_text("utf-8").splitlines()]
     _write("refusals.jsonl", {"provenance": PROVENANCE}, refusals)
+
+
+def eras(source: Path) -> None:
+    """Write eras.jsonl: what older releases' own code computes."""
+    words: dict[str, dict[str, str]] = {}
+    cases = []
+    for line in (source / "results.jsonl").read_text("utf-8").splitlines():
+        row = json.loads(line)
+        case = _case(row, words.setdefault(row["release"], {}))
+        rank = row["ranks"][0]
+        processed = rank["post_processing"] == "ok"
+        after = rank["weights_after" if processed else "weights"]
+        more = {name: row["defaults"][name] for name in ERA_DEFAULTS}
+        cases.append(case | {
+            "release": row["release"], "case": row["case"], "defaults": case["defaults"] | more,
+            "mode": row["cudagraph"]["resolved_mode"],
+            "weights": [after["param_bytes"], after["total_bytes"] - after["by_category"].get("rotary", 0)],
+            "processed": processed,
+        })  # fmt: skip
+    cases.sort(key=lambda c: (c["release"], str(c["case"]), c["model"], c["gpu"], c["tp"]))
+    _write("eras.jsonl", {"provenance": ERA_PROVENANCE, "too_small": words}, cases)
 
 
 def _write(name: str, head: dict[str, Any], rows: list[dict[str, Any]]) -> None:
@@ -113,3 +142,5 @@ def _runs(groups: Iterable[list[Any]]) -> list[list[Any]]:
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]))
+    if len(sys.argv) > 2:
+        eras(Path(sys.argv[2]))

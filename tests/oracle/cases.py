@@ -24,6 +24,8 @@ GPUS = {
     "NVIDIA A100-SXM4-80GB": (81038, (8, 0)),
     "NVIDIA GeForce RTX 4090": (24081, (8, 9)),
     "NVIDIA B200": (182630, (10, 0)),
+    "NVIDIA L40S": (45458, (8, 9)),
+    "NVIDIA RTX PRO 6000 Blackwell Server Edition": (97251, (12, 0)),
 }
 SHORT = {"H100": "NVIDIA H100 80GB HBM3", "A100": "NVIDIA A100-SXM4-80GB", "B200": "NVIDIA B200"}
 ALIASES = {"pp": "pipeline_parallel_size"}
