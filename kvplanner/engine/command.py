@@ -137,7 +137,10 @@ class _Reader:
             given = _run_of_words(self.words)
         if rule.reason and not (given and given[0].lower() in rule.harmless):
             raise BadInput(rule.reason, flag, rule.remedy)
-        self.warnings.append(f"{flag} does not change memory: left out")
+        if rule.modelled or (given and given[0].lower() in rule.harmless):
+            self.warnings.append(f"{flag} does not change memory: left out")
+        else:
+            self.warnings.append(f"{flag} is not modelled: planned without it")
 
     def _from_json(self, flag: str, key: str, text: str) -> Iterator[tuple[str, OptionValue]]:
         known = self.flags.by_json[flag]

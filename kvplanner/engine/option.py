@@ -66,6 +66,7 @@ class FlagRule(NamedTuple):
 
     words: that follow it: "", "1", or "+" for one or more. reason: why a plan cannot leave it out, "" when it can;
     remedy: what to do then; harmless: values that it may have all the same. same_as: the JSON flag that it stands for.
+    modelled False: it may change memory, and a plan that leaves it out says so.
     """
 
     words: Literal["", "1", "+"] = ""
@@ -73,6 +74,7 @@ class FlagRule(NamedTuple):
     remedy: str = ""
     harmless: tuple[str, ...] = ()
     same_as: str = ""
+    modelled: bool = True
 
 
 class Resolved(NamedTuple):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shlex
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -83,17 +85,58 @@ def test_a_flag_that_cannot_matter_is_a_warning() -> None:
         (["--rope-theta=1000000"], "changed config.json"),
         (["--device", "cpu"], "Leave it out"),
         (["--nnodes", "2"], "--gpu"),
-        (["--runner", "pooling"], "Leave it out"),
         (["--num-scheduler-steps", "8"], "Leave it out"),
-        (["--kv-transfer-config", "{}"], "without a connector"),
-        (["--attention-config", '{"backend": "FLASHINFER"}'], "--attention-backend"),
-        (["-ac.backend=FLASHINFER"], "--attention-backend"),
+        (["--disable-sliding-window"], "--max-model-len"),
     ],
 )
 def test_a_flag_that_may_matter_is_refused_with_a_remedy(argv: list[str], remedy: str) -> None:
     with pytest.raises(BadInput, match=r"^-") as error:
         parse(*argv)
     assert remedy in error.value.remedy
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [["--kv-transfer-config", '{"kv_connector": "LMCacheConnectorV1"}'], ["--kernel-config", '{"x": 1}'],
+     ["--linear-backend", "cutlass"], ["--mamba-backend", "flashinfer"], ["--enable-return-routed-experts"],
+     ["--kv-sharing-fast-prefill"], ["--task", "embed"], ["--runner", "pooling"], ["--convert", "embed"]],
+)  # fmt: skip
+def test_a_flag_whose_cost_is_not_known_is_planned_without(argv: list[str]) -> None:
+    parsed = parse(*argv)
+    assert not parsed.values
+    assert parsed.warnings == (f"{argv[0]} is not modelled: planned without it",)
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [["--cudagraph-metrics"], ["--no-enable-flashinfer-autotune"], ["--enable-flashinfer-autotune"],
+     ["--jit-monitor-mode", "off"], ["--calculate-kv-scales"], ["--renderer-num-workers", "4"], ["--runner", "auto"],
+     ["--no-kv-sharing-fast-prefill"], ["--kv-transfer-config", "{}"]],
+)  # fmt: skip
+def test_a_flag_that_costs_nothing_is_left_out(argv: list[str]) -> None:
+    parsed = parse(*argv)
+    assert not parsed.values
+    assert parsed.warnings == (f"{argv[0]} does not change memory: left out",)
+
+
+@pytest.mark.parametrize("argv", [["--attention-config", '{"backend": "FLASHINFER"}'], ["-ac.backend=FLASHINFER"]])
+def test_the_back_end_may_stand_in_a_config(argv: list[str]) -> None:
+    assert parse(*argv).values == {"attention_backend": "FLASHINFER"}
+
+
+def test_short_names_of_drafts() -> None:
+    parsed = parse("--spec-method", "ngram", "--spec-tokens", "3")
+    assert parsed.values == {"speculative_method": "ngram", "num_speculative_tokens": 3}
+
+
+def test_every_flag_of_every_release_is_known() -> None:
+    """Read in engine/arg_utils.py and the entry points of eight releases from 0.8.5 to 0.33.0."""
+    for release, flags in json.loads((Path(__file__).parent / "vllm" / "data" / "flags.json").read_text()).items():
+        known = set(VLLM.ignored_flags())
+        for option in VLLM.options(release):
+            known |= {*option.flags, option.negation}
+            known |= {f"--{name.partition('.')[0].replace('_', '-')}" for name in (option.json, *option.json_also)}
+        assert not set(flags) - known - {"--help"}, release
 
 
 @pytest.mark.parametrize(

@@ -301,5 +301,6 @@ def cache_options() -> tuple[Option, ...]:
             "from the GPU and the model",
             moves=("kv_cache",),
             env_also="VLLM_ATTENTION_BACKEND",
+            json_also=("attention_config.backend",),
         ),
     )
