@@ -120,11 +120,12 @@ class Sglang:
         return DraftWish(name, "--speculative-draft-model-path")
 
     def levers(self, request: PlanRequest, plan: Plan) -> tuple[Lever, ...]:
-        """What may be changed about a request, given its plan, by the roles of its options."""
-        from kvplanner.engine.shared.levers import by_role, see
+        """What may be changed about a request, given its plan."""
+        from kvplanner.engine.sglang.levers import levers
+        from kvplanner.engine.shared.levers import see
 
         options = self.options(request.version)
-        return by_role(see(request, plan, options=options, stages=self.stages, allowed=self.allowed))
+        return levers(see(request, plan, options=options, stages=self.stages, allowed=self.allowed))
 
     def plan(self, request: PlanRequest) -> Plan:
         """The plan. Raises BadInput for values that SGLang refuses, NotModelled for what is not known."""
