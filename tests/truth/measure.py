@@ -29,6 +29,8 @@ STAGES: Final[dict[str, str | None]] = {
     "runtime_oom": "runtime",
 }  # fmt: skip
 T = TypeVar("T")
+# What a report's odd values come to: a missing key, a text for a number, a size of 0.
+_UNREADABLE: Final = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
 _BEFORE_LENGTH: Final = ("free_check", "profile", "no_kv")
 # Eras to try for a report that names no version.
 TRIED: Final = ("0.6.6", "0.8.5", "0.11.0", "0.16.0", "0.19.0", "0.24.0", "0.26.0", "0.28.0", "0.33.0")
@@ -72,7 +74,19 @@ class Score:
 
 
 def score(row: Row) -> Score:
-    """Compare one report with its plan, as far as it states enough."""
+    """Compare one report with its plan, as far as it states enough; a report that cannot be read is skipped."""
+    try:
+        return _score(row)
+    except _UNREADABLE:
+        reported = row.facts.get("reported")
+        names = _wanted(row) if isinstance(reported, dict) and "outcome" in row.facts else ("weights", "kv", "stage")
+        return Score(row, skipped=dict.fromkeys(names, FIELD))
+
+
+def _score(row: Row) -> Score:
+    for name, value in row.reported.items():
+        if name.endswith(("_gib", "_tokens")) and not isinstance(value, int | float):
+            raise ValueError(f"{name} is no number")
     skipped: dict[str, str] = {}
     result = Score(row, skipped=skipped)
     reason = _unusable(row)

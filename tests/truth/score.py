@@ -24,6 +24,7 @@ from tests.truth.rows import read
 
 NEW_SINCE: Final = 21
 _WORST: Final = 10
+_ONE_PERCENT: Final = 0.01
 
 
 def summary(scores: Sequence[Score]) -> dict[str, Any]:
@@ -57,7 +58,7 @@ def _relative(pairs: Sequence[Pair]) -> dict[str, Any]:
         return {"used": 0}
     return {
         "used": len(errors), "median": statistics.median(errors), "mean": statistics.fmean(errors),
-        "p90": _percentile(errors, 0.9), "worst": max(errors),
+        "p90": _percentile(errors, 0.9), "worst": max(errors), "within_1_percent": _within(errors),
     }  # fmt: skip
 
 
@@ -71,11 +72,18 @@ def _of_gpu(scores: Sequence[Score]) -> dict[str, Any]:
         "used": len(pairs),
         "mean_gib": statistics.fmean(abs(p.error) for p, _ in pairs) / GIB,
         "mean_share_of_gpu": statistics.fmean(shares),
+        "median_share_of_gpu": statistics.median(shares),
+        "within_1_percent_of_gpu": _within(shares),
         "bias_share_of_gpu": statistics.fmean(p.error / gpu for p, gpu in pairs),
         "p90_share_of_gpu": _percentile(shares, 0.9),
         "covered": sum(p.covered for p, _ in pairs) / len(pairs),
         "median_width_share_of_gpu": statistics.median(widths),
     }
+
+
+def _within(errors: Sequence[float]) -> float:
+    """The share of errors that are at most 1 %."""
+    return sum(error <= _ONE_PERCENT for error in errors) / len(errors)
 
 
 def _percentile(values: Iterable[float], share: float) -> float:
@@ -144,12 +152,15 @@ def _line(name: str, scores: Sequence[Score]) -> str:
     parts = [f"{name}: {data['rows']} reports"]
     if weights["used"]:
         parts.append(
-            f"weights {weights['used']} used, {100 * weights['mean']:.2f} % mean, {100 * weights['p90']:.2f} % p90"
+            f"weights {weights['used']} used, {100 * weights['mean']:.2f} % mean, "
+            f"{100 * weights['median']:.2f} % median, {100 * weights['p90']:.2f} % p90, "
+            f"{100 * weights['within_1_percent']:.0f} % within 1 %"
         )
     if kv["used"]:
         parts.append(
             f"KV {kv['used']} used, {kv['mean_gib']:.2f} GiB mean = {100 * kv['mean_share_of_gpu']:.2f} % of the GPU "
-            f"(bias {100 * kv['bias_share_of_gpu']:+.2f}), band holds {100 * kv['covered']:.0f} %, "
+            f"(median {100 * kv['median_share_of_gpu']:.2f}, bias {100 * kv['bias_share_of_gpu']:+.2f}), "
+            f"{100 * kv['within_1_percent_of_gpu']:.0f} % within 1 %, band holds {100 * kv['covered']:.0f} %, "
             f"width {100 * kv['median_width_share_of_gpu']:.1f} %"
         )
     tokens, failures = data["tokens_given_kv"], data["failure_stages"]

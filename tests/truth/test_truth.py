@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -93,6 +94,22 @@ def test_a_field_that_was_not_seen_is_no_error_of_the_planner() -> None:
     found = score(row)
     assert found.kv is None
     assert found.skipped["kv"] == "field not stated"
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [{}, {"flags": None}, {"reported": {"model_loading_gib": "nine"}}, {"tp": "two"}, {"outcome": None},
+     {"gpu_memory_gib": "80 GB"}, {"flags": {"max_model_len": "32k?"}}, {"vllm_version": 0.19}, {"gpu": 7}],
+)  # fmt: skip
+def test_no_report_makes_the_scorer_raise(odd: dict[str, Any]) -> None:
+    facts: dict[str, Any] = {
+        "id": "x", "source": "s", "model": "Qwen/Qwen3-8B", "vllm_version": "0.19.0", "gpu": "RTX 4090", "tp": 1,
+        "flags": {"gpu_memory_utilization": 0.9}, "reported": {"model_loading_gib": 15.3, "available_kv_gib": 3.0},
+        "outcome": "ok",
+    }  # fmt: skip
+    found = score(Row(facts | odd if odd else {"id": "x"}))
+    assert set(found.skipped.values()) <= set(REASONS)
+    assert text([found])
 
 
 def test_all_three_outputs_work(capsys: pytest.CaptureFixture[str]) -> None:
