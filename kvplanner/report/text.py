@@ -127,7 +127,7 @@ def _pairs(facts: Sequence[tuple[str, str]], width: int) -> Iterator[str]:
 
 
 def explain(plan: Plan, kinds: Sequence[SegmentKind] = (), *, unit: ByteUnit = "GiB") -> str:
-    """The arithmetic of each number: formula in words, in numbers, inputs with their sources, remarks.
+    """The arithmetic of each number: formula in words, in numbers, inputs with their sources, remarks, and questions.
 
     kinds: the segments to explain, all when empty.
     """
@@ -135,14 +135,24 @@ def explain(plan: Plan, kinds: Sequence[SegmentKind] = (), *, unit: ByteUnit = "
     for group in fold(plan):
         lines += [f"{group.title}  {group.first.device.gpu.name}", ""]
         if group.first.budget and not kinds:
-            lines += [*_arithmetic("budget", group.first.budget, unit), ""]
+            lines += [*_arithmetic("budget", group.first.budget, unit), *_answers(plan, group, None, unit), ""]
         for segment in group.first.segments:
             if not kinds or segment.kind in kinds:
-                lines += [*_arithmetic(name_of(segment.kind), _with_cache_notes(plan, segment), unit), ""]
+                lines += _arithmetic(name_of(segment.kind), _with_cache_notes(plan, segment), unit)
+                lines += [*_answers(plan, group, segment.kind, unit), ""]
     stored = plan.request.model.stored
     if stored and (not kinds or "weights" in kinds):
         lines += [*_arithmetic("model as stored", stored, unit), ""]
     return "\n".join(map(printable, lines)).rstrip() + "\n"
+
+
+def _answers(plan: Plan, group: Fold, kind: SegmentKind | None, unit: ByteUnit) -> Iterator[str]:
+    """The questions that a part raises, answered with this plan's numbers: those of the window."""
+    from kvplanner.report.questions import answers
+
+    for answer in answers(plan, group.position, kind, "GB" if unit == "GB" else "GiB"):
+        yield f"  {answer.question}"
+        yield from wrap(answer.text, WIDTH, initial_indent="    ", subsequent_indent="    ")
 
 
 def _with_cache_notes(plan: Plan, segment: Segment) -> Estimate:
