@@ -12,6 +12,7 @@ from kvplanner.model.families import read_config
 from kvplanner.model.formats import WeightFormat
 from kvplanner.model.tensors import Inventory
 from tests.model.kit import LLAMA
+from tests.model.schemes import E4M3, FP4, INT4, NV4, ROUND4, grouped, quark, torchao
 
 pytestmark = pytest.mark.slow
 
@@ -42,15 +43,6 @@ ROWS, COLUMNS = 14336, 4096
 WEIGHTS = ROWS * COLUMNS
 TENSOR8 = {"num_bits": 8, "type": "float", "strategy": "tensor"}
 CHANNEL8 = {"num_bits": 8, "type": "float", "strategy": "channel"}
-INT4 = {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 32, "symmetric": True}
-FP4 = {"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16}
-
-
-def grouped(weights: dict[str, Any], name: str = "") -> dict[str, Any]:
-    return {
-        "quant_method": "compressed-tensors", "format": name, "ignore": ["lm_head"],
-        "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights, "input_activations": {}}},
-    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -189,24 +181,9 @@ def test_a_scheme_may_lie_in_the_text_dictionary() -> None:
 
 
 GROUP4 = {"dtype": "fp4", "qscheme": "per_group", "group_size": 32, "scale_format": "e8m0"}
-NV4 = [{"dtype": "fp4", "qscheme": "per_group", "group_size": 16}, {"dtype": "fp8_e4m3", "qscheme": "per_tensor"}]
-E4M3 = {"dtype": "fp8_e4m3"}
 STATIC = {"input_tensors": {"dtype": "fp8_e4m3", "is_dynamic": False}}
 BLOCK8 = E4M3 | {"qscheme": "per_block", "block_size": [128, 128]}
 INT4G = {"dtype": "int4", "qscheme": "per_group", "group_size": 128, "symmetric": True}
-
-
-def quark(weight: Any, **more: Any) -> dict[str, Any]:
-    whole = {"weight": weight} | more
-    return {"quant_method": "quark", "exclude": ["lm_head"], "global_quant_config": whole, "layer_quant_config": {},
-            "layer_type_quant_config": {}}  # fmt: skip
-
-
-def torchao(kind: str, **data: Any) -> dict[str, Any]:
-    return {"quant_method": "torchao", "quant_type": {"default": {"_type": kind, "_data": data}}}
-
-
-ROUND4 = {"quant_method": "auto-round", "bits": 4, "group_size": 128, "sym": True}
 
 
 @pytest.mark.parametrize(

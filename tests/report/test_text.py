@@ -222,7 +222,8 @@ def test_replicas_are_not_mistaken_for_one() -> None:
 def test_explain_of_one_part_shows_only_that() -> None:
     text = report.explain(sample_plans.fits(), ("kv_cache",))
     assert "KV cache: 55.60 GiB" in text
-    assert "weights" not in text
+    assert "\nweights: " not in text
+    assert "Why does a small model fill the card?" in text
 
 
 def test_explain_gives_decimal_readings_beside_binary_ones() -> None:

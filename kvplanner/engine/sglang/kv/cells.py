@@ -146,7 +146,8 @@ def _mixer(mixer: Mixer, settings: Settings) -> int:
         return row
     if isinstance(mixer, Mla):
         return _latent(mixer, cache) + _index(mixer.indexer)
-    raise NotModelled(f"SGLang's cache of {type(mixer).__name__} layers is not known here", "config.json")
+    raise NotModelled(f"SGLang's cache of {type(mixer).__name__} layers is not known here", "config.json",
+                      "Plan it with another engine")  # fmt: skip
 
 
 def _latent(mixer: Mla, cache: Cache) -> int:

@@ -76,7 +76,8 @@ def compression(spec: ModelSpec, settings: Settings, stage: int) -> Compression:
     mixers = [m for i in spec.layer_of[first:end] for m in spec.layers[i].mixers if isinstance(m, Compressed)]
     ratios = [m.ratio for m in mixers]
     if not mixers or not set(ratios) <= {0, _FINE, _COARSE}:
-        raise NotModelled("compression ratios other than 4 and 128 are not known here", "config.json: compress_ratios")
+        raise NotModelled("compression ratios other than 4 and 128 are not known here", "config.json: compress_ratios",
+                          "Plan it with another engine")  # fmt: skip
     speculative = bool(settings.speculation.algorithm)
     return Compression(
         layers=len(mixers),

@@ -13,7 +13,7 @@ from kvplanner.engine.vllm.settle import formats
 from kvplanner.errors import BadInput
 from kvplanner.model.families import read_config
 from kvplanner.model.model import Model
-from tests.model.test_families_schemes import E4M3, FP4, INT4, NV4, ROUND4, grouped, quark, torchao
+from tests.model.schemes import E4M3, FP4, INT4, NV4, ROUND4, grouped, quark, torchao
 
 VLLM = engine("vllm")
 
