@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 from kvplanner import jsonfile
@@ -14,11 +10,8 @@ from kvplanner.model.families import read_config
 from kvplanner.model.kv import token_cache
 from kvplanner.model.spec import ModelSpec
 from kvplanner.model.tensors import Inventory
+from tests.model.cases import CASES
 
-CASES: dict[str, dict[str, Any]] = {
-    row["name"]: row
-    for row in map(json.loads, Path(__file__).with_name("config_cases.jsonl").read_text("utf-8").splitlines())
-}
 # What is no model, or one that nobody serves: the words that the message must hold.
 REFUSED = {
     "mllama-cross-layers-past-end": ("cross_attention_layers", "33", "38", "0 to 31"),

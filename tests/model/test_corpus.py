@@ -11,7 +11,7 @@ from kvplanner import jsonfile
 from kvplanner.catalog import models
 from kvplanner.errors import PlannerError
 from kvplanner.model.families import READERS, conversions, drafts, read_config
-from tests.model.test_config_cases import CASES
+from tests.model.cases import CASES
 
 ROOT = Path(__file__).parents[2]
 README = re.sub(r"\s+", " ", (ROOT / "README.md").read_text(encoding="utf-8"))
