@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import pytest
+
 
 class Ran(NamedTuple):
     """What a command printed and its exit status."""
@@ -18,6 +20,26 @@ class Ran(NamedTuple):
 
 
 Terminal = Callable[..., Ran]
+
+
+def in_this_process(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """kvplanner with the given words, on a machine that has no NVIDIA driver and no display."""
+    from kvplanner.__main__ import main
+
+    monkeypatch.setattr("kvplanner.cli.local.machine", lambda: None)
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM"):
+        monkeypatch.delenv(name, raising=False)
+    hook = sys.excepthook
+
+    def run(*words: str) -> Ran:
+        try:
+            status = main(words)
+        finally:
+            sys.excepthook = hook
+        captured = capsys.readouterr()
+        return Ran(status, captured.out, captured.err)
+
+    return run
 
 
 def process(words: Sequence[str], *, env: dict[str, str] | None = None, code: str = "") -> Ran:
