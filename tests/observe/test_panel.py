@@ -350,7 +350,7 @@ def test_a_broken_recording_is_refused_in_words(stub: Stub, panel: GpuPanel, qtb
     panel.show()
     (tmp_path / "run.csv").write_text("a,b\n")
     panel.feed.play(tmp_path / "run.csv")
-    assert "is no recording of kvplanner" in panel.notice.notice().text
+    until(qtbot, lambda: "is no recording of kvplanner" in panel.notice.notice().text)
     panel.notice.button.click()
     assert panel.notice.notice().text == ""
 

@@ -106,7 +106,6 @@ def search(text: str, stock: Stock) -> list[Row]:
     if size and _refusal(size):
         return []  # "0GB" is no part of a name
     rows += _custom_rows(size)
-    named = _named_rows(text, stock)
     if not text.strip():
         rows += _recent_rows(stock)
     by_id = {entry.id: entry for entry in entries}
@@ -117,6 +116,8 @@ def search(text: str, stock: Stock) -> list[Row]:
     found = [e for e in entries if all(word in _haystack(e) for word in words)]
     found.sort(key=lambda e: _rank(e, words))
     listed = [_row(entry, count, stock) for entry in found]
+    # What a command line would read costs a look at every name: where no name holds all words, or several are mixed.
+    named = [] if found and not set(",+") & set(text) else _named_rows(text, stock)
     known = {row.data for row in listed}
     return [*rows, *(row for row in named if row.data not in known), *listed]
 
