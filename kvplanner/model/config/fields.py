@@ -63,7 +63,8 @@ class Fields:
         standard = classes.defaults_of(self.kind) if self.kind else {}
         for name in names:
             if name in standard and name not in self.values:
-                self.took_default(name)
+                for told in dict.fromkeys((names[0], name)):
+                    self.took_default(told)
                 return name, standard[name]
         return "", None
 
