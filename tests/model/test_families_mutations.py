@@ -27,8 +27,10 @@ ABSENCE = {
     "modules_to_not_convert": "nothing is skipped", "dynamic": "nothing is overridden",
     "kv_cache_scheme": "no wish for the cache", "mamba_ssm_dtype": "the engine's choice",
     "max_position_embeddings": "length unknown", "seq_length": "length unknown", "model_max_length": "length unknown",
-    "original_max_position_embeddings": "length as stated", "rope_scaling": "length as stated",
-    "rope_parameters": "length as stated", "type": "no long rope",
+    "factor": "no length beyond the stated one", "rope_type": "the default rope",
+    "rope_parameters": "length as stated", "original_max_position_embeddings": "length as stated",
+    "rope_scaling": "length as stated",
+    "type": "no long rope",
     "model_type": "told, not used", "dtype": "recorded under torch_dtype", "torch_dtype": "recorded",
 }  # fmt: skip
 

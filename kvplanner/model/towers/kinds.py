@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from kvplanner.model.config.fields import Fields
+from kvplanner.errors import NotModelled
+from kvplanner.model.config.fields import Fields, shown
 from kvplanner.model.config.parts import Parts
 from kvplanner.model.config.reading import Reading
 from kvplanner.model.spec import Tower, TowerKind
@@ -206,12 +207,14 @@ def encoder_in(reading: Reading, path: str, *, name: str = "vision_config", defa
     fields = reading.top.sub(name)
     if fields is None:
         raise reading.top.missing(name)
-    stated = (
-        fields.text("model_type", allowed=KINDS) if fields.values.get("model_type") in KINDS or not default else None
-    )
-    kind = stated or default or fields.kind
+    stated = fields.text("model_type") or ""
+    kind = default if default and stated not in KINDS else stated or fields.kind
     if kind not in KINDS:
-        raise fields.missing("model_type")
+        raise NotModelled(
+            f"is {shown(kind)}, which is none of {', '.join(KINDS)}",
+            fields.named("model_type"),
+            "Plan from file headers",
+        )
     seen = KINDS[kind](fields, reading.parts.at("tower"), path)
     fields.close()
     return seen
