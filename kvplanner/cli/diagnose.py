@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvplanner.cli.arguments import Parser
-from kvplanner.cli.output import DOES_NOT_FIT, FITS, emit_json, say
+from kvplanner.cli.output import DOES_NOT_FIT, FITS, emit_json, say, width
 from kvplanner.errors import PlannerError
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
     from kvplanner.diagnose.diagnosis import Diagnosis
-    from kvplanner.engine.plan import Plan
+    from kvplanner.diagnose.implied import Implied
 
 
 def parser() -> Parser:
@@ -35,11 +35,11 @@ def run(argv: Sequence[str]) -> int:
 
     given = parser().parse_args(list(argv))
     found = _read(given.log)
-    plan, problem = _plan(found, given)
+    beside, problem = _implied(found, given)
     if given.json:
-        emit_json(report.to_json(found, plan))
+        emit_json(report.to_json(found, beside, _plan_file(found, given, beside)))
     else:
-        text = report.text(found, plan, unit=given.unit)
+        text = report.text(found, beside, unit=given.unit, width=width())
         say((text + (f"Note: not planned: {problem}\n" if problem else "")).rstrip())
     return FITS if found.reading.started and found.reading.ended is None else DOES_NOT_FIT
 
@@ -67,18 +67,27 @@ def _sequential(read_at: Callable[[int, int], bytes], size: int) -> Callable[[in
     return read
 
 
-def _plan(found: Diagnosis, given: Namespace) -> tuple[Plan | None, str]:
+def _implied(found: Diagnosis, given: Namespace) -> tuple[Implied | None, str]:
     """The plan that the log implies, or why there is none."""
     from kvplanner.catalog import gpus
     from kvplanner.cli.inspect import open_model
-    from kvplanner.diagnose.diagnosis import request_of
-    from kvplanner.engine.registry import engine
+    from kvplanner.diagnose.implied import implied
 
     name = given.model or found.model
     if not given.gpu or not name:
         return None, "" if given.json else f"name {'the GPUs with --gpu' if name else 'the model with --model'}"
     try:
-        request = request_of(found, open_model(name), gpus.machine(given.gpu))
-        return engine(found.engine).plan(request), ""
+        return implied(found, open_model(name), gpus.machine(given.gpu)), ""
     except PlannerError as error:
         return None, str(error)
+
+
+def _plan_file(found: Diagnosis, given: Namespace, beside: Implied | None) -> dict[str, object] | None:
+    """The document that the window and `plan` open: the request that the remedies change."""
+    if beside is None:
+        return None
+    from kvplanner.catalog.gpus import machine_words
+    from kvplanner.request import planfile
+
+    name = given.model or found.model or beside.request.model.id
+    return planfile.to_json(planfile.from_request(beside.request, name, machine_words(beside.request.machine)))

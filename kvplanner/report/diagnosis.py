@@ -6,12 +6,15 @@ from collections.abc import Iterator
 from typing import Final
 
 from kvplanner.diagnose.diagnosis import Diagnosis
+from kvplanner.diagnose.implied import Implied
 from kvplanner.diagnose.reading import Ended, Stated
 from kvplanner.engine.plan import Plan
 from kvplanner.engine.registry import engine
 from kvplanner.printable import printable
 from kvplanner.report.devices import number
+from kvplanner.report.remedies import lines as remedy_lines
 from kvplanner.report.segments import name_of
+from kvplanner.report.sentences import failing_words
 from kvplanner.report.table import table
 from kvplanner.sized_text import show_size
 from kvplanner.units import ByteUnit, format_count
@@ -23,6 +26,7 @@ _SIZES: Final = {
     "cuda_graphs_estimated": "CUDA graphs, estimated", "cuda_graphs": name_of("cuda_graphs"),
     "kv_cache": name_of("kv_cache"), "budget": "budget", "free_at_start": "free at start", "gpu_total": "GPU, in all",
 }  # fmt: skip
+_MOST_REMEDIES: Final = 5
 _SEGMENTS: Final = ("weights", "runtime", "activations", "cuda_graphs", "kv_cache")
 
 
@@ -31,8 +35,7 @@ def headline(found: Diagnosis) -> str:
     ended, reading = found.reading.ended, found.reading
     title = reading.grammar.title
     if ended is not None:
-        when = next((rule.when for rule in engine(found.engine).stages if rule.stage == ended.stage), "")
-        return f"{title} fails {when or 'to start'}: {cause(found, ended)}"
+        return f"{title} fails {_when(found)}: {cause(found, ended)}"
     if reading.started:
         tokens = f": KV cache for {format_count(found.tokens)} tokens" if found.tokens is not None else ""
         return f"{title} started{tokens}"
@@ -103,8 +106,41 @@ def hints(found: Diagnosis) -> Iterator[str]:
         yield "each sequence of a model with recurrent state holds a block of its own: lower the most sequences"
 
 
-def text(found: Diagnosis, plan: Plan | None = None, *, unit: ByteUnit = "GiB") -> str:
-    """The diagnosis as text; plan: of the request that the log implies."""
+def comparison(found: Diagnosis, beside: Implied) -> Iterator[str]:
+    """Where the log and its plan do not end alike, or are not of one machine."""
+    stage = failing_words(beside.measured)
+    if beside.other_total_bytes is not None:
+        own = beside.plan.devices[beside.plan.tightest].cuda_total_bytes
+        yield (f"the log's GPU has {show_size(beside.other_total_bytes)} and the planned one {show_size(own)}: "
+               "name the GPU that it ran on for figures and remedies of this start")  # fmt: skip
+        return
+    if beside.unexplained:
+        yield (f"the log's KV cache is {show_size(beside.unaccounted_bytes)} smaller than the plan's: another GPU than "
+               "the planned one, or another program on it")  # fmt: skip
+        return
+    if beside.agreement == "stage":
+        yield f"the plan fails {stage}, the log {_when(found)}: the remedies are the plan's"
+    elif beside.agreement == "doubt":
+        yield f"the plan may fail {_when(found)} too: its range is on both sides"
+    elif beside.agreement == "log":
+        fits = "fits" if beside.measured.sure else "may fit"
+        yield f"the plan of this start {fits}, the log fails {_when(found)}: the remedies leave more memory free"
+    elif beside.agreement == "plan":
+        yield f"the log starts, and the plan fails {stage}"
+    if beside.unaccounted_bytes:
+        more = "less" if beside.unaccounted_bytes > 0 else "more"
+        yield (f"the KV cache is {show_size(abs(beside.unaccounted_bytes))} {more} than the log's other figures leave: "
+               "counted as runtime for the remedies")  # fmt: skip
+
+
+def _when(found: Diagnosis) -> str:
+    rules = engine(found.engine).stages
+    return next((rule.when for rule in rules if rule.stage == found.stage), "to start")
+
+
+def text(found: Diagnosis, beside: Implied | None = None, *, unit: ByteUnit = "GiB", width: int = 100) -> str:
+    """The diagnosis as text; beside: the plan that the log implies."""
+    plan = beside.plan if beside else None
     lines = [headline(found), ""]
     about = [found.model or "model not named", f"{found.reading.grammar.title} {found.version or 'of unknown release'}"]
     if found.gpus > 1:
@@ -121,7 +157,23 @@ def text(found: Diagnosis, plan: Plan | None = None, *, unit: ByteUnit = "GiB") 
     if found.reading.starts > 1:
         lines.append(f"Note: the log holds {found.reading.starts} starts; this is the last one")
     lines += [f"Note: not understood: {problem}" for problem in found.problems]
+    if beside is not None:
+        lines += [f"Note: {words}" for words in comparison(found, beside)]
+        if found.stage is not None or beside.measured.fits is False:
+            lines += remedy_lines(
+                beside.measured,
+                beside.remedies,
+                unit=unit,
+                width=width,
+                most=_MOST_REMEDIES,
+                head=_heading(found, beside),
+            )
     return "\n".join(map(printable, lines)) + "\n"
+
+
+def _heading(found: Diagnosis, beside: Implied) -> str:
+    alone = found.stage is not None and beside.agreement == "log" and beside.measured.sure
+    return "What leaves more memory free" if alone else ""
 
 
 def _rows(found: Diagnosis, plan: Plan | None, unit: ByteUnit) -> Iterator[tuple[str, ...]]:
@@ -138,9 +190,10 @@ def _rows(found: Diagnosis, plan: Plan | None, unit: ByteUnit) -> Iterator[tuple
 
 
 def to_json(
-    found: Diagnosis, plan: Plan | None = None, plan_file: dict[str, object] | None = None
+    found: Diagnosis, beside: Implied | None = None, plan_file: dict[str, object] | None = None
 ) -> dict[str, object]:
-    """Every size is an integer number of bytes."""
+    """Every size is an integer number of bytes. plan_file: the document of the request that the remedies change."""
+    from kvplanner.report.schema import remedy_to_json
     from kvplanner.report.schema import to_json as plan_json
 
     ended = found.reading.ended
@@ -158,10 +211,13 @@ def to_json(
         "measured": [_measured(s) for s in found.reading.stated if s.size],
         "figures": {s.name: s.value for name in _names(found) if (s := found.reading.best(name)) and not s.size},
         "tokens": found.tokens,
-        "notes": [*hints(found), *found.problems],
+        "notes": [*hints(found), *found.problems, *(comparison(found, beside) if beside else ())],
         "starts": found.reading.starts,
         "unread_lines": found.reading.unread,
-        "planned": plan_json(plan) if plan else None,
+        "planned": plan_json(beside.plan) if beside else None,
+        "agreement": beside.agreement if beside else None,
+        "unaccounted_bytes": beside.unaccounted_bytes if beside else None,
+        "remedies": [remedy_to_json(remedy) for remedy in beside.remedies] if beside else [],
         "plan": plan_file,
     }  # fmt: skip
 

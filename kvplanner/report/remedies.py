@@ -96,16 +96,18 @@ def heading(plan: Plan) -> str:
     return "Ways to make it fit" if aim_of(plan) == "fit" else "To serve more, or with less"
 
 
-def lines(plan: Plan, remedies: Sequence[Remedy], *, unit: ByteUnit = "GiB", width: int, most: int) -> Iterator[str]:
-    """The list for a terminal; nothing where there is no remedy and none is needed."""
+def lines(
+    plan: Plan, remedies: Sequence[Remedy], *, unit: ByteUnit = "GiB", width: int, most: int, head: str = ""
+) -> Iterator[str]:
+    """The list for a terminal; nothing where there is no remedy and none is needed. head: in place of its heading."""
     if not remedies:
         if plan.fits is False:
             yield from ("", "No single change and no pair of changes makes it fit")
         return
-    yield from ("", heading(plan))
+    yield from ("", head or heading(plan))
     for number, remedy in enumerate(remedies[:most], 1):
-        head = f"{number:>3}  {title(remedy)}: {', '.join(outcome(remedy, unit))}"
-        yield from wrap(head, width, subsequent_indent=_INDENT, break_on_hyphens=False)
+        first = f"{number:>3}  {title(remedy)}: {', '.join(outcome(remedy, unit))}"
+        yield from wrap(first, width, subsequent_indent=_INDENT, break_on_hyphens=False)
         for cost in remedy.costs:
             yield from wrap(f"{_INDENT}{cost}", width, subsequent_indent=_INDENT, break_on_hyphens=False)
         gone = removed(remedy.request, remedy.changes)

@@ -1,0 +1,141 @@
+"""The plan that a log implies, the same with what the log measured in place of estimates, and what to change."""
+
+from __future__ import annotations
+
+from typing import Final, Literal, NamedTuple
+
+from kvplanner.diagnose.diagnosis import Diagnosis, request_of
+from kvplanner.engine.plan import Plan
+from kvplanner.engine.registry import engine
+from kvplanner.engine.request import PlanRequest
+from kvplanner.gpu.spec import Machine
+from kvplanner.model.model import Model
+from kvplanner.solve.others import more_gpus, others
+from kvplanner.solve.remedies import Remedy, aim_of, remedies
+from kvplanner.units import MIB
+
+# Estimates that a log's figure may replace: what is exact (weights, the cache's layout) stays as it is planned.
+_REPLACED: Final = ("runtime", "activations", "cuda_graphs")
+# A cache that is smaller than the log's other figures leave is met by more runtime, up to this share of the GPU: more
+# is another GPU than the plan's, or another program beside the engine.
+_MOST_UNACCOUNTED: Final = 0.25
+_CLOSE: Final = 64 * MIB
+# Of the GPU's memory, as the log states it and as the catalogue knows it.
+_OTHER_GPU: Final = 0.02
+_FREE_SOURCE: Final = "the log"
+
+# same: both start, or both fail at one stage. doubt: the plan may fail where the log does. stage: the plan fails
+# elsewhere. log: the log alone fails. plan: the plan alone does.
+Agreement = Literal["same", "doubt", "stage", "log", "plan"]
+
+
+class Implied(NamedTuple):
+    """plan: of the log's options alone. measured: the same with the log's own figures; the remedies are of it.
+
+    unaccounted_bytes: KV cache that the log has less than its figures explain, counted as runtime in `measured` unless
+    unexplained. other_total_bytes: the GPU's memory by the log where that is another than the plan's GPU, else None.
+    """
+
+    plan: Plan
+    measured: Plan
+    remedies: tuple[Remedy, ...]
+    agreement: Agreement
+    unaccounted_bytes: int = 0
+    unexplained: bool = False
+    other_total_bytes: int | None = None
+
+    @property
+    def request(self) -> PlanRequest:
+        """The request that the remedies change."""
+        return self.measured.request
+
+
+def implied(found: Diagnosis, model: Model, machine: Machine) -> Implied:
+    """Plans what a log started. machine: of one GPU stands for as many as the log's options use.
+
+    Raises PlannerError where there is no plan.
+    """
+    if len(machine.devices) == 1 and found.gpus > 1:
+        machine = more_gpus(machine, found.gpus)
+    request = request_of(found, model, machine)
+    chosen = engine(found.engine)
+    plan = chosen.plan(request)
+    other = _other_total(found, plan)
+    if other is not None:
+        return Implied(plan, plan, (), agreement(found, plan), other_total_bytes=other)
+    with_figures = _with_figures(found, request, plan)
+    measured = chosen.plan(with_figures) if with_figures != request else plan
+    closed, unaccounted = _closed(found, measured)
+    if closed is None:
+        return Implied(plan, measured, (), agreement(found, measured), unaccounted, unexplained=True)
+    return Implied(plan, closed, _remedies(found, closed), agreement(found, closed), unaccounted)
+
+
+def agreement(found: Diagnosis, plan: Plan) -> Agreement:
+    """How a plan's end compares with the log's."""
+    if found.stage is None:
+        return "plan" if plan.fits is False and found.reading.started else "same"
+    if plan.stage == found.stage:
+        return "same"
+    if plan.stage is not None:
+        return "stage"
+    doubt = plan.verdict.doubt
+    return "doubt" if doubt is not None and doubt.stage == found.stage else "log"
+
+
+def _other_total(found: Diagnosis, plan: Plan) -> int | None:
+    stated, planned = found.size("gpu_total"), plan.devices[plan.tightest].cuda_total_bytes
+    if stated is None or not planned or abs(stated / planned - 1) <= _OTHER_GPU:
+        return None
+    return stated
+
+
+def _with_figures(found: Diagnosis, request: PlanRequest, plan: Plan) -> PlanRequest:
+    """The request with what the log measured; what was free at the start only where that is why it failed."""
+    sizes = {name: size for name in _REPLACED if (size := found.size(name)) is not None and size >= 0}
+    changed = request._replace(measured={**request.measured, **sizes})
+    free = found.size("free_at_start")
+    if found.stage != "free_memory_check" or free is None:
+        return changed
+    # The engine asks CUDA, whose context is there by then.
+    context = plan.devices[plan.tightest].segment("runtime_outside")
+    before = free + (context.bytes if context else 0)
+    devices = tuple(d._replace(free_bytes=before, free_source=_FREE_SOURCE) for d in request.machine.devices)
+    return changed._replace(machine=request.machine._replace(devices=devices))
+
+
+def _closed(found: Diagnosis, plan: Plan) -> tuple[Plan | None, int]:
+    """The plan whose cache is as large as the log's, with what was still missing; None where too much is.
+
+    Only what the engine leaves for the cache can tell: a cache of a size that was asked for cannot, and gives the plan
+    as it is.
+    """
+    cache, stated, device = plan.kv_cache, found.size("kv_cache"), plan.devices[plan.tightest]
+    runtime = device.segment("runtime")
+    if cache is None or stated is None or runtime is None:
+        return plan, 0
+    missing = cache.available.value - stated
+    if missing > _MOST_UNACCOUNTED * device.total_bytes:
+        return None, missing
+    if runtime.bytes + missing < 0:
+        return plan, 0
+    request = plan.request._replace(measured={**plan.request.measured, "runtime": runtime.bytes + missing})
+    closed = engine(found.engine).plan(request)
+    if closed.kv_cache is None or abs(closed.kv_cache.available.value - stated) > _CLOSE:
+        return plan, 0
+    return closed, missing
+
+
+def _remedies(found: Diagnosis, plan: Plan) -> tuple[Remedy, ...]:
+    """What to change. Where the log alone fails, no plan can be mended: what leaves more memory free is what helps."""
+    if plan.fits is None:
+        return ()
+    every = remedies(plan.request, plan, others)
+    if found.stage is None or aim_of(plan) == "fit":
+        return every
+    left = _left(plan)
+    return tuple(remedy for remedy in every if remedy.sure and _left(remedy.plan) > left)
+
+
+def _left(plan: Plan) -> int:
+    return min((s.bytes for device in plan.devices if (s := device.segment("headroom")) is not None), default=0)
