@@ -76,15 +76,18 @@ def aim_of(plan: Plan) -> Aim:
     return "more" if plan.sure else "fit"
 
 
-def served(plan: Plan) -> int:
-    """What a plan surely serves, for comparing: users of its load, else requests of the full length."""
-    limits = plan.limits
+def served(plan: Plan) -> float:
+    """What a plan serves, for comparing: users of its load that fit, else requests of the full length at once."""
+    limits, cache = plan.limits, plan.kv_cache
     if not plan.fits:
         return 0
-    users = limits.users_by_memory if plan.request.load else None
-    if users is not None and limits.max_requests is not None:
-        return min(users, limits.max_requests)
-    return limits.max_concurrent_requests or 0
+    most = limits.max_requests
+    held: float | None = limits.users_by_memory if plan.request.load else None
+    if held is None and not plan.request.load and cache is not None:
+        held = cache.max_concurrency * plan.replicas
+    if held is None:
+        return limits.max_concurrent_requests or 0
+    return held if most is None else min(held, most)
 
 
 def remedies(request: PlanRequest, plan: Plan, more: More | None = None) -> tuple[Remedy, ...]:

@@ -24,9 +24,11 @@ BELOW: Final[dict[str, set[str]]] = {
     "setup": {"theme", "widgets"},
     "gpu_panel": {"theme", "widgets", "bars"},
     "dialogs": {"theme", "widgets"},
+    "remedies": {"theme", "widgets"},
+    "fits": {"theme", "widgets"},
     "window": {
         "theme", "widgets", "bars", "breakdown", "startup", "explain", "verdict", "export", "setup", "gpu_panel",
-        "dialogs",
+        "dialogs", "remedies", "fits",
     },
 }  # fmt: skip
 

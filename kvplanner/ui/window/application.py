@@ -67,6 +67,7 @@ class Application(QObject):
         window = MainWindow(self.services)
         self.windows.append(window)
         window.closed.connect(self._window_closed)
+        window.filled.connect(lambda: _solve(window))
         return window
 
     def new_window(self) -> MainWindow:
@@ -204,3 +205,10 @@ class Application(QObject):
         self.settings.save()
         self.catcher.uninstall()
         self.native_log.stop()
+
+
+def _solve(window: MainWindow) -> None:
+    """Ways to change the plan, and what else would run: looked for once everything else is there."""
+    from kvplanner.ui.window.commands.solving import Solving
+
+    Solving(window)

@@ -346,7 +346,6 @@ class MainWindow(QtWidgets.QMainWindow):
     def _show_plan(self, plan: Plan) -> None:
         self.messages.clear("plan")
         self.centre.set_plan(plan)
-        self.centre.set_actions(())
         if self.furnished:
             self.status.show_plan(plan)
         if not self._planned:

@@ -1,0 +1,1 @@
+"""What fits: the catalogue on this machine, or the machines of this model."""

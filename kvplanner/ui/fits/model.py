@@ -1,0 +1,119 @@
+"""The rows of what fits as a table: they arrive one batch after the other, and sort by what they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, QSortFilterProxyModel, Qt
+
+from kvplanner.report.fits import HEADS, VERDICTS, cells, verdict_of
+
+if TYPE_CHECKING:
+    from PySide6.QtCore import QObject
+
+    from kvplanner.report.words import Unit
+    from kvplanner.solve.fits import Fit
+
+SORT_ROLE: Final = Qt.ItemDataRole.UserRole + 1
+TITLES: Final = tuple(head[:1].upper() + head[1:] for head in HEADS)
+_MOST_PARAMETERS: Final = 10**16  # of one verdict, the largest model first
+_NUMBERS: Final = frozenset({3, 4, 5, 6})
+Index = QModelIndex | QPersistentModelIndex
+
+
+class FitsModel(QAbstractTableModel):
+    """One row for each model and format on a machine, or for each machine of a model."""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.rows: list[Fit] = []
+        self._unit: Unit = "GiB"
+
+    def clear(self) -> None:
+        """No rows."""
+        self.beginResetModel()
+        self.rows = []
+        self.endResetModel()
+
+    def add(self, rows: Sequence[Fit]) -> None:
+        """More rows at the end."""
+        if rows:
+            self.beginInsertRows(QModelIndex(), len(self.rows), len(self.rows) + len(rows) - 1)
+            self.rows += rows
+            self.endInsertRows()
+
+    def set_unit(self, unit: Unit) -> None:
+        """GiB or GB."""
+        self._unit = unit
+        if self.rows:
+            self.dataChanged.emit(self.index(0, 0), self.index(len(self.rows) - 1, len(HEADS) - 1))
+
+    def rowCount(self, parent: Index | None = None) -> int:
+        """Rows that have arrived."""
+        return 0 if parent is not None and parent.isValid() else len(self.rows)
+
+    def columnCount(self, parent: Index | None = None) -> int:
+        """Columns."""
+        return len(HEADS)
+
+    def headerData(self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        """Titles."""
+        if orientation == Qt.Orientation.Horizontal and role == Qt.ItemDataRole.DisplayRole:
+            return TITLES[section]
+        return None
+
+    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        """Text, what to sort by, and why there is no plan."""
+        fit, column = self.rows[index.row()], index.column()
+        if role == Qt.ItemDataRole.DisplayRole:
+            return fit.model.rpartition("/")[2] if column == 0 else cells(fit, self._unit)[column]
+        if role == SORT_ROLE:
+            return _key(fit, column)
+        if role == Qt.ItemDataRole.ToolTipRole:
+            return f"{fit.model}: {fit.refused}" if fit.refused else fit.model
+        if role == Qt.ItemDataRole.TextAlignmentRole and column in _NUMBERS:
+            return Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+        return None
+
+
+def _key(fit: Fit, column: int) -> str | int:
+    numbers = {
+        3: fit.stored_bytes, 4: fit.sure_max_context_length or fit.max_context_length,
+        5: fit.sure_serves_users, 6: fit.headroom_bytes,
+    }  # fmt: skip
+    if column in numbers:
+        value = numbers[column]
+        return -1 if value is None else value
+    if column == 7:
+        return VERDICTS.index(verdict_of(fit)) * _MOST_PARAMETERS - (fit.parameters or 0)
+    return fit.total_bytes if column == 2 else (fit.model, fit.weight_format)[column].lower()
+
+
+class FitsFilter(QSortFilterProxyModel):
+    """Sorts by meaning, and hides what the words or the verdict leave out."""
+
+    def __init__(self, model: FitsModel, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._model = model
+        self._words: tuple[str, ...] = ()
+        self._all = False
+        self.setSortRole(SORT_ROLE)
+        self.setSourceModel(model)
+
+    def show(self, text: str, *, everything: bool) -> None:
+        """Only rows that hold all words; everything: also those that do not fit."""
+        self._words, self._all = tuple(text.lower().split()), everything
+        self.invalidate()
+
+    def filterAcceptsRow(self, row: int, parent: Index) -> bool:
+        """Whether a row is shown."""
+        fit = self._model.rows[row]
+        text = f"{fit.model} {fit.weight_format} {fit.gpus}".lower()
+        return (self._all or bool(fit.fits)) and all(word in text for word in self._words)
+
+    def lessThan(self, left: Index, right: Index) -> bool:
+        """By what a column means."""
+        one, other = self._model.data(left, SORT_ROLE), self._model.data(right, SORT_ROLE)
+        less: bool = one < other
+        return less

@@ -1,0 +1,286 @@
+"""The page of what fits: fills while it is read, sorts, filters, and a double click makes a row the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from time import sleep
+from typing import TYPE_CHECKING, Any, Final
+
+from PySide6.QtCore import QModelIndex, QObject, QPoint, Qt, Signal
+from PySide6.QtGui import QFocusEvent, QHideEvent, QShowEvent
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QCheckBox,
+    QComboBox,
+    QHBoxLayout,
+    QHeaderView,
+    QLabel,
+    QLineEdit,
+    QTableView,
+    QVBoxLayout,
+    QWidget,
+)
+
+from kvplanner.ui.fits.model import FitsFilter, FitsModel
+from kvplanner.ui.theme.ink import set_pale
+
+if TYPE_CHECKING:
+    from kvplanner.app.document import Document
+    from kvplanner.app.jobs import Job, JobControl, Jobs
+    from kvplanner.app.state import PlanState
+    from kvplanner.engine.plan import Plan
+    from kvplanner.engine.segment import SegmentKind
+    from kvplanner.report.words import Unit
+    from kvplanner.solve.fits import Fit
+
+BATCH: Final = 24
+KEY: Final = "what fits"
+_MODEL, _GPUS, _USERS, _VERDICT = 0, 2, 5, 7
+_ROW_PADDING: Final = 8
+_MODEL_WIDTH: Final = 210
+_REST: Final = 0.001  # after each row, so that the window's own thread comes first
+_FORMATS: Final = (None, "FP8", "AWQ 4-bit")
+_WAYS: Final = ("Models on this machine", "Machines for this model")
+
+
+class _Batches(QObject):
+    """Carries rows from the worker's thread to the window's."""
+
+    found = Signal(object, object)
+
+
+class FitsPage(QWidget):
+    """Lists what fits while it is seen; a plan of another machine, model or load begins it anew."""
+
+    segment_selected = Signal(object)
+
+    def __init__(self, document: Document, jobs: Jobs, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._document = document
+        self._jobs = jobs
+        self._job: Job | None = None
+        self._of: object = None
+        self.model = FitsModel(self)
+        self.shown = FitsFilter(self.model, self)
+        self.way = QComboBox(self)
+        self.way.addItems(_WAYS)
+        self.way.setAccessibleName("Which way to look")
+        self.search = QLineEdit(self)
+        self.search.setPlaceholderText("Filter by name")
+        self.search.setClearButtonEnabled(True)
+        self.search.setAccessibleName("Filter by name")
+        self.formats = QCheckBox("Also as FP8 and 4-bit", self)
+        self.everything = QCheckBox("Also what does not fit", self)
+        self.status = QLabel(self)
+        self.status.setTextFormat(Qt.TextFormat.PlainText)
+        self.table = self._make_table()
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 4, 0, 0)
+        for widgets in ((self.way, self.search), (self.formats, self.everything)):
+            line = QHBoxLayout()
+            for widget in widgets:
+                line.addWidget(widget, 1 if widget is self.search else 0)
+            if self.search not in widgets:
+                line.addStretch(1)
+            column.addLayout(line)
+        column.addWidget(self.table, 1)
+        column.addWidget(self.status)
+        self._batches = _Batches(self)
+        self._batches.found.connect(self._arrived, Qt.ConnectionType.QueuedConnection)
+        self.way.currentIndexChanged.connect(self._begin)
+        self.formats.toggled.connect(self._begin)
+        self.search.textChanged.connect(self._filter)
+        self.everything.toggled.connect(self._filter)
+
+    def _make_table(self) -> QTableView:
+        table = QTableView(self)
+        table.setModel(self.shown)
+        table.setSortingEnabled(True)
+        table.sortByColumn(_VERDICT, Qt.SortOrder.AscendingOrder)
+        table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
+        table.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
+        table.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
+        table.setShowGrid(False)
+        table.setWordWrap(False)
+        table.setFrameShape(QTableView.Shape.NoFrame)
+        table.verticalHeader().hide()
+        table.verticalHeader().setDefaultSectionSize(self.fontMetrics().height() + _ROW_PADDING)
+        table.horizontalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
+        table.horizontalHeader().setStretchLastSection(True)
+        table.setAccessibleName("What fits")
+        table.setTabKeyNavigation(False)
+        table.activated.connect(self._chosen)
+        return table
+
+    # a page ----------------------------------------------------------------------------------------------------
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        """Whoever leads the focus here means the table."""
+        self.table.setFocus(event.reason())
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """Begins when it is first seen."""
+        super().showEvent(event)
+        self._begin_if_other()
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        """Nobody waits for rows that are not seen."""
+        super().hideEvent(event)
+        self._end()
+
+    def set_plan(self, plan: Plan | None) -> None:
+        """The rows are of the document's state; another plan may mean another machine."""
+        if self.isVisible():
+            self._begin_if_other()
+
+    def set_unit(self, unit: Unit) -> None:
+        """GiB or GB."""
+        self.model.set_unit(unit)
+
+    def set_selected(self, position: int, kind: SegmentKind | None) -> None:
+        """Rows are of whole plans."""
+
+    def set_dimmed(self, dimmed: bool) -> None:
+        """Pale while the plan is not of what is set."""
+        set_pale(self, dimmed)
+
+    def set_empty(self, text: str) -> None:
+        """The table says nothing while there is no plan."""
+
+    # the search ------------------------------------------------------------------------------------------------
+
+    def _subject(self) -> object:
+        """What the rows depend on."""
+        state = self._document.state
+        ask = state.ask
+        subject = state.machine if self.way.currentIndex() == 0 else state.model_text
+        return self.way.currentIndex(), subject, ask.engine, ask.version, ask.load, self.formats.isChecked()
+
+    def _begin_if_other(self) -> None:
+        if self._job is None and self._of != self._subject():
+            self._begin()
+
+    def _end(self) -> None:
+        if self._job is not None:
+            self._job.cancel()
+            self._job, self._of = None, None
+
+    def _begin(self) -> None:
+        self._end()
+        self.model.clear()
+        state = self._document.state
+        if state.machine is None or state.model is None:
+            self.status.setText("Choose a model and GPUs")
+            return
+        self._of = self._subject()
+        rows = _rows(state, to_machines=self.way.currentIndex() == 1, formats=self.formats.isChecked())
+        token = object()
+        self._token = token
+
+        def work(control: JobControl) -> int:
+            return _fill(rows, control, lambda batch: self._batches.found.emit(token, batch))
+
+        self.table.setColumnHidden(_MODEL, self.way.currentIndex() == 1)
+        self.table.setColumnHidden(_GPUS, self.way.currentIndex() == 0)
+        self.table.setColumnHidden(_USERS, state.ask.load is None)
+        self.status.setText("Planning…")
+        self._job = self._jobs.submit("What fits", work, self._done, self._failed, key=KEY)
+
+    def _arrived(self, token: object, batch: list[Fit]) -> None:
+        if token is not self._token:
+            return
+        first = not self.model.rows
+        self.model.add(batch)
+        if first:
+            self.table.resizeColumnsToContents()
+            self.table.setColumnWidth(_MODEL, _MODEL_WIDTH)
+        self.status.setText(f"{len(self.model.rows):,} planned, {self.shown.rowCount():,} shown…")
+
+    def _done(self, count: int) -> None:
+        self._job = None
+        self.status.setText(f"{count:,} planned, {self.shown.rowCount():,} shown. Enter or a double click plans a row")
+
+    def _failed(self, error: Exception) -> None:
+        self._job = None
+        self.status.setText(str(error))
+
+    def _filter(self) -> None:
+        self.shown.show(self.search.text(), everything=self.everything.isChecked())
+
+    def _chosen(self, index: QModelIndex) -> None:
+        fit = self.model.rows[self.shown.mapToSource(index).row()]
+        if fit.refused:
+            return
+        self._end()
+        fields = _fields(self._document.state, fit, to_machines=self.way.currentIndex() == 1)
+        self._document.seal()
+        self._document.edit(f"Plan {fit.model.rpartition('/')[2]} on {fit.gpus}", **fields)
+
+    def row_at(self, row: int) -> QPoint:
+        """The middle of a row of the table, for whoever clicks there."""
+        return self.table.visualRect(self.shown.index(row, 0)).center()
+
+
+def _rows(state: PlanState, *, to_machines: bool, formats: bool) -> Iterator[Fit]:
+    """The rows of a state, made as they are asked for; options of one model say nothing of another."""
+    from kvplanner.solve.fits import machines_for, models_on
+
+    asked = _FORMATS if formats else (None,)
+    ask = state.ask._replace(weight_format=None, measured={})
+    if to_machines:
+        assert state.model is not None
+        return machines_for(state.model, ask._replace(options=_kept(state)), formats=asked)
+    assert state.machine is not None
+    return models_on(state.machine, ask._replace(options={}), formats=asked)
+
+
+def _kept(state: PlanState) -> dict[str, Any]:
+    """The options that hold on every machine: not how the GPUs of this one are shared."""
+    from kvplanner.engine.command import role_option
+    from kvplanner.engine.registry import engine
+
+    chosen = engine(state.ask.engine)
+    gone = {
+        option.name
+        for role in ("tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel", "kv_bytes")
+        if (option := role_option(chosen, state.ask.version, role)) is not None
+    }
+    return {name: value for name, value in state.ask.options.items() if name not in gone}
+
+
+def _fill(rows: Iterator[Fit], control: JobControl, send: Any) -> int:
+    """Send rows in batches until all are there or nobody wants them; the first ones soon."""
+    batch: list[Fit] = []
+    count, size = 0, 4
+    for fit in rows:
+        control.check()
+        batch.append(fit)
+        count += 1
+        if len(batch) >= size:
+            send(batch)
+            batch, size = [], BATCH
+        sleep(_REST)
+    send(batch)
+    return count
+
+
+def _fields(state: PlanState, fit: Fit, *, to_machines: bool) -> dict[str, Any]:
+    """What makes a row the plan: another model as it was planned here, or another machine."""
+    from kvplanner.catalog import gpus, models
+
+    if not to_machines:
+        model = models.load(fit.model)
+        wanted = fit.weight_format if fit.what_if else None
+        return {"model": model, "model_text": fit.model, "weight_format": wanted, "options": {}, "measured": {}}
+    machine = gpus.machine(fit.gpus)
+    return {
+        "devices": machine.devices,
+        "machine_text": fit.gpus,
+        "machine_source": machine.source,
+        "machine_chosen": True,
+        "unticked": frozenset(),
+        "given_free": {},
+        "options": _kept(state),
+        "measured": {},
+        "weight_format": fit.weight_format if fit.what_if else None,
+    }

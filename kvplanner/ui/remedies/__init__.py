@@ -1,0 +1,1 @@
+"""What to change, beside the plan: found by a worker, applied in one step."""

@@ -1,0 +1,32 @@
+"""What a remedy changes of a document's state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kvplanner.solve.change import GPUS, MODEL, WEIGHT_FORMAT
+
+if TYPE_CHECKING:
+    from kvplanner.app.state import PlanState
+    from kvplanner.solve.remedies import Remedy
+
+
+def fields_of(state: PlanState, remedy: Remedy) -> dict[str, Any]:
+    """The fields to edit, all at once: options, and model, format or machine where the remedy has another."""
+    request = remedy.request
+    fields: dict[str, Any] = {"options": dict(request.options)}
+    named = {change.option: change.value for change in remedy.changes}
+    if WEIGHT_FORMAT in named:
+        fields["weight_format"] = request.weight_format
+    if MODEL in named:
+        fields |= {"model": request.model, "model_text": request.model.id, "weight_format": request.weight_format}
+    if GPUS in named:
+        fields |= {
+            "devices": request.machine.devices,
+            "machine_text": str(named[GPUS]),
+            "machine_source": request.machine.source,
+            "machine_chosen": True,
+            "unticked": frozenset(),
+            "given_free": {},
+        }
+    return fields

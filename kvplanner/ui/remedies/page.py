@@ -1,0 +1,119 @@
+"""The page of ways: every change that makes the plan fit, or serve more, with what it costs and a way to apply it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from PySide6.QtCore import QEvent, Qt, QUrl, Signal
+from PySide6.QtGui import QFocusEvent
+from PySide6.QtWidgets import QTextBrowser, QVBoxLayout, QWidget
+
+from kvplanner.report import words
+from kvplanner.report.remedies import heading, outcome, title
+from kvplanner.ui.theme.ink import set_pale, tokens_of
+
+if TYPE_CHECKING:
+    from kvplanner.engine.plan import Plan
+    from kvplanner.engine.segment import SegmentKind
+    from kvplanner.report.words import Unit
+    from kvplanner.solve.remedies import Remedy
+    from kvplanner.ui.remedies.finder import RemedyFinder
+
+EMPTY: Final = "Choose a model and GPUs"
+SEARCHING: Final = "Looking for ways…"
+NONE: Final = "No single change and no pair of changes does more"
+_LEAST: Final = 220
+
+
+class RemedyPage(QWidget):
+    """Lists the finder's remedies as links that apply them. height_changed(): the page is of another height."""
+
+    segment_selected = Signal(object)
+    height_changed = Signal()
+
+    def __init__(self, finder: RemedyFinder, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._finder = finder
+        self._unit: Unit = "GiB"
+        self._empty = EMPTY
+        self._plan: Plan | None = None
+        self.text = QTextBrowser(self)
+        self.text.setOpenLinks(False)
+        self.text.setFrameShape(QTextBrowser.Shape.NoFrame)
+        self.text.setAccessibleName("Ways to change the plan")
+        self.text.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.text.anchorClicked.connect(self._clicked)
+        self.text.document().documentLayout().documentSizeChanged.connect(self.height_changed)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.addWidget(self.text)
+        finder.changed.connect(self._show)
+        self._show()
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        """Whoever leads the focus here means the text."""
+        self.text.setFocus(event.reason())
+
+    def natural_height(self) -> int:
+        """As high as the list, within reason: it scrolls."""
+        return max(int(self.text.document().size().height()) + 4, _LEAST)
+
+    def set_plan(self, plan: Plan | None) -> None:
+        """The finder follows the document by itself."""
+        self._plan = plan
+        self._show()
+
+    def set_unit(self, unit: Unit) -> None:
+        """GiB or GB."""
+        self._unit = unit
+        self._show()
+
+    def set_selected(self, position: int, kind: SegmentKind | None) -> None:
+        """Ways are of the whole plan."""
+
+    def set_dimmed(self, dimmed: bool) -> None:
+        """Pale while the plan is not of what is set."""
+        set_pale(self, dimmed)
+
+    def set_empty(self, text: str) -> None:
+        """What stands here while there is no plan."""
+        self._empty = text or EMPTY
+        self._show()
+
+    def _show(self) -> None:
+        tokens = tokens_of(self)
+        remedies, plan = self._finder.remedies, self._finder.plan
+        if self._plan is None:
+            told = words.rich(self._empty)
+        elif remedies is None or plan is None:
+            told = SEARCHING
+        elif not remedies:
+            told = NONE
+        else:
+            rows = "".join(self._row(number, remedy) for number, remedy in enumerate(remedies))
+            told = f"<p><b>{heading(plan)}</b></p>{rows}"
+            self.text.setHtml(f'<div style="color:{tokens.text}">{told}</div>')
+            return
+        self.text.setHtml(f'<p style="color:{tokens.muted}">{told}</p>')
+
+    def _row(self, number: int, remedy: Remedy) -> str:
+        tokens = tokens_of(self)
+        facts = words.rich(" · ".join(outcome(remedy, self._unit)))
+        costs = words.rich("; ".join(remedy.costs))
+        link = f'<a href="#{number}" style="color:{tokens.accent};text-decoration:none">Apply</a>'
+        return (
+            f'<p style="margin:0 0 8px 0"><b>{words.rich(title(remedy))}</b>&nbsp;&nbsp;{link}<br>'
+            f'{facts}<br><span style="color:{tokens.muted}">{costs}</span></p>'
+        )
+
+    def _clicked(self, url: QUrl) -> None:
+        number = int(url.fragment() or -1)
+        remedies = self._finder.remedies or ()
+        if 0 <= number < len(remedies):
+            self._finder.apply(remedies[number])
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follows theme and font."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.PaletteChange:
+            self._show()

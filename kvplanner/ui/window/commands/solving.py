@@ -1,0 +1,85 @@
+"""Ways to change the plan and what else would run: buttons under the verdict, and two tabs."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from PySide6.QtCore import QObject
+
+from kvplanner.report.remedies import outcome, title
+from kvplanner.ui.remedies.finder import RemedyFinder
+from kvplanner.ui.window.centre import LOW
+from kvplanner.ui.window.tabs import Page, Tab
+
+if TYPE_CHECKING:
+    from PySide6.QtWidgets import QWidget
+
+    from kvplanner.engine.plan import Plan
+    from kvplanner.solve.remedies import Remedy
+    from kvplanner.ui.window.window import MainWindow
+
+WAYS: Final = "ways"
+FITS: Final = "fits"
+MOST: Final = 3
+_LONGEST: Final = 44
+
+
+class Solving(QObject):
+    """Looks for remedies of a filled window's plan, and offers the first few under a verdict that needs them."""
+
+    def __init__(self, window: MainWindow) -> None:
+        super().__init__(window)
+        self._window = window
+        self._offered = False
+        self.finder = RemedyFinder(window.document, window.services.jobs, self)
+        self.finder.changed.connect(self._offer)
+        window.document.planned.connect(self._planned)
+        window.document.failed.connect(self._failed)
+        if window.document.error is None:
+            window.centre.set_actions(())
+        window.centre.below.add_tab(Tab(WAYS, "Ways", self._ways))
+        window.centre.below.add_tab(Tab(FITS, "What fits", self._fits))
+
+    def _ways(self, parent: QWidget) -> Page:
+        from kvplanner.ui.remedies.page import RemedyPage
+
+        return RemedyPage(self.finder, parent)
+
+    def _fits(self, parent: QWidget) -> Page:
+        from kvplanner.ui.fits.page import FitsPage
+
+        return FitsPage(self._window.document, self._window.services.jobs, parent)
+
+    def _planned(self, plan: Plan) -> None:
+        """A plan that needs no change has no buttons; others keep theirs until the new ones are known."""
+        if not self._offered or not _needs(plan):
+            self._window.centre.set_actions(())
+            self._offered = False
+
+    def _failed(self, _error: object) -> None:
+        self._offered = False  # what stands there now is for what is refused
+
+    def _offer(self) -> None:
+        finder = self.finder
+        if finder.remedies is None or finder.plan is None:
+            return
+        # In a low window a verdict that is not of a failure leaves its room to the bars; the tab has all ways.
+        wanted = _needs(finder.plan) and (finder.plan.fits is False or self._window.centre.height() >= LOW)
+        chosen = [r for r in finder.remedies if r.sure and r.aim != "less"][:MOST] if wanted else []
+        self._window.centre.set_actions([self._action(remedy) for remedy in chosen])
+        self._offered = bool(chosen)
+
+    def _action(self, remedy: Remedy) -> tuple[str, str, partial[None]]:
+        name = title(remedy)
+        shown = name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
+        facts = ", ".join(outcome(remedy, self._window.services.unit()))
+        return shown, f"Apply: {name}: {facts}. {'; '.join(remedy.costs)}", partial(self.finder.apply, remedy)
+
+
+def _needs(plan: Plan) -> bool:
+    """Whether a plan may fail, or leaves users of its load."""
+    load, served = plan.request.load, plan.limits.sure_serves_users
+    return plan.fits is not None and (
+        not plan.sure or (load is not None and served is not None and served < load.users)
+    )

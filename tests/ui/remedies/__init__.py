@@ -1,0 +1,1 @@
+"""Remedies in the window."""
