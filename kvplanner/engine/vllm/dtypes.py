@@ -29,6 +29,11 @@ LATENT_ONLY: Final = ("fp8_ds_mla", "nvfp4_ds_mla")
 OFFERED: Final = ("auto", "bfloat16", "float16", "fp8", "fp8_e4m3", "fp8_e5m2", "fp8_ds_mla", *_PER_TOKEN, *_TURBOQUANT,
                   "nvfp4_ds_mla")  # fmt: skip
 KNOWN: Final = (*OFFERED, "fp8_inc")
+# The first release that has a dtype (config/cache.py CacheDType of the releases on both sides); others are older.
+SINCE: Final[dict[str, tuple[int, int]]] = {
+    **dict.fromkeys(("int8_per_token_head", "fp8_per_token_head", "nvfp4", *_TURBOQUANT), (20, 0)),
+    "int4_per_token_head": (25, 0), "nvfp4_4over6": (28, 0), "nvfp4_ds_mla": (30, 0),
+}  # fmt: skip
 _FP8_DS_MLA: Final = 656  # 512 values of 1 byte, 16 bytes of scales, 64 rope values of 2 bytes
 _NVFP4_DS_MLA: Final = 352
 

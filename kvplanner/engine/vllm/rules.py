@@ -95,7 +95,6 @@ V2_WITHOUT: Final = ByRelease[tuple[str, ...]](
 # --- The budget ------------------------------------------------------------------------------------------------------
 UTILIZATION: Final = ByRelease(0.9, Row((20, 0), 0.92, "config/cache.py:66; 0.9 at :41 of 0.19.1"))
 FREE_CHECK: Final = ByRelease(False, Row((9, 1), True, "v1/worker/gpu_worker.py init_device"))
-ESTIMATE_VARIABLE: Final = ByRelease(False, Row((18, 0), True, "envs.py:1636 VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS"))
 GRAPHS_ESTIMATED: Final = ByRelease(False, Row((20, 0), True, "envs.py:1725; v1/worker/gpu_worker.py:401"))
 V2_ESTIMATES_GRAPHS: Final = ByRelease(False, Row((29, 0), True, "v1/worker/gpu/model_runner.py:896; 0 before"))
 CONSUMED: Final = ByRelease(False, Row((27, 0), True, "v1/worker/gpu_worker.py, 0.27.1"))
@@ -185,7 +184,6 @@ INDEXER_SCRATCH: Final = ByRelease(False, Row((20, 0), True, "v1/attention/backe
 GATHER_BY_LENGTH: Final = ByRelease(False, Row((32, 0), True, "config/vllm.py:1872: 5 up to 256 Ki tokens, else 2"))
 INDEXER_LOGITS: Final = ByRelease(False, Row((19, 0), True, "sparse_attn_indexer.py:121; not in 0.18.0"))
 ROUND_UP_ITEMS: Final = ByRelease(True, Row((10, 0), False, "v1/worker/gpu_model_runner.py:2361"))
-SAMPLER_WARMS_LATE: Final = ByRelease(True, Row((30, 0), False, "v1/worker/gpu_worker.py:811"))
 
 # --- Weights ---------------------------------------------------------------------------------------------------------
 # MXFP4 experts: what TRT-LLM's kernels (10.x) pad the width of a rank to; what Triton's layout for Hopper pads the

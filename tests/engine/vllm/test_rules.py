@@ -314,3 +314,17 @@ class TestNames:
     )  # fmt: skip
     def test_back_ends(self, model: ModelSpec, gpu: Gpu, version: str, backend: str) -> None:
         assert resolved(model, gpu=gpu, version=version)[0].attention_backend == backend
+
+
+@pytest.mark.parametrize(
+    ("dtype", "gpu", "before", "since"),
+    [
+        ("nvfp4", B200, "0.19.1", "0.20.0"), ("turboquant_k8v4", H100, "0.19.1", "0.20.0"),
+        ("int4_per_token_head", H100, "0.24.0", "0.25.1"), ("nvfp4_4over6", B200, "0.27.1", "0.28.0"),
+    ],
+)  # fmt: skip
+def test_cache_dtypes_came_one_after_another(dtype: str, gpu: Gpu, before: str, since: str) -> None:
+    """config/cache.py CacheDType of both releases."""
+    with pytest.raises(BadInput, match="invalid choice"):
+        resolved(dense(), {"kv_cache_dtype": dtype}, gpu, before)
+    assert resolved(dense(), {"kv_cache_dtype": dtype}, gpu, since)[0].cache.dtype == dtype

@@ -295,7 +295,10 @@ def _encoders(spec: ModelSpec, settings: Settings, stage: int) -> tuple[Moment, 
     own, how = 0, "0"
     for tower in spec.towers:
         per_item = tower.tokens_per_item or longest
-        items = max(1, min(budget // per_item, settings.scheduler.max_num_seqs)) if per_item else 1
+        items = 1
+        if per_item:
+            most = ceil_div(budget, per_item) if rules.ROUND_UP_ITEMS.at(settings.version) else budget // per_item
+            items = max(1, min(most, settings.scheduler.max_num_seqs))
         patches = (tower.patch_tokens_per_item or usual.patches or per_item) * items
         size = patches * tower.hidden_size * _ENCODER_BYTES_PER_VALUE
         if size > own:

@@ -6,9 +6,10 @@ from typing import Final
 
 from kvplanner.engine.shared.ledger import Book
 from kvplanner.engine.vllm import rules
-from kvplanner.engine.vllm.dtypes import KNOWN
+from kvplanner.engine.vllm.dtypes import KNOWN, SINCE
 from kvplanner.engine.vllm.gpu import Gpu
 from kvplanner.engine.vllm.quirks import quirks
+from kvplanner.engine.vllm.releases import spelled
 from kvplanner.engine.vllm.settings import Cache, Era, MambaCacheMode, Version
 from kvplanner.engine.vllm.settle.scheduler import is_causal
 from kvplanner.errors import BadInput
@@ -20,7 +21,7 @@ _READS_STATES: Final = ("eagle", "eagle3", "mtp")
 
 def settle_cache(spec: ModelSpec, book: Book, gpu: Gpu, era: Era, version: Version, drafts: str | None) -> Cache:
     """drafts: the speculative method. Raises BadInput for values that the engine does not know."""
-    dtype, skipped = _dtype(spec, book, gpu), _skip_layers(book)
+    dtype, skipped = _dtype(spec, book, gpu, version), _skip_layers(book)
     prefixes = _prefix_caching(spec, book, era, version)
     hybrid = _hybrid_manager(spec, book, version, drafts)
     aligned = _has_state(spec) and prefixes
@@ -54,7 +55,7 @@ def settle_cache(spec: ModelSpec, book: Book, gpu: Gpu, era: Era, version: Versi
     )
 
 
-def _dtype(spec: ModelSpec, book: Book, gpu: Gpu) -> str:
+def _dtype(spec: ModelSpec, book: Book, gpu: Gpu, version: Version) -> str:
     mixers = [m for layer in spec.layers for m in layer.mixers]
     indexed = any(isinstance(m, Mla) and m.indexer is not None for m in mixers)
     default, reason = "auto", "the model's dtype"
@@ -65,6 +66,12 @@ def _dtype(spec: ModelSpec, book: Book, gpu: Gpu) -> str:
     wanted = str(book.settle("kv_cache_dtype", default, reason))
     if wanted not in KNOWN:
         raise BadInput(f"{wanted!r} is not a KV cache dtype", "--kv-cache-dtype", "Known: " + ", ".join(KNOWN))
+    since = SINCE.get(wanted)
+    if since is not None and version < since:
+        raise BadInput(
+            f"invalid choice: {wanted!r}. vLLM {spelled(version)} does not have it, {spelled(since)} does",
+            "--kv-cache-dtype", f"Plan --engine-version {spelled(since)} or later, or another dtype, for example fp8",
+        )  # fmt: skip
     if wanted == "auto" and default != "auto":
         book.override("kv_cache_dtype", default, reason)
         return default
