@@ -250,6 +250,10 @@ class TestSizing:
         assert sizing.num_blocks == 8583
         assert fits or "(16.0 GiB KV cache is needed" in (sizing.error or "")
 
+    def test_the_stage_with_least_memory_decides_also_where_the_whole_model_was_charged(self) -> None:
+        layout = laid_out(dense(), {"pipeline_parallel_size": 2, "max_model_len": 4096}, version="0.16.0")
+        assert [kv_sizing.size(layout, pair).stage for pair in ((20 * GIB, 30 * GIB), (30 * GIB, 20 * GIB))] == [0, 1]
+
     @pytest.mark.parametrize(
         ("options", "version", "refused"),
         [

@@ -139,7 +139,7 @@ def _verdict(layout: CacheLayout, usable: list[int], length: int, need: int) -> 
         if need * per_block > memory:
             estimate = longest(layout, memory // per_block, length)
             return too_small(layout.settings, length, need * per_block, memory, estimate), estimate or None, stage
-        if memory * layout.bytes_per_block[tightest] < usable[tightest] * per_block:
+        if memory * layout.bytes_per_block[tightest] < usable[tightest] * layout.bytes_per_block[stage]:
             tightest = stage
     return None, None, tightest
 
