@@ -33,11 +33,15 @@ PACKAGED = ROOT / "dist" / "kvplanner"
 BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
 LINUX = sys.platform.startswith("linux")
 
+# The release's day, in seconds: packages are dated by it.
+RELEASED = "1764374400"
+
 # What the tests need beyond Qt's libraries: (a command or file that shows it is there, the Debian package).
 TEST_TOOLS = (
     ("gcc", "gcc"),
     ("make", "make"),
     ("objdump", "binutils"),
+    ("icupkg", "icu-devtools"),
     ("Xvfb", "xvfb"),
     ("xdotool", "xdotool"),
     ("/usr/include/stdio.h", "libc6-dev"),
@@ -238,7 +242,9 @@ def build(python: Path) -> None:
         [
             python, "-m", "PyInstaller", "--noconfirm", "--log-level", "WARN",
             "--distpath", "dist", "--workpath", "build/pyinstaller", "packaging/kvplanner.spec",
-        ]
+        ],
+        # The same source gives the same bytes: sets are walked in one order, and files carry no time of the build.
+        {"PYTHONHASHSEED": "1", "SOURCE_DATE_EPOCH": os.environ.get("SOURCE_DATE_EPOCH", RELEASED)},
     )  # fmt: skip
 
 

@@ -22,9 +22,10 @@ LIBRARIES: Final[dict[str, str]] = {
     "libGL.so.1": "libgl1",
     "libfontconfig.so.1": "libfontconfig1",
     "libdbus-1.so.3": "libdbus-1-3",
+    "libgthread-2.0.so.0": "libglib2.0-0",
 }
 # Qt's own drawing needs these on every platform; the rest belongs to X11.
-_EVERYWHERE: Final = ("libEGL.so.1", "libGL.so.1", "libfontconfig.so.1", "libdbus-1.so.3")
+_EVERYWHERE: Final = ("libEGL.so.1", "libGL.so.1", "libfontconfig.so.1", "libdbus-1.so.3", "libgthread-2.0.so.0")
 _LINKER_CACHE: Final = Path("/etc/ld.so.cache")
 _NO_SCREEN_NEEDED: Final = ("offscreen", "minimal", "vnc", "linuxfb", "eglfs")
 

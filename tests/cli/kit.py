@@ -10,6 +10,11 @@ from typing import NamedTuple
 
 import pytest
 
+# What a terminal obeys, or what turns the text after it.
+OBEYED = [chr(c) for c in (*range(0x20), *range(0x7F, 0xA0)) if c != 0x0A] + list(
+    "\u202a\u202b\u202d\u202e\u2066\u2069"
+)
+
 
 class Ran(NamedTuple):
     """What a command printed and its exit status."""

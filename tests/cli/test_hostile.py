@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.kit import Terminal, process
+from tests.cli.kit import OBEYED, Terminal, process
 from tests.nvml_stub.build import library_folder
 
 pytestmark = pytest.mark.slow
@@ -31,10 +31,6 @@ reserved_mib = 600
 used_mib = 9000
 compute = {pid}:5000
 """
-# What a terminal obeys, or what turns the text after it.
-OBEYED = [chr(c) for c in (*range(0x20), *range(0x7F, 0xA0)) if c != 0x0A] + list(
-    "\u202a\u202b\u202d\u202e\u2066\u2069"
-)
 
 
 @pytest.fixture

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
+import pytest
+
 from kvplanner import __version__
+from kvplanner.cli.main import COMMANDS, gui_usage
 from kvplanner.request.planfile import SUFFIX
 
 LINUX = Path(__file__).parent.parent.parent / "packaging" / "linux"
 APP_ID = "org.kvplanner.kvplanner"
 MIME = "application/vnd.kvplanner.plan+json"
+GGUF = "application/x-gguf"
+sys.path.insert(0, str(LINUX))
 
 
 def test_desktop_entry() -> None:
@@ -20,18 +30,17 @@ def test_desktop_entry() -> None:
     assert values["Type"] == "Application"
     assert values["Exec"].endswith("%F")
     assert values["Icon"] == "kvplanner"
-    assert values["MimeType"] == f"{MIME};"
+    assert values["MimeType"] == f"{MIME};{GGUF};"
     assert values["Categories"] == "Development;"
 
 
 def test_file_type() -> None:
     tree = ElementTree.parse(LINUX / "kvplanner.xml")
-    kind = tree.find("{*}mime-type")
-    assert kind is not None
-    assert kind.get("type") == MIME
-    glob = kind.find("{*}glob")
-    assert glob is not None
-    assert glob.get("pattern") == f"*{SUFFIX}"
+    patterns = {
+        kind.get("type"): [glob.get("pattern") for glob in kind.findall("{*}glob")]
+        for kind in tree.findall("{*}mime-type")
+    }
+    assert patterns == {MIME: [f"*{SUFFIX}"], GGUF: ["*.gguf"]}
 
 
 def test_metainfo() -> None:
@@ -41,10 +50,112 @@ def test_metainfo() -> None:
     assert root.findtext("project_license") == "Apache-2.0"
     assert next(r.get("version") for r in root.iter("release")) == __version__
     assert {b.text for b in root.iter("binary")} == {"kvplanner", "kvplanner-gui"}
-    assert [m.text for m in root.iter("mediatype")] == [MIME]
+    assert [m.text for m in root.iter("mediatype")] == [MIME, GGUF]
 
 
 def test_the_icon_is_a_picture_that_scales() -> None:
     root = ElementTree.parse(LINUX.parent.parent / "resources" / "icons" / "kvplanner.svg").getroot()
     assert root.tag.endswith("svg")
     assert root.get("viewBox") == "0 0 128 128"
+
+
+def test_the_manual_and_the_completions_know_every_flag() -> None:
+    import pages
+
+    manual, shells = (
+        pages.man_page("2026-11-29"),
+        (pages.bash_completion(), pages.zsh_completion(), pages.fish_completion()),
+    )
+    for command in COMMANDS:
+        flags = [flag for flag, _, _ in pages.of_command(command)]
+        assert len(flags) >= 2
+        assert f".SS kvplanner {command}" in manual
+        for flag in flags:
+            assert flag.replace("-", "\\-") in manual
+            assert all(flag in text or (flag[2:] in text) for text in shells), flag
+    assert "\\- " in manual
+
+
+def test_the_window_takes_the_flags_that_its_help_names() -> None:
+    import pages
+
+    named = set(re.findall(r"(?<![\w-])--[a-z-]+(?= |\n|$)", gui_usage())) - {"--help"}
+    assert {flag for flag, _, _ in pages.of_command("gui")} == named
+
+
+def test_the_shells_and_man_read_them(tmp_path: Path) -> None:
+    import pages
+
+    (tmp_path / "kvplanner").write_text(pages.bash_completion())
+    subprocess.run(["bash", "-n", str(tmp_path / "kvplanner")], check=True)
+    line = "source kvplanner; COMP_WORDS=(kvplanner plan --me); COMP_CWORD=2; _kvplanner; echo ${COMPREPLY[@]}"
+    done = subprocess.run(["bash", "-c", line], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["--measured"]
+    (tmp_path / "kvplanner.1").write_text(pages.man_page("2026-11-29"))
+    if shutil.which("man") and shutil.which("groff"):
+        done = subprocess.run(
+            ["man", "--warnings", "-l", "kvplanner.1"], cwd=tmp_path, capture_output=True, text=True, check=True
+        )
+        assert not done.stderr
+        assert "KVPLANNER(1)" in done.stdout
+
+
+def test_the_bill_of_materials_names_what_is_installed() -> None:
+    import contents
+
+    document = json.loads(contents.sbom("1.2.3", "3.11.7"))
+    named = {part["name"].lower().replace("_", "-"): part for part in document["components"]}
+    locked = (LINUX.parent / "locked-run.txt").read_text(encoding="utf-8")
+    for name, version in re.findall(r"^([a-z0-9-]+)==([^ ;\\\\]+)", locked, re.MULTILINE):
+        if name in ("setuptools", "hf-xet"):  # they install, or are left out
+            continue
+        assert named[name]["version"] == version
+        assert named[name]["licenses"][0]["license"]["name"], name
+    assert contents.sbom("1.2.3", "3.11.7") == json.dumps(document, indent=1) + "\n"
+
+
+def test_every_licence_comes_along() -> None:
+    import contents
+
+    text = contents.licences("OWN LICENCE")
+    assert text.startswith("OWN LICENCE")
+    for word in ("LGPL", "PySide6", "numpy", "Unicode-3.0"):
+        assert word in text
+
+
+def test_checksums_are_what_sha256sum_reads(tmp_path: Path) -> None:
+    import contents
+
+    (tmp_path / "a.deb").write_bytes(b"x")
+    (tmp_path / "SHA256SUMS").write_text(contents.checksums([tmp_path / "a.deb"]))
+    subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=tmp_path, check=True, capture_output=True)
+
+
+def test_icus_data_are_trimmed_to_english_and_sort_as_before(tmp_path: Path) -> None:
+    import trim_icu
+
+    if shutil.which("icupkg") is None or shutil.which("gcc") is None:
+        pytest.skip("needs icupkg and gcc")
+    import PySide6
+
+    (whole,) = (Path(PySide6.__file__).parent / "Qt" / "lib").glob("libicudata.so.*")
+    shutil.copy(whole, tmp_path / whole.name)
+    assert trim_icu.trim(tmp_path / whole.name) > 20e6
+    command = [sys.executable, "-c", SORTS]
+    told = [
+        subprocess.run(command, env={"LD_LIBRARY_PATH": str(folder)}, capture_output=True, text=True, check=True)
+        for folder in (whole.parent, tmp_path)
+    ]
+    assert told[0].stdout == told[1].stdout
+    assert not told[1].stderr
+
+
+SORTS = """
+from functools import cmp_to_key
+from PySide6.QtCore import QCollator, QLocale, QTimeZone
+for name in ("en_GB", "en_US", "de_DE", "C"):
+    collator = QCollator(QLocale(name))
+    collator.setNumericMode(name != "C")
+    print(sorted(["b10", "b2", "Z", "a", "ä", "é", "f", "A"], key=cmp_to_key(collator.compare)))
+print(len(QTimeZone.availableTimeZoneIds()), QLocale("de").toUpper("straße"))
+"""

@@ -1,0 +1,84 @@
+"""What a package says of itself: the parts in it with versions and licences (SBOM), their texts, and checksums."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from importlib import metadata
+from pathlib import Path
+
+# Distributions whose modules are in the application; Python itself comes on top.
+_PARTS = (
+    "PySide6_Essentials", "shiboken6", "pyqtgraph", "numpy", "nvidia-ml-py", "huggingface_hub", "psutil",
+    "prometheus_client", "anyio", "certifi", "charset-normalizer", "click", "colorama", "filelock", "fsspec", "h11",
+    "httpcore2", "httpx2", "idna", "packaging", "PyYAML", "requests", "tqdm", "truststore", "typing_extensions",
+    "urllib3", "pyinstaller",
+)  # fmt: skip
+_WITHIN_PYSIDE = ("Qt 6 (LGPL-3.0-only)", "ICU 73 (Unicode-3.0)")
+_TEXTS = ("LICEN", "COPYING", "NOTICE")
+
+
+def parts() -> Iterator[metadata.Distribution]:
+    """The distributions that the application holds, as they are installed here."""
+    for name in sorted(_PARTS, key=str.lower):
+        try:
+            yield metadata.distribution(name)
+        except metadata.PackageNotFoundError:
+            continue
+
+
+def licence(part: metadata.Distribution) -> str:
+    """The licence that a distribution states, as SPDX where it does so."""
+    about = part.metadata
+    stated = next((str(about[field]) for field in ("License-Expression", "License") if field in about), "")
+    if not stated or len(stated) > 80 or "\n" in stated:
+        classes = about.get_all("Classifier") or []
+        stated = " AND ".join(c.rpartition(" :: ")[2] for c in classes if c.startswith("License :: OSI")) or stated[:80]
+    return stated.split("\n")[0]
+
+
+def sbom(version: str, python: str) -> str:
+    """A CycloneDX 1.6 document: every part with version and licence. The same parts give the same bytes."""
+    components = [
+        {
+            "type": "library", "name": part.metadata["Name"], "version": part.version,
+            "purl": f"pkg:pypi/{part.metadata['Name'].lower().replace('_', '-')}@{part.version}",
+            "licenses": [{"license": {"name": licence(part)}}],
+        }
+        for part in parts()
+    ]  # fmt: skip
+    components.append({"type": "platform", "name": "CPython", "version": python,
+                       "licenses": [{"license": {"id": "PSF-2.0"}}]})  # fmt: skip
+    about = {
+        "type": "application",
+        "name": "kvplanner",
+        "version": version,
+        "licenses": [{"license": {"id": "Apache-2.0"}}],
+    }
+    document = {"bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1, "metadata": {"component": about},
+                "components": components}  # fmt: skip
+    return json.dumps(document, indent=1) + "\n"
+
+
+def licences(own: str) -> str:
+    """The licence of kvplanner, then every text that the parts bring along."""
+    rule = "\n\n" + "=" * 100 + "\n"
+    texts = [own]
+    for part in parts():
+        head = f"{rule}{part.metadata['Name']} {part.version}: {licence(part)}\n"
+        if part.metadata["Name"].lower().startswith("pyside6"):
+            head += f"with {', '.join(_WITHIN_PYSIDE)}; the libraries lie as files of their own and can be replaced\n"
+        texts.append(head)
+        files = [f for f in part.files or () if f.name.upper().startswith(_TEXTS) and ".dist-info" in str(f)]
+        texts += [f"\n-- {file.name}\n\n{_text(Path(str(file.locate())))}" for file in sorted(files, key=str)]
+    return "".join(texts)
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace")
+
+
+def checksums(files: Iterable[Path]) -> str:
+    """Lines that `sha256sum --check` reads."""
+    return "".join(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in sorted(files))
