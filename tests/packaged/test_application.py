@@ -132,16 +132,20 @@ def test_a_window_opens_on_x11_and_ends_cleanly(app: Path, tmp_path: Path) -> No
 def test_the_gpu_panel_plots_what_the_helper_sees(app: Path, tmp_path: Path) -> None:
     stub = {"LD_LIBRARY_PATH": str(library_folder()), "NVML_STUB_SCENARIO": str(SCENARIOS / "desktop-4090.ini")}
     with window([str(app / "kvplanner-gui")], tmp_path, **stub) as shown:
-        shown.press("ctrl+g")
         pid = shown.process.pid
-        loaded = Path(f"/proc/{pid}/maps")
-        deadline = time.monotonic() + 30
+        loaded, children = Path(f"/proc/{pid}/maps"), Path(f"/proc/{pid}/task/{pid}/children")
+        deadline = time.monotonic() + 60
+        pressed = 0.0
         while time.monotonic() < deadline and "multiarray_umath" not in loaded.read_text():
+            # A key that comes before the window has its menus is lost, which a busy machine makes likely.
+            if not children.read_text().split() and time.monotonic() - pressed > 5:
+                shown.press("ctrl+g")
+                pressed = time.monotonic()
             time.sleep(0.2)
         assert "multiarray_umath" in loaded.read_text(), "the plot was never drawn"
         time.sleep(2)
         picture(shown, tmp_path / "panel.png")
         assert png_size(tmp_path / "panel.png")[0] >= 860
-        helpers = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        helpers = children.read_text().split()
         assert len(helpers) == 1, "one helper process watches the driver"
         shown.interrupt()
