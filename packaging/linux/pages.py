@@ -5,18 +5,18 @@ from __future__ import annotations
 import sys
 from argparse import Action, ArgumentParser
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
 from kvplanner import __version__  # noqa: E402
-from kvplanner.cli import gpus, inspect, models, plan  # noqa: E402
 from kvplanner.cli.main import COMMANDS  # noqa: E402
 
 PARSERS: dict[str, ArgumentParser] = {
-    "plan": plan.parser(), "inspect": inspect.parser(), "models": models.parser(), "gpus": gpus.parser(),
-}  # fmt: skip
+    command: import_module(f"kvplanner.cli.{command}").parser() for command in COMMANDS if command != "gui"
+}
 # What the window takes besides what `plan` takes: flag, what follows it, what it does.
 WINDOW: tuple[tuple[str, str, str], ...] = (
     ("--screenshot", "OUT.png", "renders the window and exits; needs no display"),
