@@ -309,7 +309,7 @@ def _cache_notes(plan: Plan, device: DevicePlan, kind: SegmentKind | None, unit:
 
 def _group_note(cache: KvCache, group: CacheGroup) -> str:
     one = cache.unit.removesuffix("s")
-    of = f" of {group.unit_tokens:,} tokens" if group.unit_tokens > 1 or cache.unit != "tokens" else ""
+    of = f" of {group.unit_tokens:,} tokens" if group.unit_tokens > 1 else ""
     if group.kind == "state" and not group.units_per_request:
         one, of = "slot", ""
     note = f"{group.layers} layers ({CACHE_KINDS.get(group.kind, group.kind)}): {group.page_bytes:,} bytes a {one}{of} "

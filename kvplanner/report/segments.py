@@ -109,7 +109,7 @@ def name_of(kind: SegmentKind) -> str:
 
 def heading_of(kind: SegmentKind) -> str:
     """The name at the start of a line: "Weights", "KV cache"."""
-    name = _WORDS[kind].name
+    name = _WORDS[kind].name.replace(" the ", " ")  # a table's cell has less room than a sentence
     return name[:1].upper() + name[1:]
 
 

@@ -160,6 +160,8 @@ def _at_once(plan: Plan) -> str:
     if most is not None and cache.max_concurrency > most / plan.replicas:
         requests = counted(most // plan.replicas, "request", "requests")
         return f"{requests} of {length} tokens at once ({label_in_sentence(plan, 'max_requests')})"
+    if cache.max_concurrency == 1:
+        return f"one request of {length} tokens at once"
     return f"{cache.max_concurrency:,.1f} requests of {length} tokens at once"
 
 

@@ -50,7 +50,7 @@ def test_what_is_missing_has_a_row() -> None:
     plan = sample_plans.too_big()
     rows = {r.name: r for r in lines(plan, 0, "GiB")}
     assert rows["Missing"].size == "53.20"
-    held = ("Driver reserved", "Runtime outside the budget", "Weights")
+    held = ("Driver reserved", "Runtime outside budget", "Weights")
     assert float(rows["Total"].size) == pytest.approx(sum(float(rows[name].size) for name in held), abs=0.02)
     assert (rows["Activations"].basis, rows["Activations"].share, rows["Activations"].later) == (
         "not reached",

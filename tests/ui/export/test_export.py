@@ -129,7 +129,7 @@ def test_the_legend_is_of_what_is_drawn(name: str) -> None:
     assert ("whiskers" in picture.foot) == any(row.whiskers for row in picture.bars.rows)
     if name == "too_big":
         assert [item.text for item in picture.legend] == [
-            "Driver reserved", "Runtime outside the budget", "Weights", "Does not fit",
+            "Driver reserved", "Runtime outside budget", "Weights", "Does not fit",
         ]  # fmt: skip
 
 
