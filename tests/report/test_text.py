@@ -279,7 +279,7 @@ def test_what_the_json_calls_in_the_budget_fills_it(version: str, more: dict[str
     assert ("kv_cache" in inside) == (not given)
     if not given:
         assert 0 <= left < device["bytes_per_block"]
-    assert ("cuda_graphs" in inside) == (version in ("0.21", "0.24", "0.33") and "estimate_cuda_graphs" not in more)
+    assert ("cuda_graphs" in inside) == (version in ("0.21", "0.33") and "estimate_cuda_graphs" not in more)
 
 
 def test_a_what_if_and_a_draft_model_are_told_wherever_a_plan_goes() -> None:
