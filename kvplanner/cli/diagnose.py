@@ -22,7 +22,9 @@ def parser() -> Parser:
     """The arguments of `diagnose`."""
     made = Parser("diagnose", "What a start-up log says: how far it came, why it failed, what the engine measured.")
     made.add_argument("log", metavar="LOG", help="a file, or - for standard input")
-    made.add_argument("--gpu", metavar="SPEC", default="", help="the GPUs that it ran on, to plan the same beside it")
+    made.add_argument(
+        "--gpu", metavar="SPEC", default="", help="the GPUs that it ran on, where the log does not name them"
+    )
     made.add_argument("--model", metavar="MODEL", default="", help="the model, where the log names it by a path")
     made.add_argument("--unit", choices=("GiB", "GB"), default="GiB", help="of sizes in text")
     made.add_argument("--json", action="store_true", help="as JSON, schema kvplanner.diagnosis/1")
@@ -71,13 +73,13 @@ def _implied(found: Diagnosis, given: Namespace) -> tuple[Implied | None, str]:
     """The plan that the log implies, or why there is none."""
     from kvplanner.catalog import gpus
     from kvplanner.cli.inspect import open_model
-    from kvplanner.diagnose.implied import implied
+    from kvplanner.diagnose.implied import gpus_named, implied
 
-    name = given.model or found.model
-    if not given.gpu or not name:
+    name, words = given.model or found.model, given.gpu or gpus_named(found)
+    if not words or not name:
         return None, "" if given.json else f"name {'the GPUs with --gpu' if name else 'the model with --model'}"
     try:
-        return implied(found, open_model(name), gpus.machine(given.gpu)), ""
+        return implied(found, open_model(name), gpus.machine(words)), ""
     except PlannerError as error:
         return None, str(error)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from io import BytesIO
@@ -14,11 +16,14 @@ from kvplanner.engine.command import parse_flags, role_option
 from kvplanner.engine.log import LogGrammar
 from kvplanner.engine.option import OptionValue
 from kvplanner.engine.request import PlanRequest
+from kvplanner.engine.signature import signature
 from kvplanner.errors import BadInput, PlannerError
 from kvplanner.gpu.spec import Machine
 from kvplanner.model.model import Model
+from kvplanner.model.whatif import WHATIF_FORMATS
 
 HEAD_BYTES: Final = 4 << 20
+_NUMBER: Final = re.compile(r"-\d+(?:\.\d+)?")
 _PARALLEL: Final = ("tensor_parallel", "pipeline_parallel", "data_parallel")
 
 
@@ -38,11 +43,28 @@ class Diagnosis(NamedTuple):
     @property
     def stage(self) -> str | None:
         """Where start-up failed, None where it did not."""
-        return self.reading.ended.stage if self.reading.ended else None
+        return (self.reading.ended.stage or None) if self.reading.ended else None
 
     def size(self, name: str) -> int | None:
         """A figure of the log in bytes, of the process that counts."""
         found = self.reading.best(name)
+        return int(found.value) if found is not None and found.size else None
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The devices of an engine that prints by device, by the log's names, in their order: "CUDA0", "CUDA1"."""
+        if not self.reading.grammar.by_device:
+            return ()
+        names = {s.process for s in self.reading.stated if s.process and s.name in ("weights", "free_at_start")}
+        return tuple(sorted(names, key=lambda name: (name.rstrip("0123456789"), len(name), name)))
+
+    def stated_of(self, name: str, device: str) -> Stated | None:
+        """A figure of one device."""
+        return next((s for s in self.reading.stated if (s.name, s.process) == (name, device)), None)
+
+    def of_device(self, name: str, device: str) -> int | None:
+        """A figure of one device in bytes."""
+        found = self.stated_of(name, device)
         return int(found.value) if found is not None and found.size else None
 
     @property
@@ -92,7 +114,7 @@ def _marks(head: bytes, grammar: LogGrammar) -> int:
 
 def _diagnosis(reading: LogReading) -> Diagnosis:
     engine = registry.engine(reading.grammar.engine)
-    version = _text(reading.best("version"))
+    version = _version(reading)
     options, problems = _options(reading)
     sizes = [role_option(engine, version, role) for role in _PARALLEL]
     gpus = 1
@@ -100,7 +122,13 @@ def _diagnosis(reading: LogReading) -> Diagnosis:
         value = options.get(option.name) if option else None
         gpus *= value if isinstance(value, int) and 0 < value < 1 << 16 else 1
     model = _text(reading.best("model")) or _named(reading)
-    return Diagnosis(reading.grammar.engine, reading, version, model, options, gpus, problems)
+    found = Diagnosis(reading.grammar.engine, reading, version, model, options, gpus, problems)
+    return found._replace(gpus=max(len(found.devices), 1)) if reading.grammar.by_device else found
+
+
+def _version(reading: LogReading) -> str | None:
+    stated = _text(reading.best("version"))
+    return stated and reading.grammar.version_prefix + stated
 
 
 def _text(found: Stated | None) -> str | None:
@@ -115,7 +143,7 @@ def _named(reading: LogReading) -> str | None:
 def _options(reading: LogReading) -> tuple[dict[str, OptionValue], tuple[str, ...]]:
     """The options that the command line set, and what of it is not understood."""
     engine = registry.engine(reading.grammar.engine)
-    version = _text(reading.best("version"))
+    version = _version(reading)
     try:
         declared = engine.options(version)
     except PlannerError:
@@ -123,9 +151,18 @@ def _options(reading: LogReading) -> tuple[dict[str, OptionValue], tuple[str, ..
     defaults = set(reading.grammar.argument_defaults) if reading.whole_arguments else set()
     values: dict[str, OptionValue] = {}
     problems: list[str] = []
+    ignored = engine.ignored_flags()
+    if reading.command:
+        for words in _flags(reading):
+            try:
+                values |= parse_flags(declared, words, ignored).values
+            except PlannerError as error:
+                problems.append(f"{words[0]}: {error.what}")
+        return values, tuple(problems)
     stated = {k: v for k, v in reading.arguments.items() if not k.startswith("config:")}
     if set(stated) <= {"model"}:  # no line of arguments: what the whole configuration says
         stated = {k.removeprefix("config:"): v for k, v in reading.arguments.items()}
+        stated |= {o: s.value for name, o in reading.grammar.figure_options if (s := reading.best(name)) is not None}
     for key, value in stated.items():
         if key in reading.grammar.not_options or value in (None, "auto") or _is_default(key, value, defaults):
             continue
@@ -133,10 +170,30 @@ def _options(reading: LogReading) -> tuple[dict[str, OptionValue], tuple[str, ..
         if not words:
             continue
         try:
-            values |= parse_flags(declared, words, engine.ignored_flags()).values
+            values |= parse_flags(declared, words, ignored).values
         except PlannerError as error:
             problems.append(f"{words[0]}: {error.what}")
     return values, tuple(problems)
+
+
+def _flags(reading: LogReading) -> Iterator[list[str]]:
+    """The words of a command line, flag by flag, without the model's."""
+    try:
+        words = shlex.split(reading.command)
+    except ValueError:
+        words = reading.command.split()
+    known = signature(reading.grammar.engine)
+    own = known.model_flags if known else ()
+    flag: list[str] = []
+    for word in words:
+        if word.startswith("-") and not _NUMBER.fullmatch(word):
+            if flag and flag[0] not in own:
+                yield flag
+            flag = [word]
+        elif flag:
+            flag.append(word)
+    if flag and flag[0] not in own:
+        yield flag
 
 
 def _is_default(key: str, value: object, defaults: set[tuple[str, int | float | str | bool]]) -> bool:
@@ -162,4 +219,16 @@ def request_of(found: Diagnosis, model: Model, machine: Machine) -> PlanRequest:
     """The request that a log implies, for the model that it names and the GPUs that it ran on."""
     engine = registry.engine(found.engine)
     options = engine.as_started(found.options, found.version)
-    return PlanRequest(model, machine, found.engine, found.version, options)
+    request = PlanRequest(model, machine, found.engine, found.version, options)
+    return request._replace(weight_format=_stored_in(found, model))
+
+
+def _stored_in(found: Diagnosis, model: Model) -> str | None:
+    """The format of a GGUF file by the log's words ("Q4_K - Medium"), for a model that is known in floats alone."""
+    stated = _text(found.reading.best("file_type"))
+    if stated is None or model.spec.quantization is not None:
+        return None
+    for words, short in ((" - Small", "_S"), (" - Medium", "_M"), (" - Large", "_L")):
+        stated = stated.replace(words, short)
+    name = "GGUF " + stated.removeprefix("(guessed) ").partition(" ")[0]
+    return name if name in WHATIF_FORMATS and name != model.weight_format else None

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import Final, Literal, NamedTuple
 
+from kvplanner.catalog import gpus
 from kvplanner.diagnose.diagnosis import Diagnosis, request_of
 from kvplanner.engine.plan import Plan
 from kvplanner.engine.registry import engine
 from kvplanner.engine.request import PlanRequest
-from kvplanner.gpu.spec import Machine
+from kvplanner.gpu.spec import Device, GpuSpec, Machine
 from kvplanner.model.model import Model
 from kvplanner.solve.others import more_gpus, others
 from kvplanner.solve.remedies import Remedy, aim_of, remedies
 from kvplanner.units import MIB
 
 # Estimates that a log's figure may replace: what is exact (weights, the cache's layout) stays as it is planned.
-_REPLACED: Final = ("runtime", "activations", "cuda_graphs")
+_REPLACED: Final = ("runtime", "activations", "cuda_graphs", "compute")
 # A cache that is smaller than the log's other figures leave is met by more runtime, up to this share of the GPU: more
 # is another GPU than the plan's, or another program beside the engine.
 _MOST_UNACCOUNTED: Final = 0.25
@@ -45,6 +46,11 @@ class Implied(NamedTuple):
     other_total_bytes: int | None = None
 
     @property
+    def of_another_machine(self) -> bool:
+        """Whether the log's figures cannot be of the plan's GPUs: there are no remedies then."""
+        return self.unexplained or self.other_total_bytes is not None
+
+    @property
     def request(self) -> PlanRequest:
         """The request that the remedies change."""
         return self.measured.request
@@ -71,6 +77,29 @@ def implied(found: Diagnosis, model: Model, machine: Machine) -> Implied:
     return Implied(plan, closed, _remedies(found, closed), agreement(found, closed), unaccounted)
 
 
+def gpus_named(found: Diagnosis) -> str:
+    """The machine as --gpu reads it, where the log names all its GPUs: "" otherwise."""
+    parts: list[str] = []
+    for device in found.devices:
+        name, total = found.stated_of("gpu_name", device), found.of_device("gpu_total", device)
+        if name is None:
+            return ""
+        spec = gpus.by_nvml_name(str(name.value), total)
+        if spec is None and total is None:
+            return ""
+        parts.append(f"1x{_board(spec, total)}" if spec is not None else f"1x{(total or 0) // MIB}MiB")
+    return ",".join(parts)
+
+
+def _board(spec: GpuSpec, seen: int | None) -> str:
+    """A GPU as --gpu reads it, with its memory where CUDA sees another than the catalogue's card has."""
+    if seen is None or spec.total is None or spec.cuda_total is None:
+        return spec.id
+    if abs(seen / spec.cuda_total.value - 1) <= _OTHER_GPU:
+        return spec.id
+    return f"{spec.id} {(seen + spec.total.value - spec.cuda_total.value) // MIB}MiB"
+
+
 def agreement(found: Diagnosis, plan: Plan) -> Agreement:
     """How a plan's end compares with the log's."""
     if found.stage is None:
@@ -84,6 +113,8 @@ def agreement(found: Diagnosis, plan: Plan) -> Agreement:
 
 
 def _other_total(found: Diagnosis, plan: Plan) -> int | None:
+    if len(found.devices) > 1:
+        return None
     stated, planned = found.size("gpu_total"), plan.devices[plan.tightest].cuda_total_bytes
     if stated is None or not planned or abs(stated / planned - 1) <= _OTHER_GPU:
         return None
@@ -92,16 +123,20 @@ def _other_total(found: Diagnosis, plan: Plan) -> int | None:
 
 def _with_figures(found: Diagnosis, request: PlanRequest, plan: Plan) -> PlanRequest:
     """The request with what the log measured; what was free at the start only where that is why it failed."""
-    sizes = {name: size for name in _REPLACED if (size := found.size(name)) is not None and size >= 0}
+    one = len(found.devices) < 2  # figures of unlike devices are no one figure
+    sizes = {name: size for name in _REPLACED if one and (size := found.size(name)) is not None and size >= 0}
     changed = request._replace(measured={**request.measured, **sizes})
-    free = found.size("free_at_start")
-    if found.stage != "free_memory_check" or free is None:
+    if found.stage != "free_memory_check" and not found.devices:
         return changed
     # The engine asks CUDA, whose context is there by then.
     context = plan.devices[plan.tightest].segment("runtime_outside")
-    before = free + (context.bytes if context else 0)
-    devices = tuple(d._replace(free_bytes=before, free_source=_FREE_SOURCE) for d in request.machine.devices)
-    return changed._replace(machine=request.machine._replace(devices=devices))
+    devices: list[Device] = []
+    for place, device in enumerate(request.machine.devices):
+        name = found.devices[place] if place < len(found.devices) else ""
+        free = found.of_device("free_at_start", name) if name else found.size("free_at_start")
+        before = None if free is None else free + (context.bytes if context else 0)
+        devices.append(device if before is None else device._replace(free_bytes=before, free_source=_FREE_SOURCE))
+    return changed._replace(machine=request.machine._replace(devices=tuple(devices)))
 
 
 def _closed(found: Diagnosis, plan: Plan) -> tuple[Plan | None, int]:
@@ -112,7 +147,7 @@ def _closed(found: Diagnosis, plan: Plan) -> tuple[Plan | None, int]:
     """
     cache, stated, device = plan.kv_cache, found.size("kv_cache"), plan.devices[plan.tightest]
     runtime = device.segment("runtime")
-    if cache is None or stated is None or runtime is None:
+    if cache is None or stated is None or runtime is None or device.budget is None:
         return plan, 0
     missing = cache.available.value - stated
     if missing > _MOST_UNACCOUNTED * device.total_bytes:

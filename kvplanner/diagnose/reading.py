@@ -9,7 +9,7 @@ from functools import cache
 from typing import Final, NamedTuple
 
 from kvplanner.diagnose.lines import Line, interesting
-from kvplanner.engine.log import Across, Figure, LogFailure, LogGrammar, LogLine
+from kvplanner.engine.log import NO_STAGE, Across, Figure, LogFailure, LogGrammar, LogLine
 from kvplanner.units import GIB, MIB
 
 _SCALE: Final = {"GiB": GIB, "GB": GIB, "MiB": MIB, "KiB": 1024, "bytes": 1}
@@ -47,7 +47,8 @@ class LogReading(NamedTuple):
     """What a log says of its last start. starts: how many there were. stated: every figure, by process.
 
     arguments: what the command line set, as the engine prints it, by its own names; whole_arguments: with everything
-    that nobody set. started: start-up came to its end.
+    that nobody set. command: the words of its command line, where the log holds them. started: start-up came to its
+    end.
     unread: lines that held a familiar word and said nothing that is understood.
     """
 
@@ -60,6 +61,7 @@ class LogReading(NamedTuple):
     starts: int
     unread: int
     whole_arguments: bool = False
+    command: str = ""
 
     def best(self, name: str) -> Stated | None:
         """The figure of the process that counts: the least, the most or the first, as its kind asks."""
@@ -69,6 +71,8 @@ class LogReading(NamedTuple):
         across = _across(self.grammar).get(name, "first")
         if across == "first" or isinstance(found[0].value, str):
             return found[0]
+        if self.grammar.by_device and found[0].size:  # no devices that hold nothing of it
+            found = [s for s in found if s.value] or found
         return (min if across == "least" else max)(found, key=lambda s: float(s.value))
 
 
@@ -86,6 +90,7 @@ class _Compiled(NamedTuple):
     lines: tuple[tuple[re.Pattern[str], LogLine], ...]
     failures: tuple[tuple[re.Pattern[str], LogFailure], ...]
     arguments: re.Pattern[str] | None
+    command: re.Pattern[str] | None
     config: re.Pattern[str] | None
     order: dict[str, int]
     frames: dict[str, str]
@@ -100,6 +105,7 @@ def _compiled(grammar: LogGrammar) -> _Compiled:
         lines=tuple((re.compile(line.pattern), line) for line in grammar.lines),
         failures=tuple((re.compile(failure.pattern), failure) for failure in grammar.failures),
         arguments=re.compile(grammar.arguments) if grammar.arguments else None,
+        command=re.compile(grammar.command) if grammar.command else None,
         config=re.compile(grammar.config) if grammar.config else None,
         order={step: place for place, (step, _) in enumerate(grammar.steps)},
         frames=dict(grammar.frames),
@@ -137,6 +143,9 @@ class _Reader:
         self.ended: Ended | None = None
         self.started = False
         self.whole_arguments = False
+        self.command = ""
+        self.aside = ""
+        self.implied = False  # whether the stage of the error is what the step tells
 
     def anchors(self) -> re.Pattern[bytes]:
         """What the next block is searched for."""
@@ -150,6 +159,11 @@ class _Reader:
                     self._begin()
                     self.starts += 1
                 understood = True
+                self.aside = known.aside or self.aside
+                if known.recovers:
+                    self.ended = None
+                if known.forgets and not self.aside:
+                    self.stated = {key: s for key, s in self.stated.items() if s.name not in known.forgets}
                 if known.after and not self._some_reached(known.after):
                     ahead = tuple(f._replace(name=f"{f.name}_estimated") for f in known.figures)
                     self._keep(line, found, ahead, suffix="_estimated")
@@ -174,6 +188,7 @@ class _Reader:
     ) -> dict[str, Value]:
         values: dict[str, Value] = {}
         groups = found.groupdict()
+        process = groups.get("device") or line.origin
         for figure in figures:
             group = figure.name.removesuffix(suffix)
             text = groups.get(group)
@@ -183,14 +198,17 @@ class _Reader:
             if value is None:
                 continue
             values[figure.name] = value
-            key = figure.name, line.origin
+            name = f"{self.aside}_{figure.name}" if self.aside else figure.name
+            key = name, process
             if (figure.keep == "first" and key in self.stated) or len(self.stated) > 64 * _MOST_PROCESSES:
                 continue
             size = figure.unit in ("GiB", "MiB", "bytes")
             before = self.stated.get(key)
             if before is not None and figure.across == "least" and not line.origin and not isinstance(value, str):
                 value = min(value, before.value) if not isinstance(before.value, str) else value
-            self.stated[key] = Stated(figure.name, line.origin, value, size, line.number)
+            if before is not None and figure.keep == "sum" and not isinstance(value, str):
+                value += before.value if not isinstance(before.value, str) else 0
+            self.stated[key] = Stated(name, process, value, size, line.number)
         return values
 
     def _failure(self, line: Line) -> bool:
@@ -210,12 +228,26 @@ class _Reader:
                 continue
             values = self._keep(line, found, failure.figures)
             if self.ended is None:
-                stage = failure.stage or self._stage(line.origin)
-                self.ended = Ended(failure.cause, stage, line.origin, line.number, text.strip()[:2000], values)
+                self._end(line, failure, values)
+            elif self.implied and failure.stage and self.ended.cause == failure.cause:
+                self.ended = self.ended._replace(stage=failure.stage)
+                self.implied = False
             elif not self.ended.figures and values and self.ended.cause == failure.cause:
                 self.ended = self.ended._replace(figures=values)
             return True
         return any(wrapper in text for wrapper in self.grammar.wrappers)
+
+    def _end(self, line: Line, failure: LogFailure, values: dict[str, Value]) -> None:
+        stage = failure.stage or self._stage(line.origin)
+        self.implied = self.grammar.by_device and not failure.stage and not self.started
+        self.ended = Ended(
+            failure.cause,
+            "" if stage == NO_STAGE else stage,
+            line.origin,
+            line.number,
+            line.text.strip()[:2000],
+            values,
+        )
 
     def _stage(self, process: str) -> str:
         """The stage that an error without its own belongs to: what its traceback names, else how far it had come."""
@@ -228,6 +260,10 @@ class _Reader:
         return stages[max(candidates, key=lambda s: order[s])]
 
     def _arguments(self, line: Line) -> bool:
+        command = self.compiled.command.search(line.text) if self.compiled.command is not None else None
+        if command is not None:
+            self.command = command["command"][:_LONGEST_ARGUMENTS]
+            return True
         for pattern in (self.compiled.arguments, self.compiled.config):
             found = pattern.search(line.text) if pattern is not None else None
             if found is None:
@@ -264,6 +300,7 @@ class _Reader:
             starts=self.starts + 1,
             unread=self.unread,
             whole_arguments=self.whole_arguments,
+            command=self.command,
         )
 
 

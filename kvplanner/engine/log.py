@@ -4,14 +4,17 @@ An engine's package declares one in `log.py`; `kvplanner.diagnose` reads logs wi
 a line, since progress bars end without a newline, and anchors on the engine's words, never on files or line numbers.
 """
 
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 # bytes, GiB, MiB: sizes, as bytes; "GB" in an engine's line is what that engine means by it.
 Unit = Literal["GiB", "MiB", "bytes", "count", "number", "text"]
-# Of several values of one process: the last or the first that it prints. Of several processes: the least, the most,
-# or the first printed.
-Keep = Literal["last", "first"]
+# Of several values of one process: the last or the first that it prints, or all of them added. Of several processes:
+# the least, the most, or the first printed.
+Keep = Literal["last", "first", "sum"]
 Across = Literal["least", "most", "first"]
+
+# The stage of an error that is none of memory: settings that the engine refuses.
+NO_STAGE: Final = "none"
 
 
 class Figure(NamedTuple):
@@ -24,11 +27,13 @@ class Figure(NamedTuple):
 
 
 class LogLine(NamedTuple):
-    """A line that the engine prints. pattern: a regular expression with a named group for each figure.
+    """A line that the engine prints. pattern: a regular expression with a named group for each figure, and one called
+    `device` where the figures are that device's.
 
     reached: the step of start-up that the process has entered with it. since, until: releases.
     restart: a new start begins here. after: a step that some process must have reached before; where none has, the
-    line is an estimate made ahead (figures are named so) and marks no step.
+    line is an estimate made ahead (figures are named so) and marks no step. forgets: figures that begin anew. aside:
+    what follows is of something beside the model; its figures' names begin so. recovers: an error before it is over.
     """
 
     pattern: str
@@ -36,12 +41,17 @@ class LogLine(NamedTuple):
     reached: str = ""
     restart: bool = False
     after: str = ""
+    forgets: tuple[str, ...] = ()
+    aside: str = ""
+    recovers: bool = False
     since: str = ""
     until: str = ""
 
 
 class LogFailure(NamedTuple):
-    """An error. stage: of the plan schema, "" where the step that was reached tells. cause: a stable name."""
+    """An error. stage: of the plan schema, "" where the step that was reached tells, NO_STAGE where memory has no part
+    in it. cause: a stable name.
+    """
 
     pattern: str
     cause: str
@@ -59,7 +69,10 @@ class LogGrammar(NamedTuple):
     arguments: a pattern whose group `args` holds the command's arguments as a Python dict or namespace;
     argument_defaults: what a namespace states though nobody set it; not_options: what is no option of memory.
     config: a pattern whose group `config` holds k=v pairs, of which config_options are options. block_tokens: of a
-    block, where a log tells blocks alone and block_option was not set.
+    block, where a log tells blocks alone and block_option was not set. command: a pattern whose group `command` holds
+    the words behind the program's name. figure_options: figures that are the value of a flag, for logs without any
+    arguments. version_prefix: what the log leaves out of a release's name. by_device: figures are of devices, in the
+    order of the machine's.
     """
 
     engine: str
@@ -80,3 +93,7 @@ class LogGrammar(NamedTuple):
     block_option: str = ""
     argument_defaults: tuple[tuple[str, int | float | str | bool], ...] = ()
     not_options: tuple[str, ...] = ()
+    command: str = ""
+    figure_options: tuple[tuple[str, str], ...] = ()
+    version_prefix: str = ""
+    by_device: bool = False

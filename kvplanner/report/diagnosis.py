@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from kvplanner.diagnose.diagnosis import Diagnosis
 from kvplanner.diagnose.implied import Implied
 from kvplanner.diagnose.reading import Ended, Stated
-from kvplanner.engine.plan import Plan
+from kvplanner.engine.plan import DevicePlan, Plan
 from kvplanner.engine.registry import engine
 from kvplanner.printable import printable
 from kvplanner.report.devices import number
@@ -22,12 +22,21 @@ from kvplanner.units import ByteUnit, format_count
 SCHEMA: Final = "kvplanner.diagnosis/1"
 # Figures of a log that are sizes, by the names of segments where they are one, in the order in which they are told.
 _SIZES: Final = {
-    "weights": name_of("weights"), "runtime": name_of("runtime"), "activations": name_of("activations"),
-    "cuda_graphs_estimated": "CUDA graphs, estimated", "cuda_graphs": name_of("cuda_graphs"),
-    "kv_cache": name_of("kv_cache"), "budget": "budget", "free_at_start": "free at start", "gpu_total": "GPU, in all",
-}  # fmt: skip
+    "weights": name_of("weights"),
+    "runtime": name_of("runtime"),
+    "activations": name_of("activations"),
+    "cuda_graphs_estimated": "CUDA graphs, estimated",
+    "cuda_graphs": name_of("cuda_graphs"),
+    "kv_cache": name_of("kv_cache"),
+    "compute": name_of("compute"),
+    "unaccounted": "unaccounted",
+    "budget": "budget",
+    "free_at_start": "free at start",
+    "gpu_total": "GPU, in all",
+}
+_UNKNOWN: Final = "an unknown amount"
 _MOST_REMEDIES: Final = 5
-_SEGMENTS: Final = ("weights", "runtime", "activations", "cuda_graphs", "kv_cache")
+_SEGMENTS: Final = ("weights", "runtime", "activations", "cuda_graphs", "kv_cache", "compute")
 
 
 def headline(found: Diagnosis) -> str:
@@ -48,7 +57,7 @@ def cause(found: Diagnosis, ended: Ended) -> str:
 
     def size(name: str) -> str:
         value = figures.get(name, found.size(name))
-        return show_size(value) if isinstance(value, int | float) else "an unknown amount"
+        return show_size(value) if isinstance(value, int | float) else _UNKNOWN
 
     if ended.cause == "free_memory":
         share = figures.get("budget_share")
@@ -61,6 +70,8 @@ def cause(found: Diagnosis, ended: Ended) -> str:
     if ended.cause == "state_blocks":
         sequences, blocks = figures.get("sequences", 0), figures.get("blocks", 0)
         return f"{sequences:,} sequences need a state block each and the KV cache has {blocks:,}"
+    if ended.cause == "refused":
+        return str(figures.get("why", "the settings do not go together"))
     if ended.cause == "one_request":
         return _one_request(figures, size)
     return _out_of_memory(figures, size)
@@ -84,6 +95,12 @@ def _out_of_memory(figures: dict[str, int | float | str], size: object) -> str:
     assert callable(size)
     if "tried" not in figures:
         return "the GPU has no memory left"
+    if "gpu_free" not in figures:
+        on = f" on GPU {figures['gpu']}" if "gpu" in figures else ""
+        at_start = size("free_at_start")
+        return f"{size('tried')} more was asked for{on}" + (
+            f", of which {at_start} was free at the start" if on and at_start != _UNKNOWN else ""
+        )
     text = f"{size('tried')} more was asked for, and GPU {figures.get('gpu', 0)} has {size('gpu_free')} free"
     text += f" of {size('gpu_total')}" if "gpu_total" in figures else ""
     unused, tried = figures.get("reserved_unused"), figures["tried"]
@@ -159,7 +176,7 @@ def text(found: Diagnosis, beside: Implied | None = None, *, unit: ByteUnit = "G
     lines += [f"Note: not understood: {problem}" for problem in found.problems]
     if beside is not None:
         lines += [f"Note: {words}" for words in comparison(found, beside)]
-        if found.stage is not None or beside.measured.fits is False:
+        if not beside.of_another_machine and (found.stage is not None or beside.measured.fits is False):
             lines += remedy_lines(
                 beside.measured,
                 beside.remedies,
@@ -177,14 +194,33 @@ def _heading(found: Diagnosis, beside: Implied) -> str:
 
 
 def _rows(found: Diagnosis, plan: Plan | None, unit: ByteUnit) -> Iterator[tuple[str, ...]]:
-    device = plan.devices[plan.tightest] if plan else None
+    """A row for each size; of an engine that prints by device, for each of several devices."""
+    devices = found.devices
+    if len(devices) < 2:
+        yield from _rows_of(found.size, plan.devices[plan.tightest] if plan else None, unit)
+        return
+    for place, name in enumerate(devices):
+        planned = next((d for d in plan.devices if d.device.kind == "gpu" and d.device.index == place), None) if (
+            plan) else None  # fmt: skip
+
+        def size(figure: str, name: str = name) -> int | None:
+            return found.of_device(figure, name)
+
+        yield from _rows_of(size, planned, unit, f"{name} ", compared=plan is not None)
+
+
+def _rows_of(
+    size: Callable[[str], int | None], device: DevicePlan | None, unit: ByteUnit, prefix: str = "",
+    compared: bool = False,
+) -> Iterator[tuple[str, ...]]:  # fmt: skip
     for name, title in _SIZES.items():
-        measured = found.size(name)
+        measured = size(name)
         if measured is None:
             continue
-        row = [title, number(measured, unit)]
-        if device is not None:
-            segment = next((s for s in device.segments if s.kind == name), None) if name in _SEGMENTS else None
+        row = [prefix + title, number(measured, unit)]
+        if device is not None or compared:
+            segments = device.segments if device is not None else ()
+            segment = next((s for s in segments if s.kind == name), None) if name in _SEGMENTS else None
             row += [number(segment.bytes, unit), number(measured - segment.bytes, unit)] if segment else ["", ""]
         yield tuple(row)
 
@@ -227,4 +263,5 @@ def _names(found: Diagnosis) -> list[str]:
 
 
 def _measured(stated: Stated) -> dict[str, object]:
-    return {"name": stated.name, "process": stated.process or None, "bytes": stated.value, "line": stated.line}
+    device = stated.process or None
+    return {"name": stated.name, "process": device, "device": device, "bytes": stated.value, "line": stated.line}
