@@ -36,7 +36,7 @@ class _Row(NamedTuple):
 def levers(seen: Seen) -> tuple[Lever, ...]:
     """All levers of a plan: those of the roles, then vLLM's own."""
     rows = (_of_row(row, seen) for row in _ROWS if row.option in seen.options and row.applies(seen))
-    own = (*rows, *_offload(seen), *_context_parallel(seen))
+    own = (*rows, *_layer_partition(seen), *_offload(seen), *_context_parallel(seen))
     return (*by_role(seen), *own)
 
 
@@ -127,6 +127,30 @@ def _offload(seen: Seen) -> Iterator[Lever]:
     steps: tuple[Step, ...] = tuple({"cpu_offload_gb": size} for size in sizes)
     cost = "{value} GiB of weights per GPU cross the bus in every step: many times slower, and the host must hold them"
     yield Lever("cpu_offload", steps, cost, "slow", ("fit",), monotone=True)
+
+
+def _layer_partition(seen: Seen) -> Iterator[Lever]:
+    """Layers of the pipeline stages by the memory of their GPUs, where those differ (VLLM_PP_LAYER_PARTITION)."""
+    tp, pp, option = seen.count("tensor_parallel"), seen.count("pipeline_parallel"), "pp_layer_partition"
+    devices = seen.plan.devices[: tp * pp]
+    if pp < 2 or len(devices) < tp * pp or option not in seen.options or seen.short is None:
+        return
+    rooms = [min(d.cuda_total_bytes for d in devices[stage * tp : (stage + 1) * tp]) for stage in range(pp)]
+    layers = seen.request.model.spec.num_layers
+    if len(set(rooms)) < 2 or _against(seen) == "free":
+        return
+    parts = [max(layers * room // sum(rooms), 1) for room in rooms]
+    largest = rooms.index(max(rooms))
+    parts[largest] += layers - sum(parts)
+    smallest = rooms.index(min(rooms))
+    steps: list[Step] = []
+    for fewer in range(min(4, parts[smallest])):
+        moved = [*parts]
+        moved[smallest] -= fewer
+        moved[largest] += fewer
+        steps.append({option: ",".join(map(str, moved))})
+    yield Lever("layer_partition", tuple(steps), "the larger GPUs hold more layers and work longer", "speed", ("fit",),
+                "vllm/distributed/utils.py get_pp_indices, 0.33")  # fmt: skip
 
 
 def _context_parallel(seen: Seen) -> Iterator[Lever]:
