@@ -84,15 +84,21 @@ class ContextField(SliderField):
         self.largest_button.clicked.connect(self._use_largest)
         self.set_marks(None, None)
 
-    def set_marks(self, trained: int | None, largest: int | None, *, sure: bool = True) -> None:
+    def set_marks(
+        self, trained: int | None, largest: int | None, *, sure: bool = True, maybe: int | None = None
+    ) -> None:
         """The model's own limit and the longest request that the KV cache can hold (None: not known).
 
-        sure: the plan that they are of leaves no doubt that it works; without that no length is said to fit.
+        sure: that length works at the unfavourable end of every range; without that no length is said to fit.
+        maybe: the longest by the values, a tick of its own where it is longer.
         """
         self._trained, self._largest = trained, largest
         top = max(trained or LONGEST_UNKNOWN, SHORTEST * 2)
         self.slider.set_scale(Scale(SHORTEST, top, logarithmic=True))
-        self.slider.set_marks(*(float(m) for m in (trained, largest) if m and m <= top))
+        longer = maybe if maybe and largest and maybe > largest else None
+        self.slider.set_marks(*(float(m) for m in (trained, largest, longer) if m and m <= top))
+        tip = "Use the largest context length that fits"
+        self.largest_button.setToolTip(f"{tip}; {format_count(longer)} may fit" if longer else tip)
         shown: list[tuple[QToolButton, float]] = []
         if largest and (trained is None or largest < trained):
             self.largest_button.setText(f"largest that {'fits' if sure else 'may fit'} {format_count(largest)}")

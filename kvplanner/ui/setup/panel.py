@@ -252,7 +252,6 @@ class SetupPanel(QScrollArea):
 
     def show_limits(self) -> None:
         """Mark the trained context and the largest that fits."""
-        from kvplanner.report.verdict import doubtful
         from kvplanner.ui.setup.context_field import ContextField
 
         model, plan = self._document.state.model, self._document.plan
@@ -261,8 +260,9 @@ class SetupPanel(QScrollArea):
             plan = None  # what fits is another model's
         for field in self.fields.values():
             if isinstance(field, ContextField):
-                largest = plan.limits.max_context_length if plan else None
-                field.set_marks(trained, largest, sure=plan is None or not doubtful(plan))
+                surely = plan.limits.sure_max_context_length if plan else None
+                maybe = plan.limits.max_context_length if plan else None
+                field.set_marks(trained, surely or maybe, sure=plan is None or _surely(plan), maybe=maybe)
 
     def _all_fields(self) -> list[Field]:
         fields: list[Field] = [*self.fields.values()]
@@ -436,3 +436,8 @@ class SetupPanel(QScrollArea):
         if size is not None:
             given[index] = size
         self._document.edit(f"Free memory of GPU {index}", given_free=given)
+
+
+def _surely(plan: Plan) -> bool:
+    """Whether a length that is told surely works: not where nothing can be told of the engine on these GPUs."""
+    return plan.fits is not None and plan.limits.sure_max_context_length is not None

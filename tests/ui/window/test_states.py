@@ -233,17 +233,25 @@ def test_no_length_is_said_to_fit_in_doubt(
     assert field.trained_button.text().endswith(mark)
 
 
-def test_a_length_at_the_edge_may_fit(open_window: Callable[..., MainWindow], qtbot: QtBot) -> None:
+def test_the_length_that_is_offered_surely_fits_and_the_one_beyond_may(
+    open_window: Callable[..., MainWindow], qtbot: QtBot
+) -> None:
     window = open_window("Llama-3.1-8B-Instruct", "1xRTX 4090")
     field = window.panel.fields["max_model_len"]
     assert isinstance(field, ContextField)
     qtbot.wait(20)
+    assert window.document.plan is not None
+    maybe = window.document.plan.limits.max_context_length
+    assert f"{maybe:,} may fit" in field.largest_button.toolTip()
     field.largest_button.click()
     window.document.flush()
+    assert summary(window.document.plan).startswith("Fits")
+    assert window.document.plan.sure
+    window.document.set_option("max_model_len", maybe)
+    window.document.flush()
     qtbot.wait(20)
-    assert window.document.plan is not None
     assert summary(window.document.plan).startswith("May not fit")
-    assert field.largest_button.text().startswith("largest that may fit ")
+    assert field.largest_button.text().startswith("largest that fits ")  # a shorter one than is set
 
 
 def test_the_list_of_models_begins_at_the_chosen_one(window: MainWindow) -> None:
