@@ -110,7 +110,7 @@ def _is_model(path: Path) -> bool:
 
 def _by_name(name: str, path: Path) -> Model:
     """The model of this name, or what is wrong with the file or folder that is called so."""
-    from kvplanner.catalog import models, naming
+    from kvplanner.catalog import models
 
     try:
         return models.load(models.find(name).id)
@@ -120,6 +120,8 @@ def _by_name(name: str, path: Path) -> Model:
             return cached
         if is_there(path):
             return open_path(path)
+        from kvplanner.catalog import naming  # names that say a base and a format are seldom typed
+
         derived = naming.derive(name)
         if derived is not None:
             return derived

@@ -1,0 +1,60 @@
+"""The reader of each quantisation method, by the names that configs give it.
+
+Byte layouts as in `kvplanner.model.formats`, checked against published byte totals where there are any (gpt-oss in
+mxfp4 and Kimi-K2.5 in int4 groups of 32: exact).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from kvplanner.errors import NotModelled
+from kvplanner.model.config.fields import Fields, shown
+from kvplanner.model.quantisation import compressed, floats, foreign, integers, modelopt, quark, torchao
+from kvplanner.model.quantisation.scheme import Scheme
+
+
+def side_file(side: Mapping[str, object], top: Fields) -> Scheme:
+    """The scheme of an hf_quant_config.json, which older ModelOpt exports have instead of a config entry."""
+    return modelopt.side_file(Fields(side, f"{top.where} (hf_quant_config.json)", defaulted=top.defaulted))
+
+
+def read_scheme(config: Fields) -> Scheme:
+    """The scheme of a quantisation config; methods are spelled in any case, as engines take them."""
+    spelled = config.text("quant_method")
+    if spelled is None:
+        return _without_method(config)
+    method = spelled.lower().replace("compressed_tensors", "compressed-tensors")
+    if method in foreign.LOADED_ELSEWHERE and method not in _METHODS:
+        raise foreign.unknown(method, config)
+    reader = _METHODS.get(method)
+    if reader is None:
+        raise NotModelled(
+            f"is {shown(spelled)}, known are {', '.join(sorted(_METHODS))}", config.named("quant_method"),
+            "Plan from the file headers, or name a known method",
+        )  # fmt: skip
+    return reader(config)
+
+
+def _without_method(config: Fields) -> Scheme:
+    """ModelOpt's algorithm alone; MLX ({bits, group_size}) and original AutoAWQ ({w_bit, q_group_size}) spell none."""
+    if config.has("quant_algo"):
+        return modelopt.modelopt(config)
+    if config.has("w_bit"):
+        return integers.awq(config)
+    if config.has("bits") and config.has("group_size"):
+        return foreign.mlx(config)
+    raise config.missing("quant_method")
+
+
+_METHODS: Final[dict[str, Callable[[Fields], Scheme]]] = {
+    "fp8": floats.fp8, "fbgemm_fp8": floats.fbgemm, "mxfp4": floats.mxfp4, "gpt_oss_mxfp4": floats.mxfp4,
+    "mxfp8": floats.mxfp8, "fp_quant": floats.fp_quant, "experts_int8": floats.experts_int8,
+    "awq": integers.awq, "awq_marlin": integers.awq, "gptq": integers.gptq, "gptq_marlin": integers.gptq,
+    "auto-round": integers.auto_round, "intel/auto-round": integers.auto_round, "inc": integers.auto_round,
+    "bitsandbytes": integers.bitsandbytes, "compressed-tensors": compressed.compressed_tensors,
+    "modelopt": modelopt.modelopt, "modelopt_fp4": modelopt.modelopt, "modelopt_mixed": modelopt.modelopt,
+    "modelopt_mxfp8": modelopt.modelopt, "quark": quark.quark, "torchao": torchao.torchao,
+    "exl2": foreign.exllama, "exl3": foreign.exllama, "mlx": foreign.mlx,
+}  # fmt: skip
