@@ -31,6 +31,7 @@ exit status: 0 fits, 1 does not fit, 2 bad input or cannot be told
 """
 _USAGE: Final = """kvplanner plan MODEL [--gpu SPEC] [options] [-- ENGINE FLAGS]
        kvplanner plan [--gpu SPEC] [options] -- vllm serve MODEL ..."""
+LAUNCHED: Final = ("shell", "docker", "compose", "kubernetes", "systemd", "python")
 ASKED: Final = ("context", "users", "utilisation", "gpus", "tp", "format")
 _MOST_REMEDIES: Final = 5
 # Of a GPU's name behind its first one.
@@ -62,6 +63,7 @@ def parser() -> Parser:
     add("--solve", choices=ASKED, help="how far one setting goes: longest context, most users of the --load, ...")
     add("--remedies", action="store_true", help="what to change to serve more, also for a plan that fits")
     add("--markdown", action="store_true", help="the report as Markdown")
+    add("--launch", choices=LAUNCHED, help="instead of the report, what starts it so")
     return made  # fmt: skip
 
 
@@ -81,9 +83,10 @@ def words_from(argv: Sequence[str]) -> tuple[Namespace, PlanWords]:
     if given.explain and not given.model and not flags and not _is_kind(given.explain.split(",")[0]):
         # "plan --explain MODEL": what follows the bare flag is the model.
         given.model, given.explain = given.explain, ""
-    if given.markdown and (given.json or given.explain is not None):
-        raise BadInput("two forms of the plan are asked for", "--markdown", "Name one form: --markdown, --json or "
-                       "--explain")  # fmt: skip
+    forms = {"--markdown": given.markdown, "--json": given.json, "--explain": given.explain is not None,
+             "--launch": bool(given.launch)}  # fmt: skip
+    if len(asked := [name for name, wanted in forms.items() if wanted]) > 1 and asked != ["--json", "--explain"]:
+        raise BadInput("two forms of the plan are asked for", asked[0], f"Name one form: {', '.join(forms)}")
     return given, words_of(given, flags)
 
 
@@ -182,6 +185,20 @@ def save(path: str, built: Built) -> None:
     planfile.save(path, planfile.from_request(request, placed(built.model), machine, built.kept))
 
 
+def local_path(built: Built) -> str:
+    """Where a model on this machine lies, as its server opens it; "" for one that is known by name."""
+    from pathlib import Path
+
+    from kvplanner.reading import expanded, is_there
+    from kvplanner.source.resolve import looks_like_path
+
+    path = expanded(built.model)
+    if built.opened.source_kind == "catalogue" or not (looks_like_path(built.model) or is_there(path)):
+        return ""
+    found = Path(path).resolve()
+    return str(found.parent if found.suffix in (".json", ".safetensors") else found)
+
+
 def _unit(text: str) -> str:
     return {"gib": "GiB", "gb": "GB"}.get(text.lower(), text)
 
@@ -266,6 +283,11 @@ def _print(plan: Plan, given: Namespace, built: Built) -> None:
         from kvplanner.report.schema import to_json
 
         emit_json(to_json(plan, _remedies(plan, built), solved(given.solve, built)))
+        return
+    if given.launch:
+        from kvplanner.report.launch import snippet
+
+        say(snippet(given.launch, plan, local_path(built)).rstrip("\n"))
         return
     from kvplanner.report import text as report
 

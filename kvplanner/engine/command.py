@@ -233,12 +233,21 @@ def _json_text(option: Option, value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def format_command(engine: Engine, request: PlanRequest) -> str:
-    """The shell command that starts a server as planned, with only what the user set."""
-    import shlex
+class CommandWords(NamedTuple):
+    """A server's command as words, nothing quoted: environment, how the model is named, and the engine's flags."""
 
-    words = [*engine.launch, *map(shlex.quote, _model_words(engine, request.model))]
-    env: list[str] = []
+    environment: dict[str, str]
+    model: tuple[str, ...]
+    flags: tuple[str, ...]
+
+
+def command_words(engine: Engine, request: PlanRequest, named: str = "") -> CommandWords:
+    """The words that start a server as planned, with only what the user set.
+
+    named: what to name the model by instead of its id: the path of one on this machine.
+    """
+    environment: dict[str, str] = {}
+    words: list[str] = []
     nested: dict[str, dict[str, OptionValue]] = {}
     for option in engine.options(request.version):
         value = request.options.get(option.name)
@@ -247,7 +256,7 @@ def format_command(engine: Engine, request: PlanRequest) -> str:
         if option.role == "draft" and request.draft is not None:
             value = request.draft.id  # the whole name, where a short one was given
         if option.env:
-            env.append(f"{option.env}={shlex.quote(str(int(value) if isinstance(value, bool) else value))}")
+            environment[option.env] = str(int(value) if isinstance(value, bool) else value)
         elif option.json:
             parent, key = option.json.split(".", 1)
             nested.setdefault(_json_flag(parent), {})[key] = value
@@ -255,23 +264,32 @@ def format_command(engine: Engine, request: PlanRequest) -> str:
             words += [option.flags[0]] if value else [option.negation] if option.negation else []
         elif option.many:
             parts = [part for part in str(value).replace(",", " ").split() if part]
-            words += [option.flags[0], *map(shlex.quote, parts)] if parts else []
+            words += [option.flags[0], *parts] if parts else []
         else:
-            words += [option.flags[0], shlex.quote(str(value))]
+            words += [option.flags[0], str(value)]
     for flag, keys in nested.items():
-        words += [flag, shlex.quote(json.dumps(keys))]
-    return " ".join(env + words)
+        words += [flag, json.dumps(keys)]
+    return CommandWords(environment, _model_words(engine, request.model, named), tuple(words))
 
 
-def _model_words(engine: Engine, model: Model) -> tuple[str, ...]:
+def format_command(engine: Engine, request: PlanRequest, named: str = "") -> str:
+    """The shell command that starts a server as planned, with only what the user set; named: as for the words."""
+    import shlex
+
+    found = command_words(engine, request, named)
+    environment = [f"{name}={shlex.quote(value)}" for name, value in found.environment.items()]
+    return " ".join([*environment, *engine.launch, *map(shlex.quote, (*found.model, *found.flags))])
+
+
+def _model_words(engine: Engine, model: Model, named: str) -> tuple[str, ...]:
     """How the engine's command line names a model: by its name, or by a flag and a file."""
     found = signature(engine.name)
     if found is None or found.model_positional:
-        return (model.id,)
+        return (named or model.id,)
     if not found.names_model:
         return ()
     file = model.source_detail if model.source_kind == "gguf" and model.source_detail.endswith(".gguf") else ""
-    return found.model_flags[0], file or f"{model.id.rpartition('/')[2].removesuffix('.gguf')}.gguf"
+    return found.model_flags[0], named or file or f"{model.id.rpartition('/')[2].removesuffix('.gguf')}.gguf"
 
 
 def role_option(engine: Engine, version: str | None, role: Role) -> Option | None:

@@ -19,7 +19,9 @@ class Signature(NamedTuple):
     model_flags: flags that name the model; model_positional: whether the first word after `commands` that is no flag
     names it; names_model: whether the command that starts a server names one at all. packages: distributions whose
     installed version is the engine's version. planned: whether it can be planned. launch: the usual words that start a
-    server. images: patterns of container images, without their tag.
+    server. images: patterns of container images, without their tag. container: the usual image, with {version} in its
+    tag; container_words: what stands between it and the model; container_model: the flag that names the model there.
+    python: the class that an offline start makes and its argument for the model, as "module", "Class", "argument".
     """
 
     engine: str
@@ -34,6 +36,10 @@ class Signature(NamedTuple):
     launch: tuple[str, ...] = ()
     images: tuple[str, ...] = ()
     names_model: bool = True
+    container: str = ""
+    container_words: tuple[str, ...] = ()
+    container_model: str = ""
+    python: tuple[str, str, str] | None = None
 
 
 @cache

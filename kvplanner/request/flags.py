@@ -42,7 +42,9 @@ PLAN_FLAGS: Final = (
     ),
 )
 # How the terminal tells a plan.
-REPORT_FLAGS: Final = ("--explain", "--unit", "--json", "--save", "--online", "--markdown", "--remedies", "--solve")
+REPORT_FLAGS: Final = (
+    "--explain", "--unit", "--json", "--save", "--online", "--markdown", "--remedies", "--solve", "--launch",
+)  # fmt: skip
 # Those that stand among an engine's own only by mistake.
 OURS: Final = frozenset({*(flag.name for flag in PLAN_FLAGS), *REPORT_FLAGS})
 _MODEL: Final = "catalogue id, folder, config.json, *.safetensors, *.gguf, ollama:NAME, hub:ORG/NAME or a .kvplan.json"

@@ -115,7 +115,8 @@ def _after_image(found: Signature, words: Sequence[str], start: int) -> int:
 
 
 def _version(tag: str) -> str:
-    match = re.match(r"v?(\d+\.\d+(?:\.\d+)?)", tag)
+    """The release or build that a tag names: "v0.33.0", "0.30.0-rocm", "server-cuda-b9500"."""
+    match = re.match(r"v?(\d+\.\d+(?:\.\d+)?)", tag) or re.search(r"(?:^|-)(b\d{3,6})$", tag)
     return match[1] if match else ""
 
 

@@ -17,5 +17,8 @@ SIGNATURE: Final[Mapping[str, object]] = {
     "packages": (),
     "launch": ("llama-server",),
     "images": (r"ghcr\.io/ggml-org/llama\.cpp",),
+    "container": "ghcr.io/ggml-org/llama.cpp:server-cuda-{version}",
+    "container_words": ("--host", "0.0.0.0"),
+    "container_model": "-m",
     "planned": True,
 }

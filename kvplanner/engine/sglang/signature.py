@@ -2,6 +2,8 @@
 
 The parent is the console script or the module. One child titled sglang::scheduler holds each GPU; those titled
 sglang::detokenizer, ::data_parallel_controller and ::tokenizer_worker hold none (setproctitle, 0.5.23).
+
+The image has no server as its entry point; the module starts one in every release.
 """
 
 from __future__ import annotations
@@ -25,5 +27,9 @@ SIGNATURE: Final[Mapping[str, object]] = {
     "packages": ("sglang",),
     "launch": ("sglang", "serve"),
     "images": (r"lmsysorg/sglang[\w.-]*",),
+    "container": "lmsysorg/sglang:v{version}",
+    "container_words": ("python3", "-m", "sglang.launch_server", "--host", "0.0.0.0"),
+    "container_model": "--model-path",
+    "python": ("sglang", "Engine", "model_path"),
     "planned": True,
 }  # fmt: skip

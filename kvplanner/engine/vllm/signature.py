@@ -2,6 +2,8 @@
 
 Seen in vLLM's sources from 0.6 to 0.33: the console script `vllm serve`, the module entry points, and the titles that
 child processes give themselves.
+
+The image takes the server's flags, with --model in every release: its entry point was a module before `vllm serve`.
 """
 
 from __future__ import annotations
@@ -26,5 +28,8 @@ SIGNATURE: Final[Mapping[str, object]] = {
     "packages": ("vllm",),
     "launch": ("vllm", "serve"),
     "images": (r"vllm/vllm[\w.-]*",),
+    "container": "vllm/vllm-openai:v{version}",
+    "container_model": "--model",
+    "python": ("vllm", "LLM", "model"),
     "planned": True,
 }

@@ -20,5 +20,6 @@ SIGNATURE: Final[Mapping[str, object]] = {
     "packages": (),
     "launch": ("ollama", "serve"),
     "images": (r"ollama/ollama",),
+    "container": "ollama/ollama:{version}",
     "planned": True,
 }  # fmt: skip

@@ -1,0 +1,352 @@
+"""What starts a server as planned, to be copied: a shell line, containers, a service, or Python.
+
+Only what the user set is written, and what the engine would not choose by itself on these GPUs. Everything is quoted
+for where it stands: names and values may come from files.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePath
+from typing import Final, Literal, NamedTuple, get_args
+
+from kvplanner.engine.command import CommandWords, command_words
+from kvplanner.engine.option import Option, OptionValue
+from kvplanner.engine.plan import Plan
+from kvplanner.engine.registry import engine
+from kvplanner.engine.request import PlanRequest
+from kvplanner.engine.signature import Signature, signature
+from kvplanner.errors import BadInput
+from kvplanner.printable import printable
+from kvplanner.report.facts import engine_title
+
+Form = Literal["shell", "docker", "compose", "kubernetes", "systemd", "python"]
+FORMS: Final[tuple[Form, ...]] = get_args(Form)
+
+# Below a home: of the Hub, and of an engine that keeps its models itself.
+_CACHE: Final = "/.cache/huggingface"
+_STORE: Final = "/.ollama"
+_MODELS: Final = "/models"
+_TOKEN: Final = "HF_TOKEN"
+_DNS_LABEL: Final = 63
+# Of a compose file's and a manifest's strings.
+_SUPPLEMENTARY: Final = 0x10000
+
+
+class _Launch(NamedTuple):
+    """What every form is made of. gpus: how many the plan uses; path: of a local model, "" for a name."""
+
+    request: PlanRequest
+    signature: Signature
+    words: CommandWords
+    launch: tuple[str, ...]
+    image: str
+    gpus: int
+    path: str
+    remarks: tuple[str, ...]
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """What stands behind the container's image."""
+        found = self.signature
+        model = (found.container_model, self.model_inside) if found.container_model and self.words.model else ()
+        return (*found.container_words, *model, *self.words.flags)
+
+    @property
+    def model_inside(self) -> str:
+        """The model as a container opens it: a local one at its own path, a file that is only named below /models."""
+        named = self.words.model[-1]
+        return f"{_MODELS}/{named}" if self.only_named else named
+
+    @property
+    def only_named(self) -> bool:
+        """Whether the model is a file of which only the name is known."""
+        return bool(self.words.model) and self.words.model[-1].endswith(".gguf") and "/" not in self.words.model[-1]
+
+    @property
+    def folder(self) -> str:
+        """The folder on this machine that holds the model, "" where there is none."""
+        named = self.words.model[-1] if self.words.model else ""
+        if named.endswith(".gguf") and not self.only_named:
+            return str(PurePath(named).parent)
+        return self.path
+
+    @property
+    def parallel(self) -> bool:
+        """Whether processes share memory on the host."""
+        return self.gpus > 1
+
+
+def snippet(form: Form, plan: Plan, path: str = "") -> str:
+    """The text of a form; path: where a model on this machine lies, as the server is to open it.
+
+    Raises BadInput where the engine cannot be started that way.
+    """
+    return _FORMS[form](_launch(plan, path))
+
+
+def started(plan: Plan) -> PlanRequest:
+    """The request as a whole command line must state it.
+
+    A plan spreads over all its GPUs by itself, a server does not: where it would choose otherwise, the plan's value is
+    written out.
+    """
+    request, chosen = plan.request, engine(plan.request.engine)
+    options = dict(request.options)
+    for name, value in chosen.as_started(request.options, request.version).items():
+        resolved = plan.options.get(name)
+        if name not in options and resolved is not None and resolved.value not in (None, value):
+            options[name] = resolved.value
+    return request._replace(options=options)
+
+
+def _launch(plan: Plan, path: str) -> _Launch:
+    request, found = started(plan), signature(plan.request.engine)
+    if found is None:
+        raise BadInput(f"it is not known how {engine_title(plan)} is started", "--launch", "Read its documentation")
+    words = command_words(engine(request.engine), request, path)
+    gpus = sum(device.device.kind == "gpu" for device in plan.devices) or 1
+    version = plan.engine_version if plan.engine_version.count(".") != 1 else f"{plan.engine_version}.0"
+    image = found.container.format(version=version)
+    return _Launch(request, found, words, engine(request.engine).launch, image, gpus, path, tuple(_remarks(plan)))
+
+
+def _remarks(plan: Plan) -> Iterator[str]:
+    """What the command cannot say."""
+    request = plan.request
+    if request.weight_format and request.weight_format != request.model.weight_format:
+        yield f"Planned as if stored in {request.weight_format}: name a repository that is"
+    if plan.fits is False:
+        yield "By the plan this does not start"
+
+
+def _commented(found: _Launch, text: str) -> str:
+    return "".join(f"# {printable(remark)}\n" for remark in found.remarks) + text.rstrip() + "\n"
+
+
+def _pairs(words: Sequence[str]) -> list[list[str]]:
+    """Words by lines: each flag with its values."""
+    lines: list[list[str]] = []
+    for word in words:
+        if lines and not word.startswith("-"):
+            lines[-1].append(word)
+        else:
+            lines.append([word])
+    return lines
+
+
+def _quoted(lines: Sequence[Sequence[str]]) -> str:
+    return " \\\n  ".join(" ".join(map(shlex.quote, line)) for line in lines)
+
+
+def _shell(found: _Launch) -> str:
+    environment = " ".join(f"{name}={shlex.quote(value)}" for name, value in found.words.environment.items())
+    start = " ".join([*found.launch, *map(shlex.quote, found.words.model)])
+    flags = _pairs(found.words.flags)
+    text = f"{environment} {start}".strip()
+    return _commented(found, f"{text} \\\n  {_quoted(flags)}" if flags else text)
+
+
+def _ports(found: _Launch) -> str:
+    return f"{found.signature.default_port}:{found.signature.default_port}"
+
+
+def _volumes(found: _Launch, home: str) -> list[tuple[str, str]]:
+    """What the container must see of the host: (there, here); a local model at its own path, for its command's sake."""
+    if not found.words.model:
+        return [(f"{home}{_STORE}", f"/root{_STORE}")]
+    if found.folder:
+        return [(found.folder, f"{found.folder}:ro")]
+    if found.only_named:
+        return [(f"{home}{_MODELS}", f"{_MODELS}:ro")]
+    return [(f"{home}{_CACHE}", f"/root{_CACHE}")]
+
+
+def _from_hub(found: _Launch) -> bool:
+    return not found.folder and not found.only_named and bool(found.words.model)
+
+
+def _need_image(found: _Launch) -> None:
+    if not found.image:
+        raise BadInput(f"no container image of {found.signature.title} is known", "--launch", "Use --launch shell")
+
+
+def _docker(found: _Launch) -> str:
+    _need_image(found)
+    lines = ["docker run --rm --gpus all" + (" --ipc=host" if found.parallel else ""), f"-p {_ports(found)}"]
+    for host, inside in _volumes(found, "$HOME"):
+        lines.append(f'-v "{host}:{inside}"' if host.startswith("$HOME/") else f"-v {shlex.quote(f'{host}:{inside}')}")
+    lines += [f"-e {_TOKEN}"] if _from_hub(found) else []
+    lines += [f"-e {shlex.quote(f'{name}={value}')}" for name, value in found.words.environment.items()]
+    lines.append(shlex.quote(found.image))
+    text = " \\\n  ".join(lines)
+    first = len(found.signature.container_words)
+    arguments = [*([list(found.arguments[:first])] if first else []), *_pairs(found.arguments[first:])]
+    return _commented(found, f"{text} \\\n  {_quoted(arguments)}" if arguments else text)
+
+
+def yaml_text(text: str) -> str:
+    """A string as YAML's double-quoted scalar: JSON's, but for what lies beyond 16 bits."""
+    return f'"{"".join(map(_scalar, text))}"'
+
+
+def _scalar(c: str) -> str:
+    if ord(c) >= _SUPPLEMENTARY:
+        return f"\\U{ord(c):08X}"
+    return "\\x7f" if c == "\x7f" else json.dumps(c)[1:-1]
+
+
+def _compose(found: _Launch) -> str:
+    _need_image(found)
+
+    def said(text: str) -> str:
+        return yaml_text(text.replace("$", "$$"))  # compose puts variables in for a single one
+
+    lines = ["services:", f"  {found.request.engine}:", f"    image: {said(found.image)}"]
+    lines += ["    ipc: host"] if found.parallel else []
+    lines += ["    ports:", f"      - {said(_ports(found))}"]
+    volumes = [
+        yaml_text(f"${{HOME}}{host.removeprefix('$HOME')}:{inside}") if host.startswith("$HOME/")
+        else said(f"{host}:{inside}") for host, inside in _volumes(found, "$HOME")
+    ]  # fmt: skip
+    lines += ["    volumes:", *(f"      - {volume}" for volume in volumes)] if volumes else []
+    environment = [f"      {said(name)}: {said(value)}" for name, value in found.words.environment.items()]
+    if _from_hub(found):
+        environment.append(f'      "{_TOKEN}": "${{{_TOKEN}:-}}"')
+    lines += ["    environment:", *environment] if environment else []
+    if found.arguments:
+        lines += ["    command:", *(f"      - {said(word)}" for word in found.arguments)]
+    lines += [
+        "    deploy:", "      resources:", "        reservations:", "          devices:",
+        "            - driver: nvidia", f"              count: {found.gpus}", "              capabilities: [gpu]",
+    ]  # fmt: skip
+    return _commented(found, "\n".join(lines))
+
+
+def _dns_label(text: str) -> str:
+    """A name that Kubernetes takes: lower-case letters, digits and dashes, beginning and ending with no dash."""
+    plain = "".join(c if c.isascii() and c.isalnum() else "-" for c in text.lower())
+    return plain[:_DNS_LABEL].strip("-") or "server"
+
+
+def _kubernetes(found: _Launch) -> str:
+    _need_image(found)
+
+    def said(text: str) -> str:
+        return yaml_text(text.replace("$(", "$$("))  # a variable's place in arguments and values
+
+    name = _dns_label(found.request.model.id.rpartition("/")[2])
+    folder = _MODELS if found.only_named else found.folder
+    mounts = [(folder, "model")] if folder else []
+    mounts += [("/dev/shm", "shm")] if found.parallel else []
+    lines = [
+        "apiVersion: apps/v1", "kind: Deployment", "metadata:", f"  name: {yaml_text(name)}", "spec:", "  replicas: 1",
+        "  selector:", "    matchLabels:", f"      app: {yaml_text(name)}", "  template:", "    metadata:",
+        "      labels:", f"        app: {yaml_text(name)}", "    spec:", "      containers:",
+        f"        - name: {found.request.engine}", f"          image: {said(found.image)}",
+    ]  # fmt: skip
+    # The words of an image without an entry point of its own are its command.
+    program = 3 if found.signature.container_words[:1] == ("python3",) else 0
+    for title, words in (("command", found.arguments[:program]), ("args", found.arguments[program:])):
+        lines += [f"          {title}:", *(f"            - {said(word)}" for word in words)] if words else []
+    if found.words.environment:
+        lines.append("          env:")
+        for variable, value in found.words.environment.items():
+            lines += [f"            - name: {said(variable)}", f"              value: {said(value)}"]
+    lines += [
+        "          ports:", f"            - containerPort: {found.signature.default_port}", "          resources:",
+        "            limits:", f"              nvidia.com/gpu: {found.gpus}",
+    ]  # fmt: skip
+    if mounts:
+        lines.append("          volumeMounts:")
+        for place, volume in mounts:
+            lines += [f"            - name: {volume}", f"              mountPath: {yaml_text(place)}"]
+        lines.append("      volumes:")
+        for place, volume in mounts:
+            lines.append(f"        - name: {volume}")
+            lines += (
+                ["          emptyDir:", "            medium: Memory"] if volume == "shm"
+                else ["          hostPath:", f"            path: {yaml_text(place)}"]
+            )  # fmt: skip
+    return _commented(found, "\n".join(lines))
+
+
+def unit_word(word: str) -> str:
+    """A word of a systemd command line or an assignment: quoted where needed, no specifier and no variable in it."""
+    plain = word.replace("%", "%%").replace("$", "$$")
+    if plain and all(c.isalnum() or c in "-_./:=,@+%$" for c in plain):
+        return plain
+    escaped = (
+        f"\\x{ord(c):02x}" if c < " " or c == "\x7f" else f"\\{c}" if c in '\\"' else c for c in plain
+    )  # fmt: skip
+    return f'"{"".join(escaped)}"'
+
+
+def _systemd(found: _Launch) -> str:
+    words = (*found.launch, *found.words.model, *found.words.flags)
+    title = printable(f"{found.signature.title}: {found.words.model[-1] if found.words.model else 'models on request'}")
+    # An assignment has no variables to put in, only specifiers.
+    environment = [
+        f"Environment={unit_word(f'{name}={value}').replace('$$', '$')}"
+        for name, value in found.words.environment.items()
+    ]
+    lines = [
+        "[Unit]", f"Description={title.replace('%', '%%')}", "After=network-online.target",
+        "Wants=network-online.target", "", "[Service]", *environment,
+        f"ExecStart=/usr/bin/env {' '.join(map(unit_word, words))}", "Restart=on-failure", "", "[Install]",
+        "WantedBy=multi-user.target",
+    ]  # fmt: skip
+    return _commented(found, "\n".join(lines))
+
+
+def _python(found: _Launch) -> str:
+    if found.signature.python is None:
+        raise BadInput(f"{found.signature.title} is not started from Python", "--launch", "Use --launch shell")
+    module, name, model = found.signature.python
+    arguments: dict[str, object] = {model: found.words.model[-1]}
+    options = engine(found.request.engine).options(found.request.version)
+    for option in options:
+        value = found.request.options.get(option.name)
+        if value is None or option.role == "caller" or option.env:
+            continue
+        if option.role == "draft" and found.request.draft is not None:
+            value = found.request.draft.id
+        if option.json:
+            parent, key = option.json.split(".", 1)
+            inner = arguments.setdefault(parent, {})
+            if isinstance(inner, dict):
+                inner[key] = _python_value(option, value)
+        else:
+            arguments[option.name] = _python_value(option, value)
+    lines = _environment(found.words.environment)
+    lines += [f"from {module} import {name}", "", f"engine = {name}("]
+    lines += [*(f"    {key}={value!r}," for key, value in arguments.items()), ")"]
+    return _commented(found, "\n".join(lines))
+
+
+def _environment(environment: Mapping[str, str]) -> list[str]:
+    if not environment:
+        return []
+    return ["import os", "", *(f"os.environ[{name!r}] = {value!r}" for name, value in environment.items()), ""]
+
+
+def _python_value(option: Option, value: OptionValue) -> object:
+    """As the argument is typed: lists and objects are no text there."""
+    if option.many:
+        parts = [part for part in str(value).replace(",", " ").split() if part]
+        return [int(part) if part.lstrip("-").isdecimal() else part for part in parts]
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        try:
+            found: object = json.loads(value)
+        except (ValueError, RecursionError):
+            return value
+        return found
+    return value
+
+
+_FORMS: Final = {
+    "shell": _shell, "docker": _docker, "compose": _compose, "kubernetes": _kubernetes, "systemd": _systemd,
+    "python": _python,
+}  # fmt: skip
