@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from kvplanner.reading import is_folder
 
-What = Literal["plan", "model", "refused"]
+What = Literal["plan", "model", "log", "refused"]
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 _MOST_LISTED = 2000
 
@@ -32,8 +32,8 @@ def classify(path: Path) -> Opening:
     if suffix in _PICKLES:
         return Opening("refused", f"{name} is a pickle, which can run code, so it is never opened. "
                        "Drop the folder with config.json, or safetensors or GGUF files")  # fmt: skip
-    if suffix in (".log", ".txt"):
-        return Opening("refused", f"{name} looks like a log; start-up logs cannot be read yet")
+    if suffix in (".log", ".txt", ".out", ".jsonl"):
+        return Opening("log", f"Read the start-up log {name}: how far the server came, and why it failed")
     return Opening("refused", f"{name} is no plan, config.json, safetensors or GGUF file")
 
 

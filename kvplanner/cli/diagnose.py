@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,26 +47,9 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _read(name: str) -> Diagnosis:
-    from kvplanner.diagnose.diagnosis import diagnose
-    from kvplanner.reading import open_file
+    from kvplanner.diagnose.diagnosis import diagnose, diagnose_file
 
-    if name == "-":
-        return diagnose(sys.stdin.buffer.read, "standard input")
-    with open_file(Path(name)) as file:
-        return diagnose(_sequential(file.read, file.size), name)
-
-
-def _sequential(read_at: Callable[[int, int], bytes], size: int) -> Callable[[int], bytes]:
-    """Reads one part after another, as a stream does."""
-    position = 0
-
-    def read(length: int) -> bytes:
-        nonlocal position
-        part = read_at(position, min(length, size - position)) if position < size else b""
-        position += len(part)
-        return part
-
-    return read
+    return diagnose(sys.stdin.buffer.read, "standard input") if name == "-" else diagnose_file(Path(name))
 
 
 def _implied(found: Diagnosis, given: Namespace) -> tuple[Implied | None, str]:

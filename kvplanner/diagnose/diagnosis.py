@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from io import BytesIO
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from kvplanner.diagnose.reading import LogReading, Stated, read_log
@@ -21,6 +22,7 @@ from kvplanner.errors import BadInput, PlannerError
 from kvplanner.gpu.spec import Machine
 from kvplanner.model.model import Model
 from kvplanner.model.whatif import WHATIF_FORMATS
+from kvplanner.reading import open_file
 
 HEAD_BYTES: Final = 4 << 20
 _NUMBER: Final = re.compile(r"-\d+(?:\.\d+)?")
@@ -97,6 +99,25 @@ def diagnose(read: Callable[[int], bytes], name: str = "the log") -> Diagnosis:
         return rest.read(size) or read(size)
 
     return _diagnosis(read_log(chained, grammar))
+
+
+def diagnose_file(path: Path) -> Diagnosis:
+    """Reads a log file. Raises BadInput where it cannot be read, or no engine is recognised."""
+    with open_file(path) as file:
+        return diagnose(_sequential(file.read, file.size), str(path))
+
+
+def _sequential(read_at: Callable[[int, int], bytes], size: int) -> Callable[[int], bytes]:
+    """Reads one part after another, as a stream does."""
+    position = 0
+
+    def read(length: int) -> bytes:
+        nonlocal position
+        part = read_at(position, min(length, size - position)) if position < size else b""
+        position += len(part)
+        return part
+
+    return read
 
 
 def _head(read: Callable[[int], bytes]) -> bytes:

@@ -61,9 +61,7 @@ def implied(found: Diagnosis, model: Model, machine: Machine) -> Implied:
 
     Raises PlannerError where there is no plan.
     """
-    if len(machine.devices) == 1 and found.gpus > 1:
-        machine = more_gpus(machine, found.gpus)
-    request = request_of(found, model, machine)
+    request = request_of(found, model, _enough(found, machine))
     chosen = engine(found.engine)
     plan = chosen.plan(request)
     other = _other_total(found, plan)
@@ -98,6 +96,20 @@ def _board(spec: GpuSpec, seen: int | None) -> str:
     if abs(seen / spec.cuda_total.value - 1) <= _OTHER_GPU:
         return spec.id
     return f"{spec.id} {(seen + spec.total.value - spec.cuda_total.value) // MIB}MiB"
+
+
+def machine_of(found: Diagnosis, machine: Machine | None = None) -> Machine | None:
+    """The GPUs that the log names, else those of a machine; of one GPU as many as the log's options use.
+
+    Raises PlannerError.
+    """
+    named = gpus_named(found)
+    chosen = gpus.machine(named) if named else machine
+    return None if chosen is None else _enough(found, chosen)
+
+
+def _enough(found: Diagnosis, machine: Machine) -> Machine:
+    return more_gpus(machine, found.gpus) if len(machine.devices) == 1 and found.gpus > 1 else machine
 
 
 def agreement(found: Diagnosis, plan: Plan) -> Agreement:

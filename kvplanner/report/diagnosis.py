@@ -123,6 +123,20 @@ def hints(found: Diagnosis) -> Iterator[str]:
         yield "each sequence of a model with recurrent state holds a block of its own: lower the most sequences"
 
 
+def about(found: Diagnosis) -> str:
+    """Model, engine with its release, GPUs."""
+    parts = [found.model or "model not named", f"{found.reading.grammar.title} {found.version or 'of unknown release'}"]
+    return " · ".join((*parts, f"{found.gpus} GPUs") if found.gpus > 1 else parts)
+
+
+def notes(found: Diagnosis) -> Iterator[str]:
+    """What else there is to say of a log."""
+    yield from hints(found)
+    if found.reading.starts > 1:
+        yield f"the log holds {found.reading.starts} starts; this is the last one"
+    yield from (f"not understood: {problem}" for problem in found.problems)
+
+
 def comparison(found: Diagnosis, beside: Implied) -> Iterator[str]:
     """Where the log and its plan do not end alike, or are not of one machine."""
     stage = failing_words(beside.measured)
@@ -159,21 +173,15 @@ def text(found: Diagnosis, beside: Implied | None = None, *, unit: ByteUnit = "G
     """The diagnosis as text; beside: the plan that the log implies."""
     plan = beside.plan if beside else None
     lines = [headline(found), ""]
-    about = [found.model or "model not named", f"{found.reading.grammar.title} {found.version or 'of unknown release'}"]
-    if found.gpus > 1:
-        about.append(f"{found.gpus} GPUs")
-    lines.append(" · ".join(about))
+    lines.append(about(found))
     if found.options:
         lines.append("Set: " + ", ".join(f"{name} {value}" for name, value in found.options.items()))
-    rows = list(_rows(found, plan, unit))
-    if rows:
+    cells = list(rows(found, plan, unit))
+    if cells:
         heads = ("", f"measured, {unit}", *(["planned", "difference"] if plan else []))
-        lines += ["", *table([heads, *rows], align="<>>>"[: len(heads)])]
+        lines += ["", *table([heads, *cells], align="<>>>"[: len(heads)])]
     lines += [f"Tokens    {format_count(found.tokens)}"] if found.tokens is not None else []
-    lines += [f"Note: {hint}" for hint in hints(found)]
-    if found.reading.starts > 1:
-        lines.append(f"Note: the log holds {found.reading.starts} starts; this is the last one")
-    lines += [f"Note: not understood: {problem}" for problem in found.problems]
+    lines += [f"Note: {note}" for note in notes(found)]
     if beside is not None:
         lines += [f"Note: {words}" for words in comparison(found, beside)]
         if not beside.of_another_machine and (found.stage is not None or beside.measured.fits is False):
@@ -193,7 +201,7 @@ def _heading(found: Diagnosis, beside: Implied) -> str:
     return "What leaves more memory free" if alone else ""
 
 
-def _rows(found: Diagnosis, plan: Plan | None, unit: ByteUnit) -> Iterator[tuple[str, ...]]:
+def rows(found: Diagnosis, plan: Plan | None, unit: ByteUnit) -> Iterator[tuple[str, ...]]:
     """A row for each size; of an engine that prints by device, for each of several devices."""
     devices = found.devices
     if len(devices) < 2:

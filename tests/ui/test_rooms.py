@@ -26,9 +26,10 @@ BELOW: Final[dict[str, set[str]]] = {
     "dialogs": {"theme", "widgets"},
     "remedies": {"theme", "widgets"},
     "fits": {"theme", "widgets"},
+    "log": {"theme", "widgets"},
     "window": {
         "theme", "widgets", "bars", "breakdown", "startup", "explain", "verdict", "export", "setup", "gpu_panel",
-        "dialogs", "remedies", "fits",
+        "dialogs", "remedies", "fits", "log",
     },
 }  # fmt: skip
 

@@ -34,11 +34,13 @@ LOW: Final = 700
 class Details(QWidget):
     """Shows one plan's table and pages, those that can be seen at once, the others when they are.
 
-    segment_selected((position, kind)); height_changed(): lay it out again with `fit`.
+    segment_selected((position, kind)); height_changed(): lay it out again with `fit`; page_made(key, page): for the
+    first time.
     """
 
     segment_selected = Signal(object)
     height_changed = Signal()
+    page_made = Signal(str, object)
 
     def __init__(self, parent: QWidget | None = None, tabs: Sequence[Tab] = TABS) -> None:
         super().__init__(parent)
@@ -117,6 +119,7 @@ class Details(QWidget):
         made.set_empty(self._empty)
         made.set_dimmed(self._dimmed)
         self._stale.add(key)
+        self.page_made.emit(key, made)
         return made
 
     @property

@@ -64,6 +64,13 @@ def _startup(parent: QWidget) -> Page:
     return StartupView(parent)
 
 
+def _log(parent: QWidget) -> Page:
+    from kvplanner.ui.log.view import LogView
+
+    return LogView(parent)
+
+
 EXPLAIN: Final = "explain"
 STARTUP: Final = "startup"
-TABS: Final = (Tab(EXPLAIN, "Explain", _explain), Tab(STARTUP, "Start-up", _startup))
+LOG: Final = "log"
+TABS: Final = (Tab(EXPLAIN, "Explain", _explain), Tab(STARTUP, "Start-up", _startup), Tab(LOG, "Log", _log))

@@ -11,6 +11,7 @@ from kvplanner.app import settings as s
 from kvplanner.deadline import OutOfTime, in_time
 from kvplanner.errors import BadInput
 from kvplanner.reading import is_there
+from kvplanner.ui.window.commands.logs import Logs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,10 +27,10 @@ if TYPE_CHECKING:
 
 UNCHANGED: Final = "the plan is unchanged"
 MOUNT_S: Final = 0.3
-OPENS: Final = "Open a plan, a model's folder, its config.json, a safetensors or a GGUF file"
+OPENS: Final = "Open a plan, a model's folder, its config.json, a safetensors or a GGUF file, or a start-up log"
 PLAN_FILTER: Final = "Plan (*.kvplan.json)"
 OPEN_FILTER: Final = (
-    "All that can be opened (*.kvplan.json config.json *.safetensors *.gguf);;"
+    "All that can be opened (*.kvplan.json config.json *.safetensors *.gguf *.log *.txt);;"
     f"{PLAN_FILTER};;Model (config.json *.safetensors *.gguf *.json)"
 )
 
@@ -63,6 +64,7 @@ class Opening:
         self._services = services
         self._form = form
         self._reading = ""
+        self.logs = Logs(host, document, messages, services)
 
     def new_window(self) -> None:
         """Another window with the same plan to start from."""
@@ -90,6 +92,8 @@ class Opening:
             self.open_plan(path)
         elif opening.what == "model":
             self.load_model(str(path))
+        elif opening.what == "log":
+            self.logs.open_path(path)
         else:
             self._messages.error(BadInput(f"{opening.sentence}; {UNCHANGED}", "", OPENS), key="open")
 
@@ -159,12 +163,15 @@ class Opening:
             self._form.show_model(state.model, state.ask.weight_format, self._services.unit())
 
     def paste_command(self) -> None:
-        """Plan the command line that lies on the clipboard."""
+        """Plan the command line that lies on the clipboard; of several lines that are none, read the log."""
         from kvplanner.ui.setup.pasted import is_command
 
         text = QtGui.QGuiApplication.clipboard().text().strip()
         if is_command(text):
             self.plan_command(text)
+            return
+        if "\n" in text:
+            self.logs.read_text(text)
             return
         lacking = "The clipboard holds no command line that starts a server. Copy one, such as vllm serve MODEL"
         self._messages.warning(lacking, key="open")

@@ -1,0 +1,1 @@
+"""What a start-up log says, beside the plan."""
