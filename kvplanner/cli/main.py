@@ -17,6 +17,7 @@ from kvplanner.reading import unreadable
 COMMANDS: Final[dict[str, str]] = {
     "plan": "does a model fit, where the memory goes, and what it serves",
     "fits": "what fits a machine, and which machine a model needs",
+    "compare": "plans side by side: what differs, and by how much",
     "sweep": "one setting over its range, or two as a map: tokens, users, the first limit",
     "inspect": "what a model is: tensors, bytes, layers, KV cache",
     "diagnose": "a start-up log: how far it came, why it failed, what was measured",
