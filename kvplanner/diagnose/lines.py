@@ -28,9 +28,36 @@ class Line(NamedTuple):
     origin: str = ""
 
 
-def interesting(
-    read: Callable[[int], bytes], anchors: Callable[[], re.Pattern[bytes]], tags: re.Pattern[str]
-) -> Iterator[Line]:
+class Anchors(NamedTuple):
+    """Texts of which a line of interest holds one."""
+
+    texts: tuple[bytes, ...]
+
+    def places(self, data: bytes, end: int) -> Places:
+        """Where they stand in a block, up to `end`."""
+        return Places(data, end, self.texts)
+
+
+class Places:
+    """The next place of any of some texts: each is searched for by itself, which is many times faster than together."""
+
+    def __init__(self, data: bytes, end: int, texts: tuple[bytes, ...]) -> None:
+        self._data, self._end = data, end
+        self._next = {text: at for text in texts if (at := data.find(text, 0, end)) >= 0}
+
+    def after(self, position: int) -> int:
+        """The first place from a position on, -1 for none."""
+        for text, at in list(self._next.items()):
+            if at < position:
+                at = self._data.find(text, position, self._end)
+                if at < 0:
+                    del self._next[text]
+                else:
+                    self._next[text] = at
+        return min(self._next.values(), default=-1)
+
+
+def interesting(read: Callable[[int], bytes], anchors: Callable[[], Anchors], tags: re.Pattern[str]) -> Iterator[Line]:
     """The lines that hold an anchor, in order. read: gives up to so many bytes, b"" at the end.
 
     anchors: asked anew for each block, since what counts changes once a server runs.
@@ -49,14 +76,14 @@ def interesting(
             continue
         end = end or len(data)
         position = counted = 0
-        wanted = anchors()
-        while (found := wanted.search(data, position, end)) is not None:
-            start, stop = _around(data, found.start(), end)
+        places = anchors().places(data, end)
+        while (at := places.after(position)) >= 0:
+            start, stop = _around(data, at, end)
             number += data.count(b"\n", counted, start)
             counted = start
             whole, stop = _joined(data, start, stop, end)
             yield from _lines(whole, number, tags)
-            position = max(stop, found.end())
+            position = max(stop, at + 1)
         number += data.count(b"\n", counted, end)
         carry = data[end:] if block else b""
         if not block:

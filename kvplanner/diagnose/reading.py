@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Final, NamedTuple
 
-from kvplanner.diagnose.lines import Line, interesting
+from kvplanner.diagnose.lines import Anchors, Line, interesting
 from kvplanner.engine.log import NO_STAGE, Across, Figure, LogFailure, LogGrammar, LogLine
 from kvplanner.units import GIB, MIB
 
@@ -84,8 +84,8 @@ def _across(grammar: LogGrammar) -> dict[str, Across]:
 
 
 class _Compiled(NamedTuple):
-    anchors: re.Pattern[bytes]
-    late_anchors: re.Pattern[bytes]
+    anchors: Anchors
+    late_anchors: Anchors
     tags: re.Pattern[str]
     lines: tuple[tuple[re.Pattern[str], LogLine], ...]
     failures: tuple[tuple[re.Pattern[str], LogFailure], ...]
@@ -99,8 +99,8 @@ class _Compiled(NamedTuple):
 @cache
 def _compiled(grammar: LogGrammar) -> _Compiled:
     return _Compiled(
-        anchors=_any_of(grammar.anchors),
-        late_anchors=_any_of(grammar.late_anchors),
+        anchors=Anchors(tuple(text.encode() for text in grammar.anchors)),
+        late_anchors=Anchors(tuple(text.encode() for text in grammar.late_anchors)),
         tags=re.compile(grammar.tags or r"(?!)(?P<tag>)"),
         lines=tuple((re.compile(line.pattern), line) for line in grammar.lines),
         failures=tuple((re.compile(failure.pattern), failure) for failure in grammar.failures),
@@ -110,10 +110,6 @@ def _compiled(grammar: LogGrammar) -> _Compiled:
         order={step: place for place, (step, _) in enumerate(grammar.steps)},
         frames=dict(grammar.frames),
     )
-
-
-def _any_of(texts: tuple[str, ...]) -> re.Pattern[bytes]:
-    return re.compile(b"|".join(re.escape(text.encode()) for text in texts))
 
 
 def read_log(read: Callable[[int], bytes], grammar: LogGrammar) -> LogReading:
@@ -147,7 +143,7 @@ class _Reader:
         self.aside = ""
         self.implied = False  # whether the stage of the error is what the step tells
 
-    def anchors(self) -> re.Pattern[bytes]:
+    def anchors(self) -> Anchors:
         """What the next block is searched for."""
         return self.compiled.late_anchors if self.started else self.compiled.anchors
 
