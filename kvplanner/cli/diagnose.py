@@ -37,12 +37,12 @@ def run(argv: Sequence[str]) -> int:
 
     given = parser().parse_args(list(argv))
     found = _read(given.log)
-    beside, problem = _implied(found, given)
+    beside, remark = _implied(found, given)
     if given.json:
-        emit_json(report.to_json(found, beside, _plan_file(found, given, beside)))
+        emit_json(report.to_json(found, beside, _plan_file(found, given, beside), remark))
     else:
-        text = report.text(found, beside, unit=given.unit, width=width())
-        say((text + (f"Note: not planned: {problem}\n" if problem else "")).rstrip())
+        text = report.text(found, beside, unit=given.unit, width=width(), remark=remark)
+        say(text.rstrip())
     return FITS if found.reading.started and found.reading.ended is None else DOES_NOT_FIT
 
 
@@ -53,18 +53,23 @@ def _read(name: str) -> Diagnosis:
 
 
 def _implied(found: Diagnosis, given: Namespace) -> tuple[Implied | None, str]:
-    """The plan that the log implies, or why there is none."""
+    """The plan that the log implies, with a remark on its GPUs, or why there is none."""
     from kvplanner.catalog import gpus
     from kvplanner.cli.inspect import open_model
-    from kvplanner.diagnose.implied import gpus_named, implied
+    from kvplanner.diagnose.implied import gpus_named, gpus_of_its_size, implied
 
     name, words = given.model or found.model, given.gpu or gpus_named(found)
-    if not words or not name:
-        return None, "" if given.json else f"name {'the GPUs with --gpu' if name else 'the model with --model'}"
+    sized = "" if words else gpus_of_its_size(found)
+    if not (words or sized) or not name:
+        return None, f"not planned: name {'the GPUs with --gpu' if name else 'the model with --model'}"
     try:
-        return implied(found, open_model(name), gpus.machine(words)), ""
+        made = implied(found, open_model(name), gpus.machine(words or sized))
     except PlannerError as error:
-        return None, str(error)
+        return None, f"not planned: {error}"
+    return (
+        made,
+        "planned on a GPU of the memory that the log states: name it with --gpu for closer figures" if sized else "",
+    )
 
 
 def _plan_file(found: Diagnosis, given: Namespace, beside: Implied | None) -> dict[str, object] | None:

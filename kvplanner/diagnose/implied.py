@@ -89,6 +89,15 @@ def gpus_named(found: Diagnosis) -> str:
     return ",".join(parts)
 
 
+def gpus_of_its_size(found: Diagnosis) -> str:
+    """As many GPUs as the log's options use, of the memory that it states, as --gpu reads them; "" where it has none.
+
+    For where nobody names the GPU: its name decides more than its memory.
+    """
+    total = found.size("gpu_total")
+    return f"{found.gpus}x{total // MIB}MiB" if total else ""
+
+
 def _board(spec: GpuSpec, seen: int | None) -> str:
     """A GPU as --gpu reads it, with its memory where CUDA sees another than the catalogue's card has."""
     if seen is None or spec.total is None or spec.cuda_total is None:

@@ -169,8 +169,10 @@ def _when(found: Diagnosis) -> str:
     return next((rule.when for rule in rules if rule.stage == found.stage), "to start")
 
 
-def text(found: Diagnosis, beside: Implied | None = None, *, unit: ByteUnit = "GiB", width: int = 100) -> str:
-    """The diagnosis as text; beside: the plan that the log implies."""
+def text(
+    found: Diagnosis, beside: Implied | None = None, *, unit: ByteUnit = "GiB", width: int = 100, remark: str = ""
+) -> str:
+    """The diagnosis as text; beside: the plan that the log implies; remark: on it, or why there is none."""
     plan = beside.plan if beside else None
     lines = [headline(found), ""]
     lines.append(about(found))
@@ -181,7 +183,7 @@ def text(found: Diagnosis, beside: Implied | None = None, *, unit: ByteUnit = "G
         heads = ("", f"measured, {unit}", *(["planned", "difference"] if plan else []))
         lines += ["", *table([heads, *cells], align="<>>>"[: len(heads)])]
     lines += [f"Tokens    {format_count(found.tokens)}"] if found.tokens is not None else []
-    lines += [f"Note: {note}" for note in notes(found)]
+    lines += [f"Note: {note}" for note in (*notes(found), remark) if note]
     if beside is not None:
         lines += [f"Note: {words}" for words in comparison(found, beside)]
         if not beside.of_another_machine and (found.stage is not None or beside.measured.fits is False):
@@ -234,7 +236,7 @@ def _rows_of(
 
 
 def to_json(
-    found: Diagnosis, beside: Implied | None = None, plan_file: dict[str, object] | None = None
+    found: Diagnosis, beside: Implied | None = None, plan_file: dict[str, object] | None = None, remark: str = ""
 ) -> dict[str, object]:
     """Every size is an integer number of bytes. plan_file: the document of the request that the remedies change."""
     from kvplanner.report.schema import remedy_to_json
@@ -255,7 +257,9 @@ def to_json(
         "measured": [_measured(s) for s in found.reading.stated if s.size],
         "figures": {s.name: s.value for name in _names(found) if (s := found.reading.best(name)) and not s.size},
         "tokens": found.tokens,
-        "notes": [*hints(found), *found.problems, *(comparison(found, beside) if beside else ())],
+        "notes": [
+            *hints(found), *found.problems, *filter(None, (remark,)), *(comparison(found, beside) if beside else ()),
+        ],
         "starts": found.reading.starts,
         "unread_lines": found.reading.unread,
         "planned": plan_json(beside.plan) if beside else None,

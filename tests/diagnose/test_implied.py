@@ -172,7 +172,18 @@ def test_the_document_holds_remedies_and_a_plan_file_that_opens(
 
 def test_without_gpus_there_is_no_plan_and_no_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     where = tmp_path / "server.log"
-    where.write_text("\n".join(("INFO 1 vLLM API server version 0.24.0", LOADED, OOM)), encoding="utf-8")
+    where.write_text("\n".join(("INFO 1 vLLM API server version 0.24.0", LOADED, NO_ROOM[1])), encoding="utf-8")
     assert command.run([str(where), "--json"]) == 1
     document = json.loads(capsys.readouterr().out)
     assert (document["plan"], document["planned"], document["remedies"]) == (None, None, [])
+    assert "not planned: name the model with --model" in document["notes"]
+
+
+def test_a_log_that_states_the_memory_of_its_gpu_is_planned_on_that(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command.run([str(LOGS / "0202-oom-weights.log"), "--json"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert document["planned"]["devices"][0]["cuda_total_bytes"] == pytest.approx(23.52 * GIB, abs=1 << 20)
+    assert document["remedies"][0]["sure"]
+    assert any("--gpu" in note for note in document["notes"])
