@@ -31,7 +31,7 @@ exit status: 0 fits, 1 does not fit, 2 bad input or cannot be told
 """
 _USAGE: Final = """kvplanner plan MODEL [--gpu SPEC] [options] [-- ENGINE FLAGS]
        kvplanner plan [--gpu SPEC] [options] -- vllm serve MODEL ..."""
-LAUNCHED: Final = ("shell", "docker", "compose", "kubernetes", "systemd", "python")
+LAUNCHED: Final = ("shell", "docker", "compose", "kubernetes", "systemd", "python", "modelfile")
 ASKED: Final = ("context", "users", "utilisation", "gpus", "tp", "format")
 _MOST_REMEDIES: Final = 5
 # Of a GPU's name behind its first one.

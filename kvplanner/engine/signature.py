@@ -21,7 +21,8 @@ class Signature(NamedTuple):
     installed version is the engine's version. planned: whether it can be planned. launch: the usual words that start a
     server. images: patterns of container images, without their tag. container: the usual image, with {version} in its
     tag; container_words: what stands between it and the model; container_model: the flag that names the model there.
-    python: the class that an offline start makes and its argument for the model, as "module", "Class", "argument".
+    modelfile: options that its model files set. python: the class that an offline start makes and its argument for
+    the model, as "module", "Class", "argument".
     """
 
     engine: str
@@ -39,6 +40,7 @@ class Signature(NamedTuple):
     container: str = ""
     container_words: tuple[str, ...] = ()
     container_model: str = ""
+    modelfile: tuple[str, ...] = ()
     python: tuple[str, str, str] | None = None
 
 

@@ -21,14 +21,17 @@ from kvplanner.engine.signature import Signature, signature
 from kvplanner.errors import BadInput
 from kvplanner.printable import printable
 from kvplanner.report.facts import engine_title
+from kvplanner.report.options import option_label
 
-Form = Literal["shell", "docker", "compose", "kubernetes", "systemd", "python"]
+Form = Literal["shell", "docker", "compose", "kubernetes", "systemd", "python", "modelfile"]
 FORMS: Final[tuple[Form, ...]] = get_args(Form)
 
 # Below a home: of the Hub, and of an engine that keeps its models itself.
 _CACHE: Final = "/.cache/huggingface"
 _STORE: Final = "/.ollama"
 _MODELS: Final = "/models"
+# What a server and an offline start choose differently (vLLM's defaults by usage context).
+_BATCH: Final = ("step_tokens", "max_requests")
 _TOKEN: Final = "HF_TOKEN"
 _DNS_LABEL: Final = 63
 # Of a compose file's and a manifest's strings.
@@ -84,7 +87,11 @@ def snippet(form: Form, plan: Plan, path: str = "") -> str:
 
     Raises BadInput where the engine cannot be started that way.
     """
-    return _FORMS[form](_launch(plan, path))
+    found = _launch(plan, path)
+    if form == "python":
+        return _python(_as_served(found, plan))
+    aside = () if form == "modelfile" else tuple(_unsaid(plan))
+    return _FORMS[form](found._replace(remarks=(*found.remarks, *aside)))
 
 
 def started(plan: Plan) -> PlanRequest:
@@ -120,6 +127,27 @@ def _remarks(plan: Plan) -> Iterator[str]:
         yield f"Planned as if stored in {request.weight_format}: name a repository that is"
     if plan.fits is False:
         yield "By the plan this does not start"
+
+
+def _unsaid(plan: Plan) -> Iterator[str]:
+    """What was planned with and no command line says."""
+    for option in engine(plan.request.engine).options(plan.request.version):
+        if option.role == "caller" and option.name in plan.request.options:
+            yield f"Not on a command line: {option_label(option)} {plan.request.options[option.name]}"
+
+
+def _as_served(found: _Launch, plan: Plan) -> _Launch:
+    """With the batch sizes of the plan, where an offline start has others than the server that is planned."""
+    declared = engine(plan.request.engine).options(plan.request.version)
+    callers = [option.name for option in declared if option.role == "caller"]
+    if not callers or any(name in plan.request.options for name in callers):
+        return found
+    options = dict(found.request.options)
+    for option in declared:
+        value = plan.options[option.name].value if option.name in plan.options else None
+        if option.role in _BATCH and value is not None:
+            options.setdefault(option.name, value)
+    return found._replace(request=found.request._replace(options=options))
 
 
 def _commented(found: _Launch, text: str) -> str:
@@ -346,7 +374,27 @@ def _python_value(option: Option, value: OptionValue) -> object:
     return value
 
 
+def _modelfile(found: _Launch) -> str:
+    if not found.signature.modelfile:
+        raise BadInput(f"{found.signature.title} has no model files", "--launch", "Use --launch shell")
+    model = found.request.model
+    stored = model.source_kind == "ollama"
+    named = found.path or (model.id if stored else f"./{model.id.rpartition('/')[2].removesuffix('.gguf')}.gguf")
+    options = found.request.options
+    lines = [f"# Of the service: {name}={value}" for name, value in found.words.environment.items()
+             if name not in _set_there(found)]  # fmt: skip
+    lines.append(f"FROM {printable(named)}")
+    lines += [f"PARAMETER {name} {options[name]}" for name in found.signature.modelfile if name in options]
+    return _commented(found, "\n".join(lines))
+
+
+def _set_there(found: _Launch) -> set[str]:
+    """Variables of the service whose options a model file sets."""
+    declared = engine(found.request.engine).options(found.request.version)
+    return {option.env for option in declared if option.name in found.signature.modelfile}
+
+
 _FORMS: Final = {
     "shell": _shell, "docker": _docker, "compose": _compose, "kubernetes": _kubernetes, "systemd": _systemd,
-    "python": _python,
+    "python": _python, "modelfile": _modelfile,
 }  # fmt: skip

@@ -166,8 +166,11 @@ def whole_steps(low: int, high: int, points: int) -> list[int]:
     if low < 1 or high < low * _WIDE:
         return sorted({low + (high - low) * part // (points - 1) for part in range(points)})
     rate = log(high / low) / (points - 1)
-    inner = (_plain(round(low * exp(rate * part))) for part in range(1, points - 1))
-    return sorted({low, high, *(value for value in inner if low < value < high)})
+    found = [low]
+    for part in range(1, points - 1):
+        value = _plain(round(low * exp(rate * part)))
+        found.append(min(max(value, found[-1] + 1), high - (points - 1 - part)))
+    return [*found, high]
 
 
 def _plain(value: int) -> int:

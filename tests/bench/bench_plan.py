@@ -33,6 +33,8 @@ def _planning() -> list[Row]:
     from kvplanner.engine.request import Load, PlanRequest
     from kvplanner.report import schema
     from kvplanner.report import text as report
+    from kvplanner.solve.axis import axis
+    from kvplanner.solve.sweep import sweep
 
     vllm = engine("vllm")
     model = models.load(LARGE)
@@ -43,7 +45,13 @@ def _planning() -> list[Row]:
     def another() -> object:
         return vllm.plan(request._replace(options={"max_model_len": next(lengths)}))
 
+    one = PlanRequest(models.load(MODEL), gpus.machine("H100"), load=Load(1, 1500, 500))
+    context, users = (axis(one, text, points) for text, points in (("context=4k..128k", 64), ("users=1..256", 32)))
+    wide = axis(one, "context=4k..128k", 32)
+
     return [
+        Row("sweep of one setting, 64 points", cpu_ms(lambda: list(sweep(one, [context]))), None, 60.0),
+        Row("map of users by context, 32 each", cpu_ms(lambda: list(sweep(one, [users, wide]))), None, 1000.0),
         Row("plan of 80 layers on 8 GPUs, the same request", cpu_ms(lambda: vllm.plan(request), inner=50), None, 1.0),
         Row("plan of 80 layers on 8 GPUs, another context each", cpu_ms(another, inner=50), None, 1.0),
         Row("plan as text", cpu_ms(lambda: report.text(plan), inner=20)),

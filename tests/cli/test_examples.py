@@ -32,6 +32,8 @@ _ELSEWHERE = {
     "--theme",
     "--safe-mode",
     "--counts",
+    "--over",
+    "--points",
 }
 # Of an engine, to be typed where it runs.
 _ELSEWHERE |= {"--version"}

@@ -119,7 +119,8 @@ def test_python_is_a_call_with_typed_arguments(name: str, options: Options) -> N
     assert given.pop("model", None) or given.pop("model_path") == QWEN
     assert given == {
         "vllm": {"tensor_parallel_size": 2, "max_model_len": 4096, "enable_prefix_caching": False,
-                 "compilation_config": {"cudagraph_mode": "PIECEWISE"}, "cudagraph_capture_sizes": [1, 2, 4]},
+                 "compilation_config": {"cudagraph_mode": "PIECEWISE"}, "cudagraph_capture_sizes": [1, 2, 4],
+                 "max_num_batched_tokens": 8192, "max_num_seqs": 1024},
         "sglang": {"tp_size": 2, "context_length": 4096},
     }[name]  # fmt: skip
 
@@ -171,6 +172,21 @@ def test_a_local_model_keeps_its_path_in_a_container() -> None:
     assert "/srv/my models/llama:/srv/my models/llama:ro" in words
     assert words[words.index("--model") + 1] == "/srv/my models/llama"
     assert "HF_TOKEN" not in text
+
+
+def test_an_offline_start_is_given_the_servers_batches_unless_it_was_planned() -> None:
+    text = snippet("python", planned("vllm", QWEN, "H100", None, {"usage": "llm"}))
+    assert "max_num" not in text
+    assert "# Not on a command line:" in snippet("shell", planned("vllm", QWEN, "H100", None, {"usage": "llm"}))
+
+
+def test_a_model_file_sets_what_it_can_and_names_the_rest() -> None:
+    plan = planned("ollama", QWEN, "RTX 4090", None, {"num_ctx": 8192, "num_gpu": 20, "num_parallel": 2})
+    assert snippet("modelfile", plan, "/m/q.gguf").splitlines() == [
+        "# Of the service: OLLAMA_NUM_PARALLEL=2", "FROM /m/q.gguf", "PARAMETER num_ctx 8192", "PARAMETER num_gpu 20",
+    ]  # fmt: skip
+    with pytest.raises(BadInput, match="no model files"):
+        snippet("modelfile", planned("vllm", QWEN, "H100", None, {}))
 
 
 def test_what_cannot_be_is_said() -> None:

@@ -21,5 +21,6 @@ SIGNATURE: Final[Mapping[str, object]] = {
     "launch": ("ollama", "serve"),
     "images": (r"ollama/ollama",),
     "container": "ollama/ollama:{version}",
+    "modelfile": ("num_ctx", "num_gpu", "num_batch"),
     "planned": True,
 }  # fmt: skip
