@@ -16,8 +16,10 @@ from kvplanner.engine import registry
 from kvplanner.engine.command import parse_flags, role_option
 from kvplanner.engine.log import LogGrammar
 from kvplanner.engine.option import OptionValue
+from kvplanner.engine.protocol import Engine
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.signature import signature
+from kvplanner.engine.values import parse_value
 from kvplanner.errors import BadInput, PlannerError
 from kvplanner.gpu.spec import Machine
 from kvplanner.model.model import Model
@@ -137,7 +139,7 @@ def _diagnosis(reading: LogReading) -> Diagnosis:
     engine = registry.engine(reading.grammar.engine)
     version = _version(reading)
     options, problems = _options(reading)
-    sizes = [role_option(engine, version, role) for role in _PARALLEL]
+    sizes = [role_option(engine, _modelled(engine, version), role) for role in _PARALLEL]
     gpus = 1
     for option in sizes:
         value = options.get(option.name) if option else None
@@ -150,6 +152,15 @@ def _diagnosis(reading: LogReading) -> Diagnosis:
 def _version(reading: LogReading) -> str | None:
     stated = _text(reading.best("version"))
     return stated and reading.grammar.version_prefix + stated
+
+
+def _modelled(engine: Engine, version: str | None) -> str | None:
+    """The release, or None where the engine has no rules of it: its options are then read as the newest's."""
+    try:
+        engine.options(version)
+    except PlannerError:
+        return None
+    return version
 
 
 def _text(found: Stated | None) -> str | None:
@@ -165,10 +176,7 @@ def _options(reading: LogReading) -> tuple[dict[str, OptionValue], tuple[str, ..
     """The options that the command line set, and what of it is not understood."""
     engine = registry.engine(reading.grammar.engine)
     version = _version(reading)
-    try:
-        declared = engine.options(version)
-    except PlannerError:
-        declared = engine.options()
+    declared = engine.options(_modelled(engine, version))
     defaults = set(reading.grammar.argument_defaults) if reading.whole_arguments else set()
     values: dict[str, OptionValue] = {}
     problems: list[str] = []
@@ -191,6 +199,10 @@ def _options(reading: LogReading) -> tuple[dict[str, OptionValue], tuple[str, ..
         if not words:
             continue
         try:
+            variable = next((o for o in declared if o.env and words[0] in o.flags), None)
+            if variable is not None:  # set by the environment: no flag of the engine's
+                values[variable.name] = parse_value(variable, words[-1])
+                continue
             values |= parse_flags(declared, words, ignored).values
         except PlannerError as error:
             problems.append(f"{words[0]}: {error.what}")

@@ -129,10 +129,11 @@ class _Reader:
         self.compiled = compiled
         self.starts = 0
         self.unread = 0
+        self.stated: dict[tuple[str, str], Stated] = {}
         self._begin()
 
     def _begin(self) -> None:
-        self.stated: dict[tuple[str, str], Stated] = {}
+        self.stated = {key: s for key, s in self.stated.items() if s.name in self.grammar.kept}
         self.arguments: dict[str, object] = {}
         self.reached: dict[str, str] = {}
         self.frames: dict[str, str] = {}

@@ -72,7 +72,7 @@ class LogGrammar(NamedTuple):
     block, where a log tells blocks alone and block_option was not set. command: a pattern whose group `command` holds
     the words behind the program's name. figure_options: figures that are the value of a flag, for logs without any
     arguments. version_prefix: what the log leaves out of a release's name. by_device: figures are of devices, in the
-    order of the machine's.
+    order of the machine's. kept: figures that outlive a restart, of a server that starts others.
     """
 
     engine: str
@@ -97,3 +97,4 @@ class LogGrammar(NamedTuple):
     figure_options: tuple[tuple[str, str], ...] = ()
     version_prefix: str = ""
     by_device: bool = False
+    kept: tuple[str, ...] = ()

@@ -39,7 +39,7 @@ def metrics() -> tuple[MetricNames, ...]:
 
 def log_packages() -> tuple[str, ...]:
     """The packages of engines whose logs are understood: each has a GRAMMAR in `log`."""
-    return ("kvplanner.engine.vllm", "kvplanner.engine.sglang", "kvplanner.engine.llamacpp")
+    return tuple(_ENGINES.values())
 
 
 def signatures() -> tuple[Mapping[str, object], ...]:
