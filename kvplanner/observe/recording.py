@@ -110,7 +110,7 @@ def replay(path: Path, progress: Callable[[float], None] | None = None) -> Itera
             raise BadInput("names a column twice", str(path), _CHOOSE)
         for snapshot in _snapshots(path, header, rows, lines):
             if progress is not None:
-                progress(lines.read / max(1, source.size))
+                progress(lines.taken / max(1, source.size))
             yield snapshot
 
 
@@ -130,6 +130,11 @@ class _Lines:
         self._source, self._path = source, path
         self._have = b""
         self._at = 0
+
+    @property
+    def taken(self) -> int:
+        """Bytes of the lines that were given so far."""
+        return self.read - len(self._have) + self._at
 
     def __iter__(self) -> _Lines:
         return self

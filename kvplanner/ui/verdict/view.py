@@ -209,6 +209,7 @@ class VerdictView(QWidget):
         self._buttons = QHBoxLayout()
         self._buttons.setSpacing(6)
         self._buttons.addStretch(1)
+        self._kept: QWidget | None = None
         column.addLayout(self._buttons)
         self._cards = QVBoxLayout()
         self._cards.setSpacing(6)
@@ -383,8 +384,23 @@ class VerdictView(QWidget):
         self._show_message(told.engine_message)
         self._show_notes(told, tokens.warning, tokens.muted)
         self._place_corner()
+        self._keep_room(told.state == "fails" or (told.state in ("narrow", "partly") and not self._low))
         self._hold_height()
         self.setAccessibleName(f"{STATE_NAMES[told.state]}. {told.headline}")
+
+    def _keep_room(self, wanted: bool) -> None:
+        """The line of buttons, kept for those that are looked for, so that nothing below moves when they are found."""
+        if wanted and self._kept is None:
+            from PySide6.QtWidgets import QPushButton
+
+            like = QPushButton("Apply", self)
+            like.hide()
+            self._kept = QWidget(self)
+            self._kept.setFixedSize(0, like.sizeHint().height())
+            like.deleteLater()
+            self._buttons.addWidget(self._kept)
+        if self._kept is not None:
+            self._kept.setVisible(wanted)
 
     def _show_notes(self, told: Verdict, mark: str, ink: str) -> None:
         few = 0 if self._low else NOTES_SHOWN

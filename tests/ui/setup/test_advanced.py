@@ -43,7 +43,7 @@ def test_a_row_says_what_the_option_does_and_why_its_default(advanced: AdvancedS
         assert (option.env or option.spelled) in about, name
         assert re.search(r"default: (?!default)\S", about), name
         assert about.count("default") <= 2, about
-    assert "as in 0.29" in advanced.entries["gpu_memory_utilization"].about.text()
+    assert "default: 0.92 in this version" in advanced.entries["gpu_memory_utilization"].about.text()
 
 
 def test_a_field_shows_the_default_that_its_line_names(advanced: AdvancedSection, window: MainWindow) -> None:
