@@ -98,10 +98,14 @@ def started(plan: Plan) -> PlanRequest:
     """The request as a whole command line must state it.
 
     A plan spreads over all its GPUs by itself, a server does not: where it would choose otherwise, the plan's value is
-    written out.
+    written out, and what it would choose anyway is not.
     """
     request, chosen = plan.request, engine(plan.request.engine)
     options = dict(request.options)
+    for name in request.options:
+        others = {other: value for other, value in options.items() if other != name}
+        if name in (alone := chosen.as_started(others, request.version)) and alone[name] == options[name]:
+            options = others
     for name, value in chosen.as_started(request.options, request.version).items():
         resolved = plan.options.get(name)
         if name not in options and resolved is not None and resolved.value not in (None, value):
