@@ -37,6 +37,8 @@ _NAMES: Final = {
     "all_weights": "weights on all devices", "all_kv_cache": "KV cache on all devices",
 }  # fmt: skip
 _WORDS: Final = {"fits": "fits", "does_not_fit": "does not fit", "cannot_tell": "cannot be told"}
+# Segments that a failing plan does not hold at the stage where it fails.
+_ASIDE: Final = {"not_reached": "not reached", "released": "released"}
 _NONE: Final = "–"
 _LONGEST: Final = 40
 _MOST_INPUTS: Final = 6
@@ -105,6 +107,9 @@ def _texts(row: Row, unit: ByteUnit) -> list[str]:
     texts = []
     for cell, delta in zip(row.cells, row.deltas, strict=True):
         text = _shown(row, cell, unit)
+        if cell.state in _ASIDE:
+            texts.append(f"{text} ({_ASIDE[cell.state]})")
+            continue
         if row.name == "tokens" and delta is not None:
             delta = _near(cell) - _near(row.cells[0])  # no more digits than the bands allow
         change = row.section in ("figure", "segment") and delta
@@ -190,6 +195,7 @@ def _row_to_json(row: Row) -> dict[str, object]:
         "values": [cell.value for cell in row.cells],
         "lows": [cell.low for cell in row.cells],
         "highs": [cell.high for cell in row.cells],
+        "states": [cell.state or None for cell in row.cells],
         "origins": [cell.origin or None for cell in row.cells],
         "deltas": list(row.deltas),
         "formulas": list(row.formulas),

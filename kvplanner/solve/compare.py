@@ -31,17 +31,21 @@ class Side(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """A value of one plan; low and high where it has a band; origin of an option's; None where the plan has none."""
+    """A value of one plan; low and high where it has a band; origin of an option's; None where the plan has none.
+
+    state: of a segment: "in_use", or that it is not reached or released by then at the stage where the plan fails.
+    """
 
     value: Value
     low: int | None = None
     high: int | None = None
     origin: str = ""
+    state: str = ""
 
     @property
-    def band(self) -> tuple[Value, int | None, int | None]:
+    def band(self) -> tuple[Value, int | None, int | None, str]:
         """What two plans must share to be alike."""
-        return self.value, self.low, self.high
+        return self.value, self.low, self.high, self.state
 
 
 class Because(NamedTuple):
@@ -201,7 +205,7 @@ def _segments(sides: Sequence[Side]) -> Iterator[Row]:
     for kind in SEGMENT_KINDS:
         found = [device.segment(kind) if device else None for device in tightest]
         if any(found):
-            cells = [Cell(*s.estimate[:3]) if s else Cell(None) for s in found]
+            cells = [Cell(*s.estimate[:3], state=s.state) if s else Cell(None) for s in found]
             row = _row("segment", kind, "B", cells)
             yield row._replace(formulas=_formulas(found), because=tuple(_because(found))) if row.differs else row
     yield _row("segment", "all_weights", "B", [Cell(_over_all(side.plan, "weights")) for side in sides])

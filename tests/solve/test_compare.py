@@ -99,6 +99,8 @@ def test_a_plan_that_fails_is_told_with_its_stage() -> None:
     found = rows_of(sides)
     assert [cell.value for cell in found["state"].cells] == ["fits", "does_not_fit"]
     assert [cell.value for cell in found["stage"].cells] == [None, "weights"]
+    assert [cell.state for cell in found["activations"].cells] == ["in_use", "not_reached"]
+    assert "(not reached)" in "\n".join(told.lines(sides, compare(sides)))
     assert found["missing_bytes"].cells[1].value == sides[1].plan.missing_bytes  # type: ignore[union-attr]
 
 
