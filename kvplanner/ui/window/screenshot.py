@@ -17,7 +17,8 @@ from kvplanner.ui.window.tabs import TABS
 from kvplanner.ui.window.window import DEFAULT_SIZE, MainWindow
 
 SETTLE_MS = 50
-LONGEST_MS = 10_000  # for what is read in the background: a draft model
+LONGEST_MS = 10_000  # for what is read and sought in the background: a draft model, remedies
+QUIET_MS = 350  # with no job: longer than any pause after which one begins
 
 
 def settle(milliseconds: int = SETTLE_MS) -> None:
@@ -37,14 +38,20 @@ def prepared_window(application: Application, arguments: WindowArguments) -> Mai
     window.fill()
     window.document.reset(start_state(arguments.words, probe_now))
     window.document.flush()
-    for _ in range(LONGEST_MS // SETTLE_MS):
-        if not application.jobs.active:
-            break
-        settle()
     if arguments.tab and not window.centre.show_tab(arguments.tab):
         raise BadInput(f"no tab is called {arguments.tab!r}", "--tab", f"Tabs: {', '.join(tab.title for tab in TABS)}")
-    settle()
+    wait_for_jobs(application)
     return window
+
+
+def wait_for_jobs(application: Application) -> None:
+    """Until none has run for a while, and what they found is on the screen."""
+    quiet = 0
+    for _ in range(LONGEST_MS // SETTLE_MS):
+        settle()
+        quiet = 0 if application.jobs.active else quiet + SETTLE_MS
+        if quiet >= QUIET_MS:
+            return
 
 
 def picture(window: MainWindow, scale: float = 1.0) -> QPixmap:

@@ -115,12 +115,15 @@ def test_a_refusal_offers_what_ends_it(window: MainWindow) -> None:
     assert window.document.plan == plan
 
 
-def test_the_copied_command_starts_the_plan_in_sight(open_window: Callable[..., MainWindow]) -> None:
-    window = open_window("Llama-3.3-70B-Instruct", "8xH100")
+@pytest.mark.parametrize(("engine", "flag"), [("vllm", "--tensor-parallel-size 8"), ("sglang", "--tp-size 8")])
+def test_the_copied_command_starts_the_plan_in_sight(
+    open_window: Callable[..., MainWindow], engine: str, flag: str
+) -> None:
+    window = open_window("Llama-3.3-70B-Instruct", "8xH100", engine=engine)
     assert window.document.plan is not None
     assert window.document.state.ask.options == {}
     window.copying.copy_command()
-    assert "--tensor-parallel-size 8" in QGuiApplication.clipboard().text()
+    assert flag in QGuiApplication.clipboard().text()
     assert window.centre.messages.strips == []
 
 
