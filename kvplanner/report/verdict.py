@@ -152,8 +152,10 @@ def _tightest_text(plan: Plan, unit: Unit) -> str:
 def _said(plan: Plan, size: int, unit: Unit) -> bool:
     """Whether the headline has a size, as it is shown."""
     failing = plan.verdict.failing
-    figures = failing.reason.figures.values() if failing else ()
-    return any(isinstance(f, Bytes) and words.size(f, unit) == words.size(size, unit) for f in figures)
+    if failing is None:
+        return False
+    said = (figure for name, figure in failing.reason.figures.items() if f"{{{name}}}" in failing.reason.template)
+    return any(isinstance(figure, Bytes) and words.size(figure, unit) == words.size(size, unit) for figure in said)
 
 
 def _failing(plan: Plan, unit: Unit) -> tuple[str, ...]:

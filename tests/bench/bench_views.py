@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from kvplanner.engine.plan import Plan
 from tests.bench import Row, repeats
+
+if TYPE_CHECKING:
+    from PySide6.QtCore import QCoreApplication
 
 STEP_MS = 16.0
 STEPS = 60
@@ -38,6 +42,7 @@ def run() -> list[Row]:
         rows.append(_p95(f"bars: new plan to repaint, {count} GPUs", redraw, plans))
         bars.close()
     rows.append(_all_views())
+    rows.append(_picker_key(app))
     app.processEvents()
     return rows
 
@@ -71,6 +76,43 @@ def _all_views() -> Row:
     row = _p95("verdict, bars, table and Explain: new plan to repaint, 8 GPUs", step, plans)
     window.close()
     return row
+
+
+def _picker_key(app: QCoreApplication) -> Row:
+    """A key typed into the chooser of models, with the catalogue and hundreds of local ones: search, list and paint."""
+    from PySide6.QtCore import Qt
+    from PySide6.QtWidgets import QApplication
+
+    from kvplanner.app.library import LocalModel
+    from kvplanner.ui.window.application import Application
+    from tests.ui.window.kit import Keyboard
+
+    assert isinstance(app, QApplication)
+    application = Application(app, keep=False)
+    application.library.models = tuple(
+        LocalModel(f"local-{number}-qwen", f"/m/{number}", "folder", 10**9, "Q4_K_M") for number in range(300)
+    )
+    application.library._scanned_once = True
+    window = application.new_window()
+    window.show()
+    window.fill()
+    rounds: list[list[float]] = []
+    for _ in range(max(repeats(), 3)):
+        window.activateWindow()
+        window.pickers.open_models()
+        QApplication.processEvents()
+        keyboard, times = Keyboard(), []
+        for character in "qwen3 coder 30b":
+            start = time.process_time_ns()
+            keyboard.type(character)
+            QApplication.processEvents()
+            times.append((time.process_time_ns() - start) / 1e6)
+        rounds.append(times)
+        keyboard.press(Qt.Key.Key_Escape)
+    application.shut_down()
+    window.close()
+    slowest = max(min(times) for times in zip(*rounds, strict=True))
+    return Row("picker: the slowest of 15 keys typed", slowest, budget=STEP_MS, unit="ms CPU")
 
 
 def _p95(name: str, action: Callable[[Plan], object], turns: Sequence[Plan]) -> Row:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -60,9 +61,22 @@ def xdotool(display: str, *words: str) -> str:
     return done.stdout
 
 
+def come_to_rest(pid: int) -> None:
+    """Waits until a process takes no more CPU time: keys that come before a window has its menus are lost."""
+    stat, deadline, before, still = Path(f"/proc/{pid}/stat"), time.monotonic() + PATIENCE_S, -1, 0
+    while still < 3 and time.monotonic() < deadline:
+        time.sleep(0.2)
+        ticks = sum(map(int, stat.read_text().rpartition(")")[2].split()[11:13]))
+        still = still + 1 if ticks - before <= 2 else 0
+        before = ticks
+
+
 @contextmanager
 def window(command: Sequence[str], home: Path, **more: str) -> Iterator[Window]:
-    """Starts a command that shows the window, which keeps its settings in `home`; ends it in any case."""
+    """Starts a command that shows the window, which keeps its settings in `home`; ends it in any case.
+
+    Yields once the window is up and at rest.
+    """
     display = os.environ.get("DISPLAY", "")
     assert display, "an X server is needed: python3 packaging/dev.py test --only x11 packaged"
     clean = {name: value for name, value in without(SCREEN_VARIABLES).items() if not name.startswith("XDG_")}
@@ -70,6 +84,7 @@ def window(command: Sequence[str], home: Path, **more: str) -> Iterator[Window]:
     process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         found = xdotool(display, "search", "--sync", "--onlyvisible", "--pid", str(process.pid), "--name", "kvplanner")
+        come_to_rest(process.pid)
         yield Window(process, found.split()[0], display)
     finally:
         process.kill()

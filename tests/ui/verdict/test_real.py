@@ -83,6 +83,14 @@ def test_every_gpu_that_lacks_memory_is_named() -> None:
     assert "5.44 GiB missing on GPU 0–1" in alike.details
 
 
+def test_what_is_missing_is_told_where_the_headline_only_implies_it() -> None:
+    told = verdict(plan(LLAMA, "RTX 4090"), "GiB")
+    assert (
+        told.headline == "Does not fit: one request of 131,072 tokens needs 16.00 GiB of KV cache and 5.28 GiB is left"
+    )
+    assert told.details[:2] == ("Fails when the KV cache is sized", "10.72 GiB missing on GPU 0")
+
+
 def test_what_is_missing_is_what_the_table_says() -> None:
     made = plan("Qwen/Qwen3-30B-A3B", "RTX 4090,RTX 3090")
     for position, size in ((0, "5.44"), (1, "5.40")):

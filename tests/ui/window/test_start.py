@@ -30,6 +30,7 @@ from kvplanner.ui.window.run import begin
 from kvplanner.ui.window.screenshot import settle
 from kvplanner.ui.window.window import MainWindow
 from kvplanner.units import GIB
+from tests.packaged.driving import come_to_rest
 
 pytestmark = pytest.mark.slow
 
@@ -173,11 +174,11 @@ def test_a_real_window_answers_to_real_keys(display: str, own_data_folder: Path)
                 pytest.skip("Qt's X11 libraries are not installed")
             raise AssertionError(said)
         assert found, "no window came up"
+        come_to_rest(process.pid)
         xdotool(display, "windowfocus", "--sync", found[0])
-        time.sleep(0.7)
         for words in (("type", "qwen3 30b"), ("key", "Return"), ("type", "2"), ("key", "Return")):
             xdotool(display, *words)
-            time.sleep(0.7)
+            come_to_rest(process.pid)
         xdotool(display, "key", "ctrl+q")
         assert process.wait(20) == 0
     finally:
