@@ -201,7 +201,7 @@ def test_a_monkey_finds_nothing(monkey_window: MainWindow, application: Applicat
         qtbot.wait(400)
         qtbot.waitUntil(lambda: not application.jobs.active, timeout=20_000)
     window.centre.show_tab(TABS[0].title)
-    warm = ACTIONS // 3
+    warm = ACTIONS * 5 // 8  # every engine, list and page was seen by then
     base = 0
     for number in range(ACTIONS):
         try:
