@@ -23,6 +23,11 @@ def names() -> tuple[str, ...]:
     return tuple(_ENGINES)
 
 
+def titles() -> tuple[tuple[str, str], ...]:
+    """Name and title of each engine: the TITLE of its package; no rules are imported."""
+    return tuple((name, import_module(package).TITLE) for name, package in _ENGINES.items())
+
+
 def engine(name: str) -> Engine:
     """The engine called `name`; its rules are imported now. Raises UnknownName."""
     package = _ENGINES.get(name.lower())

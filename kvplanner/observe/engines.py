@@ -81,7 +81,7 @@ def _planned_titles() -> str:
     """The engines whose servers become a plan: "vLLM" or "vLLM and SGLang"."""
     from kvplanner.engine import registry
 
-    titles = [registry.engine(name).title for name in registry.names()]
+    titles = [title for _, title in registry.titles()]
     return " and ".join(filter(None, (", ".join(titles[:-1]), titles[-1])))
 
 

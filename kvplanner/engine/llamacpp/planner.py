@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from kvplanner.engine.draft import DraftWish
 from kvplanner.engine.lever import Lever
-from kvplanner.engine.llamacpp import cache, figures, limits, stages
+from kvplanner.engine.llamacpp import TITLE, cache, figures, limits, stages
 from kvplanner.engine.llamacpp.architectures import as_gguf
 from kvplanner.engine.llamacpp.builds import NEWEST, VERSIONS, Build, build_of, spelled
 from kvplanner.engine.llamacpp.figures import OnGpu, OnHost
@@ -39,7 +39,7 @@ class LlamaCpp:
     """llama-server, by the rules of the build that is asked for."""
 
     name: Final = "llamacpp"
-    title: Final = "llama.cpp"
+    title: Final = TITLE
     versions: Final = VERSIONS
     launch: Final = ("llama-server",)
     stages: Final = stages.RULES

@@ -11,6 +11,7 @@ from kvplanner.engine.option import FlagRule, Option, OptionValue, Resolved
 from kvplanner.engine.plan import DevicePlan, Limits, Plan
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.segment import Segment, SegmentKind
+from kvplanner.engine.sglang import TITLE
 from kvplanner.engine.sglang.eras import era_of, spelled
 from kvplanner.engine.sglang.kv.pools import Pools
 from kvplanner.engine.sglang.settings import Settings
@@ -77,7 +78,7 @@ class Sglang:
     """SGLang, by the rule era of the version that is asked for."""
 
     name: Final = "sglang"
-    title: Final = "SGLang"
+    title: Final = TITLE
     versions: Final = ("0.5.23", "0.5.22", "0.5.20", "0.5.18", "0.5.17", "0.5.14", "0.5.12", "0.5.10", "0.5.9", "0.5.6",
                        "0.5.3", "0.4.10", "0.4.6")  # fmt: skip
     launch: Final = ("sglang", "serve")

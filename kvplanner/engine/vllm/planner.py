@@ -15,6 +15,7 @@ from kvplanner.engine.shared.device import at_stage, described
 from kvplanner.engine.stage import StageRule
 from kvplanner.engine.values import check_range
 from kvplanner.engine.verdict import Reason, Verdict
+from kvplanner.engine.vllm import TITLE
 from kvplanner.engine.vllm.releases import release_of, spelled
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.engine.vllm.settle import formats, parallel, support
@@ -39,7 +40,7 @@ class Vllm:
     """vLLM, by the rule era of the version that is asked for."""
 
     name: Final = "vllm"
-    title: Final = "vLLM"
+    title: Final = TITLE
     versions: Final = ("0.33", "0.32", "0.30", "0.28", "0.26", "0.24", "0.22", "0.20", "0.18", "0.16", "0.11", "0.9",
                        "0.8", "0.6.6")  # fmt: skip
     launch: Final = ("vllm", "serve")

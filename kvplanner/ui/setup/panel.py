@@ -151,7 +151,7 @@ class SetupPanel(QScrollArea):
 
     def build(self) -> None:
         """Make the option fields; separate from the constructor so that the window shows first."""
-        from kvplanner.engine.registry import engine, names
+        from kvplanner.engine.registry import titles
         from kvplanner.model.whatif import WHATIF_FORMATS
         from kvplanner.ui.setup.advanced import AdvancedSection
         from kvplanner.ui.setup.load_field import LoadField
@@ -178,7 +178,7 @@ class SetupPanel(QScrollArea):
         self.gpus.count_field.error_changed.connect(self.refusals_changed)
         self.gpus.row_error_changed.connect(self.refusals_changed)
         self.gpus.rows_changed.connect(self._order_tabs)
-        self.engine.build(tuple((name, engine(name).title) for name in names()))
+        self.engine.build(titles())
         self.show_state(document.state)
         self._show_engine(document.state)
         self.show_limits()

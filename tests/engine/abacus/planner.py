@@ -18,6 +18,7 @@ from kvplanner.estimate import Input, exact
 from kvplanner.gpu.spec import Device, Machine
 from kvplanner.model.model import Model
 from kvplanner.units import ceil_div
+from tests.engine.abacus import TITLE
 
 CELL_TOKENS: Final = 64
 CELL_BYTES: Final = 3 << 20
@@ -39,7 +40,7 @@ class Abacus:
     """Answers as any engine does."""
 
     name: Final = "abacus"
-    title: Final = "Abacus"
+    title: Final = TITLE
     versions: Final = ("2", "1")
     launch: Final = ("abacus", "count")
     stages: Final = STAGES

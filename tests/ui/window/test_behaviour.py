@@ -345,7 +345,8 @@ from PySide6.QtCore import QTimer
 app = make_app()
 application, window = open_first(app, parse([]))
 def done():
-    heavy = ("numpy", "pyqtgraph", "huggingface_hub", "pynvml", "psutil", "httpx")
+    other_engines = ("kvplanner.engine.sglang.planner", "kvplanner.engine.llamacpp.planner")
+    heavy = ("numpy", "pyqtgraph", "huggingface_hub", "pynvml", "psutil", "httpx", *other_engines)
     print([name for name in heavy if name in sys.modules])
     window.close()
 window.filled.connect(lambda: QTimer.singleShot(0, done))

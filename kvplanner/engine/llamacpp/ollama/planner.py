@@ -10,7 +10,7 @@ from kvplanner.engine.lever import Aim, Lever, Step
 from kvplanner.engine.llamacpp import figures
 from kvplanner.engine.llamacpp.architectures import as_gguf
 from kvplanner.engine.llamacpp.builds import NEWEST, build_of
-from kvplanner.engine.llamacpp.ollama import rules
+from kvplanner.engine.llamacpp.ollama import TITLE, rules
 from kvplanner.engine.llamacpp.ollama.options import IGNORED_FLAGS, declared
 from kvplanner.engine.llamacpp.planner import ENGINE as LLAMACPP
 from kvplanner.engine.llamacpp.planner import make_plan
@@ -36,7 +36,7 @@ class Ollama:
     """Ollama since 0.30, which runs every GGUF model in a llama-server of its own."""
 
     name: Final = "ollama"
-    title: Final = "Ollama"
+    title: Final = TITLE
     versions: Final = VERSIONS
     launch: Final = ("ollama", "serve")
     stages: Final = LLAMACPP.stages
