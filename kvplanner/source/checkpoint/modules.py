@@ -53,6 +53,8 @@ class Stored(NamedTuple):
 MAX_LAYERS: Final = 4096
 # Layers and the modules in them, experts counted once: the largest models have some thousands.
 MAX_MODULES: Final = 20_000
+# Tensors of different names within their modules, dtypes or shapes: a model pruned layer by layer has some hundreds.
+MAX_KINDS: Final = 8192
 
 
 def gather(tensors: Sequence[Tensor], layers: int, where: str, predicting: int = 0) -> Stored:
@@ -93,6 +95,8 @@ def _parts(
         part = known.get(content)
         if part is None:
             part = known[content] = Part(*content, tensor.bytes)
+            if len(known) > MAX_KINDS:
+                raise _too_many(where)
         modules[name[:3]].setdefault(name.expert, []).append(part)
         numbers.add(name.layer)
         if len(numbers) > MAX_LAYERS or len(modules) > MAX_MODULES:
@@ -102,7 +106,9 @@ def _parts(
 
 def _too_many(where: str) -> BadInput:
     return BadInput(
-        f"names more than {MAX_LAYERS:,} layers, or {MAX_MODULES:,} different modules in them", where, "It is no model"
+        f"has more than {MAX_LAYERS:,} layers, {MAX_MODULES:,} different modules or {MAX_KINDS:,} kinds of tensors",
+        where,
+        "It is no model",
     )
 
 

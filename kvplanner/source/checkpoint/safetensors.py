@@ -22,7 +22,7 @@ TENSOR_LIMIT: Final = 200_000
 NAME_LIMIT: Final = 1024
 METADATA_LIMIT: Final = 10_000
 # Few shapes and dtypes occur, each of them often: the largest models have some dozens.
-SHAPE_LIMIT: Final = 20_000
+SHAPE_LIMIT: Final = 8192
 MAX_DIMENSIONS: Final = 32
 MAX_BYTES: Final = 1 << 63
 
