@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from kvplanner.engine.shared.shard import Local
 from kvplanner.engine.vllm.settings import Settings
-from kvplanner.engine.vllm.weights.shard import Local, expert_ranks
+from kvplanner.engine.vllm.weights.shard import expert_ranks
 from kvplanner.errors import BadInput
 from kvplanner.model.tensors import TensorGroup
 

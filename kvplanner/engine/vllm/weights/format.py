@@ -16,12 +16,12 @@ from __future__ import annotations
 from math import gcd
 from typing import Final, NamedTuple
 
+from kvplanner.engine.shared.shard import Local
 from kvplanner.engine.vllm import rules
 from kvplanner.engine.vllm.gpu import Gpu
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.engine.vllm.weights import methods as weights_methods
 from kvplanner.engine.vllm.weights import rules as weights_rules
-from kvplanner.engine.vllm.weights.shard import Local
 from kvplanner.model.formats import DTYPE_BYTES, WeightFormat
 from kvplanner.model.spec import ModelSpec
 from kvplanner.model.tensors import TensorGroup

@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from kvplanner.engine.shared.identity import by_identity
+from kvplanner.engine.shared.shard import Local
 from kvplanner.engine.vllm.gpu import Gpu
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.engine.vllm.weights import (
@@ -28,7 +29,7 @@ from kvplanner.engine.vllm.weights import (
     rules as weights_rules,
 )
 from kvplanner.engine.vllm.weights.blocks import check_blocks
-from kvplanner.engine.vllm.weights.shard import Local, check_divides, cut, uneven
+from kvplanner.engine.vllm.weights.shard import check_divides, cut, uneven
 from kvplanner.errors import BadInput, NotModelled
 from kvplanner.estimate import Estimate, Input, band_of_sum, banded, exact, least_sure
 from kvplanner.model.model import Model

@@ -5,40 +5,11 @@ Rules: vLLM 0.33 model_executor/layers/{linear,vocab_parallel_embedding}.py and 
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
-
+from kvplanner.engine.shared.shard import VOCAB_PADDING, Local, Uneven, flat
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.errors import BadInput
 from kvplanner.model.tensors import TensorGroup
 from kvplanner.units import ceil_div, round_up
-
-VOCAB_PADDING: Final = 64
-
-
-class Local(NamedTuple):
-    """What one rank holds of a group: `copies` matrices of rows × columns (columns 0: a vector of rows)."""
-
-    rows: int
-    columns: int
-    copies: int
-
-    @property
-    def elements(self) -> int:
-        """Elements of all copies."""
-        return self.rows * (self.columns or 1) * self.copies
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """One matrix's shape."""
-        return (self.rows, self.columns) if self.columns else (self.rows,)
-
-
-class Uneven(NamedTuple):
-    """A dimension that does not divide: what it counts, how many, over how many ranks."""
-
-    what: str
-    size: int
-    ranks: int
 
 
 def expert_ranks(settings: Settings) -> int:
@@ -56,7 +27,7 @@ def cut(group: TensorGroup, settings: Settings, experts: int = 0) -> Local:
 
     experts: routed experts per layer, which tells how many of the group's tensors belong to one expert.
     """
-    rows, columns = _flat(group.shape)
+    rows, columns = flat(group.shape)
     tp = settings.parallel.tp
     if group.kind == "experts" and group.shard == "replicated":
         return _cut_experts(group, rows, columns, settings, experts)
@@ -93,7 +64,7 @@ def uneven(group: TensorGroup, tp: int, over: int) -> Uneven | None:
 
     The vocabulary is padded first; KV heads may be copied instead, and experts spread whole.
     """
-    rows, columns = _flat(group.shape)
+    rows, columns = flat(group.shape)
     if group.shard == "replicated" or (group.shard == "row" and not columns):
         return None
     found = Uneven("rows", rows, tp)
@@ -111,7 +82,7 @@ def uneven(group: TensorGroup, tp: int, over: int) -> Uneven | None:
 
 def whole(group: TensorGroup) -> Local:
     """The group as every rank holds it when it is not split."""
-    rows, columns = _flat(group.shape)
+    rows, columns = flat(group.shape)
     return Local(rows, columns, group.count)
 
 
@@ -125,13 +96,3 @@ def _cut_experts(group: TensorGroup, rows: int, columns: int, settings: Settings
     if group.shard == "expert_column":
         return Local(ceil_div(rows, ranks), columns, group.count)
     return Local(rows, ceil_div(columns, ranks), group.count) if columns else Local(rows, 0, group.count)
-
-
-def _flat(shape: tuple[int, ...]) -> tuple[int, int]:
-    """(rows, columns) of a shape: everything before the last size is rows; a vector has no columns."""
-    if len(shape) < 2:
-        return (shape[0] if shape else 1), 0
-    rows = 1
-    for size in shape[:-1]:
-        rows *= size
-    return rows, shape[-1]
