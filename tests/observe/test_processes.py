@@ -118,7 +118,7 @@ def vllm_like(tmp_path: Path) -> Iterator[psutil.Process]:
 
 def test_children_belong_to_the_server_that_was_started(vllm_like: psutil.Process) -> None:
     book = ProcessBook(foreign=False)
-    worker = next(c for c in vllm_like.children(recursive=True) if "Worker" in c.cmdline()[0])
+    worker = next(c for c in vllm_like.children(recursive=True) if "Worker" in "".join(c.cmdline()[:1]))
     row = book.describe(worker.pid, "VLLM::Worker_TP0", 1000)
     assert row.local
     assert row.user == psutil.Process().username()
@@ -138,7 +138,7 @@ def test_a_llama_server_of_ollama_is_ollamas(tmp_path: Path) -> None:
         assert serve.stdout is not None
         runner = psutil.Process(int(serve.stdout.readline()))
         deadline = time.monotonic() + 10
-        while "llama-server" not in runner.cmdline()[0] and time.monotonic() < deadline:
+        while "llama-server" not in "".join(runner.cmdline()[:1]) and time.monotonic() < deadline:
             time.sleep(0.02)
         row = ProcessBook(foreign=False).describe(runner.pid, "", 5)
         serve.kill()
