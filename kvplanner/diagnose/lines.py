@@ -18,14 +18,23 @@ _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\
 # containerd's own format: P marks a part of a line that goes on.
 _PART: Final = re.compile(rb"[0-9T:.+-]{19,40}Z? std(?:out|err) ([PF]) ")
 _MESSAGES: Final = ("message", "msg", "log", "textPayload")
+# Whose line it is, by what collectors put before it: docker compose, kubectl logs --prefix, systemd's journal.
+_SOURCE: Final = re.compile(
+    r"(?P<compose>[\w.-]{1,80}-\d+) +\| |\[pod/(?P<pod>[^\]\s]{1,200})\] |"
+    r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S{1,80} (?P<unit>[\w.@-]{1,80})\[\d+\]: "
+)
 
 
 class Line(NamedTuple):
-    """A line of the log. number: from 1. text: without colours and controls; origin: a process's tag, "" for none."""
+    """What one process wrote of a line. number: from 1. text: without colours and controls.
+
+    origin: the process's tag, "" for none. source: the container, pod or unit that a collector names before it.
+    """
 
     number: int
     text: str
     origin: str = ""
+    source: str = ""
 
 
 class Anchors(NamedTuple):
@@ -128,20 +137,26 @@ def _lines(raw: bytes, number: int, tags: re.Pattern[str]) -> Iterator[Line]:
     for message, process in _unwrapped(text):
         for line in message.splitlines() or [""]:
             clean = _CONTROL.sub("", _ANSI.sub("", line)) if "\x1b" in line or _CONTROL.search(line) else line
-            if clean.strip():
-                yield Line(number, clean, _origin(clean, tags) or process)
+            if not clean.strip():
+                continue
+            named = _SOURCE.match(clean)
+            source = str(named[named.lastgroup]) if named is not None and named.lastgroup else ""
+            for origin, piece in _pieces(clean, tags):
+                yield Line(number, piece, origin or process, source)
 
 
-def _origin(text: str, tags: re.Pattern[str]) -> str:
-    """The innermost tag before the record: Ray puts its own beside the engine's."""
-    found = ""
-    position = 0
-    while (tag := tags.match(text, position)) is not None:
-        found, position = tag["tag"], tag.end()
-        position += len(text[position:]) - len(text[position:].lstrip(" "))
-    if not found and (tag := tags.search(text, 0, 200)) is not None and "pid=" in tag[0]:
-        return str(tag["tag"])
-    return found
+def _pieces(text: str, tags: re.Pattern[str]) -> Iterator[tuple[str, str]]:
+    """What each process wrote of a line: a progress bar ends without a newline, and another may write behind it.
+
+    Of tags in a row the last is the engine's own: Ray puts one before it.
+    """
+    begin, origin = 0, ""
+    for tag in tags.finditer(text):
+        if text[begin : tag.start()].strip():
+            yield origin, text[begin : tag.start()]
+        begin, origin = tag.end(), tag["tag"].strip()
+    if text[begin:].strip():
+        yield origin, text[begin:]
 
 
 def _unwrapped(text: str) -> Iterator[tuple[str, str]]:

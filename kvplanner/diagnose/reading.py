@@ -15,6 +15,7 @@ from kvplanner.units import GIB, MIB
 _SCALE: Final = {"GiB": GIB, "GB": GIB, "MiB": MIB, "KiB": 1024, "bytes": 1}
 _LONGEST_ARGUMENTS: Final = 64 << 10
 _MOST_PROCESSES: Final = 4096
+_MOST_SOURCES: Final = 16
 _FRAME: Final = re.compile(r'line \d+, in (\w+)|File "[^"]*", line \d+, in (\w+)')
 _PAIR: Final = re.compile(r"\b(\w+)=('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[^,\s(){}\[\]]+)")
 _ITEM: Final = re.compile(r"'(\w+)': ('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|True|False|None|-?[\d.]+(?:e-?\d+)?)")
@@ -49,7 +50,8 @@ class LogReading(NamedTuple):
     arguments: what the command line set, as the engine prints it, by its own names; whole_arguments: with everything
     that nobody set. command: the words of its command line, where the log holds them. started: start-up came to its
     end.
-    unread: lines that held a familiar word and said nothing that is understood.
+    unread: lines that held a familiar word and said nothing that is understood. servers: how many servers' logs the
+    file mixes, of which this is the one called source, by its collector.
     """
 
     grammar: LogGrammar
@@ -62,6 +64,8 @@ class LogReading(NamedTuple):
     unread: int
     whole_arguments: bool = False
     command: str = ""
+    servers: int = 1
+    source: str = ""
 
     def best(self, name: str) -> Stated | None:
         """The figure of the process that counts: the least, the most or the first, as its kind asks."""
@@ -113,12 +117,27 @@ def _compiled(grammar: LogGrammar) -> _Compiled:
 
 
 def read_log(read: Callable[[int], bytes], grammar: LogGrammar) -> LogReading:
-    """Reads a log to its end; memory stays bounded. read: gives up to so many bytes, b"" at the end."""
+    """Reads a log to its end; memory stays bounded. read: gives up to so many bytes, b"" at the end.
+
+    Of several servers in one file (a compose file's, a namespace's) the first that failed counts, else the last.
+    """
     compiled = _compiled(grammar)
     reader = _Reader(grammar, compiled)
-    for line in interesting(read, reader.anchors, compiled.tags):
+    apart: dict[str, _Reader] = {}
+
+    def anchors() -> Anchors:
+        done = reader.started and all(one.started or not one.begun for one in apart.values())
+        return compiled.late_anchors if done else compiled.anchors
+
+    for line in interesting(read, anchors, compiled.tags):
         reader.take(line)
-    return reader.result()
+        if line.source and (line.source in apart or len(apart) < _MOST_SOURCES):
+            apart.setdefault(line.source, _Reader(grammar, compiled)).take(line)
+    servers = {source: one for source, one in apart.items() if one.begun}
+    if len(servers) < 2:
+        return reader.result()
+    chosen = next((source for source, one in servers.items() if one.ended), list(servers)[-1])
+    return servers[chosen].result()._replace(servers=len(servers), source=chosen)
 
 
 class _Reader:
@@ -129,6 +148,9 @@ class _Reader:
         self.compiled = compiled
         self.starts = 0
         self.unread = 0
+        self.begun = False  # whether a server's first line was among them
+        self.line = Line(0, "")
+        self.again = False  # whether the line is the one before it once more
         self.stated: dict[tuple[str, str], Stated] = {}
         self._begin()
 
@@ -144,14 +166,14 @@ class _Reader:
         self.aside = ""
         self.implied = False  # whether the stage of the error is what the step tells
 
-    def anchors(self) -> Anchors:
-        """What the next block is searched for."""
-        return self.compiled.late_anchors if self.started else self.compiled.anchors
-
     def take(self, line: Line) -> None:
+        same_line, before = line.number == self.line.number, self.line
+        self.again = line.number == before.number + 1 and line.text == before.text
+        self.line = line
         understood = self._failure(line) or self._arguments(line)
         for pattern, known in self.compiled.lines:
             for found in pattern.finditer(line.text):
+                self.begun = self.begun or known.restart
                 if known.restart and (self.started or self.ended is not None):
                     self._begin()
                     self.starts += 1
@@ -161,18 +183,23 @@ class _Reader:
                     self.ended = None
                 if known.forgets and not self.aside:
                     self.stated = {key: s for key, s in self.stated.items() if s.name not in known.forgets}
-                if known.after and not self._some_reached(known.after):
+                if known.after and not self._some_reached(known.after) and self._released(known.ahead_since):
                     ahead = tuple(f._replace(name=f"{f.name}_estimated") for f in known.figures)
                     self._keep(line, found, ahead, suffix="_estimated")
                     continue
                 self._keep(line, found, known.figures)
                 if known.reached:
                     self._step(line.origin, known.reached)
-        self.unread += not understood
+        self.unread += not understood and not same_line
 
     def _some_reached(self, step: str) -> bool:
         order = self.compiled.order
         return any(order[reached] >= order[step] for reached in self.reached.values())
+
+    def _released(self, since: str) -> bool:
+        """Whether the log is of a release from `since` on; one that does not state its release may be."""
+        stated = next((s.value for (name, _), s in self.stated.items() if name == "version"), None)
+        return not since or not isinstance(stated, str) or _numbers(stated) >= _numbers(since)
 
     def _step(self, process: str, step: str) -> None:
         order = self.compiled.order
@@ -197,7 +224,11 @@ class _Reader:
             values[figure.name] = value
             name = f"{self.aside}_{figure.name}" if self.aside else figure.name
             key = name, process
-            if (figure.keep == "first" and key in self.stated) or len(self.stated) > 64 * _MOST_PROCESSES:
+            if (
+                (figure.keep == "sum" and self.again)
+                or (figure.keep == "first" and key in self.stated)
+                or len(self.stated) > 64 * _MOST_PROCESSES
+            ):
                 continue
             size = figure.unit in ("GiB", "MiB", "bytes")
             before = self.stated.get(key)
@@ -299,6 +330,10 @@ class _Reader:
             whole_arguments=self.whole_arguments,
             command=self.command,
         )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d{1,6}", version)[:3])
 
 
 def _value(text: str, figure: Figure, unit: str | None) -> Value | None:

@@ -32,7 +32,8 @@ class LogLine(NamedTuple):
 
     reached: the step of start-up that the process has entered with it. since, until: releases.
     restart: a new start begins here. after: a step that some process must have reached before; where none has, the
-    line is an estimate made ahead (figures are named so) and marks no step. forgets: figures that begin anew. aside:
+    line is an estimate made ahead (figures are named so) and marks no step; ahead_since: releases before it print no
+    such estimate. forgets: figures that begin anew. aside:
     what follows is of something beside the model; its figures' names begin so. recovers: an error before it is over.
     """
 
@@ -41,6 +42,7 @@ class LogLine(NamedTuple):
     reached: str = ""
     restart: bool = False
     after: str = ""
+    ahead_since: str = ""
     forgets: tuple[str, ...] = ()
     aside: str = ""
     recovers: bool = False

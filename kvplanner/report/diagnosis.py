@@ -70,6 +70,8 @@ def cause(found: Diagnosis, ended: Ended) -> str:
     if ended.cause == "state_blocks":
         sequences, blocks = figures.get("sequences", 0), figures.get("blocks", 0)
         return f"{sequences:,} sequences need a state block each and the KV cache has {blocks:,}"
+    if ended.cause == "killed":
+        return "the system ended it from outside, as it does when the host's own memory runs out"
     if ended.cause == "refused":
         return str(figures.get("why", "the settings do not go together"))
     if ended.cause == "one_request":
@@ -132,6 +134,8 @@ def about(found: Diagnosis) -> str:
 def notes(found: Diagnosis) -> Iterator[str]:
     """What else there is to say of a log."""
     yield from hints(found)
+    if found.reading.servers > 1:
+        yield f"the log is of {found.reading.servers} servers; this is {found.reading.source}"
     if found.reading.starts > 1:
         yield f"the log holds {found.reading.starts} starts; this is the last one"
     yield from (f"not understood: {problem}" for problem in found.problems)

@@ -8,26 +8,14 @@ from __future__ import annotations
 from typing import Final
 
 from kvplanner.engine.log import Figure, LogFailure, LogGrammar, LogLine
+from kvplanner.engine.shared import torch_log
 
 _WEIGHTS: Final = Figure("weights", "GiB", "most", keep="first")  # a draft is loaded after the model
 _BEFORE: Final = Figure("free_at_start", "GiB", "least", keep="first")
 _AFTER: Final = Figure("free_after_load", "GiB", "least")
 _TOKENS: Final = Figure("tokens", "count", "least", keep="first")
 _GRAPHS: Final = Figure("cuda_graphs", "GiB", "most")
-_TOTAL: Final = Figure("gpu_total", "GiB", "least")
 _SHARE: Final = Figure("budget_share", "number")
-_ANY: Final = r"(?P<{0}>\d+(?:\.\d+)?) (?P<{0}_unit>bytes|KiB|MiB|GiB)"
-_OF_OOM: Final = (
-    Figure("tried", "bytes", keep="first"), Figure("gpu", "count", keep="first"), _TOTAL,
-    Figure("gpu_free", "bytes", keep="first"), Figure("allocated", "bytes", keep="first"),
-    Figure("reserved_unused", "bytes", keep="first"),
-)  # fmt: skip
-
-
-def _any(name: str) -> str:
-    return _ANY.format(name)
-
-
 LINES: Final = (
     LogLine(r"server_args=ServerArgs\(model_path='(?P<model>[^']+)'", (Figure("model", "text"),), restart=True),
     # Weights.
@@ -50,11 +38,11 @@ LINES: Final = (
     LogLine(r"SWAKVPool mem usage: (?P<kv_cache>[\d.]+) GB", (Figure("kv_cache", "GiB", "least", keep="first"),)),
     LogLine(r"Memory pool end\. avail mem=[\d.]+ GB", reached="sized"),
     # Graphs.
-    LogLine(r"Capture (?:cuda graph|\w+ \w+ CUDA graph) begin\.", reached="capture", after="sized"),
+    LogLine(r"Capture (?:cuda graph|\w+ \w+ CUDA graph) begin\.", reached="capture"),
     LogLine(r"Capture (?:cuda graph|\w+ (?:decode|verify|extend) CUDA graph) end\..*?mem usage=(?P<cuda_graphs>[\d.]+) "
-            r"GB", (_GRAPHS,), "captured", after="sized"),
+            r"GB", (_GRAPHS,), "captured"),
     LogLine(r"Capture \w+ prefill CUDA graph end\..*?mem usage=(?P<prefill_graphs>[\d.]+) GB",
-            (Figure("prefill_graphs", "GiB", "most"),), "captured", after="sized", since="0.5.15"),
+            (Figure("prefill_graphs", "GiB", "most"),), "captured", since="0.5.15"),
     # The end.
     LogLine(r"max_total_num_tokens=(?P<tokens>\d+), chunked_prefill_size=(?P<chunk>-?\d+), .*?"
             r"max_running_requests=(?P<requests>\d+), context_len=(?P<context_length>\d+)",
@@ -80,13 +68,7 @@ FAILURES: Final = (
                "graph_capture"),
     LogFailure(r"Out of memory\. Try to lower your batch size|Out of memory even after retracting all other requests",
                "out_of_memory", "runtime"),
-    LogFailure(rf"CUDA out of memory\. Tried to allocate {_any('tried')}\. GPU (?P<gpu>\d+) has a total capacity of "
-               rf"(?P<gpu_total>[\d.]+) GiB of which {_any('gpu_free')} is free\."
-               rf"(?:.*?Of the allocated memory {_any('allocated')} is allocated by PyTorch)?"
-               rf"(?:.*?{_any('reserved_unused')} is reserved by PyTorch but unallocated)?",
-               "out_of_memory", "", _OF_OOM),
-    LogFailure(r"CUDA out of memory|CUDA error: out of memory|cudaErrorMemoryAllocation|torch\.OutOfMemoryError",
-               "out_of_memory", ""),
+    *torch_log.FAILURES,
 )  # fmt: skip
 
 # Of the namespace that is printed, resolved: what is an option here.
@@ -104,10 +86,10 @@ GRAMMAR: Final = LogGrammar(
     anchors=(
         "ServerArgs(", "Load weight ", "Cache is allocated", "window memory pool", "SWAKVPool", "Memory pool end",
         "Capture ", "max_total_num_tokens", "fired up", "unbalanced", "Not enough", "Loaded weights leave", "SWA pool",
-        "state cache", "out of memory", "Out of memory", "OutOfMemory", "cudaErrorMemory", "Fail when using",
+        "state cache", "Out of memory", *torch_log.ANCHORS, "Fail when using",
         "Traceback", ", in ",
     ),
-    late_anchors=("ServerArgs(", "out of memory", "Out of memory", "OutOfMemory", "Traceback", ", in "),
+    late_anchors=("ServerArgs(", "Out of memory", *torch_log.ANCHORS, "Traceback", ", in "),
     lines=LINES,
     failures=FAILURES,
     steps=(

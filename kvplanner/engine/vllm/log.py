@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from kvplanner.engine.log import Figure, LogFailure, LogGrammar, LogLine
+from kvplanner.engine.shared import torch_log
 
 _SIZE: Final = r"(?P<{0}>\d+(?:\.\d+)?) ?(?P<{0}_unit>GiB|GB)"
 
@@ -24,18 +25,6 @@ _LENGTH: Final = Figure("context_length", "count")
 _CONCURRENCY: Final = Figure("max_concurrency", "number", "least")
 _GRAPHS: Final = (Figure("cuda_graphs", "GiB", "most"),)
 _TOTAL: Final = Figure("gpu_total", "GiB", "least")
-_OF_OOM: Final = (
-    Figure("tried", "bytes", keep="first"), Figure("gpu", "count", keep="first"), _TOTAL,
-    Figure("gpu_free", "bytes", keep="first"), Figure("in_use", "bytes", keep="first"),
-    Figure("allocated", "bytes", keep="first"), Figure("reserved_unused", "bytes", keep="first"),
-)  # fmt: skip
-_ANY: Final = r"(?P<{0}>\d+(?:\.\d+)?) (?P<{0}_unit>bytes|KiB|MiB|GiB)"
-
-
-def _any(name: str) -> str:
-    return _ANY.format(name)
-
-
 LINES: Final = (
     # Version, model, arguments.
     LogLine(r"vLLM (?:API )?server version (?P<version>[\w.+!-]+)(?:, serving model (?P<model>\S+))?",
@@ -55,7 +44,10 @@ LINES: Final = (
     LogLine(r"Starting to load model |Loading model from scratch", reached="load"),
     LogLine(rf"Loading model weights took {_size('weights')}", _WEIGHTS, "loaded", until="0.7.3"),
     LogLine(rf"Model loading took {_size('weights')}", _WEIGHTS, "loaded", since="0.8.0"),
-    # The profile run.
+    # The profile run; a first start compiles in it, a later one finds that in its cache.
+    LogLine(r"Compiling a graph for [^\n]{1,80}? takes (?P<compiled>[\d.]+) s",
+            (Figure("compiled", "number", "most"),)),
+    LogLine(r"Directly load (?:the compiled graph|(?P<cached>AOT) compilation)", (Figure("cached", "text"),)),
     LogLine(r"total_gpu_memory \((?P<gpu_total>[\d.]+)GiB\) x gpu_memory_utilization \((?P<budget_share>[\d.]+)\) = "
             r"(?P<budget>[\d.]+)GiB",
             (_TOTAL, Figure("budget_share", "number"), Figure("budget", "GiB", "least")), "profiled", until="0.10.2"),
@@ -64,8 +56,13 @@ LINES: Final = (
             r"(?P<kv_cache>-?[\d.]+)GiB",
             (Figure("runtime", "GiB", "most"), Figure("activations", "GiB", "most"), _AVAILABLE), "profiled",
             until="0.10.2"),
-    LogLine(r"torch peak memory increase: (?P<activations>[\d.]+)GiB", (Figure("activations", "GiB", "most"),),
-            since="0.9.1"),
+    LogLine(r"torch peak memory increase: (?P<activations>[\d.]+)GiB"
+            r"(?:; non-torch forward increase memory: (?P<runtime>-?[\d.]+)GiB)?",
+            (Figure("activations", "GiB", "most"), Figure("runtime", "GiB", "most")), since="0.9.1"),
+    LogLine(r"requested GPU memory: (?P<budget>[\d.]+) GiB|Requested memory: (?P<budget_share>[\d.]+) \(util\), ",
+            (Figure("budget", "GiB", "least"), Figure("budget_share", "number")), since="0.9.1"),
+    LogLine(r"The current --gpu-memory-utilization=(?P<budget_share>[\d.]+) is equivalent",
+            (Figure("budget_share", "number"),), since="0.20.0"),
     LogLine(r"Estimated CUDA graph memory: (?P<cuda_graphs_estimated>-?[\d.]+) GiB total",
             (Figure("cuda_graphs_estimated", "GiB", "most"),), since="0.18.0"),
     LogLine(r"Available KV cache memory: (?P<kv_cache>-?[\d.]+) GiB", (_AVAILABLE,), "profiled", since="0.9.1"),
@@ -81,9 +78,10 @@ LINES: Final = (
             (_LENGTH, _CONCURRENCY), "sized"),
     LogLine(r"Auto-fit max_model_len: reduced from [\d,]+ to (?P<context_length>[\d,]+)", (_LENGTH,), since="0.14.0"),
     # Graphs and the end.
-    LogLine(r"Capturing (?:cudagraphs for decoding|CUDA graph)", reached="capture", after="sized"),
+    LogLine(r"Capturing (?:cudagraphs for decoding|CUDA graph)", reached="capture", after="profiled",
+            ahead_since="0.29.0"),
     LogLine(r"Graph capturing finished in \d+ secs?, took (?P<cuda_graphs>-?[\d.]+) GiB", _GRAPHS, "captured",
-            after="sized"),
+            after="profiled", ahead_since="0.29.0"),
     LogLine(r"Actual usage is (?P<weights_final>[\d.]+) GiB for weight, (?P<activations>[\d.]+) GiB for peak "
             r"activation, (?P<runtime>-?[\d.]+) GiB for non-torch memory",
             (Figure("activations", "GiB", "most"), Figure("runtime", "GiB", "most")), since="0.10.2"),
@@ -120,32 +118,24 @@ FAILURES: Final = (
                "state_blocks", "kv_cache_too_small",
                (Figure("sequences", "count"), Figure("blocks", "count", "least"))),
     LogFailure(r"CUDA out of memory occurred when warming up (?:sampler|pooler)", "out_of_memory", "graph_capture"),
-    LogFailure(rf"CUDA out of memory\. Tried to allocate {_any('tried')}\. GPU (?P<gpu>\d+) has a total capacity of "
-               rf"(?P<gpu_total>[\d.]+) GiB of which {_any('gpu_free')} is free\."
-               rf"(?:.*?this process has {_any('in_use')} memory in use)?"
-               rf"(?:.*?Of the allocated memory {_any('allocated')} is allocated by PyTorch)?"
-               rf"(?:.*?{_any('reserved_unused')} is reserved by PyTorch but unallocated)?",
-               "out_of_memory", "", _OF_OOM),
-    LogFailure(rf"CUDA out of memory\. Tried to allocate {_any('tried')} \(GPU (?P<gpu>\d+); (?P<gpu_total>[\d.]+) GiB "
-               rf"total capacity; {_any('allocated')} already allocated; {_any('gpu_free')} free", "out_of_memory", "",
-               _OF_OOM),
-    LogFailure(r"CUDA out of memory|CUDA error: out of memory|cudaErrorMemoryAllocation|torch\.OutOfMemoryError",
-               "out_of_memory", ""),
+    *torch_log.FAILURES,
 )  # fmt: skip
 
 GRAMMAR: Final = LogGrammar(
     engine="vllm",
     title="vLLM",
-    marks=("vLLM", "vllm", "VllmWorker", "EngineCore", "APIServer"),
+    marks=("vLLM", "vllm", "VllmWorker", "EngineCore", "APIServer", "Available KV cache memory", "Model loading took",
+           "Loading model weights took", "GPU KV cache size", "Graph capturing finished", "gpu_worker.py",
+           "model_runner.py", "# GPU blocks", "gpu_memory_utilization"),
     anchors=(
         "iB", " GB", " version ", "non-default args", "args: Namespace", "model   ", "LLM engine", "Resolved arch",
         "max model len", "Model Runner", "attention backend", "to load model", "from scratch", " blocks: ",
         "KV cache size", "Maximum concurrency", "max_model_len", "Capturing", "init engine", "Starting vLLM",
-        "startup complete", "out of memory", "OutOfMemory", "max seq len", "cache blocks", "Mamba cache", "profiling.",
-        "Traceback", ", in ", "Externally", "engine's budget",
+        "startup complete", *torch_log.ANCHORS, "max seq len", "cache blocks", "Mamba cache", "profiling.",
+        "Traceback", ", in ", "Externally", "engine's budget", "Compiling a graph", "compiled graph", "AOT compilation",
     ),
     late_anchors=(
-        "server version", " version ", "LLM engine", "args: ", "out of memory", "OutOfMemory", "Traceback", ", in ",
+        "server version", " version ", "LLM engine", "args: ", *torch_log.ANCHORS, "Traceback", ", in ",
     ),
     lines=LINES,
     failures=FAILURES,
@@ -167,7 +157,7 @@ GRAMMAR: Final = LogGrammar(
         "Engine core initialization failed", "initialization failed. See root cause", "Engine process failed to start",
         "died unexpectedly",
     ),
-    tags=r"\((?P<tag>[A-Za-z]\w*(?: [A-Z]\w*| rank=\d+)*) ?(?:pid=\d+)?(?:, ip=[^)]*)?\)",
+    tags=r"\((?P<tag>[A-Za-z]\w{0,60}(?: [A-Z]\w{0,60}| rank=\d+){0,4}) pid=\d+(?:, ip=[^)]{0,80})?\)",
     arguments=r"(?:non-default args: |args: )(?P<args>\{.*|Namespace\(.*)",
     config=r"LLM engine \(v[^)]*\) with config: (?P<config>.*)",
     config_options=(
