@@ -185,20 +185,6 @@ def save(path: str, built: Built) -> None:
     planfile.save(path, planfile.from_request(request, placed(built.model), machine, built.kept))
 
 
-def local_path(built: Built) -> str:
-    """Where a model on this machine lies, as its server opens it; "" for one that is known by name."""
-    from pathlib import Path
-
-    from kvplanner.reading import expanded, is_there
-    from kvplanner.source.resolve import looks_like_path
-
-    path = expanded(built.model)
-    if built.opened.source_kind == "catalogue" or not (looks_like_path(built.model) or is_there(path)):
-        return ""
-    found = Path(path).resolve()
-    return str(found.parent if found.suffix in (".json", ".safetensors") else found)
-
-
 def _unit(text: str) -> str:
     return {"gib": "GiB", "gb": "GB"}.get(text.lower(), text)
 
@@ -286,8 +272,9 @@ def _print(plan: Plan, given: Namespace, built: Built) -> None:
         return
     if given.launch:
         from kvplanner.report.launch import snippet
+        from kvplanner.source.resolve import local_path
 
-        say(snippet(given.launch, plan, local_path(built)).rstrip("\n"))
+        say(snippet(given.launch, plan, local_path(built.model, built.opened)).rstrip("\n"))
         return
     from kvplanner.report import text as report
 

@@ -63,10 +63,10 @@ def lines(
         if not found:
             continue
         cells = [(title, *letters(sides))]
-        cells += [(name_of(row, sides), *_texts(row, unit)) for row in found]
+        cells += [(name_of(row, sides), *texts(row, unit)) for row in found]
         told += ["", *table(cells, "<" + ">" * len(sides))]
     if why:
-        told += [line for row in shown if row.formulas or row.because for line in _why(row, unit)]
+        told += [line for row in shown if row.formulas or row.because for line in why_lines(row, unit)]
     if not any(row.differs for row in rows):
         told += ["", "Nothing differs"]
     return told
@@ -102,19 +102,19 @@ def _option_name(key: str, sides: Sequence[Side]) -> str:
     return key
 
 
-def _texts(row: Row, unit: ByteUnit) -> list[str]:
+def texts(row: Row, unit: ByteUnit) -> list[str]:
     """Each plan's value; behind it what it has more or less than the first."""
-    texts = []
+    found = []
     for cell, delta in zip(row.cells, row.deltas, strict=True):
         text = _shown(row, cell, unit)
         if cell.state in _ASIDE:
-            texts.append(f"{text} ({_ASIDE[cell.state]})")
+            found.append(f"{text} ({_ASIDE[cell.state]})")
             continue
         if row.name == "tokens" and delta is not None:
             delta = _near(cell) - _near(row.cells[0])  # no more digits than the bands allow
         change = row.section in ("figure", "segment") and delta
-        texts.append(f"{text} ({_signed(delta, row.unit, unit)})" if change and delta is not None else text)
-    return texts
+        found.append(f"{text} ({_signed(delta, row.unit, unit)})" if change and delta is not None else text)
+    return found
 
 
 def _near(cell: Cell) -> int:
@@ -152,7 +152,7 @@ def _signed(value: float, unit: str, byte_unit: ByteUnit) -> str:
     return f"{MINUS if value < 0 else '+'}{text}"
 
 
-def _why(row: Row, unit: ByteUnit) -> Iterator[str]:
+def why_lines(row: Row, unit: ByteUnit) -> Iterator[str]:
     """The arithmetic of a part where it differs."""
     yield ""
     yield f"{name_of(row, ())}: why it differs"

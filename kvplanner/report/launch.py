@@ -25,6 +25,10 @@ from kvplanner.report.options import option_label
 
 Form = Literal["shell", "docker", "compose", "kubernetes", "systemd", "python", "modelfile"]
 FORMS: Final[tuple[Form, ...]] = get_args(Form)
+TITLES: Final[dict[Form, str]] = {
+    "shell": "Shell", "docker": "Docker", "compose": "Compose file", "kubernetes": "Kubernetes manifest",
+    "systemd": "systemd unit", "python": "Python", "modelfile": "Model file",
+}  # fmt: skip
 
 # Below a home: of the Hub, and of an engine that keeps its models itself.
 _CACHE: Final = "/.cache/huggingface"

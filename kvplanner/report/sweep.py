@@ -8,6 +8,7 @@ from typing import Final
 from kvplanner.engine.option import OptionValue
 from kvplanner.engine.registry import engine
 from kvplanner.engine.request import PlanRequest
+from kvplanner.printable import inert
 from kvplanner.report.options import option_label
 from kvplanner.report.table import table
 from kvplanner.solve.axis import RELEASE, USERS, Axis
@@ -26,9 +27,14 @@ _LIMITS: Final = {
 
 def label_of(axis: Axis, request: PlanRequest) -> str:
     """What an axis is called."""
+    return title_of(axis.name, request) or axis.flag
+
+
+def title_of(name: str, request: PlanRequest) -> str:
+    """What the setting of an axis is called; "" for one that the engine does not have."""
     options = engine(request.engine).options(request.version)
-    found = next((option for option in options if option.name == axis.name), None)
-    return option_label(found) if found is not None else _OWN.get(axis.name, axis.flag)
+    found = next((option for option in options if option.name == name), None)
+    return option_label(found) if found is not None else _OWN.get(name, "")
 
 
 def shown(value: OptionValue) -> str:
@@ -151,6 +157,36 @@ def _few(value: int) -> str:
         if value >= 1000**power:
             return f"{value / 1000**power:.3g}{unit}"
     return str(value)
+
+
+def point_words(axes: Sequence[Axis], point: Point, request: PlanRequest) -> str:
+    """All that is known of one point, as a sentence: "Context 32,768: 212,000 tokens (207,000–217,000), ..."."""
+    where = ", ".join(f"{label_of(axis, request)} {shown(v)}" for axis, v in zip(axes, point.values, strict=True))
+    tokens, span, at_once, users, words, limit = _cells(point, request)[len(axes) :]
+    parts = [words]
+    if tokens:
+        parts.append(f"{tokens} tokens of KV cache{f' ({span})' if span else ''}")
+    parts += [f"{at_once} full-length requests at once"] if at_once else []
+    parts += [f"serves {users} users"] if users else []
+    parts += [limit] if limit else []
+    return f"{where}: {'; '.join(parts)}"
+
+
+def to_csv(axes: Sequence[Axis], points: Sequence[Point], request: PlanRequest) -> str:
+    """A row for each point (RFC 4180); sizes in bytes."""
+    import csv
+    import io
+
+    out = io.StringIO()
+    writer = csv.writer(out)
+    fields = [name for name in Point._fields if name != "values"]
+    writer.writerow([*(axis.name for axis in axes), *fields, "model", "machine", "engine", "engine_version"])
+    version = request.version or engine(request.engine).versions[0]
+    said = (request.model.id, request.machine.describe(), request.engine, version)
+    for point in points:
+        cells = (*point.values, *(getattr(point, name) for name in fields), *said)
+        writer.writerow(["" if cell is None else inert(cell) if isinstance(cell, str) else cell for cell in cells])
+    return out.getvalue()
 
 
 def to_json(axes: Sequence[Axis], points: Sequence[Point], request: PlanRequest, machine: str) -> dict[str, object]:

@@ -161,3 +161,34 @@ def runs(points: Iterable[Point], *, surely: bool) -> tuple[tuple[OptionValue, O
             found.append([one.values[0], one.values[0]])
         before = works
     return tuple((first, last) for first, last in found)
+
+
+def home(plan: Plan, axes: Sequence[Axis], points: Sequence[Point]) -> int:
+    """The position of the point that is nearest to what a plan itself has."""
+    at = 0
+    for axis in axes:
+        at = at * len(axis.values) + _nearest(_own(plan, axis), axis.values)
+    return min(at, max(len(points) - 1, 0))
+
+
+def _own(plan: Plan, axis: Axis) -> OptionValue | None:
+    """The value that a plan has of an axis."""
+    request = plan.request
+    if axis.name == USERS:
+        return request.load.users if request.load else None
+    if axis.name == RELEASE:
+        return request.version or engine(request.engine).versions[0]
+    if axis.name == WEIGHT_FORMAT:
+        return request.weight_format or request.model.weight_format
+    if axis.name == GPUS:
+        return len(request.machine.devices)
+    resolved = plan.options.get(axis.name)
+    return resolved.value if resolved else None
+
+
+def _nearest(value: OptionValue | None, values: Sequence[OptionValue]) -> int:
+    if value in values:
+        return values.index(value)
+    numbers = [(abs(v - value), i) for i, v in enumerate(values)
+               if not isinstance(v, str) and value is not None and not isinstance(value, str)]  # fmt: skip
+    return min(numbers)[1] if numbers else 0

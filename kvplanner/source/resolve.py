@@ -58,6 +58,15 @@ def looks_like_path(name: str) -> bool:
     return name.startswith(starts) or name.lower().endswith(_SUFFIXES) or (len(name) > 2 and name[1:3] in (":\\", ":/"))
 
 
+def local_path(text: str, model: Model) -> str:
+    """Where the model that `text` named lies on this machine, as its server opens it; "" for one known by name."""
+    path = expanded(text)
+    if model.source_kind == "catalogue" or not (looks_like_path(text) or is_there(path)):
+        return ""
+    found = Path(path).resolve()
+    return str(found.parent if found.suffix in (".json", ".safetensors") else found)
+
+
 def open_path(path: Path) -> Model:
     """The model in a folder or file, told by content where the suffix does not. Raises BadInput, NotModelled."""
     from kvplanner.source.checkpoint import layouts, opening

@@ -27,9 +27,11 @@ BELOW: Final[dict[str, set[str]]] = {
     "remedies": {"theme", "widgets"},
     "fits": {"theme", "widgets"},
     "log": {"theme", "widgets"},
+    "compare": {"theme", "widgets"},
+    "launch": {"theme"},
     "window": {
         "theme", "widgets", "bars", "breakdown", "startup", "explain", "verdict", "export", "setup", "gpu_panel",
-        "dialogs", "remedies", "fits", "log",
+        "dialogs", "remedies", "fits", "log", "compare", "launch",
     },
 }  # fmt: skip
 

@@ -209,6 +209,8 @@ class Application(QObject):
 
 def _solve(window: MainWindow) -> None:
     """Ways to change the plan, and what else would run: looked for once everything else is there."""
+    from kvplanner.ui.window.commands.deciding import Deciding
     from kvplanner.ui.window.commands.solving import Solving
 
     Solving(window)
+    Deciding(window)

@@ -73,4 +73,6 @@ def _log(parent: QWidget) -> Page:
 EXPLAIN: Final = "explain"
 STARTUP: Final = "startup"
 LOG: Final = "log"
+COMPARE: Final = "compare"
+LAUNCH: Final = "launch"
 TABS: Final = (Tab(EXPLAIN, "Explain", _explain), Tab(STARTUP, "Start-up", _startup), Tab(LOG, "Log", _log))

@@ -66,10 +66,18 @@ class Copying:
         if plan is not None:
             self._copy(json.dumps(schema.to_json(plan), indent=2), "the plan as JSON")
 
+    def _model_path(self) -> str:
+        """Where the model lies on this machine, "" for one that is known by its name."""
+        from kvplanner.source.resolve import local_path
+
+        state = self._document.state
+        return local_path(state.model_text, state.model) if state.model is not None else ""
+
     def copy_command(self) -> None:
         """The command that starts the engine as planned, with what the plan settled on; says so when that fails."""
         from kvplanner.engine.command import format_command
         from kvplanner.engine.registry import engine
+        from kvplanner.report.launch import started
 
         field, said = self._form.refused()
         plan, error = self._document.plan, self._document.error
@@ -78,7 +86,9 @@ class Copying:
         if request is None:
             self._messages.warning("Choose a model and GPUs first", key="copy")
             return
-        command = format_command(engine(request.engine), request)
+        # A server does not spread over its GPUs by itself: what the plan settled on is written out.
+        whole = started(plan) if plan is not None and made else request
+        command = format_command(engine(request.engine), whole, self._model_path())
         if request.weight_format is not None:
             command = f"# needs a checkpoint in {request.weight_format}\n{command}"
         self._copy(command, command if len(command) < SHORT else "the engine's command line")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from PySide6 import QtCore, QtGui, QtWidgets
 
 from kvplanner.app import settings as s
-from kvplanner.ui.window.tabs import EXPLAIN, STARTUP
+from kvplanner.ui.window.tabs import COMPARE, EXPLAIN, LAUNCH, STARTUP
 
 if TYPE_CHECKING:
     from kvplanner.ui.window.centre import Centre
@@ -20,9 +20,13 @@ DEFAULT_SIZE: Final = (1280, 800)
 
 
 class View(QtCore.QObject):
-    """Of one window. gpus_shown(on): the dock of GPUs shows, or not. dock: None until it is asked for."""
+    """Of one window. gpus_shown(on): the dock of GPUs shows, or not. dock: None until it is asked for.
+
+    pin_wanted(): the plan is to be kept for comparison.
+    """
 
     gpus_shown = QtCore.Signal(bool)
+    pin_wanted = QtCore.Signal()
 
     def __init__(
         self,
@@ -72,6 +76,18 @@ class View(QtCore.QObject):
     def show_startup(self) -> None:
         """Show memory over start-up."""
         self._show_tab(STARTUP)
+
+    def show_compare(self) -> None:
+        """Show plans side by side."""
+        self._show_tab(COMPARE)
+
+    def show_launch(self) -> None:
+        """Show what starts the plan."""
+        self._show_tab(LAUNCH)
+
+    def pin_plan(self) -> None:
+        """Keep the plan to compare what is edited with it."""
+        self.pin_wanted.emit()
 
     def _show_tab(self, name: str) -> None:
         details = self._centre.details

@@ -1,0 +1,188 @@
+"""A sweep over two settings as a map: the first downwards, the second across."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from PySide6.QtCore import QEvent, QRectF, Qt, Signal
+from PySide6.QtGui import QColor, QFocusEvent, QKeyEvent, QMouseEvent, QPainter, QPaintEvent
+from PySide6.QtWidgets import QWidget
+
+from kvplanner.report.sweep import label_of, point_words
+from kvplanner.ui.compare.measure import MEASURES, Measure, few, labelled
+from kvplanner.ui.compare.plot import LEAST, short_value
+from kvplanner.ui.theme.ink import Type, colour, fill_pattern, pen, tokens_of
+from kvplanner.ui.theme.palette import Tokens, contrast, mix
+
+if TYPE_CHECKING:
+    from kvplanner.engine.request import PlanRequest
+    from kvplanner.solve.axis import Axis
+    from kvplanner.solve.sweep import Point
+
+_LEFT: Final = 52
+_TOP: Final = 18
+_BOTTOM: Final = 34
+_LABEL: Final = 52
+_ROOM: Final = 34  # of a cell that has its number in it
+_HEIGHT: Final = 15
+_PALEST: Final = 0.18
+
+
+class HeatMap(QWidget):
+    """marked(position): a cell by keys or the mouse. chosen(position): to be the plan."""
+
+    marked = Signal(int)
+    chosen = Signal(int)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._request: PlanRequest | None = None
+        self._axes: tuple[Axis, ...] = ()
+        self._points: tuple[Point, ...] = ()
+        self._measure: Measure = MEASURES[0]
+        self.at = 0
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setMinimumHeight(LEAST)
+        self.setAccessibleName("Two settings against each other")
+
+    def set_points(
+        self, request: PlanRequest, axes: Sequence[Axis], points: Sequence[Point], measure: Measure = MEASURES[0]
+    ) -> None:
+        """Other points, rows of the first axis one after the other."""
+        if tuple(axes) != self._axes:
+            self.at = 0
+        self._request, self._axes, self._points, self._measure = request, tuple(axes), tuple(points), measure
+        self.mark(self.at)
+        self.update()
+
+    @property
+    def _size(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return (len(self._axes[0].values), len(self._axes[1].values)) if len(self._axes) == 2 else (0, 0)
+
+    def cell(self, at: int) -> QRectF:
+        """Where a point is drawn."""
+        rows, columns = self._size
+        wide = (self.width() - _LEFT - 4) / max(columns, 1)
+        high = (self.height() - _TOP - _BOTTOM) / max(rows, 1)
+        row, column = divmod(at, max(columns, 1))
+        left, top = _LEFT + column * wide, _TOP + row * high
+        return QRectF(round(left), round(top), round(left + wide) - round(left), round(top + high) - round(top))
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Cells, labels, the mark."""
+        if self._request is None or len(self._axes) != 2:
+            return
+        painter, tokens, type_ = QPainter(self), tokens_of(self), Type(self.font())
+        bands = [self._measure.band(point) for point in self._points]
+        top = max((band[0] for band in bands if band), default=0.0) or 1.0
+        for at, (point, band) in enumerate(zip(self._points, bands, strict=True)):
+            self._paint(painter, tokens, type_, at, point, None if band is None else band[0] / top)
+        self._labels(painter, tokens, type_)
+        painter.setPen(pen(tokens.text, 2))
+        painter.drawRect(self.cell(self.at).adjusted(0, 0, -1, -1))
+        if self.hasFocus():
+            painter.setPen(QColor(tokens.accent))
+            painter.drawRect(self.rect().adjusted(0, 0, -1, -1))
+        painter.end()
+
+    def _paint(
+        self, painter: QPainter, tokens: Tokens, type_: Type, at: int, point: Point, share: float | None
+    ) -> None:
+        box = self.cell(at)
+        band = self._measure.band(point)
+        if share is None or band is None:
+            painter.fillRect(box, colour(tokens.panel))
+            if point.fits is False and not point.refused:
+                fill_pattern(painter, box, "cross", pen(mix(tokens.danger, tokens.panel, 0.6)))
+            return
+        fill = mix(tokens.accent, tokens.panel, _PALEST + (1 - _PALEST) * min(max(share, 0.0), 1.0))
+        painter.fillRect(box, colour(fill))
+        if not point.sure:
+            fill_pattern(painter, box, "up", pen(mix(tokens.panel, fill, 0.5)))
+        if box.width() >= _ROOM and box.height() >= _HEIGHT:
+            painter.setFont(type_.fonts["small"])
+            painter.setPen(colour(max((tokens.text, tokens.panel), key=lambda ink: contrast(ink, fill))))
+            painter.drawText(box, int(Qt.AlignmentFlag.AlignCenter), few(band[0]))
+
+    def _labels(self, painter: QPainter, tokens: Tokens, type_: Type) -> None:
+        assert self._request is not None
+        rows, columns = self._size
+        down, across = self._axes
+        painter.setFont(type_.fonts["small"])
+        painter.setPen(colour(tokens.muted))
+        middle, right = Qt.AlignmentFlag.AlignVCenter, Qt.AlignmentFlag.AlignRight
+        high = (self.height() - _TOP - _BOTTOM) / max(rows, 1)
+        for row in labelled(rows, int(rows * high // _HEIGHT)):
+            box = QRectF(0, self.cell(row * columns).center().y() - 8, _LEFT - 5, 16)
+            painter.drawText(box, int(middle | right), short_value(down.values[row]))
+        for column in labelled(columns, int((self.width() - _LEFT) // _LABEL)):
+            box = self.cell((rows - 1) * columns + column)
+            place = QRectF(box.center().x() - _LABEL / 2, box.bottom() + 1, _LABEL, 15)
+            painter.drawText(place, int(Qt.AlignmentFlag.AlignCenter), short_value(across.values[column]))
+        painter.drawText(QRectF(2, 0, self.width() - 4, _TOP), int(middle), f"{label_of(down, self._request)} ↓")
+        foot = QRectF(_LEFT, self.height() - 17, self.width() - _LEFT - 4, 16)
+        painter.drawText(foot, int(middle | Qt.AlignmentFlag.AlignHCenter), f"{label_of(across, self._request)} →")
+
+    # keys and mouse --------------------------------------------------------------------------------------------
+
+    def mark(self, at: int) -> None:
+        """Put the mark on a point."""
+        if not self._points or self._request is None:
+            return
+        self.at = min(max(at, 0), len(self._points) - 1)
+        self.setAccessibleDescription(point_words(self._axes, self._points[self.at], self._request))
+        self.update()
+        self.marked.emit(self.at)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Arrows move the mark, Enter makes its point the plan."""
+        _, columns = self._size
+        row, column = divmod(self.at, max(columns, 1))
+        key = Qt.Key(event.key())
+        last = len(self._points) - 1
+        steps = {
+            Qt.Key.Key_Left: self.at - 1 if column else self.at,
+            Qt.Key.Key_Right: self.at + 1 if column < columns - 1 else self.at,
+            Qt.Key.Key_Up: self.at - columns if row else self.at,
+            Qt.Key.Key_Down: self.at + columns if self.at + columns <= last else self.at,
+            Qt.Key.Key_Home: row * columns, Qt.Key.Key_End: row * columns + columns - 1,
+        }  # fmt: skip
+        if key in steps:
+            self.mark(steps[key])
+        elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            self.chosen.emit(self.at)
+        else:
+            super().keyPressEvent(event)
+
+    def _at(self, event: QMouseEvent) -> int | None:
+        place = event.position()
+        return next((at for at in range(len(self._points)) if self.cell(at).contains(place)), None)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        """Marks what is clicked."""
+        at = self._at(event)
+        if at is not None:
+            self.mark(at)
+
+    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
+        """Makes it the plan."""
+        at = self._at(event)
+        if at is not None:
+            self.chosen.emit(at)
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        """The frame shows where the keys go."""
+        super().focusInEvent(event)
+        self.update()
+
+    def focusOutEvent(self, event: QFocusEvent) -> None:
+        """And no longer."""
+        super().focusOutEvent(event)
+        self.update()
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Another theme or font."""
+        super().changeEvent(event)
+        self.update()

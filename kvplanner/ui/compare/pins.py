@@ -1,0 +1,83 @@
+"""The plans that were pinned in a window: kept as they were, beside the one that is edited."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from PySide6.QtCore import QObject, Signal
+
+from kvplanner.solve.compare import MOST, Side
+
+if TYPE_CHECKING:
+    from kvplanner.app.state import PlanState
+    from kvplanner.engine.plan import Plan
+
+
+class Pin(NamedTuple):
+    """A plan as it was, and what was set for it."""
+
+    state: PlanState
+    plan: Plan
+
+    @property
+    def name(self) -> str:
+        """What it is a plan of, in short."""
+        return name_of(self.plan)
+
+
+class Pins(QObject):
+    """Of one window, the oldest first. changed(): other ones."""
+
+    changed = Signal()
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.kept: tuple[Pin, ...] = ()
+
+    @property
+    def full(self) -> bool:
+        """Whether no further plan fits beside the edited one."""
+        return len(self.kept) >= MOST - 1
+
+    def add(self, state: PlanState, plan: Plan) -> bool:
+        """Keep a plan; False where it is pinned already or there are as many as can be compared."""
+        if self.full or any(pin.state == state for pin in self.kept):
+            return False
+        self.kept = (*self.kept, Pin(state, plan))
+        self.changed.emit()
+        return True
+
+    def remove(self, at: int) -> None:
+        """Let one go."""
+        self.kept = tuple(pin for position, pin in enumerate(self.kept) if position != at)
+        self.changed.emit()
+
+    def sides(self, plan: Plan) -> tuple[Side, ...]:
+        """The pinned plans, then the edited one."""
+        return (*(Side(pin.name, pin.plan) for pin in self.kept), Side(name_of(plan), plan))
+
+
+def name_of(plan: Plan) -> str:
+    """Model, weight format, machine, release and what the user set: enough to tell plans apart."""
+    from kvplanner.engine.command import command_words
+    from kvplanner.engine.registry import engine
+
+    request = plan.request
+    chosen = engine(request.engine)
+    words = command_words(chosen, request)
+    load = request.load
+    parts = (
+        " ".join((request.model.id.rpartition("/")[2], request.weight_format or "")).strip(),
+        " ".join((*(f"{name}={value}" for name, value in words.environment.items()), *words.flags)),
+        _short(request.machine.describe()),
+        f"{chosen.title} {plan.engine_version}",
+        f"{load.users}@{load.prompt_tokens}+{load.output_tokens}" if load else "",
+    )
+    return ", ".join(part for part in parts if part)
+
+
+def _short(machine: str) -> str:
+    """Without the maker's names, which go without saying."""
+    for word in ("NVIDIA ", "GeForce "):
+        machine = machine.replace(word, "")
+    return machine

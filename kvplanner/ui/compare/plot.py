@@ -1,0 +1,243 @@
+"""A sweep over one setting as a curve with its band; pyqtgraph is imported when the plot is first seen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from PySide6.QtCore import QEvent, QPointF, Qt, Signal
+from PySide6.QtGui import QColor, QFocusEvent, QKeyEvent, QPainter, QPaintEvent, QPen, QShowEvent
+from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
+
+from kvplanner.app.jobs import JobControl, Jobs, error_text
+from kvplanner.report.sweep import label_of, point_words, shown
+from kvplanner.ui.compare.measure import MEASURES, Measure, few, labelled, round_steps
+from kvplanner.ui.theme.ink import tokens_of
+
+if TYPE_CHECKING:
+    from kvplanner.engine.request import PlanRequest
+    from kvplanner.solve.axis import Axis
+    from kvplanner.solve.sweep import Point
+
+LEAST: Final = 170
+_LABEL: Final = 64
+_LEFT: Final = 46
+_BAND_ALPHA: Final = 70
+_STEPS: Final = {
+    Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1, Qt.Key.Key_PageUp: -8, Qt.Key.Key_PageDown: 8,
+}  # fmt: skip
+
+
+class SweepPlot(QWidget):
+    """marked(position): a point by keys or the mouse. chosen(position): to be the plan."""
+
+    marked = Signal(int)
+    chosen = Signal(int)
+
+    def __init__(self, jobs: Jobs, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._jobs = jobs
+        self._plot: Any = None
+        self._items: list[Any] = []
+        self._cursor: Any = None
+        self._request: PlanRequest | None = None
+        self._axes: tuple[Axis, ...] = ()
+        self._points: tuple[Point, ...] = ()
+        self._measure: Measure = MEASURES[0]
+        self.at = 0
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setAccessibleName("The setting over its range")
+        self.setMinimumHeight(LEAST)
+        self._column = QVBoxLayout(self)
+        self._column.setContentsMargins(1, 1, 1, 1)
+        self._space = QLabel("Preparing the plot …", self)
+        self._space.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self._space.setProperty("role", "muted")
+        self._column.addWidget(self._space, 1)
+
+    @property
+    def made(self) -> bool:
+        """Whether the plot has been built."""
+        return self._plot is not None
+
+    def set_points(
+        self, request: PlanRequest, axes: Sequence[Axis], points: Sequence[Point], measure: Measure = MEASURES[0]
+    ) -> None:
+        """Other points."""
+        other = tuple(axes) != self._axes
+        self._request, self._axes, self._points, self._measure = request, tuple(axes), tuple(points), measure
+        if other or self.at >= len(self._points):
+            self.at = 0
+        self._draw()
+        self.mark(self.at)
+
+    # building --------------------------------------------------------------------------------------------------
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """Builds the plot when it is first seen; the library is imported off the window's thread."""
+        super().showEvent(event)
+        if self._plot is None:
+            self._jobs.submit("Load the plot", _load, self._build, self._not_built, key=f"sweep plot {id(self)}")
+
+    def _not_built(self, error: Exception) -> None:
+        self._space.setText(f"The plot cannot be shown: {error_text(error)}")
+
+    def _build(self, pyqtgraph: Any) -> None:
+        if self._plot is not None:
+            return
+        plot = pyqtgraph.PlotWidget(self, enableMenu=False)
+        plot.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        plot.setMouseEnabled(x=False, y=False)
+        plot.hideButtons()
+        plot.setFrameShape(plot.Shape.NoFrame)
+        plot.getAxis("left").setWidth(_LEFT)
+        plot.setAccessibleName("The setting over its range")
+        plot.scene().sigMouseClicked.connect(self._clicked)
+        self._plot = plot
+        self._column.replaceWidget(self._space, plot)
+        self._space.hide()
+        self._space.deleteLater()
+        self._draw()
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Another theme or font."""
+        if event.type() in (QEvent.Type.PaletteChange, QEvent.Type.StyleChange, QEvent.Type.FontChange):
+            self._draw()
+        super().changeEvent(event)
+
+    def resizeEvent(self, event: Any) -> None:
+        """As many labels as there is room for."""
+        super().resizeEvent(event)
+        self._label_values()
+
+    # drawing ---------------------------------------------------------------------------------------------------
+
+    def _draw(self) -> None:
+        if self._plot is None or self._request is None:
+            return
+        import numpy as np
+        import pyqtgraph
+
+        plot, tokens = self._plot, tokens_of(self)
+        plot.setBackground(QColor(tokens.panel))
+        for name in ("left", "bottom"):
+            axis = plot.getAxis(name)
+            axis.setPen(QColor(tokens.border))
+            axis.setTextPen(QColor(tokens.muted))
+            axis.setStyle(tickFont=self.font(), tickLength=-4)
+        for item in self._items:
+            plot.removeItem(item)
+        bands = [self._measure.band(point) for point in self._points]
+        x = np.arange(len(bands), dtype=float)
+        value, low, high = (np.array([band[i] if band else np.nan for band in bands], dtype=float) for i in range(3))
+        top = max((band[2] for band in bands if band), default=1.0) or 1.0
+        accent = QColor(tokens.accent)
+        soft = QColor(accent)
+        soft.setAlpha(_BAND_ALPHA)
+        clear = QPen(Qt.PenStyle.NoPen)
+        ends = [pyqtgraph.PlotDataItem(x, np.nan_to_num(edge), pen=clear) for edge in (low, high)]
+        band = pyqtgraph.FillBetweenItem(*ends, brush=soft)
+        curve = pyqtgraph.PlotDataItem(x, value, pen=pyqtgraph.mkPen(accent, width=2), connect="finite")
+        self._items = [*ends, band, curve]
+        for symbol, fill, found in self._symbols(tokens, value):
+            if found:
+                spots = pyqtgraph.ScatterPlotItem(
+                    [p[0] for p in found], [p[1] for p in found], symbol=symbol, size=7, brush=QColor(fill),
+                    pen=pyqtgraph.mkPen(QColor(tokens.danger if symbol == "x" else tokens.accent), width=1.4),
+                )  # fmt: skip
+                self._items.append(spots)
+        self._cursor = pyqtgraph.InfiniteLine(self.at, angle=90, pen=pyqtgraph.mkPen(QColor(tokens.text), width=1))
+        self._items.append(self._cursor)
+        for item in self._items:
+            plot.addItem(item)
+        last = max(len(bands) - 1, 1)
+        plot.setXRange(-0.035 * last, 1.02 * last, padding=0)
+        plot.setYRange(0, top * 1.06, padding=0)
+        plot.getAxis("left").setTicks([[(step, few(step) if step else "0") for step in round_steps(top)]])
+        plot.setLabel("bottom", label_of(self._axes[0], self._request), color=tokens.muted)
+        self._label_values()
+
+    def _symbols(self, tokens: Any, value: Any) -> list[tuple[str, str, list[tuple[int, float]]]]:
+        """Marks by verdict: surely fits, may fit, does not."""
+        sure: list[tuple[int, float]] = []
+        may: list[tuple[int, float]] = []
+        fails: list[tuple[int, float]] = []
+        for at, point in enumerate(self._points):
+            if point.fits and value[at] == value[at]:
+                (sure if point.sure else may).append((at, float(value[at])))
+            else:
+                fails.append((at, 0.0))
+        return [("o", tokens.accent, sure), ("o", tokens.panel, may), ("x", tokens.danger, fails)]
+
+    def _label_values(self) -> None:
+        if self._plot is None or not self._axes or not self._points:
+            return
+        most = max((self.width() - _LEFT) // _LABEL, 1)
+        values = [point.values[0] for point in self._points]
+        ticks = [(at, short_value(values[at])) for at in labelled(len(values), most)]
+        self._plot.getAxis("bottom").setTicks([ticks])
+
+    # keys and mouse --------------------------------------------------------------------------------------------
+
+    def mark(self, at: int) -> None:
+        """Put the mark on a point."""
+        if not self._points:
+            return
+        self.at = min(max(at, 0), len(self._points) - 1)
+        if self._cursor is not None:
+            self._cursor.setValue(self.at)
+        if self._request is not None:
+            self.setAccessibleDescription(point_words(self._axes, self._points[self.at], self._request))
+        self.marked.emit(self.at)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Arrows move the mark, Enter makes its point the plan."""
+        key = Qt.Key(event.key())
+        if key in _STEPS:
+            self.mark(self.at + _STEPS[key])
+        elif key in (Qt.Key.Key_Home, Qt.Key.Key_End):
+            self.mark(0 if key == Qt.Key.Key_Home else len(self._points) - 1)
+        elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            self.chosen.emit(self.at)
+        else:
+            super().keyPressEvent(event)
+
+    def _clicked(self, event: Any) -> None:
+        place: QPointF = self._plot.getPlotItem().vb.mapSceneToView(event.scenePos())
+        self.setFocus(Qt.FocusReason.MouseFocusReason)
+        self.mark(round(place.x()))
+        if event.double():
+            self.chosen.emit(self.at)
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        """The frame shows where the keys go."""
+        super().focusInEvent(event)
+        self.update()
+
+    def focusOutEvent(self, event: QFocusEvent) -> None:
+        """And no longer."""
+        super().focusOutEvent(event)
+        self.update()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """A frame while it has the focus."""
+        super().paintEvent(event)
+        if self.hasFocus():
+            painter = QPainter(self)
+            painter.setPen(QColor(tokens_of(self).accent))
+            painter.drawRect(self.rect().adjusted(0, 0, -1, -1))
+            painter.end()
+
+
+def short_value(value: Any) -> str:
+    """A value of an axis where room is scarce."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        return shown(value)
+    return shown(value) if value < 10_000 else few(value)
+
+
+def _load(control: JobControl) -> Any:
+    """Imports pyqtgraph: it makes no Qt objects while it is imported, so any thread may do it."""
+    import pyqtgraph
+
+    return pyqtgraph

@@ -1,0 +1,1 @@
+"""The Launch tab: the command that starts the plan, in each form."""

@@ -1,0 +1,77 @@
+"""What leads from one plan to a decision: plans side by side, a setting over its range, and the command to start it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject
+
+from kvplanner.ui.compare.pins import Pins
+from kvplanner.ui.window.tabs import COMPARE, LAUNCH, Page, Tab
+
+if TYPE_CHECKING:
+    from PySide6.QtWidgets import QWidget
+
+    from kvplanner.ui.compare.sweep import SweepPage
+    from kvplanner.ui.window.window import MainWindow
+
+
+class Deciding(QObject):
+    """Adds the tabs Compare and Launch to a filled window, and keeps its pinned plans."""
+
+    def __init__(self, window: MainWindow) -> None:
+        super().__init__(window)
+        self._window = window
+        self.pins = Pins(self)
+        window.view.pin_wanted.connect(self.pin)
+        window.centre.below.add_tab(Tab(COMPARE, "Compare", self._compare))
+        window.centre.below.add_tab(Tab(LAUNCH, "Launch", self._launch))
+
+    def _compare(self, parent: QWidget) -> Page:
+        from kvplanner.ui.compare.page import ComparePage
+
+        made = ComparePage(self.pins, self._sweep, parent)
+        made.pin_wanted.connect(self.pin)
+        made.back_wanted.connect(self.go_back)
+        return made
+
+    def _sweep(self, parent: QWidget) -> SweepPage:
+        from kvplanner.ui.compare.sweep import SweepPage
+
+        return SweepPage(self._window.document, self._window.services, self._window.messages, parent)
+
+    def _launch(self, parent: QWidget) -> Page:
+        from kvplanner.ui.launch.view import LaunchView
+
+        made = LaunchView(self._model_path, parent)
+        made.copied.connect(lambda what: self._window.messages.brief(f"Copied {what}"))
+        made.paste_wanted.connect(self._window.opening.paste_command)
+        return made
+
+    def _model_path(self) -> str:
+        from kvplanner.source.resolve import local_path
+
+        state = self._window.document.state
+        return local_path(state.model_text, state.model) if state.model is not None else ""
+
+    def pin(self) -> None:
+        """Keep the plan that is edited; says so, and why not."""
+        window = self._window
+        lacking = window.form.lacking_for("compare")
+        plan = window.document.plan
+        if lacking or plan is None:
+            window.messages.warning(lacking or "Nothing is planned yet", key="pin")
+            return
+        window.messages.clear("pin")
+        window.centre.show_tab(COMPARE)
+        if self.pins.full:
+            window.messages.warning("Three plans are pinned: remove one in the tab Compare first", key="pin")
+        elif self.pins.add(window.document.state, plan):
+            window.messages.brief("Pinned: what you change now is compared with it")
+        else:
+            window.messages.brief("This plan is pinned already")
+
+    def go_back(self, at: int) -> None:
+        """Make a pinned plan the edited one, in one step that can be undone."""
+        state = self.pins.kept[at].state
+        self._window.document.edit("Go back to a pinned plan", **state._asdict())

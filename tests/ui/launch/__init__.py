@@ -1,0 +1,1 @@
+"""The Launch tab."""

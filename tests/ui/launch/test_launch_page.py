@@ -1,0 +1,59 @@
+"""The command in the window: live, in each form, copied whole, and never of a plan that is not set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QTabWidget
+from pytestqt.qtbot import QtBot
+
+from kvplanner.report.launch import FORMS, snippet
+from kvplanner.ui.launch.view import LaunchView
+from kvplanner.ui.window.window import MainWindow
+
+
+@pytest.fixture
+def page(window: MainWindow) -> LaunchView:
+    assert window.centre.show_tab("launch")
+    found = window.centre.below.page("launch")
+    assert isinstance(found, LaunchView)
+    return found
+
+
+def test_it_follows_the_plan_in_each_form(page: LaunchView, window: MainWindow) -> None:
+    window.document.set_option("max_model_len", 4096)
+    window.document.flush()
+    window.centre.show_details()
+    plan = window.document.plan
+    assert plan is not None
+    for at, form in enumerate(FORMS):
+        page.form.setCurrentIndex(at)
+        if form == "modelfile":
+            assert not page.copy_button.isEnabled()
+            assert "no model files" in page.text.toPlainText()
+            continue
+        assert page.text.toPlainText().rstrip() == snippet(form, plan).rstrip()
+        assert "4096" in page.text.toPlainText()
+        assert "tensor" in page.text.toPlainText(), "a server does not spread over its GPUs by itself"
+        page.copy()
+        assert QGuiApplication.clipboard().text() == page.text.toPlainText()
+
+
+def test_the_tab_is_made_when_it_is_first_seen(window: MainWindow) -> None:
+    tabs = window.centre.below.tabs
+    assert isinstance(tabs, QTabWidget)
+    assert [tabs.tabText(i) for i in range(tabs.count())][-2:] == ["Compare", "Launch"]
+    assert "launch" not in window.centre.below._pages
+    assert "compare" not in window.centre.below._pages
+
+
+def test_another_engines_model_files(open_window: Callable[..., MainWindow], qtbot: QtBot) -> None:
+    window = open_window("Llama-3.1-8B-Instruct", "RTX 4090", engine="ollama", weight_format="q4_k_m")
+    window.view.show_launch()
+    page = window.centre.below.page("launch")
+    assert isinstance(page, LaunchView)
+    page.form.setCurrentIndex(FORMS.index("modelfile"))
+    assert page.text.toPlainText().lstrip("#").strip()
+    assert "FROM " in page.text.toPlainText()
