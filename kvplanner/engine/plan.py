@@ -140,13 +140,28 @@ class KvCache(NamedTuple):
         return sum(group.units_per_request for group in self.groups) * self.bytes_per_unit
 
 
+class Step(NamedTuple):
+    """What one step takes of a model without a KV cache: a sequence is computed whole, and nothing of it stays.
+
+    tokens: of a step; sequences: at most, however short; length: of the longest sequence. One engine replica's.
+    """
+
+    tokens: int
+    sequences: int
+    length: int
+
+    def holds(self, tokens: int) -> int:
+        """Sequences of so many tokens that one step takes; none of those that are longer than the longest."""
+        return min(self.tokens // max(tokens, 1), self.sequences) if tokens <= self.length else 0
+
+
 class Limits(NamedTuple):
     """The largest settings that still work, and how many of the load's users are served at once, over all replicas.
 
     max_requests: what the engine runs at once whatever its memory. units_per_user, bytes_per_user: units and bytes of
     the cache (on the tightest device) that one user of the load holds. limited_by: why not all users are served
-    ("context", "kv_cache", "max_requests"), "" when they are. users_by_memory: users that the KV cache alone would
-    hold.
+    ("context", "kv_cache", "max_requests", "step"), "" when they are. users_by_memory: users that the KV cache
+    alone would hold.
 
     sure_...: the same at the unfavourable end of the bands; a length of None: no length surely works.
     """
@@ -169,7 +184,8 @@ class Plan(NamedTuple):
 
     rules: the rule era used. tightest: the device that fails or limits the cache, as a position in devices.
     warnings: what the reader should know beside the numbers; what the verdict itself says is not among them.
-    cache_given: the cache's size is given, so that no budget decides it.
+    cache_given: the cache's size is given, so that no budget decides it. step: of a model that keeps no cache, so that
+    only a step's size limits it.
     """
 
     request: PlanRequest
@@ -184,6 +200,7 @@ class Plan(NamedTuple):
     tightest: int = 0
     replicas: int = 1
     cache_given: bool = False
+    step: Step | None = None
 
     @property
     def fits(self) -> bool | None:

@@ -174,9 +174,10 @@ def _units(cache: KvCache) -> str:
 
 
 def cache_facts(plan: Plan, unit: ByteUnit = "GiB") -> Iterator[tuple[str, str]]:
-    """What the KV cache holds, as (name, text) pairs."""
+    """What the KV cache holds, or a step of a model without one, as (name, text) pairs."""
     cache = plan.kv_cache
     if cache is None:
+        yield from _step_facts(plan)
         return
     available = _allocated(plan, cache)
     per = " per GPU" if len(plan.devices) > 1 else ""
@@ -218,6 +219,20 @@ def cache_facts(plan: Plan, unit: ByteUnit = "GiB") -> Iterator[tuple[str, str]]
         )
     if longest := longest_text(plan):
         yield "Longest", longest
+
+
+def _step_facts(plan: Plan) -> Iterator[tuple[str, str]]:
+    """What a step takes of a model without a cache."""
+    step, load = plan.step, plan.request.load
+    if step is None or plan.fits is False:
+        return
+    yield "KV cache", "none: a sequence is computed whole in one step, and nothing of it stays"
+    full = counted(step.holds(step.length), "sequence", "sequences")
+    most = f", {format_count(step.sequences)} at most" if step.sequences > step.holds(step.length) else ""
+    yield "Step", f"{format_count(step.tokens)} tokens: {full} of {format_count(step.length)}{most}"
+    if load is not None:
+        of = f"{format_count(plan.limits.serves_users or 0)} of {counted(load.users, 'sequence', 'sequences')}"
+        yield "Load", f"{of} of {format_count(load.prompt_tokens)} tokens in one step"
 
 
 def longest_text(plan: Plan) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from kvplanner.engine.plan import DevicePlan, KvCache, Plan, StageMemory
+from kvplanner.engine.plan import DevicePlan, KvCache, Plan, StageMemory, Step
 from kvplanner.engine.segment import Segment
 from kvplanner.engine.verdict import Reason
 from kvplanner.estimate import Estimate
@@ -53,6 +53,7 @@ def to_json(plan: Plan, remedies: Sequence[Remedy] | None = None, solved: Solved
         "tightest_device": plan.tightest,
         "devices": [_device(d) for d in plan.devices],
         "kv_cache": _kv_cache(plan.kv_cache) if plan.kv_cache else None,
+        "step": _step(plan.step) if plan.step else None,
         "limits": {
             "max_context_length": plan.limits.max_context_length,
             "max_concurrent_requests": plan.limits.max_concurrent_requests,
@@ -192,6 +193,15 @@ def _stage(stage: StageMemory) -> Json:
         "failing": stage.failing,
         "reached": stage.reached,
         "note": stage.note,
+    }
+
+
+def _step(step: Step) -> Json:
+    return {
+        "max_tokens": step.tokens,
+        "max_sequences": step.sequences,
+        "sequence_length": step.length,
+        "full_length_sequences": step.holds(step.length),
     }
 
 

@@ -5,7 +5,7 @@ A sentence with sizes is a `SizedText`: it reads in GiB, and `sizes_in` reads it
 
 from __future__ import annotations
 
-from kvplanner.engine.plan import Limits, Plan
+from kvplanner.engine.plan import Limits, Plan, Step
 from kvplanner.engine.stage import StageRule
 from kvplanner.engine.verdict import NO_KERNELS, Bytes, Reason, Shortfall
 from kvplanner.report.options import label_in_sentence
@@ -63,6 +63,8 @@ def _found(plan: Plan) -> str:
         if verdict.certainty == "certain":
             return f"Does not fit: {why}"
         return f"Probably does not fit: {why}; at the best end of its range it would fit"
+    if plan.step is not None:
+        return _stepwise(plan, plan.step)
     if plan.kv_cache is None:
         return _guarded(plan, "this model keeps no KV cache")
     room, load, limits = _room(plan), plan.request.load, plan.limits
@@ -77,6 +79,31 @@ def _found(plan: Plan) -> str:
     if unsure or early_doubt(plan):
         return f"{_may_not(plan) or 'May not fit'}; if it starts, it serves {of}: {why}"
     return f"Fits, {_serves(served, users, of)}: {why}"
+
+
+def _stepwise(plan: Plan, step: Step) -> str:
+    """What a model without a cache computes in one step."""
+    load, limits = plan.request.load, plan.limits
+    if load is None or limits.serves_users is None:
+        return _guarded(plan, f"{step_text(plan, step, step.length)}, without a KV cache")
+    served, users = limits.serves_users, load.users
+    of = f"{format_count(served)} of {counted(users, 'user', 'users')}"
+    why = step_text(plan, step, load.prompt_tokens)
+    if limits.limited_by == "context":
+        why = f"a sequence has {format_count(load.prompt_tokens)} tokens and the longest may have "
+        why += format_count(step.length)
+    elif served < users:
+        why += "; the others wait for the next"
+    if early_doubt(plan):
+        return f"{_may_not(plan)}; if it starts, a step serves {of}: {why}"
+    return f"Fits, {_serves(served, users, of)}{' in one step' if served < users else ''}: {why}"
+
+
+def step_text(plan: Plan, step: Step, length: int) -> str:
+    """ "a step takes 4 sequences of 512 tokens", over all replicas."""
+    per = " of each replica" if plan.replicas > 1 else ""
+    what = counted(step.holds(length), "sequence", "sequences")
+    return f"a step{per} takes {what} of {counted(length, 'token', 'tokens')}"
 
 
 def _guarded(plan: Plan, room: str) -> str:

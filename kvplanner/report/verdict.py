@@ -87,7 +87,7 @@ def refused(told: Verdict, why: str, remedy: str) -> Verdict:
 def _fitting(plan: Plan, unit: Unit) -> tuple[str, ...]:
     cache = plan.kv_cache
     if cache is None:
-        return ()
+        return _of_step(plan)
     # The cache as the bars and the table have it: whole blocks, on the GPU with the least.
     segment = plan.devices[plan.tightest].segment("kv_cache")
     held = segment.estimate if segment else cache.available
@@ -108,6 +108,15 @@ def _fitting(plan: Plan, unit: Unit) -> tuple[str, ...]:
             f"{words.size(need * users, unit)}{' per GPU' if len(plan.devices) * plan.replicas > 1 else ''}"
         )
     return tuple(said)
+
+
+def _of_step(plan: Plan) -> tuple[str, ...]:
+    """What a step of a model without a cache may hold, beside the headline."""
+    step = plan.step
+    if step is None:
+        return ()
+    most = f"{step.tokens:,} tokens in a step, at most {counted(step.sequences, 'sequence', 'sequences')}"
+    return (most, f"sequences of up to {step.length:,} tokens")
 
 
 def _tokens(cache: KvCache, *, said_already: bool) -> list[str]:

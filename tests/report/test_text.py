@@ -15,7 +15,7 @@ from kvplanner.catalog import gpus, models
 from kvplanner.engine.option import OptionValue
 from kvplanner.engine.plan import Plan
 from kvplanner.engine.registry import engine
-from kvplanner.engine.request import PlanRequest
+from kvplanner.engine.request import Load, PlanRequest
 from kvplanner.engine.segment import SEGMENT_KINDS
 from kvplanner.report import schema
 from kvplanner.report import text as report
@@ -25,9 +25,11 @@ from kvplanner.report.facts import cache_facts, fold, rows, token_text
 from kvplanner.report.segments import MISSING_LETTER as MISSING
 from kvplanner.report.segments import name_of, words_of
 from kvplanner.report.sentences import summary
+from kvplanner.report.verdict import verdict
 from kvplanner.sized_text import sizes_in
 from kvplanner.units import ByteUnit, in_unit
 from tests import sample_plans
+from tests.engine.kit import plan
 from tests.report.contract import check_plan
 
 NAMES = list(sample_plans.ALL)
@@ -303,3 +305,15 @@ def test_a_stage_is_told_in_words(name: str) -> None:
         assert ("Start-up fails" in told) == bool(plan.stage)
         if plan.stage and "_" in plan.stage:
             assert plan.stage not in told
+
+
+def test_a_model_without_a_cache_states_its_step_everywhere() -> None:
+    found = plan("BAAI/bge-large-en-v1.5", "L4", load=Load(32, 100, 0))
+    text = report.text(found)
+    assert "Step      2,048 tokens: 4 sequences of 512, 256 at most" in text
+    assert "Load      20 of 32 sequences of 100 tokens in one step" in text
+    assert verdict(found, "GiB").details[0] == "2,048 tokens in a step, at most 256 sequences"
+    assert schema.to_json(found)["step"] == {
+        "max_tokens": 2048, "max_sequences": 256, "sequence_length": 512, "full_length_sequences": 4,
+    }  # fmt: skip
+    assert schema.to_json(plan("Qwen/Qwen3-0.6B", "L4"))["step"] is None

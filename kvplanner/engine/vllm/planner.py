@@ -178,6 +178,7 @@ def _plan(
         tightest=tightest,
         replicas=settings.parallel.dp,
         cache_given=given,
+        step=limits.step_of(settings, replica),
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from kvplanner.engine.plan import Limits
+from kvplanner.engine.plan import Limits, Step
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.vllm.kv import sizing as kv_sizing
 from kvplanner.engine.vllm.kv.sizing import KvSizing
@@ -32,6 +32,9 @@ def limits(request: PlanRequest, settings: Settings, replicas: Sequence[Replica]
     if not all(r.layout.exact for r in replicas):
         return Limits(None, None, max_requests=slots)
     sure = all(r.sure for r in replicas)
+    step = step_of(settings, replicas[0])
+    if step is not None:
+        return _stepwise(request, settings, replicas, works_at, step)
     found = Limits(
         max_context_length=_longest(settings, replicas, works_at),
         max_concurrent_requests=_at_once(replicas, settings, None, "value"),
@@ -59,6 +62,40 @@ def limits(request: PlanRequest, settings: Settings, replicas: Sequence[Replica]
         bytes_per_user=blocks * max(r.sizing.bytes_per_block[r.ranks[r.deciding].stage] for r in replicas),
         sure_serves_users=surely,
     )
+
+
+def step_of(settings: Settings, replica: Replica) -> Step | None:
+    """What a step takes of a model none of whose layers keeps anything, None for every other model.
+
+    Its prompts are not cut: the scheduler starts a sequence in a step that still has room for all of it (0.33,
+    v1/core/sched/scheduler.py; config/model.py is_chunked_prefill_supported).
+    """
+    if not replica.layout.exact or replica.layout.tables:
+        return None
+    scheduler = settings.scheduler
+    return Step(scheduler.max_num_batched_tokens, scheduler.max_num_seqs, replica.layout.context_limit)
+
+
+def _stepwise(
+    request: PlanRequest, settings: Settings, replicas: Sequence[Replica], works_at: WorksAt, step: Step
+) -> Limits:
+    """The limits of a model without a cache: sequences of a step; further ones wait for the next."""
+    load, engines = request.load, settings.parallel.dp
+    sure = all(r.sure for r in replicas)
+    at_once = step.holds(step.length) * engines
+    found = Limits(
+        max_context_length=_longest(settings, replicas, works_at),
+        max_concurrent_requests=at_once,
+        max_requests=step.sequences * engines,
+        sure_max_context_length=_longest(settings, replicas, works_at, "low"),
+        sure_max_concurrent_requests=at_once if sure else 0,
+    )
+    if load is None:
+        return found
+    # An answer is a vector or a score: only the prompts are tokens.
+    served = min(step.holds(load.prompt_tokens) * engines, load.users)
+    short = "context" if load.prompt_tokens > step.length else "step" if served < load.users else ""
+    return found._replace(serves_users=served, sure_serves_users=served if sure else 0, limited_by=short)
 
 
 def _sized(replica: Replica, end: End) -> KvSizing:

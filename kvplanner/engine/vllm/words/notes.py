@@ -19,9 +19,11 @@ def warnings(request: PlanRequest, settings: Settings, replica: Replica, first: 
     """What may break the plan, then `first`: what settling the options found, then what the plan rests on."""
     out: list[str] = []
     load, length = request.load, replica.sizing.max_model_len
-    if load is not None and load.tokens_per_user > length:
+    caches = bool(replica.layout.tables)
+    tokens = 0 if load is None else load.tokens_per_user if caches else load.prompt_tokens
+    if tokens > length:
         out.append(
-            f"A request of {format_count(load.tokens_per_user)} tokens is longer than the context length "
+            f"A request of {format_count(tokens)} tokens is longer than the context length "
             f"{format_count(length)}: no user of this load is served"
         )
     out += request.model.problems
@@ -36,6 +38,6 @@ def warnings(request: PlanRequest, settings: Settings, replica: Replica, first: 
     out.extend(f"{kind} is given, not estimated" for kind in sorted(request.measured))
     stage = replica.failure.stage if replica.failure else "kv_cache_sizing"
     given = any(rank.given_kv is not None for rank in replica.ranks)
-    if stage.startswith("kv_cache") and activations.compiles(settings) and not given:
+    if caches and stage.startswith("kv_cache") and activations.compiles(settings) and not given:
         out.append(COLD_COMPILE)
     return tuple(dict.fromkeys(out))

@@ -6,7 +6,7 @@ import pytest
 
 from kvplanner.catalog import gpus, models
 from kvplanner.engine.option import OptionValue
-from kvplanner.engine.plan import Plan
+from kvplanner.engine.plan import Plan, Step
 from kvplanner.engine.registry import engine
 from kvplanner.engine.request import Load, PlanRequest
 from kvplanner.errors import BadInput
@@ -195,6 +195,39 @@ class TestLimits:
         assert result.kv_cache is None
         assert result.devices[0].segment("kv_cache") is None
         assert result.limits.serves_users == 8
+
+    def test_an_encoder_takes_whole_sequences_in_a_step(self) -> None:
+        """2,048 tokens in a step of an L4: 4 of the 512 that the model takes at most, 256 short ones."""
+        found = plan("BAAI/bge-large-en-v1.5", "L4")
+        assert found.step == Step(2_048, 256, 512)
+        assert [found.step.holds(n) for n in (512, 513, 500, 100, 8, 1)] == [4, 0, 4, 20, 256, 256]
+        assert found.limits.max_concurrent_requests == found.limits.sure_max_concurrent_requests == 4
+        assert summary(found) == "Fits: a step takes 4 sequences of 512 tokens, without a KV cache"
+
+    @pytest.mark.parametrize(
+        ("load", "served", "short", "words"),
+        [
+            (Load(20, 100, 0), 20, "", "Fits, and serves 20 of 20 users: a step takes 20 sequences of 100 tokens"),
+            (Load(32, 100, 50), 20, "step", "serves only 20 of 32 users in one step"),
+            (Load(3, 600, 0), 0, "context", "a sequence has 600 tokens and the longest may have 512"),
+        ],
+    )
+    def test_a_load_of_an_encoder_is_prompts_in_a_step(self, load: Load, served: int, short: str, words: str) -> None:
+        found = plan("BAAI/bge-large-en-v1.5", "L4", load=load)
+        assert found.limits.serves_users == found.limits.sure_serves_users == served
+        assert found.limits.limited_by == short
+        assert words in summary(found)
+
+    def test_replicas_of_an_encoder_have_a_step_each(self) -> None:
+        found = plan("BAAI/bge-large-en-v1.5", "2xH100", {"data_parallel_size": 2}, load=Load(64, 512, 0))
+        assert found.step is not None
+        assert found.limits.serves_users == min(2 * found.step.holds(512), 64)
+        assert "a step of each replica takes" in summary(found)
+
+    def test_a_decoder_that_embeds_has_a_cache_and_no_such_step(self) -> None:
+        found = plan("Qwen/Qwen3-Embedding-0.6B", "L4")
+        assert found.kv_cache is not None
+        assert found.step is None
 
 
 class TestAutoFit:
