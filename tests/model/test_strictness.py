@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -44,8 +45,41 @@ def test_an_unread_dictionary_or_list_refuses(model: str) -> None:
             read_config(config | {name: value}, side_quant=side)
 
 
+def objects(value: object, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Where a config's objects stand, itself first."""
+    if isinstance(value, dict):
+        yield path
+        for key, inner in value.items():
+            yield from objects(inner, (*path, key))
+
+
+def inside(config: dict[str, Any], path: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A copy of a config and the object at a place in it."""
+    made = copy.deepcopy(config)
+    held = made
+    for key in path:
+        held = held[key]
+    return made, held
+
+
+@pytest.mark.parametrize("model", seeds())
+def test_an_unread_dictionary_refuses_at_any_depth(model: str) -> None:
+    config, side, _ = facts(model)
+    for path in objects(config):
+        if not FREE.isdisjoint(path):
+            continue
+        made, held = inside(config, path)
+        held["surprise_block"] = {"hidden_size": 64, "layers": 2}
+        with pytest.raises(PlannerError):
+            read_config(made, side_quant=side)
+
+
 # Fields whose absence is a statement or leads to what an engine derives; the result says so.
-TOLD_BY_ABSENCE = {"model_type", "quantization_config", "torch_dtype", "dtype", "transformers_version"}
+TOLD_BY_ABSENCE = {"quantization_config", "torch_dtype", "dtype", "transformers_version"}
+# Objects whose keys are names of modules, or of groups, and no fields.
+NAMES_MODULES = {"quantized_layers", "config_groups", "dynamic"}
+# What its maker may write anything into.
+FREE = {"meta"}
 
 
 @pytest.mark.parametrize("model", seeds())
@@ -53,20 +87,21 @@ def test_a_renamed_field_refuses_or_changes_nothing(model: str) -> None:
     config, side, _ = facts(model)
     rng = random.Random(model)
     before = original(model)
-    for name in config:
-        if name in TOLD_BY_ABSENCE:
+    for path in objects(config):
+        if not NAMES_MODULES.isdisjoint(path):
             continue
-        renamed = copy.deepcopy(config)
-        other = rng.choice((f"{name}_x", f"my_{name}", f"{name}s", name.replace("_", "", 1)))
-        if other in config or other == name:
-            continue
-        renamed[other] = renamed.pop(name)
-        try:
-            spec, inventory = read_config(renamed, side_quant=side)
-        except PlannerError:
-            continue
-        same = before[0]._replace(defaulted=()) == spec._replace(defaulted=()) and before[1] == inventory
-        assert same, f"{name} → {other}"
+        for name in inside(config, path)[1]:
+            made, held = inside(config, path)
+            other = rng.choice((f"{name}_x", f"my_{name}", f"{name}s", name.replace("_", "", 1)))
+            if name in TOLD_BY_ABSENCE or other in held or other == name:
+                continue
+            held[other] = held.pop(name)
+            try:
+                spec, inventory = read_config(made, side_quant=side)
+            except PlannerError:
+                continue
+            same = before[0]._replace(defaulted=()) == spec._replace(defaulted=()) and before[1] == inventory
+            assert same, f"{path} {name} → {other}"
 
 
 @pytest.mark.parametrize(

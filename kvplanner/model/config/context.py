@@ -17,6 +17,9 @@ _LENGTHS: Final = (
     "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_target_positions",
     "max_sequence_length", "max_seq_length", "seq_len",
 )  # fmt: skip
+_ROPE_FIELDS: Final = frozenset({"rope_type", "type", "factor", "rope_theta", "partial_rotary_factor"})
+# Lists in rope settings: of factors by frequency, of a head's parts by axis. They change no size.
+_ROPE_LISTS: Final = frozenset({"short_factor", "long_factor", "mrope_section", "mrope_sections", "alpha", "rope_dims"})
 # Rope types whose stated length already holds the factor.
 _INCLUDED: Final = frozenset(
     {"su", "longrope", "llama3", "yarn", "deepseek_yarn", "deepseek_llama_scaling", "default", "mrope", "proportional"}
@@ -87,7 +90,7 @@ class Rope(NamedTuple):
 
     @classmethod
     def of(cls, settings: Mapping[str, object]) -> Rope | None:
-        """A setting as a config spells it, None for a factor that is no finite number."""
+        """A setting as an option spells it, None for a factor that is no finite number."""
         kind = settings.get("rope_type", settings.get("type", "default"))
         factor, original = settings.get("factor"), settings.get("original_max_position_embeddings")
         if isinstance(original, bool) or not isinstance(original, int) or not 0 < original <= 1 << 40:
@@ -139,16 +142,31 @@ def _yarn(ropes: Iterable[Rope]) -> int | None:
 
 
 def _ropes(fields: Fields) -> Iterator[Rope]:
-    """Each rope setting; newer files keep one per kind of layer."""
+    """Each rope setting; newer files keep one per kind of layer. Raises BadInput for one that cannot be right."""
     for name in ("rope_parameters", "rope_scaling"):
-        _, value = fields.raw(name)
-        if value is None:
+        settings = fields.sub(name)
+        if settings is None:
             continue
-        if not isinstance(value, Mapping):
-            raise fields.bad(name, "an object")
-        nested = [v for v in value.values() if isinstance(v, Mapping)]
-        for item in nested or [value]:
-            found = Rope.of(item)
-            if found is None:
-                raise fields.bad(name, "an object whose factor is a number")
-            yield found
+        nested = [key for key, value in settings.values.items() if isinstance(value, Mapping)]
+        inside = [found for found in map(settings.sub, nested) if found is not None]
+        for one in inside or [settings]:
+            yield _rope(one, fields, name)
+        settings.close_settings(_ROPE_LISTS)
+
+
+def _rope(one: Fields, holder: Fields, name: str) -> Rope:
+    """One setting, its fields read one by one so that a misspelt one is noticed."""
+    if one is not holder and one.values and not _ROPE_FIELDS.intersection(one.values):
+        raise one.bad("", f"an object with {' or '.join(sorted(_ROPE_FIELDS))}", "holds none of a rope's fields")
+    kind, stretch = one.raw("rope_type", "type")[1], one.raw("factor")[1]
+    one.raw("original_max_position_embeddings")
+    found = Rope.of(one.values)
+    if found is None:
+        raise holder.bad(name, "an object whose factor is a number")
+    if stretch is not None and kind is None:
+        raise one.missing("rope_type", "type")
+    if found.kind == "yarn" and stretch is None:
+        raise one.missing("factor")
+    if found.kind == "yarn" and found.original is None:
+        one.took_default("original_max_position_embeddings")
+    return found

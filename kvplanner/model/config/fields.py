@@ -24,7 +24,7 @@ class Fields:
     kind: its class, by `model_type`; a nested dictionary takes that class's defaults for what it leaves out.
     """
 
-    __slots__ = ("_absent", "_read", "defaulted", "kind", "path", "values", "where")
+    __slots__ = ("_absent", "_closed", "_inside", "_read", "defaulted", "kind", "path", "values", "where")
 
     def __init__(
         self,
@@ -41,6 +41,8 @@ class Fields:
         self.kind = str(values.get("model_type") or "") if kind is None else kind
         self._read: set[str] = set()
         self._absent: set[str] = set()
+        self._inside: dict[str, Fields] = {}
+        self._closed = False
 
     def named(self, name: str) -> str:
         """The field's full name for messages: "config.json: text_config.num_hidden_layers"."""
@@ -177,14 +179,19 @@ class Fields:
         return tuple(value)
 
     def sub(self, *names: str) -> Fields | None:
-        """A nested dictionary, None when absent. Its defaults are recorded with this one's."""
+        """A nested dictionary, None when absent. Its defaults are recorded with this one's.
+
+        Asked for again, it is the same one: what was read of it stays known.
+        """
         name, value = self.raw(*names)
         if not name:
             return None
         if not isinstance(value, Mapping):
             raise self.bad(name, "an object")
-        kind = classes.class_of(str(value.get("model_type") or ""), self.kind, name)
-        return Fields(value, self.where, f"{self.path}{name}.", self.defaulted, kind)
+        if name not in self._inside or self._inside[name].values is not value:
+            kind = classes.class_of(str(value.get("model_type") or ""), self.kind, name)
+            self._inside[name] = Fields(value, self.where, f"{self.path}{name}.", self.defaulted, kind)
+        return self._inside[name]
 
     def took_default(self, name: str) -> None:
         """Record that an absent field took its family's default."""
@@ -209,8 +216,11 @@ class Fields:
         """Raise for a field that may matter and that nothing read: NotModelled, or BadInput for a contradiction.
 
         One that is switched off (false, null, zero, empty) changes nothing, and neither does one that repeats under
-        another name what was read.
+        another name what was read. Objects of which something was read are closed with it.
         """
+        if self._closed:
+            return
+        self._closed = True
         for key, value in self.values.items():
             name = str(key)
             if name in self._read:
@@ -223,6 +233,29 @@ class Fields:
                 self.named(name),
                 "This variant of the architecture is not modelled",
             )
+        for inner in self._inside.values():
+            inner.close()
+
+    def close_settings(self, harmless: frozenset[str]) -> None:
+        """Raise NotModelled for an object or list that nothing read, here or in what was read of it.
+
+        For settings (of a quantisation, of rope), whose words and numbers change nothing unless they were read: those
+        may be of any name that is no misspelling of an absent one. harmless: objects and lists that say nothing of
+        sizes.
+        """
+        self._closed = True
+        for key, value in self.values.items():
+            name = str(key)
+            if name in self._read:
+                continue
+            meant = self._meant(name, value)
+            if meant or (isinstance(value, Mapping | list | tuple) and _says_more(name, value, harmless)):
+                raise NotModelled(
+                    f"is not understood (value {shown(value)}), and {_why(meant, value)}", self.named(name),
+                    "These settings are not modelled: plan from the file headers",
+                )  # fmt: skip
+        for inner in self._inside.values():
+            inner.close_settings(harmless)
 
     def _repeats(self, name: str, value: object) -> bool:
         """Whether a field says again what was read, or is a window that is switched off.
@@ -240,10 +273,20 @@ class Fields:
 
     def _meant(self, name: str, value: object) -> str:
         """The absent field that an unread one may be a misspelling of, "" for none."""
-        if classes.is_known(name):
+        own = classes.defaults_of(self.kind) if self.path else {}
+        if name in own if own else classes.is_known(name):
             return ""
         near = (absent for absent in sorted(self._absent) if absent not in self.values)
         return next((absent for absent in near if misspelt(name, absent, bool(value))), "")
+
+
+def _says_more(name: str, value: object, harmless: frozenset[str]) -> bool:
+    """Whether an object or list of settings, or one inside it, is of an unknown name. A maker's "meta" is free."""
+    if name == "meta" or not isinstance(value, Mapping | list | tuple) or not value:
+        return False
+    if name not in harmless:
+        return True
+    return isinstance(value, Mapping) and any(_says_more(str(k), v, harmless) for k, v in value.items())
 
 
 def _why(meant: str, value: object) -> str:

@@ -26,7 +26,7 @@ _NUMERIC: Final = re.compile(
 _HARMLESS: Final = frozenset(
     {
         "hidden_act", "hidden_activation", "output_hidden_states", "chunk_size_feed_forward",
-        "cross_attention_hidden_size", "pruned_heads", "layerdrop", "residual_in_fp32", "fp32_residual_connection",
+        "cross_attention_hidden_size", "layerdrop", "residual_in_fp32", "fp32_residual_connection",
         "num_beam_groups", "num_logits_to_keep", "pooler_fc_size", "pooler_num_attention_heads",
         "pooler_num_fc_layers", "pooler_size_per_head", "time_step_limit", "attention_softmax_in_fp32",
         "gradient_checkpointing_layers", "is_encoder_decoder", "add_classification_head", "diversity_penalty",

@@ -42,6 +42,9 @@ def read_with(
     text = _text(top)
     dtype = _dtype(top, text)
     reading = Reading(top, text, architecture, dtype, Parts(dense(dtype)), readers=readers)
+    model_type = text.text("model_type") or top.text("model_type") or ""
+    if not model_type:
+        top.took_default("model_type")
     draft = readers[architecture](reading)
     context = context_of(text, top, architecture)
     scheme = scheme_of(text, top, side_quant)
@@ -54,7 +57,7 @@ def read_with(
     layers, layer_of = _distinct_layers(draft)
     spec = ModelSpec(
         architecture=architecture,
-        model_type=str(text.values.get("model_type", top.values.get("model_type", ""))),
+        model_type=model_type,
         hidden_size=draft.hidden,
         vocab_size=draft.vocab,
         layers=layers,

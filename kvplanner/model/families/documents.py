@@ -105,7 +105,8 @@ def _ocr_projector(reading: Reading, hidden: int, seen: int) -> tuple[list[Tenso
     proj.close()
     reading.top.skip("candidate_resolutions", "tile_tag", "global_view_pos")
     # The dictionary of the encoder names it; its sizes are those of its class.
-    visual_fields(reading, "vision_config")
+    vision = visual_fields(reading, "vision_config")
+    vision.skip("width", "mlp_ratio", "image_size", "model_name")
     return reading.parts.at("tower").linear("projector.layers", "tower", out, inp, bias=True), out
 
 

@@ -22,6 +22,9 @@ def fp8(config: Fields) -> Scheme:
         raise config.bad("weight_block_size", "two block sizes")
     default = formats.fp8_block(*blocks) if blocks else formats.fp8_tensor(static)
     mapped = modelopt.mapped(config)
+    if mapped:
+        config.skip("modules_to_not_convert", "ignored_layers", "ignore")
+        modelopt.said_elsewhere(config)
     rules = mapped or skips(config, "modules_to_not_convert", "ignored_layers")
     return Scheme("fp8", default, rules=rules, kv_cache=kv_cache(config))
 

@@ -15,6 +15,8 @@ from kvplanner.model.config.fields import Fields, shown
 from kvplanner.model.formats import WeightFormat
 from kvplanner.model.quantisation.scheme import HEAD_TOO, LINEAR_KINDS, Rule, Scheme, name_rules, skips
 
+# What GPTQModel may set for single modules.
+_CHANGES: Final = frozenset({"bits", "group_size", "sym", "desc_act", "mse", "pack_dtype", "damp_percent"})
 # A key of AutoRound's extra_config with one of these is an expression that may match anywhere in a name.
 _EXPRESSION: Final = re.compile(r"[*+?^$()\[\]{}|\\]")
 
@@ -45,7 +47,7 @@ def gptq(config: Fields) -> Scheme:
             rules += name_rules((f"re:{key[2:]}",), None, where)
             continue
         change = dynamic.sub(key) if dynamic is not None else None
-        if change is None:
+        if change is None or (change.values and not _CHANGES.intersection(change.values)):
             raise BadInput(f"has no settings for {key[:60]!r}", where, "Expected an object with bits or group_size")
         own = formats.gptq(change.maybe("bits", low=2, high=8) or bits,
                            change.maybe("group_size", low=-1, high=1 << 16) or group)  # fmt: skip

@@ -15,9 +15,20 @@ from kvplanner.model.quantisation import compressed, floats, foreign, integers, 
 from kvplanner.model.quantisation.scheme import Scheme
 
 
-def side_file(side: Mapping[str, object], top: Fields) -> Scheme:
+def side_file(side: Mapping[str, object], top: Fields, harmless: frozenset[str]) -> Scheme:
     """The scheme of an hf_quant_config.json, which older ModelOpt exports have instead of a config entry."""
-    return modelopt.side_file(Fields(side, f"{top.where} (hf_quant_config.json)", defaulted=top.defaulted))
+    fields = Fields(side, f"{top.where} (hf_quant_config.json)", defaulted=top.defaulted)
+    scheme = modelopt.side_file(fields)
+    fields.close_settings(harmless)
+    return scheme
+
+
+def said_twice(config: Fields, harmless: frozenset[str]) -> None:
+    """Closes an entry without a method, of which the side file is the complete form."""
+    config.raw("quant_method")
+    config.skip("ignore", "exclude_modules", "kv_cache_scheme", "quantized_layers")
+    modelopt.said_elsewhere(config)
+    config.close_settings(harmless)
 
 
 def read_scheme(config: Fields) -> Scheme:

@@ -37,6 +37,7 @@ def modelopt(config: Fields) -> Scheme:
             raise config.missing("quant_algo")
         return modelopt(inner)
     algo = algo.upper()
+    said_elsewhere(config)
     rules = skips(config, "exclude_modules", "ignore")
     if algo == "MIXED_PRECISION":
         if not config.has("quantized_layers"):
@@ -44,6 +45,17 @@ def modelopt(config: Fields) -> Scheme:
         return Scheme("modelopt_mixed", None, rules=mapped(config) + rules, kv_cache=kv_cache(config))
     default = _format(algo, config.maybe("group_size", low=1, high=1 << 16), config)
     return Scheme(_NAMES.get(algo, "modelopt"), default, rules=rules, kv_cache=kv_cache(config), traits=(algo,))
+
+
+def said_elsewhere(config: Fields) -> None:
+    """Marks what an export says once more in compressed-tensors' words as read."""
+    groups = config.sub("config_groups")
+    for key in groups.values if groups is not None else ():
+        group = groups.sub(key) if groups is not None else None
+        if group is not None:
+            group.skip("targets")
+            if group.sub("weights") is None:
+                raise group.missing("weights")
 
 
 def side_file(side: Fields) -> Scheme:

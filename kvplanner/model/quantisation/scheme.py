@@ -88,6 +88,7 @@ def kv_cache(config: Fields) -> str | None:
     """
     name, value = config.raw("kv_cache_scheme", "kv_cache_quant_algo")
     if isinstance(value, Mapping):
+        config.sub(name)
         found = {8: "fp8", 4: "nvfp4"}.get(bits) if isinstance(bits := value.get("num_bits"), int) else None
         if found is not None:
             return found

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from kvplanner.model import formats
 from kvplanner.model.config.fields import Fields
 from kvplanner.model.quantisation.scheme import Scheme
+
+# Objects and lists in quantisation settings that say nothing of what is stored: how activations are quantised as the
+# model runs, what made the file, how it was calibrated.
+HARMLESS: Final = frozenset(
+    {
+        "input_activations", "output_activations", "observer_kwargs", "producer", "meta", "dataset", "tokenizer",
+        "export", "algo_config", "softmax_quant_spec", "input_tensors", "output_tensors", "bias", "supported_types",
+        "calibration", "calib_config", "ranges", "tp_plan",
+    }
+)  # fmt: skip
 
 
 def scheme_of(text: Fields, top: Fields, side: Mapping[str, object] | None) -> Scheme | None:
@@ -20,14 +31,17 @@ def scheme_of(text: Fields, top: Fields, side: Mapping[str, object] | None) -> S
         config = config or fields.sub("quantization_config", "compression_config", "quantization")
     expert_dtype = text.text("expert_dtype", allowed=("fp4", "fp8"))
     if side is not None and (config is None or not config.has("quant_method")):
-        from kvplanner.model.quantisation.methods import side_file
+        from kvplanner.model.quantisation.methods import said_twice, side_file
 
-        return side_file(side, top)
+        if config is not None:
+            said_twice(config, HARMLESS)
+        return side_file(side, top, HARMLESS)
     if config is None or not config.values:
         return None
     from kvplanner.model.quantisation.methods import read_scheme
 
     scheme = read_scheme(config)
+    config.close_settings(HARMLESS)
     if expert_dtype == "fp4" and scheme.expert_format is None:
         return scheme._replace(expert_format=formats.MXFP4)
     return scheme

@@ -139,9 +139,12 @@ def minimax_m3(reading: Reading, hidden: int) -> Found:
     merging = fields.sub("img_token_compression_config")
     if merging is None:
         raise fields.missing("img_token_compression_config")
+    merging.expect("image_token_compression_method", "patch_merge")
     frames, merge = merging.need("temporal_patch_size", high=64), merging.need("spatial_merge_size", high=64)
     fields.skip("projection_dim", "vocab_size", "vision_segment_max_frames", "position_embedding_type")
-    top.skip("img_token_compression_config", "num_reward_heads", "vision_feature_layer")
+    top.skip("num_reward_heads", "vision_feature_layer")
+    if top.values.get("img_token_compression_config") == merging.values:
+        top.skip("img_token_compression_config")
     bias, wide = top.flag("multimodal_projector_bias", default=True), top.need("projector_hidden_size", high=1 << 20)
     fields.close()
     groups = conv(parts, "vision_tower.embeddings.proj", (size, channels, frames, patch, patch), bias=False)
