@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, Final, NamedTuple
 
+from kvplanner.catalog import preread
 from kvplanner.catalog.stored import as_stored, logical, stored_size
 from kvplanner.errors import UnknownName
 from kvplanner.files import shipped
@@ -66,6 +67,12 @@ def index() -> tuple[ModelEntry, ...]:
 
 
 @cache
+def _whole() -> dict[str, list[Any]]:
+    """Rows by id."""
+    return {row[0]: row for row in _rows()}
+
+
+@cache
 def _names() -> dict[str, tuple[ModelEntry, ...]]:
     """Entries by lower-case id and by lower-case last part."""
     found: dict[str, list[ModelEntry]] = {}
@@ -83,7 +90,7 @@ def find(text: str) -> ModelEntry:
     Raises UnknownName with near ones when nothing, or more than one model, has that name.
     """
     name = text.strip()
-    whole = next((row for row in _rows() if row[0] == name), None)
+    whole = _whole().get(name)
     if whole is not None:
         return _entry(whole)  # the usual case, without an entry for every model
     key = name.lower()
@@ -291,6 +298,11 @@ def load(model_id: str) -> Model:
     for an architecture that has no reader.
     """
     entry = find(model_id)
+    return preread.model(entry.id, entry.like or entry.id) or read(entry)
+
+
+def read(entry: ModelEntry) -> Model:
+    """The model of an entry, read from its record. Raises NotModelled for an architecture that has no reader."""
     facts = record(entry.id)
     spec, inventory, odd = _read(facts["id"])
     derived = ("quantization_config",) if facts.get("derived") else ()

@@ -18,9 +18,10 @@ class Book:
 
     def settle(self, name: str, default: Any, reason: str = "", origin: Origin = "default") -> Any:
         """The user's value of `name`, or the default with its reason."""
-        if self.options.get(name) is not None:
-            self.resolved[name] = Resolved(self.options[name], "user", "set by the user")
-            return self.options[name]
+        value = self.options.get(name)
+        if value is not None:
+            self.resolved[name] = Resolved(value, "user", "set by the user")
+            return value
         self.resolved[name] = Resolved(default, origin, reason)
         return default
 

@@ -64,15 +64,19 @@ class Row(NamedTuple, Generic[T_co]):
 class ByRelease(Generic[T_co]):
     """A value that changed from one release to another: its rows, the oldest first."""
 
-    __slots__ = ("rows",)
+    __slots__ = ("_found", "rows")
 
     def __init__(self, first: T_co, *rows: Row[T_co]) -> None:
         """first: the value before the first row."""
         self.rows: tuple[Row[T_co], ...] = (Row(OLDEST, first, ""), *rows)
+        self._found: dict[Version, T_co] = {}
 
     def at(self, version: Version) -> T_co:
         """The value in a release."""
-        return next(row.value for row in reversed(self.rows) if row.since <= version)
+        found = self._found
+        if version not in found:
+            found[version] = next(row.value for row in reversed(self.rows) if row.since <= version)
+        return found[version]
 
     @property
     def borders(self) -> tuple[Version, ...]:

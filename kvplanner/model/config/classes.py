@@ -49,4 +49,9 @@ def base_model(kind: str) -> str:
 
 def is_known(name: str) -> bool:
     """Whether any class of the table has a field of this name."""
-    return any(name in fields for fields in _table()["defaults"].values())
+    return name in _names()
+
+
+@cache
+def _names() -> frozenset[str]:
+    return frozenset(name for fields in _table()["defaults"].values() for name in fields)

@@ -43,7 +43,10 @@ class CacheLayout(NamedTuple):
 
     def blocks_at(self, length: int) -> int:
         """Blocks that one request of `length` tokens holds in all groups."""
-        return sum(kv_groups.blocks_of(table, self.settings, length) for table in self.tables)
+        blocks = 0
+        for table in self.tables:
+            blocks += kv_groups.blocks_of(table, self.settings, length)
+        return blocks
 
 
 @lru_cache(maxsize=64)

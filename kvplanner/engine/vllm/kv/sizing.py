@@ -146,7 +146,9 @@ def _verdict(layout: CacheLayout, usable: list[int], length: int, need: int) -> 
 
 def longest(layout: CacheLayout, blocks: int, limit: int) -> int:
     """The longest request, at most `limit` tokens, that `blocks` blocks hold; 0 when not even one token."""
-    low, high = 0, limit
+    if layout.blocks_at(limit) <= blocks:
+        return limit
+    low, high = 0, limit - 1
     while low < high:
         middle = (low + high + 1) // 2
         if layout.blocks_at(middle) <= blocks:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from math import isqrt
 from typing import NamedTuple
 
+from kvplanner.engine.shared.identity import by_identity
 from kvplanner.engine.vllm.kv.sizing import NO_AUTO_FIT, NO_BLOCKS, KvSizing
 from kvplanner.engine.vllm.startup import messages
 from kvplanner.engine.vllm.startup.rank import Rank
@@ -43,6 +44,7 @@ def before_cache(ranks: Sequence[Rank]) -> Failure | None:
     return None
 
 
+@by_identity(16, lambda _: ())
 def checks_before_cache(ranks: Sequence[Rank]) -> tuple[Check, ...]:
     """What every rank lacks at the stages before the KV cache is sized, in the engine's order."""
     checks = (_free_memory, _weights, _profile)
@@ -88,8 +90,9 @@ def _total(rank: Rank, share: float = 1.0) -> tuple[Estimate, ...]:
     """A share of the doubt about CUDA's total; a given free memory leaves none."""
     if rank.device.free_bytes is not None:
         return ()
-    value, low, high = (round(size * share) for size in rank.cuda_total[:3])
-    return (rank.cuda_total._replace(value=value, low=low, high=high),)
+    total = rank.cuda_total
+    scaled = (round(total.value * share), round(total.low * share), round(total.high * share))
+    return (Estimate(*scaled, total.basis, total.formula, total.inputs, total.notes),)
 
 
 def _free_memory(rank: Rank, index: int) -> Check | None:
@@ -149,7 +152,7 @@ def at_sizing(ranks: Sequence[Rank], sizing: KvSizing, known: bool = True) -> Fa
     return Failure("kv_cache_too_small", tightest, max(sizing.needed_bytes - sizing.usable_bytes, 1), sizing.error)
 
 
-def after_sizing(ranks: Sequence[Rank], kv_bytes: Sequence[int], tensor_bytes: int | None = None) -> Failure | None:
+def after_sizing(ranks: Sequence[Rank], kv_bytes: tuple[int, ...], tensor_bytes: int | None = None) -> Failure | None:
     """A failure that the measurement does not see: the allocation, graph capture, serving.
 
     kv_bytes: KV cache allocated on each rank; tensor_bytes: each of its tensors, None where they differ.
@@ -163,7 +166,8 @@ def after_sizing(ranks: Sequence[Rank], kv_bytes: Sequence[int], tensor_bytes: i
     return None
 
 
-def checks_after_sizing(ranks: Sequence[Rank], kv_bytes: Sequence[int]) -> tuple[Check, ...]:
+@by_identity(16, lambda _, kv_bytes: kv_bytes)
+def checks_after_sizing(ranks: Sequence[Rank], kv_bytes: tuple[int, ...]) -> tuple[Check, ...]:
     """What every rank lacks once the KV cache is allocated, in the engine's order."""
     of_ranks = [_after(rank, index, kv_bytes[index]) for index, rank in _distinct(ranks)]
     return tuple(check for of_stage in zip(*of_ranks, strict=True) for check in of_stage)

@@ -29,7 +29,7 @@ from kvplanner.engine.vllm.weights import (
     rules as weights_rules,
 )
 from kvplanner.engine.vllm.weights.blocks import check_blocks
-from kvplanner.engine.vllm.weights.shard import check_divides, cut, uneven
+from kvplanner.engine.vllm.weights.shard import check_divides, cut, expert_ranks, uneven
 from kvplanner.errors import BadInput, NotModelled
 from kvplanner.estimate import Estimate, Input, band_of_sum, banded, exact, least_sure
 from kvplanner.model.model import Model
@@ -142,8 +142,8 @@ def _local(group: TensorGroup, spec: ModelSpec, settings: Settings, experts: int
     """What a rank holds of a group, by the general rules and those of the model's class."""
     local = cut(_as_split(group, spec), settings, experts)
     missing = group.count - weights_rules.built(group, spec)
-    rows = local.rows + weights_rules.state_rows(group, spec, settings.parallel.tp)
-    return local._replace(rows=rows, copies=local.copies - missing)
+    more = weights_rules.state_rows(group, spec, settings.parallel.tp)
+    return Local(local.rows + more, local.columns, local.copies - missing) if missing or more else local
 
 
 def _as_split(group: TensorGroup, spec: ModelSpec) -> TensorGroup:
@@ -170,6 +170,8 @@ def _check(model: Model, settings: Settings, parts: Iterable[Held]) -> tuple[str
     Raises BadInput for those that it refuses, NotModelled for a method of unknown size.
     """
     weights_methods.check(model.spec, settings)
+    if expert_ranks(settings) == 1:
+        return ()  # nothing is split
     remarks: dict[str, None] = {}
     for part in parts:
         if not weights_rules.state_rows(part.group, model.spec, settings.parallel.tp):
