@@ -179,13 +179,40 @@ class Limits(NamedTuple):
     sure_serves_users: int | None = None
 
 
+class WorkingRange(NamedTuple):
+    """Where a server starts as its option moves, everything else as it is: low to high by the values of the estimates.
+
+    sure_low, sure_high: within every band. None: no value of the option does. below, above: what is in the way there,
+    as a noun ("no KV cache").
+    """
+
+    option: str
+    low: float | None
+    high: float | None
+    sure_low: float | None
+    sure_high: float | None
+    below: str
+    above: str
+
+    @property
+    def open(self) -> bool:
+        """Whether some value works."""
+        return self.low is not None and self.high is not None and self.low <= self.high
+
+    @property
+    def sure(self) -> bool:
+        """Whether some value surely works."""
+        return self.sure_low is not None and self.sure_high is not None and self.sure_low <= self.sure_high
+
+
 class Plan(NamedTuple):
     """The answer.
 
     rules: the rule era used. tightest: the device that fails or limits the cache, as a position in devices.
     warnings: what the reader should know beside the numbers; what the verdict itself says is not among them.
     cache_given: the cache's size is given, so that no budget decides it. step: of a model that keeps no cache, so that
-    only a step's size limits it.
+    only a step's size limits it. ranges:
+    of options whose values work only between two failures, as far as the engine knows them.
     """
 
     request: PlanRequest
@@ -201,6 +228,7 @@ class Plan(NamedTuple):
     replicas: int = 1
     cache_given: bool = False
     step: Step | None = None
+    ranges: tuple[WorkingRange, ...] = ()
 
     @property
     def fits(self) -> bool | None:

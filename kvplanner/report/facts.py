@@ -10,6 +10,7 @@ from kvplanner.engine.plan import DevicePlan, KvCache, Plan
 from kvplanner.engine.segment import SegmentKind
 from kvplanner.estimate import Estimate
 from kvplanner.report.devices import Part, group_title, number, parts, percent, roles, short, span
+from kvplanner.report.options import range_words
 from kvplanner.report.segments import name_of
 from kvplanner.report.sentences import of_replicas
 from kvplanner.units import ByteUnit, counted, format_both, format_bytes, format_count, round_band
@@ -253,9 +254,11 @@ def option_facts(plan: Plan) -> Iterator[tuple[str, str]]:
     chosen = engine(plan.request.engine)
     everyday = [o.name for o in chosen.options(plan.request.version) if o.everyday]
     set_by_user = [name for name, resolved in plan.options.items() if resolved.origin == "user"]
+    ranges = {found.option: range_words(found) for found in plan.ranges}
     for name in dict.fromkeys((*set_by_user, *everyday)):
         if name in plan.options:
-            yield name, _option_text(plan.options[name])
+            works = f". {ranges[name]}" if name in ranges else ""
+            yield name, _option_text(plan.options[name]) + works
 
 
 def _option_text(resolved: Resolved) -> str:

@@ -7,7 +7,7 @@ from typing import Final
 
 from kvplanner.engine.command import role_option
 from kvplanner.engine.option import Option, Role
-from kvplanner.engine.plan import Plan
+from kvplanner.engine.plan import Plan, WorkingRange
 from kvplanner.engine.registry import engine
 
 _WORDS: Final = {
@@ -51,3 +51,16 @@ def label_in_sentence(plan: Plan, role: Role) -> str:
     """What the option with a role is called within a sentence: "utilisation"; "" where the engine has none."""
     option = with_role(plan.request.engine, plan.request.version, role)
     return in_sentence(option_label(option)) if option else ""
+
+
+def range_words(found: WorkingRange) -> str:
+    """Where a server starts as an option moves, for the tip of its slider and a screen reader."""
+    below, above = f"below: {found.below}", f"above: {found.above}"
+    if not found.open:
+        return f"Starts at no value of this option; {below}; {above}"
+    surely = ""
+    if found.sure and (found.sure_low, found.sure_high) != (found.low, found.high):
+        surely = f", surely from {found.sure_low:g} to {found.sure_high:g}"
+    elif not found.sure:
+        surely = ", but surely at none of them"
+    return f"Starts from {found.low:g} to {found.high:g}{surely}; {below}; {above}"

@@ -66,6 +66,18 @@ def to_json(plan: Plan, remedies: Sequence[Remedy] | None = None, solved: Solved
             "max_requests": plan.limits.max_requests,
             "limited_by": plan.limits.limited_by or None,
         },
+        "working_ranges": [
+            {
+                "option": r.option,
+                "low": r.low,
+                "high": r.high,
+                "sure_low": r.sure_low,
+                "sure_high": r.sure_high,
+                "below": r.below,
+                "above": r.above,
+            }
+            for r in plan.ranges
+        ],
         **({} if remedies is None else {"remedies": [remedy_to_json(remedy) for remedy in remedies]}),
         **({} if solved is None else {"solved": solved_to_json(solved)}),
     }

@@ -17,7 +17,7 @@ from kvplanner.engine.sglang.kv.pools import Pools
 from kvplanner.engine.sglang.settings import Settings
 from kvplanner.engine.sglang.settle import parallel
 from kvplanner.engine.sglang.settle.check import check_model, method_refused
-from kvplanner.engine.sglang.settle.settle import settle
+from kvplanner.engine.sglang.settle.settle import Settled, settle
 from kvplanner.engine.sglang.startup import limits, stages
 from kvplanner.engine.sglang.startup.checks import Late
 from kvplanner.engine.sglang.startup.rank import Rank, rank_key
@@ -136,9 +136,7 @@ class Sglang:
             for option in declared():
                 if option.name in request.options:
                     check_range(option, request.options[option.name])
-        request, derived = _with_parallel(with_format(request))
-        settings, resolved, warnings = settle(request)
-        resolved = {**resolved, **derived}
+        request, (settings, resolved, warnings) = _with_parallel(with_format(request))
         cannot_tell = parallel.unplannable(request.machine)
         devices, unused = parallel.devices_of(request, settings)
         if unused:
@@ -154,26 +152,28 @@ class Sglang:
 ENGINE: Final = Sglang()
 
 
-def _with_parallel(request: PlanRequest) -> tuple[PlanRequest, dict[str, Resolved]]:
-    """The request with a tensor-parallel size that uses its GPUs, when it sets no parallel size itself.
+def _with_parallel(request: PlanRequest) -> tuple[PlanRequest, Settled]:
+    """The request with a tensor-parallel size that uses its GPUs, when it sets no parallel size itself, as settled.
 
     SGLang's own default is 1; a plan for several GPUs is meant for all of them, and its command line says so.
     """
     count = sum(device.kind == "gpu" for device in request.machine.devices)
     if count <= 1 or any(name in request.options for name in parallel.SIZES):
-        return request, {}
+        return request, settle(request)
     for size in range(count, 0, -1):
         tried = request._replace(options={**request.options, parallel.SIZES[0]: size})
         try:
-            settings = settle(tried).settings
-            check_model(request.model.spec, settings)
-            check_tensors(request.model, settings)
+            settled = settle(tried)
+            check_model(request.model.spec, settled.settings)
+            check_tensors(request.model, settled.settings)
         except BadInput:
             if size > 1:
                 continue
+            settled = settle(tried)
         break
     reason = f"{count} GPUs given: the largest size up to {count} that the model divides by"
-    return tried, {parallel.SIZES[0]: Resolved(size, "derived", reason)}
+    derived = {parallel.SIZES[0]: Resolved(size, "derived", reason)}
+    return tried, settled._replace(resolved={**settled.resolved, **derived})
 
 
 def _plan(
@@ -184,7 +184,7 @@ def _plan(
     replicas = _replicas(request, settings, devices)
     worst = min(range(len(replicas)), key=lambda i: _order(replicas[i]))
     made = replicas[worst]
-    window = fraction_window(request, made)
+    window = fraction_window(request, replicas)
     answer = verdict(replicas, worst, window)
     rule = stages.rule_of(answer.failing.stage) if answer.failing else None
     cache = figures.kv_cache(made, settings) if made.pools else None
@@ -206,10 +206,11 @@ def _plan(
         options=resolved,
         kv_cache=cache,
         limits=limits.limits(request, settings, replicas),
-        warnings=notes.warnings(request, settings, made, window, warnings),
+        warnings=notes.warnings(request, settings, made, warnings),
         tightest=tightest,
         replicas=settings.parallel.replicas,
         cache_given=given,
+        ranges=() if window.range is None else (window.range,),
     )
 
 

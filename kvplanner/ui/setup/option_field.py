@@ -9,12 +9,12 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
 from kvplanner.errors import PlannerError
-from kvplanner.report.options import option_label
+from kvplanner.report.options import option_label, range_words
 from kvplanner.ui.setup import numbers
 from kvplanner.ui.setup.field import EDIT_WIDTH, Field
 from kvplanner.ui.setup.inputs import TEXT_MARGINS, ComboBox, ValueEdit
 from kvplanner.ui.setup.pasted import ELSEWHERE, is_command
-from kvplanner.ui.setup.slider import MarkedSlider, Scale
+from kvplanner.ui.setup.slider import MarkedSlider, Scale, Works
 from kvplanner.units import LARGEST
 
 # Where a slider begins whose least value is not allowed: less may be typed.
@@ -22,6 +22,7 @@ _LEAST_SHARE: Final = 0.05
 
 if TYPE_CHECKING:
     from kvplanner.engine.option import Option, OptionValue, Resolved
+    from kvplanner.engine.plan import WorkingRange
 
 DEFAULT = "\0default"
 # A choice with a long name takes room from its label, which may wrap.
@@ -45,6 +46,7 @@ class OptionField(Field):
         self.option = option
         self.value: OptionValue | None = None
         self.resolved: Resolved | None = None
+        self.range: WorkingRange | None = None
         self.allowed: Callable[[str], Sequence[int]] = lambda name: ()
         self._fresh = False
         self.reset_asked.connect(self._reset)
@@ -66,6 +68,16 @@ class OptionField(Field):
         self.set_hint(self._about())
         self._show()
 
+    def set_range(self, found: WorkingRange | None) -> None:
+        """Where the option works, as the engine says; None where it says nothing."""
+        if found != self.range:
+            self.range = found
+            self.set_hint(self._about())
+            self._show_range()
+
+    def _show_range(self) -> None:
+        """Fields without a range to draw it on say it in their hint alone."""
+
     def effective(self) -> OptionValue | None:
         """The value that the plan uses, as far as it is known."""
         if self.value is not None:
@@ -82,6 +94,8 @@ class OptionField(Field):
             parts.append(f"Default: {self.resolved.reason}")
         elif option.default:
             parts.append(f"Default: {option.default}")
+        if self.range is not None:
+            parts.append(range_words(self.range))
         return "\n".join(parts)
 
     def _commit_text(self, text: str) -> None:
@@ -229,6 +243,16 @@ class SliderField(OptionField):
         self.edit.show_value(numbers.show(self.option, self.value), hint)
         if isinstance(effective, int | float) and not isinstance(effective, bool):
             self.slider.show_value(effective)
+
+    def _show_range(self) -> None:
+        """On the slider."""
+        found = self.range
+        if found is None or not found.open:
+            self.slider.set_works(None)
+            return
+        assert found.low is not None
+        assert found.high is not None
+        self.slider.set_works(Works(found.low, found.high, *((found.sure_low, found.sure_high) if found.sure else ())))
 
 
 def field_for(option: Option, parent: QWidget | None = None) -> OptionField:

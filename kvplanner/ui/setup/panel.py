@@ -144,7 +144,10 @@ class SetupPanel(QScrollArea):
             self.model.show_refused(refused(state.model, engine(state.ask.engine), state.ask.version, state.machine))
 
     def _show_values(self, state: PlanState, values: Mapping[str, Resolved]) -> None:
+        plan = self._document.plan
+        ranges = {found.option: found for found in plan.ranges} if plan is not None else {}
         for name, field in self.fields.items():
+            field.set_range(ranges.get(name))
             field.set_value(state.ask.options.get(name), values.get(name))
         if self.advanced is not None:
             self.advanced.show_values(state.ask.options, values)

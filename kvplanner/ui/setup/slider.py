@@ -48,6 +48,15 @@ class Scale(NamedTuple):
         return float(min(max(round(raw / grid) * grid, self.low), self.high))
 
 
+class Works(NamedTuple):
+    """The part of a slider's range that works: maybe from low to high, surely from sure_low to sure_high, if at all."""
+
+    low: float
+    high: float
+    sure_low: float | None = None
+    sure_high: float | None = None
+
+
 class MarkedSlider(QSlider):
     """chosen(value) while the user moves it; settled() when a drag ends."""
 
@@ -58,6 +67,7 @@ class MarkedSlider(QSlider):
         super().__init__(Qt.Orientation.Horizontal, parent)
         self.scale = scale
         self._marks: tuple[float, ...] = ()
+        self._works: Works | None = None
         self._quiet = False
         self.setRange(0, STEPS)
         self.setSingleStep(STEPS // 100)
@@ -82,6 +92,17 @@ class MarkedSlider(QSlider):
         """Values to mark and to snap to."""
         if marks != self._marks:
             self._marks = marks
+            self.update()
+
+    @property
+    def works(self) -> Works | None:
+        """The part of the range that works, None where that is not known."""
+        return self._works
+
+    def set_works(self, works: Works | None) -> None:
+        """Draw the part of the range that works, and beside it where it does not."""
+        if works != self._works:
+            self._works = works
             self.update()
 
     def show_value(self, value: float) -> None:
@@ -144,6 +165,8 @@ class MarkedSlider(QSlider):
         painter.drawRoundedRect(QRectF(1, middle - 1.5, self.width() - 2, 3), 1.5, 1.5)
         painter.setBrush(QColor(tokens.accent if self.isEnabled() else tokens.outline))
         painter.drawRoundedRect(QRectF(1, middle - 1.5, knob - 1, 3), 1.5, 1.5)
+        if self._works is not None:
+            self._paint_works(painter, self._works)
         painter.setPen(QPen(QColor(tokens.text), 1.2))
         for mark in self._marks:
             if self.scale.low <= mark <= self.scale.high:
@@ -152,3 +175,22 @@ class MarkedSlider(QSlider):
         painter.setPen(QPen(QColor(tokens.accent), 3.0 if self.hasFocus() else 2.0))
         painter.setBrush(QColor(tokens.panel))
         painter.drawEllipse(QPointF(knob, middle), KNOB - 1, KNOB - 1)
+
+    def _paint_works(self, painter: QPainter, works: Works) -> None:
+        """A line under the groove: full where it surely works, dashed where it may, with a stop at either end."""
+        tokens = tokens_of(self)
+        y = self.height() / 2 + 7.5
+        left, right = self.x_of(works.low), self.x_of(works.high)
+        pen = QPen(QColor(tokens.success), 1.6)
+        pen.setCapStyle(Qt.PenCapStyle.FlatCap)
+        painter.setPen(pen)
+        for x in (left, right):
+            painter.drawLine(QPointF(x, y - 3), QPointF(x, y + 3))
+        pen.setDashPattern([1.5, 1.5])
+        painter.setPen(pen)
+        painter.drawLine(QPointF(left, y), QPointF(right, y))
+        if works.sure_low is not None and works.sure_high is not None:
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(QColor(tokens.success))
+            sure = self.x_of(works.sure_low), self.x_of(works.sure_high)
+            painter.drawRect(QRectF(sure[0], y - 1.5, max(sure[1] - sure[0], 1.0), 3))

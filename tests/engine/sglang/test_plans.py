@@ -14,6 +14,7 @@ from kvplanner.engine.request import Load
 from kvplanner.engine.verdict import Shortfall
 from kvplanner.errors import BadInput, NotModelled
 from kvplanner.report import schema
+from kvplanner.report.sentences import summary
 from tests.engine.sglang.kit import GPT_OSS, HYBRID, LLAMA_8B, QWEN_32B, SGLANG, plan, request
 from tests.report.contract import check_plan
 
@@ -204,3 +205,11 @@ def test_other_vendors_devices_have_no_plan() -> None:
     found = plan(LLAMA_8B, "MI300X")
     assert found.fits is None
     assert found.verdict.state == "cannot_tell"
+
+
+def test_an_automatic_fraction_below_nothing_is_a_refusal_in_words() -> None:
+    """A chunk whose reserve is more than the card: no memory left after loading would help."""
+    found = plan(LLAMA_8B, "H100", {"chunked_prefill_size": 131_072})
+    assert found.stage == "kv_cache_sizing"
+    assert summary(found).startswith("Does not fit")
+    assert "short" not in summary(found)

@@ -78,6 +78,11 @@ class Pools(NamedTuple):
         """The pools' bytes, states included."""
         return self.kv_bytes + self.state_bytes
 
+    @property
+    def allocated(self) -> int:
+        """What the pools take of a rank's free memory, the draft's included."""
+        return self.bytes + self.draft_bytes
+
 
 class Sized(NamedTuple):
     """Tokens of the full and the window pool."""

@@ -46,13 +46,13 @@ def loading(ranks: Sequence[Rank]) -> tuple[Check, ...]:
     return tuple(out)
 
 
-def after_sizing(rank: Rank, index: int, pools: int, late: Late) -> tuple[Check, ...]:
+def after_sizing(rank: Rank, index: int, pools: int, late: Late, fraction: float) -> tuple[Check, ...]:
     """What a rank lacks from the allocation on.
 
     What is charged to the budget moves the pools, and not what is left beside them; the share of free memory that the
     slack is moves with it.
     """
-    share = 1 - rank.settings.fraction if rank.given_kv is None else 1.0
+    share = 1 - fraction if rank.given_kv is None else 1.0
     before = rank.before
     has = (before.value - before.low, before.high - before.value)
     has_less, has_more = (round(part * share) for part in has)

@@ -8,13 +8,9 @@ from kvplanner.engine.plan import Limits
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.sglang.kv.pools import Layout, cap_applies
 from kvplanner.engine.sglang.settings import Settings
-from kvplanner.engine.sglang.startup.replica import Replica
+from kvplanner.engine.sglang.startup.replica import Replica, pools_of
+from kvplanner.engine.sglang.startup.standing import first, has_room
 from kvplanner.units import ceil_div
-
-
-def longest_request(made: Replica, settings: Settings) -> int:
-    """Tokens of the longest request that is served: the pool's, up to the context length."""
-    return min(made.first.tokens, settings.context_length) if made.pools else 0
 
 
 def request_tokens(settings: Settings, tokens: int) -> int:
@@ -26,35 +22,73 @@ def request_tokens(settings: Settings, tokens: int) -> int:
 def limits(request: PlanRequest, settings: Settings, replicas: Sequence[Replica]) -> Limits:
     """The limits over all replicas and their attention groups."""
     load, groups = request.load, settings.parallel.attention_dp
+    longest, surely_longest = (_longest(request, replicas, surely=surely) for surely in (False, True))
     if any(made.failure is not None for made in replicas):
-        return Limits(None, None, 0 if load else None)
-    slots = sum(made.first.requests for made in replicas) * groups
-    longest = min(longest_request(made, settings) for made in replicas)
-    at_once = _served(replicas, settings, request_tokens(settings, settings.context_length)) * groups
+        served = 0 if load else None
+        return Limits(longest, None, served, sure_max_context_length=surely_longest,
+                      sure_max_concurrent_requests=0, sure_serves_users=served)  # fmt: skip
+    sure = all(made.sure for made in replicas)
+    full = request_tokens(settings, settings.context_length)
+    found = Limits(
+        max_context_length=longest,
+        max_concurrent_requests=_served(replicas, full) * groups,
+        max_requests=sum(made.first.requests for made in replicas) * groups,
+        sure_max_context_length=surely_longest,
+        sure_max_concurrent_requests=_surely_served(replicas, full) * groups if sure else 0,
+    )
     if load is None:
-        return Limits(longest, at_once, max_requests=slots)
+        return found
     tokens = load.tokens_per_user
-    if tokens > longest:
-        return Limits(longest, at_once, 0, limited_by="context", max_requests=slots)
+    if tokens > min(min(made.first.tokens, settings.context_length) for made in replicas):
+        return found._replace(serves_users=0, sure_serves_users=0, limited_by="context")
     held = request_tokens(settings, tokens)
     by_memory = sum(made.first.tokens // max(held, 1) for made in replicas) * groups
-    served = _served(replicas, settings, held) * groups
+    served = _served(replicas, held) * groups
     limit = "max_requests" if served < by_memory else "kv_cache"
-    pages = held // settings.cache.page_size
-    return Limits(
-        max_context_length=longest,
-        max_concurrent_requests=at_once,
+    long_enough = sure and all(tokens <= made.tokens_low for made in replicas)
+    return found._replace(
         serves_users=min(served, load.users),
-        units_per_user=pages,
+        units_per_user=held // settings.cache.page_size,
         limited_by=limit if served < load.users else "",
         users_by_memory=by_memory,
-        max_requests=slots,
         bytes_per_user=held * max(token_bytes(made) for made in replicas),
+        sure_serves_users=min(_surely_served(replicas, held) * groups, load.users) if long_enough else 0,
     )
 
 
-def _served(replicas: Sequence[Replica], settings: Settings, held: int) -> int:
+def _served(replicas: Sequence[Replica], held: int) -> int:
     return sum(min(made.first.tokens // max(held, 1), made.first.requests) for made in replicas)
+
+
+def _surely_served(replicas: Sequence[Replica], held: int) -> int:
+    return sum(min(made.tokens_low // max(held, 1), made.first.requests) for made in replicas)
+
+
+def _longest(request: PlanRequest, replicas: Sequence[Replica], *, surely: bool) -> int | None:
+    """The longest context with which start-up comes to its end and whose requests the pools hold; None for none.
+
+    A longer one takes no tokens from the pools but widens the request table, which has to find room in the slack.
+    """
+    made = min(replicas, key=lambda each: each.tokens_low if surely else each.first.tokens if each.pools else 0)
+    at_most = max(request.model.spec.context_length or 0, made.settings.context_length)
+
+    def works(length: int) -> bool:
+        settings = made.settings._replace(context_length=length)
+        pools = pools_of(settings, made.layouts, made.ranks, "low" if surely else "value")[0]
+        if not pools or pools[0].tokens < length:
+            return False
+        return all(has_room(request, each, settings, surely=surely) for each in _distinct(replicas))
+
+    if any(rank.after.value <= 0 for each in replicas for rank in each.ranks):
+        return None
+    tokens = made.tokens_low if surely else made.first.tokens if made.pools else at_most
+    near = min(tokens, at_most) + 1
+    beyond = first(lambda length: not works(length), 0, at_most, near)
+    return at_most if beyond is None else beyond - 1 or None
+
+
+def _distinct(replicas: Sequence[Replica]) -> list[Replica]:
+    return list({tuple(id(rank) for rank in made.ranks): made for made in replicas}.values())
 
 
 def token_bytes(made: Replica) -> int:

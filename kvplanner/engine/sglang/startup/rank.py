@@ -31,8 +31,9 @@ class Rank(NamedTuple):
     """What one rank of a pipeline stage holds on one device; all sizes in bytes.
 
     other: what others hold before the engine starts; outside: taken before the baseline. weights: everything that
-    loading takes, drafts included. workspace: attention workspaces, the request table not counted. activations, late:
-    of a full step. budget: what weights and pools may take.
+    loading takes, drafts included. workspace: attention workspaces, the request table not counted. graphs: all CUDA
+    graphs. late: what loads with the first requests. budget: what weights and pools may take. before, after: free
+    memory at the baseline and after loading.
     """
 
     device: Device
@@ -45,42 +46,16 @@ class Rank(NamedTuple):
     weights: Estimate
     budget: Estimate
     workspace: Estimate
-    decode_graphs: Estimate
-    prefill_graphs: Estimate
+    graphs: Estimate
     late: Estimate
+    before: Estimate
+    after: Estimate
     given_kv: int | None
-    given: frozenset[str]
 
     @property
     def reserved_bytes(self) -> int:
         """What the driver keeps: NVML's total less CUDA's."""
         return self.total.value - self.cuda_total.value
-
-    @property
-    def before(self) -> Estimate:
-        """Free memory at the baseline."""
-        return _less(self.cuda_total, (self.other, self.outside))
-
-    @property
-    def after(self) -> Estimate:
-        """Free memory after loading."""
-        return _less(self.cuda_total, (self.other, self.outside, self.weights))
-
-    @property
-    def graphs(self) -> Estimate:
-        """All CUDA graphs."""
-        if not self.prefill_graphs.value:
-            return self.decode_graphs
-        if not self.decode_graphs.value or "cuda_graphs" in self.given:
-            return self.prefill_graphs if not self.decode_graphs.value else self.decode_graphs
-        below, above = band_of_sum((self.decode_graphs, self.prefill_graphs))
-        value = self.decode_graphs.value + self.prefill_graphs.value
-        inputs = (
-            Input("decode", self.decode_graphs.value, "B", self.decode_graphs.in_numbers()),
-            Input("prefill", self.prefill_graphs.value, "B", self.prefill_graphs.in_numbers()),
-        )
-        basis = least_sure((self.decode_graphs, self.prefill_graphs))
-        return banded(value, value - below, value + above, basis, "{decode} + {prefill}", *inputs)
 
 
 def rank_key(stage: int, device: Device) -> tuple[int, str, int | None]:
@@ -97,7 +72,9 @@ def plan_rank(request: PlanRequest, settings: Settings, stage: int, device: Devi
     def term(kind: SegmentKind, estimated: Estimate) -> Estimate:
         return measured(request.measured[kind], "--measured") if kind in request.measured else estimated
 
-    other, before = term("other", _other(device)), term("runtime_outside", outside(gpu, settings))
+    other, taken = term("other", _other(device)), term("runtime_outside", outside(gpu, settings))
+    weights = term("weights", loaded(request, settings, stage))
+    before = _less(gpu.cuda_total, (other, taken))
     decode = term("cuda_graphs", graphs.decode(spec, settings))
     prefill = exact(0) if "cuda_graphs" in request.measured else graphs.prefill(spec, settings)
     return Rank(
@@ -107,15 +84,15 @@ def plan_rank(request: PlanRequest, settings: Settings, stage: int, device: Devi
         total=gpu.total,
         cuda_total=gpu.cuda_total,
         other=other,
-        outside=before,
-        weights=term("weights", loaded(request, settings, stage)),
-        budget=_budget(settings, _less(gpu.cuda_total, (other, before))),
+        outside=taken,
+        weights=weights,
+        budget=_budget(settings, before),
         workspace=attention_workspace(settings),
-        decode_graphs=decode,
-        prefill_graphs=prefill,
+        graphs=_both_graphs(decode, prefill),
         late=term("runtime", activations.late(settings)),
+        before=before,
+        after=_less(gpu.cuda_total, (other, taken, weights)),
         given_kv=request.measured.get("kv_cache"),
-        given=frozenset(request.measured),
     )
 
 
@@ -174,6 +151,20 @@ def _doubt(model: Model, value: int) -> Estimate:
         return exact(value)
     low, high = (round(value * bound / stored.value) for bound in (stored.low, stored.high))
     return banded(value, low, high, stored.basis)
+
+
+def _both_graphs(decode: Estimate, prefill: Estimate) -> Estimate:
+    """All CUDA graphs of a rank."""
+    if not prefill.value or not decode.value:
+        return decode if not prefill.value else prefill
+    below, above = band_of_sum((decode, prefill))
+    value = decode.value + prefill.value
+    inputs = (
+        Input("decode", decode.value, "B", decode.in_numbers()),
+        Input("prefill", prefill.value, "B", prefill.in_numbers()),
+    )
+    basis = least_sure((decode, prefill))
+    return banded(value, value - below, value + above, basis, "{decode} + {prefill}", *inputs)
 
 
 def _other(device: Device) -> Estimate:

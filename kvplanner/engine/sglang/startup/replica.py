@@ -68,9 +68,9 @@ class Replica(NamedTuple):
         return min(range(len(self.ranks)), key=lambda i: self.ranks[i].after.value)
 
     @property
-    def allocated(self) -> bool:
-        """Whether the pools are made."""
-        return bool(self.pools)
+    def sure(self) -> bool:
+        """Whether start-up comes to its end within every band."""
+        return self.failure is None and self.doubt is None and self.refused_low is None
 
     @property
     def first(self) -> Pools:
@@ -92,15 +92,15 @@ def replica(request: PlanRequest, settings: Settings, devices: Stages) -> Replic
     failing = checks.worst(loading)
     if failing is not None:
         return made._replace(failure=_failure(failing))
-    pools, refusal = _pools(settings, layouts, ranks, "value")
-    low, refused_low = _pools(settings, layouts, ranks, "low")
-    high, _ = _pools(settings, layouts, ranks, "high")
+    pools, refusal = pools_of(settings, layouts, ranks, "value")
+    low, refused_low = pools_of(settings, layouts, ranks, "low")
+    high, _ = pools_of(settings, layouts, ranks, "high")
     if refusal is not None:
         stage = checks.SIZING if refusal.kind in _SIZING else checks.TOO_SMALL
         return made._replace(failure=_refused(ranks, settings, layouts, refusal, stage, hopeful=bool(high)))
-    late = tuple(_late(request, settings, pools[rank.stage]) for rank in ranks)
-    sizes = [_allocated(pools[rank.stage]) for rank in ranks]
-    every = [c for i, rank in enumerate(ranks) for c in checks.after_sizing(rank, i, sizes[i], late[i])]
+    by_stage = [late_of(request, settings, each) for each in pools]
+    late = tuple(by_stage[rank.stage] for rank in ranks)
+    every = after_sizing(ranks, pools, by_stage, settings.fraction)
     failing = checks.worst(every)
     return made._replace(
         pools=pools,
@@ -124,7 +124,7 @@ def _ranks(request: PlanRequest, settings: Settings, devices: Stages) -> tuple[R
     return tuple(planned[rank_key(stage, device)] for stage, row in enumerate(devices) for device in row)
 
 
-def _pools(
+def pools_of(
     settings: Settings, layouts: Sequence[Layout], ranks: Sequence[Rank], end: str
 ) -> tuple[tuple[Pools, ...], Refusal | None]:
     """The pools of every stage, or why there are none. The engine takes the least free memory of all ranks.
@@ -158,12 +158,19 @@ def _measured(ranks: Sequence[Rank], end: str) -> tuple[int, int]:
     return min(int(getattr(r.before, end)) for r in alike), min(int(getattr(r.after, end)) for r in alike)
 
 
-def _allocated(pools: Pools) -> int:
-    """What the pools take of a rank's free memory, the draft's included."""
-    return pools.bytes + pools.draft_bytes
+def after_sizing(ranks: Sequence[Rank], pools: Sequence[Pools], late: Sequence[Late], fraction: float) -> list[Check]:
+    """What the ranks lack once the pools of their stages are made; ranks alike are checked once."""
+    out: list[Check] = []
+    checked: set[int] = set()
+    for index, rank in enumerate(ranks):
+        if id(rank) not in checked:
+            checked.add(id(rank))
+            out += checks.after_sizing(rank, index, pools[rank.stage].allocated, late[rank.stage], fraction)
+    return out
 
 
-def _late(request: PlanRequest, settings: Settings, pools: Pools) -> Late:
+def late_of(request: PlanRequest, settings: Settings, pools: Pools) -> Late:
+    """What the ranks of a stage take after their pools are sized."""
     return Late(pools.table_bytes + pools.list_bytes, eager(request, request.model.spec, settings, pools.requests))
 
 

@@ -8,16 +8,13 @@ from typing import Final
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.sglang.settings import Settings
 from kvplanner.engine.sglang.startup.replica import Replica
-from kvplanner.engine.sglang.startup.window import FractionWindow
 from kvplanner.sized_text import SizedText, size_mark
 from kvplanner.units import format_count
 
 _UNBALANCED: Final = 0.9
 
 
-def warnings(
-    request: PlanRequest, settings: Settings, made: Replica, window: FractionWindow, first: Sequence[str]
-) -> tuple[str, ...]:
+def warnings(request: PlanRequest, settings: Settings, made: Replica, first: Sequence[str]) -> tuple[str, ...]:
     """What may break the plan, then `first`: what settling the options found, then what the plan rests on."""
     out: list[str] = []
     if made.pools and made.failure is None:
@@ -25,9 +22,6 @@ def warnings(
     out += request.model.problems
     out += first
     out += _unbalanced(made)
-    if window.open and made.failure is None:
-        out.append(f"--mem-fraction-static works from {window.least:g} (no KV cache below) to {window.most:g} "
-                   "(no room for graphs and steps above), by the values of these estimates")  # fmt: skip
     if settings.era.sure:
         out.append(f"Planned by the rules of {settings.era.name}: {settings.era.sure}")
     if any(rank.cuda_total.basis == "assumed" for rank in made.ranks):

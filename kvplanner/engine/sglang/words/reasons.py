@@ -11,7 +11,7 @@ from kvplanner.engine.verdict import Bytes, Figures, Reason
 _FLAG = "--mem-fraction-static"
 _REFUSED = {
     "states": "no slot of recurrent state fits into what {flag} {share} leaves on {gpu}",
-    "weights": "the loaded weights leave too little for a KV cache under {flag} {share} on {gpu}: {missing} short",
+    "weights": "the loaded weights leave too little for a KV cache under {flag} {share} on {gpu}",
     "tokens": "not one page of KV cache fits into what {flag} {share} leaves on {gpu}",
     "window": "the sliding-window pool cannot hold one request under {flag} {share} on {gpu}",
     "window_cap": "the sliding-window pool for all requests leaves no room for the full one on {gpu}",
@@ -38,6 +38,8 @@ def failure(made: Replica, found: Failure, window: FractionWindow) -> Reason:
     if found.missing_bytes > 0:
         figures = {**figures, "missing": Bytes(found.missing_bytes)}
     text = _REFUSED[found.refusal.kind] if found.refusal is not None else _LACKS[found.stage]
+    if found.refusal is not None and found.refusal.kind == "weights" and found.missing_bytes > 0:
+        text += ": {missing} short"
     code = f"pools_{found.refusal.kind}" if found.refusal is not None else found.stage
     if found.stage == "weights":
         return Reason(code, text, figures)
