@@ -10,6 +10,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kvplanner.report.sheet import Sheet
 
 _OPENABLE = (".kvplan.json", ".gguf", ".safetensors", ".json", ".log", ".txt")
 
@@ -29,7 +33,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _window(words)
     from kvplanner.cli.main import run
 
-    return run(words)
+    return run(words, _pdf) if words[0] == "report" and _draws(words) else run(words)
+
+
+def _draws(words: Sequence[str]) -> bool:
+    """Whether a report is to be a PDF, which only Qt makes."""
+    from kvplanner.cli import display
+
+    wanted = any(word.lower().endswith(".pdf") for word in words)
+    return wanted and not display.missing_packages()
+
+
+def _pdf(made: Sheet, when: str) -> bytes:
+    from kvplanner.ui import pdf
+
+    return pdf(made, when)
 
 
 def _names_a_file(word: str) -> bool:

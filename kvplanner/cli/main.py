@@ -8,17 +8,21 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kvplanner.cli.output import FITS, OutputFailed, complain, give_up_output, make_printable, say, written
 from kvplanner.errors import BadInput, PlannerError, UnknownName
 from kvplanner.reading import unreadable
+
+if TYPE_CHECKING:
+    from kvplanner.cli.report import PdfMaker
 
 COMMANDS: Final[dict[str, str]] = {
     "plan": "does a model fit, where the memory goes, and what it serves",
     "fits": "what fits a machine, and which machine a model needs",
     "compare": "plans side by side: what differs, and by how much",
     "sweep": "one setting over its range, or two as a map: tokens, users, the first limit",
+    "report": "a plan as a page to hand on: HTML, PDF or a short Markdown",
     "inspect": "what a model is: tensors, bytes, layers, KV cache",
     "diagnose": "a start-up log: how far it came, why it failed, what was measured",
     "models": "the bundled models, searched",
@@ -55,13 +59,16 @@ Opens the window with a plan (.kvplan.json), a model folder or file, or a model 
 """
 
 
-def run(argv: Sequence[str]) -> int:
-    """Runs a terminal command and returns the exit status; argv without the program's name."""
+def run(argv: Sequence[str], pdf: PdfMaker | None = None) -> int:
+    """Runs a terminal command and returns the exit status; argv without the program's name.
+
+    pdf: what makes a PDF of a report, None where nothing can.
+    """
     if sys.stdout is None:
         return complain(BadInput("standard output is closed", "", _GIVE_OUTPUT))
     make_printable()
     try:
-        status = _run(list(argv))
+        status = _run(list(argv), pdf)
         with written():
             sys.stdout.flush()
     except PlannerError as error:
@@ -97,7 +104,7 @@ def gui_usage() -> str:
     return _GUI_USAGE.format(flags=flags.replace("\u00a0", " "))
 
 
-def _run(argv: list[str]) -> int:
+def _run(argv: list[str], pdf: PdfMaker | None = None) -> int:
     if argv and argv[0] == "help" and argv[1:] and argv[1] in COMMANDS:
         argv = [argv[1], "--help"]
     if not argv or argv[0] in ("-h", "--help", "help"):
@@ -122,5 +129,6 @@ def _run(argv: list[str]) -> int:
         plans = f"kvplanner plan {' '.join(argv)[:80]} plans a model or a command line"
         remedy = "kvplanner --help tells what each does"
         raise UnknownName(f"there is no command {command!r}", "", near, remedy if near else f"{plans}; {remedy}")
-    status: int = import_module(f"kvplanner.cli.{command}").run(rest)
+    module = import_module(f"kvplanner.cli.{command}")
+    status: int = module.run(rest, pdf) if command == "report" else module.run(rest)
     return status

@@ -5,6 +5,10 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kvplanner.report.sheet import Sheet
 
 BAD_INPUT = 2
 
@@ -32,3 +36,15 @@ def run(argv: Sequence[str]) -> int:
         return BAD_INPUT
     finally:
         gc.enable()  # a picture or a refusal ends before any window is filled
+
+
+def pdf(made: Sheet, when: str) -> bytes:
+    """A report as the bytes of a PDF, drawn without a window; no display is needed. Raises PlannerError."""
+    from PySide6.QtGui import QGuiApplication
+
+    from kvplanner.ui.export.document import document
+
+    application = QGuiApplication.instance() or QGuiApplication(["kvplanner", "-platform", "offscreen"])
+    found = document(made, when=when)
+    del application
+    return found

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
+from kvplanner.report.inks import DARK_FILLS, LIGHT_FILLS
+
 if TYPE_CHECKING:
     from kvplanner.engine.segment import SegmentKind
 
@@ -104,17 +106,6 @@ def _segments(fills: Mapping[SegmentKind, str], panel: str, text: str) -> dict[S
     return inks
 
 
-_LIGHT_FILLS: Final[dict[SegmentKind, str]] = {
-    "driver_reserved": "#b4bbc3", "other": "#69727c", "runtime_outside": "#8a6a2c", "runtime": "#c3ab7c",
-    "weights": "#0072b2", "workspace": "#7cc4ee", "activations": "#e69f00", "cuda_graphs": "#c97fb0",
-    "kv_cache": "#00785a", "compute": "#e69f00", "output": "#7cc4ee", "fragmentation": "#4a3f73",
-}  # fmt: skip
-_DARK_FILLS: Final[dict[SegmentKind, str]] = {
-    "driver_reserved": "#5b646e", "other": "#9aa4ae", "runtime_outside": "#a8853f", "runtime": "#d9c69b",
-    "weights": "#4ba3dd", "workspace": "#b5dcf5", "activations": "#f0b23c", "cuda_graphs": "#9c5aa0",
-    "kv_cache": "#2bb58a", "compute": "#f0b23c", "output": "#b5dcf5", "fragmentation": "#8f4a3a",
-}  # fmt: skip
-
 LIGHT: Final = Tokens(
     name="light",
     window="#f3f5f7",
@@ -134,7 +125,7 @@ LIGHT: Final = Tokens(
     on_status=WHITE,
     danger_soft="#fdeceb",
     warning_soft="#fdf3dc",
-    segments=_segments(_LIGHT_FILLS, WHITE, "#1b2026"),
+    segments=_segments(LIGHT_FILLS, WHITE, "#1b2026"),
 )
 DARK: Final = Tokens(
     name="dark",
@@ -155,7 +146,7 @@ DARK: Final = Tokens(
     on_status=BLACK,
     danger_soft="#46242a",
     warning_soft="#40351c",
-    segments=_segments(_DARK_FILLS, "#22272d", "#e8edf2"),
+    segments=_segments(DARK_FILLS, "#22272d", "#e8edf2"),
 )
 THEMES: Final[dict[ThemeName, Tokens]] = {"light": LIGHT, "dark": DARK}
 

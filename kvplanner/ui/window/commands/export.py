@@ -25,6 +25,14 @@ FILTERS: Final = {
     "csv": "CSV table (*.csv)", "json": "JSON (*.json)", "md": "Markdown (*.md)",
 }  # fmt: skip
 
+# Of a report: what a dialog offers, with its ending and whether names and paths of this machine are kept.
+_KEPT: Final = ", with names and paths of this machine"
+REPORTS: Final = {
+    "Report, page (*.html)": ("html", False), "Report, document (*.pdf)": ("pdf", False),
+    "Report, short (*.md)": ("md", False), f"Report, page{_KEPT} (*.html)": ("html", True),
+    f"Report, document{_KEPT} (*.pdf)": ("pdf", True),
+}  # fmt: skip
+
 
 class Exports:
     """Each export asks for a file, writes it whole or not at all, and offers its folder."""
@@ -62,6 +70,37 @@ class Exports:
         """The plan for an issue or a wiki."""
         self._ask("md")
 
+    def report(self) -> None:
+        """All that is known of the plan, to hand on."""
+        lacking = self._form.lacking_for("export")
+        if lacking:
+            self._messages.warning(lacking, key="export")
+            return
+        folder = self._services.settings.get(s.EXPORT_FOLDER) or str(Path.home())
+        name = f"{self._document.title}.html"
+        dialog = QtWidgets.QFileDialog(self._host, "Export Report", str(Path(folder) / name), ";;".join(REPORTS))
+        dialog.setAcceptMode(QtWidgets.QFileDialog.AcceptMode.AcceptSave)
+        dialog.setDefaultSuffix("html")
+        dialog.filterSelected.connect(lambda chosen: dialog.setDefaultSuffix(REPORTS[chosen][0]))
+        dialog.setAttribute(QtCore.Qt.WidgetAttribute.WA_DeleteOnClose)
+
+        def chosen(name: str) -> None:
+            self.write_report(Path(name), private=REPORTS[dialog.selectedNameFilter()][1])
+
+        dialog.fileSelected.connect(chosen)
+        dialog.open()
+
+    def write_report(self, path: Path, *, private: bool = False) -> None:
+        """Write a report of the kind that the name ends in, in the background."""
+        plan, state = self._document.plan, self._document.state
+        kind = path.suffix.lower().removeprefix(".")
+        kinds = dict.fromkeys(kind for kind, _ in REPORTS.values())
+        if plan is None or state.model is None or kind not in kinds:
+            self._messages.warning(f"{path.name}: a report's name ends in one of {', '.join('.' + k for k in kinds)}")
+            return
+        render = _report(kind, plan, self._services.unit(), state.model_text, private=private)
+        self._write(path, render)
+
     def _ask(self, kind: str) -> None:
         lacking = self._form.lacking_for("export")
         if lacking:
@@ -78,14 +117,15 @@ class Exports:
 
     def write_to(self, path: Path) -> None:
         """Write the plan to a file of the kind that its name ends in, in the background."""
-        from shiboken6 import isValid
-
         plan = self._document.plan
         kind = path.suffix.lower().removeprefix(".")
         if plan is None or kind not in FILTERS:
             self._messages.warning(f"{path.name}: a name ends in one of {', '.join('.' + k for k in FILTERS)}")
             return
-        render = renderer(kind, plan, self._services.unit())
+        self._write(path, renderer(kind, plan, self._services.unit()))
+
+    def _write(self, path: Path, render: Callable[[], bytes]) -> None:
+        from shiboken6 import isValid
 
         def done(result: object) -> None:
             self._services.settings.set(s.EXPORT_FOLDER, str(path.parent))
@@ -106,6 +146,36 @@ def renderer(kind: str, plan: Plan, unit: Unit) -> Callable[[], bytes]:
         font = QtGui.QFont(QtGui.QGuiApplication.font())
         return lambda: _picture(kind, plan, unit, font)
     return lambda: _text(kind, plan, unit).encode(errors="replace")
+
+
+def _report(kind: str, plan: Plan, unit: Unit, model_text: str, *, private: bool) -> Callable[[], bytes]:
+    """What makes a report's content, on whichever thread."""
+    font = QtGui.QFont(QtGui.QGuiApplication.font())
+
+    def render() -> bytes:
+        from datetime import UTC, datetime
+
+        from kvplanner.report.sheet import sheet
+        from kvplanner.solve.others import others
+        from kvplanner.solve.remedies import remedies
+        from kvplanner.source.resolve import local_path
+
+        ways = () if plan.fits is None else remedies(plan.request, plan, others)
+        path = local_path(model_text, plan.request.model)
+        made, day = sheet(plan, ways, unit=unit, path=path, private=private), datetime.now(tz=UTC).date().isoformat()
+        if kind == "pdf":
+            from kvplanner.ui.export.document import document
+
+            return document(made, when=day, font=font)
+        if kind == "md":
+            from kvplanner.report.brief import brief
+
+            return brief(made, when=day).encode(errors="replace")
+        from kvplanner.report.html import html
+
+        return html(made, when=day).encode(errors="replace")
+
+    return render
 
 
 def _picture(kind: str, plan: Plan, unit: Unit, font: QtGui.QFont) -> bytes:
