@@ -10,10 +10,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from kvplanner.report.sheet import Sheet
 
 _OPENABLE = (".kvplan.json", ".gguf", ".safetensors", ".json", ".log", ".txt")
 
@@ -33,7 +29,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _window(words)
     from kvplanner.cli.main import run
 
-    return run(words, _pdf) if words[0] == "report" and _draws(words) else run(words)
+    if words[0] == "report" and _draws(words):
+        from kvplanner.ui import pdf
+
+        return run(words, pdf)
+    return run(words)
 
 
 def _draws(words: Sequence[str]) -> bool:
@@ -42,12 +42,6 @@ def _draws(words: Sequence[str]) -> bool:
 
     wanted = any(word.lower().endswith(".pdf") for word in words)
     return wanted and not display.missing_packages()
-
-
-def _pdf(made: Sheet, when: str) -> bytes:
-    from kvplanner.ui import pdf
-
-    return pdf(made, when)
 
 
 def _names_a_file(word: str) -> bool:
