@@ -6,8 +6,9 @@ planning thousands of requests costs no text.
 
 from collections.abc import Iterable
 from math import isqrt
-from typing import Final, Literal, NamedTuple, Self
+from typing import Final, Literal, Self
 
+from kvplanner.record import NamedTuple
 from kvplanner.units import GB, GIB, MB, MIB, ByteUnit, format_bytes
 
 Basis = Literal["exact", "calibrated", "analytic", "assumed", "measured", "rest"]

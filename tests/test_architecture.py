@@ -19,6 +19,7 @@ FACTS = {"model", "gpu"}
 PLANS = GROUND | FACTS | {"engine", "catalog"}
 ALLOWED: dict[str, set[str]] = {
     "units": set(),
+    "record": set(),
     "sized_text": {"units"},
     "errors": set(),
     "estimate": {"units"},
@@ -42,7 +43,7 @@ ALLOWED: dict[str, set[str]] = {
     "ui": PLANS | {"request", "report", "solve", "diagnose", "source", "observe", "app"},
     "__main__": GROUND | {"cli", "ui"},
 }
-ANY_ROOM = {"__init__", "resources"}
+ANY_ROOM = {"__init__", "resources", "record"}
 # The rooms of engine/vllm likewise: a rank is put together in startup, from what the rooms before it say.
 _RULES = {"settings", "gpu", "releases", "rules", "quirks", "dtypes", "constants", "backends"}
 VLLM: dict[str, set[str]] = {

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from PySide6.QtCore import QObject, Signal
 
 from kvplanner.app.jobs import Job, JobControl, Jobs
 from kvplanner.app.storage import data_folder
+from kvplanner.record import NamedTuple
 
 if TYPE_CHECKING:
     from kvplanner.gpu.spec import Machine

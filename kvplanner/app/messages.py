@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from PySide6.QtCore import QObject, Signal
 
 from kvplanner.errors import PlannerError
+from kvplanner.record import NamedTuple
 
 Level = Literal["info", "success", "warning", "error"]
 _COMMAND: Final = r"\bkvplanner (models|gpus)(?: QUERY)?\b"

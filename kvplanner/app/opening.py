@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from kvplanner.reading import is_folder
+from kvplanner.record import NamedTuple
 
 What = Literal["plan", "model", "log", "refused"]
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")

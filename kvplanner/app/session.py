@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from PySide6.QtCore import QObject, QTimer
 
@@ -22,6 +22,7 @@ from kvplanner.app import storage
 from kvplanner.app.jobs import Jobs
 from kvplanner.app.storage import data_folder, read_object
 from kvplanner.reading import is_there
+from kvplanner.record import NamedTuple
 
 SCHEMA: Final = "kvplanner.session/1"
 DELAY_MS: Final = 400

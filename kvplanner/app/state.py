@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from kvplanner.engine.request import Ask
+from kvplanner.record import NamedTuple
 
 if TYPE_CHECKING:
     from kvplanner.engine.request import PlanRequest

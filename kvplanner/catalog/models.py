@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from kvplanner.catalog import preread
 from kvplanner.catalog.stored import as_stored, logical, stored_size
@@ -14,6 +14,7 @@ from kvplanner.files import shipped
 from kvplanner.model.model import Model
 from kvplanner.model.spec import ModelSpec
 from kvplanner.model.tensors import Inventory
+from kvplanner.record import NamedTuple
 
 _FOLDER: Final = shipped("models")
 _MOST_NEAR: Final = 6

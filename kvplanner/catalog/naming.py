@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.catalog import models
 from kvplanner.catalog.models import ModelEntry
@@ -34,6 +34,7 @@ from kvplanner.model.quantisation import foreign, published
 from kvplanner.model.quantisation.published import Recipe
 from kvplanner.model.spec import ModelSpec
 from kvplanner.model.tensors import Inventory
+from kvplanner.record import NamedTuple
 
 PLAIN: Final = "16 bits"
 _AS_IT_IS: Final = ""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 from io import BytesIO
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.diagnose.reading import LogReading, Stated, read_log
 from kvplanner.engine import registry
@@ -25,6 +25,7 @@ from kvplanner.gpu.spec import Machine
 from kvplanner.model.model import Model
 from kvplanner.model.whatif import WHATIF_FORMATS
 from kvplanner.reading import open_file
+from kvplanner.record import NamedTuple
 
 HEAD_BYTES: Final = 4 << 20
 _NUMBER: Final = re.compile(r"-\d+(?:\.\d+)?")

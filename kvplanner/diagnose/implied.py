@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from kvplanner.catalog import gpus
 from kvplanner.diagnose.diagnosis import Diagnosis, request_of
@@ -11,6 +11,7 @@ from kvplanner.engine.registry import engine
 from kvplanner.engine.request import PlanRequest
 from kvplanner.gpu.spec import Device, GpuSpec, Machine
 from kvplanner.model.model import Model
+from kvplanner.record import NamedTuple
 from kvplanner.solve.others import more_gpus, others
 from kvplanner.solve.remedies import Remedy, aim_of, remedies
 from kvplanner.units import MIB

@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from typing import Final
+
+from kvplanner.record import NamedTuple
 
 BLOCK_BYTES: Final = 1 << 20
 # A record with vLLM's whole configuration takes some 20 kB; nothing of interest is longer.

@@ -6,10 +6,11 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.diagnose.lines import Anchors, Line, interesting
 from kvplanner.engine.log import NO_STAGE, Across, Figure, LogFailure, LogGrammar, LogLine
+from kvplanner.record import NamedTuple
 from kvplanner.units import GIB, MIB
 
 _SCALE: Final = {"GiB": GIB, "GB": GIB, "MiB": MIB, "KiB": 1024, "bytes": 1}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.engine.option import FlagRule, Option, OptionValue, Role
 from kvplanner.engine.protocol import Engine
@@ -17,6 +17,7 @@ from kvplanner.engine.signature import signature
 from kvplanner.engine.values import parse_value
 from kvplanner.errors import BadInput, UnknownName
 from kvplanner.model.model import Model
+from kvplanner.record import NamedTuple
 from kvplanner.units import GB, GIB, parse_size
 
 _JSON_EXAMPLE: Final = """Example: '{"key": "value"}'"""

@@ -1,6 +1,6 @@
 """The draft model that a plan needs beside its own."""
 
-from typing import NamedTuple
+from kvplanner.record import NamedTuple
 
 
 class DraftWish(NamedTuple):

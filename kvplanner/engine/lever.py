@@ -4,9 +4,10 @@ A lever only proposes. Whoever pulls it plans the changed request, and keeps wha
 """
 
 from collections.abc import Mapping
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from kvplanner.engine.option import OptionValue
+from kvplanner.record import NamedTuple
 
 # What a change costs, cheapest first. nothing: nobody notices. speed: tokens come later. length: requests may be no
 # longer. features: something is no longer offered. quality: answers change. slow: many times slower.

@@ -4,7 +4,9 @@ An engine's package declares one in `log.py`; `kvplanner.diagnose` reads logs wi
 a line, since progress bars end without a newline, and anchors on the engine's words, never on files or line numbers.
 """
 
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
+
+from kvplanner.record import NamedTuple
 
 # bytes, GiB, MiB: sizes, as bytes; "GB" in an engine's line is what that engine means by it.
 Unit = Literal["GiB", "MiB", "bytes", "count", "number", "text"]

@@ -1,6 +1,8 @@
 """Engine options, each declared once: for the form, the terminal, command lines, plan files and documentation."""
 
-from typing import Literal, NamedTuple
+from typing import Literal
+
+from kvplanner.record import NamedTuple
 
 OptionValue = bool | int | float | str
 Origin = Literal["user", "default", "derived"]

@@ -1,7 +1,7 @@
 """Plan: an engine's answer. Names follow the plan schema (kvplanner.plan/1); sizes are bytes per device unless said."""
 
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from kvplanner.engine.option import Resolved
 from kvplanner.engine.request import PlanRequest
@@ -9,6 +9,7 @@ from kvplanner.engine.segment import BEFORE_BUDGET, Segment, SegmentKind
 from kvplanner.engine.verdict import Verdict
 from kvplanner.estimate import Estimate
 from kvplanner.gpu.spec import Device
+from kvplanner.record import NamedTuple
 
 # In what an engine counts its cache.
 CacheUnit = Literal["blocks", "cells", "pages", "tokens"]

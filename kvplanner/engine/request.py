@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
 
 from kvplanner.engine.option import OptionValue
 from kvplanner.engine.segment import SegmentKind
 from kvplanner.gpu.spec import Machine
 from kvplanner.model.model import Model
+from kvplanner.record import NamedTuple
 
 
 class Load(NamedTuple):

@@ -1,8 +1,9 @@
 """The parts of a device's memory, by the names of the plan schema (kvplanner.plan/1)."""
 
-from typing import Final, Literal, NamedTuple, get_args
+from typing import Final, Literal, get_args
 
 from kvplanner.estimate import Estimate
+from kvplanner.record import NamedTuple
 
 SegmentKind = Literal[
     "driver_reserved", "other", "runtime_outside", "runtime", "weights", "workspace", "activations", "compute",

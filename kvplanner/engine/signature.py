@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cache
-from typing import Final, NamedTuple
+from typing import Final
+
+from kvplanner.record import NamedTuple
 
 _PROGRAM_SUFFIXES: Final = (".exe", ".py")
 _INTERPRETER: Final = "-m"

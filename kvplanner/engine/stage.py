@@ -1,8 +1,9 @@
 """Stages of start-up as an engine declares them: where it can fail, what is in use there, and what is compared."""
 
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from kvplanner.engine.segment import SegmentKind
+from kvplanner.record import NamedTuple
 
 # What a stage's need is held against. free: what is free before the engine takes anything, against its budget.
 # card: the device. budget: the engine's budget. request: the cache, against one full-length request.

@@ -5,7 +5,9 @@ No sentence is made here: `kvplanner.report.sentences` makes every one of them f
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
+
+from kvplanner.record import NamedTuple
 
 # The code of a reason that a build of one's own takes away.
 NO_KERNELS: Final = "no_kernels"

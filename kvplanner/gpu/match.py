@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.errors import BadInput, UnknownName
 from kvplanner.estimate import Input, exact
 from kvplanner.gpu.spec import Device, GpuSpec, Machine
 from kvplanner.gpu.variant import profile_of, variant
+from kvplanner.record import NamedTuple
 from kvplanner.units import GIB, MIB, TIB, counted, format_bytes, parse_size
 
 MAX_DEVICES: Final = 64

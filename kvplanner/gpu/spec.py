@@ -3,9 +3,10 @@
 total is what NVML reports; cuda_total is what CUDA (and so PyTorch) sees: total minus what the driver keeps.
 """
 
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from kvplanner.estimate import Estimate
+from kvplanner.record import NamedTuple
 
 Vendor = Literal["nvidia", "amd", "apple", "intel", "custom"]
 DeviceKind = Literal["gpu", "host"]

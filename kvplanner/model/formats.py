@@ -3,9 +3,10 @@
 Rules and their checks: public checkpoints' byte totals (gpt-oss exact in mxfp4, Kimi-K2.5 exact in int4 groups of 32).
 """
 
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from kvplanner.model.ggml import BY_NAME
+from kvplanner.record import NamedTuple
 from kvplanner.units import ceil_div
 
 Layout = Literal["dense", "block", "channel", "tensor", "group"]

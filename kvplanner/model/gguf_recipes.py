@@ -6,11 +6,12 @@ Llama-3.1-8B comes to 4,912,898,048 bytes: the published file less its header an
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.model.formats import WeightFormat, dense, ggml
 from kvplanner.model.ggml import BY_NAME
 from kvplanner.model.tensors import TensorGroup
+from kvplanner.record import NamedTuple
 
 # What a type becomes for a matrix whose rows are no multiple of its block.
 _FALLBACK: Final = {

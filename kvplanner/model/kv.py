@@ -5,10 +5,11 @@ Sources: the modelling classes of each family; vLLM 0.33's own figures for 52 mo
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.model.formats import DTYPE_BYTES
 from kvplanner.model.spec import Attention, Compressed, Indexer, Mixer, Mla, State
+from kvplanner.record import NamedTuple
 
 # The selector of sparse latent attention keeps 8-bit keys with one fp32 scale for each whole 128 values: vLLM 0.33
 # (models/deepseek_v2.py, DeepseekV32IndexerCache) rounds down.

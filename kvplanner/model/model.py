@@ -1,10 +1,9 @@
 """Model: a model to plan for, from whichever source it was read."""
 
-from typing import NamedTuple
-
 from kvplanner.estimate import Estimate
 from kvplanner.model.spec import ModelSpec
 from kvplanner.model.tensors import Inventory
+from kvplanner.record import NamedTuple
 
 
 class Model(NamedTuple):

@@ -4,7 +4,9 @@ Sizes are elements and counts; nothing here depends on an engine. A field that a
 None or absent, never a guess.
 """
 
-from typing import Literal, NamedTuple
+from typing import Literal
+
+from kvplanner.record import NamedTuple
 
 StateKind = Literal["mamba1", "mamba2", "gated_delta", "kda", "lightning", "short_conv"]
 TowerKind = Literal["vision", "audio", "projector"]

@@ -4,9 +4,10 @@ Never one object per tensor: identical layers share one block, identical experts
 """
 
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from kvplanner.model.formats import WeightFormat
+from kvplanner.record import NamedTuple
 
 TensorKind = Literal[
     "embedding", "head", "attention", "state", "mlp", "experts", "router", "norm", "tower", "mtp", "other"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.errors import UnknownName
 from kvplanner.estimate import Estimate, Input, banded, exact
@@ -21,6 +21,7 @@ from kvplanner.model.quantisation import published
 from kvplanner.model.quantisation.published import Recipe
 from kvplanner.model.spec import Attention, ModelSpec
 from kvplanner.model.tensors import Inventory, TensorGroup
+from kvplanner.record import NamedTuple
 
 _LINEAR: Final = ("attention", "state", "mlp", "dense block", "shared experts", "experts")
 _BAND: Final = 0.02

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 from urllib.parse import urlunsplit
 
 from kvplanner.engine.option import OptionValue
@@ -16,6 +15,7 @@ from kvplanner.observe.processes import installed_version
 from kvplanner.observe.signatures import Recognised, recognise, signature
 from kvplanner.observe.snapshot import EngineSeen, GpuSample, Snapshot
 from kvplanner.observe.visible import visible
+from kvplanner.record import NamedTuple
 
 _LOOPBACK = "127.0.0.1"
 _ANY = frozenset({"0.0.0.0", "::", "", "localhost", "[::]"})  # read from a flag, not bound

@@ -13,13 +13,14 @@ import time
 from multiprocessing import connection, parent_process
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.observe.nvml import Unavailable
 from kvplanner.observe.power import SYSFS, PowerState, PowerWatch
 from kvplanner.observe.processes import ProcessBook
 from kvplanner.observe.reader import DRIVER, UNLISTED_WORTH_SAYING, GpuReader
 from kvplanner.observe.snapshot import DriverState, GpuSample, Snapshot
+from kvplanner.record import NamedTuple
 
 RETRY_S: Final = (5.0, 30.0, 60.0)
 GAUGES_S: Final = 2.0

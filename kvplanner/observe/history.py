@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.observe.snapshot import Snapshot
+from kvplanner.record import NamedTuple
 from kvplanner.units import MIB
 
 FINE_LENGTH: Final = 6000  # ten minutes at 10 Hz

@@ -11,7 +11,7 @@ import re
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
 from kvplanner import __version__
@@ -19,6 +19,7 @@ from kvplanner.deadline import OutOfTime, in_time
 from kvplanner.engine import registry
 from kvplanner.engine.serving import MetricNames
 from kvplanner.errors import BadInput, PlannerError
+from kvplanner.record import NamedTuple
 from kvplanner.units import counted
 
 MAX_PAGE_BYTES: Final = 8 << 20

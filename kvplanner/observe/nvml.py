@@ -8,9 +8,10 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from kvplanner.observe.snapshot import DriverState
+from kvplanner.record import NamedTuple
 
 Fault = str  # a key of WORDS; "" when the call answered
 

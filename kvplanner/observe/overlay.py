@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from kvplanner.engine.plan import DevicePlan, Plan
 from kvplanner.observe.machine import known_spec
 from kvplanner.observe.snapshot import EngineSeen, GpuSample, Reading, Snapshot
+from kvplanner.record import NamedTuple
 from kvplanner.units import ByteUnit, format_bytes, in_unit
 
 PartKind = Literal["driver", "other", "engine"]

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from queue import Empty, Full, Queue
 from threading import Event, Thread
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.errors import PlannerError
 from kvplanner.observe.recording import replay
 from kvplanner.observe.snapshot import Snapshot
+from kvplanner.record import NamedTuple
 
 # Snapshots read ahead, and shown in one step: a second of the quickest sampling, and some.
 AHEAD: Final = 32

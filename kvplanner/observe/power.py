@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
+
+from kvplanner.record import NamedTuple
 
 SYSFS: Final = Path("/sys/bus/pci/devices")
 LIST_AGAIN_S: Final = 30.0

@@ -6,10 +6,11 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.observe.nvml import GONE, Answer, Nvml, RawProcess, words
 from kvplanner.observe.snapshot import NOT_ASKED, GpuSample, GpuStatus, ProcessSample, Reading
+from kvplanner.record import NamedTuple
 from kvplanner.units import MIB
 
 # What `entered` is told while the driver as a whole is asked something.

@@ -11,11 +11,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from kvplanner.observe.helper import RETRY_S, Command, HelperSettings, Stalled
 from kvplanner.observe.launch import forget, start_helper
 from kvplanner.observe.snapshot import GpuSample, Snapshot
+from kvplanner.record import NamedTuple
 
 SamplerState = Literal["off", "starting", "running", "paused", "stalled", "waiting"]
 FAST_S: Final = 0.1

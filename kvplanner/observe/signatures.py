@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from kvplanner.engine.signature import Signature, base_name, command_end, signature, signatures
+from kvplanner.record import NamedTuple
 
 __all__ = ["Recognised", "Signature", "recognise", "signature", "signatures"]
 

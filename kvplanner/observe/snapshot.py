@@ -6,7 +6,9 @@ A figure that the driver does not give is a Reading without a value and with the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
+
+from kvplanner.record import NamedTuple
 
 GpuStatus = Literal["ok", "lost", "asleep", "no_permission", "stalled", "failed"]
 DriverState = Literal[

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
+from kvplanner.record import NamedTuple
 from kvplanner.units import MIB
 
 # A stage counts as reached this close below its planned end.

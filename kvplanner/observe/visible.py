@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from kvplanner.observe.snapshot import GpuSample
+from kvplanner.record import NamedTuple
 
 
 class Visible(NamedTuple):

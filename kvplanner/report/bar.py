@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import takewhile
-from typing import NamedTuple
 
 from kvplanner.engine.plan import Plan
 from kvplanner.engine.segment import SegmentKind
+from kvplanner.record import NamedTuple
 from kvplanner.report.devices import short, unplanned
 from kvplanner.report.segments import MISSING_LETTER, words_of
 from kvplanner.units import ByteUnit, format_bytes

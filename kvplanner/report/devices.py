@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from kvplanner.engine.plan import DevicePlan, Plan
 from kvplanner.engine.segment import SegmentKind
 from kvplanner.estimate import Estimate
+from kvplanner.record import NamedTuple
 from kvplanner.sized_text import MINUS, show_size
 from kvplanner.units import ByteUnit, in_unit
 

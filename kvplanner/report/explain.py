@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from kvplanner.engine.plan import CacheGroup, DevicePlan, KvCache, Plan
 from kvplanner.engine.segment import SegmentKind
 from kvplanner.estimate import BASIS_MEANING, Estimate, Input, show_value
+from kvplanner.record import NamedTuple
 from kvplanner.report import words
 from kvplanner.report.facts import engine_title
 from kvplanner.report.questions import Answer, answers

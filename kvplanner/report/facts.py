@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.engine.option import Resolved
 from kvplanner.engine.plan import DevicePlan, KvCache, Plan
 from kvplanner.engine.segment import SegmentKind
 from kvplanner.estimate import Estimate
+from kvplanner.record import NamedTuple
 from kvplanner.report.devices import Part, group_title, number, parts, percent, roles, short, span
 from kvplanner.report.options import range_words
 from kvplanner.report.segments import name_of

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from kvplanner.estimate import Estimate
 from kvplanner.model.kv import state_bytes, token_cache
 from kvplanner.model.model import Model
 from kvplanner.model.spec import ModelSpec, Moe, Tower
 from kvplanner.model.tensors import Inventory, TensorGroup
+from kvplanner.record import NamedTuple
 from kvplanner.report.inspect_words import layer_lines, layer_summary, oddities
 
 _LARGEST = 8

@@ -10,7 +10,7 @@ import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
-from typing import Final, Literal, NamedTuple, get_args
+from typing import Final, Literal, get_args
 
 from kvplanner.engine.command import CommandWords, command_words
 from kvplanner.engine.option import Option, OptionValue
@@ -20,6 +20,7 @@ from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.signature import Signature, signature
 from kvplanner.errors import BadInput
 from kvplanner.printable import printable
+from kvplanner.record import NamedTuple
 from kvplanner.report.facts import engine_title
 from kvplanner.report.options import option_label
 

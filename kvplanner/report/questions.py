@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.engine.option import Role
 from kvplanner.engine.plan import DevicePlan, Plan
 from kvplanner.engine.segment import SegmentKind
 from kvplanner.model.spec import Attention, Mla
+from kvplanner.record import NamedTuple
 from kvplanner.report import words
 from kvplanner.report.devices import percent
 from kvplanner.report.options import role_value, with_role

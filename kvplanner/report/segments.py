@@ -6,10 +6,11 @@ and a plan that departs from its engine's usual way says so in `Segment.meaning`
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.engine.plan import Plan
 from kvplanner.engine.segment import SegmentKind
+from kvplanner.record import NamedTuple
 
 
 class SegmentWords(NamedTuple):

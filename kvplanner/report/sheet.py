@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.engine.plan import Plan
 from kvplanner.engine.segment import SEGMENT_KINDS, SegmentKind
 from kvplanner.errors import PlannerError
 from kvplanner.estimate import BASES, BASIS_MEANING, Basis
+from kvplanner.record import NamedTuple
 from kvplanner.report.bar import bar_cells
 from kvplanner.report.explain import Explanation, explanation
 from kvplanner.report.facts import Row, about_lines, cache_facts, engine_title, fold, free_line, option_facts, rows

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from kvplanner.engine.plan import DevicePlan, KvCache, Plan
 from kvplanner.engine.segment import SegmentKind
 from kvplanner.engine.stage import Against
 from kvplanner.engine.verdict import Bytes
 from kvplanner.estimate import Estimate
+from kvplanner.record import NamedTuple
 from kvplanner.report import words
 from kvplanner.report.devices import shortages, where
 from kvplanner.report.sentences import (

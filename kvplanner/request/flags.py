@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kvplanner.engine.signature import command_end, signatures
+from kvplanner.record import NamedTuple
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser

@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import PurePath
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.engine.signature import Signature, command_end, signatures
 from kvplanner.errors import BadInput
 from kvplanner.gpu.spec import Device, Machine
+from kvplanner.record import NamedTuple
 
 _WHERE: Final = "after --"
 _PYTHON: Final = r"(?:.*/)?python[\d.]*"

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner import jsonfile
 from kvplanner.engine.option import OptionValue
@@ -25,6 +25,7 @@ from kvplanner.gpu.spec import Machine
 from kvplanner.model.model import Model
 from kvplanner.printable import cut
 from kvplanner.reading import is_there, read_whole
+from kvplanner.record import NamedTuple
 from kvplanner.units import counted
 
 SCHEMA: Final = "kvplanner.planfile/1"

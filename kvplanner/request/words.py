@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from kvplanner.catalog import gpus
 from kvplanner.engine.option import Option, OptionValue
@@ -14,6 +14,7 @@ from kvplanner.engine.segment import SEGMENT_KINDS, SegmentKind
 from kvplanner.errors import BadInput, UnknownName
 from kvplanner.gpu.spec import Device, Machine
 from kvplanner.model.model import Model
+from kvplanner.record import NamedTuple
 from kvplanner.request import planfile
 from kvplanner.request.draft import open_draft
 from kvplanner.request.flags import OURS, PLAN_FLAGS

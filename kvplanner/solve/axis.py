@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import exp, log
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.engine.command import role_option
 from kvplanner.engine.option import Option, OptionValue, Role
@@ -16,6 +16,7 @@ from kvplanner.engine.registry import engine
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.values import parse_value
 from kvplanner.errors import BadInput, UnknownName
+from kvplanner.record import NamedTuple
 from kvplanner.solve.change import GPUS, WEIGHT_FORMAT
 from kvplanner.units import parse_count
 

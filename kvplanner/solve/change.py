@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.engine.lever import Step
 from kvplanner.engine.option import OptionValue
 from kvplanner.engine.registry import engine
 from kvplanner.engine.request import PlanRequest
+from kvplanner.record import NamedTuple
 
 # What a change may be of beside an engine's option.
 WEIGHT_FORMAT: Final = "weight_format"

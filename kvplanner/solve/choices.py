@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.engine.command import role_option
 from kvplanner.engine.option import Role
 from kvplanner.engine.registry import engine
 from kvplanner.engine.request import PlanRequest
+from kvplanner.record import NamedTuple
 from kvplanner.solve.axis import RELEASE, USERS
 from kvplanner.solve.change import GPUS, WEIGHT_FORMAT
 

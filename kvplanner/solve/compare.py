@@ -7,7 +7,7 @@ and an option that only one of them has counts where the user set it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from kvplanner.catalog.gpus import machine_words
 from kvplanner.engine.option import Option, OptionValue
@@ -15,6 +15,7 @@ from kvplanner.engine.plan import DevicePlan, KvCache, Plan
 from kvplanner.engine.registry import engine
 from kvplanner.engine.segment import SEGMENT_KINDS, Segment, SegmentKind
 from kvplanner.errors import BadInput
+from kvplanner.record import NamedTuple
 from kvplanner.units import whole
 
 MOST: Final = 4

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.catalog import gpus, models
 from kvplanner.catalog.models import ModelEntry
@@ -14,6 +14,7 @@ from kvplanner.engine.verdict import Certainty
 from kvplanner.errors import PlannerError
 from kvplanner.gpu.spec import Machine
 from kvplanner.model.model import Model
+from kvplanner.record import NamedTuple
 
 COUNTS: Final = (1, 2, 4, 8)
 # GPUs that people buy or rent for this: of one name several boards exist that differ in nothing that counts here.

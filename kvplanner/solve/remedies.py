@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.engine.command import role_option
 from kvplanner.engine.lever import WEIGHT, Aim, Lever, Loss
@@ -17,6 +17,7 @@ from kvplanner.engine.registry import engine
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.verdict import Shortfall
 from kvplanner.errors import PlannerError
+from kvplanner.record import NamedTuple
 from kvplanner.solve.change import Change, merged, stepped
 
 # How much more a remedy has to serve, to be worth telling.

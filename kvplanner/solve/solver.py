@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 from kvplanner.catalog import gpus
 from kvplanner.engine.command import role_option
@@ -19,6 +19,7 @@ from kvplanner.engine.registry import engine
 from kvplanner.engine.request import PlanRequest
 from kvplanner.errors import BadInput, PlannerError
 from kvplanner.model.spec import Moe
+from kvplanner.record import NamedTuple
 from kvplanner.solve.change import GPUS, WEIGHT_FORMAT, Change
 from kvplanner.solve.others import more_gpus
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
-from typing import NamedTuple
 
 from kvplanner.engine.option import OptionValue
 from kvplanner.engine.plan import Limits, Plan
@@ -16,6 +15,7 @@ from kvplanner.engine.registry import engine
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.verdict import Certainty
 from kvplanner.errors import BadInput, PlannerError
+from kvplanner.record import NamedTuple
 from kvplanner.solve.axis import MOST_POINTS, RELEASE, USERS, Axis
 from kvplanner.solve.change import GPUS, WEIGHT_FORMAT
 from kvplanner.solve.others import more_gpus

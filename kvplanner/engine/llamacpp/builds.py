@@ -7,9 +7,10 @@ source of 0.5.0-dev (October 2026, project commit 0c1e57098).
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.errors import BadInput
+from kvplanner.record import NamedTuple
 
 
 class Build(NamedTuple):

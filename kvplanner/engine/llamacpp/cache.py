@@ -6,9 +6,10 @@ what older builds did otherwise is in `builds`.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.model.spec import Attention, Compressed, LayerSpec, Mixer, Mla, ModelSpec, State
+from kvplanner.record import NamedTuple
 from kvplanner.units import ceil_div, round_up
 
 # ggml types that --cache-type-k and -v take: elements and bytes of a block.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.engine.llamacpp import runtime
 from kvplanner.engine.llamacpp.place import HOST
@@ -13,6 +13,7 @@ from kvplanner.estimate import Estimate, Input, band_of_sum, banded, exact, leas
 from kvplanner.gpu.spec import Device
 from kvplanner.model.model import Model
 from kvplanner.model.spec import Moe, State
+from kvplanner.record import NamedTuple
 from kvplanner.units import MIB
 
 # Architectures whose compute buffers were held against llama.cpp's own, and by how much they may be off.

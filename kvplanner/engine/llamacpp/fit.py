@@ -7,10 +7,11 @@ number of layers on a device is found by false position.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.engine.llamacpp.settings import Settings
 from kvplanner.engine.llamacpp.sizes import Sizes
+from kvplanner.record import NamedTuple
 
 Measure = Callable[[Settings], Sizes]
 _ALIGN: Final = 256

@@ -9,9 +9,10 @@ import re
 import struct
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.engine.llamacpp.tensors import Tensor, Tensors
+from kvplanner.record import NamedTuple
 
 HOST: Final = -1
 # Architectures that create the output matrix before the embedding (load_tensors of Gemma 3n and 4): where both come to

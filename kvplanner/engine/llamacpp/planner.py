@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.engine.draft import DraftWish
 from kvplanner.engine.lever import Lever
@@ -30,6 +30,7 @@ from kvplanner.errors import BadInput, NotModelled
 from kvplanner.gpu.spec import Device, Machine
 from kvplanner.model.model import Model
 from kvplanner.model.spec import Moe
+from kvplanner.record import NamedTuple
 from kvplanner.units import format_count
 
 __all__ = ["ENGINE", "LlamaCpp"]

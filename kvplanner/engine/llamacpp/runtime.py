@@ -7,10 +7,11 @@ RTX 3090: 279 to 291 idle; RTX 4090: 392 idle, 451 to 456 at exit; RTX 5090: 506
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.estimate import Estimate, Input, banded
 from kvplanner.gpu.spec import GpuSpec
+from kvplanner.record import NamedTuple
 from kvplanner.units import GIB, MIB
 
 # A context grows with the GPU: a base and a share of each GiB, up to a largest.

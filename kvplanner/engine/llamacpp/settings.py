@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from kvplanner.engine.llamacpp.builds import Build
+from kvplanner.record import NamedTuple
 
 
 class ContextSettings(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.engine.llamacpp.builds import Build
 from kvplanner.engine.llamacpp.settings import ContextSettings, FitSettings, PlaceSettings, Settings
@@ -11,6 +11,7 @@ from kvplanner.engine.option import OptionValue, Resolved
 from kvplanner.errors import BadInput
 from kvplanner.gpu.spec import Device
 from kvplanner.model.spec import ModelSpec, State
+from kvplanner.record import NamedTuple
 from kvplanner.units import MIB
 
 _AUTO_SLOTS: Final = -1

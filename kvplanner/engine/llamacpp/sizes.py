@@ -6,7 +6,7 @@ The four are what llama.cpp prints and what its memory table calls model, contex
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.engine.llamacpp import cache, place
 from kvplanner.engine.llamacpp.cache import CacheTypes, Cells
@@ -18,6 +18,7 @@ from kvplanner.engine.llamacpp.settings import PlaceSettings, Settings
 from kvplanner.engine.llamacpp.tensors import Tensors
 from kvplanner.model.model import Model
 from kvplanner.model.spec import Attention, Mla, ModelSpec, State
+from kvplanner.record import NamedTuple
 from kvplanner.units import round_up
 
 _REMEMBERED: Final = 64

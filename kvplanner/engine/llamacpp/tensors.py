@@ -8,11 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from kvplanner.model.model import Model
 from kvplanner.model.spec import Attention, ModelSpec
 from kvplanner.model.tensors import Inventory, TensorGroup
+from kvplanner.record import NamedTuple
 from kvplanner.units import round_up
 
 # CUDA kernels read quantised rows in steps of 512 elements; buffers start tensors at multiples of 128 bytes.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from kvplanner.engine.llamacpp import words
 from kvplanner.engine.llamacpp.figures import OnGpu, OnHost
 from kvplanner.engine.verdict import Shortfall, Verdict
 from kvplanner.estimate import Estimate, band_of_sum
+from kvplanner.record import NamedTuple
 
 
 class Check(NamedTuple):

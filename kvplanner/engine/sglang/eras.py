@@ -7,9 +7,10 @@ Read from the releases 0.4.6.post5, 0.4.10, 0.5.3, 0.5.6.post2, 0.5.9, 0.5.10.po
 from __future__ import annotations
 
 import re
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from kvplanner.errors import BadInput
+from kvplanner.record import NamedTuple
 
 Version = tuple[int, int, int]
 NEWEST: Final[Version] = (0, 5, 23)

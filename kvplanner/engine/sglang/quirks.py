@@ -6,7 +6,9 @@ arg_groups/model_overrides. media, media_graphs: configs/model_config.py.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
+
+from kvplanner.record import NamedTuple
 
 
 class Attention(NamedTuple):

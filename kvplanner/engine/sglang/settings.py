@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from kvplanner.engine.sglang.eras import Era, Version
+from kvplanner.record import NamedTuple
 
 GraphBackend = Literal["full", "breakable", "tc_piecewise", "disabled"]
 RadixStrategy = Literal["none", "no_buffer", "extra_buffer", "extra_buffer_lazy"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.engine.lever import Aim, Lever, Loss, Step
 from kvplanner.engine.option import Option, OptionValue, Role
@@ -18,6 +18,7 @@ from kvplanner.engine.stage import StageRule
 from kvplanner.engine.verdict import Shortfall
 from kvplanner.model.model import Model
 from kvplanner.model.spec import Moe
+from kvplanner.record import NamedTuple
 
 _STEP_TOKENS: Final = (16_384, 8192, 4096, 2048, 1024, 512)
 _LEAST_CONTEXT: Final = 2048

@@ -6,9 +6,10 @@ layers/vocab_parallel_embedding.py and layers/fused_moe below model_executor (vL
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.model.tensors import TensorGroup
+from kvplanner.record import NamedTuple
 from kvplanner.units import ceil_div, round_up
 
 VOCAB_PADDING: Final = 64

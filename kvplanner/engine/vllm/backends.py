@@ -7,7 +7,7 @@ a GPU can run the configuration at all.
 
 from __future__ import annotations
 
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from kvplanner.engine.vllm import rules
 from kvplanner.engine.vllm.dtypes import LATENT_ONLY, is_quantised
@@ -16,6 +16,7 @@ from kvplanner.engine.vllm.quirks import quirks
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.errors import BadInput
 from kvplanner.model.spec import Attention, Compressed, Mixer, Mla, ModelSpec, State
+from kvplanner.record import NamedTuple
 
 Layout = Literal["LBNHC", "LBHNC", "BLHNC"]
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
 
 from kvplanner.engine.vllm.gpu import Gpu, GpuKind
 from kvplanner.engine.vllm.releases import NEWEST
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.estimate import Basis
 from kvplanner.files import shipped
+from kvplanner.record import NamedTuple
 from kvplanner.units import counted
 
 # What an entry may ask for beside a run of versions.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from kvplanner.gpu.spec import GpuSpec
+from kvplanner.record import NamedTuple
 
 # hbm: data-centre boards that NVSwitch or NVLink joins; unified: GPU and CPU share the memory; pcie: the others.
 GpuKind = Literal["hbm", "pcie", "unified"]

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.engine.lever import Aim, Lever, Loss, Step
 from kvplanner.engine.option import OptionValue
 from kvplanner.engine.shared.levers import Seen, by_role
 from kvplanner.engine.vllm.dtypes import is_quantised
 from kvplanner.model.spec import Attention, Mla, State
+from kvplanner.record import NamedTuple
 from kvplanner.units import GIB
 
 _BOTH: Final[tuple[Aim, ...]] = ("fit", "more")

@@ -8,10 +8,11 @@ the file that a field names. A new architecture is a reader in model/families, a
 from __future__ import annotations
 
 from functools import cache
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from kvplanner.engine.vllm.settings import Version
 from kvplanner.model.tensors import TensorKind
+from kvplanner.record import NamedTuple
 
 
 class NoFloat16(NamedTuple):

@@ -7,9 +7,10 @@ format in `settle/formats` and `weights/format`.
 
 from __future__ import annotations
 
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from kvplanner.engine.vllm.releases import ByRelease, Row, Version, run_of
+from kvplanner.record import NamedTuple
 
 
 class V2Models(NamedTuple):

@@ -6,7 +6,9 @@ have the names of vLLM's own (config/*.py, 0.33); sizes are in tokens, sequences
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal
+
+from kvplanner.record import NamedTuple
 
 Version = tuple[int, int]  # (minor, patch) of 0.x
 GraphMode = Literal["NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE"]

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.model.config.fields import Fields
+from kvplanner.record import NamedTuple
 
 _LENGTHS: Final = (
     "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_target_positions",

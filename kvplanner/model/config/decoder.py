@@ -1,7 +1,7 @@
 """The plain decoder: grouped-query attention and a feed-forward block in every layer, described by a few traits."""
 
 from collections.abc import Callable, Mapping
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from kvplanner.model.config.patterns import SLIDING, SPARSE, Pattern, all_dense, all_full, window_of
 from kvplanner.model.config.reading import (
@@ -18,6 +18,7 @@ from kvplanner.model.config.reading import (
 )
 from kvplanner.model.spec import Attention, Mlp
 from kvplanner.model.tensors import TensorGroup
+from kvplanner.record import NamedTuple
 
 # A bias or norm that is always there, never there, or as a flag of the config says (with its class default).
 Switch = bool | tuple[str, bool]

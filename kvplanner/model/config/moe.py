@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from kvplanner.errors import BadInput
 from kvplanner.model.config.fields import Fields
 from kvplanner.model.config.parts import Parts
 from kvplanner.model.config.reading import MlpPart, Reading
 from kvplanner.model.spec import Moe
 from kvplanner.model.tensors import TensorGroup
+from kvplanner.record import NamedTuple
 
 GATED = ("gate_proj", "up_proj", "down_proj")
 MIXTRAL = ("w1", "w3", "w2")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from kvplanner.errors import NotModelled
 from kvplanner.model.config.fields import MAX_LAYERS, Fields, need_divides
 from kvplanner.model.config.parts import Parts
 from kvplanner.model.spec import LayerSpec, Mixer, Mlp, Moe, Task, Tower
 from kvplanner.model.tensors import TensorGroup
+from kvplanner.record import NamedTuple
 
 
 class Body(NamedTuple):

@@ -6,7 +6,7 @@ element counts of those classes.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.model.config.decoder import Decoder, Switch, switch
 from kvplanner.model.config.fields import MAX_LAYERS, Fields, need_divides
@@ -15,6 +15,7 @@ from kvplanner.model.config.patterns import after_first, all_sparse, optional_wi
 from kvplanner.model.config.reading import Body, Draft, Heads, Reader, Reading
 from kvplanner.model.spec import Attention, LayerSpec, Mlp
 from kvplanner.model.tensors import TensorGroup
+from kvplanner.record import NamedTuple
 
 
 class Classic(NamedTuple):

@@ -6,7 +6,7 @@ bert_with_rope.py, clip.py, siglip.py), element counts of public files.
 
 from __future__ import annotations
 
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from kvplanner.model.config.fields import Fields, need_length
 from kvplanner.model.config.patterns import FULL, SLIDING
@@ -16,6 +16,7 @@ from kvplanner.model.spec import Attention, LayerSpec, Mlp, Moe, Task
 from kvplanner.model.tensors import TensorGroup
 from kvplanner.model.towers.kinds import clip_encoder, siglip_encoder
 from kvplanner.model.towers.vision import Encoder, table
+from kvplanner.record import NamedTuple
 
 Head = Literal["pooler", "none", "words", "roberta words", "classes", "roberta classes", "token classes"]
 

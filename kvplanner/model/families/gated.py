@@ -6,7 +6,7 @@ Sources: configuration and modelling classes of transformers 5.24, element count
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.model.config.fields import Fields, need_divides
 from kvplanner.model.config.moe import Experts
@@ -16,6 +16,7 @@ from kvplanner.model.config.reading import Body, Draft, Heads, MixerPart, Reader
 from kvplanner.model.families.latent import dense_mlp, layer_norms
 from kvplanner.model.spec import Attention, State
 from kvplanner.model.tensors import TensorGroup
+from kvplanner.record import NamedTuple
 
 
 class DeltaSizes(NamedTuple):

@@ -5,7 +5,7 @@ Sources: configuration and modelling classes of transformers 5.24; element count
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.errors import BadInput, NotModelled
 from kvplanner.model.config.fields import Fields, need_divides
@@ -17,6 +17,7 @@ from kvplanner.model.families.latent import dense_mlp
 from kvplanner.model.spec import Attention, LayerSpec, Mlp, Moe, Tower
 from kvplanner.model.tensors import TensorGroup
 from kvplanner.model.towers.vision import GATED, MAX_DEPTH, Encoder, norm, square, tower_of, vision_fields, with_towers
+from kvplanner.record import NamedTuple
 
 _NORMS: Final = (
     "input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm",

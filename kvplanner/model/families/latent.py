@@ -5,7 +5,7 @@ Sources: configuration and modelling classes of transformers 5.24, the repositor
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.errors import BadInput
 from kvplanner.model.config.fields import Fields, need_length
@@ -15,6 +15,7 @@ from kvplanner.model.config.patterns import DENSE, SPARSE, Pattern, after_first,
 from kvplanner.model.config.reading import Body, Draft, MixerPart, MlpPart, Reader, Reading, body, stack
 from kvplanner.model.spec import Indexer, LayerSpec, Mla, Mlp, Moe
 from kvplanner.model.tensors import TensorGroup
+from kvplanner.record import NamedTuple
 
 # Fields that latent attention makes meaningless, or that are numerics.
 DEAD: Final = (

@@ -6,7 +6,7 @@ Sources: configuration and modelling classes of transformers 5.24 and of the rep
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.errors import BadInput, NotModelled
 from kvplanner.model.config.fields import MAX_LAYERS, Fields, need_divides
@@ -14,6 +14,7 @@ from kvplanner.model.config.moe import expert_sizes
 from kvplanner.model.config.reading import Body, Draft, Heads, MlpPart, Mtp, Reader, Reading, body, stack
 from kvplanner.model.families.statespace import gqa_part, mamba2_part, mamba2_sizes
 from kvplanner.model.spec import LayerSpec, Mlp, Moe
+from kvplanner.record import NamedTuple
 from kvplanner.units import round_up
 
 _WORDS: Final = {

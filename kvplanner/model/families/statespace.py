@@ -5,13 +5,14 @@ Sources: configuration and modelling classes of transformers 5.24, element count
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.errors import BadInput
 from kvplanner.model.config.fields import Fields, need_divides, need_length
 from kvplanner.model.config.moe import Experts
 from kvplanner.model.config.reading import Body, Draft, Heads, MixerPart, MlpPart, Reader, Reading, body, stack
 from kvplanner.model.spec import Attention, LayerSpec, Mlp, State
+from kvplanner.record import NamedTuple
 
 
 class Mamba2(NamedTuple):

@@ -10,9 +10,10 @@ import re
 from collections.abc import Sequence
 from fnmatch import translate
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.errors import BadInput, NotModelled
+from kvplanner.record import NamedTuple
 
 _PREFIXES: Final = frozenset({"model", "language_model", "backbone", "transformer", "encoder", "thinker"})
 ANY_LAYER: Final = -1

@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from kvplanner.files import shipped
 from kvplanner.model.formats import DTYPE_BYTES, WeightFormat, dense
 from kvplanner.model.spec import Mla, ModelSpec, Moe, State
 from kvplanner.model.tensors import Inventory, TensorGroup
+from kvplanner.record import NamedTuple
 
 # Small projections of state layers that every recipe leaves alone.
 _SMALL: Final = frozenset(

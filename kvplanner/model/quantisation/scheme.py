@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.errors import BadInput
 from kvplanner.model.config.fields import Fields
 from kvplanner.model.formats import WeightFormat
 from kvplanner.model.quantisation.names import Matcher, parse_name
 from kvplanner.model.tensors import TensorKind
+from kvplanner.record import NamedTuple
 
 LINEAR_KINDS: Final[frozenset[TensorKind]] = frozenset({"attention", "state", "mlp", "experts"})
 HEAD_TOO: Final[frozenset[TensorKind]] = LINEAR_KINDS | frozenset[TensorKind]({"head"})

@@ -7,7 +7,7 @@ families/audio.py).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.errors import NotModelled
 from kvplanner.model.config.fields import Fields, shown
@@ -16,6 +16,7 @@ from kvplanner.model.config.reading import Reading
 from kvplanner.model.spec import Tower, TowerKind
 from kvplanner.model.tensors import TensorGroup
 from kvplanner.model.towers.vision import GATED, MAX_DEPTH, Encoder, clip, conv, norm, square, table, tower_of
+from kvplanner.record import NamedTuple
 
 FUSED: Final = ("qkv", "qkv", "qkv")
 

@@ -8,7 +8,7 @@ feed-forward over tensor-parallel ranks, the rest is whole on each.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.errors import NotModelled
 from kvplanner.model.config.fields import Fields
@@ -16,6 +16,7 @@ from kvplanner.model.config.parts import Parts
 from kvplanner.model.config.reading import Draft, Reader, Reading
 from kvplanner.model.spec import Tower, TowerKind
 from kvplanner.model.tensors import TensorGroup
+from kvplanner.record import NamedTuple
 
 TowerReader = Callable[[Reading, int], tuple[list[Tower], list[TensorGroup]]]
 MAX_DEPTH: Final = 1024

@@ -6,11 +6,12 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner import jsonfile
 from kvplanner.errors import BadInput
 from kvplanner.reading import file_size, unreadable
+from kvplanner.record import NamedTuple
 from kvplanner.source.checkpoint.layouts import GET_THEM, pointer_size, refuse_pointer
 from kvplanner.source.checkpoint.safetensors import Header, Tensor, read_header
 from kvplanner.units import counted

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from kvplanner.model.formats import WeightFormat
 from kvplanner.model.tensors import Inventory, Place, TensorGroup
+from kvplanner.record import NamedTuple
 from kvplanner.source.checkpoint import names as tensor_names
 from kvplanner.source.checkpoint.kinds import kind_of, split_of
 from kvplanner.source.checkpoint.modules import Module, Stored, content_of

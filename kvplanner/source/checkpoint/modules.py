@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.errors import BadInput
 from kvplanner.model.formats import WeightFormat
+from kvplanner.record import NamedTuple
 from kvplanner.source.checkpoint.names import SCALE_PARTS, Place, from_mistrals, is_mistrals, take_apart
 from kvplanner.source.checkpoint.safetensors import DTYPE_BITS, Tensor
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
+
+from kvplanner.record import NamedTuple
 
 Place = Literal["layer", "outside", "tower", "mtp"]
 

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner import jsonfile
 from kvplanner.catalog.stored import logical
@@ -18,6 +18,7 @@ from kvplanner.model.model import Model
 from kvplanner.model.spec import LayerSpec, ModelSpec
 from kvplanner.model.tensors import Inventory
 from kvplanner.reading import file_size
+from kvplanner.record import NamedTuple
 from kvplanner.source.checkpoint import inventory as inventories
 from kvplanner.source.checkpoint import layouts
 from kvplanner.source.checkpoint.folder import FolderFiles, list_files, missing_words, read_headers

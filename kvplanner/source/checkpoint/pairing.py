@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.model.tensors import TensorGroup
+from kvplanner.record import NamedTuple
 from kvplanner.source.checkpoint.modules import Module, content_of
 from kvplanner.source.checkpoint.names import without_prefix
 

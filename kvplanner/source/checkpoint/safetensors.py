@@ -11,10 +11,11 @@ import json
 import re
 from array import array
 from pathlib import Path
-from typing import Final, NamedTuple, NoReturn
+from typing import Final, NoReturn
 
 from kvplanner.errors import BadInput
 from kvplanner.reading import ByteSource, open_file
+from kvplanner.record import NamedTuple
 
 HEADER_LIMIT_BYTES: Final = 25_000_000
 TENSOR_LIMIT: Final = 200_000

@@ -7,13 +7,14 @@ the config's by more than half a percent, it is right, and the plan says so.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.catalog.stored import with_unexplained
 from kvplanner.estimate import Estimate, Input, exact
 from kvplanner.model.formats import DTYPE_BYTES
 from kvplanner.model.spec import ModelSpec
 from kvplanner.model.tensors import Inventory
+from kvplanner.record import NamedTuple
 from kvplanner.source.checkpoint.names import take_apart, without_prefix
 
 _DIFFERENT: Final = 0.005

@@ -8,11 +8,12 @@ from __future__ import annotations
 import re
 import struct
 from pathlib import Path
-from typing import Final, NamedTuple, NoReturn
+from typing import Final, NoReturn
 
 from kvplanner.errors import BadInput, NotModelled
 from kvplanner.model.ggml import REMOVED, TYPES, GgmlType
 from kvplanner.reading import ByteSource, open_file
+from kvplanner.record import NamedTuple
 from kvplanner.source.gguf.window import ByteOrder, Window
 from kvplanner.units import round_up
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.errors import BadInput
 from kvplanner.model.spec import (
@@ -23,6 +23,7 @@ from kvplanner.model.spec import (
     Task,
     Tower,
 )
+from kvplanner.record import NamedTuple
 from kvplanner.source.gguf.header import GgufHeader, GgufTensor, Value
 
 MAX_LAYERS: Final = 4096

@@ -12,13 +12,14 @@ import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from threading import Event
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 from kvplanner import __version__, jsonfile
 from kvplanner.deadline import OutOfTime, in_time
 from kvplanner.errors import BadInput
 from kvplanner.printable import printable
+from kvplanner.record import NamedTuple
 from kvplanner.source.hub.body import collect, too_slow, unpacked
 from kvplanner.source.hub.errors import HubError
 from kvplanner.source.stores.found import Control

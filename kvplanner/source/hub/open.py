@@ -10,11 +10,12 @@ import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner import jsonfile
 from kvplanner.errors import BadInput
 from kvplanner.model.model import Model
+from kvplanner.record import NamedTuple
 from kvplanner.source.checkpoint import opening, safetensors
 from kvplanner.source.checkpoint.folder import numbered_set
 from kvplanner.source.gguf import header as gguf

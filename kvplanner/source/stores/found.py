@@ -2,7 +2,9 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, Protocol
+
+from kvplanner.record import NamedTuple
 
 Store = Literal["Hub cache", "Ollama", "LM Studio", "llama.cpp", "folder"]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
+from kvplanner.record import NamedTuple
 from kvplanner.source.hub import cache as hub_cache
 from kvplanner.source.stores import llamacpp as llamacpp_cache
 from kvplanner.source.stores import lmstudio, memory, ollama, walk

@@ -10,12 +10,13 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner import jsonfile
 from kvplanner.errors import BadInput, UnknownName
 from kvplanner.model.model import Model
 from kvplanner.reading import expanded, file_size
+from kvplanner.record import NamedTuple
 from kvplanner.source.gguf import model as gguf_model
 from kvplanner.source.stores.found import Candidate, Control, Fingerprint, fingerprint
 

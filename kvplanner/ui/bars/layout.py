@@ -7,11 +7,12 @@ seen can be measured.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.engine.plan import DevicePlan, Plan
 from kvplanner.engine.plan import Lack as Missing
 from kvplanner.engine.segment import SegmentKind
+from kvplanner.record import NamedTuple
 from kvplanner.report import words
 from kvplanner.report.devices import replicas, roles, short
 from kvplanner.report.segments import words_of

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
 from PySide6.QtGui import QPainter, QPolygonF
 
 from kvplanner.engine.segment import SegmentKind
+from kvplanner.record import NamedTuple
 from kvplanner.ui.bars.shapes import PAD, Bracket, Cell, Lack, Layout, Row, Strip, Text, Whisker
 from kvplanner.ui.theme.geometry import Rect
 from kvplanner.ui.theme.ink import Type, colour, fill_pattern, fill_plain, fill_segment, pen, snapped

@@ -1,9 +1,10 @@
 """What the bars' layout is made of: rows, cells, brackets, whiskers, texts; plain numbers in logical pixels."""
 
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from kvplanner.engine.plan import Plan
 from kvplanner.engine.segment import SegmentKind
+from kvplanner.record import NamedTuple
 from kvplanner.report.words import Unit
 from kvplanner.ui.theme.geometry import Rect, Role
 

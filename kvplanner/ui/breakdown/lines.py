@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from kvplanner.engine.plan import Plan
 from kvplanner.engine.segment import SegmentKind
 from kvplanner.estimate import BASIS_MEANING
+from kvplanner.record import NamedTuple
 from kvplanner.report import words
 from kvplanner.report.devices import Part, parts, percent, short
 from kvplanner.report.segments import heading_of, meaning_of

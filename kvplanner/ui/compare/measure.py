@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import floor, log10
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
+
+from kvplanner.record import NamedTuple
 
 if TYPE_CHECKING:
     from kvplanner.solve.sweep import Point

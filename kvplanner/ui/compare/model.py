@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, Qt
 
+from kvplanner.record import NamedTuple
 from kvplanner.report.compare import SECTIONS, name_of, texts, why_lines
 from kvplanner.solve.compare import Row, Side, compare
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Signal
 
+from kvplanner.record import NamedTuple
 from kvplanner.solve.compare import MOST, Side
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 from PySide6.QtCore import QBuffer, QByteArray, QIODevice, QMarginsF, QRect, QRectF, QSize, QSizeF, Qt
 from PySide6.QtGui import QFont, QFontMetricsF, QGuiApplication, QImage, QImageWriter, QPageSize, QPainter, QPdfWriter
@@ -18,6 +18,7 @@ from kvplanner.engine.plan import Plan
 from kvplanner.engine.segment import SEGMENT_KINDS, SegmentKind
 from kvplanner.errors import BadInput
 from kvplanner.gpu.spec import Machine
+from kvplanner.record import NamedTuple
 from kvplanner.report.facts import engine_title, weights_text
 from kvplanner.report.segments import heading_of
 from kvplanner.report.verdict import Verdict, verdict

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from PySide6.QtCore import QEvent, QLineF, QPointF, QRect, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QBrush, QFocusEvent, QHelpEvent, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from kvplanner.observe.overlay import Part
+from kvplanner.record import NamedTuple
 from kvplanner.ui.bars.access import Accessible
 from kvplanner.ui.bars.layout import fitted
 from kvplanner.ui.gpu_panel.rows import BarRow, axis_end

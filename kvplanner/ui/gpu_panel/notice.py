@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from PySide6.QtCore import Signal
 from PySide6.QtGui import QAccessible, QAccessibleEvent
@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QWidget
 
 from kvplanner.observe.sampler import SamplerStatus
 from kvplanner.observe.snapshot import Snapshot
+from kvplanner.record import NamedTuple
 from kvplanner.ui.widgets.labels import WrappedLabel
 
 Level = Literal["info", "warning", "error"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from PySide6.QtCore import QEvent, Qt
 from PySide6.QtGui import QAccessible, QColor, QPen, QShowEvent
@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QSizePolicy, QVBox
 from kvplanner.app.jobs import JobControl, Jobs, error_text
 from kvplanner.engine.segment import SegmentKind
 from kvplanner.observe.history import History, Mark, Window
+from kvplanner.record import NamedTuple
 from kvplanner.report.words import rich
 from kvplanner.ui.theme.ink import tokens_of
 from kvplanner.ui.theme.palette import Tokens

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from typing import Final, NamedTuple
+from typing import Final
 
 from PySide6.QtCore import (
     QAbstractTableModel,
@@ -19,6 +19,7 @@ from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QLabel, QLineEdit,
 
 from kvplanner.observe.signatures import signature
 from kvplanner.observe.snapshot import GpuSample, ProcessSample, Snapshot, labels_in_words
+from kvplanner.record import NamedTuple
 from kvplanner.units import MIB, ByteUnit, format_bytes
 
 COLUMNS: Final = ("GPU", "PID", "User", "Name", "Memory", "Command")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from kvplanner.engine.plan import Plan
 from kvplanner.engine.segment import SegmentKind
 from kvplanner.observe.overlay import Overlay, Part, engine_bytes, parts, signed
 from kvplanner.observe.snapshot import EngineSeen, GpuSample, Reading, Snapshot, tail
+from kvplanner.record import NamedTuple
 from kvplanner.units import ByteUnit, format_bytes, in_unit
 
 

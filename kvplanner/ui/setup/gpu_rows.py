@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.app.messages import in_window
 from kvplanner.catalog import gpus
 from kvplanner.errors import PlannerError, UnknownName
 from kvplanner.gpu.match import MAX_DEVICES, GpuEntry, label
 from kvplanner.gpu.spec import Machine
+from kvplanner.record import NamedTuple
 from kvplanner.ui.setup.labels import short_name
 from kvplanner.ui.setup.rows import Row
 from kvplanner.units import ByteUnit, format_both, format_bytes, parse_size

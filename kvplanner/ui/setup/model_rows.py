@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kvplanner.app.library import LocalModel
+from kvplanner.record import NamedTuple
 from kvplanner.ui.setup.pasted import is_command
 from kvplanner.ui.setup.rows import Row
 from kvplanner.units import ByteUnit, format_bytes, format_count, format_parameters

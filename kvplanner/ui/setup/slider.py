@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from math import exp2, floor, log2
-from typing import Final, NamedTuple
+from typing import Final
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QMouseEvent, QPainter, QPaintEvent, QPen, QWheelEvent
 from PySide6.QtWidgets import QSizePolicy, QSlider, QWidget
 
+from kvplanner.record import NamedTuple
 from kvplanner.ui.setup.inputs import takes_wheel
 from kvplanner.ui.theme.ink import tokens_of
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.engine.plan import DevicePlan, Plan, StageMemory
+from kvplanner.record import NamedTuple
 from kvplanner.report import words
 from kvplanner.report.sentences import failing_rule, failing_words
 from kvplanner.report.words import Unit

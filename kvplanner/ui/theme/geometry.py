@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 from math import floor, log10
-from typing import Literal, NamedTuple
+from typing import Literal
 
+from kvplanner.record import NamedTuple
 from kvplanner.ui.theme.palette import Pattern
 
 Line = tuple[float, float, float, float]

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal
 
+from kvplanner.record import NamedTuple
 from kvplanner.report.inks import DARK_FILLS, LIGHT_FILLS
 
 if TYPE_CHECKING:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
 
 from kvplanner.errors import BadInput
+from kvplanner.record import NamedTuple
 
 if TYPE_CHECKING:
     from kvplanner.request.words import PlanWords

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kvplanner.app import settings as s
+from kvplanner.record import NamedTuple
 
 if TYPE_CHECKING:
     from PySide6.QtWidgets import QWidget

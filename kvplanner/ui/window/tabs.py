@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from kvplanner.record import NamedTuple
 
 if TYPE_CHECKING:
     from PySide6.QtWidgets import QWidget

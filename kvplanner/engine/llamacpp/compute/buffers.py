@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.engine.llamacpp.compute import attention, feedforward, recurrent
 from kvplanner.engine.llamacpp.compute.graph import Graph
 from kvplanner.engine.llamacpp.compute.layers import Inputs, Layer, Shape, Weights
 from kvplanner.model.spec import Attention, LayerSpec, Mla, Mlp, State
+from kvplanner.record import NamedTuple
 
 _F32: Final = 4
 _F16: Final = 2

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.engine.llamacpp.compute.buffers import Chain, reserve
 from kvplanner.engine.llamacpp.compute.layers import Shape
 from kvplanner.engine.llamacpp.place import HOST, Placed
 from kvplanner.engine.llamacpp.tensors import Tensor, Tensors
 from kvplanner.model.spec import Attention, LayerSpec, ModelSpec, State
+from kvplanner.record import NamedTuple
 
 # How often a layer of one kind may follow one of another before further ones add nothing to the peak.
 _REPEATS: Final = 2

@@ -6,10 +6,11 @@ Source: llama-graph.cpp and the models' own files of llama.cpp 0.5.0-dev (Octobe
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.engine.llamacpp.compute.graph import Graph
 from kvplanner.model.spec import LayerSpec
+from kvplanner.record import NamedTuple
 
 F32: Final = 4
 F16: Final = 2

@@ -6,9 +6,10 @@ Source: llm/server.go, server/sched.go, server/routes.go of Ollama 0.30 (2026), 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.model.spec import Attention, Mla, ModelSpec
+from kvplanner.record import NamedTuple
 from kvplanner.units import GIB, MIB
 
 # Total memory of all GPUs below which the default context is this long.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.engine.sglang.quirks import quirk
 from kvplanner.engine.sglang.settings import Cache, Settings
 from kvplanner.errors import NotModelled
 from kvplanner.model.formats import DTYPE_BYTES
 from kvplanner.model.spec import Attention, Compressed, Indexer, Mixer, Mla, ModelSpec
+from kvplanner.record import NamedTuple
 
 # Bytes of `per` values: 4-bit values with one scale byte for each 16, 8-bit ones with one for each 32.
 _PACKED: Final[dict[str, tuple[int, int]]] = {

@@ -3,12 +3,13 @@ mem_cache/deepseek_v4_memory_pool.py, 0.5.23)."""
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.engine.sglang.kv.cells import stage_layers
 from kvplanner.engine.sglang.settings import Settings
 from kvplanner.errors import NotModelled
 from kvplanner.model.spec import Compressed, ModelSpec
+from kvplanner.record import NamedTuple
 from kvplanner.units import ceil_div, round_up
 
 _ROPE: Final = 64  # qk_rope_head_dim of every published config

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 import struct
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from kvplanner.engine.sglang.kv.cells import Cells
 from kvplanner.engine.sglang.kv.deepseek_v4 import Compression
 from kvplanner.engine.sglang.kv.state import StateLayout
 from kvplanner.engine.sglang.settings import Settings
+from kvplanner.record import NamedTuple
 from kvplanner.units import GIB, round_up
 
 RefusalKind = Literal["states", "weights", "tokens", "window", "window_cap", "requests"]

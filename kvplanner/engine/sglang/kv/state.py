@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.engine.sglang.kv.cells import held_layers, stage_layers
 from kvplanner.engine.sglang.settings import Settings
 from kvplanner.model.formats import DTYPE_BYTES
 from kvplanner.model.kv import sequence_state
 from kvplanner.model.spec import ModelSpec, State
+from kvplanner.record import NamedTuple
 
 _CONV_BYTES: Final = 2  # SGLANG_MAMBA_CONV_DTYPE: bfloat16
 _BASE_SLOTS: Final = 3

@@ -5,11 +5,12 @@ Figures: CUDA total less "Load weight begin. avail mem" of public start-up logs 
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.engine.sglang.settings import Settings
 from kvplanner.estimate import Estimate, Input, banded
 from kvplanner.gpu.spec import GpuSpec
+from kvplanner.record import NamedTuple
 from kvplanner.units import GIB
 
 _SYMMETRIC: Final = 4 * GIB  # --enable-symm-mem preallocates it (arg_groups/memory_hook.py)

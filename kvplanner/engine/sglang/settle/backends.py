@@ -6,11 +6,12 @@ arg_groups/model_override_base.py get_default_attn_backend, arg_groups/overrides
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.engine.sglang.quirks import PAGED_BY_STRATEGY, Quirk
 from kvplanner.engine.sglang.settings import Speculation
 from kvplanner.model.spec import Attention, ModelSpec
+from kvplanner.record import NamedTuple
 
 _PAGED_64: Final = ("flashmla",)
 _LATENT_PAGES: Final = (32, 64)

@@ -5,12 +5,13 @@ arg_groups/memory_hook.py (0.5.23), server_args.py of the older releases.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.engine.sglang.eras import Era
 from kvplanner.engine.sglang.quirks import DEPTH_NOT_READ
 from kvplanner.engine.sglang.settings import Graphs, Parallel
 from kvplanner.model.spec import ModelSpec
+from kvplanner.record import NamedTuple
 
 _FLOOR_FROM_MIB: Final = 60 * 1024
 _FLOOR_MIB: Final = 10 * 1024

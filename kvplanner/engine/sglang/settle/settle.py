@@ -6,7 +6,7 @@ The order is that of arg_groups/pipeline.py (0.5.23).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from kvplanner.engine.option import OptionValue, Resolved
 from kvplanner.engine.request import PlanRequest
@@ -33,6 +33,7 @@ from kvplanner.engine.shared.ledger import Book
 from kvplanner.errors import BadInput
 from kvplanner.gpu.spec import GpuSpec
 from kvplanner.model.spec import Mla, ModelSpec, State
+from kvplanner.record import NamedTuple
 from kvplanner.units import GIB, MIB
 
 # A card without a known compute capability plans as one of the most common kind.

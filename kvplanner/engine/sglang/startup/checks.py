@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import isqrt
-from typing import NamedTuple
 
 from kvplanner.engine.sglang.startup.rank import Rank
 from kvplanner.estimate import Estimate, band_of_sum
+from kvplanner.record import NamedTuple
 
 WEIGHTS, SIZING, TOO_SMALL = "weights", "kv_cache_sizing", "kv_cache_too_small"
 ALLOCATION, CAPTURE, RUNTIME = "kv_cache_allocation", "graph_capture", "runtime"

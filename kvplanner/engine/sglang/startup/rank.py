@@ -7,7 +7,6 @@ pools; the rest, the slack, holds everything else.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.segment import SegmentKind
@@ -20,6 +19,7 @@ from kvplanner.estimate import Estimate, Input, band_of_sum, banded, exact, leas
 from kvplanner.gpu.spec import Device
 from kvplanner.model.model import Model
 from kvplanner.model.spec import ModelSpec
+from kvplanner.record import NamedTuple
 
 _KIND_NAMES = {
     "embedding": "embedding", "head": "head", "attention": "attention", "state": "recurrent layers", "mlp": "MLP",

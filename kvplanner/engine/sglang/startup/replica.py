@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.sglang.kv.layout import layout
@@ -14,6 +13,7 @@ from kvplanner.engine.sglang.startup import checks
 from kvplanner.engine.sglang.startup.checks import Check, Late
 from kvplanner.engine.sglang.startup.rank import Rank, eager, plan_rank, rank_key
 from kvplanner.gpu.spec import Device
+from kvplanner.record import NamedTuple
 
 Stages = Sequence[Sequence[Device]]
 # Refusals that name the whole of the pools; the others find a pool too small for one request.

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.engine.plan import WorkingRange
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.sglang.settings import Settings
 from kvplanner.engine.sglang.startup.replica import Replica, after_sizing
 from kvplanner.engine.sglang.startup.standing import first, has_pools, has_room
+from kvplanner.record import NamedTuple
 
 _STEPS: Final = 1000  # --mem-fraction-static is written with three digits
 _OPTION: Final = "mem_fraction_static"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from kvplanner.engine.sglang.kv.cells import stage_layers
 from kvplanner.engine.sglang.quirks import quirk
@@ -18,6 +17,7 @@ from kvplanner.errors import NotModelled
 from kvplanner.model.model import Model
 from kvplanner.model.spec import ModelSpec, Moe
 from kvplanner.model.tensors import Inventory, TensorGroup
+from kvplanner.record import NamedTuple
 
 
 class Placed(NamedTuple):

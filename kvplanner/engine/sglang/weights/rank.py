@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from kvplanner.engine.sglang.kv.cells import stage_layers
 from kvplanner.engine.sglang.settings import Settings
@@ -16,6 +15,7 @@ from kvplanner.model.formats import DTYPE_BYTES
 from kvplanner.model.model import Model
 from kvplanner.model.spec import Mla, ModelSpec, Moe
 from kvplanner.model.tensors import TensorGroup
+from kvplanner.record import NamedTuple
 
 
 class Held(NamedTuple):

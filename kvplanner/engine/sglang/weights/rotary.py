@@ -6,9 +6,10 @@ How many positions and which share of a head a class turns was seen in what the 
 from __future__ import annotations
 
 from functools import cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.model.spec import Attention, Compressed, Mla, ModelSpec
+from kvplanner.record import NamedTuple
 
 _BYTES: Final = 4
 _COMPRESSED_ROPE: Final = 64

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.engine.sglang.settings import Parallel, Settings
 from kvplanner.engine.sglang.settle.moe import TRTLLM
 from kvplanner.model.formats import DTYPE_BYTES
 from kvplanner.model.spec import Compressed, Mla, ModelSpec, State
 from kvplanner.model.tensors import Inventory, TensorGroup
+from kvplanner.record import NamedTuple
 from kvplanner.units import round_up
 
 

@@ -7,12 +7,13 @@ grouped together, then each stage keeps its own part of every group.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.engine.vllm import rules
 from kvplanner.engine.vllm.kv.compressed import dealt, packed
 from kvplanner.engine.vllm.kv.spec import GROWING, CacheSpec, CountedSpec
 from kvplanner.engine.vllm.settings import Settings
+from kvplanner.record import NamedTuple
 from kvplanner.units import ceil_div
 
 # A bucket of layers this many times the smallest is split rather than the smallest padded.

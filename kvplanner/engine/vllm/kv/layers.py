@@ -7,7 +7,6 @@ same are one spec with a count; nothing loops over layers.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
 
 from kvplanner.engine.vllm.backends import Chosen, expanded, expands_latent, select
 from kvplanner.engine.vllm.gpu import Gpu
@@ -19,6 +18,7 @@ from kvplanner.engine.vllm.quirks import quirks
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.model.kv import index_row_bytes
 from kvplanner.model.spec import Attention, Indexer, Mixer, Mla, ModelSpec, State
+from kvplanner.record import NamedTuple
 
 
 class Caches(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
 
 from kvplanner.engine.plan import CacheGroup
 from kvplanner.engine.vllm.gpu import Gpu
@@ -15,6 +14,7 @@ from kvplanner.engine.vllm.kv.layers import Caches, cache_specs
 from kvplanner.engine.vllm.kv.spec import GROWING
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.model.spec import ModelSpec
+from kvplanner.record import NamedTuple
 
 
 class CacheLayout(NamedTuple):

@@ -5,12 +5,13 @@ Rules: v1/core/kv_cache_planning.py and kv_cache_utils.py of vLLM 0.33; older pr
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.engine.vllm import rules
 from kvplanner.engine.vllm.kv.layout import CacheLayout
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.estimate import Estimate, Input, exact
+from kvplanner.record import NamedTuple
 from kvplanner.units import GIB
 
 NO_BLOCKS: Final = (

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
+
+from kvplanner.record import NamedTuple
 
 CacheKind = Literal["full", "sliding", "chunked", "mla", "sliding_mla", "index", "cross", "state", "compressor"]
 # Kinds that keep every token, so that layers of them can share block tables.

@@ -7,7 +7,7 @@ stage the sampler on min(tokens, max_num_seqs) rows. PyTorch's peak is the highe
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.engine.vllm import rules
 from kvplanner.engine.vllm.constants import Constant, lookup
@@ -21,6 +21,7 @@ from kvplanner.estimate import Estimate, Input, banded
 from kvplanner.model.formats import DTYPE_BYTES
 from kvplanner.model.model import Model
 from kvplanner.model.spec import Mla, ModelSpec
+from kvplanner.record import NamedTuple
 from kvplanner.sized_text import SizedText, size_mark
 from kvplanner.units import GIB, MIB, ceil_div, format_both, format_bytes
 

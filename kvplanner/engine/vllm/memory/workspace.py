@@ -5,7 +5,7 @@ Sizes: v1/worker/gpu/sample/*, v1/worker/gpu/input_batch.py, fused_moe/*, 0.33.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.engine.vllm import rules
 from kvplanner.engine.vllm.gpu import Gpu
@@ -18,6 +18,7 @@ from kvplanner.model.formats import DTYPE_BYTES
 from kvplanner.model.kv import index_row_bytes
 from kvplanner.model.model import Model
 from kvplanner.model.spec import Mla, ModelSpec, Moe
+from kvplanner.record import NamedTuple
 from kvplanner.units import MIB, ceil_div, round_up
 
 # Tokens, biases and length of the logit-bias table, and of the bad-word table, per sequence (4 bytes each).

@@ -6,11 +6,12 @@ releases from their change history and public start-up reports.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.engine.vllm import rules
 from kvplanner.engine.vllm.gpu import Gpu
 from kvplanner.engine.vllm.settings import GraphMode, Parallel, Scheduler, Version
+from kvplanner.record import NamedTuple
 from kvplanner.units import GIB, round_up
 
 _HUGE_BYTES: Final = 160 * GIB

@@ -7,11 +7,12 @@ refusals. Where a border lies between two releases that were read, the later one
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.engine.vllm.releases import spelled
 from kvplanner.engine.vllm.settings import Version
 from kvplanner.model.quantisation.foreign import why_not
+from kvplanner.record import NamedTuple
 
 
 class Loads(NamedTuple):

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from kvplanner.engine.shared.ledger import Book
 from kvplanner.engine.vllm.settings import Version
 from kvplanner.errors import BadInput, NotModelled
 from kvplanner.model.config.context import Rope, scaled
 from kvplanner.model.spec import ModelSpec
+from kvplanner.record import NamedTuple
 
 YARN_AS_STATED_SINCE: Final[Version] = (30, 0)
 _LENGTHS: Final = ("max_position_embeddings", "model_max_length", "n_positions", "seq_length", "max_seq_len")

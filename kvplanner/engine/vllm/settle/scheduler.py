@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.engine.shared.ledger import Book
 from kvplanner.engine.vllm import rules
@@ -12,6 +12,7 @@ from kvplanner.engine.vllm.quirks import quirks
 from kvplanner.engine.vllm.settings import Parallel, Scheduler, Speculative, Version
 from kvplanner.engine.vllm.settle.batch import batch_defaults
 from kvplanner.model.spec import Attention, Mla, ModelSpec
+from kvplanner.record import NamedTuple
 
 # V0: tokens of a step, of models that pool and of models with towers, and sequences (config.py, 0.6.6).
 _V0_TOKENS: Final = 2048

@@ -6,7 +6,7 @@ Rules: config/speculative.py and v1/spec_decode/draft_model.py of vLLM 0.33.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.engine.option import OptionValue
 from kvplanner.engine.request import PlanRequest
@@ -17,6 +17,7 @@ from kvplanner.engine.vllm.settings import Speculative, Version
 from kvplanner.engine.vllm.settle import check as defaults_check
 from kvplanner.errors import BadInput, NotModelled
 from kvplanner.model.spec import ModelSpec
+from kvplanner.record import NamedTuple
 
 _FLAG: Final = "--speculative-config"
 _METHODS: Final = "draft_model, eagle, eagle3 or mtp"

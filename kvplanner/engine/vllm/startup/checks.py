@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from math import isqrt
-from typing import NamedTuple
 
 from kvplanner.engine.shared.identity import by_identity
 from kvplanner.engine.vllm.kv.sizing import NO_AUTO_FIT, NO_BLOCKS, KvSizing
 from kvplanner.engine.vllm.startup import messages
 from kvplanner.engine.vllm.startup.rank import Rank
 from kvplanner.estimate import Estimate, band_of_sum
+from kvplanner.record import NamedTuple
 
 
 class Failure(NamedTuple):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import NamedTuple, cast
+from typing import cast
 
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.segment import SegmentKind
@@ -21,6 +21,7 @@ from kvplanner.engine.vllm.settings import Settings, Speculative
 from kvplanner.engine.vllm.weights import rank as weights
 from kvplanner.estimate import Estimate, Input, band_of_sum, banded, exact, least_sure, measured
 from kvplanner.gpu.spec import Device
+from kvplanner.record import NamedTuple
 from kvplanner.sized_text import SizedText, size_mark
 
 _ZERO = exact(0, "0")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.vllm.gpu import Gpu, gpu_of
@@ -17,6 +16,7 @@ from kvplanner.engine.vllm.startup.checks import Check, Failure
 from kvplanner.engine.vllm.startup.rank import Rank, plan_rank, rank_key
 from kvplanner.engine.vllm.weights import rank as weights
 from kvplanner.gpu.spec import Device
+from kvplanner.record import NamedTuple
 
 
 class Replica(NamedTuple):

@@ -14,7 +14,7 @@ MXFP4 experts     padded by kernel, see `mxfp4_layout`.
 from __future__ import annotations
 
 from math import gcd
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.engine.shared.shard import Local
 from kvplanner.engine.vllm import rules
@@ -25,6 +25,7 @@ from kvplanner.engine.vllm.weights import rules as weights_rules
 from kvplanner.model.formats import DTYPE_BYTES, WeightFormat
 from kvplanner.model.spec import ModelSpec
 from kvplanner.model.tensors import TensorGroup
+from kvplanner.record import NamedTuple
 from kvplanner.units import ceil_div, round_up
 
 _FLOATS: Final = ("float64", "float32", "bfloat16", "float16")

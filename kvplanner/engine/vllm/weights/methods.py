@@ -6,7 +6,7 @@ A value names the checkpoint's own method, or asks the engine to quantise a 16-b
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.engine.vllm.releases import spelled
 from kvplanner.engine.vllm.settings import Settings
@@ -14,6 +14,7 @@ from kvplanner.errors import BadInput, NotModelled
 from kvplanner.model.formats import WeightFormat, bnb4, fp8_block, fp8_channel, fp8_tensor
 from kvplanner.model.spec import ModelSpec
 from kvplanner.model.tensors import TensorKind
+from kvplanner.record import NamedTuple
 
 FLAG: Final = "--quantization"
 _LINEAR: Final[tuple[TensorKind, ...]] = ("attention", "state", "mlp", "experts")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final
 
 from kvplanner.engine.shared.identity import by_identity
 from kvplanner.engine.shared.shard import Local
@@ -35,6 +35,7 @@ from kvplanner.estimate import Estimate, Input, band_of_sum, banded, exact, leas
 from kvplanner.model.model import Model
 from kvplanner.model.spec import ModelSpec, Moe
 from kvplanner.model.tensors import Inventory, TensorGroup
+from kvplanner.record import NamedTuple
 from kvplanner.units import GIB
 
 _KIND_NAMES: Final = {

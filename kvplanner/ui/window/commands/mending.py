@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kvplanner.errors import NotModelled, PlannerError, UnknownName
+from kvplanner.record import NamedTuple
 from kvplanner.report.options import in_sentence
 
 if TYPE_CHECKING:

@@ -1,0 +1,71 @@
+"""The named tuples that most values are: as typing makes them, without a compiler at work for each field."""
+
+from __future__ import annotations
+
+import builtins
+import types
+from typing import Any
+
+import pytest
+
+from kvplanner.record import NamedTuple
+
+
+class Point(NamedTuple):
+    """A place."""
+
+    x: int
+    y: int = 2
+    name: str = ""
+
+    @property
+    def sum(self) -> int:
+        """Of both."""
+        return self.x + self.y
+
+    def __str__(self) -> str:
+        return f"{self.x}/{self.y}"
+
+
+def test_a_record_is_a_tuple_with_names() -> None:
+    point = Point(1)
+    assert point == (1, 2, "")
+    assert (point.x, point.y, point.sum, str(point)) == (1, 2, 3, "1/2")
+    assert point._replace(x=5) == Point(5, name="")
+    assert point._asdict() == {"x": 1, "y": 2, "name": ""}
+    assert Point._fields == ("x", "y", "name")
+    assert Point._field_defaults == {"y": 2, "name": ""}
+    assert (Point.__doc__, Point.__module__, Point.__qualname__) == ("A place.", __name__, "Point")
+    assert repr(point) == "Point(x=1, y=2, name='')"
+    assert hash(point) == hash((1, 2, ""))
+
+
+def test_a_record_refuses_what_it_has_no_field_for() -> None:
+    other: Any = Point
+    with pytest.raises(TypeError, match="z"):
+        other(1, z=3)
+    with pytest.raises(TypeError, match="x"):
+        other()
+
+
+def test_its_annotations_stay_texts() -> None:
+    assert Point.__annotations__ == {"x": "int", "y": "int", "name": "str"}
+
+
+def test_another_base_is_refused() -> None:
+    with pytest.raises(TypeError, match="no other base"):
+        types.new_class("Wide", (NamedTuple, Point))
+
+
+def test_no_annotation_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*given: object, **named: object) -> None:
+        raise AssertionError(f"compiled: {given}")
+
+    monkeypatch.setattr(builtins, "compile", refused)
+
+    class Made(NamedTuple):
+        """Of a type that nobody has."""
+
+        value: Any
+
+    assert Made(1).value == 1
