@@ -14,6 +14,7 @@ from kvplanner.engine.segment import Segment, SegmentKind
 from kvplanner.engine.sglang import TITLE
 from kvplanner.engine.sglang.eras import era_of, spelled
 from kvplanner.engine.sglang.kv.pools import Pools
+from kvplanner.engine.sglang.memory import host
 from kvplanner.engine.sglang.settings import Settings
 from kvplanner.engine.sglang.settle import parallel
 from kvplanner.engine.sglang.settle.check import check_model, method_refused
@@ -190,13 +191,16 @@ def _plan(
     cache = figures.kv_cache(made, settings) if made.pools else None
     tightest = worst * len(made.ranks) + made.tightest
     given = "kv_cache" in request.measured
+    held = [each.pools[rank.stage] for each in replicas if each.pools for rank in each.ranks]
+    beside = host.host_plan(settings.host_cache, held, request.machine, rule)
+    cut = host.cap_warning(settings.host_cache, held, request.machine)
     return Plan(
         request=request,
         engine_version=spelled(settings.version),
         rules=settings.era.name,
         verdict=answer,
         devices=described(
-            _device_plans(replicas, settings, rule, window),
+            (*_device_plans(replicas, settings, rule, window), *([beside] if beside is not None else [])),
             verdict=answer,
             rule=rule,
             tightest=tightest,
@@ -206,7 +210,7 @@ def _plan(
         options=resolved,
         kv_cache=cache,
         limits=limits.limits(request, settings, replicas),
-        warnings=notes.warnings(request, settings, made, warnings),
+        warnings=notes.warnings(request, settings, made, (*warnings, cut) if cut else warnings),
         tightest=tightest,
         replicas=settings.parallel.replicas,
         cache_given=given,

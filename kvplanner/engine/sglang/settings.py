@@ -92,6 +92,14 @@ class Speculation(NamedTuple):
         return self.algorithm in ("EAGLE", "EAGLE3", "STANDALONE")
 
 
+class HostCache(NamedTuple):
+    """The hierarchical cache. ratio: of the device pools; size_bytes: of each rank, 0 where the ratio decides."""
+
+    on: bool = False
+    ratio: float = 2.0
+    size_bytes: int = 0
+
+
 class Lora(NamedTuple):
     """Adapter slots, allocated before the pools are sized."""
 
@@ -129,3 +137,4 @@ class Settings(NamedTuple):
     speculation: Speculation
     lora: Lora = Lora()
     cpu_offload_bytes: int = 0
+    host_cache: HostCache = HostCache()

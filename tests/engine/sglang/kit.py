@@ -15,6 +15,7 @@ from tests.oracle import sglang_cases
 
 SGLANG = engine("sglang")
 LLAMA_8B = "meta-llama/Llama-3.1-8B-Instruct"
+LLAMA_70B = "meta-llama/Llama-3.3-70B-Instruct"
 QWEN_32B = "Qwen/Qwen3-32B"
 GPT_OSS = "openai/gpt-oss-20b"
 HYBRID = "Qwen/Qwen3-Next-80B-A3B-Instruct"

@@ -15,10 +15,8 @@ from kvplanner.engine.verdict import Shortfall
 from kvplanner.errors import BadInput, NotModelled
 from kvplanner.report import schema
 from kvplanner.report.sentences import summary
-from tests.engine.sglang.kit import GPT_OSS, HYBRID, LLAMA_8B, QWEN_32B, SGLANG, plan, request
+from tests.engine.sglang.kit import GPT_OSS, HYBRID, LLAMA_8B, LLAMA_70B, QWEN_32B, SGLANG, plan, request
 from tests.report.contract import check_plan
-
-LLAMA_70B = "meta-llama/Llama-3.3-70B-Instruct"
 
 
 def failing(found: Plan) -> Shortfall:

@@ -16,6 +16,7 @@ from kvplanner.engine.sglang.settings import (
     Cache,
     GraphBackend,
     Graphs,
+    HostCache,
     Lora,
     Parallel,
     RadixStrategy,
@@ -34,7 +35,7 @@ from kvplanner.errors import BadInput
 from kvplanner.gpu.spec import GpuSpec
 from kvplanner.model.spec import Mla, ModelSpec, State
 from kvplanner.record import NamedTuple
-from kvplanner.units import GIB, MIB
+from kvplanner.units import GB, GIB, MIB
 
 # A card without a known compute capability plans as one of the most common kind.
 ASSUMED_ARCH: Final = (9, 0)
@@ -147,7 +148,15 @@ def _settings(asked: _Asked, parallel: Parallel, drafting: Speculation) -> Setti
         speculation=drafting,
         lora=_lora(book),
         cpu_offload_bytes=(_int(book, "cpu_offload_gb") or 0) * GIB,
+        host_cache=_host_cache(book),
     )  # fmt: skip
+
+
+def _host_cache(book: Book) -> HostCache:
+    if not _on(book, "enable_hierarchical_cache"):
+        return HostCache()
+    ratio = float(book.settle("hicache_ratio", HostCache().ratio, "fixed"))
+    return HostCache(True, ratio, (_int(book, "hicache_size") or 0) * GB)
 
 
 def _lora(book: Book) -> Lora:
