@@ -10,6 +10,7 @@ from kvplanner.engine.plan import Plan
 from kvplanner.engine.registry import engine
 from kvplanner.engine.request import PlanRequest
 from kvplanner.report.options import in_sentence, option_label
+from kvplanner.sized_text import SizedText, size_mark, sizes_in
 from kvplanner.solve.change import GPUS, MODEL, OWN_FLAGS, WEIGHT_FORMAT, Change, engine_flags, removed
 from kvplanner.solve.remedies import Remedy, aim_of
 from kvplanner.units import ByteUnit, counted, format_bytes, format_count, round_to_band
@@ -96,13 +97,24 @@ def heading(plan: Plan) -> str:
     return "Ways to make it fit" if aim_of(plan) == "fit" else "To serve more, or with less"
 
 
+def without(plan: Plan) -> SizedText:
+    """What stands in place of the list where nothing was found: what is missing, and where to look on."""
+    if aim_of(plan) != "fit":
+        return SizedText("Nothing that was tried serves more")
+    if not plan.missing_bytes:
+        return SizedText("Nothing that was tried makes it surely fit")
+    each = " on each GPU" if len(plan.devices) > 1 and len(plan.groups) == 1 else ""
+    other = "What fits lists the machines that it needs, and the models for these GPUs (kvplanner fits)"
+    return SizedText(f"Nothing that was tried makes it fit: {size_mark(plan.missing_bytes)} are missing{each}. {other}")
+
+
 def lines(
     plan: Plan, remedies: Sequence[Remedy], *, unit: ByteUnit = "GiB", width: int, most: int, head: str = ""
 ) -> Iterator[str]:
     """The list for a terminal; nothing where there is no remedy and none is needed. head: in place of its heading."""
     if not remedies:
         if plan.fits is False:
-            yield from ("", "No single change and no pair of changes makes it fit")
+            yield from ("", *wrap(sizes_in(without(plan), unit), width))
         return
     yield from ("", head or heading(plan))
     for number, remedy in enumerate(remedies[:most], 1):

@@ -23,7 +23,7 @@ _ALIKE: Final = 0.02
 _SMALLER: Final = 0.92
 _MOST_SISTERS: Final = 3
 _FORMATS: Final = ("FP8", "GGUF Q8_0", "AWQ 4-bit", "GGUF Q4_K_M")
-_MOST_GPUS: Final = 16
+_MOST_GPUS: Final = 64
 
 
 def others(request: PlanRequest, plan: Plan) -> Iterator[tuple[Candidate, ...]]:
@@ -69,9 +69,11 @@ def _sisters(request: PlanRequest) -> Iterator[Candidate]:
         ):
             found.append(entry)
     taken: list[int] = []
-    for entry in sorted(found, key=lambda e: -(e.stored_bytes or 0)):
+    ordered = sorted(found, key=lambda e: -(e.stored_bytes or 0))
+    for entry in (*ordered, *ordered[-1:]):
         size = entry.stored_bytes or 0
-        if len(taken) >= _MOST_SISTERS or any(size > other * _SMALLER for other in taken):
+        last = entry is ordered[-1]  # what is left where nothing else does
+        if size in taken or (not last and (len(taken) >= _MOST_SISTERS or any(size > o * _SMALLER for o in taken))):
             continue
         try:
             sister = models.load(entry.id)

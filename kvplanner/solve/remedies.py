@@ -1,6 +1,7 @@
 """Remedies: what to change so that a plan works, or serves more; every one of them planned, none promised unseen.
 
-Single changes first, then the cheapest pairs. Each remedy carries the plan of the changed request, so that applying it
+Single changes first, then the cheapest pairs; where none of them surely does, another model or machine together with
+one or two changes beside it. Each remedy carries the plan of the changed request, so that applying it
 gives that plan to the byte.
 """
 
@@ -23,11 +24,23 @@ from kvplanner.solve.change import Change, merged, stepped
 # How much more a remedy has to serve, to be worth telling.
 _GAIN: Final = 1.02
 _ENOUGH: Final = 3
+# What a format costs beside its loss: somebody has to make such a repository first.
+_UNPUBLISHED: Final = 4
 _MOST_PAIRS: Final = 4
 # A second change beside a shorter context has to keep so much more of it.
 _LONGER: Final = 1.25
 # Plans that a search for pairs may make: those of one change that helps a little, each with the changes beside it.
-_PAIR_PLANS: Final = 16
+_PAIR_PLANS: Final = 12
+# The same for each other model or machine with one or two changes beside it.
+_MORE_PLANS: Final = 12
+_MOST_COMPLETED: Final = 3
+_MOST_PARTS: Final = 3
+# What no other change is set beside: it makes everything slow, or is another machine.
+_NOT_BESIDE: Final[tuple[Loss, ...]] = ("slow", "hardware")
+# Further machines that also do, but do not serve all users.
+_MOST_OF_GROUP: Final = 2
+# More than any device has.
+_STAGE: Final = 1 << 50
 
 
 class Remedy(NamedTuple):
@@ -54,7 +67,8 @@ class Remedy(NamedTuple):
     @property
     def weight(self) -> int:
         """How much it costs, for the order."""
-        return sum(WEIGHT[loss] for loss in self.losses) + len(self.losses) - 1
+        made = _UNPUBLISHED if "weight_format" in self.names else 0
+        return sum(WEIGHT[loss] for loss in self.losses) + len(self.losses) - 1 + made
 
 
 class Candidate(NamedTuple):
@@ -114,11 +128,18 @@ def found(request: PlanRequest, plan: Plan, more: More | None = None) -> Iterato
     aim = aim_of(plan)
     search = _Search(request, plan, aim)
     sure = 0
+    losses: set[Loss] = set()  # of those that surely do
     for remedy in chain(search.singles(), search.others(more) if more else ()):
         sure += remedy.sure and remedy.weight <= WEIGHT["features"] and remedy.aim == aim
+        losses |= {*remedy.losses} if remedy.sure else set()
         yield remedy
-    if aim == "fit" and sure < _ENOUGH:
-        yield from search.pairs()
+    if aim != "fit" or sure >= _ENOUGH:
+        return
+    for remedy in search.pairs():
+        sure += remedy.sure and not {*remedy.losses} & {*_NOT_BESIDE}
+        yield remedy
+    if not sure:
+        yield from search.completed(machines="hardware" not in losses)
 
 
 class _Search:
@@ -130,6 +151,7 @@ class _Search:
         self._partly: list[tuple[Candidate, Plan]] = []
         self._left = _PAIR_PLANS
         self._enough: dict[str, Remedy] = {}  # by lever: those that surely do alone
+        self._tried: list[list[tuple[Candidate, Plan]]] = []  # other models and machines that do not do alone
 
     def planned(self, request: PlanRequest) -> Plan | None:
         """The plan of a changed request, None where the engine refuses it or nothing can be told."""
@@ -150,12 +172,18 @@ class _Search:
     def others(self, more: More) -> Iterator[Remedy]:
         """Other models and machines."""
         for group in more(self.request, self.plan):
+            tried: list[tuple[Candidate, Plan]] = []
+            done = 0
             for candidate in group:
                 plan = self.planned(candidate.request)
                 if plan is not None and plan.sure and self._does(plan, self.aim):
                     yield self._remedy((candidate,), plan, self.aim)
-                    if not self._short(plan):
+                    done += 1
+                    if done == _MOST_OF_GROUP or not self._short(plan):
                         break
+                elif plan is not None:
+                    tried.append((candidate, plan))
+            self._tried.append(tried)
 
     def _pull(self, lever: Lever, aim: Aim) -> Remedy | None:
         """The mildest step that surely does, else one that may; what helps without doing is kept for pairs."""
@@ -271,6 +299,81 @@ class _Search:
             elif lever.monotone and not place:
                 return None
         return strongest
+
+    # more than two -----------------------------------------------------------------------------------------------
+
+    def completed(self, *, machines: bool) -> Iterator[Remedy]:
+        """Of each kind of other model and machine, and of what helps a little here, the mildest that surely does with
+        up to two changes beside it, else the last that may. machines: other ones too.
+        """
+        partly = [tried for tried in self._partly if machines and tried[0].loss not in _NOT_BESIDE]
+        groups = [*self._tried, *([tried] for tried in partly[:2])]
+        for group in groups:
+            maybe: Remedy | None = None
+            worth = [(c, p) for c, p in group if not self._early(p) and (machines or c.loss != "hardware")]
+            for candidate, plan in worth[:_MOST_COMPLETED]:
+                self._left = _MORE_PLANS
+                found = self._complete((candidate,), plan)
+                maybe = found or maybe
+                if found is not None and found.sure:
+                    break
+            if maybe is not None:
+                yield self._lengthened(maybe)
+
+    def _early(self, plan: Plan) -> bool:
+        """Whether a plan fails with its weights still: no change of length or requests mends that."""
+        rule = next((rule for rule in self.engine.stages if rule.stage == plan.stage), None)
+        return rule is not None and rule.early and rule.against != "budget" and plan.stage != "profile"
+
+    def _complete(self, parts: tuple[Candidate, ...], plan: Plan) -> Remedy | None:
+        """Changes with one more beside them that does; else with the one that helps most, and another."""
+        helps: tuple[int, Candidate, Plan] | None = None
+        maybe = self._remedy(parts, plan, "fit") if self._does(plan, "fit") else None
+        names = {part.name for part in parts}
+        levers = (lever for lever in self.engine.levers(parts[-1].request, plan) if "fit" in lever.aims)
+        for lever in sorted(levers, key=lambda lever: WEIGHT[lever.loss]):
+            if self._left <= 0 or not lever.steps or lever.loss in _NOT_BESIDE or lever.name in names:
+                continue
+            for step in lever.steps if not lever.monotone else (*lever.steps[-1:], *lever.steps[:-1]):
+                request, changes = stepped(parts[-1].request, step)
+                self._left -= 1
+                after = self.planned(request) if changes and self._left >= 0 else None
+                if after is None:
+                    continue
+                more = (*parts, _candidate(lever, request, changes))
+                if after.sure and self._does(after, "fit"):
+                    return self._mildest(parts, lever, self._remedy(more, after, "fit"))
+                if after.fits and maybe is None and self._does(after, "fit"):
+                    maybe = self._remedy(more, after, "fit")
+                gained = self._gain(plan, after)
+                if gained > (helps[0] if helps else 0):
+                    helps = gained, more[-1], after
+                if lever.monotone:
+                    break
+        if len(parts) < _MOST_PARTS - 1 and helps is not None and self._left > 0:
+            return self._complete((*parts, helps[1]), helps[2]) or maybe
+        return maybe
+
+    def _mildest(self, parts: tuple[Candidate, ...], lever: Lever, strongest: Remedy) -> Remedy:
+        """Of a lever whose strongest step surely does beside others the mildest that does."""
+        for step in lever.steps[:-1] if lever.monotone else ():
+            if self._left <= 0:
+                break
+            self._left -= 1
+            request, changes = stepped(parts[-1].request, step)
+            plan = self.planned(request) if changes else None
+            if plan is not None and plan.sure and self._does(plan, "fit"):
+                return self._remedy((*parts, _candidate(lever, request, changes)), plan, "fit")
+        return strongest
+
+    def _gain(self, before: Plan, after: Plan) -> int:
+        """By how much less is missing; a later stage counts for more than any bytes."""
+        then, now = self._short_of(before), self._short_of(after)
+        if then is None or now is None:
+            return 0
+        order = [rule.stage for rule in self.engine.stages]
+        later = order.index(now.stage) - order.index(then.stage) if {now.stage, then.stage} <= {*order} else 0
+        return later * _STAGE + then.most_bytes - now.most_bytes if later >= 0 else 0
 
     def _lengthened(self, remedy: Remedy) -> Remedy:
         """A remedy with a shorter context, that context as long as its own plan surely allows."""

@@ -19,6 +19,7 @@ from kvplanner.engine.option import OptionValue
 from kvplanner.engine.plan import Plan
 from kvplanner.engine.registry import engine
 from kvplanner.engine.request import Load, PlanRequest
+from kvplanner.report.remedies import lines
 from kvplanner.request.words import Built, build
 from kvplanner.solve.others import others
 from kvplanner.solve.remedies import Remedy, remedies
@@ -109,6 +110,33 @@ def test_a_smaller_share_carries_the_load_of_a_small_model() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("model", "gpu", "names"),
+    [
+        ("meta-llama/Llama-3.3-70B-Instruct", "2xRTX 4090", {"sister", "context", "max_requests"}),
+        ("Qwen/Qwen3-32B", "RTX 4090", {"gpus"}),
+        ("deepseek-ai/DeepSeek-V3", "RTX 4090", {"gpus"}),
+        ("google/gemma-3-27b-it", "RTX 4080", {"gpus"}),
+        ("moonshotai/Kimi-K2-Instruct", "4xH100", {"gpus"}),
+    ],
+)
+def test_what_no_pair_of_changes_makes_fit_is_answered_too(model: str, gpu: str, names: set[str]) -> None:
+    request = PlanRequest(models.load(model), gpus.machine(gpu), load=Load(8, 1500, 500))
+    found = remedies(request, engine("vllm").plan(request), others)
+    assert found[0].sure
+    assert any(names <= set(way.names) and way.sure for way in found), [way.names for way in found]
+    assert max(len(way.names) for way in found) <= 3
+
+
+def test_where_nothing_does_what_is_missing_is_said() -> None:
+    request = PlanRequest(models.load("deepseek-ai/DeepSeek-V3"), gpus.machine("RTX 4090"), engine="sglang")
+    plan = engine("sglang").plan(request)
+    assert remedies(request, plan, others) == ()
+    text = " ".join(lines(plan, (), width=100, most=5))
+    assert f"{plan.missing_bytes / GIB:.2f} GiB are missing" in text
+    assert "kvplanner fits" in text
+
+
 # Values that planners got wrong in public, worked out by hand where the arithmetic allows it.
 
 
@@ -170,7 +198,8 @@ def test_16_and_32_gb_take_uneven_stages() -> None:
     request = PlanRequest(models.load("Qwen/Qwen3-14B"), machine, options=options)
     even = engine("vllm").plan(request)
     assert even.fits is False
-    best = remedies(request, even, others)[0]
+    best = next(way for way in remedies(request, even, others) if "sister" not in way.names)  # with these weights
+    assert best.sure
     assert "layer_partition" in best.names
     small, large = (d.segment("weights") for d in best.plan.devices)
     assert small is not None

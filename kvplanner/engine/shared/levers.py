@@ -182,10 +182,11 @@ def _context(seen: Seen) -> Iterator[Lever]:
     cost = "requests may be no longer than {value} tokens, prompt and answer together"
     if "context" not in seen.by_role or seen.short is None or seen.rule is None:
         return
-    sure = seen.plan.limits.sure_max_context_length or seen.plan.limits.max_context_length
+    sure, most = seen.plan.limits.sure_max_context_length, seen.plan.limits.max_context_length
     if seen.rule.against == "request" and sure:
         yield Lever("context", (seen.step("context", sure),) if floor <= sure < now else (), cost, "length")
         return
+    now = min(now, most or now)  # it surely fits below that, if at all
     if seen.rule.against == "free" or seen.short.stage == "weights":
         return
     value = 1 << max(now - 1, 1).bit_length() - 1

@@ -9,7 +9,8 @@ from PySide6.QtGui import QFocusEvent
 from PySide6.QtWidgets import QTextBrowser, QVBoxLayout, QWidget
 
 from kvplanner.report import words
-from kvplanner.report.remedies import heading, outcome, title
+from kvplanner.report.remedies import heading, outcome, title, without
+from kvplanner.sized_text import sizes_in
 from kvplanner.ui.theme.ink import set_pale, tokens_of
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 EMPTY: Final = "Choose a model and GPUs"
 SEARCHING: Final = "Looking for ways…"
-NONE: Final = "No single change and no pair of changes does more"
 _LEAST: Final = 220
 
 
@@ -88,7 +88,7 @@ class RemedyPage(QWidget):
         elif remedies is None or plan is None:
             told = SEARCHING
         elif not remedies:
-            told = NONE
+            told = words.rich(sizes_in(without(plan), self._unit))
         else:
             rows = "".join(self._row(number, remedy) for number, remedy in enumerate(remedies))
             told = f"<p><b>{heading(plan)}</b></p>{rows}"

@@ -62,10 +62,10 @@ def first_row(spec: ModelSpec, settings: Settings, chosen: Chosen) -> int:
 
 
 def _first_attention(spec: ModelSpec) -> Attention | Mla | None:
-    mixers: list[Mixer] = [m for layer in spec.layers for m in layer.mixers]
-    for mixer in mixers:
-        if isinstance(mixer, Mla) or (isinstance(mixer, Attention) and mixer.owns_cache and mixer.causal):
-            return mixer
+    for layer in spec.layers:
+        for mixer in layer.mixers:
+            if isinstance(mixer, Mla) or (isinstance(mixer, Attention) and mixer.owns_cache and mixer.causal):
+                return mixer
     return None
 
 
