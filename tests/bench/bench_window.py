@@ -68,6 +68,8 @@ parse = main_arguments.parse
 main_arguments.parse = lambda words: (watch(), parse(words))[1]
 entry.main(["gui"])
 """
+# What moves SGLang's budget and slack.
+_MOVED: Final = ("mem_fraction_static", "chunked_prefill_size", "max_running_requests", "context_length")
 _SLIDER: Final = """
 import time
 from kvplanner.ui.window.run import make_app
@@ -81,15 +83,19 @@ window = application.new_window()
 window.resize(1280, 800)
 window.show()
 window.fill()
-window.document.reset(start_state(PlanWords(model=MODEL, gpu="8xH100"), lambda: None))
+window.document.reset(start_state(PlanWords(model=MODEL, gpu="8xH100", engine=ENGINE), lambda: None))
 window.document.flush()
 app.processEvents()
-field = window.panel.fields["max_model_len"]
-field.slider.setSliderDown(True)
+field = window.panel.fields[FIELD]
+slider = getattr(field, "slider", None)
 times = []
 for i in range(60):
     start = time.process_time()
-    field.slider.setValue(300 + 7 * i)
+    if slider is not None:
+        slider.setSliderDown(True)
+        slider.setValue(300 + 7 * i)
+    else:
+        window.document.set_option(FIELD, 64 + 8 * i, key="drag")
     for _ in range(3):
         app.processEvents()
     times.append((time.process_time() - start) * 1000)
@@ -124,7 +130,8 @@ def run() -> list[Row]:
     """CPU from process start to the event loop being idle after the first paint; and of one slider step."""
     _child("SHELL = False\n" + _WINDOW)
     bare, shell, bars = _least(_BARE, "SHELL = True\n" + _WINDOW, "SHELL = False\n" + _WINDOW)
-    best, median, late = _child("MODEL = 'Llama-3.3-70B-Instruct'\n" + _SLIDER)
+    best, median, late = _step("vllm", "max_model_len")
+    moved = [(field, _step("sglang", field)) for field in _MOVED]
     return [
         Row("bare PySide6 window, first frame", bare),
         Row("shell, first frame", shell, floor=bare, budget_ratio=1.5),
@@ -132,4 +139,9 @@ def run() -> list[Row]:
         Row("slider step to repaint, 8 GPUs, least", best, budget=16.0),
         Row("slider step to repaint, 8 GPUs, median", median, budget=16.0),
         Row("slider step to repaint, 8 GPUs, 95th percentile", late, budget=16.0),
+        *(Row(f"SGLang: {field} to repaint, 8 GPUs, median", times[1], budget=16.0) for field, times in moved),
     ]
+
+
+def _step(engine: str, field: str) -> list[float]:
+    return _child(f"MODEL, ENGINE, FIELD = 'Llama-3.3-70B-Instruct', {engine!r}, {field!r}\n{_SLIDER}")
