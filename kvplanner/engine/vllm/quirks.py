@@ -41,7 +41,8 @@ class Quirks(NamedTuple):
     read the model's cache; not_confirmed: why its cache is an estimate.
     Profile run: item.
     Weights: fp32_router: routers are widened; plain_decays: decay rates keep the model's dtype; whole_norms: query and
-    key norms of full width, whole on every rank; whole_tower: what of its encoder is not split; split_like_words: small
+    key norms of full width, whole on every rank; whole_tower: what of its encoder is not split;
+    tower_quantised: its encoder and projector are built by the quantisation method too; split_like_words: small
     embeddings padded and split as the vocabulary; split_by_rows: paths split although they could be whole; not_built:
     parts of paths that are stored and not built; own_values: each layer has projections of its own for keys and values;
     second_to_last: the encoder's last layer is not built; unused_head: an embedding model built with its twin's head;
@@ -69,6 +70,7 @@ class Quirks(NamedTuple):
     plain_decays: bool = False
     whole_norms: bool = False
     whole_tower: Literal["", "mlp", "attention", "all"] = ""
+    tower_quantised: bool = False
     split_like_words: tuple[str, ...] = ()
     split_by_rows: tuple[str, ...] = ()
     not_built: tuple[str, ...] = ()
@@ -186,7 +188,7 @@ ROWS: Final[dict[str, Quirks]] = {
     "MiniMaxM3*": _MINIMAX._replace(not_confirmed=_INDEX_UNSURE),
     "MiniMaxText01ForCausalLM": _MINIMAX._replace(last=(23, 0)),
     "MistralModel": Quirks(unused_head=True),
-    "Mistral3ForConditionalGeneration": Quirks(since=(8, 2)),
+    "Mistral3ForConditionalGeneration": Quirks(since=(8, 2), tower_quantised=True),
     "MllamaForConditionalGeneration": Quirks(since=(6, 2), last=(10, 2)),
     "Molmo2ForConditionalGeneration": Quirks(image_prefix=True),
     "MuseGlimmer*": Quirks(whole_tower="mlp"),

@@ -6,10 +6,16 @@ fbgemm_fp8.py, mxfp4.py, fp_quant.py; "mxfp8" is read as ModelOpt's).
 
 from __future__ import annotations
 
+from typing import Final
+
 from kvplanner.model import formats
 from kvplanner.model.config.fields import Fields
 from kvplanner.model.quantisation import modelopt
 from kvplanner.model.quantisation.scheme import EXPERT_KINDS, Rule, Scheme, kv_cache, name_rules, skips
+
+# Encoders that a skip list may name as a whole instead of matrix by matrix.
+_PARTS: Final = ("vision_tower", "multi_modal_projector", "vision_model", "audio_tower", "visual", "vision_encoder")
+PARTS_SKIPPED: Final = "skipped as a whole"
 
 
 def fp8(config: Fields) -> Scheme:
@@ -26,7 +32,9 @@ def fp8(config: Fields) -> Scheme:
         config.skip("modules_to_not_convert", "ignored_layers", "ignore")
         modelopt.said_elsewhere(config)
     rules = mapped or skips(config, "modules_to_not_convert", "ignored_layers")
-    return Scheme("fp8", default, rules=rules, kv_cache=kv_cache(config))
+    named = (*(config.texts("modules_to_not_convert") or ()), *(config.texts("ignored_layers") or ()))
+    whole = any(name.rpartition(".")[2] in _PARTS for name in named)
+    return Scheme("fp8", default, rules=rules, kv_cache=kv_cache(config), traits=(PARTS_SKIPPED,) if whole else ())
 
 
 def fbgemm(config: Fields) -> Scheme:

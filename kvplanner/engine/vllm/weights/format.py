@@ -22,7 +22,7 @@ from kvplanner.engine.vllm.gpu import Gpu
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.engine.vllm.weights import methods as weights_methods
 from kvplanner.engine.vllm.weights import rules as weights_rules
-from kvplanner.model.formats import DTYPE_BYTES, WeightFormat
+from kvplanner.model.formats import DTYPE_BYTES, WeightFormat, fp8_tensor
 from kvplanner.model.spec import ModelSpec
 from kvplanner.model.tensors import TensorGroup
 from kvplanner.record import NamedTuple
@@ -83,6 +83,8 @@ def resident(
 
 def effective(group: TensorGroup, spec: ModelSpec, settings: Settings) -> WeightFormat:
     """The format that the engine runs: the file's, or that of an online quantisation of a 16-bit checkpoint."""
+    if weights_rules.skipped_in_vain(group, spec):
+        return fp8_tensor(True)
     wanted = weights_methods.online(spec, settings)
     if wanted is None or group.kind not in wanted.kinds or group.shard == "replicated":
         return group.format
@@ -142,6 +144,8 @@ def notes(spec: ModelSpec, settings: Settings, gpu: Gpu) -> tuple[str, ...]:
         found.append("act-order GPTQ files may keep the scales of row-parallel layers whole on every rank: not counted")
     if "fp4" in method and "mxfp4" not in method:
         found.append("NVFP4 kernels may pad experts further; the part is small")
+    if weights_rules.skips_in_vain(spec):
+        found.append("its skip list names the encoder as a whole, which is no layer: vLLM builds it in 8 bits")
     wanted = weights_methods.online(spec, settings)
     if wanted is not None and not wanted.checked:
         found.append(f"{method} is counted by its rule, which was not held against the engine")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kvplanner.engine.vllm.quirks import quirks
+from kvplanner.model.quantisation.floats import PARTS_SKIPPED
 from kvplanner.model.spec import ModelSpec, State
 from kvplanner.model.tensors import Inventory, TensorGroup
 
@@ -115,6 +116,21 @@ def split_by_rows(group: TensorGroup, spec: ModelSpec) -> bool:
 def unused_head(spec: ModelSpec) -> bool:
     """Whether an embedding model without a head is built with one: classes made from their generating twins."""
     return spec.task == "embed" and quirks(spec.architecture).unused_head and not spec.tied_embeddings
+
+
+def skips_in_vain(spec: ModelSpec) -> bool:
+    """Whether an FP8 checkpoint's skip list names an encoder as a whole, and the engine builds it in 8 bits.
+
+    vLLM compares the list with the names of single layers, which "model.vision_tower" is none of (layers/quantization/
+    fp8.py and utils/quant_utils.py, is_layer_skipped).
+    """
+    return PARTS_SKIPPED in spec.quantization_traits and quirks(spec.architecture).tower_quantised
+
+
+def skipped_in_vain(group: TensorGroup, spec: ModelSpec) -> bool:
+    """Whether a matrix of such an encoder, or of its projector, is built in 8 bits."""
+    split = group.shard in ("column", "row") and len(group.shape) == 2
+    return group.place == "tower" and split and skips_in_vain(spec)
 
 
 def on_every_stage(group: TensorGroup, spec: ModelSpec) -> bool:
