@@ -15,6 +15,8 @@ from kvplanner.model.config import classes
 from kvplanner.model.config.metadata import is_metadata, misspelt, same_meaning
 
 MAX_LAYERS: Final = 4096
+# Objects of settings that their makers write anything into.
+FREE: Final = frozenset({"meta", "export", "exllama_config", "algo_config", "calibration", "calib_config"})
 MAX_SIZE: Final = 1 << 40
 
 
@@ -281,8 +283,8 @@ class Fields:
 
 
 def _says_more(name: str, value: object, harmless: frozenset[str]) -> bool:
-    """Whether an object or list of settings, or one inside it, is of an unknown name. A maker's "meta" is free."""
-    if name == "meta" or not isinstance(value, Mapping | list | tuple) or not value:
+    """Whether an object or list of settings, or one inside it, is of an unknown name."""
+    if name in FREE or not isinstance(value, Mapping | list | tuple) or not value:
         return False
     if name not in harmless:
         return True

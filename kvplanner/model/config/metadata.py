@@ -18,7 +18,7 @@ _STRUCTURAL: Final = (
     "tower", "encoder", "decoder", "width",
 )  # fmt: skip
 _NUMERIC: Final = re.compile(
-    r"dropout|droput|_coef$|_eps$|epsilon|initializer|_loss|_std$|jitter_noise|rope_theta|_act$"
+    r"_token_(id|ids|index)$|dropout|droput|_coef$|_eps$|epsilon|initializer|_loss|_std$|jitter_noise|rope_theta|_act$"
     r"|init_value$|init_scale$|xavier_init$|^layernorm_\w+_(alpha|beta)$|_loss_weight$|drop_path|layerdrop|_multipliers?$|_scaling_factor$"
 )
 # Keys with such a word that change neither, whatever their value. The pooler_* and directionality fields are those
@@ -31,6 +31,7 @@ _HARMLESS: Final = frozenset(
         "pooler_num_fc_layers", "pooler_size_per_head", "time_step_limit", "attention_softmax_in_fp32",
         "gradient_checkpointing_layers", "is_encoder_decoder", "add_classification_head", "diversity_penalty",
         "tie_encoder_decoder", "mamba_chunk_size_hint", "slow_but_exact", "masked_softmax_fusion", "seconds_per_chunk",
+        "decoder_sparse_step",
     }
 )  # fmt: skip
 # Dictionaries and lists that hold words, token ids, processing or rope settings.
@@ -50,7 +51,7 @@ _SIZES: Final = re.compile(
 # Names of one meaning; the first is the usual one.
 _SAME: Final = (
     ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
-    ("hidden_size", "n_embd", "n_embed", "d_model", "dim", "model_dim"),
+    ("hidden_size", "n_embd", "n_embed", "d_model", "dim", "model_dim", "embed_dim"),
     ("num_attention_heads", "n_head", "n_heads", "num_heads"),
     ("num_key_value_heads", "num_kv_heads", "n_head_kv", "n_kv_heads", "multi_query_group_num"),
     ("intermediate_size", "ffn_hidden_size", "ffn_dim", "n_inner", "ff_intermediate_size", "block_ff_dim"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kvplanner.errors import NotModelled
+from kvplanner.model.config import classes
 from kvplanner.model.config.fields import shown
 from kvplanner.model.config.reading import Draft, Reading
 
@@ -26,7 +27,9 @@ _TYPES = {
     "nemotron_h": "NemotronHForCausalLM", "opt": "OPTForCausalLM", "kimi_linear": "KimiLinearForCausalLM",
     "qwen2_5_omni_text": "Qwen2ForCausalLM", "qwen3_omni_moe_text": "Qwen3MoeForCausalLM",
     "paddleocr_vl_text": "Ernie4_5ForCausalLM", "qwen2_vl_text": "Qwen2ForCausalLM", "seed_oss": "SeedOssForCausalLM",
-    "olmo2": "Olmo2ForCausalLM", "apertus": "ApertusForCausalLM",
+    "olmo2": "Olmo2ForCausalLM", "apertus": "ApertusForCausalLM", "qwen3_asr_text": "Qwen3ForCausalLM",
+    "qwen3_vl_text": "Qwen3ForCausalLM", "qwen3_vl_moe_text": "Qwen3MoeForCausalLM",
+    "qwen2_5_vl_text": "Qwen2ForCausalLM",
 }  # fmt: skip
 
 
@@ -37,10 +40,18 @@ def wrapped_text(reading: Reading) -> Draft:
     """
     text = reading.text
     names = text.texts("architectures") if text is not reading.top else None
-    name = next((n for n in names or () if n in reading.readers), "") or _TYPES.get(text.kind, "")
+    own = next((n for n in names or () if n in reading.readers), "")
+    name = own or _TYPES.get(text.kind, "") or _generating(reading)
     if not name:
         if not text.kind:
             raise text.missing("model_type")
         raise NotModelled(f"is {shown(text.kind)}, which no reader of language models inside others understands",
                           text.named("model_type"), "A plan from file headers shows the weights")  # fmt: skip
     return reading.as_another(name, text)
+
+
+def _generating(reading: Reading) -> str:
+    """The generating class beside the base class that transformers names for the dictionary's type, "" for none."""
+    base = classes.base_model(reading.text.kind)
+    name = f"{base.removesuffix('Model').removesuffix('Text')}ForCausalLM"
+    return name if base and name in reading.readers else ""

@@ -49,6 +49,9 @@ def mxfp4(config: Fields) -> Scheme:
 
 def mxfp8(config: Fields) -> Scheme:
     """FP8 with a one-byte exponent for 32 weights, as MiniMax spells it."""
+    blocks = config.ints("weight_block_size", low=1, high=1 << 16)
+    if blocks is not None and blocks != (1, 32):
+        raise config.bad("weight_block_size", "[1, 32]")
     rules = skips(config, "modules_to_not_convert", "ignored_layers")
     return Scheme("mxfp8", formats.MXFP8, rules=rules, kv_cache=kv_cache(config))
 
@@ -68,6 +71,12 @@ def fp_quant(config: Fields) -> Scheme:
 def _endings(config: Fields, name: str) -> tuple[Rule, ...]:
     names = config.texts(name) or ()
     return name_rules((n if "." not in n else f"*{n}" for n in names), None, config.named(name))
+
+
+def ptpc_fp8(config: Fields) -> Scheme:
+    """vLLM's own: a 16-bit checkpoint that the engine quantises by rows as it loads it, on AMD GPUs."""
+    config.expect("activation_scheme", "dynamic")
+    return Scheme("ptpc_fp8", None, rules=skips(config, "ignored_layers", "modules_to_not_convert"))
 
 
 def experts_int8(config: Fields) -> Scheme:

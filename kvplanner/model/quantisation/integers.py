@@ -53,8 +53,39 @@ def gptq(config: Fields) -> Scheme:
                            change.maybe("group_size", low=-1, high=1 << 16) or group)  # fmt: skip
         rules += name_rules((f"re:{key.removeprefix('+:')}",), own, where, kinds)
     rules += skips(config, "modules_to_not_convert")
-    traits = ("act-order",) if config.flag("desc_act", default=False) and group > 0 else ()
-    return Scheme("gptq", formats.gptq(bits, group), kinds, tuple(rules), traits=traits)
+    inside = _in_block(config)
+    if inside:
+        rules += name_rules((f"*{name}" for name in inside), formats.gptq(bits, group),
+                            config.named("modules_in_block_to_quantize"), kinds)  # fmt: skip
+        return Scheme("gptq", None, kinds, tuple(rules), traits=_order(config, group))
+    return Scheme("gptq", formats.gptq(bits, group), kinds, tuple(rules), traits=_order(config, group))
+
+
+def _order(config: Fields, group: int) -> tuple[str, ...]:
+    return ("act-order",) if config.flag("desc_act", default=False) and group > 0 else ()
+
+
+def _in_block(config: Fields) -> tuple[str, ...]:
+    """The modules of a layer that alone are quantised, as GPTQ's makers list them: one by one or in groups."""
+    _, value = config.raw("modules_in_block_to_quantize")
+    if value is None:
+        return ()
+    held = value if isinstance(value, list | tuple) else [None]
+    names = [name for item in held for name in (item if isinstance(item, list | tuple) else [item])]
+    if not all(isinstance(name, str) for name in names):
+        raise config.bad("modules_in_block_to_quantize", "a list of names")
+    return tuple(str(name) for name in names)
+
+
+def moe_wna16(config: Fields) -> Scheme:
+    """vLLM's own wrapper of GPTQ and AWQ checkpoints, whose experts run in 4 or 8 bits with 16-bit activations."""
+    bits = config.need("weight_bits", "bits", low=2, high=8)
+    group = config.need("group_size", low=-1, high=1 << 16)
+    config.skip("full_config")
+    awq_like = "awq" in (config.text("linear_quant_method") or "gptq")
+    form = formats.awq(bits, group, config.flag("has_zp", default=False)) if awq_like else formats.gptq(bits, group)
+    kinds = HEAD_TOO if config.flag("lm_head_quantized", default=False) else LINEAR_KINDS
+    return Scheme("awq" if awq_like else "gptq", form, kinds, skips(config, "modules_to_not_convert"))
 
 
 def auto_round(config: Fields) -> Scheme:

@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from typing import Final
 
 from kvplanner.model import formats
-from kvplanner.model.config.fields import Fields
+from kvplanner.model.config.fields import FREE, Fields
 from kvplanner.model.quantisation.scheme import Scheme
 
 # Objects and lists in quantisation settings that say nothing of what is stored: how activations are quantised as the
-# model runs, what made the file, how it was calibrated.
+# model runs, what made the file, how it was calibrated, which kernels may run it. FREE: with whatever is in them.
 HARMLESS: Final = frozenset(
     {
-        "input_activations", "output_activations", "observer_kwargs", "producer", "meta", "dataset", "tokenizer",
-        "export", "algo_config", "softmax_quant_spec", "input_tensors", "output_tensors", "bias", "supported_types",
-        "calibration", "calib_config", "ranges", "tp_plan",
+        "input_activations", "output_activations", "observer_kwargs", "producer", "dataset", "tokenizer",
+        "softmax_quant_spec", "input_tensors", "output_tensors", "bias", "supported_types", "quant_block_list",
+        "module_name_preceding_first_block", "ranges", "tp_plan", *FREE,
     }
 )  # fmt: skip
 
