@@ -90,7 +90,7 @@ def test_a_missing_context_length_stays_unknown() -> None:
 
 def test_a_plain_model_loads_no_other_family() -> None:
     code = (
-        "import sys; from kvplanner.catalog import models; models.load('meta-llama/Llama-3.1-8B-Instruct');"
+        "import sys; from kvplanner.catalog import models as m; m.read(m.find('meta-llama/Llama-3.1-8B-Instruct'));"
         "print(*[n.rpartition('.')[2] for n in sys.modules if n.startswith('kvplanner.model.families.')])"
     )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
