@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from tests.fuzz.targets import FOLDER
+from tests.fuzz.texts import COMMANDS, PAGES, PLANS, RECORDINGS
 from tests.source import wrong_gguf, wrong_json, wrong_safetensors
 from tests.source.checkpoints import sub_model
 from tests.source.checkpoints_dense import llama
@@ -14,6 +15,7 @@ from tests.source.make_gguf import ARRAY, F32, STRING, U32, header, llama_pairs,
 from tests.source.make_models import awq, fp8_block, gptq, header_bytes, nvfp4, total_bytes
 
 MOST_BYTES = 16_000
+LOGS = FOLDER.parent / "diagnose" / "logs"
 
 
 def main() -> None:
@@ -40,6 +42,11 @@ def main() -> None:
     ):  # fmt: skip
         for name, (data, _) in cases.items():
             _save(target, f"wrong-{name}", data)
+    for target, texts in (("plan", PLANS), ("recording", RECORDINGS), ("metrics", PAGES), ("command", COMMANDS)):
+        for name, text in texts.items():
+            _save(target, name, text.encode())
+    for path in LOGS.rglob("*.log"):
+        _save("log", path.stem, path.read_bytes())
 
 
 def _save(target: str, name: str, data: bytes) -> None:
