@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kvplanner.catalog import gpus, models
 from kvplanner.engine.command import format_command
 from kvplanner.engine.option import Option, OptionValue
-from kvplanner.engine.registry import engine
+from kvplanner.engine.registry import engine, names
 from kvplanner.engine.request import Load, PlanRequest
 from kvplanner.errors import PlannerError
 from kvplanner.report import schema
@@ -21,11 +21,9 @@ from kvplanner.report.sentences import summary
 from kvplanner.units import GIB
 from tests.report.contract import check_plan
 
-VLLM = engine("vllm")
 FAMILIES = {entry.architecture: entry.id for entry in models.index()}
 MACHINES = ("H100", "8xH100", "RTX 4090", "2x24GiB", "1xRTX 4090,1xRTX 3090", "16xH200", "GTX 1080 Ti", "2xV100 32GB",
             "A100-PCIE-40GB", "M3 Max", "MI300X")  # fmt: skip
-VERSIONS = (None, "0.33", "0.24", "0.16", "0.9", "0.6.6")
 MEASURABLE = ("other", "runtime_outside", "runtime", "weights", "workspace", "activations", "cuda_graphs", "kv_cache")
 PATIENCE_S = 2.0
 
@@ -47,9 +45,11 @@ def values(option: Option) -> st.SearchStrategy[OptionValue]:
 
 @st.composite
 def requests(draw: st.DrawFn) -> PlanRequest:
-    """A model of any architecture on any machine, with some of the version's options set."""
-    version = draw(st.sampled_from(VERSIONS))
-    chosen = draw(st.lists(st.sampled_from(VLLM.options(version)), max_size=4, unique_by=lambda o: o.name))
+    """A model of any architecture on any machine under any engine, with some of the version's options set."""
+    name = draw(st.sampled_from(names()))
+    version = draw(st.none() | st.sampled_from(engine(name).versions))
+    known = engine(name).options(version)
+    chosen = draw(st.lists(st.sampled_from(known), max_size=4, unique_by=lambda o: o.name))
     options: Mapping[str, OptionValue] = {option.name: draw(values(option)) for option in chosen}
     load = draw(st.none() | st.builds(Load, st.integers(1, 10**9), st.integers(1, 10**9), st.integers(0, 10**9)))
     measured = draw(st.dictionaries(st.sampled_from(MEASURABLE), st.integers(0, 10**13), max_size=2))
@@ -57,7 +57,7 @@ def requests(draw: st.DrawFn) -> PlanRequest:
     machine = gpus.machine(draw(st.sampled_from(MACHINES)))
     free = draw(st.none() | st.integers(0, 200 * GIB))
     machine = machine._replace(devices=tuple(device._replace(free_bytes=free) for device in machine.devices))
-    return PlanRequest(model, machine, version=version, options=options, load=load, measured=measured)
+    return PlanRequest(model, machine, name, version, options, load=load, measured=measured)
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -65,7 +65,7 @@ def requests(draw: st.DrawFn) -> PlanRequest:
 def test_a_plan_or_a_refusal(request: PlanRequest) -> None:
     start = time.process_time()
     try:
-        plan = VLLM.plan(request)
+        plan = engine(request.engine).plan(request)
     except PlannerError as error:
         assert error.what
         assert "\n" not in error.what
@@ -74,4 +74,4 @@ def test_a_plan_or_a_refusal(request: PlanRequest) -> None:
     check_plan(json.loads(json.dumps(schema.to_json(plan), allow_nan=False)))
     assert report.text(plan).startswith(summary(plan))
     assert report.explain(plan)
-    assert format_command(VLLM, request)
+    assert format_command(engine(request.engine), request)

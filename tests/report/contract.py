@@ -9,7 +9,7 @@ from kvplanner.engine.segment import SEGMENT_KINDS
 BASES = {"exact", "calibrated", "analytic", "assumed", "measured", "rest"}
 STAGES = {
     None, "free_memory_check", "weights", "profile", "kv_cache_sizing", "kv_cache_too_small", "kv_cache_allocation",
-    "graph_capture", "runtime",
+    "graph_capture", "compute", "runtime",
 }  # fmt: skip
 
 SIZE, NUMBER, TEXT, FLAG, LIST, OBJECT = (int,), (int, float), (str,), (bool,), (list,), (dict,)
@@ -117,8 +117,10 @@ def _device(device: dict[str, object], fits: object, path: str, *, vllms: bool) 
         # SGLang charges its pools without their spare page and their tables of windows.
         beyond = 0 if vllms else int(str(device["total_bytes"])) // 100
         assert inside <= int(str(device["budget_bytes"])) + beyond, f"{path}: {inside} of {device['budget_bytes']}"
-    if fits:
-        assert total == device["total_bytes"], f"{path}: {total} of {device['total_bytes']}"
+    if fits:  # files that are mapped may be larger than the host's memory
+        whole = sum(int(str(device[name] or 0)) for name in ("total_bytes", "overflow_bytes"))
+        assert total == whole, f"{path}: {total} of {whole}"
+        assert not device["overflow_bytes"] or device["kind"] == "host", path
     else:
         assert "headroom" not in kinds or fits is None
 

@@ -93,10 +93,14 @@ def overrides_of(text: str, devices: Sequence[str], hosts: Sequence[str]) -> tup
 
 
 def expert_overrides(layers: int | None) -> tuple[Override, ...]:
-    """`--cpu-moe` (None) and `--n-cpu-moe N`: the experts of all, or of the first N, layers stay on the host."""
+    """`--cpu-moe` (None) and `--n-cpu-moe N`: the experts of all, or of the first N, layers stay on the host.
+
+    llama.cpp has a pattern for each layer; one for all of them says the same and is tried once for a tensor.
+    """
     if layers is None:
         return (Override(ALL_EXPERTS, HOST),)
-    return tuple(Override(rf"blk\.{layer}\.ffn_(up|down|gate_up|gate)_(ch|)exps", HOST) for layer in range(layers))
+    numbers = "|".join(map(str, range(layers)))
+    return (Override(rf"blk\.({numbers})\.ffn_(up|down|gate_up|gate)_(ch|)exps", HOST),)
 
 
 class Placed(NamedTuple):

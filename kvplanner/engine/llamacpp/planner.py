@@ -324,9 +324,9 @@ def _resolved(sized: _Sized) -> dict[str, Resolved]:
         resolved["n_gpu_layers"] = Resolved(str(on_gpus), "derived", f"moved by --fit: {split} by GPU")
         if len(fitted.layers) > 1:
             resolved["tensor_split"] = Resolved(split.replace("/", ","), "derived", "by --fit")
-    elif resolved["n_gpu_layers"].origin == "default":
+    elif (all_ := resolved.get("n_gpu_layers")) is not None and all_.origin == "default":
         reason = f"{format_count(on_gpus)} of {format_count(len(layers) + 1)}"
-        resolved["n_gpu_layers"] = resolved["n_gpu_layers"]._replace(reason=reason)
+        resolved["n_gpu_layers"] = all_._replace(reason=reason)
     return resolved
 
 

@@ -37,7 +37,8 @@ def device_plans(
     """Each GPU, then the host."""
     failing_on_host = rule is not None and rule.stage == "weights" and host_total is not None and not host.mapped
     plans = [_gpu_plan(model, sizes, gpu, index, rule) for index, gpu in enumerate(gpus)]
-    return [*plans, _host_plan(model, sizes, host, host_total, rule if failing_on_host else None)]
+    host_rule = rule if failing_on_host else None
+    return [*plans, _host_plan(model, sizes, host, host_total, host_rule, fails=rule is not None)]
 
 
 def _gpu_plan(model: Model, sizes: Sizes, gpu: OnGpu, index: int, rule: StageRule | None) -> DevicePlan:
@@ -84,12 +85,13 @@ def _reserved(gpu: OnGpu, reserved: int) -> Estimate:
 def _rest(total: int, left: int, terms: Sequence[Estimate]) -> Estimate:
     used = figures.total_band(tuple(terms))
     inputs = (Input("total", total, "B", "of the GPU"), Input("all parts", used.value, "B", ""))
-    return Estimate(
-        left, left - (used.high - used.value), left + used.value - used.low, "rest", "{total} − {all parts}", inputs
-    )
+    low, high = max(left - (used.high - used.value), 0), left + used.value - used.low
+    return Estimate(left, low, high, "rest", "{total} − {all parts}", inputs)
 
 
-def _host_plan(model: Model, sizes: Sizes, host: OnHost, total: int | None, rule: StageRule | None) -> DevicePlan:
+def _host_plan(
+    model: Model, sizes: Sizes, host: OnHost, total: int | None, rule: StageRule | None, *, fails: bool
+) -> DevicePlan:
     """RAM as a device: what must lie there, and what is page cache."""
     segments = [
         Segment("weights", host.weights, meaning=_MAPPED if host.mapped else _PINNED),
@@ -100,7 +102,7 @@ def _host_plan(model: Model, sizes: Sizes, host: OnHost, total: int | None, rule
     segments = [s for s in segments if s.bytes or s.kind == "weights"]
     held = sum(s.bytes for s in segments)
     whole = total if total is not None else held
-    if total is not None and rule is None and held <= total:
+    if total is not None and not fails and held <= total:
         segments.append(Segment("headroom", _rest(total, total - held, [s.estimate for s in segments])))
     memory = exact(whole, "{memory}", Input("memory", whole, "B", "given" if total else "as much as is needed"))
     spec = GpuSpec("host", "Host memory", "custom", memory, memory)

@@ -164,7 +164,8 @@ class Sizer:
         names = [f"CUDA{index}" for index in range(gpus)]
         overrides = place.overrides_of(at.overrides, names, ("CPU", "CUDA_Host"))
         if at.cpu_experts is not None:
-            overrides += place.expert_overrides(at.cpu_experts or None)
+            # A number beyond the layers names tensors that no model has.
+            overrides += place.expert_overrides(min(at.cpu_experts, layers) or None)
         placed = place.load(tensors, placement, gpus, overrides, architecture=spec.model_type)
         wanted = at.gpu_layers
         everything = wanted is None or wanted < 0 or wanted > layers

@@ -22,6 +22,8 @@ BACKENDS: Final = (
 _DSA: Final = ("flashmla_sparse", "flashmla_kv", "flashmla_auto", "fa3", "tilelang", "trtllm", "flashinfer_sparse_mla")
 _GRAPH: Final = ("full", "breakable", "tc_piecewise", "disabled")
 ALGORITHMS: Final = ("EAGLE", "EAGLE3", "NEXTN", "MTP", "STANDALONE", "NGRAM", "DFLASH", "DSPARK", "LOOKAHEAD")
+# The engine lists every size up to these: far more than any GPU captures.
+_MOST_CAPTURED: Final = 1 << 20
 _POOLS: Final = ("kv_cache", "headroom")
 
 
@@ -29,11 +31,13 @@ def graphs() -> tuple[Option, ...]:
     """CUDA graphs: the names of 0.5.15 and later, with the older ones."""
     return (
         option("cuda_graph_max_bs_decode", "int", GRAPHS, "Largest decode graph", "Largest captured batch",
-               "from the GPU: 8 to 512", aliases=("--cuda-graph-max-bs",), moves=("cuda_graphs", *_POOLS), low=1),
+               "from the GPU: 8 to 512", aliases=("--cuda-graph-max-bs",), moves=("cuda_graphs", *_POOLS), low=1,
+               high=_MOST_CAPTURED),
         option("cuda_graph_bs_decode", "text", GRAPHS, "Captured batches", "Batch sizes that are captured",
                "by a fixed series", aliases=("--cuda-graph-bs",), many=True, moves=("cuda_graphs",)),
         option("cuda_graph_max_bs_prefill", "int", GRAPHS, "Largest prefill graph", "Largest captured chunk, in tokens",
-               "a chunk", aliases=("--piecewise-cuda-graph-max-tokens",), moves=("cuda_graphs", *_POOLS), low=1),
+               "a chunk", aliases=("--piecewise-cuda-graph-max-tokens",), moves=("cuda_graphs", *_POOLS), low=1,
+               high=_MOST_CAPTURED),
         option("cuda_graph_bs_prefill", "text", GRAPHS, "Captured chunks", "Chunk sizes that are captured",
                "by a fixed series", aliases=("--piecewise-cuda-graph-tokens",), many=True, moves=("cuda_graphs",)),
         option("cuda_graph_backend_decode", "choice", GRAPHS, "Decode graphs", "How decode graphs are captured", "full",

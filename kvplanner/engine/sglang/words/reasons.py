@@ -35,7 +35,7 @@ def failure(made: Replica, found: Failure, window: FractionWindow) -> Reason:
     """What does not fit, where, by how much, and which fractions would do."""
     rank = made.ranks[found.rank]
     figures: Figures = {"gpu": _gpu(rank), "share": f"{made.settings.fraction:g}", "flag": _FLAG}
-    if found.missing_bytes > 0:
+    if found.missing_bytes > 0 or found.refusal is None:
         figures = {**figures, "missing": Bytes(found.missing_bytes)}
     text = _REFUSED[found.refusal.kind] if found.refusal is not None else _LACKS[found.stage]
     if found.refusal is not None and found.refusal.kind == "weights" and found.missing_bytes > 0:
