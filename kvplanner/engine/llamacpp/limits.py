@@ -3,72 +3,114 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from kvplanner.engine.llamacpp.figures import OnGpu
 from kvplanner.engine.llamacpp.settings import Settings
 from kvplanner.engine.llamacpp.sizes import Sizes
 from kvplanner.engine.plan import Limits
 from kvplanner.engine.request import Load
-from kvplanner.model.model import Model
 from kvplanner.units import round_up
 
-_STEP = 256
+_STEP: Final = 256
+_TRIES: Final = 12
+_DOUBT: Final = 3  # by how much of itself, as a part of this, a first guess of the bytes of a token may be wrong
+
+# What is to spare with a context of so many tokens in all: by the values, and at the unfavourable end of every band.
+Spare = tuple[int, int]
 
 
 def limits(
-    model: Model, settings: Settings, sizes: Sizes, gpus: Sequence[OnGpu], load: Load | None,
-    fits_at: Callable[[int], bool],
+    settings: Settings, sizes: Sizes, gpus: Sequence[OnGpu], load: Load | None, longest: tuple[int | None, int | None],
+    *, fits: bool, sure: bool,
 ) -> Limits:  # fmt: skip
-    """fits_at: whether the plan works with a context of so many tokens in all."""
+    """longest: of a slot, by the values and surely. fits, sure: whether the plan at hand does."""
     slots = settings.context.slots
     per_slot = sizes.cells.per_slot
-    longest = _longest(model, settings, sizes, gpus, fits_at)
     at_once = 1 if settings.context.unified else slots
-    if load is None:
-        return Limits(longest, at_once, max_requests=slots)
-    tokens = load.tokens_per_user
-    if tokens > per_slot:
-        return Limits(longest, at_once, 0, limited_by="context", max_requests=slots)
-    by_memory = sizes.cells.full // tokens if settings.context.unified else slots
-    served = min(by_memory, slots)
-    limit = "max_requests" if slots <= by_memory else "kv_cache"
-    worst = max(sizes.per_cell[: len(gpus)], default=0)
-    return Limits(
-        max_context_length=longest,
+    found = Limits(
+        max_context_length=longest[0],
         max_concurrent_requests=at_once,
-        serves_users=min(served, load.users),
+        max_requests=slots,
+        sure_max_context_length=longest[1],
+        sure_max_concurrent_requests=at_once if sure else 0,
+    )
+    if load is None:
+        return found
+    tokens = load.tokens_per_user
+    if tokens > per_slot or not fits:
+        limited = "context" if tokens > per_slot else ""
+        return found._replace(serves_users=0, sure_serves_users=0, limited_by=limited)
+    by_memory = sizes.cells.full // tokens if settings.context.unified else slots
+    served = min(by_memory, slots, load.users)
+    limit = "max_requests" if slots <= by_memory else "kv_cache"
+    return found._replace(
+        serves_users=served,
         units_per_user=tokens,
         limited_by=limit if served < load.users else "",
         users_by_memory=by_memory,
-        max_requests=slots,
-        bytes_per_user=tokens * worst,
+        bytes_per_user=tokens * max(sizes.per_cell[: len(gpus)], default=0),
+        sure_serves_users=served if sure else 0,
     )
 
 
-def _longest(
-    model: Model, settings: Settings, sizes: Sizes, gpus: Sequence[OnGpu], fits_at: Callable[[int], bool]
-) -> int | None:
-    """The longest context of a slot: what each GPU has to spare over what a cell costs there, tried and corrected."""
+def longest(
+    settings: Settings, sizes: Sizes, trained: int, now: Spare, spare_at: Callable[[int], Spare]
+) -> tuple[int | None, int | None]:
+    """The longest context of a slot, in whole steps: by the values, and surely; None for none.
+
+    now: what is to spare with the context at hand. Memory grows evenly with the context but for what the allocator
+    packs, so that a line through two lengths meets the edge; both sides of it are tried.
+    """
     streams = 1 if settings.context.unified else settings.context.slots
-    trained = model.spec.context_length or 0
-    spare: list[int] = []
-    for index, gpu in enumerate(gpus):
-        costs = sizes.per_cell[index] + _compute_per_cell(sizes)
-        room = gpu.total - gpu.base - gpu.weights.value - gpu.kv.value - gpu.compute.value - gpu.late.value
-        room -= gpu.workspace.value if gpu.workspace else 0
-        if costs:
-            spare.append(room // (costs * sizes.cells.streams))
-    if not spare:
-        return trained or None
-    tokens = sizes.cells.per_slot + min(spare)
-    tokens = max(min(tokens - tokens % _STEP, round_up(trained, _STEP) or tokens), 0)
-    for _ in range(4):
-        if tokens <= 0:
-            return None
-        if tokens == sizes.cells.per_slot or fits_at(tokens * streams):
-            return tokens
-        tokens -= max(_STEP, tokens // 64 // _STEP * _STEP)
-    return None
+    most = round_up(trained, _STEP) if trained else sizes.cells.per_slot * 64
+    known = {sizes.cells.per_slot: now}
+
+    def spare(tokens: int) -> Spare:
+        if tokens not in known:
+            known[tokens] = spare_at(tokens * streams)
+        return known[tokens]
+
+    each = max((sizes.per_cell[i] for i in range(len(sizes.per_cell) - 1)), default=0)
+    slope = max((each + _compute_per_cell(sizes)) * sizes.cells.streams, 1)
+    value = _edge(most, lambda tokens: spare(tokens)[0], sizes.cells.per_slot, slope)
+    if value is None:
+        return None, None
+    return value, _edge(value, lambda tokens: spare(tokens)[1], value, slope)
+
+
+def _edge(most: int, spare: Callable[[int], int], start: int, slope: int) -> int | None:
+    """The longest of whole steps up to `most` with nothing lacking, from a start and about the bytes of a token.
+
+    A length whose room is less than a step costs is the edge; what a step costs is measured on the way.
+    """
+    room = spare(start)
+    far = room - slope * (most - start)
+    if start != most and far > -(room + slope * (most - start)) // _DOUBT and spare(most) >= 0:
+        return most
+    if start == most and room >= 0:
+        return most
+    below, above = 0, most  # nothing is lacking below, something at `above`
+    tokens, measured = start, slope
+    for _ in range(_TRIES):
+        if room >= 0:
+            below = max(below, tokens)
+        else:
+            above = min(above, tokens)
+        if above - below <= _STEP or (measured != slope and 0 <= room < measured * _STEP):
+            break
+        aimed = (tokens + room // (measured * _STEP) * _STEP) // _STEP * _STEP
+        if aimed == tokens:
+            aimed += _STEP
+        if not below < aimed < above:
+            aimed = (below + above) // 2 // _STEP * _STEP
+            if not below < aimed < above:
+                break
+        other = spare(aimed)
+        if (other - room) * (aimed - tokens) < 0:
+            measured = max(abs((other - room) // (aimed - tokens)), 1)
+        tokens, room = aimed, other
+    return below or None
 
 
 def _compute_per_cell(sizes: Sizes) -> int:

@@ -18,7 +18,7 @@ from kvplanner.engine.llamacpp.settings import Settings
 from kvplanner.engine.llamacpp.settle import Settled, settle
 from kvplanner.engine.llamacpp.sizes import Sizer, Sizes
 from kvplanner.engine.llamacpp.tensors import tensors_of
-from kvplanner.engine.llamacpp.verdict import first_failing, verdict
+from kvplanner.engine.llamacpp.verdict import first_failing, spare, verdict
 from kvplanner.engine.option import FlagRule, Option, OptionValue, Resolved
 from kvplanner.engine.plan import Plan
 from kvplanner.engine.request import PlanRequest
@@ -147,22 +147,22 @@ class _Trial:
 
     def __init__(self, model: Model, draft: Model | None, gpus: Sequence[Device]) -> None:
         self.free = tuple(figures.free_at_load(device) for device in gpus)
-        self._own = _sizer(model, self.free)
-        self._draft = _sizer(draft, self.free) if draft is not None else None
-        self.tensors = self._own.tensors
+        self.own = _sizer(model, self.free)
+        self.draft = _sizer(draft, self.free) if draft is not None else None
+        self.tensors = self.own.tensors
 
     def sizes(self, settings: Settings, *, can_pipeline: bool = True) -> Sizes:
         """The model's own sizes. Raises BadInput for overrides that name no buffer."""
         try:
-            return self._own.sizes(settings, can_pipeline=can_pipeline)
+            return self.own.sizes(settings, can_pipeline=can_pipeline)
         except ValueError as error:
             raise BadInput(str(error), "--override-tensor", 'Example: --override-tensor "ffn_.*_exps=CPU"') from None
 
     def drafted(self, settings: Settings) -> Sizes | None:
         """The draft model's sizes: all its layers on the GPUs, with the same context."""
-        if self._draft is None:
+        if self.draft is None:
             return None
-        return self._draft.sizes(
+        return self.draft.sizes(
             settings._replace(
                 context=settings.context._replace(key_type="f16", value_type="f16", draft_rows=0),
                 place=settings.place._replace(gpu_layers=None, shares=(), overrides="", cpu_experts=None),
@@ -211,8 +211,8 @@ def make_plan(request: PlanRequest, build: Build, version: str, extra: tuple[str
     answer = verdict(sized.gpus, sized.host, host_total)
     rule = stages.rule_of(answer.failing.stage) if answer.failing else None
     found = limits.limits(
-        model, sized.settled.settings, sized.sizes, sized.gpus, request.load,
-        lambda tokens: _fits_at(request, model, sized, trial, tokens),
+        sized.settled.settings, sized.sizes, sized.gpus, request.load, _longest(request, model, sized, trial),
+        fits=answer.failing is None, sure=answer.state == "fits" and answer.doubt is None,
     )  # fmt: skip
     cells = kv_cache(model, sized.settled.settings, sized.sizes, sized.gpus)
     tightest = answer.failing.device if answer.failing else _tightest(sized.gpus)
@@ -286,12 +286,32 @@ def _on_gpus(
     )
 
 
-def _fits_at(request: PlanRequest, model: Model, sized: _Sized, trial: _Trial, tokens: int) -> bool:
-    """Whether another context works, with everything else as it is placed."""
+# The longest contexts that were found last: they depend on everything but the context at hand.
+_LONGEST: dict[tuple[object, ...], tuple[Sizer, Sizer | None, tuple[int | None, int | None]]] = {}
+
+
+def _longest(request: PlanRequest, model: Model, sized: _Sized, trial: _Trial) -> tuple[int | None, int | None]:
+    """The longest context with everything else as it is placed: by the values, and surely."""
+    if not sized.gpus:
+        return model.spec.context_length, model.spec.context_length
     settings = sized.settled.settings
-    other = settings._replace(context=settings.context._replace(tokens=tokens))
-    sizes = trial.sizes(other, can_pipeline=not sized.retried)
-    return first_failing(_on_gpus(request, model, sized.settled, sizes, trial.drafted(other))) is None
+    fixed = settings._replace(context=settings.context._replace(tokens=0, reducible=False))
+    beside = (sized.settled.projector_bytes, sized.settled.projector_on_gpu, sized.settled.adapter_bytes)
+    key = (id(trial.own), id(trial.draft), fixed, beside, trial.free, sized.retried, *sorted(request.measured.items()))
+    kept = _LONGEST.get(key)
+    if kept is not None and kept[0] is trial.own and kept[1] is trial.draft:
+        return kept[2]
+
+    def spare_at(tokens: int) -> tuple[int, int]:
+        other = settings._replace(context=settings.context._replace(tokens=tokens))
+        sizes = trial.sizes(other, can_pipeline=not sized.retried)
+        return spare(_on_gpus(request, model, sized.settled, sizes, trial.drafted(other)))
+
+    found = limits.longest(settings, sized.sizes, model.spec.context_length or 0, spare(sized.gpus), spare_at)
+    while len(_LONGEST) >= _KEPT:
+        _LONGEST.pop(next(iter(_LONGEST)), None)
+    _LONGEST[key] = trial.own, trial.draft, found
+    return found
 
 
 def _host_total(machine: Machine, settled: Settled) -> int | None:

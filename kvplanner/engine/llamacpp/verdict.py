@@ -64,6 +64,12 @@ def first_failing(gpus: Sequence[OnGpu]) -> Check | None:
     return next((check for check in checks(gpus) if check.missing > 0 and check.asked > 0), None)
 
 
+def spare(gpus: Sequence[OnGpu]) -> tuple[int, int]:
+    """What is left where least is: by the values, and at the unfavourable end of every band; negative: lacking."""
+    asked = [check for check in checks(gpus) if check.asked > 0]
+    return min((-check.missing for check in asked), default=0), min((-check.most for check in asked), default=0)
+
+
 def verdict(gpus: Sequence[OnGpu], host: OnHost, host_total: int | None) -> Verdict:
     """The answer. host_total: bytes of RAM, None where nothing is known of it."""
     failing = first_failing(gpus)

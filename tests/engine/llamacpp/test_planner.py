@@ -104,12 +104,37 @@ def test_how_many_users_the_slots_serve() -> None:
     assert plan(LLAMA, ctx_size=8192, parallel=4, load=load).limits.limited_by == "context"
 
 
-def test_the_longest_context_works_and_the_next_does_not() -> None:
-    found = plan(LLAMA, "RTX 3060 12GB", ctx_size=4096, fit="off")
-    longest = found.limits.max_context_length
-    assert longest is not None
-    assert plan(LLAMA, "RTX 3060 12GB", ctx_size=longest, fit="off").fits
-    assert not plan(LLAMA, "RTX 3060 12GB", ctx_size=longest + 2048, fit="off").fits
+@pytest.mark.parametrize(
+    ("model", "gpu", "options"),
+    [(LLAMA, "RTX 3060 12GB", {}), (LLAMA, "RTX 4060 Ti 16GB", {"parallel": 4}), (GEMMA, "RTX 4090", {}),
+     (QWEN, "2xRTX 4090", {"cache_type_k": "q8_0", "cache_type_v": "q8_0"}), (OSS, "RTX 4060 Ti 16GB", {}),
+     (QWEN, "RTX 3090,RTX 4060 Ti 16GB", {"ubatch_size": 2048}), (LLAMA, "RTX 3060 12GB", {"flash_attn": "off"})],
+)  # fmt: skip
+def test_the_longest_context_works_and_the_next_does_not(model: str, gpu: str, options: dict[str, Any]) -> None:
+    found = plan(model, gpu, ctx_size=4096 * int(options.get("parallel", 1)), fit="off", **options)
+    slots = int(options.get("parallel", 1))
+    value, sure = found.limits.max_context_length, found.limits.sure_max_context_length
+    assert value is not None
+    assert sure is not None
+    assert sure <= value
+    trained = found.request.model.spec.context_length or 0
+    for length, surely in ((value, False), (sure, True)):
+        there = plan(model, gpu, ctx_size=length * slots, fit="off", **options)
+        assert there.sure if surely else there.fits
+        if length < trained:
+            beyond = plan(model, gpu, ctx_size=(length + 256) * slots, fit="off", **options)
+            assert not (beyond.sure if surely else beyond.fits)
+        # Whatever context is set, the longest is the same.
+        if there.options["ctx_size"].value == length * slots:
+            assert abs((there.limits.max_context_length or 0) - value) <= 256
+
+
+def test_users_are_surely_served_where_the_plan_surely_works() -> None:
+    found = plan(LLAMA, ctx_size=32768, load=Load(4, 1500, 500))
+    assert found.sure
+    assert (found.limits.serves_users, found.limits.sure_serves_users) == (4, 4)
+    tight = plan(QWEN, "RTX 4090", ctx_size=65536, n_gpu_layers="99", load=Load(4, 1500, 500))
+    assert (tight.fits, tight.limits.serves_users, tight.limits.sure_serves_users) == (False, 0, 0)
 
 
 def test_quantised_caches_and_an_unequal_pair() -> None:
