@@ -24,15 +24,19 @@ def limits(
     settings: Settings, sizes: Sizes, gpus: Sequence[OnGpu], load: Load | None, longest: tuple[int | None, int | None],
     *, fits: bool, sure: bool,
 ) -> Limits:  # fmt: skip
-    """longest: of a slot, by the values and surely. fits, sure: whether the plan at hand does."""
+    """longest: of a slot, by the values and surely. fits, sure: whether the plan at hand does.
+
+    The lengths that are told are those of --ctx-size, which counts all slots.
+    """
     slots = settings.context.slots
+    streams = 1 if settings.context.unified else slots
     per_slot = sizes.cells.per_slot
     at_once = 1 if settings.context.unified else slots
     found = Limits(
-        max_context_length=longest[0],
+        max_context_length=None if longest[0] is None else longest[0] * streams,
         max_concurrent_requests=at_once,
         max_requests=slots,
-        sure_max_context_length=longest[1],
+        sure_max_context_length=None if longest[1] is None else longest[1] * streams,
         sure_max_concurrent_requests=at_once if sure else 0,
     )
     if load is None:

@@ -111,22 +111,21 @@ def test_how_many_users_the_slots_serve() -> None:
      (QWEN, "RTX 3090,RTX 4060 Ti 16GB", {"ubatch_size": 2048}), (LLAMA, "RTX 3060 12GB", {"flash_attn": "off"})],
 )  # fmt: skip
 def test_the_longest_context_works_and_the_next_does_not(model: str, gpu: str, options: dict[str, Any]) -> None:
-    found = plan(model, gpu, ctx_size=4096 * int(options.get("parallel", 1)), fit="off", **options)
     slots = int(options.get("parallel", 1))
+    found = plan(model, gpu, ctx_size=4096 * slots, fit="off", **options)
     value, sure = found.limits.max_context_length, found.limits.sure_max_context_length
     assert value is not None
     assert sure is not None
     assert sure <= value
     trained = found.request.model.spec.context_length or 0
     for length, surely in ((value, False), (sure, True)):
-        there = plan(model, gpu, ctx_size=length * slots, fit="off", **options)
+        there = plan(model, gpu, ctx_size=length, fit="off", **options)
         assert there.sure if surely else there.fits
-        if length < trained:
-            beyond = plan(model, gpu, ctx_size=(length + 256) * slots, fit="off", **options)
+        if length < trained * slots:
+            beyond = plan(model, gpu, ctx_size=length + 256 * slots, fit="off", **options)
             assert not (beyond.sure if surely else beyond.fits)
         # Whatever context is set, the longest is the same.
-        if there.options["ctx_size"].value == length * slots:
-            assert abs((there.limits.max_context_length or 0) - value) <= 256
+        assert abs((there.limits.max_context_length or 0) - value) <= 256 * slots
 
 
 def test_users_are_surely_served_where_the_plan_surely_works() -> None:
@@ -233,7 +232,7 @@ def test_compute_bands_hold_what_the_oracle_has() -> None:
     by_case = {(c["model"], c["gpus"], str(c["flags"])): c for c in oracle["cases"]}
     from kvplanner.engine.llamacpp.sizes import size_up
 
-    for case in list(checked(oracle))[::3]:
+    for case in list(checked(oracle))[::11]:
         raw = by_case[case.model, case.gpus, str(case.flags)]
         flags = {**oracle["flag_defaults"], **raw["flags"]}
         if flags["sm"] == "tensor" or case.gpus == "cpu-only":

@@ -15,7 +15,7 @@ from kvplanner.engine.llamacpp.ollama.options import IGNORED_FLAGS, declared
 from kvplanner.engine.llamacpp.planner import ENGINE as LLAMACPP
 from kvplanner.engine.llamacpp.planner import make_plan
 from kvplanner.engine.option import FlagRule, Option, OptionValue, Resolved
-from kvplanner.engine.plan import Plan
+from kvplanner.engine.plan import Limits, Plan
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.segment import SegmentKind
 from kvplanner.engine.values import check_range
@@ -117,7 +117,19 @@ def _plan(request: PlanRequest) -> Plan:
     inner = request._replace(options=choice.inner(), version=None)
     plan = make_plan(inner, build_of(NEWEST), request.version or VERSIONS[0])
     return plan._replace(
-        request=request, options=choice.resolved, warnings=(*plan.warnings, *choice.notes, *_shown(plan, choice))
+        limits=_of_a_slot(plan.limits, choice.slots),
+        request=request,
+        options=choice.resolved,
+        warnings=(*plan.warnings, *choice.notes, *_shown(plan, choice)),
+    )
+
+
+def _of_a_slot(found: Limits, slots: int) -> Limits:
+    """The lengths as num_ctx counts them: of one request, where llama-server's option counts all slots."""
+    longest, surely = found.max_context_length, found.sure_max_context_length
+    return found._replace(
+        max_context_length=None if longest is None else longest // slots,
+        sure_max_context_length=None if surely is None else surely // slots,
     )
 
 
