@@ -47,6 +47,8 @@ DOCKS: Final = Setting("docks", "")
 RECENT_FILES: Final[Setting[list[str]]] = Setting("recent_files", [])
 RECENT_MODELS: Final[Setting[list[str]]] = Setting("recent_models", [])
 RECENT_MACHINES: Final[Setting[list[str]]] = Setting("recent_machines", [])
+STARRED_MODELS: Final[Setting[list[str]]] = Setting("starred_models", [])
+STARRED_MACHINES: Final[Setting[list[str]]] = Setting("starred_machines", [])
 EXPORT_FOLDER: Final = Setting("export_folder", "")
 MODEL_FOLDERS: Final[Setting[list[str]]] = Setting("model_folders", [])
 
@@ -108,6 +110,11 @@ class Settings(QObject):
         """Put an item at the head of a recent list."""
         kept = [other for other in self.get(setting) if other != item]
         self.set(setting, [item, *kept][:RECENT_LIMIT])
+
+    def star(self, setting: Setting[list[str]], item: str) -> None:
+        """Put an item on a list of what the user starred, or take it off."""
+        kept = self.get(setting)
+        self.set(setting, [other for other in kept if other != item] if item in kept else [*kept, item])
 
     def forget(self, setting: Setting[list[str]], item: str) -> None:
         """Take an item off a recent list."""

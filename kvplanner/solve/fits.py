@@ -7,6 +7,8 @@ from typing import Final
 
 from kvplanner.catalog import gpus, models
 from kvplanner.catalog.models import ModelEntry
+from kvplanner.engine.command import role_option
+from kvplanner.engine.option import Role
 from kvplanner.engine.plan import Plan
 from kvplanner.engine.registry import engine
 from kvplanner.engine.request import Ask, PlanRequest
@@ -19,6 +21,9 @@ from kvplanner.record import NamedTuple
 COUNTS: Final = (1, 2, 4, 8)
 # GPUs that people buy or rent for this: of one name several boards exist that differ in nothing that counts here.
 _VENDOR: Final = "nvidia"
+_OF_ONE_MACHINE: Final[tuple[Role, ...]] = (
+    "tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel", "kv_bytes",
+)  # fmt: skip
 
 
 class Fit(NamedTuple):
@@ -163,6 +168,15 @@ def machines_for(
         for count in counts:
             machine = gpus.machine(f"{count}x{entry.id}")
             yield from _in_formats(model, machine, ask, gpus.machine_words(machine), formats)
+
+
+def on_any_machine(ask: Ask) -> Ask:
+    """What is asked, without how the GPUs of one machine share a model, and what was measured there."""
+    chosen = engine(ask.engine)
+    found = (role_option(chosen, ask.version, role) for role in _OF_ONE_MACHINE)
+    gone = {option.name for option in found if option is not None}
+    kept = {name: value for name, value in ask.options.items() if name not in gone}
+    return ask._replace(options=kept, measured={})
 
 
 def least(rows: Iterable[Fit], users: int = 0) -> tuple[Fit, ...]:

@@ -223,29 +223,15 @@ class FitsPage(QWidget):
 
 def _rows(state: PlanState, *, to_machines: bool, formats: bool) -> Iterator[Fit]:
     """The rows of a state, made as they are asked for; options of one model say nothing of another."""
-    from kvplanner.solve.fits import machines_for, models_on
+    from kvplanner.solve.fits import machines_for, models_on, on_any_machine
 
     asked = _FORMATS if formats else (None,)
     ask = state.ask._replace(weight_format=None, measured={})
     if to_machines:
         assert state.model is not None
-        return machines_for(state.model, ask._replace(options=_kept(state)), formats=asked)
+        return machines_for(state.model, on_any_machine(ask), formats=asked)
     assert state.machine is not None
     return models_on(state.machine, ask._replace(options={}), formats=asked)
-
-
-def _kept(state: PlanState) -> dict[str, Any]:
-    """The options that hold on every machine: not how the GPUs of this one are shared."""
-    from kvplanner.engine.command import role_option
-    from kvplanner.engine.registry import engine
-
-    chosen = engine(state.ask.engine)
-    gone = {
-        option.name
-        for role in ("tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel", "kv_bytes")
-        if (option := role_option(chosen, state.ask.version, role)) is not None
-    }
-    return {name: value for name, value in state.ask.options.items() if name not in gone}
 
 
 def _fill(rows: Iterator[Fit], control: JobControl, send: Any) -> int:
@@ -267,6 +253,7 @@ def _fill(rows: Iterator[Fit], control: JobControl, send: Any) -> int:
 def _fields(state: PlanState, fit: Fit, *, to_machines: bool) -> dict[str, Any]:
     """What makes a row the plan: another model as it was planned here, or another machine."""
     from kvplanner.catalog import gpus, models
+    from kvplanner.solve.fits import on_any_machine
 
     if not to_machines:
         model = models.load(fit.model)
@@ -280,7 +267,7 @@ def _fields(state: PlanState, fit: Fit, *, to_machines: bool) -> dict[str, Any]:
         "machine_chosen": True,
         "unticked": frozenset(),
         "given_free": {},
-        "options": _kept(state),
+        "options": on_any_machine(state.ask).options,
         "measured": {},
         "weight_format": fit.weight_format if fit.what_if else None,
     }

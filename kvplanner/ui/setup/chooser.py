@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from PySide6.QtCore import QEvent, QModelIndex, QObject, QPoint, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent
-from PySide6.QtWidgets import QApplication, QFrame, QLabel, QLineEdit, QListView, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QApplication,
+    QFrame,
+    QHBoxLayout,
+    QLabel,
+    QLineEdit,
+    QListView,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
 
 from kvplanner.ui.setup.rows import ROW_ROLE, Row, RowDelegate, RowsModel
 
@@ -15,15 +25,18 @@ WIDTH: Final = 580
 HEIGHT: Final = 460
 MARGIN: Final = 8
 PAGE: Final = 8
+_IS: Final = "is:"
 
 
 class Chooser(QFrame):
-    """Shows the rows that `search(text)` gives. chosen(data); closed().
+    """Shows the rows that `search(text)` gives. chosen(data); closed(); starred(data): its star comes or goes.
 
-    hint: what the keys do, below the list. empty: what to say when nothing matches a text.
+    hint: what the keys do, below the list. empty: what to say when nothing matches a text. filters: names of buttons
+    that leave out rows; `search` reads which are on from `filtered`. stars: rows may be starred.
     """
 
     chosen = Signal(object)
+    starred = Signal(object)
     closed = Signal()
 
     def __init__(
@@ -33,6 +46,9 @@ class Chooser(QFrame):
         search: Callable[[str], Sequence[Row]],
         hint: str,
         empty: Callable[[str], str],
+        *,
+        filters: Sequence[str] = (),
+        stars: bool = False,
     ) -> None:
         super().__init__(window)
         self.setProperty("card", "popup")
@@ -61,6 +77,8 @@ class Chooser(QFrame):
         self._empty.setWordWrap(True)
         self._empty.setMargin(12)
         self._empty.hide()
+        self._filters = tuple(self._filter(name) for name in filters)
+        self._stars = stars
         self._hint = QLabel(hint, self)
         self._hint.setProperty("role", "muted")
         self._hint.setWordWrap(True)
@@ -69,11 +87,48 @@ class Chooser(QFrame):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(1, 1, 1, 1)
         layout.setSpacing(0)
-        for widget in (self._edit, self._empty, self._list, self._hint):
+        layout.addWidget(self._edit)
+        if self._filters:
+            line = QHBoxLayout()
+            line.setContentsMargins(9, 0, 9, 6)
+            for button in self._filters:
+                line.addWidget(button)
+            line.addStretch(1)
+            layout.addLayout(line)
+        for widget in (self._empty, self._list, self._hint):
             layout.addWidget(widget, 1 if widget is self._list else 0)
         self._edit.textChanged.connect(self.refresh)
         self._edit.installEventFilter(self)
         self.hide()
+
+    def _filter(self, name: str) -> QToolButton:
+        button = QToolButton(self)
+        button.setText(name)
+        button.setCheckable(True)
+        button.setFocusPolicy(Qt.FocusPolicy.NoFocus)  # the search keeps the keys; "is:" words do the same there
+        button.setAccessibleName(f"Only: {name}")
+        button.setToolTip(f"Only those: {name.lower()} (type is:{name.split()[-1].lower()})")
+        button.toggled.connect(self.refresh)
+        return button
+
+    @property
+    def filtered(self) -> frozenset[str]:
+        """Names of the filters that are on: by their buttons, or by "is:" and their last word in the search."""
+        typed = {word[3:] for word in self._edit.text().lower().split() if word.startswith(_IS)}
+        return frozenset(b.text() for b in self._filters if b.isChecked() or b.text().split()[-1].lower() in typed)
+
+    def _words(self) -> str:
+        """What is searched for: the text without the words that filter."""
+        text = self._edit.text()
+        if _IS not in text.lower() or not self._filters:
+            return text
+        return " ".join(word for word in text.split() if not word.lower().startswith(_IS))
+
+    def set_marks(self, marks: Mapping[object, str]) -> None:
+        """Marks of rows by their data; what is listed changes with them only where a filter looks at them."""
+        self._model.set_marks(marks)
+        if self.filtered and self.isVisible():
+            self.refresh()
 
     @property
     def rows(self) -> tuple[Row, ...]:
@@ -129,7 +184,7 @@ class Chooser(QFrame):
     def refresh(self) -> None:
         """Search again: the text or what there is to search has changed."""
         kept = self._current_data() if self.isVisible() and not self._edit.isModified() else None
-        rows = self._search(self._edit.text())
+        rows = self._search(self._words())
         self._model.set_rows(rows)
         found = any(row.kind == "item" for row in rows)
         self._empty.setText("" if found else self._empty_of(self._edit.text()))
@@ -153,6 +208,15 @@ class Chooser(QFrame):
         else:
             self._list.scrollTo(index, QListView.ScrollHint.EnsureVisible)
         self._edit.setAccessibleDescription(self._model.rows[row].spoken())
+
+    def _star(self) -> None:
+        """Star what is marked, or take its star."""
+        row = self._list.currentIndex().data(ROW_ROLE)
+        if isinstance(row, Row) and row.kind == "item":
+            self.starred.emit(row.data)
+            self.refresh()
+            at = next((i for i, other in enumerate(self.rows) if other.data == row.data), self._model.first())
+            self._set_current(at)
 
     def _choose_index(self, index: QModelIndex) -> None:
         row = index.data(ROW_ROLE)
@@ -185,6 +249,8 @@ class Chooser(QFrame):
         key = Qt.Key(event.key())
         if key in steps:
             self._set_current(self._model.step(self._list.currentIndex().row(), steps[key]))
+        elif key == Qt.Key.Key_T and event.modifiers() == Qt.KeyboardModifier.ControlModifier and self._stars:
+            self._star()
         elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
             self._choose_index(self._list.currentIndex())
         elif key == Qt.Key.Key_Escape or key in (Qt.Key.Key_Tab, Qt.Key.Key_Backtab):

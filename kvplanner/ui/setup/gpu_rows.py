@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -14,6 +14,7 @@ from kvplanner.gpu.match import MAX_DEVICES, GpuEntry, label
 from kvplanner.gpu.spec import Machine
 from kvplanner.record import NamedTuple
 from kvplanner.ui.setup.labels import short_name
+from kvplanner.ui.setup.marks import FITTING
 from kvplanner.ui.setup.rows import Row
 from kvplanner.units import ByteUnit, format_both, format_bytes, parse_size
 
@@ -27,6 +28,7 @@ _CLASSES: Final = {
     "amd-workstation": "AMD", "amd-apu": "AMD", "apple": "Apple",
 }  # fmt: skip
 _VENDORS: Final = {"nvidia": "NVIDIA", "amd": "AMD", "apple": "Apple", "intel": "Intel"}
+FITS, STARRED = FILTERS = ("Fits", "Starred")
 _LARGEST_LONE_COUNT: Final = 16
 _SIZE: Final = re.compile(r"\d+(?:\.\d*)?\s*[mgt]i?b?", re.IGNORECASE)
 _TIMES: Final = re.compile(r"(\d{1,2})\s*[x×*]\s*(.*)", re.IGNORECASE)
@@ -88,12 +90,13 @@ def _rank(entry: GpuEntry, words: Sequence[str]) -> tuple[int, int, int]:
 
 
 class Stock(NamedTuple):
-    """What the chooser draws from. recent: texts for parse_machine; current: the text of the chosen machine."""
+    """What the chooser draws from. recent, starred: texts for parse_machine; current: that of the chosen machine."""
 
     entries: Sequence[GpuEntry]
     recent: Sequence[str]
     current: str
     unit: ByteUnit
+    starred: Sequence[str] = ()
 
 
 def search(text: str, stock: Stock) -> list[Row]:
@@ -108,7 +111,7 @@ def search(text: str, stock: Stock) -> list[Row]:
         return []  # "0GB" is no part of a name
     rows += _custom_rows(size)
     if not text.strip():
-        rows += _recent_rows(stock)
+        rows += [*_named("Recent", stock.recent, stock), *_named("Starred", stock.starred, stock)]
     by_id = {entry.id: entry for entry in entries}
     if not words:
         rows.append(Row("heading", "Common"))
@@ -175,9 +178,9 @@ def _machine_row(machine: Machine, stock: Stock) -> Row:
     return Row("item", short_name(machine.describe()), detail, size, "", data, data == stock.current)
 
 
-def _recent_rows(stock: Stock) -> list[Row]:
+def _named(title: str, texts: Sequence[str], stock: Stock) -> list[Row]:
     rows: list[Row] = []
-    for text in stock.recent:
+    for text in texts:
         try:
             machine = gpus.machine(text)
         except PlannerError:
@@ -185,8 +188,21 @@ def _recent_rows(stock: Stock) -> list[Row]:
         total = sum(d.gpu.total.value for d in machine.devices if d.gpu.total)
         size = format_bytes(total, stock.unit) if total else ""
         name = short_name(machine.describe())
-        rows.append(Row("item", name, "", size, "", text, text == stock.current))
-    return [Row("heading", "Recent"), *rows] if rows else []
+        rows.append(Row("item", name, "", size, "", text, text == stock.current, text in stock.starred))
+    return [Row("heading", title), *rows] if rows else []
+
+
+def filtered(rows: Sequence[Row], only: frozenset[str], marks: Mapping[object, str]) -> list[Row]:
+    """Rows that the filters leave in, with the headings that have any."""
+    kept: list[Row] = []
+    for row in rows:
+        if row.kind == "heading":
+            if kept and kept[-1].kind == "heading":
+                kept.pop()
+            kept.append(row)
+        elif not ((FITS in only and marks.get(row.data) not in FITTING) or (STARRED in only and not row.starred)):
+            kept.append(row)
+    return kept[:-1] if kept and kept[-1].kind == "heading" else kept
 
 
 def _by_class(count: int, stock: Stock) -> list[Row]:
@@ -208,7 +224,8 @@ def _row(entry: GpuEntry, count: int, stock: Stock) -> Row:
     data = f"{count}x{entry.id}"
     detail = kind if kind == _VENDORS.get(entry.vendor) else f"{_VENDORS.get(entry.vendor, entry.vendor)} {kind}"
     title = f"{count} × {name}" if count > 1 else name
-    return Row("item", title, detail, _size_text(entry.id, count, stock.unit), note, data, data == stock.current)
+    return Row("item", title, detail, _size_text(entry.id, count, stock.unit), note, data, data == stock.current,
+               data in stock.starred)  # fmt: skip
 
 
 @lru_cache(maxsize=1024)

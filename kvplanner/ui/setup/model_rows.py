@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kvplanner.app.library import LocalModel
 from kvplanner.record import NamedTuple
+from kvplanner.ui.setup.marks import FITTING
 from kvplanner.ui.setup.pasted import is_command
 from kvplanner.ui.setup.rows import Row
 from kvplanner.units import ByteUnit, format_bytes, format_count, format_parameters
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from kvplanner.catalog.models import ModelEntry
 
 MOST_FOUND: Final = 60
+FITS, LOCAL, QUANTISED, STARRED = FILTERS = ("Fits", "On this machine", "Quantised", "Starred")
 OPEN_FILE: Final = "\0open file"
 OPEN_FOLDER: Final = "\0open folder"
 ADD_FOLDER: Final = "\0add folder"
@@ -26,13 +28,28 @@ PATH_STARTS: Final = ("/", "~", "./", "../", "\\\\")
 
 
 class Shelf(NamedTuple):
-    """What the chooser draws from. recent: texts for open_model. current: the text of the chosen model."""
+    """What the chooser draws from. recent, starred: texts for open_model. current: the text of the chosen model.
+
+    marks: what plans of them say; only: the filters that are on.
+    """
 
     entries: Sequence[ModelEntry]
     recent: Sequence[str]
     local: Sequence[LocalModel]
     current: str
     unit: ByteUnit
+    starred: Sequence[str] = ()
+    marks: Mapping[object, str] = {}
+    only: frozenset[str] = frozenset()
+
+    def shows(self, data: object, *, quantised: bool, local: bool = False) -> bool:
+        """Whether the filters that are on leave a row in."""
+        return not (
+            (FITS in self.only and self.marks.get(data) not in FITTING)
+            or (QUANTISED in self.only and not quantised)
+            or (LOCAL in self.only and not local)
+            or (STARRED in self.only and data not in self.starred)
+        )
 
 
 def parameter_text(parameters: int | None) -> str:
@@ -50,7 +67,8 @@ def catalogue_row(entry: ModelEntry, shelf: Shelf) -> Row:
     size = format_bytes(entry.stored_bytes, shelf.unit) if entry.stored_bytes else "size not known"
     sure = "some facts assumed" if entry.lower_confidence else "catalogue"
     quantised = entry.quantization or "not quantised"
-    return Row("item", entry.name, detail, size, f"{quantised} · {sure}", entry.id, entry.id == shelf.current)
+    return Row("item", entry.name, detail, size, f"{quantised} · {sure}", entry.id, entry.id == shelf.current,
+               entry.id in shelf.starred)  # fmt: skip
 
 
 def local_row(model: LocalModel, shelf: Shelf) -> Row:
@@ -64,6 +82,7 @@ def local_row(model: LocalModel, shelf: Shelf) -> Row:
         model.quantization,
         model.text,
         model.text == shelf.current,
+        model.text in shelf.starred,
     )
 
 
@@ -74,10 +93,13 @@ def search(text: str, shelf: Shelf, found: Sequence[ModelEntry]) -> list[Row]:
     rows = _typed_rows(text)
     by_id = {entry.id: entry for entry in shelf.entries}
     locals_by_text = {model.text: model for model in shelf.local}
+    found = [e for e in found if shelf.shows(e.id, quantised=e.quantization is not None)] if shelf.only else found
     if not words:
-        recent = [_recent_row(r, by_id, locals_by_text, shelf) for r in shelf.recent]
-        rows += _group("Recent", recent)
-    local = [m for m in shelf.local if all(w in f"{m.title} {m.detail} {m.quantization}".lower() for w in words)]
+        for title, texts in (("Recent", shelf.recent), ("Starred", shelf.starred)):
+            listed = (t for t in texts if not shelf.only or t in shelf.starred or t in {e.id for e in found})
+            rows += _group(title, [_recent_row(t, by_id, locals_by_text, shelf) for t in listed])
+    local = [m for m in shelf.local if all(w in f"{m.title} {m.detail} {m.quantization}".lower() for w in words)
+             and shelf.shows(m.text, quantised=bool(m.quantization), local=True)]  # fmt: skip
     rows += _group("On this machine", [local_row(m, shelf) for m in local[:MOST_FOUND]])
     rows += _group("Catalogue", [catalogue_row(e, shelf) for e in (found if not words else found[:MOST_FOUND])])
     if len(found) > MOST_FOUND and words:
@@ -87,6 +109,8 @@ def search(text: str, shelf: Shelf, found: Sequence[ModelEntry]) -> list[Row]:
         rows += _named_rows(hub_name)
         rows.append(Row("heading", "Online, only when you choose it"))
         rows.append(_hub_row(hub_name))
+    if shelf.only:
+        return rows
     rows.append(Row("heading", "From a file"))
     rows.append(Row("action", "Open a model folder…", data=OPEN_FOLDER))
     rows.append(Row("action", "Search another folder for models…", data=ADD_FOLDER))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,22 +13,24 @@ from kvplanner.app import settings as s
 from kvplanner.app.document import Document
 from kvplanner.app.library import Library
 from kvplanner.ui.setup.labels import short_name
+from kvplanner.ui.setup.marks import Marks, of_machines, of_models
 from kvplanner.ui.setup.panel import SetupPanel
 from kvplanner.units import ByteUnit, format_bytes
 
 if TYPE_CHECKING:
+    from kvplanner.app.jobs import Jobs
     from kvplanner.gpu.spec import Machine
     from kvplanner.ui.setup.chooser import Chooser
     from kvplanner.ui.setup.rows import Row
 
 LOCAL = "\0this machine"
 MODEL_HINT = (
-    "Type name, size, quantisation, or paste a command line · ↑↓ walk · Enter chooses · Esc closes · "
+    "Type name, size, quantisation, licence, or paste a command line · ↑↓ walk · Enter chooses · Ctrl+T stars · "
     "hub:org/name asks the Hub (online)"
 )
 GPU_HINT = (
     "Type a name, a count (2), both (2x4090), a mix (2x3090 + 4090), a slice (H100 3g.40gb) or a size (48GB) · "
-    "↑↓ walk · Enter chooses · Esc closes"
+    "↑↓ walk · Enter chooses · Ctrl+T stars"
 )
 
 NO_MODEL = "No model says that. Drop a folder or a file, or type hub:org/name to ask the Hub."
@@ -54,6 +56,7 @@ class Pickers(QObject):
         library: Library,
         settings: s.Settings,
         unit: Callable[[], ByteUnit],
+        jobs: Jobs,
     ) -> None:
         super().__init__(window)
         self._window = window
@@ -65,6 +68,7 @@ class Pickers(QObject):
         self._models: Chooser | None = None
         self._gpus: Chooser | None = None
         self._adding = False
+        self._model_marks, self._gpu_marks = Marks(jobs, "marks of models", self), Marks(jobs, "marks of GPUs", self)
         panel.model.pick.connect(self.open_models)
         panel.gpus.pick.connect(self.open_gpus)
         panel.gpus.add_gpu.connect(self.open_add_gpu)
@@ -76,9 +80,15 @@ class Pickers(QObject):
         """The chooser of models."""
         if self._models is None:
             from kvplanner.ui.setup.chooser import Chooser
+            from kvplanner.ui.setup.model_rows import FILTERS
 
-            self._models = Chooser(self._window, "Choose a model", self._model_rows, MODEL_HINT, lambda text: NO_MODEL)
-            self._models.chosen.connect(self._model_chosen)
+            chooser = Chooser(self._window, "Choose a model", self._model_rows, MODEL_HINT, lambda text: NO_MODEL,
+                              filters=FILTERS, stars=True)  # fmt: skip
+            chooser.chosen.connect(self._model_chosen)
+            chooser.closed.connect(self._model_marks.end)
+            chooser.starred.connect(lambda data: self._settings.star(s.STARRED_MODELS, str(data)))
+            self._model_marks.changed.connect(lambda: chooser.set_marks(self._model_marks.found))
+            self._models = chooser
         return self._models
 
     @property
@@ -88,14 +98,20 @@ class Pickers(QObject):
             from kvplanner.ui.setup import gpu_rows
             from kvplanner.ui.setup.chooser import Chooser
 
-            self._gpus = Chooser(self._window, "Choose GPUs", self._gpu_rows, GPU_HINT, gpu_rows.nothing_found)
-            self._gpus.chosen.connect(self._gpu_chosen)
+            chooser = Chooser(self._window, "Choose GPUs", self._gpu_rows, GPU_HINT, gpu_rows.nothing_found,
+                              filters=gpu_rows.FILTERS, stars=True)  # fmt: skip
+            chooser.chosen.connect(self._gpu_chosen)
+            chooser.closed.connect(self._gpu_marks.end)
+            chooser.starred.connect(lambda data: self._settings.star(s.STARRED_MACHINES, str(data)))
+            self._gpu_marks.changed.connect(lambda: chooser.set_marks(self._gpu_marks.found))
+            self._gpus = chooser
         return self._gpus
 
     def open_models(self, text: str = "") -> None:
         """Open the chooser of models with a search begun; local models are looked for when they are first wanted."""
         folders = tuple(Path(folder) for folder in self._settings.get(s.MODEL_FOLDERS))
         self._library.scan_once(self._scan_failed, folders)
+        self._mark_models()
         self.model_chooser.open(self._panel.model.button, text)
 
     def open_gpus(self, text: str = "") -> None:
@@ -118,8 +134,23 @@ class Pickers(QObject):
             chooser.close_chooser()
         return bool(opened)
 
+    def _mark_models(self) -> None:
+        local = tuple(model.text for model in self._library.models if not model.problem)
+        wanted = of_models(self._document.state, local)
+        if wanted is not None:
+            self._model_marks.begin(*wanted)
+            self.model_chooser.set_marks(self._model_marks.found)
+
+    def _mark_gpus(self, rows: Sequence[Row]) -> None:
+        """Marks of the machines that are listed: their count is a part of what is typed."""
+        texts = tuple(dict.fromkeys(str(row.data) for row in rows if row.kind == "item" and row.data != LOCAL))
+        wanted = of_machines(self._document.state) if texts and not self._adding else None
+        if wanted is not None:
+            self._gpu_marks.begin(*wanted, texts)
+
     def _refresh_models(self) -> None:
         if self._models is not None and self._models.isVisible():
+            self._mark_models()
             self._models.refresh()
 
     def _refresh_gpus(self) -> None:
@@ -136,7 +167,10 @@ class Pickers(QObject):
         state = self._document.state
         chosen = state.model
         current = chosen.id if chosen is not None and chosen.source_kind == "catalogue" else state.model_text
-        shelf = model_rows.Shelf(models.index(), recent, self._library.models, current, self._unit())
+        shelf = model_rows.Shelf(
+            models.index(), recent, self._library.models, current, self._unit(), self._settings.get(s.STARRED_MODELS),
+            self._model_marks.found, self._models.filtered if self._models is not None else frozenset(),
+        )  # fmt: skip
         return model_rows.search(text, shelf, models.search(text))
 
     def _gpu_rows(self, text: str) -> list[Row]:
@@ -151,7 +185,12 @@ class Pickers(QObject):
             local = state.machine_source == "this machine"
             rows += [Row("heading", "This machine"), local_row(machine, self._unit(), current=local)]
         recent = [] if self._adding else self._settings.get(s.RECENT_MACHINES)
-        return rows + gpu_rows.search(text, gpu_rows.Stock(gpus.index(), recent, state.machine_text, self._unit()))
+        starred = [] if self._adding else self._settings.get(s.STARRED_MACHINES)
+        stock = gpu_rows.Stock(gpus.index(), recent, state.machine_text, self._unit(), starred)
+        rows += gpu_rows.search(text, stock)
+        self._mark_gpus(rows)
+        only = self._gpus.filtered if self._gpus is not None else frozenset()
+        return gpu_rows.filtered(rows, only, self._gpu_marks.found) if only else rows
 
     # choices ---------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
 from PySide6.QtCore import QAbstractListModel, QModelIndex, QPersistentModelIndex, QRect, QSize, Qt
@@ -11,10 +11,17 @@ from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem,
 
 from kvplanner.record import NamedTuple
 from kvplanner.ui.theme.ink import tokens_of
+from kvplanner.ui.theme.palette import Tokens
 
 RowKind = Literal["heading", "item", "action"]
 AnyIndex = QModelIndex | QPersistentModelIndex
 ROW_ROLE: Final = Qt.ItemDataRole.UserRole
+MARK_ROLE: Final = Qt.ItemDataRole.UserRole + 1
+# A mark's sign, told apart by shape as by colour.
+SIGNS: Final[Mapping[str, str]] = {
+    "fits": "✓", "may fit": "~", "does not fit": "✗", "refused": "✗", "cannot tell": "?",
+}  # fmt: skip
+_STAR: Final = "★ "
 PAD: Final = 12
 NO_INDEX: Final = QModelIndex()
 
@@ -29,10 +36,12 @@ class Row(NamedTuple):
     note: str = ""
     data: object = None
     current: bool = False
+    starred: bool = False
 
     def spoken(self) -> str:
         """The row as one sentence."""
-        return ", ".join(part for part in (self.title, self.trailing, self.detail, self.note) if part)
+        star = "starred" if self.starred else ""
+        return ", ".join(part for part in (self.title, star, self.trailing, self.detail, self.note) if part)
 
 
 class RowsModel(QAbstractListModel):
@@ -41,6 +50,13 @@ class RowsModel(QAbstractListModel):
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
         self._rows: tuple[Row, ...] = ()
+        self._marks: Mapping[object, str] = {}
+
+    def set_marks(self, marks: Mapping[object, str]) -> None:
+        """Marks by the data of rows, such as "fits"; rows that have none show none."""
+        self._marks = marks
+        if self._rows:
+            self.dataChanged.emit(self.index(0), self.index(len(self._rows) - 1))
 
     def set_rows(self, rows: Sequence[Row]) -> None:
         """Show other rows."""
@@ -64,10 +80,13 @@ class RowsModel(QAbstractListModel):
         row = self._rows[index.row()]
         if role == ROW_ROLE:
             return row
+        mark = self._marks.get(row.data, "") if row.kind == "item" else ""
+        if role == MARK_ROLE:
+            return mark
         if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole):
-            return row.spoken()
+            return f"{row.spoken()}, {mark}" if mark else row.spoken()
         if role == Qt.ItemDataRole.ToolTipRole:
-            return "\n".join(part for part in (row.title, row.detail, row.note) if part)
+            return "\n".join(part for part in (row.title, row.detail, row.note, mark) if part)
         return None
 
     def flags(self, index: AnyIndex) -> Qt.ItemFlag:
@@ -93,6 +112,11 @@ class RowsModel(QAbstractListModel):
         return start
 
 
+def _ink(mark: str, tokens: Tokens) -> str:
+    """A mark's colour."""
+    return {"fits": tokens.success, "may fit": tokens.warning, "cannot tell": tokens.muted}.get(mark, tokens.danger)
+
+
 class RowDelegate(QStyledItemDelegate):
     """Draws rows. Fonts and metrics are made once, not per row."""
 
@@ -107,6 +131,7 @@ class RowDelegate(QStyledItemDelegate):
         self._heading.setWeight(QFont.Weight.DemiBold)
         self._heights = {"heading": QFontMetrics(self._heading).height() + 14}
         self._line = QFontMetrics(self._title).height()
+        self._sign = QFontMetrics(self._title).horizontalAdvance("✓") + 8
         self._heights["item"] = self._line + QFontMetrics(self._small).height() + 12
         self._heights["action"] = self._line + 14
 
@@ -142,7 +167,15 @@ class RowDelegate(QStyledItemDelegate):
         top = area.adjusted(PAD, 6 if two_lines else 0, -PAD, 0)
         top.setHeight(self._line if two_lines else area.height())
         title_colour = tokens.accent if row.kind == "action" else tokens.text
-        self._pair(painter, top, (self._title, title_colour, row.title), (self._small, tokens.text, row.trailing))
+        mark = str(index.data(MARK_ROLE) or "")
+        if mark:
+            painter.setFont(self._title)
+            painter.setPen(QColor(_ink(mark, tokens)))
+            painter.drawText(top, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight, SIGNS.get(mark, ""))
+        if row.kind == "item":
+            top.setRight(top.right() - self._sign)  # whether or not there is a mark yet: nothing moves when it comes
+        title = f"{_STAR if row.starred else ''}{row.title}"
+        self._pair(painter, top, (self._title, title_colour, title), (self._small, tokens.text, row.trailing))
         if two_lines:
             below = QRect(top.left(), top.bottom() + 1, top.width(), area.bottom() - top.bottom() - 5)
             self._pair(painter, below, (self._small, tokens.muted, row.detail), (self._small, tokens.muted, row.note))

@@ -130,7 +130,9 @@ class MainWindow(QtWidgets.QMainWindow):
         self.side.fit(self.width())
         self._line.insertWidget(0, self.side)
         self.status = Status(self, services.jobs, services.library)
-        self.pickers = Pickers(self, self.panel, document, services.library, services.settings, services.unit)
+        self.pickers = Pickers(
+            self, self.panel, document, services.library, services.settings, services.unit, services.jobs
+        )
         self._make_commands()
         self.unit_button = self.actions_of_window.unit_button(self)
         self.menuBar().setCornerWidget(self.unit_button)
