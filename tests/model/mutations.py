@@ -69,10 +69,12 @@ def facts(model: str) -> tuple[dict[str, Any], Any, tuple[Path, ...]]:
 def mutate(model: str, rng: random.Random) -> Mutation:
     """One random change of a model's config."""
     config, side, where = facts(model)
-    config = copy.deepcopy(config)
     path = rng.choice(where)
+    # Only what lies on the path is copied: readers change nothing that they are given.
+    config = copy.copy(config)
     holder: Any = config
     for step in path[:-1]:
+        holder[step] = copy.copy(holder[step])
         holder = holder[step]
     key, what, deleted = path[-1], rng.choice(("delete", "value", "value", "number", "list", "novel")), ""
     if what == "delete" or (what == "novel" and not isinstance(holder, dict)):

@@ -38,20 +38,23 @@ def _big_gguf_cases(folder: Path) -> Iterator[Path]:
         (folder / name).write_bytes(data)
         return folder / name
 
-    many = b"".join(encoder.tensor((f"t{n}", [1], 0), 32 * n) for n in range(200_000))
+    # One tensor's bytes around its name and offset, written 200,000 times.
+    before, after = encoder.tensor(("x" * 7, [1], 0), 0)[:-8].split(b"x" * 7)
+    many = b"".join(b"%bt%06d%b%b" % (before, n, after, struct.pack("<Q", 32 * n)) for n in range(200_000))
     yield made("200000_tensors.gguf", encoder.head(200_000, 0) + many)
     empty = struct.pack("<Q", 0)
     strings = encoder.string("k") + encoder.pack("IIQ", ARRAY, STRING, 4_000_000)
     yield made("empty_strings.gguf", encoder.head(0, 1) + strings + empty * 4_000_000)
     array = encoder.pack("IIQ", ARRAY, U8, 900) + bytes(900)
-    keys = b"".join(encoder.string(f"k{n}") + array for n in range(60_000))
+    length = struct.pack("<Q", 6)
+    keys = b"".join(b"%bk%05d%b" % (length, n, array) for n in range(60_000))
     yield made("many_small_arrays.gguf", encoder.head(0, 60_000) + keys)
     text = encoder.pack("I", STRING) + encoder.string("x" * 4000)
     yield made(
         "many_texts.gguf", encoder.head(0, 15_000) + b"".join(encoder.string(f"k{n}") + text for n in range(15_000))
     )
-    yield made("beyond_the_limit.gguf", encoder.head(0, 20)
-               + b"".join(encoder.pair((f"k{n}", STRING, "x" * (8 << 20))) for n in range(10)))  # fmt: skip
+    pair = encoder.pair(("k0", STRING, "x" * (8 << 20)))
+    yield made("beyond_the_limit.gguf", encoder.head(0, 20) + pair * 10)
 
 
 def _big_safetensors_cases(folder: Path) -> Iterator[Path]:
