@@ -38,7 +38,7 @@ from kvplanner.record import NamedTuple
 
 PLAIN: Final = "16 bits"
 _AS_IT_IS: Final = ""
-_END: Final = r"(?:[-_.](?:v\d+|hf|ct|vllm))?$"
+_END: Final = r"(?:[-_.](?:v\d+|hf|ct|vllm|actorder[-_]?\w*))?$"
 _SEP: Final = r"[-_.]"
 
 
@@ -59,6 +59,10 @@ _ENDINGS: Final[tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str
         (rf"(?:mlx{_SEP})?(?:bf16|fp16|f16|16bit|dequantized|unquantized){_END}", PLAIN),
         (r"(?:unsloth-)?(?:bnb[-_](?:nf)?4bit|bnb[-_]nf4|nf4|4bit[-_]bnb)(?:-smashed)?$", "bitsandbytes 4-bit"),
         (r"bnb[-_]8bit$", "bitsandbytes 8-bit"),
+        (rf"(?:(?:int)?([248])(?:bit)?[-_])?auto[-_]?round[-_](?:inc|sym|asym|gptq|awq|best|light)"
+         rf"(?:[-_](?:int)?([248])(?:[-_]?bit)?)?{_END}", lambda m: f"AutoRound {m[1] or m[2] or 4}-bit"),
+        (rf"gptqmodel(?:[-_](?:int)?([2348])(?:[-_]?bit)?)?{_END}", lambda m: f"GPTQ {m[1] or 4}-bit"),
+        (r"qat[-_]q4[-_]0(?:[-_.]gguf)?$", "GGUF Q4_0"),
         (rf"(?:gptq[-_]?(?:marlin)?{_SEP}?(?:int)?([348])?(?:[-_]?b(?:it)?)?(?:[-_](?:\d+g|g\d+))?){_END}",
          lambda m: f"GPTQ {m[1] or 4}-bit"),
         (rf"(?:int)?([48])(?:bit)?[-_]gptq{_END}", lambda m: f"GPTQ {m[1]}-bit"),
@@ -78,7 +82,9 @@ _ENDINGS: Final[tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str
         (rf"mxfp4(?:[-_].*)?{_END}", "MXFP4"), (rf"mxfp8{_END}", "MXFP8"),
         (rf"int8(?:[-_](?:dynamic|w8a8|weight-only|wo))?{_END}", "INT8"),
         (rf"(?:w4a16|int4|4bit)(?:[-_](?:g\d+|w4a16))?{_END}", "INT4"),
-        (r"(?:i1[-_])?gguf$", "GGUF"),
+        (r"(?:i1[-_])?gguf$", "GGUF"), (r"gguf[-_.]((?:iq|q)\d(?:_[a-z0-9]+)*)$", lambda m: f"GGUF {m[1].upper()}"),
+        (r"mlx$", "mlx"), (r"(onnx|openvino|sinq)(?:[-_].*)?$", lambda m: m[1].lower()),
+        (r"int8[-_]w8a16$", "INT8"),
         (r"(?:ud-)?((?:iq|q)\d(?:_[a-z0-9]+)*)(?:[-_.]gguf)?$", lambda m: f"GGUF {m[1].upper()}"),
         (r"(?:(?:[\d.]+bpw|h\d|\d\.\d+)[-_]*)*exl([23])(?:[-_].*)?$", lambda m: f"exl{m[1]}"),
         (r"(?:[\d.]+bpw)(?:[-_]h\d)?(?:[-_]exl2)?$", "exl2"),
@@ -87,6 +93,10 @@ _ENDINGS: Final[tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str
 )  # fmt: skip
 # What some put behind the name of an unquantised model, and others leave out.
 _BEHIND: Final = re.compile(r"[-_](?:bf16|fp16|hf)$", re.IGNORECASE)
+# What is put behind a model whose weights were changed a little, in its shape.
+_RETOUCHED: Final = re.compile(
+    r"(?:[-_.](?:abliterated|uncensored|heretic|lorablated|derestricted)(?:[-_.]?v?\d+)?)+$", re.IGNORECASE
+)
 # Organisations whose "-4bit" is MLX's.
 _MLX_PUBLISHERS: Final = ("mlx-community", "lmstudio-community", "nexveridian", "inferencerlabs")
 _MLX_ENDING: Final = re.compile(r"(?:[-_]mlx)?[-_](\d)[-_]?bit(?:[-_](?:dwq|gs\d+).*)?$", re.IGNORECASE)
@@ -133,13 +143,18 @@ def parse(text: str) -> Said | None:
 
 
 def _said(name: str, key: str, publisher: str) -> Said | None:
+    """What a name without its ending is, in the format of the ending; of two formats in a row the first is meant."""
     base = _base(name, publisher)
-    return Said(base, key, publisher) if base is not None else None
+    if base is None:
+        return None
+    inner = parse(f"{publisher}/{name}") if key != _AS_IT_IS and base.quantization is not None else None
+    return inner if inner is not None and inner.key != _AS_IT_IS else Said(base, key, publisher)
 
 
 def _base(name: str, publisher: str) -> ModelEntry | None:
     """The model of the catalogue that a name without a format names: unquantised and with a record, if there is one."""
-    found = _by_squeezed_name().get(_squeezed(name), ())
+    known = _by_squeezed_name()
+    found = known.get(_squeezed(name), ()) or known.get(_squeezed(_RETOUCHED.sub("", name)), ())
     return min(found, key=lambda e: _doubt(e, publisher), default=None)
 
 

@@ -16,6 +16,7 @@ from kvplanner.model.quantisation.scheme import HEAD_TOO, VOCABULARY_TOO, Rule, 
 # Methods by name, and what loads them. Those without a reader have no layout here either.
 LOADED_ELSEWHERE: Final = MappingProxyType({
     "ptpc_fp8": "FP8 by rows and tokens, which vLLM makes on AMD GPUs alone",
+    "onnx": "ONNX's format, which ONNX Runtime loads", "openvino": "OpenVINO's format, which OpenVINO loads",
     "mlx": "MLX's format, which Apple's MLX loads", "exl2": "ExLlamaV2's format, which TabbyAPI loads",
     "exl3": "ExLlamaV3's format, which TabbyAPI loads", "hqq": "HQQ's format, which transformers loads",
     "aqlm": "AQLM's format, which transformers loads", "eetq": "EETQ's format, which transformers loads",
