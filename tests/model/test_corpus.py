@@ -7,10 +7,12 @@ import re
 import statistics
 from pathlib import Path
 
+import pytest
+
 from kvplanner import jsonfile
 from kvplanner.catalog import models
-from kvplanner.errors import PlannerError
-from kvplanner.model.families import READERS, conversions, drafts, read_config
+from kvplanner.errors import NotModelled, PlannerError
+from kvplanner.model.families import READERS, conversions, drafts, read_config, unread
 from tests.model.cases import CASES
 
 ROOT = Path(__file__).parents[2]
@@ -87,3 +89,11 @@ def test_every_name_that_stands_for_another_leads_to_a_reader() -> None:
 def test_a_name_of_nothing_leads_nowhere() -> None:
     for name in ("BrookForCausalLM", "BrookForSequenceClassification", "BrookModel", "ForCausalLM", "Model", ""):
         assert name not in READERS
+
+
+@pytest.mark.parametrize("name", unread.NAMES)
+def test_what_vllm_serves_and_nothing_reads_is_refused_by_name(name: str) -> None:
+    assert name not in READERS
+    with pytest.raises(NotModelled, match=f"{name}.*which vLLM serves"):
+        read_config({"architectures": [name], "num_hidden_layers": 2})
+    assert unread.why("BrookForCausalLM") == ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -108,3 +109,38 @@ def test_a_layout_without_a_config(layout: str, tmp_path: Path) -> None:
 def test_odd_contents_still_give_their_bytes(parts: tuple[Part, ...]) -> None:
     shape, format_ = content_of(parts)
     assert format_.bytes_of(shape) == sum(part.bytes for part in parts)
+
+
+ENCODER = {
+    "architectures": ["XLMRobertaModel"], "model_type": "xlm-roberta", "torch_dtype": "float16", "hidden_size": 64,
+    "intermediate_size": 128, "num_attention_heads": 4, "num_hidden_layers": 2, "vocab_size": 100,
+    "max_position_embeddings": 514, "type_vocab_size": 1, "pad_token_id": 1,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("beside", "length"),
+    [
+        ({}, 514),
+        ({"tokenizer_config.json": {"model_max_length": 512}}, 512),
+        ({"tokenizer_config.json": {"model_max_length": 1000000000000000019884624838656}}, 514),
+        ({"tokenizer_config.json": {"model_max_length": 512},
+          "sentence_bert_config.json": {"max_seq_length": 256}}, 256),
+        ({"tokenizer_config.json": {"model_max_length": "x"},
+          "sentence_bert_config.json": {"max_seq_length": None}}, 514),
+    ],
+)  # fmt: skip
+def test_an_encoders_length_is_what_the_files_beside_it_state(
+    beside: dict[str, Any], length: int, tmp_path: Path
+) -> None:
+    for name, content in {"config.json": ENCODER, **beside}.items():
+        (tmp_path / name).write_text(json.dumps(content))
+    model = open_model(str(tmp_path))
+    assert model.spec.context_length == length
+    assert any(f"up to {length:,} tokens" in words for words in model.problems) == (length != 514)
+
+
+def test_a_broken_file_beside_an_encoder_is_not_asked(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(ENCODER))
+    (tmp_path / "tokenizer_config.json").write_text("{")
+    assert open_model(str(tmp_path)).spec.context_length == 514

@@ -94,7 +94,8 @@ def _architecture(top: Fields, readers: Mapping[str, Reader]) -> str:
         names = (implied,)
     found = next((name for name in names if name in readers), None)
     if found is None:
-        raise _unreadable(top, names[0], len(readers))
+        why = getattr(readers, "why_unread", None)
+        raise _unreadable(top, names[0], len(readers), why(names[0]) if why is not None else "")
     return found
 
 
@@ -104,8 +105,8 @@ _ALONE: Final = ("VisionModel", "VisionModelWithProjection", "VisionTransformer"
 _TOLD: Final = {"deepseek_vl_v2": "DeepseekVLV2ForCausalLM", "glm4v": "GLM4VForCausalLM", "ovis": "Ovis"}
 
 
-def _unreadable(top: Fields, name: str, known: int) -> NotModelled:
-    """The error for an architecture without a reader."""
+def _unreadable(top: Fields, name: str, known: int, why: str) -> NotModelled:
+    """The error for an architecture without a reader. why: what is known of it nevertheless."""
     if name.endswith(_ALONE):
         return NotModelled(
             f"is {shown(name)}, an encoder without a language model, which no engine here serves by itself",
@@ -113,9 +114,9 @@ def _unreadable(top: Fields, name: str, known: int) -> NotModelled:
             "Plan the model that it belongs to",
         )
     return NotModelled(
-        f"is {shown(name)}, which is none of the {known} modelled architectures",
+        f"is {shown(name)}, {why or f'which is none of the {known} modelled architectures'}",
         top.named("architectures"),
-        "A plan from file headers shows the weights; the cache stays unknown",
+        "Open the folder with its weights: their headers tell what is stored, and the cache stays unknown",
     )
 
 

@@ -107,6 +107,12 @@ class Readers(Mapping[str, Reader]):
 
         return converted(architecture, self._own)
 
+    def why_unread(self, architecture: str) -> str:
+        """What is known of an architecture without a reader, "" where nothing is."""
+        from kvplanner.model.families import unread
+
+        return unread.why(architecture)
+
     def _own(self, architecture: str) -> Reader | None:
         return next((readers[architecture] for readers in _families() if architecture in readers), None)
 

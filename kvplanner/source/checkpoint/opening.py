@@ -23,6 +23,7 @@ from kvplanner.source.checkpoint import inventory as inventories
 from kvplanner.source.checkpoint import layouts
 from kvplanner.source.checkpoint.folder import FolderFiles, list_files, missing_words, read_headers
 from kvplanner.source.checkpoint.modules import dtype_name, gather
+from kvplanner.source.checkpoint.pooling import with_lengths
 from kvplanner.source.checkpoint.safetensors import DTYPE_BITS, Tensor, read_header
 from kvplanner.source.checkpoint.stated import Stated, as_stated
 from kvplanner.source.gguf.header import split_parts
@@ -101,7 +102,7 @@ def open_folder(path: Path) -> Model:
     Raises BadInput for a broken folder, one without a model or one with several.
     """
     path, said = layouts.inside(path)
-    model = _open_folder(path)
+    model = with_lengths(_open_folder(path), path)
     if not said:
         return model
     return model._replace(id=f"{path.parent.name}, {path.name}", problems=(said, *model.problems))
