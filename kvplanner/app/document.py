@@ -89,10 +89,14 @@ class Document(QObject):
         return self._history.undo_count
 
     def options(self) -> tuple[Option, ...]:
-        """The engine's options at the chosen version."""
+        """The engine's options at the chosen version; the newest one's where it is no version, which the plan says."""
         from kvplanner.engine.registry import engine
 
-        return engine(self.state.ask.engine).options(self.state.ask.version)
+        chosen = engine(self.state.ask.engine)
+        try:
+            return chosen.options(self.state.ask.version)
+        except PlannerError:
+            return chosen.options()
 
     # edits -----------------------------------------------------------------------------------------------------
 

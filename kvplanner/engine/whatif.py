@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from kvplanner.engine.protocol import Engine
 from kvplanner.engine.request import PlanRequest
-from kvplanner.errors import NotModelled
+from kvplanner.errors import NotModelled, PlannerError
 from kvplanner.gpu.spec import Machine
 from kvplanner.model.model import Model
 
@@ -36,10 +36,14 @@ def as_format(model: Model, name: str) -> Model:
 def refused(model: Model, engine: Engine, version: str | None, machine: Machine | None = None) -> dict[str, str]:
     """The formats of WHATIF_FORMATS that cannot be planned for a model under an engine's version, each with why.
 
-    machine: that must run them, None for any.
+    machine: that must run them, None for any. Nothing where that is no version of the engine's, which a plan says.
     """
     from kvplanner.model import whatif
 
+    try:
+        engine.options(version)
+    except PlannerError:
+        return {}
     why = {name: "" for name in whatif.WHATIF_FORMATS if name != model.weight_format}
     for name in why:
         method = whatif.respec(model.spec, name).quantization or ""

@@ -18,6 +18,7 @@ from pytestqt.qtbot import QtBot
 import kvplanner.ui
 from kvplanner.app import settings as s
 from kvplanner.catalog import gpus
+from kvplanner.engine.registry import engine, names
 from kvplanner.engine.request import Load
 from kvplanner.gpu.spec import Machine
 from kvplanner.ui.dialogs.help import page_text, pages
@@ -44,6 +45,20 @@ def test_a_refused_value_is_told_at_its_field_and_the_plan_stays(window: MainWin
     window.document.undo()
     window.document.flush()
     assert field.error.isHidden()
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_version_that_is_none_leaves_a_form_to_mend_it(window: MainWindow, name: str) -> None:
+    before = window.document.plan
+    window.document.edit("Change engine", engine=name, version="2x4090")
+    window.document.flush()
+    assert window.document.error is not None
+    assert window.document.error.where == "--engine-version"
+    assert window.document.options() == engine(name).options()
+    assert window.document.plan is before
+    window.document.edit("Change engine version", version=None)
+    window.document.flush()
+    assert window.document.error is None
 
 
 def test_nonsense_never_reaches_the_document(window: MainWindow) -> None:
