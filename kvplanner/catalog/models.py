@@ -229,13 +229,17 @@ def _test_of(word: str) -> _Test:
         whole = re.compile(rf"(?<![\d.]){re.escape(word)}(?![a-z0-9])")
         return lambda text: whole.search(text) is not None
     short = _squeezed(word)
+    # From a word's start on: "r1" is no part of "coder-1.5".
+    spread = (
+        re.compile(r"(?<![a-z0-9])" + "[-_ /:]*".join(map(re.escape, short))) if short and not short.isdigit() else None
+    )
     joined = re.fullmatch(r"(.*[a-z].*?)[-_]?(\d+(?:\.\d+)?[bmt])", word)
     parts = [_test_of(part) for part in joined.groups()] if joined else []
 
     def test(text: str) -> bool:
         return (
             word in text
-            or (bool(short) and not short.isdigit() and short in _squeezed(text))
+            or (spread is not None and spread.search(text) is not None)
             or (bool(parts) and all(part(text) for part in parts))
         )
 

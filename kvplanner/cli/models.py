@@ -39,9 +39,20 @@ def run(argv: Sequence[str]) -> int:
         if any(entry.lower_confidence for entry in entries):
             say("\n* less sure: some fields come from class defaults or from a model of the same shape")
     if not entries:
-        note(f"no bundled model fits {query!r}. Fewer words find more; kvplanner plan also takes a folder or a file")
+        note(f"no bundled model fits {query!r}. {_by_name(query)}")
         return BAD_INPUT
     return FITS
+
+
+def _by_name(query: str) -> str:
+    """What to do where nothing fits: a name that says a known model and format can be planned all the same."""
+    from kvplanner.catalog import naming
+
+    name = "-".join(query.split())
+    said = naming.parse(name)
+    if said is None or not said.key:
+        return "Fewer words find more; kvplanner plan also takes a folder or a file"
+    return f"kvplanner plan {name} plans {said.base.id} in {said.key}, as publishers make it"
 
 
 def _row(entry: ModelEntry) -> tuple[str, ...]:

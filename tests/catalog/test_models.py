@@ -220,3 +220,10 @@ def test_alike_models_have_alike_lengths() -> None:
     for architecture in ("Gemma3ForConditionalGeneration", "Olmo3ForCausalLM"):
         lengths = {e.context_length for e in models.index() if e.architecture == architecture}
         assert len(lengths) == 1, f"{architecture}: {lengths}"
+
+
+def test_a_word_is_sought_from_a_words_start() -> None:
+    """ "r1" is no part of "Coder-1.5B"."""
+    assert models.search("deepseek r1 awq") == ()
+    assert models.search("r1 awq") == ()
+    assert models.search("gptoss")[0].id == "openai/gpt-oss-20b"

@@ -63,3 +63,9 @@ def test_an_unknown_command_is_told_what_would_plan_it(terminal: Terminal) -> No
     assert ran.status == 2
     assert "kvplanner plan vllm serve Qwen/Qwen3-8B plans a model or a command line" in ran.err
     assert terminal("plan", "vllm", "serve", "Qwen/Qwen3-8B", "--max-model-len", "8k").status == 0
+
+
+def test_a_query_that_nothing_fits_names_what_can_be_planned_by_its_name(terminal: Terminal) -> None:
+    ran = terminal("models", "deepseek", "r1", "awq")
+    assert ran.status == 2
+    assert "kvplanner plan deepseek-r1-awq plans deepseek-ai/DeepSeek-R1 in AWQ 4-bit" in ran.err
