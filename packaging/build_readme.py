@@ -1,6 +1,6 @@
 """Writes the parts of README.md that the program itself knows: an example plan and how accurate plans are.
 
-    python packaging/build_readme.py [example] [accuracy]
+    python packaging/build_readme.py [example] [accuracy] [engines]
 
 Run it when figures changed. A part lies between <!-- NAME:begin --> and <!-- NAME:end -->. The pictures in
 resources/screenshots come from tests/ui/test_screenshots.py.
@@ -47,7 +47,12 @@ def accuracy() -> str:
     return output("tests.truth.score", REPORTS, "--markdown")
 
 
-PARTS = {"example": example, "accuracy": accuracy}
+def engines() -> str:
+    """The same of the engines beside the first, each by what its reports state."""
+    return output("tests.truth.engines")
+
+
+PARTS = {"example": example, "accuracy": accuracy, "engines": engines}
 
 
 def main() -> int:

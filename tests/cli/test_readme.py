@@ -56,7 +56,7 @@ def test_what_it_points_to_exists() -> None:
         assert "NAME" in path or (ROOT / path).exists(), path
 
 
-@pytest.mark.parametrize("part", ["example", "accuracy"])
+@pytest.mark.parametrize("part", ["example", "accuracy", "engines"])
 def test_generated_parts_are_filled(part: str) -> None:
     body = README.split(f"<!-- {part}:begin -->")[1].split(f"<!-- {part}:end -->")[0]
     assert len(body.strip().splitlines()) >= 3

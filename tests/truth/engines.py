@@ -1,0 +1,75 @@
+"""The README's accuracy of SGLang and llama.cpp, made from their public start-up reports and their own code's answers."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from tests.truth import llamacpp, sglang
+
+HERE = Path(__file__).parent
+
+
+def sglang_lines() -> list[str]:
+    """What its reports let compare, by kind of figure."""
+    scores = [
+        sglang.score(row) for name in ("sglang.jsonl", "sglang-uncited.jsonl") for row in sglang.read(HERE / name)
+    ]
+    data = sglang.summary(scores)
+    cells, fraction, tokens = data["bytes_per_token"], data["fraction"], data["tokens_given_measured"]
+    return [
+        "### SGLang",
+        "",
+        f"Of {data['rows']} public reports, {data['models_known']} name a known model. Beside them stands what SGLang "
+        "0.5.23's own code computes for known configurations (`tests/oracle/sglang`): every default, pool, request "
+        "limit and refusal is equal.",
+        "",
+        "| Figure of a report | used | right |",
+        "|---|---|---|",
+        f"| bytes per token | {cells['used']} | {cells['right']} |",
+        f"| static fraction, implied by the log and stated | {fraction['compared']} | {fraction['within_0.003']} |",
+        f"| tokens, from the memory that the log measured | {tokens['used']} | {tokens['within_rounding']} |",
+        f"| stage of a failure | {data['stages']['used']} | {data['stages']['right']} |",
+        f"| way out of a failure | {data['remedies']['used']} | {data['remedies']['right']} |",
+    ]
+
+
+def llamacpp_lines() -> list[str]:
+    """What its reports let compare, by build era."""
+    files = [HERE / name for name in ("llamacpp.jsonl", "llamacpp-uncited.jsonl")]
+    scores = [llamacpp.score(row) for path in files for row in llamacpp.read(path)]
+    eras = sorted({score.build for score in scores if score.compared}, reverse=True)
+    return [
+        "### llama.cpp",
+        "",
+        f"Of {len(scores)} public reports, {sum(bool(s.compared) for s in scores)} state enough to compare buffers. "
+        "Beside them stand 1,344 answers of unmodified llama.cpp (`tests/oracle/llamacpp`): weights and caches are "
+        "equal on every device.",
+        "",
+        "| Reports | cache and output buffers: used, equal | compute buffers: used, within 2 % | failing allocation |",
+        "|---|---|---|---|",
+        _row("all", scores),
+        *(_row(f"builds from {era}", [score for score in scores if score.build == era]) for era in eras),
+    ]
+
+
+def _row(name: str, scores: list[llamacpp.Score]) -> str:
+    data = llamacpp.summary(scores)
+    cells, compute, failing = data["cache_and_output"], data["compute"], data["failing"]
+    shown = [
+        f"{part['figures']}, {part[key]}" if part["figures"] else "–"
+        for part, key in ((cells, "equal"), (compute, "within_2_percent"), (failing, "within_2_percent"))
+    ]
+    return f"| {name} | {' | '.join(shown)} |"
+
+
+def main() -> int:
+    """Print both parts as Markdown."""
+    sys.stdout.write(
+        "\n".join([*sglang_lines(), "", *llamacpp_lines(), "", "Made by `python -m tests.truth.engines`."])
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
