@@ -1,4 +1,4 @@
-"""The README's accuracy of SGLang and llama.cpp, made from their public start-up reports and their own code's answers."""
+"""The README's accuracy of SGLang and llama.cpp, from public start-up reports and from their own code."""
 
 from __future__ import annotations
 
