@@ -35,7 +35,7 @@ class Setting(Generic[T]):
         return not self.choices or value in self.choices
 
 
-THEME: Final = Setting("theme", "system", ("system", "light", "dark"))
+THEME: Final = Setting("theme", "system", ("system", "light", "dark", "contrast"))
 UNIT: Final = Setting("unit", "GiB", ("GiB", "GB"))
 GEOMETRY: Final = Setting("geometry", "")
 SPLITTER: Final = Setting("splitter", "")

@@ -22,11 +22,11 @@ WINDOW: tuple[tuple[str, str, str], ...] = (
     ("--screenshot", "OUT.png", "renders the window and exits; needs no display"),
     ("--size", "WxH", "of the window or the picture"),
     ("--scale", "FACTOR", "pixels of the picture for each of the window's, 0.5 to 4"),
-    ("--theme", "light|dark", "instead of the system's"),
+    ("--theme", "light|dark|contrast", "instead of the system's"),
     ("--tab", "NAME", "the tab to show: Explain, Start-up"),
     ("--safe-mode", "", "with default settings, and without what was open before"),
 )
-VALUES = {"--unit": ("GiB", "GB"), "--theme": ("light", "dark"), "--tab": ("Explain", "Start-up")}
+VALUES = {"--unit": ("GiB", "GB"), "--theme": ("light", "dark", "contrast"), "--tab": ("Explain", "Start-up")}
 _HEAD = """.SH NAME
 kvplanner \\- plan the GPU memory of an LLM server before it is started
 .SH SYNOPSIS

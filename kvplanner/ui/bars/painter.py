@@ -15,9 +15,9 @@ from kvplanner.ui.theme.ink import Type, colour, fill_pattern, fill_plain, fill_
 from kvplanner.ui.theme.palette import Tokens, mix
 
 _ALIGN: Final = {
-    "left": Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft,
-    "right": Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight,
-    "center": Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignHCenter,
+    "left": int(Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft | Qt.TextFlag.TextDontClip),
+    "right": int(Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight | Qt.TextFlag.TextDontClip),
+    "center": int(Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignHCenter | Qt.TextFlag.TextDontClip),
 }
 
 
@@ -64,7 +64,8 @@ class _Brush:
         layout, marks = self.layout, self.marks
         if marks.readout:
             room = layout.header.w - (layout.delta.rect.w + 8 if layout.delta else 0)
-            self.text(Text(Rect(0, 0, room, layout.header.h - 6), marks.readout, "small"), self.tokens.muted)
+            said = _shortened(marks.readout, room, self.type)
+            self.text(Text(Rect(0, 0, room, layout.header.h - 6), said, "small"), self.tokens.muted)
         if layout.delta:
             rect = layout.delta.rect
             ink = self.tokens.danger if layout.delta.text.startswith("−") else self.tokens.success
@@ -255,3 +256,11 @@ class _Brush:
         self.painter.drawRect(inner)
         self.painter.setPen(pen(self.tokens.text, 2))
         self.painter.drawRect(inner)
+
+
+def _shortened(line: str, room: float, type_: Type) -> str:
+    """A readout without its last parts where they have no room."""
+    parts = line.split(" · ")
+    while len(parts) > 1 and type_.width(" · ".join(parts), "small") > room:
+        parts.pop()
+    return " · ".join(parts)

@@ -18,7 +18,8 @@ from kvplanner.ui.explain.page import ASK, EMPTY, as_html
 from kvplanner.ui.theme.ink import set_pale, tokens_of
 
 # From this width on the inputs stand beside the arithmetic.
-WIDE: Final = 760
+WIDE: Final = 760  # for lines of this height:
+USUAL_LINE: Final = 15
 # While a slider moves the text waits for a pause, but no longer than this.
 PAUSE_MS: Final = 90
 LONGEST_MS: Final = 500
@@ -160,7 +161,7 @@ class ExplainView(QWidget):
         self._timer.stop()
         self._told = self.explained()
         self.copy.setVisible(self._told is not None)
-        self._wide = self.width() >= WIDE
+        self._wide = self._has_width()
         place = self.text.verticalScrollBar().value()
         empty = sizes_in(summary(self._plan), self._unit) if self._plan and self._plan.fits is None else self._empty
         family = self.font().family()
@@ -169,6 +170,10 @@ class ExplainView(QWidget):
         self.text.setHtml(page)
         self.text.verticalScrollBar().setValue(place)
         self._trim()
+
+    def _has_width(self) -> bool:
+        """Whether the inputs have room beside the arithmetic: the more, the larger the letters."""
+        return self.width() >= WIDE * max(self.fontMetrics().height() / USUAL_LINE, 1)
 
     def _trim(self) -> None:
         """Leaves a gap below the text rather than half a line, as long as nobody scrolls."""
@@ -187,7 +192,7 @@ class ExplainView(QWidget):
         super().resizeEvent(event)
         size = self.copy.sizeHint()
         self.copy.setGeometry(self.width() - size.width() - COPY_RIGHT, 0, size.width(), size.height())
-        if (self.width() >= WIDE) != self._wide:
+        if self._has_width() != self._wide:
             self._show()
         else:
             self._trim()

@@ -14,7 +14,6 @@ from PySide6.QtWidgets import (
     QComboBox,
     QHBoxLayout,
     QHeaderView,
-    QLabel,
     QLineEdit,
     QTableView,
     QVBoxLayout,
@@ -23,6 +22,7 @@ from PySide6.QtWidgets import (
 
 from kvplanner.ui.fits.model import FitsFilter, FitsModel
 from kvplanner.ui.theme.ink import set_pale
+from kvplanner.ui.widgets.labels import Wrapped
 
 if TYPE_CHECKING:
     from kvplanner.app.document import Document
@@ -66,13 +66,12 @@ class FitsPage(QWidget):
         self.way.addItems(_WAYS)
         self.way.setAccessibleName("Which way to look")
         self.search = QLineEdit(self)
-        self.search.setPlaceholderText("Filter by name")
+        self.search.setPlaceholderText("Filter")
         self.search.setClearButtonEnabled(True)
         self.search.setAccessibleName("Filter by name")
         self.formats = QCheckBox("Also as FP8 and 4-bit", self)
         self.everything = QCheckBox("Also what does not fit", self)
-        self.status = QLabel(self)
-        self.status.setTextFormat(Qt.TextFormat.PlainText)
+        self.status = Wrapped(self)
         self.table = self._make_table()
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 4, 0, 0)

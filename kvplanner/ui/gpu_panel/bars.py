@@ -18,10 +18,8 @@ from kvplanner.ui.theme.ink import Type, colour, fill_segment, pen, tokens_of
 from kvplanner.ui.theme.palette import Tokens, mix
 from kvplanner.units import ByteUnit, in_unit
 
-_BAR: Final = 18
-_PLAN: Final = 11
-_CAPTION: Final = 62
-_LINE: Final = 17
+_CAPTION_GAP: Final = 10
+_USUAL_LINE: Final = 15
 _GAP: Final = 9
 _AXIS: Final = 22
 _LABEL_MIN, _LABEL_MAX = 84, 240
@@ -29,6 +27,20 @@ _FADE: Final = 0.45
 _VERTICAL: Final = Qt.AlignmentFlag.AlignVCenter
 _RIGHT: Final = _VERTICAL | Qt.AlignmentFlag.AlignRight
 _LEFT: Final = _VERTICAL | Qt.AlignmentFlag.AlignLeft
+
+
+class _Heights(NamedTuple):
+    """Pixels of a measured bar, of the plan's above it, and of a line of text."""
+
+    bar: int
+    plan: int
+    line: int
+
+
+def _heights(line: int) -> _Heights:
+    """For letters of this height."""
+    growth = max(line / _USUAL_LINE, 1.0)
+    return _Heights(round(18 * growth), round(11 * growth), round(17 * growth))
 
 
 class _Place(NamedTuple):
@@ -55,6 +67,7 @@ class MeasuredBars(Accessible):
         self._fill: float | None = None
         self._current = -1
         self._type = Type(self.font())
+        self._high = _heights(self.fontMetrics().height())
         self._places: tuple[_Place, ...] = ()
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
@@ -94,9 +107,9 @@ class MeasuredBars(Accessible):
         found = []
         for row in self._rows:
             plan_top = top
-            bar_top = plan_top + (_PLAN + 2 if row.planned else 0)
-            text_top = bar_top + _BAR + 1
-            bottom = text_top + _LINE + _GAP
+            bar_top = plan_top + (self._high.plan + 2 if row.planned else 0)
+            text_top = bar_top + self._high.bar + 1
+            bottom = text_top + self._high.line + _GAP
             found.append(_Place(row, top, plan_top, bar_top, text_top, bottom))
             top = bottom
         self._places = tuple(found)
@@ -108,9 +121,13 @@ class MeasuredBars(Accessible):
         ]
         return min(max([_LABEL_MIN, *widths]) + 14, _LABEL_MAX, max(self.width() * 0.3, _LABEL_MIN))
 
+    def _caption_width(self) -> float:
+        """Room for what the two bars of a device are."""
+        return max(self._type.width(caption, "small") for caption in ("measured", "planned")) + _CAPTION_GAP
+
     def _scale(self) -> tuple[float, float]:
         """(x of zero, pixels per byte)."""
-        left = self._label_width() + _CAPTION
+        left = self._label_width() + self._caption_width()
         return left, max(self.width() - left - 2.0, 40.0) / axis_end(self._rows)
 
     # -- painting -------------------------------------------------------------------------------------------------
@@ -165,7 +182,7 @@ class MeasuredBars(Accessible):
         painter.setPen(colour(tokens.danger if row.warn else tokens.muted))
         room = self.width() - left
         text = fitted(row.numbers, room, self._type.width)
-        painter.drawText(QRectF(left, place.text_top, room, _LINE), _LEFT, text)
+        painter.drawText(QRectF(left, place.text_top, room, self._high.line), _LEFT, text)
         if focused:
             painter.setPen(pen(tokens.accent, 1.6))
             painter.setBrush(Qt.BrushStyle.NoBrush)
@@ -173,29 +190,34 @@ class MeasuredBars(Accessible):
 
     def _paint_label(self, painter: QPainter, tokens: Tokens, place: _Place, left: float) -> None:
         row = place.row
-        width = left - _CAPTION - 8
+        captions_at = left - self._caption_width()
+        width = captions_at - 8
         painter.setFont(self._type.fonts["small"])
         painter.setPen(colour(tokens.muted))
-        captions = [("measured", place.bar_top, _BAR)]
+        captions = [("measured", place.bar_top, self._high.bar)]
         if row.planned:
-            captions.append(("planned", place.plan_top - 1, _PLAN + 2))
+            captions.append(("planned", place.plan_top - 1, self._high.plan + 2))
         for text, y, height in captions:
-            painter.drawText(QRectF(left - _CAPTION, y, _CAPTION - 8, height), _RIGHT, text)
+            painter.drawText(QRectF(captions_at, y, left - captions_at - 8, height), _RIGHT, text)
         painter.setFont(self._type.fonts["title"])
         painter.setPen(colour(tokens.text))
         top = place.plan_top - 1
         title = fitted(row.title, width, self._type.width, "title")
-        painter.drawText(QRectF(4, top, width, 18), _LEFT, title)
+        painter.drawText(QRectF(4, top, width, self._high.line + 1), _LEFT, title)
         painter.setFont(self._type.fonts["small"])
         painter.setPen(colour(tokens.muted))
         after = self._type.width(title, "title") + 8
-        painter.drawText(QRectF(4 + after, top, max(width - after, 0), 18), _LEFT, row.tail)
-        painter.drawText(QRectF(4, top + 18, width, 17), _LEFT, fitted(row.detail, width, self._type.width))
+        painter.drawText(QRectF(4 + after, top, max(width - after, 0), self._high.line + 1), _LEFT, row.tail)
+        painter.drawText(
+            QRectF(4, top + self._high.line + 1, width, self._high.line),
+            _LEFT,
+            fitted(row.detail, width, self._type.width),
+        )
 
     def _paint_plan(self, painter: QPainter, tokens: Tokens, place: _Place, left: float, scale: float) -> None:
         start = 0
         for segment in place.row.planned:
-            box = _box(left, scale, start, segment.bytes, place.plan_top, _PLAN)
+            box = _box(left, scale, start, segment.bytes, place.plan_top, self._high.plan)
             fill_segment(painter, box, tokens.segments[segment.kind])
             if segment.kind == "kv_cache" and self._fill is not None:
                 full = QRectF(box.left(), box.top(), round(box.width() * self._fill), box.height())
@@ -209,21 +231,21 @@ class MeasuredBars(Accessible):
         for segment in place.row.planned[:-1]:
             start += segment.bytes
             x = round(left + start * scale) + 0.5
-            painter.drawLine(QLineF(x, place.plan_top, x, place.plan_top + _PLAN))
+            painter.drawLine(QLineF(x, place.plan_top, x, place.plan_top + self._high.plan))
 
     def _paint_bar(self, painter: QPainter, tokens: Tokens, place: _Place, left: float, scale: float) -> None:
         row = place.row
         if row.total is None:
-            box = QRectF(left, place.bar_top, self.width() - left - 2, _BAR)
+            box = QRectF(left, place.bar_top, self.width() - left - 2, self._high.bar)
             painter.fillRect(box, QBrush(colour(tokens.border), Qt.BrushStyle.BDiagPattern))
             painter.setPen(pen(tokens.border))
             painter.drawRect(box.adjusted(0.5, 0.5, -0.5, -0.5))
             return
         start = 0
-        frame = _box(left, scale, 0, row.total, place.bar_top, _BAR)
+        frame = _box(left, scale, 0, row.total, place.bar_top, self._high.bar)
         painter.fillRect(frame, colour(tokens.panel))
         for part in row.parts:
-            box = _box(left, scale, start, part.bytes, place.bar_top, _BAR)
+            box = _box(left, scale, start, part.bytes, place.bar_top, self._high.bar)
             self._paint_part(painter, tokens, part, box)
             start += part.bytes
         painter.setBrush(Qt.BrushStyle.NoBrush)
@@ -235,7 +257,7 @@ class MeasuredBars(Accessible):
     def _paint_budget(self, painter: QPainter, tokens: Tokens, place: _Place, x: float) -> None:
         x = min(round(x) + 0.5, self.width() - 1.5)
         painter.setPen(pen(tokens.text, 2.0))
-        painter.drawLine(QLineF(x, place.plan_top - 1, x, place.bar_top + _BAR + 1))
+        painter.drawLine(QLineF(x, place.plan_top - 1, x, place.bar_top + self._high.bar + 1))
 
     def _paint_part(self, painter: QPainter, tokens: Tokens, part: Part, box: QRectF) -> None:
         if part.kind == "engine":
@@ -304,6 +326,7 @@ class MeasuredBars(Accessible):
         """Another font or theme."""
         if event.type() in (QEvent.Type.FontChange, QEvent.Type.ApplicationFontChange):
             self._type = Type(self.font())
+        self._high = _heights(self.fontMetrics().height())
         self.update()
 
     def event(self, event: QEvent) -> bool:

@@ -83,6 +83,8 @@ class EngineRow(QWidget):
     def set_snapshot(self, snapshot: Snapshot, live: bool) -> None:
         """Takes in the engines; the chosen one stays chosen as long as it runs. live False: a recording."""
         self._snapshot, self._live = snapshot, live
+        self.read_button.setEnabled(live)
+        self.address.setEnabled(live)
         if snapshot.engines == self._engines:
             return
         chosen = self.pid()
@@ -155,12 +157,12 @@ class EngineRow(QWidget):
         )  # fmt: skip
 
     def _filled(self, fill: Fill) -> None:
-        self.read_button.setEnabled(True)
+        self.read_button.setEnabled(self._live)
         self._show(f"{fill.text()} · at {time.strftime('%H:%M:%S')}")
         self.fill_read.emit(fill)
 
     def _not_filled(self, error: Exception) -> None:
-        self.read_button.setEnabled(True)
+        self.read_button.setEnabled(self._live)
         self._show(error_text(error))
         self.fill_read.emit(None)
 

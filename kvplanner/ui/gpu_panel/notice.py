@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QWidget
 from kvplanner.observe.sampler import SamplerStatus
 from kvplanner.observe.snapshot import Snapshot
 from kvplanner.record import NamedTuple
+from kvplanner.ui.theme.ink import sized
 from kvplanner.ui.widgets.labels import WrappedLabel
 
 Level = Literal["info", "warning", "error"]
@@ -56,6 +57,7 @@ class NoticeStrip(QFrame):
         super().__init__(parent)
         self._shown = Notice()
         self.word = QLabel(self)
+        self.word.setFont(sized(self.word.font(), 1.0, bold=True))
         self.text = WrappedLabel("", self)
         self.button = QPushButton(self)
         self.button.clicked.connect(lambda: self.pressed.emit(self._shown.button))
@@ -75,7 +77,7 @@ class NoticeStrip(QFrame):
             self.style().unpolish(self)
             self.style().polish(self)
         self._shown = notice
-        self.word.setText(f"<b>{_WORDS[notice.level]}</b>")
+        self.word.setText(_WORDS[notice.level])
         self.text.setText(notice.text)
         self.button.setText(notice.button)
         self.button.setVisible(bool(notice.button))

@@ -42,6 +42,12 @@ class Marks(QWidget):
         self._arrange()
 
     def _arrange(self) -> None:
+        buttons = [button for button, _ in self._placed]
+        for button in buttons:
+            button.setText(button.property("long"))
+        if sum(button.sizeHint().width() + GAP for button in buttons) - GAP > self.width():
+            for button in buttons:
+                button.setText(button.property("short"))
         lefts: list[int] = []
         right = self.width()
         for button, value in reversed(self._placed):
@@ -66,6 +72,13 @@ class Marks(QWidget):
         if event.type() in (QEvent.Type.Resize, QEvent.Type.Move, QEvent.Type.Show):
             self._arrange()
         return super().eventFilter(watched, event)
+
+
+def _say(button: QToolButton, text: str, short: str) -> None:
+    """The text of a mark, and that for where the marks have no room beside each other."""
+    button.setProperty("long", text)
+    button.setProperty("short", short)
+    button.setText(text)
 
 
 class ContextField(SliderField):
@@ -101,11 +114,13 @@ class ContextField(SliderField):
         self.largest_button.setToolTip(f"{tip}; {format_count(longer)} may fit" if longer else tip)
         shown: list[tuple[QToolButton, float]] = []
         if largest and (trained is None or largest < trained):
-            self.largest_button.setText(f"largest that {'fits' if sure else 'may fit'} {format_count(largest)}")
+            word = "fits" if sure else "may fit"
+            _say(self.largest_button, f"largest that {word} {format_count(largest)}", f"{format_count(largest)} {word}")
             shown.append((self.largest_button, min(largest, top)))
         if trained is not None:
             fits = sure and largest is not None and largest >= trained
-            self.trained_button.setText(f"trained {format_count(trained)}{': fits' if fits else ''}")
+            text = f"trained {format_count(trained)}"
+            _say(self.trained_button, f"{text}: fits" if fits else text, text)
             shown.append((self.trained_button, trained))
         self._marks.place(*shown)
         self._show()

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QLabel, QWidget
 from kvplanner.ui.setup import numbers
 from kvplanner.ui.setup.field import Field
 from kvplanner.ui.setup.inputs import ValueEdit
+from kvplanner.ui.setup.width import grown
 from kvplanner.units import format_count, parse_count
 
 if TYPE_CHECKING:
@@ -36,11 +37,11 @@ class LoadField(Field):
         self._load: Load | None = None
         for edit, name, width, hint in (
             (self.users, "Users at once", 60, "users"),
-            (self.prompt, "Prompt tokens of a user", 70, "prompt"),
-            (self.output, "Output tokens of a user", 70, "output"),
+            (self.prompt, "Prompt tokens of a user", 67, "prompt"),
+            (self.output, "Output tokens of a user", 67, "output"),
         ):
             edit.setAccessibleName(name)
-            edit.setFixedWidth(width)
+            edit.setFixedWidth(grown(width, edit.fontMetrics().height(), 0.42))
             edit.setPlaceholderText(hint)
             edit.setToolTip(name)
             edit.committed.connect(self._commit)

@@ -15,6 +15,7 @@ from kvplanner.ui.setup.field import EDIT_WIDTH, Field
 from kvplanner.ui.setup.inputs import TEXT_MARGINS, ComboBox, ValueEdit
 from kvplanner.ui.setup.pasted import ELSEWHERE, is_command
 from kvplanner.ui.setup.slider import MarkedSlider, Scale, Works
+from kvplanner.ui.setup.width import grown
 from kvplanner.units import LARGEST
 
 # Where a slider begins whose least value is not allowed: less may be typed.
@@ -125,7 +126,8 @@ class TextField(OptionField):
         super().__init__(option, (self.edit,), parent)
         self.line.addWidget(self.reset_button)
         self.line.addWidget(self.edit)
-        self.edit.setFixedWidth(EDIT_WIDTH if option.type != "text" else EDIT_WIDTH + 24)
+        wide = EDIT_WIDTH if option.type != "text" else EDIT_WIDTH + 24
+        self.edit.setFixedWidth(grown(wide, self.fontMetrics().height()))
         self.edit.committed.connect(self._commit_text)
         self.edit.stepped.connect(self._step)
 
@@ -173,7 +175,7 @@ class ChoiceField(OptionField):
         super().__init__(option, (self.box,), parent)
         self.line.addWidget(self.reset_button)
         self.line.addWidget(self.box)
-        self.box.setFixedWidth(BOX_WIDTH)
+        self.box.setFixedWidth(grown(BOX_WIDTH, self.fontMetrics().height()))
         self.box.addItem("default", DEFAULT)
         if option.type == "bool":
             self.box.addItem("on", True)
@@ -197,7 +199,8 @@ class ChoiceField(OptionField):
         index = 0 if self.value is None else self.box.findData(self.value)
         self.box.setCurrentIndex(max(index, 0))
         wide = self.box.fontMetrics().horizontalAdvance(self.box.currentText()) + TEXT_MARGINS
-        self.box.setFixedWidth(min(max(wide, BOX_WIDTH), WIDEST_BOX))
+        line = self.fontMetrics().height()
+        self.box.setFixedWidth(min(max(wide, grown(BOX_WIDTH, line)), grown(WIDEST_BOX, line)))
 
 
 class SliderField(OptionField):
@@ -216,7 +219,8 @@ class SliderField(OptionField):
         self.line.addWidget(self.slider, 1)
         self.line.addWidget(self.reset_button)
         self.line.addWidget(self.edit)
-        self.edit.setFixedWidth(EDIT_WIDTH + 8 if option.type == "tokens" else EDIT_WIDTH - 14)
+        wide = EDIT_WIDTH + 8 if option.type == "tokens" else EDIT_WIDTH - 14
+        self.edit.setFixedWidth(grown(wide, self.fontMetrics().height()))
         self.edit.committed.connect(self._commit_text)
         self.edit.stepped.connect(self._step)
         self.slider.chosen.connect(self._dragged)

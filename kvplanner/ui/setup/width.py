@@ -16,6 +16,14 @@ def folds(window_width: int) -> bool:
     return window_width < FOLD_BELOW
 
 
+def grown(width: int, line_height: int, share: float = 0.7) -> int:
+    """The width of an input for letters of this height; `width` was drawn for the usual ones.
+
+    share: of the letters' growth that it takes, as far as the form has room.
+    """
+    return round(width * (1 + max(line_height / _USUAL_LINE - 1, 0.0) * share))
+
+
 def panel_width(kept: int, line_height: int) -> int:
     """The width for letters of this height: the one that the user chose, 0 for none chosen."""
     if kept:

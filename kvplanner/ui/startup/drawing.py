@@ -144,7 +144,7 @@ class Drawing:
         box = snapped(Rect(column.x + 3, steps.capacity_y, column.w - 6, steps.base_y - steps.capacity_y))
         self.painter.setPen(pen(self.tokens.border, 1, Qt.PenStyle.DashLine))
         self.painter.drawRect(box.adjusted(0.5, 0.5, -0.5, -0.5))
-        self.name((name, short), column, steps, mix(self.tokens.muted, self.tokens.panel, 0.75))
+        self.name((name, short), column, steps, self.tokens.muted)
 
     def not_reached(self, steps: Steps, taken: list[Rect]) -> None:
         """Says so in the columns of stages that a failing start does not reach, where all of them have room for it."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kvplanner.engine.segment import SegmentKind
 
 Pattern = Literal["solid", "empty", "up", "down", "vertical", "horizontal", "grid", "dots", "cross"]
-ThemeName = Literal["light", "dark"]
+ThemeName = Literal["light", "dark", "contrast-light", "contrast-dark"]
 
 BLACK: Final = "#0b0f14"
 WHITE: Final = "#ffffff"
@@ -117,7 +117,7 @@ LIGHT: Final = Tokens(
     outline="#7d8792",
     text="#1b2026",
     muted="#555e68",
-    accent="#1b62d6",
+    accent="#1a5fd0",
     on_accent=WHITE,
     selection="#d6e5fb",
     success="#17753a",
@@ -140,7 +140,7 @@ DARK: Final = Tokens(
     muted="#a7b1bc",
     accent="#6aa9ff",
     on_accent=BLACK,
-    selection="#23426b",
+    selection="#1f3b61",
     success="#4cc38a",
     warning="#e5b552",
     danger="#ff8078",
@@ -149,16 +149,62 @@ DARK: Final = Tokens(
     warning_soft="#40351c",
     segments=_segments(DARK_FILLS, "#22272d", "#e8edf2"),
 )
-THEMES: Final[dict[ThemeName, Tokens]] = {"light": LIGHT, "dark": DARK}
+# For those who ask their system for more contrast: text at 7:1 and more, every border as visible as a letter.
+CONTRAST_LIGHT: Final = LIGHT._replace(
+    name="contrast-light",
+    window="#fdfdfd",
+    field="#ffffff",
+    raised="#e4e4e4",
+    border="#4d4d4d",
+    outline="#000000",
+    text="#000000",
+    muted="#303030",
+    accent="#003c9e",
+    selection="#cfe0ff",
+    success="#0a4f22",
+    warning="#5c3b00",
+    danger="#93000f",
+    danger_soft="#fff1f0",
+    warning_soft="#fff7e3",
+    segments=_segments(LIGHT_FILLS, WHITE, "#000000"),
+)
+CONTRAST_DARK: Final = DARK._replace(
+    name="contrast-dark",
+    window="#040404",
+    panel="#000000",
+    field="#000000",
+    raised="#2b2b2b",
+    border="#b5b5b5",
+    outline="#ffffff",
+    text="#ffffff",
+    muted="#dcdcdc",
+    accent="#8fc2ff",
+    selection="#173d78",
+    success="#6fe3a8",
+    warning="#ffd36b",
+    danger="#ffa39c",
+    danger_soft="#3a0d12",
+    warning_soft="#332700",
+    segments=_segments(DARK_FILLS, "#000000", "#ffffff"),
+)
+THEMES: Final[dict[ThemeName, Tokens]] = {
+    "light": LIGHT,
+    "dark": DARK,
+    "contrast-light": CONTRAST_LIGHT,
+    "contrast-dark": CONTRAST_DARK,
+}
 
 
 @lru_cache(maxsize=8)
 def for_ground(window_colour: str) -> Tokens:
-    """The theme that belongs to a window's background colour."""
+    """The theme that belongs to a window's background colour: the one with this very colour, else by its lightness."""
+    for tokens in (CONTRAST_LIGHT, CONTRAST_DARK):
+        if window_colour.lower() == tokens.window:
+            return tokens
     return DARK if luminance(window_colour) < 0.18 else LIGHT
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=8)
 def _paled(name: ThemeName) -> Tokens:
     tokens = THEMES[name]
     accent, success, warning, danger = (

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from string import Template
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from PySide6 import QtCore
 from PySide6.QtCore import QObject, Signal
 from PySide6.QtGui import QColor, QGuiApplication, QPalette
 from PySide6.QtWidgets import QApplication
 
-from kvplanner.ui.theme.palette import DARK, LIGHT, Tokens, luminance
+from kvplanner.ui.theme.palette import CONTRAST_DARK, CONTRAST_LIGHT, DARK, LIGHT, Tokens, luminance
 
 if TYPE_CHECKING:
     from PySide6.QtWidgets import QStyle
 
-Choice = Literal["system", "light", "dark"]
+Choice = Literal["system", "light", "dark", "contrast"]
 DARK_BELOW: Final = 0.18
 
 _RULES: Final = Template("""
@@ -26,7 +26,7 @@ QStatusBar { background: $panel; border-top: 1px solid $border; }
 QStatusBar::item { border: none; }
 QTabWidget::pane { border: none; border-top: 1px solid $border; top: -1px; }
 QTabBar { qproperty-drawBase: 0; background: transparent; }
-QTabBar::tab { padding: 7px 12px; border: none; border-bottom: 2px solid transparent; color: $muted;
+QTabBar::tab { padding: 7px 9px; border: none; border-bottom: 2px solid transparent; color: $muted;
   background: transparent; }
 QTabBar::tab:selected { color: $text; border-bottom-color: $accent; }
 QTabBar::tab:hover { color: $text; }
@@ -89,7 +89,7 @@ class Theme(QObject):
         self.choice: Choice = choice
         self._system_dark = luminance(app.palette().color(QPalette.ColorRole.Window).name()) < DARK_BELOW
         self._style: QStyle | None = None
-        self.tokens = DARK if choice == "dark" or (choice == "system" and self._system_dark) else LIGHT
+        self.tokens = self._wanted()
         app.setPalette(palette_of(self.tokens))
 
     def complete(self) -> None:
@@ -101,21 +101,28 @@ class Theme(QObject):
         self._style = Style()
         self._app.setStyle(self._style)
         self._apply()
-        self._app.styleHints().colorSchemeChanged.connect(self._scheme_changed)
+        hints = self._app.styleHints()
+        hints.colorSchemeChanged.connect(self._scheme_changed)
+        hints.accessibility().contrastPreferenceChanged.connect(self._scheme_changed)
 
     def set_choice(self, choice: Choice) -> None:
-        """Follow the system, or be light or dark."""
+        """Follow the system, or be light, dark, or as light or dark as the system with high contrast."""
         if choice != self.choice:
             self.choice = choice
             self.complete()
             self._apply()
 
     def _scheme_changed(self) -> None:
-        if self.choice == "system":
+        if self.choice in ("system", "contrast"):
             self._apply()
 
+    def _wanted(self) -> Tokens:
+        if self.choice == "contrast" or (self.choice == "system" and _more_contrast()):
+            return CONTRAST_DARK if self._dark() else CONTRAST_LIGHT
+        return DARK if self._dark() else LIGHT
+
     def _dark(self) -> bool:
-        if self.choice != "system":
+        if self.choice in ("light", "dark"):
             return self.choice == "dark"
         scheme = QGuiApplication.styleHints().colorScheme()
         if scheme == QtCore.Qt.ColorScheme.Unknown:
@@ -123,7 +130,18 @@ class Theme(QObject):
         return scheme == QtCore.Qt.ColorScheme.Dark
 
     def _apply(self) -> None:
-        self.tokens = DARK if self._dark() else LIGHT
+        self.tokens = self._wanted()
         self._app.setPalette(palette_of(self.tokens))
         self._app.setStyleSheet(style_rules(self.tokens))
         self.changed.emit()
+
+
+def _more_contrast() -> bool:
+    """Whether the system asks for it."""
+    preference = QGuiApplication.styleHints().accessibility().contrastPreference()
+    return preference == QtCore.Qt.ContrastPreference.HighContrast
+
+
+def choice_of(text: str) -> Choice:
+    """A setting's text as a choice."""
+    return next((choice for choice in get_args(Choice) if choice == text), "system")

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kvplanner.ui.verdict.message import EngineMessage
 
 NOTES_SHOWN: Final = 2
+LEAST_DETAILS: Final = 0.55  # of the width: with less beside them, the buttons stand below the details
 CORNER_GAP: Final = 12
 DOT: Final = " · "
 _BEFORE_UNIT: Final = re.compile(r"(?<=\d) (?=GiB|GB|MiB|MB|tokens)")
@@ -224,7 +225,7 @@ class VerdictView(QWidget):
         self._fonts()
 
     def set_corner(self, corner: QWidget) -> None:
-        """Takes buttons for the right: beside the headline where that has room, else beside the details."""
+        """Takes buttons for the right: beside the headline where that has room, else beside the details, or below."""
         self._corner = corner
         self._top.addWidget(corner, 0, Qt.AlignmentFlag.AlignTop)
         self._place_corner()
@@ -238,11 +239,14 @@ class VerdictView(QWidget):
         wide = QFontMetrics(self.headline.font()).horizontalAdvance(self.headline.text()) + 4
         taken = corner.sizeHint().expandedTo(corner.minimumSize()).width()  # at first it is an empty place of a size
         beside = wide + CORNER_GAP + taken <= room or self.details.isHidden()
-        moved = (self._top.indexOf(corner) >= 0) != beside
-        if moved:
-            (self._second if beside else self._top).removeWidget(corner)
-            (self._top if beside else self._second).addWidget(corner, 0, Qt.AlignmentFlag.AlignTop)
-        return moved
+        narrow = room - taken < LEAST_DETAILS * room
+        place = self._top if beside else self._buttons if narrow else self._second
+        if place.indexOf(corner) >= 0:
+            return False
+        for other in (self._top, self._second, self._buttons):
+            other.removeWidget(corner)
+        place.addWidget(corner, 0, Qt.AlignmentFlag.AlignTop)
+        return True
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """The buttons find their place anew."""
@@ -332,13 +336,13 @@ class VerdictView(QWidget):
         """Buttons under what is said: text, what it is for, and what it does."""
         if not actions and not self._offered:
             return
-        from PySide6.QtWidgets import QPushButton
+        from kvplanner.ui.widgets.buttons import ShortButton
 
         for old in self._offered:
             self._buttons.removeWidget(old)
             old.hide()
             old.deleteLater()
-        self._offered = [QPushButton(text, self) for text, _, _ in actions]
+        self._offered = [ShortButton(text, self) for text, _, _ in actions]
         for at, (button, (_, tip, run)) in enumerate(zip(self._offered, actions, strict=True)):
             button.setToolTip(tip)
             button.clicked.connect(partial(_call, run))

@@ -125,6 +125,7 @@ COMMANDS: Final = (
     Command("View/Theme", "theme_system", "&System", lambda c: c.view.theme_system, group="theme"),
     Command("View/Theme", "theme_light", "&Light", lambda c: c.view.theme_light, group="theme"),
     Command("View/Theme", "theme_dark", "&Dark", lambda c: c.view.theme_dark, group="theme"),
+    Command("View/Theme", "theme_contrast", "&High Contrast", lambda c: c.view.theme_contrast, group="theme"),
     Command("View", SEPARATOR, "", None),
     Command("View", "setup_panel", "Setu&p", lambda c: c.view.setup_panel, ("Ctrl+B",), checkable=True),
     Command("View", "show_explain", "&Explain", lambda c: c.view.show_explain, ("Ctrl+3",)),

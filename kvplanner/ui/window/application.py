@@ -12,7 +12,7 @@ from kvplanner.app.crash import ExceptionCatcher, NativeCrashLog
 from kvplanner.app.jobs import Jobs
 from kvplanner.app.library import Library
 from kvplanner.app.session import OpenPlan, Session
-from kvplanner.ui.theme.theme import Theme
+from kvplanner.ui.theme.theme import Theme, choice_of
 from kvplanner.ui.window.services import Services
 
 if TYPE_CHECKING:
@@ -38,8 +38,7 @@ class Application(QObject):
         self.settings = s.Settings(parent=self, save=keep)
         self.jobs = Jobs(self)
         self.library = Library(self.jobs, self)
-        choice = theme or self.settings.get(s.THEME)
-        self.theme = Theme(app, "light" if choice == "light" else "dark" if choice == "dark" else "system")
+        self.theme = Theme(app, choice_of(theme or self.settings.get(s.THEME)))
         self.windows: list[MainWindow] = []
         self.session = Session(self._open_plans, self.jobs, parent=self)
         self.session.enabled = keep
@@ -139,8 +138,7 @@ class Application(QObject):
 
     def _setting_changed(self, name: str) -> None:
         if name == s.THEME.name:
-            choice = self.settings.get(s.THEME)
-            self.theme.set_choice("light" if choice == "light" else "dark" if choice == "dark" else "system")
+            self.theme.set_choice(choice_of(self.settings.get(s.THEME)))
         elif name == s.UNIT.name:
             for window in self.windows:
                 if window.furnished:

@@ -22,7 +22,7 @@ class WindowArguments(NamedTuple):
 
     screenshot: Path | None
     size: tuple[int, int] | None
-    theme: Literal["", "light", "dark"]
+    theme: Literal["", "light", "dark", "contrast"]
     tab: str
     safe_mode: bool
     words: PlanWords | None
@@ -43,7 +43,7 @@ def _parser() -> Any:
     parser.add_argument("--screenshot", type=Path)
     parser.add_argument("--size", default="")
     parser.add_argument("--scale", type=float, default=1.0)
-    parser.add_argument("--theme", choices=("light", "dark"), default="")
+    parser.add_argument("--theme", choices=("light", "dark", "contrast"), default="")
     parser.add_argument("--tab", default="")
     parser.add_argument("--safe-mode", action="store_true")
     return parser

@@ -172,7 +172,8 @@ class Centre(QWidget):
         line.setSpacing(BUTTON_GAP)
         for button in (self.export_button, self.copy_button):
             line.addWidget(button)
-            button.setMinimumSize(BUTTON_WIDTH, BUTTON_HEIGHT)
+            button.setMinimumSize(max(BUTTON_WIDTH, button.sizeHint().width()), BUTTON_HEIGHT)
+        self._buttons.setMinimumWidth(max(self._buttons.minimumWidth(), line.minimumSize().width()))
 
     def build_details(self) -> None:
         """Make the table and the tabs."""

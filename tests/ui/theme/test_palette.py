@@ -77,6 +77,7 @@ def test_signals_are_readable(tokens: Tokens, ink: str) -> None:
 def test_selected_rows_and_outlines(tokens: Tokens) -> None:
     assert contrast(tokens.text, tokens.selection) >= READABLE
     assert contrast(tokens.muted, tokens.selection) >= READABLE
+    assert contrast(tokens.accent, tokens.selection) >= READABLE
     assert contrast(tokens.outline, tokens.panel) >= VISIBLE
     assert contrast(tokens.danger, tokens.danger_soft) >= READABLE
 

@@ -69,6 +69,10 @@ class View(QtCore.QObject):
         """Dark."""
         self._settings.set(s.THEME, "dark")
 
+    def theme_contrast(self) -> None:
+        """High contrast, as light or dark as the system."""
+        self._settings.set(s.THEME, "contrast")
+
     def show_explain(self) -> None:
         """Show how the selected part came about."""
         self._show_tab(EXPLAIN)

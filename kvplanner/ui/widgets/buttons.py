@@ -1,0 +1,38 @@
+"""Buttons that give up letters rather than room."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from PySide6.QtCore import QSize, Qt
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QPushButton, QWidget
+
+_MARGINS: Final = 24
+_LEAST: Final = 90
+
+
+class ShortButton(QPushButton):
+    """A button whose text ends in an ellipsis where it has no room; a screen reader hears the whole of it."""
+
+    def __init__(self, text: str, parent: QWidget | None = None) -> None:
+        super().__init__(text, parent)
+        self.full = text
+        self._hint = super().sizeHint()
+        self.setAccessibleName(text)
+
+    def sizeHint(self) -> QSize:
+        """Room for the whole text."""
+        return self._hint
+
+    def minimumSizeHint(self) -> QSize:
+        """Some of it."""
+        return QSize(min(_LEAST, self._hint.width()), self._hint.height())
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """More or less of it."""
+        super().resizeEvent(event)
+        room = self.width() - _MARGINS if self.width() < self._hint.width() else 1 << 20
+        shown = self.fontMetrics().elidedText(self.full, Qt.TextElideMode.ElideRight, room)
+        if shown != self.text():
+            self.setText(shown)

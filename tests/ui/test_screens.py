@@ -1,0 +1,347 @@
+"""Every state of the window, at many sizes and in every theme, measured: no text is cut, covered or hard to read.
+
+$KVPLANNER_SCREENSHOTS names a folder for the pictures; without it none is kept.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pytest
+from PySide6.QtCore import QEvent
+from PySide6.QtWidgets import QApplication
+
+from kvplanner.app.library import Library
+from kvplanner.app.start import start_state
+from kvplanner.observe.recording import Recorder
+from kvplanner.observe.snapshot import GpuSample, ProcessSample, Reading, Snapshot
+from kvplanner.ui.window.application import Application
+from kvplanner.ui.window.screenshot import picture, settle, write
+from kvplanner.ui.window.window import MainWindow
+from kvplanner.units import GIB
+from tests.ui.measure import faults
+from tests.ui.window.kit import settled, words
+
+pytestmark = pytest.mark.slow
+
+LOG = Path(__file__).parents[1] / "diagnose" / "logs" / "vllm" / "0110-kv-too-small.log"
+WAIT_MS: Final = 20_000
+SMALL, USUAL, HD, UHD = (1024, 640), (1280, 800), (1920, 1080), (3840, 2160)
+
+
+def nothing(window: MainWindow) -> None:
+    """The plan as it is."""
+
+
+class State(NamedTuple):
+    """What to show: plan arguments, what to do then, size, pixels for each of the window's."""
+
+    arguments: dict[str, object]
+    act: Callable[[MainWindow], None] = nothing
+    size: tuple[int, int] = USUAL
+    scale: float = 1.0
+
+
+def startup(window: MainWindow) -> None:
+    window.view.show_startup()
+
+
+def models(window: MainWindow) -> None:
+    window.pickers.open_models("qwen3")
+
+
+def all_models(window: MainWindow) -> None:
+    window.pickers.open_models("")
+
+
+def no_model(window: MainWindow) -> None:
+    window.pickers.open_models("nothing is called that")
+
+
+def gpus(window: MainWindow) -> None:
+    window.pickers.open_gpus("2")
+
+
+def advanced(window: MainWindow) -> None:
+    window.document.set_option("max_num_seqs", 64)
+    window.document.set_option("block_size", 32)
+    window.document.flush()
+    window.panel.show_search()
+    section = window.panel.advanced
+    assert section is not None
+    settled(section)
+    settle(5)
+    window.panel.ensureWidgetVisible(section.entries["block_size"], 0, 400)
+
+
+def refused(window: MainWindow) -> None:
+    window.document.set_option("tensor_parallel_size", 3)
+    window.document.flush()
+
+
+def messages(window: MainWindow) -> None:
+    window.messages.info("kvplanner was not closed properly last time: your plan was restored")
+    window.messages.warning("The catalogue on this machine is older than the engine", "details")
+    window.messages.error(OSError(28, "No space left on device"), "The plan was not saved")
+
+
+def loading(window: MainWindow) -> None:
+    window.panel.model.show_loading("Qwen3-235B-A22B")
+
+
+def dropping(window: MainWindow) -> None:
+    from kvplanner.app.opening import Opening
+
+    window.drops.show(Opening("model", "Read the model folder Qwen3-8B and plan it on the GPUs chosen now"))
+
+
+def wait_for(done: Callable[[], object]) -> None:
+    """Let the window live until something is there."""
+    for _ in range(WAIT_MS // 5):
+        if done():
+            return
+        settle(5)
+    raise AssertionError("it never came")
+
+
+def ways(window: MainWindow) -> None:
+    window.centre.show_tab("Ways")
+    page = window.centre.below.page("ways")
+    wait_for(lambda: "Looking" not in page.text.toPlainText())  # type: ignore[attr-defined]
+
+
+def what_fits(window: MainWindow) -> None:
+    window.centre.show_tab("What fits")
+    page = window.centre.below.page("fits")
+    wait_for(lambda: page.shown.rowCount() >= 40)  # type: ignore[attr-defined]
+
+
+def log(window: MainWindow) -> None:
+    window.opening.open_path(LOG)
+    page = window.centre.below.page("log")
+    wait_for(lambda: getattr(page, "found", None) is not None)
+
+
+def weights(window: MainWindow) -> None:
+    window.centre.show_tab("Explain")
+    window.centre.select(0, "weights")
+
+
+def activations(window: MainWindow) -> None:
+    window.centre.show_tab("Explain")
+    window.centre.select(0, "activations")
+
+
+def no_plan(window: MainWindow) -> None:
+    window.centre.set_problem("The model's config names an architecture that is not known here", "Choose another model")
+
+
+def no_driver(window: MainWindow) -> None:
+    window.view.gpu_panel(True)
+    dock = window.view.dock
+    assert dock is not None
+    wait_for(lambda: dock.panel.notice.isVisible())
+
+
+def recorded(path: Path) -> None:
+    """A minute of two cards, one with a server."""
+    recorder = Recorder(path)
+    for second in range(60):
+        server = ProcessSample(
+            4711, Reading((2 + second // 4) * GIB), ("compute",), name="python3", user="ada", engine="vllm",
+            command=("vllm", "serve", "Qwen/Qwen3-8B", "--max-model-len", "32768"), local=True, root_pid=4711,
+        )  # fmt: skip
+        sizes = (server.memory.value or 0, GIB // 2)
+        gpus = tuple(
+            GpuSample(
+                i, f"GPU-{i}b8f2e40-90c1-4a55-8c11-00000000000{i}", name="NVIDIA GeForce RTX 4090",
+                total=Reading(24 * GIB), free=Reading(23 * GIB - size), allocated=Reading(size), reserved=Reading(GIB),
+                processes=(server,) if i == 0 else (),
+            )
+            for i, size in enumerate(sizes)
+        )  # fmt: skip
+        recorder.add(Snapshot(second, float(second), 1_790_000_000.0 + second, gpus))
+    recorder.close()
+
+
+def replay(window: MainWindow) -> None:
+    window.view.gpu_panel(True)
+    dock = window.view.dock
+    assert dock is not None
+    path = Path(window.services.settings.path).parent / "recording.csv"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    recorded(path)
+    dock.panel.feed.play(path)
+    wait_for(lambda: dock.panel.bars.rows())
+    dock.panel.replay.pause.setChecked(True)
+    dock.panel._seek(0.7)
+    settle(120)
+
+
+def gigabytes(window: MainWindow) -> None:
+    window.view.unit_gb()
+
+
+TP8 = ("--tensor-parallel-size=8",)
+STATES: dict[str, State] = {
+    "fits": State({"gpu": "2xRTX 4090", "load": "32@1500+500"}),
+    "start": State({}),
+    "small-window": State({"gpu": "2xRTX 4090", "load": "32@1500+500"}, size=SMALL),
+    "does-not-fit": State({"model": "Llama-3.3-70B-Instruct", "gpu": "2xH100"}),
+    "does-not-fit-small": State({"model": "Llama-3.3-70B-Instruct", "gpu": "2xH100"}, size=SMALL),
+    "does-not-fit-hd": State({"model": "Llama-3.3-70B-Instruct", "gpu": "2xH100"}, size=HD),
+    "weights-too-large": State({"model": "Llama-3.3-70B-Instruct", "gpu": "1xRTX 4090,1xRTX 3090"}),
+    "eight-folded": State({"model": "Llama-3.3-70B-Instruct", "gpu": "8xH100"}),
+    "eight-kinds": State(
+        {"model": "Llama-3.1-8B-Instruct", "gpu": "2xRTX 4090,2xRTX 3090,2xH100,2xL40S", "flags": TP8}, size=HD
+    ),
+    "sixteen": State({"model": "Llama-3.3-70B-Instruct", "gpu": "8xH100,8xH200", "flags": TP8}, size=SMALL),
+    "sixteen-4k": State({"model": "Llama-3.3-70B-Instruct", "gpu": "8xH100,8xH200", "flags": TP8}, size=UHD),
+    "others-hold-memory": State({"gpu": "2xRTX 4090", "free": ("0=20GiB",)}),
+    "cannot-tell": State({"gpu": "MI300X"}),
+    "no-plan": State({}, no_plan),
+    "no-plan-small": State({}, no_plan, size=SMALL),
+    "start-up": State({"gpu": "2xRTX 4090"}, startup),
+    "start-up-small": State({"model": "Llama-3.3-70B-Instruct", "gpu": "2xH100"}, startup, size=SMALL),
+    "explain-weights": State({"gpu": "2xRTX 4090"}, weights),
+    "explain-activations-4k": State({"gpu": "2xRTX 4090"}, activations, size=UHD),
+    "ways": State({"model": "Llama-3.3-70B-Instruct", "gpu": "2xH100"}, ways, size=HD),
+    "ways-small": State({"gpu": "RTX 4090"}, ways, size=SMALL),
+    "what-fits": State({"gpu": "RTX 4090"}, what_fits),
+    "log": State({"gpu": "RTX 4090"}, log),
+    "model-picker": State({}, models),
+    "model-picker-all": State({}, all_models, size=SMALL),
+    "model-picker-empty": State({}, no_model),
+    "gpu-picker": State({}, gpus),
+    "advanced": State({}, advanced),
+    "refused-value": State({}, refused),
+    "refused-small": State({}, refused, size=SMALL),
+    "messages": State({}, messages),
+    "loading": State({}, loading),
+    "dropping": State({}, dropping),
+    "gigabytes": State({"gpu": "80GB"}, gigabytes),
+    "no-driver": State({}, no_driver),
+    "replay": State({"gpu": "2xRTX 4090"}, replay),
+    "replay-small": State({"gpu": "2xRTX 4090"}, replay, size=SMALL),
+    "replay-hd": State({"gpu": "2xRTX 4090"}, replay, size=HD),
+    "large": State({"gpu": "2xRTX 4090"}, size=HD, scale=2.0),
+    "wide": State({"model": "Llama-3.3-70B-Instruct", "gpu": "4xH100"}, size=(2560, 1440)),
+    "llamacpp": State({"gpu": "RTX 4090", "engine": "llamacpp"}),
+    "sglang": State({"gpu": "2xRTX 4090", "engine": "sglang"}, size=HD),
+}
+# With half as large letters again: what shall be looked at, by its name above.
+LARGER = ("fits", "small-window", "does-not-fit-small", "does-not-fit-hd", "refused-value", "advanced", "replay",
+          "messages", "gpu-picker", "what-fits", "ways-small", "sixteen")  # fmt: skip
+
+
+def application_of(theme: str) -> Application:
+    """An application without settings or session, which sees no GPU."""
+    app = QApplication.instance()
+    assert isinstance(app, QApplication)
+    return Application(app, keep=False, theme=theme)
+
+
+@pytest.fixture(scope="module")
+def gallery(request: pytest.FixtureRequest, qapp: QApplication) -> Iterator[MainWindow]:
+    """One window for all pictures of a theme: "light", "dark", "contrast", or "larger" for larger letters."""
+    font, larger = qapp.font(), qapp.font()
+    larger.setPointSizeF(font.pointSizeF() * 1.5)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Library, "probe_gpus", lambda self: self._probed(None))
+        patch.setattr(Library, "scan_models", lambda self, failed, folders=(): None)
+        qapp.setQuitOnLastWindowClosed(False)
+        if request.param == "larger":
+            qapp.setFont(larger)
+        made = application_of("light" if request.param == "larger" else request.param)
+        window = made.new_window()
+        window.show()
+        window.fill()
+        yield window
+        made.shut_down()
+        window.hide()
+        window.deleteLater()
+        made.deleteLater()
+        QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+        QApplication.processEvents()
+    qapp.setFont(font)
+    qapp.setStyleSheet("")
+    qapp.setStyle("Fusion")
+    qapp.setPalette(qapp.style().standardPalette())
+
+
+def cleared(window: MainWindow) -> None:
+    """As at its start."""
+    window.pickers.close_choosers()
+    window.drops.left()
+    for strip in window.centre.messages.strips:
+        strip.dismiss()
+    dock = window.view.dock
+    if dock is not None:
+        dock.panel.feed.end_replay()
+        window.view.gpu_panel(False)
+    if window.panel.advanced is not None:
+        window.panel.advanced.toggle.setChecked(False)
+    window.panel.gpus.toggle.setChecked(False)
+    window.view.unit_gib()
+    window.centre.show_tab("Explain")
+    window.panel.verticalScrollBar().setValue(0)
+    window.centre._scroll.verticalScrollBar().setValue(0)
+
+
+def shown(window: MainWindow, state: State) -> None:
+    """Bring the window into a state, and let it come to rest."""
+    cleared(window)
+    window.resize(*state.size)
+    window.document.reset(start_state(words(**state.arguments), lambda: None))
+    window.document.flush()
+    window.centre._chosen_by_user = False
+    window.panel.model.button.setFocus()
+    settle(20)
+    state.act(window)
+    window.centre.show_details()
+    explain = window.centre.below.page("explain")
+    wait_for(lambda: not explain._timer.isActive())  # type: ignore[attr-defined]
+    settle(25)
+
+
+def trouble(window: MainWindow) -> list[str]:
+    """What is wrong with what shows."""
+    form = window.panel.widget()
+    assert form is not None
+    wide = form.width() - window.panel.viewport().width()
+    return [*faults(window), *([f"the form is {wide} pixels wider than its panel"] if wide > 0 else [])]
+
+
+# Where things stand is the same in every theme: those that have colours of their own.
+COLOURED = ("fits", "does-not-fit", "weights-too-large", "cannot-tell", "start-up-small", "explain-weights", "ways",
+            "what-fits", "log", "model-picker", "advanced", "refused-value", "messages", "no-driver", "replay",
+            "sglang")  # fmt: skip
+PAIRS = [("light", name) for name in STATES]
+PAIRS += [(theme, name) for theme in ("dark", "contrast") for name in COLOURED]
+PAIRS += [("larger", name) for name in LARGER]
+
+
+@pytest.mark.parametrize(("gallery", "name"), PAIRS, indirect=["gallery"])
+def test_every_screen_can_be_read(gallery: MainWindow, name: str, request: pytest.FixtureRequest) -> None:
+    window, state = gallery, STATES[name]
+    theme = request.node.callspec.params["gallery"]
+    shown(window, state)
+    folder = os.environ.get("KVPLANNER_SCREENSHOTS")
+    if folder:
+        write(picture(window, state.scale), Path(folder) / f"{name}-{theme}.png")
+    assert window.size().toTuple() == state.size, "the content asks for more room than the window has"
+    found = trouble(window)
+    for _ in range(3):  # what is laid out late has come to rest by then
+        if found:
+            settle(80)
+            found = trouble(window)
+    assert not found, "\n".join(["", *found])
+    image = window.centre.grab().toImage()
+    dark = image.pixelColor(4, image.height() // 2).lightness() < 128
+    assert dark == (theme == "dark")
+    scroll = window.centre._scroll
+    if state.size[1] >= 800 and theme != "larger" and not window.centre.messages.strips and not window.view.dock:
+        assert scroll.verticalScrollBar().maximum() == 0, "the plan scrolls though there is room"
