@@ -77,6 +77,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     "pynvml": ("observe/nvml",),
     "psutil": ("observe/",),
     "prometheus_client": ("observe/",),
+    "yaml": ("request/pasted_yaml",),
 }
 
 

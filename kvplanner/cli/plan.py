@@ -90,6 +90,35 @@ def words_from(argv: Sequence[str]) -> tuple[Namespace, PlanWords]:
     return given, words_of(given, flags)
 
 
+# Files whose text starts a server; "-" is standard input.
+_TEXTS: Final = (".yaml", ".yml", ".env", ".service", ".sh", ".py", "dockerfile", "modelfile")
+_LONGEST_TEXT: Final = 1 << 18
+
+
+def with_text(words: PlanWords) -> PlanWords:
+    """The words with the text of a file that was named in the model's place, or of standard input. Raises BadInput."""
+    if words.model != "-" and not words.model.lower().endswith(_TEXTS):
+        return words
+    from pathlib import Path
+
+    from kvplanner.reading import is_there, read_whole
+
+    if words.model == "-":
+        import sys
+
+        data = sys.stdin.buffer.read(_LONGEST_TEXT + 1)
+    elif is_there(Path(words.model)):
+        data = read_whole(Path(words.model), _LONGEST_TEXT)
+    else:
+        return words
+    if words.flags:
+        raise BadInput("a text is read, so no command stands after it", words.model, "Leave out what follows --")
+    if not data.strip():
+        raise BadInput("holds nothing", words.model, "Give a command, a compose file, a manifest or a call")
+    # A blank at its end marks it as a text, also where it is one word.
+    return words._replace(model="", flags=(data.decode("utf-8", "replace") + "\n",))
+
+
 def _place(gpu: str | None, words: Sequence[str], word: str) -> str:
     """What to do with a word too many: most often a GPU without its flag, or without quotes round its blank."""
     if gpu and (named := _with_blanks(gpu, words)):
@@ -222,6 +251,7 @@ def run(argv: Sequence[str]) -> int:
     from kvplanner.request.words import build
 
     given, words = words_from(argv)
+    words = with_text(words)
     built = build(words, sources(online=given.online))
     plan = make_plan(built)
     if given.save:

@@ -7,7 +7,9 @@ one that may is an error.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 from kvplanner.engine.option import FlagRule, Option, OptionValue, Role
@@ -194,6 +196,8 @@ def _flag_value(option: Option, sense: bool, inline: str | None, words: list[str
         text = ",".join((text, *_run_of_words(words)))
     if option.type == "bytes":
         _refuse_units(flag, text)
+    if option.type == "text" and text.startswith("{") and '"' not in text and (found := _without_quotes(text)):
+        text = json.dumps(found)
     return parse_value(option, text)
 
 
@@ -224,14 +228,60 @@ def _json(flag: str, text: str) -> object:
             raise ValueError("it is too long")
         found: object = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise BadInput(f"not valid JSON ({error})", flag, _JSON_EXAMPLE) from None
+        loose = _without_quotes(text)
+        if loose is None:
+            raise BadInput(f"not valid JSON ({error})", flag, _JSON_EXAMPLE) from None
+        return loose
     return found
+
+
+_BARE: Final = re.compile(r"[^\s{}\[\],:'\"]+(?::[^\s{}\[\],:'\"]+)*")
+
+
+def _without_quotes(text: str) -> object:
+    """The object of JSON whose quotes a shell has taken, or whose quotes are single ones; None for no such text.
+
+    "{method:mtp,num_speculative_tokens:3}": a name is what stands before the first colon.
+    """
+    if not text.lstrip().startswith("{") or len(text) > _LONGEST_JSON:
+        return None
+    plain = text.replace("'", '"')
+    with suppress(ValueError, RecursionError):
+        single: object = json.loads(plain)
+        return single
+    quoted = _BARE.sub(_in_quotes, text) if '"' not in plain else ""
+    try:
+        found: object = json.loads(quoted)
+    except (ValueError, RecursionError):
+        return None
+    return found
+
+
+def _in_quotes(found: re.Match[str]) -> str:
+    """A bare word quoted, of a name and its value each; numbers and constants stay."""
+    name, colon, value = found[0].partition(":")
+    words = (name, value) if colon else (name,)
+    return ":".join(word if not place and not colon and _constant(word) else _word(word, name=colon and not place)
+                    for place, word in enumerate(words))  # fmt: skip
+
+
+def _word(word: str, *, name: str | bool) -> str:
+    return json.dumps(word) if name or not _constant(word) else word
+
+
+def _constant(word: str) -> bool:
+    return word in ("true", "false", "null") or re.fullmatch(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?", word) is not None
 
 
 def _json_text(option: Option, value: object) -> str:
     if isinstance(value, list) and option.many:
         return ",".join(str(item) for item in value)
     return value if isinstance(value, str) else json.dumps(value)
+
+
+# Remarks in which a command tells what it cannot say: read again where it is pasted.
+NOT_SAID: Final = "Not on a command line: "
+AS_IF: Final = "Planned as if stored in "
 
 
 class CommandWords(NamedTuple):

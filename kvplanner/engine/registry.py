@@ -29,8 +29,11 @@ def titles() -> tuple[tuple[str, str], ...]:
 
 
 def engine(name: str) -> Engine:
-    """The engine called `name`; its rules are imported now. Raises UnknownName."""
-    package = _ENGINES.get(name.lower())
+    """The engine called `name`, whatever its case and marks ("llama.cpp"); its rules are imported now.
+
+    Raises UnknownName.
+    """
+    package = _ENGINES.get("".join(c for c in name.lower() if c.isalnum()))
     if package is None:
         raise UnknownName(f"no engine is called {name!r}", "--engine", names(), "Leave it out for the first")
     found: Engine = import_module(f"{package}.planner").ENGINE

@@ -24,7 +24,9 @@ class Signature(NamedTuple):
     server. images: patterns of container images, without their tag. container: the usual image, with {version} in its
     tag; container_words: what stands between it and the model; container_model: the flag that names the model there.
     modelfile: options that its model files set. python: the class that an offline start makes and its argument for
-    the model, as "module", "Class", "argument".
+    the model, as "module", "Class", "argument"; python_flags: that stand for being started so; python_also: further
+    classes that take a server's arguments. model_env: variables that name the model. nodes_flag: the one that tells
+    how many machines share the server.
     """
 
     engine: str
@@ -44,6 +46,10 @@ class Signature(NamedTuple):
     container_model: str = ""
     modelfile: tuple[str, ...] = ()
     python: tuple[str, str, str] | None = None
+    python_flags: tuple[str, ...] = ()
+    python_also: tuple[str, ...] = ()
+    model_env: tuple[str, ...] = ()
+    nodes_flag: str = ""
 
 
 @cache

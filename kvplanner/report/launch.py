@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Final, Literal, get_args
 
-from kvplanner.engine.command import CommandWords, command_words
+from kvplanner.engine.command import AS_IF, NOT_SAID, CommandWords, command_words
 from kvplanner.engine.option import Option, OptionValue
 from kvplanner.engine.plan import Plan
 from kvplanner.engine.registry import engine
@@ -132,8 +132,8 @@ def _launch(plan: Plan, path: str) -> _Launch:
 def _remarks(plan: Plan) -> Iterator[str]:
     """What the command cannot say."""
     request = plan.request
-    if request.weight_format and request.weight_format != request.model.weight_format:
-        yield f"Planned as if stored in {request.weight_format}: name a repository that is"
+    if request.weight_format:
+        yield f"{AS_IF}{request.weight_format}: name a repository that is"
     if plan.fits is False:
         yield "By the plan this does not start"
 
@@ -142,7 +142,7 @@ def _unsaid(plan: Plan) -> Iterator[str]:
     """What was planned with and no command line says."""
     for option in engine(plan.request.engine).options(plan.request.version):
         if option.role == "caller" and option.name in plan.request.options:
-            yield f"Not on a command line: {option_label(option)} {plan.request.options[option.name]}"
+            yield f"{NOT_SAID}{option.flags[0]} {plan.request.options[option.name]} ({option_label(option)})"
 
 
 def _as_served(found: _Launch, plan: Plan) -> _Launch:

@@ -12,11 +12,10 @@ from kvplanner.engine.signature import Signature, command_end, signatures
 from kvplanner.errors import BadInput
 from kvplanner.gpu.spec import Device, Machine
 from kvplanner.record import NamedTuple
+from kvplanner.request.pasted import read, start_of
 
 _WHERE: Final = "after --"
 _PYTHON: Final = r"(?:.*/)?python[\d.]*"
-# Of a POSIX shell, of cmd and of PowerShell.
-_CONTINUED: Final = r"[\\^`][ \t]*\r?\n"
 _ASSIGNMENT: Final = r"(?s)[A-Za-z_][A-Za-z0-9_]*=.*"
 _ENVIRONMENT_FLAG: Final = r"(?:--env=|-e)(?=[A-Za-z_][A-Za-z0-9_]*=)"
 _DOCKER_DEVICES: Final = r"""["']?device=([\w,-]+)["']?"""
@@ -32,7 +31,8 @@ class Launch(NamedTuple):
     """A command line taken apart: environment of the engine, the model it names ("" when none), its flags.
 
     engine: the one whose launcher stands in it, so that what it leaves out has that engine's defaults; "" for flags
-    alone. version: of the container's tag, "" when it tells none.
+    alone. version: of the container's tag, "" when it tells none. kind: of the text, "" for words. weight_format: that
+    the text's remarks tell. servers: how many the text starts; this is the first.
     """
 
     environment: dict[str, str]
@@ -40,19 +40,14 @@ class Launch(NamedTuple):
     flags: tuple[str, ...]
     engine: str = ""
     version: str = ""
+    kind: str = ""
+    weight_format: str = ""
+    servers: int = 1
 
     @property
     def launched(self) -> bool:
         """Whether it is a whole command line."""
         return bool(self.engine)
-
-
-class _Start(NamedTuple):
-    """Where an engine's own words begin, and the version of a container's tag."""
-
-    signature: Signature
-    at: int
-    version: str = ""
 
 
 def take_apart(words: Sequence[str]) -> Launch:
@@ -63,20 +58,19 @@ def take_apart(words: Sequence[str]) -> Launch:
     shell keeps for itself (pipes, redirections, "&") is left out. Raises BadInput for quotes that do not close and for
     another command of the engine's.
     """
-    if len(words) == 1 and any(c.isspace() for c in words[0]):
-        import shlex
-
-        try:
-            words = shlex.split(re.sub(_CONTINUED, " ", words[0]), comments=True)
-        except ValueError as error:
-            raise BadInput(f"the command line cannot be read: {error}", _WHERE, "Check its quotes") from error
-    found = _start(words)
+    kind = weight_format = ""
+    count = 1
+    if len(words) == 1 and any(c.isspace() or c == "(" for c in words[0]):
+        text = read(words[0])
+        words, kind, weight_format, count = text.words, text.kind, text.weight_format, len(text.servers)
+    found = start_of(words)
     if found is None:
         refuse_other_command(words, _WHERE)
-        return Launch({}, "", tuple(_without_shell(words)))
+        return Launch({}, "", tuple(_without_shell(words)), kind=kind, weight_format=weight_format)
+    at = _after_image(found.signature, words, found.at) if found.image else found.at
     environment = dict(_environment(words[: found.at]))
-    flags, model = _without_model(tuple(_without_shell(words[found.at :])), found.signature.model_flags)
-    return Launch(environment, model, flags, found.signature.engine, found.version)
+    flags, model = _without_model(tuple(_without_shell(words[at:])), found.signature.model_flags)
+    return Launch(environment, model, flags, found.signature.engine, _version(found.tag), kind, weight_format, count)
 
 
 def refuse_other_command(words: Sequence[str], where: str) -> None:
@@ -89,20 +83,6 @@ def refuse_other_command(words: Sequence[str], where: str) -> None:
                     f"{launch[0]} {following} starts no server", where,
                     f"Write -- {' '.join(launch)} MODEL and the flags that a server would have",
                 )  # fmt: skip
-
-
-def _start(words: Sequence[str]) -> _Start | None:
-    """The first launcher, module or container of an engine among the words."""
-    for index, word in enumerate(words):
-        for found in signatures():
-            for pattern in found.commands:
-                if (end := command_end(words, pattern, index)) is not None:
-                    return _Start(found, end)
-            for image in () if word.startswith("-") else found.images:
-                named = re.fullmatch(rf"(?:[^/\s][^\s]*/)?{image}(?::([\w.-]+))?(?:@\S+)?", word)
-                if named:
-                    return _Start(found, _after_image(found, words, index + 1), _version(named[1] or ""))
-    return None
 
 
 def _after_image(found: Signature, words: Sequence[str], start: int) -> int:

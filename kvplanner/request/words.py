@@ -14,11 +14,14 @@ from kvplanner.engine.segment import SEGMENT_KINDS, SegmentKind
 from kvplanner.errors import BadInput, UnknownName
 from kvplanner.gpu.spec import Device, Machine
 from kvplanner.model.model import Model
+from kvplanner.printable import cut
 from kvplanner.record import NamedTuple
 from kvplanner.request import planfile
 from kvplanner.request.draft import open_draft
 from kvplanner.request.flags import OURS, PLAN_FLAGS
 from kvplanner.request.launch import Launch, take_apart, visible
+from kvplanner.request.nodes import nodes_of, over_nodes
+from kvplanner.request.standin import is_elsewhere, stand_in
 from kvplanner.request.start import START_GPU
 from kvplanner.units import GIB, MIB, format_bytes, parse_count, parse_size
 
@@ -31,6 +34,7 @@ _EXAMPLES: Final = {"--free": "70GiB", "--measured": "activations=3GB"}
 # A size that was copied from what is shown may be rounded up by as much.
 _ROUNDING: Final = GIB // 200
 _LOAD: Final = r"([^@+]+)@([^@+]+)\+([^@+]+)"
+_SHOWN: Final = 200
 _LOAD_EXAMPLE: Final = "Write users@prompt+output in tokens, for example 32@1500+500"
 
 
@@ -66,11 +70,13 @@ class Sources(NamedTuple):
     """How names become things. local: this machine's GPUs, None when there are none to be seen.
 
     open_kept: for names that a plan file holds, which must not go online by being opened; open_model when None.
+    remembered: what the user once named in place of a path of another machine.
     """
 
     open_model: Callable[[str], Model]
     local: Callable[[], Machine | None]
     open_kept: Callable[[str], Model] | None = None
+    remembered: Mapping[str, str] = {}
 
 
 class Built(NamedTuple):
@@ -101,9 +107,17 @@ def build(words: PlanWords, sources: Sources) -> Built:
     version = words.version or launch.version or (kept.ask.version if kept else None) or None
     command = _command(chosen, version, launch)
     named = kept.model if kept else words.model
-    if named and command.model and not _same_name(named, command.model):
-        raise BadInput(f"{command.model!r} stands where {named!r} was named as the model", "after --", "Name one model")
+    elsewhere = launch.launched and is_elsewhere(command.model)
+    if named and command.model and not elsewhere and not _same_name(named, command.model):
+        raise BadInput(
+            f"{cut(command.model, _SHOWN)!r} stands where {cut(named, _SHOWN)!r} was named as the model",
+            "after --",
+            "Name one model",
+        )
     model_text = named or command.model
+    stood_in: tuple[str, ...] = ()
+    if elsewhere and not named:
+        model_text, stood_in = _here(command.model, launch.flags, sources)
     if not model_text:
         raise BadInput("no model is named", "MODEL", "Example: kvplanner plan Llama-3.1-8B-Instruct --gpu H100")
     machine, machine_text, said = machine_of(words.gpu or (kept.machine if kept else ""), sources.local)
@@ -115,22 +129,57 @@ def build(words: PlanWords, sources: Sources) -> Built:
         request = request._replace(engine=chosen.name, version=version, options=options)
     else:
         request = PlanRequest(model, machine, chosen.name, version, command.options)
-    request = _with_words(request, words)
+    request = _with_words(request, words._replace(weight_format=words.weight_format or launch.weight_format))
     if launch.launched:
         shown = visible(request.machine, launch.environment)
         if shown is not request.machine:
             machine_text = gpus.machine_words(shown) if machine_text != LOCAL else LOCAL
         options = chosen.as_started(request.options, request.version)
-        request = request._replace(machine=shown, options=options)
+        count = nodes_of(chosen, launch.flags)
+        whole, spread = over_nodes(shown, count, chosen, options, request.version)
+        if whole is not shown:
+            machine_text = gpus.machine_words(whole)
+        stood_in = (*stood_in, *spread)
+        request = request._replace(machine=whole, options=options)
     draft = chosen.draft_wanted(request.options)
     typed = not kept or (draft is not None and draft.name in command.options.values())
     request = request._replace(draft=open_draft(draft, sources.open_model if typed else open_kept))
-    return Built(request, model_text, machine_text, (*said, *command.warnings), model, kept)
+    further = (f"{launch.servers} servers are started: the first one is planned",) if launch.servers > 1 else ()
+    warnings = (*said, *stood_in, *command.warnings, *further)
+    return Built(request, model_text, machine_text, warnings, model, kept)
+
+
+_NAMED: Final = re.compile(r"--(?:served-model-name|alias)(?:=(.+))?")
+
+
+def _here(path: str, flags: Sequence[str], sources: Sources) -> tuple[str, tuple[str, ...]]:
+    """The model that stands in for a path of another machine, and that it does. Raises ModelElsewhere for none."""
+    remembered = sources.remembered.get(path)
+    if remembered:
+        return remembered, (f"{path} is not on this machine: planned as {remembered}, as you said before",)
+    served = [m[1] or following for flag, following in zip(flags, (*flags[1:], ""), strict=True)
+              if (m := _NAMED.fullmatch(flag))]  # fmt: skip
+    for text in (path, *served):
+        found = stand_in(text)
+        if found:
+            return found, (f"{path} is not on this machine: planned as {found} by its name",)
+    raise ModelElsewhere(path)
+
+
+class ModelElsewhere(BadInput):
+    """A command names a model by a path that is not on this machine, and no known model is called so."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("is not on this machine, and no known model is called so", path,
+                         "Name the model that lies there: kvplanner plan MODEL -- …")  # fmt: skip
+        self.path = path
 
 
 def _engine_of(words: PlanWords, launch: Launch) -> str:
     """The engine that is named, or whose command line stands there. Raises BadInput where they differ."""
-    if words.engine and launch.engine and words.engine.lower() != launch.engine:
+    from kvplanner.engine.registry import engine
+
+    if words.engine and launch.engine and engine(words.engine).name != launch.engine:
         raise BadInput(f"a command line of {launch.engine} stands where {words.engine} was named as the engine",
                        "--engine", "Leave it out: the command line tells")  # fmt: skip
     return words.engine or launch.engine

@@ -18,7 +18,7 @@ from kvplanner.engine.plan import Plan
 from kvplanner.engine.registry import engine
 from kvplanner.engine.request import PlanRequest
 from kvplanner.errors import BadInput
-from kvplanner.report.launch import FORMS, snippet, started, unit_word, yaml_text
+from kvplanner.report.launch import FORMS, Form, snippet, started, unit_word, yaml_text
 from kvplanner.request.words import PlanWords, Sources, build
 
 LLAMA, QWEN = "meta-llama/Llama-3.1-8B-Instruct", "Qwen/Qwen3-8B"
@@ -57,17 +57,13 @@ def pasted(text: str, gpu: str, model: str, *, named: bool) -> PlanRequest:
     return build(words, Sources(opened, lambda: None)).request
 
 
-@pytest.mark.parametrize("form", ["shell", "docker"])
+@pytest.mark.parametrize("form", ["shell", "docker", "compose", "kubernetes", "systemd"])
 @pytest.mark.parametrize(("name", "model", "gpu", "version", "options"), CASES)
 def test_pasted_back_it_is_the_same_request(
-    form: str, name: str, model: str, gpu: str, version: str | None, options: Options
+    form: Form, name: str, model: str, gpu: str, version: str | None, options: Options
 ) -> None:
     plan = planned(name, model, gpu, version, options)
-    text = snippet("docker" if form == "docker" else "shell", plan)
-    if name == "llamacpp":
-        file = "/models/Qwen3-8B.gguf" if form == "docker" else "Qwen3-8B.gguf"
-        assert f"-m {file}" in text
-        text = text.replace(f"-m {file}", f"-m {model}")  # only a file's name is known: none lies here
+    text = snippet(form, plan)
     again = pasted(text, gpu, model, named=name != "ollama")
     wanted = started(plan)
     assert again.engine == name
@@ -76,8 +72,30 @@ def test_pasted_back_it_is_the_same_request(
     same = engine(name).plan(again._replace(version=again.version or version))
     assert same.engine_version.removesuffix(".0") == plan.engine_version.removesuffix(".0")
     assert (same.verdict, same.kv_cache, same.devices) == (plan.verdict, plan.kv_cache, plan.devices)
-    if form == "docker":
+    if form in ("docker", "compose", "kubernetes"):
         assert again.version is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "gpu", "version", "options"), [c for c in CASES if c[0] in ("vllm", "sglang")]
+)
+def test_a_call_in_python_is_the_same_plan(
+    name: str, model: str, gpu: str, version: str | None, options: Options
+) -> None:
+    plan = planned(name, model, gpu, version, options)
+    again = pasted(snippet("python", plan), gpu, model, named=True)
+    same = engine(name).plan(again._replace(version=version))
+    assert (same.verdict, same.kv_cache, same.devices) == (plan.verdict, plan.kv_cache, plan.devices)
+
+
+@pytest.mark.parametrize("form", ["shell", "docker", "compose", "kubernetes", "systemd", "modelfile"])
+def test_what_no_command_says_stands_in_its_remarks(form: Form) -> None:
+    plan = planned("ollama", QWEN, "RTX 4090", None, {"num_ctx": 8192, "num_gpu": 20, "num_parallel": 2})
+    plan = engine("ollama").plan(plan.request._replace(weight_format="GGUF Q4_K_M"))
+    text = snippet(form, plan)
+    again = pasted(text, "RTX 4090", QWEN, named=False)
+    assert dict(again.options) == {"num_ctx": 8192, "num_gpu": 20, "num_parallel": 2}
+    assert again.weight_format == "GGUF Q4_K_M"
 
 
 @pytest.mark.parametrize("name", ["vllm", "sglang", "llamacpp", "ollama"])

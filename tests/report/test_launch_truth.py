@@ -35,7 +35,7 @@ def of_sglang() -> Iterator[PlanRequest]:
             yield sglang.request_of(row, model)[0]
 
 
-@pytest.mark.parametrize("form", ["shell", "docker"])
+@pytest.mark.parametrize("form", ["shell", "docker", "compose", "kubernetes", "systemd"])
 @pytest.mark.parametrize(("requests", "least"), [(of_vllm, 80), (of_sglang, 10)], ids=["vllm", "sglang"])
 def test_what_was_started_once_is_written_and_read_back(form: Form, requests: object, least: int) -> None:
     assert callable(requests)

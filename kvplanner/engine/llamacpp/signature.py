@@ -16,6 +16,7 @@ SIGNATURE: Final[Mapping[str, object]] = {
     "default_port": 8080,
     "packages": (),
     "launch": ("llama-server",),
+    "model_env": ("LLAMA_ARG_MODEL",),
     "images": (r"ghcr\.io/ggml-org/llama\.cpp",),
     "container": "ghcr.io/ggml-org/llama.cpp:server-cuda-{version}",
     "container_words": ("--host", "0.0.0.0"),

@@ -31,5 +31,7 @@ SIGNATURE: Final[Mapping[str, object]] = {
     "container_words": ("python3", "-m", "sglang.launch_server", "--host", "0.0.0.0"),
     "container_model": "--model-path",
     "python": ("sglang", "Engine", "model_path"),
+    "python_also": ("ServerArgs",),
+    "nodes_flag": "--nnodes",
     "planned": True,
 }  # fmt: skip

@@ -27,7 +27,7 @@ from kvplanner.engine.vllm.startup.replica import Replica, solve
 from kvplanner.engine.vllm.words import figures, notes
 from kvplanner.engine.vllm.words.verdict import verdict
 from kvplanner.engine.whatif import with_format
-from kvplanner.errors import NotModelled
+from kvplanner.errors import BadInput, NotModelled
 from kvplanner.estimate import Estimate, Input, banded
 from kvplanner.gpu.spec import Machine
 from kvplanner.model.model import Model
@@ -215,9 +215,15 @@ def _without_kernels(replicas: Sequence[Replica], settings: Settings) -> str:
 
 
 def _works_at(request: PlanRequest, length: int, surely: bool, devices: Sequence[parallel.Stages]) -> bool:
-    """Whether the plan works with another context length, its defaults resolved anew; surely: at every band's end."""
+    """Whether the plan works with another context length, its defaults resolved anew; surely: at every band's end.
+
+    A length that the other options do not go with (more than the tokens of a step, without chunked prefill) does not.
+    """
     other = request._replace(options={**request.options, "max_model_len": length})
-    settings = _with_given_cache(other, defaults.resolve(other)[0])
+    try:
+        settings = _with_given_cache(other, defaults.resolve(other)[0])
+    except BadInput:
+        return False
     return all(r.sure if surely else r.failure is None for r in _replicas(other, settings, devices))
 
 

@@ -31,5 +31,8 @@ SIGNATURE: Final[Mapping[str, object]] = {
     "container": "vllm/vllm-openai:v{version}",
     "container_model": "--model",
     "python": ("vllm", "LLM", "model"),
+    "python_flags": ("--usage", "llm"),
+    "python_also": ("AsyncEngineArgs", "EngineArgs"),
+    "nodes_flag": "--nnodes",
     "planned": True,
 }

@@ -45,7 +45,7 @@ def test_flags_as_the_engine_spells_them(argv: list[str], values: dict[str, obje
 @pytest.mark.parametrize(
     "argv",
     [["--enable-hisparse"], ["--enable-unified-memory"], ["--dcp-size", "2"], ["--disaggregation-mode", "prefill"],
-     ["--enable-symm-mem"], ["--enable-lmcache"], ["--nnodes", "2"]],
+     ["--enable-symm-mem"], ["--enable-lmcache"]],
 )  # fmt: skip
 def test_what_is_not_planned_is_said(argv: list[str]) -> None:
     with pytest.raises(BadInput) as refused:

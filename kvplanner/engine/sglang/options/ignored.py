@@ -90,8 +90,7 @@ _REFUSED: Final[dict[str, FlagRule]] = {
     "--cuda-graph-config": FlagRule("1", "graphs are planned from their own flags",
                                     "Use --cuda-graph-backend-decode and its like", ("{}",)),
     "--device": FlagRule("1", "memory is modelled for CUDA devices only", "Leave it out", ("cuda", "auto")),
-    "--nnodes": FlagRule("1", "GPUs of several machines are planned as one machine",
-                         "Leave it out, and name all GPUs with --gpu", ("1",)),
+    "--nnodes": FlagRule("1"),  # the machine is of so many nodes
     "--config": FlagRule("1", "a file of flags is not read here", "Write its flags on the command line"),
     "SGLANG_ENABLE_POST_CAPTURE_KV_SIZING": FlagRule("1", f"pools sized after the graphs: {_NOT_PLANNED}",
                                                      "Leave it out", ("0", "false", "False")),

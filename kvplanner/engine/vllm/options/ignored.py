@@ -92,9 +92,7 @@ _REFUSED: Final[dict[str, FlagRule]] = {
     "--config": FlagRule("1", "a file of flags is not read here", "Write its flags on the command line"),
     "--rope-theta": FlagRule("1", _ROPE, _CHANGED_CONFIG),
     "--device": FlagRule("1", "memory is modelled for CUDA devices only", "Leave it out", ("cuda", "auto")),
-    "--nnodes": FlagRule(
-        "1", "GPUs of several machines are planned as one machine", "Leave it out, and name all GPUs with --gpu", ("1",)
-    ),
+    "--nnodes": FlagRule("1"),  # the machine is of so many nodes
     "--disable-sliding-window": FlagRule("", "it cuts the context to the window", "Give --max-model-len instead"),
     "--mm-encoder-only": FlagRule("", "a server of encoders alone is not modelled", "Leave it out"),
 }

@@ -1,0 +1,52 @@
+"""A model that a command names by a path of another machine, found in the catalogue by the path's last parts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from kvplanner.errors import PlannerError
+from kvplanner.reading import expanded, is_there
+
+_CACHED: Final = re.compile(r"models--([^/]+?)--([^/]+)")
+_ENDING: Final = re.compile(r"(?:-\d{5}-of-\d{5})?\.(?:gguf|safetensors)$|/config\.json$", re.IGNORECASE)
+_ROOTED: Final = re.compile(r"[/~]|\.{1,2}[/\\]|[A-Za-z]:[\\/]|\$")
+
+
+def is_elsewhere(name: str) -> bool:
+    """Whether a text can only be the path of a file or folder, and none lies there on this machine."""
+    rooted = _ROOTED.match(name) is not None or bool(_ENDING.search(name))
+    return rooted and not is_there(expanded(name))
+
+
+def stand_in(name: str) -> str:
+    """The catalogue's model that a path's last parts name, "" for none: "/models/org/name", "…/models--org--name/…"."""
+    from kvplanner.catalog import models
+
+    for part in _parts(name):
+        try:
+            return models.find(part).id
+        except PlannerError:
+            continue
+    return ""
+
+
+def _parts(name: str) -> Iterator[str]:
+    """What may be a name, the surest first."""
+    plain = _ENDING.sub("", name.replace("\\", "/")).rstrip("/")
+    cached = _CACHED.search(plain)
+    if cached is not None:
+        yield f"{cached[1]}/{cached[2]}"
+    parts = [part for part in plain.split("/") if part]
+    if len(parts) > 1:
+        yield "/".join(parts[-2:])
+    if parts:
+        yield parts[-1]
+        yield parts[-1].replace("--", "/", 1)
+        yield parts[-1].replace("_", "/", 1)
+    # A revision or a plain word stands last: "…/Qwen3-8B/snapshots/0123abcd", "…/Qwen3-8B/hf".
+    if len(parts) > 1:
+        yield parts[-2]
+    if len(parts) > 2 and parts[-2] == "snapshots":
+        yield parts[-3]
