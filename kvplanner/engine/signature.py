@@ -83,3 +83,26 @@ def base_name(word: str) -> str:
     for suffix in _PROGRAM_SUFFIXES:
         base = base.removesuffix(suffix)
     return base
+
+
+class Start(NamedTuple):
+    """Where an engine's own words begin: behind its launcher, or behind its image, whose tag is `tag`."""
+
+    signature: Signature
+    at: int
+    tag: str = ""
+    image: bool = False
+
+
+def start_of(words: Sequence[str]) -> Start | None:
+    """The first launcher, module or container of an engine among the words."""
+    for index, word in enumerate(words):
+        for found in signatures():
+            for pattern in found.commands:
+                if (end := command_end(words, pattern, index)) is not None:
+                    return Start(found, end)
+            for image in () if word.startswith("-") else found.images:
+                named = re.fullmatch(rf"(?:[^/\s][^\s]*/)?{image}(?::([\w.-]+))?(?:@\S+)?", word)
+                if named:
+                    return Start(found, index + 1, named[1] or "", image=True)
+    return None

@@ -8,11 +8,11 @@ from itertools import pairwise
 from pathlib import PurePath
 from typing import Final
 
-from kvplanner.engine.signature import Signature, command_end, signatures
+from kvplanner.engine.signature import Signature, command_end, signatures, start_of
 from kvplanner.errors import BadInput
 from kvplanner.gpu.spec import Device, Machine
 from kvplanner.record import NamedTuple
-from kvplanner.request.pasted import read, start_of
+from kvplanner.request.pasted import read
 
 _WHERE: Final = "after --"
 _PYTHON: Final = r"(?:.*/)?python[\d.]*"

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Final
 
 from kvplanner.engine.command import AS_IF, NOT_SAID
-from kvplanner.engine.signature import Signature, base_name, command_end, signatures
+from kvplanner.engine.signature import Signature, base_name, signatures, start_of
 from kvplanner.errors import BadInput
 from kvplanner.record import NamedTuple
 from kvplanner.request.shell import Text, shell_text, split_words
@@ -130,29 +130,6 @@ def _opened(words: Sequence[str]) -> Words:
                     before = before[:-1]
                 return (*before, *inner)
     return tuple(found)
-
-
-class Start(NamedTuple):
-    """Where an engine's own words begin: behind its launcher, or behind its image, whose tag is `tag`."""
-
-    signature: Signature
-    at: int
-    tag: str = ""
-    image: bool = False
-
-
-def start_of(words: Sequence[str]) -> Start | None:
-    """The first launcher, module or container of an engine among the words."""
-    for index, word in enumerate(words):
-        for found in signatures():
-            for pattern in found.commands:
-                if (end := command_end(words, pattern, index)) is not None:
-                    return Start(found, end)
-            for image in () if word.startswith("-") else found.images:
-                named = re.fullmatch(rf"(?:[^/\s][^\s]*/)?{image}(?::([\w.-]+))?(?:@\S+)?", word)
-                if named:
-                    return Start(found, index + 1, named[1] or "", image=True)
-    return None
 
 
 # Units, model files, environments ------------------------------------------------------------------------------------

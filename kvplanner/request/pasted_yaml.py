@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from kvplanner.engine.signature import start_of
 from kvplanner.errors import BadInput
 from kvplanner.request.shell import split_words
 
@@ -25,8 +26,6 @@ _NAMED: Final = ("containers", "initContainers")
 
 def containers(text: str) -> Iterator[tuple[str, ...]]:
     """The words of each container that may be a server: its environment, image and command. Raises BadInput."""
-    from kvplanner.request.pasted import start_of
-
     if len(text) > _MOST:
         raise BadInput(f"{len(text):,} characters are too many for a file of services", _WHERE, _REMEDY)
     for document in _documents(text):
