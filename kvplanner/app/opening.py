@@ -8,9 +8,10 @@ from typing import Literal
 from kvplanner.reading import is_folder
 from kvplanner.record import NamedTuple
 
-What = Literal["plan", "model", "log", "refused"]
+What = Literal["plan", "model", "log", "command", "refused"]
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 _MOST_LISTED = 2000
+_STARTS = ("dockerfile", "modelfile", ".env")
 
 
 class Opening(NamedTuple):
@@ -35,6 +36,8 @@ def classify(path: Path) -> Opening:
                        "Drop the folder with config.json, or safetensors or GGUF files")  # fmt: skip
     if suffix in (".log", ".txt", ".out", ".jsonl"):
         return Opening("log", f"Read the start-up log {name}: how far the server came, and why it failed")
+    if suffix in (".yaml", ".yml", ".service", ".env", ".sh", ".py") or name.lower() in _STARTS:
+        return Opening("command", f"Plan the server that {name} starts on the GPUs chosen now")
     return Opening("refused", f"{name} is no plan, config.json, safetensors or GGUF file")
 
 
@@ -48,3 +51,16 @@ def _folder(path: Path) -> Opening:
     if any(name == "snapshots" for name in names):
         return Opening("model", f"Read the newest snapshot in {path.name} and plan it on the GPUs chosen now")
     return Opening("refused", f"{path.name} holds no config.json, safetensors or GGUF file")
+
+
+def classify_text(text: str) -> Opening:
+    """What a text that is dropped or pasted is taken for."""
+    from kvplanner.request.pasted import is_log, starts_server
+
+    if is_log(text):
+        return Opening("log", "Read this start-up log: how far the server came, and why it failed")
+    if starts_server(text):
+        return Opening("command", "Plan what this starts on the GPUs chosen now")
+    if "\n" in text.strip():
+        return Opening("log", "Read this as a start-up log")
+    return Opening("refused", "it is no command that starts a server, and no log")

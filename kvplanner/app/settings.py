@@ -50,6 +50,8 @@ RECENT_MACHINES: Final[Setting[list[str]]] = Setting("recent_machines", [])
 STARRED_MODELS: Final[Setting[list[str]]] = Setting("starred_models", [])
 STARRED_MACHINES: Final[Setting[list[str]]] = Setting("starred_machines", [])
 EXPORT_FOLDER: Final = Setting("export_folder", "")
+# "path<tab>model": what stands in for a path of another machine.
+STAND_INS: Final[Setting[list[str]]] = Setting("stand_ins", [])
 MODEL_FOLDERS: Final[Setting[list[str]]] = Setting("model_folders", [])
 
 RECENT_LIMIT: Final = 10

@@ -104,7 +104,7 @@ COMMANDS: Final = (
     Command("Edit", "copy_json", "Copy as &JSON", lambda c: c.copying.copy_json),
     Command("Edit", "copy_command", "Copy &Engine Command", lambda c: c.copying.copy_command, ("Ctrl+Shift+E",)),
     Command("Edit", SEPARATOR, "", None),
-    Command("Edit", "paste_command", "&Paste Command", lambda c: c.opening.paste_command, ("Ctrl+Shift+V",)),
+    Command("Edit", "paste_command", "&Paste Command", lambda c: c.opening.paste_command, ("Ctrl+Shift+V", "Ctrl+V")),
     Command("Edit", SEPARATOR, "", None),
     Command(
         "Edit",

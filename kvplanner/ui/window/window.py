@@ -193,7 +193,7 @@ class MainWindow(QtWidgets.QMainWindow):
         self.exports = Exports(self, document, messages, services, self.form)
         self.search = Search(self, document, messages, services)
         self.view = View(self, services, self.side, self.centre, self._make_gpu_dock)
-        self.drops = Drops(self, self.opening.open_path)
+        self.drops = Drops(self, self.opening.open_path, self.opening.open_text)
         self.actions_of_window = Actions(
             self,
             Commands(

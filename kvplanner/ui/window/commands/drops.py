@@ -17,23 +17,26 @@ DROP_MARGIN: Final = 20
 
 
 class Drops:
-    """Over one window. open_path(path): opens what was dropped."""
+    """Over one window. open_path(path), open_text(text): open what was dropped."""
 
-    def __init__(self, host: QtWidgets.QWidget, open_path: Callable[[Path], None]) -> None:
+    def __init__(
+        self, host: QtWidgets.QWidget, open_path: Callable[[Path], None], open_text: Callable[[str], None]
+    ) -> None:
         self._host = host
-        self._open_path = open_path
+        self._open_path, self._open_text = open_path, open_text
         self._drop: Opening | None = None
         self.sheet: QtWidgets.QLabel | None = None
 
     def entered(self, event: QtGui.QDragEnterEvent) -> None:
         """Look at what hangs on the mouse, and say what would happen."""
-        from kvplanner.app.opening import classify
+        from kvplanner.app.opening import classify, classify_text
 
         paths = [Path(url.toLocalFile()) for url in event.mimeData().urls() if url.isLocalFile()]
-        if not paths:
+        text = event.mimeData().text() if event.mimeData().hasText() and not event.mimeData().urls() else ""
+        if not paths and not text.strip():
             event.ignore()
             return
-        self._drop = classify(paths[0])
+        self._drop = classify(paths[0]) if paths else classify_text(text)
         if len(paths) > 1 and self._drop.what != "refused":
             more = f" (the first of {len(paths)})"
             self._drop = self._drop._replace(sentence=self._drop.sentence + more)
@@ -56,10 +59,14 @@ class Drops:
     def dropped(self, event: QtGui.QDropEvent) -> None:
         """Open the first path."""
         paths = [Path(url.toLocalFile()) for url in event.mimeData().urls() if url.isLocalFile()]
+        text = event.mimeData().text() if event.mimeData().hasText() and not event.mimeData().urls() else ""
         self.left()
-        if paths:
+        if paths or text.strip():
             event.acceptProposedAction()
+        if paths:
             self._open_path(paths[0])
+        elif text.strip():
+            self._open_text(text)
 
     def show(self, opening: Opening) -> None:
         """Say it."""

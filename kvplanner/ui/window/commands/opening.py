@@ -94,6 +94,8 @@ class Opening:
             self.load_model(str(path))
         elif opening.what == "log":
             self.logs.open_path(path)
+        elif opening.what == "command":
+            self._open_text_of(path)
         else:
             self._messages.error(BadInput(f"{opening.sentence}; {UNCHANGED}", "", OPENS), key="open")
 
@@ -163,35 +165,57 @@ class Opening:
             self._form.show_model(state.model, state.ask.weight_format, self._services.unit())
 
     def paste_command(self) -> None:
-        """Plan the command line that lies on the clipboard; of several lines that are none, read the log."""
-        from kvplanner.ui.setup.pasted import is_command
-
+        """Plan what the text on the clipboard starts; of several lines that start nothing, read the log."""
         text = QtGui.QGuiApplication.clipboard().text().strip()
-        if is_command(text):
-            self.plan_command(text)
-            return
-        if "\n" in text:
-            self.logs.read_text(text)
-            return
         lacking = "The clipboard holds no command line that starts a server. Copy one, such as vllm serve MODEL"
-        self._messages.warning(lacking, key="open")
+        self.open_text(text, lacking)
 
-    def plan_command(self, text: str) -> None:
-        """Plan what a command line would start, on the GPUs chosen now."""
+    def open_text(self, text: str, lacking: str = "") -> None:
+        """Plan what a text starts, or read the log that it is. lacking: what to say of neither."""
+        from kvplanner.app.opening import classify_text
+
+        found = classify_text(text)
+        if found.what == "command":
+            self.plan_command(text)
+        elif found.what == "log":
+            self.logs.read_text(text)
+        else:
+            self._messages.warning(lacking or f"This was not opened: {found.sentence}", key="open")
+
+    def _open_text_of(self, path: Path) -> None:
+        """The text of a file that starts a server."""
+        from kvplanner.reading import read_whole
+        from kvplanner.request.pasted import MOST
+
+        def work(control: object) -> str:
+            return read_whole(path, MOST).decode("utf-8", "replace")
+
+        def failed(error: Exception) -> None:
+            self._messages.error(error, f"{path.name} was not read; {UNCHANGED}", key="open")
+
+        self._services.jobs.submit(f"Reading {path.name}", work, self.open_text, failed, key=self._key)
+
+    def _stand_ins(self) -> dict[str, str]:
+        """What the user named in the place of paths of other machines."""
+        return dict(kept.split("\t", 1) for kept in self._services.settings.get(s.STAND_INS) if "\t" in kept)
+
+    def plan_command(self, text: str, model: str = "") -> None:
+        """Plan what a text starts, on the GPUs chosen now. model: what stands in for a path of another machine."""
         state = self._document.state
-        here = state.machine
+        here, remembered = state.machine, self._stand_ins()
 
         def work(control: object) -> Built:
             from kvplanner.app.library import open_model
             from kvplanner.request.words import LOCAL, PlanWords, Sources, build
 
-            return build(PlanWords(gpu=LOCAL, flags=(text,)), Sources(open_model, lambda: here))
+            sources = Sources(open_model, lambda: here, remembered=remembered)
+            return build(PlanWords(model=model, gpu=LOCAL, flags=(f"{text} ",)), sources)
 
         def done(built: Built) -> None:
             request = built.request
             fields: dict[str, Any] = {
                 "model_text": built.model, "model": built.opened, "engine": request.engine, "version": request.version,
-                "options": dict(request.options), "weight_format": None,
+                "options": dict(request.options), "weight_format": request.weight_format,
             }  # fmt: skip
             if request.machine is not here:
                 fields |= {"devices": request.machine.devices, "unticked": frozenset(), "given_free": {}}
@@ -200,7 +224,16 @@ class Opening:
                 self._messages.warning(warning, key=warning)
 
         def failed(error: Exception) -> None:
-            self._messages.error(error, f"The command line was not planned; {UNCHANGED}", key="open")
+            use = None
+            path, chosen = getattr(error, "path", ""), state.model_text
+            if path and chosen:
+
+                def stand_in() -> None:
+                    self._services.settings.remember(s.STAND_INS, f"{path}\t{chosen}")
+                    self.plan_command(text, chosen)
+
+                use = f"It is {chosen.rpartition('/')[2]}", stand_in
+            self._messages.error(error, f"The command line was not planned; {UNCHANGED}", action=use, key="open")
 
         self._messages.clear("open")
         self._services.jobs.submit("Reading the command line", work, done, failed, key=self._key)
