@@ -61,6 +61,7 @@ def parser() -> Parser:
         help="ask the Hub for models that a plan file names",
     )
     add("--solve", choices=ASKED, help="how far one setting goes: longest context, most users of the --load, ...")
+    add("--mix", default="", metavar="MIX", help="most users of several kinds of requests: 70%%:1500+500,30%%:8k+1k")
     add("--remedies", action="store_true", help="what to change to serve more, also for a plan that fits")
     add("--markdown", action="store_true", help="the report as Markdown")
     add("--launch", choices=LAUNCHED, help="instead of the report, what starts it so")
@@ -279,8 +280,15 @@ def _remedies(plan: Plan, built: Built) -> tuple[Remedy, ...]:
     return () if plan.fits is None else remedies(built.request, plan, others)
 
 
-def solved(asked: Asked | None, built: Built) -> Solved | None:
+def solved(given: Namespace, built: Built) -> Solved | None:
     """How far a setting goes, None where nothing was asked. Raises BadInput."""
+    asked: Asked | None = given.solve
+    if given.mix:
+        from kvplanner.solve.mix import parse_mix, users_of_mix
+
+        if asked not in (None, "users"):
+            raise BadInput(f"--solve {asked} takes no mix", "--mix", "A mix is asked for users: leave out --solve")
+        return users_of_mix(built.request, parse_mix(given.mix))
     if asked is None:
         return None
     from kvplanner.solve.solver import solve
@@ -298,7 +306,7 @@ def _print(plan: Plan, given: Namespace, built: Built) -> None:
     if given.json:
         from kvplanner.report.schema import to_json
 
-        emit_json(to_json(plan, _remedies(plan, built), solved(given.solve, built)))
+        emit_json(to_json(plan, _remedies(plan, built), solved(given, built)))
         return
     if given.launch:
         from kvplanner.report.launch import snippet
@@ -316,7 +324,7 @@ def _print(plan: Plan, given: Namespace, built: Built) -> None:
         from kvplanner.cli import colour
 
         shown = report.text(plan, unit=given.unit, width=width()).rstrip("\n").split("\n")
-        answer = solved(given.solve, built)
+        answer = solved(given, built)
         if answer is not None:
             from kvplanner.report.solved import solved_lines
 

@@ -92,6 +92,7 @@ def solved_to_json(solved: Solved) -> Json:
         "bound_by": solved.bound_by,
         "changes": [{"option": change.option, "value": change.value} for change in solved.changes],
         "flags": flags(solved.request, solved.changes) if solved.request else None,
+        "mix": [{"users": n, "prompt_tokens": p, "output_tokens": o} for n, p, o in solved.parts] or None,
     }
 
 

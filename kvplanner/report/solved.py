@@ -33,6 +33,9 @@ def solved_lines(plan: Plan, solved: Solved) -> list[str]:
     if solved.value != solved.sure_value:
         answer += f"; {may} may work"
     lines = [f"{title}: {answer} ({_why(plan, solved)})"]
+    if solved.parts:
+        kinds = (f"{format_count(n)} of {format_count(p)}+{format_count(o)} tokens" for n, p, o in solved.parts)
+        lines.append(f"  {', '.join(kinds)}")
     words = flags(solved.request, solved.changes) if solved.request is not None else ""
     return [*lines, f"  {words.removeprefix('-- ')}"] if words else lines
 

@@ -44,7 +44,8 @@ PLAN_FLAGS: Final = (
 )
 # How the terminal tells a plan.
 REPORT_FLAGS: Final = (
-    "--explain", "--unit", "--json", "--save", "--online", "--markdown", "--remedies", "--solve", "--launch",
+    "--explain", "--unit", "--json", "--save", "--online", "--markdown", "--remedies", "--solve", "--mix",
+    "--launch",
 )  # fmt: skip
 # Those that stand among an engine's own only by mistake.
 OURS: Final = frozenset({*(flag.name for flag in PLAN_FLAGS), *REPORT_FLAGS})

@@ -37,7 +37,8 @@ class Solved(NamedTuple):
     """value: what works by the values; sure_value: what surely works; None where nothing does.
 
     bound_by: what is in the way of more: a stage of start-up, "kv_cache", "max_requests", "model", "machine" or "load".
-    changes, request, plan: of the sure answer, else of the other; plan None where there is none.
+    changes, request, plan: of the sure answer, else of the other; plan None where there is none. parts: of a mix of
+    requests, how many users, and the tokens of a prompt and an answer, of each kind.
     """
 
     asked: Asked
@@ -47,6 +48,7 @@ class Solved(NamedTuple):
     changes: tuple[Change, ...] = ()
     request: PlanRequest | None = None
     plan: Plan | None = None
+    parts: tuple[tuple[int, int, int], ...] = ()
 
 
 class Trial(NamedTuple):
