@@ -215,3 +215,33 @@ def test_the_search_stops_between_two_plans() -> None:
     request = PlanRequest(models.load("google/gemma-3-27b-it"), gpus.machine("H100"))
     first = next(search(request, engine("vllm").plan(request), others))
     assert first.plan.fits
+
+
+@pytest.mark.parametrize(("name", "count"), [("vllm", 16), ("sglang", 14), ("llamacpp", 14), ("ollama", 10)])
+def test_over_the_catalogue_a_remedy_of_any_engine_is_the_plan_that_it_promises(name: str, count: int) -> None:
+    chosen = random.Random(f"{name} 5")
+    entries = chosen.sample(models.index(), count)
+    machines = ("RTX 4090", "2xRTX 3090", "H100", "L40S", "4xA100-SXM4-40GB", "RTX 4080")
+    made = 0
+    for entry in entries:
+        try:
+            model = models.load(entry.id)
+        except PlannerError:
+            continue
+        versions = (None, *engine(name).versions[:: max(len(engine(name).versions) // 4, 1)])
+        request = PlanRequest(
+            model, gpus.machine(chosen.choice(machines)), engine=name, version=chosen.choice(versions),
+            load=chosen.choice(_LOADS),
+        )  # fmt: skip
+        plan = planned(request)
+        if plan is None or plan.fits is None:
+            continue
+        for remedy in remedies(request, plan, others):
+            again = planned(remedy.request)
+            assert again is not None, (entry.id, remedy.changes)
+            assert again.verdict == remedy.plan.verdict, (entry.id, remedy.changes)
+            assert again.limits == remedy.plan.limits, (entry.id, remedy.changes)
+            assert again.fits
+            assert remedy.sure == again.sure
+            made += 1
+    assert made > 1
