@@ -69,10 +69,10 @@ def local_path(text: str, model: Model) -> str:
 
 def open_path(path: Path) -> Model:
     """The model in a folder or file, told by content where the suffix does not. Raises BadInput, NotModelled."""
-    from kvplanner.source.checkpoint import layouts, opening
-
     try:
         if path.is_dir():
+            from kvplanner.source.checkpoint import opening
+
             return opening.open_folder(path)
     except OSError as error:
         raise unreadable(str(path), error) from error
@@ -85,12 +85,16 @@ def open_path(path: Path) -> Model:
     if suffix == ".json":
         return _open_json(path)
     if suffix == ".gguf":
+        from kvplanner.source.checkpoint import layouts
+
         layouts.refuse_pointer(path)
     if suffix == ".gguf" or _starts(path, b"GGUF"):
         from kvplanner.source.gguf import model as gguf_model
 
         return gguf_model.open_gguf(path)
     if suffix == ".safetensors":
+        from kvplanner.source.checkpoint import opening
+
         return opening.open_safetensors(path)
     raise BadInput("not a kind of file that is known", str(path), "Known: config.json, *.safetensors, *.gguf, a folder")
 

@@ -45,6 +45,11 @@ def _planning() -> list[Row]:
     def another() -> object:
         return vllm.plan(request._replace(options={"max_model_len": next(lengths)}))
 
+    four = PlanRequest(models.load(LARGE), gpus.machine("4xRTX 4090"), "llamacpp", load=Load(8, 1500, 500))
+
+    def elsewhere() -> object:
+        return engine("llamacpp").plan(four._replace(options={"ctx_size": 256 * (next(lengths) % 256 + 16)}))
+
     one = PlanRequest(models.load(MODEL), gpus.machine("H100"), load=Load(1, 1500, 500))
     context, users = (axis(one, text, points) for text, points in (("context=4k..128k", 64), ("users=1..256", 32)))
     wide = axis(one, "context=4k..128k", 32)
@@ -54,6 +59,7 @@ def _planning() -> list[Row]:
         Row("map of users by context, 32 each", cpu_ms(lambda: list(sweep(one, [users, wide]))), None, 1000.0),
         Row("plan of 80 layers on 8 GPUs, the same request", cpu_ms(lambda: vllm.plan(request), inner=50), None, 1.0),
         Row("plan of 80 layers on 8 GPUs, another context each", cpu_ms(another, inner=50), None, 1.0),
+        Row("llama.cpp: 80 layers on 4 GPUs, another context each", cpu_ms(elsewhere, inner=50), None, 3.0),
         Row("plan as text", cpu_ms(lambda: report.text(plan), inner=20)),
         Row("plan explained", cpu_ms(lambda: report.explain(plan), inner=20)),
         Row("plan as JSON values", cpu_ms(lambda: schema.to_json(plan), inner=50)),
