@@ -147,3 +147,43 @@ def test_a_nested_dictionary_takes_its_class_defaults() -> None:
     spec, _ = read_config(config)
     assert spec.towers[0].depth == 32
     assert "vision_config.depth" in spec.defaulted
+
+
+# What transformers writes into every dictionary that it saves whole, and what fine-tuning tools add.
+WRITTEN: dict[str, Any] = {
+    "_name_or_path": "x/y", "return_dict": True, "output_hidden_states": False, "torchscript": False,
+    "pruned_heads": {},
+    "chunk_size_feed_forward": 0, "is_encoder_decoder": False, "cross_attention_hidden_size": None, "max_length": 20,
+    "add_cross_attention": False, "tie_encoder_decoder": False, "do_sample": False, "num_beams": 1, "top_k": 50,
+    "num_beam_groups": 1, "diversity_penalty": 0.0, "no_repeat_ngram_size": 0, "encoder_no_repeat_ngram_size": 0,
+    "id2label": {"0": "LABEL_0", "1": "LABEL_1"}, "label2id": {"LABEL_0": 0, "LABEL_1": 1}, "pad_token_id": 0,
+    "decoder_start_token_id": 2, "task_specific_params": None, "pretraining_tp": 1, "unsloth_fixed": True,
+    "auto_map": {"AutoConfig": "a.B"}, "use_cache": True, "transformers_version": "4.57.1", "initializer_range": 0.02,
+    "_attn_implementation_autoset": True, "gradient_checkpointing": False, "use_bfloat16": False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("model", seeds())
+def test_what_transformers_writes_into_each_dictionary_changes_nothing(model: str) -> None:
+    config, side, _ = facts(model)
+    before = original(model)
+    for path in ((), ("text_config",), ("vision_config",), ("audio_config",)):
+        if path and not isinstance(config.get(path[0]), dict):
+            continue
+        made, held = inside(config, path)
+        for name, value in WRITTEN.items():
+            held.setdefault(name, value)
+        spec, inventory = read_config(made, side_quant=side)
+        assert spec._replace(defaulted=()) == before[0]._replace(defaulted=())
+        assert inventory == before[1]
+
+
+@pytest.mark.parametrize("model", [m for m in seeds() if "num_hidden_layers" in facts(m)[0]])
+def test_a_second_name_of_another_value_refuses_whoever_reads_it(model: str) -> None:
+    config, side, _ = facts(model)
+    layers = config["num_hidden_layers"]
+    if "n_layer" in config or "num_layers" in config or "n_layers" in config:
+        return
+    read_config(config | {"n_layer": layers}, side_quant=side)
+    with pytest.raises(PlannerError):
+        read_config(config | {"n_layer": layers + 1}, side_quant=side)

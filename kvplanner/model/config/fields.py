@@ -58,6 +58,8 @@ class Fields:
             self._read.add(name)
             if value is not None and not found[0]:
                 found = (name, value)
+            elif value is not None and value != found[1] and name in same_meaning(found[0]):
+                raise self._contradiction(name, found[0])
         if not found[0]:
             self._absent.update(name for name in names if name not in self.values)
         return found if found[0] or not self.path else self._class_default(names)
@@ -266,12 +268,13 @@ class Fields:
         """
         twin = next((n for n in same_meaning(name) if n in self._read and self.has(n)), "")
         if twin and self.values[twin] != value and not isinstance(value, Mapping | list | tuple):
-            raise BadInput(
-                f"is {shown(value)}, but {twin}, which means the same, is {shown(self.values[twin])}",
-                self.named(name),
-                "Correct the one that is wrong",
-            )
+            raise self._contradiction(name, twin)
         return bool(twin) or ("window" in name and self.values.get("use_sliding_window") is False)
+
+    def _contradiction(self, name: str, twin: str) -> BadInput:
+        """The error for two names of one meaning with two values."""
+        told = f"is {shown(self.values[name])}, but {twin}, which means the same, is {shown(self.values[twin])}"
+        return BadInput(told, self.named(name), "Correct the one that is wrong")
 
     def _meant(self, name: str, value: object) -> str:
         """The absent field that an unread one may be a misspelling of, "" for none."""
