@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -66,13 +67,14 @@ def plan_file(folder: Path, model: str, **options: str) -> Path:
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[socket.socket]:
     """Where the Hub would be asked; nobody answers."""
+    import_module("huggingface_hub")  # its import takes longer than the deadline on a busy machine
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(0.2)
         monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.getsockname()[1]}")
         monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
         monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
-        monkeypatch.setattr("kvplanner.source.hub.client.LISTING_DEADLINE_S", 0.5)
+        monkeypatch.setattr("kvplanner.source.hub.client.LISTING_DEADLINE_S", 1.0)
         yield server
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from kvplanner.errors import PlannerError
 from kvplanner.model.families import read_config
-from tests.model.test_strictness import LLAMA
+from tests.model.kit import LLAMA
 
 FORMS = [json.loads(line) for line in (Path(__file__).parent / "quantisation_forms.jsonl").read_text().splitlines()]
 

@@ -14,13 +14,9 @@ from kvplanner.errors import BadInput, NotModelled, PlannerError
 from kvplanner.model.families import read_config
 from kvplanner.model.spec import ModelSpec
 from kvplanner.model.tensors import Inventory
+from tests.model.kit import LLAMA
 from tests.model.mutations import facts, seeds
 
-LLAMA: dict[str, Any] = {
-    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "torch_dtype": "bfloat16", "hidden_size": 4096,
-    "intermediate_size": 14336, "num_attention_heads": 32, "num_key_value_heads": 8, "num_hidden_layers": 32,
-    "vocab_size": 128256, "max_position_embeddings": 8192, "tie_word_embeddings": False,
-}  # fmt: skip
 UNREAD: tuple[tuple[str, Any], ...] = (
     ("visual", {"width": 1664, "layers": 48}), ("vision_tower", {"hidden_size": 64}), ("encoder", {"depth": 2}),
     ("adapter", {"rank": 8}), ("x", {"a": 1}), ("perceiver_config", {"n": [1]}), ("speech", [{"dim": 3}]),
