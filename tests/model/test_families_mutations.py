@@ -74,9 +74,8 @@ def check_consistent(spec: ModelSpec, inventory: Inventory) -> None:
 
 def check_tensors_fit(spec: ModelSpec, inventory: Inventory) -> None:
     """Key rows are those of the KV heads; latent layers hold their down projection."""
-    for layer in range(spec.num_layers):
-        mixers = spec.layers[spec.layer_of[layer]].mixers
-        groups = inventory.blocks[inventory.block_of[layer]]
+    for kind, block in set(zip(spec.layer_of, inventory.block_of, strict=True)):
+        mixers, groups = spec.layers[kind].mixers, inventory.blocks[block]
         rows = {g.shape[0] for g in groups if g.shard == "kv" and len(g.shape) == 2}
         for mixer in mixers:
             if isinstance(mixer, Attention) and rows:
