@@ -32,10 +32,14 @@ OUTCOMES: Final = frozenset({
 
 
 def check(row: dict[str, Any], where: str) -> dict[str, Any]:
-    """The row with its keys in order. Raises ValueError or TypeError naming the place of a broken field."""
-    unknown = sorted(set(row) - set(KEYS))
-    if unknown:
-        raise ValueError(f"{where}: unknown fields {unknown}")
+    """The row with its keys in order, without fields that no scorer reads.
+
+    Such a field may describe the report (a number, a word); a list or an object is a field misplaced.
+    Raises ValueError or TypeError naming the place of a broken field.
+    """
+    misplaced = sorted(key for key in set(row) - set(KEYS) if isinstance(row[key], list | dict))
+    if misplaced:
+        raise ValueError(f"{where}: unknown fields {misplaced}")
     of_sglang = where.startswith("sglang")
     wanted = ("id", "source", *(() if of_sglang else ("model",)), "flags", "reported", "outcome")
     missing = [key for key in wanted if key not in row]

@@ -21,7 +21,6 @@ from fit_tools import (
     ROOT,
     Entry,
     Seen,
-    all_rows,
     collect,
     entry,
     least_squares,
@@ -29,14 +28,14 @@ from fit_tools import (
 )
 
 from kvplanner.engine.vllm.memory import activations, graphs, workspace
-from kvplanner.engine.vllm.weights import extra as weights_extra
-from kvplanner.engine.vllm.weights import rank as weights
+from kvplanner.engine.vllm.weights import loaded as weights
 from kvplanner.units import GIB, MIB
 from tests.truth.measure import architecture
-from tests.truth.rows import Row
 
 TARGET: Final = ROOT / "resources" / "vllm_constants.json"
 FEW: Final = 4
+# Capture sizes up to which what graphs share outweighs what each takes.
+_HANDFUL: Final = 12
 _KERNELS: Final = "libraries and kernels that load late"
 _BOTH: Final = "collectives' buffers and late kernels"
 _MIDDLE_ERA: Final = {"first": [17, 0], "last": [20, 99], "gpu": "hbm"}
@@ -44,6 +43,14 @@ _MIDDLE_ERA: Final = {"first": [17, 0], "last": [20, 99], "gpu": "hbm"}
 # tells, what it is, band (GiB), conditions.
 _LATE: Final[tuple[tuple[str, float, str, float, float, dict[str, Any]], ...]] = (
     ("unified", 2.0, "on unified memory the host's use counts too", 0.2, 6.0, {"gpu": "unified"}),
+    (
+        "windows",
+        0.9,
+        "what Windows takes beside a process's own memory",
+        0.1,
+        1.5,
+        {"first": [9, 1], "host": "windows"},
+    ),
     ("V0 old", 1.2, "everything outside PyTorch counts, the context included", 0.3, 4.2, {"last": [6, 4]}),
     ("pipeline", 0.9, "point-to-point channels between stages", 0.1, 2.4, {"first": [21, 0], "pipeline": "yes"}),
     ("first stage", 0.07, "stages before the last load no sampler", 0.03, 0.3, {"stage": "before last"}),
@@ -90,8 +97,7 @@ def sampler_and_fixed(seen: Sequence[Seen]) -> dict[str, list[Entry]]:
         entry(10.0, "16-bit logits, an fp32 copy and probabilities, read in 0.33", low=4.0, high=10.5, basis="analytic",
               runner="V2"),
     ]  # fmt: skip
-    recent = {**fixed_entry, "first": [21, 0], "low": 0.0, "high": fixed + 700 * MIB}
-    recent["why"] += "; few reports say whether the engine compiled"
+    recent = {**fixed_entry, "first": [21, 0], "low": 0.0, "high": fixed + 200 * MIB}
     return {"sampler_logit_bytes": logits, "peak_fixed_bytes": [recent, fixed_entry]}
 
 
@@ -148,9 +154,10 @@ def late(seen: Sequence[Seen]) -> dict[str, list[Entry]]:
         consumed, loading = s.printed.get("consumed_weights_plus_non_torch"), s.printed.get("model_loading")
         if value is None and consumed is not None:
             load = weights.loaded(s.model, s.settings, s.gpu, 0).value if loading is None else loading
-            tables = weights_extra.tables(s.model, s.settings, 0).value
+            tables = weights.tables(s.model, s.settings, s.gpu, 0).value
             value = consumed - load - workspace.persistent(s.model, s.settings, s.gpu, 0).value + tables
-        if value is None and s.ranks.tp * s.ranks.pp > 1 and s.version >= (21, 0):
+        several = s.ranks.tp * s.ranks.pp > 1 and s.version >= (21, 0)
+        if value is None and (several or s.gpu.windows):
             value = _rest(s)
         if value is None or not 0 <= value < 4 * GIB:
             continue
@@ -182,13 +189,13 @@ def _rest(s: Seen) -> float | None:
     """What a report leaves unexplained: its budget less weights, KV memory and the other terms of the plan."""
     if not {"available_kv", "model_loading"} <= s.printed.keys():
         return None
-    tables = weights_extra.tables(s.model, s.settings, 0).value
+    tables = weights.tables(s.model, s.settings, s.gpu, 0).value
     graph = s.printed.get("cudagraph_estimated", float(graphs.estimate(s.model, s.settings, s.gpu, 0).value))
     told = s.printed["available_kv"] + s.printed["model_loading"] + graph
     planned = (
         workspace.persistent(s.model, s.settings, s.gpu, 0).value
         - tables
-        + activations.peak(s.model, s.settings, s.gpu, 0).value
+        + activations.peak(s.model, s.warm, s.gpu, 0).value
     )
     return s.settings.cache.utilization * s.gpu.total_bytes - told - planned
 
@@ -196,6 +203,8 @@ def _rest(s: Seen) -> float | None:
 def _late_group(s: Seen) -> str:
     if s.gpu.kind == "unified":
         return "unified"
+    if s.gpu.windows and s.version >= (9, 1):
+        return "windows"
     if s.version <= (6, 4):
         return "V0 old" if "virtual" not in s.row.text and "vgpu" not in s.row.text else "virtual GPU"
     if s.ranks.pp > 1:
@@ -281,7 +290,7 @@ def cuda_graphs(seen: Sequence[Seen]) -> dict[str, list[Entry]]:
 def _graph_law(name: str, key: str, label: str, when: dict[str, Any], used: Sequence[Seen]) -> dict[str, Entry]:
     """Entries of one law: least squares of relative errors on plain models, the furthest fifth left out."""
     points = {s.id: ((float(s.graphs), float(s.graphs * s.layers)), s.printed[key]) for s in used}
-    plain = [s.id for s in used if s.plain]
+    plain = [s.id for s in used if s.plain and not s.packed]
     coefficients = [0.0, 0.0]
     for _ in range(3):
         relative = [(tuple(f / points[i][1] for f in points[i][0]), 1.0) for i in plain]
@@ -290,11 +299,12 @@ def _graph_law(name: str, key: str, label: str, when: dict[str, Any], used: Sequ
         plain = worst[: max(4, len(worst) - len(worst) // 5)]
     parts = {
         f"{name}_base": entry(0.0, "nothing without graphs", basis="analytic", **when),
+        f"{name}_packed": _packed_base(key, coefficients, used, when),
         f"{name}_each": entry(coefficients[0], f"per captured size, {label}", plain, **when),
         f"{name}_layer": entry(coefficients[1], f"per captured size and layer, {label}", plain, **when),
     }
     for kind, chosen in (
-        ("plain", [s for s in used if s.plain]),
+        ("plain", [s for s in used if s.plain and not s.packed]),
         ("experts", [s for s in used if architecture(s.model.spec) in ("experts", "latent attention")]),
         ("states", [s for s in used if architecture(s.model.spec) == "hybrid"]),
     ):
@@ -315,33 +325,31 @@ def _graph_law(name: str, key: str, label: str, when: dict[str, Any], used: Sequ
     return parts
 
 
+def _packed_base(key: str, coefficients: Sequence[float], used: Sequence[Seen], when: dict[str, Any]) -> Entry:
+    """What the graphs of 4-bit kernels take however few they are: starts that capture a handful of sizes."""
+    why = "scratch of 4-bit kernels in the first graph's pool"
+    found = [
+        (s.id, max(s.printed[key] - s.graphs * (coefficients[0] + coefficients[1] * s.layers), 0.0))
+        for s in used
+        if s.packed and s.graphs <= _HANDFUL
+    ]
+    if not found:
+        return entry(0.28 * GIB, why, low=0, high=0.45 * GIB, basis="assumed", **when)
+    return middle(found, why, 0.1 * GIB, **when)
+
+
 def _ratio(coefficients: Sequence[float], features: Sequence[float], value: float) -> float:
     return value / sum(c * f for c, f in zip(coefficients, features, strict=True))
 
 
-def cold(rows: Sequence[Row]) -> dict[str, list[Entry]]:
-    """What a first start books more, from starts seen both ways."""
-    by_id = {row.id: row.reported for row in rows}
-    pairs = {
-        "qwen3-8b-4090-0271-cold": by_id["qwen3-8b-4090-0271-cold"]["activation_peak_gib"]
-        - by_id["qwen3-8b-4090-0271-warm"]["activation_peak_gib"],
-        "qwen25-3b-4bit-6gb-0290-cold": by_id["qwen25-3b-4bit-6gb-0290-warm"]["available_kv_gib"]
-        - by_id["qwen25-3b-4bit-6gb-0290-cold"]["available_kv_gib"] + 0.06,
-    }  # fmt: skip
-    values = [(name, value * GIB) for name, value in pairs.items()]
-    made = middle(values, "starts seen with and without a compile cache", 0.5 * GIB)
-    return {"cold_compile_bytes": [{**made, "low": max(0.0, made["low"])}]}
-
-
-def fit() -> dict[str, list[Entry]]:
-    """All entries."""
-    seen = collect()
-    rows = all_rows()
+def fit(reports: Sequence[Seen] | None = None) -> dict[str, list[Entry]]:
+    """All entries, from every report or from these."""
+    seen = collect() if reports is None else reports
     constants = sampler_and_fixed(seen)
     fixed = constants["peak_fixed_bytes"][-1]["value"]
     logit = next(e["value"] for e in constants["sampler_logit_bytes"] if e.get("runner") == "V1" and "last" not in e)
     constants |= forward(seen, fixed) | vision(seen, fixed, logit) | late(seen) | outside(seen)
-    return constants | cuda_graphs(seen) | cold(rows)
+    return constants | cuda_graphs(seen)
 
 
 def main(show: bool) -> None:
@@ -349,14 +357,15 @@ def main(show: bool) -> None:
     for _ in range(1 if show else 2):
         constants = fit()
         if not show:
-            text = json.dumps({"schema": 1, "constants": constants}, indent=1, ensure_ascii=False)
+            kept = json.loads(TARGET.read_bytes()).get("left_out", {})
+            text = json.dumps({"schema": 1, "constants": constants, "left_out": kept}, indent=1, ensure_ascii=False)
             TARGET.write_text(text + "\n", encoding="utf-8")
     for name, entries in constants.items():
         for item in entries:
             when = {
                 k: v
                 for k, v in item.items()
-                if k in ("first", "last", "runner", "gpu", "ranks", "stage", "pipeline", "graphs")
+                if k in ("first", "last", "runner", "gpu", "ranks", "stage", "pipeline", "graphs", "host")
             }
             scale = MIB if abs(item["value"]) > 10_000 else 1
             band = " ".join(f"{item[k] / scale:.2f}" for k in ("value", "low", "high"))

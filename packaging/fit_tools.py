@@ -97,6 +97,17 @@ class Seen:
         return architecture(self.model.spec) in ("dense", "sliding window")
 
     @property
+    def warm(self) -> Settings:
+        """The settings with kernels compiled before, unless the report says that they were not."""
+        cold = bool(self.row.cold)
+        return self.settings._replace(graphs=self.settings.graphs._replace(cold=cold))
+
+    @property
+    def packed(self) -> bool:
+        """Whether the matrices are of 4 bits and less."""
+        return graphs.packed(self.model)
+
+    @property
     def graphs(self) -> int:
         """Captured sizes: as the report counts them, else by the engine's defaults."""
         told = re.search(r"(\d+) piecewise", self.row.text)

@@ -15,7 +15,7 @@ from kvplanner.engine.vllm.quirks import ROWS
 from kvplanner.report.segments import name_of
 
 ROOT = Path(__file__).parent.parent.parent
-OF_OTHER_ENGINES = {"compute", "output", "fragmentation"}
+OF_OTHER_ENGINES = {"compute", "output"}
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 

@@ -65,7 +65,7 @@ CRASHES: dict[str, tuple[str, str, dict[str, Any], tuple[str, ...]]] = {
                         (LOADING, LOADED, *NO_ROOM)),
     "kv_cache_too_small": (LLAMA, "0.11.0", {"gpu_memory_utilization": 0.95, "enforce_eager": True},
                            (LOADING, LOADED, *TOO_SMALL)),
-    "graph_capture": (LLAMA, "0.24.0", {"max_model_len": 8192, "gpu_memory_utilization": 0.99},
+    "graph_capture": (LLAMA, "0.24.0", {"max_model_len": 8192, "kv_cache_memory_bytes": 8 << 30},
                       (LOADING, LOADED, SIZED, BAR, OOM)),
     "runtime": (LLAMA, "0.11.0", {"max_model_len": 8192, "gpu_memory_utilization": 0.975},
                 (LOADING, LOADED, SIZED, BAR, STARTED, OOM)),

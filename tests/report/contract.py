@@ -100,9 +100,10 @@ def _device(device: dict[str, object], fits: object, path: str, *, vllms: bool) 
     segments = [fields(s, SEGMENT, p) for p, s in items(device["segments"], f"{path}.segments")]
     kinds = [s["kind"] for s in segments]
     order = [kind for kind in SEGMENT_KINDS if kind in kinds]
-    late = [kind for kind in order if kind not in ("cuda_graphs", "headroom")]
+    behind = ("cuda_graphs", "fragmentation", "headroom")
+    late = [kind for kind in order if kind not in behind]
     assert sorted(map(str, kinds)) == sorted(order), f"{path}: {kinds}"
-    vllms_orders = (order, [*late, *(k for k in ("cuda_graphs", "headroom") if k in kinds)])
+    vllms_orders = (order, [*late, *(k for k in behind if k in kinds)])
     assert not vllms or kinds in vllms_orders, f"{path}: {kinds}"
     for segment in segments:
         assert segment["basis"] in BASES

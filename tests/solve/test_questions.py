@@ -82,7 +82,7 @@ def test_weights_that_do_not_fit_are_answered() -> None:
     assert {name for way in found for name in way.names} >= {"sister", "gpus"}
 
 
-@pytest.mark.parametrize("share", [0.97, 0.98])
+@pytest.mark.parametrize("share", [0.98, 0.99])
 def test_a_share_that_leaves_too_little_for_serving_is_lowered(share: float) -> None:
     """Of the late stages: cards that the engine's own share overfills (question n22: "not 1.0")."""
     options: dict[str, OptionValue] = {"gpu_memory_utilization": share, "max_model_len": 8192}
@@ -193,7 +193,12 @@ def test_a_32b_in_4_bits_on_two_24_gb_cards_holds_two_of_eight_users_at_32k() ->
 
 
 def test_16_and_32_gb_take_uneven_stages() -> None:
-    options: dict[str, OptionValue] = {**AT_32K, "pipeline_parallel_size": 2, "gpu_memory_utilization": 0.88}
+    options: dict[str, OptionValue] = {
+        **AT_32K,
+        "pipeline_parallel_size": 2,
+        "gpu_memory_utilization": 0.88,
+        "compile_cache": "warm",
+    }
     machine = gpus.machine("1xRTX 4080,1xRTX 5090")
     request = PlanRequest(models.load("Qwen/Qwen3-14B"), machine, options=options)
     even = engine("vllm").plan(request)
@@ -215,7 +220,7 @@ def test_four_ranks_of_two_kv_heads_hold_each_twice() -> None:
 
 def test_a_mig_slice_has_its_own_memory() -> None:
     slice_ = "NVIDIA A100-SXM4-40GB 3g.20gb"
-    small, large = planned("Qwen/Qwen3-8B", slice_, {"max_model_len": 8192}), planned("Qwen/Qwen3-14B", slice_)
+    small, large = planned("Qwen/Qwen3-8B", slice_, {"max_model_len": 4096}), planned("Qwen/Qwen3-14B", slice_)
     assert small.devices[0].total_bytes < 20 * GIB
     assert small.fits
     assert large.stage == "weights"
@@ -223,7 +228,9 @@ def test_a_mig_slice_has_its_own_memory() -> None:
 
 def test_a_70b_in_4_bits_on_one_48_gb_card_depends_on_ecc() -> None:
     model = "RedHatAI/Llama-3.3-70B-Instruct-quantized.w4a16"
-    off, on = (planned(model, gpu, {"max_model_len": 4096}) for gpu in ("RTX A6000", "A40"))  # without and with ECC
+    off, on = (
+        planned(model, gpu, {"max_model_len": 4096, "compile_cache": "warm"}) for gpu in ("RTX A6000", "A40")
+    )  # without and with ECC
     assert off.sure
     assert on.fits
     assert not on.sure

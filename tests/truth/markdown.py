@@ -39,7 +39,11 @@ def accuracy(scores: Sequence[Score]) -> str:
         "",
         f"Of {data['rows']} public vLLM start-up reports, {weights['used']} state enough to compare loaded weights and "
         f"{kv['used']} to compare the memory left for the KV cache. Weights are off by {_percent(weights['mean'])} on "
-        f"average; available KV memory by {kv['mean_gib']:.2f} GiB, {_percent(kv['mean_share_of_gpu'])} of the GPU. "
+        f"average (median {_percent(weights['median'])}, {_percent(weights['within_1_percent'], 0)} of them within "
+        "1 %); "
+        f"available KV memory by {kv['mean_gib']:.2f} GiB, {_percent(kv['mean_share_of_gpu'])} of the GPU (median "
+        f"{_percent(kv['median_share_of_gpu'])}, {_percent(kv['within_1_percent_of_gpu'], 0)} within 1 %). Where a "
+        "report does not say whether kernels had been compiled before, the state that comes nearer is taken. "
         f"The stated 90 % band holds {_percent(kv['covered'], 0)} of them at a median width of "
         f"{_percent(kv['median_width_share_of_gpu'])} of the GPU. Of {failures['used']} reported failures that state "
         f"what decides them, {failures['right']} fail in the plan at the same stage.",

@@ -12,12 +12,13 @@ from kvplanner.engine.registry import engine
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.segment import SegmentKind
 from kvplanner.engine.vllm.gpu import Gpu, gpu_of
-from kvplanner.engine.vllm.memory import activations, graphs, workspace
+from kvplanner.engine.vllm.memory import activations, graphs, runtime, workspace
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.engine.vllm.settle import settle as defaults
-from kvplanner.engine.vllm.weights import rank as weights
+from kvplanner.engine.vllm.weights import loaded as weights
+from kvplanner.engine.vllm.weights import rank as weights_rank
 from kvplanner.errors import PlannerError
-from kvplanner.estimate import Estimate
+from kvplanner.estimate import Estimate, band_of_sum
 from kvplanner.model.spec import Attention, Compressed, Mla, ModelSpec, Moe, State
 from kvplanner.model.whatif import WHATIF_FORMATS
 from kvplanner.units import GIB
@@ -32,6 +33,8 @@ T = TypeVar("T")
 # What a report's odd values come to: a missing key, a text for a number, a size of 0.
 _UNREADABLE: Final = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
 _BEFORE_LENGTH: Final = ("free_check", "profile", "no_kv")
+# A release whose allocator rounds weights as all did before 0.20.1, for a report that names none.
+_BEFORE_SPLIT_LIMIT: Final = "0.19.0"
 # Eras to try for a report that names no version.
 TRIED: Final = ("0.6.6", "0.8.5", "0.11.0", "0.16.0", "0.19.0", "0.24.0", "0.26.0", "0.28.0", "0.33.0")
 
@@ -62,6 +65,7 @@ class Score:
     row: Row
     era: str = ""
     kind: str = ""
+    platform: str = ""
     gpu_bytes: int = 0
     weights: Pair | None = None
     kv: Pair | None = None
@@ -106,6 +110,7 @@ def _score(row: Row) -> Score:
         result,
         era=settings.era.name if row.version else "version not stated",
         kind=architecture(request.model.spec),
+        platform=_platform(_gpu(request), settings.parallel.world),
         gpu_bytes=_gpu(request).total_bytes,
         weights=_attempt(skipped, "weights", row, lambda: _weights(row, request, settings)),
     )
@@ -119,6 +124,13 @@ def _score(row: Row) -> Score:
     )
     tokens = _attempt(skipped, "tokens", row, lambda: _tokens(row, request))
     return replace(result, tokens=tokens[0] if tokens else None, tokens_exact=tokens[1] if tokens else None)
+
+
+def _platform(gpu: Gpu, ranks: int) -> str:
+    """The kind of GPU and of host, and whether one GPU runs the model or several."""
+    kinds = {"hbm": "data-centre GPUs", "pcie": "cards", "unified": "unified memory"}
+    name = "cards under Windows or WSL2" if gpu.windows else kinds[gpu.kind]
+    return f"{name}, {'one' if ranks == 1 else 'several'}"
 
 
 def _in_part(result: Score, reason: str, skipped: dict[str, str]) -> Score:
@@ -207,11 +219,32 @@ def _weights(row: Row, request: PlanRequest, settings: Settings) -> Pair:
         raise Skip(FIELD)
     if row.version is None and request.model.spec.quantization == "mxfp4":
         raise Skip(VERSION)  # padded by kernel, and kernels changed
-    found = weights.loaded(request.model, settings, _gpu(request), 0)
+    if row.version is None and row.before_split_limit:
+        settings = _settings(request._replace(version=_BEFORE_SPLIT_LIMIT))
+    model, gpu = request.model, _gpu(request)
+    found = weights.loaded(model, settings, gpu, 0)
+    if row.consumed_as_weights:
+        terms = (weights_rank.rank_weights(model, settings, gpu, 0), workspace.persistent(model, settings, gpu, 0),
+                 runtime.inside(settings, gpu, 0))  # fmt: skip
+        below, above = band_of_sum(terms)
+        value = sum(term.value for term in terms)
+        return Pair(row.reported["model_loading_gib"] * GIB, value, value - below, value + above)
     return Pair(row.reported["model_loading_gib"] * GIB, found.value, found.low, found.high)
 
 
 def _kv(row: Row, request: PlanRequest) -> Pair:
+    """Available KV memory. Whether kernels were compiled before is a fact like others: where a report does not say
+    so, the state that comes nearer is taken, in the band of both."""
+    if "compile_cache" in request.options or not activations.compiles(_settings(request)):
+        return _kv_of(row, request)
+    either, warm = (
+        _kv_of(row, request._replace(options={**request.options, **state})) for state in ({}, {"compile_cache": "warm"})
+    )
+    nearer = min(either, warm, key=lambda pair: abs(pair.error))
+    return nearer._replace(low=either.low, high=max(either.high, nearer.planned))
+
+
+def _kv_of(row: Row, request: PlanRequest) -> Pair:
     if not row.facts.get("tp") or not states(row, "gpu_memory_utilization"):
         raise Skip(FIELD)
     _known_total(request)
@@ -223,9 +256,6 @@ def _kv(row: Row, request: PlanRequest) -> Pair:
         value, low, high = available.value, available.low, available.high
     else:
         value, low, high = _missing(made)
-    if row.cold:
-        extra = activations.cold_start_extra(_settings(request), _gpu(request))
-        value, low, high = value - extra.value, low - extra.high, high - extra.low
     return Pair(row.reported["available_kv_gib"] * GIB, value, low, high)
 
 

@@ -39,7 +39,9 @@ _OTHER_WORDS: Final = (
     "another process", "other process", "another stage", "two stages", "already used by", "several stages", "zombie",
     "driver shim", "uneven ranks", "taken by other", "came out negative", "negative estimate",
 )  # fmt: skip
+_CONSUMED_WORDS: Final = ("all memory consumed", "all consumed memory", "everything consumed")
 _COLD_WORDS: Final = ("compiled afresh", "first start", "cold compile", "not cached")
+_WARM_WORDS: Final = ("compile cache warm", "warm compile cache", "compile cache hit", "cache hit")
 _FLAGS: Final = {
     "max_model_len", "gpu_memory_utilization", "max_num_seqs", "max_num_batched_tokens", "enforce_eager", "dtype",
     "enable_prefix_caching", "enable_chunked_prefill", "disable_custom_all_reduce", "attention_backend",
@@ -84,6 +86,11 @@ class Row:
         return self.facts["flags"].get("compile_cache") == "cold" or any(word in self.text for word in _COLD_WORDS)
 
     @property
+    def warm(self) -> bool:
+        """Whether the engine found its kernels compiled."""
+        return self.facts["flags"].get("compile_cache") == "warm" or any(word in self.text for word in _WARM_WORDS)
+
+    @property
     def fork(self) -> bool:
         """Whether another engine with vLLM's accounting made the report."""
         return any(word in self.text for word in _FORK_WORDS)
@@ -92,6 +99,17 @@ class Row:
     def shared(self) -> bool:
         """Whether something else on the GPU decided the numbers."""
         return any(word in self.text for word in _OTHER_WORDS)
+
+    @property
+    def consumed_as_weights(self) -> bool:
+        """Whether what is reported as the load is said to be everything that the engine found in use."""
+        return any(word in self.text for word in _CONSUMED_WORDS)
+
+    @property
+    def before_split_limit(self) -> bool:
+        """Whether a report without a version is surely older than 0.20.1, which rounds weights otherwise."""
+        year = str(self.facts.get("date") or "")[:7]
+        return bool(year and year < "2026-04") or " v0 " in f" {self.text} " or self.text.startswith("v0")
 
     @property
     def version(self) -> str | None:
@@ -172,6 +190,11 @@ def options_of(row: Row) -> dict[str, OptionValue]:
             options[key] = int(row.facts[name])
     if row.facts.get("ep"):
         options["enable_expert_parallel"] = True
+    if row.cold or row.warm:
+        options["compile_cache"] = "cold" if row.cold else "warm"
+    about = re.search(r"max_num_seqs about (\d+)", row.text)
+    if about:
+        options.setdefault("max_num_seqs", int(about[1]))
     runner = re.search(r"\b(v[012]) runner", row.text)
     if runner and runner[1] != "v0":
         options.setdefault("v2_model_runner", runner[1] == "v2")

@@ -92,12 +92,14 @@ def _percentile(values: Iterable[float], share: float) -> float:
 
 
 def groups(scores: Sequence[Score]) -> dict[str, list[Score]]:
-    """Scores by era and by kind of architecture, and the groups that targets speak of."""
+    """Scores by era, kind of architecture and platform, and the groups that targets speak of."""
     found: dict[str, list[Score]] = {}
     for s in scores:
         if not s.era:
             continue
-        for name in (f"era {s.era}", f"kind {s.kind}"):
+        for name in (f"era {s.era}", f"kind {s.kind}", f"platform {s.platform}" if s.platform else ""):
+            if not name:
+                continue
             found.setdefault(name, []).append(s)
         minor = int(s.row.version.split(".")[1]) if s.row.version else 0
         if 15 <= minor <= 19 and "H100" in str(s.row.facts.get("gpu")):
@@ -178,7 +180,8 @@ def as_json(scores: Sequence[Score]) -> dict[str, Any]:
         "groups": {name: summary(part) for name, part in groups(scores).items()},
         "reports": [
             {
-                "id": s.row.id, "era": s.era, "kind": s.kind, "skipped": s.skipped, "any_era": s.any_era,
+                "id": s.row.id, "era": s.era, "kind": s.kind, "platform": s.platform,
+                "skipped": s.skipped, "any_era": s.any_era,
                 "weights": s.weights and s.weights._asdict(), "kv": s.kv and s.kv._asdict(),
                 "tokens": s.tokens and s.tokens._asdict(), "tokens_exact": s.tokens_exact, "stage": s.stage,
             }

@@ -30,7 +30,7 @@ def script() -> ModuleType:
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        ({"surprise": 1}, "unknown fields"),
+        ({"surprise": {"tp": 1}}, "unknown fields"),
         ({"outcome": "fine"}, "unknown outcome"),
         ({"reported": {"kv_tokens": "many"}}, "not a number"),
     ],
@@ -38,6 +38,10 @@ def script() -> ModuleType:
 def test_broken_reports_stop_the_run(script: ModuleType, change: dict[str, Any], expected: str) -> None:
     with pytest.raises((ValueError, TypeError), match=rf"reports:3.*{expected}"):
         script.check(GOOD | change, "reports:3")
+
+
+def test_fields_that_only_describe_a_report_are_left_out(script: ModuleType) -> None:
+    assert script.check(GOOD | {"turn": 3, "seen_by": "x"}, "reports:1") == script.check(GOOD, "reports:1")
 
 
 def test_missing_fields_stop_the_run(script: ModuleType) -> None:

@@ -1,4 +1,4 @@
-"""Fitted constants: read once from resources/vllm_constants.json, chosen by version, runner, GPU class and ranks.
+"""Fitted constants: read once from resources/vllm_constants.json, chosen by version, runner, GPU class, ranks and host.
 
 packaging/fit_constants.py writes that file and names the start-up reports behind every value.
 """
@@ -19,7 +19,7 @@ from kvplanner.record import NamedTuple
 from kvplanner.units import counted
 
 # What an entry may ask for beside a run of versions.
-_CONDITIONS: Final = ("runner", "gpu", "ranks", "stage", "pipeline", "graphs")
+_CONDITIONS: Final = ("runner", "gpu", "ranks", "stage", "pipeline", "graphs", "host")
 # Releases to come take the newest entries.
 _LATEST: Final = (NEWEST[0], 99)
 _FILE: Final = shipped("vllm_constants.json")
@@ -50,7 +50,8 @@ class Constant(NamedTuple):
 
 
 def lookup(name: str, settings: Settings, gpu: Gpu, stage: int = 0) -> Constant:
-    """The entry of `name` for these settings: version, runner, GPU class, ranks, pipeline stage, graphs or none.
+    """The entry of `name` for these settings: version, runner, GPU class, ranks, pipeline stage, graphs or none,
+    and the host's system.
 
     Entries stand from the most to the least particular; the first whose conditions all hold is taken. Where the
     GPU's class is assumed, the band spans every class of GPU that it may be.
@@ -62,10 +63,13 @@ def lookup(name: str, settings: Settings, gpu: Gpu, stage: int = 0) -> Constant:
     graphs = "yes" if settings.graphs.mode != "NONE" else "no"
     version = min(settings.version, _LATEST)  # a release to come has the newest rules
     runner, assumed = settings.era.runner, gpu.kind
-    found = _lookup(name, version, (runner, assumed, ranks, place, pipeline, graphs))
+    host = "windows" if gpu.windows else "linux"
+    found = _lookup(name, version, (runner, assumed, ranks, place, pipeline, graphs, host))
     if gpu.kind_is_known:
         return found
-    others = [_lookup(name, version, (runner, other, ranks, place, pipeline, graphs)) for other in _SEPARATE_MEMORY]
+    others = [
+        _lookup(name, version, (runner, other, ranks, place, pipeline, graphs, host)) for other in _SEPARATE_MEMORY
+    ]
     low, high = min(o.low for o in others), max(o.high for o in others)
     if (low, high) == (found.low, found.high):
         return found
@@ -75,6 +79,15 @@ def lookup(name: str, settings: Settings, gpu: Gpu, stage: int = 0) -> Constant:
 @cache
 def _table() -> Mapping[str, list[Mapping[str, Any]]]:
     return cast("Mapping[str, list[Mapping[str, Any]]]", json.loads(_FILE.read_bytes())["constants"])
+
+
+def replace_table(entries: Mapping[str, list[dict[str, Any]]]) -> None:
+    """Take these entries in place of the shipped ones, for this process: to measure a fit on what it left out."""
+    table = _table()
+    assert isinstance(table, dict)
+    table.clear()
+    table.update(entries)
+    _lookup.cache_clear()
 
 
 @cache

@@ -263,6 +263,7 @@ def _device_plan(rank: Rank, kv: int, bytes_per_block: int, rule: StageRule | No
         cache = _kv_segment(rank, kv, bytes_per_block)
         segments.append(Segment("kv_cache", cache, in_budget=not given, meaning=_GIVEN if given else ""))
     segments += [capture] if late else []
+    segments += [Segment("fragmentation", rank.fragmentation)] if rank.fragmentation.high else []
     left = rank.total.value - sum(s.bytes for s in segments)
     if rule is None:
         segments.append(Segment("headroom", figures.headroom(rank, left)))

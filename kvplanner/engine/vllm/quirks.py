@@ -48,8 +48,8 @@ class Quirks(NamedTuple):
     second_to_last: the encoder's last layer is not built; unused_head: an embedding model built with its twin's head;
     every_stage: kinds built on all pipeline stages although only the first or the last uses them.
     Rotary tables: rotary_share: of a head, 0 without tables; rotary_axes: positions in three axes, tables four times as
-    long; rotary_fp32: in 4 bytes; rotary_factor: lengthens the table of full layers; two_bases: windowed and full
-    layers have tables of their own.
+    long, with axes_shortened until a release that no longer does so; rotary_fp32: in 4 bytes; rotary_factor: lengthens
+    the table of full layers; two_bases: windowed and full layers have tables of their own.
     """
 
     since: Version | None = None
@@ -80,6 +80,7 @@ class Quirks(NamedTuple):
     every_stage: tuple[TensorKind, ...] = ()
     rotary_share: float = 1.0
     rotary_axes: bool = False
+    axes_shortened: bool = False
     rotary_fp32: bool = False
     rotary_factor: int = 1
     two_bases: bool = False
@@ -103,7 +104,10 @@ _GEMMA4: Final = _GEMMA._replace(
 )  # fmt: skip
 _GLM4: Final = Quirks(rotary_share=0.5)
 _MINIMAX: Final = Quirks(rotary_share=0.5)
-_QWEN35: Final = _QWEN._replace(about=(16, 0), state_dtype="convolution", every_stage=("embedding",), rotary_share=0.25)
+_QWEN35: Final = _QWEN._replace(
+    about=(16, 0), state_dtype="convolution", every_stage=("embedding",), rotary_share=0.25, rotary_axes=True,
+    axes_shortened=True,
+)  # fmt: skip
 
 # Architectures whose only row is the last release that ran them (_PREVIOUSLY_SUPPORTED_MODELS of registry.py, 0.33).
 _LAST: Final[dict[Version, tuple[str, ...]]] = {
@@ -213,7 +217,7 @@ ROWS: Final[dict[str, Quirks]] = {
     "Qwen3Moe*": Quirks(since=(8, 4), every_stage=_ALL_STAGES),
     "Qwen3Next*": Quirks(since=(10, 2), every_stage=("embedding", "head"), rotary_share=0.25),
     "Qwen3Omni*": _QWEN._replace(rotary_axes=True),
-    "Qwen3VL*": _QWEN._replace(since=(11, 0)),
+    "Qwen3VL*": _QWEN._replace(since=(11, 0), rotary_axes=True, axes_shortened=True),
     "Qwen3_5*": _QWEN35,
     "RobertaModel": _ENCODER._replace(rotary_share=1.0),
     "SeedOssForCausalLM": Quirks(since=(10, 2)),

@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 from kvplanner.engine.vllm.releases import ByRelease, Row, Version, run_of
 from kvplanner.record import NamedTuple
+from kvplanner.units import MIB
 
 
 class V2Models(NamedTuple):
@@ -202,6 +203,20 @@ GPTQ_ORDER_KEPT: Final = ByRelease(
 )
 # Bytes of a packed word of zero points that Marlin keeps of GPTQ's experts.
 GPTQ_EXPERT_ZEROS: Final = ByRelease(2, Row((27, 0), 4, "layers/quantization/auto_gptq.py:590, 0.27.1"))
+# Pieces of the allocator that loading cuts no smaller (max_split_size_mb around the load); None: any.
+LOAD_SPLIT: Final = ByRelease[int | None](
+    None, Row((20, 1), 20 * MIB, "v1/worker/gpu_worker.py _scoped_allocator_max_split; pull request 41268", sure=False)
+)
+# Repacking leaves pieces behind that no later matrix fits into, since PyTorch 2.10.
+REPACKING_GAPS: Final = ByRelease(False, Row((17, 0), True, "pull request 41268; PyTorch 2.10", sure=False))
+# Rotary tables of Qwen3-VL and Qwen3.5 are as long as four contexts, as Qwen2.5-VL's are for the time in a video.
+LONG_AXES: Final = ByRelease(
+    True, Row((33, 0), False, "models/qwen3_vl.py mrope_positions_factor; long in reports of 0.19 to 0.28", sure=False)
+)
+# FP8 in blocks on a card of 8.9: Triton's kernels, which keep a scale for each block, before Marlin's for each row.
+ADA_BLOCKS_BY_MARLIN: Final = ByRelease(
+    False, Row((33, 0), True, "kernels/linear/__init__.py _POSSIBLE_FP8_BLOCK_KERNELS; a report of 0.26", sure=False)
+)
 MACHETE_AWQ: Final = ByRelease(False, Row((20, 0), True, "layers/quantization/awq_marlin.py", sure=False))
 
 # --- Names and words -------------------------------------------------------------------------------------------------

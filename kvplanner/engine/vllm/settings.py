@@ -95,11 +95,15 @@ class Cache(NamedTuple):
 
 
 class Graphs(NamedTuple):
-    """CompilationConfig. sizes: captured, ascending, empty without graphs. compiled: torch.compile runs."""
+    """CompilationConfig. sizes: captured, ascending, empty without graphs. compiled: torch.compile runs.
+
+    cold: it finds no compiled kernels of an earlier start; None where that is not known, and then taken to be so.
+    """
 
     mode: GraphMode
     sizes: tuple[int, ...] = ()
     compiled: bool = True
+    cold: bool | None = None
 
 
 class Speculative(NamedTuple):
@@ -126,7 +130,10 @@ class Lora(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """Resolved settings. version: (minor, patch) of 0.x. attention_backend: of AttentionConfig, once it is chosen."""
+    """Resolved settings. version: (minor, patch) of 0.x. attention_backend: of AttentionConfig, once it is chosen.
+
+    expandable_segments: PyTorch's allocator lets segments grow in place.
+    """
 
     version: Version
     era: Era
@@ -139,6 +146,7 @@ class Settings(NamedTuple):
     multimodal: Multimodal = Multimodal()
     lora: Lora = Lora()
     attention_backend: str | None = None
+    expandable_segments: bool = False
 
     @property
     def max_concurrent_batches(self) -> int:

@@ -343,11 +343,11 @@ def test_graphs_outside_the_budget_stand_behind_the_cache() -> None:
     own = engine("vllm").plan(PlanRequest(models.load("Qwen/Qwen3-0.6B"), gpus.machine("H100"), version="0.19"))
     device = own.devices[0]
     plan = own
-    assert [s.kind for s in device.segments][-3:] == ["kv_cache", "cuda_graphs", "headroom"]
+    assert [s.kind for s in device.segments][-4:] == ["kv_cache", "cuda_graphs", "fragmentation", "headroom"]
     assert not next(s for s in device.segments if s.kind == "cuda_graphs").in_budget
     layout = arrange(plan, 1000, 300, measure, View())
     row = layout.rows[0]
-    assert [c.kind for c in row.cells][-3:] == ["kv_cache", "cuda_graphs", "headroom"]
+    assert [c.kind for c in row.cells][-4:] == ["kv_cache", "cuda_graphs", "fragmentation", "headroom"]
     assert row.bracket is not None
     assert row.bracket.left == pytest.approx(next(c for c in row.cells if c.kind == "runtime").rect.x)
     assert row.bracket.right - row.bracket.left == pytest.approx(device.budget.value * layout.scale)  # type: ignore[union-attr]

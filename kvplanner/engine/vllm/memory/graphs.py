@@ -7,6 +7,8 @@ and layer, and a factor for experts and for recurrent layers; its constants are 
 
 from __future__ import annotations
 
+from typing import Final
+
 from kvplanner.engine.vllm.constants import lookup
 from kvplanner.engine.vllm.gpu import Gpu
 from kvplanner.engine.vllm.settings import Settings
@@ -14,6 +16,9 @@ from kvplanner.engine.vllm.weights.rank import stage_layers
 from kvplanner.estimate import Estimate, Input, banded, exact
 from kvplanner.model.model import Model
 from kvplanner.model.spec import ModelSpec, Moe, State
+
+# Bits of a weight below which kernels are those of packed formats.
+_PACKED_BITS: Final = 6
 
 
 def estimate(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Estimate:
@@ -43,20 +48,30 @@ def _law(name: str, model: Model, settings: Settings, gpu: Gpu, stage: int) -> E
     if not number:
         return exact(0, "0: no graphs (--enforce-eager or cudagraph_mode NONE)")
     first, end = stage_layers(model.spec, settings, stage)
-    base, each, layer = (lookup(f"{name}_{part}", settings, gpu) for part in ("base", "each", "layer"))
+    each, layer = (lookup(f"{name}_{part}", settings, gpu) for part in ("each", "layer"))
+    base = lookup(f"{name}_{'packed' if packed(model) else 'base'}", settings, gpu)
     kind = _kind(model.spec)
     factor = lookup(f"{name}_{kind}", settings, gpu)
     # Whole bytes, so that the formula gives the value.
     fixed, per_size, per_layer = (round(part.value) for part in (base, each, layer))
     plain = fixed + number * (per_size + per_layer * (end - first))
-    value, low, high = factor.scaled(plain)
+    value, low, high = (
+        round(start + part * (plain - fixed)) for start, part in zip(base.band, factor.band, strict=True)
+    )
     return banded(
         value, low, high, factor.basis,
-        "({base} + {graphs} × ({each} + {layers} × {each layer})) × {factor}",
+        "{base} + {graphs} × ({each} + {layers} × {each layer}) × {factor}",
         Input("base", fixed, "B", base.source), Input("graphs", number, "sizes", "capture sizes"),
         Input("each", per_size, "B", each.source), Input("layers", end - first, "layers", "of this stage"),
         Input("each layer", per_layer, "B", layer.source), Input("factor", factor.value, "", factor.source),
     )  # fmt: skip
+
+
+def packed(model: Model) -> bool:
+    """Whether the model's matrices are of 4 bits and less: their kernels' scratch comes into the first graph's pool."""
+    inventory = model.inventory
+    blocks = inventory.blocks if inventory is not None else ()
+    return any(len(g.shape) >= 2 and g.format.bits < _PACKED_BITS for block in blocks for g in block)
 
 
 def _kind(spec: ModelSpec) -> str:

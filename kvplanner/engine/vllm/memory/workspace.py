@@ -11,7 +11,7 @@ from kvplanner.engine.vllm import rules
 from kvplanner.engine.vllm.gpu import Gpu
 from kvplanner.engine.vllm.kv.layout import CacheLayout
 from kvplanner.engine.vllm.settings import Settings
-from kvplanner.engine.vllm.weights import extra as weights_extra
+from kvplanner.engine.vllm.weights import loaded as weights_loaded
 from kvplanner.engine.vllm.weights.shard import expert_ranks
 from kvplanner.estimate import Estimate, Input, banded
 from kvplanner.model.formats import DTYPE_BYTES
@@ -40,9 +40,12 @@ class Buffer(NamedTuple):
 
 
 def persistent(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Estimate:
-    """Bytes of the buffers that stay beside the weights on one rank of a stage, rotary tables included."""
+    """Bytes of the buffers that stay beside the weights on one rank of a stage.
+
+    With rotary tables and what the allocator rounds up.
+    """
     buffers = [b for b in _buffers(model, settings, gpu, stage) if b.bytes]
-    tables = weights_extra.tables(model, settings, stage)
+    tables = weights_loaded.tables(model, settings, gpu, stage)
     value = sum(b.bytes for b in buffers)
     moe = sum(b.bytes for b in buffers if b.name.endswith("workspace"))
     # Kernels of a GPU that is not known may need no workspace at all.

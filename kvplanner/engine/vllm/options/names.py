@@ -53,6 +53,8 @@ LABELS: Final = {
     "max_lora_rank": "Max LoRA rank",
     "estimate_cuda_graphs": "Reserve for CUDA graphs",
     "v2_model_runner": "Second model runner",
+    "compile_cache": "Compile cache",
+    "pytorch_alloc_conf": "PyTorch allocator",
     "pp_layer_partition": "Layers per stage",
 }
 ROLES: Final[dict[str, Role]] = {

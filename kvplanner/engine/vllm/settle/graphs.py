@@ -50,7 +50,9 @@ def settle_graphs(
     if not sizes and mode != "NONE":
         mode = "NONE"
         book.override("cudagraph_mode", mode, "no size is captured")
-    return Graphs(mode, sizes, compiled)
+    cache = book.options.get("compile_cache")
+    book.settle("compile_cache", "cold", "a first start; later ones find kernels compiled and have more KV cache")
+    return Graphs(mode, sizes, compiled, None if cache is None else cache == "cold")
 
 
 def _level(book: Book) -> int:

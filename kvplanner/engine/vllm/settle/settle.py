@@ -78,6 +78,7 @@ def resolve(request: PlanRequest) -> tuple[Settings, dict[str, Resolved], tuple[
         multimodal=media.settle_multimodal(spec, book),
         lora=_lora(book),
         attention_backend=_named_backend(book),
+        expandable_segments=_segments_grow(book),
     )
     book.warnings += support.check(spec, served.quantization, version, gpu.arch, bool(request.weight_format))
     book.warnings += _not_modelled(book.options)
@@ -100,6 +101,13 @@ def _not_modelled(given: Mapping[str, OptionValue]) -> list[str]:
         for o in declared()
         if not o.modelled and given.get(o.name) not in (None, False)
     ]
+
+
+def _segments_grow(book: Book) -> bool:
+    """Whether PyTorch's allocator is asked for segments that grow in place, beside whatever else it is asked for."""
+    asked = str(book.settle("pytorch_alloc_conf", "", "PyTorch's own rules"))
+    words = {word.strip().lower().replace(" ", "") for word in asked.split(",")}
+    return "expandable_segments:true" in words
 
 
 def _named_backend(book: Book) -> str | None:

@@ -180,8 +180,10 @@ def _after(rank: Rank, index: int, kv: int) -> tuple[Check, Check, Check]:
     has = _total(rank, 1.0 if given else 1 - rank.settings.cache.utilization)
     lacking = rank.resident_bytes + kv - rank.cuda_total.value
     allocated = _check("kv_cache_allocation", index, rank, lacking, needs, has)
-    needs += [rank.graphs, rank.after]
-    lacking += rank.graphs.value + rank.after.value
+    needs += [rank.graphs, rank.after, rank.fragmentation]
+    lacking += rank.graphs.value + rank.after.value + rank.fragmentation.value
     captured = _check("graph_capture", index, rank, lacking, needs, has)
-    needs += [rank.activations] if given else []
-    return allocated, captured, _check("runtime", index, rank, lacking + rank.activations.value, needs, has)
+    needs += [rank.serving] if given else []
+    served = _check("runtime", index, rank, lacking + rank.serving.value, needs, has)
+    # A full batch comes late if at all: what its range leaves open is a doubt, no failure.
+    return allocated, captured, served._replace(missing=min(served.missing, served.least))

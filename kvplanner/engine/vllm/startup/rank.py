@@ -16,7 +16,7 @@ from kvplanner.engine.vllm.calibration import calibrate
 from kvplanner.engine.vllm.gpu import Gpu, gpu_of
 from kvplanner.engine.vllm.kv.layout import CacheLayout
 from kvplanner.engine.vllm.kv.sizing import given_cache
-from kvplanner.engine.vllm.memory import activations, graphs, runtime, workspace
+from kvplanner.engine.vllm.memory import activations, fragmentation, graphs, runtime, workspace
 from kvplanner.engine.vllm.settings import Settings, Speculative
 from kvplanner.engine.vllm.weights import rank as weights
 from kvplanner.estimate import Estimate, Input, band_of_sum, banded, exact, least_sure, measured
@@ -32,8 +32,9 @@ class Rank(NamedTuple):
 
     other: what others hold before the engine starts. budget: requested memory. staging: beyond the weights, while
     they load. graphs_charged: the part of the graph memory that is taken off the budget. after: allocated after the
-    measurement, out of the slack. available: what the engine prints as available KV cache memory, or the given size;
-    negative when nothing is left.
+    measurement, out of the slack. fragmentation: reserved by the allocator outside the budget, and of no use. serving:
+    the activations of a full step, nothing compiled. available: what the engine prints as available KV cache memory,
+    or the given size; negative when nothing is left.
     """
 
     device: Device
@@ -53,6 +54,8 @@ class Rank(NamedTuple):
     graphs_charged: Estimate
     graphs: Estimate
     after: Estimate
+    fragmentation: Estimate
+    serving: Estimate
     given_kv: Estimate | None
     available: Estimate
 
@@ -105,6 +108,7 @@ def plan_rank(request: PlanRequest, settings: Settings, stage: int, device: Devi
     rank_weights = term("weights", _weights(request, settings, gpu, stage))
     kept = term("workspace", workspace.persistent(model, settings, gpu, stage))
     peak = term("activations", activations.peak(model, settings, gpu, stage))
+    serving = peak if "activations" in request.measured else activations.serving(model, settings, gpu, stage)
     given = _measured_cache(request) or given_cache(settings, layout.bytes_per_block[stage])
     charged = {"runtime": runtime_inside, "weights": rank_weights, "workspace": kept, "activations": peak}
     if settings.era.graphs_in_budget:
@@ -130,6 +134,8 @@ def plan_rank(request: PlanRequest, settings: Settings, stage: int, device: Devi
         graphs_charged=estimated_graphs if settings.era.graphs_in_budget else _ZERO,
         graphs=term("cuda_graphs", graphs.actual(model, settings, gpu, stage)),
         after=workspace.after_profile(model, settings, layout),
+        fragmentation=term("fragmentation", fragmentation.gaps(model, settings, gpu, stage, serving)),
+        serving=serving,
         given_kv=given,
         available=given or _rest(budget, charged, settings.cache.utilization),
     )

@@ -30,8 +30,9 @@ RULES: Final = (
     StageRule("kv_cache_allocation", "allocate", "when the KV cache is allocated", "allocating the KV cache",
               "card", _CACHED, _FREED),
     StageRule("graph_capture", "graphs", "while capturing CUDA graphs", "capturing CUDA graphs",
-              "card", _CACHED | {"cuda_graphs"}, _FREED),
-    StageRule("runtime", "serve", "while serving", "serving", "card", _CACHED | {"cuda_graphs", "activations"}),
+              "card", _CACHED | {"cuda_graphs", "fragmentation"}, _FREED),
+    StageRule("runtime", "serve", "while serving", "serving", "card",
+              _CACHED | {"cuda_graphs", "activations", "fragmentation"}),
 )  # fmt: skip
 ORDER: Final = tuple(rule.stage for rule in RULES)
 STEPS: Final = (
@@ -56,7 +57,7 @@ def timeline(rank: Rank, kv_bytes: int, rule: StageRule | None) -> tuple[StageMe
     loaded = base + rank.weights.value
     resident = rank.reserved_bytes + rank.resident_bytes
     allocated = resident + kv_bytes
-    captured = allocated + rank.graphs.value + rank.after.value
+    captured = allocated + rank.graphs.value + rank.after.value + rank.fragmentation.value
     sizes = (
         (base, base, ""),
         (loaded, loaded + rank.staging.value, "staging on top"),
@@ -64,7 +65,7 @@ def timeline(rank: Rank, kv_bytes: int, rule: StageRule | None) -> tuple[StageMe
         (resident, resident, ""),
         (allocated, allocated, ""),
         (captured, captured, "and buffers made after the measurement"),
-        (captured, captured + rank.activations.value, "at a full batch"),
+        (captured, captured + rank.serving.value, "at a full batch"),
     )
     out: list[StageMemory] = []
     failed = False

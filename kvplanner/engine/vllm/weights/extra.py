@@ -1,4 +1,4 @@
-"""Weights beside the checkpoint's: latent-attention copies, LoRA slots, draft models, rotary tables."""
+"""Weights beside the checkpoint's: latent-attention copies, LoRA slots, draft models."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Final
 
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.engine.vllm.weights import format as weights_format
-from kvplanner.engine.vllm.weights import rotary as weights_rotary
 from kvplanner.engine.vllm.weights.shard import cut
 from kvplanner.estimate import Estimate, Input, banded, exact
 from kvplanner.model.formats import DTYPE_BYTES
@@ -25,8 +24,6 @@ MTP_METHODS: Final = frozenset({"mtp", "deepseek_mtp", "mimo_mtp", "glm4_moe_mtp
 # (the published EAGLE heads: one layer; EAGLE-3 reads three hidden states and predicts 32,000 words).
 _DRAFTS: Final = {"eagle": (1, 2, 0), "eagle3": (1, 3, 32_000), "dflash": (5, 3, 0)}
 _WEIGHTLESS: Final = ("ngram", "suffix")
-# Tensors of a layer that the allocator rounds up to 512 bytes, and their buffers beside the parameters.
-_ROUNDING_PER_LAYER: Final = 3072
 
 
 def extras(model: Model, settings: Settings, stage: int, bodies: Bodies) -> tuple[Addition, ...]:
@@ -43,23 +40,6 @@ def extras(model: Model, settings: Settings, stage: int, bodies: Bodies) -> tupl
         if draft is not None:
             found.append(("draft model", draft))
     return tuple(found)
-
-
-def tables(model: Model, settings: Settings, stage: int) -> Estimate:
-    """Rotary tables and the allocator's rounding: held on every rank whatever the parallelism."""
-    del stage
-    found = weights_rotary.tables(model.spec, settings)
-    table = weights_rotary.table_bytes(model.spec, settings)
-    layers = model.spec.num_layers
-    rounding = layers * _ROUNDING_PER_LAYER // settings.parallel.pp
-    element = weights_rotary.element_bytes(model.spec)
-    each = " + ".join(f"{positions:,} positions × {size} × {element}" for positions, size in found) or "0"
-    parts = f" ÷ {settings.parallel.pp}" if settings.parallel.pp > 1 else ""
-    return banded(
-        table + rounding, table // 2 + rounding // 4, table + table // 4 + 2 * rounding, "analytic",
-        "{tables} + {rounding}", Input("tables", table, "B", each),
-        Input("rounding", rounding, "B", f"{layers} layers × {_ROUNDING_PER_LAYER:,}{parts}; to blocks of 512 bytes"),
-    )  # fmt: skip
 
 
 def notes(settings: Settings) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
 """How many bytes a weight takes on the GPU after vLLM's post-processing: scales widened, merged, padded, repacked.
 
 Read from what vLLM 0.33 itself allocates for each kernel that it chooses by compute capability:
-fp8 blocks        native from 9.0: fp32 scales; DeepGEMM on 10.x: one byte per row and 128 columns; below 9.0 Marlin:
-                  16-bit scales per row and 128 columns.
+fp8 blocks        native from 9.0 (before 0.33 from 8.9): fp32 scales; DeepGEMM on 10.x: one byte per row and 128
+                  columns; below Marlin: 16-bit scales per row and 128 columns.
 fp8, one scale    pieces that are joined share one scale after loading; below 8.9 Marlin spreads it over the rows.
 AWQ               Machete (9.0) widens zero points to 16 bits; Marlin keeps them packed.
 GPTQ              Machete (9.0) keeps zero points and the columns' order; Marlin drops both.
@@ -81,6 +81,16 @@ def resident(
     return local.copies * _matrix(fmt, local, settings, gpu, group.kind == "experts", first_of_fused)
 
 
+def values_bytes(group: TensorGroup, local: Local, spec: ModelSpec, settings: Settings, gpu: Gpu) -> int:
+    """Bytes of the values in one layer's tensors of a group, without scales, which stand in tensors of their own."""
+    fmt = effective(group, spec, settings)
+    if len(local.shape) < 2 or (fmt.layout == "dense" and fmt.name in _FLOATS):
+        return resident(group, local, spec, settings, gpu)
+    if fmt.name == "mxfp4" and group.kind == "experts":
+        return local.copies * _mxfp4_values(group, local, settings, gpu)[0]
+    return ceil_div(int(local.elements * fmt.bits), 8)
+
+
 def effective(group: TensorGroup, spec: ModelSpec, settings: Settings) -> WeightFormat:
     """The format that the engine runs: the file's, or that of an online quantisation of a 16-bit checkpoint."""
     if weights_rules.skipped_in_vain(group, spec):
@@ -117,15 +127,21 @@ def mxfp4_layout(settings: Settings, gpu: Gpu) -> Mxfp4:
 def mxfp4_expert(group: TensorGroup, local: Local, settings: Settings, gpu: Gpu) -> int:
     """Bytes of one expert's matrix: half a byte a value and a byte per 32, on padded sizes."""
     layout, column = mxfp4_layout(settings, gpu), group.shard == "expert_column"
-    rows = round_up(local.rows, layout.width if column else layout.hidden)
-    columns = round_up(local.columns, layout.hidden if column else layout.width)
-    values = rows * round_up(columns, layout.summed) // 2
+    values, rows, columns = _mxfp4_values(group, local, settings, gpu)
     scales = rows * ceil_div(columns, _BLOCK)
     if not layout.swizzled:
         return values + scales
     pieces = 2 if column else 1  # gate and up stand in one matrix
     tiles = round_up(pieces * rows, 256) * round_up(ceil_div(columns, _BLOCK), 4) // pieces
     return values + tiles + (scales if layout.twice else 0)
+
+
+def _mxfp4_values(group: TensorGroup, local: Local, settings: Settings, gpu: Gpu) -> tuple[int, int, int]:
+    """(bytes of the values, rows, columns) of one expert's matrix, padded."""
+    layout, column = mxfp4_layout(settings, gpu), group.shard == "expert_column"
+    rows = round_up(local.rows, layout.width if column else layout.hidden)
+    columns = round_up(local.columns, layout.hidden if column else layout.width)
+    return rows * round_up(columns, layout.summed) // 2, rows, columns
 
 
 def mxfp4_bias(group: TensorGroup, local: Local, settings: Settings, gpu: Gpu) -> int:
@@ -163,7 +179,7 @@ def _matrix(fmt: WeightFormat, local: Local, settings: Settings, gpu: Gpu, exper
     rows, columns = local.rows, local.columns
     payload = ceil_div(int(rows * columns * fmt.bits), 8)
     if fmt.name == "fp8":
-        return payload + _fp8_scales(fmt, rows, columns, arch, expert, first_of_fused)
+        return payload + _fp8_scales(fmt, local, settings, arch, expert, first_of_fused)
     if fmt.name == "int8" and fmt.layout == "channel":
         return payload + 4 * rows
     if fmt.name == "awq":
@@ -202,11 +218,12 @@ def _machete_beside(fmt: WeightFormat, local: Local, settings: Settings, first_o
 
 
 def _fp8_scales(
-    fmt: WeightFormat, rows: int, columns: int, arch: tuple[int, int], expert: bool, first_of_fused: bool
+    fmt: WeightFormat, local: Local, settings: Settings, arch: tuple[int, int], expert: bool, first_of_fused: bool
 ) -> int:
+    rows, columns = local.rows, local.columns
     if fmt.layout == "block":
         per_row = ceil_div(columns, fmt.block_columns)
-        if arch < _HOPPER:
+        if arch < (_HOPPER if rules.ADA_BLOCKS_BY_MARLIN.at(settings.version) else _NATIVE_FP8):
             return 2 * rows * per_row
         if _BLACKWELL <= arch < _CONSUMER_BLACKWELL and not expert:
             return rows * round_up(per_row, 4)

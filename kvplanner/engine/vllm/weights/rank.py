@@ -1,8 +1,8 @@
 """Model weights on one rank: what stays after loading and post-processing, and what loading needs for a moment.
 
 `rank_weights` counts the parameters (with their scales and repacked forms) byte for byte, so that it can be held
-against a checkpoint. The log line "Model loading took" also has rotary tables and the allocator's rounding to
-512 bytes: `loaded` adds them, and the plan keeps them under workspace.
+against a checkpoint. The log line "Model loading took" also has rotary tables and what the allocator rounds up:
+`loaded` adds them.
 """
 
 from __future__ import annotations
@@ -241,17 +241,6 @@ def _changes(model: Model, settings: Settings) -> bool:
     """Whether quantising while loading changes any tensor."""
     groups = (group for group, _ in inventory_of(model).groups())
     return any(weights_format.effective(g, model.spec, settings) is not g.format for g in groups)
-
-
-def loaded(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Estimate:
-    """What "Model loading took" prints: the weights, rotary tables, and each tensor rounded up to 512 bytes."""
-    weights = rank_weights(model, settings, gpu, stage)
-    tables = weights_extra.tables(model, settings, stage)
-    return banded(
-        weights.value + tables.value, weights.low + tables.low, weights.high + tables.high,
-        least_sure((weights, tables)), "{weights} + {tables}",
-        Input("weights", weights.value, "B"), Input("tables", tables.value, "B", tables.formula),
-    )  # fmt: skip
 
 
 @by_identity(64, _moving)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kvplanner.engine.vllm import rules
 from kvplanner.engine.vllm.quirks import quirks
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.model.spec import Attention, Compressed, Mla, ModelSpec
@@ -18,21 +19,22 @@ _MULTI_AXIS_LENGTH: Final = 4
 
 def tables(spec: ModelSpec, settings: Settings) -> tuple[tuple[int, int], ...]:
     """(positions, elements per position) of each distinct table."""
-    rules = quirks(spec.architecture)
+    architecture = quirks(spec.architecture)
     context = max(spec.context_length or 0, settings.model.max_model_len)
-    if not rules.rotary_share or not context:
+    if not architecture.rotary_share or not context:
         return ()
-    length = _MULTI_AXIS_LENGTH if rules.rotary_axes else 1
+    longer = architecture.rotary_axes and (not architecture.axes_shortened or rules.LONG_AXES.at(settings.version))
+    length = _MULTI_AXIS_LENGTH if longer else 1
     found: set[tuple[int, int]] = set()
     plain = False
     for layer in spec.layers:
         for mixer in layer.mixers:
             if isinstance(mixer, Attention) and mixer.causal and not mixer.cross:
                 windowed = mixer.window is not None
-                factor = 1 if windowed else rules.rotary_factor
-                found.add((context * length * factor, int(mixer.head_size * rules.rotary_share)))
+                factor = 1 if windowed else architecture.rotary_factor
+                found.add((context * length * factor, int(mixer.head_size * architecture.rotary_share)))
                 # Gemma turns windowed and full layers by different bases: two tables even of one size.
-                plain = plain or (windowed and rules.two_bases)
+                plain = plain or (windowed and architecture.two_bases)
             elif isinstance(mixer, Mla):
                 found.add((context, mixer.qk_rope))
             elif isinstance(mixer, Compressed):

@@ -81,7 +81,7 @@ def _source(estimate: Estimate) -> str:
 def headroom(rank: Rank, value: int) -> Estimate:
     """What the engine leaves: outside its budget, and what whole blocks do not use."""
     # What is in the budget moves the KV cache, not the headroom; only the rest does.
-    doubtful = [rank.outside, rank.cuda_total]
+    doubtful = [rank.outside, rank.cuda_total, rank.fragmentation]
     doubtful += [] if rank.settings.era.graphs_in_budget else [rank.graphs]
     doubtful += [] if rank.given_kv is None else [rank.runtime, rank.weights, rank.workspace, rank.activations]
     above, below = band_of_sum(doubtful)

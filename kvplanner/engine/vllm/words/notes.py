@@ -7,12 +7,7 @@ from kvplanner.engine.vllm.memory import activations
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.engine.vllm.startup.replica import Replica
 from kvplanner.sized_text import SizedText, size_mark
-from kvplanner.units import GIB, format_count
-
-COLD_COMPILE = SizedText(
-    "A warm compile cache is assumed: the first start on a machine compiles, books it as activations, and leaves "
-    f"about {size_mark(GIB, 0)} less for the KV cache"
-)
+from kvplanner.units import format_count
 
 
 def warnings(request: PlanRequest, settings: Settings, replica: Replica, first: tuple[str, ...]) -> tuple[str, ...]:
@@ -36,8 +31,23 @@ def warnings(request: PlanRequest, settings: Settings, replica: Replica, first: 
     if any(rank.gpu.arch is None for rank in replica.ranks):
         out.append("Only the GPU's memory is given: kernels and batch limits are assumed as on a Hopper server GPU")
     out.extend(f"{kind} is given, not estimated" for kind in sorted(request.measured))
-    stage = replica.failure.stage if replica.failure else "kv_cache_sizing"
-    given = any(rank.given_kv is not None for rank in replica.ranks)
-    if caches and stage.startswith("kv_cache") and activations.compiles(settings) and not given:
-        out.append(COLD_COMPILE)
+    told = _compile_cache(request, settings, replica) if caches else ""
+    out += [told] if told else []
     return tuple(dict.fromkeys(out))
+
+
+def _compile_cache(request: PlanRequest, settings: Settings, replica: Replica) -> str:
+    """What another state of the compile cache would change, "" where nothing: both are worth knowing at a limit."""
+    stage = replica.failure.stage if replica.failure else "kv_cache_sizing"
+    first = next(rank for rank in replica.ranks if rank.stage == 0)
+    if first.given_kv is not None or not stage.startswith("kv_cache") or "activations" in request.measured:
+        return ""
+    extra = activations.cold_start_extra(request.model, settings, first.gpu)
+    if not extra:
+        return ""
+    if settings.graphs.cold is False:
+        return SizedText(f"A first start compiles and has {size_mark(extra)} less for the KV cache than planned here")
+    return SizedText(
+        f"A first start is planned, which compiles: with a warm compile cache {size_mark(extra)} more are left for the "
+        "KV cache (--compile-cache warm)"
+    )

@@ -88,6 +88,8 @@ CASES: dict[str, Case] = {
     "usage": Case("llm"),
     "v2_model_runner": Case(False),
     "estimate_cuda_graphs": Case(False),
+    "compile_cache": Case("warm", beside={"max_num_seqs": 16}),
+    "pytorch_alloc_conf": Case("expandable_segments:True"),
     "pp_layer_partition": Case("20,12", gpu="2xH100", beside={"pipeline_parallel_size": 2}),
 }  # fmt: skip
 # Read before a plan is made: the model's file is opened by it.

@@ -14,7 +14,6 @@ from kvplanner.engine.option import OptionValue
 from kvplanner.engine.plan import Plan
 from kvplanner.engine.registry import engine
 from kvplanner.engine.request import Load, PlanRequest
-from kvplanner.engine.vllm.words.notes import COLD_COMPILE
 from kvplanner.report.sentences import engine_message, summary
 from kvplanner.sized_text import SizedText, show_size, size_mark, sizes_in
 from kvplanner.units import GIB, MIB
@@ -85,8 +84,11 @@ def test_a_given_cache_has_words_of_its_own() -> None:
     assert summary(large).startswith("Does not fit: the given KV cache of 100.00 GiB lacks ")
     assert "outside the budget" not in summary(large)
     few = plan(LLAMA, "H100", {"num_gpu_blocks_override": 3})
-    assert COLD_COMPILE not in few.warnings  # nothing takes from a cache that is given
-    assert COLD_COMPILE in plan(LLAMA, "H100", {}).warnings
+    assert not any("compile" in note for note in few.warnings)  # nothing takes from a cache that is given
+    short: dict[str, OptionValue] = {"max_model_len": 8192}
+    assert any("warm compile cache" in note for note in plan(LLAMA, "RTX 4090", short).warnings)
+    again = plan(LLAMA, "RTX 4090", {**short, "compile_cache": "warm"})
+    assert any("A first start compiles" in note for note in again.warnings)
     cache = few.devices[0].segment("kv_cache")
     assert cache is not None
     assert cache.estimate.inputs[0].source.startswith("the given size ÷ bytes per block")

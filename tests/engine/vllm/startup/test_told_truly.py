@@ -61,7 +61,7 @@ class TestTheFreeMemoryCheck:
         assert not any("free-memory check" in warning for warning in notes(result))
 
     def test_other_stages_are_told_in_words_too(self) -> None:
-        told = plan(LLAMA, "18GiB", {"max_model_len": -1})
+        told = plan(LLAMA, "18GiB", {"max_model_len": -1, "compile_cache": "warm"})
         found = re.match(
             r"May not fit: the profile run may lack (\d\.\d\d) GiB on GPU 0; if it starts, KV cache", summary(told)
         )
@@ -84,9 +84,9 @@ class TestTheFreeMemoryCheck:
 
 class TestTheCache:
     def test_too_little_at_the_low_end_is_told_with_the_load(self) -> None:
-        result = plan(LLAMA, "RTX 4090", {"max_model_len": 32_000}, load=Load(32, 1500, 500))
+        result = plan(LLAMA, "RTX 4090", {"max_model_len": 32_000, "compile_cache": "warm"}, load=Load(32, 1500, 500))
         assert summary(result).startswith("May not fit; if it starts, it serves 21 of 32 users: KV cache for ")
-        few = plan(LLAMA, "RTX 4090", {"max_model_len": 32_000}, load=Load(2, 1500, 500))
+        few = plan(LLAMA, "RTX 4090", {"max_model_len": 32_000, "compile_cache": "warm"}, load=Load(2, 1500, 500))
         assert summary(few).startswith("May not fit; if it starts, it serves 2 of 2 users: ")
 
     def test_enough_at_the_high_end_probably_does_not_fit(self) -> None:
@@ -112,11 +112,11 @@ class TestTheCache:
 
     def test_no_length_is_promised_where_the_next_stage_fails(self) -> None:
         """A shorter context would fit the given cache, and serving a batch of 65,536 tokens would fail instead."""
-        options: dict[str, OptionValue] = {"max_num_batched_tokens": 65_536, "kv_cache_memory_bytes": GIB}
+        options: dict[str, OptionValue] = {"max_num_batched_tokens": 65_536, "kv_cache_memory_bytes": 3 * GIB}
         result = plan("Qwen/Qwen2-7B", "Quadro RTX 6000", {**options, "max_model_len": 131_072}, version="0.24")
         assert result.stage == "kv_cache_too_small"
         assert result.limits.max_context_length is None
-        fewer = {**options, "max_num_batched_tokens": 2048, "max_model_len": 131_072}
+        fewer = {"kv_cache_memory_bytes": GIB, "max_num_batched_tokens": 2048, "max_model_len": 131_072}
         assert plan("Qwen/Qwen2-7B", "Quadro RTX 6000", fewer, version="0.24").limits.max_context_length == 18_704
 
 

@@ -9,6 +9,7 @@ from kvplanner.engine.vllm.gpu import Gpu
 from kvplanner.engine.vllm.memory import activations, graphs, runtime, workspace
 from kvplanner.engine.vllm.releases import release_of
 from kvplanner.engine.vllm.settings import Cache, Era, Graphs, ModelPart, Parallel, Scheduler, Settings, Version
+from kvplanner.engine.vllm.weights import loaded as weights_loaded
 from kvplanner.engine.vllm.weights import rank as weights
 from kvplanner.estimate import Estimate
 from kvplanner.model.formats import dense
@@ -18,7 +19,7 @@ from kvplanner.model.tensors import Inventory, Place, TensorGroup
 from kvplanner.units import GIB
 
 BF16 = dense("bfloat16")
-PARTS: Final = ("parallel", "model", "scheduler", "multimodal", "lora")
+PARTS: Final = ("parallel", "model", "scheduler", "multimodal", "lora", "graphs")
 
 
 def llama(
@@ -90,7 +91,7 @@ def settings(version: str = "0.33.0", **changes: Any) -> Settings:
 def terms(model: Model, here: Settings, gpu: Gpu, stage: int) -> dict[str, Estimate]:
     """Every estimate of a rank by the name of its rule."""
     rules = (
-        weights.rank_weights, weights.loaded, weights.loading_peak, workspace.persistent, activations.peak,
+        weights.rank_weights, weights_loaded.loaded, weights.loading_peak, workspace.persistent, activations.peak,
         graphs.estimate, graphs.actual,
     )  # fmt: skip
     return {

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvplanner.catalog import models
+from kvplanner.engine.vllm.weights import loaded as weights_loaded
 from kvplanner.engine.vllm.weights import rank as weights
 from kvplanner.errors import BadInput, NotModelled
 from kvplanner.estimate import banded
@@ -39,7 +40,7 @@ def test_pipeline_stages_hold_what_the_engine_allocates() -> None:
 
 def test_loading_line_adds_rotary_tables_and_rounding() -> None:
     # allocator_bytes of the engine: 16,062,718,976
-    assert weights.loaded(LLAMA_3_8B, settings(), H100, 0).value == pytest.approx(16062718976, rel=1e-5)
+    assert weights_loaded.loaded(LLAMA_3_8B, settings(), H100, 0).value == pytest.approx(16062718976, rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -155,7 +156,7 @@ def test_lora_slots_and_drafts_are_counted_and_named() -> None:
 )
 def test_online_quantisation_leaves_embeddings_and_head(method: str, version: str, loaded_gib: float) -> None:
     here = settings(version, quantization=method, max_model_len=131072)
-    assert weights.loaded(LLAMA_3_8B, here, H100, 0).value / 2**30 == pytest.approx(loaded_gib, abs=0.03)
+    assert weights_loaded.loaded(LLAMA_3_8B, here, H100, 0).value / 2**30 == pytest.approx(loaded_gib, abs=0.03)
 
 
 def test_old_versions_load_all_of_it_before_they_quantise() -> None:
