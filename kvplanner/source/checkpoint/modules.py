@@ -184,7 +184,8 @@ def _format_name(main: Part, bits: float, parts: dict[str, Part]) -> str:
 def _unpacked(main: Part, parts: dict[str, Part]) -> tuple[tuple[int, ...], float]:
     """Logical shape (out, in) and bits per weight of the payload."""
     scales = parts.get("scales") or parts.get("weight_scale")
-    if main.part == "qweight" and len(main.shape) == 2 and scales and len(scales.shape) == 2:
+    words = DTYPE_BITS[main.dtype] == 32  # what both pack into
+    if main.part == "qweight" and words and len(main.shape) == 2 and scales and len(scales.shape) == 2:
         return _unpacked_qweight(main, scales, parts.get("qzeros"))
     if main.dtype == "F4":
         return main.shape, 4

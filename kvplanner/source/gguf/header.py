@@ -282,10 +282,9 @@ class _Parser:
             elements *= size
         if elements >= 1 << 63 or any(size >= 1 << 63 for size in shape):
             self._fail(f"the tensor {name[:100]!r} has a shape of more than 2^63 elements")
-        if shape and shape[0] % type_.block:
-            self._fail(
-                f"rows of {name[:100]!r} have {shape[0]:,} elements, not a multiple of {type_.name}'s {type_.block}"
-            )
+        row = shape[0] if shape else 1
+        if row % type_.block:
+            self._fail(f"rows of {name[:100]!r} have {row:,} elements, not a multiple of {type_.name}'s {type_.block}")
         return shape, type_, elements // type_.block * type_.bytes
 
     def _length(self, what: str) -> int:
