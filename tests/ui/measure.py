@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -30,7 +31,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from kvplanner.ui.theme.palette import contrast
+from kvplanner.ui.theme.palette import luminance
 from kvplanner.ui.widgets.labels import Elided
 
 READABLE = 4.5
@@ -99,8 +100,9 @@ def faults(window: QWidget) -> list[str]:
     with painted() as drawn:
         window.render(image)
     leaves = [leaf for leaf in window.findChildren(QWidget) if _bears_text(leaf) and not seen(leaf, window).isEmpty()]
-    leaves = [leaf for leaf in leaves if not _covered(leaf, window)]
-    texts = [text for text in drawn.texts if not _covered(text.widget, window)]
+    popups = _popups(window)
+    leaves = [leaf for leaf in leaves if not _covered(leaf, popups, window)]
+    texts = [text for text in drawn.texts if not _covered(text.widget, popups, window)]
     return [
         *(fault for leaf in leaves if (fault := cut(leaf, window))),
         *(fault for view in window.findChildren(QAbstractItemView) for fault in cells(view, window)),
@@ -111,10 +113,14 @@ def faults(window: QWidget) -> list[str]:
     ]
 
 
-def _covered(widget: QWidget, window: QWidget) -> bool:
+def _popups(window: QWidget) -> list[QWidget]:
+    """The lists that stand over the window."""
+    return [w for w in window.findChildren(QWidget) if w.property("card") in ("popup", "drop") and w.isVisible()]
+
+
+def _covered(widget: QWidget, popups: list[QWidget], window: QWidget) -> bool:
     """Whether a list that is open stands over some of it."""
-    area = seen(widget, window)
-    popups = (w for w in window.findChildren(QWidget) if w.property("card") in ("popup", "drop") and w.isVisible())
+    area = seen(widget, window) if popups else QRect()
     return any(seen(p, window).intersects(area) for p in popups if p is not widget and not p.isAncestorOf(widget))
 
 
@@ -233,11 +239,13 @@ def over_each_other(leaves: list[QWidget], window: QWidget) -> list[str]:
     """Pairs of widgets with text that share pixels; those in front of others on a ground of their own may."""
     grounds = {id(leaf): _ground(leaf, window) for leaf in leaves}
     found: list[str] = []
+    areas = {id(leaf): seen(leaf, window) for leaf in leaves}
     for one, other in combinations(leaves, 2):
-        if grounds[id(one)] is not grounds[id(other)] or one.isAncestorOf(other) or other.isAncestorOf(one):
+        if not areas[id(one)].intersects(areas[id(other)]) or grounds[id(one)] is not grounds[id(other)]:
             continue
-        shared = seen(one, window).intersected(seen(other, window))
-        if shared.width() > 1 and shared.height() > 1:
+        shared = areas[id(one)].intersected(areas[id(other)])
+        nested = one.isAncestorOf(other) or other.isAncestorOf(one)
+        if shared.width() > 1 and shared.height() > 1 and not nested:
             found.append(f"{_name(one)} and {_name(other)} share {shared.getRect()}")
     return found
 
@@ -306,7 +314,15 @@ def _contrast(area: QRect, image: QImage) -> tuple[float, str]:
         return 21.0, ""
     counted = Counter(memoryview(pixels.constBits()).cast("I"))
     ground = f"#{counted.most_common(1)[0][0] & 0xFFFFFF:06x}"
-    return max(contrast(ground, f"#{value & 0xFFFFFF:06x}") for value in counted), ground
+    light = luminance(ground)
+    return max(_ratio(light, value & 0xFFFFFF) for value in counted), ground
+
+
+@lru_cache(maxsize=1 << 14)
+def _ratio(light: float, value: int) -> float:
+    """Contrast of a pixel with a ground of this luminance."""
+    other = luminance(f"#{value:06x}")
+    return (max(light, other) + 0.05) / (min(light, other) + 0.05)
 
 
 def _has_text(widget: QWidget) -> bool:
