@@ -101,11 +101,13 @@ class FitsFilter(QSortFilterProxyModel):
         self._model = model
         self._words: tuple[str, ...] = ()
         self._all = False
+        self._only: frozenset[str] | None = None
         self.setSortRole(SORT_ROLE)
         self.setSourceModel(model)
 
-    def show(self, text: str, *, everything: bool) -> None:
-        """Only rows that hold all words; everything: also those that do not fit."""
+    def show(self, text: str, *, everything: bool, only: frozenset[str] | None = None) -> None:
+        """Only rows that hold all words; everything: also those that do not fit; only: models, all where None."""
+        self._only = only
         self._words, self._all = tuple(text.lower().split()), everything
         self.invalidate()
 
@@ -113,6 +115,8 @@ class FitsFilter(QSortFilterProxyModel):
         """Whether a row is shown."""
         fit = self._model.rows[row]
         text = f"{fit.model} {fit.weight_format} {fit.gpus}".lower()
+        if self._only is not None and fit.model not in self._only:
+            return False
         return (self._all or bool(fit.fits)) and all(word in text for word in self._words)
 
     def lessThan(self, left: Index, right: Index) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from time import sleep
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +20,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from kvplanner.app import settings as s
 from kvplanner.ui.fits.model import FitsFilter, FitsModel
 from kvplanner.ui.theme.ink import set_pale
 from kvplanner.ui.widgets.labels import Wrapped
@@ -27,15 +28,20 @@ from kvplanner.ui.widgets.labels import Wrapped
 if TYPE_CHECKING:
     from kvplanner.app.document import Document
     from kvplanner.app.jobs import Job, JobControl, Jobs
+    from kvplanner.app.library import Library
+    from kvplanner.app.settings import Settings
     from kvplanner.app.state import PlanState
     from kvplanner.engine.plan import Plan
     from kvplanner.engine.segment import SegmentKind
+    from kvplanner.model.model import Model
     from kvplanner.report.words import Unit
     from kvplanner.solve.fits import Fit
 
 BATCH: Final = 24
 KEY: Final = "what fits"
 _MODEL, _GPUS, _USERS, _VERDICT = 0, 2, 5, 7
+_MOST_LOCAL: Final = 60
+_STARRED: Final = "is:starred"
 _ROW_PADDING: Final = 8
 _MODEL_WIDTH: Final = 210
 _REST: Final = 0.001  # after each row, so that the window's own thread comes first
@@ -54,10 +60,15 @@ class FitsPage(QWidget):
 
     segment_selected = Signal(object)
 
-    def __init__(self, document: Document, jobs: Jobs, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, document: Document, jobs: Jobs, library: Library, settings: Settings, parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
         self._document = document
         self._jobs = jobs
+        self._library = library
+        self._settings = settings
+        self._local: dict[str, tuple[str, Model]] = {}  # by the id of its rows: what opens it, and the model
         self._job: Job | None = None
         self._of: object = None
         self.model = FitsModel(self)
@@ -69,6 +80,7 @@ class FitsPage(QWidget):
         self.search.setPlaceholderText("Filter")
         self.search.setClearButtonEnabled(True)
         self.search.setAccessibleName("Filter by name")
+        self.search.setToolTip(f"Words of a name; {_STARRED} leaves the models that are starred in the chooser")
         self.formats = QCheckBox("Also as FP8 and 4-bit", self)
         self.everything = QCheckBox("Also what does not fit", self)
         self.status = Wrapped(self)
@@ -90,6 +102,7 @@ class FitsPage(QWidget):
         self.formats.toggled.connect(self._begin)
         self.search.textChanged.connect(self._filter)
         self.everything.toggled.connect(self._filter)
+        library.models_changed.connect(self._found_local)
 
     def _make_table(self) -> QTableView:
         table = QTableView(self)
@@ -153,7 +166,23 @@ class FitsPage(QWidget):
         state = self._document.state
         ask = state.ask
         subject = state.machine if self.way.currentIndex() == 0 else state.model_text
-        return self.way.currentIndex(), subject, ask.engine, ask.version, ask.load, self.formats.isChecked()
+        return (
+            self.way.currentIndex(),
+            subject,
+            ask.engine,
+            ask.version,
+            ask.load,
+            self.formats.isChecked(),
+            self._texts(),
+        )
+
+    def _texts(self) -> tuple[str, ...]:
+        """What opens the models of this computer, as far as they were looked for."""
+        return tuple(model.text for model in self._library.models[:_MOST_LOCAL] if not model.problem)
+
+    def _found_local(self) -> None:
+        if self.isVisible() and self._of is not None and self._of != self._subject():
+            self._begin()
 
     def _begin_if_other(self) -> None:
         if self._job is None and self._of != self._subject():
@@ -172,7 +201,9 @@ class FitsPage(QWidget):
             self.status.setText("Choose a model and GPUs")
             return
         self._of = self._subject()
-        rows = _rows(state, to_machines=self.way.currentIndex() == 1, formats=self.formats.isChecked())
+        local = _opened(self._texts(), self._local)
+        rows = _rows(state, local, to_machines=self.way.currentIndex() == 1, formats=self.formats.isChecked())
+        self._filter()
         token = object()
         self._token = token
 
@@ -204,14 +235,19 @@ class FitsPage(QWidget):
         self.status.setText(str(error))
 
     def _filter(self) -> None:
-        self.shown.show(self.search.text(), everything=self.everything.isChecked())
+        words = self.search.text().split()
+        stars = self._settings.get(s.STARRED_MODELS) if _STARRED in words else None
+        opened = {text: name for name, (text, _) in self._local.items()}
+        only = None if stars is None else frozenset(opened.get(text, text) for text in stars)
+        text = " ".join(word for word in words if word != _STARRED)
+        self.shown.show(text, everything=self.everything.isChecked(), only=only)
 
     def _chosen(self, index: QModelIndex) -> None:
         fit = self.model.rows[self.shown.mapToSource(index).row()]
         if fit.refused:
             return
         self._end()
-        fields = _fields(self._document.state, fit, to_machines=self.way.currentIndex() == 1)
+        fields = _fields(self._document.state, fit, self._local, to_machines=self.way.currentIndex() == 1)
         self._document.seal()
         self._document.edit(f"Plan {fit.model.rpartition('/')[2]} on {fit.gpus}", **fields)
 
@@ -220,7 +256,21 @@ class FitsPage(QWidget):
         return self.table.visualRect(self.shown.index(row, 0)).center()
 
 
-def _rows(state: PlanState, *, to_machines: bool, formats: bool) -> Iterator[Fit]:
+def _opened(texts: tuple[str, ...], local: dict[str, tuple[str, Model]]) -> Iterator[Model]:
+    """Models of this computer, opened one after the other; what cannot be opened says why where it is chosen."""
+    from kvplanner.errors import PlannerError
+    from kvplanner.source.resolve import open_model
+
+    for text in texts:
+        try:
+            model = open_model(text)
+        except (PlannerError, OSError):
+            continue
+        local[model.id] = text, model
+        yield model
+
+
+def _rows(state: PlanState, local: Iterator[Model], *, to_machines: bool, formats: bool) -> Iterator[Fit]:
     """The rows of a state, made as they are asked for; options of one model say nothing of another."""
     from kvplanner.solve.fits import machines_for, models_on, on_any_machine
 
@@ -230,7 +280,7 @@ def _rows(state: PlanState, *, to_machines: bool, formats: bool) -> Iterator[Fit
         assert state.model is not None
         return machines_for(state.model, on_any_machine(ask), formats=asked)
     assert state.machine is not None
-    return models_on(state.machine, ask._replace(options={}), formats=asked)
+    return models_on(state.machine, ask._replace(options={}), formats=asked, also=local)
 
 
 def _fill(rows: Iterator[Fit], control: JobControl, send: Any) -> int:
@@ -249,15 +299,15 @@ def _fill(rows: Iterator[Fit], control: JobControl, send: Any) -> int:
     return count
 
 
-def _fields(state: PlanState, fit: Fit, *, to_machines: bool) -> dict[str, Any]:
+def _fields(state: PlanState, fit: Fit, local: Mapping[str, tuple[str, Model]], *, to_machines: bool) -> dict[str, Any]:
     """What makes a row the plan: another model as it was planned here, or another machine."""
     from kvplanner.catalog import gpus, models
     from kvplanner.solve.fits import on_any_machine
 
     if not to_machines:
-        model = models.load(fit.model)
+        text, model = local[fit.model] if fit.model in local else (fit.model, models.load(fit.model))
         wanted = fit.weight_format if fit.what_if else None
-        return {"model": model, "model_text": fit.model, "weight_format": wanted, "options": {}, "measured": {}}
+        return {"model": model, "model_text": text, "weight_format": wanted, "options": {}, "measured": {}}
     machine = gpus.machine(fit.gpus)
     return {
         "devices": machine.devices,

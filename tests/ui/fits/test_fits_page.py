@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 from pytestqt.qtbot import QtBot
 
+from kvplanner.app import settings as s
+from kvplanner.app.library import LocalModel
+from kvplanner.catalog import models
 from kvplanner.report.fits import verdict_of
 from kvplanner.ui.fits.page import FitsPage
 from kvplanner.ui.window.window import MainWindow
@@ -13,7 +19,6 @@ from kvplanner.ui.window.window import MainWindow
 @pytest.fixture
 def page(window: MainWindow, monkeypatch: pytest.MonkeyPatch) -> FitsPage:
     """The page, seen, of a catalogue of a few dozen models."""
-    from kvplanner.catalog import models
 
     some = models.search("qwen3 8b") + models.search("llama 70b")
     monkeypatch.setattr(models, "index", lambda: some)
@@ -82,3 +87,28 @@ def test_nobody_waits_for_rows_that_are_not_seen(page: FitsPage, window: MainWin
     assert job.control.cancelled
     window.centre.below.show_tab("What fits")
     filled(page, qtbot)
+
+
+def test_models_of_this_computer_come_first_and_stars_filter(
+    page: FitsPage, window: MainWindow, tmp_path: Path, qtbot: QtBot
+) -> None:
+    filled(page, qtbot)
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(models.record("Qwen/Qwen3-8B")["config"]), encoding="utf-8")
+    library = window.services.library
+    library.models = (LocalModel("mine", str(folder), "folder", 1, ""),)
+    library.models_changed.emit()
+    qtbot.waitUntil(lambda: bool(page.model.rows) and page.model.rows[0].model in page._local, timeout=20_000)
+    filled(page, qtbot)
+    fit = page.model.rows[0]
+    assert page._local[fit.model][0] == str(folder)
+    window.services.settings.set(s.STARRED_MODELS, [str(folder)])
+    page.everything.setChecked(True)
+    page.search.setText("is:starred")
+    assert page.shown.rowCount() == 1
+    page.table.activated.emit(page.shown.index(0, 0))
+    window.document.flush()
+    assert window.document.state.model_text == str(folder)
+    assert window.document.plan is not None
+    assert window.document.plan.limits.sure_max_context_length == fit.sure_max_context_length

@@ -49,7 +49,8 @@ class Solving(QObject):
     def _fits(self, parent: QWidget) -> Page:
         from kvplanner.ui.fits.page import FitsPage
 
-        return FitsPage(self._window.document, self._window.services.jobs, parent)
+        services = self._window.services
+        return FitsPage(self._window.document, services.jobs, services.library, services.settings, parent)
 
     def _planned(self, plan: Plan) -> None:
         """A plan that needs no change has no buttons; others keep theirs until the new ones are known."""
