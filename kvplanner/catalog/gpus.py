@@ -16,8 +16,7 @@ from typing import Any, Final
 from kvplanner.errors import UnknownName
 from kvplanner.estimate import Estimate, Input, banded, exact
 from kvplanner.files import shipped
-from kvplanner.gpu.match import GpuEntry, find, parse_machine
-from kvplanner.gpu.spec import GpuSpec, Machine
+from kvplanner.gpu.spec import GpuEntry, GpuSpec, Machine
 from kvplanner.units import GB, GIB, MB, MIB
 
 _FOLDER: Final = shipped("gpus")
@@ -81,6 +80,8 @@ def gpu(gpu_id: str) -> GpuSpec:
 
 def machine(text: str) -> Machine:
     """The machine that text such as "2xRTX 4090" names. Raises UnknownName, BadInput."""
+    from kvplanner.gpu.match import parse_machine
+
     return parse_machine(text, index(), gpu)
 
 
@@ -107,6 +108,8 @@ def by_nvml_name(name: str, total_bytes: int | None = None) -> GpuSpec | None:
     """The GPU that NVML calls `name`; among boards of one name the one whose total is nearest."""
     found = [e for e in index() if e.name.lower() == name.lower()]
     if not found:
+        from kvplanner.gpu.match import find
+
         try:
             found = [find(name, index())]
         except UnknownName:

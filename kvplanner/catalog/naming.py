@@ -30,7 +30,7 @@ from kvplanner.model.formats import (
     mlx_packed,
 )  # fmt: skip
 from kvplanner.model.model import Model
-from kvplanner.model.quantisation import foreign, published
+from kvplanner.model.quantisation import elsewhere, published
 from kvplanner.model.quantisation.published import Recipe
 from kvplanner.model.spec import ModelSpec
 from kvplanner.model.tensors import Inventory
@@ -238,7 +238,7 @@ def derive(text: str) -> Model | None:
         return named._replace(
             problems=(f"Not in the catalogue: planned as {base.id}, whose name it has", *base.problems)
         )
-    why = foreign.why_not(said.key)
+    why = elsewhere.why_not(said.key)
     if why:
         raise NotModelled(f"its name says {why}", text.strip(), f"Plan {base.id}, or another repository of it")
     if base.inventory is None:

@@ -12,8 +12,7 @@ from kvplanner.estimate import Estimate, least_sure
 from kvplanner.report.table import fitted
 
 if TYPE_CHECKING:
-    from kvplanner.gpu.match import GpuEntry
-    from kvplanner.gpu.spec import GpuSpec
+    from kvplanner.gpu.spec import GpuEntry, GpuSpec
 
 SCHEMA: Final = "kvplanner.gpu_models/1"
 _BY_MEMORY: Final = "Give its memory instead, for example --gpu 2x24GiB"

@@ -10,10 +10,9 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kvplanner.engine.option import FlagRule, Option, OptionValue, Role
-from kvplanner.engine.protocol import Engine
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.signature import signature
 from kvplanner.engine.values import parse_value
@@ -21,6 +20,9 @@ from kvplanner.errors import BadInput, UnknownName
 from kvplanner.model.model import Model
 from kvplanner.record import NamedTuple
 from kvplanner.units import GB, GIB, parse_size
+
+if TYPE_CHECKING:
+    from kvplanner.engine.protocol import Engine
 
 _JSON_EXAMPLE: Final = """Example: '{"key": "value"}'"""
 _LONGEST_JSON: Final = 1 << 20

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from kvplanner.engine.protocol import Engine
-from kvplanner.engine.serving import MetricNames
 from kvplanner.errors import UnknownName
+
+if TYPE_CHECKING:
+    from kvplanner.engine.protocol import Engine
+    from kvplanner.engine.serving import MetricNames
 
 _ENGINES: Final[dict[str, str]] = {
     "vllm": "kvplanner.engine.vllm",

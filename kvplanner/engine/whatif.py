@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from kvplanner.engine.protocol import Engine
 from kvplanner.engine.request import PlanRequest
 from kvplanner.errors import NotModelled, PlannerError
 from kvplanner.gpu.spec import Machine
 from kvplanner.model.model import Model
+
+if TYPE_CHECKING:
+    from kvplanner.engine.protocol import Engine
 
 
 @lru_cache(maxsize=8)

@@ -14,9 +14,8 @@ from typing import Final
 
 from kvplanner.errors import BadInput, UnknownName
 from kvplanner.estimate import Input, exact
-from kvplanner.gpu.spec import Device, GpuSpec, Machine
+from kvplanner.gpu.spec import Device, GpuEntry, GpuSpec, Machine
 from kvplanner.gpu.variant import profile_of, variant
-from kvplanner.record import NamedTuple
 from kvplanner.units import GIB, MIB, TIB, counted, format_bytes, parse_size
 
 MAX_DEVICES: Final = 64
@@ -35,18 +34,6 @@ _BEFORE: Final = re.compile(r"(\d{1,2})(?:\s+(?=\S)|(?=[a-z]))(.+)", re.IGNORECA
 _SPLIT: Final = re.compile(r",|\s\+\s|(?<=\d)\+(?=[\da-z])|(?<=[a-z])\+(?=\d+\s*[x×*])", re.IGNORECASE)
 _NO_UNIT: Final = r"(?i)(\d+(?:\.\d*)?)\s*([kmgt])"
 _SIZE: Final = r"(?i)\d+(?:\.\d*)?\s*(?:[kmgt]i?b)"
-
-
-class GpuEntry(NamedTuple):
-    """One line of the GPU index. memory_gb: nominal, None when not even that is known."""
-
-    id: str
-    name: str
-    aliases: tuple[str, ...]
-    vendor: str
-    gpu_class: str
-    memory_gb: float | None
-    modified: bool
 
 
 def _words(text: str) -> tuple[str, ...]:

@@ -64,3 +64,15 @@ class Machine(NamedTuple):
         for device in self.devices:
             names[device.gpu.name] = names.get(device.gpu.name, 0) + 1
         return " + ".join(f"{count} × {name}" if count > 1 else name for name, count in names.items())
+
+
+class GpuEntry(NamedTuple):
+    """One line of the GPU index. memory_gb: nominal, None when not even that is known."""
+
+    id: str
+    name: str
+    aliases: tuple[str, ...]
+    vendor: str
+    gpu_class: str
+    memory_gb: float | None
+    modified: bool

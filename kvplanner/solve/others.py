@@ -13,7 +13,7 @@ from kvplanner.engine.registry import engine
 from kvplanner.engine.request import PlanRequest
 from kvplanner.errors import PlannerError
 from kvplanner.gpu.spec import Machine
-from kvplanner.model.quantisation import foreign
+from kvplanner.model.quantisation import elsewhere
 from kvplanner.solve.change import GPUS, MODEL, WEIGHT_FORMAT, Change
 from kvplanner.solve.remedies import Candidate
 from kvplanner.units import format_bytes
@@ -64,7 +64,7 @@ def _sisters(request: PlanRequest) -> Iterator[Candidate]:
         said = naming.parse(entry.id)
         if said is None or said.base.id != own.base.id or entry.id == model.id:
             continue
-        if not foreign.why_not(entry.quantization) and not chosen.cannot_load(
+        if not elsewhere.why_not(entry.quantization) and not chosen.cannot_load(
             entry.quantization, request.version, request.machine
         ):
             found.append(entry)

@@ -7,7 +7,7 @@ import pytest
 from kvplanner.catalog import gpus, models
 from kvplanner.engine.registry import engine
 from kvplanner.engine.request import PlanRequest
-from kvplanner.gpu.match import GpuEntry
+from kvplanner.gpu.spec import GpuEntry
 from kvplanner.units import GIB, MIB
 
 

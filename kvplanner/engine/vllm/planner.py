@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from kvplanner.engine.draft import DraftWish
-from kvplanner.engine.lever import Lever
 from kvplanner.engine.option import FlagRule, Option, OptionValue, Resolved
 from kvplanner.engine.plan import DevicePlan, Limits, Plan
 from kvplanner.engine.request import PlanRequest
@@ -32,6 +30,10 @@ from kvplanner.estimate import Estimate, Input, banded
 from kvplanner.gpu.spec import Machine
 from kvplanner.model.model import Model
 from kvplanner.units import counted
+
+if TYPE_CHECKING:
+    from kvplanner.engine.draft import DraftWish
+    from kvplanner.engine.lever import Lever
 
 __all__ = ["ENGINE", "Vllm"]
 

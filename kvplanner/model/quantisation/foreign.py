@@ -5,31 +5,11 @@ Sources: the configs of mlx-community's and turboderp's repositories; transforme
 
 from __future__ import annotations
 
-from types import MappingProxyType
-from typing import Final
-
 from kvplanner.errors import NotModelled
 from kvplanner.model.config.fields import Fields
 from kvplanner.model.formats import WeightFormat, mlx_packed
+from kvplanner.model.quantisation.elsewhere import why_not
 from kvplanner.model.quantisation.scheme import HEAD_TOO, VOCABULARY_TOO, Rule, Scheme, name_rules
-
-# Methods by name, and what loads them. Those without a reader have no layout here either.
-LOADED_ELSEWHERE: Final = MappingProxyType({
-    "ptpc_fp8": "FP8 by rows and tokens, which vLLM makes on AMD GPUs alone",
-    "onnx": "ONNX's format, which ONNX Runtime loads", "openvino": "OpenVINO's format, which OpenVINO loads",
-    "mlx": "MLX's format, which Apple's MLX loads", "exl2": "ExLlamaV2's format, which TabbyAPI loads",
-    "exl3": "ExLlamaV3's format, which TabbyAPI loads", "hqq": "HQQ's format, which transformers loads",
-    "aqlm": "AQLM's format, which transformers loads", "eetq": "EETQ's format, which transformers loads",
-    "quanto": "Quanto's format, which transformers loads", "higgs": "HIGGS's format, which transformers loads",
-    "vptq": "VPTQ's format, which transformers loads", "spqr": "SpQR's format, which transformers loads",
-    "bitnet": "BitNet's format, which transformers loads", "sinq": "SINQ's format, which transformers loads",
-})  # fmt: skip
-
-
-def why_not(method: str) -> str:
-    """Why no engine here loads a method, "" for one that is not foreign."""
-    what = LOADED_ELSEWHERE.get(method)
-    return f"{what}: no engine here does" if what else ""
 
 
 def mlx(config: Fields) -> Scheme:

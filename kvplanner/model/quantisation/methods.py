@@ -11,7 +11,7 @@ from typing import Final
 
 from kvplanner.errors import NotModelled
 from kvplanner.model.config.fields import Fields, shown
-from kvplanner.model.quantisation import compressed, floats, foreign, integers, modelopt, quark, torchao
+from kvplanner.model.quantisation import compressed, elsewhere, floats, foreign, integers, modelopt, quark, torchao
 from kvplanner.model.quantisation.scheme import Scheme
 
 
@@ -37,7 +37,7 @@ def read_scheme(config: Fields) -> Scheme:
     if spelled is None:
         return _without_method(config)
     method = spelled.lower().replace("compressed_tensors", "compressed-tensors")
-    if method in foreign.LOADED_ELSEWHERE and method not in _METHODS:
+    if method in elsewhere.LOADED_ELSEWHERE and method not in _METHODS:
         raise foreign.unknown(method, config)
     reader = _METHODS.get(method)
     if reader is None and method in _NO_LAYOUT:

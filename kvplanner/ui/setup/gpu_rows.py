@@ -10,8 +10,8 @@ from typing import Final
 from kvplanner.app.messages import in_window
 from kvplanner.catalog import gpus
 from kvplanner.errors import PlannerError, UnknownName
-from kvplanner.gpu.match import MAX_DEVICES, GpuEntry, label
-from kvplanner.gpu.spec import Machine
+from kvplanner.gpu.match import MAX_DEVICES, label
+from kvplanner.gpu.spec import GpuEntry, Machine
 from kvplanner.record import NamedTuple
 from kvplanner.ui.setup.labels import short_name
 from kvplanner.ui.setup.marks import FITTING

@@ -143,7 +143,7 @@ def _typed_rows(text: str) -> list[Row]:
 def _named_rows(name: str) -> list[Row]:
     """What a repository's name says of it, when that is enough to plan it."""
     from kvplanner.catalog import naming
-    from kvplanner.model.quantisation.foreign import why_not
+    from kvplanner.model.quantisation.elsewhere import why_not
 
     said = naming.parse(name)
     if said is None or why_not(said.key):

@@ -11,7 +11,7 @@ from typing import Final
 
 from kvplanner.engine.vllm.releases import spelled
 from kvplanner.engine.vllm.settings import Version
-from kvplanner.model.quantisation.foreign import why_not
+from kvplanner.model.quantisation.elsewhere import why_not
 from kvplanner.record import NamedTuple
 
 

@@ -15,7 +15,6 @@ from typing import Any, Final
 from kvplanner.engine.shared.ledger import Book
 from kvplanner.engine.vllm.settings import Version
 from kvplanner.errors import BadInput, NotModelled
-from kvplanner.model.config.context import Rope, scaled
 from kvplanner.model.spec import ModelSpec
 from kvplanner.record import NamedTuple
 
@@ -101,6 +100,13 @@ def _changed(spec: ModelSpec, changes: Mapping[str, Any], version: Version) -> L
             raise NotModelled("the config's rope scaling applies to the changed length as well", "--hf-overrides",
                               "Give the changed config.json as the model")  # fmt: skip
         return Length(stated, None, "--hf-overrides")
+    return _with_rope(stated, rope, version)
+
+
+def _with_rope(stated: int, rope: Mapping[str, Any], version: Version) -> Length:
+    """The length with rope settings of one's own."""
+    from kvplanner.model.config.context import Rope, scaled  # what reads configs: no other plan needs it
+
     found = Rope.of(rope)
     if found is None:
         raise BadInput("the rope settings hold a factor that is no number", "--rope-scaling", "Correct the factor")

@@ -15,7 +15,7 @@ from kvplanner.engine.vllm.settings import Version
 from kvplanner.engine.vllm.settle import formats
 from kvplanner.errors import BadInput
 from kvplanner.gpu.spec import GpuSpec
-from kvplanner.model.quantisation import foreign
+from kvplanner.model.quantisation import elsewhere
 from kvplanner.model.spec import ModelSpec
 
 # The least compute capability that the released builds hold kernels for, by the first release of which it is true: with
@@ -80,7 +80,7 @@ def _deprecated(method: str, version: Version) -> tuple[str, ...]:
 def _check_method(spec: ModelSpec, method: str, version: Version) -> None:
     """Raises BadInput for a method that the release does not have, or a form of it that it no longer reads."""
     why = formats.cannot_load(method, version)
-    if foreign.why_not(method):
+    if elsewhere.why_not(method):
         raise BadInput(why, "model", "Plan the model that it was made from, or another of its quantised repositories")
     if why:
         newer = "came with" in why
