@@ -302,6 +302,9 @@ def load(model_id: str) -> Model:
     An id that only shares another one's shape takes that one's config and says so. Raises UnknownName, or NotModelled
     for an architecture that has no reader.
     """
+    known = preread.model(model_id, model_id)
+    if known is not None:
+        return known  # the usual case, without the index of all models
     entry = find(model_id)
     return preread.model(entry.id, entry.like or entry.id) or read(entry)
 

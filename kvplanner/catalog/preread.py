@@ -45,18 +45,23 @@ def _of_record(record_id: str) -> dict[str, Model]:
     place = _places().get(record_id)
     if place is None:
         return {}
-    return {found.id: found for found in decoded(_data()[place[0] : place[0] + place[1]])}
+    with _PATH.open("rb") as file:
+        file.seek(place[0])
+        return {found.id: found for found in decoded(file.read(place[1]))}
 
 
-@cache
-def _data() -> bytes:
-    return _PATH.read_bytes() if _PATH.exists() else b"{}\n"
+def _head() -> bytes:
+    """The first line: what a start reads of two megabytes, beside the line of its model."""
+    if not _PATH.exists():
+        return b"{}"
+    with _PATH.open("rb") as file:
+        return file.readline()
 
 
 @cache
 def _places() -> dict[str, list[int]]:
     """Where each record's line lies: offset and length. None of them where the file is of other classes."""
-    head = json.loads(_data().partition(b"\n")[0])
+    head = json.loads(_head())
     found: dict[str, list[int]] = head.get("places", {})
     return found if head.get("classes") == _FIELDS else {}
 
