@@ -138,8 +138,8 @@ class Theme(QObject):
 
 def _more_contrast() -> bool:
     """Whether the system asks for it."""
-    preference = QGuiApplication.styleHints().accessibility().contrastPreference()
-    return preference == QtCore.Qt.ContrastPreference.HighContrast
+    hints = QGuiApplication.styleHints()  # what it gives out lasts no longer than this reference
+    return hints.accessibility().contrastPreference() == QtCore.Qt.ContrastPreference.HighContrast
 
 
 def choice_of(text: str) -> Choice:
