@@ -4,7 +4,7 @@ Sizes are elements and counts; nothing here depends on an engine. A field that a
 None or absent, never a guess.
 """
 
-from typing import Literal
+from typing import Final, Literal
 
 from kvplanner.record import NamedTuple
 
@@ -12,6 +12,8 @@ StateKind = Literal["mamba1", "mamba2", "gated_delta", "kda", "lightning", "shor
 TowerKind = Literal["vision", "audio", "projector"]
 # draft: a head that proposes tokens for another model.
 Task = Literal["generate", "embed", "classify", "draft"]
+# One of ModelSpec.quantization_traits: the list of what is not quantised names an encoder instead of its matrices.
+PARTS_SKIPPED: Final = "skipped as a whole"
 
 
 class Indexer(NamedTuple):

@@ -12,10 +12,10 @@ from kvplanner.model import formats
 from kvplanner.model.config.fields import Fields
 from kvplanner.model.quantisation import modelopt
 from kvplanner.model.quantisation.scheme import EXPERT_KINDS, Rule, Scheme, kv_cache, name_rules, skips
+from kvplanner.model.spec import PARTS_SKIPPED
 
 # Encoders that a skip list may name as a whole instead of matrix by matrix.
 _PARTS: Final = ("vision_tower", "multi_modal_projector", "vision_model", "audio_tower", "visual", "vision_encoder")
-PARTS_SKIPPED: Final = "skipped as a whole"
 
 
 def fp8(config: Fields) -> Scheme:

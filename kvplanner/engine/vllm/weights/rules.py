@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kvplanner.engine.vllm.quirks import quirks
-from kvplanner.model.quantisation.floats import PARTS_SKIPPED
-from kvplanner.model.spec import ModelSpec, State
+from kvplanner.model.spec import PARTS_SKIPPED, ModelSpec, State
 from kvplanner.model.tensors import Inventory, TensorGroup
 
 # Tensors that model classes declare in fp32 (fused_moe, deepseek_v4.py, lfm2_moe.py, hunyuan_v3.py).
