@@ -73,21 +73,22 @@ def _sides(given: Namespace, flags: tuple[str, ...]) -> list[Side]:
     alone = len(named) == 1 and bool(flags)
     if not 2 <= len(named) + alone <= MOST:
         raise BadInput(f"{len(named)} plans are named", "compare", f"Name 2 to {MOST}, or one and flags after --")
-    shared = _shared(given)
-    asked = [(text, _words(text, shared, () if alone else flags)) for text in named]
+    shared = shared_words(given)
+    asked = [(text, one_words(text, shared, () if alone else flags)) for text in named]
     if alone:
-        asked.append((f"{named[0]} -- {' '.join(flags)}", _words(named[0], shared, flags)))
+        asked.append((f"{named[0]} -- {' '.join(flags)}", one_words(named[0], shared, flags)))
     return [_side(text, words, online=given.online) for text, words in asked]
 
 
-def _shared(given: Namespace) -> PlanWords:
+def shared_words(given: Namespace) -> PlanWords:
+    """What is said for every PLAN."""
     from kvplanner.request.words import words_of
 
     given.model = ""
     return words_of(given, ())
 
 
-def _words(text: str, shared: PlanWords, flags: tuple[str, ...]) -> PlanWords:
+def one_words(text: str, shared: PlanWords, flags: tuple[str, ...]) -> PlanWords:
     """One PLAN's words over what is said for all. Raises BadInput."""
     import shlex
 

@@ -21,6 +21,7 @@ COMMANDS: Final[dict[str, str]] = {
     "plan": "does a model fit, where the memory goes, and what it serves",
     "fits": "what fits a machine, and which machine a model needs",
     "compare": "plans side by side: what differs, and by how much",
+    "together": "several servers on the same GPUs, in their order of start",
     "sweep": "one setting over its range, or two as a map: tokens, users, the first limit",
     "report": "a plan as a page to hand on: HTML, PDF or a short Markdown",
     "inspect": "what a model is: tensors, bytes, layers, KV cache",

@@ -1,0 +1,64 @@
+"""kvplanner together: several servers on the same GPUs, in their order of start."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from kvplanner.cli.arguments import Parser
+from kvplanner.cli.compare import one_words, shared_words
+from kvplanner.cli.output import DOES_NOT_FIT, FITS, emit_json, say
+from kvplanner.errors import BadInput
+from kvplanner.request.flags import PLAN_FLAGS
+
+_EXAMPLES: Final = """examples:
+  kvplanner together --gpu H100 "Qwen3-32B -- --gpu-memory-utilization 0.6" "Qwen3-Embedding-0.6B -- --gpu-memory-utilization 0.2"
+  kvplanner together --gpu "RTX 4090" "--  vllm serve Qwen/Qwen3-8B --gpu-memory-utilization 0.8" "Qwen3-0.6B"
+
+Each PLAN is what plan takes, in quotes; they start in this order, and each finds what those before it leave. Other
+orders are told below.
+
+exit status: 0 all start in this order, 1 one does not, 2 bad input
+"""  # noqa: E501 - commands stay whole
+_USAGE: Final = "kvplanner together PLAN PLAN .. --gpu SPEC [options]"
+
+
+def parser() -> Parser:
+    """The arguments of `together`."""
+    made = Parser("together", "Several servers on the same GPUs, in their order of start.", _EXAMPLES, _USAGE)
+    add = made.add_argument
+    add("plans", nargs="*", metavar="PLAN", help="what plan takes, in quotes; 2 to 4 of them")
+    for flag in PLAN_FLAGS:
+        if flag.many:
+            add(flag.name, action="append", default=[], metavar=flag.metavar, help=flag.help)
+        else:
+            add(flag.name, metavar=flag.metavar, help=flag.help)
+    add("--unit", choices=("GiB", "GB"), default="GiB", help="of every size (GiB)")
+    add("--json", action="store_true", help="every order as JSON, schema kvplanner.together/1")
+    return made
+
+
+def run(argv: Sequence[str]) -> int:
+    """Prints each server in its turn."""
+    from kvplanner.cli.plan import sources
+    from kvplanner.report import together as report
+    from kvplanner.request.words import build, machine_of
+    from kvplanner.solve.together import MOST, orders
+
+    given = parser().parse_intermixed_args(list(argv))
+    if not 2 <= len(given.plans) <= MOST:
+        raise BadInput(f"{len(given.plans)} plans are named", "together", f"Name 2 to {MOST}, each in quotes")
+    shared = shared_words(given)
+    found = sources()
+    machine = machine_of(shared.gpu, found.local)[0]
+    servers = []
+    for text in given.plans:
+        request = build(one_words(text, shared, ()), found).request
+        servers.append((text, request))
+    first = servers[0][1].machine
+    every = list(orders(servers, first if len(first.devices) == len(machine.devices) else machine))
+    if given.json:
+        emit_json(report.to_json(every))
+    else:
+        say("\n".join(report.lines(every, given.unit)))
+    return FITS if all(one.fits for one in every[0]) else DOES_NOT_FIT
