@@ -13,7 +13,7 @@ from tests.bench import Row, cpu_ms, process_cpu_ms, repeats
 _RISE = """
 import sys
 from pathlib import Path
-from kvplanner.source.gguf import read_header
+from kvplanner.source.gguf.header import read_header
 def status(field):
     return next(int(l.split()[1]) for l in open('/proc/self/status') if l.startswith(field))
 Path('/proc/self/clear_refs').write_text('5')
