@@ -86,6 +86,11 @@ class Row:
         return self.facts["flags"].get("compile_cache") == "cold" or any(word in self.text for word in _COLD_WORDS)
 
     @property
+    def fp8_on_loading(self) -> bool:
+        """Whether the engine quantises: plain fp8 is said of a name that tells no format, as a 16-bit repository's."""
+        return self.facts.get("quantization") == "fp8" and "fp8" not in str(self.facts["model"]).lower()
+
+    @property
     def warm(self) -> bool:
         """Whether the engine found its kernels compiled."""
         return self.facts["flags"].get("compile_cache") == "warm" or any(word in self.text for word in _WARM_WORDS)
@@ -134,7 +139,9 @@ def model_of(row: Row) -> Model:
         raise Skip(MODEL)
     if weight_format is None:
         # Quantised by its publisher or on loading: in which format is not known, unless a flag says so.
-        told = model.spec.quantization or "online" in str(row.facts["flags"].get("quantization", ""))
+        told = (
+            model.spec.quantization or "online" in str(row.facts["flags"].get("quantization", "")) or row.fp8_on_loading
+        )
         if row.facts.get("quantization") and not told:
             raise Skip(MODEL)
         return model
@@ -179,7 +186,7 @@ def gpu_of(row: Row) -> GpuSpec:
     return gpu
 
 
-def options_of(row: Row) -> dict[str, OptionValue]:
+def options_of(row: Row, model: Model | None = None) -> dict[str, OptionValue]:
     """The flags that a report states, by canonical name; "default (...)" states none."""
     options: dict[str, OptionValue] = {}
     for name, value in row.facts["flags"].items():
@@ -195,6 +202,8 @@ def options_of(row: Row) -> dict[str, OptionValue]:
     about = re.search(r"max_num_seqs about (\d+)", row.text)
     if about:
         options.setdefault("max_num_seqs", int(about[1]))
+    if model is not None and row.fp8_on_loading and not model.spec.quantization:
+        options.setdefault("quantization", "fp8")
     runner = re.search(r"\b(v[012]) runner", row.text)
     if runner and runner[1] != "v0":
         options.setdefault("v2_model_runner", runner[1] == "v2")
@@ -237,7 +246,7 @@ def _speculation(value: str) -> dict[str, OptionValue]:
 def request_of(row: Row, version: str | None, *, model: Model | None = None, gpu: GpuSpec | None = None) -> PlanRequest:
     """The request that plans a report; a model or GPU given here stands in for what it does not name. Raises Skip."""
     model, gpu = model or model_of(row), gpu or gpu_of(row)
-    options = options_of(row)
+    options = options_of(row, model)
     count = 1
     for key in ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size"):
         count *= int(options.get(key, 1))
