@@ -62,6 +62,8 @@ LEFT_OUT: Final[dict[str, dict[str, OptionValue]]] = {
     "qwen36-27b-ar-int4-2x3090-487": MTP3,
     "qwen36-27b-fp8-2x3090-594": MTP3,
     "qwen36-27b-int4-4x3090-int8kv-446": CACHING,
+    "qwen36-27b-awq-2x3090-160k": CACHING,
+    "qwen36-27b-awq-2x3090-160k-mtp1": CACHING,
     "qwen36-35ba3b-ar-int4-2x24gb-win-0260": FP8 | CACHING,
     "qwen38-27b-fp8-l40s-0260-090": {"enable_prefix_caching": False},
     "qwen38-27b-fp8-32g-0280-textonly": {"enable_prefix_caching": False},
