@@ -396,17 +396,16 @@ class MainWindow(QtWidgets.QMainWindow):
             self.side.fit(event.size().width())
 
     def keyPressEvent(self, event: QtGui.QKeyEvent) -> None:
-        """Escape closes what is open. While there are no menus yet, the key that quits does so all the same."""
-        quits = event.key() == QtCore.Qt.Key.Key_Q and event.modifiers() == QtCore.Qt.KeyboardModifier.ControlModifier
-        if quits and not self.furnished:
-            self.services.windows.quit()
+        """Escape closes what is open. Before there is a form that could take them, keys wait for it."""
+        if not self.furnished:
+            from kvplanner.ui.window.early_keys import keep
+
+            keep(event, self)
             return
-        escape = self.furnished and event.key() == QtCore.Qt.Key.Key_Escape
-        if escape and self._finder is not None and self._finder.close():
-            return
-        if escape and self.pickers.close_choosers():
-            return
-        super().keyPressEvent(event)
+        escape = event.key() == QtCore.Qt.Key.Key_Escape
+        closed = escape and ((self._finder is not None and self._finder.close()) or self.pickers.close_choosers())
+        if not closed:
+            super().keyPressEvent(event)
 
     def dragEnterEvent(self, event: QtGui.QDragEnterEvent) -> None:
         """Say what dropping would do."""
