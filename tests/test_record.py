@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import builtins
+import copy
+import pickle
 import types
 from typing import Any
 
@@ -38,6 +40,48 @@ def test_a_record_is_a_tuple_with_names() -> None:
     assert (Point.__doc__, Point.__module__, Point.__qualname__) == ("A place.", __name__, "Point")
     assert repr(point) == "Point(x=1, y=2, name='')"
     assert hash(point) == hash((1, 2, ""))
+
+
+def test_a_record_does_what_typing_s_does() -> None:
+    point = Point(1, name="a")
+    assert Point._make([1, 2, "a"]) == point
+    assert pickle.loads(pickle.dumps(point)) == copy.deepcopy(point) == point
+    assert isinstance(pickle.loads(pickle.dumps(point)), Point)
+    match point:
+        case Point(x, y, name):
+            assert (x, y, name) == (1, 2, "a")
+    assert not hasattr(point, "__dict__")
+    assert Point.__match_args__ == Point._fields
+    with pytest.raises(TypeError, match="Expected 3 arguments, got 2"):
+        Point._make([1, 2])
+    with pytest.raises(ValueError, match="unexpected field names: \\['z'\\]"):
+        point._replace(z=3)  # type: ignore[call-arg]  # what is refused
+    with pytest.raises(AttributeError):
+        setattr(point, "x", 3)  # noqa: B010
+
+
+def test_fields_are_held_to_their_rules() -> None:
+    def made(fields: dict[str, str], **defaults: object) -> type:
+        return types.new_class("Made", (NamedTuple,), {}, lambda body: body.update(__annotations__=fields, **defaults))
+
+    assert made({})() == ()
+    assert made({"only": "int"})(3) == (3,)
+    with pytest.raises(TypeError, match="without a default"):
+        made({"a": "int", "b": "int"}, a=1)
+    with pytest.raises(ValueError, match="underscore"):
+        made({"_a": "int"})
+
+
+def test_methods_may_ask_for_the_class_above() -> None:
+    class Longer(NamedTuple):
+        """With a cell for its class."""
+
+        value: int
+
+        def __len__(self) -> int:
+            return super().__len__() + 1
+
+    assert len(Longer(1)) == 2
 
 
 def test_a_record_refuses_what_it_has_no_field_for() -> None:

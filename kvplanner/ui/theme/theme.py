@@ -89,7 +89,10 @@ class Theme(QObject):
         self.choice: Choice = choice
         self._system_dark = luminance(app.palette().color(QPalette.ColorRole.Window).name()) < DARK_BELOW
         self._style: QStyle | None = None
-        self.tokens = self._wanted()
+        # What the system asks for beyond its palette is looked up by `complete`: PySide makes every enum of Qt for it.
+        dark = choice == "dark" or (choice != "light" and self._system_dark)
+        plain, contrast = (DARK, CONTRAST_DARK) if dark else (LIGHT, CONTRAST_LIGHT)
+        self.tokens = contrast if choice == "contrast" else plain
         app.setPalette(palette_of(self.tokens))
 
     def complete(self) -> None:
