@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from kvplanner.cli.arguments import Parser
 from kvplanner.cli.output import DOES_NOT_FIT, FITS, emit_json, say
 from kvplanner.errors import BadInput
-from kvplanner.request.flags import PLAN_FLAGS, add_plan_words, split_flags
+from kvplanner.request.flags import add_plan_flags, add_plan_words, split_flags
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -35,11 +35,7 @@ def parser() -> Parser:
     made = Parser("compare", "What differs between plans, and by how much.", _EXAMPLES, _USAGE)
     add = made.add_argument
     add("plans", nargs="*", metavar="PLAN", help='a plan file, a model, or "what plan takes" in quotes; 2 to 4 of them')
-    for flag in PLAN_FLAGS:
-        if flag.many:
-            add(flag.name, action="append", default=[], metavar=flag.metavar, help=flag.help)
-        else:
-            add(flag.name, metavar=flag.metavar, help=flag.help)
+    add_plan_flags(made)
     add("--all", action="store_true", help="also what does not differ")
     add("--explain", action="store_true", help="what differs in the arithmetic of each part")
     add("--unit", choices=("GiB", "GB"), default="GiB", help="of every size (GiB)")

@@ -9,7 +9,7 @@ from kvplanner.cli.arguments import Parser
 from kvplanner.cli.compare import one_words, shared_words
 from kvplanner.cli.output import DOES_NOT_FIT, FITS, emit_json, say
 from kvplanner.errors import BadInput
-from kvplanner.request.flags import PLAN_FLAGS
+from kvplanner.request.flags import add_plan_flags
 
 _EXAMPLES: Final = """examples:
   kvplanner together --gpu H100 "Qwen3-32B -- --gpu-memory-utilization 0.6" "Qwen3-Embedding-0.6B -- --gpu-memory-utilization 0.2"
@@ -28,11 +28,7 @@ def parser() -> Parser:
     made = Parser("together", "Several servers on the same GPUs, in their order of start.", _EXAMPLES, _USAGE)
     add = made.add_argument
     add("plans", nargs="*", metavar="PLAN", help="what plan takes, in quotes; 2 to 4 of them")
-    for flag in PLAN_FLAGS:
-        if flag.many:
-            add(flag.name, action="append", default=[], metavar=flag.metavar, help=flag.help)
-        else:
-            add(flag.name, metavar=flag.metavar, help=flag.help)
+    add_plan_flags(made)
     add("--unit", choices=("GiB", "GB"), default="GiB", help="of every size (GiB)")
     add("--json", action="store_true", help="every order as JSON, schema kvplanner.together/1")
     return made

@@ -59,6 +59,11 @@ _BEFORE: Final = re.compile(r"sudo|env|exec|nohup|time|uvx?|poetry|pipenv|run|[A
 def add_plan_words(parser: ArgumentParser) -> None:
     """Have a parser take a model and all that says what to plan for it."""
     parser.add_argument("model", nargs="?", default="", metavar="MODEL", help=_MODEL)
+    add_plan_flags(parser)
+
+
+def add_plan_flags(parser: ArgumentParser) -> None:
+    """Have a parser take all that says what to plan for a model."""
     for flag in PLAN_FLAGS:
         if flag.many:
             parser.add_argument(flag.name, action="append", default=[], metavar=flag.metavar, help=flag.help)

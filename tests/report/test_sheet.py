@@ -138,7 +138,7 @@ def test_what_is_private_is_left_out_unless_wanted(tmp_path: Path) -> None:
     ("text", "shown"),
     [
         ("config.json of /home/jo/models/x", "config.json of x"),
-        ("~/work/secret/m.gguf: header", "m.gguf: header"),
+        ("~/mine/secret/m.gguf: header", "m.gguf: header"),
         (r"C:\Users\jo\models\m.gguf", "m.gguf"),
         ("https://github.com/org/name/pull/99", "https://github.com/org/name/pull/99"),
         ("Qwen/Qwen3-32B at 1/2 of 3/4", "Qwen/Qwen3-32B at 1/2 of 3/4"),
