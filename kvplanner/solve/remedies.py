@@ -7,7 +7,7 @@ gives that plan to the byte.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Final
 
@@ -120,7 +120,35 @@ def ranked(remedies_: tuple[Remedy, ...]) -> tuple[Remedy, ...]:
             return not remedy.sure, short, remedy.weight, -served(remedy.plan)
         return not remedy.sure, remedy.aim == "less", remedy.weight, -served(remedy.plan)
 
-    return tuple(sorted(remedies_, key=order))
+    return _distinct(sorted(remedies_, key=order))
+
+
+def _distinct(remedies_: Sequence[Remedy]) -> tuple[Remedy, ...]:
+    """Each set of changes once, in whatever order they were found; of those that differ by the figure of one change
+    and come to the same the first.
+    """
+    kept: list[Remedy] = []
+    for remedy in remedies_:
+        if not any(_alike(remedy, better) for better in kept):
+            kept.append(remedy)
+    return tuple(kept)
+
+
+def _alike(one: Remedy, other: Remedy) -> bool:
+    apart = {*one.changes} ^ {*other.changes}
+    if not apart or one.aim != other.aim:
+        return not apart
+    same_option = len(apart) == 2 and len({change.option for change in apart}) == 1
+    # Other machines, checkpoints and formats are other ways, whatever comes of them.
+    numbers = all(isinstance(c.value, int | float) and not isinstance(c.value, bool) for c in apart)
+    return same_option and numbers and _comes_to(one) == _comes_to(other)
+
+
+def _comes_to(remedy: Remedy) -> tuple[object, ...]:
+    """What tells one plan from another to who reads it."""
+    cache, limits = remedy.plan.kv_cache, remedy.plan.limits
+    held = (cache.tokens, cache.context_length, cache.max_concurrency) if cache else None
+    return remedy.sure, held, limits.serves_users, limits.sure_serves_users, limits.max_requests
 
 
 def found(request: PlanRequest, plan: Plan, more: More | None = None) -> Iterator[Remedy]:

@@ -21,7 +21,7 @@ from kvplanner.report.remedies import flags_of
 from kvplanner.request.words import build
 from kvplanner.solve.change import MODEL
 from kvplanner.solve.others import others
-from kvplanner.solve.remedies import Remedy, aim_of, remedies, served
+from kvplanner.solve.remedies import Remedy, aim_of, ranked, remedies, served
 
 _MODELS = (
     "meta-llama/Llama-3.1-8B-Instruct", "google/gemma-3-27b-it", "Qwen/Qwen3.5-27B", "deepseek-ai/DeepSeek-V2-Lite",
@@ -177,6 +177,25 @@ def test_ranked_remedies_put_sure_and_cheap_ones_first() -> None:
     assert [way.sure for way in ways] == sorted((way.sure for way in ways), reverse=True)
     assert [way.weight for way in ways if way.sure] == sorted(way.weight for way in ways if way.sure)
     assert ways[0].names == ("context",)
+
+
+def test_changes_in_another_order_are_one_way(found: list[Case]) -> None:
+    several = [remedy for _, _, remedy in found if len(remedy.changes) > 1]
+    turned = tuple(remedy._replace(changes=remedy.changes[::-1]) for remedy in several)
+    assert several
+    for remedy, again in zip(several, turned, strict=True):
+        assert ranked((remedy, again)) == (remedy,)
+
+
+def test_of_ways_that_differ_by_one_figure_and_come_to_the_same_one_is_listed(found: list[Case]) -> None:
+    """Another figure that comes to something else is another way; so is another machine, whatever comes of it."""
+    case = next(c for c in found if [c_.option for c_ in c.remedy.changes] == ["max_model_len"] and c.plan.kv_cache)
+    change = case.remedy.changes[0]
+    other = case.remedy._replace(changes=(change._replace(value=1024),))
+    assert ranked((case.remedy, other)) == (case.remedy,)
+    assert len(ranked((case.remedy, other._replace(plan=case.plan)))) == 2
+    machine = case.remedy._replace(changes=(change._replace(option="gpus", value="2xH100"),))
+    assert len(ranked((machine, machine._replace(changes=(change._replace(option="gpus", value="4xH100"),))))) == 2
 
 
 def test_hardware_costs_most() -> None:
