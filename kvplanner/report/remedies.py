@@ -56,7 +56,8 @@ def outcome(remedy: Remedy, unit: ByteUnit = "GiB") -> tuple[str, ...]:
     if load is not None and limits.serves_users is not None:
         sure, may = limits.sure_serves_users or 0, limits.serves_users
         of = counted(load.users, "user", "users")
-        facts.append(f"serves {format_count(sure)} of {of}" + (f", maybe {format_count(may)}" if may > sure else ""))
+        # As the verdict counts them, so that the two are compared.
+        facts.append(f"serves {format_count(may)} of {of}" + (f", {format_count(sure)} surely" if may > sure else ""))
         if remedy.aim == "more" and limits.users_by_memory:
             facts.append(f"room for {format_count(limits.users_by_memory)}")
     elif cache is not None:

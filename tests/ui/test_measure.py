@@ -95,6 +95,7 @@ def faint_paint(board: Board) -> None:
 def test_each_fault_is_found(qtbot: QtBot, make: Callable[[Board], None], words: str) -> None:
     board = Board()
     qtbot.addWidget(board)
+    board.setPalette(QPalette(QColor("#f0f0f0"), QColor("#ffffff")))  # whatever colours another test left behind
     board.resize(300, 200)
     make(board)
     board.show()
