@@ -36,7 +36,7 @@ ASKED: Final = ("context", "users", "utilisation", "gpus", "tp", "format")
 _MOST_REMEDIES: Final = 5
 # Of a GPU's name behind its first one.
 _MOST_WORDS: Final = 5
-_UNTOLD: Final = "Name an NVIDIA GPU that the release runs on, or another release (--engine-version)"
+_UNTOLD: Final = "Name an NVIDIA GPU that the release runs on, another release (--engine-version) or another engine"
 _UNTOLD_CACHE: Final = "The other numbers of the plan stand; the engine tells its tokens when it starts"
 
 

@@ -13,6 +13,7 @@ from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.segment import Segment, SegmentKind
 from kvplanner.engine.sglang import TITLE
 from kvplanner.engine.sglang.eras import era_of, spelled
+from kvplanner.engine.sglang.kv.cells import keeps_nothing
 from kvplanner.engine.sglang.kv.pools import Pools
 from kvplanner.engine.sglang.memory import host
 from kvplanner.engine.sglang.settings import Settings
@@ -73,6 +74,12 @@ _SEGMENT_WORDS: Final[Mapping[SegmentKind, Mapping[str, str]]] = {
         "detail": "Longer prompts, larger batches and fragmentation live here.",
     },
 }
+# SGLang builds BERT's layers with its ordinary attention (models/bert.py: RadixAttention, ENCODER_ONLY), which has a
+# place in the pools; how those are sized and filled for encoders was not seen in a log.
+_ENCODER: Final = (
+    "this model is an encoder, whose layers keep no KV cache, and how SGLang sizes its pools and batches for encoders "
+    "is not known here; plan it with --engine vllm"
+)
 
 
 class Sglang:
@@ -147,6 +154,8 @@ class Sglang:
             return _cannot_tell(request, settings, resolved, (*warnings, cannot_tell), devices)
         check_model(request.model.spec, settings)
         check_tensors(request.model, settings)
+        if keeps_nothing(request.model.spec):
+            return _cannot_tell(request, settings, resolved, (*warnings, _ENCODER), devices)
         return _plan(request, settings, resolved, warnings, devices)
 
 

@@ -205,6 +205,24 @@ def test_other_vendors_devices_have_no_plan() -> None:
     assert found.verdict.state == "cannot_tell"
 
 
+@pytest.mark.parametrize("model", ["BAAI/bge-large-en-v1.5", "BAAI/bge-m3"])
+def test_an_encoder_has_no_cache_to_count_users_by(model: str) -> None:
+    """No law of its pools and batches is known: neither "512 tokens, 0 bytes each" nor users out of them."""
+    found = plan(model, "L4", load=Load(32, 100, 0))
+    assert found.verdict.state == "cannot_tell"
+    assert found.kv_cache is None
+    assert found.limits.serves_users is found.limits.max_concurrent_requests is None
+    assert "encoder" in summary(found)
+    assert "--engine vllm" in summary(found)
+    check_plan(schema.to_json(found))
+
+
+def test_a_decoder_that_embeds_is_planned_with_its_cache() -> None:
+    found = plan("Qwen/Qwen3-Embedding-0.6B", "L4", load=Load(4, 100, 0))
+    assert found.kv_cache is not None
+    assert found.limits.serves_users == 4
+
+
 def test_an_automatic_fraction_below_nothing_is_a_refusal_in_words() -> None:
     """A chunk whose reserve is more than the card: no memory left after loading would help."""
     found = plan(LLAMA_8B, "H100", {"chunked_prefill_size": 131_072})
