@@ -134,12 +134,16 @@ def run() -> list[Row]:
     moved = [(field, _step("sglang", field)) for field in _MOVED]
     return [
         Row("bare PySide6 window, first frame", bare),
-        Row("shell, first frame", shell, floor=bare, budget_ratio=1.5),
-        Row("window with bars, first plan drawn", bars, floor=bare, budget_ratio=2.0),
+        Row("shell, first frame", shell, floor=bare, budget_ratio=1.25),
+        Row("window with bars, first plan drawn", bars, floor=bare, budget_ratio=1.9),
         Row("slider step to repaint, 8 GPUs, least", best, budget=16.0),
         Row("slider step to repaint, 8 GPUs, median", median, budget=16.0),
         Row("slider step to repaint, 8 GPUs, 95th percentile", late, budget=16.0),
-        *(Row(f"SGLang: {field} to repaint, 8 GPUs, median", times[1], budget=16.0) for field, times in moved),
+        *(
+            Row(f"SGLang: {field} to repaint, 8 GPUs, {name}", times[at], budget=16.0)
+            for field, times in moved
+            for at, name in ((1, "median"), (2, "95th percentile"))
+        ),
     ]
 
 
