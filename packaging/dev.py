@@ -3,7 +3,7 @@
 
   run [ARGUMENTS]     installs what is needed, then starts kvplanner with the arguments
   test [--only STEP]  everything that must pass: lint, types, unit, x11, build, packaged
-  test --quick        for daily work, under a minute: lint, types, and the unit tests that are not marked slow
+  test --quick        for daily work, two to three minutes: lint, types, and the unit tests that are not marked slow
   build               the application folder, dist/kvplanner
 
 Needs only the standard library. The virtual environment is .venv; it is made again when what it holds changed.
