@@ -1,9 +1,10 @@
-"""The files that come with the program, and files that are written whole or not at all."""
+"""The files that come with the program, the place of its own, and files that are written whole or not at all."""
 
 from __future__ import annotations
 
 import os
 import re
+import sys
 import time
 from contextlib import suppress
 from importlib import import_module
@@ -12,6 +13,7 @@ from pathlib import Path
 from threading import get_ident
 from typing import Final
 
+FOLDER_VARIABLE: Final = "KVPLANNER_DATA_DIR"
 _PART: Final = re.compile(r"\.kvplanner-[0-9]{1,10}-[0-9]{1,20}\.part")
 _ABANDONED_S: Final = 600
 # Of a folder's entries: a plan may be saved among a hundred thousand downloads.
@@ -25,6 +27,24 @@ def shipped(*parts: str) -> Path:
     10 ms to import.
     """
     return Path(next(iter(import_module("kvplanner.resources").__path__)), *parts)
+
+
+def data_folder() -> Path:
+    """Where settings and sessions lie: $KVPLANNER_DATA_DIR, else the desktop's place for an application's own.
+
+    The same place as QStandardPaths' GenericConfigLocation, for terminals that load no Qt.
+    """
+    given = os.environ.get(FOLDER_VARIABLE)
+    if given:
+        return Path(given)
+    if sys.platform == "win32":
+        place = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
+    elif sys.platform == "darwin":
+        place = Path.home() / "Library" / "Preferences"
+    else:
+        chosen = os.environ.get("XDG_CONFIG_HOME", "")
+        place = chosen if Path(chosen).is_absolute() else Path.home() / ".config"
+    return Path(place) / "kvplanner"
 
 
 def write_whole(path: str | os.PathLike[str], data: bytes) -> None:

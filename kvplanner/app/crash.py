@@ -16,7 +16,7 @@ from PySide6 import QtCore
 from PySide6.QtCore import QObject, Signal
 
 import kvplanner
-from kvplanner.app.storage import data_folder
+from kvplanner.files import data_folder
 
 # Only these say something about drawing and start-up, and none holds a secret.
 ENVIRONMENT: Final = (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from PySide6.QtCore import QObject, Signal
 
 from kvplanner.app.jobs import Job, JobControl, Jobs
-from kvplanner.app.storage import data_folder
+from kvplanner.files import data_folder
 from kvplanner.record import NamedTuple
 
 if TYPE_CHECKING:

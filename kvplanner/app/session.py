@@ -20,7 +20,8 @@ from PySide6.QtCore import QObject, QTimer
 
 from kvplanner.app import storage
 from kvplanner.app.jobs import Jobs
-from kvplanner.app.storage import data_folder, read_object
+from kvplanner.app.storage import read_object
+from kvplanner.files import data_folder
 from kvplanner.reading import is_there
 from kvplanner.record import NamedTuple
 

@@ -12,7 +12,8 @@ from typing import Any, Final, Generic, TypeVar
 from PySide6.QtCore import QObject, Signal
 
 from kvplanner.app import storage
-from kvplanner.app.storage import data_folder, read_object
+from kvplanner.app.storage import read_object
+from kvplanner.files import data_folder
 from kvplanner.reading import is_there
 
 T = TypeVar("T", bool, int, str, list[str])

@@ -1,28 +1,15 @@
-"""Files of the app itself: where they lie, and how they are read and written."""
+"""Files of the app itself: how they are read and written."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
-
-from PySide6.QtCore import QStandardPaths
 
 from kvplanner import jsonfile
 from kvplanner.errors import BadInput
 from kvplanner.files import write_whole
 
-FOLDER_VARIABLE = "KVPLANNER_DATA_DIR"
 MOST_BYTES = 4 << 20
-
-
-def data_folder() -> Path:
-    """Where settings and sessions lie: $KVPLANNER_DATA_DIR, else the desktop's place for application data."""
-    given = os.environ.get(FOLDER_VARIABLE)
-    if given:
-        return Path(given)
-    location = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.GenericConfigLocation)
-    return Path(location or Path.home() / ".config") / "kvplanner"
 
 
 def write(path: Path, text: str) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kvplanner.app.storage import FOLDER_VARIABLE
+from kvplanner.files import FOLDER_VARIABLE
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from pytestqt.qtbot import QtBot
 
 from kvplanner.app.library import Library
 from kvplanner.app.start import start_state
-from kvplanner.app.storage import FOLDER_VARIABLE
+from kvplanner.files import FOLDER_VARIABLE
 from kvplanner.ui.window.application import Application
 from kvplanner.ui.window.window import MainWindow
 from tests.ui.window.kit import words

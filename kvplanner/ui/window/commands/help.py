@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from PySide6 import QtCore, QtGui, QtWidgets
 
-from kvplanner.app.storage import data_folder
+from kvplanner.files import data_folder
 
 if TYPE_CHECKING:
     from kvplanner.app.document import Document
