@@ -43,7 +43,7 @@ def llamacpp_lines() -> list[str]:
         "### llama.cpp",
         "",
         f"Of {len(scores)} public reports, {sum(bool(s.compared) for s in scores)} state enough to compare buffers. "
-        "Beside them stand 1,344 answers of unmodified llama.cpp (`tests/oracle/llamacpp`): weights and caches are "
+        "Beside them stand 1,356 answers of unmodified llama.cpp (`tests/oracle/llamacpp`): weights and caches are "
         "equal on every device.",
         "",
         "| Reports | cache and output buffers: used, equal | compute buffers: used, within 2 % | failing allocation |",

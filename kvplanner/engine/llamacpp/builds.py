@@ -19,7 +19,8 @@ class Build(NamedTuple):
     name: of the rule era. first: the first build of it. limited_outputs: logits are reserved for the slots' rows, not
     for a whole micro-batch (pull request 23861). wide_mask: masks are 32-bit on the host. copies_reserved: the compute
     buffer holds flash attention's 16-bit copies. rotated: heads are rotated before they are quantised.
-    output_first: the output layer counts first among -ngl layers. row_split: -sm row exists.
+    output_first: the output layer counts first among -ngl layers. row_split, tensor_split: -sm row and
+    -sm tensor exist (the latter since pull request 19378, 9 April 2026).
     padding: cells are a multiple of it. windows: sliding-window layers keep a window only. flash_auto: flash attention
     is on where it can be. both_inputs: the graph takes embeddings as well as tokens. late_rows: the last layer of
     architectures that draft computes every token. latent: latent attention keeps its latent vector; before, full heads.
@@ -34,6 +35,7 @@ class Build(NamedTuple):
     rotated: bool = True
     output_first: bool = True
     row_split: bool = False
+    tensor_split: bool = True
     padding: int = 256
     windows: bool = True
     flash_auto: bool = True
@@ -56,7 +58,7 @@ _2026_APRIL: Final = _2026_JUNE._replace(
     row_split=True,
     late_rows=False,
 )
-_2026_FEBRUARY: Final = _2026_APRIL._replace(name="2026-02", first=8200, rotated=False)
+_2026_FEBRUARY: Final = _2026_APRIL._replace(name="2026-02", first=8200, rotated=False, tensor_split=False)
 _2025_DECEMBER: Final = _2026_FEBRUARY._replace(name="2025-12", first=7400, output_first=False, both_inputs=False)
 _2025_SEPTEMBER: Final = _2025_DECEMBER._replace(
     name="2025-09", first=6300, slots=1, unified=False, all_layers=False, fit=False

@@ -181,4 +181,7 @@ def not_modelled(spec: ModelSpec) -> str:
 
 # Architectures whose recurrent state can be rolled back, so that drafted tokens take rows of their own
 # (llm_arch_supports_rs_rollback); all others keep one row per slot.
-ROLLBACK: Final = frozenset({"qwen35", "qwen35moe", "nemotron_h", "nemotron_h_moe", "lfm2", "lfm2moe"})
+ROLLBACK: Final = frozenset(
+    {"qwen35", "qwen35moe", "nemotron_h", "nemotron_h_moe", "lfm2", "lfm2moe", "bailingmoe3", "deepseek4", "glm5-next",
+     "kimi-k3", "qwen4exp"}
+)  # fmt: skip

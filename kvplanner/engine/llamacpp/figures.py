@@ -27,7 +27,10 @@ _PROJECTOR: Final = (500 * MIB, 150 * MIB, 2450 * MIB)
 
 
 class OnGpu(NamedTuple):
-    """What one GPU holds. first, last: of its layers, -1 without any; output: it has the logits' matrix."""
+    """What one GPU holds.
+
+    first, last: of its layers, -1 without any; output: it has the logits' matrix; part: of all that, with the others.
+    """
 
     device: Device
     total: int
@@ -42,6 +45,7 @@ class OnGpu(NamedTuple):
     first: int
     last: int
     output: bool
+    part: bool = False
 
     @property
     def base(self) -> int:
@@ -54,7 +58,8 @@ class OnGpu(NamedTuple):
         if self.first < 0:
             return "output" if self.output else "no layers"
         layers = f"layers {self.first}-{self.last}" if self.last > self.first else f"layer {self.first}"
-        return f"{layers} and output" if self.output else layers
+        held = f"{layers} and output" if self.output else layers
+        return f"part of {held}" if self.part else held
 
 
 class OnHost(NamedTuple):
@@ -104,7 +109,8 @@ def on_gpus(model: Model, settled: Settled, sizes: Sizes, drafted: Sizes | None)
 def _on_gpu(model: Model, settled: Settled, sizes: Sizes, drafted: Sizes | None, index: int) -> OnGpu:
     device = settled.gpus[index]
     total, seen = totals(device)
-    layers = [layer for layer, at in enumerate(sizes.placed.placement.layers) if at == index]
+    home = 0 if sizes.shared else index
+    layers = [layer for layer, at in enumerate(sizes.placed.placement.layers) if at == home]
     extra: list[Input] = []
     if index == 0 and settled.projector_bytes and settled.projector_on_gpu:
         extra.append(Input("projector", settled.projector_bytes, "B", "--mmproj-size"))
@@ -120,7 +126,7 @@ def _on_gpu(model: Model, settled: Settled, sizes: Sizes, drafted: Sizes | None,
         weights(model, sizes.placed.device_bytes[index], len(layers), drafted, index, tuple(extra)),
         context(model, sizes, index, drafted), compute(model, sizes, index, drafted), workspace,
         runtime.late(device.gpu), layers[0] if layers else -1, layers[-1] if layers else -1,
-        sizes.placed.output == index,
+        sizes.placed.output == home, sizes.shared,
     )  # fmt: skip
 
 

@@ -51,6 +51,8 @@ def fit(
     settings: Settings, measure: Measure, free: Sequence[int], *, trained: int, layers: int, experts: bool
 ) -> Fitted:
     """The settings as fitted. free: by GPU; trained: the model's own context; layers: without the output layer."""
+    if settings.place.split_mode == "tensor":
+        return Fitted(settings, refused="llama_params_fit is not implemented for SPLIT_MODE_TENSOR, abort")
     margins = settings.fit.target_bytes
     context = settings.context
     streams = 1 if context.unified else max(context.slots, 1)

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 import struct
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Final, Protocol
 
 from kvplanner.engine.llamacpp.tensors import Tensor, Tensors
 from kvplanner.record import NamedTuple
@@ -35,7 +35,7 @@ class Placement(NamedTuple):
     output: int
 
 
-def _single(value: float) -> float:
+def single(value: float) -> float:
     """The value as a 32-bit float, in which llama.cpp compares shares."""
     return float(struct.unpack("f", struct.pack("f", value))[0])
 
@@ -45,9 +45,9 @@ def split_points(shares: Sequence[float]) -> list[float]:
     sums: list[float] = []
     total = 0.0
     for share in shares:
-        total = _single(total + _single(share))
+        total = single(total + single(share))
         sums.append(total)
-    return [_single(value / total) if total else 1.0 for value in sums]
+    return [single(value / total) if total else 1.0 for value in sums]
 
 
 def place(layers: int, gpu_layers: int | None, shares: Sequence[float], *, output_first: bool = True) -> Placement:
@@ -67,7 +67,7 @@ def place(layers: int, gpu_layers: int | None, shares: Sequence[float], *, outpu
     def device(layer: int) -> int:
         if layer < first or layer - first >= active:
             return HOST
-        return min(bisect_right(points, _single((layer - first) / active)), len(shares) - 1)
+        return min(bisect_right(points, single((layer - first) / active)), len(shares) - 1)
 
     return Placement(tuple(device(layer) for layer in range(layers)), device(layers))
 
@@ -119,11 +119,23 @@ class Placed(NamedTuple):
     output: int
 
 
+class Spread(Protocol):
+    """Tensors that are divided among GPUs."""
+
+    def key(self, layer: int, home: int) -> Hashable:
+        """Layers of one block with the same key are divided alike."""
+
+    def bytes(self, tensor: Tensor, layer: int, home: int) -> tuple[int, ...]:
+        """What each GPU holds of a tensor that lies on the GPU `home`; layer -1 outside the layers."""
+
+
 class _Loading:
     """Sums up where tensors go."""
 
-    def __init__(self, devices: int, overrides: Sequence[Override]) -> None:
+    def __init__(self, devices: int, overrides: Sequence[Override], spread: Spread | None) -> None:
         self.sums = [0] * devices
+        self.spread = spread
+        self._parts: dict[tuple[int, Hashable], tuple[int, ...]] = {}
         self.host_bytes = 0
         self.host_names: dict[int, frozenset[str]] = {}
         self._rules = [(re.compile(rule.pattern), rule.device) for rule in overrides]
@@ -138,9 +150,16 @@ class _Loading:
         if at == HOST:
             self.host_bytes += tensor.host_bytes
             self.host_names[layer] = self.host_names.get(layer, frozenset()) | {tensor.name}
-        else:
+        elif self.spread is None:
             self.sums[at] += tensor.device_bytes
+        else:
+            self.add(self.spread.bytes(tensor, layer, at))
         return at
+
+    def add(self, sizes: Sequence[int]) -> None:
+        """Bytes for each GPU."""
+        for gpu, size in enumerate(sizes):
+            self.sums[gpu] += size
 
     def layers(self, tensors: Tensors, placement: Placement) -> None:
         """Loads the layers; without overrides equal ones are summed once."""
@@ -158,19 +177,34 @@ class _Loading:
                     frozenset(t.name for t in block),
                 )  # fmt: skip
             on_device, on_host, names = found
-            if placement.layers[layer] == HOST:
+            home = placement.layers[layer]
+            if home == HOST:
                 self.host_bytes += on_host
                 self.host_names[layer] = names
+            elif self.spread is None:
+                self.sums[home] += on_device
             else:
-                self.sums[placement.layers[layer]] += on_device
+                self.add(self._divided(block, layer, home, self.spread))
+
+    def _divided(self, block: tuple[Tensor, ...], layer: int, home: int, spread: Spread) -> tuple[int, ...]:
+        """A layer's bytes on each GPU, once for layers that are divided alike."""
+        key = id(block), spread.key(layer, home)
+        found = self._parts.get(key)
+        if found is None:
+            parts = (spread.bytes(tensor, layer, home) for tensor in block)
+            found = self._parts[key] = tuple(map(sum, zip(*parts, strict=True)))
+        return found
 
 
 def load(
     tensors: Tensors, placement: Placement, devices: int, overrides: Sequence[Override] = (), *,
-    architecture: str = "",
+    architecture: str = "", spread: Spread | None = None,
 ) -> Placed:  # fmt: skip
-    """Every tensor on its device. architecture: as GGUF names it, for what it does otherwise."""
-    loading = _Loading(devices, overrides)
+    """Every tensor on its device. architecture: as GGUF names it, for what it does otherwise.
+
+    spread: divides tensors among the GPUs, whichever of them the placement names.
+    """
+    loading = _Loading(devices, overrides, spread)
     embedding = HOST
     for tensor in tensors.inputs:
         at = loading.put(tensor, -1, HOST)

@@ -16,7 +16,7 @@ from kvplanner.engine.llamacpp.place import HOST
 from kvplanner.engine.llamacpp.report import device_plans, kv_cache, warnings
 from kvplanner.engine.llamacpp.settings import Settings
 from kvplanner.engine.llamacpp.settle import Settled, settle
-from kvplanner.engine.llamacpp.sizes import Sizer, Sizes
+from kvplanner.engine.llamacpp.sizes import Cards, Sizer, Sizes
 from kvplanner.engine.llamacpp.tensors import tensors_of
 from kvplanner.engine.llamacpp.verdict import first_failing, spare, verdict
 from kvplanner.engine.option import FlagRule, Option, OptionValue, Resolved
@@ -147,8 +147,9 @@ class _Trial:
 
     def __init__(self, model: Model, draft: Model | None, gpus: Sequence[Device]) -> None:
         self.free = tuple(figures.free_at_load(device) for device in gpus)
-        self.own = _sizer(model, self.free)
-        self.draft = _sizer(draft, self.free) if draft is not None else None
+        cards = Cards(self.free, tuple(figures.totals(d)[0] for d in gpus), tuple(_tile(d) for d in gpus))
+        self.own = _sizer(model, cards)
+        self.draft = _sizer(draft, cards) if draft is not None else None
         self.tensors = self.own.tensors
 
     def sizes(self, settings: Settings, *, can_pipeline: bool = True) -> Sizes:
@@ -171,17 +172,22 @@ class _Trial:
 
 
 # The last sizers, by the model's identity: a model is a large value, and the same object while its plan changes.
-_SIZERS: dict[tuple[int, tuple[int, ...]], Sizer] = {}
+_SIZERS: dict[tuple[int, Cards], Sizer] = {}
 _GGUFS: dict[int, tuple[Model, Model, str]] = {}
 _KEPT: Final = 8
 
 
-def _sizer(model: Model, free: tuple[int, ...]) -> Sizer:
-    found = _SIZERS.get((id(model), free))
+def _tile(device: Device) -> int:
+    """Rows at whose multiples -sm row cuts: what the GPU's kernels for quantised matrices take at once."""
+    return 128 if (device.gpu.compute_capability or (8, 9)) >= (7, 0) else 64
+
+
+def _sizer(model: Model, cards: Cards) -> Sizer:
+    found = _SIZERS.get((id(model), cards))
     if found is None or found.model is not model:
         while len(_SIZERS) >= _KEPT:
             _SIZERS.pop(next(iter(_SIZERS)), None)
-        found = _SIZERS[id(model), free] = Sizer(model, tensors_of(model), free)
+        found = _SIZERS[id(model), cards] = Sizer(model, tensors_of(model), cards)
     return found
 
 

@@ -230,8 +230,9 @@ def _fitting(fitted: Fitted | None) -> Iterator[str]:
 
 def _place_notes(settled: Settled, sizes: Sizes, model: Model) -> Iterator[str]:
     place = settled.settings.place
-    if place.split_mode in ("tensor", "row"):
-        yield f"--split-mode {place.split_mode} is planned as if layers were split: each GPU's share is less certain"
+    quantised = {sizes.shape.key_type, sizes.shape.value_type} - {"f16", "bf16", "f32"}
+    if place.split_mode == "tensor" and settled.settings.build.row_split and quantised:
+        yield "The first builds with --split-mode tensor, of April 2026, refuse a quantised cache"
     if not sizes.flash and settled.settings.context.flash == "auto" and settled.settings.build.flash_auto:
         yield "Flash attention stays off: layers on a GPU read caches that lie on the host"
     if "iq4_nl" in (sizes.shape.key_type, sizes.shape.value_type) and settled.gpus:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from kvplanner.engine.llamacpp import split
 from kvplanner.engine.llamacpp.builds import Build
 from kvplanner.engine.llamacpp.settings import ContextSettings, FitSettings, PlaceSettings, Settings
 from kvplanner.engine.option import OptionValue, Resolved
 from kvplanner.errors import BadInput
 from kvplanner.gpu.spec import Device
-from kvplanner.model.spec import ModelSpec, State
+from kvplanner.model.spec import ModelSpec
 from kvplanner.record import NamedTuple
 from kvplanner.units import MIB
 
@@ -62,7 +63,7 @@ def settle(build: Build, spec: ModelSpec, options: Mapping[str, OptionValue], gp
     place, used, warnings = _place(build, values, gpus, spec)
     target = _target(values.word("fit_target", "1024"), len(used))
     fit = FitSettings(values.word("fit", "on" if build.fit else "off") == "on", target, values.whole("fit_ctx", 4096))
-    _refuse(build, context, place, spec)
+    _refuse(build, context, place, spec, len(used))
     return Settled(
         Settings(build, context, place, fit), values.resolved, used, tuple(warnings),
         projector_bytes=values.whole("mmproj_size", 0), projector_on_gpu=values.yes("mmproj_offload", True),
@@ -201,7 +202,7 @@ def _target(text: str, gpus: int) -> tuple[int, ...]:
     return tuple(value * MIB for value in each[:count])
 
 
-def _refuse(build: Build, context: ContextSettings, place: PlaceSettings, spec: ModelSpec) -> None:
+def _refuse(build: Build, context: ContextSettings, place: PlaceSettings, spec: ModelSpec, gpus: int) -> None:
     """Raises BadInput, in the engine's words, for what it refuses whatever memory there is."""
     if context.flash == "off" and context.value_type not in ("f16", "f32", "bf16"):
         raise BadInput(
@@ -211,10 +212,18 @@ def _refuse(build: Build, context: ContextSettings, place: PlaceSettings, spec: 
         raise BadInput(
             "device CUDA0 does not support split buffers", "--split-mode row", "Use layer, or a build before b9500"
         )
-    if place.split_mode == "tensor" and any(
-        isinstance(m, State) and m.kind == "mamba2" for la in spec.layers for m in la.mixers
-    ):
-        raise BadInput(
-            f"LLAMA_SPLIT_MODE_TENSOR not implemented for architecture '{spec.model_type}'", "--split-mode tensor",
-            "Use layer",
-        )  # fmt: skip
+    if place.split_mode == "tensor":
+        _refuse_within(build, context, spec, gpus)
+
+
+def _refuse_within(build: Build, context: ContextSettings, spec: ModelSpec, gpus: int) -> None:
+    """What -sm tensor refuses."""
+    flag, remedy = "--split-mode tensor", "Use layer"
+    if not build.tensor_split:
+        raise BadInput(f"builds of {build.name} have no split mode tensor", flag, remedy)
+    if spec.model_type in split.REFUSED:
+        raise BadInput(f"LLAMA_SPLIT_MODE_TENSOR not implemented for architecture '{spec.model_type}'", flag, remedy)
+    if not gpus:
+        raise BadInput("LLAMA_SPLIT_MODE_TENSOR needs >= 1 devices", flag, "Name a GPU, or leave it out")
+    if context.flash == "off":
+        raise BadInput("SPLIT_MODE_TENSOR requires flash_attn to be enabled", flag, "Leave --flash-attn at auto")

@@ -13,8 +13,9 @@ from kvplanner.engine.llamacpp.cache import CacheTypes, Cells
 from kvplanner.engine.llamacpp.compute.buffers import Chain
 from kvplanner.engine.llamacpp.compute.chain import How, Reserved, chain_of, reserved
 from kvplanner.engine.llamacpp.compute.layers import Shape
-from kvplanner.engine.llamacpp.place import HOST, Placed
+from kvplanner.engine.llamacpp.place import HOST, Placed, Spread
 from kvplanner.engine.llamacpp.settings import PlaceSettings, Settings
+from kvplanner.engine.llamacpp.split import ByRows, Within
 from kvplanner.engine.llamacpp.tensors import Tensors
 from kvplanner.model.model import Model
 from kvplanner.model.spec import Attention, Mla, ModelSpec, State
@@ -28,8 +29,8 @@ class Sizes(NamedTuple):
     """Bytes by GPU, and on the host.
 
     kv, state, per_cell: of each GPU, then of the host: cells, recurrent state, and what one more cell of full
-    attention costs. cells: of the context. flash: whether flash
-    attention is on. output: logits' own buffer on the host. used: indices of the GPUs that were given, in order.
+    attention costs. cells: of the context. flash: whether flash attention is on. output: logits' own buffer on the
+    host. shared: the GPUs work on every layer together, so that the placement tells them apart from the host alone.
     """
 
     placed: Placed
@@ -42,6 +43,7 @@ class Sizes(NamedTuple):
     output: int
     shape: Shape
     how: How
+    shared: bool = False
 
     def context(self, device: int) -> int:
         """The context buffer of a GPU (HOST: of the host)."""
@@ -96,24 +98,33 @@ def cells_for(settings: Settings, spec: ModelSpec, context: int) -> Cells:
     )  # fmt: skip
 
 
+class Cards(NamedTuple):
+    """The GPUs in use, in order. free: bytes, by which layers are shared out without --tensor-split.
+
+    totals: bytes, by which rows are; tiles: rows at whose multiples they are cut (64 before Volta). Empty: as free.
+    """
+
+    free: tuple[int, ...]
+    totals: tuple[int, ...] = ()
+    tiles: tuple[int, ...] = ()
+
+
 class _Layout(NamedTuple):
-    """Where everything lies; the same for every context."""
+    """Where everything lies; the same for every context. within: of -sm tensor, whose graph is that of one GPU."""
 
     placed: Placed
     how: How
     chain: Chain
+    within: Within | None
 
 
 class Sizer:
-    """Sizes one model on given GPUs, and remembers what does not change with the context.
+    """Sizes one model on given GPUs, and remembers what does not change with the context."""
 
-    free: bytes of the GPUs in use, in order, by which layers are shared out without --tensor-split.
-    """
-
-    def __init__(self, model: Model, tensors: Tensors, free: Sequence[int]) -> None:
+    def __init__(self, model: Model, tensors: Tensors, cards: Cards) -> None:
         self.model = model
         self.tensors = tensors
-        self.free = tuple(free)
+        self.cards = cards
         self._layouts: dict[tuple[PlaceSettings, bool], _Layout] = {}
         self._sizes: dict[tuple[Settings, bool], Sizes] = {}
 
@@ -133,7 +144,7 @@ class Sizer:
         how = layout.how if can_pipeline else layout.how._replace(can_pipeline=False)
         flash, transposed = resolve_flash(settings, spec, layout.placed, gpus=how.gpus)
         cells = cells_for(settings, spec, asked.tokens)
-        caches = _caches(self.model, settings, layout.placed.placement.layers, cells, how.gpus, transposed=transposed)
+        caches = _caches(self.model, settings, layout, cells, len(self.cards.free), transposed=transposed)
         ubatch = ubatch_of(settings, cells.context)
         tokens = round_up(ubatch, asked.slots)  # graph_reserve shares a micro-batch evenly among the slots
         shape = Shape(
@@ -143,8 +154,15 @@ class Sizer:
             settings.build.both_inputs, settings.build.late_rows,
         )  # fmt: skip
         compute = reserved(spec, layout.chain, shape, how)
+        if layout.within is not None:
+            # One buffer is asked for, and every GPU allocates it whole.
+            compute = compute._replace(gpus=compute.gpus * layout.within.gpus)
+            how = how._replace(gpus=layout.within.gpus)
         output = 4 * spec.vocab_size * asked.slots
-        return Sizes(layout.placed, cells, flash, *caches, compute=compute, output=output, shape=shape, how=how)
+        return Sizes(
+            layout.placed, cells, flash, *caches, compute=compute, output=output, shape=shape, how=how,
+            shared=layout.within is not None,
+        )  # fmt: skip
 
     def _layout(self, settings: Settings) -> _Layout:
         key = settings.place, settings.build.output_first
@@ -157,31 +175,44 @@ class Sizer:
 
     def _lay_out(self, settings: Settings) -> _Layout:
         spec, at, tensors = self.model.spec, settings.place, self.tensors
-        gpus, layers = len(self.free), len(tensors.layers)
-        shares = at.shares or tuple(float(value) for value in self.free)
-        shares = (*shares, *(0.0,) * (gpus - len(shares)))[:gpus]
-        placement = place.place(layers, at.gpu_layers, shares, output_first=settings.build.output_first)
+        gpus, layers = len(self.cards.free), len(tensors.layers)
         names = [f"CUDA{index}" for index in range(gpus)]
+        within: Within | None = None
+        spread: Spread | None = None
+        if at.split_mode == "tensor" and gpus:
+            # All GPUs are one device; tensors may be kept from it, but not put on one of its GPUs.
+            spread = within = Within(spec, tensors, gpus, (*at.shares, *(0.0,) * gpus)[:gpus] if at.shares else ())
+            shares: tuple[float, ...] = (1.0,)
+            names = []
+        else:
+            shares = at.shares or tuple(float(value) for value in self.cards.free)
+            shares = (*shares, *(0.0,) * (gpus - len(shares)))[:gpus]
+            if at.split_mode == "row" and gpus > 1:
+                rows = shares if at.shares else tuple(map(float, self.cards.totals or self.cards.free))
+                spread = ByRows(rows, self.cards.tiles or (128,) * gpus)
+        placement = place.place(layers, at.gpu_layers, shares, output_first=settings.build.output_first)
         overrides = place.overrides_of(at.overrides, names, ("CPU", "CUDA_Host"))
         if at.cpu_experts is not None:
             # A number beyond the layers names tensors that no model has.
             overrides += place.expert_overrides(min(at.cpu_experts, layers) or None)
-        placed = place.load(tensors, placement, gpus, overrides, architecture=spec.model_type)
+        placed = place.load(tensors, placement, gpus, overrides, architecture=spec.model_type, spread=spread)
         wanted = at.gpu_layers
         everything = wanted is None or wanted < 0 or wanted > layers
-        how = How(gpus, everything, at.kv_offload, at.op_offload, at.split_mode == "layer", bool(overrides))
-        return _Layout(placed, how, chain_of(spec, tensors, placed, how))
+        how = How(
+            1 if within else gpus, everything, at.kv_offload, at.op_offload, at.split_mode == "layer", bool(overrides)
+        )
+        return _Layout(placed, how, chain_of(spec, tensors, placed, how), within)
 
 
 def size_up(
     model: Model, tensors: Tensors, settings: Settings, free: Sequence[int], *, can_pipeline: bool = True
 ) -> Sizes:
-    """The sizes of one model, once. free: as of Sizer. Raises ValueError for overrides that name no buffer."""
-    return Sizer(model, tensors, free).sizes(settings, can_pipeline=can_pipeline)
+    """The sizes of one model, once. free: as of Cards. Raises ValueError for overrides that name no buffer."""
+    return Sizer(model, tensors, Cards(tuple(free))).sizes(settings, can_pipeline=can_pipeline)
 
 
 def _caches(
-    model: Model, settings: Settings, devices: Sequence[int], cells: Cells, gpus: int, *, transposed: bool
+    model: Model, settings: Settings, layout: _Layout, cells: Cells, gpus: int, *, transposed: bool
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     """Cells, states, and what one more cell costs, by GPU, the host's last."""
     spec, asked = model.spec, settings.context
@@ -190,8 +221,13 @@ def _caches(
     old = not settings.build.latent or old_latent(model)
     kv, state, each = [0] * (gpus + 1), [0] * (gpus + 1), [0] * (gpus + 1)
     known: dict[tuple[int, bool], tuple[int, int, int]] = {}
-    for device, index in zip(devices, spec.layer_of, strict=True):
+    for number, (device, index) in enumerate(zip(layout.placed.placement.layers, spec.layer_of, strict=True)):
         on_gpu = device != HOST and settings.place.kv_offload
+        if on_gpu and layout.within is not None:
+            for sums, more in zip((kv, state, each), layout.within.cache(number, cells, types), strict=True):
+                for gpu, size in enumerate(more):
+                    sums[gpu] += size
+            continue
         key = (index, on_gpu)
         found = known.get(key)
         if found is None:

@@ -28,7 +28,8 @@ class Tensor(NamedTuple):
     """One tensor of a model file.
 
     name: below "blk.N." for a layer's, else whole ("token_embd.weight"). device_bytes, host_bytes: what it takes in a
-    CUDA buffer and in a host buffer; bytes: in the file. expert: a routed expert's matrix or bias.
+    CUDA buffer and in a host buffer; bytes: in the file. expert: a routed expert's matrix or bias. block: elements of a
+    quantised block, 1 for others.
     """
 
     name: str
@@ -40,6 +41,15 @@ class Tensor(NamedTuple):
     host_bytes: int
     quantised: bool
     expert: bool = False
+    block: int = 1
+
+    def part(self, *, columns: int, rows: int) -> int:
+        """Bytes that a part of the tensor takes in a CUDA buffer; 0 for none of it."""
+        whole = max(self.columns * self.rows, 1)
+        held = self.bytes * columns * rows // whole
+        if held and self.quantised and columns % _ROW_STEP:
+            held += self.bytes * (_ROW_STEP - columns % _ROW_STEP) // whole
+        return round_up(held, _CUDA_ALIGNMENT)
 
 
 class Tensors(NamedTuple):
@@ -189,7 +199,7 @@ def _tensor(parts: list[TensorGroup], prefix: str) -> Tensor:
     name = gguf_name(group.path) if prefix else _outside_name(group)
     return Tensor(
         name, group.kind, columns, rows, bytes_, round_up(padded, _CUDA_ALIGNMENT), round_up(bytes_, _HOST_ALIGNMENT),
-        quantised, "exps" in name,
+        quantised, "exps" in name, group.format.block_columns if quantised else 1,
     )  # fmt: skip
 
 

@@ -80,10 +80,10 @@ def model_of(name: str, folder: Path = _HEADERS) -> tuple[Model, Tensors]:
 
 
 def checked(oracle: Mapping[str, Any], folder: Path = _HEADERS) -> Iterator[Checked]:
-    """Every case that llama.cpp planned, with our answer. -sm tensor on really allocated devices prints one share."""
+    """Every case that llama.cpp planned, with our answer."""
     for case in oracle["cases"]:
         flags = {**oracle["flag_defaults"], **case["flags"]}
-        if not case["ok"] or (flags["sm"] == "tensor" and flags["real"] == "1"):
+        if not case["ok"]:
             continue
         yield _check(case, flags, oracle["gpu_sets"][case["gpus"]], folder)
 
@@ -127,9 +127,11 @@ def _check(case: Mapping[str, Any], flags: Mapping[str, str], gpus: str | None, 
         main = settings.place.main_gpu
         names, free = [names[main]], [free[main]]
     if flags["sm"] == "tensor":
-        # One device stands for all, and prints totals.
-        names, free = ["Meta()"], [1]
-        settings = settings._replace(place=settings.place._replace(shares=()))
+        # One device stands for all: it prints totals, and the largest share where it really allocates.
+        names = ["Meta()"]
+        if flags["real"] != "1":
+            free = [1]
+            settings = settings._replace(place=settings.place._replace(shares=()))
     sizes = size_up(model, tensors, settings, free)
     return Checked(case["model"], case["gpus"], case["flags"], tuple(_buffers(case, flags, sizes, names, gpus)))
 
@@ -144,9 +146,11 @@ def _buffers(
             # Without allocation llama.cpp itself counts four copies of the residual stream too many.
             compute += 16 * sizes.shape.tokens * sizes.shape.hidden
         state = sizes.state[index]
-        if flags["sm"] == "tensor" and gpus:
+        if flags["sm"] == "tensor" and flags["real"] != "1" and gpus:
             state = round(state / len(gpus.split(";")))  # printed as one device's share
         got = (sizes.placed.device_bytes[index], sizes.kv[index] + state, compute)
+        if sizes.shared:
+            got = (max(sizes.placed.device_bytes), max(map(sizes.context, range(sizes.how.gpus))), compute)
         yield Buffer(name, tuple(true.get(name, (0, 0, 0))), got)
     hosts = [sizes for name, sizes in true.items() if name not in names]
     weights, context, compute = (sum(column) for column in zip(*hosts, strict=True)) if hosts else (0, 0, 0)

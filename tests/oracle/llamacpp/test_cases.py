@@ -1,4 +1,4 @@
-"""The planner beside unmodified llama.cpp: 1,344 cases of eleven models, one to four GPUs, all placement flags."""
+"""The planner beside unmodified llama.cpp: 1,356 cases of eleven models, one to four GPUs, all placement flags."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def cases() -> list[Checked]:
 
 def test_weights_and_context_are_equal_on_every_device(cases: list[Checked]) -> None:
     wrong = [case for case in cases if not case.exact]
-    assert len(cases) > 1300
+    assert len(cases) >= 1356
     assert not wrong, wrong[:3]
 
 
