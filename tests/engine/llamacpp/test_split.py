@@ -56,16 +56,18 @@ def test_rows_of_matrices_go_by_memory_and_the_rest_with_its_layer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "options", "version", "message"),
+    ("model", "mode", "flash", "device", "version", "message"),
     [
-        ("deepseek-v3-q4km", {"split_mode": "tensor"}, None, "not implemented for architecture 'deepseek2'"),
-        ("mamba2-7b-q8", {"split_mode": "tensor"}, None, "not implemented for architecture 'mamba2'"),
-        (LLAMA, {"split_mode": "tensor", "flash_attn": "off"}, None, "requires flash_attn"),
-        (LLAMA, {"split_mode": "tensor", "device": "none"}, None, "needs >= 1 devices"),
-        (LLAMA, {"split_mode": "tensor"}, "b8200", "no split mode tensor"),
-        (LLAMA, {"split_mode": "row"}, None, "does not support split buffers"),
+        ("deepseek-v3-q4km", "tensor", "auto", "all", None, "not implemented for architecture 'deepseek2'"),
+        ("mamba2-7b-q8", "tensor", "auto", "all", None, "not implemented for architecture 'mamba2'"),
+        (LLAMA, "tensor", "off", "all", None, "requires flash_attn"),
+        (LLAMA, "tensor", "auto", "none", None, "needs >= 1 devices"),
+        (LLAMA, "tensor", "auto", "all", "b8200", "no split mode tensor"),
+        (LLAMA, "row", "auto", "all", None, "does not support split buffers"),
     ],
 )
-def test_what_llama_cpp_refuses(model: str, options: dict[str, str], version: str | None, message: str) -> None:
+def test_what_llama_cpp_refuses(
+    model: str, mode: str, flash: str, device: str, version: str | None, message: str
+) -> None:
     with pytest.raises(BadInput, match=message):
-        plan(model, "2x24GiB", version=version, **options)
+        plan(model, "2x24GiB", version=version, split_mode=mode, flash_attn=flash, device=device)

@@ -149,7 +149,7 @@ def _buffers(
         if flags["sm"] == "tensor" and flags["real"] != "1" and gpus:
             state = round(state / len(gpus.split(";")))  # printed as one device's share
         got = (sizes.placed.device_bytes[index], sizes.kv[index] + state, compute)
-        if sizes.shared:
+        if sizes.shared and flags["real"] == "1":
             got = (max(sizes.placed.device_bytes), max(map(sizes.context, range(sizes.how.gpus))), compute)
         yield Buffer(name, tuple(true.get(name, (0, 0, 0))), got)
     hosts = [sizes for name, sizes in true.items() if name not in names]
