@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import builtins
 import gc
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from kvplanner.report.sheet import Sheet
 
 BAD_INPUT = 2
+_PLAIN_IMPORT: Final = builtins.__import__  # no Qt has been loaded yet
 
 
 def run(argv: Sequence[str]) -> int:
@@ -23,6 +25,7 @@ def run(argv: Sequence[str]) -> int:
 
     try:
         arguments = parse(argv)
+        _import_qt()
         if arguments.screenshot is not None:
             from kvplanner.ui.window.run import make_app
             from kvplanner.ui.window.screenshot import take
@@ -36,6 +39,17 @@ def run(argv: Sequence[str]) -> int:
         return BAD_INPUT
     finally:
         gc.enable()  # a picture or a refusal ends before any window is filled
+
+
+def _import_qt() -> None:
+    """Load PySide6 and put Python's own import back in place.
+
+    PySide6 6.11 replaces it by one that reads the source text of every module imported later, to find out which may
+    ask for names in snake case (`from __feature__ import …`): a tenth of a start, and nothing here asks for them.
+    """
+    import PySide6.QtCore  # noqa: F401 - what loading it does
+
+    builtins.__import__ = _PLAIN_IMPORT
 
 
 def pdf(made: Sheet, when: str) -> bytes:

@@ -12,10 +12,11 @@ from typing import Final
 import pytest
 
 _SCRIPT: Final = """
-import sys, typing
+import builtins, sys, typing
+plain = builtins.__import__
+from kvplanner import ui
 from PySide6.QtCore import QCoreApplication, QEvent, QObject
 from kvplanner.ui.window import run, window as windows
-from kvplanner.ui.window.arguments import parse
 
 windows.REST_AFTER_MS = 60_000  # nothing but the first bars may bring on the rest, however slow the machine is
 
@@ -32,14 +33,19 @@ def tell():
     loaded = sorted(name for name in sys.modules if not name.startswith("PySide6"))
     for name in loaded:
         print(name, vars(sys.modules[name]).get("NamedTuple") is typing.NamedTuple)
+    print("import", builtins.__import__ is plain)
     QCoreApplication.quit()
 
 painted = Painted()
-app = run.make_app()
-application, window = run.open_first(app, parse([]))
-window.planned_once.connect(lambda: window.centre.bars.canvas.installEventFilter(painted))
-app.exec()
-application.shut_down()
+open_first = run.open_first
+
+def opened(app, arguments):
+    application, window = open_first(app, arguments)
+    window.planned_once.connect(lambda: window.centre.bars.canvas.installEventFilter(painted))
+    return application, window
+
+run.open_first = opened
+ui.run([])
 """
 # What a start does not need, each with whose work it is: to read what a config or a file says, to understand words,
 # to describe engines, to look for ways, to watch GPUs.
@@ -71,6 +77,10 @@ def loaded() -> dict[str, bool]:
 @pytest.mark.parametrize("name", _LATER)
 def test_what_the_first_bars_do_not_need_is_loaded_later(own_data_folder: Path, name: str) -> None:
     assert [found for found in loaded() if found == name or found.startswith(f"{name}.")] == []
+
+
+def test_python_imports_without_qt_reading_along(own_data_folder: Path) -> None:
+    assert loaded()["import"], "PySide6's import reads the source of every module"
 
 
 def test_the_first_bars_need_few_modules(own_data_folder: Path) -> None:
