@@ -20,7 +20,7 @@ BASES: Final[tuple[Basis, ...]] = ("exact", "measured", "calibrated", "analytic"
 BASIS_MEANING: Final[dict[Basis, str]] = {
     "exact": "counted, without doubt",
     "measured": "given by you, or read from a GPU",
-    "calibrated": "fitted to published start-up reports",
+    "calibrated": "fitted to start-up reports: published ones, or runs of your own",
     "analytic": "from the engine's own rules, not checked on this combination",
     "rest": "what the others leave: as sure as they are",
     "assumed": "nothing better is known: a rule of thumb with a wide range",

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Literal
 
 from kvplanner.engine.option import OptionValue
 from kvplanner.engine.segment import SegmentKind
@@ -23,15 +24,25 @@ class Load(NamedTuple):
         return self.prompt_tokens + self.output_tokens
 
 
-class Calibration(NamedTuple):
-    """A measured value from a neighbouring run: kind as in Segment, era, gpu and model family it was seen with."""
+# A part of a device's memory as runs measure it: graphs also as the engine estimates them before it sizes its cache.
+MeasuredKind = SegmentKind | Literal["cuda_graphs_estimated"]
 
-    kind: SegmentKind
+
+class Calibration(NamedTuple):
+    """What a run measured, for plans of its neighbourhood.
+
+    engine, era, gpu, family: of the run, "" where any will do. law_bytes: what the rules said of that very run, None
+    where that is not known. source: the run in words.
+    """
+
+    kind: MeasuredKind
     bytes: int
     era: str
     gpu: str
     family: str
     source: str
+    engine: str = ""
+    law_bytes: int | None = None
 
 
 class Ask(NamedTuple):

@@ -23,10 +23,12 @@ from kvplanner.engine.option import FlagRule, Option, OptionValue, Resolved
 from kvplanner.engine.plan import Plan
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.segment import SegmentKind
+from kvplanner.engine.shared.calibration import Place, calibrate
 from kvplanner.engine.shared.device import described
 from kvplanner.engine.values import check_range
 from kvplanner.engine.whatif import with_format
 from kvplanner.errors import BadInput, NotModelled
+from kvplanner.estimate import Estimate
 from kvplanner.gpu.spec import Device, Machine
 from kvplanner.model.model import Model
 from kvplanner.model.spec import Moe
@@ -276,19 +278,26 @@ def _on_gpus(
 ) -> tuple[OnGpu, ...]:
     """What each GPU holds, with what was measured in place of estimates."""
     found = figures.on_gpus(model, settled, sizes, drafted)
-    given = dict(request.measured)
-    if not given:
+    if not request.measured and not request.calibration:
         return found
-    return tuple(
-        gpu._replace(
-            other=figures.given(gpu.other, "other", given),
-            context=figures.given(gpu.context, "runtime_outside", given),
-            weights=figures.given(gpu.weights, "weights", given),
-            kv=figures.given(gpu.kv, "kv_cache", given),
-            compute=figures.given(gpu.compute, "compute", given),
-            late=figures.given(gpu.late, "runtime", given),
-        )
-        for gpu in found
+    return tuple(_with_measured(request, model, settled, gpu) for gpu in found)
+
+
+def _with_measured(request: PlanRequest, model: Model, settled: Settled, gpu: OnGpu) -> OnGpu:
+    """What a GPU holds, with given values in place of estimates and those of neighbouring runs carried over."""
+    here = Place(request.engine, settled.settings.build.name, gpu.device.gpu.name, model.spec.model_type)
+
+    def term(kind: SegmentKind, estimated: Estimate) -> Estimate:
+        given = figures.given(estimated, kind, dict(request.measured))
+        return calibrate(given, kind, request.calibration, here)
+
+    return gpu._replace(
+        other=term("other", gpu.other),
+        context=term("runtime_outside", gpu.context),
+        weights=term("weights", gpu.weights),
+        kv=term("kv_cache", gpu.kv),
+        compute=term("compute", gpu.compute),
+        late=term("runtime", gpu.late),
     )
 
 

@@ -15,6 +15,7 @@ from kvplanner.engine.sglang.memory.outside import outside
 from kvplanner.engine.sglang.memory.workspace import attention_workspace
 from kvplanner.engine.sglang.settings import Settings
 from kvplanner.engine.sglang.weights.rank import RankWeights, mtp_parameters, weights_of
+from kvplanner.engine.shared.calibration import Place, calibrate
 from kvplanner.estimate import Estimate, Input, band_of_sum, banded, exact, least_sure, measured
 from kvplanner.gpu.spec import Device
 from kvplanner.model.model import Model
@@ -64,13 +65,17 @@ def rank_key(stage: int, device: Device) -> tuple[int, str, int | None]:
 
 
 def plan_rank(request: PlanRequest, settings: Settings, stage: int, device: Device) -> Rank:
-    """One rank's memory; the request's measured bytes replace estimates."""
+    """One rank's memory; the request's measured bytes replace estimates, its calibration moves them."""
     gpu, spec = device.gpu, request.model.spec
     assert gpu.total is not None  # refused before any rank is planned
     assert gpu.cuda_total is not None
 
+    here = Place(request.engine, settings.era.name, gpu.name, spec.model_type)
+
     def term(kind: SegmentKind, estimated: Estimate) -> Estimate:
-        return measured(request.measured[kind], "--measured") if kind in request.measured else estimated
+        if kind in request.measured:
+            return measured(request.measured[kind], "--measured")
+        return calibrate(estimated, kind, request.calibration, here)
 
     other, taken = term("other", _other(device)), term("runtime_outside", outside(gpu, settings))
     weights = term("weights", loaded(request, settings, stage))
@@ -100,7 +105,13 @@ def eager(request: PlanRequest, spec: ModelSpec, settings: Settings, requests: i
     """What a step takes beside its graphs; a given size replaces it."""
     if "activations" in request.measured:
         return measured(request.measured["activations"], "--measured")
-    return activations.eager(spec, settings, requests)
+    found = activations.eager(spec, settings, requests)
+    if not request.calibration:
+        return found
+    gpu = request.machine.devices[0].gpu.name
+    return calibrate(
+        found, "activations", request.calibration, Place(request.engine, settings.era.name, gpu, spec.model_type)
+    )
 
 
 def loaded(request: PlanRequest, settings: Settings, stage: int) -> Estimate:

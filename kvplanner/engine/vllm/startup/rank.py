@@ -10,9 +10,9 @@ import math
 from collections.abc import Mapping
 from typing import cast
 
-from kvplanner.engine.request import PlanRequest
+from kvplanner.engine.request import MeasuredKind, PlanRequest
 from kvplanner.engine.segment import SegmentKind
-from kvplanner.engine.vllm.calibration import calibrate
+from kvplanner.engine.shared.calibration import Place, calibrate
 from kvplanner.engine.vllm.gpu import Gpu, gpu_of
 from kvplanner.engine.vllm.kv.layout import CacheLayout
 from kvplanner.engine.vllm.kv.sizing import given_cache
@@ -97,12 +97,15 @@ def plan_rank(request: PlanRequest, settings: Settings, stage: int, device: Devi
     assert total is not None  # refused before any rank is planned
     assert cuda_total is not None
 
-    def term(kind: SegmentKind, estimated: Estimate) -> Estimate:
+    here = Place(request.engine, settings.era.name, gpu.name, model.spec.model_type)
+
+    def term(kind: SegmentKind, estimated: Estimate, seen: MeasuredKind | None = None) -> Estimate:
         if kind in request.measured:
             return measured(request.measured[kind], "--measured")
-        return calibrate(estimated, kind, request.calibration, model, settings, gpu)
+        return calibrate(estimated, seen or kind, request.calibration, here)
 
-    estimated_graphs = term("cuda_graphs", graphs.estimate(model, settings, gpu, stage))
+    charged_graphs = graphs.estimate(model, settings, gpu, stage)
+    estimated_graphs = term("cuda_graphs", charged_graphs, "cuda_graphs_estimated")
     budget = _budget(cuda_total, settings.cache.utilization)
     runtime_inside = term("runtime", runtime.inside(settings, gpu, stage))
     rank_weights = term("weights", _weights(request, settings, gpu, stage))
