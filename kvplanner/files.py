@@ -47,6 +47,11 @@ def data_folder() -> Path:
     return Path(place) / "kvplanner"
 
 
+def calibration_file() -> Path:
+    """Where the runs lie that calibrate plans."""
+    return data_folder() / "calibrations.json"
+
+
 def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
     """Writes a neighbour, syncs it and moves it over the file: a crash leaves the old one or the new one.
 

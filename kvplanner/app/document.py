@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kvplanner.engine.draft import DraftWish
     from kvplanner.engine.option import Option, OptionValue
     from kvplanner.engine.plan import Plan
-    from kvplanner.engine.request import PlanRequest
+    from kvplanner.engine.request import Calibration, PlanRequest
     from kvplanner.model.model import Model
 
 
@@ -46,6 +46,7 @@ class Document(QObject):
         self.plan: Plan | None = None
         self.error: PlannerError | None = None
         self.waiting = False  # for the draft model that the state names
+        self.calibration: tuple[Calibration, ...] = ()
         self._planned_state: PlanState | None = None
         self._draft: tuple[DraftWish, Model | PlannerError | None] | None = None
         self._turn = QTimer(self)
@@ -169,6 +170,18 @@ class Document(QObject):
 
     # planning --------------------------------------------------------------------------------------------------
 
+    def request(self) -> PlanRequest | None:
+        """What is planned now: the state's request, with what runs measured. None while something is missing."""
+        request = self.state.request()
+        return request._replace(calibration=self.calibration) if request and self.calibration else request
+
+    def calibrate(self, calibration: tuple[Calibration, ...]) -> None:
+        """Plan with what other runs measured: no edit, since it is not of this plan alone."""
+        if calibration != self.calibration:
+            self.calibration, self._planned_state = calibration, None
+            if self.plan is not None or self.error is not None:
+                self.flush()
+
     def flush(self) -> None:
         """Plan the current state now, if that has not been done."""
         self._turn.stop()
@@ -177,7 +190,7 @@ class Document(QObject):
             return
         self._planned_state = state
         self.waiting = False
-        request = state.request()
+        request = self.request()
         if request is None:
             return
         from kvplanner.engine.registry import engine

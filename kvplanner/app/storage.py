@@ -7,7 +7,9 @@ from typing import Any
 
 from kvplanner import jsonfile
 from kvplanner.errors import BadInput
-from kvplanner.files import write_whole
+from kvplanner.files import FOLDER_VARIABLE, data_folder, write_whole
+
+__all__ = ["FOLDER_VARIABLE", "data_folder", "read_object", "write"]
 
 MOST_BYTES = 4 << 20
 

@@ -36,7 +36,7 @@ def run(argv: Sequence[str]) -> int:
     from kvplanner.report import diagnosis as report
 
     given = parser().parse_args(list(argv))
-    found = _read(given.log)
+    found = read(given.log)
     beside, remark = _implied(found, given)
     if given.json:
         emit_json(report.to_json(found, beside, _plan_file(found, given, beside), remark))
@@ -46,7 +46,8 @@ def run(argv: Sequence[str]) -> int:
     return FITS if found.reading.started and found.reading.ended is None else DOES_NOT_FIT
 
 
-def _read(name: str) -> Diagnosis:
+def read(name: str) -> Diagnosis:
+    """The diagnosis of a file, or of standard input. Raises BadInput."""
     from kvplanner.diagnose.diagnosis import diagnose, diagnose_file
 
     return diagnose(sys.stdin.buffer.read, "standard input") if name == "-" else diagnose_file(Path(name))
@@ -77,7 +78,8 @@ def _plan_file(found: Diagnosis, given: Namespace, beside: Implied | None) -> di
     if beside is None:
         return None
     from kvplanner.catalog.gpus import machine_words
+    from kvplanner.diagnose.privacy import planned_name
     from kvplanner.request import planfile
 
-    name = given.model or found.model or beside.request.model.id
+    name = given.model or planned_name(found.model or "") or beside.request.model.id
     return planfile.to_json(planfile.from_request(beside.request, name, machine_words(beside.request.machine)))

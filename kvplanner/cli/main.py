@@ -26,6 +26,7 @@ COMMANDS: Final[dict[str, str]] = {
     "report": "a plan as a page to hand on: HTML, PDF or a short Markdown",
     "inspect": "what a model is: tensors, bytes, layers, KV cache",
     "diagnose": "a start-up log: how far it came, why it failed, what was measured",
+    "calibrations": "runs whose figures replace estimates in plans like them",
     "models": "the bundled models, searched",
     "gpus": "the GPUs known here, or those of this machine (--local)",
     "gui": "the window",
@@ -109,7 +110,7 @@ def _run(argv: list[str], pdf: PdfMaker | None = None) -> int:
     if argv and argv[0] == "help" and argv[1:] and argv[1] in COMMANDS:
         argv = [argv[1], "--help"]
     if not argv or argv[0] in ("-h", "--help", "help"):
-        say(_USAGE.format(commands="\n".join(f"  kvplanner {c:<8} {text}" for c, text in COMMANDS.items())).rstrip())
+        say(_USAGE.format(commands="\n".join(f"  kvplanner {c:<12} {text}" for c, text in COMMANDS.items())).rstrip())
         return 0
     if argv[0] in ("-V", "--version", "version"):
         import kvplanner

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
     from kvplanner.engine.plan import Plan
+    from kvplanner.engine.request import Calibration
     from kvplanner.engine.segment import SegmentKind
     from kvplanner.model.model import Model
     from kvplanner.request.words import Built, PlanWords, Sources
@@ -163,7 +164,19 @@ def sources(*, online: bool = False) -> Sources:
     from kvplanner.cli.local import machine
     from kvplanner.request.words import Sources
 
-    return Sources(open_model, machine, open_model if online else _open_kept)
+    return Sources(open_model, machine, open_model if online else _open_kept, calibration=calibration())
+
+
+def calibration() -> tuple[Calibration, ...]:
+    """What the runs that the user keeps say of plans."""
+    from kvplanner.files import calibration_file
+
+    path = calibration_file()
+    if not path.exists():  # most have none
+        return ()
+    from kvplanner.diagnose.runs import in_use
+
+    return in_use(path)
 
 
 def _open_kept(name: str) -> Model:

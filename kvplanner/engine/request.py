@@ -31,8 +31,9 @@ MeasuredKind = SegmentKind | Literal["cuda_graphs_estimated"]
 class Calibration(NamedTuple):
     """What a run measured, for plans of its neighbourhood.
 
-    engine, era, gpu, family: of the run, "" where any will do. law_bytes: what the rules said of that very run, None
-    where that is not known. source: the run in words.
+    engine, era, gpu, family, ranks, driver: of the run, "" where any will do (ranks as shared.calibration.ranks writes
+    them). release: runs of the plan's own release speak before others of its rules. law_bytes: what the rules said of
+    that very run, None where that is not known. source: the run in words.
     """
 
     kind: MeasuredKind
@@ -43,6 +44,9 @@ class Calibration(NamedTuple):
     source: str
     engine: str = ""
     law_bytes: int | None = None
+    ranks: str = ""
+    driver: str = ""
+    release: str = ""
 
 
 class Ask(NamedTuple):

@@ -39,7 +39,7 @@ class Device(NamedTuple):
     """One GPU (or the host) of a machine.
 
     free_bytes: what is free before the engine starts, None when nothing was said (then nothing else runs there).
-    free_source: "--free", "NVML, 12:03" ... uuid, pci and marks: of a real device.
+    free_source: "--free", "NVML, 12:03" ... uuid, pci, marks and driver (its version): of a real device.
     """
 
     index: int  # type: ignore[assignment]  # hides a tuple's method, which nobody asks a value for
@@ -50,6 +50,7 @@ class Device(NamedTuple):
     pci: str = ""
     marks: tuple[str, ...] = ()
     kind: DeviceKind = "gpu"
+    driver: str = ""
 
 
 class Machine(NamedTuple):

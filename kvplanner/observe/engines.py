@@ -9,7 +9,7 @@ from urllib.parse import urlunsplit
 from kvplanner.engine.option import OptionValue
 from kvplanner.errors import BadInput, NotModelled
 from kvplanner.gpu.spec import Device, Machine
-from kvplanner.observe.machine import device_of, plannable
+from kvplanner.observe.machine import device_of, plannable, with_driver
 from kvplanner.observe.overlay import engine_bytes
 from kvplanner.observe.processes import installed_version
 from kvplanner.observe.signatures import Recognised, recognise, signature
@@ -130,7 +130,7 @@ def machine_of(seen: EngineSeen, snapshot: Snapshot, environment: dict[str, str]
         shown = visible(usable, environment.get("CUDA_VISIBLE_DEVICES"), environment.get("CUDA_DEVICE_ORDER", ""))
         used, note = list(shown.gpus), shown.note
     devices = tuple(_before(g, seen.pid, snapshot.wall, i) for i, g in enumerate(used))
-    return (Machine(devices, "this machine") if devices else None), note
+    return (with_driver(devices, snapshot) if devices else None), note
 
 
 def _before(gpu: GpuSample, root_pid: int, wall: float, index: int) -> Device:

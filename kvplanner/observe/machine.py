@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
@@ -37,7 +38,12 @@ def local_machine(snapshot: Snapshot, environ: dict[str, str] | None = None) -> 
         d._replace(marks=(*d.marks, SHARED_INSTANCE)) if len(g.twins(usable)) > 1 else d
         for d, g in zip(devices, chosen.gpus, strict=True)
     )
-    return Machine(devices, "this machine") if devices else None
+    return with_driver(devices, snapshot) if devices else None
+
+
+def with_driver(devices: Iterable[Device], snapshot: Snapshot) -> Machine:
+    """This machine of some devices, each with the driver that answered."""
+    return Machine(tuple(device._replace(driver=snapshot.driver) for device in devices), "this machine")
 
 
 def plannable(gpu: GpuSample) -> bool:

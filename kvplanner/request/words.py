@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kvplanner.catalog import gpus
 from kvplanner.engine.option import Option, OptionValue
 from kvplanner.engine.protocol import Engine
-from kvplanner.engine.request import Load, PlanRequest
+from kvplanner.engine.request import Calibration, Load, PlanRequest
 from kvplanner.engine.segment import SEGMENT_KINDS, SegmentKind
 from kvplanner.errors import BadInput, UnknownName
 from kvplanner.gpu.spec import Device, Machine
@@ -70,13 +70,14 @@ class Sources(NamedTuple):
     """How names become things. local: this machine's GPUs, None when there are none to be seen.
 
     open_kept: for names that a plan file holds, which must not go online by being opened; open_model when None.
-    remembered: what the user once named in place of a path of another machine.
+    remembered: what the user once named in place of a path of another machine. calibration: what runs measured.
     """
 
     open_model: Callable[[str], Model]
     local: Callable[[], Machine | None]
     open_kept: Callable[[str], Model] | None = None
     remembered: Mapping[str, str] = {}
+    calibration: tuple[Calibration, ...] = ()
 
 
 class Built(NamedTuple):
@@ -143,7 +144,8 @@ def build(words: PlanWords, sources: Sources) -> Built:
         request = request._replace(machine=whole, options=options)
     draft = chosen.draft_wanted(request.options)
     typed = not kept or (draft is not None and draft.name in command.options.values())
-    request = request._replace(draft=open_draft(draft, sources.open_model if typed else open_kept))
+    drafting = open_draft(draft, sources.open_model if typed else open_kept)
+    request = request._replace(draft=drafting, calibration=sources.calibration)
     further = (f"{launch.servers} servers are started: the first one is planned",) if launch.servers > 1 else ()
     warnings = (*said, *stood_in, *command.warnings, *further)
     return Built(request, model_text, machine_text, warnings, model, kept)

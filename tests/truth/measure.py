@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, TypeVar
 from kvplanner.catalog import gpus, models
 from kvplanner.engine.plan import Plan
 from kvplanner.engine.registry import engine
-from kvplanner.engine.request import PlanRequest
+from kvplanner.engine.request import Calibration, PlanRequest
 from kvplanner.engine.segment import SegmentKind
 from kvplanner.engine.vllm.gpu import Gpu, gpu_of
 from kvplanner.engine.vllm.memory import activations, graphs, runtime, workspace
@@ -230,6 +230,21 @@ def _weights(row: Row, request: PlanRequest, settings: Settings) -> Pair:
         value = sum(term.value for term in terms)
         return Pair(row.reported["model_loading_gib"] * GIB, value, value - below, value + above)
     return Pair(row.reported["model_loading_gib"] * GIB, found.value, found.low, found.high)
+
+
+def usable(row: Row) -> bool:
+    """Whether nothing but the engine itself decided a report's numbers."""
+    return not _unusable(row)
+
+
+def kv_of(row: Row, calibration: tuple[Calibration, ...] = ()) -> Pair:
+    """Available KV memory as reported and as planned, with what other runs measured. Raises Skip, PlannerError."""
+    return _kv(row, request_of(row, row.version)._replace(calibration=calibration))
+
+
+def as_ran(row: Row) -> PlanRequest:
+    """The request of a report, with its own weights where the model's are a guess. Raises Skip."""
+    return _with_own_weights(row, request_of(row, row.version))
 
 
 def _kv(row: Row, request: PlanRequest) -> Pair:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kvplanner.units import GIB
-from tests.truth import sglang
+from tests.truth import neighbours, sglang
 from tests.truth.measure import Pair, Score, score
 from tests.truth.rows import read
 
@@ -201,15 +201,17 @@ def main(arguments: Sequence[str]) -> int:
         rows = [sglang.score(row) for path in options.files for row in sglang.read(path)]
         sys.stdout.write((json.dumps(sglang.as_json(rows), indent=1) if options.json else sglang.text(rows)) + "\n")
         return 0
-    scores = [score(row) for path in options.files for row in read(path)]
+    reports = [row for path in options.files for row in read(path)]
+    scores = [score(row) for row in reports]
     if options.json:
-        out = json.dumps(as_json(scores), indent=1)
+        calibrated = neighbours.summary(neighbours.improved(reports))
+        out = json.dumps(as_json(scores) | {"calibrated": calibrated}, indent=1)
     elif options.markdown:
         from tests.truth.markdown import accuracy
 
         out = accuracy(scores)
     else:
-        out = text(scores)
+        out = text(scores) + "\n\n" + neighbours.line(neighbours.improved(reports))
     sys.stdout.write(out + "\n")
     return 0
 

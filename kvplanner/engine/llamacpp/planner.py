@@ -23,7 +23,7 @@ from kvplanner.engine.option import FlagRule, Option, OptionValue, Resolved
 from kvplanner.engine.plan import Plan
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.segment import SegmentKind
-from kvplanner.engine.shared.calibration import Place, calibrate
+from kvplanner.engine.shared.calibration import Place, calibrate, ranks, release_of
 from kvplanner.engine.shared.device import described
 from kvplanner.engine.values import check_range
 from kvplanner.engine.whatif import with_format
@@ -285,7 +285,15 @@ def _on_gpus(
 
 def _with_measured(request: PlanRequest, model: Model, settled: Settled, gpu: OnGpu) -> OnGpu:
     """What a GPU holds, with given values in place of estimates and those of neighbouring runs carried over."""
-    here = Place(request.engine, settled.settings.build.name, gpu.device.gpu.name, model.spec.model_type)
+    here = Place(
+        request.engine,
+        settled.settings.build.name,
+        gpu.device.gpu.name,
+        model.spec.model_type,
+        ranks(len(settled.gpus)),
+        gpu.device.driver,
+        release_of(request.version or ""),
+    )
 
     def term(kind: SegmentKind, estimated: Estimate) -> Estimate:
         given = figures.given(estimated, kind, dict(request.measured))

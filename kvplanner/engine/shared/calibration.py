@@ -1,6 +1,7 @@
 """What runs measured, carried over to the plans of their neighbourhood: it replaces estimates and narrows their bands.
 
-A neighbour has the same engine, rules, GPU and, for what depends on the model, model family (its config's model_type).
+A neighbour has the same engine, rules, GPU, driver branch (where it is known), ranks that share the model and, for what
+depends on the model, model family (its config's model_type); runs of the plan's own release go before others.
 What a run differs by from the rules' value for that very run is carried over: in proportion for what grows with the
 batch (activations, graphs, compute buffers), as a difference for the rest. Exact and given values stay as they are; a
 measurement that contradicts the law moves the estimate, widens the band over both, and says so.
@@ -8,6 +9,7 @@ measurement that contradicts the law moves the estimate, widens the band over bo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -32,22 +34,55 @@ OF_ANY_MODEL: Final[frozenset[MeasuredKind]] = frozenset({"runtime_outside"})
 
 
 class Place(NamedTuple):
-    """Where a plan stands: its engine, rule era, GPU and model family."""
+    """Where a plan stands: its engine, rule era, GPU, model family, the ranks that share the model, the GPU's driver
+    ("" where it is not known) and the engine's release.
+    """
 
     engine: str
     era: str
     gpu: str
     family: str
+    ranks: str = ""
+    driver: str = ""
+    release: str = ""
+
+
+def ranks(tensor: int, pipeline: int = 1) -> str:
+    """How many ranks share a model, in words: "2 ranks", "2 ranks × 4 stages"."""
+    return f"{counted(tensor, 'rank', 'ranks')}{f' × {pipeline} stages' if pipeline > 1 else ''}"
+
+
+def family_of(model_type: str, dtype: str = "") -> str:
+    """The family that activations and graphs depend on: twice as wide ones are a family of their own."""
+    return f"{model_type}, float32" if dtype in ("float32", "float") else model_type
+
+
+def release_of(version: str) -> str:
+    """A release without what a build adds to it: "0.24.0" of "v0.24.0+cu129", "10012" of "b10012"."""
+    found = re.match(r"[vb]?(\d+(?:\.\d+){0,2})", version)
+    return found[1] if found else ""
 
 
 def neighbours(kind: MeasuredKind, calibrations: Iterable[Calibration], here: Place) -> tuple[Calibration, ...]:
-    """The measurements of a kind that speak for a plan. An empty engine, era, gpu or family fits any."""
-    return tuple(
-        c
-        for c in calibrations
-        if c.kind == kind
-        and all(not said or said == is_ for said, is_ in zip((c.engine, c.era, c.gpu, c.family), here, strict=True))
-    )
+    """The measurements of a kind that speak for a plan, those of its own release alone where there are any.
+
+    An empty engine, era, GPU, family or ranks fits any; so does a driver that is not known on both sides.
+    """
+    found = tuple(c for c in calibrations if c.kind == kind and _speaks(c, here))
+    own = tuple(c for c in found if c.release and c.release == here.release)
+    return own or found
+
+
+def _speaks(run: Calibration, here: Place) -> bool:
+    said = (run.engine, run.era, run.gpu, run.family, run.ranks)
+    if any(mine and mine != other for mine, other in zip(said, here[:5], strict=True)):
+        return False
+    return not run.driver or not here.driver or _branch(run.driver) == _branch(here.driver)
+
+
+def _branch(driver: str) -> str:
+    """A driver's release branch: 570 of "570.86.10"."""
+    return driver.partition(".")[0]
 
 
 def calibrate(estimate: Estimate, kind: MeasuredKind, calibrations: Iterable[Calibration], here: Place) -> Estimate:
@@ -89,6 +124,14 @@ def carried(run: Calibration, law_bytes: int) -> int:
 def rule_of(run: Calibration) -> str:
     """Which plans a run speaks for, in words."""
     same = [
-        name for name, given in (("engine rules", run.era), ("GPU", run.gpu), ("model family", run.family)) if given
+        name
+        for name, given in (
+            ("engine rules", run.era),
+            ("GPU", run.gpu),
+            ("driver where it is known", run.driver),
+            ("model family", run.family),
+            ("number of ranks", run.ranks),
+        )
+        if given
     ]
     return f"same {' and '.join((', '.join(same[:-1]), same[-1]) if len(same) > 1 else same)}" if same else "any plan"

@@ -85,8 +85,11 @@ LINES: Final = (
     LogLine(r"Actual usage is (?P<weights_final>[\d.]+) GiB for weight, (?P<activations>[\d.]+) GiB for peak "
             r"activation, (?P<runtime>-?[\d.]+) GiB for non-torch memory",
             (Figure("activations", "GiB", "most"), Figure("runtime", "GiB", "most")), since="0.10.2"),
-    LogLine(r"GiB for consumed memory \(weights \+ non-torch\), (?P<activations>[\d.]+) GiB for peak activation",
-            (Figure("activations", "GiB", "most"),), since="0.27.1"),
+    LogLine(r"(?P<consumed>[\d.]+) GiB for consumed memory \(weights \+ non-torch\), (?P<activations>[\d.]+) GiB for "
+            r"peak activation", (Figure("consumed", "GiB", "most"), Figure("activations", "GiB", "most")),
+            since="0.27.1"),
+    LogLine(r"Desired GPU memory utilization is \((?P<budget_share>[\d.]+), (?P<budget>[\d.]+) GiB\)",
+            (Figure("budget_share", "number"), Figure("budget", "GiB", "least")), since="0.10.2"),
     LogLine(r"init engine \(profile, create kv cache, warmup model\) took|Starting vLLM (?:API )?server|"
             r"Application startup complete", reached="started"),
 )  # fmt: skip

@@ -68,7 +68,7 @@ class RemedyFinder(QObject):
 
     def _start(self) -> None:
         plan, state = self.plan, self._document.state
-        request = state.request()
+        request = self._document.request()
         if plan is None or request is None or plan.fits is None:
             return
         request = request._replace(draft=plan.request.draft)

@@ -15,7 +15,7 @@ from kvplanner.engine.sglang.memory.outside import outside
 from kvplanner.engine.sglang.memory.workspace import attention_workspace
 from kvplanner.engine.sglang.settings import Settings
 from kvplanner.engine.sglang.weights.rank import RankWeights, mtp_parameters, weights_of
-from kvplanner.engine.shared.calibration import Place, calibrate
+from kvplanner.engine.shared.calibration import Place, calibrate, ranks, release_of
 from kvplanner.estimate import Estimate, Input, band_of_sum, banded, exact, least_sure, measured
 from kvplanner.gpu.spec import Device
 from kvplanner.model.model import Model
@@ -70,7 +70,7 @@ def plan_rank(request: PlanRequest, settings: Settings, stage: int, device: Devi
     assert gpu.total is not None  # refused before any rank is planned
     assert gpu.cuda_total is not None
 
-    here = Place(request.engine, settings.era.name, gpu.name, spec.model_type)
+    here = _here(request, settings, device)
 
     def term(kind: SegmentKind, estimated: Estimate) -> Estimate:
         if kind in request.measured:
@@ -108,9 +108,21 @@ def eager(request: PlanRequest, spec: ModelSpec, settings: Settings, requests: i
     found = activations.eager(spec, settings, requests)
     if not request.calibration:
         return found
-    gpu = request.machine.devices[0].gpu.name
-    return calibrate(
-        found, "activations", request.calibration, Place(request.engine, settings.era.name, gpu, spec.model_type)
+    here = _here(request, settings, request.machine.devices[0])
+    return calibrate(found, "activations", request.calibration, here)
+
+
+def _here(request: PlanRequest, settings: Settings, device: Device) -> Place:
+    parallel = settings.parallel
+    family = request.model.spec.model_type
+    return Place(
+        request.engine,
+        settings.era.name,
+        device.gpu.name,
+        family,
+        ranks(parallel.tp, parallel.pp),
+        device.driver,
+        release_of(request.version or ""),
     )
 
 

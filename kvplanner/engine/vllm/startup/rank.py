@@ -12,7 +12,7 @@ from typing import cast
 
 from kvplanner.engine.request import MeasuredKind, PlanRequest
 from kvplanner.engine.segment import SegmentKind
-from kvplanner.engine.shared.calibration import Place, calibrate
+from kvplanner.engine.shared.calibration import Place, calibrate, family_of, ranks
 from kvplanner.engine.vllm.gpu import Gpu, gpu_of
 from kvplanner.engine.vllm.kv.layout import CacheLayout
 from kvplanner.engine.vllm.kv.sizing import given_cache
@@ -97,7 +97,15 @@ def plan_rank(request: PlanRequest, settings: Settings, stage: int, device: Devi
     assert total is not None  # refused before any rank is planned
     assert cuda_total is not None
 
-    here = Place(request.engine, settings.era.name, gpu.name, model.spec.model_type)
+    here = Place(
+        request.engine,
+        settings.era.name,
+        gpu.name,
+        family_of(model.spec.model_type, settings.model.dtype),
+        ranks(settings.parallel.tp, settings.parallel.pp),
+        device.driver,
+        "0.{}.{}".format(*settings.version),
+    )
 
     def term(kind: SegmentKind, estimated: Estimate, seen: MeasuredKind | None = None) -> Estimate:
         if kind in request.measured:
