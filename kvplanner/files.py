@@ -7,6 +7,7 @@ import re
 import sys
 import time
 from contextlib import suppress
+from functools import cache
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -30,7 +31,7 @@ def shipped(*parts: str) -> Path:
 
 
 def data_folder() -> Path:
-    """Where settings and sessions lie: $KVPLANNER_DATA_DIR, else the desktop's place for an application's own.
+    """Where settings, sessions and packs lie: $KVPLANNER_DATA_DIR, else the desktop's place for an application's own.
 
     The same place as QStandardPaths' GenericConfigLocation, for terminals that load no Qt.
     """
@@ -50,6 +51,20 @@ def data_folder() -> Path:
 def calibration_file() -> Path:
     """Where the runs lie that calibrate plans."""
     return data_folder() / "calibrations.json"
+
+
+def packs_folder() -> Path:
+    """Where data packs that were added lie."""
+    return data_folder() / "packs"
+
+
+@cache
+def has_packs() -> bool:
+    """Whether any data pack was ever added here: a start without one does not load what reads them."""
+    try:
+        return packs_folder().is_dir()
+    except OSError:
+        return False
 
 
 def write_whole(path: str | os.PathLike[str], data: bytes) -> None:

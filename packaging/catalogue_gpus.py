@@ -10,6 +10,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+from kvplanner.catalog.gpus import entry_of
+
 _KEPT = (
     "id", "vendor", "class", "nvml_name", "aliases", "arch", "year", "memory_type", "compute_capability",
     "memory_gb", "nvml_total_mib", "nvml_total_mib_other", "driver_total_bytes", "torch_total_mib",
@@ -43,7 +45,7 @@ def build(source: Path, target: Path) -> int:
         "made": facts["made"],
         "rules": facts["rules"],
         "sources": facts["sources"],
-        "gpus": [_entry(record) for record in records],
+        "gpus": [entry_of(record) for record in records],
     }
     _write(target / "index.json", json.dumps(index, ensure_ascii=False, separators=(",", ":")) + "\n")
     lines = (json.dumps(record, ensure_ascii=False, separators=(",", ":")) for record in records)
@@ -71,15 +73,6 @@ def _driver_total(device: dict[str, Any]) -> dict[str, Any]:
                 "facts": {**device.get("facts", {}), "driver_total_bytes": fact},
             }
     return {}
-
-
-def _entry(record: dict[str, Any]) -> list[Any]:
-    """id, name, aliases, vendor, class, nominal GB, modified."""
-    aliases = record.get("aliases", [])
-    name = record.get("nvml_name") or (aliases[0] if aliases else record["id"])
-    return [
-        record["id"], name, aliases, record["vendor"], record["class"], record.get("memory_gb"), record["modified"],
-    ]  # fmt: skip
 
 
 def _write(path: Path, text: str) -> None:

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from kvplanner.catalog.models import QUANTISATION
-from kvplanner.catalog.stored import as_stored, logical, stored_size
+from kvplanner.catalog.rows import index_row
+from kvplanner.catalog.stored import as_stored, stored_size
 from kvplanner.model.families import READERS, read_config
 
 # Keys that say nothing about memory, in any dictionary of a config.
@@ -186,7 +187,9 @@ def build(sources: Sequence[Path], target: Path) -> int:
     alike: dict[str, int] = {}
     for fact in facts:
         record = _record(fact, sizes.get(fact["id"], []))
-        row = _row(fact, record, offset)
+        row = index_row(
+            record, family=fact["family"], licence=fact["license"], released=fact["released"], offset=offset
+        )
         line = _json(_referring(record, configs)).encode() + b"\n"
         by_id[fact["id"]] = row
         alike[fact["id"]] = _size_of_alike(record)
@@ -311,20 +314,6 @@ def _merged(config: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, A
         part = result.get(name)
         result[name] = _merged(part, value) if isinstance(part, dict) and isinstance(value, dict) else value
     return result
-
-
-def _row(fact: Mapping[str, Any], record: dict[str, Any], offset: int) -> list[Any]:
-    """The index entry: what a list of models shows, and where the record lies."""
-    spec, inventory = read_config(record["config"], where=fact["id"], side_quant=record.get("side_quant"))
-    spec, inventory, _ = as_stored(record, spec, inventory)
-    stored = stored_size(record, spec.quantization, inventory).value
-    if any(name.endswith("max_position_embeddings") for name in spec.defaulted):
-        record.setdefault("defaults", []).append("max_position_embeddings")
-    lower = bool(record.get("defaults") or record.get("derived"))
-    return [
-        fact["id"], fact["family"], spec.architecture, logical(inventory), stored, spec.quantization,
-        spec.context_length, fact["license"], fact["released"], int(lower), "", offset,
-    ]  # fmt: skip
 
 
 def _namesake(model: str, base: str, by_id: Mapping[str, list[Any]]) -> str:

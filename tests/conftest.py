@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,14 +12,17 @@ import pytest
 from hypothesis import settings
 
 from kvplanner.catalog import preread
-from kvplanner.files import shipped
+from kvplanner.files import FOLDER_VARIABLE, shipped
 
 settings.register_profile("kvplanner", deadline=None)
 settings.load_profile("kvplanner")
 
 
 def pytest_configure() -> None:
-    """Whoever works on a reader of configs sees what it reads: models that were kept before that are read anew."""
+    """No test sees what its user keeps; and whoever works on a reader of configs sees what it reads: models that
+    were kept before that are read anew.
+    """
+    os.environ[FOLDER_VARIABLE] = str(Path(tempfile.gettempdir(), "kvplanner-tests-keep-nothing"))
     root = Path(preread.__file__).parents[1]
     sources = [*(root / "model").rglob("*.py"), *(root / "catalog").glob("*.py"), shipped("models", "records.jsonl")]
     kept = shipped("models", "preread.jsonl").stat().st_mtime

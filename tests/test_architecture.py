@@ -14,7 +14,9 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "kvplanner"
 
 # Each room with the rooms that it may import; a room may always import itself.
-GROUND = {"units", "sized_text", "errors", "estimate", "files", "jsonfile", "printable", "reading", "deadline"}
+GROUND = {
+    "units", "sized_text", "errors", "estimate", "files", "jsonfile", "packfile", "printable", "reading", "deadline",
+}  # fmt: skip
 FACTS = {"model", "gpu"}
 PLANS = GROUND | FACTS | {"engine", "catalog"}
 ALLOWED: dict[str, set[str]] = {
@@ -28,6 +30,8 @@ ALLOWED: dict[str, set[str]] = {
     "reading": {"errors"},
     "jsonfile": {"errors", "reading"},
     "printable": set(),
+    "packfile": {"errors", "files", "jsonfile", "reading"},
+    "packs": PLANS,
     "model": GROUND,
     "gpu": GROUND,
     "engine": GROUND | FACTS,
@@ -38,9 +42,9 @@ ALLOWED: dict[str, set[str]] = {
     "request": PLANS,
     "report": PLANS | {"solve", "diagnose"},
     "observe": PLANS,
-    "cli": PLANS | {"request", "report", "solve", "diagnose", "source", "observe"},
-    "app": PLANS | {"request", "report", "solve", "diagnose", "source", "observe"},
-    "ui": PLANS | {"request", "report", "solve", "diagnose", "source", "observe", "app"},
+    "cli": PLANS | {"packs", "request", "report", "solve", "diagnose", "source", "observe"},
+    "app": PLANS | {"packs", "request", "report", "solve", "diagnose", "source", "observe"},
+    "ui": PLANS | {"packs", "request", "report", "solve", "diagnose", "source", "observe", "app"},
     "__main__": GROUND | {"cli", "ui"},
 }
 ANY_ROOM = {"__init__", "resources", "record"}

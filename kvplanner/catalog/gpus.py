@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from kvplanner.errors import UnknownName
 from kvplanner.estimate import Estimate, Input, banded, exact
-from kvplanner.files import shipped
+from kvplanner.files import has_packs, shipped
 from kvplanner.gpu.spec import GpuEntry, GpuSpec, Machine
 from kvplanner.units import GB, GIB, MB, MIB
 
@@ -33,18 +33,50 @@ def _index() -> dict[str, Any]:
 @cache
 def index() -> tuple[GpuEntry, ...]:
     """All GPUs, in the catalogue's order."""
-    return tuple(GpuEntry(g[0], g[1], tuple(g[2]), *g[3:]) for g in _index()["gpus"])
+    shipped_ones = tuple(GpuEntry(g[0], g[1], tuple(g[2]), *g[3:]) for g in _index()["gpus"])
+    if not has_packs():
+        return shipped_ones
+    brought = {name: entry_of(facts) for name, facts in _brought().items()}
+    return (*(brought.get(entry.id, entry) for entry in shipped_ones),
+            *(entry for name, entry in brought.items() if name not in {e.id for e in shipped_ones}))  # fmt: skip
+
+
+def made() -> str:
+    """The date of the facts that came with the program, as YYYY-MM-DD."""
+    return str(_index()["made"])
+
+
+def shipped_count() -> int:
+    """How many GPUs came with the program."""
+    return len(_index()["gpus"])
+
+
+def entry_of(facts: dict[str, Any]) -> GpuEntry:
+    """What the index says of a record."""
+    aliases = tuple(facts.get("aliases", ()))
+    name = facts.get("nvml_name") or (aliases[0] if aliases else facts["id"])
+    modified = bool(facts.get("modified"))
+    return GpuEntry(facts["id"], name, aliases, facts["vendor"], facts["class"], facts.get("memory_gb"), modified)
+
+
+def _brought() -> dict[str, dict[str, Any]]:
+    """Records of data packs."""
+    from kvplanner import packfile
+
+    return {name: facts for name, (facts, _) in packfile.gpus().items()}
 
 
 @cache
 def _lines() -> dict[str, bytes]:
     lines = (_FOLDER / "records.jsonl").read_bytes().splitlines()
-    return {entry.id: line for entry, line in zip(index(), lines, strict=True)}
+    return {entry[0]: line for entry, line in zip(_index()["gpus"], lines, strict=True)}
 
 
 @cache
 def record(gpu_id: str) -> dict[str, Any]:
     """The facts of one GPU with their provenance. Raises UnknownName."""
+    if has_packs() and (facts := _brought().get(gpu_id)):
+        return facts
     line = _lines().get(gpu_id)
     if line is None:
         raise UnknownName(f"no GPU has the id {gpu_id!r}", "GPU catalogue", (), "kvplanner gpus lists them")
@@ -56,12 +88,16 @@ def record(gpu_id: str) -> dict[str, Any]:
 def gpu(gpu_id: str) -> GpuSpec:
     """The GPU with an id; its totals are None only when not even the memory size is known."""
     facts = record(gpu_id)
-    entry = next(e for e in index() if e.id == gpu_id)
+    return spec_of(facts, next(e for e in index() if e.id == gpu_id))
+
+
+def spec_of(facts: dict[str, Any], entry: GpuEntry) -> GpuSpec:
+    """The GPU of a record and its entry."""
     capability = facts.get("compute_capability")
     major_minor = tuple(int(part) for part in str(capability).split(".")) if capability else None
     total, cuda_total = _totals(facts)
     return GpuSpec(
-        id=gpu_id,
+        id=entry.id,
         name=entry.name,
         vendor=facts["vendor"],
         total=total,

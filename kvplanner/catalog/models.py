@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kvplanner.catalog import preread
 from kvplanner.catalog.stored import as_stored, logical, stored_size
 from kvplanner.errors import UnknownName
-from kvplanner.files import shipped
+from kvplanner.files import has_packs, shipped
 from kvplanner.model.model import Model
 from kvplanner.model.spec import ModelSpec
 from kvplanner.model.tensors import Inventory
 from kvplanner.record import NamedTuple
+
+if TYPE_CHECKING:
+    from kvplanner.packfile import Pack
 
 _FOLDER: Final = shipped("models")
 _MOST_NEAR: Final = 6
@@ -52,9 +55,26 @@ class ModelEntry(NamedTuple):
 
 
 @cache
-def _rows() -> list[list[Any]]:
+def _shipped() -> list[list[Any]]:
     rows: list[list[Any]] = json.loads((_FOLDER / "index.json").read_bytes())["models"]
     return rows
+
+
+def _rows() -> list[list[Any]]:
+    return _with_packs(_shipped()) if has_packs() else _shipped()
+
+
+def shipped_count() -> int:
+    """How many models came with the program."""
+    return len(_shipped())
+
+
+def _with_packs(rows: list[list[Any]]) -> list[list[Any]]:
+    """The rows with those that data packs bring, which replace others of their ids; new ones stand first."""
+    from kvplanner import packfile
+
+    brought = {row[0]: row for pack in packfile.installed().packs for row in pack.rows}
+    return [*brought.values(), *(row for row in rows if row[0] not in brought)]
 
 
 def _entry(row: list[Any]) -> ModelEntry:
@@ -275,6 +295,8 @@ def record(model_id: str) -> dict[str, Any]:
     Raises UnknownName.
     """
     entry = find(model_id)
+    if pack := _pack_of(entry.like or entry.id):
+        return dict(pack.models[entry.like or entry.id])
     offset = entry.offset if not entry.like else find(entry.like).offset
     with (_FOLDER / "records.jsonl").open("rb") as file:
         file.seek(offset)
@@ -283,6 +305,16 @@ def record(model_id: str) -> dict[str, Any]:
         shared = {key: value for key, value in record(base)["config"].items() if key not in QUANTISATION}
         facts["config"] = shared | facts["config"]
     return facts
+
+
+def _pack_of(record_id: str) -> Pack | None:
+    """The data pack that a record comes from, None for those that come with the program."""
+    if not has_packs():
+        return None
+    from kvplanner import packfile
+
+    found = packfile.models().get(record_id)
+    return found[1] if found else None
 
 
 @cache
@@ -302,11 +334,12 @@ def load(model_id: str) -> Model:
     An id that only shares another one's shape takes that one's config and says so. Raises UnknownName, or NotModelled
     for an architecture that has no reader.
     """
-    known = preread.model(model_id, model_id)
+    known = None if _pack_of(model_id) else preread.model(model_id, model_id)
     if known is not None:
         return known  # the usual case, without the index of all models
     entry = find(model_id)
-    return preread.model(entry.id, entry.like or entry.id) or read(entry)
+    record_id = entry.like or entry.id
+    return (None if _pack_of(record_id) else preread.model(entry.id, record_id)) or read(entry)
 
 
 def read(entry: ModelEntry) -> Model:
@@ -335,6 +368,8 @@ def _source(entry: ModelEntry, facts: dict[str, Any]) -> str:
         "sibling": "config of the same architecture, dimensions confirmed",
         "reconstructed": "config rebuilt from class defaults, element count confirmed",
     }[facts["kind"]]
+    if pack := _pack_of(facts["id"]):
+        how = f"data pack {pack.name} of {pack.made}, {how}"
     return f"{how}: {facts['source']}" if not entry.like else f"shape of {entry.like} ({how}: {facts['source']})"
 
 

@@ -29,6 +29,7 @@ COMMANDS: Final[dict[str, str]] = {
     "calibrations": "runs whose figures replace estimates in plans like them",
     "models": "the bundled models, searched",
     "gpus": "the GPUs known here, or those of this machine (--local)",
+    "data": "how old the data are, and packs of newer ones",
     "gui": "the window",
 }
 _INTERRUPTED: Final = 130

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from kvplanner.errors import UnknownName
+from kvplanner.errors import BadInput, UnknownName
 
 if TYPE_CHECKING:
     from kvplanner.engine.protocol import Engine
@@ -40,6 +40,21 @@ def engine(name: str) -> Engine:
         raise UnknownName(f"no engine is called {name!r}", "--engine", names(), "Leave it out for the first")
     found: Engine = import_module(f"{package}.planner").ENGINE
     return found
+
+
+def check_constants(name: str, given: Mapping[str, list[dict[str, Any]]], where: str) -> None:
+    """Whether an engine can take a data pack's constants: `check` of its package's `constants`, where it has one.
+
+    Raises BadInput naming the field, and UnknownName.
+    """
+    package = _ENGINES.get(name)
+    if package is None:
+        raise UnknownName(f"no engine is called {name[:60]!r}", where, names())
+    try:
+        module = import_module(f"{package}.constants")
+    except ModuleNotFoundError as error:
+        raise BadInput(f"{name} takes no constants from packs", where, "Leave them out") from error
+    module.check(given, where)
 
 
 def metrics() -> tuple[MetricNames, ...]:

@@ -11,7 +11,8 @@ from pathlib import Path
 # Distributions whose modules are in the application; Python itself comes on top.
 _PARTS = (
     "PySide6_Essentials", "shiboken6", "pyqtgraph", "numpy", "nvidia-ml-py", "huggingface_hub", "psutil",
-    "prometheus_client", "anyio", "certifi", "charset-normalizer", "click", "colorama", "filelock", "fsspec", "h11",
+    "prometheus_client", "PyNaCl", "cffi", "anyio", "certifi", "charset-normalizer", "click", "colorama", "filelock",
+    "fsspec", "h11",
     "httpcore2", "httpx2", "idna", "packaging", "PyYAML", "requests", "tqdm", "truststore", "typing_extensions",
     "urllib3", "pyinstaller",
 )  # fmt: skip

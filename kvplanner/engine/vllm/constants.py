@@ -13,8 +13,9 @@ from typing import Any, Final, cast
 from kvplanner.engine.vllm.gpu import Gpu, GpuKind
 from kvplanner.engine.vllm.releases import NEWEST
 from kvplanner.engine.vllm.settings import Settings
+from kvplanner.errors import BadInput
 from kvplanner.estimate import Basis
-from kvplanner.files import shipped
+from kvplanner.files import has_packs, shipped
 from kvplanner.record import NamedTuple
 from kvplanner.units import counted
 
@@ -22,6 +23,7 @@ from kvplanner.units import counted
 _CONDITIONS: Final = ("runner", "gpu", "ranks", "stage", "pipeline", "graphs", "host")
 # Releases to come take the newest entries.
 _LATEST: Final = (NEWEST[0], 99)
+_NO_LAST: Final = (10**9, 0)
 _FILE: Final = shipped("vllm_constants.json")
 
 _SEPARATE_MEMORY: Final[tuple[GpuKind, ...]] = ("hbm", "pcie")
@@ -61,7 +63,7 @@ def lookup(name: str, settings: Settings, gpu: Gpu, stage: int = 0) -> Constant:
     place = "last" if stage == settings.parallel.pp - 1 else "before last"
     pipeline = "yes" if settings.parallel.pp > 1 else "no"
     graphs = "yes" if settings.graphs.mode != "NONE" else "no"
-    version = min(settings.version, _LATEST)  # a release to come has the newest rules
+    version = settings.version
     runner, assumed = settings.era.runner, gpu.kind
     host = "windows" if gpu.windows else "linux"
     found = _lookup(name, version, (runner, assumed, ranks, place, pipeline, graphs, host))
@@ -93,11 +95,53 @@ def replace_table(entries: Mapping[str, list[dict[str, Any]]]) -> None:
 @cache
 def _lookup(name: str, version: tuple[int, int], values: tuple[str, ...]) -> Constant:
     here = dict(zip(_CONDITIONS, values, strict=True))
-    for entry in _table()[name]:
-        inside = tuple(entry.get("first", (0, 0))) <= version <= tuple(entry.get("last", (99, 99)))
+    newest = min(version, _LATEST)  # a release to come has the newest of the shipped entries
+    for entry, at in ((e, at) for entries, at in ((_added(name), version), (_table()[name], newest)) for e in entries):
+        inside = tuple(entry.get("first", (0, 0))) <= at <= tuple(entry.get("last", _NO_LAST))
         if inside and all(_same(entry.get(key, value), value) for key, value in here.items()):
             return _constant(entry)
     raise KeyError(f"{name} for {version}, {here}")
+
+
+def _added(name: str) -> list[dict[str, Any]]:
+    """Entries that data packs bring."""
+    if not has_packs():
+        return []
+    from kvplanner import packfile
+
+    return packfile.constants("vllm", name)
+
+
+def check(given: Mapping[str, list[dict[str, Any]]], where: str) -> None:
+    """Whether a data pack's entries can be used in place of the shipped ones. Raises BadInput naming the field."""
+    for name, entries in given.items():
+        if name not in _table():
+            raise BadInput("no constant of this name", f"{where}.{name[:60]}", "Leave it out")
+        for at, entry in enumerate(entries):
+            _check_entry(entry, f"{where}.{name}[{at}]")
+
+
+def _check_entry(entry: Mapping[str, Any], where: str) -> None:
+    unknown = sorted(entry.keys() - {"first", "last", *_CONDITIONS, "value", "low", "high", "basis", "why", "rows"})
+    if unknown:
+        raise BadInput(f"the field {unknown[0][:60]!r} is not known", where, "Leave it out")
+    given = [entry.get(key) for key in ("low", "value", "high")]
+    band = [float(part) for part in given if isinstance(part, int | float) and not isinstance(part, bool)]
+    if len(band) != len(given):
+        raise BadInput("low, value and high are not all numbers", where, "Give all three")
+    if not band[0] <= band[1] <= band[2]:
+        raise BadInput("low, value and high are not in this order", where, "Exchange them")
+    if entry.get("basis") not in ("calibrated", "measured", "analytic", "assumed", "exact"):
+        raise BadInput("basis is none", where, "Write calibrated, measured, analytic, assumed or exact")
+    if not isinstance(entry.get("why"), str) or not isinstance(entry.get("rows", []), list):
+        raise BadInput("why is no text, or rows no list", where, "Say what the entry rests on")
+    for key in ("first", "last"):
+        version = entry.get(key, [0, 0])
+        if not isinstance(version, list) or [type(part) for part in version] != [int, int]:
+            raise BadInput("not a release such as [33, 0]", f"{where}.{key}", "Write minor version and patch")
+    for key in _CONDITIONS:
+        if not isinstance(entry.get(key, ""), str):
+            raise BadInput("not a text", f"{where}.{key}", "Leave it out for every case")
 
 
 def _same(wanted: str, value: str) -> bool:

@@ -13,7 +13,7 @@ from kvplanner.engine.registry import engine, names
 PARTS = (
     ("pyqtgraph", "pyqtgraph"), ("numpy", "numpy"), ("nvidia-ml-py", "NVML binding"),
     ("huggingface_hub", "huggingface_hub"), ("psutil", "psutil"), ("prometheus-client", "prometheus-client"),
-    ("PyYAML", "PyYAML"),
+    ("PyYAML", "PyYAML"), ("PyNaCl", "PyNaCl"),
 )  # fmt: skip
 
 

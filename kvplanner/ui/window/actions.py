@@ -173,6 +173,7 @@ COMMANDS: Final = (
     Command("Help", "help_bar", "How to Read the &Bar", lambda c: c.help.bar),
     Command("Help", "help_shortcuts", "&Keyboard Shortcuts", lambda c: c.help.shortcuts, ("Ctrl+?",)),
     Command("Help", SEPARATOR, "", None),
+    Command("Help", "data_packs", "&Data and Packs…", lambda c: c.help.data),
     Command("Help", "licences", "&Licences", lambda c: c.help.licences),
     Command("Help", "about", "&About kvplanner", lambda c: c.help.about),
 )

@@ -173,7 +173,7 @@ class MainWindow(QtWidgets.QMainWindow):
         """A crash may be told before there are menus."""
         from kvplanner.ui.window.commands.help import Help
 
-        return Help(self, self.document, self.messages)
+        return Help(self, self.document, self.messages, self.services.jobs)
 
     def _make_commands(self) -> None:
         """What the menus do, and the menus."""

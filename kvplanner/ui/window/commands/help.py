@@ -1,4 +1,4 @@
-"""Help pages and dialogs: about, a model's inspection, crash reports, the data folder."""
+"""Help pages and dialogs: about, a model's inspection, data packs, crash reports, the data folder."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from kvplanner.files import data_folder
 
 if TYPE_CHECKING:
     from kvplanner.app.document import Document
+    from kvplanner.app.jobs import Jobs
     from kvplanner.app.messages import Messages
     from kvplanner.ui.dialogs.help import HelpViewer
 
@@ -17,8 +18,9 @@ if TYPE_CHECKING:
 class Help:
     """Of one window. viewer, dialog: what is open of it."""
 
-    def __init__(self, host: QtWidgets.QWidget, document: Document, messages: Messages) -> None:
+    def __init__(self, host: QtWidgets.QWidget, document: Document, messages: Messages, jobs: Jobs) -> None:
         self._host = host
+        self._jobs = jobs
         self._document = document
         self._messages = messages
         self.viewer: HelpViewer | None = None
@@ -65,6 +67,12 @@ class Help:
     def licences(self) -> None:
         """Whose work is inside."""
         self.show_page("licences")
+
+    def data(self) -> None:
+        """How old the data are, and packs of newer ones."""
+        from kvplanner.ui.dialogs.data import DataDialog
+
+        self._open_dialog(DataDialog(self._jobs, self._host))
 
     def about(self) -> None:
         """Versions."""
