@@ -50,7 +50,9 @@ def test_a_pack_is_added_once_its_key_is_trusted_and_removed(dialog: DataDialog,
     assert shown(dialog)[1][0] == "Pack spring"
     assert shown(dialog)[1][3:] == ["1 model, 1 GPU, 1 constant of vLLM", f"{MARK} (The lab)"]
     assert "from the next start on" in dialog.result_text.text()
-    dialog.list.setCurrentItem(dialog.list.topLevelItem(1))
+    added = dialog.list.topLevelItem(1)
+    assert added is not None
+    dialog.list.setCurrentItem(added)
     dialog.remove_button.click()
     assert len(shown(dialog)) == 1
 
