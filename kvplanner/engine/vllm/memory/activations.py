@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kvplanner.engine.shared.identity import by_identity
 from kvplanner.engine.vllm import rules
 from kvplanner.engine.vllm.constants import Constant, lookup
 from kvplanner.engine.vllm.gpu import Gpu
@@ -81,14 +82,9 @@ class Moments(NamedTuple):
     rest: Constant | None
     fixed: Constant
 
-    def peak(self, which: int) -> int:
-        """The highest moment: which 0 is the value, 1 the low end, 2 the high end."""
-        return max(self.highest(which)[1] + round(self.fixed.band[which]), self.compilation.band[which])
-
-    @property
-    def compiling(self) -> bool:
-        """Whether compilation sets the peak."""
-        return self.compilation.value > self.highest(0)[1] + round(self.fixed.value)
+    def step(self, which: int) -> int:
+        """The highest moment of a start that does not compile: which 0 is the value, 1 the low end, 2 the high end."""
+        return self.highest(which)[1] + round(self.fixed.band[which])
 
     def highest(self, which: int) -> tuple[str, int]:
         """The name and size of the highest moment of a start that does not compile, libraries not among it."""
@@ -102,6 +98,19 @@ class Moments(NamedTuple):
         return max(named, key=lambda moment: moment[1])
 
 
+class Profiled(NamedTuple):
+    """What the profile run finds on one rank, in bytes.
+
+    peak: PyTorch's peak above what stays allocated. serving: the peak of a full step, everything compiled.
+    cold_extra_bytes: what a first start books beyond a start that finds its kernels compiled.
+    """
+
+    peak: Estimate
+    serving: Estimate
+    cold_extra_bytes: int
+
+
+@by_identity(64, lambda _, settings, stage: (settings.parallel, settings.multimodal, stage))
 def widths(model: Model, settings: Settings, stage: int) -> Widths:
     """The widest layer of a stage: outputs of its input projections and inputs of its output projections."""
     mixer = mlp = gate_up = 0
@@ -137,13 +146,13 @@ def moments(model: Model, settings: Settings, gpu: Gpu, stage: int, wide: Widths
 
 
 def _compilation(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Moment:
-    """The compiler's trial of the embedding's kernel; nothing where words are looked up outside of what is compiled.
+    """The compiler's trial of the embedding's kernel in a first start.
 
-    Models with encoders get their words looked up before, beside the encoders' outputs (gpu_model_runner.py).
+    Nothing where words are looked up outside of what is compiled. Models with encoders get their words looked up before, beside the encoders' outputs (gpu_model_runner.py).
     """
     spec = model.spec
     outside = spec.multimodal and not settings.multimodal.language_model_only
-    if not compiles(settings) or settings.graphs.cold is False or stage or outside:
+    if not compiles(settings) or stage or outside:
         return Moment()
     words = [h.bytes for h in held(model, settings, gpu, stage) if h.group.kind == "embedding"]
     size = max(words, default=0)
@@ -194,30 +203,44 @@ def _sampler(spec: ModelSpec, settings: Settings, gpu: Gpu, stage: int, seqs: in
 
 def peak(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Estimate:
     """PyTorch's peak above what stays allocated, in bytes on one rank of a stage."""
-    spec, tokens = model.spec, settings.scheduler.max_num_batched_tokens
+    return profiled(model, settings, gpu, stage).peak
+
+
+def profiled(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Profiled:
+    """The peaks of one rank of a stage: of the start that is planned, and of a full step of the running server."""
     wide = widths(model, settings, stage)
     found = moments(model, settings, gpu, stage, wide)
-    value, low, high = (found.peak(which) for which in range(3))
-    element = DTYPE_BYTES[settings.model.dtype]
-    gate_up = tokens * wide.gate_up * element
+    steps = found.step(0), found.step(1), found.step(2)
+    extra = max(found.compilation.value - steps[0], 0)
+    gate_up = settings.scheduler.max_num_batched_tokens * wide.gate_up * DTYPE_BYTES[settings.model.dtype]
+    formula, inputs = _explained(model.spec, settings, found, wide.gate_up)
+    notes = _remarks(model.spec, settings, gpu, stage, found, gate_up)
+    serving = banded(*steps, "calibrated", formula, *inputs).with_notes(*notes)
+    if settings.graphs.cold is False or not found.compilation.value:
+        return Profiled(serving, serving, extra)
+    first = (max(pair) for pair in zip(steps, found.compilation.band, strict=True))
+    inputs.append(Input("compilation", found.compilation.value, "B", found.compilation.how))
+    cold = banded(*first, "calibrated", f"max({{compilation}}, {formula})", *inputs)
+    return Profiled(cold.with_notes(*notes, *_cold_remarks(found, extra)), serving, extra)
+
+
+def _explained(spec: ModelSpec, settings: Settings, found: Moments, gate_up: int) -> tuple[str, list[Input]]:
+    """The formula of a step's peak with its inputs; gate_up: elements per token of the gate and up projections."""
+    tokens, element = settings.scheduler.max_num_batched_tokens, DTYPE_BYTES[settings.model.dtype]
+    tensors = f"{tokens:,} tokens × {gate_up:,} × {element}; a part of it"
     inputs = [
         Input("forward pass", found.forward.value, "B", found.forward.how),
-        Input("gate and up tensors", gate_up, "B", f"{tokens:,} tokens × {wide.gate_up:,} × {element}; a part of it"),
+        Input("gate and up tensors", tokens * gate_up * element, "B", tensors),
     ]
-    steps = "{forward pass}"
+    formula = "{forward pass}"
     if found.sampler.value:
         inputs += _sampler_inputs(spec, settings, found.sampler)
-        steps = "max({forward pass}, {sampler})"
+        formula = "max({forward pass}, {sampler})"
     if found.encoder.value:
         inputs += _encoder_inputs(found)
-        steps = f"max({{encoders}}, {{encoder outputs}} + {steps})"
+        formula = f"max({{encoders}}, {{encoder outputs}} + {formula})"
     inputs.append(Input("libraries", round(found.fixed.value), "B", found.fixed.source))
-    steps += " + {libraries}"
-    if found.compilation.value:
-        inputs.append(Input("compilation", found.compilation.value, "B", found.compilation.how))
-        steps = f"max({{compilation}}, {steps})"
-    remarks = _remarks(spec, settings, gpu, stage, found, gate_up)
-    return banded(value, low, high, "calibrated", steps, *inputs).with_notes(*remarks)
+    return formula + " + {libraries}", inputs
 
 
 def _sampler_inputs(spec: ModelSpec, settings: Settings, sampler: Moment) -> tuple[Input, Input]:
@@ -242,20 +265,6 @@ def compiles(settings: Settings) -> bool:
     return settings.graphs.compiled
 
 
-def serving(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Estimate:
-    """The peak of a full step once everything is compiled."""
-    return peak(model, settings._replace(graphs=settings.graphs._replace(cold=False)), gpu, stage)
-
-
-def cold_start_extra(model: Model, settings: Settings, gpu: Gpu, stage: int = 0) -> int:
-    """Bytes that a first start books as activations beyond a start that finds its kernels compiled."""
-    cold, warm = (
-        peak(model, settings._replace(graphs=settings.graphs._replace(cold=cold)), gpu, stage).value
-        for cold in (True, False)
-    )
-    return cold - warm
-
-
 def _remarks(
     spec: ModelSpec, settings: Settings, gpu: Gpu, stage: int, found: Moments, gate_up: int
 ) -> tuple[str, ...]:
@@ -266,13 +275,19 @@ def _remarks(
         rows, logits = _rows(settings), 4 * _rows(settings) * spec.vocab_size
         remarks.append(f"{rows:,} rows of fp32 logits over {spec.vocab_size:,} words: {_both_small(logits)}")
         remarks += _beside_usual(spec, settings, gpu, stage, found)
-    if found.compiling:
-        extra = found.compilation.value - found.highest(0)[1] - round(found.fixed.value)
-        remarks.append(
+    return tuple(SizedText(remark) for remark in remarks)
+
+
+def _cold_remarks(found: Moments, extra: int) -> tuple[str, ...]:
+    """What a first start's peak is where compilation sets it, `extra` bytes above a step's."""
+    if not extra:
+        return ()
+    return (
+        SizedText(
             f"a first start compiles: its peak is {size_mark(found.compilation.value)}; with a warm compile cache "
             f"{size_mark(extra)} more are left for the KV cache (--compile-cache warm)"
-        )
-    return tuple(SizedText(remark) for remark in remarks)
+        ),
+    )
 
 
 def _both_small(size: int) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kvplanner.engine.shared.identity import by_identity
 from kvplanner.engine.vllm.constants import lookup
 from kvplanner.engine.vllm.gpu import Gpu
 from kvplanner.engine.vllm.settings import Settings
@@ -67,6 +68,7 @@ def _law(name: str, model: Model, settings: Settings, gpu: Gpu, stage: int) -> E
     )  # fmt: skip
 
 
+@by_identity(64, lambda _: ())
 def packed(model: Model) -> bool:
     """Whether the model's matrices are of 4 bits and less: their kernels' scratch comes into the first graph's pool."""
     inventory = model.inventory
@@ -74,6 +76,7 @@ def packed(model: Model) -> bool:
     return any(len(g.shape) >= 2 and g.format.bits < _PACKED_BITS for block in blocks for g in block)
 
 
+@by_identity(64, lambda _: ())
 def _kind(spec: ModelSpec) -> str:
     """What a model's layers capture beside attention and a dense MLP: "states", "experts" or "plain"."""
     if any(isinstance(m, State) for layer in spec.layers for m in layer.mixers):

@@ -34,7 +34,7 @@ class Rank(NamedTuple):
     they load. graphs_charged: the part of the graph memory that is taken off the budget. after: allocated after the
     measurement, out of the slack. fragmentation: reserved by the allocator outside the budget, and of no use. serving:
     the activations of a full step, nothing compiled. available: what the engine prints as available KV cache memory,
-    or the given size; negative when nothing is left.
+    or the given size; negative when nothing is left. cold_extra_bytes: activations of a first start beyond a later one.
     """
 
     device: Device
@@ -58,6 +58,7 @@ class Rank(NamedTuple):
     serving: Estimate
     given_kv: Estimate | None
     available: Estimate
+    cold_extra_bytes: int
 
     @property
     def reserved_bytes(self) -> int:
@@ -118,8 +119,9 @@ def plan_rank(request: PlanRequest, settings: Settings, stage: int, device: Devi
     runtime_inside = term("runtime", runtime.inside(settings, gpu, stage))
     rank_weights = term("weights", _weights(request, settings, gpu, stage))
     kept = term("workspace", workspace.persistent(model, settings, gpu, stage))
-    peak = term("activations", activations.peak(model, settings, gpu, stage))
-    serving = peak if "activations" in request.measured else activations.serving(model, settings, gpu, stage)
+    profiled = activations.profiled(model, settings, gpu, stage)
+    peak = term("activations", profiled.peak)
+    serving = peak if "activations" in request.measured else profiled.serving
     given = _measured_cache(request) or given_cache(settings, layout.bytes_per_block[stage])
     charged = {"runtime": runtime_inside, "weights": rank_weights, "workspace": kept, "activations": peak}
     if settings.era.graphs_in_budget:
@@ -149,6 +151,7 @@ def plan_rank(request: PlanRequest, settings: Settings, stage: int, device: Devi
         serving=serving,
         given_kv=given,
         available=given or _rest(budget, charged, settings.cache.utilization),
+        cold_extra_bytes=profiled.cold_extra_bytes,
     )
 
 

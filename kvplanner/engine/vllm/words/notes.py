@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from kvplanner.engine.request import PlanRequest
-from kvplanner.engine.vllm.memory import activations
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.engine.vllm.startup.replica import Replica
 from kvplanner.sized_text import SizedText, size_mark
@@ -42,7 +41,7 @@ def _compile_cache(request: PlanRequest, settings: Settings, replica: Replica) -
     first = next(rank for rank in replica.ranks if rank.stage == 0)
     if first.given_kv is not None or not stage.startswith("kv_cache") or "activations" in request.measured:
         return ""
-    extra = activations.cold_start_extra(request.model, settings, first.gpu)
+    extra = first.cold_extra_bytes
     if not extra:
         return ""
     if settings.graphs.cold is False:

@@ -123,7 +123,7 @@ def test_a_cold_start_is_told_where_it_compiles(version: str, changes: dict[str,
     here = settings(version, graphs=changes)
     assert activations.compiles(here) is expected
     few = here._replace(scheduler=here.scheduler._replace(max_num_seqs=16))
-    extra = activations.cold_start_extra(LLAMA_3_8B, few, H100)
+    extra = activations.profiled(LLAMA_3_8B, few, H100, 0).cold_extra_bytes
     # The embedding once more: 128,256 × 4,096 × 2.
     assert 0 < extra < 128256 * 4096 * 2 if expected else extra == 0
     notes = activations.peak(LLAMA_3_8B, few, H100, 0).notes
