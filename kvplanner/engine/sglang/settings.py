@@ -138,3 +138,16 @@ class Settings(NamedTuple):
     lora: Lora = Lora()
     cpu_offload_bytes: int = 0
     host_cache: HostCache = HostCache()
+
+
+def standing(settings: Settings) -> Settings:
+    """The settings without those that neither a model's tensors nor the layout of its pools depend on.
+
+    What is remembered by these serves every plan of a slider or a sweep over the others.
+    """
+    return settings._replace(
+        fraction=0.0, chunk=0, max_prefill_tokens=0, max_running=None, context_length=0, graphs=_NO_GRAPHS
+    )
+
+
+_NO_GRAPHS = Graphs("disabled", 0, (), "disabled", (), prefill_reserve=False)

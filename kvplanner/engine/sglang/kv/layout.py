@@ -6,10 +6,12 @@ from kvplanner.engine.sglang.kv.cells import Cells, cells, engine_window, layers
 from kvplanner.engine.sglang.kv.deepseek_v4 import compression
 from kvplanner.engine.sglang.kv.pools import Layout
 from kvplanner.engine.sglang.kv.state import state_layout
-from kvplanner.engine.sglang.settings import Settings
+from kvplanner.engine.sglang.settings import Settings, standing
+from kvplanner.engine.shared.identity import by_identity
 from kvplanner.model.spec import Compressed, Mla, ModelSpec, State
 
 
+@by_identity(64, lambda _, settings, stage, draft=None: (standing(settings), stage, draft))
 def layout(spec: ModelSpec, settings: Settings, stage: int, draft: ModelSpec | None = None) -> Layout:
     """What the pools of a stage are made of. Raises NotModelled for kinds that are not known."""
     if any(isinstance(m, Compressed) for layer in spec.layers for m in layer.mixers):

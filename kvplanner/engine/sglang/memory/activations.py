@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from kvplanner.engine.sglang.settings import Settings
+from kvplanner.engine.shared.identity import by_identity
 from kvplanner.estimate import Estimate, Input, banded, exact
 from kvplanner.model.spec import Attention, Mla, Mlp, ModelSpec, Moe, State
 from kvplanner.units import MIB, round_up
@@ -25,6 +26,7 @@ def step_tokens(settings: Settings) -> int:
     return settings.chunk if settings.chunk > 0 else settings.max_prefill_tokens
 
 
+@by_identity(64, lambda _, settings: settings.parallel)
 def token_bytes(spec: ModelSpec, settings: Settings) -> int:
     """Bytes of one token in the widest layer of a rank."""
     tp, attention = settings.parallel.tp, settings.parallel.attention_tp

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from kvplanner.engine.sglang.settings import Settings
+from kvplanner.engine.sglang.settings import Settings, standing
 from kvplanner.engine.sglang.weights import rules
 from kvplanner.engine.sglang.weights.placement import expert_ranks, inventory_of, ranks_of
+from kvplanner.engine.shared.identity import by_identity
 from kvplanner.engine.shared.shard import flat, uneven
 from kvplanner.errors import BadInput
 from kvplanner.model.model import Model
@@ -15,6 +16,7 @@ from kvplanner.model.tensors import TensorGroup
 _BLOCK_KINDS: Final = ("experts", "mlp", "attention")
 
 
+@by_identity(64, lambda _, settings: standing(settings))
 def check_tensors(model: Model, settings: Settings) -> None:
     """Raises BadInput, in words near the engine's, for a tensor that does not split over the ranks."""
     for group, _ in inventory_of(model).groups():

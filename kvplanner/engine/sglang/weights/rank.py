@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Iterator
 
 from kvplanner.engine.sglang.kv.cells import stage_layers
-from kvplanner.engine.sglang.settings import Settings
+from kvplanner.engine.sglang.settings import Settings, standing
 from kvplanner.engine.sglang.weights import format as weights_format
 from kvplanner.engine.sglang.weights.placement import inventory_of, local, placed
 from kvplanner.engine.sglang.weights.rotary import table_bytes
+from kvplanner.engine.shared.identity import by_identity
 from kvplanner.engine.shared.shard import Local
 from kvplanner.model.formats import DTYPE_BYTES
 from kvplanner.model.model import Model
@@ -27,8 +28,13 @@ class Held(NamedTuple):
     bytes: int
 
 
-def held(model: Model, settings: Settings, stage: int) -> Iterator[Held]:
+@by_identity(16, lambda _, settings, stage: (standing(settings), stage))
+def held(model: Model, settings: Settings, stage: int) -> tuple[Held, ...]:
     """Every group of tensors on a rank of a stage. Raises NotModelled when the tensors are not known."""
+    return tuple(_held(model, settings, stage))
+
+
+def _held(model: Model, settings: Settings, stage: int) -> Iterator[Held]:
     previous = ""
     for item in placed(model, settings, stage):
         group = item.group

@@ -43,9 +43,12 @@ class CacheLayout(NamedTuple):
 
     def blocks_at(self, length: int) -> int:
         """Blocks that one request of `length` tokens holds in all groups."""
-        blocks = 0
+        blocks = each = 0
+        spec = None
         for table in self.tables:
-            blocks += kv_groups.blocks_of(table, self.settings, length)
+            if table.spec is not spec:  # groups of one kind stand side by side and hold the same
+                spec, each = table.spec, kv_groups.blocks_of(table, self.settings, length)
+            blocks += each
         return blocks
 
 

@@ -148,7 +148,8 @@ def moments(model: Model, settings: Settings, gpu: Gpu, stage: int, wide: Widths
 def _compilation(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Moment:
     """The compiler's trial of the embedding's kernel in a first start.
 
-    Nothing where words are looked up outside of what is compiled. Models with encoders get their words looked up before, beside the encoders' outputs (gpu_model_runner.py).
+    Nothing where words are looked up outside of what is compiled. Models with encoders get their words looked up
+    before, beside the encoders' outputs (gpu_model_runner.py).
     """
     spec = model.spec
     outside = spec.multimodal and not settings.multimodal.language_model_only
@@ -210,17 +211,20 @@ def profiled(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Profiled
     """The peaks of one rank of a stage: of the start that is planned, and of a full step of the running server."""
     wide = widths(model, settings, stage)
     found = moments(model, settings, gpu, stage, wide)
-    steps = found.step(0), found.step(1), found.step(2)
-    extra = max(found.compilation.value - steps[0], 0)
+    value, low, high = (found.step(which) for which in range(3))
+    compilation = found.compilation
+    extra = max(compilation.value - value, 0)
     gate_up = settings.scheduler.max_num_batched_tokens * wide.gate_up * DTYPE_BYTES[settings.model.dtype]
     formula, inputs = _explained(model.spec, settings, found, wide.gate_up)
     notes = _remarks(model.spec, settings, gpu, stage, found, gate_up)
-    serving = banded(*steps, "calibrated", formula, *inputs).with_notes(*notes)
-    if settings.graphs.cold is False or not found.compilation.value:
+    serving = banded(value, low, high, "calibrated", formula, *inputs).with_notes(*notes)
+    if settings.graphs.cold is False or not compilation.value:
         return Profiled(serving, serving, extra)
-    first = (max(pair) for pair in zip(steps, found.compilation.band, strict=True))
-    inputs.append(Input("compilation", found.compilation.value, "B", found.compilation.how))
-    cold = banded(*first, "calibrated", f"max({{compilation}}, {formula})", *inputs)
+    inputs.append(Input("compilation", compilation.value, "B", compilation.how))
+    cold = banded(
+        max(value, compilation.value), max(low, compilation.low), max(high, compilation.high), "calibrated",
+        f"max({{compilation}}, {formula})", *inputs,
+    )  # fmt: skip
     return Profiled(cold.with_notes(*notes, *_cold_remarks(found, extra)), serving, extra)
 
 
