@@ -15,11 +15,24 @@ CASES = (
     ("deepseek-ai/DeepSeek-V3", "8xH100"),
     ("Qwen/Qwen3.5-27B", "RTX PRO 6000"),
 )
+SWEPT = (
+    (CASES[0][0], "RTX 4090", "vllm", ["context=4k..128k"]),
+    (CASES[0][0], "RTX 4090", "vllm", ["batched-tokens=1k..64k"]),
+    (CASES[1][0], "H100", "vllm", ["context=4k..128k"]),
+    (CASES[2][0], "8xH200", "vllm", ["context=4k..128k"]),
+    (CASES[3][0], "H100", "vllm", ["context=4k..128k"]),
+    ("Qwen/Qwen3-8B", "2xH100", "sglang", ["context=4k..32k"]),
+    ("Qwen/Qwen3-8B", "RTX 4090", "llamacpp", ["context=4k..32k"]),
+    ("Qwen/Qwen3-8B", "RTX 4090", "ollama", ["context=4k..32k"]),
+    (CASES[0][0], "RTX 4090", "vllm", ["users=1..256", "context=4k..128k"]),
+    (CASES[0][0], "RTX 4090", "vllm", ["utilisation=0.5..0.98", "context=4k..128k"]),
+    (CASES[0][0], "RTX 4090", "vllm", ["context=4k..128k", "batched-tokens=1k..64k"]),
+)
 
 
 def run() -> list[Row]:
     """Each as it is asked for: remedies and solvers in a running program, what fits as a whole command."""
-    return [*_remedies(), *_solvers(), *_fits()]
+    return [*_remedies(), *_solvers(), *_sweeps(), *_fits()]
 
 
 def _remedies() -> list[Row]:
@@ -48,6 +61,24 @@ def _solvers() -> list[Row]:
         Row(f"solve {asked}", cpu_ms(lambda asked=asked: solve(asked, request), inner=1))  # type: ignore[misc]
         for asked in ASKED
     ]
+
+
+def _sweeps() -> list[Row]:
+    """64 points of one setting for each engine and kind of cache, and maps of 32 × 32."""
+    from kvplanner.catalog import gpus, models
+    from kvplanner.engine.request import Load, PlanRequest
+    from kvplanner.solve.axis import axis
+    from kvplanner.solve.sweep import sweep
+
+    rows = []
+    for name, gpu, engine, overs in SWEPT:
+        request = PlanRequest(models.load(name), gpus.machine(gpu), engine, load=Load(32, 1500, 500))
+        points, budget = (64, 60.0) if len(overs) == 1 else (32, 1000.0)
+        axes = [axis(request, over, points) for over in overs]
+        used = cpu_ms(lambda request=request, axes=axes: list(sweep(request, axes)), inner=1)  # type: ignore[misc]
+        words = " × ".join(over.partition("=")[0] for over in overs)
+        rows.append(Row(f"sweep {words}, {name.rpartition('/')[2]}, {engine} on {gpu}", used, None, budget))
+    return rows
 
 
 def _fits() -> list[Row]:

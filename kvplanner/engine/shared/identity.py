@@ -11,6 +11,7 @@ from functools import wraps
 from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
+_KEPT: list[dict[Any, Any]] = []
 
 
 def by_identity(size: int, key: Callable[..., Hashable]) -> Callable[[F], F]:
@@ -21,6 +22,7 @@ def by_identity(size: int, key: Callable[..., Hashable]) -> Callable[[F], F]:
 
     def decorate(function: F) -> F:
         found: dict[tuple[int, Hashable], tuple[object, Any]] = {}
+        _KEPT.append(found)
 
         @wraps(function)
         def remembered(subject: object, *args: Any) -> Any:
@@ -37,3 +39,9 @@ def by_identity(size: int, key: Callable[..., Hashable]) -> Callable[[F], F]:
         return remembered  # type: ignore[return-value]
 
     return decorate
+
+
+def forget() -> None:
+    """Forgets every result: for whoever replaces what they rest on, such as fitted constants."""
+    for found in _KEPT:
+        found.clear()

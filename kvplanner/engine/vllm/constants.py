@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final, cast
 
+from kvplanner.engine.shared.identity import forget
 from kvplanner.engine.vllm.gpu import Gpu, GpuKind
 from kvplanner.engine.vllm.releases import NEWEST
 from kvplanner.engine.vllm.settings import Settings
@@ -90,6 +91,7 @@ def replace_table(entries: Mapping[str, list[dict[str, Any]]]) -> None:
     table.clear()
     table.update(entries)
     _lookup.cache_clear()
+    forget()
 
 
 @cache

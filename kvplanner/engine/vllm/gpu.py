@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Final, Literal
 
+from kvplanner.engine.shared.identity import by_identity
 from kvplanner.gpu.spec import GpuSpec
 from kvplanner.record import NamedTuple
 
@@ -48,6 +49,7 @@ class Gpu(NamedTuple):
         return self.arch is not None or any(word in name for word in (*_UNIFIED_NAMES, *_PCIE_NAMES))
 
 
+@by_identity(64, lambda _: ())
 def gpu_of(spec: GpuSpec) -> Gpu:
     """The GPU as the rules read it; 0 bytes where not even its memory is known."""
     total = spec.cuda_total or spec.total

@@ -19,7 +19,7 @@ from kvplanner.engine.vllm.gpu import Gpu
 from kvplanner.engine.vllm.memory.workspace import has_counters, penalty_counters
 from kvplanner.engine.vllm.quirks import quirks
 from kvplanner.engine.vllm.settings import Settings
-from kvplanner.engine.vllm.weights.rank import bodies, held
+from kvplanner.engine.vllm.weights.rank import bodies, held, moving
 from kvplanner.engine.vllm.weights.shard import cut
 from kvplanner.estimate import Estimate, Input, banded
 from kvplanner.model.formats import DTYPE_BYTES
@@ -207,6 +207,13 @@ def peak(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Estimate:
     return profiled(model, settings, gpu, stage).peak
 
 
+def _moving(model: Model, settings: Settings, gpu: Gpu, stage: int) -> tuple[object, ...]:
+    """All that a profile run depends on: nothing of the cache, and of the length what is expanded."""
+    expanded = _mla_expansion(model.spec, settings)
+    return settings.era, settings.scheduler, settings.graphs, expanded, *moving(model, settings, gpu, stage)
+
+
+@by_identity(64, _moving)
 def profiled(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Profiled:
     """The peaks of one rank of a stage: of the start that is planned, and of a full step of the running server."""
     wide = widths(model, settings, stage)
@@ -327,8 +334,7 @@ def _rows(settings: Settings) -> int:
 
 def _with_indexer(forward: Moment, spec: ModelSpec, settings: Settings) -> Moment:
     """The forward pass beside the logits of a sparse indexer, which come and go (sparse_attn_indexer.py, 0.20.2)."""
-    indexed = any(isinstance(m, Mla) and m.indexer is not None for layer in spec.layers for m in layer.mixers)
-    if not indexed or not rules.INDEXER_LOGITS.at(settings.version):
+    if not _latent(spec)[1] or not rules.INDEXER_LOGITS.at(settings.version):
         return forward
     value, low, high = (size + _INDEXER_LOGITS for size in (forward.value, forward.low, forward.high))
     return Moment(value, low, high, f"{forward.how} + {_INDEXER_LOGITS:,}")
@@ -336,12 +342,19 @@ def _with_indexer(forward: Moment, spec: ModelSpec, settings: Settings) -> Momen
 
 def _mla_expansion(spec: ModelSpec, settings: Settings) -> int:
     """Elements per token of latent attention's worst-case up-projection, which the profile run allocates."""
-    mixers = [m for layer in spec.layers for m in layer.mixers if isinstance(m, Mla)]
-    if not mixers:
+    latent = _latent(spec)[0]
+    if latent is None:
         return 0
     chunk = min(max(8 * settings.model.max_model_len, 64 * settings.scheduler.max_num_seqs), _MLA_CHUNK)
-    heads = ceil_div(mixers[0].heads, settings.parallel.tp)
-    return chunk * heads * (mixers[0].qk_nope + mixers[0].head_size_v) // settings.scheduler.max_num_batched_tokens
+    heads = ceil_div(latent.heads, settings.parallel.tp)
+    return chunk * heads * (latent.qk_nope + latent.head_size_v) // settings.scheduler.max_num_batched_tokens
+
+
+@by_identity(64, lambda _: ())
+def _latent(spec: ModelSpec) -> tuple[Mla | None, bool]:
+    """The model's first layer of latent attention, None without any, and whether one of them has a sparse indexer."""
+    mixers = [m for layer in spec.layers for m in layer.mixers if isinstance(m, Mla)]
+    return next(iter(mixers), None), any(m.indexer is not None for m in mixers)
 
 
 def _encoders(spec: ModelSpec, settings: Settings, stage: int) -> tuple[Moment, Moment]:

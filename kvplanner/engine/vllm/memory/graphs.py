@@ -26,12 +26,12 @@ def estimate(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Estimate
     """Bytes that the engine subtracts for graphs; 0 where the era subtracts none (then they come from the slack)."""
     if not settings.era.graphs_in_budget:
         return exact(0, "0: these versions subtract no estimate")
-    return _law("graph_estimate", model, settings, gpu, stage)
+    return _law(model, "graph_estimate", settings, gpu, stage)
 
 
 def actual(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Estimate:
     """Bytes that graph capture takes."""
-    return _law("graph_actual", model, settings, gpu, stage)
+    return _law(model, "graph_actual", settings, gpu, stage)
 
 
 def counts(settings: Settings) -> tuple[int, int]:
@@ -43,7 +43,14 @@ def counts(settings: Settings) -> tuple[int, int]:
     return piecewise, full if settings.graphs.mode not in ("NONE", "PIECEWISE") else 0
 
 
-def _law(name: str, model: Model, settings: Settings, gpu: Gpu, stage: int) -> Estimate:
+def _moving(_: Model, name: str, settings: Settings, gpu: Gpu, stage: int) -> tuple[object, ...]:
+    """Everything of the settings that graphs depend on."""
+    sequences, drafts = settings.scheduler.max_num_seqs, settings.speculative.tokens
+    return name, settings.version, settings.era, settings.parallel, settings.graphs, sequences, drafts, gpu, stage
+
+
+@by_identity(64, _moving)
+def _law(model: Model, name: str, settings: Settings, gpu: Gpu, stage: int) -> Estimate:
     piecewise, full = counts(settings)
     number = max(piecewise, full)
     if not number:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kvplanner.engine.shared.identity import by_identity
 from kvplanner.engine.vllm.constants import Constant, lookup
 from kvplanner.engine.vllm.gpu import Gpu
 from kvplanner.engine.vllm.settings import Settings
@@ -43,13 +44,28 @@ _EXCHANGE_MOST: Final = 4 * GIB
 
 def outside(settings: Settings, gpu: Gpu) -> Estimate:
     """Bytes on the device before the snapshot: the context, and collectives where the era makes them first."""
+    return _outside(gpu, settings)
+
+
+def inside(settings: Settings, gpu: Gpu, stage: int) -> Estimate:
+    """Bytes outside PyTorch that the engine's measurement finds in its budget: late libraries, kernels, collectives."""
+    return _inside(gpu, settings, stage)
+
+
+def _moving(gpu: Gpu, settings: Settings, stage: int = 0) -> tuple[object, ...]:
+    """Everything of the settings that these depend on: what the constants are chosen by, and the ranks."""
+    return settings.version, settings.era, settings.parallel, settings.graphs.mode, stage
+
+
+@by_identity(64, _moving)
+def _outside(gpu: Gpu, settings: Settings) -> Estimate:
     terms = [_context(settings, gpu)]
     terms += _collectives(settings, gpu)
     return _sum(terms)
 
 
-def inside(settings: Settings, gpu: Gpu, stage: int) -> Estimate:
-    """Bytes outside PyTorch that the engine's measurement finds in its budget: late libraries, kernels, collectives."""
+@by_identity(64, _moving)
+def _inside(gpu: Gpu, settings: Settings, stage: int) -> Estimate:
     late = lookup("late_bytes", settings, gpu, stage)
     terms = [_term("late libraries and kernels", late, late.scaled(1))]
     if settings.parallel.expert_parallel and settings.parallel.dp > 1:

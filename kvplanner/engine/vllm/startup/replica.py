@@ -101,7 +101,10 @@ def layout_of(request: PlanRequest, settings: Settings, gpu: Gpu) -> CacheLayout
     """The cache layout of a request under settings."""
     spec = request.model.spec
     partition = weights.partition(spec.num_layers, settings.parallel.pp, settings.parallel.pp_partition)
-    return kv_layout.plan_cache(spec, settings, gpu, partition, request.draft.spec if request.draft else None)
+    # Its share of the memory is nothing to a cache's layout, which so serves every share.
+    any_share = settings._replace(cache=settings.cache._replace(utilization=1.0))
+    found = kv_layout.plan_cache(spec, any_share, gpu, partition, request.draft.spec if request.draft else None)
+    return found._replace(settings=settings)
 
 
 def solve(request: PlanRequest, settings: Settings, devices: Sequence[Sequence[Device]]) -> Replica:

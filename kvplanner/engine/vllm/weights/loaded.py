@@ -17,7 +17,7 @@ from kvplanner.engine.vllm.settings import Settings
 from kvplanner.engine.vllm.weights import format as weights_format
 from kvplanner.engine.vllm.weights import rank as weights
 from kvplanner.engine.vllm.weights import rotary
-from kvplanner.engine.vllm.weights.rank import Held, bodies
+from kvplanner.engine.vllm.weights.rank import Held, bodies, moving
 from kvplanner.estimate import Estimate, Input, banded, exact, least_sure
 from kvplanner.model.model import Model
 from kvplanner.sized_text import SizedText, size_mark
@@ -52,13 +52,7 @@ def tables(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Estimate:
     )  # fmt: skip
 
 
-def _moving(_: Model, settings: Settings, gpu: Gpu, stage: int) -> tuple[object, ...]:
-    stored = settings.model._replace(max_model_len=0, auto_fit=False)
-    kept = (settings.version, stored, settings.parallel, settings.speculative, settings.multimodal)
-    return *kept, settings.lora, gpu, stage
-
-
-@by_identity(64, _moving)
+@by_identity(64, moving)
 def rounding(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Estimate:
     """Bytes that PyTorch counts for the tensors of a rank beyond their own sizes."""
     layers = model.spec.num_layers // settings.parallel.pp

@@ -107,14 +107,14 @@ def bodies(model: Model, settings: Settings, stage: int) -> Iterator[tuple[tuple
         yield body + weights_rules.additions(body, inventory, model.spec), layers
 
 
-def _moving(_: Model, settings: Settings, gpu: Gpu, stage: int) -> tuple[object, ...]:
+def moving(_: Model, settings: Settings, gpu: Gpu, stage: int) -> tuple[object, ...]:
     """Everything of the settings that weights depend on: no length, and nothing of scheduler, cache or graphs."""
     stored = settings.model._replace(max_model_len=0, auto_fit=False)
     kept = (settings.version, stored, settings.parallel, settings.speculative, settings.multimodal)
     return *kept, settings.lora, gpu, stage
 
 
-@by_identity(8, _moving)
+@by_identity(8, moving)
 def held(model: Model, settings: Settings, gpu: Gpu, stage: int) -> tuple[Held, ...]:
     """Every group of tensors that a rank of a stage holds, once for each distinct layer body."""
     return tuple(_all_held(model, settings, gpu, stage))
@@ -187,7 +187,7 @@ def routed_experts(spec: ModelSpec) -> int:
     return max((m.experts for layer in spec.layers for m in layer.mlps if isinstance(m, Moe)), default=0)
 
 
-@by_identity(64, _moving)
+@by_identity(64, moving)
 def rank_weights(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Estimate:
     """Bytes of weights that one tensor-parallel rank of a stage holds once loading has ended.
 
@@ -243,7 +243,7 @@ def _changes(model: Model, settings: Settings) -> bool:
     return any(weights_format.effective(g, model.spec, settings) is not g.format for g in groups)
 
 
-@by_identity(64, _moving)
+@by_identity(64, moving)
 def loading_peak(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Estimate:
     """Bytes beyond `rank_weights` that loading holds for a moment: repacking one layer's largest tensor.
 
