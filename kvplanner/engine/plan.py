@@ -206,6 +206,18 @@ class WorkingRange(NamedTuple):
         return self.sure_low is not None and self.sure_high is not None and self.sure_low <= self.sure_high
 
 
+class Handle(NamedTuple):
+    """What an option comes to in numbers that a form can move by hand.
+
+    parts: of a count one, of shares one for each GPU that is used, in order. whole: the most that a count can be, or
+    what the shares make together. An option that is kept as text takes them with commas between them.
+    """
+
+    option: str
+    parts: tuple[int, ...]
+    whole: int
+
+
 class Plan(NamedTuple):
     """The answer.
 
@@ -213,7 +225,8 @@ class Plan(NamedTuple):
     warnings: what the reader should know beside the numbers; what the verdict itself says is not among them.
     cache_given: the cache's size is given, so that no budget decides it. step: of a model that keeps no cache, so that
     only a step's size limits it. ranges:
-    of options whose values work only between two failures, as far as the engine knows them.
+    of options whose values work only between two failures, as far as the engine knows them. handles: of options that a
+    form may move by hand.
     """
 
     request: PlanRequest
@@ -230,6 +243,7 @@ class Plan(NamedTuple):
     cache_given: bool = False
     step: Step | None = None
     ranges: tuple[WorkingRange, ...] = ()
+    handles: tuple[Handle, ...] = ()
 
     @property
     def fits(self) -> bool | None:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeVar
 
 from kvplanner.engine.draft import DraftWish
 from kvplanner.engine.lever import Lever
-from kvplanner.engine.llamacpp import TITLE, cache, figures, limits, stages
+from kvplanner.engine.llamacpp import TITLE, cache, figures, handles, limits, stages
 from kvplanner.engine.llamacpp.architectures import as_gguf
 from kvplanner.engine.llamacpp.builds import NEWEST, VERSIONS, Build, build_of, spelled
 from kvplanner.engine.llamacpp.figures import OnGpu, OnHost
 from kvplanner.engine.llamacpp.fit import Fitted, fit
-from kvplanner.engine.llamacpp.place import HOST
 from kvplanner.engine.llamacpp.report import device_plans, kv_cache, warnings
 from kvplanner.engine.llamacpp.settings import Settings
 from kvplanner.engine.llamacpp.settle import Settled, settle
@@ -20,7 +19,7 @@ from kvplanner.engine.llamacpp.sizes import Cards, Sizer, Sizes
 from kvplanner.engine.llamacpp.tensors import tensors_of
 from kvplanner.engine.llamacpp.verdict import first_failing, spare, verdict
 from kvplanner.engine.option import FlagRule, Option, OptionValue, Resolved
-from kvplanner.engine.plan import Plan
+from kvplanner.engine.plan import Plan, WorkingRange
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.segment import SegmentKind
 from kvplanner.engine.shared.calibration import Place, calibrate, ranks, release_of
@@ -241,6 +240,8 @@ def make_plan(request: PlanRequest, build: Build, version: str, extra: tuple[str
         warnings=tuple(filter(None, (assumed, *extra, *retried, *notes))),
         tightest=tightest,
         cache_given=False,
+        ranges=_ranges(request, model, settled, sized, trial),
+        handles=tuple(handles.handles(model.spec, sized.settled.settings, sized.sizes)),
     )  # fmt: skip
 
 
@@ -309,6 +310,9 @@ def _with_measured(request: PlanRequest, model: Model, settled: Settled, gpu: On
     )
 
 
+_Found = TypeVar("_Found")
+Ranges = tuple[WorkingRange, ...]
+
 # The longest contexts that were found last: they depend on everything but the context at hand.
 _LONGEST: dict[tuple[object, ...], tuple[Sizer, Sizer | None, tuple[int | None, int | None]]] = {}
 
@@ -319,21 +323,61 @@ def _longest(request: PlanRequest, model: Model, sized: _Sized, trial: _Trial) -
         return model.spec.context_length, model.spec.context_length
     settings = sized.settled.settings
     fixed = settings._replace(context=settings.context._replace(tokens=0, reducible=False))
-    beside = (sized.settled.projector_bytes, sized.settled.projector_on_gpu, sized.settled.adapter_bytes)
-    key = (id(trial.own), id(trial.draft), fixed, beside, trial.free, sized.retried, *sorted(request.measured.items()))
-    kept = _LONGEST.get(key)
-    if kept is not None and kept[0] is trial.own and kept[1] is trial.draft:
-        return kept[2]
 
     def spare_at(tokens: int) -> tuple[int, int]:
         other = settings._replace(context=settings.context._replace(tokens=tokens))
         sizes = trial.sizes(other, can_pipeline=not sized.retried)
         return spare(_on_gpus(request, model, sized.settled, sizes, trial.drafted(other)))
 
-    found = limits.longest(settings, sized.sizes, model.spec.context_length or 0, spare(sized.gpus), spare_at)
-    while len(_LONGEST) >= _KEPT:
-        _LONGEST.pop(next(iter(_LONGEST)), None)
-    _LONGEST[key] = trial.own, trial.draft, found
+    return _kept(
+        _LONGEST, _key(request, sized, trial, fixed), trial,
+        lambda: limits.longest(settings, sized.sizes, model.spec.context_length or 0, spare(sized.gpus), spare_at),
+    )  # fmt: skip
+
+
+# How many layers fit, as they were found last: with everything but their number.
+_RANGES: dict[tuple[object, ...], tuple[Sizer, Sizer | None, WorkingRange]] = {}
+
+
+def _ranges(request: PlanRequest, model: Model, settled: Settled, sized: _Sized, trial: _Trial) -> Ranges:
+    """How many layers fit, where their number is given. settled: before --fit shortened anything."""
+    settings = settled.settings
+    if not sized.gpus or settings.place.gpu_layers is None:
+        return ()
+    fixed = settings._replace(place=settings.place._replace(gpu_layers=0))
+
+    def spare_at(count: int) -> tuple[int, int]:
+        other = settings._replace(place=settings.place._replace(gpu_layers=count))
+        return spare(_size(request, model, settled._replace(settings=other), trial).gpus)
+
+    found = _kept(
+        _RANGES, _key(request, sized, trial, fixed), trial,
+        lambda: handles.layer_range(model.spec.num_layers + 1, spare_at),
+    )  # fmt: skip
+    return (found,)
+
+
+def _key(request: PlanRequest, sized: _Sized, trial: _Trial, fixed: Settings) -> tuple[object, ...]:
+    """What an answer depends on that was found with other settings than those at hand."""
+    settled = sized.settled
+    beside = (settled.projector_bytes, settled.projector_on_gpu, settled.adapter_bytes)
+    return (
+        id(trial.own), id(trial.draft), fixed, beside, trial.free, sized.retried, *sorted(request.measured.items())
+    )  # fmt: skip
+
+
+def _kept(
+    kept: dict[tuple[object, ...], tuple[Sizer, Sizer | None, _Found]], key: tuple[object, ...], trial: _Trial,
+    find: Callable[[], _Found],
+) -> _Found:  # fmt: skip
+    """What was found before for the same models, else what is found now."""
+    held = kept.get(key)
+    if held is not None and held[0] is trial.own and held[1] is trial.draft:
+        return held[2]
+    found = find()
+    while len(kept) >= _KEPT:
+        kept.pop(next(iter(kept)), None)
+    kept[key] = trial.own, trial.draft, found
     return found
 
 
@@ -361,7 +405,7 @@ def _resolved(sized: _Sized) -> dict[str, Resolved]:
     if fitted is not None and fitted.context is not None:
         resolved["ctx_size"] = Resolved(settings.context.tokens, "derived", "shortened by --fit")
     layers = sized.sizes.placed.placement.layers
-    on_gpus = sum(1 for device in layers if device != HOST) + (sized.sizes.placed.output != HOST)
+    on_gpus = handles.offloaded(sized.sizes)
     if fitted is not None and fitted.layers:
         split = "/".join(str(count) for count, _ in fitted.layers)
         resolved["n_gpu_layers"] = Resolved(str(on_gpus), "derived", f"moved by --fit: {split} by GPU")

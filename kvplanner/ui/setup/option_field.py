@@ -23,7 +23,7 @@ _LEAST_SHARE: Final = 0.05
 
 if TYPE_CHECKING:
     from kvplanner.engine.option import Option, OptionValue, Resolved
-    from kvplanner.engine.plan import WorkingRange
+    from kvplanner.engine.plan import Handle, WorkingRange
 
 DEFAULT = "\0default"
 # A choice with a long name takes room from its label, which may wrap.
@@ -48,6 +48,7 @@ class OptionField(Field):
         self.value: OptionValue | None = None
         self.resolved: Resolved | None = None
         self.range: WorkingRange | None = None
+        self.handle: Handle | None = None
         self.allowed: Callable[[str], Sequence[int]] = lambda name: ()
         self._fresh = False
         self.reset_asked.connect(self._reset)
@@ -75,6 +76,10 @@ class OptionField(Field):
             self.range = found
             self.set_hint(self._about())
             self._show_range()
+
+    def set_handle(self, found: Handle | None) -> None:
+        """What the option comes to in numbers, as the plan has it; None where it has none."""
+        self.handle = found
 
     def _show_range(self) -> None:
         """Fields without a range to draw it on say it in their hint alone."""

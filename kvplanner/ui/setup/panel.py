@@ -146,8 +146,10 @@ class SetupPanel(QScrollArea):
     def _show_values(self, state: PlanState, values: Mapping[str, Resolved]) -> None:
         plan = self._document.plan
         ranges = {found.option: found for found in plan.ranges} if plan is not None else {}
+        handles = {found.option: found for found in plan.handles} if plan is not None else {}
         for name, field in self.fields.items():
             field.set_range(ranges.get(name))
+            field.set_handle(handles.get(name))
             field.set_value(state.ask.options.get(name), values.get(name))
         if self.advanced is not None:
             self.advanced.show_values(state.ask.options, values)
@@ -212,13 +214,12 @@ class SetupPanel(QScrollArea):
 
     def _make_field(self, option: Option) -> OptionField:
         from kvplanner.ui.setup.context_field import ContextField
+        from kvplanner.ui.setup.handle_fields import LayersField, SharesField
         from kvplanner.ui.setup.option_field import field_for
 
+        made = {"context": ContextField, "layer_count": LayersField, "device_shares": SharesField}.get(option.role)
         section: Section = {PARALLEL: self.engine, CONTEXT: self.context}.get(option.section, self.rest)
-        if option.role == "context":
-            field: OptionField = ContextField(option, section)
-        else:
-            field = field_for(option, section)
+        field: OptionField = made(option, section) if made is not None else field_for(option, section)
         field.allowed = self._allowed
         field.edited.connect(self._set_option)
         field.sealed.connect(self._document.seal)

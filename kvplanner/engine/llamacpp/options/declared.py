@@ -46,7 +46,12 @@ def _everyday() -> tuple[Option, ...]:
         option(
             "n_gpu_layers", "text", PLACE, "Layers on the GPUs, the last ones first; auto or all: as many as there are",
             "auto", short=("-ngl", "--gpu-layers"), env="LLAMA_ARG_N_GPU_LAYERS",
-            moves=("weights", "kv_cache", "compute"), everyday=True, label="GPU layers",
+            moves=("weights", "kv_cache", "compute"), everyday=True, role="layer_count", label="GPU layers",
+        ),
+        option(
+            "tensor_split", "text", PLACE, "Share of the layers for each GPU: 3,1", "by free memory", short=("-ts",),
+            env="LLAMA_ARG_TENSOR_SPLIT", moves=("weights", "kv_cache"),
+            everyday=True, role="device_shares", label="Split",
         ),
         option(
             "cache_type_k", "choice", CACHE, "How keys are stored", "f16", short=("-ctk",),
@@ -66,7 +71,7 @@ def _everyday() -> tuple[Option, ...]:
         option(
             "n_cpu_moe", "int", PLACE, "The experts of the first N layers stay on the host", "0",
             short=("-ncmoe",), env="LLAMA_ARG_N_CPU_MOE", moves=("weights", "compute"), everyday=True, low=0,
-            label="Expert layers on the host",
+            role="layer_count", label="Experts on host",
         ),
     )  # fmt: skip
 
@@ -76,10 +81,6 @@ def _placement() -> tuple[Option, ...]:
         option(
             "cpu_moe", "bool", PLACE, "The experts of all layers stay on the host", "off", short=("-cmoe",),
             env="LLAMA_ARG_CPU_MOE", moves=("weights", "compute"), label="All experts on the host",
-        ),
-        option(
-            "tensor_split", "text", PLACE, "Share of the layers for each GPU: 3,1", "by free memory", short=("-ts",),
-            env="LLAMA_ARG_TENSOR_SPLIT", moves=("weights", "kv_cache"), label="Split",
         ),
         option(
             "split_mode", "choice", PLACE,

@@ -1,0 +1,96 @@
+"""Placement by hand: the slider of layers and the grips between GPUs move the plan, and so the bars and the command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtTest import QTest
+from pytestqt.qtbot import QtBot
+
+from kvplanner.engine.command import format_command
+from kvplanner.engine.plan import Plan
+from kvplanner.engine.registry import engine
+from kvplanner.ui.setup.handle_fields import LayersField, SharesField
+from kvplanner.ui.window.window import MainWindow
+
+MODEL, PAIR = "Llama-3.3-70B-Instruct", "2xRTX 3090"
+
+
+def planned(window: MainWindow) -> Plan:
+    window.document.flush()
+    plan = window.document.plan
+    assert plan is not None
+    return plan
+
+
+def command(plan: Plan) -> str:
+    return format_command(engine(plan.request.engine), plan.request)
+
+
+def weights(plan: Plan) -> list[int]:
+    return [sum(s.bytes for s in device.segments if s.kind == "weights") for device in plan.devices]
+
+
+def test_the_slider_of_layers_moves_weights_between_the_gpus_and_the_host(
+    open_window: Callable[..., MainWindow],
+) -> None:
+    window = open_window(model=MODEL, gpu=PAIR, engine="llamacpp")
+    field = window.panel.fields["n_gpu_layers"]
+    assert isinstance(field, LayersField)
+    window.document.set_option("ctx_size", 32768)
+    before = planned(window)
+    assert field.slider.scale.high == 81
+    field.slider.setSliderDown(True)
+    field.slider.setValue(field.slider.scale.position(20))
+    during = planned(window)
+    assert during.request.options["n_gpu_layers"] == "20"
+    assert weights(during)[0] < weights(before)[0]
+    assert weights(during)[-1] > weights(before)[-1]
+    assert window.centre.bars.canvas.plan() is during
+    assert "--n-gpu-layers 20" in command(during)
+    # How many of them fit is drawn on the track, and no number of layers above it starts.
+    assert field.slider.works is not None
+    most = int(field.slider.works.high)
+    field.slider.setValue(field.slider.scale.position(most + 1))
+    assert planned(window).fits is False
+    field.slider.setValue(field.slider.scale.position(most))
+    assert planned(window).fits is True
+    field.slider.setSliderDown(False)
+    window.document.undo()
+    assert "n_gpu_layers" not in planned(window).request.options
+
+
+def test_a_grip_moves_layers_from_one_gpu_to_the_next(open_window: Callable[..., MainWindow], qtbot: QtBot) -> None:
+    window = open_window(model=MODEL, gpu=PAIR, engine="llamacpp")
+    field = window.panel.fields["tensor_split"]
+    assert isinstance(field, SharesField)
+    before = planned(window)
+    assert field.bar.parts == next(h.parts for h in before.handles if h.option == "tensor_split")
+    (grip,) = field.bar.grips
+    QTest.mousePress(grip, Qt.MouseButton.LeftButton, pos=QPoint(5, 10))
+    QTest.mouseMove(grip, QPoint(5 - field.bar.width() // 4, 10))
+    during = planned(window)
+    shares = field.bar.parts
+    assert shares[0] < shares[1]
+    assert sum(shares) == sum(h.whole for h in before.handles if h.option == "tensor_split")
+    assert during.request.options["tensor_split"] == f"{shares[0]},{shares[1]}"
+    assert weights(during)[0] < weights(before)[0]
+    assert weights(during)[1] > weights(before)[1]
+    # What the plan makes of these shares is what the grip was moved to.
+    assert next(h.parts for h in during.handles if h.option == "tensor_split") == shares
+    QTest.mouseRelease(grip, Qt.MouseButton.LeftButton)
+    assert f"--tensor-split {shares[0]},{shares[1]}" in command(planned(window))
+    # The keyboard moves one layer at a time; the name says which GPUs.
+    qtbot.keyClick(grip, Qt.Key.Key_Right)
+    assert planned(window).request.options["tensor_split"] == f"{shares[0] + 1},{shares[1] - 1}"
+    assert grip.accessibleName() == "Share of GPU 0 and GPU 1"
+
+
+def test_one_gpu_has_nothing_to_share_and_a_dense_model_no_experts(open_window: Callable[..., MainWindow]) -> None:
+    window = open_window(model="Llama-3.1-8B-Instruct", gpu="RTX 3090", engine="llamacpp")
+    shares, experts = window.panel.fields["tensor_split"], window.panel.fields["n_cpu_moe"]
+    assert isinstance(shares, SharesField)
+    assert isinstance(experts, LayersField)
+    assert shares.bar.isHidden()
+    assert not experts.slider.isEnabled()
