@@ -124,7 +124,15 @@ class Document(QObject):
         options = {k: v for k, v in self.state.ask.options.items() if k != name}
         if value is not None:
             options[name] = value
-        self.edit(label or (f"Change {name}" if value is not None else f"Reset {name}"), key=key, options=options)
+        verb = "Reset" if value is None else "Change"
+        self.edit(label or f"{verb} {self._called(name)}", key=key, options=options)
+
+    def _called(self, name: str) -> str:
+        """An option as the form calls it, within a sentence."""
+        from kvplanner.report.options import in_sentence, option_label
+
+        option = next((option for option in self.options() if option.name == name), None)
+        return in_sentence(option_label(option)) if option is not None else name
 
     def set_options(self, options: Mapping[str, OptionValue], label: str) -> None:
         """Replace all options that the user set."""

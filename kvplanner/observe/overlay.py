@@ -51,6 +51,8 @@ class Overlay(NamedTuple):
             return f"measured: {held or 'nothing in use'} {unit if held else ''}".rstrip() + f" · {why}"
         who = f"{self.seen.title} (pid {self.seen.pid})"
         planned = f"{in_unit(self.planned_bytes, unit):.2f}"
+        if not self.engine.value:
+            return f"measured: {who} holds nothing here, planned {planned} {unit}"
         line = f"measured: {who} {format_bytes(self.engine.value, unit)}, planned {planned}"
         if self.unaccounted.value is not None:
             line += f" · unaccounted {signed(self.unaccounted.value, unit)}"

@@ -181,6 +181,36 @@ def replay(window: MainWindow) -> None:
     settle(120)
 
 
+def compare(window: MainWindow) -> None:
+    """The plan that is edited beside two others."""
+    window.view.pin_plan()
+    window.document.set_option("kv_cache_dtype", "fp8")
+    window.document.flush()
+    window.view.pin_plan()
+    window.document.set_option("max_model_len", 8192)
+    window.document.flush()
+    window.view.show_compare()
+
+
+def sweep(window: MainWindow) -> None:
+    window.view.show_compare()
+    page = window.centre.below.page("compare")
+    page.show_sweep()  # type: ignore[attr-defined]
+    swept = page.sweep  # type: ignore[attr-defined]
+    wait_for(lambda: swept._job is None and swept.points and swept.plot.made)
+
+
+def heat(window: MainWindow) -> None:
+    sweep(window)
+    swept = window.centre.below.page("compare").sweep  # type: ignore[attr-defined]
+    swept.second.setCurrentIndex(swept.second.findText("Users"))
+    wait_for(lambda: swept._job is None and len(swept.points) > 64)
+
+
+def launch(window: MainWindow) -> None:
+    window.view.show_launch()
+
+
 def gigabytes(window: MainWindow) -> None:
     window.view.unit_gb()
 
@@ -222,6 +252,12 @@ STATES: dict[str, State] = {
     "messages": State({}, messages),
     "loading": State({}, loading),
     "dropping": State({}, dropping),
+    "compare": State({"gpu": "2xRTX 4090"}, compare),
+    "compare-hd": State({"gpu": "2xRTX 4090"}, compare, size=HD),
+    "sweep": State({"gpu": "2xRTX 4090", "load": "8@1500+500"}, sweep),
+    "map": State({"gpu": "2xRTX 4090", "load": "8@1500+500"}, heat, size=HD),
+    "launch": State({"gpu": "2xRTX 4090"}, launch),
+    "launch-small": State({"gpu": "2xRTX 4090"}, launch, size=SMALL),
     "gigabytes": State({"gpu": "80GB"}, gigabytes),
     "no-driver": State({}, no_driver),
     "replay": State({"gpu": "2xRTX 4090"}, replay),
@@ -234,7 +270,7 @@ STATES: dict[str, State] = {
 }
 # With half as large letters again: what shall be looked at, by its name above.
 LARGER = ("fits", "small-window", "does-not-fit-small", "does-not-fit-hd", "refused-value", "advanced", "replay",
-          "messages", "gpu-picker", "what-fits", "ways-small", "sixteen")  # fmt: skip
+          "messages", "gpu-picker", "what-fits", "ways-small", "sixteen", "compare", "sweep", "launch-small")  # fmt: skip
 
 
 def application_of(theme: str) -> Application:
@@ -282,6 +318,11 @@ def cleared(window: MainWindow) -> None:
     if dock is not None:
         dock.panel.feed.end_replay()
         window.view.gpu_panel(False)
+    page = window.centre.below._pages.get("compare")
+    if page is not None:
+        for _ in page._pins.kept:  # type: ignore[attr-defined]
+            page._pins.remove(0)  # type: ignore[attr-defined]
+        page.show_sweep(on=False)  # type: ignore[attr-defined]
     if window.panel.advanced is not None:
         window.panel.advanced.toggle.setChecked(False)
     window.panel.gpus.toggle.setChecked(False)
@@ -317,7 +358,7 @@ def trouble(window: MainWindow) -> list[str]:
 
 # Where things stand is the same in every theme: those that have colours of their own.
 COLOURED = ("fits", "does-not-fit", "weights-too-large", "cannot-tell", "start-up-small", "explain-weights", "ways",
-            "what-fits", "log", "model-picker", "advanced", "refused-value", "messages", "no-driver", "replay",
+            "what-fits", "log", "model-picker", "advanced", "compare", "sweep", "map", "launch", "refused-value", "messages", "no-driver", "replay",
             "sglang")  # fmt: skip
 PAIRS = [("light", name) for name in STATES]
 PAIRS += [(theme, name) for theme in ("dark", "contrast") for name in COLOURED]
@@ -329,15 +370,16 @@ def test_every_screen_can_be_read(gallery: MainWindow, name: str, request: pytes
     window, state = gallery, STATES[name]
     theme = request.node.callspec.params["gallery"]
     shown(window, state)
-    folder = os.environ.get("KVPLANNER_SCREENSHOTS")
-    if folder:
-        write(picture(window, state.scale), Path(folder) / f"{name}-{theme}.png")
     assert window.size().toTuple() == state.size, "the content asks for more room than the window has"
     found = trouble(window)
     for _ in range(3):  # what is laid out late has come to rest by then
         if found:
             settle(80)
             found = trouble(window)
+    folder = os.environ.get("KVPLANNER_SCREENSHOTS")
+    if folder:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        write(picture(window, state.scale), Path(folder) / f"{name}-{theme}.png")
     assert not found, "\n".join(["", *found])
     image = window.centre.grab().toImage()
     dark = image.pixelColor(4, image.height() // 2).lightness() < 128

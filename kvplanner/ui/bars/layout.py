@@ -29,6 +29,7 @@ from kvplanner.ui.bars.shapes import (
     Bracket,
     Cell,
     Density,
+    IdleRow,
     Lack,
     Layout,
     Measured,
@@ -83,7 +84,15 @@ def height_of(plan: Plan, view: View, density: Density) -> float:
     total = HEADER + AXIS
     for (positions, _), text in zip(rows, texts, strict=True):
         total += _row_height(plan, view, density, positions, text)
-    return total
+    return total + _idle_height(plan, density)
+
+
+def _idle_height(plan: Plan, density: Density) -> float:
+    if len(plan.request.machine.devices) <= len(plan.devices):  # nearly every plan
+        return 0.0
+    from kvplanner.ui.bars.idle import height_of_idle
+
+    return height_of_idle(plan, density)
 
 
 def arrange(plan: Plan, width: float, height: float, measure: Measure, view: View) -> Layout:
@@ -100,7 +109,15 @@ def arrange(plan: Plan, width: float, height: float, measure: Measure, view: Vie
         y = row.rect.bottom
     header = Rect(0, 0, width, HEADER)
     delta = Text(Rect(width - 220, 0, 220, HEADER), view.delta, "small_bold", "right") if view.delta else None
-    return Layout(width, y + AXIS, header, delta, tuple(made), _axis(grid, y), y, grid.x0, grid.scale)
+    idle: tuple[IdleRow, ...] = ()
+    if _idle_height(plan, density):
+        from kvplanner.ui.bars.idle import rows_of_idle
+
+        idle = rows_of_idle(
+            plan, y, (grid.x0, grid.scale, grid.x1), density, (measure, view.unit, made[0].title.rect.x)
+        )
+        y = idle[-1].rect.bottom
+    return Layout(width, y + AXIS, header, delta, tuple(made), idle, _axis(grid, y), y, grid.x0, grid.scale)
 
 
 def _bracket_texts(plan: Plan, rows: Sequence[tuple[tuple[int, ...], bool]], unit: Unit) -> list[str]:

@@ -9,7 +9,7 @@ from PySide6.QtGui import QPainter, QPolygonF
 
 from kvplanner.engine.segment import SegmentKind
 from kvplanner.record import NamedTuple
-from kvplanner.ui.bars.shapes import PAD, Bracket, Cell, Lack, Layout, Row, Strip, Text, Whisker
+from kvplanner.ui.bars.shapes import PAD, Bracket, Cell, IdleRow, Lack, Layout, Row, Strip, Text, Whisker
 from kvplanner.ui.theme.geometry import Rect
 from kvplanner.ui.theme.ink import Type, colour, fill_pattern, fill_plain, fill_segment, pen, snapped
 from kvplanner.ui.theme.palette import Tokens, mix
@@ -50,6 +50,8 @@ class _Brush:
         self.grid_lines()
         for row in self.layout.rows:
             self.row(row)
+        for idle in self.layout.idle:
+            self.idle(idle)
         self.axis()
         self.header()
 
@@ -119,6 +121,14 @@ class _Brush:
         if row.strip:
             self.strip(row.strip)
         self.cell_marks(row)
+
+    def idle(self, row: IdleRow) -> None:
+        box = snapped(row.frame)
+        fill_plain(self.painter, box, colour(self.tokens.panel))
+        self.painter.setPen(pen(self.tokens.outline, 1, Qt.PenStyle.DashLine))
+        self.painter.drawRect(box.adjusted(0.5, 0.5, -0.5, -0.5))
+        self.text(row.title, self.tokens.muted)
+        self.text(row.text, self.tokens.muted)
 
     def cell(self, cell: Cell) -> None:
         box = snapped(cell.rect)

@@ -123,6 +123,15 @@ class Row(NamedTuple):
     fill: Rect | None
 
 
+class IdleRow(NamedTuple):
+    """GPUs that the plan leaves idle: an empty bar, and in it that it is so."""
+
+    rect: Rect
+    frame: Rect
+    title: Text
+    text: Text
+
+
 class Tick(NamedTuple):
     """A mark on the axis; text None where another one stands there; capacity: the bars should have ended here."""
 
@@ -139,6 +148,7 @@ class Layout(NamedTuple):
     header: Rect
     delta: Text | None
     rows: tuple[Row, ...]
+    idle: tuple[IdleRow, ...]
     ticks: tuple[Tick, ...]
     axis_y: float
     x0: float

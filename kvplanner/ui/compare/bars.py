@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil
 from typing import TYPE_CHECKING, Final
 
 from PySide6.QtCore import QEvent, QLineF, QRectF, QSize, Qt
@@ -21,10 +22,8 @@ if TYPE_CHECKING:
     from kvplanner.report.words import Unit
     from kvplanner.solve.compare import Side
 
-_BAR: Final = 16
-_ROW: Final = 24
-_LEFT: Final = 40
-_RIGHT: Final = 78
+_GAP: Final = 8
+_LEAST_BAR: Final = 16
 
 
 class ComparedBars(QWidget):
@@ -45,9 +44,18 @@ class ComparedBars(QWidget):
         self.updateGeometry()
         self.update()
 
+    def _measures(self) -> tuple[int, int, int, int]:
+        """Of the present letters: a bar's height, a row's, the room for the names, and that for the sizes."""
+        type_ = Type(self.font())
+        bar = max(_LEAST_BAR, ceil(type_.height("Now", "small", 200)))
+        plans = [side.plan for side in self._sides if side.plan is not None and side.plan.devices]
+        sizes = [format_bytes(plan.devices[plan.tightest].total_bytes, self._unit) for plan in plans]
+        wide = max((type_.width(size, "small") for size in sizes), default=0)
+        return bar, bar + _GAP, round(type_.width("Now", "small_bold")) + 2 * _GAP, round(wide) + 2 * _GAP
+
     def sizeHint(self) -> QSize:
         """A row for each."""
-        return QSize(200, _ROW * len(self._sides) + 4)
+        return QSize(200, self._measures()[1] * len(self._sides) + 4)
 
     def minimumSizeHint(self) -> QSize:
         """The same height."""
@@ -57,7 +65,12 @@ class ComparedBars(QWidget):
         return max((_end(side.plan) for side in self._sides if side.plan is not None), default=1)
 
     def _width(self, plan: Plan) -> int:
-        return max(round((self.width() - _LEFT - _RIGHT) * _end(plan) / self._span()), 1)
+        return max(round(self._room() * _end(plan) / self._span()), 1)
+
+    def _room(self) -> int:
+        """What names and sizes leave of the width."""
+        _, _, left, right = self._measures()
+        return self.width() - left - right
 
     def _cells(self, plan: Plan) -> tuple[Cells, ...]:
         return bar_cells(plan, plan.tightest, self._width(plan)) if plan.devices else ()
@@ -86,18 +99,19 @@ class ComparedBars(QWidget):
         return [count - 1, *range(count - 1)] if count else []
 
     def _row(self, painter: QPainter, tokens: Tokens, type_: Type, row: int, at: int) -> None:
-        top, side = row * _ROW + 4, self._sides[at]
+        bar, high, names, sizes = self._measures()
+        top, side = row * high + 4, self._sides[at]
         now = at == len(self._sides) - 1
         painter.setFont(type_.fonts["small_bold" if now else "small"])
         painter.setPen(colour(tokens.text))
         middle = Qt.AlignmentFlag.AlignVCenter
-        painter.drawText(QRectF(2, top, _LEFT - 6, _BAR), int(middle), heading(at, len(self._sides)))
+        painter.drawText(QRectF(2, top, names - 6, bar), int(middle), heading(at, len(self._sides)))
         plan = side.plan
         if plan is None or not plan.devices:
             return
-        x = float(_LEFT)
+        x = float(names)
         for cell in self._cells(plan):
-            box = QRectF(x, top, cell.width, _BAR)
+            box = QRectF(x, top, cell.width, bar)
             if cell.kind is not None:
                 fill_segment(painter, box, tokens.segments[cell.kind])
             else:
@@ -105,15 +119,15 @@ class ComparedBars(QWidget):
                 fill_pattern(painter, box, "cross", pen(tokens.danger))
             x += cell.width
         device = plan.devices[plan.tightest]
-        end = _LEFT + round((self.width() - _LEFT - _RIGHT) * device.total_bytes / self._span())
+        end = names + round(self._room() * device.total_bytes / self._span())
         painter.setPen(pen(tokens.outline, 1))
-        painter.drawRect(QRectF(_LEFT - 0.5, top - 0.5, end - _LEFT, _BAR))
+        painter.drawRect(QRectF(names - 0.5, top - 0.5, end - names, bar))
         if device.lack is not None:
             painter.setPen(pen(tokens.danger, 2))
-            painter.drawLine(QLineF(end, top - 2, end, top + _BAR + 2))
+            painter.drawLine(QLineF(end, top - 2, end, top + bar + 2))
         painter.setPen(colour(tokens.muted))
         painter.setFont(type_.fonts["small"])
-        room = QRectF(max(x, end) + 6, top, _RIGHT - 6, _BAR)
+        room = QRectF(max(x, end) + 6, top, sizes - 6, bar)
         painter.drawText(room, int(middle), format_bytes(device.total_bytes, self._unit))
 
     def event(self, event: QEvent) -> bool:
@@ -128,11 +142,12 @@ class ComparedBars(QWidget):
         return super().event(event)
 
     def _hint(self, x: int, y: int) -> str:
-        row = (y - 4) // _ROW
+        _, high, names, _ = self._measures()
+        row = (y - 4) // high
         plan = self._sides[self._order()[row]].plan if 0 <= row < len(self._sides) else None
         if plan is None or not plan.devices:
             return ""
-        left, device = float(_LEFT), plan.devices[plan.tightest]
+        left, device = float(names), plan.devices[plan.tightest]
         for cell in self._cells(plan):
             if left <= x < left + cell.width:
                 if cell.kind is None:

@@ -6,13 +6,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from PySide6.QtCore import QEvent, Qt, Signal
-from PySide6.QtGui import QColor, QFocusEvent, QGuiApplication, QKeySequence, QShortcut, QShowEvent
+from PySide6.QtGui import QColor, QFocusEvent, QGuiApplication, QKeySequence, QResizeEvent, QShortcut, QShowEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QCheckBox,
+    QComboBox,
     QHBoxLayout,
     QHeaderView,
-    QPushButton,
     QStackedWidget,
     QTableView,
     QToolButton,
@@ -23,6 +23,7 @@ from PySide6.QtWidgets import (
 from kvplanner.ui.compare.bars import ComparedBars
 from kvplanner.ui.compare.model import CompareModel, heading
 from kvplanner.ui.theme.ink import set_pale, sized, tokens_of
+from kvplanner.ui.widgets.buttons import ShortButton
 from kvplanner.ui.widgets.labels import Elided, Wrapped
 
 if TYPE_CHECKING:
@@ -43,7 +44,9 @@ _LEAST_COLUMN: Final = 60
 
 
 class Swept(Protocol):
-    """A widget that shows a sweep."""
+    """A widget that shows a sweep. measure: the choice of what is drawn, which stands beside the switch."""
+
+    measure: QComboBox
 
     def set_plan(self, plan: Plan | None) -> None:
         """Of another plan."""
@@ -75,11 +78,11 @@ class ComparePage(QWidget):
         self.plans_button.setChecked(True)
         self.plans_button.setToolTip("Pinned plans beside this one")
         self.sweep_button.setToolTip("One setting over its range, or two against each other")
-        self.pin_button = QPushButton("Pin This Plan", self)
+        self.pin_button = ShortButton("Pin This Plan", self)
         self.pin_button.setToolTip("Keep this plan to compare what you edit next with it (Ctrl+D)")
         self.everything = QCheckBox("All rows", self)
         self.everything.setToolTip("Also what does not differ")
-        top = QHBoxLayout()
+        self._top = top = QHBoxLayout()
         top.setSpacing(2)
         top.addWidget(self.plans_button)
         top.addWidget(self.sweep_button)
@@ -124,6 +127,7 @@ class ComparePage(QWidget):
         table.setShowGrid(False)
         table.setWordWrap(False)
         table.setTabKeyNavigation(False)
+        table.setHorizontalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
         table.setFrameShape(QTableView.Shape.NoFrame)
         table.verticalHeader().hide()
         table.verticalHeader().setDefaultSectionSize(self.fontMetrics().height() + _ROW_PADDING)
@@ -197,9 +201,12 @@ class ComparePage(QWidget):
             self.sweep = self._make_sweep(self.pages)
             self.sweep.set_plan(self._plan)
             self.pages.addWidget(cast(QWidget, self.sweep))
+            self._top.addWidget(self.sweep.measure)
         self.pages.setCurrentIndex(1 if on else 0)
         self.everything.setVisible(not on)
         self.pin_button.setVisible(not on)
+        if self.sweep is not None:
+            self.sweep.measure.setVisible(on)
 
     def _set_everything(self, on: bool) -> None:
         self.model.set_everything(on)
@@ -228,11 +235,25 @@ class ComparePage(QWidget):
         self.table.clearSpans()
         header = self.table.horizontalHeader()
         if self.model.columnCount() > 1:
-            header.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
             header.setMinimumSectionSize(_LEAST_COLUMN)
+            self._fit_names()
         for at, line in enumerate(self.model.lines):
             if line.row is None:
                 self.table.setSpan(at, 0, 1, self.model.columnCount())
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """The names take what the values leave."""
+        super().resizeEvent(event)
+        self._fit_names()
+
+    def _fit_names(self) -> None:
+        """Names are never cut: where values leave them no room, the table scrolls sideways."""
+        header, columns = self.table.horizontalHeader(), range(self.model.columnCount())
+        wanted = sum(max(self.table.sizeHintForColumn(at), header.sectionSizeHint(at)) for at in columns)
+        modes = QHeaderView.ResizeMode
+        if len(columns) > 1:
+            wide = wanted <= self.table.viewport().width()
+            header.setSectionResizeMode(0, modes.Stretch if wide else modes.ResizeToContents)
 
     def _show_chips(self) -> None:
         names = tuple(pin.name for pin in self._pins.kept)

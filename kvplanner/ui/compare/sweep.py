@@ -100,7 +100,6 @@ class SweepPage(QWidget):
         lines.addWidget(self.pages, 1)
         lines.addWidget(self.readout)
         foot = QHBoxLayout()
-        foot.addWidget(self.measure)
         foot.addStretch(1)
         foot.addWidget(self.plan_it)
         foot.addWidget(self.export)

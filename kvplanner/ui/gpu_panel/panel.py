@@ -340,9 +340,6 @@ class GpuPanel(QWidget):
         self._age()
 
     def _replay(self) -> None:
-        if self._replaying:
-            self.feed.end_replay()
-            return
         path, _ = QFileDialog.getOpenFileName(self, "Play a recording", "", _CSV)
         if path:
             self.feed.play(Path(path))

@@ -111,6 +111,9 @@ def _numbers(gpu: GpuSample, overlay: Overlay | None, found: Sequence[Part], uni
         return f"memory: {gpu.total.reason}"
     free = format_bytes(gpu.free.value, unit) if gpu.free.value is not None else "?"
     if overlay is not None and overlay.seen is not None and overlay.engine.value is not None:
+        if not overlay.engine.value:
+            planned = format_bytes(overlay.planned_bytes, unit)
+            return f"{overlay.seen.title} holds nothing here, planned {planned} · {free} free"
         gap = overlay.unaccounted.value or 0
         held, planned = in_unit(overlay.engine.value, unit), format_bytes(overlay.planned_bytes, unit)
         return f"measured {held:.2f}, planned {planned} · unaccounted {signed(gap, unit)} · {free} free"

@@ -19,6 +19,7 @@ class Toolbar(QWidget):
         self.fast_box.setToolTip("Sample memory ten times a second instead of once")
         self.record_button = self._button("Write every sample to a CSV file")
         self.replay_button = self._button("Show a recording again, in its own rhythm")
+        self.replay_button.setText("Repla&y …")
         self.more = self._button("Reconnect to the driver, and say which GPU stands for which device of the plan")
         self.more.setText("More ▾")
         self.menu = QMenu(self.more)
@@ -72,7 +73,7 @@ class Toolbar(QWidget):
 
     def set_replaying(self, replaying: bool) -> None:
         """Whether a recording is being played."""
-        self.replay_button.setText("End repla&y" if replaying else "Repla&y …")
+        self.replay_button.setVisible(not replaying)  # the strip of the recording ends it
         for widget in (self.watch_button, self.fast_box, self.record_button, self.more):
             widget.setEnabled(not replaying)  # what acts on the live machine waits
 

@@ -30,6 +30,9 @@ class Marks(QWidget):
         self._slider = slider
         self._placed: tuple[tuple[QToolButton, float], ...] = ()
         slider.installEventFilter(self)
+        policy = self.sizePolicy()
+        policy.setRetainSizeWhenHidden(True)  # the rows below stand still while another model's marks are looked for
+        self.setSizePolicy(policy)
 
     def place(self, *marks: tuple[QToolButton, float]) -> None:
         """Show these buttons, from the left, at their values; the buttons are this widget's children."""

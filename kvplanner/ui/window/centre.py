@@ -36,6 +36,7 @@ GAP: Final = 10
 LEAST_WIDTH: Final = 480
 LOW: Final = 640  # pixels of centre: the verdict takes less of a lower one
 REVEAL_MS: Final = 20
+NO_PLAN: Final = "Nothing is planned: the reason stands above"
 
 
 class Ground(QWidget):
@@ -251,7 +252,7 @@ class Centre(QWidget):
         if self._views:
             self._reveal()
             self.verdict.set_problem(text, remedy)
-            self._say_empty(f"Nothing is planned: {text.rstrip('.')}. {remedy}".strip())
+            self._say_empty(NO_PLAN)
 
     @property
     def plan(self) -> Plan | None:

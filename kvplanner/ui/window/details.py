@@ -25,6 +25,7 @@ STACK_BELOW: Final = 830  # of the centre's width: table and tabs stand below ea
 CHART_HEIGHT: Final = 330
 CHART_LEAST: Final = 260  # so much must be left below table and tabs for a chart of its own
 CHART_SHAPE: Final = 0.5  # in a wide window the chart keeps this much of its width as height
+CHART_MOST: Final = 0.3  # a taller chart says no more
 UPPER_SHARE: Final = 0.45  # of a tall window's room table and tabs take at most, once their own height is met
 UPPER_MOST: Final = 460
 TABLE_WIDTH: Final = 466
@@ -254,13 +255,14 @@ class Details(QWidget):
             place.setMinimumHeight(least)
             place.setMaximumHeight(_ANY)
         own = max(table if rows else 0, self._least_page())
-        self._set_charted(room - GAP - own >= CHART_LEAST)
+        self._set_charted(self._plan is not None and room - GAP - own >= CHART_LEAST)
         if self.charted:
             # What is selected next may take less: the chart below is not to jump about.
             most = min(int(room * UPPER_SHARE), UPPER_MOST)
             size = (self.width(), room)
             before = self._upper if size == self._upper_at else 0
-            upper = max(own, before, min(self._page_height(stacked=False), most))
+            spare = room - GAP - int(self.width() * CHART_MOST)  # what the chart makes nothing of
+            upper = max(own, before, min(self._page_height(stacked=False), most), spare)
             self._upper, self._upper_at = upper, size
             self._limit(upper, upper)
         else:
