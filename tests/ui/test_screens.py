@@ -270,7 +270,8 @@ STATES: dict[str, State] = {
 }
 # With half as large letters again: what shall be looked at, by its name above.
 LARGER = ("fits", "small-window", "does-not-fit-small", "does-not-fit-hd", "refused-value", "advanced", "replay",
-          "messages", "gpu-picker", "what-fits", "ways-small", "sixteen", "compare", "sweep", "launch-small")  # fmt: skip
+          "messages", "gpu-picker", "what-fits", "ways-small", "sixteen", "compare", "sweep",
+          "launch-small")  # fmt: skip
 
 
 def application_of(theme: str) -> Application:
@@ -358,8 +359,8 @@ def trouble(window: MainWindow) -> list[str]:
 
 # Where things stand is the same in every theme: those that have colours of their own.
 COLOURED = ("fits", "does-not-fit", "weights-too-large", "cannot-tell", "start-up-small", "explain-weights", "ways",
-            "what-fits", "log", "model-picker", "advanced", "compare", "sweep", "map", "launch", "refused-value", "messages", "no-driver", "replay",
-            "sglang")  # fmt: skip
+            "what-fits", "log", "model-picker", "advanced", "compare", "sweep", "map", "launch",
+            "refused-value", "messages", "no-driver", "replay", "sglang")  # fmt: skip
 PAIRS = [("light", name) for name in STATES]
 PAIRS += [(theme, name) for theme in ("dark", "contrast") for name in COLOURED]
 PAIRS += [("larger", name) for name in LARGER]

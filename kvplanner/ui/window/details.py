@@ -9,6 +9,7 @@ from PySide6.QtCore import QByteArray, QSize, Qt, Signal
 from PySide6.QtWidgets import QSizePolicy, QSplitter, QTabWidget, QVBoxLayout, QWidget
 
 from kvplanner.ui.breakdown.view import BreakdownView
+from kvplanner.ui.setup.width import grown
 from kvplanner.ui.widgets.card import Card
 from kvplanner.ui.widgets.labels import heading
 from kvplanner.ui.window.tabs import STARTUP, TABS, Detail, Page, Tab
@@ -25,7 +26,7 @@ STACK_BELOW: Final = 830  # of the centre's width: table and tabs stand below ea
 CHART_HEIGHT: Final = 330
 CHART_LEAST: Final = 260  # so much must be left below table and tabs for a chart of its own
 CHART_SHAPE: Final = 0.5  # in a wide window the chart keeps this much of its width as height
-CHART_MOST: Final = 0.3  # a taller chart says no more
+CHART_MOST: Final = 0.36  # a taller chart says no more
 UPPER_SHARE: Final = 0.45  # of a tall window's room table and tabs take at most, once their own height is met
 UPPER_MOST: Final = 460
 TABLE_WIDTH: Final = 466
@@ -233,7 +234,7 @@ class Details(QWidget):
         window_height: of the whole centre; room: of it, what is left below the bars.
         """
         splitter = self.splitter
-        stacked = self.width() < STACK_BELOW
+        stacked = self.width() < grown(STACK_BELOW, self.fontMetrics().height())
         wanted = Qt.Orientation.Vertical if stacked else Qt.Orientation.Horizontal
         if splitter.orientation() != wanted:
             splitter.setOrientation(wanted)
@@ -288,7 +289,8 @@ class Details(QWidget):
     def _page_height(self, *, stacked: bool) -> int:
         """The height at which the page in front shows whole."""
         natural: Any = getattr(self.current, "natural_height", None)
-        chart = CHART_HEIGHT if stacked else max(CHART_HEIGHT, int(self.tabs.width() * CHART_SHAPE))
+        usual = grown(CHART_HEIGHT, self.fontMetrics().height(), 1.0)
+        chart = usual if stacked else max(usual, int(self.tabs.width() * CHART_SHAPE))
         return self._bar() + (natural() if natural is not None else chart)
 
     def _least_page(self) -> int:

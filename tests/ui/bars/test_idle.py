@@ -7,7 +7,7 @@ from kvplanner.engine.plan import Plan
 from kvplanner.engine.registry import engine
 from kvplanner.ui.bars.idle import idle_of, title_of
 from kvplanner.ui.bars.layout import arrange, height_of
-from kvplanner.ui.bars.shapes import COMFORT, View
+from kvplanner.ui.bars.shapes import THICK, View
 from kvplanner.ui.theme.geometry import Role
 from tests.ui.window.kit import words
 
@@ -35,7 +35,7 @@ def test_idle_gpus_have_an_empty_bar_of_their_kind() -> None:
     assert layout.idle[0].rect.y >= layout.rows[-1].rect.bottom
     assert layout.axis_y == layout.idle[-1].rect.bottom
     assert layout.idle[1].frame.right <= layout.rows[0].frame.right + 1, "a larger card ends with the axis"
-    assert height_of(plan, View(), COMFORT) == layout.height
+    assert height_of(plan, View(), THICK) == layout.height
 
 
 def test_a_plan_that_uses_all_has_none() -> None:
