@@ -254,7 +254,7 @@ def _has_reader(fact: Mapping[str, Any]) -> bool:
 
 def _record(fact: Mapping[str, Any], sizes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """What is kept of one model."""
-    config = _trimmed(fact["config"])
+    config = trimmed(fact["config"])
     side = fact.get("hf_quant_config")
     _check_trimmed(fact, config, side)
     amended = _AMENDED.get(fact["id"])
@@ -364,9 +364,10 @@ def _tsv(path: Path) -> list[dict[str, str]]:
         return sorted(csv.DictReader(file, delimiter="\t"), key=lambda row: row["id"].lower())
 
 
-def _trimmed(value: Any) -> Any:
+def trimmed(value: Any) -> Any:
+    """A config without the keys that say nothing about memory, at any depth."""
     if isinstance(value, dict):
-        return {k: _trimmed(v) for k, v in value.items() if not _DROPPED.search(k)}
+        return {k: trimmed(v) for k, v in value.items() if not _DROPPED.search(k)}
     return value
 
 

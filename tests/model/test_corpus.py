@@ -13,6 +13,7 @@ from kvplanner import jsonfile
 from kvplanner.catalog import models
 from kvplanner.errors import NotModelled, PlannerError
 from kvplanner.model.families import READERS, conversions, drafts, read_config, unread
+from kvplanner.model.families.served import served
 from tests.model.cases import CASES
 
 ROOT = Path(__file__).parents[2]
@@ -91,9 +92,25 @@ def test_a_name_of_nothing_leads_nowhere() -> None:
         assert name not in READERS
 
 
-@pytest.mark.parametrize("name", unread.NAMES)
+def refused_by_name() -> list[str]:
+    return [name for name in served() if name not in READERS]
+
+
+@pytest.mark.parametrize("name", refused_by_name())
 def test_what_vllm_serves_and_nothing_reads_is_refused_by_name(name: str) -> None:
-    assert name not in READERS
     with pytest.raises(NotModelled, match=f"{name}.*which vLLM serves"):
         read_config({"architectures": [name], "num_hidden_layers": 2})
+
+
+def test_a_name_that_no_registry_lists_is_told_so() -> None:
     assert unread.why("BrookForCausalLM") == ""
+    with pytest.raises(NotModelled, match="in no registry of vLLM"):
+        read_config({"architectures": ["BrookForCausalLM"], "num_hidden_layers": 2})
+
+
+def test_the_registries_that_were_read_say_when_an_architecture_came_and_went() -> None:
+    """Release notes of vLLM: Qwen3 with 0.8.4, gpt-oss with 0.10.1, Qwen3-Next with 0.10.2, Mllama to 0.10.2."""
+    firsts = {name: served()[f"{name}ForCausalLM"].first for name in ("Qwen3", "GptOss", "Qwen3Next")}
+    assert firsts == {"Qwen3": (8, 4), "GptOss": (10, 1), "Qwen3Next": (10, 2)}
+    assert served()["MllamaForConditionalGeneration"].last == (10, 2)
+    assert served()["LlamaForCausalLM"].absent is None

@@ -15,11 +15,11 @@ from kvplanner.engine.vllm.kv import layout as kv_layout
 from kvplanner.engine.vllm.kv import sizing as kv_sizing
 from kvplanner.engine.vllm.kv.layout import CacheLayout
 from kvplanner.engine.vllm.kv.sizing import KvSizing
-from kvplanner.engine.vllm.quirks import quirks
 from kvplanner.engine.vllm.releases import spelled
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.engine.vllm.settle import settle as defaults
 from kvplanner.errors import BadInput
+from kvplanner.model.families.served import served_by
 from kvplanner.model.model import Model
 from kvplanner.units import GIB
 from tests.oracle import cases
@@ -176,7 +176,8 @@ def test_what_is_not_modelled_is_named() -> None:
     found = set()
     for model in _one_of_each_architecture():
         name = model.spec.architecture
-        last = quirks(name).last
+        known = served_by(name)
+        last = known.last if known is not None else None
         version = None if last is None else spelled(last)
         request = PlanRequest(model, cases.machine("H100"), version=version)
         layout = kv_layout.plan_cache(model.spec, defaults.resolve(request)[0], _gpu(request), cases.stages(model, 1))

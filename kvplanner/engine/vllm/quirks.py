@@ -1,8 +1,8 @@
 """Where vLLM treats an architecture unlike others: one row for each, read by every room of this engine.
 
 An architecture without a row follows the general rules. A row was seen in what the engine (0.33) allocates for that
-class, or is read from its source: model_executor/models/*.py, model_executor/models/registry.py for the releases, and
-the file that a field names. A new architecture is a reader in model/families, at most one row here, and one test.
+class, or is read from its source: model_executor/models/*.py, and the file that a field names. A new architecture is
+a reader in model/families, at most one row here, and one test.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ class Item(NamedTuple):
 class Quirks(NamedTuple):
     """What an architecture has of its own.
 
-    Releases: since, last: those that run it; about: since, where the border is not sure.
     Settling: no_float16; largest_item_tokens: a step holds the largest video (0.33); wide_graphs: batches of up to 1024
     are captured; fp8_on_blackwell: its sparse attention has an 8-bit cache there unless another is asked for.
     Cache: image_prefix: image tokens see each other, so that causal kernels need a partner; expanded_latent: cached as
@@ -52,9 +51,6 @@ class Quirks(NamedTuple):
     the table of full layers; two_bases: windowed and full layers have tables of their own.
     """
 
-    since: Version | None = None
-    about: Version | None = None
-    last: Version | None = None
     no_float16: NoFloat16 | None = None
     largest_item_tokens: int = 0
     wide_graphs: bool = False
@@ -105,80 +101,45 @@ _GEMMA4: Final = _GEMMA._replace(
 _GLM4: Final = Quirks(rotary_share=0.5)
 _MINIMAX: Final = Quirks(rotary_share=0.5)
 _QWEN35: Final = _QWEN._replace(
-    about=(16, 0), state_dtype="convolution", every_stage=("embedding",), rotary_share=0.25, rotary_axes=True,
+    state_dtype="convolution", every_stage=("embedding",), rotary_share=0.25, rotary_axes=True,
     axes_shortened=True,
 )  # fmt: skip
 
-# Architectures whose only row is the last release that ran them (_PREVIOUSLY_SUPPORTED_MODELS of registry.py, 0.33).
-_LAST: Final[dict[Version, tuple[str, ...]]] = {
-    (10, 2): ("MotifForCausalLM", "Phi4FlashForCausalLM", "DonutForConditionalGeneration"),
-    (12, 0): ("Phi4MultimodalForCausalLM",),
-    (23, 0): (
-        "BaiChuanForCausalLM", "Dots1ForCausalLM", "ErnieModel", "ErnieForSequenceClassification",
-        "ErnieForTokenClassification", "InternLM2VEForCausalLM", "InternLMForCausalLM",
-        "QwenVLForConditionalGeneration",
-        "MiniMaxVL01ForConditionalGeneration", "Tarsier2ForConditionalGeneration", "XverseForCausalLM",
-    ),
-    (24, 0): (
-        "AquilaModel", "AquilaForCausalLM", "AyaVisionForConditionalGeneration", "Grok1ModelForCausalLM",
-        "Grok1ForCausalLM", "MantisForConditionalGeneration", "MusicFlamingoForConditionalGeneration",
-        "TarsierForConditionalGeneration",
-    ),
-    (25, 0): ("FuyuForCausalLM", "TeleChatForCausalLM"),
-    (26, 0): ("OuroForCausalLM",),
-    (28, 0): (
-        "ArcticForCausalLM", "ChameleonForConditionalGeneration", "Fairseq2LlamaForCausalLM", "GritLM",
-        "HCXVisionForCausalLM", "PrithviGeoSpatialMAE",
-    ),
-}  # fmt: skip
-
-
-def _dropped() -> dict[str, Quirks]:
-    return {name: Quirks(last=release) for release, names in _LAST.items() for name in names}
-
-
 # A key is an architecture, or with a star the beginning of several; the longest that fits is an architecture's row.
 ROWS: Final[dict[str, Quirks]] = {
-    "BaichuanForCausalLM": Quirks(last=(23, 0)),
-    "BambaForCausalLM": Quirks(last=(23, 0), rotary_share=0),
+    "BambaForCausalLM": Quirks(rotary_share=0),
     "Bert*": _ENCODER,
     "ChatGLM*": _GLM4,
     "Cohere2ForCausalLM": Quirks(inclusive_window=True),
     "Cohere2VisionForConditionalGeneration": Quirks(inclusive_window=True),
-    "DeepseekV3ForCausalLM": Quirks(since=(6, 6)),
-    "DeepseekV32ForCausalLM": Quirks(since=(11, 0)),
     "DeepseekV4ForCausalLM": Quirks(
         not_confirmed="its compressed caches are modelled from the engine's rules without a result to compare"
     ),
-    "Ernie4_5ForCausalLM": Quirks(since=(9, 2)),
     "Ernie4_5_Moe*": Quirks(fp32_router=True),
-    "FalconH1ForCausalLM": Quirks(since=(9, 1)),
     "Gemma*": _GEMMA,
     "Gemma2ForCausalLM": _GEMMA._replace(no_float16=NoFloat16("gemma2", (9, 1))),
     "Gemma3*": _GEMMA3,
-    "Gemma3ForCausalLM": _GEMMA3._replace(since=(8, 0), no_float16=NoFloat16("gemma3_text", (10, 2))),
+    "Gemma3ForCausalLM": _GEMMA3._replace(no_float16=NoFloat16("gemma3_text", (10, 2))),
     "Gemma3ForConditionalGeneration": _GEMMA3._replace(
-        since=(8, 0), no_float16=NoFloat16("gemma3", (9, 1)), image_prefix=True, rotary_factor=8
+        no_float16=NoFloat16("gemma3", (9, 1)), image_prefix=True, rotary_factor=8
     ),
     "Gemma4*": _GEMMA4,
     "Gemma4ForConditionalGeneration": _GEMMA4._replace(image_prefix=True, largest_item_tokens=2496),
     "Glm4*": _GLM4,
-    "Glm4ForCausalLM": _GLM4._replace(since=(8, 5), no_float16=NoFloat16("glm4", (9, 1))),
+    "Glm4ForCausalLM": _GLM4._replace(no_float16=NoFloat16("glm4", (9, 1))),
     "Glm4Moe*": _GLM4._replace(fp32_router=True),
-    "Glm4MoeForCausalLM": _GLM4._replace(since=(10, 0), fp32_router=True),
+    "Glm4MoeForCausalLM": _GLM4._replace(fp32_router=True),
     "Glm4v*": _GLM4._replace(rotary_axes=True),
     "GlmFor*": _GLM4,
     "GlmMoeDsa*": Quirks(fp8_on_blackwell=True),
     "GptOss*": Quirks(
-        since=(10, 1), wide_graphs=True, rotary_fp32=True, every_stage=_ALL_STAGES
+        wide_graphs=True, rotary_fp32=True, every_stage=_ALL_STAGES
     ),
     "GraniteMoeHybrid*": Quirks(rotary_share=0, every_stage=("embedding", "norm")),
     "InternVLForConditionalGeneration": Quirks(whole_tower="attention"),
     "Jamba*": Quirks(rotary_share=0),
     "KimiK3*": _KIMI._replace(not_confirmed="its own prefill kernel may hold one more state block per request"),
-    "KimiLinearForCausalLM": Quirks(since=(11, 1)),
     "Kimi*": _KIMI,
-    "Llama4ForConditionalGeneration": Quirks(since=(8, 3)),
     "LlamaModel": Quirks(unused_head=True),
     "LlavaForConditionalGeneration": Quirks(second_to_last=True),
     "LlavaNextForConditionalGeneration": Quirks(second_to_last=True),
@@ -186,14 +147,12 @@ ROWS: Final[dict[str, Quirks]] = {
     "MiMoV2*": Quirks(fp32_router=True),
     "MiniCPM3*": Quirks(expanded_latent=True),
     "MiniMaxM*": _MINIMAX,
-    "MiniMaxForCausalLM": _MINIMAX._replace(last=(23, 0)),
-    "MiniMaxM1ForCausalLM": _MINIMAX._replace(last=(23, 0)),
+    "MiniMaxForCausalLM": _MINIMAX,
     "MiniMaxM2*": _MINIMAX._replace(fp32_router=True),
     "MiniMaxM3*": _MINIMAX._replace(not_confirmed=_INDEX_UNSURE),
-    "MiniMaxText01ForCausalLM": _MINIMAX._replace(last=(23, 0)),
+    "MiniMaxText01ForCausalLM": _MINIMAX,
     "MistralModel": Quirks(unused_head=True),
-    "Mistral3ForConditionalGeneration": Quirks(since=(8, 2), tower_quantised=True),
-    "MllamaForConditionalGeneration": Quirks(since=(6, 2), last=(10, 2)),
+    "Mistral3ForConditionalGeneration": Quirks(tower_quantised=True),
     "Molmo2ForConditionalGeneration": Quirks(image_prefix=True),
     "MuseGlimmer*": Quirks(whole_tower="mlp"),
     "NemotronH*": Quirks(state_dtype="float32", fp32_router=True, rotary_share=0, every_stage=_ALL_STAGES),
@@ -202,42 +161,37 @@ ROWS: Final[dict[str, Quirks]] = {
     "Olmo3*": Quirks(whole_norms=True),
     "PaliGemmaForConditionalGeneration": Quirks(image_prefix=True),
     "PhiFor*": Quirks(rotary_share=0.4),
-    "Phi3SmallForCausalLM": Quirks(last=(9, 2)),
     "Phi4*": Quirks(rotary_share=0.75),
-    "Plamo2ForCausalLM": Quirks(last=(26, 0), no_float16=NoFloat16("plamo2", (9, 1))),
-    "QWenLMHeadModel": Quirks(last=(23, 0)),
+    "Plamo2ForCausalLM": Quirks(no_float16=NoFloat16("plamo2", (9, 1))),
     "Qwen*": _QWEN,
     "Qwen2Model": Quirks(unused_head=True),
     "Qwen2Moe*": Quirks(every_stage=_ALL_STAGES),
-    "Qwen2VL*": _QWEN._replace(since=(6, 1), rotary_axes=True),
+    "Qwen2VL*": _QWEN._replace(rotary_axes=True),
     "Qwen2_5Omni*": _QWEN._replace(rotary_axes=True),
-    "Qwen2_5_VL*": _QWEN._replace(since=(7, 2), rotary_axes=True),
-    "Qwen3ForCausalLM": Quirks(since=(8, 4)),
+    "Qwen2_5_VL*": _QWEN._replace(rotary_axes=True),
     "Qwen3Model": Quirks(unused_head=True),
-    "Qwen3Moe*": Quirks(since=(8, 4), every_stage=_ALL_STAGES),
-    "Qwen3Next*": Quirks(since=(10, 2), every_stage=("embedding", "head"), rotary_share=0.25),
+    "Qwen3Moe*": Quirks(every_stage=_ALL_STAGES),
+    "Qwen3Next*": Quirks(every_stage=("embedding", "head"), rotary_share=0.25),
     "Qwen3Omni*": _QWEN._replace(rotary_axes=True),
-    "Qwen3VL*": _QWEN._replace(since=(11, 0), rotary_axes=True, axes_shortened=True),
+    "Qwen3VL*": _QWEN._replace(rotary_axes=True, axes_shortened=True),
     "Qwen3_5*": _QWEN35,
     "RobertaModel": _ENCODER._replace(rotary_share=1.0),
-    "SeedOssForCausalLM": Quirks(since=(10, 2)),
     "StableLm*": Quirks(rotary_share=0.25),
     "Starcoder2*": Quirks(rotary_share=0),
     "XLMRoberta*": _ENCODER,
     "CLIP*": Quirks(rotary_share=0),
-    "Falcon*": Quirks(not_built=("lm_head",)),
-    "JAISLMHeadModel": Quirks(last=(22, 0), rotary_share=0),
+    "FalconFor*": Quirks(not_built=("lm_head",)),
+    "JAISLMHeadModel": Quirks(rotary_share=0),
     "ModernBert*": Quirks(two_bases=True),
-    "Mpt*": Quirks(last=(28, 0), rotary_share=0),
-    "MPT*": Quirks(last=(28, 0), rotary_share=0),
-    "PersimmonForCausalLM": Quirks(last=(25, 0), rotary_share=0.5),
+    "Mpt*": Quirks(rotary_share=0),
+    "MPT*": Quirks(rotary_share=0),
+    "PersimmonForCausalLM": Quirks(rotary_share=0.5),
     "Phi4MMForCausalLM": Quirks(rotary_share=0.75, not_built=("lora",)),
-    "RWForCausalLM": Quirks(last=(28, 0), not_built=("lm_head",)),
+    "RWForCausalLM": Quirks(not_built=("lm_head",)),
     "Siglip*": Quirks(rotary_share=0),
-    "StableLMEpochForCausalLM": Quirks(last=(28, 0), rotary_share=0.25),
+    "StableLMEpochForCausalLM": Quirks(rotary_share=0.25),
     "Whisper*": Quirks(rotary_share=0),
     "Zamba2*": Quirks(rotary_share=0),
-    **_dropped(),
 }  # fmt: skip
 
 

@@ -36,7 +36,7 @@ _HARMLESS: Final = frozenset(
 )  # fmt: skip
 # Dictionaries and lists that hold words, token ids, processing or rope settings.
 _NOT_TENSORS: Final = re.compile(
-    r"token|_ids?$|words?$|label|^task|keys_to_ignore|^tags$|languages?$|auto_map|generation|pinpoints|version"
+    r"token|_ids?$|words?$|^badwordsids$|label|^task|keys_to_ignore|^tags$|languages?$|auto_map|generation|pinpoints|version"
     r"|prompt|processor|tokenizer|rope|^architectures$|image_mean|image_std|_resolutions$|quantization|compression"
     r"|candidate|speculat|_stats$|training|^parameters$|license|authors?$|preprocess|time_step|^freq|_factors?$"
     r"|_range$|transformers|sentence_|unsloth|mergekit|dropout|loss|^_|scheduler|optimizer|^dataset|sampling|timestamp"

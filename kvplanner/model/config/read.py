@@ -113,8 +113,9 @@ def _unreadable(top: Fields, name: str, known: int, why: str) -> NotModelled:
             top.named("architectures"),
             "Plan the model that it belongs to",
         )
+    unheard = f"which is none of the {known} modelled architectures, and in no registry of vLLM"
     return NotModelled(
-        f"is {shown(name)}, {why or f'which is none of the {known} modelled architectures'}",
+        f"is {shown(name)}, {why or unheard}",
         top.named("architectures"),
         "Open the folder with its weights: their headers tell what is stored, and the cache stays unknown",
     )

@@ -20,7 +20,6 @@ Find = Callable[[str], Reader | None]
 # Names that vLLM, now or in an earlier release, gives to the class of another name.
 ALIASES: Final[Mapping[str, str]] = {
     "LLaMAForCausalLM": "LlamaForCausalLM", "AquilaModel": "LlamaForCausalLM", "AquilaForCausalLM": "LlamaForCausalLM",
-    "InternLMForCausalLM": "LlamaForCausalLM",
     "XverseForCausalLM": "LlamaForCausalLM", "IQuestCoderForCausalLM": "LlamaForCausalLM",
     "TeleChat3ForCausalLM": "LlamaForCausalLM", "StableLMEpochForCausalLM": "StableLmForCausalLM",
     "RWForCausalLM": "FalconForCausalLM", "ChatGLMForConditionalGeneration": "ChatGLMModel",

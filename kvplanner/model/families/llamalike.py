@@ -70,8 +70,8 @@ def _mpt(reading: Reading) -> Draft:
     return draft._replace(outside=[*draft.outside, table])
 
 
-def _pangu_embedded(reading: Reading) -> Draft:
-    """openPangu Embedded: Llama with one switch for the biases of its attention."""
+def _one_bias(reading: Reading) -> Draft:
+    """openPangu Embedded and the first InternLM: Llama with one switch for all biases of its attention."""
     bias = reading.text.flag("bias", default=False) or reading.text.flag("attention_bias", default=False)
     return LLAMA._replace(qkv_bias=bias, o_bias=bias)(reading)
 
@@ -117,7 +117,8 @@ READERS: Final[dict[str, Reader]] = {
                 "skip_bias_add_qkv"),
     ),
     "Step1ForCausalLM": LLAMA._replace(tied=True, kv_names=("num_attention_groups", "num_key_value_heads"), kv_heads=1),
-    "PanguEmbeddedForCausalLM": _pangu_embedded,
+    "PanguEmbeddedForCausalLM": _one_bias,
+    "InternLMForCausalLM": _one_bias,
     "Plamo3ForCausalLM": _PLAIN._replace(
         qk_norm="head", attention_path="mixer", pattern=_plamo_kinds, window=2048,
         norms=("pre_mixer_norm", "post_mixer_norm", "pre_mlp_norm", "post_mlp_norm"),

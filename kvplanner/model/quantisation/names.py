@@ -27,11 +27,14 @@ class Matcher(NamedTuple):
     """One name, ready to compare.
 
     layer: the one it names, ANY_LAYER for "layers.*", None for a name that says nothing of layers.
+    outside: the whole path of something beside the layers ("model.transformer.ff_out" is Molmo's head, and a layer's
+    own ff_out is another module).
     """
 
     text: str
     layer: int | None
     pattern: re.Pattern[str] | None
+    outside: bool = False
 
 
 def parse_name(text: str, where: str) -> Matcher:
@@ -41,7 +44,7 @@ def parse_name(text: str, where: str) -> Matcher:
     if text.startswith("re:"):
         return Matcher(text, None, _expression(text[3:], where))
     # Lists of some models hold five hundred names: no regular expression where splitting does.
-    short = text.removesuffix(".weight")
+    short = path = text.removesuffix(".weight")
     head, dot, rest = short.partition(".")
     while dot and head in _PREFIXES:
         short = rest
@@ -53,7 +56,9 @@ def parse_name(text: str, where: str) -> Matcher:
         if number == "*" or (number.isdecimal() and len(number) <= _MOST_DIGITS):
             layer = ANY_LAYER if number == "*" else int(number)
             return Matcher(rest, layer, _glob(rest) if "*" in rest or "?" in rest else None)
-    return Matcher(short, None, _glob(short) if "*" in short or "?" in short or "[" in short else None)
+    if "*" in short or "?" in short or "[" in short:
+        return Matcher(short, None, _glob(short))
+    return Matcher(short, None, None, outside=short != path and "." not in short and short != "layers")
 
 
 @lru_cache(maxsize=2048)
@@ -88,7 +93,7 @@ def covers(matcher: Matcher, layer: str, names: Sequence[str]) -> bool:
             for name in names
             for start in ("model.", "language_model.model.", "")
         )
-    if matcher.layer == ANY_LAYER and not layer:
+    if (matcher.layer == ANY_LAYER and not layer) or (matcher.outside and layer.startswith("layers.")):
         return False
     full = names if matcher.layer is not None else [layer + name for name in names]
     if matcher.pattern is not None:

@@ -20,7 +20,7 @@ from kvplanner.model.tensors import Inventory
 from kvplanner.reading import file_size
 from kvplanner.record import NamedTuple
 from kvplanner.source.checkpoint import inventory as inventories
-from kvplanner.source.checkpoint import layouts
+from kvplanner.source.checkpoint import layouts, settings
 from kvplanner.source.checkpoint.folder import FolderFiles, list_files, missing_words, read_headers
 from kvplanner.source.checkpoint.modules import dtype_name, gather
 from kvplanner.source.checkpoint.pooling import with_lengths
@@ -51,11 +51,11 @@ class Config(NamedTuple):
 def open_config(path: Path) -> Model:
     """A config.json without weights: sizes by rule. Raises BadInput, NotModelled."""
     layouts.refuse_pointer(path)
-    config = jsonfile.read_config(path)
-    spec, implied = read_config(config, where=str(path), side_quant=_side_quant(path.parent))
+    config, said = settings.completed(jsonfile.read_config(path), path.parent)
+    spec, implied = read_config(config, where=str(path), side_quant=settings.modelopt(path.parent))
     if (path.parent / _INDEX).is_file() and path.name in ("config.json", "params.json"):
         return _without_tensors(list_files(path.parent), _id_of(path.parent))
-    return from_config(_config_name(path, config, spec, implied), spec, implied, "config", str(path))
+    return from_config(_config_name(path, config, spec, implied), spec, implied, "config", str(path), said)
 
 
 def _config_name(path: Path, config: Mapping[str, object], spec: ModelSpec, implied: Inventory) -> str:
@@ -116,9 +116,9 @@ def _open_folder(path: Path) -> Model:
     if not files.shards:
         return _without_tensors(files, id_)
     headers = read_headers(files)
-    config = _read_folder_config(files)
+    config, said = _read_folder_config(files)
     return from_headers(
-        id_, headers.tensors, config, "safetensors", str(path), headers.problems, complete=headers.complete,
+        id_, headers.tensors, config, "safetensors", str(path), (*headers.problems, *said), complete=headers.complete,
         total=_stated(files).total,
     )  # fmt: skip
 
@@ -186,18 +186,13 @@ def open_safetensors(path: Path) -> Model:
     return from_headers(path.stem, header.tensors, config, "safetensors", str(path))
 
 
-def _side_quant(folder: Path) -> Mapping[str, object] | None:
-    """hf_quant_config.json of ModelOpt exports, when there is one."""
-    side = folder / "hf_quant_config.json"
-    return jsonfile.read_object(side) if file_size(side) is not None else None
-
-
-def _read_folder_config(files: FolderFiles) -> Config:
+def _read_folder_config(files: FolderFiles) -> tuple[Config, tuple[str, ...]]:
+    """The config of a folder with weights, and what to say of it."""
     if files.config is None:
-        return Config("unknown", None, "the folder has no config.json: layers, heads and cache are not known")
+        return Config("unknown", None, "the folder has no config.json: layers, heads and cache are not known"), ()
     layouts.refuse_pointer(files.config)
-    config = jsonfile.read_config(files.config)
-    return understand(config, str(files.config), _side_quant(files.path))
+    config, said = settings.completed(jsonfile.read_config(files.config), files.path)
+    return understand(config, str(files.config), settings.modelopt(files.path)), said
 
 
 def understand(config: Mapping[str, object], where: str, side_quant: Mapping[str, object] | None) -> Config:
@@ -223,9 +218,9 @@ def _without_tensors(files: FolderFiles, id_: str) -> Model:
         what = "the folder is empty" if empty else "holds no config.json and no safetensors or GGUF file"
         raise BadInput(what, str(files.path), "Name a model's folder")
     layouts.refuse_pointer(files.config)
-    config = jsonfile.read_config(files.config)
-    spec, implied = read_config(config, where=str(files.config), side_quant=_side_quant(files.path))
-    problems = missing_words(files)
+    config, said = settings.completed(jsonfile.read_config(files.config), files.path)
+    spec, implied = read_config(config, where=str(files.config), side_quant=settings.modelopt(files.path))
+    problems = [*missing_words(files), *said]
     stated = _stated(files)
     if stated.total is not None or stated.tensors:
         held = as_stated(spec, implied, stated)
@@ -245,13 +240,15 @@ def _stated(files: FolderFiles) -> Stated:
     if files.index and files.index_total is not None:
         return Stated(files.index, files.index_tensors, files.index_total)
     pointed = [(name, size) for name, size in files.pointers if name.endswith(_SHARDS)]
-    best = [(n, s) for n, s in pointed if n.endswith(".safetensors")] or pointed
+    best = [(n, s) for n, s in pointed if n.endswith(".safetensors")]
+    # Of a model that is stored twice, as safetensors and pickled, engines load the former.
+    best = pointed if not best and not files.shards else best
     best = [(n, s) for n, s in best if not n.startswith("consolidated")] or best
     if not best:
         return Stated(files.index or "the index", files.index_tensors)
     held = sum(file_size(shard) or 0 for shard in files.shards)
     total = held + sum(size for _, size in best)
-    return Stated("The Git LFS pointers", files.index_tensors, total, (len(best) + len(files.shards)) * _HEADER)
+    return Stated("Git LFS", files.index_tensors, total, (len(best) + len(files.shards)) * _HEADER)
 
 
 def _only_gguf(files: FolderFiles) -> Model:

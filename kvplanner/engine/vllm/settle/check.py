@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from kvplanner.engine.vllm.gpu import Gpu
-from kvplanner.engine.vllm.quirks import quirks
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.engine.vllm.settle import dtype as defaults_dtype
 from kvplanner.errors import BadInput, NotModelled
+from kvplanner.model.families.served import served_by
 from kvplanner.model.spec import Attention, Mla, ModelSpec, State
 
 
@@ -31,7 +31,8 @@ def check_configuration(spec: ModelSpec, settings: Settings, gpu: Gpu) -> None:
 
 
 def _check_architecture(spec: ModelSpec, version: tuple[int, int]) -> None:
-    last = quirks(spec.architecture).last
+    known = served_by(spec.architecture)
+    last = known.last if known is not None else None
     if last is not None and version > last:
         release = f"0.{last[0]}.{last[1]}"
         raise BadInput(

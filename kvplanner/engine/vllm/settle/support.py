@@ -1,20 +1,19 @@
 """Which vLLM releases run an architecture, a weight format or a GPU: told before any number is worked out.
 
-The releases of an architecture stand in its row of quirks; only what is widely known stands there. An earlier minor
-release is refused; an earlier patch is a warning, since a build from source
-between the two may already have it.
+The releases of an architecture are those whose registries list it. An earlier minor release is refused; an earlier
+patch is a warning, and so is a release between the two that were read, since it may already have it.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from kvplanner.engine.vllm.quirks import quirks
 from kvplanner.engine.vllm.releases import spelled
 from kvplanner.engine.vllm.settings import Version
 from kvplanner.engine.vllm.settle import formats
 from kvplanner.errors import BadInput
 from kvplanner.gpu.spec import GpuSpec
+from kvplanner.model.families.served import served_by
 from kvplanner.model.quantisation import elsewhere
 from kvplanner.model.spec import ModelSpec
 
@@ -54,20 +53,14 @@ def check(
     _check_method(spec, quantization or "", version)
     _check_format(quantization or "", version, capability, "--weight-format" if what_if else "--gpu")
     warnings = _deprecated(quantization or "", version)
-    rules = quirks(spec.architecture)
-    known = rules.since
-    if known is not None and version < known:
-        what = f"vLLM {spelled(version)} does not know {spec.architecture}, which came with {spelled(known)}"
-        if version[0] == known[0]:
-            return (*warnings, what)
-        raise BadInput(what, "--engine-version", f"Plan it with --engine-version {spelled(known)} or later")
-    about = rules.about
-    if about is not None and version < about:
-        return (
-            *warnings,
-            f"{spec.architecture} came with about vLLM {spelled(about)}: {spelled(version)} may not run it",
-        )
-    return warnings
+    known = served_by(spec.architecture)
+    if known is None or known.absent is None or version >= known.first:
+        return warnings
+    came = f"{spec.architecture}, which came with {spelled(known.first)}"
+    if version[0] == known.first[0] or version > known.absent:
+        return (*warnings, f"vLLM {spelled(version)} may not know {came}")
+    what = f"vLLM {spelled(version)} does not know {came}"
+    raise BadInput(what, "--engine-version", f"Plan it with --engine-version {spelled(known.first)} or later")
 
 
 def _deprecated(method: str, version: Version) -> tuple[str, ...]:

@@ -72,10 +72,12 @@ def built(group: TensorGroup, spec: ModelSpec) -> int:
     """How many tensors the engine builds of a group.
 
     LLaVA reads its encoder's last layer but one; Gemma 4 gives layers whose value is the key a value projection of
-    their own, and keeps a few constants as buffers; encoders that embed have no pooler.
+    their own, and keeps a few constants as buffers; encoders that embed have no pooler; the head that Falcon's tied
+    files store is not built, that of its untied ones is (11B; models/falcon.py).
     """
     rules, path = quirks(spec.architecture), group.path
-    if any(part in path for part in rules.not_built):
+    own_head = group.kind == "head" and not spec.tied_embeddings
+    if any(part in path for part in rules.not_built) and not own_head:
         return 0
     if group.place != "tower" or not rules.second_to_last:
         return group.count

@@ -148,7 +148,7 @@ class TestReleases:
             ("Qwen3ForCausalLM", "0.8.3", "came with 0.8.4"),
             ("Qwen3NextForCausalLM", "0.10.1", "came with 0.10.2"),
             ("Llama4ForConditionalGeneration", "0.8.2", "came with 0.8.3"),
-            ("Qwen3_5ForConditionalGeneration", "0.11", "may not run"),
+            ("Qwen3_5ForConditionalGeneration", "0.16.1", "may not know"),
         ],
     )
     def test_an_architecture_that_may_be_younger_than_the_release_is_told(
@@ -166,6 +166,9 @@ class TestReleases:
             ("Qwen3NextForCausalLM", "0.9", "0.10.2"),
             ("Gemma3ForConditionalGeneration", "0.7.3", "0.8.0"),
             ("DeepseekV32ForCausalLM", "0.10.2", "0.11.0"),
+            ("Qwen3_5ForConditionalGeneration", "0.11", "0.17.0"),
+            ("Qwen3ForSequenceClassification", "0.7", "0.8.4"),
+            ("DeepseekV4ForCausalLM", "0.19.1", "0.20.0"),
         ],
     )
     def test_an_architecture_younger_than_the_release_is_refused(
