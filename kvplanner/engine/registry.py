@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -38,6 +39,11 @@ def engine(name: str) -> Engine:
     package = _ENGINES.get("".join(c for c in name.lower() if c.isalnum()))
     if package is None:
         raise UnknownName(f"no engine is called {name!r}", "--engine", names(), "Leave it out for the first")
+    return _rules(package)
+
+
+@cache
+def _rules(package: str) -> Engine:
     found: Engine = import_module(f"{package}.planner").ENGINE
     return found
 

@@ -69,6 +69,7 @@ class BarsCanvas(Accessible):
         self._hovered: Cell | None = None
         self._layout: Layout | None = None
         self._heights: dict[Density, int] = {}
+        self._wanted = -1
         self._empty = EMPTY
         self._zoom, self._type = _zoom_and_type(self.font())
         self._ghost_timer = QTimer(self)
@@ -170,7 +171,10 @@ class BarsCanvas(Accessible):
             if needed != self.minimumHeight():
                 self.setMinimumHeight(needed)
                 self.height_changed.emit()
-        self.updateGeometry()
+        wanted = self.sizeHint().height()
+        if wanted != self._wanted:  # else every step of a drag would lay out all that is around
+            self._wanted = wanted
+            self.updateGeometry()
         self.update()
         self.parts_changed()
 

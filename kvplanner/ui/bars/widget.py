@@ -33,6 +33,7 @@ class MemoryBars(QScrollArea):
         super().__init__(parent)
         self.canvas = BarsCanvas(self)
         self._overlays: tuple[Overlay, ...] = ()
+        self._hints: tuple[QSize, QSize] | None = None
         # Without a ground of its own, so that the card shows through. (Asking for the usual viewport costs 10 ms at
         # start: to wrap what it did not make itself, PySide makes the Python types of all widget classes.)
         self.setViewport(QWidget())
@@ -50,7 +51,14 @@ class MemoryBars(QScrollArea):
     def set_plan(self, plan: Plan | None) -> None:
         """Shows a plan, or a sentence where there is none."""
         self.canvas.set_plan(plan)
-        self.updateGeometry()
+        self._fit()
+
+    def _fit(self) -> None:
+        """Has the layout around look again where another height is wanted."""
+        hints = self.sizeHint(), self.minimumSizeHint()
+        if hints != self._hints:
+            self._hints = hints
+            self.updateGeometry()
 
     def set_empty(self, text: str) -> None:
         """What stands here while there is no plan; "" for what to do first."""
@@ -74,7 +82,7 @@ class MemoryBars(QScrollArea):
         unit = self.canvas.view().unit
         self._overlays = tuple(overlays)
         self.canvas.set_measured([_measured(overlay, unit) for overlay in overlays])
-        self.updateGeometry()
+        self._fit()
 
     def set_fill(self, fill: float | None) -> None:
         """How full a running server's KV cache is, 0 to 1, to draw inside that segment."""

@@ -49,6 +49,11 @@ Index = QModelIndex | QPersistentModelIndex
 _NOWHERE: Final = QModelIndex()
 
 
+def _texts(line: Line) -> tuple[str, ...]:
+    """What stands in the columns."""
+    return line.name, line.size, line.range, line.share, line.basis
+
+
 class BreakdownModel(QAbstractTableModel):
     """The table's rows for Qt."""
 
@@ -66,16 +71,26 @@ class BreakdownModel(QAbstractTableModel):
         """Takes a device's rows; keeps the rows in place where their number stays."""
         made = lines(plan, position, unit) if plan is not None and plan.devices else ()
         before = self._unit
-        same = [row.kind for row in made] == [row.kind for row in self._lines]
+        old = self._lines
+        same = [row.kind for row in made] == [row.kind for row in old]
         if not same:
             self.beginResetModel()
         self._plan, self._position, self._unit, self._lines = plan, position, unit, made
         if not same:
             self.endResetModel()
-        elif made:
-            self.dataChanged.emit(self.index(0, 0), self.index(len(made) - 1, len(COLUMNS) - 1))
+        else:
+            self._tell_changes(old)
         if unit != before:
             self.headerDataChanged.emit(Qt.Orientation.Horizontal, 0, len(COLUMNS) - 1)
+
+    def _tell_changes(self, old: tuple[Line, ...]) -> None:
+        """Cell by cell, since a view paints all of itself for a range: a step of a drag changes a few."""
+        for row, (before, now) in enumerate(zip(old, self._lines, strict=True)):
+            whole = (before.missing, before.later) != (now.missing, now.later)
+            for column, (was, text) in enumerate(zip(_texts(before), _texts(now), strict=True)):
+                if whole or was != text:
+                    index = self.index(row, column)
+                    self.dataChanged.emit(index, index)
 
     def restyle(self, tokens: Tokens, font: QFont) -> None:
         """Takes colours and the base font."""
@@ -89,7 +104,7 @@ class BreakdownModel(QAbstractTableModel):
 
     def column(self, column: int) -> list[str]:
         """A column's texts."""
-        return [(r.name, r.size, r.range, r.share, r.basis)[column] for r in self._lines]
+        return [_texts(row)[column] for row in self._lines]
 
     def strong_sizes(self) -> list[str]:
         """The sizes that stand in bold: sums and what is missing."""
@@ -98,8 +113,7 @@ class BreakdownModel(QAbstractTableModel):
     def as_text(self) -> str:
         """The table with tabs between the columns, as spreadsheets take it."""
         heads = ["segment", self._unit, "range", "share", "basis"]
-        rows = [[r.name, r.size, r.range, r.share, r.basis] for r in self._lines]
-        return "\n".join("\t".join(row) for row in (heads, *rows)) + "\n"
+        return "\n".join("\t".join(row) for row in (heads, *map(_texts, self._lines))) + "\n"
 
     def row_of(self, kind: SegmentKind | None) -> int:
         """A segment's row, −1 for none."""
@@ -142,7 +156,7 @@ class BreakdownModel(QAbstractTableModel):
         column = index.column()
         roles = Qt.ItemDataRole
         if role == roles.DisplayRole:
-            return (line.name, line.size, line.range, line.share, line.basis)[column]
+            return _texts(line)[column]
         if role == roles.TextAlignmentRole:
             side = Qt.AlignmentFlag.AlignLeft if column in (0, 4) else Qt.AlignmentFlag.AlignRight
             return side | Qt.AlignmentFlag.AlignVCenter

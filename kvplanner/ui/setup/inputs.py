@@ -176,6 +176,8 @@ class PickerButton(QAbstractButton):
 
     def set_content(self, title: str, *lines: str, busy: bool = False, chip: str = "") -> None:
         """A title and up to two lines of facts; chip: a word that marks the whole as out of the ordinary."""
+        if (title, lines, busy, chip) == (self.text(), self._lines, self._busy, self._chip):
+            return  # else every step of a drag would lay out the whole form
         self.setText(title)
         self._lines = lines
         self._busy = busy

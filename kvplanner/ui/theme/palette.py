@@ -196,6 +196,7 @@ THEMES: Final[dict[ThemeName, Tokens]] = {
 
 
 @lru_cache(maxsize=8)
+@lru_cache(maxsize=64)
 def for_ground(window_colour: str) -> Tokens:
     """The theme that belongs to a window's background colour: the one with this very colour, else by its lightness."""
     for tokens in (CONTRAST_LIGHT, CONTRAST_DARK):

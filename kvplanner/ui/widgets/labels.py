@@ -32,8 +32,9 @@ class Wrapped(QLabel):
 
     def setText(self, text: str) -> None:
         """Another text has other heights."""
-        self._heights.clear()
-        super().setText(text)
+        if text != self.text():
+            self._heights.clear()
+            super().setText(text)
 
     def heightForWidth(self, width: int) -> int:
         """The height that the lines of this width take."""
@@ -64,9 +65,10 @@ class Elided(QLabel):
 
     def setText(self, text: str) -> None:
         """Another line."""
-        self.full = text
-        self.setAccessibleName(text)
-        self.updateGeometry()
+        if text != self.full:
+            self.full = text
+            self.setAccessibleName(text)
+            self.updateGeometry()
         self._cut()
 
     def sizeHint(self) -> QSize:

@@ -172,3 +172,22 @@ def test_the_table_can_be_copied(view: BreakdownView, qtbot: QtBot) -> None:
     assert lines_copied[0] == "segment\tGiB\trange\tshare\tbasis"
     assert "Weights\t14.96\t\t19 %\texact" in lines_copied
     assert [action.text() for action in view.table.actions()] == ["Copy table"]
+
+
+def test_a_step_of_a_drag_tells_of_the_cells_that_change(view: BreakdownView) -> None:
+    plan = apart(sample_plans.eight_gpus(), 1)
+    view.set_plan(plan)
+    before = [_texts(view, column) for column in range(view.model.columnCount())]
+    ranges: list[tuple[int, int, int, int]] = []
+    view.model.dataChanged.connect(
+        lambda first, last: ranges.append((first.row(), first.column(), last.row(), last.column()))
+    )
+    view.set_plan(apart(plan, 2))
+    changed = {
+        (row, column)
+        for column, texts in enumerate(before)
+        for row, (was, now) in enumerate(zip(texts, _texts(view, column), strict=True))
+        if was != now
+    }
+    assert {place[:2] for place in ranges} == changed != set()
+    assert all(place[:2] == place[2:] for place in ranges), "a range has the whole table painted"

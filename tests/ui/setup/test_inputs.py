@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, Qt
 from PySide6.QtGui import QStandardItemModel, QWheelEvent
 from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
@@ -62,3 +62,26 @@ def test_formats_that_the_engine_cannot_load_are_grey_with_the_reason(
     window.document.edit("older", version="0.16")
     assert refusals(window) == {}
     assert box.itemText(box.findData("GGUF Q4_K_M")) == "What if GGUF Q4_K_M"
+
+
+def test_a_drag_lays_out_neither_the_form_nor_the_bars_anew(window: MainWindow) -> None:
+    class Asked(QObject):
+        count = 0
+
+        def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+            self.count += event.type() == QEvent.Type.LayoutRequest
+            return False
+
+    for users in (64, 65):
+        window.document.set_option("max_num_seqs", users)
+        window.document.flush()
+        QApplication.processEvents()
+    asked, form, bars = Asked(), window.panel.widget(), window.centre.bars.parentWidget()
+    assert form is not None
+    assert bars is not None
+    for place in (form, bars):
+        place.installEventFilter(asked)
+    window.document.set_option("max_num_seqs", 66)
+    window.document.flush()
+    QApplication.processEvents()
+    assert asked.count == 0

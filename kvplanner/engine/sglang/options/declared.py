@@ -16,6 +16,7 @@ def declared() -> tuple[Option, ...]:
     return (*everyday(), *parallel(), *pools(), *graphs(), *attention(), *weights(), *features())
 
 
+@cache
 def options_of(version: Version) -> tuple[Option, ...]:
     """The options that exist in a version."""
     return tuple(o for o in declared() if not o.since or tuple(map(int, o.since.split("."))) <= version)

@@ -16,6 +16,7 @@ def declared() -> tuple[Option, ...]:
             *feature_options())  # fmt: skip
 
 
+@cache
 def options_of(version: tuple[int, int]) -> tuple[Option, ...]:
     """The options that exist in a version of 0.x, given as (minor, patch)."""
     return tuple(
