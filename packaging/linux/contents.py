@@ -11,10 +11,8 @@ from pathlib import Path
 # Distributions whose modules are in the application; Python itself comes on top.
 _PARTS = (
     "PySide6_Essentials", "shiboken6", "pyqtgraph", "numpy", "nvidia-ml-py", "huggingface_hub", "psutil",
-    "prometheus_client", "PyNaCl", "cffi", "anyio", "certifi", "charset-normalizer", "click", "colorama", "filelock",
-    "fsspec", "h11",
-    "httpcore2", "httpx2", "idna", "packaging", "PyYAML", "requests", "tqdm", "truststore", "typing_extensions",
-    "urllib3", "pyinstaller",
+    "prometheus_client", "PyNaCl", "cffi", "anyio", "certifi", "click", "colorama", "filelock", "fsspec", "h11",
+    "httpcore2", "httpx2", "idna", "packaging", "PyYAML", "tqdm", "truststore", "typing_extensions", "pyinstaller",
 )  # fmt: skip
 _WITHIN_PYSIDE = ("Qt 6 (LGPL-3.0-only)", "ICU 73 (Unicode-3.0)")
 _TEXTS = ("LICEN", "COPYING", "NOTICE")

@@ -19,7 +19,7 @@ from tests.source.hub_server import Repository, running
 pytestmark = pytest.mark.packaged
 
 MODEL = "Llama-3.1-8B-Instruct"
-SIZE_BUDGET_MB = 175
+SIZE_BUDGET_MB = 165
 CONFIG = {
     "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 512, "intermediate_size": 1024,
     "num_hidden_layers": 4, "num_attention_heads": 8, "num_key_value_heads": 2, "vocab_size": 4096,
