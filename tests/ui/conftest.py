@@ -11,6 +11,7 @@ from PySide6.QtCore import QEvent, QLocale, QStandardPaths, QThreadPool, QTimer
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
+from kvplanner.app import settings as s
 from kvplanner.app.library import Library
 from kvplanner.app.start import start_state
 from kvplanner.files import FOLDER_VARIABLE
@@ -39,6 +40,7 @@ def application(qapp: QApplication, qtbot: QtBot, monkeypatch: pytest.MonkeyPatc
     qapp.setQuitOnLastWindowClosed(False)
     threads = {thread for thread in threading.enumerate() if not isinstance(thread, threading._DummyThread)}
     made = Application(qapp, theme="light")
+    made.settings.set(s.TOURED, True)  # no card over what a test clicks
     yield made
     made.shut_down()
     running = [t for w in made.windows for t in w.findChildren(QTimer) if t.isActive()]

@@ -71,6 +71,7 @@ class BarsCanvas(Accessible):
         self._heights: dict[Density, int] = {}
         self._wanted = -1
         self._empty = EMPTY
+        self.calm = False  # whether no trace of the last edit shows
         self._zoom, self._type = _zoom_and_type(self.font())
         self._ghost_timer = QTimer(self)
         self._ghost_timer.setSingleShot(True)
@@ -85,7 +86,7 @@ class BarsCanvas(Accessible):
             return
         if self._plan is None or plan is None:
             self._end_ghost()
-        elif plan.devices != self._plan.devices:
+        elif plan.devices != self._plan.devices and not self.calm:
             if not self._ghost_timer.isActive():
                 self._before = self._plan
             self._ghost_timer.start()

@@ -13,7 +13,7 @@ from kvplanner.engine.signature import signatures
 from kvplanner.files import shipped
 
 _FIRST: Final = {"memory": "How the memory is used", "bar": "How to read the bar"}
-_LAST: Final = {"shortcuts": "Keyboard", "licences": "Licences"}
+_LAST: Final = {"shortcuts": "Keyboard", "news": "What is new", "licences": "Licences"}
 _KEYS: Final = """\
 ## In the pickers
 Type to search, Up and Down (or Page Up and Page Down) to walk, Enter to choose, Escape to close.
@@ -46,7 +46,15 @@ def page_text(name: str, shortcuts: Sequence[tuple[str, str]]) -> str:
     if name == "shortcuts":
         rows = "\n".join(f"| {text} | {keys} |" for text, keys in shortcuts)
         return f"# Keyboard\n\n| Command | Keys |\n|---|---|\n{rows}\n\n{_KEYS}"
+    if name == "news":
+        return news_of(shipped("help", "news.md").read_text(encoding="utf-8"))
     return shipped("help", f"{name}.md").read_text(encoding="utf-8")
+
+
+def news_of(text: str) -> str:
+    """The changelog without its notes to those who write it."""
+    head, mark, rest = text.partition("\n## ")
+    return f"# What is new\n\n## {rest}" if mark else head
 
 
 class HelpViewer(QDialog):

@@ -11,7 +11,15 @@ from html import escape
 from typing import Final
 
 from PySide6.QtCore import QBuffer, QIODevice, QLineF, QMarginsF, QRectF, Qt
-from PySide6.QtGui import QAbstractTextDocumentLayout, QFont, QPageSize, QPainter, QPdfWriter, QTextDocument
+from PySide6.QtGui import (
+    QAbstractTextDocumentLayout,
+    QFont,
+    QPagedPaintDevice,
+    QPageSize,
+    QPainter,
+    QPdfWriter,
+    QTextDocument,
+)
 
 from kvplanner import __version__
 from kvplanner.report.sheet import Group, Sheet
@@ -44,16 +52,21 @@ def document(made: Sheet, *, when: str = "", font: QFont | None = None) -> bytes
     writer.setPageMargins(QMarginsF(0, 0, 0, 0))
     writer.setTitle(made.title)
     writer.setCreator(f"kvplanner {__version__}")
+    write_on(writer, made, when=when, font=font)
+    return bytes(buffer.data().data())
+
+
+def write_on(writer: QPagedPaintDevice, made: Sheet, *, when: str = "", font: QFont | None = None) -> None:
+    """The report on the pages of a file or a printer that counts DOTS_PER_INCH and keeps no margins of its own."""
     paper = _Paper(writer, base_font(font), " · ".join(part for part in (made.title, when) if part))
     _write(paper, made)
     paper.end()
-    return bytes(buffer.data().data())
 
 
 class _Paper:
     """Pages that fill from the top: a block that has no room on one begins the next."""
 
-    def __init__(self, writer: QPdfWriter, font: QFont, foot: str) -> None:
+    def __init__(self, writer: QPagedPaintDevice, font: QFont, foot: str) -> None:
         self._writer, self._foot, self._page = writer, foot, 1
         self.font = QFont(font)
         self.font.setPixelSize(12)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from PySide6.QtCore import QObject, QTimer
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kvplanner.app.state import PlanState
+    from kvplanner.ui.window.tabbed import Tabs
     from kvplanner.ui.window.window import MainWindow
 
 CASCADE: Final = 28
@@ -66,7 +68,7 @@ class Application(QObject):
         window = MainWindow(self.services)
         self.windows.append(window)
         window.closed.connect(self._window_closed)
-        window.filled.connect(lambda: _solve(window))
+        window.filled.connect(lambda: _complete(window))
         return window
 
     def new_window(self) -> MainWindow:
@@ -88,7 +90,21 @@ class Application(QObject):
         self.cascade(window, beside)
         window.fill()
         window.document.flush()
-        window.show()
+        self.show(window, beside)
+
+    @cached_property
+    def tabs(self) -> Tabs:
+        """The windows of tabs, where the user wants such."""
+        from kvplanner.ui.window.tabbed import Tabs
+
+        return Tabs(self.quit, self)
+
+    def show(self, window: MainWindow, beside: QWidget | None = None) -> None:
+        """Show a plan's window, on its own or as a tab. beside: the one that it came from."""
+        if self.settings.get(s.PLAN_TABS):
+            self.tabs.show(window, beside)
+        else:
+            window.show()
 
     def cascade(self, window: QWidget, beside: QWidget) -> None:
         """Put a window, not shown yet, where its title and those of the others can be seen."""
@@ -108,6 +124,8 @@ class Application(QObject):
             return
         if len(self.windows) > 1:
             self.windows.remove(window)
+            if self.settings.get(s.PLAN_TABS):
+                self.tabs.forget(window)
             self.session.touch()
             window.deleteLater()
         else:
@@ -118,6 +136,8 @@ class Application(QObject):
         """End with all windows in the session; a window whose file lacks edits asks first."""
         for window in self.windows:
             if window.assembled and window.saving.asks_before_quit():
+                if self.settings.get(s.PLAN_TABS):
+                    self.tabs.front(window)
                 window.raise_()
                 window.activateWindow()
                 window.saving.ask_to_save(then_quit=True)
@@ -143,6 +163,23 @@ class Application(QObject):
             for window in self.windows:
                 if window.furnished:
                     window.apply_unit()
+        elif name == s.CALM.name:
+            for window in self.windows:
+                if window.furnished:
+                    _calm(window)
+        elif name == s.PLAN_TABS.name:
+            self._arrange_windows()
+
+    def _arrange_windows(self) -> None:
+        """All plans as tabs of one window, or each in a window of its own."""
+        as_tabs = self.settings.get(s.PLAN_TABS)
+        if not as_tabs:
+            self.tabs.apart()
+        for window in self.windows:
+            if as_tabs:
+                self.tabs.show(window)
+            if window.furnished:
+                window.actions_of_window.by_name["plan_tabs"].setChecked(as_tabs)
 
     # session ---------------------------------------------------------------------------------------------------
 
@@ -205,10 +242,23 @@ class Application(QObject):
         self.native_log.stop()
 
 
-def _solve(window: MainWindow) -> None:
-    """Ways to change the plan, and what else would run: looked for once everything else is there."""
+def _complete(window: MainWindow) -> None:
+    """What no first sight needs: ways to change the plan, what else would run, plans that can be dragged, greetings."""
     from kvplanner.ui.window.commands.deciding import Deciding
+    from kvplanner.ui.window.commands.greeting import Greeting
     from kvplanner.ui.window.commands.solving import Solving
+    from kvplanner.ui.window.tabbed import DragHandle
 
     Solving(window)
     Deciding(window)
+    DragHandle(window, window.centre.verdict.icon)
+    Greeting(window)
+    window.actions_of_window.by_name["plan_tabs"].setChecked(window.services.settings.get(s.PLAN_TABS))
+    _calm(window)
+
+
+def _calm(window: MainWindow) -> None:
+    """Whether things may move by themselves."""
+    on = window.services.settings.get(s.CALM)
+    window.actions_of_window.by_name["reduce_motion"].setChecked(on)
+    window.centre.bars.canvas.calm = window.status.calm = on

@@ -62,7 +62,7 @@ def open_first(app: QApplication, arguments: WindowArguments) -> tuple[Applicati
         window.filled.connect(lambda: window.centre.show_tab(arguments.tab))
     window.filled.connect(application.after_first_frame)
     window.filled.connect(_collect_again)
-    window.show()
+    application.show(window)
     return application, window
 
 
@@ -180,7 +180,7 @@ class _Restoring:
                 self._application.cascade(window, self._top)
             window.fill()
             window.document.flush()
-            window.show()
+            self._application.show(window, self._top)
             self._top = window
         self._left -= 1
         if not self._left and self._restored.crashed and self._top in self._application.windows:

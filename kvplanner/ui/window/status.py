@@ -29,6 +29,7 @@ class Status(QObject):
         self._bar = bar = window.statusBar()
         bar.setSizeGripEnabled(False)
         self._jobs = jobs
+        self.calm = False  # nothing moves by itself: the text alone says what runs
         self.machine, self.undo = Elided("", window), Elided("", window)
         self.lost = Elided("", window)
         self.lost.setProperty("role", "error")
@@ -113,7 +114,7 @@ class Status(QObject):
             job.finished.connect(lambda: self._watched.discard(job))
         self._job_text.setText(f"{job.title}…")
         self._progress.setRange(0, 0)
-        for widget in (self._job_text, self._progress, self._cancel):
+        for widget in (self._job_text, self._cancel, *(() if self.calm else (self._progress,))):
             widget.show()
 
     def _progressed(self, share: float | None, text: str) -> None:

@@ -436,7 +436,7 @@ class MainWindow(QtWidgets.QMainWindow):
     def keep_layout(self) -> None:
         """Remember where things are."""
         if self.services.keep and self.assembled:
-            self.services.settings.set(s.GEOMETRY, bytes(self.saveGeometry().toBase64().data()).decode())
+            self.services.settings.set(s.GEOMETRY, bytes(self.window().saveGeometry().toBase64().data()).decode())
             self.services.settings.set(s.SPLITTER, self.centre.save_layout())
             if self.furnished:
                 self.view.keep_docks()

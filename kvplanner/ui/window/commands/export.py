@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kvplanner.app.document import Document
     from kvplanner.app.messages import Messages
     from kvplanner.engine.plan import Plan
+    from kvplanner.report.sheet import Sheet
     from kvplanner.report.words import Unit
     from kvplanner.ui.window.commands.form import Form
     from kvplanner.ui.window.services import Services
@@ -69,6 +70,18 @@ class Exports:
     def markdown(self) -> None:
         """The plan for an issue or a wiki."""
         self._ask("md")
+
+    def print_plan(self) -> None:
+        """The report, on paper."""
+        from kvplanner.ui.window.commands.printing import print_report
+
+        lacking = self._form.lacking_for("export")
+        plan, state = self._document.plan, self._document.state
+        if lacking or plan is None:
+            self._messages.warning(lacking or "Nothing is planned yet", key="export")
+            return
+        make = _sheet(plan, self._services.unit(), state.model_text, private=False)
+        print_report(self._host, make, self._services.jobs, self._messages)
 
     def report(self) -> None:
         """All that is known of the plan, to hand on."""
@@ -153,16 +166,7 @@ def _report(kind: str, plan: Plan, unit: Unit, model_text: str, *, private: bool
     font = QtGui.QFont(QtGui.QGuiApplication.font())
 
     def render() -> bytes:
-        from datetime import UTC, datetime
-
-        from kvplanner.report.sheet import sheet
-        from kvplanner.solve.others import others
-        from kvplanner.solve.remedies import remedies
-        from kvplanner.source.resolve import local_path
-
-        ways = () if plan.fits is None else remedies(plan.request, plan, others)
-        path = local_path(model_text, plan.request.model)
-        made, day = sheet(plan, ways, unit=unit, path=path, private=private), datetime.now(tz=UTC).date().isoformat()
+        made, day = _sheet(plan, unit, model_text, private=private)()
         if kind == "pdf":
             from kvplanner.ui.export.document import document
 
@@ -176,6 +180,24 @@ def _report(kind: str, plan: Plan, unit: Unit, model_text: str, *, private: bool
         return html(made, when=day).encode(errors="replace")
 
     return render
+
+
+def _sheet(plan: Plan, unit: Unit, model_text: str, *, private: bool) -> Callable[[], tuple[Sheet, str]]:
+    """What a report says, and of which day, on whichever thread."""
+
+    def make() -> tuple[Sheet, str]:
+        from datetime import UTC, datetime
+
+        from kvplanner.report.sheet import sheet
+        from kvplanner.solve.others import others
+        from kvplanner.solve.remedies import remedies
+        from kvplanner.source.resolve import local_path
+
+        ways = () if plan.fits is None else remedies(plan.request, plan, others)
+        path = local_path(model_text, plan.request.model)
+        return sheet(plan, ways, unit=unit, path=path, private=private), datetime.now(tz=UTC).date().isoformat()
+
+    return make
 
 
 def _picture(kind: str, plan: Plan, unit: Unit, font: QtGui.QFont) -> bytes:

@@ -64,6 +64,16 @@ class Help:
         """Every shortcut."""
         self.show_page("shortcuts")
 
+    def news(self) -> None:
+        """What changed, newest first."""
+        self.show_page("news")
+
+    def tour(self) -> None:
+        """The few sentences of the first start, again."""
+        from kvplanner.ui.window.commands.greeting import Tour
+
+        Tour(self._host).show()
+
     def licences(self) -> None:
         """Whose work is inside."""
         self.show_page("licences")

@@ -100,10 +100,19 @@ class View(QtCore.QObject):
 
     def full_screen(self, on: bool = False) -> None:
         """Fill the screen, or not."""
+        window = self._host.window()  # that of the tabs, where plans are tabs
         if on:
-            self._host.showFullScreen()
+            window.showFullScreen()
         else:
-            self._host.showNormal()
+            window.showNormal()
+
+    def plan_tabs(self, on: bool = False) -> None:
+        """Plans as tabs of one window, or each in its own."""
+        self._settings.set(s.PLAN_TABS, on)
+
+    def reduce_motion(self, on: bool = False) -> None:
+        """Nothing moves by itself."""
+        self._settings.set(s.CALM, on)
 
     def setup_panel(self, on: bool = True) -> None:
         """Show the form, or fold it away."""
@@ -160,7 +169,7 @@ class View(QtCore.QObject):
 
     def reset_layout(self) -> None:
         """Sizes and docks as at the first start."""
-        self._host.resize(*DEFAULT_SIZE)
+        self._host.window().resize(*DEFAULT_SIZE)
         if self._centre.details is not None:
             self._centre.details.splitter.setSizes([460, 460])
         if self.dock is not None:
