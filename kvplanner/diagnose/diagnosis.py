@@ -28,6 +28,8 @@ from kvplanner.reading import open_file
 from kvplanner.record import NamedTuple
 
 HEAD_BYTES: Final = 4 << 20
+# What comes before a server's first line, a line of 100 MB among it, is passed over up to here.
+MOST_SEARCHED: Final = 256 << 20
 _NUMBER: Final = re.compile(r"-\d+(?:\.\d+)?")
 _PARALLEL: Final = ("tensor_parallel", "pipeline_parallel", "data_parallel")
 
@@ -90,18 +92,23 @@ def grammars() -> tuple[LogGrammar, ...]:
 
 def diagnose(read: Callable[[int], bytes], name: str = "the log") -> Diagnosis:
     """Reads a log. read: gives up to so many bytes, b"" at the end. Raises BadInput where no engine is recognised."""
-    head = _head(read)
-    grammar = max(grammars(), key=lambda g: _marks(head, g))
-    if not _marks(head, grammar):
-        titles = ", ".join(g.title for g in grammars())
-        raise BadInput("is no start-up log of an engine that is known here", name,
-                       f"Give the server's own output from its first line on; read are logs of {titles}")  # fmt: skip
-    rest = BytesIO(head)
+    number, searched = 1, 0
+    while True:
+        head = _head(read)
+        if any(mark.encode() in head for mark in dict.fromkeys(m for g in grammars() for m in g.marks)):
+            break
+        searched += len(head)
+        number += head.count(b"\n")
+        if len(head) < HEAD_BYTES or searched > MOST_SEARCHED:
+            titles = ", ".join(g.title for g in grammars())
+            remedy = f"Give the server's own output from its first line on; read are logs of {titles}"
+            raise BadInput("is no start-up log of an engine that is known here", name, remedy)
+    grammar, rest = max(grammars(), key=lambda g: _marks(head, g)), BytesIO(head)
 
     def chained(size: int) -> bytes:
         return rest.read(size) or read(size)
 
-    return _diagnosis(read_log(chained, grammar))
+    return _diagnosis(read_log(chained, grammar, number))
 
 
 def diagnose_file(path: Path) -> Diagnosis:

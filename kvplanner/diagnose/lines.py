@@ -19,6 +19,10 @@ _ANSI: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]")
 # containerd's own format: P marks a part of a line that goes on.
 _PART: Final = re.compile(rb"[0-9T:.+-]{19,40}Z? std(?:out|err) ([PF]) ")
+_DIGITS: Final = b"0123456789"
+# Lines that are remembered for holding nothing of interest; blocks that are searched without them where each is new.
+_MOST_SEEN: Final = 20_000
+_IDLE_BLOCKS: Final = 15
 _MESSAGES: Final = ("message", "msg", "log", "textPayload")
 # Whose line it is, by what collectors put before it: docker compose, kubectl logs --prefix, systemd's journal.
 _SOURCE: Final = re.compile(
@@ -39,14 +43,35 @@ class Line(NamedTuple):
     source: str = ""
 
 
-class Anchors(NamedTuple):
+class Anchors:
     """Texts of which a line of interest holds one."""
 
-    texts: tuple[bytes, ...]
+    def __init__(self, texts: tuple[bytes, ...]) -> None:
+        self.texts = texts
+        self._plain = tuple((text, text.translate(None, _DIGITS)) for text in texts)
+        self._seen: set[bytes] = set()
+        self._idle = 0
 
     def places(self, data: bytes, end: int) -> Places:
         """Where they stand in a block, up to `end`."""
-        return Places(data, end, self.texts)
+        return Places(data, end, self._possible(data, end))
+
+    def _possible(self, data: bytes, end: int) -> tuple[bytes, ...]:
+        """Those that the block may hold: a server repeats its lines with other numbers, and lines that differ in
+        digits alone from one that held none need no second look.
+        """
+        if self._idle:
+            self._idle -= 1
+            return self.texts
+        lines = set(data[:end].translate(None, _DIGITS).split(b"\n"))
+        new = lines - self._seen
+        text = b"\n".join(new)
+        if len(text) > end // 2:  # each line is another: looking at all of it is as fast
+            self._idle = _IDLE_BLOCKS
+        found = tuple(whole for whole, plain in self._plain if plain in text)
+        if not found and len(self._seen) + len(new) < _MOST_SEEN:
+            self._seen |= new
+        return found
 
 
 class Places:
@@ -68,14 +93,26 @@ class Places:
         return min(self._next.values(), default=-1)
 
 
-def interesting(read: Callable[[int], bytes], anchors: Callable[[], Anchors], tags: re.Pattern[str]) -> Iterator[Line]:
-    """The lines that hold an anchor, in order. read: gives up to so many bytes, b"" at the end.
+class Watch(NamedTuple):
+    """What the reader of lines wants to see next, asked anew as it goes on.
 
-    anchors: asked anew for each block, since what counts changes once a server runs.
+    anchors(): what counts changes once a server runs. restarts: texts with which a server begins anew. over(): what
+    was read so far ends with the next of them, so that of many starts in a row the last ones alone are looked at.
+    skipped(): takes how many of them were left out.
+    """
+
+    anchors: Callable[[], Anchors]
+    restarts: tuple[bytes, ...] = ()
+    over: Callable[[], bool] = bool
+    skipped: Callable[[int], object] = int
+
+
+def interesting(read: Callable[[int], bytes], watch: Watch, tags: re.Pattern[str], number: int = 1) -> Iterator[Line]:
+    """The lines that hold an anchor, in order. read: gives up to so many bytes, b"" at the end. number: of the first.
 
     Lines end at \\n or \\r; what a collector wrapped into JSON or cut into parts is put together again.
     """
-    number, carry = 1, b""
+    carry = b""
     while True:
         block = read(BLOCK_BYTES)
         data = carry + block
@@ -87,9 +124,11 @@ def interesting(read: Callable[[int], bytes], anchors: Callable[[], Anchors], ta
             continue
         end = end or len(data)
         position = counted = 0
-        places = anchors().places(data, end)
+        places = watch.anchors().places(data, end)
         while (at := places.after(position)) >= 0:
             start, stop = _around(data, at, end)
+            if watch.restarts and watch.over():
+                start, stop = _last_starts(data, start, stop, end, watch)
             number += data.count(b"\n", counted, start)
             counted = start
             whole, stop = _joined(data, start, stop, end)
@@ -99,6 +138,22 @@ def interesting(read: Callable[[int], bytes], anchors: Callable[[], Anchors], ta
         carry = data[end:] if block else b""
         if not block:
             return
+
+
+def _last_starts(data: bytes, start: int, stop: int, end: int, watch: Watch) -> tuple[int, int]:
+    """The line itself, or where many starts follow that are over when the next begins, that of the last but one.
+
+    Whatever stands before it is forgotten when the last one begins, as long as the last but one comes to an end.
+    """
+    marks = watch.restarts
+    if not any(data.find(mark, start, stop) >= 0 for mark in marks):
+        return start, stop
+    last = max(data.rfind(mark, stop, end) for mark in marks)
+    before = max(data.rfind(mark, stop, last) for mark in marks) if last > 0 else -1
+    if before < 0:
+        return start, stop
+    watch.skipped(sum(data.count(mark, start, before) for mark in marks))
+    return _around(data, before, end)
 
 
 def _last_end(data: bytes) -> int:
@@ -114,10 +169,13 @@ def _last_end(data: bytes) -> int:
 
 
 def _around(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """The line around a position."""
-    start = max(data.rfind(b"\n", 0, at), data.rfind(b"\r", 0, at)) + 1
-    ends = [place for mark in (b"\n", b"\r") if (place := data.find(mark, at, end)) >= 0]
-    return start, min(ends, default=end)
+    """The line around a position. Carriage returns are looked for within the line alone, which has few."""
+    start = data.rfind(b"\n", 0, at) + 1
+    start = max(start, data.rfind(b"\r", start, at) + 1)
+    stop = data.find(b"\n", at, end)
+    stop = end if stop < 0 else stop
+    back = data.find(b"\r", at, stop)
+    return start, stop if back < 0 else back
 
 
 def _joined(data: bytes, start: int, stop: int, end: int) -> tuple[bytes, int]:

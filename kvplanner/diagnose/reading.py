@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Final
 
-from kvplanner.diagnose.lines import Anchors, Line, interesting
+from kvplanner.diagnose.lines import Anchors, Line, Watch, interesting
 from kvplanner.engine.log import NO_STAGE, Across, Figure, LogFailure, LogGrammar, LogLine
 from kvplanner.record import NamedTuple
 from kvplanner.units import GIB, MIB
@@ -92,8 +92,8 @@ class _Compiled(NamedTuple):
     anchors: Anchors
     late_anchors: Anchors
     tags: re.Pattern[str]
-    lines: tuple[tuple[re.Pattern[str], LogLine], ...]
-    failures: tuple[tuple[re.Pattern[str], LogFailure], ...]
+    lines: tuple[tuple[str, re.Pattern[str], LogLine], ...]
+    failures: tuple[tuple[str, re.Pattern[str], LogFailure], ...]
     arguments: re.Pattern[str] | None
     command: re.Pattern[str] | None
     config: re.Pattern[str] | None
@@ -107,8 +107,10 @@ def _compiled(grammar: LogGrammar) -> _Compiled:
         anchors=Anchors(tuple(text.encode() for text in grammar.anchors)),
         late_anchors=Anchors(tuple(text.encode() for text in grammar.late_anchors)),
         tags=re.compile(grammar.tags or r"(?!)(?P<tag>)"),
-        lines=tuple((re.compile(line.pattern), line) for line in grammar.lines),
-        failures=tuple((re.compile(failure.pattern), failure) for failure in grammar.failures),
+        lines=tuple((words_of(p), re.compile(p), line) for line in grammar.lines for p in alternatives(line.pattern)),
+        failures=tuple(
+            (words_of(p), re.compile(p), one) for one in grammar.failures for p in alternatives(one.pattern)
+        ),
         arguments=re.compile(grammar.arguments) if grammar.arguments else None,
         command=re.compile(grammar.command) if grammar.command else None,
         config=re.compile(grammar.config) if grammar.config else None,
@@ -117,8 +119,49 @@ def _compiled(grammar: LogGrammar) -> _Compiled:
     )
 
 
-def read_log(read: Callable[[int], bytes], grammar: LogGrammar) -> LogReading:
-    """Reads a log to its end; memory stays bounded. read: gives up to so many bytes, b"" at the end.
+# A pattern's pieces: an escape, a class of characters, how often what stands before is repeated, or one character.
+_PIECE: Final = re.compile(r"\\.|\[\^?\]?(?:[^\]\\]|\\.)*\]|[*+?]\??|\{\d+(?:,\d*)?\}\??|.", re.DOTALL)
+
+
+def alternatives(pattern: str) -> tuple[str, ...]:
+    """The patterns that stand side by side in one."""
+    parts, depth = [""], 0
+    for found in _PIECE.finditer(pattern):
+        depth += (found[0] == "(") - (found[0] == ")")
+        if found[0] == "|" and not depth:
+            parts.append("")
+        else:
+            parts[-1] += found[0]
+    return tuple(parts)
+
+
+def words_of(pattern: str) -> str:
+    """The longest text that whatever matches a pattern without alternatives holds; "" where no part of it is certain.
+
+    Groups are left out, and what may be missing or repeated ends a text.
+    A search for it costs a tenth of the pattern's.
+    """
+    runs, run, depth = [""], "", 0
+    for found in _PIECE.finditer(pattern):
+        piece = found[0]
+        depth += (piece == "(") - (piece == ")")
+        if depth or piece == ")":
+            runs.append(run)
+            run = ""
+        elif piece[0] in "*?{":
+            runs.append(run[:-1])
+            run = ""
+        elif piece[0] == "[" or piece in ".^$+" or (piece[0] == "\\" and piece[1].isalnum()):
+            runs.append(run)
+            run = ""
+        else:
+            run += piece[-1]
+    return max((*runs, run), key=len)
+
+
+def read_log(read: Callable[[int], bytes], grammar: LogGrammar, number: int = 1) -> LogReading:
+    """Reads a log to its end; memory stays bounded. read: gives up to so many bytes, b"" at the end. number: of its
+    first line.
 
     Of several servers in one file (a compose file's, a namespace's) the first that failed counts, else the last.
     """
@@ -130,7 +173,13 @@ def read_log(read: Callable[[int], bytes], grammar: LogGrammar) -> LogReading:
         done = reader.started and all(one.started or not one.begun for one in apart.values())
         return compiled.late_anchors if done else compiled.anchors
 
-    for line in interesting(read, anchors, compiled.tags):
+    def over() -> bool:
+        return (reader.started or reader.ended is not None) and len(apart) < 2
+
+    # What is kept from start to start is told by lines that no start of a row may leave out.
+    restarts = () if grammar.kept else tuple(text.encode() for text in grammar.restarts)
+    watch = Watch(anchors, restarts, over, reader.skip)
+    for line in interesting(read, watch, compiled.tags, number):
         reader.take(line)
         if line.source and (line.source in apart or len(apart) < _MOST_SOURCES):
             apart.setdefault(line.source, _Reader(grammar, compiled)).take(line)
@@ -167,12 +216,18 @@ class _Reader:
         self.aside = ""
         self.implied = False  # whether the stage of the error is what the step tells
 
+    def skip(self, starts: int) -> None:
+        """So many starts were left out: each ended before the next one."""
+        self.starts += starts
+
     def take(self, line: Line) -> None:
         same_line, before = line.number == self.line.number, self.line
         self.again = line.number == before.number + 1 and line.text == before.text
         self.line = line
         understood = self._failure(line) or self._arguments(line)
-        for pattern, known in self.compiled.lines:
+        for words, pattern, known in self.compiled.lines:
+            if words not in line.text:
+                continue
             for found in pattern.finditer(line.text):
                 self.begun = self.begun or known.restart
                 if known.restart and (self.started or self.ended is not None):
@@ -251,8 +306,8 @@ class _Reader:
             if stage and len(self.frames) < _MOST_PROCESSES:
                 self.frames.setdefault(line.origin, stage)
             return True
-        for pattern, failure in self.compiled.failures:
-            found = pattern.search(text)
+        for words, pattern, failure in self.compiled.failures:
+            found = pattern.search(text) if words in text else None
             if found is None:
                 continue
             values = self._keep(line, found, failure.figures)

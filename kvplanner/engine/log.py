@@ -76,7 +76,8 @@ class LogGrammar(NamedTuple):
     block, where a log tells blocks alone and block_option was not set. command: a pattern whose group `command` holds
     the words behind the program's name. figure_options: figures that are the value of a flag, for logs without any
     arguments. version_prefix: what the log leaves out of a release's name. by_device: figures are of devices, in the
-    order of the machine's. kept: figures that outlive a restart, of a server that starts others.
+    order of the machine's. kept: figures that outlive a restart, of a server that starts others. restarts:
+    texts that stand once in each start, at its beginning.
     """
 
     engine: str
@@ -102,3 +103,4 @@ class LogGrammar(NamedTuple):
     version_prefix: str = ""
     by_device: bool = False
     kept: tuple[str, ...] = ()
+    restarts: tuple[str, ...] = ()

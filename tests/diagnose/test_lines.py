@@ -6,19 +6,24 @@ import re
 import time
 from io import BytesIO
 from pathlib import Path
+from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvplanner.diagnose.diagnosis import diagnose
+from kvplanner.diagnose.diagnosis import diagnose, grammars
 from kvplanner.diagnose.lines import Anchors
+from kvplanner.diagnose.reading import alternatives, read_log, words_of
+from kvplanner.engine.log import LogFailure, LogLine
+from tests.diagnose import writer
+from tests.diagnose.writer import Facts
 
 LOG = Path(__file__).parent / "logs" / "vllm" / "066-v0-ok.log"
 
 
 @given(
-    st.lists(st.text("ab", min_size=1, max_size=3), min_size=1, max_size=4, unique=True),
-    st.text("abc", max_size=60),
+    st.lists(st.text("ab1", min_size=1, max_size=3), min_size=1, max_size=4, unique=True),
+    st.text("abc12\n", max_size=60),
     st.lists(st.integers(0, 9), max_size=30),
 )
 def test_places_are_those_of_all_texts_together(texts: list[str], data: str, steps: list[int]) -> None:
@@ -37,3 +42,45 @@ def test_lines_of_a_running_server_cost_next_to_nothing() -> None:
     found = diagnose(whole.read)
     assert found.tokens == 44_880
     assert time.process_time() - began < 1
+
+
+def test_many_starts_of_one_file_read_as_when_each_is_looked_at() -> None:
+    grammar = next(g for g in grammars() if g.engine == "vllm")
+    random = Random(7)
+    for _ in range(12):
+        starts: list[str] = []
+        for _ in range(random.randint(2, 7)):
+            facts = Facts(
+                version=random.choice(("0.6.6", "0.10.1", "0.24.0", "0.33.0")),
+                fails=random.choice(("", "weights", "profile", "kv_cache_sizing", "graph_capture", "runtime")),
+                weights=(random.randint(1, 90) / 4,),
+            )
+            starts += writer.vllm(facts)
+        data = ("\n".join(starts) + "\n").encode()
+        one, all_ = (read_log(BytesIO(data).read, g) for g in (grammar, grammar._replace(restarts=())))
+        assert (one.starts, one.ended, one.stated, one.arguments) == (
+            all_.starts, all_.ended, all_.stated, all_.arguments)  # fmt: skip
+
+
+def test_a_server_that_starts_again_and_again_is_read_in_the_time_of_its_last_starts() -> None:
+    one = ("\n".join(writer.vllm(Facts(fails="graph_capture"))) + "\n").encode()
+    began = time.process_time()
+    found = diagnose(BytesIO(one * (20_000_000 // len(one))).read)
+    assert time.process_time() - began < 1.5
+    assert (found.stage, found.reading.starts) == ("graph_capture", 20_000_000 // len(one))
+
+
+def test_a_line_of_many_megabytes_before_the_first_hides_nothing() -> None:
+    before = b"x" * (20 << 20)
+    found = diagnose(BytesIO(before + b"\n" + LOG.read_bytes()).read)
+    whole = diagnose(BytesIO(LOG.read_bytes()).read)
+    assert (found.tokens, found.version) == (44_880, whole.version)
+    assert [s.line for s in found.reading.stated] == [s.line + 1 for s in whole.reading.stated]
+
+
+@given(st.sampled_from([(g.engine, one) for g in grammars() for one in (*g.lines, *g.failures)]), st.data())
+def test_what_matches_a_pattern_holds_its_words(known: tuple[str, LogLine | LogFailure], data: st.DataObject) -> None:
+    every = alternatives(known[1].pattern)
+    assert "|".join(every) == known[1].pattern
+    for pattern in every:
+        assert words_of(pattern) in data.draw(st.from_regex(pattern))

@@ -125,4 +125,5 @@ GRAMMAR: Final = LogGrammar(
     ),
     version_prefix="b",
     by_device=True,
+    restarts=("llama_model_loader: loaded meta data",),
 )  # fmt: skip

@@ -108,4 +108,5 @@ GRAMMAR: Final = LogGrammar(
     tags=r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ?(?P<tag>(?:(?:DP|PP|TP|EP)\d+ ?)*)\]",
     config=r"server_args=ServerArgs\((?P<config>.*)",
     config_options=tuple((name, name) for name in _OPTIONS),
+    restarts=("server_args=ServerArgs(",),
 )  # fmt: skip

@@ -179,4 +179,5 @@ GRAMMAR: Final = LogGrammar(
     ),
     not_options=("model", "model_tag", "subparser", "config", "served_model_name", "host", "port", "uvicorn_log_level",
                  "dispatch_function"),
+    restarts=("server version", "█  version "),
 )  # fmt: skip
