@@ -9,7 +9,7 @@ never cut.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from kvplanner.record import NamedTuple
@@ -32,13 +32,40 @@ class Allocation(NamedTuple):
 
 def allocate(sizes: Iterable[int], split_below: int | None = None) -> Allocation:
     """The allocation of tensors that come in this order and stay; split_below: max_split_size in bytes, if set."""
+    return allocate_layers([(tuple(sizes), 1)], split_below)
+
+
+def allocate_layers(layers: Iterable[tuple[Sequence[int], int]], split_below: int | None = None) -> Allocation:
+    """The allocation of layers' tensors, each layer's sizes with how many of such layers follow each other.
+
+    What a layer takes follows from the free pieces that it finds: once a layer leaves the pieces that an earlier one
+    of its kind left, what came between repeats, and is counted rather than gone through again.
+    """
     free: list[int] = []
     allocated = reserved = small = 0
-    for asked in sizes:
-        size = round_up(asked, _BLOCK)
-        if size <= _SMALL:
-            small += size
-            continue
+    for sizes, times in layers:
+        rounded = [-(-size // _BLOCK) * _BLOCK for size in sizes]
+        large = [size for size in rounded if size > _SMALL]
+        small += max(times, 0) * (sum(rounded) - sum(large))
+        left: dict[tuple[int, ...], tuple[int, int, int]] = {}  # by the free pieces: layers to come, and both sums
+        while large and times > 0:
+            known = left.get(pieces := tuple(free))
+            if known is not None and (period := known[0] - times) <= times:
+                repeats, times = divmod(times, period)
+                allocated += repeats * (allocated - known[1])
+                reserved += repeats * (reserved - known[2])
+                left.clear()
+                continue
+            left[pieces] = times, allocated, reserved
+            taken, cut = _take(large, free, split_below)
+            allocated, reserved, times = allocated + taken, reserved + cut, times - 1
+    return Allocation(allocated + small, reserved + round_up(small, _SMALL_SEGMENT))
+
+
+def _take(sizes: Sequence[int], free: list[int], split_below: int | None) -> tuple[int, int]:
+    """Bytes that tensors of more than 1 MiB count with, and those of new segments; `free` keeps what is left."""
+    allocated = reserved = 0
+    for size in sizes:
         whole = split_below is not None and size >= split_below
         at = len(free) if whole else bisect_left(free, size)  # no piece that is kept is as large as the limit
         if at < len(free):
@@ -51,4 +78,4 @@ def allocate(sizes: Iterable[int], split_below: int | None = None) -> Allocation
             insort(free, rest)
             piece = size
         allocated += piece
-    return Allocation(allocated + small, reserved + round_up(small, _SMALL_SEGMENT))
+    return allocated, reserved

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kvplanner.engine.shared.allocator import allocate
+from kvplanner.engine.shared.allocator import allocate_layers
 from kvplanner.engine.vllm import rules
 from kvplanner.engine.vllm.gpu import Gpu
 from kvplanner.engine.vllm.settings import Settings
@@ -54,9 +54,8 @@ def _between_weights(model: Model, settings: Settings, gpu: Gpu, stage: int) -> 
     """Bytes of the weights' segments that no tensor has, after loading and repacking."""
     if settings.model.cpu_offload_bytes:
         return 0
-    sizes = tuple(weights_loaded.sizes_of(model, settings, gpu, stage))
     limit = rules.LOAD_SPLIT.at(settings.version)
-    found = allocate(sizes, limit)
+    found = allocate_layers(weights_loaded.sizes_of(model, settings, gpu, stage), limit)
     left = found.reserved - found.allocated
     repacked = limit is None and rules.REPACKING_GAPS.at(settings.version)
     return left + (_left_by_repacking(model, settings, gpu, stage) if repacked else 0)
@@ -71,8 +70,7 @@ def _left_by_repacking(model: Model, settings: Settings, gpu: Gpu, stage: int) -
     layers = 0
     for part in held(model, settings, gpu, stage):
         if part.group.kind == "experts" and len(part.group.shape) > 1:
-            size = weights_format.values_bytes(part.group, part.local, model.spec, settings, gpu)
-            values[part.group.shard] = values.get(part.group.shard, 0) + size
+            values[part.group.shard] = values.get(part.group.shard, 0) + part.values
             layers = max(layers, part.layers)
     if len(values) < 2:
         return 0

@@ -55,40 +55,43 @@ class Mxfp4(NamedTuple):
 
 def resident(
     group: TensorGroup, local: Local, spec: ModelSpec, settings: Settings, gpu: Gpu, first_of_fused: bool = True
-) -> int:
-    """Bytes of one layer's tensors of a group on a rank.
+) -> tuple[int, int]:
+    """Bytes of one layer's tensors of a group on a rank, and those of their values, whose scales stand apart.
 
     first_of_fused: whether the group is the first piece of the matrix that it is joined to, which owns a shared scale.
     """
     fmt = effective(group, spec, settings)
     if fmt.layout == "dense" and fmt.name in _FLOATS:
         if group.kind == "experts" and len(local.shape) == 1 and spec.quantization == "mxfp4":
-            return local.copies * mxfp4_bias(group, local, settings, gpu)
-        return local.elements * unquantised_bytes(group, spec, settings)
+            size = local.copies * mxfp4_bias(group, local, settings, gpu)
+        else:
+            size = local.elements * unquantised_bytes(group, spec, settings)
+        return size, size
     if len(local.shape) < 2:
-        return local.copies * fmt.bytes_of(local.shape)
+        size = local.copies * fmt.bytes_of(local.shape)
+        return size, size
+    size = local.copies * _packed(fmt, group, local, settings, gpu, first_of_fused)
     if fmt.name == "mxfp4" and group.kind == "experts":
-        return local.copies * mxfp4_expert(group, local, settings, gpu)
-    if fmt.layout == "block" and group.kind == "experts":
-        fmt = _expert_blocks(fmt, local.rows if group.shard == "expert_column" else local.columns)
-    if fmt.name in _PACKED_EXPERTS and group.kind == "experts" and fmt.group:
-        width = local.rows if group.shard == "expert_column" else local.columns
+        return size, local.copies * _mxfp4_values(group, local, settings, gpu)[0]
+    return size, min(ceil_div(int(local.elements * fmt.bits), 8), size)
+
+
+def _packed(
+    fmt: WeightFormat, group: TensorGroup, local: Local, settings: Settings, gpu: Gpu, first_of_fused: bool
+) -> int:
+    """Bytes of one quantised matrix with its scales."""
+    if group.kind != "experts":
+        return _matrix(fmt, local, settings, gpu, False, first_of_fused)
+    if fmt.name == "mxfp4":
+        return mxfp4_expert(group, local, settings, gpu)
+    width = local.rows if group.shard == "expert_column" else local.columns
+    if fmt.layout == "block":
+        fmt = _expert_blocks(fmt, width)
+    if fmt.name in _PACKED_EXPERTS and fmt.group:
         if width % fmt.group == 0:
-            return local.copies * (
-                _matrix(fmt, local, settings, gpu, True, False) + _expert_zeros(fmt, local, settings)
-            )
+            return _matrix(fmt, local, settings, gpu, True, False) + _expert_zeros(fmt, local, settings)
         fmt = fmt._replace(group=_dividing(fmt.group, width))
-    return local.copies * _matrix(fmt, local, settings, gpu, group.kind == "experts", first_of_fused)
-
-
-def values_bytes(group: TensorGroup, local: Local, spec: ModelSpec, settings: Settings, gpu: Gpu) -> int:
-    """Bytes of the values in one layer's tensors of a group, without scales, which stand in tensors of their own."""
-    fmt = effective(group, spec, settings)
-    if len(local.shape) < 2 or (fmt.layout == "dense" and fmt.name in _FLOATS):
-        return resident(group, local, spec, settings, gpu)
-    if fmt.name == "mxfp4" and group.kind == "experts":
-        return local.copies * _mxfp4_values(group, local, settings, gpu)[0]
-    return ceil_div(int(local.elements * fmt.bits), 8)
+    return _matrix(fmt, local, settings, gpu, True, first_of_fused)
 
 
 def effective(group: TensorGroup, spec: ModelSpec, settings: Settings) -> WeightFormat:

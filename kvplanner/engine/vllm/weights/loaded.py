@@ -6,15 +6,14 @@ sizes of the tensors that the engine makes, in its order: the embedding, each la
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from kvplanner.engine.shared.allocator import allocate
+from kvplanner.engine.shared.allocator import allocate_layers
 from kvplanner.engine.shared.identity import by_identity
 from kvplanner.engine.vllm import rules
 from kvplanner.engine.vllm.gpu import Gpu
 from kvplanner.engine.vllm.settings import Settings
-from kvplanner.engine.vllm.weights import format as weights_format
 from kvplanner.engine.vllm.weights import rank as weights
 from kvplanner.engine.vllm.weights import rotary
 from kvplanner.engine.vllm.weights.rank import Held, bodies, moving
@@ -60,8 +59,8 @@ def rounding(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Estimate
     limit = rules.LOAD_SPLIT.at(settings.version)
     if settings.model.cpu_offload_bytes:
         return exact(buffers, "{buffers}", Input("buffers", buffers, "B")).with_notes("small tensors in 512 bytes")
-    sizes = tuple(sizes_of(model, settings, gpu, stage))
-    own = allocate(sizes, limit).allocated - sum(sizes)
+    bodies_ = tuple(sizes_of(model, settings, gpu, stage))
+    own = allocate_layers(bodies_, limit).allocated - sum(times * sum(sizes) for sizes, times in bodies_)
     value = own + buffers
     cut = "no piece is cut smaller" if limit else "what is left of a piece is kept up to 1 MiB"
     note = SizedText(f"tensors of {size_mark(10 * MIB)} and more stand in whole {size_mark(2 * MIB)}; {cut}")
@@ -70,31 +69,25 @@ def rounding(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Estimate
     )
 
 
-def sizes_of(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Iterator[int]:
-    """Bytes of every tensor of a rank, pieces that the engine joins as one."""
+def sizes_of(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Iterator[tuple[tuple[int, ...], int]]:
+    """Bytes of every tensor of a rank, pieces that the engine joins as one: layer by layer, with how many are alike."""
     parts = weights.held(model, settings, gpu, stage)
     lengths = [(len(body), layers) for body, layers in bodies(model, settings, stage)]
     inside = sum(length for length, _ in lengths)
     outside = parts[inside:]
     first = [part for part in outside if part.group.kind == "embedding"]
-    yield from _tensors(first, model, settings, gpu)
+    yield _tensors(first), 1
     start = 0
     for length, layers in lengths:
-        sizes = tuple(_tensors(parts[start : start + length], model, settings, gpu))
+        yield _tensors(parts[start : start + length]), layers
         start += length
-        for _ in range(layers):
-            yield from sizes
     rest = [part for part in outside if part.group.kind != "embedding"]
     for copies in dict.fromkeys(part.local.copies for part in rest):
         alike = [part for part in rest if part.local.copies == copies]
-        sizes = tuple(_tensors(alike, model, settings, gpu, apart=True))
-        for _ in range(copies):
-            yield from sizes
+        yield _tensors(alike, apart=True), copies
 
 
-def _tensors(
-    parts: Sequence[Held], model: Model, settings: Settings, gpu: Gpu, *, apart: bool = False
-) -> Iterable[int]:
+def _tensors(parts: Sequence[Held], *, apart: bool = False) -> tuple[int, ...]:
     """Sizes of one layer's tensors; apart: of one copy of each group, as an encoder has a copy in each block.
 
     The experts of a layer stand in one tensor, quantised values and their scales apart.
@@ -107,7 +100,7 @@ def _tensors(
             continue
         group = part.group
         whole = part.bytes // part.layers
-        values = min(weights_format.values_bytes(group, part.local, model.spec, settings, gpu), whole)
+        values = part.values
         if apart:
             whole, values = whole // copies, values // copies
         if not apart and copies > 1 and group.kind != "experts" and not group.fused:

@@ -51,12 +51,16 @@ _KERNEL_ARCHES: Final = ((8, 0), (8, 9), (9, 0), (10, 0), (12, 0))
 
 
 class Held(NamedTuple):
-    """A group of tensors on a rank: its local part, the layers that hold it, and its resident bytes in all."""
+    """A group of tensors on a rank: its local part, the layers that hold it, and its resident bytes in all.
+
+    values: of the bytes in one layer those of the values, without scales that stand in tensors of their own.
+    """
 
     group: TensorGroup
     local: Local
     layers: int
     bytes: int
+    values: int
 
 
 def partition(num_layers: int, pp: int, override: tuple[int, ...] = ()) -> tuple[tuple[int, int], ...]:
@@ -134,9 +138,9 @@ def _all_held(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Iterato
     for group, layers in parts:
         local = _local(group, model.spec, settings, experts)
         joined = f"{group.path.rpartition('.')[0]}.{group.fused}" if group.fused else group.path
-        resident = weights_format.resident(group, local, model.spec, settings, gpu, joined != previous)
+        size, values = weights_format.resident(group, local, model.spec, settings, gpu, joined != previous)
         previous = joined
-        yield Held(group, local, layers, layers * resident)
+        yield Held(group, local, layers, layers * size, values)
 
 
 def _local(group: TensorGroup, spec: ModelSpec, settings: Settings, experts: int) -> Local:
@@ -254,7 +258,7 @@ def loading_peak(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Esti
     staging = Input("largest tensor group", largest, "B", path)
     late = weights_methods.unquantised_first(model.spec, settings)
     if late:
-        whole = sum(layers * g.stored_bytes for g, _, layers, _ in parts) // settings.parallel.tp
+        whole = sum(part.layers * part.group.stored_bytes for part in parts) // settings.parallel.tp
         extra = max(0, whole - sum(item.bytes for item in parts))
         return banded(
             extra + largest, extra, extra + largest + GIB, "analytic",
