@@ -16,6 +16,7 @@ PACKAGE = Path(__file__).parent.parent / "kvplanner"
 # Each room with the rooms that it may import; a room may always import itself.
 GROUND = {
     "units", "sized_text", "errors", "estimate", "files", "jsonfile", "packfile", "printable", "reading", "deadline",
+    "kept",
 }  # fmt: skip
 FACTS = {"model", "gpu"}
 PLANS = GROUND | FACTS | {"engine", "catalog"}
@@ -29,6 +30,7 @@ ALLOWED: dict[str, set[str]] = {
     "deadline": set(),
     "reading": {"errors"},
     "jsonfile": {"errors", "reading"},
+    "kept": {"errors", "files", "jsonfile"},
     "printable": set(),
     "packfile": {"errors", "files", "jsonfile", "reading"},
     "packs": PLANS,

@@ -11,9 +11,9 @@ from typing import Any, Final, Generic, TypeVar
 
 from PySide6.QtCore import QObject, Signal
 
+from kvplanner import kept
 from kvplanner.app import storage
 from kvplanner.app.storage import read_object
-from kvplanner.files import data_folder
 from kvplanner.reading import is_there
 
 T = TypeVar("T", bool, int, str, list[str])
@@ -51,14 +51,14 @@ LAST_VERSION: Final = Setting("last_version", "")
 GPU_PANEL: Final = Setting("gpu_panel", False)
 DOCKS: Final = Setting("docks", "")
 RECENT_FILES: Final[Setting[list[str]]] = Setting("recent_files", [])
-RECENT_MODELS: Final[Setting[list[str]]] = Setting("recent_models", [])
+RECENT_MODELS: Final[Setting[list[str]]] = Setting(kept.RECENT_MODELS, [])
 RECENT_MACHINES: Final[Setting[list[str]]] = Setting("recent_machines", [])
-STARRED_MODELS: Final[Setting[list[str]]] = Setting("starred_models", [])
+STARRED_MODELS: Final[Setting[list[str]]] = Setting(kept.STARRED_MODELS, [])
 STARRED_MACHINES: Final[Setting[list[str]]] = Setting("starred_machines", [])
 EXPORT_FOLDER: Final = Setting("export_folder", "")
 # "path<tab>model": what stands in for a path of another machine.
 STAND_INS: Final[Setting[list[str]]] = Setting("stand_ins", [])
-MODEL_FOLDERS: Final[Setting[list[str]]] = Setting("model_folders", [])
+MODEL_FOLDERS: Final[Setting[list[str]]] = Setting(kept.MODEL_FOLDERS, [])
 
 RECENT_LIMIT: Final = 10
 
@@ -70,7 +70,7 @@ class Settings(QObject):
 
     def __init__(self, path: Path | None = None, parent: QObject | None = None, *, save: bool = True) -> None:
         super().__init__(parent)
-        self.path = path or data_folder() / "settings.json"
+        self.path = path or kept.settings_file()
         self._save = save
         self._values: dict[str, Any] = {}
         self.broken: Path | None = None  # where a file that could not be read lies now

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kvplanner.cli.arguments import Parser
-from kvplanner.cli.output import BAD_INPUT, DOES_NOT_FIT, FITS, columns, emit_json, note, say
-from kvplanner.errors import BadInput
+from kvplanner.cli.output import BAD_INPUT, DOES_NOT_FIT, FITS, columns, emit_json_rows, flush, note, say
+from kvplanner.errors import BadInput, PlannerError
+from kvplanner.record import NamedTuple
 from kvplanner.request.flags import split_flags
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
+    from kvplanner.catalog.models import ModelEntry
     from kvplanner.engine.request import Ask
+    from kvplanner.model.model import Model
     from kvplanner.solve.fits import Fit
 
 _EXAMPLES: Final = """examples:
@@ -24,6 +28,7 @@ _EXAMPLES: Final = """examples:
 
 exit status: 0 something fits, 1 nothing does, 2 bad input
 """
+_NONE_KEPT: Final = "nothing was tried: no such model is known here. Without --local, --recent and --starred all are"
 _USAGE: Final = "kvplanner fits [MODEL] [--gpu SPEC] [options] [-- ENGINE FLAGS]"
 
 
@@ -34,6 +39,9 @@ def parser() -> Parser:
     add("model", nargs="?", default="", metavar="MODEL", help="as for plan; without one, all models of the catalogue")
     add("--gpu", default="", metavar="SPEC", help='"RTX 4090", "2xH100", "local"; without one, all GPUs')
     add("--search", default="", metavar="WORDS", help="only models, or GPUs, that all words fit")
+    add("--local", action="store_true", help="only models on this computer")
+    add("--recent", action="store_true", help="only models that were planned lately in the window")
+    add("--starred", action="store_true", help="only models that are starred in the window")
     add("--formats", default="", metavar="F,F", help="also as if stored in these: fp8, awq, int8 ...")
     add("--counts", default="1,2,4,8", metavar="N,N", help="of each GPU (1,2,4,8)")
     add("--load", default="", metavar="N@PROMPT+OUTPUT", help="users at once and their tokens: 8@1500+500")
@@ -46,31 +54,28 @@ def parser() -> Parser:
 
 
 def run(argv: Sequence[str]) -> int:
-    """Prints the rows, best first."""
+    """Prints the rows, best first, each as soon as its place is known."""
     ours, flags = split_flags(argv)
     given = parser().parse_args(ours)
+    chosen = given.local or given.recent or given.starred
     if not given.model and not given.gpu:
         raise BadInput("neither a model nor a GPU is named", "fits", 'Write kvplanner fits MODEL, or fits --gpu "H100"')
-    ask, formats = _ask(given, flags), _formats(given.formats)
+    if given.model and chosen:
+        raise BadInput("a model is named beside a list of models", "fits", "Leave out one of them")
     import gc
 
     collecting = gc.isenabled()
     gc.disable()  # thousands of plans, none of which holds itself: looking for such ones takes a tenth of the time
     try:
-        rows = _rows(given, ask, formats)
+        search = _search(given, _ask(given, flags), _formats(given.formats))
+        tried, fitting = (_emit if given.json else _show)(search, given)
     finally:
         if collecting:
             gc.enable()
-    if given.json:
-        from kvplanner.report.fits import to_json
-
-        emit_json(to_json(rows, machine=given.gpu or None, model=given.model or None))
-    else:
-        _show(rows, given)
-    if not rows:
-        note("nothing was tried: no name holds all those words. Fewer words find more")
+    if not tried:
+        note(_NONE_KEPT if chosen else "nothing was tried: no name holds all those words. Fewer words find more")
         return BAD_INPUT
-    return FITS if any(row.fits for row in rows) else DOES_NOT_FIT
+    return FITS if fitting else DOES_NOT_FIT
 
 
 def _ask(given: Namespace, flags: tuple[str, ...]) -> Ask:
@@ -108,39 +113,126 @@ def _counts(text: str) -> tuple[int, ...]:
 _MOST_GPUS: Final = 64
 
 
-def _rows(given: Namespace, ask: Ask, formats: Sequence[str | None]) -> tuple[Fit, ...]:
-    from kvplanner.catalog import models
+class _Search(NamedTuple):
+    """rows: as they come. models, formats, gpus: names that may stand in them."""
+
+    rows: Iterator[Fit]
+    models: tuple[str, ...]
+    formats: tuple[str, ...]
+    gpus: tuple[str, ...] = ()
+
+
+def _search(given: Namespace, ask: Ask, formats: Sequence[str | None]) -> _Search:
     from kvplanner.cli.plan import sources
     from kvplanner.request.words import machine_of
     from kvplanner.solve import fits
 
-    found = sources()
-    if not given.model:
-        machine, _, _ = machine_of(given.gpu, found.local)
-        entries = models.search(given.search) if given.search else None
-        return tuple(sorted(fits.models_on(machine, ask, formats=formats, entries=entries), key=lambda fit: fit.order))
+    found, named = sources(), tuple(f"as {name}" for name in formats if name)
+    machine = machine_of(given.gpu, found.local)[0] if given.gpu else None
+    if machine is not None and not given.model:
+        entries, texts = _chosen(given)
+        first = fits.likely_first(entries, machine)
+        rows = fits.best_first(fits.models_on(machine, ask, formats=formats, entries=first, also=_opened(texts)))
+        ids = tuple(entry.id for entry in entries)
+        stored = tuple(entry.quantization or "bfloat16" for entry in entries)
+        return _Search(rows, (*ids, *(Path(text).name for text in texts)), (*stored, *named))
     model = found.open_model(given.model)
-    if given.gpu:
-        machine, _, _ = machine_of(given.gpu, found.local)
-        return tuple(fits.models_on(machine, ask, formats=formats, entries=(), also=(model,)))
-    rows = tuple(fits.machines_for(model, ask, counts=_counts(given.counts), query=given.search, formats=formats))
-    return rows if given.all or given.json else fits.least(rows, ask.load.users if ask.load else 0)
+    own = (model.weight_format, *named)
+    if machine is not None:
+        rows = fits.models_on(machine, ask, formats=formats, entries=(), also=(model,))
+        return _Search(rows, (model.id,), own)
+    from kvplanner.catalog import gpus
+
+    every = fits.machines_for if given.all or given.json else fits.least
+    rows = every(model, ask, counts=_counts(given.counts), query=given.search, formats=formats)
+    return _Search(rows, (model.id,), own, tuple(f"64x{entry.id}" for entry in gpus.index()))
 
 
-def _show(rows: Sequence[Fit], given: Namespace) -> None:
-    from kvplanner.report.fits import ALIGN, HEADS, cells
-    from kvplanner.report.table import fitted
+def _chosen(given: Namespace) -> tuple[tuple[ModelEntry, ...], tuple[str, ...]]:
+    """Models of the catalogue, and what opens others: all of the former, or those of the lists that are asked for."""
+    from kvplanner import kept
+    from kvplanner.catalog import models
 
-    shown = [row for row in rows if row.fits or given.all or given.model]
+    entries = models.search(given.search) if given.search else models.index()
+    if not (given.local or given.recent or given.starred):
+        return entries, ()
+    texts = [*(_on_this_machine() if given.local else ())]
+    texts += kept.texts(kept.RECENT_MODELS) if given.recent else ()
+    texts += kept.texts(kept.STARRED_MODELS) if given.starred else ()
+    words = given.search.lower().split()
+    known = {entry.id for entry in models.index()}
+    wanted = {*texts}
+    others = (text for text in dict.fromkeys(texts) if text not in known)
+    return (
+        tuple(entry for entry in entries if entry.id in wanted),
+        tuple(text for text in others if all(word in text.lower() for word in words)),
+    )
+
+
+def _on_this_machine() -> tuple[str, ...]:
+    """What opens the models that lie on this computer."""
+    from kvplanner import kept
+    from kvplanner.files import data_folder
+    from kvplanner.source.stores import local
+
+    folders = tuple(map(Path, kept.texts(kept.MODEL_FOLDERS)))
+    found = local.scan(local.places(folders), remember_in=data_folder())
+    return tuple(model.key for model in found if not model.problem)
+
+
+def _opened(texts: Sequence[str]) -> Iterator[Model]:
+    """Models that the lists name, one after the other; what cannot be opened any more is said."""
+    from kvplanner.source.resolve import open_model
+
+    for text in texts:
+        try:
+            yield open_model(text)
+        except PlannerError as error:
+            note(f"left out: {error}")
+
+
+def _emit(search: _Search, given: Namespace) -> tuple[int, int]:
+    """Prints JSON; how many rows there are, and how many of them fit."""
+    from kvplanner.report.fits import head, row_to_json
+
+    counted = [0, 0]
+
+    def rows() -> Iterator[object]:
+        for row in search.rows:
+            counted[0] += 1
+            counted[1] += bool(row.fits)
+            yield row_to_json(row)
+
+    emit_json_rows(head(machine=given.gpu or None, model=given.model or None), "rows", rows())
+    return counted[0], counted[1]
+
+
+def _show(search: _Search, given: Namespace) -> tuple[int, int]:
+    """Prints a table; how many rows there are, and how many of them fit."""
+    from kvplanner.report.fits import ALIGN, HEADS, cells, widths
+    from kvplanner.report.table import Running
+
     fixed = {0} if given.model else {2} if given.gpu else set()
     spare = [2] if given.gpu else [0]
     gone = fixed | set(spare) if given.model or given.gpu else set()
     gone |= set() if given.load else {5}
     kept = [at for at in range(len(HEADS)) if at not in gone or (given.model and given.gpu and at == 0)]
-    table = [[row[at] for at in kept] for row in (HEADS, *(cells(fit, given.unit) for fit in shown))]
-    align = "".join(ALIGN[at] for at in kept)
-    drop = [at for at, place in enumerate(kept) if place in (6, 3)]
-    say("\n".join(fitted(table, align, drop, columns())))
-    hidden = len(rows) - len(shown)
-    if hidden:
-        say(f"\n{len(shown)} of {len(rows)} fit or may fit; --all shows the others")
+    wide = widths(search.models, search.gpus, search.formats)
+    table = Running(
+        [HEADS[at] for at in kept], "".join(ALIGN[at] for at in kept), [wide[at] for at in kept],
+        [at for at, place in enumerate(kept) if place == 6] + [at for at, place in enumerate(kept) if place == 3],
+        columns(),
+    )  # fmt: skip
+    say(table.line([HEADS[at] for at in kept]))
+    flush()
+    tried = fitting = shown = 0
+    for row in search.rows:
+        tried, fitting = tried + 1, fitting + bool(row.fits)
+        if row.fits or given.all or given.model:
+            made = cells(row, given.unit)
+            say(table.line([made[at] for at in kept]))
+            flush()
+            shown += 1
+    if tried > shown:
+        say(f"\n{shown} of {tried} fit or may fit; --all shows the others")
+    return tried, fitting

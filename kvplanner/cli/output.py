@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
@@ -74,14 +74,36 @@ def give_up_output() -> None:
 
 def emit_json(value: object, *, on_one_line: bool = False) -> None:
     """One JSON document on standard output, without anything that JSON lacks."""
+    say(_json(value, None if on_one_line else 2), painted=True)
+
+
+def emit_json_rows(head: Mapping[str, object], name: str, rows: Iterable[object]) -> None:
+    """One JSON document whose last field is a list: each of its items on a line of its own as soon as it is there."""
+    say(f"{_json(head, 2).removesuffix('}').rstrip()},\n  {_json(name, None)}: [", painted=True)
+    line = ""
+    for row in rows:
+        if line:
+            say(f"{line},", painted=True)
+        line = f"    {_json(row, None)}"
+        flush()
+    say(f"{line}\n  ]\n}}", painted=True)
+
+
+def _json(value: object, indent: int | None) -> str:
     import json
 
     escaped = not (sys.stdout.encoding or "").lower().startswith("utf")
-    text = json.dumps(value, indent=None if on_one_line else 2, ensure_ascii=escaped, allow_nan=False)
+    text = json.dumps(value, indent=indent, ensure_ascii=escaped, allow_nan=False)
     if not text.isascii():
         # JSON itself escapes only what lies below a blank; what turns text or moves a cursor may lie above.
         text = "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
-    say(text, painted=True)
+    return text
+
+
+def flush() -> None:
+    """What was said so far is there for whoever reads."""
+    with written():
+        sys.stdout.flush()
 
 
 def width() -> int:

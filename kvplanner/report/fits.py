@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Final
 
 from kvplanner.solve.fits import Fit
@@ -25,9 +25,9 @@ def verdict_of(fit: Fit) -> str:
     return "fits" if fit.sure else "may fit"
 
 
-def to_json(rows: Sequence[Fit], *, machine: str | None = None, model: str | None = None) -> dict[str, object]:
-    """The document; of a machine's models, or of a model's machines."""
-    return {"schema": SCHEMA, "machine": machine, "model": model, "rows": [row_to_json(row) for row in rows]}
+def head(*, machine: str | None = None, model: str | None = None) -> dict[str, object]:
+    """The document without its rows; of a machine's models, or of a model's machines."""
+    return {"schema": SCHEMA, "machine": machine, "model": model}
 
 
 def row_to_json(fit: Fit) -> dict[str, object]:
@@ -67,6 +67,15 @@ def cells(fit: Fit, unit: ByteUnit = "GiB") -> tuple[str, ...]:
         format_bytes(fit.headroom_bytes, unit) if fit.headroom_bytes is not None else "",
         verdict_of(fit),
     )
+
+
+def widths(models: Iterable[str], gpus: Iterable[str], formats: Iterable[str]) -> tuple[int, ...]:
+    """How wide the columns under HEADS get: by the names that may come, with a model's parameters beside it; by what
+    sizes and limits usually take.
+    """
+    names = (max(map(len, texts), default=0) for texts in (models, formats, gpus))
+    model, weights, words = names
+    return model + len(" 1.23 B"), weights, words, len("1,234.56 GiB"), len("131,072 – 262,144"), 5, 10, 12
 
 
 def marks(sure: int | None, maybe: int | None) -> str:

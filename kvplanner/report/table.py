@@ -23,3 +23,23 @@ def fitted(rows: Sequence[Sequence[str]], align: str, spare: Sequence[int], widt
     while width is not None and left and wide() > width:
         kept.remove(left.pop(0))
     return table([[row[i] for i in kept] for row in rows], "".join(align[i] for i in kept))
+
+
+class Running:
+    """A table whose rows are told as they are made: each column is as wide as is said before, and no narrower than its
+    head. Columns in `spare` are left out, in their order, where it would be wider than `width`.
+    """
+
+    def __init__(
+        self, heads: Sequence[str], align: str, widths: Sequence[int], spare: Sequence[int], width: int | None
+    ) -> None:
+        self._widths = [max(len(head), least) for head, least in zip(heads, widths, strict=True)]
+        self._align = align
+        self._kept = list(range(len(heads)))
+        for place in spare:
+            if width is not None and sum(self._widths[at] + 2 for at in self._kept) - 2 > width:
+                self._kept.remove(place)
+
+    def line(self, row: Sequence[str]) -> str:
+        """A row."""
+        return "  ".join(f"{row[at]:{self._align[at]}{self._widths[at]}}" for at in self._kept).rstrip()

@@ -54,9 +54,9 @@ class Fit(NamedTuple):
     total_bytes: int = 0
 
     @property
-    def order(self) -> tuple[bool, bool, bool, int]:
-        """Best first: what surely fits, what may, what cannot be told, what does not; large models first."""
-        return not self.sure, not self.fits, self.fits is False, -(self.parameters or 0)
+    def order(self) -> tuple[bool, bool, bool]:
+        """Best first: what surely fits, what may, what cannot be told, what does not."""
+        return not self.sure, not self.fits, self.fits is False
 
 
 def row(request: PlanRequest, words: str, plan: Plan | None, refused: str = "") -> Fit:
@@ -72,7 +72,7 @@ def row(request: PlanRequest, words: str, plan: Plan | None, refused: str = "") 
         parameters=model.parameters,
         what_if=what_if,
         refused=refused,
-        total_bytes=sum(d.gpu.total.value for d in request.machine.devices if d.gpu.total),
+        total_bytes=_memory(request.machine),
     )
     if plan is None:
         return found
@@ -134,6 +134,23 @@ def models_on(
             yield alike._replace(model=model.id)
 
 
+def likely_first(entries: Iterable[ModelEntry], machine: Machine) -> tuple[ModelEntry, ...]:
+    """Models whose files the GPUs' memory would hold, then the others; large models first."""
+    memory = _memory(machine)
+    return tuple(sorted(entries, key=lambda e: ((e.stored_bytes or 0) > memory, -(e.parameters or 0))))
+
+
+def best_first(rows: Iterable[Fit]) -> Iterator[Fit]:
+    """Rows in the order in which they come, those that surely fit before all others: each as soon as it is made."""
+    later: list[Fit] = []
+    for found in rows:
+        if found.sure:
+            yield found
+        else:
+            later.append(found)
+    yield from sorted(later, key=lambda fit: fit.order)
+
+
 def _applying(model: Model, formats: Sequence[str | None]) -> tuple[str | None, ...]:
     """The formats to plan a model in: as it is stored, and what-ifs of one that is stored in 16 bits."""
     plain = model.spec.quantization is None and model.inventory is not None
@@ -160,14 +177,38 @@ def machines_for(
     model: Model, ask: Ask, *, counts: Sequence[int] = COUNTS, query: str = "", formats: Sequence[str | None] = (None,)
 ) -> Iterator[Fit]:
     """A model on every GPU of the catalogue, 1, 2, 4 and 8 of each; query: words of the GPUs' names."""
+    for machine in _machines(counts, query):
+        yield from _in_formats(model, machine, ask, gpus.machine_words(machine), formats)
+
+
+def _machines(counts: Sequence[int], query: str) -> Iterator[Machine]:
     wanted = query.lower().split()
     for entry in gpus.index():
         text = " ".join((entry.id, entry.name, *entry.aliases)).lower()
-        if entry.vendor != _VENDOR or not all(word in text for word in wanted):
-            continue
-        for count in counts:
-            machine = gpus.machine(f"{count}x{entry.id}")
-            yield from _in_formats(model, machine, ask, gpus.machine_words(machine), formats)
+        if entry.vendor == _VENDOR and all(word in text for word in wanted):
+            yield from (gpus.machine(f"{count}x{entry.id}") for count in counts)
+
+
+def least(
+    model: Model, ask: Ask, *, counts: Sequence[int] = COUNTS, query: str = "", formats: Sequence[str | None] = (None,)
+) -> Iterator[Fit]:
+    """Of each GPU the fewest that surely fit and serve the load's users; the machines with the least memory first."""
+    users = ask.load.users if ask.load else 0
+    sized = [(_memory(machine), gpus.machine_words(machine), machine) for machine in _machines(counts, query)]
+    done: set[tuple[str, str | None]] = set()
+    for _, words, machine in sorted(sized, key=lambda one: one[:2]):
+        kind = machine.devices[0].gpu.id
+        for name in _applying(model, formats):
+            if (kind, name) not in done:
+                found = planned(_asked(ask, name, model, machine), words)
+                if found.sure and (found.sure_serves_users or 0) >= users:
+                    done.add((kind, name))
+                    yield found
+
+
+def _memory(machine: Machine) -> int:
+    """Bytes of all GPUs together."""
+    return sum(device.gpu.total.value for device in machine.devices if device.gpu.total)
 
 
 def on_any_machine(ask: Ask) -> Ask:
@@ -177,15 +218,3 @@ def on_any_machine(ask: Ask) -> Ask:
     gone = {option.name for option in found if option is not None}
     kept = {name: value for name, value in ask.options.items() if name not in gone}
     return ask._replace(options=kept, measured={})
-
-
-def least(rows: Iterable[Fit], users: int = 0) -> tuple[Fit, ...]:
-    """Of each GPU the fewest that surely fit and serve so many users; the machines with the least memory first."""
-    best: dict[tuple[str, str], Fit] = {}
-    for found in rows:
-        served = (found.sure_serves_users or 0) >= users
-        kind = found.gpus.partition("x")[2]
-        key = kind, found.weight_format
-        if found.sure and served and (key not in best or best[key].total_bytes > found.total_bytes):
-            best[key] = found
-    return tuple(sorted(best.values(), key=lambda fit: (fit.total_bytes, fit.gpus)))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from importlib.resources import files
 from itertools import islice
+from pathlib import Path
 
 import pytest
 
@@ -13,9 +15,11 @@ from kvplanner.catalog import gpus, models
 from kvplanner.engine.registry import engine
 from kvplanner.engine.request import Ask, Load
 from kvplanner.errors import PlannerError
+from kvplanner.files import FOLDER_VARIABLE
 from kvplanner.report import fits as told
-from kvplanner.solve.fits import Fit, least, machines_for, models_on, row
+from kvplanner.solve.fits import Fit, best_first, least, likely_first, machines_for, models_on, row
 from tests.cli.kit import Terminal
+from tests.source.kit import safetensors_files
 
 ASK = Ask(load=Load(8, 1500, 500))
 
@@ -70,7 +74,7 @@ def test_machines_of_a_model_are_what_plan_says() -> None:
 def test_the_least_machine_serves_the_load_and_fewer_gpus_do_not() -> None:
     ask = Ask(load=Load(16, 7000, 1000))
     rows = list(machines_for(models.load("Qwen/Qwen3-32B"), ask, counts=(1, 2, 4), query="h100"))
-    chosen = least(rows, 16)
+    chosen = list(least(models.load("Qwen/Qwen3-32B"), ask, counts=(1, 2, 4), query="h100"))
     assert chosen
     assert [fit.total_bytes for fit in chosen] == sorted(fit.total_bytes for fit in chosen)
     for fit in chosen:
@@ -90,9 +94,35 @@ def test_rows_come_one_by_one() -> None:
 
 
 def test_best_rows_first(catalogue: list[Fit]) -> None:
-    ordered = [told.verdict_of(fit) for fit in sorted(catalogue, key=lambda fit: fit.order)]
+    ordered = [told.verdict_of(fit) for fit in best_first(catalogue)]
     first = {verdict: ordered.index(verdict) for verdict in ("fits", "may fit", "does not fit")}
     assert first["fits"] < first["may fit"] < first["does not fit"]
+    assert len(ordered) == len(catalogue)
+
+
+def test_what_surely_fits_is_told_as_soon_as_it_is_planned() -> None:
+    """Of a thousand models the first few rows take a few plans: those that the memory holds are tried first."""
+    planned: list[Fit] = []
+
+    def rows() -> Iterator[Fit]:
+        machine = gpus.machine("RTX 4090")
+        for fit in models_on(machine, ASK, entries=likely_first(models.index(), machine)):
+            planned.append(fit)
+            yield fit
+
+    told_ = list(islice(best_first(rows()), 3))
+    assert all(fit.sure for fit in told_)
+    assert len(planned) < 60
+    sizes = [fit.parameters or 0 for fit in told_]
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_models_that_the_memory_holds_come_first_large_before_small(catalogue: list[Fit]) -> None:
+    machine = gpus.machine("RTX 4090")
+    entries = likely_first(models.index(), machine)
+    assert sorted(entry.id for entry in entries) == sorted(entry.id for entry in models.index())
+    keys = [((entry.stored_bytes or 0) > 24564 << 20, -(entry.parameters or 0)) for entry in entries]
+    assert keys == sorted(keys)
 
 
 def test_the_terminal_both_ways(terminal: Terminal) -> None:
@@ -114,6 +144,32 @@ def test_the_terminal_both_ways(terminal: Terminal) -> None:
     assert formats["rows"][2]["sure_max_context_length"] > 4096
 
 
+def test_lists_of_the_window_are_read_without_it(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
+    for name in ("HF_HUB_CACHE", "OLLAMA_MODELS", "LLAMA_CACHE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    folder = tmp_path / "own" / "tiny"
+    folder.mkdir(parents=True)
+    for name, data in safetensors_files().items():
+        (folder / name).write_bytes(data)
+    lists = {"recent_models": ["Qwen/Qwen3-8B", str(folder), "/gone"], "starred_models": ["Qwen/Qwen3-32B", 7]}
+    (tmp_path / "settings.json").write_text(json.dumps(lists | {"model_folders": [str(tmp_path / "own")]}))
+
+    def names(*words: str) -> list[str]:
+        found = terminal("fits", "--gpu", "RTX 4090", "--json", *words)
+        return [Path(row["model"]).name for row in json.loads(found.out)["rows"]]
+
+    assert names("--recent") == ["tiny", "Qwen3-8B"]
+    assert "/gone" in terminal("fits", "--gpu", "RTX 4090", "--recent").err
+    assert terminal("fits", "--gpu", "RTX 4090", "--starred").status == 2  # no list of texts: as if there were none
+    assert names("--local") == ["tiny"]
+    assert names("--local", "--recent", "--search", "qwen") == ["Qwen3-8B"]
+    assert "Leave out one" in terminal("fits", "Qwen3-8B", "--recent").err
+
+
 def test_what_fits_nowhere_has_its_own_status(terminal: Terminal) -> None:
     assert terminal("fits", "DeepSeek-V3", "--gpu", "RTX 4090").status == 1
     assert terminal("fits", "--gpu", "RTX 4090", "--search", "no such words").status == 2
@@ -127,8 +183,6 @@ def test_bad_words_say_what_to_do(terminal: Terminal) -> None:
 def test_every_field_is_documented() -> None:
     page = (files("kvplanner.resources") / "help" / "json.md").read_text(encoding="utf-8")
     named = {word for quoted in re.findall(r"`([^`]+)`", page) for word in re.findall(r"\w+", quoted)}
-    document = told.to_json(list(islice(models_on(gpus.machine("H100"), ASK), 1)), machine="H100")
-    rows = document["rows"]
-    assert isinstance(rows, list)
-    assert {*document, *rows[0]} - {"schema"} <= named
+    row = told.row_to_json(next(models_on(gpus.machine("H100"), ASK)))
+    assert {*told.head(machine="H100"), "rows", *row} - {"schema"} <= named
     assert told.SCHEMA in page

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
-from kvplanner.engine.shared.allocator import Allocation, allocate
+from kvplanner.engine.shared.allocator import Allocation, allocate, allocate_layers
 from kvplanner.units import MIB
 
 LIMIT = 20 * MIB
@@ -46,3 +48,17 @@ def test_reserved_memory_is_never_less_than_what_is_allocated() -> None:
     for limit in (None, LIMIT):
         found = allocate(sizes, limit)
         assert sum(sizes) <= found.allocated <= found.reserved
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_layers_that_repeat_come_to_what_going_through_all_of_them_does(seed: int) -> None:
+    """Sizes of every kind, in layers whose free pieces repeat at once, after some layers, or never."""
+    dice = random.Random(seed)
+    scale = dice.choice([1, 4, 12, 40])
+    layers = [
+        (tuple(dice.randrange(1, scale * MIB) for _ in range(dice.randrange(1, 9))), dice.choice([0, 1, 2, 30, 90]))
+        for _ in range(dice.randrange(1, 5))
+    ]
+    flat = [size for sizes, times in layers for _ in range(times) for size in sizes]
+    for limit in (None, LIMIT):
+        assert allocate_layers(layers, limit) == allocate(flat, limit)
