@@ -284,6 +284,7 @@ def _json_text(option: Option, value: object) -> str:
 # Remarks in which a command tells what it cannot say: read again where it is pasted.
 NOT_SAID: Final = "Not on a command line: "
 AS_IF: Final = "Planned as if stored in "
+OF_RELEASE: Final = "Planned for release "
 
 
 class CommandWords(NamedTuple):

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Final, Literal, get_args
 
-from kvplanner.engine.command import AS_IF, NOT_SAID, CommandWords, command_words
+from kvplanner.engine.command import AS_IF, NOT_SAID, OF_RELEASE, CommandWords, command_words
 from kvplanner.engine.option import Option, OptionValue
 from kvplanner.engine.plan import Plan
 from kvplanner.engine.registry import engine
@@ -38,6 +38,8 @@ _MODELS: Final = "/models"
 # What a server and an offline start choose differently (vLLM's defaults by usage context).
 _BATCH: Final = ("step_tokens", "max_requests")
 _TOKEN: Final = "HF_TOKEN"
+# Their image's tag tells the release.
+_WITH_IMAGE: Final = ("docker", "compose", "kubernetes")
 _DNS_LABEL: Final = 63
 # Of a compose file's and a manifest's strings.
 _SUPPLEMENTARY: Final = 0x10000
@@ -93,25 +95,29 @@ def snippet(form: Form, plan: Plan, path: str = "") -> str:
     Raises BadInput where the engine cannot be started that way.
     """
     found = _launch(plan, path)
+    if form not in _WITH_IMAGE and plan.request.version:
+        found = found._replace(remarks=(*found.remarks, f"{OF_RELEASE}{plan.request.version}"))
+    said = found.signature.modelfile if form == "modelfile" else ()
     if form == "python":
         return _python(_as_served(found, plan))
-    aside = () if form == "modelfile" else tuple(_unsaid(plan))
-    return _FORMS[form](found._replace(remarks=(*found.remarks, *aside)))
+    return _FORMS[form](found._replace(remarks=(*found.remarks, *_unsaid(plan, said))))
 
 
 def started(plan: Plan) -> PlanRequest:
     """The request as a whole command line must state it.
 
     A plan spreads over all its GPUs by itself, a server does not: where it would choose otherwise, the plan's value is
-    written out, and what it would choose anyway is not.
+    written out, and what it would choose anyway is not. Nor is a switch that is off and has no flag to say so.
     """
     request, chosen = plan.request, engine(plan.request.engine)
-    options = dict(request.options)
-    for name in request.options:
+    switches = {o.name for o in chosen.options(request.version)
+                if o.type == "bool" and not (o.negation or o.env or o.json or o.role == "caller")}  # fmt: skip
+    options = {name: value for name, value in request.options.items() if value is not False or name not in switches}
+    for name in tuple(options):
         others = {other: value for other, value in options.items() if other != name}
         if name in (alone := chosen.as_started(others, request.version)) and alone[name] == options[name]:
             options = others
-    for name, value in chosen.as_started(request.options, request.version).items():
+    for name, value in chosen.as_started(options, request.version).items():
         resolved = plan.options.get(name)
         if name not in options and resolved is not None and resolved.value not in (None, value):
             options[name] = resolved.value
@@ -138,18 +144,18 @@ def _remarks(plan: Plan) -> Iterator[str]:
         yield "By the plan this does not start"
 
 
-def _unsaid(plan: Plan) -> Iterator[str]:
-    """What was planned with and no command line says."""
+def _unsaid(plan: Plan, said: Sequence[str]) -> Iterator[str]:
+    """What was planned with and no command line says; said: options that the form has places for."""
     for option in engine(plan.request.engine).options(plan.request.version):
-        if option.role == "caller" and option.name in plan.request.options:
+        if option.role == "caller" and option.name in plan.request.options and option.name not in said:
             yield f"{NOT_SAID}{option.flags[0]} {plan.request.options[option.name]} ({option_label(option)})"
 
 
 def _as_served(found: _Launch, plan: Plan) -> _Launch:
     """With the batch sizes of the plan, where an offline start has others than the server that is planned."""
     declared = engine(plan.request.engine).options(plan.request.version)
-    callers = [option.name for option in declared if option.role == "caller"]
-    if not callers or any(name in plan.request.options for name in callers):
+    callers = [option for option in declared if option.role == "caller"]
+    if not callers or any(plan.request.options.get(o.name) not in (None, o.default) for o in callers):
         return found
     options = dict(found.request.options)
     for option in declared:

@@ -31,7 +31,8 @@ class Launch(NamedTuple):
     """A command line taken apart: environment of the engine, the model it names ("" when none), its flags.
 
     engine: the one whose launcher stands in it, so that what it leaves out has that engine's defaults; "" for flags
-    alone. version: of the container's tag, "" when it tells none. kind: of the text, "" for words. weight_format: that
+    alone. version: of the container's tag, else of the text's
+    remarks, "" when neither tells one. kind: of the text, "" for words. weight_format: that
     the text's remarks tell. servers: how many the text starts; this is the first.
     """
 
@@ -58,19 +59,23 @@ def take_apart(words: Sequence[str]) -> Launch:
     shell keeps for itself (pipes, redirections, "&") is left out. Raises BadInput for quotes that do not close and for
     another command of the engine's.
     """
-    kind = weight_format = ""
+    kind = weight_format = release = ""
     count = 1
     if len(words) == 1 and any(c.isspace() or c == "(" for c in words[0]):
         text = read(words[0])
         words, kind, weight_format, count = text.words, text.kind, text.weight_format, len(text.servers)
+        release = text.version
     found = start_of(words)
     if found is None:
         refuse_other_command(words, _WHERE)
-        return Launch({}, "", tuple(_without_shell(words)), kind=kind, weight_format=weight_format)
+        return Launch(
+            {}, "", tuple(_without_shell(words)), version=release, kind=kind, weight_format=weight_format
+        )  # fmt: skip
     at = _after_image(found.signature, words, found.at) if found.image else found.at
     environment = dict(_environment(words[: found.at]))
     flags, model = _without_model(tuple(_without_shell(words[at:])), found.signature.model_flags)
-    return Launch(environment, model, flags, found.signature.engine, _version(found.tag), kind, weight_format, count)
+    version = _version(found.tag) or release
+    return Launch(environment, model, flags, found.signature.engine, version, kind, weight_format, count)
 
 
 def refuse_other_command(words: Sequence[str], where: str) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
-from kvplanner.engine.command import AS_IF, NOT_SAID
+from kvplanner.engine.command import AS_IF, NOT_SAID, OF_RELEASE
 from kvplanner.engine.signature import Signature, base_name, signatures, start_of
 from kvplanner.errors import BadInput
 from kvplanner.record import NamedTuple
@@ -40,17 +40,19 @@ _YAML: Final = re.compile(
 _SETTING: Final = re.compile(r"(?:export\s+|set\s+|\$env:)?([A-Za-z_][A-Za-z0-9_]*)\s?=\s?(.*)")
 _SAID: Final = re.compile(rf"^\s*#?\s*{re.escape(NOT_SAID)}(--[\w-]+) (\S+)", re.MULTILINE)
 _WISHED: Final = re.compile(rf"^\s*#?\s*{re.escape(AS_IF)}([\w .-]{{1,40}}): ", re.MULTILINE)
+_RELEASE: Final = re.compile(rf"^\s*#?\s*{re.escape(OF_RELEASE)}(b?\d[\d.]{{0,20}})\s*$", re.MULTILINE)
 
 
 class Pasted(NamedTuple):
     """What a text starts. servers: the words of each, in its order; kind: what the text is, for people.
 
-    weight_format: that a plan was made with and no command can say, "" for none. bare: flags or variables alone.
+    weight_format, version: that a plan was made with and no command can say, "" for none.
     """
 
     kind: str
     servers: tuple[Words, ...]
     weight_format: str = ""
+    version: str = ""
 
     @property
     def words(self) -> Words:
@@ -71,11 +73,11 @@ def read(text: str) -> Pasted:
         )
     if is_log(text):
         raise BadInput("it is a start-up log", WHERE, "Read it with kvplanner diagnose LOG")
-    wished = _WISHED.search(text)
+    wished, release = _WISHED.search(text), _RELEASE.search(text)
     kind, servers = _kind_of(text)
     extra = tuple(word for name, value in _SAID.findall(text) for word in (name, value))
     servers = tuple((*words, *extra) for words in servers) if extra else servers
-    return Pasted(kind, servers or ((),), wished[1] if wished else "")
+    return Pasted(kind, servers or ((),), wished[1] if wished else "", release[1] if release else "")
 
 
 def _kind_of(text: str) -> tuple[str, tuple[Words, ...]]:

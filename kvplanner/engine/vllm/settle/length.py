@@ -28,12 +28,13 @@ _HARMLESS: Final = ("rope_theta", "architectures")
 class Length(NamedTuple):
     """limit: the longest that may be asked for, None when the config states none; start: where the default is less.
 
-    why: what decides the limit, for people.
+    why: what decides the limit, for people. assumed: the limit is of a model of the same shape, its own is not known.
     """
 
     limit: int | None
     start: int | None
     why: str
+    assumed: bool = False
 
 
 def derived(spec: ModelSpec, book: Book, version: Version) -> Length:
@@ -47,7 +48,7 @@ def derived(spec: ModelSpec, book: Book, version: Version) -> Length:
     why = "assumed: the model's own config was not read" if assumed else "the model's own limit"
     if spec.context_length is None:
         why = "no limit in the config"
-    return Length(spec.context_length, spec.default_context_length, why)
+    return Length(spec.context_length, spec.default_context_length, why, assumed and spec.context_length is not None)
 
 
 def _changes(spec: ModelSpec, book: Book) -> dict[str, Any]:

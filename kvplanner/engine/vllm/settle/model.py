@@ -68,9 +68,14 @@ def _length(spec: ModelSpec, book: Book, version: Version) -> tuple[int, bool]:
             "--max-model-len",
             "Give 1 or more, or -1 for the largest that fits",
         )
-    if length > limit and own.limit is not None:
+    if length > limit and own.assumed:
+        book.warnings.append(
+            f"{length:,} tokens are more than the {limit:,} of a model of the same shape: whether this one takes them "
+            "is not known, its own config was not read"
+        )
+    elif length > limit and own.limit is not None:
         # The engine's words quote its config.json: only where that was read.
-        read = "assumed" not in own.why and own.limit == spec.context_length
+        read = own.limit == spec.context_length
         raise BadInput(
             f"User-specified max_model_len ({length}) is greater than the derived max_model_len "
             + (f"(max_position_embeddings={limit} in model's config.json)" if read else f"({limit}: {own.why})"),

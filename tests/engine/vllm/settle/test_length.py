@@ -9,6 +9,7 @@ import pytest
 from kvplanner.catalog import gpus, models
 from kvplanner.engine.registry import engine
 from kvplanner.engine.request import PlanRequest
+from kvplanner.engine.vllm.settle.settle import resolve
 from kvplanner.errors import BadInput, NotModelled, PlannerError
 from kvplanner.model.families import read_config
 from kvplanner.model.model import Model
@@ -80,6 +81,13 @@ def test_other_changes_are_refused(options: dict[str, str], kind: type[PlannerEr
 def test_a_length_beyond_the_limit_quotes_the_config_only_where_it_was_read() -> None:
     with pytest.raises(BadInput, match=r"max_position_embeddings=40960 in model's config.json"):
         length(models.load("Qwen/Qwen3-4B"), "0.33.0", max_model_len=50_000)
-    alike = next(e for e in models.index() if e.like == "Qwen/Qwen3-8B")
-    with pytest.raises(BadInput, match=r"40960: assumed: the model's own config was not read"):
-        length(models.load(alike.id), "0.33.0", max_model_len=50_000)
+
+
+def test_a_length_beyond_that_of_a_model_of_the_same_shape_is_planned_with_a_remark() -> None:
+    """The publisher's own command asks for 1,010,000 tokens (Qwen2.5-1M's announcement); only the shape is known."""
+    request = PlanRequest(
+        models.load("Qwen/Qwen2.5-7B-Instruct-1M"), gpus.machine("4xH100"), options={"max_model_len": 1_010_000}
+    )
+    found = resolve(request)
+    assert found[0].model.max_model_len == 1_010_000
+    assert any("its own config was not read" in warning for warning in found[2])
