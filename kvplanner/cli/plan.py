@@ -94,31 +94,63 @@ def words_from(argv: Sequence[str]) -> tuple[Namespace, PlanWords]:
 
 # Files whose text starts a server; "-" is standard input.
 _TEXTS: Final = (".yaml", ".yml", ".env", ".service", ".sh", ".py", "dockerfile", "modelfile")
+_LOGS: Final = (".log", ".txt", ".out")
 _LONGEST_TEXT: Final = 1 << 18
 
 
-def with_text(words: PlanWords) -> PlanWords:
-    """The words with the text of a file that was named in the model's place, or of standard input. Raises BadInput."""
-    if words.model != "-" and not words.model.lower().endswith(_TEXTS):
-        return words
+def text_of(words: PlanWords) -> bytes | None:
+    """The text of standard input or of a file that was named in the model's place, its beginning where it is long.
+
+    None where a model is named. Raises BadInput for a file that cannot be read.
+    """
     from pathlib import Path
 
-    from kvplanner.reading import is_there, read_whole
+    from kvplanner.reading import is_there, open_file
 
     if words.model == "-":
         import sys
 
-        data = sys.stdin.buffer.read(_LONGEST_TEXT + 1)
-    elif is_there(Path(words.model)):
-        data = read_whole(Path(words.model), _LONGEST_TEXT)
-    else:
-        return words
+        return sys.stdin.buffer.read(_LONGEST_TEXT + 1)
+    if not words.model.lower().endswith((*_TEXTS, *_LOGS)) or not is_there(Path(words.model)):
+        return None
+    with open_file(Path(words.model)) as file:
+        return file.read(0, min(file.size, _LONGEST_TEXT + 1))
+
+
+def with_text(words: PlanWords, data: bytes) -> PlanWords:
+    """The words with a text that was named in the model's place. Raises BadInput."""
     if words.flags:
         raise BadInput("a text is read, so no command stands after it", words.model, "Leave out what follows --")
     if not data.strip():
         raise BadInput("holds nothing", words.model, "Give a command, a compose file, a manifest or a call")
     # A blank at its end marks it as a text, also where it is one word.
     return words._replace(model="", flags=(data.decode("utf-8", "replace") + "\n",))
+
+
+def _is_log(data: bytes) -> bool:
+    from kvplanner.request.pasted import is_log
+
+    return is_log(data.decode("utf-8", "replace"))
+
+
+def _diagnosed(words: PlanWords, given: Namespace, data: bytes) -> int:
+    """What a start-up log says, where one was given in the model's place. Raises BadInput for what it cannot have."""
+    import sys
+    from io import BytesIO
+    from pathlib import Path
+
+    from kvplanner.cli.diagnose import told
+    from kvplanner.diagnose.diagnosis import diagnose, diagnose_file
+
+    wanted = {"--solve": given.solve, "--mix": given.mix, "--save": given.save, "--launch": given.launch,
+              "--explain": given.explain is not None, "--markdown": given.markdown, "--": words.flags}  # fmt: skip
+    if asked := [name for name, value in wanted.items() if value]:
+        raise BadInput("a start-up log is read, which is told and not planned", asked[0], "Leave it out")
+    given.model = ""  # the log names it
+    if words.model != "-":
+        return told(diagnose_file(Path(words.model)), given)
+    head = BytesIO(data)
+    return told(diagnose(lambda size: head.read(size) or sys.stdin.buffer.read(size), "standard input"), given)
 
 
 def _place(gpu: str | None, words: Sequence[str], word: str) -> str:
@@ -259,13 +291,17 @@ def status_of(plan: Plan) -> int:
 
 
 def run(argv: Sequence[str]) -> int:
-    """Prints the plan and returns its status."""
+    """Prints the plan, or what a log says that was given in its place, and returns its status."""
     import sys
 
     from kvplanner.request.words import build
 
     given, words = words_from(argv)
-    words = with_text(words)
+    text = text_of(words)
+    if text is not None:
+        if _is_log(text):
+            return _diagnosed(words, given, text)
+        words = with_text(words, text)
     built = build(words, sources(online=given.online))
     plan = make_plan(built)
     if given.save:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
 import pytest
@@ -365,3 +366,22 @@ def test_a_saved_plan_finds_its_draft_from_anywhere(
     assert (first.status, again.status) == (0, 0)
     assert json.loads(again.out)["kv_cache"] == json.loads(first.out)["kv_cache"]
     assert json.loads(again.out)["options"]["speculative_method"]["value"] == "draft_model"
+
+
+LOGS = Path(__file__).parent.parent / "diagnose" / "logs" / "vllm"
+
+
+@pytest.mark.parametrize("log", sorted(LOGS.glob("*.log"))[:3] or sorted(LOGS.iterdir())[:3], ids=lambda log: log.name)
+def test_a_log_in_the_models_place_is_read_as_one(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, log: Path
+) -> None:
+    asked = terminal("diagnose", str(log), "--json")
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(log.read_bytes())))
+    given = terminal("plan", "-", "--json")
+    assert (given.status, json.loads(given.out)) == (asked.status, json.loads(asked.out))
+    (tmp_path / "server.log").write_bytes(log.read_bytes())
+    named = terminal("plan", str(tmp_path / "server.log"), "--json")
+    assert (named.status, json.loads(named.out)) == (asked.status, json.loads(asked.out))
+    refused = terminal("plan", str(tmp_path / "server.log"), "--solve", "context")
+    assert refused.status == 2
+    assert "--solve" in refused.err
