@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kvplanner.engine.plan import Plan
 from kvplanner.report.sentences import failing_words, summary
 from kvplanner.report.table import table
 from kvplanner.sized_text import show_size, sizes_in
-from kvplanner.solve.together import Placed, held
+from kvplanner.solve.together import Placed
 from kvplanner.units import ByteUnit
 
 SCHEMA: Final = "kvplanner.together/1"
@@ -20,21 +20,32 @@ def lines(orders: Sequence[Sequence[Placed]], unit: ByteUnit = "GiB") -> list[st
     told: list[str] = []
     for at, one in enumerate(orders[0], 1):
         told += [f"{at}. {one.name}"]
-        free = [size for size in one.free_bytes if size is not None]
-        if free:
-            told.append(f"   finds {show_size(min(free), unit)} free")
-        told.append(f"   {_verdict(one, unit)}")
-        if isinstance(one.plan, Plan) and one.plan.fits:
-            told.append(f"   holds {show_size(max(held(one.plan).values()), unit)} of each GPU that it uses")
+        told += [f"   {line}" for line in (_finds(one, unit), _verdict(one, unit), _holds(one, unit)) if line]
     if len(orders) > 1:
         rows = [("order", "starts")]
-        rows += [(" → ".join(str(_number(orders[0], one)) for one in order), _outcome(order)) for order in orders]
+        rows += [(" → ".join(str(one.number) for one in order), outcome(order)) for order in orders]
         told += ["", *table(rows, "<<")]
     return told
 
 
-def _number(first: Sequence[Placed], one: Placed) -> int:
-    return [placed.name for placed in first].index(one.name) + 1
+def _finds(one: Placed, unit: ByteUnit) -> str:
+    """What others have left of the GPUs that it sees, "" where nothing was taken."""
+    return _of_gpus("finds", dict(zip(one.gpus, one.free_bytes, strict=True)), "free", unit)
+
+
+def _holds(one: Placed, unit: ByteUnit) -> str:
+    return _of_gpus("holds", one.held_bytes, "", unit)
+
+
+def _of_gpus(verb: str, sizes: Mapping[int, int | None], end: str, unit: ByteUnit) -> str:
+    """ "finds 20 GiB free on GPU 0 and 1": GPUs of one size together."""
+    groups: dict[int, list[int]] = {}
+    for gpu, size in sorted(sizes.items()):
+        if size is not None:
+            groups.setdefault(size, []).append(gpu)
+    parts = [f"{show_size(size, unit)}{end and f' {end}'} on GPU {' and '.join(map(str, gpus))}"
+             for size, gpus in groups.items()]  # fmt: skip
+    return f"{verb} {', '.join(parts)}" if parts else ""
 
 
 def _verdict(one: Placed, unit: ByteUnit) -> str:
@@ -46,10 +57,9 @@ def _verdict(one: Placed, unit: ByteUnit) -> str:
     return said if one.sure or not one.plan.fits else f"{said}; not surely: at the ends of the ranges it may not start"
 
 
-def _outcome(order: Sequence[Placed]) -> str:
-    failed = [
-        f"{at}. fails{f' at {one.stage}' if one.stage else ''}" for at, one in enumerate(order, 1) if not one.fits
-    ]
+def outcome(order: Sequence[Placed]) -> str:
+    """What an order comes to: all start, or which do not, by their numbers."""
+    failed = [f"{one.number}. fails{f' at {one.stage}' if one.stage else ''}" for one in order if not one.fits]
     if failed:
         return "; ".join(failed)
     return "all" if all(one.sure for one in order) else "all, not surely"
@@ -63,13 +73,13 @@ def to_json(orders: Sequence[Sequence[Placed]]) -> dict[str, object]:
             [
                 {
                     "name": one.name,
+                    "number": one.number,
                     "fits": one.fits,
                     "sure": one.sure,
                     "stage": one.stage,
+                    "gpus": list(one.gpus),
                     "free_bytes": list(one.free_bytes),
-                    "held_bytes": {str(k): v for k, v in held(one.plan).items()}
-                    if isinstance(one.plan, Plan)
-                    else None,
+                    "held_bytes": {str(gpu): size for gpu, size in one.held_bytes.items()} or None,
                     "tokens": one.plan.kv_cache.tokens if isinstance(one.plan, Plan) and one.plan.kv_cache else None,
                     "refused": one.plan if isinstance(one.plan, str) else None,
                 }

@@ -6,7 +6,7 @@ so that the order of start decides who fits: each plan is made on the devices as
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import permutations
 from typing import Final
 
@@ -23,7 +23,10 @@ _NOT_ITS_OWN: Final = frozenset({"driver_reserved", "other", "headroom"})
 
 
 class Placed(NamedTuple):
-    """A server in its turn. free_bytes: of each device before it starts, None where nothing was taken or told.
+    """A server in its turn. number: its place among the servers as they were named.
+
+    gpus: the indices of those that it sees, in its own order; free_bytes: of each before it starts, None where nothing
+    was taken or told.
 
     plan: made with what the others take by their values, and why there is none where it is refused; worst: with what
     they take at most, which says whether it is sure.
@@ -33,6 +36,8 @@ class Placed(NamedTuple):
     plan: Plan | str
     worst: Plan | str
     free_bytes: tuple[int | None, ...]
+    gpus: tuple[int, ...] = ()
+    number: int = 1
 
     @property
     def fits(self) -> bool | None:
@@ -49,32 +54,62 @@ class Placed(NamedTuple):
         """Where it fails, None where it does not."""
         return self.plan.stage if isinstance(self.plan, Plan) else None
 
+    @property
+    def held_bytes(self) -> dict[int, int]:
+        """What it takes once it serves, by the index of the GPU; nothing where it does not start."""
+        if not isinstance(self.plan, Plan) or not self.plan.fits:
+            return {}
+        return {self.gpus[own]: size for own, size in held(self.plan).items() if size}
+
 
 def together(servers: Sequence[tuple[str, PlanRequest]], machine: Machine) -> tuple[Placed, ...]:
-    """The servers in their order of start. One that fails leaves nothing behind.
+    """The servers in their order of start, each on its own of the machine's GPUs. One that fails leaves nothing behind.
 
-    Raises BadInput for none, for more than MOST, and for one that takes GPUs of its own choice.
+    Raises BadInput for none, for more than MOST, and for one on GPUs that are not the machine's.
     """
-    if not 1 <= len(servers) <= MOST:
-        raise BadInput(f"{len(servers)} servers cannot be placed", "together", f"Give 1 to {MOST}")
-    for name, request in servers:
-        if len(request.machine.devices) != len(machine.devices):
-            raise BadInput("chooses GPUs of its own, and shares none by that", name[:60], "Plan its GPUs apart")
-    near = worst = machine
-    placed = []
-    for name, request in servers:
-        plan = planned(request._replace(machine=near))
-        bad = planned(request._replace(machine=worst))
-        placed.append(Placed(name, plan, bad, tuple(d.free_bytes for d in near.devices)))
-        if isinstance(plan, Plan) and plan.fits:
-            near, worst = _less(near, plan, name, high=False), _less(worst, plan, name, high=True)
-    return tuple(placed)
+    return _placed(list(enumerate(servers, 1)), machine)
 
 
 def orders(servers: Sequence[tuple[str, PlanRequest]], machine: Machine) -> Iterator[tuple[Placed, ...]]:
-    """Every order of start, that of the servers as given first."""
-    for order in permutations(servers):
-        yield together(order, machine)
+    """Every order of start, that of the servers as given first. Raises as `together`."""
+    for order in permutations(enumerate(servers, 1)):
+        yield _placed(order, machine)
+
+
+def _placed(servers: Sequence[tuple[int, tuple[str, PlanRequest]]], machine: Machine) -> tuple[Placed, ...]:
+    if not 1 <= len(servers) <= MOST:
+        raise BadInput(f"{len(servers)} servers cannot be placed", "together", f"Give 1 to {MOST}")
+    near, worst = dict(enumerate(machine.devices)), dict(enumerate(machine.devices))
+    placed = []
+    for number, (name, request) in servers:
+        places = _places(name, request.machine, machine)
+        plan, bad = (planned(_seen(request, places, left)) for left in (near, worst))
+        placed.append(Placed(name, plan, bad, tuple(near[place].free_bytes for place in places), places, number))
+        if isinstance(plan, Plan) and plan.fits:
+            for left, high in ((near, False), (worst, True)):
+                for own, taken in held(plan, high=high).items():
+                    left[places[own]] = _left(left[places[own]], taken, name)
+    return tuple(placed)
+
+
+def _places(name: str, own: Machine, machine: Machine) -> tuple[int, ...]:
+    """Which of the machine's GPUs a server sees: by their UUIDs, else by their indices."""
+    by_uuid = {device.uuid: place for place, device in enumerate(machine.devices) if device.uuid}
+    by_index = {device.index: place for place, device in enumerate(machine.devices)}
+    found = [by_uuid.get(device.uuid) if device.uuid else by_index.get(device.index) for device in own.devices]
+    places = [place for place in found if place is not None]
+    alike = all(
+        machine.devices[place].gpu.id == device.gpu.id for place, device in zip(places, own.devices, strict=False)
+    )
+    if len(places) < len(found) or len(set(places)) < len(places) or not alike:
+        raise BadInput("is on GPUs that are not this machine's", name[:60], "Name all of its GPUs with --gpu")
+    return tuple(places)
+
+
+def _seen(request: PlanRequest, places: Sequence[int], left: Mapping[int, Device]) -> PlanRequest:
+    """The request on its GPUs as they are then, counted from 0 as the server counts them."""
+    devices = tuple(left[place]._replace(index=own) for own, place in enumerate(places))
+    return request._replace(machine=request.machine._replace(devices=devices))
 
 
 def held(plan: Plan, *, high: bool = False) -> dict[int, int]:
@@ -86,14 +121,6 @@ def held(plan: Plan, *, high: bool = False) -> dict[int, int]:
         )
         for device in plan.devices if device.device.kind == "gpu"
     }  # fmt: skip
-
-
-def _less(machine: Machine, plan: Plan, name: str, *, high: bool) -> Machine:
-    """The machine while a plan serves on it."""
-    taken = held(plan, high=high)
-    return machine._replace(
-        devices=tuple(_left(device, taken.get(device.index, 0), name) for device in machine.devices)
-    )
 
 
 def _left(device: Device, taken: int, name: str) -> Device:

@@ -97,6 +97,12 @@ V2_WITHOUT: Final = ByRelease[tuple[str, ...]](
 # --- The budget ------------------------------------------------------------------------------------------------------
 UTILIZATION: Final = ByRelease(0.9, Row((20, 0), 0.92, "config/cache.py:66; 0.9 at :41 of 0.19.1"))
 FREE_CHECK: Final = ByRelease(False, Row((9, 1), True, "v1/worker/gpu_worker.py init_device"))
+# Runners that measured the whole device: what other programs held was taken for their own (issues 10533 and 14376).
+OTHERS_CHARGED: Final = ByRelease[tuple[str, ...]](
+    ("V0",), Row((6, 5), (), "utils.py memory_profiling: counted from a snapshot; pull request 10528"),
+    Row((8, 0), ("V1",), "v1/worker/gpu_worker.py determine_available_memory: total in use less PyTorch's"),
+    Row((9, 1), (), "v1/worker/gpu_worker.py: counted from a snapshot"),
+)  # fmt: skip
 GRAPHS_ESTIMATED: Final = ByRelease(False, Row((20, 0), True, "envs.py:1725; v1/worker/gpu_worker.py:401"))
 V2_ESTIMATES_GRAPHS: Final = ByRelease(False, Row((29, 0), True, "v1/worker/gpu/model_runner.py:896; 0 before"))
 CONSUMED: Final = ByRelease(False, Row((27, 0), True, "v1/worker/gpu_worker.py, 0.27.1"))

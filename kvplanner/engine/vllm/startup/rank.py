@@ -13,6 +13,7 @@ from typing import cast
 from kvplanner.engine.request import MeasuredKind, PlanRequest
 from kvplanner.engine.segment import SegmentKind
 from kvplanner.engine.shared.calibration import Place, calibrate, family_of, ranks
+from kvplanner.engine.vllm import rules
 from kvplanner.engine.vllm.gpu import Gpu, gpu_of
 from kvplanner.engine.vllm.kv.layout import CacheLayout
 from kvplanner.engine.vllm.kv.sizing import given_cache
@@ -126,6 +127,9 @@ def plan_rank(request: PlanRequest, settings: Settings, stage: int, device: Devi
     charged = {"runtime": runtime_inside, "weights": rank_weights, "workspace": kept, "activations": peak}
     if settings.era.graphs_in_budget:
         charged["CUDA graphs"] = estimated_graphs
+    other = term("other", _other(device))
+    if other.value and others_charged(settings):
+        charged["other programs"] = other
     if settings.multimodal.ipc_bytes:
         # Left free for the front end, which decodes media on this GPU (v1/worker/gpu_worker.py, 0.33).
         charged["media decoding"] = exact(settings.multimodal.ipc_bytes)
@@ -136,7 +140,7 @@ def plan_rank(request: PlanRequest, settings: Settings, stage: int, device: Devi
         gpu=gpu,
         total=total,
         cuda_total=cuda_total,
-        other=term("other", _other(device)),
+        other=other,
         outside=term("runtime_outside", runtime.outside(settings, gpu)),
         budget=budget,
         runtime=runtime_inside,
@@ -153,6 +157,11 @@ def plan_rank(request: PlanRequest, settings: Settings, stage: int, device: Devi
         available=given or _rest(budget, charged, settings.cache.utilization),
         cold_extra_bytes=profiled.cold_extra_bytes,
     )
+
+
+def others_charged(settings: Settings) -> bool:
+    """Whether the engine takes what other programs hold for its own, and so off its budget."""
+    return settings.era.runner in rules.OTHERS_CHARGED.at(settings.version)
 
 
 def _rest(budget: Estimate, charged: Mapping[str, Estimate], utilization: float) -> Estimate:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.vllm.settings import Settings
+from kvplanner.engine.vllm.startup.rank import others_charged
 from kvplanner.engine.vllm.startup.replica import Replica
 from kvplanner.sized_text import SizedText, size_mark
 from kvplanner.units import format_count
@@ -27,6 +28,11 @@ def warnings(request: PlanRequest, settings: Settings, replica: Replica, first: 
         if rank.cuda_total.basis == "assumed":
             out.append(f"What CUDA sees of {rank.device.gpu.name} is assumed: attach the GPU or give its size")
             break
+    if others_charged(settings) and any(rank.other.value and rank.given_kv is None for rank in replica.ranks):
+        out.append(
+            "This release counts what other programs hold on a GPU as its own and takes it off its budget: 0.9.1 and "
+            "later do not"
+        )
     if any(rank.gpu.arch is None for rank in replica.ranks):
         out.append("Only the GPU's memory is given: kernels and batch limits are assumed as on a Hopper server GPU")
     out.extend(f"{kind} is given, not estimated" for kind in sorted(request.measured))
