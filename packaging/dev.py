@@ -42,6 +42,7 @@ TEST_TOOLS = (
     ("make", "make"),
     ("objdump", "binutils"),
     ("icupkg", "icu-devtools"),
+    ("tidy", "tidy"),
     ("Xvfb", "xvfb"),
     ("xdotool", "xdotool"),
     ("/usr/include/stdio.h", "libc6-dev"),

@@ -37,6 +37,7 @@ _STYLE: Final = """
 *{box-sizing:border-box}
 body{margin:0 auto;padding:1.5rem 1.25rem 3rem;max-width:60rem;background:var(--ground);color:var(--text);
 font:1rem/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif}
+h1,h2,h3,p,li,summary{overflow-wrap:anywhere}
 h1{font-size:1rem;font-weight:400;color:var(--muted);margin:0 0 1rem}
 h2{font-size:1.1rem;margin:2rem 0 .5rem;border-bottom:1px solid var(--line);padding-bottom:.25rem}
 h3{font-size:1rem;margin:1.25rem 0 .5rem}
@@ -68,12 +69,13 @@ dl{display:grid;grid-template-columns:max-content 1fr;gap:.2rem 1rem;margin:.5re
 dt{color:var(--muted)}dd{margin:0;overflow-wrap:anywhere}
 pre{background:var(--panel);border:1px solid var(--line);border-radius:.4rem;padding:.75rem;overflow-x:auto;
 font:.85rem/1.45 ui-monospace,"SF Mono",Consolas,"DejaVu Sans Mono",monospace}
+pre.said{white-space:pre-wrap;overflow-wrap:anywhere}
 code{font-family:ui-monospace,"SF Mono",Consolas,"DejaVu Sans Mono",monospace;font-size:.9em;overflow-wrap:anywhere}
 details{border-bottom:1px solid var(--line);padding:.35rem 0}
 summary{cursor:pointer}
 ol.ways{padding-left:1.4rem}.ways li{margin:.5rem 0}
 footer{margin-top:2.5rem;color:var(--muted);font-size:.85rem}
-@media (max-width:40rem){.how{display:none}dl{grid-template-columns:1fr;gap:0}dd{margin-bottom:.4rem}
+@media (max-width:40rem){.how,.share{display:none}dl{grid-template-columns:1fr;gap:0}dd{margin-bottom:.4rem}
 body{padding:1rem .9rem 2rem}}
 @media print{:root{color-scheme:light;--ground:#fff;--panel:#f5f7f9;--text:#000;--muted:#444;--line:#bbb;--good:#17753a;
 --fair:#8a5a00;--bad:#c21f2c;--on:#fff;--ink:#0003}body{max-width:none;padding:0;font-size:.8rem}
@@ -101,7 +103,7 @@ def _page(made: Sheet, when: str) -> Iterator[str]:
     yield from (f'<p class="muted">{escape(line)}</p>' for line in (*told.details, told.tightest_text) if line)
     yield "</div></div>"
     if told.engine_message:
-        yield f"<pre>{escape(told.engine_message)}</pre>"
+        yield f'<pre class="said">{escape(told.engine_message)}</pre>'
     yield "<h2>Memory</h2>"
     for group in made.groups:
         yield from _group(group, made)
@@ -144,14 +146,14 @@ def _group(group: Group, made: Sheet) -> Iterator[str]:
         yield from _bar(group)
     yield '<div class="scroll"><table>\n<thead><tr><th scope="col">part</th>'
     yield f'<th scope="col" class="n">{made.unit}</th><th scope="col" class="n">range</th>'
-    yield '<th scope="col" class="n">share</th><th scope="col">basis</th>'
+    yield '<th scope="col" class="n share">share</th><th scope="col">basis</th>'
     yield '<th scope="col" class="how">how</th></tr></thead>'
     yield "<tbody>"
     for row in group.rows:
         kind = "" if row.kind else f' class="{"missing" if row.title == "missing" else "sum"}"'
         yield (
             f'<tr{kind}><td>{escape(row.title)}</td><td class="n">{escape(row.size)}</td>'
-            f'<td class="n">{escape(row.span)}</td><td class="n">{escape(row.share)}</td>'
+            f'<td class="n">{escape(row.span)}</td><td class="n share">{escape(row.share)}</td>'
             f'<td>{escape(row.basis)}</td><td class="how">{escape(row.formula)}</td></tr>'
         )
     yield "</tbody></table></div>\n</section>"

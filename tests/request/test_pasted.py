@@ -292,9 +292,9 @@ def test_an_object_whose_quotes_a_shell_took_is_read(flag: str, value: str, name
     assert build(words, Sources(_open, lambda: None)).request.options[name] == kept
 
 
-LOGS = Path(__file__).parent.parent / "diagnose" / "logs"
+SERVERS_LOGS = Path(__file__).parent.parent / "diagnose" / "logs"
 
 
-@pytest.mark.parametrize("log", sorted(LOGS.glob("*/*.log")), ids=lambda log: log.name)
+@pytest.mark.parametrize("log", sorted(SERVERS_LOGS.glob("*/*.log")), ids=lambda log: log.name)
 def test_every_kind_of_log_is_known_as_one(log: Path) -> None:
     assert is_log(log.read_text(encoding="utf-8", errors="replace"))
