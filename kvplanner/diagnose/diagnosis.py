@@ -11,6 +11,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Final
 
+from kvplanner.diagnose.decoding import as_utf8, spaced, unbroken, width_of
 from kvplanner.diagnose.reading import LogReading, Stated, read_log
 from kvplanner.engine import registry
 from kvplanner.engine.command import parse_flags, role_option
@@ -30,6 +31,7 @@ from kvplanner.record import NamedTuple
 HEAD_BYTES: Final = 4 << 20
 # What comes before a server's first line, a line of 100 MB among it, is passed over up to here.
 MOST_SEARCHED: Final = 256 << 20
+_UNBREAKABLE: Final = "\u00a0".encode()
 _NUMBER: Final = re.compile(r"-\d+(?:\.\d+)?")
 _PARALLEL: Final = ("tensor_parallel", "pipeline_parallel", "data_parallel")
 
@@ -93,6 +95,7 @@ def grammars() -> tuple[LogGrammar, ...]:
 def diagnose(read: Callable[[int], bytes], name: str = "the log") -> Diagnosis:
     """Reads a log. read: gives up to so many bytes, b"" at the end. Raises BadInput where no engine is recognised."""
     number, searched = 1, 0
+    read = as_utf8(read, name)
     while True:
         head = _head(read)
         if any(mark.encode() in head for mark in dict.fromkeys(m for g in grammars() for m in g.marks)):
@@ -108,7 +111,8 @@ def diagnose(read: Callable[[int], bytes], name: str = "the log") -> Diagnosis:
     def chained(size: int) -> bytes:
         return rest.read(size) or read(size)
 
-    return _diagnosis(read_log(chained, grammar, number))
+    width, lines = width_of(head), spaced(chained) if _UNBREAKABLE in head else chained
+    return _diagnosis(read_log(unbroken(lines, width) if width else lines, grammar, number))
 
 
 def diagnose_file(path: Path) -> Diagnosis:
@@ -139,8 +143,10 @@ def _head(read: Callable[[int], bytes]) -> bytes:
     return b"".join(parts)
 
 
-def _marks(head: bytes, grammar: LogGrammar) -> int:
-    return sum(min(head.count(mark.encode()), 50) for mark in grammar.marks)
+def _marks(head: bytes, grammar: LogGrammar) -> tuple[int, int]:
+    """How many of an engine's marks there are, and how often: a container may be called after another engine."""
+    counts = [min(head.count(mark.encode()), 50) for mark in grammar.marks]
+    return sum(map(bool, counts)), sum(counts)
 
 
 def _diagnosis(reading: LogReading) -> Diagnosis:

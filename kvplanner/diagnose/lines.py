@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Final
 
 from kvplanner.record import NamedTuple
@@ -23,7 +24,12 @@ _DIGITS: Final = b"0123456789"
 # Lines that are remembered for holding nothing of interest; blocks that are searched without them where each is new.
 _MOST_SEEN: Final = 20_000
 _IDLE_BLOCKS: Final = 15
-_MESSAGES: Final = ("message", "msg", "log", "textPayload")
+# Under which names collectors put a line, in lower case, and how deep inside other objects.
+_MESSAGES: Final = ("message", "msg", "log", "textpayload", "line", "body")
+_DEEPEST: Final = 3
+# So many newlines that are written out make a line a string literal that holds several.
+_LEAST_ESCAPED: Final = 5
+_WRITTEN: Final = re.compile(r"\\u([0-9a-fA-F]{4})|\\x(1b)")
 # Whose line it is, by what collectors put before it: docker compose, kubectl logs --prefix, systemd's journal.
 _SOURCE: Final = re.compile(
     r"(?P<compose>[\w.-]{1,80}-\d+) +\| |\[pod/(?P<pod>[^\]\s]{1,200})\] |"
@@ -221,24 +227,46 @@ def _pieces(text: str, tags: re.Pattern[str]) -> Iterator[tuple[str, str]]:
 
 def _unwrapped(text: str) -> Iterator[tuple[str, str]]:
     """The message inside a collector's JSON object with the process that it names, else the text itself."""
-    start = text.find("{")
-    if start < 0 or not text.rstrip().endswith("}") or '"' not in text[start : start + 3]:
-        yield text, ""
-        return
-    try:
-        found = json.loads(text[start:])
-    except (ValueError, RecursionError):
-        yield text, ""
-        return
-    if not isinstance(found, dict):
-        yield text, ""
-        return
-    message = next((found[name] for name in _MESSAGES if isinstance(found.get(name), str)), None)
-    if message is None:
-        yield text, ""
+    start, end = text.find("{"), text.rstrip(", \t]").endswith("}")
+    found: object = None
+    if start >= 0 and end and '"' in text[start : start + 3]:
+        with suppress(ValueError, RecursionError):
+            found = json.loads(text[start : text.rindex("}") + 1])
+    message = _message(found) if isinstance(found, dict) else None
+    if message is None or not isinstance(found, dict):
+        yield _unescaped(text), ""
         return
     process = found.get("processName")
     origin = process if isinstance(process, str) else ""
     yield message, origin
     if isinstance(found.get("exc_info"), str):
         yield found["exc_info"], origin
+
+
+def _message(found: dict[str, object], depth: int = 0) -> str | None:
+    """What an object of a collector's says: under one of the usual names, or in an object inside it."""
+    named = {name.lower(): value for name, value in found.items() if name.lower() in _MESSAGES}
+    for name in _MESSAGES:
+        value = named.get(name)
+        if isinstance(value, str):
+            return value
+        if isinstance(value, list) and value and all(isinstance(b, int) and 0 <= b < 256 for b in value):
+            return bytes(value).decode("utf-8", "replace")  # the journal's way with colours
+    if depth < _DEEPEST:
+        for inner in found.values():
+            if isinstance(inner, dict) and (message := _message(inner, depth + 1)) is not None:
+                return message
+    return None
+
+
+def _unescaped(text: str) -> str:
+    """What a page or a string literal made of a line, undone: entities, doubled quotes, and newlines written out."""
+    if "&quot;" in text or "&#39;" in text or "&#x27;" in text or "&lt;" in text:
+        from html import unescape
+
+        text = unescape(text)
+    if text.count("\\n") >= _LEAST_ESCAPED:
+        text = text.replace("\\r", "").replace("\\n", "\n").replace('\\"', '"')
+    if ('""' in text or '","' in text) and text.rstrip().endswith('"'):
+        text = text.rstrip()[:-1].replace('""', '"')
+    return _WRITTEN.sub(lambda found: chr(int(found[1] or found[2], 16)), text) if "\\" in text else text

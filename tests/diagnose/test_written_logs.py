@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import json
+import lzma
+from collections.abc import Callable
 from io import BytesIO
 
 import pytest
@@ -101,6 +106,44 @@ def test_wrapped_logs_read_alike(version: str, wrap: str) -> None:
         one.stage, one.tokens, one.options, one.model, one.version)  # fmt: skip
     assert other.reading.ended.figures == one.reading.ended.figures
     assert {(s.name, s.value) for s in other.reading.stated} == {(s.name, s.value) for s in one.reading.stated}
+
+
+PACKED: dict[str, Callable[[str], bytes]] = {
+    "UTF-16": lambda text: text.encode("utf-16"),
+    "UTF-16, big-endian, CRLF": lambda text: b"\xfe\xff" + text.replace("\n", "\r\n").encode("utf-16-be"),
+    "UTF-16 without a mark": lambda text: text.encode("utf-16-le"),
+    "UTF-8 with a mark": lambda text: text.encode("utf-8-sig"),
+    "gzip": lambda text: gzip.compress(text.encode()),
+    "gzip in two members, cut": lambda text: gzip.compress(text[:99].encode()) + gzip.compress(text[99:].encode())[:-4],
+    "bzip2": lambda text: bz2.compress(text.encode()),
+    "xz of UTF-16": lambda text: lzma.compress(text.encode("utf-16")),
+    "old line ends": lambda text: text.replace("\n", "\r").encode(),
+    "a string literal": lambda text: json.dumps(text).encode(),
+    "unbreakable blanks": lambda text: text.replace("  ", "\u00a0 ").encode(),
+    "a window of 120": lambda text: "\n".join(line[at : at + 120] for line in text.split("\n")
+                                              for at in range(0, len(line) or 1, 120)).encode(),
+    "a window of 80": lambda text: "\n".join(line[at : at + 80] for line in text.split("\n")
+                                             for at in range(0, len(line) or 1, 80)).encode(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("packing", PACKED)
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "llamacpp"])
+def test_packed_and_recoded_logs_read_alike(engine: str, packing: str) -> None:
+    facts = Facts(version="0.5.20" if engine == "sglang" else "0.24.0", options={"context_length": 8192}
+                  if engine == "sglang" else {"max_model_len": 8192})  # fmt: skip
+    text = "\n".join(getattr(writer, engine)(facts)) + "\n"
+    one, other = (diagnose(BytesIO(data).read) for data in (text.encode(), PACKED[packing](text)))
+    assert (other.engine, other.tokens, other.options, other.model, other.version, other.reading.started) == (
+        one.engine, one.tokens, one.options, one.model, one.version, True)  # fmt: skip
+    assert {(s.name, s.value) for s in other.reading.stated} == {(s.name, s.value) for s in one.reading.stated}
+
+
+def test_a_damaged_package_is_bad_input() -> None:
+    damaged = bytearray(gzip.compress("\n".join(writer.vllm(Facts())).encode() * 40))
+    damaged[40:90] = bytes(50)
+    with pytest.raises(BadInput):
+        diagnose(BytesIO(bytes(damaged)).read)
 
 
 def test_two_servers_of_one_file_are_kept_apart() -> None:

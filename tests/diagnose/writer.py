@@ -6,6 +6,7 @@ The formats are those of the engines' sources (vLLM 0.6.6 to 0.33, SGLang 0.4.6 
 
 from __future__ import annotations
 
+import html
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -416,6 +417,23 @@ WRAPS: dict[str, Callable[[str], str]] = {
     "json-file": lambda line: json.dumps({"log": line + "\n", "stream": "stderr", "time": "x"}),
     "json message": lambda line: json.dumps({"severity": "INFO", "message": line}),
     "text payload": lambda line: json.dumps({"insertId": "a", "textPayload": line}),
+    "kubectl with times": lambda line: f"[pod/server-0/main] 2026-11-24T08:12:00.123456789Z {line}",
+    "coloured compose": lambda line: f"\x1b[36mserver-1  | \x1b[0m{line}",
+    "named container": lambda line: f"vllm  | {line}",
+    "journal, ISO time": lambda line: f"2026-11-24T08:12:00+0100 host server[99]: {line}",
+    "journal as JSON": lambda line: json.dumps({"_HOSTNAME": "h", "MESSAGE": line, "PRIORITY": "6"}),
+    "lines of Loki": lambda line: json.dumps({"line": line, "timestamp": "x", "fields": {}}),
+    "fluentd": lambda line: f"2026-11-24 08:12:00.1 kube.vllm: {json.dumps({'log': line, 'stream': 'stderr'})}",
+    "JSON in JSON": lambda line: json.dumps({"kubernetes": {"pod": "x"}, "log": {"message": line}}),
+    "JSON array": lambda line: json.dumps({"message": line}) + ",",
+    "quoted": lambda line: f"> {line}",
+    "escapes lost": lambda line: line.replace("\x1b", ""),
+    "escapes in carets": lambda line: line.replace("\x1b", "^["),
+    "escapes written": lambda line: line.replace("\x1b", "\\u001b"),
+    "supervisor": lambda line: f"2026-11-24 08:12:00,123 DEBG 'vllm' stdout output: {line}",
+    "process manager": lambda line: f"0|vllm     | {line}",
+    "spreadsheet": lambda line: '"2026-11-24","' + line.replace('"', '""') + '"',
+    "web page": lambda line: html.escape(line),
     "coloured": lambda line: f"\x1b[32m{line}\x1b[0m",
     "carriage": lambda line: f"{line}\r",
 }

@@ -51,13 +51,16 @@ FAILURES: Final = (
 GRAMMAR: Final[LogGrammar] = RUNNER._replace(
     engine="ollama",
     title="Ollama",
-    marks=(*RUNNER.marks, "OLLAMA_", "msg=", "ollama"),
-    anchors=(*RUNNER.anchors, 'msg="', "OLLAMA_", "--model ", "system memory"),
-    late_anchors=(*RUNNER.late_anchors, 'msg="starting ', 'msg="Listening'),
+    marks=(
+        *RUNNER.marks, "OLLAMA_", "inference compute", "source=server.go", "source=sched.go", "source=routes.go",
+        "source=device.go", "ollama runner", "starting runner",
+    ),
+    anchors=(*RUNNER.anchors, "msg=", "OLLAMA_", "--model ", "system memory"),
+    late_anchors=(*RUNNER.late_anchors, "msg="),
     lines=(*LINES, *RUNNER.lines),
     failures=(*FAILURES, *RUNNER.failures),
     command="",
     figure_options=(("context", "num-ctx"), ("sequences", "num-parallel"), ("kv_type", "kv-cache-type")),
     version_prefix="",
     kept=("version", "context", "sequences", "kv_type", "gpu_name", "gpu_total"),
-)
+)  # fmt: skip
