@@ -1,7 +1,8 @@
 """Build the bundled catalogues from a folder of facts: python packaging/build_catalogue.py FOLDER.
 
-FOLDER holds gpus.json, and models/ and models-2/ with one JSON file per model, same-shape.tsv and published sizes.
-The result goes to resources/ and is committed; the application reads nothing else.
+FOLDER holds gpus.json, and models/ and models-2/ with one JSON file per model, same-shape.tsv and published sizes;
+more_models/ beside this file holds further models in the same form, with the public source of each. The result goes
+to resources/ and is committed; the application reads nothing else.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ def main(arguments: list[str]) -> int:
         return 2
     facts = Path(arguments[0])
     print(catalogue_gpus.build(facts / "gpus.json", RESOURCES / "gpus"), "GPUs")
-    models = (facts / "models", facts / "models-2")
+    models = (facts / "models", facts / "models-2", Path(__file__).resolve().parent / "more_models")
     print(catalogue_models.build(models, RESOURCES / "models"), "models")
     print(catalogue_recipes.build(models, RESOURCES / "models"), "recipes")
     return 0

@@ -246,7 +246,8 @@ def _quantisation(fact: Mapping[str, Any]) -> Any:
 
 def _has_reader(fact: Mapping[str, Any]) -> bool:
     """Whether an architecture is modelled; a model without a reader is left out, by name."""
-    if fact["config"]["architectures"][0] in READERS:
+    names = fact["config"].get("architectures")
+    if names is None or names[0] in READERS:  # params.json of Mistral's own format names none
         return True
     print(f"no reader: {fact['id']}")
     return False

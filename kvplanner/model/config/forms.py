@@ -58,6 +58,12 @@ def _is_mistral(config: Config) -> bool:
     return "architectures" not in config and {"dim", "n_layers", "n_heads"} <= set(config)
 
 
+# vLLM calls the type DeepSeek's; none of the defaults of that class, such as an MTP block, are the format's.
+_LATENT: Final[Config] = {
+    "architectures": ["MistralLarge3ForCausalLM"], "model_type": "deepseek_v3", "num_nextn_predict_layers": 0,
+}  # fmt: skip
+
+
 def _mistral(config: Config, where: str) -> Config:
     """params.json of Mistral's own format: other names, one file for text, vision and audio."""
     text = {_MISTRAL.get(name, name): value for name, value in config.items() if name not in _MISTRAL_IGNORED}
@@ -73,7 +79,7 @@ def _mistral(config: Config, where: str) -> Config:
     moe = text.pop("moe", None)
     if isinstance(moe, Mapping) and moe.get("num_shared_experts"):
         text |= {new: moe[old] for old, new in _MISTRAL_MOE.items() if old in moe}
-        kind = {"architectures": ["MistralLarge3ForCausalLM"], "model_type": "deepseek_v3"}
+        kind = _LATENT
     elif isinstance(moe, Mapping):
         text |= {"num_local_experts": moe.get("num_experts"), "num_experts_per_tok": moe.get("num_experts_per_tok")}
         kind = {"architectures": ["MixtralForCausalLM"], "model_type": "mixtral"}
@@ -82,7 +88,7 @@ def _mistral(config: Config, where: str) -> Config:
                  "first_k_dense_replace": text.get("num_hidden_layers"),
                  "moe_intermediate_size": text.get("intermediate_size")}  # fmt: skip
         text |= dense
-        kind = {"architectures": ["MistralLarge3ForCausalLM"], "model_type": "deepseek_v3"}
+        kind = _LATENT
     else:
         kind = {"architectures": ["MistralForCausalLM"], "model_type": "mistral"}
     if vision is None and audio is None:

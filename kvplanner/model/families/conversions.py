@@ -26,7 +26,7 @@ ALIASES: Final[Mapping[str, str]] = {
     "BaiChuanForCausalLM": "BaichuanForCausalLM", "MiniMaxForCausalLM": "MiniMaxText01ForCausalLM",
     "MPTForCausalLM": "MptForCausalLM", "ExaoneMoEForCausalLM": "ExaoneMoeForCausalLM",
     "Grok1ModelForCausalLM": "Grok1ForCausalLM", "GritLM": "MistralForCausalLM",
-    "Fairseq2LlamaForCausalLM": "LlamaForCausalLM", "MistralLarge3ForCausalLM": "DeepseekV3ForCausalLM",
+    "Fairseq2LlamaForCausalLM": "LlamaForCausalLM",
     "MiMoV2ForCausalLM": "MiMoV2FlashForCausalLM",
     "BailingMoeV3ForCausalLM": "BailingHybridForCausalLM", "TeleChatForCausalLM": "TeleChat2ForCausalLM",
         "NemotronHPuzzleForCausalLM": "NemotronHForCausalLM", "Gemma3TextModel": "Gemma3Model",

@@ -40,7 +40,7 @@ def _half_width(reading: Reading) -> int:
 LLAMA: Final = Decoder(mlp_bias=("mlp_bias", False))
 MISTRAL: Final = Decoder(qkv_bias=False, o_bias=False, pattern=mistral_window, window=4096)
 MINISTRAL3: Final = MISTRAL._replace(pattern=window_everywhere, window=None)
-QWEN2: Final = Decoder(qkv_bias=True, o_bias=False, pattern=optional_window)
+QWEN2: Final = Decoder(qkv_bias=True, o_bias=False, pattern=optional_window, only={"attention_bias": True})
 QWEN3: Final = Decoder(qk_norm="head", head_size=128, pattern=optional_window)
 GEMMA2: Final = Decoder(
     head_size=256, tied=True, norms=FOUR_NORMS, pattern=alternating, window=4096, ignore=("cache_implementation",)
@@ -126,11 +126,26 @@ def _chatglm(reading: Reading) -> Draft:
     return draft._replace(towers=tuple(towers), outside=[*draft.outside, *groups], remarks=(wanted,))
 
 
+# attention/backends/dual_chunk_flash_attn.py is there in 0.9 and 0.10 and no longer in 0.11.
+_DUAL_CHUNK: Final = (
+    "vLLM has no backend for dual chunk attention since 0.11, and starts this file with --hf-overrides "
+    """'{"dual_chunk_attention_config": null}', with plain attention: so it is planned"""
+)
+
+
+def _qwen2(reading: Reading) -> Draft:
+    """Qwen2 and 2.5; those for 1M tokens attend in chunks, which changes no tensor and no cache."""
+    chunked = reading.text.values.get("dual_chunk_attention_config") is not None
+    reading.text.skip("dual_chunk_attention_config")
+    draft = QWEN2(reading)
+    return draft._replace(remarks=(*draft.remarks, _DUAL_CHUNK)) if chunked else draft
+
+
 READERS: Final[dict[str, Reader]] = {
     "LlamaForCausalLM": LLAMA,
     "MistralForCausalLM": MISTRAL,
     "Ministral3ForCausalLM": MINISTRAL3,
-    "Qwen2ForCausalLM": QWEN2,
+    "Qwen2ForCausalLM": _qwen2,
     "Qwen3ForCausalLM": QWEN3,
     "ArceeForCausalLM": Decoder(mlp_bias=("mlp_bias", False), matrices=2),
     "SeedOssForCausalLM": Decoder(

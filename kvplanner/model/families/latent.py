@@ -239,6 +239,8 @@ READERS: Final[dict[str, Reader]] = {
     "DeepseekV2ForCausalLM": Latent(_V2, after_first()),
     "DeepseekV3ForCausalLM": DEEPSEEK_V3,
     "DeepseekV32ForCausalLM": Latent(_V3, after_first(), _index_everywhere, copies=2),
+    # No selection bias (softmax over the gate) and no MTP block: the files of 675B come out within their rounding.
+    "MistralLarge3ForCausalLM": Latent(_V2, after_first()),
     "GlmMoeDsaForCausalLM": Latent(_V3, after_first(), _index_shared),
     "Glm4MoeLiteForCausalLM": Latent(_V3, after_first(1), copies=2, mtp_default=1),
     "AXK1ForCausalLM": Latent(_V3, after_first(1), sparse_norm="mlp.post_mlp_layernorm"),

@@ -39,6 +39,7 @@ def _phi4mm_text(reading: Reading) -> Draft:
         if adapter is None:
             continue
         rank = adapter.need("r", high=1 << 16)
+        adapter.skip("layer")  # the modules, as an expression: those below in every release
         for path, out, inp in (("self_attn.qkv_proj", rows, hidden), ("self_attn.o_proj", hidden,
         rows - 2 * heads.kv_heads
                                * heads.head_size), ("mlp.gate_up_proj", 2 * width, hidden),
@@ -80,6 +81,12 @@ def _phi4mm_audio(reading: Reading, hidden: int) -> Found:
     channels = nemo.get("conv_channels", default=1024, high=1 << 16) if nemo is not None else 1024
     bias = fields.sub("relative_attention_bias_args")
     far = bias.get("t5_bias_max_distance", default=500, high=1 << 16) if bias is not None else 500
+    for name, only in (("bias_in_glu", True), ("cnn_layer_norm", True), ("batch_norm", False), ("causal", True),
+                       ("ext_pw_kernel_size", 1), ("depthwise_multiplier", 1), ("input_layer", "nemo_conv"),
+                       ("depthwise_seperable_out_channel", size)):  # fmt: skip
+        fields.expect(name, only)
+    fields.skip("activation_checkpointing", "encoder_embedding_config", "chunk_size", "left_chunk",
+                "conv_activation", "conv_glu_type")  # fmt: skip
     parts, path = reading.parts.at("tower"), f"{_AUDIO}.encoder"
     groups = conv(parts, f"{path}.embed.conv.0", (channels, 1, 3, 3), bias=True)
     for step in (2, 5):

@@ -23,6 +23,8 @@ _LENGTHS: Final = ("max_position_embeddings", "model_max_length", "n_positions",
 _ROPES: Final = ("rope_scaling", "rope_parameters")
 _NESTED: Final = ("text_config", "language_config", "llm_config")
 _HARMLESS: Final = ("rope_theta", "architectures")
+# Fields that may be taken out of a config: dual chunk attention changes neither tensors nor cache.
+_TAKEN_OUT: Final = ("dual_chunk_attention_config",)
 
 
 class Length(NamedTuple):
@@ -63,6 +65,9 @@ def _changes(spec: ModelSpec, book: Book) -> dict[str, Any]:
     scaling = _object(book.settle("rope_scaling", "", "none"), "--rope-scaling")
     if scaling:
         changes["rope_scaling"] = scaling
+    for name in _TAKEN_OUT:
+        if name in changes and changes[name] is None:
+            del changes[name]
     for name in changes:
         if name not in (*_LENGTHS, *_ROPES, *_HARMLESS):
             raise NotModelled(f"it changes {name} of the model's config", "--hf-overrides",

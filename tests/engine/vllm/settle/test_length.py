@@ -84,10 +84,18 @@ def test_a_length_beyond_the_limit_quotes_the_config_only_where_it_was_read() ->
 
 
 def test_a_length_beyond_that_of_a_model_of_the_same_shape_is_planned_with_a_remark() -> None:
-    """The publisher's own command asks for 1,010,000 tokens (Qwen2.5-1M's announcement); only the shape is known."""
-    request = PlanRequest(
-        models.load("Qwen/Qwen2.5-7B-Instruct-1M"), gpus.machine("4xH100"), options={"max_model_len": 1_010_000}
-    )
-    found = resolve(request)
-    assert found[0].model.max_model_len == 1_010_000
+    """Only the shape is known of it: its own file may state a longer one."""
+    alike = next(e for e in models.index() if e.like == "Qwen/Qwen3-8B")
+    found = resolve(PlanRequest(models.load(alike.id), gpus.machine("4xH100"), options={"max_model_len": 50_000}))
+    assert found[0].model.max_model_len == 50_000
     assert any("its own config was not read" in warning for warning in found[2])
+
+
+def test_a_length_of_a_million_is_the_files_own_and_chunks_change_nothing() -> None:
+    """Qwen2.5-1M: dual chunk attention is said, and taken out by the flag that vLLM needs since 0.11."""
+    model = models.load("Qwen/Qwen2.5-7B-Instruct-1M")
+    assert any("dual chunk" in remark for remark in model.spec.remarks)
+    assert length(model, "0.33.0") == 1_010_000
+    assert length(model, "0.33.0", hf_overrides='{"dual_chunk_attention_config": null}') == 1_010_000
+    with pytest.raises(NotModelled, match="dual_chunk"):
+        length(model, "0.33.0", hf_overrides='{"dual_chunk_attention_config": {"chunk_size": 1}}')
