@@ -43,12 +43,14 @@ _MIDDLE_ERA: Final = {"first": [17, 0], "last": [20, 99], "gpu": "hbm"}
 # tells, what it is, band (GiB), conditions.
 _LATE: Final[tuple[tuple[str, float, str, float, float, dict[str, Any]], ...]] = (
     ("unified", 2.0, "on unified memory the host's use counts too", 0.2, 6.0, {"gpu": "unified"}),
+    # Starts under WSL2 leave 0.0 to 0.2 GiB unexplained (Gemma 4) and 1.5 to 1.7 (Qwen3.6-35B), on one machine: what
+    # sets them apart is not known, so no middle is fitted.
     (
         "windows",
-        0.9,
-        "what Windows takes beside a process's own memory",
-        0.1,
-        1.5,
+        0.8,
+        "starts under Windows show 0.1 to 1.7 GiB",
+        0.05,
+        1.75,
         {"first": [9, 1], "host": "windows"},
     ),
     ("V0 old", 1.2, "everything outside PyTorch counts, the context included", 0.3, 4.2, {"last": [6, 4]}),
@@ -157,9 +159,9 @@ def late(seen: Sequence[Seen]) -> dict[str, list[Entry]]:
             tables = weights.tables(s.model, s.settings, s.gpu, 0).value
             value = consumed - load - workspace.persistent(s.model, s.settings, s.gpu, 0).value + tables
         several = s.ranks.tp * s.ranks.pp > 1 and s.version >= (21, 0)
-        if value is None and (several or s.gpu.windows):
+        if value is None and several:
             value = _rest(s)
-        if value is None or not 0 <= value < 4 * GIB:
+        if value is None or s.gpu.windows or not 0 <= value < 4 * GIB:
             continue
         start = (
             s.model.id,

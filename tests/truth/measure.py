@@ -60,7 +60,11 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True)
 class Score:
-    """What one report says about the planner; a missing comparison has a reason in `skipped`."""
+    """What one report says about the planner; a missing comparison has a reason in `skipped`.
+
+    kv: of the plan that its flags give, a first start where it does not say; kv_nearer: of the nearer of a first and
+    a later start.
+    """
 
     row: Row
     era: str = ""
@@ -69,6 +73,7 @@ class Score:
     gpu_bytes: int = 0
     weights: Pair | None = None
     kv: Pair | None = None
+    kv_nearer: Pair | None = None
     tokens: Pair | None = None
     tokens_exact: bool | None = None
     stage: tuple[str | None, str | None] | None = None
@@ -118,7 +123,8 @@ def _score(row: Row) -> Score:
         return _without_version(result, request, skipped)
     result = replace(
         result,
-        kv=_attempt(skipped, "kv", row, lambda: _kv(row, request)),
+        kv=(kv := _attempt(skipped, "kv", row, lambda: _kv_of(row, request))),
+        kv_nearer=kv and _nearer(row, request, kv),
         stage=_attempt(skipped, "stage", row, lambda: _stage(row, request)),
         terms=_terms(row, request, settings),
     )
@@ -239,7 +245,7 @@ def usable(row: Row) -> bool:
 
 def kv_of(row: Row, calibration: tuple[Calibration, ...] = ()) -> Pair:
     """Available KV memory as reported and as planned, with what other runs measured. Raises Skip, PlannerError."""
-    return _kv(row, request_of(row, row.version)._replace(calibration=calibration))
+    return _kv_of(row, request_of(row, row.version)._replace(calibration=calibration))
 
 
 def as_ran(row: Row) -> PlanRequest:
@@ -247,16 +253,12 @@ def as_ran(row: Row) -> PlanRequest:
     return _with_own_weights(row, request_of(row, row.version))
 
 
-def _kv(row: Row, request: PlanRequest) -> Pair:
-    """Available KV memory. Whether kernels were compiled before is a fact like others: where a report does not say
-    so, the state that comes nearer is taken, in the band of both."""
+def _nearer(row: Row, request: PlanRequest, first: Pair) -> Pair:
+    """Available KV memory if a report that does not say whether kernels were compiled before had the nearer state."""
     if "compile_cache" in request.options or not activations.compiles(_settings(request)):
-        return _kv_of(row, request)
-    either, warm = (
-        _kv_of(row, request._replace(options={**request.options, **state})) for state in ({}, {"compile_cache": "warm"})
-    )
-    nearer = min(either, warm, key=lambda pair: abs(pair.error))
-    return nearer._replace(low=either.low, high=max(either.high, nearer.planned))
+        return first
+    later = _kv_of(row, request._replace(options={**request.options, "compile_cache": "warm"}))
+    return min(first, later, key=lambda pair: abs(pair.error))
 
 
 def _kv_of(row: Row, request: PlanRequest) -> Pair:
@@ -388,7 +390,8 @@ def _without_version(result: Score, request: PlanRequest, skipped: dict[str, str
     best: Pair | None = None
     for version in TRIED:
         try:
-            pair = _kv(row, request._replace(version=version))
+            tried = request._replace(version=version)
+            pair = _nearer(row, tried, _kv_of(row, tried))
         except (Skip, PlannerError):
             continue
         if best is None or abs(pair.error) < abs(best.error):

@@ -47,6 +47,7 @@ _FLAGS: Final = {
     "enable_prefix_caching", "enable_chunked_prefill", "disable_custom_all_reduce", "attention_backend",
     "mm_encoder_tp_mode", "language_model_only", "skip_mm_profiling", "performance_mode", "enable_sleep_mode",
     "v2_model_runner", "kv_cache_memory_bytes", "enable_expert_parallel", "cudagraph_mode",
+    "max_cudagraph_capture_size", "moe_backend", "block_size",
 }  # fmt: skip
 _RENAMED: Final = {
     "kv_cache_memory": "kv_cache_memory_bytes", "dcp": "decode_context_parallel_size",
@@ -199,6 +200,8 @@ def options_of(row: Row, model: Model | None = None) -> dict[str, OptionValue]:
         options["enable_expert_parallel"] = True
     if row.cold or row.warm:
         options["compile_cache"] = "cold" if row.cold else "warm"
+    if "cutlass experts" in row.text:
+        options.setdefault("moe_backend", "cutlass")
     about = re.search(r"max_num_seqs about (\d+)", row.text)
     if about:
         options.setdefault("max_num_seqs", int(about[1]))

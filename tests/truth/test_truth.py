@@ -56,6 +56,23 @@ def test_available_kv_memory_is_close() -> None:
     assert kv["median_width_share_of_gpu"] <= 0.03
 
 
+def test_reports_that_were_never_fitted_on_are_as_close() -> None:
+    found = summary(scores("vllm-found.jsonl"))
+    assert found["weights"]["used"] >= 12
+    assert found["weights"]["mean"] <= 0.003
+    kv = found["available_kv"]
+    assert kv["used"] >= 12
+    assert kv["mean_share_of_gpu"] <= 0.01
+    assert kv["covered"] >= 0.9
+    assert found["tokens_given_kv"]["exact"] == found["tokens_given_kv"]["used"] >= 12
+    assert found["stages"]["right"] == found["stages"]["used"]
+
+
+def test_no_report_that_was_found_later_is_one_that_was_fitted_on() -> None:
+    fitted = {row.id for name in ("vllm.jsonl", "vllm-uncited.jsonl") for row in read(HERE / name)}
+    assert not fitted & {row.id for row in read(HERE / "vllm-found.jsonl")}, "a report of the same name"
+
+
 def test_bands_hold_on_sources_that_were_left_out_of_the_fit() -> None:
     """As packaging/left_out.py measured and wrote beside the constants."""
     found = json.loads((files("kvplanner.resources") / "vllm_constants.json").read_bytes())["left_out"]["all"]

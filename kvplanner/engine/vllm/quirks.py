@@ -38,7 +38,8 @@ class Quirks(NamedTuple):
     ordinary heads; inclusive_window: one token more than the window; state_dtype: of the recurrent state where the
     config names none ("" where the config is not asked); assistant: its draft layers are a checkpoint of their own and
     read the model's cache; not_confirmed: why its cache is an estimate.
-    Profile run: item.
+    Profile run: item; scaled_words: looked-up words are multiplied before the first layer, a kernel whose trial at
+    compilation no start shows.
     Weights: fp32_router: routers are widened; plain_decays: decay rates keep the model's dtype; whole_norms: query and
     key norms of full width, whole on every rank; whole_tower: what of its encoder is not split;
     tower_quantised: its encoder and projector are built by the quantisation method too; split_like_words: small
@@ -62,6 +63,7 @@ class Quirks(NamedTuple):
     assistant: bool = False
     not_confirmed: str = ""
     item: Item = Item(0, 0)
+    scaled_words: bool = False
     fp32_router: bool = False
     plain_decays: bool = False
     whole_norms: bool = False
@@ -92,7 +94,7 @@ _KIMI: Final = Quirks(item=Item(4_096, 16_384))
 _ENCODER: Final = Quirks(
     rotary_share=0, split_like_words=("position_embeddings", "token_type_embeddings"), not_built=("pooler",)
 )
-_GEMMA: Final = Quirks(every_stage=("embedding", "norm"))
+_GEMMA: Final = Quirks(every_stage=("embedding", "norm"), scaled_words=True)
 _GEMMA3: Final = _GEMMA._replace(two_bases=True)
 _GEMMA4: Final = _GEMMA._replace(
     assistant=True, whole_tower="all", own_values=True, split_by_rows=("per_layer_model_projection",),

@@ -39,7 +39,7 @@ class GpuClasses(NamedTuple):
     """How the batch defaults follow from a GPU.
 
     large_names: parts of names of large GPUs, none where the memory decides; small_names: GPUs that are small whatever
-    their memory. huge: the class of those with 160 GiB and more. gb10_small: compute capability 12.1 is small.
+    their memory. huge: the class of those with 160 GiB and more.
     """
 
     small: Batch
@@ -47,7 +47,6 @@ class GpuClasses(NamedTuple):
     large_names: tuple[str, ...] = ()
     small_names: tuple[str, ...] = ()
     huge: Batch | None = None
-    gb10_small: bool = False
 
 
 _V0 = Batch(2048, 2048, 256)
@@ -117,8 +116,6 @@ GPU_CLASSES: Final = ByRelease(
     Row((9, 0), GpuClasses(_SMALL, _LARGE, small_names=("a100",)), "engine/arg_utils.py:1495, pull request 17885"),
     Row((28, 0), GpuClasses(_SMALL, _LARGE, small_names=("a100",), huge=Batch(16384, 16384, 1024)),
         "engine/arg_utils.py:2582"),
-    Row((33, 0), GpuClasses(_SMALL, _LARGE, (), ("a100",), Batch(16384, 16384, 1024), gb10_small=True),
-        "engine/arg_utils.py:2963"),
 )  # fmt: skip
 ASYNC_SCHEDULING: Final = ByRelease(False, Row((14, 0), True, "config/vllm.py"))
 WHOLE_ITEMS: Final = ByRelease(False, Row((33, 0), True, "config/vllm.py"))
@@ -142,6 +139,10 @@ WIDE_GRAPHS: Final = ByRelease[tuple[int, int]](
     Row((11, 0), (992, 16), "model_executor/models/config.py: 81 sizes"),
     Row((11, 1), (1024, 16), "model_executor/models/config.py: 83 sizes"),
 )  # fmt: skip
+# Inductor fuses kernels side by side and tries them on arguments of full size, the embedding among them: PyTorch 2.9.
+COMBO_KERNELS: Final = ByRelease(
+    False, Row((11, 1), True, "config/compilation.py:664, 0.11.2; not in 0.10.2", sure=False)
+)
 # Layers that attend in chunks kept whole-step graphs off where they have a cache of their own.
 CHUNKED_IN_PIECES: Final = ByRelease(
     False, Row((11, 0), True, "v1/attention/backends: chunked_local_attention.py builds no whole-step graphs")
@@ -202,6 +203,10 @@ MXFP4_TRITON_SUMMED: Final = ByRelease(
 )  # fmt: skip
 MXFP4_SCALES_ONCE: Final = ByRelease(
     False, Row((25, 0), True, "layers/fused_moe/oracle/mxfp4.py:1155, 0.25.1; scales twice in 0.24.0")
+)
+# NVFP4 experts with a gate: what TRT-LLM's kernels (10.x) pad the width of a rank to.
+NVFP4_TRTLLM_WIDTH: Final = ByRelease(
+    16, Row((26, 0), 64, "layers/quantization/utils/flashinfer_fp4_moe.py:362; 16 in 0.24.0", sure=False)
 )
 # Machete (GPTQ on Hopper) keeps the order of its groups beside the zero points.
 GPTQ_ORDER_KEPT: Final = ByRelease(

@@ -132,7 +132,8 @@ class Lora(NamedTuple):
 class Settings(NamedTuple):
     """Resolved settings. version: (minor, patch) of 0.x. attention_backend: of AttentionConfig, once it is chosen.
 
-    expandable_segments: PyTorch's allocator lets segments grow in place.
+    expert_backend: of KernelConfig, None where the engine chooses. expandable_segments: PyTorch's allocator lets
+    segments grow in place.
     """
 
     version: Version
@@ -146,6 +147,7 @@ class Settings(NamedTuple):
     multimodal: Multimodal = Multimodal()
     lora: Lora = Lora()
     attention_backend: str | None = None
+    expert_backend: str | None = None
     expandable_segments: bool = False
 
     @property

@@ -16,7 +16,7 @@ from kvplanner.engine.shared.identity import by_identity
 from kvplanner.engine.vllm import rules
 from kvplanner.engine.vllm.constants import Constant, lookup
 from kvplanner.engine.vllm.gpu import Gpu
-from kvplanner.engine.vllm.memory.workspace import has_counters, penalty_counters
+from kvplanner.engine.vllm.memory.workspace import copies_rows, has_counters, penalty_counters
 from kvplanner.engine.vllm.quirks import quirks
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.engine.vllm.weights.rank import bodies, held, moving
@@ -24,7 +24,7 @@ from kvplanner.engine.vllm.weights.shard import cut
 from kvplanner.estimate import Estimate, Input, banded
 from kvplanner.model.formats import DTYPE_BYTES
 from kvplanner.model.model import Model
-from kvplanner.model.spec import Mla, ModelSpec
+from kvplanner.model.spec import Mla, ModelSpec, Moe
 from kvplanner.record import NamedTuple
 from kvplanner.sized_text import SizedText, size_mark
 from kvplanner.units import GIB, MIB, ceil_div, format_both, format_bytes
@@ -38,6 +38,8 @@ _MLA_CHUNK: Final = 65_536
 _ENCODER_BYTES_PER_VALUE: Final = 22
 _ENCODER_BAND: Final = (0.6, 1.8)
 _ENCODER_MOST: Final = 16 * GIB
+# Rows of all experts that vLLM's CUTLASS kernels for NVFP4 hold at once: two copies and their weighed product.
+_COPIES: Final = 3
 # What starts without a compile cache print, as shares of the embedding.
 _COLD_BAND: Final = (0.7, 1.4)
 
@@ -137,7 +139,7 @@ def moments(model: Model, settings: Settings, gpu: Gpu, stage: int, wide: Widths
     spec = model.spec
     wide = wide or widths(model, settings, stage)
     forward = _forward(spec, settings, gpu, stage, max(wide.mixer, wide.mlp, _mla_expansion(spec, settings)))
-    forward = _with_indexer(forward, spec, settings)
+    forward = _with_copied_rows(_with_indexer(forward, spec, settings), model, settings)
     sampler = _sampler(spec, settings, gpu, stage, settings.scheduler.max_num_seqs)
     encoder, outputs = _encoders(spec, settings, stage)
     rest = lookup("encoder_rest_bytes", settings, gpu) if outputs.value else None
@@ -149,18 +151,24 @@ def _compilation(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Mome
     """The compiler's trial of the embedding's kernel in a first start.
 
     Nothing where words are looked up outside of what is compiled. Models with encoders get their words looked up
-    before, beside the encoders' outputs (gpu_model_runner.py).
+    before, beside the encoders' outputs (gpu_model_runner.py). Gemma 4 on two RTX 3090 printed the same memory at the
+    first start of a layout and at its second (0.21.0): where words are scaled, the trial is within the band and not in
+    the value.
     """
     spec = model.spec
     outside = spec.multimodal and not settings.multimodal.language_model_only
-    if not compiles(settings) or stage or outside:
+    tried = rules.COMBO_KERNELS.at(settings.version)
+    if not tried or not compiles(settings) or stage or outside:
         return Moment()
     words = [h.bytes for h in held(model, settings, gpu, stage) if h.group.kind == "embedding"]
     size = max(words, default=0)
     rows = settings.scheduler.max_num_batched_tokens * spec.hidden_size * DTYPE_BYTES[settings.model.dtype]
     low = 0 if settings.graphs.cold is None else round(_COLD_BAND[0] * size)
     how = f"{size:,} of the embedding once more + {rows:,} of looked-up words"
-    return Moment(size + rows, low, round(_COLD_BAND[1] * size) + rows, how)
+    high = round(_COLD_BAND[1] * size) + rows
+    if quirks(spec.architecture).scaled_words:
+        return Moment(0, 0, high, how)
+    return Moment(size + rows, low, high, how)
 
 
 def _forward(spec: ModelSpec, settings: Settings, gpu: Gpu, stage: int, widest: int) -> Moment:
@@ -338,6 +346,19 @@ def _with_indexer(forward: Moment, spec: ModelSpec, settings: Settings) -> Momen
         return forward
     value, low, high = (size + _INDEXER_LOGITS for size in (forward.value, forward.low, forward.high))
     return Moment(value, low, high, f"{forward.how} + {_INDEXER_LOGITS:,}")
+
+
+def _with_copied_rows(forward: Moment, model: Model, settings: Settings) -> Moment:
+    """The forward pass beside the rows that expert kernels copy: into the first product, out of the second, weighed."""
+    if not copies_rows(model, settings):
+        return forward
+    moes = [m for layer in model.spec.layers for m in layer.mlps if isinstance(m, Moe)]
+    widest = max((m.top_k * (m.hidden or model.spec.hidden_size) for m in moes), default=0)
+    tokens, element = settings.scheduler.max_num_batched_tokens, DTYPE_BYTES[settings.model.dtype]
+    size = _COPIES * tokens * widest * element
+    value, low, high = (part + size for part in forward.band)
+    how = f"{forward.how} + {_COPIES} × {tokens:,} tokens × {widest:,} × {element}; rows copied for their experts"
+    return Moment(value, low, high, how)
 
 
 def _mla_expansion(spec: ModelSpec, settings: Settings) -> int:

@@ -156,7 +156,8 @@ def expert_workspace(model: Model, settings: Settings, gpu: Gpu) -> Buffer:
 
     tokens × experts per token × (max(half the gate-up width, hidden) + max(gate-up width, hidden)) × 2 bytes.
     Quantised experts on compute capability 10 run TRT-LLM's kernels, which route inside and need none; those in
-    NVFP4 may run CUTLASS's, which do.
+    NVFP4 may run CUTLASS's, which do. vLLM's own CUTLASS kernels for NVFP4 want the wider of both first, and the
+    width of an expert second (experts/cutlass_moe.py:749, 0.20.2).
     """
     largest = Buffer("expert workspace", 0, "")
     arch, method = gpu.arch, model.spec.quantization or ""
@@ -173,10 +174,23 @@ def expert_workspace(model: Model, settings: Settings, gpu: Gpu) -> Buffer:
             hidden = moe.hidden or model.spec.hidden_size
             up = (moe.matrices - 1) * ceil_div(moe.width, ranks)
             first, second, element = max(up // 2, hidden), max(up, hidden), DTYPE_BYTES[settings.model.dtype]
+            if copies_rows(model, settings):
+                first = up // 2
             size = tokens * moe.top_k * (first + second) * element
             why = f"{tokens:,} tokens × {moe.top_k} experts × ({first:,} + {second:,}) wide × {element}"
             largest = max(largest, Buffer("expert workspace", size, why), key=lambda b: b.bytes)
     return largest
+
+
+def copies_rows(model: Model, settings: Settings) -> bool:
+    """Whether vLLM's own CUTLASS kernels run NVFP4 experts (--moe-backend cutlass).
+
+    They copy every token's row for each of its experts, before the first product and after the second, outside of the
+    shared scratch (run_cutlass_moe_fp4 in experts/cutlass_moe.py, 0.20.2).
+    """
+    if settings.expert_backend != "cutlass" or model.inventory is None:
+        return False
+    return any(g.kind == "experts" and g.format.name == "nvfp4" for block in model.inventory.blocks for g in block)
 
 
 def _buffers(model: Model, settings: Settings, gpu: Gpu, stage: int) -> list[Buffer]:

@@ -38,7 +38,9 @@ def batch_defaults(gpu: Gpu, version: Version) -> BatchDefaults:
     """The batch defaults of a GPU by its total memory, name and compute capability, on the V1 engine."""
     classes, name = rules.GPU_CLASSES.at(version), gpu.name.lower()
     small = next((part.upper() for part in classes.small_names if part in name), "")
-    if classes.gb10_small and gpu.arch == _GB10:
+    if gpu.arch == _GB10:
+        # Named since 0.33 (engine/arg_utils.py:2963); before, NVML told no total of it, and the query that fails made
+        # it small (platforms/cuda.py of 0.13.0 to 0.31.0; starts of 0.13.0 and 0.27.1 print 2048 tokens).
         small = "GB10"
     if classes.huge is not None and gpu.total_bytes >= _HUGE_BYTES:
         return BatchDefaults(*classes.huge, "from the GPU: total ≥ 160 GiB")

@@ -34,6 +34,9 @@ from kvplanner.engine.vllm.settle.cache import settle_cache
 from kvplanner.errors import BadInput
 from kvplanner.model.spec import Attention, ModelSpec
 
+# Options that are not modelled, and the values under which they are planned all the same.
+_AS_PLANNED: dict[str, tuple[str, ...]] = {"moe_backend": ("auto", "cutlass")}
+
 
 def resolve(request: PlanRequest) -> tuple[Settings, dict[str, Resolved], tuple[str, ...]]:
     """Settings, each option with its origin and reason, and warnings.
@@ -78,6 +81,7 @@ def resolve(request: PlanRequest) -> tuple[Settings, dict[str, Resolved], tuple[
         multimodal=media.settle_multimodal(spec, book),
         lora=_lora(book),
         attention_backend=_named_backend(book),
+        expert_backend=_expert_backend(book),
         expandable_segments=_segments_grow(book),
     )
     book.warnings += support.check(spec, served.quantization, version, gpu.arch, bool(request.weight_format))
@@ -99,7 +103,7 @@ def _not_modelled(given: Mapping[str, OptionValue]) -> list[str]:
     return [
         f"{o.flags[0]} is not modelled: planned without it"
         for o in declared()
-        if not o.modelled and given.get(o.name) not in (None, False)
+        if not o.modelled and given.get(o.name) not in (None, False, *_AS_PLANNED.get(o.name, ()))
     ]
 
 
@@ -108,6 +112,11 @@ def _segments_grow(book: Book) -> bool:
     asked = str(book.settle("pytorch_alloc_conf", "", "PyTorch's own rules"))
     words = {word.strip().lower().replace(" ", "") for word in asked.split(",")}
     return "expandable_segments:true" in words
+
+
+def _expert_backend(book: Book) -> str | None:
+    given = book.options.get("moe_backend")
+    return None if given in (None, "auto") else str(given)
 
 
 def _named_backend(book: Book) -> str | None:

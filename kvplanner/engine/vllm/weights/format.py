@@ -7,7 +7,8 @@ fp8, one scale    pieces that are joined share one scale after loading; below 8.
 AWQ               Machete (9.0) widens zero points to 16 bits; Marlin keeps them packed.
 GPTQ              Machete (9.0) keeps zero points and the columns' order; Marlin drops both.
 packed int        symmetric zero points and act-order indices are dropped.
-NVFP4             10.x and later pad the scales to 128 rows and 4 columns; others run Marlin with unpadded scales.
+NVFP4             10.x and later pad the scales to 128 rows and 4 columns, and with them the width of experts, see
+                  `_nvfp4_expert`; others run Marlin with unpadded scales.
 MXFP4 experts     padded by kernel, see `mxfp4_layout`.
 """
 
@@ -23,7 +24,7 @@ from kvplanner.engine.vllm.settings import Settings
 from kvplanner.engine.vllm.weights import methods as weights_methods
 from kvplanner.engine.vllm.weights import rules as weights_rules
 from kvplanner.model.formats import DTYPE_BYTES, WeightFormat, fp8_tensor
-from kvplanner.model.spec import ModelSpec
+from kvplanner.model.spec import ModelSpec, Moe
 from kvplanner.model.tensors import TensorGroup
 from kvplanner.record import NamedTuple
 from kvplanner.units import ceil_div, round_up
@@ -33,6 +34,7 @@ _NATIVE_FP8: Final = (8, 9)
 _HOPPER: Final = (9, 0)
 _BLACKWELL: Final = (10, 0)
 _CONSUMER_BLACKWELL: Final = (12, 0)
+_SCALE_ROWS: Final = 128  # rows in which swizzled scales stand
 _PACKED_EXPERTS: Final = ("gptq", "awq")
 _BLOCK: Final = 32  # values that share an MXFP4 scale
 
@@ -70,6 +72,8 @@ def resident(
     if len(local.shape) < 2:
         size = local.copies * fmt.bytes_of(local.shape)
         return size, size
+    if fmt.name == "nvfp4" and group.kind == "experts" and gpu.runs_as >= _BLACKWELL:
+        local = _nvfp4_expert(group, local, spec, settings, gpu)
     size = local.copies * _packed(fmt, group, local, settings, gpu, first_of_fused)
     if fmt.name == "mxfp4" and group.kind == "experts":
         return size, local.copies * _mxfp4_values(group, local, settings, gpu)[0]
@@ -153,6 +157,23 @@ def mxfp4_bias(group: TensorGroup, local: Local, settings: Settings, gpu: Gpu) -
     return round_up(local.rows, layout.width if group.shard == "expert_column" else layout.hidden) * layout.bias_bytes
 
 
+def _nvfp4_expert(group: TensorGroup, local: Local, spec: ModelSpec, settings: Settings, gpu: Gpu) -> Local:
+    """One rank's part of an NVFP4 expert with its width padded as the kernels want it.
+
+    Without a gate the first matrix is as tall as its scales, which stand in whole 128 rows, and the second as wide;
+    TRT-LLM's kernels (10.x) want multiples also with a gate (quantization/utils/flashinfer_fp4_moe.py). Mixed ModelOpt
+    exports quantise the weights of their experts alone, which Marlin runs as they are.
+    """
+    if spec.quantization == "modelopt_mixed":
+        return local
+    gated = not any(isinstance(m, Moe) and m.matrices == 2 for layer in spec.layers for m in layer.mlps)
+    routed = _BLACKWELL <= gpu.runs_as < _CONSUMER_BLACKWELL
+    unit = _SCALE_ROWS if not gated else rules.NVFP4_TRTLLM_WIDTH.at(settings.version) if routed else 1
+    if group.shard == "expert_column":
+        return local._replace(rows=round_up(local.rows, unit))
+    return local._replace(columns=round_up(local.columns, unit))
+
+
 def notes(spec: ModelSpec, settings: Settings, gpu: Gpu) -> tuple[str, ...]:
     """What is not exact about this format on this GPU."""
     method = settings.model.quantization or spec.quantization or ""
@@ -194,7 +215,7 @@ def _matrix(fmt: WeightFormat, local: Local, settings: Settings, gpu: Gpu, exper
         kept = fmt.name == "gptq" and arch == _HOPPER and not expert
         return packed + (_machete_beside(fmt, local, settings, first_of_fused) if kept else 0)
     if fmt.name == "nvfp4" and arch >= _BLACKWELL:
-        return payload + round_up(rows, 128) * round_up(ceil_div(columns, fmt.group), 4) + fmt.extra_bytes
+        return payload + round_up(rows, _SCALE_ROWS) * round_up(ceil_div(columns, fmt.group), 4) + fmt.extra_bytes
     return fmt.bytes_of((rows, columns))
 
 

@@ -45,6 +45,13 @@ def test_the_load_line_comes_out_as_printed(
     assert load_line(name, gpu, version, **options) == pytest.approx(printed_gib, abs=0.011)
 
 
+def test_nvfp4_experts_without_a_gate_are_padded_to_whole_rows_of_scales() -> None:
+    """A rank's width of 928 stands in 1024: https://github.com/vllm-project/vllm/issues/33333 prints 9.83 GiB."""
+    name, tensor_parallel = "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-NVFP4", {"tensor_parallel_size": 2}
+    assert load_line(name, "2xRTX 5070 Ti", "0.13.0", **tensor_parallel) == pytest.approx(9.83, abs=0.05)
+    assert load_line(name, "2xRTX 4090", "0.13.0", **tensor_parallel) < 9.2  # Marlin takes them as they are
+
+
 @pytest.mark.parametrize(("version", "limited"), [("0.20.0", False), ("0.20.1", True), ("0.33.0", True)])
 def test_pieces_stay_whole_since_0_20_1(version: str, limited: bool) -> None:
     """Qwen2.5-7B's output projections of 24.5 MiB stand in 26: 42 MiB more."""
