@@ -33,6 +33,7 @@ T = TypeVar("T")
 # What a report's odd values come to: a missing key, a text for a number, a size of 0.
 _UNREADABLE: Final = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
 _BEFORE_LENGTH: Final = ("free_check", "profile", "no_kv")
+_NEAR: Final = 0.01
 # A release whose allocator rounds weights as all did before 0.20.1, for a report that names none.
 _BEFORE_SPLIT_LIMIT: Final = "0.19.0"
 # Eras to try for a report that names no version.
@@ -244,8 +245,12 @@ def usable(row: Row) -> bool:
 
 
 def kv_of(row: Row, calibration: tuple[Calibration, ...] = ()) -> Pair:
-    """Available KV memory as reported and as planned, with what other runs measured. Raises Skip, PlannerError."""
-    return _kv_of(row, request_of(row, row.version)._replace(calibration=calibration))
+    """Available KV memory as reported and as planned, with what other runs measured. Raises Skip, PlannerError.
+
+    Of the nearer compile cache where the report names none.
+    """
+    request = request_of(row, row.version)._replace(calibration=calibration)
+    return _nearer(row, request, _kv_of(row, request))
 
 
 def as_ran(row: Row) -> PlanRequest:
@@ -254,11 +259,15 @@ def as_ran(row: Row) -> PlanRequest:
 
 
 def _nearer(row: Row, request: PlanRequest, first: Pair) -> Pair:
-    """Available KV memory if a report that does not say whether kernels were compiled before had the nearer state."""
+    """Available KV memory, were a report that does not say whether kernels had been compiled before in the nearer state.
+
+    In the band of a first start.
+    """
     if "compile_cache" in request.options or not activations.compiles(_settings(request)):
         return first
     later = _kv_of(row, request._replace(options={**request.options, "compile_cache": "warm"}))
-    return min(first, later, key=lambda pair: abs(pair.error))
+    nearer = min(first, later, key=lambda pair: abs(pair.error))
+    return nearer._replace(low=first.low, high=max(first.high, nearer.planned))
 
 
 def _kv_of(row: Row, request: PlanRequest) -> Pair:
@@ -282,7 +291,16 @@ def _with_own_weights(row: Row, request: PlanRequest) -> PlanRequest:
         return request
     if "model_loading_gib" not in row.reported:
         raise Skip(MODEL)
-    return request._replace(measured={"weights": round(row.reported["model_loading_gib"] * GIB)})
+    settings, gpu = _settings(request), _gpu(request)
+    if settings.parallel.pp > 1:
+        # What one stage prints is not what another holds: the guess stands where it is right for that stage.
+        pair = _weights(row, request, settings)
+        if abs(pair.error) > _NEAR * pair.reported:
+            raise Skip(MODEL)
+        return request
+    # What is printed holds rotary tables and what the allocator rounds up; the plan counts them among the buffers.
+    beside = 0 if settings.era.consumed_rule else weights.tables(request.model, settings, gpu, 0).value
+    return request._replace(measured={"weights": round(row.reported["model_loading_gib"] * GIB) - beside})
 
 
 def _known_total(request: PlanRequest) -> None:

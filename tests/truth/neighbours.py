@@ -50,6 +50,12 @@ def _thread(source: str) -> str:
     return found[0] if found else source
 
 
+def _place(row: Row) -> str:
+    """The rank whose cache limits the plan of a report: what one pipeline stage measures is not another's."""
+    made = plan(as_ran(row))
+    return made.devices[made.tightest].role
+
+
 def improved(rows: Iterable[Row]) -> list[Improved]:
     """Every pair of reports of one thread whose first calibrates the second."""
     threads: dict[str, list[tuple[Row, Pair, tuple[Calibration, ...]]]] = defaultdict(list)
@@ -64,7 +70,7 @@ def improved(rows: Iterable[Row]) -> list[Improved]:
     for members in threads.values():
         for first, _, taught in members:
             for second, before, _ in members:
-                if first.id == second.id or not taught:
+                if first.id == second.id or not taught or _place(first) != _place(second):
                     continue
                 after = kv_of(second, taught)
                 if after != before:

@@ -218,7 +218,14 @@ def peak(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Estimate:
 def _moving(model: Model, settings: Settings, gpu: Gpu, stage: int) -> tuple[object, ...]:
     """All that a profile run depends on: nothing of the cache, and of the length what is expanded."""
     expanded = _mla_expansion(model.spec, settings)
-    return settings.era, settings.scheduler, settings.graphs, expanded, *moving(model, settings, gpu, stage)
+    return (
+        settings.era,
+        settings.scheduler,
+        settings.graphs,
+        settings.expert_backend,
+        expanded,
+        *moving(model, settings, gpu, stage),
+    )
 
 
 @by_identity(64, _moving)
@@ -233,7 +240,7 @@ def profiled(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Profiled
     formula, inputs = _explained(model.spec, settings, found, wide.gate_up)
     notes = _remarks(model.spec, settings, gpu, stage, found, gate_up)
     serving = banded(value, low, high, "calibrated", formula, *inputs).with_notes(*notes)
-    if settings.graphs.cold is False or not compilation.value:
+    if settings.graphs.cold is False or not compilation.high:
         return Profiled(serving, serving, extra)
     inputs.append(Input("compilation", compilation.value, "B", compilation.how))
     cold = banded(

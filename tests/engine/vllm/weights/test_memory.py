@@ -157,7 +157,7 @@ def test_a_cold_start_is_told_where_it_compiles(version: str, changes: dict[str,
 def test_the_embedding_is_tried_since_kernels_are_fused_side_by_side(version: str, tried: bool) -> None:
     """config/compilation.py of both releases: combo_kernels, from PyTorch 2.9 on."""
     here = settings(version, max_num_batched_tokens=2048, max_num_seqs=16)
-    assert (activations.cold_start_extra(LLAMA_3_8B, here, H100) > 0) is tried
+    assert (activations.profiled(LLAMA_3_8B, here, H100, 0).cold_extra_bytes > 0) is tried
 
 
 @pytest.mark.parametrize(
