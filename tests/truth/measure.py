@@ -259,7 +259,7 @@ def as_ran(row: Row) -> PlanRequest:
 
 
 def _nearer(row: Row, request: PlanRequest, first: Pair) -> Pair:
-    """Available KV memory, were a report that does not say whether kernels had been compiled before in the nearer state.
+    """Available KV memory with kernels compiled before or not, whichever is nearer where a report says neither.
 
     In the band of a first start.
     """
