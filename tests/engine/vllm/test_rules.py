@@ -114,7 +114,8 @@ class TestRunner:
         ("model", "gpu", "options", "last", "since"),
         [
             (dense(), H100, {}, "0.7.3", "0.8.0"), (dense(), T4, {}, "0.10.1", "0.10.2"),
-            (gated(), H100, {}, "0.10.1", "0.10.2"), (dense(), RTX4090, {"kv_cache_dtype": "fp8"}, "0.9.2", "0.10.2"),
+            (gated()._replace(architecture="FalconH1ForCausalLM"), H100, {}, "0.10.1", "0.10.2"),
+            (dense(), RTX4090, {"kv_cache_dtype": "fp8"}, "0.9.2", "0.10.2"),
             (dense(), H100, {"pipeline_parallel_size": 2}, "0.8.5", "0.9.2"),
             (dense(), H100, {"speculative_method": "eagle"}, "0.8.5", "0.9.1"),
         ],
