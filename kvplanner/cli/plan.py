@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
     from kvplanner.engine.plan import Plan
+    from kvplanner.engine.probe import Answer
     from kvplanner.engine.request import Calibration
     from kvplanner.engine.segment import SegmentKind
     from kvplanner.model.model import Model
@@ -65,6 +66,7 @@ def parser() -> Parser:
     add("--mix", default="", metavar="MIX", help="most users of several kinds of requests: 70%%:1500+500,30%%:8k+1k")
     add("--remedies", action="store_true", help="what to change to serve more, also for a plan that fits")
     add("--markdown", action="store_true", help="the report as Markdown")
+    add("--cross-check", action="store_true", help="also ask the engine's own program on this machine (30 s at most)")
     add("--launch", choices=LAUNCHED, help="instead of the report, what starts it so")
     return made  # fmt: skip
 
@@ -351,11 +353,35 @@ def _wants_remedies(plan: Plan, given: Namespace) -> bool:
     return given.remedies or not plan.sure or (load is not None and served is not None and served < load.users)
 
 
+def _asked_engine(plan: Plan, given: Namespace, built: Built) -> Answer | None:
+    """The engine's own answer, None where it is not asked for. Raises BadInput where there is none."""
+    if not given.cross_check:
+        return None
+    from kvplanner.observe.crosscheck import cross_check
+    from kvplanner.source.resolve import local_path
+
+    return cross_check(plan, local_path(built.model, built.opened))
+
+
 def _print(plan: Plan, given: Namespace, built: Built) -> None:
+    answer = _asked_engine(plan, given, built)
+    _print_plan(plan, given, built, answer)
+    if answer is not None and not given.json:
+        from kvplanner.report.crosscheck import lines
+
+        say("\n".join(["", *lines(plan, answer, given.unit)]))
+
+
+def _print_plan(plan: Plan, given: Namespace, built: Built, answer: Answer | None) -> None:
     if given.json:
         from kvplanner.report.schema import to_json
 
-        emit_json(to_json(plan, _remedies(plan, built), solved(given, built)))
+        document = to_json(plan, _remedies(plan, built), solved(given, built))
+        if answer is not None:
+            from kvplanner.report import crosscheck
+
+            document["cross_check"] = crosscheck.to_json(plan, answer)
+        emit_json(document)
         return
     if given.launch:
         from kvplanner.report.launch import snippet
@@ -373,11 +399,11 @@ def _print(plan: Plan, given: Namespace, built: Built) -> None:
         from kvplanner.cli import colour
 
         shown = report.text(plan, unit=given.unit, width=width()).rstrip("\n").split("\n")
-        answer = solved(given, built)
-        if answer is not None:
+        found = solved(given, built)
+        if found is not None:
             from kvplanner.report.solved import solved_lines
 
-            shown[1:1] = solved_lines(plan, answer)
+            shown[1:1] = solved_lines(plan, found)
         if _wants_remedies(plan, given):
             from kvplanner.report.remedies import lines
 

@@ -7,6 +7,7 @@ from kvplanner.engine.draft import DraftWish
 from kvplanner.engine.lever import Lever
 from kvplanner.engine.option import FlagRule, Option, OptionValue
 from kvplanner.engine.plan import Plan
+from kvplanner.engine.probe import Probe
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.segment import SegmentKind
 from kvplanner.engine.stage import StageRule
@@ -56,6 +57,10 @@ class Engine(Protocol):
 
     def levers(self, request: PlanRequest, plan: Plan) -> tuple[Lever, ...]:
         """What may be changed about a request, given its plan: proposals, each with its cost."""
+        ...
+
+    def probe(self) -> Probe | None:
+        """A program of the engine's own that says what a plan should come to, None where it has none."""
         ...
 
     def plan(self, request: PlanRequest) -> Plan:

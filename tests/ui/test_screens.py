@@ -266,6 +266,7 @@ STATES: dict[str, State] = {
     "large": State({"gpu": "2xRTX 4090"}, size=HD, scale=2.0),
     "wide": State({"model": "Llama-3.3-70B-Instruct", "gpu": "4xH100"}, size=(2560, 1440)),
     "llamacpp": State({"gpu": "RTX 4090", "engine": "llamacpp"}),
+    "llamacpp-shares": State({"model": "Llama-3.3-70B-Instruct", "gpu": "3xRTX 3090", "engine": "llamacpp"}),
     "sglang": State({"gpu": "2xRTX 4090", "engine": "sglang"}, size=HD),
 }
 # With half as large letters again: what shall be looked at, by its name above.

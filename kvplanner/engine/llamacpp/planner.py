@@ -20,6 +20,7 @@ from kvplanner.engine.llamacpp.tensors import tensors_of
 from kvplanner.engine.llamacpp.verdict import first_failing, spare, verdict
 from kvplanner.engine.option import FlagRule, Option, OptionValue, Resolved
 from kvplanner.engine.plan import Plan, WorkingRange
+from kvplanner.engine.probe import Probe
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.segment import SegmentKind
 from kvplanner.engine.shared.calibration import Place, calibrate, ranks, release_of
@@ -92,6 +93,12 @@ class LlamaCpp:
 
         options = self.options(request.version)
         return levers(see(request, plan, options=options, stages=self.stages, allowed=self.allowed))
+
+    def probe(self) -> Probe | None:
+        """llama-fit-params, or llama-server as far as it measures."""
+        from kvplanner.engine.llamacpp.probe import PROBE
+
+        return PROBE
 
     def plan(self, request: PlanRequest) -> Plan:
         """The plan. Raises BadInput for values that llama.cpp refuses, NotModelled for what is not known."""

@@ -9,6 +9,7 @@ from kvplanner.engine.draft import DraftWish
 from kvplanner.engine.lever import Lever
 from kvplanner.engine.option import FlagRule, Option, OptionValue, Resolved
 from kvplanner.engine.plan import DevicePlan, Limits, Plan
+from kvplanner.engine.probe import Probe
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.segment import Segment, SegmentKind
 from kvplanner.engine.sglang import TITLE
@@ -135,6 +136,10 @@ class Sglang:
 
         options = self.options(request.version)
         return levers(see(request, plan, options=options, stages=self.stages, allowed=self.allowed))
+
+    def probe(self) -> Probe | None:
+        """Nothing of its own says sizes without loading a model."""
+        return None
 
     def plan(self, request: PlanRequest) -> Plan:
         """The plan. Raises BadInput for values that SGLang refuses, NotModelled for what is not known."""

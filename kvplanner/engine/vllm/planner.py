@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from kvplanner.engine.option import FlagRule, Option, OptionValue, Resolved
 from kvplanner.engine.plan import DevicePlan, Limits, Plan
+from kvplanner.engine.probe import Probe
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.segment import Segment, SegmentKind
 from kvplanner.engine.shared.device import at_stage, described
@@ -91,6 +92,10 @@ class Vllm:
 
         options = self.options(request.version)
         return levers(see(request, plan, options=options, stages=self.stages, allowed=self.allowed))
+
+    def probe(self) -> Probe | None:
+        """Nothing of its own says sizes without loading a model."""
+        return None
 
     def plan(self, request: PlanRequest) -> Plan:
         """The plan. Raises BadInput for values that vLLM refuses, NotModelled for what is not known."""

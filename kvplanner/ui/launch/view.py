@@ -9,6 +9,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QFocusEvent, QFontDatabase, QGuiApplication, QShowEvent
 from PySide6.QtWidgets import QComboBox, QHBoxLayout, QPlainTextEdit, QPushButton, QVBoxLayout, QWidget
 
+from kvplanner.engine.registry import engine
 from kvplanner.errors import PlannerError
 from kvplanner.report.launch import FORMS, TITLES, Form, snippet
 from kvplanner.ui.theme.ink import set_pale
@@ -25,16 +26,21 @@ _LEAST_LINES: Final = 7
 class LaunchView(QWidget):
     """Follows the plan while it is seen. copied(what): to the clipboard; paste_wanted(): a command from there.
 
-    path_of(): where the plan's model lies on this machine, "" for one that is known by its name.
+    path_of(): where the plan's model lies on this machine, "" for one that is known by its name. check_wanted(): the
+    engine's own program should be asked; lacking(plan): why it cannot be, "" where it can.
     """
 
     segment_selected = Signal(object)
     copied = Signal(str)
     paste_wanted = Signal()
+    check_wanted = Signal()
 
-    def __init__(self, path_of: Callable[[], str], parent: QWidget | None = None) -> None:
+    def __init__(
+        self, path_of: Callable[[], str], lacking: Callable[[Plan], str], parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
         self._path_of = path_of
+        self._lacking = lacking
         self._plan: Plan | None = None
         self._empty = EMPTY
         self.form = QComboBox(self)
@@ -45,31 +51,40 @@ class LaunchView(QWidget):
         self.copy_button.setToolTip("Copy all of it")
         self.paste_button = QPushButton("Paste a Command", self)
         self.paste_button.setToolTip("Plan the command, compose file, manifest or call that lies on the clipboard")
+        self.check_button = QPushButton("Ask the Engine", self)
+        self.answer = QPlainTextEdit(self)
+        self.answer.setAccessibleName("The engine's own answer")
         self.text = QPlainTextEdit(self)
-        self.text.setReadOnly(True)
-        self.text.setFrameShape(QPlainTextEdit.Shape.NoFrame)
-        self.text.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
         self.text.setAccessibleName("What starts the server as planned")
-        self.text.setTabChangesFocus(True)
+        for shown in (self.text, self.answer):
+            shown.setReadOnly(True)
+            shown.setFrameShape(QPlainTextEdit.Shape.NoFrame)
+            shown.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
+            shown.setTabChangesFocus(True)
         fixed = QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont)
         if self.font().pixelSize() > 0:
             fixed.setPixelSize(self.font().pixelSize())
         else:
             fixed.setPointSizeF(self.font().pointSizeF())
         self.text.setFont(fixed)
+        self.answer.setFont(fixed)
+        self.answer.hide()
         self.text.setMinimumHeight(self.fontMetrics().height() * _LEAST_LINES)
         line = QHBoxLayout()
         line.addWidget(self.form)
         line.addWidget(self.copy_button)
+        line.addWidget(self.check_button)
         line.addStretch(1)
         line.addWidget(self.paste_button)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 4, 0, 0)
         column.addLayout(line)
-        column.addWidget(self.text, 1)
+        column.addWidget(self.text, 2)
+        column.addWidget(self.answer, 3)
         self.form.currentIndexChanged.connect(self._show)
         self.copy_button.clicked.connect(self.copy)
         self.paste_button.clicked.connect(self.paste_wanted)
+        self.check_button.clicked.connect(self.check_wanted)
 
     def focusInEvent(self, event: QFocusEvent) -> None:
         """Whoever leads the focus here means the form."""
@@ -86,7 +101,9 @@ class LaunchView(QWidget):
         return FORMS[self.form.currentIndex()]
 
     def set_plan(self, plan: Plan | None) -> None:
-        """The command of another plan."""
+        """The command of another plan; an answer about the one before is gone."""
+        if plan is not self._plan:
+            self.answer.hide()
         self._plan = plan
         if self.isVisible():
             self._show()
@@ -113,7 +130,26 @@ class LaunchView(QWidget):
             QGuiApplication.clipboard().setText(self.text.toPlainText())
             self.copied.emit(f"the command as {self.form.currentText()}")
 
+    def show_asking(self, asking: bool) -> None:
+        """While the engine's program runs it is not asked again."""
+        self.check_button.setEnabled(not asking)
+        self.check_button.setText("Asking…" if asking else "Ask the Engine")
+
+    def show_answer(self, text: str) -> None:
+        """What the engine says, below the command."""
+        self.answer.setPlainText(text)
+        self.answer.setVisible(bool(text))
+
+    def _show_check(self) -> None:
+        why = self._lacking(self._plan) if self._plan is not None else EMPTY
+        self.check_button.setVisible(self._plan is None or engine(self._plan.request.engine).probe() is not None)
+        self.check_button.setEnabled(not why and not self.check_button.text().startswith("Asking"))
+        tip = "Run the engine's own program on this file, for 30 seconds at most, and compare its sizes with the plan's"
+        self.check_button.setToolTip(why or tip)
+        self.check_button.setAccessibleDescription(why or tip)
+
     def _show(self) -> None:
+        self._show_check()
         text, whole = self._empty, False
         if self._plan is not None:
             try:

@@ -173,7 +173,8 @@ class MarkedSlider(QSlider):
             if self.scale.low <= mark <= self.scale.high:
                 x = round(self._x(self.scale.position(mark))) + 0.5
                 painter.drawLine(QPointF(x, middle - 8), QPointF(x, middle + 8))
-        painter.setPen(QPen(QColor(tokens.accent), 3.0 if self.hasFocus() else 2.0))
+        active = tokens.accent if self.isEnabled() else tokens.outline
+        painter.setPen(QPen(QColor(active), 3.0 if self.hasFocus() else 2.0))
         painter.setBrush(QColor(tokens.panel))
         painter.drawEllipse(QPointF(knob, middle), KNOB - 1, KNOB - 1)
 

@@ -9,6 +9,7 @@ from kvplanner.engine.draft import DraftWish
 from kvplanner.engine.lever import Lever
 from kvplanner.engine.option import FlagRule, Option, OptionValue, Resolved
 from kvplanner.engine.plan import CacheGroup, DevicePlan, KvCache, Limits, Plan, StageMemory
+from kvplanner.engine.probe import Probe
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.segment import Segment, SegmentKind
 from kvplanner.engine.shared.device import at_stage, described
@@ -68,6 +69,9 @@ class Abacus:
 
     def levers(self, request: PlanRequest, plan: Plan) -> tuple[Lever, ...]:
         return ()
+
+    def probe(self) -> Probe | None:
+        return None
 
     def plan(self, request: PlanRequest) -> Plan:
         beads, rods = (int(request.options.get(o.name, o.default)) for o in (OPTIONS[1], OPTIONS[0]))

@@ -9,6 +9,7 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QTabWidget
 from pytestqt.qtbot import QtBot
 
+from kvplanner.engine.probe import Answer, Answered
 from kvplanner.report.launch import FORMS, snippet
 from kvplanner.ui.launch.view import LaunchView
 from kvplanner.ui.window.window import MainWindow
@@ -57,3 +58,34 @@ def test_another_engines_model_files(open_window: Callable[..., MainWindow], qtb
     page.form.setCurrentIndex(FORMS.index("modelfile"))
     assert page.text.toPlainText().lstrip("#").strip()
     assert "FROM " in page.text.toPlainText()
+
+
+def test_the_engine_is_asked_by_a_worker_and_its_answer_stands_below(
+    open_window: Callable[..., MainWindow], monkeypatch: pytest.MonkeyPatch, qtbot: QtBot
+) -> None:
+    window = open_window(model="Llama-3.1-8B-Instruct", gpu="RTX 4090", engine="llamacpp")
+    window.view.show_launch()
+    page = window.centre.below.page("launch")
+    assert isinstance(page, LaunchView)
+    window.centre.show_details()
+    page.set_empty("")
+    assert not page.check_button.isEnabled()
+    assert "PATH" in page.check_button.toolTip() or "a GGUF file" in page.check_button.toolTip()
+    plan = window.document.plan
+    assert plan is not None
+    held = plan.devices[0].segment("weights")
+    assert held is not None
+    row = Answered("CUDA0", 0, "weights", held.bytes, 1 << 20, held.estimate)
+    answer = Answer("llama-fit-params", "llama-fit-params -m a.gguf", (row,))
+    monkeypatch.setattr("kvplanner.observe.crosscheck.lacking", lambda plan, path: "")
+    monkeypatch.setattr("kvplanner.observe.crosscheck.cross_check", lambda plan, path, cancelled: answer)
+    page.set_empty("")
+    assert page.check_button.isEnabled()
+    page.check_button.click()
+    qtbot.waitUntil(lambda: not page.answer.isHidden(), timeout=10_000)
+    assert "llama-fit-params agrees" in page.answer.toPlainText()
+    assert page.check_button.text() == "Ask the Engine"
+    window.document.set_option("ctx_size", 4096)
+    window.document.flush()
+    window.centre.show_details()
+    assert page.answer.isHidden()

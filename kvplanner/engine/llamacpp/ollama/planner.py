@@ -16,6 +16,7 @@ from kvplanner.engine.llamacpp.planner import ENGINE as LLAMACPP
 from kvplanner.engine.llamacpp.planner import make_plan
 from kvplanner.engine.option import FlagRule, Option, OptionValue, Resolved
 from kvplanner.engine.plan import Limits, Plan
+from kvplanner.engine.probe import Probe
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.segment import SegmentKind
 from kvplanner.engine.values import check_range
@@ -84,6 +85,10 @@ class Ollama:
         cost = "keys and values in {value}: answers change a little"
         plain = str(request.options.get("kv_cache_type", "f16")) == "f16"
         return (*by_role(seen), *((Lever("kv_dtype", steps, cost, "quality", (aim,)),) if plain else ()))
+
+    def probe(self) -> Probe | None:
+        """Ollama starts llama-server with flags of its own."""
+        return None
 
     def plan(self, request: PlanRequest) -> Plan:
         """The plan. Raises BadInput for values that are refused, NotModelled for what is not known."""

@@ -174,7 +174,7 @@ def _host() -> tuple[Option, ...]:
         ),
         option(
             "host_memory", "bytes", HOST, "RAM of the machine: what stays on the host is held against it",
-            "this machine's, where it is planned for", moves=("weights",), label="Host memory",
+            "this machine's, where it is planned for", moves=("weights",), role="caller", label="Host memory",
         ),
     )  # fmt: skip
 
@@ -202,7 +202,7 @@ def _beside() -> tuple[Option, ...]:
     return (
         option(
             "mmproj_size", "bytes", MEDIA, "Size of the projector file that is loaded beside the model", "none",
-            moves=("weights",), label="Projector size",
+            moves=("weights",), role="caller", label="Projector size",
         ),
         option(
             "mmproj_offload", "bool", MEDIA, "Keep the projector on the first GPU", "on",
@@ -221,6 +221,6 @@ def _beside() -> tuple[Option, ...]:
         ),
         option(
             "lora_size", "bytes", EXTRA, "Size of the LoRA adapters that are loaded beside the model", "none",
-            moves=("weights",), label="LoRA size",
+            moves=("weights",), role="caller", label="LoRA size",
         ),
     )  # fmt: skip

@@ -12,7 +12,10 @@ from kvplanner.ui.window.tabs import COMPARE, LAUNCH, Page, Tab
 if TYPE_CHECKING:
     from PySide6.QtWidgets import QWidget
 
+    from kvplanner.engine.plan import Plan
+    from kvplanner.engine.probe import Answer
     from kvplanner.ui.compare.sweep import SweepPage
+    from kvplanner.ui.launch.view import LaunchView
     from kvplanner.ui.window.window import MainWindow
 
 
@@ -43,10 +46,42 @@ class Deciding(QObject):
     def _launch(self, parent: QWidget) -> Page:
         from kvplanner.ui.launch.view import LaunchView
 
-        made = LaunchView(self._model_path, parent)
+        made = LaunchView(self._model_path, self._lacking, parent)
         made.copied.connect(lambda what: self._window.messages.brief(f"Copied {what}"))
         made.paste_wanted.connect(self._window.opening.paste_command)
+        made.check_wanted.connect(lambda: self._ask_engine(made))
         return made
+
+    def _lacking(self, plan: Plan) -> str:
+        from kvplanner.observe.crosscheck import lacking
+
+        return lacking(plan, self._model_path())
+
+    def _ask_engine(self, page: LaunchView) -> None:
+        """Run the engine's own program beside the window, and show its answer where the plan is still the same."""
+        from kvplanner.app.jobs import error_text
+        from kvplanner.observe.crosscheck import cross_check
+        from kvplanner.report.crosscheck import lines
+
+        window = self._window
+        plan, path = window.document.plan, self._model_path()
+        if plan is None:
+            return
+
+        def done(answer: Answer) -> None:
+            page.show_asking(False)
+            if window.document.plan is plan:
+                page.show_answer("\n".join(lines(plan, answer, window.services.unit())))
+
+        def failed(error: Exception) -> None:
+            page.show_asking(False)
+            page.show_answer(error_text(error))
+
+        page.show_asking(True)
+        window.services.jobs.submit(
+            "Asking the engine", lambda control: cross_check(plan, path, cancelled=lambda: control.cancelled),
+            done, failed, key="cross-check",
+        )  # fmt: skip
 
     def _model_path(self) -> str:
         from kvplanner.source.resolve import local_path

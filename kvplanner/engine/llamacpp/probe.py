@@ -1,0 +1,148 @@
+"""llama.cpp asked itself: llama-fit-params, or llama-server up to where it has measured and before it loads.
+
+Both open the header alone and allocate nothing. llama-fit-params (tools/fit-params of llama.cpp, since December 2025)
+prints the arguments that it fits, and with --fit-print on a line for each device: name, model, context, compute, in
+whole MiB. llama-server prints the same as a table (common_memory_breakdown_print) while it fits, at verbosity 4.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from kvplanner.engine.command import command_words, parse_flags
+from kvplanner.engine.llamacpp.builds import build_of
+from kvplanner.engine.plan import Plan
+from kvplanner.engine.probe import Answer, Answered, Output, Probe, Run
+from kvplanner.engine.registry import engine
+from kvplanner.engine.request import PlanRequest
+from kvplanner.engine.segment import SegmentKind
+from kvplanner.errors import BadInput
+from kvplanner.units import MIB
+
+FIT_PARAMS: Final = "llama-fit-params"
+SERVER: Final = "llama-server"
+_KINDS: Final[tuple[SegmentKind, ...]] = ("weights", "kv_cache", "compute")
+_LINE: Final = re.compile(r"^(\w+(?:\(\))?) (\d+) (\d+) (\d+) *$", re.MULTILINE)
+_ROW: Final = re.compile(r"\|\s+- (\w+)\b[^|]*\|.*?(\d+) = +(\d+) \+ +(\d+) \+ +(\d+)\)?[ |+]")
+_MEASURED: Final = r"fitting params to free memory took|successfully fit params|failed to fit params|no changes needed"
+_REARRANGED: Final = "Weights are left out: without a GPU most are rearranged, and not counted in its figure"
+_DEVICE: Final = re.compile(r"[A-Za-z]+(\d+)")
+
+
+def ask(program: str, run: Run, plan: Plan, path: str) -> Answer:
+    """What llama.cpp says of a plan's file. Raises BadInput with its own words where it gives no answer."""
+    words = ["-m", path, *_flags(plan)]
+    if program.startswith(SERVER):
+        return _of_server(program, run, plan, words)
+    if not any(device.device.kind == "gpu" for device in plan.devices):
+        return _answer_of(program, run, plan, words, [_REARRANGED])
+    return _answer_of(program, run, plan, words, [])
+
+
+def _answer_of(program: str, run: Run, plan: Plan, words: list[str], notes: list[str]) -> Answer:
+    notes += ["It reserves logits for every token of a micro-batch, and is compared with the plan of that"]
+    as_it_counts = plan.request
+    if str(plan.options["fit"].value) == "on" and _may_fit(plan):
+        fitted = run(words)
+        found = fitted.out.strip().splitlines()
+        if fitted.status == 0 and found and found[-1].startswith("-c "):
+            chosen = shlex.split(found[-1])
+            words = [*_without(words, chosen), *chosen]
+            as_it_counts = _chosen(plan, chosen)
+            notes.append(f"It chooses {found[-1]} for what is free here")
+        else:
+            notes.append("It finds nothing that fits this machine, and is asked for these settings as they are")
+    asked = [*words, "--fit-print", "on"]
+    output = run(asked)
+    counted = _planned(as_it_counts, every_row=True)
+    rows = [row for line in _LINE.finditer(output.out) for row in _rows(counted, line[1], line.groups()[1:])]
+    return _answer(program, plan, asked, rows, output, notes)
+
+
+PROBE: Final = Probe((FIT_PARAMS, SERVER), "a GGUF file", ask)
+
+
+def _of_server(program: str, run: Run, plan: Plan, words: list[str]) -> Answer:
+    asked = [*_without(words, ("--fit", "")), "--fit", "on", "-lv", "4", "--no-warmup", "--host", "127.0.0.1",
+             "--port", "0"]  # fmt: skip
+    output = run(asked, _MEASURED)
+    # Of several tables, one for each trial, the last is of what it chose.
+    last = {line[1]: line.groups()[2:] for line in _ROW.finditer(output.out + output.err)}
+    rows = [row for device, sizes in last.items() for row in _rows(plan, device, sizes)]
+    return _answer(program, plan, asked, rows, output, [])
+
+
+def _answer(
+    program: str, plan: Plan, words: Sequence[str], rows: list[Answered], output: Output, notes: list[str]
+) -> Answer:
+    if not rows:
+        said = [line.strip() for line in (output.err or output.out).splitlines() if line.strip()]
+        told = next((line for line in reversed(said) if "error" in line.lower()), said[-1] if said else "nothing")
+        raise BadInput(f"{program} gives no sizes: {told[:200]}", "", f"Run it by hand: {program} {shlex.join(words)}")
+    planned = sum(device.device.kind == "gpu" for device in plan.devices)
+    seen = len({row.device for row in rows if _DEVICE.fullmatch(row.device)})
+    if planned and not seen:
+        notes.append("It sees no GPU here, so that its answer is for the host alone")
+    elif seen != planned:
+        notes.append(f"It sees {seen} of the {planned} GPUs that are planned" if seen < planned else
+                     f"It sees {seen} GPUs where {planned} are planned")  # fmt: skip
+    return Answer(program, shlex.join((program, *words)), tuple(rows), tuple(notes))
+
+
+def _chosen(plan: Plan, words: Sequence[str]) -> PlanRequest:
+    """The request with what the program chose."""
+    flags = parse_flags(engine("llamacpp").options(plan.request.version), words)
+    return plan.request._replace(options={**plan.request.options, **flags.values, "fit": "off"})
+
+
+def _planned(request: PlanRequest, *, every_row: bool) -> Plan:
+    """The plan; every_row: with logits for all tokens of a micro-batch."""
+    from kvplanner.engine.llamacpp.planner import make_plan
+
+    build = build_of(request.version)
+    return make_plan(request, build._replace(limited_outputs=build.limited_outputs and not every_row), "")
+
+
+def _rows(plan: Plan, device: str, sizes: Sequence[str]) -> Iterator[Answered]:
+    number = _DEVICE.fullmatch(device)
+    if device == "Host":
+        position = next((at for at, one in enumerate(plan.devices) if one.device.kind == "host"), None)
+    else:
+        found = [at for at, one in enumerate(plan.devices) if one.device.kind == "gpu"]
+        position = found[int(number[1])] if number is not None and int(number[1]) < len(found) else None
+    alone = not any(one.device.kind == "gpu" for one in plan.devices)
+    for kind, size in zip(_KINDS, sizes, strict=True):
+        if alone and kind == "weights":
+            continue
+        held = plan.devices[position].segment(kind) if position is not None else None
+        yield Answered(device, position, kind, int(size) * MIB, MIB, held.estimate if held is not None else None)
+
+
+def _flags(plan: Plan) -> tuple[str, ...]:
+    """What the user set, as the program reads it."""
+    return command_words(engine("llamacpp"), plan.request).flags
+
+
+def _may_fit(plan: Plan) -> bool:
+    """Whether --fit changes anything: not in a split that it does not know, nor where all is set."""
+    given = plan.request.options
+    return given.get("split_mode") != "tensor" and not ("ctx_size" in given and "n_gpu_layers" in given)
+
+
+def _without(words: Sequence[str], chosen: Sequence[str]) -> list[str]:
+    """The words without flags that are given anew: each stands with one value."""
+    same = {"-c": "--ctx-size", "-ngl": "--n-gpu-layers", "-ts": "--tensor-split", "-ot": "--override-tensor"}
+    dropped = {same.get(word, word) for word in chosen[::2]}
+    kept: list[str] = []
+    skip = False
+    for word in words:
+        if skip:
+            skip = False
+        elif word in dropped:
+            skip = True
+        else:
+            kept.append(word)
+    return kept
