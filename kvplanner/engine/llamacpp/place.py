@@ -9,6 +9,7 @@ import re
 import struct
 from bisect import bisect_right
 from collections.abc import Hashable, Mapping, Sequence
+from functools import lru_cache
 from typing import Final, Protocol
 
 from kvplanner.engine.llamacpp.tensors import Tensor, Tensors
@@ -129,6 +130,47 @@ class Spread(Protocol):
         """What each GPU holds of a tensor that lies on the GPU `home`; layer -1 outside the layers."""
 
 
+class _Rule(NamedTuple):
+    """An override made ready. layers: the only ones whose tensors it can name, None for any; then `pattern` begins
+    where a tensor's own name does."""
+
+    layers: frozenset[int] | None
+    pattern: re.Pattern[str]
+    device: int
+
+
+_OF_LAYERS: Final = re.compile(r"blk\\\.(?:(\d+)|\((\d+(?:\|\d+)*)\))\\\.([^\[]*)")
+
+
+def _ready(rule: Override) -> _Rule:
+    """The rule; one that names layers by number is tried on theirs alone."""
+    found = _OF_LAYERS.fullmatch(rule.pattern)
+    if found is None or _has_choice(found[3]):
+        return _Rule(None, re.compile(rule.pattern), rule.device)
+    numbers = frozenset(map(int, (found[1] or found[2]).split("|")))
+    return _Rule(numbers, _compiled(found[3]), rule.device)
+
+
+@lru_cache(maxsize=256)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """One pattern object for one text, so that layers under the same rules are known as such."""
+    return re.compile(pattern)
+
+
+def _has_choice(pattern: str) -> bool:
+    """Whether a pattern chooses outside its groups: then what stands before it belongs to the first choice only."""
+    depth = 0
+    for mark in re.sub(r"\\.", "", pattern):
+        depth += (mark == "(") - (mark == ")")
+        if mark == "|" and not depth:
+            return True
+    return False
+
+
+# What a layer puts where: bytes by GPU, bytes on the host, and the names of what is there.
+_Held = tuple[Mapping[int, int], int, frozenset[str]]
+
+
 class _Loading:
     """Sums up where tensors go."""
 
@@ -138,15 +180,31 @@ class _Loading:
         self._parts: dict[tuple[int, Hashable], tuple[int, ...]] = {}
         self.host_bytes = 0
         self.host_names: dict[int, frozenset[str]] = {}
-        self._rules = [(re.compile(rule.pattern), rule.device) for rule in overrides]
+        self._rules = [_ready(rule) for rule in overrides]
+        self._by_layer: dict[int, list[_Rule]] = {}
+        for rule in self._rules:
+            for layer in rule.layers or ():
+                self._by_layer.setdefault(layer, []).append(rule)
+        self._anywhere = any(rule.layers is None for rule in self._rules)
 
-    def device(self, name: str, default: int) -> int:
+    def _of(self, layer: int) -> Sequence[_Rule]:
+        """The rules that may name a layer's tensors (-1: those outside the layers), in order."""
+        if not self._anywhere:
+            return self._by_layer.get(layer, ())
+        return [rule for rule in self._rules if rule.layers is None or layer in rule.layers]
+
+    def device(self, tensor: Tensor, layer: int, default: int, rules: Sequence[_Rule] | None = None) -> int:
         """The first override whose pattern is found in the name wins."""
-        return next((device for pattern, device in self._rules if pattern.search(name)), default)
+        name = tensor.name
+        whole = name if layer < 0 else f"blk.{layer}.{name}"
+        for rule in self._of(layer) if rules is None else rules:
+            if rule.pattern.search(whole) if rule.layers is None else rule.pattern.match(name):
+                return rule.device
+        return default
 
-    def put(self, tensor: Tensor, layer: int, default: int) -> int:
+    def put(self, tensor: Tensor, layer: int, default: int, rules: Sequence[_Rule] | None = None) -> int:
         """Loads a tensor that lies outside the layers (-1) or is subject to overrides."""
-        at = self.device(tensor.name if layer < 0 else f"blk.{layer}.{tensor.name}", default)
+        at = self.device(tensor, layer, default, rules)
         if at == HOST:
             self.host_bytes += tensor.host_bytes
             self.host_names[layer] = self.host_names.get(layer, frozenset()) | {tensor.name}
@@ -162,29 +220,38 @@ class _Loading:
             self.sums[gpu] += size
 
     def layers(self, tensors: Tensors, placement: Placement) -> None:
-        """Loads the layers; without overrides equal ones are summed once."""
-        if self._rules:
-            for layer, block in enumerate(tensors.layers):
-                for tensor in block:
-                    self.put(tensor, layer, placement.layers[layer])
-            return
-        known: dict[int, tuple[int, int, frozenset[str]]] = {}
+        """Loads the layers; equal ones under the same rules are summed once."""
+        known: dict[tuple[object, ...], _Held] = {}
         for layer, block in enumerate(tensors.layers):
-            found = known.get(id(block))
-            if found is None:
-                found = known[id(block)] = (
-                    sum(t.device_bytes for t in block), sum(t.host_bytes for t in block),
-                    frozenset(t.name for t in block),
-                )  # fmt: skip
-            on_device, on_host, names = found
-            home = placement.layers[layer]
-            if home == HOST:
-                self.host_bytes += on_host
-                self.host_names[layer] = names
-            elif self.spread is None:
-                self.sums[home] += on_device
-            else:
+            home, rules = placement.layers[layer], self._of(layer)
+            if self._anywhere or (rules and self.spread is not None):
+                for tensor in block:
+                    self.put(tensor, layer, home, rules)
+                continue
+            if self.spread is not None and home != HOST:
                 self.add(self._divided(block, layer, home, self.spread))
+                continue
+            key = (id(block), home, *((rule.pattern, rule.device) for rule in rules))
+            found = known.get(key)
+            if found is None:
+                found = known[key] = self._held(block, layer, home, rules)
+            for gpu, size in found[0].items():
+                self.sums[gpu] += size
+            self.host_bytes += found[1]
+            if found[2]:
+                self.host_names[layer] = found[2]
+
+    def _held(self, block: Sequence[Tensor], layer: int, home: int, rules: Sequence[_Rule]) -> _Held:
+        on_gpus: dict[int, int] = {}
+        on_host, names = 0, []
+        for tensor in block:
+            at = self.device(tensor, layer, home, rules) if rules else home
+            if at == HOST:
+                on_host += tensor.host_bytes
+                names.append(tensor.name)
+            else:
+                on_gpus[at] = on_gpus.get(at, 0) + tensor.device_bytes
+        return on_gpus, on_host, frozenset(names)
 
     def _divided(self, block: tuple[Tensor, ...], layer: int, home: int, spread: Spread) -> tuple[int, ...]:
         """A layer's bytes on each GPU, once for layers that are divided alike."""
@@ -215,7 +282,7 @@ def load(
         at = loading.put(tensor, -1, placement.output)
         output = at if tensor.name == "output.weight" else output
     tied = tensors.tied
-    output = output if tied is None else loading.device(tied.name, placement.output)
+    output = output if tied is None else loading.device(tied, -1, placement.output)
     if tied is not None and (architecture in OUTPUT_BEFORE_TABLE or output != embedding):
         loading.put(tied, -1, placement.output)
     for tensor in tensors.first:
