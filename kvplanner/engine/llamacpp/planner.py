@@ -96,9 +96,9 @@ class LlamaCpp:
 
     def probe(self) -> Probe | None:
         """llama-fit-params, or llama-server as far as it measures."""
-        from kvplanner.engine.llamacpp.probe import PROBE
+        from kvplanner.engine.llamacpp.probe import probe
 
-        return PROBE
+        return probe(make_plan)
 
     def plan(self, request: PlanRequest) -> Plan:
         """The plan. Raises BadInput for values that llama.cpp refuses, NotModelled for what is not known."""

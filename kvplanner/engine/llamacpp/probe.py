@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Final
 
 from kvplanner.engine.command import command_words, parse_flags
-from kvplanner.engine.llamacpp.builds import build_of
+from kvplanner.engine.llamacpp.builds import Build, build_of
 from kvplanner.engine.plan import Plan
 from kvplanner.engine.probe import Answer, Answered, Output, Probe, Run
 from kvplanner.engine.registry import engine
@@ -29,20 +30,26 @@ _LINE: Final = re.compile(r"^(\w+(?:\(\))?) (\d+) (\d+) (\d+) *$", re.MULTILINE)
 _ROW: Final = re.compile(r"\|\s+- (\w+)\b[^|]*\|.*?(\d+) = +(\d+) \+ +(\d+) \+ +(\d+)\)?[ |+]")
 _MEASURED: Final = r"fitting params to free memory took|successfully fit params|failed to fit params|no changes needed"
 _REARRANGED: Final = "Weights are left out: without a GPU most are rearranged, and not counted in its figure"
+Make = Callable[[PlanRequest, Build, str], Plan]
 _DEVICE: Final = re.compile(r"[A-Za-z]+(\d+)")
 
 
-def ask(program: str, run: Run, plan: Plan, path: str) -> Answer:
+def probe(make: Make) -> Probe:
+    """How llama.cpp is asked. make: makes a plan by a build's rules, for what the program counts otherwise."""
+    return Probe((FIT_PARAMS, SERVER), "a GGUF file", partial(_ask, make))
+
+
+def _ask(make: Make, program: str, run: Run, plan: Plan, path: str) -> Answer:
     """What llama.cpp says of a plan's file. Raises BadInput with its own words where it gives no answer."""
     words = ["-m", path, *_flags(plan)]
     if program.startswith(SERVER):
         return _of_server(program, run, plan, words)
     if not any(device.device.kind == "gpu" for device in plan.devices):
-        return _answer_of(program, run, plan, words, [_REARRANGED])
-    return _answer_of(program, run, plan, words, [])
+        return _of_fit_params(make, run, plan, words, [_REARRANGED])
+    return _of_fit_params(make, run, plan, words, [])
 
 
-def _answer_of(program: str, run: Run, plan: Plan, words: list[str], notes: list[str]) -> Answer:
+def _of_fit_params(make: Make, run: Run, plan: Plan, words: list[str], notes: list[str]) -> Answer:
     notes += ["It reserves logits for every token of a micro-batch, and is compared with the plan of that"]
     as_it_counts = plan.request
     if str(plan.options["fit"].value) == "on" and _may_fit(plan):
@@ -57,12 +64,10 @@ def _answer_of(program: str, run: Run, plan: Plan, words: list[str], notes: list
             notes.append("It finds nothing that fits this machine, and is asked for these settings as they are")
     asked = [*words, "--fit-print", "on"]
     output = run(asked)
-    counted = _planned(as_it_counts, every_row=True)
+    build = build_of(plan.request.version)._replace(limited_outputs=False)
+    counted = make(as_it_counts, build, plan.engine_version)
     rows = [row for line in _LINE.finditer(output.out) for row in _rows(counted, line[1], line.groups()[1:])]
-    return _answer(program, plan, asked, rows, output, notes)
-
-
-PROBE: Final = Probe((FIT_PARAMS, SERVER), "a GGUF file", ask)
+    return _answer(FIT_PARAMS, plan, asked, rows, output, notes)
 
 
 def _of_server(program: str, run: Run, plan: Plan, words: list[str]) -> Answer:
@@ -96,14 +101,6 @@ def _chosen(plan: Plan, words: Sequence[str]) -> PlanRequest:
     """The request with what the program chose."""
     flags = parse_flags(engine("llamacpp").options(plan.request.version), words)
     return plan.request._replace(options={**plan.request.options, **flags.values, "fit": "off"})
-
-
-def _planned(request: PlanRequest, *, every_row: bool) -> Plan:
-    """The plan; every_row: with logits for all tokens of a micro-batch."""
-    from kvplanner.engine.llamacpp.planner import make_plan
-
-    build = build_of(request.version)
-    return make_plan(request, build._replace(limited_outputs=build.limited_outputs and not every_row), "")
 
 
 def _rows(plan: Plan, device: str, sizes: Sequence[str]) -> Iterator[Answered]:
