@@ -44,7 +44,15 @@ def garbage_is_collected() -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Properties take hundreds of examples each: they are slow wherever they stand."""
+    """Properties take hundreds of examples each: they are slow wherever they stand. What a module makes once for its
+    tests is made by one process alone.
+    """
     for item in items:
         if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
             item.add_marker(pytest.mark.slow)
+        known = getattr(item, "_fixtureinfo", None)
+        shared = known is not None and any(
+            found.scope == "module" for name in known.names_closure for found in known.name2fixturedefs.get(name, ())
+        )
+        if shared and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.path.stem + item.path.parent.name))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import subprocess
 import sys
 import tomllib
@@ -11,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parent.parent / "kvplanner"
+from tests.sources import PACKAGE, modules, name_of, source, used
+
+pytestmark = pytest.mark.xdist_group("sources")
 
 # Each room with the rooms that it may import; a room may always import itself.
 GROUND = {
@@ -86,21 +87,11 @@ PLACES: dict[str, tuple[str, ...]] = {
 }
 
 
-def modules() -> list[Path]:
-    return sorted(PACKAGE.rglob("*.py"))
-
-
 def imports(path: Path, package: str = "kvplanner") -> Iterator[tuple[str, int]]:
     """Names of imported modules and their lines; what is taken from `package` itself counts as its modules."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            yield from ((alias.name, node.lineno) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            assert node.level == 0, f"{path}: relative import"
-            if node.module in ("kvplanner", package):
-                yield from ((f"{node.module}.{alias.name}", node.lineno) for alias in node.names)
-            else:
-                yield node.module, node.lineno
+    for module, name, line, level, _ in source(path).imports:
+        assert level == 0, f"{path}: relative import"
+        yield (f"{module}.{name}" if name and module in ("kvplanner", package) else module), line
 
 
 @pytest.mark.parametrize("path", modules(), ids=lambda p: p.relative_to(PACKAGE).as_posix())
@@ -121,22 +112,8 @@ def test_imports_point_down(path: Path) -> None:
 
 def _graph() -> dict[str, set[str]]:
     """Which module imports which, within functions too; not for types alone."""
-    names = {f"kvplanner.{p.relative_to(PACKAGE).with_suffix('').as_posix().replace('/', '.')}": p for p in modules()}
-    names = {name.removesuffix(".__init__"): path for name, path in names.items()}
-    graph: dict[str, set[str]] = {}
-    for name, path in names.items():
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        typing = {id(inner) for node in ast.walk(tree) if isinstance(node, ast.If)
-                  and "TYPE_CHECKING" in ast.dump(node.test) for inner in ast.walk(node)}  # fmt: skip
-        found: set[str] = set()
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom) and node.module and id(node) not in typing:
-                whole = {f"{node.module}.{alias.name}" for alias in node.names}
-                found |= {module if module in names else node.module for module in whole}
-            elif isinstance(node, ast.Import) and id(node) not in typing:
-                found |= {alias.name for alias in node.names}
-        graph[name] = found & names.keys()
-    return graph
+    names = {name_of(path): path for path in modules()}
+    return {name: set(used(path, frozenset(names))) for name, path in names.items()}
 
 
 def test_no_imports_run_in_a_circle() -> None:
@@ -213,9 +190,8 @@ def test_no_engines_options_are_named_outside_it() -> None:
             inside = place.split("/")[1] if place.count("/") > 1 else ""
             if place.startswith(of_files) or inside:
                 continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                assert node.value not in declared, f"{place}:{node.lineno} names {node.value}: find it by its role"
+        for text, line in source(path).texts:
+            assert text not in declared, f"{place}:{line} names {text}: find it by its role"
 
 
 def test_the_window_names_no_engine_that_was_added() -> None:
@@ -228,15 +204,15 @@ def test_the_window_names_no_engine_that_was_added() -> None:
         place = path.relative_to(PACKAGE).as_posix()
         if not place.startswith(("ui/", "app/")):
             continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value not in of_stores:
-                named = [word for word in added if word in node.value.lower()]
-                assert not named, f"{place}:{node.lineno} names {named[0]}"
+        for text, line in source(path).texts:
+            if text not in of_stores:
+                named = [word for word in added if word in text.lower()]
+                assert not named, f"{place}:{line} names {named[0]}"
 
 
 @pytest.mark.parametrize("path", modules(), ids=lambda p: p.relative_to(PACKAGE).as_posix())
 def test_modules_stay_small(path: Path) -> None:
-    lines = len(path.read_text(encoding="utf-8").splitlines())
+    lines = source(path).lines
     assert lines <= 450, f"{lines} lines: two subjects in one room"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
@@ -19,35 +18,7 @@ from kvplanner.errors import BadInput, PlannerError
 from kvplanner.files import FOLDER_VARIABLE
 from kvplanner.report.data import age
 from tests.cli.kit import Ran, process
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "packaging"))
-
-import build_pack
-
-KEY = SigningKey(bytes(range(32)))
-MARK = packfile.fingerprint(bytes(KEY.verify_key).hex())
-CONFIG = {
-    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 2048, "intermediate_size": 8192,
-    "num_hidden_layers": 16, "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256,
-    "max_position_embeddings": 131072, "tie_word_embeddings": True, "torch_dtype": "bfloat16",
-}  # fmt: skip
-MODEL = {"id": "acme/Tiny-1B", "family": "Tiny", "kind": "copy", "source": "github:acme/tiny", "config": CONFIG}
-GPU = {
-    "id": "rtx-9090", "vendor": "nvidia", "class": "geforce", "nvml_name": "NVIDIA GeForce RTX 9090",
-    "aliases": ["RTX 9090"], "memory_gb": 48, "compute_capability": "12.0", "nvml_total_mib": 49140,
-}  # fmt: skip
-LATE = {"value": 5e9, "low": 4e9, "high": 6e9, "basis": "measured", "why": "a lab's own start-up log"}
-BODY: dict[str, Any] = {
-    "name": "spring", "made": "2026-12-24", "by": "The lab", "models": [MODEL], "gpus": [GPU],
-    "constants": {"vllm": {"late_bytes": [LATE]}},
-}  # fmt: skip
-
-
-def pack(folder: Path, key: SigningKey = KEY, **changes: Any) -> Path:
-    """A pack's file with some fields of its body changed."""
-    path = folder / "given.kvpack"
-    path.write_bytes(build_pack.signed(BODY | changes, key))
-    return path
+from tests.pack_kit import BODY, CONFIG, GPU, LATE, MARK, MODEL, build_pack, pack
 
 
 @pytest.fixture
@@ -63,6 +34,7 @@ def late(told: Ran) -> tuple[int, int, int]:
     return found["bytes"], found["low_bytes"], found["high_bytes"]
 
 
+@pytest.mark.slow
 def test_a_pack_brings_models_gpus_and_constants_until_it_is_removed(run: Callable[..., Ran], tmp_path: Path) -> None:
     ask = ("plan", "Tiny-1B", "--gpu", "RTX 9090", "--json")
     assert run(*ask).status == 2
@@ -99,6 +71,7 @@ def test_a_key_is_trusted_once_by_its_fingerprint(run: Callable[..., Ran], tmp_p
     assert "not trusted here" in other.err
 
 
+@pytest.mark.slow
 def test_what_is_broken_in_the_folder_is_left_aside_and_named(run: Callable[..., Ran], tmp_path: Path) -> None:
     folder = tmp_path / "own" / "packs"
     assert run("data", "add", str(pack(tmp_path)), "--trust", MARK).status == 0

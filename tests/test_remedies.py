@@ -28,7 +28,8 @@ def _lacks_remedy(call: ast.Call, place: int) -> bool:
 def test_every_error_says_what_to_do() -> None:
     seen, silent = 0, []
     for path in sorted(ROOT.rglob("*.py")):
-        for call, place in _errors(ast.parse(path.read_text(encoding="utf-8"))):
+        text = path.read_text(encoding="utf-8")
+        for call, place in _errors(ast.parse(text)) if any(name in text for name in REMEDY_AT) else ():
             seen += 1
             if _lacks_remedy(call, place):
                 silent.append(f"{path.relative_to(ROOT)}:{call.lineno}: {ast.unparse(call)[:100]}")

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import ast
 from pathlib import Path
 
 import pytest
 
+from tests.sources import PACKAGE, source
+
 TESTS = Path(__file__).parent
-ROOT = TESTS.parent
-PACKAGE = ROOT / "kvplanner"
 
 
 def imported(path: Path) -> set[str]:
     """Every module, and every name of one, that a file imports anywhere."""
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return found
+    return {name for one in source(path).imports for name in (one.module, f"{one.module}.{one.name}")}
 
 
 @pytest.mark.parametrize("path", sorted(TESTS.rglob("*.py")), ids=lambda p: p.relative_to(TESTS).as_posix())

@@ -55,7 +55,7 @@ def check_constants(name: str, given: Mapping[str, list[dict[str, Any]]], where:
     """
     package = _ENGINES.get(name)
     if package is None:
-        raise UnknownName(f"no engine is called {name[:60]!r}", where, names())
+        raise UnknownName(f"no engine is called {name[:60]!r}", where, names(), "Leave its constants out")
     try:
         module = import_module(f"{package}.constants")
     except ModuleNotFoundError as error:

@@ -106,6 +106,7 @@ def test_what_was_found_outlives_an_end_before_it_was_read(jobs: Jobs) -> None:
     assert Session(lambda: (), jobs).restore() == Restored((plan,), crashed=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["9" * 30 + ".json", "x" * 200 + ".json", "0.json", "-1.json", "1e5.json", "٣.json"])
 def test_a_file_of_any_name_stops_nothing(jobs: Jobs, name: str) -> None:
     session = Session(lambda: (), jobs)
@@ -128,6 +129,7 @@ def test_a_session_of_a_newer_version_is_kept(jobs: Jobs) -> None:
     assert Session(lambda: (), jobs).restore().plans == (PLAN,)
 
 
+@pytest.mark.slow
 def test_two_starts_at_once_never_open_one_plan_twice(jobs: Jobs) -> None:
     first, second = Session(lambda: (), jobs), Session(lambda: (), jobs)
     first.folder.mkdir(parents=True)
@@ -157,6 +159,7 @@ def test_a_full_disk_leaves_the_files_of_a_crash(jobs: Jobs, monkeypatch: pytest
     assert Session(lambda: (), jobs).restore().plans == (PLAN,), "and they are found again"
 
 
+@pytest.mark.slow
 def test_a_session_of_large_plans_opens_again(jobs: Jobs) -> None:
     large = OpenPlan({"schema": "kvplanner.planfile/1", "x": ["y" * 1000] * 900}, "", modified=True)
     session = Session(lambda: (large,) * 20, jobs)

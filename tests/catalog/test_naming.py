@@ -158,6 +158,7 @@ def test_published_sizes_lie_near_what_their_names_say() -> None:
     assert len(near) >= 0.75 * checked
 
 
+@pytest.mark.slow
 def test_every_repository_of_a_known_size_is_planned_within_its_band() -> None:
     """Recorded or by name: what is shown holds the published size, for at least 90 % of those that resolve."""
     shown, wrong = 0, {}

@@ -14,6 +14,7 @@ from kvplanner.files import shipped
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.slow
 def test_what_is_kept_is_what_reading_gives() -> None:
     """When this fails, a record or a reader changed: run packaging/preread_models.py."""
     spec = importlib.util.spec_from_file_location("preread_models", ROOT / "packaging" / "preread_models.py")

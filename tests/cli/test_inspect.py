@@ -61,6 +61,7 @@ def test_a_config_of_ones_own(terminal: Terminal, tmp_path: Path, as_folder: boo
     assert str(tmp_path) in found["source"]
 
 
+@pytest.mark.slow
 def test_every_bundled_model_can_be_told(terminal: Terminal) -> None:
     for entry in models.index()[::9]:
         ran = terminal("inspect", entry.id)

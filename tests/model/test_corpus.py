@@ -39,6 +39,7 @@ def refused() -> list[str]:
     return out
 
 
+@pytest.mark.slow
 def test_the_readme_counts_the_refusals() -> None:
     found = re.search(r"and (\d+) public ones that the readers had never seen, (\d+) are refused", README)
     assert found is not None
@@ -70,6 +71,7 @@ def entry_lines() -> list[int]:
     return sizes
 
 
+@pytest.mark.slow
 def test_a_reader_is_as_small_as_the_readme_says() -> None:
     found = re.search(r"half of the entries take (\d+) lines or fewer", README)
     assert found is not None

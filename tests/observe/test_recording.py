@@ -178,6 +178,7 @@ def test_blanks_before_a_formula_make_it_no_name(name: str) -> None:
     assert inert(name).startswith("'")
 
 
+@pytest.mark.slow
 def test_a_long_recording_is_read_ahead_and_no_further(tmp_path: Path) -> None:
     path = tmp_path / "long.csv"
     rows = (ROW.replace("gpu,1,1.0,1.0", f"gpu,{i},{i}.0,{i / 10}") for i in range(1, 5000))

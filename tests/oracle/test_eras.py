@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
+import pytest
+
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.vllm.gpu import gpu_of
 from kvplanner.engine.vllm.kv import layout as kv_layout
@@ -15,6 +17,8 @@ from kvplanner.engine.vllm.settings import Settings
 from kvplanner.engine.vllm.settle import settle
 from kvplanner.engine.vllm.weights import rank as weights
 from tests.oracle import cases
+
+pytestmark = pytest.mark.slow
 
 HEAD, CASES = cases.read("eras.jsonl")
 RELEASES = ("0.20.2", "0.24.0", "0.28.0")

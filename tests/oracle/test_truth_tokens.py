@@ -30,6 +30,8 @@ from kvplanner.model.spec import State
 from kvplanner.units import GIB
 from tests.truth import rows
 
+pytestmark = pytest.mark.slow
+
 TRUTH: Final = Path(__file__).parents[1] / "truth"
 ERAS: Final = ("0.6.6", "0.7.3", "0.8.5", "0.9.2", "0.11.2", "0.16.0", "0.19.0", "0.23.0", "0.26.0", "0.28.0", "0.33.0")
 # Loose names in reports: what they mean, or the model with the same cache that their arithmetic names.

@@ -131,6 +131,7 @@ def test_checksums_are_what_sha256sum_reads(tmp_path: Path) -> None:
     subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=tmp_path, check=True, capture_output=True)
 
 
+@pytest.mark.slow
 def test_icus_data_are_trimmed_to_english_and_sort_as_before(tmp_path: Path) -> None:
     import trim_icu
 

@@ -41,12 +41,14 @@ def catalogue() -> list[Fit]:
     return list(models_on(gpus.machine("RTX 4090"), ASK))
 
 
+@pytest.mark.slow
 def test_the_whole_catalogue_has_a_row_each(catalogue: list[Fit]) -> None:
     assert [fit.model for fit in catalogue] == [entry.id for entry in models.index()]
     assert 150 < sum(fit.sure for fit in catalogue) < len(catalogue)
     assert {told.verdict_of(fit) for fit in catalogue} >= {"fits", "may fit", "does not fit", "refused"}
 
 
+@pytest.mark.slow
 def test_rows_are_what_plan_says(catalogue: list[Fit]) -> None:
     shared = [fit for fit in catalogue if models.find(fit.model).like]
     assert len(shared) > 100
@@ -64,6 +66,7 @@ def test_formats_are_what_plan_says() -> None:
     assert len(keys) == len(set(keys))
 
 
+@pytest.mark.slow
 def test_machines_of_a_model_are_what_plan_says() -> None:
     rows = list(machines_for(models.load("Qwen/Qwen3-32B"), ASK, counts=(1, 2), query="rtx"))
     assert len(rows) > 40

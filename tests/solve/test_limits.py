@@ -25,6 +25,7 @@ def planned(request: PlanRequest) -> Plan | None:
         return None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", names())
 def test_a_sure_context_is_sure_once_it_is_set(name: str) -> None:
     option = role_option(engine(name), None, "context")

@@ -44,6 +44,7 @@ def ways(name: str) -> tuple[Plan, tuple[Remedy, ...]]:
     return plan, remedies(built.request, plan, others)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "stage", "levers"),
     [
@@ -110,6 +111,7 @@ def test_a_smaller_share_carries_the_load_of_a_small_model() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "gpu", "names"),
     [
@@ -128,6 +130,7 @@ def test_what_no_pair_of_changes_makes_fit_is_answered_too(model: str, gpu: str,
     assert max(len(way.names) for way in found) <= 3
 
 
+@pytest.mark.slow
 def test_where_nothing_does_what_is_missing_is_said() -> None:
     request = PlanRequest(models.load("deepseek-ai/DeepSeek-V3"), gpus.machine("RTX 4090"), engine="sglang")
     plan = engine("sglang").plan(request)

@@ -92,6 +92,7 @@ def found() -> list[Case]:
     return made
 
 
+@pytest.mark.slow
 def test_a_remedy_gives_the_plan_that_it_carries(found: list[Case]) -> None:
     for _, _, remedy in found:
         assert planned(remedy.request) == remedy.plan
@@ -100,6 +101,7 @@ def test_a_remedy_gives_the_plan_that_it_carries(found: list[Case]) -> None:
             assert remedy.plan.verdict.certainty == "certain"
 
 
+@pytest.mark.slow
 def test_a_remedy_changes_nothing_but_what_it_says(found: list[Case]) -> None:
     for asked, _, remedy in found:
         before, after = asked, remedy.request
@@ -114,6 +116,7 @@ def test_a_remedy_changes_nothing_but_what_it_says(found: list[Case]) -> None:
         assert (before.load, before.version) == (after.load, after.version)
 
 
+@pytest.mark.slow
 def test_a_sure_remedy_holds_where_each_part_is_at_its_high_end(found: list[Case]) -> None:
     """A band says how far a part may lie off; parts are independent, so that each is tried alone."""
     tried = 0
@@ -131,6 +134,7 @@ def test_a_sure_remedy_holds_where_each_part_is_at_its_high_end(found: list[Case
     assert tried > 100
 
 
+@pytest.mark.slow
 def test_what_serves_more_serves_more_and_what_needs_less_serves_no_less(found: list[Case]) -> None:
     for _, plan, remedy in found:
         if remedy.aim == "more":
@@ -139,6 +143,7 @@ def test_what_serves_more_serves_more_and_what_needs_less_serves_no_less(found: 
             assert (remedy.plan.limits.sure_serves_users or 0) >= (plan.limits.sure_serves_users or 0)
 
 
+@pytest.mark.slow
 def test_the_flags_give_the_plan_where_they_stand_behind_the_command(found: list[Case]) -> None:
     tried = 0
     for asked, _, remedy in found:
@@ -179,6 +184,7 @@ def test_ranked_remedies_put_sure_and_cheap_ones_first() -> None:
     assert ways[0].names == ("context",)
 
 
+@pytest.mark.slow
 def test_changes_in_another_order_are_one_way(found: list[Case]) -> None:
     several = [remedy for _, _, remedy in found if len(remedy.changes) > 1]
     turned = tuple(remedy._replace(changes=remedy.changes[::-1]) for remedy in several)
@@ -187,6 +193,7 @@ def test_changes_in_another_order_are_one_way(found: list[Case]) -> None:
         assert ranked((remedy, again)) == (remedy,)
 
 
+@pytest.mark.slow
 def test_of_ways_that_differ_by_one_figure_and_come_to_the_same_one_is_listed(found: list[Case]) -> None:
     """Another figure that comes to something else is another way; so is another machine, whatever comes of it."""
     case = next(c for c in found if [c_.option for c_ in c.remedy.changes] == ["max_model_len"] and c.plan.kv_cache)
@@ -236,6 +243,7 @@ def test_the_search_stops_between_two_plans() -> None:
     assert first.plan.fits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "count"), [("vllm", 16), ("sglang", 14), ("llamacpp", 14), ("ollama", 10)])
 def test_over_the_catalogue_a_remedy_of_any_engine_is_the_plan_that_it_promises(name: str, count: int) -> None:
     chosen = random.Random(f"{name} 5")

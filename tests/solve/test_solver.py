@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import cache
 
 import pytest
 
@@ -48,28 +49,30 @@ CONTEXTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("request_", CONTEXTS, ids=lambda r: f"{r.model.id}-{r.version}-{len(r.options)}")
-@pytest.mark.parametrize("surely", [False, True])
-def test_the_longest_context_is_that_of_trying_all(request_: PlanRequest, surely: bool) -> None:
+def test_the_longest_context_is_that_of_trying_all(request_: PlanRequest) -> None:
     limit = request_.model.spec.context_length or 0
     found = solve("context", request_)
-    value = found.sure_value if surely else found.value
 
-    def does(length: int) -> bool:
-        return works(plan(request_._replace(options={**request_.options, "max_model_len": length})), surely=surely)
+    @cache
+    def planned(length: int) -> Plan | None:
+        return plan(request_._replace(options={**request_.options, "max_model_len": length}))
 
     step = limit // 97  # another grid than the search has
-    scanned = max((n for n in range(limit, 0, -step) if does(n)), default=None)
-    if value is None:
-        assert scanned is None
-        return
-    assert isinstance(value, int)
-    assert does(value)
-    assert scanned is None or scanned <= value
-    for more in (1, 2, 7, 16, 64, 500, 3000):
-        assert value + more > limit or not does(value + more), more
+    for surely, value in ((False, found.value), (True, found.sure_value)):
+        scanned = max((n for n in range(limit, 0, -step) if works(planned(n), surely=surely)), default=None)
+        if value is None:
+            assert scanned is None
+            continue
+        assert isinstance(value, int)
+        assert works(planned(value), surely=surely)
+        assert scanned is None or scanned <= value
+        for more in (1, 2, 7, 16, 64, 500, 3000):
+            assert value + more > limit or not works(planned(value + more), surely=surely), more
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "gpu", "options"),
     [
@@ -78,31 +81,25 @@ def test_the_longest_context_is_that_of_trying_all(request_: PlanRequest, surely
         (HYBRID, "H100", {"max_num_seqs": 64, "max_model_len": 16384}),
     ],
 )
-@pytest.mark.parametrize("surely", [False, True])
-def test_most_users_is_that_of_trying_all(model: str, gpu: str, options: dict[str, OptionValue], surely: bool) -> None:
+def test_most_users_is_that_of_trying_all(model: str, gpu: str, options: dict[str, OptionValue]) -> None:
     request = asked(model, gpu, options, Load(1, 6000, 1000))
     found = solve("users", request)
-    value = found.sure_value if surely else found.value
-
-    def does(users: int) -> bool:
-        return works(plan(request._replace(load=Load(users, 6000, 1000))), surely=surely)
-
-    assert value == max((n for n in range(1, 200) if does(n)), default=None)
+    plans = {users: plan(request._replace(load=Load(users, 6000, 1000))) for users in range(1, 200)}
+    for surely, value in ((False, found.value), (True, found.sure_value)):
+        assert value == max((n for n, made in plans.items() if works(made, surely=surely)), default=None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "gpu"), [(LLAMA, "H100"), (HYBRID, "2xL40S"), (GEMMA, "H100")])
-@pytest.mark.parametrize("surely", [False, True])
-def test_the_smallest_share_is_that_of_trying_all(model: str, gpu: str, surely: bool) -> None:
+def test_the_smallest_share_is_that_of_trying_all(model: str, gpu: str) -> None:
     request = asked(model, gpu, {"max_model_len": 16384, "max_num_seqs": 32}, SMALL)
     found = solve("utilisation", request)
-    value = found.sure_value if surely else found.value
-    shares = [n / 100 for n in range(5, 100)]
-    does = [
-        share
-        for share in shares
-        if works(plan(request._replace(options={**request.options, "gpu_memory_utilization": share})), surely=surely)
-    ]
-    assert value == min(does, default=None)
+    plans = {
+        share: plan(request._replace(options={**request.options, "gpu_memory_utilization": share}))
+        for share in (n / 100 for n in range(5, 100))
+    }
+    for surely, value in ((False, found.value), (True, found.sure_value)):
+        assert value == min((share for share, made in plans.items() if works(made, surely=surely)), default=None)
     assert found.plan is None or found.plan.sure
 
 

@@ -88,6 +88,7 @@ def test_our_table_of_types_holds_all_of_the_packages() -> None:
         assert TYPES[type_.value].bytes == size or type_.name == "Q8_1"
 
 
+@pytest.mark.slow
 def test_metadata_equals_the_packages(tmp_path: Path) -> None:
     import gguf
     import numpy
@@ -184,6 +185,7 @@ def test_alignment(alignment: int) -> None:
     assert parse(data + bytes(size)).alignment == alignment
 
 
+@pytest.mark.slow
 def test_a_lists_reading_stops_before_the_tokenizer(tmp_path: Path) -> None:
     path = tmp_path / "m.gguf"
     path.write_bytes(llama_file(tokens=200_000))

@@ -126,6 +126,7 @@ def serve(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[
         server.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ANSWERS)
 @pytest.mark.parametrize("ask", ["open", "search"])
 def test_no_answer_costs_more_than_its_limits(

@@ -103,6 +103,7 @@ def test_a_truncated_download_can_be_looked_at() -> None:
     assert header.data_bytes == 12
 
 
+@pytest.mark.slow
 def test_too_many_tensors_are_refused() -> None:
     one = b'"%d":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}'
     text = b"{" + b",".join(one % number for number in range(200_001)) + b"}"

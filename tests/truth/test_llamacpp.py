@@ -8,6 +8,8 @@ import pytest
 
 from tests.truth.llamacpp import Score, build_named, main, read, score, summary
 
+pytestmark = pytest.mark.slow
+
 HERE = Path(__file__).parent
 
 

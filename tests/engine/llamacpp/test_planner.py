@@ -223,6 +223,7 @@ def test_a_plan_takes_little_time() -> None:
     assert min(times) < 0.013
 
 
+@pytest.mark.slow
 def test_compute_bands_hold_what_the_oracle_has() -> None:
     from kvplanner.engine.llamacpp import figures
     from tests.oracle.llamacpp.cases import checked, load, settings_of

@@ -90,6 +90,7 @@ def test_every_release_that_is_offered_plans(version: str, name: str) -> None:
     assert found.rules == era_of(version).era.name
 
 
+@pytest.mark.slow
 def test_every_architecture_of_the_catalogue_plans_or_is_refused_in_words() -> None:
     for name in (entry.id for entry in models.index()[::9]):
         try:

@@ -7,6 +7,8 @@ import pytest
 from kvplanner.engine.llamacpp.compute import chain
 from tests.oracle.llamacpp.cases import Checked, checked, load, model_of, settings_of
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def cases() -> list[Checked]:

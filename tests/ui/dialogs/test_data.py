@@ -14,7 +14,7 @@ from kvplanner.app.jobs import Jobs
 from kvplanner.catalog import gpus, models
 from kvplanner.ui.dialogs.data import DataDialog
 from kvplanner.ui.window.window import MainWindow
-from tests.test_packs import MARK, pack
+from tests.pack_kit import MARK, pack
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ pytestmark = pytest.mark.usefixtures("qapp")
 SVG = "{http://www.w3.org/2000/svg}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sample_plans.ALL)
 @pytest.mark.parametrize("theme", THEMES)
 def test_png(tmp_path: Path, name: str, theme: ThemeName) -> None:

@@ -161,6 +161,7 @@ def test_no_line_of_facts_ends_or_begins_with_a_dot(qtbot: QtBot, width: int) ->
     assert view.details.height() >= view.details.heightForWidth(view.details.width())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [LLAMA, "Qwen/Qwen3-30B-A3B"])
 def test_every_text_follows_a_theme_that_changes(
     open_window: Callable[..., MainWindow], qtbot: QtBot, model: str

@@ -166,7 +166,7 @@ def expert_workspace(model: Model, settings: Settings, gpu: Gpu) -> Buffer:
     tokens = (
         settings.scheduler.max_num_batched_tokens * settings.parallel.dp
     )  # every replica's tokens meet at the experts
-    ranks = 1 if settings.parallel.expert_parallel else expert_ranks(settings)
+    ranks = expert_ranks(settings).cut
     for layer in model.spec.layers:
         for moe in layer.mlps:
             if not isinstance(moe, Moe):

@@ -27,7 +27,7 @@ def check_blocks(group: TensorGroup, local: Local, settings: Settings) -> str:
     Raises BadInput, in words near the engine's, where the release surely refuses it.
     """
     experts = group.kind == "experts"
-    ranks = (1 if settings.parallel.expert_parallel else expert_ranks(settings)) if experts else settings.parallel.tp
+    ranks = expert_ranks(settings).cut if experts else settings.parallel.tp
     by_rows, by_columns = group.shard in ("column", "kv", "expert_column"), group.shard in ("row", "expert_row")
     if group.kind not in _KINDS or group.format.layout != "block" or ranks == 1:
         return ""

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Final
 
 from kvplanner.engine.shared.identity import by_identity
-from kvplanner.engine.shared.shard import Local
+from kvplanner.engine.shared.shard import Local, uneven
 from kvplanner.engine.vllm.gpu import Gpu
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.engine.vllm.weights import (
@@ -29,7 +29,7 @@ from kvplanner.engine.vllm.weights import (
     rules as weights_rules,
 )
 from kvplanner.engine.vllm.weights.blocks import check_blocks
-from kvplanner.engine.vllm.weights.shard import check_divides, cut, expert_ranks, uneven
+from kvplanner.engine.vllm.weights.shard import check_divides, cut, expert_ranks
 from kvplanner.errors import BadInput, NotModelled
 from kvplanner.estimate import Estimate, Input, band_of_sum, banded, exact, least_sure
 from kvplanner.model.model import Model
@@ -164,7 +164,7 @@ def divides(model: Model, tp: int) -> bool:
     """Whether every tensor of the model splits evenly over tp ranks, its encoders and experts included."""
     groups = (group for group, _ in inventory_of(model).groups() if group.place != "mtp")
     return all(
-        weights_rules.state_rows(group, model.spec, tp) or uneven(_as_split(group, model.spec), tp, tp) is None
+        weights_rules.state_rows(group, model.spec, tp) or uneven(_as_split(group, model.spec), tp) is None
         for group in groups
     )
 
@@ -175,7 +175,8 @@ def _check(model: Model, settings: Settings, parts: Iterable[Held]) -> tuple[str
     Raises BadInput for those that it refuses, NotModelled for a method of unknown size.
     """
     weights_methods.check(model.spec, settings)
-    if expert_ranks(settings) == 1:
+    ranks = expert_ranks(settings)
+    if ranks.cut * ranks.spread == 1:
         return ()  # nothing is split
     remarks: dict[str, None] = {}
     for part in parts:

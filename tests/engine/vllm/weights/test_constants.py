@@ -19,6 +19,7 @@ GPUS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(TABLE))
 def test_every_version_gpu_and_rank_has_an_entry(name: str) -> None:
     for minor in range(34):
