@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 from kvplanner.errors import BadInput, UnknownName
@@ -64,13 +65,18 @@ def check_constants(name: str, given: Mapping[str, list[dict[str, Any]]], where:
 
 
 def metrics() -> tuple[MetricNames, ...]:
-    """What each engine calls the figures of its metrics page: the METRICS of its package; no rules are imported."""
-    return tuple(import_module(f"{package}.metrics").METRICS for package in _ENGINES.values())
+    """What engines call the figures of their metrics pages: METRICS of packages that have it; imports no rules."""
+    return tuple(import_module(f"{package}.metrics").METRICS for package in _with("metrics"))
 
 
 def log_packages() -> tuple[str, ...]:
     """The packages of engines whose logs are understood: each has a GRAMMAR in `log`."""
-    return tuple(_ENGINES.values())
+    return _with("log")
+
+
+def _with(module: str) -> tuple[str, ...]:
+    """The packages that have a module: what an engine does not say of itself is not asked of it."""
+    return tuple(package for package in _ENGINES.values() if find_spec(f"{package}.{module}") is not None)
 
 
 def signatures() -> tuple[Mapping[str, object], ...]:

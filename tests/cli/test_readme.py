@@ -60,3 +60,27 @@ def test_what_it_points_to_exists() -> None:
 def test_generated_parts_are_filled(part: str) -> None:
     body = README.split(f"<!-- {part}:begin -->")[1].split(f"<!-- {part}:end -->")[0]
     assert len(body.strip().splitlines()) >= 3
+
+
+def test_the_tree_names_every_room_and_nothing_else() -> None:
+    tree = README.split("## How it is laid out")[1].split("```")[1]
+    rooms = {
+        line.split()[0].removesuffix(".py") for line in tree.splitlines() if line.startswith("  ") and line[2] != " "
+    }
+    package = ROOT / "kvplanner"
+    packages = {path.parent.name for path in package.glob("*/__init__.py")}
+    modules = {path.stem for path in package.glob("*.py")} - {"__init__"}
+    assert packages <= rooms <= packages | modules
+    told = set(re.findall(r"\w+", tree))
+    assert modules <= told, modules - told
+    assert {path.parent.name for path in (package / "ui").glob("*/__init__.py")} <= told
+
+
+def test_the_way_of_an_option_and_of_a_plan_goes_through_files_that_are_there() -> None:
+    way = README.split("### The way of an option")[1].split("###")[0]
+    named = re.findall(r"`([\w/]+(?:\.py|/))`", way)
+    assert len(named) > 12
+    for name in named:
+        homes = ("", "engine/vllm/", "engine/vllm/startup/", "ui/bars/")
+        assert any((ROOT / "kvplanner" / home / name).exists() for home in homes), name
+    assert len(re.findall(r"^\d+\. ", way, re.MULTILINE)) <= 10

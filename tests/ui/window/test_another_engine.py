@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -23,6 +24,9 @@ def abacus(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     for cached in (signatures, report_options.with_role):
         cached.cache_clear()
+
+
+LOG = "INFO 11-30 07:00:00 [gpu_model_runner.py:3549] Model loading took 14.99 GiB and 2.5 seconds\n"
 
 
 def said(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str]:
@@ -59,6 +63,34 @@ def test_its_plan_keeps_the_contract(capsys: pytest.CaptureFixture[str]) -> None
     assert status == 0
     assert (document["engine"]["name"], document["kv_cache"]["unit"]) == ("abacus", "cells")
     assert document["verdict"]["state"] == "fits"
+
+
+def test_it_is_compared_swept_fitted_launched_and_reported(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    ours = ("Llama-3.1-8B-Instruct", "--engine", "abacus", "--gpu", "H100")
+    for command, *more, wanted in (
+        ("plan", "--launch", "shell", "abacus count meta-llama/Llama-3.1-8B-Instruct"),
+        ("plan", "--solve", "context", "--beads 131"),
+        ("plan", "--markdown", "| KV cache |"),
+        ("compare", "--", "--beads", "64", "Abacus 2 · rules wood"),
+        ("sweep", "--over", "beads=64,128", "128"),
+    ):
+        status, text = said(capsys, command, *ours, *more)
+        assert (status, wanted in text) == (0, True), (command, more, text)
+    page, kept = tmp_path / "plan.html", tmp_path / "plan.kvplan.json"
+    assert said(capsys, "report", *ours, "--output", str(page))[0] == 0
+    assert "Abacus 2" in page.read_text(encoding="utf-8")
+    assert said(capsys, "plan", *ours, "--save", str(kept))[0] == 0
+    assert said(capsys, "plan", str(kept)) == said(capsys, "plan", *ours)
+    assert said(capsys, "fits", "--gpu", "H100", "--engine", "abacus", "--search", "llama 3.1 8b")[0] == 0
+
+
+def test_without_a_grammar_and_metrics_others_are_read_as_before(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    log = tmp_path / "start.log"
+    log.write_text(LOG, encoding="utf-8")
+    assert "weights          14.99" in said(capsys, "diagnose", str(log))[1]
+    assert len(registry.metrics()) == len(registry.names()) - 1
 
 
 def test_explain_uses_its_words(capsys: pytest.CaptureFixture[str]) -> None:
