@@ -78,7 +78,9 @@ class _Running:
                 start_new_session=sys.platform != "win32",
             )  # fmt: skip
         except OSError as error:
-            raise BadInput(f"it cannot be started: {error.strerror or error}", self._program) from error
+            raise BadInput(
+                f"it cannot be started: {error.strerror or error}", self._program, "Name a program that runs here"
+            ) from error
         seen = threading.Event()
         pattern = re.compile(enough.encode()) if enough else None
         assert process.stdout is not None
