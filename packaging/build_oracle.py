@@ -58,7 +58,7 @@ def eras(source: Path) -> None:
         row = json.loads(line)
         case = _case(row, words.setdefault(row["release"], {}))
         rank = row["ranks"][0]
-        processed = rank["post_processing"] == "ok"
+        processed = rank["post_processing"].startswith("ok")
         after = rank["weights_after" if processed else "weights"]
         more = {name: row["defaults"][name] for name in ERA_DEFAULTS}
         cases.append(case | {

@@ -42,7 +42,10 @@ def modelopt(config: Fields) -> Scheme:
     if algo == "MIXED_PRECISION":
         if not config.has("quantized_layers"):
             raise config.missing("quantized_layers")
-        return Scheme("modelopt_mixed", None, rules=mapped(config) + rules, kv_cache=kv_cache(config))
+        held = config.sub("quantized_layers")
+        wrapped = any(name.startswith("model.language_model.") for name in (held.values if held is not None else ()))
+        return Scheme("modelopt_mixed", None, rules=mapped(config) + rules, kv_cache=kv_cache(config),
+                      traits=("mixed under a wrapper",) if wrapped else ())  # fmt: skip
     default = _format(algo, config.maybe("group_size", low=1, high=1 << 16), config)
     return Scheme(_NAMES.get(algo, "modelopt"), default, rules=rules, kv_cache=kv_cache(config), traits=(algo,))
 

@@ -29,21 +29,22 @@ class Loads(NamedTuple):
 
 
 _ALL: Final[Version] = (0, 0)
+# Read in layers/quantization of the releases 0.6.6 to 0.33.0 (get_min_capability), both sides of each border.
 _METHODS: Final[dict[str, Loads]] = {
     "gguf": Loads(gone=(24, 0)),
-    "bitsandbytes": Loads(gone=(27, 0)),
+    "bitsandbytes": Loads(gone=(28, 0)),
     "awq": Loads(capability=((_ALL, (7, 5)),)),
     # Marlin came to 7.5 with 0.14 or 0.15, without MXFP4.
     "fp8": Loads(capability=(((14, 0), (7, 5)), (_ALL, (8, 0)))),
     "mxfp4": Loads(since=(10, 1), capability=((_ALL, (8, 0)),)),
-    "mxfp8": Loads(capability=((_ALL, (8, 0)),)),
+    "mxfp8": Loads(since=(19, 0), capability=(((20, 0), (8, 0)), (_ALL, (10, 0)))),
     "fbgemm_fp8": Loads(capability=((_ALL, (8, 0)),)),
-    "fp_quant": Loads(since=(10, 2), capability=((_ALL, (10, 0)),)),
+    "fp_quant": Loads(since=(11, 1), capability=((_ALL, (10, 0)),)),
     "experts_int8": Loads(capability=((_ALL, (8, 0)),)),
     "modelopt": Loads(capability=(((27, 0), (8, 0)), (_ALL, (8, 9)))),
-    "modelopt_fp4": Loads(since=(8, 0), capability=(((14, 0), (7, 5)), (_ALL, (8, 0)))),
-    "modelopt_mxfp8": Loads(since=(16, 0), capability=(((24, 0), (8, 0)), (_ALL, (10, 0)))),
-    "modelopt_mixed": Loads(since=(17, 0), capability=((_ALL, (7, 5)),)),
+    "modelopt_fp4": Loads(since=(8, 0), capability=(((14, 0), (7, 5)), ((9, 0), (8, 0)), (_ALL, (10, 0)))),
+    "modelopt_mxfp8": Loads(since=(16, 0), capability=(((20, 0), (8, 0)), (_ALL, (10, 0)))),
+    "modelopt_mixed": Loads(since=(17, 0), capability=(((24, 0), (7, 5)), (_ALL, (8, 9)))),
     "torchao": Loads(since=(8, 5), capability=((_ALL, (7, 5)),)),
     "auto-round": Loads(since=(9, 0)),
     "quark": Loads(since=(7, 2), capability=((_ALL, (7, 0)),)),
@@ -58,6 +59,14 @@ _TRAITS: Final[dict[str, tuple[Version, str]]] = {
     "act-order": ((30, 0), "GPTQ group activation ordering (desc_act=True) is no longer supported"),
     "2:4 sparse": ((22, 0), "Sparsity support has been removed from compressed-tensors"),
 }
+# What a method's weights may need that older releases lack: the first that has it, and what those do.
+_FIRST: Final[dict[str, tuple[Version, str]]] = {
+    # ModelOptMixedPrecisionConfig in layers/quantization/modelopt.py of 0.21.0 and 0.22.0.
+    "mixed under a wrapper": (
+        (22, 0), "does not find the names of quantized_layers in a model with encoders: it builds all layers in 16 "
+        "bits, and fails as it loads them",
+    ),
+}  # fmt: skip
 # Read only with a flag of its own since then.
 _DEPRECATED: Final = {"fbgemm_fp8": (14, 0), "fp_quant": (14, 0)}
 
@@ -78,11 +87,14 @@ def cannot_load(method: str, version: Version) -> str:
 
 
 def trouble_with(traits: tuple[str, ...], version: Version) -> str:
-    """What a release says of a checkpoint that it no longer reads, "" when it reads it."""
+    """What a release says of a checkpoint that it no longer reads, or does not read yet; "" when it reads it."""
     for trait in traits:
         since, words = _TRAITS.get(trait, (None, ""))
         if since is not None and version >= since:
             return words
+        first, words = _FIRST.get(trait, (version, ""))
+        if version < first:
+            return f"vLLM {spelled(version)} {words}. It loads from {spelled(first)} on"
     return ""
 
 

@@ -86,7 +86,8 @@ def _check_method(spec: ModelSpec, method: str, version: Version) -> None:
         )
     trouble = formats.trouble_with(spec.quantization_traits, version)
     if trouble:
-        raise BadInput(trouble, "--engine-version", "Plan an older release, for example 0.20, or another repository")
+        other = "a newer" if "loads from" in trouble else "an older"
+        raise BadInput(trouble, "--engine-version", f"Plan {other} release, or another repository")
 
 
 def no_kernels_for(quantization: str, version: Version, gpu: GpuSpec) -> str:

@@ -60,8 +60,8 @@ class Online(NamedTuple):
 
 # The named variants came with the frontend of vllm-project/vllm#38138; the release may be off by one.
 _NAMED_SINCE: Final = (18, 0)
-# 0.27's registry does not list it any more (layers/quantization/__init__.py of both).
-_BITSANDBYTES_LAST: Final = (26, 99)
+# 0.28's registry does not list it any more, 0.27's does (layers/quantization/__init__.py of both).
+_BITSANDBYTES_LAST: Final = (27, 99)
 # Since when --quantization on a 16-bit checkpoint quantises layer by layer instead of loading all of it first.
 _LAYERWISE_SINCE: Final = (17, 0)
 ONLINE: Final[dict[str, Online]] = {

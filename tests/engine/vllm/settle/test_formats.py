@@ -58,7 +58,7 @@ def test_every_method_is_planned_or_refused_with_words(config: dict[str, Any], g
     [
         (GPTQ | {"desc_act": True}, "0.33", "activation ordering"),
         (grouped(INT4, "marlin-24"), "0.24", "Sparsity support has been removed"),
-        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "0.27", "no bitsandbytes quantisation"),
+        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "0.28", "no bitsandbytes quantisation"),
         ({"bits": 4, "group_size": 64}, "0.33", "MLX's format"),
         ({"quant_method": "exl2", "bits": 4.0}, "0.16", "ExLlamaV2's format"),
     ],
@@ -73,7 +73,7 @@ def test_what_a_release_does_not_load_is_refused(config: dict[str, Any], version
     ("config", "version"),
     [
         (GPTQ | {"desc_act": True}, "0.29"), (grouped(INT4, "marlin-24"), "0.20"),
-        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "0.26"),
+        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "0.27"),
     ],
 )  # fmt: skip
 def test_releases_before_that_load_it(config: dict[str, Any], version: str) -> None:
@@ -111,3 +111,19 @@ def test_experts_int8_in_a_config_quantises_the_experts_while_loading() -> None:
     experts = sum(g.elements * n for g, n in inventory.groups() if g.kind == "experts")
     rows = sum(g.shape[0] * g.count * n for g, n in inventory.groups() if g.kind == "experts")
     assert abs(weights - (inventory.stored_bytes() - experts + 4 * rows)) < 0.001 * weights
+
+
+@pytest.mark.parametrize(
+    ("method", "version", "least"),
+    [
+        ("modelopt_mixed", (22, 0), (8, 9)), ("modelopt_mixed", (24, 0), (7, 5)), ("modelopt_mxfp8", (19, 1), (10, 0)),
+        ("modelopt_mxfp8", (20, 0), (8, 0)), ("modelopt_fp4", (8, 5), (10, 0)), ("modelopt_fp4", (9, 2), (8, 0)),
+        ("mxfp8", (19, 0), (10, 0)), ("modelopt", (26, 0), (8, 9)), ("modelopt", (27, 0), (8, 0)),
+        ("fp8", (13, 0), (8, 0)), ("fp8", (14, 0), (7, 5)), ("quark", (33, 0), (7, 0)), ("torchao", (33, 0), (7, 5)),
+    ],
+)  # fmt: skip
+def test_the_least_capability_is_that_of_the_releases_source(
+    method: str, version: tuple[int, int], least: tuple[int, int]
+) -> None:
+    """get_min_capability of each method's class, in the source distributions on both sides of a border."""
+    assert formats.least_capability(method, version) == least

@@ -23,7 +23,7 @@ FP32 = dense("float32")
         ("compressed-tensors", "0.33.0", "Cannot find the config file"),
         ("awq", "0.16.0", "Cannot find the config file for awq"),
         ("bitsandbytes", "0.33.0", "vLLM 0.33.0 does not have it"),
-        ("bitsandbytes", "0.27.0", "vLLM 0.27.0 does not have it"),
+        ("bitsandbytes", "0.28.0", "vLLM 0.28.0 does not have it"),
         ("fp8_per_block", "0.11.0", "vLLM 0.11.0 does not have it"),
     ],
 )
