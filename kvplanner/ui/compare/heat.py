@@ -9,6 +9,7 @@ from PySide6.QtCore import QEvent, QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QFocusEvent, QKeyEvent, QMouseEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QWidget
 
+from kvplanner.record import NamedTuple
 from kvplanner.report.sweep import label_of, point_words
 from kvplanner.ui.compare.measure import MEASURES, Measure, few, labelled
 from kvplanner.ui.compare.plot import LEAST, short_value
@@ -27,6 +28,28 @@ _LABEL: Final = 52
 _ROOM: Final = 34  # of a cell that has its number in it
 _HEIGHT: Final = 15
 _PALEST: Final = 0.18
+_LEVELS: Final = 48  # of shades: more cannot be told apart
+
+
+class _Ink(NamedTuple):
+    """How a cell is filled. level: of _LEVELS, None for a point that has no value; patterned: not surely so."""
+
+    level: int | None
+    patterned: bool
+
+
+def _ink(point: Point, value: float | None, top: float) -> _Ink:
+    if value is None:
+        return _Ink(None, point.fits is False and not point.refused)
+    return _Ink(round(_LEVELS * min(max(value / top, 0.0), 1.0)), not point.sure)
+
+
+def _shade(tokens: Tokens, level: int) -> str:
+    return mix(tokens.accent, tokens.panel, _PALEST + (1 - _PALEST) * level / _LEVELS)
+
+
+def _box(across: Sequence[int], down: Sequence[int], row: int, start: int, end: int) -> QRectF:
+    return QRectF(across[start], down[row], across[end] - across[start], down[row + 1] - down[row])
 
 
 class HeatMap(QWidget):
@@ -41,6 +64,7 @@ class HeatMap(QWidget):
         self._axes: tuple[Axis, ...] = ()
         self._points: tuple[Point, ...] = ()
         self._measure: Measure = MEASURES[0]
+        self._inks: list[_Ink] = []
         self.at = 0
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setMinimumHeight(LEAST)
@@ -53,6 +77,9 @@ class HeatMap(QWidget):
         if tuple(axes) != self._axes:
             self.at = 0
         self._request, self._axes, self._points, self._measure = request, tuple(axes), tuple(points), measure
+        values = [None if band is None else band[0] for band in map(measure.band, self._points)]
+        top = max((value for value in values if value is not None), default=0.0) or 1.0
+        self._inks = [_ink(point, value, top) for point, value in zip(self._points, values, strict=True)]
         self.mark(self.at)
         self.update()
 
@@ -61,24 +88,37 @@ class HeatMap(QWidget):
         """Rows and columns."""
         return (len(self._axes[0].values), len(self._axes[1].values)) if len(self._axes) == 2 else (0, 0)
 
-    def cell(self, at: int) -> QRectF:
-        """Where a point is drawn."""
+    def _edges(self) -> tuple[list[int], list[int]]:
+        """Where columns and rows begin and the last ones end, in whole pixels."""
         rows, columns = self._size
         wide = (self.width() - _LEFT - 4) / max(columns, 1)
         high = (self.height() - _TOP - _BOTTOM) / max(rows, 1)
-        row, column = divmod(at, max(columns, 1))
-        left, top = _LEFT + column * wide, _TOP + row * high
-        return QRectF(round(left), round(top), round(left + wide) - round(left), round(top + high) - round(top))
+        across = [round(_LEFT + column * wide) for column in range(columns + 1)]
+        return across, [round(_TOP + row * high) for row in range(rows + 1)]
+
+    def cell(self, at: int) -> QRectF:
+        """Where a point is drawn."""
+        row, column = divmod(at, max(self._size[1], 1))
+        across, down = self._edges()
+        return _box(across, down, row, column, column + 1)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         """Cells, labels, the mark."""
         if self._request is None or len(self._axes) != 2:
             return
         painter, tokens, type_ = QPainter(self), tokens_of(self), Type(self.font())
-        bands = [self._measure.band(point) for point in self._points]
-        top = max((band[0] for band in bands if band), default=0.0) or 1.0
-        for at, (point, band) in enumerate(zip(self._points, bands, strict=True)):
-            self._paint(painter, tokens, type_, at, point, None if band is None else band[0] / top)
+        across, down = self._edges()
+        rows, columns = self._size
+        for row in range(rows):
+            inks = self._inks[row * columns : (row + 1) * columns]
+            start = 0
+            for end in range(1, columns + 1):  # cells alike are filled as one
+                if end == columns or inks[end] != inks[start]:
+                    self._fill(painter, tokens, _box(across, down, row, start, end), inks[start])
+                    start = end
+        box = _box(across, down, 0, 0, 1)
+        if box.width() >= _ROOM and box.height() >= _HEIGHT:
+            self._numbers(painter, tokens, type_)
         self._labels(painter, tokens, type_)
         painter.setPen(pen(tokens.text, 2))
         painter.drawRect(self.cell(self.at).adjusted(0, 0, -1, -1))
@@ -87,24 +127,25 @@ class HeatMap(QWidget):
             painter.drawRect(self.rect().adjusted(0, 0, -1, -1))
         painter.end()
 
-    def _paint(
-        self, painter: QPainter, tokens: Tokens, type_: Type, at: int, point: Point, share: float | None
-    ) -> None:
-        box = self.cell(at)
-        band = self._measure.band(point)
-        if share is None or band is None:
+    def _fill(self, painter: QPainter, tokens: Tokens, box: QRectF, ink: _Ink) -> None:
+        if ink.level is None:
             painter.fillRect(box, colour(tokens.panel))
-            if point.fits is False and not point.refused:
+            if ink.patterned:
                 fill_pattern(painter, box, "cross", pen(mix(tokens.danger, tokens.panel, 0.6)))
             return
-        fill = mix(tokens.accent, tokens.panel, _PALEST + (1 - _PALEST) * min(max(share, 0.0), 1.0))
+        fill = _shade(tokens, ink.level)
         painter.fillRect(box, colour(fill))
-        if not point.sure:
+        if ink.patterned:
             fill_pattern(painter, box, "up", pen(mix(tokens.panel, fill, 0.5)))
-        if box.width() >= _ROOM and box.height() >= _HEIGHT:
-            painter.setFont(type_.fonts["small"])
-            painter.setPen(colour(max((tokens.text, tokens.panel), key=lambda ink: contrast(ink, fill))))
-            painter.drawText(box, int(Qt.AlignmentFlag.AlignCenter), few(band[0]))
+
+    def _numbers(self, painter: QPainter, tokens: Tokens, type_: Type) -> None:
+        painter.setFont(type_.fonts["small"])
+        for at, (point, ink) in enumerate(zip(self._points, self._inks, strict=True)):
+            band = self._measure.band(point)
+            if band is not None and ink.level is not None:
+                fill = _shade(tokens, ink.level)
+                painter.setPen(colour(max((tokens.text, tokens.panel), key=lambda text: contrast(text, fill))))
+                painter.drawText(self.cell(at), int(Qt.AlignmentFlag.AlignCenter), few(band[0]))
 
     def _labels(self, painter: QPainter, tokens: Tokens, type_: Type) -> None:
         assert self._request is not None
