@@ -31,6 +31,7 @@ class Document(QObject):
     failed(PlannerError): the state has no plan; `plan` still holds the last good one.
     history_changed(): undo, redo or the saved mark moved.
     draft_wanted(DraftWish): planning waits until `give_draft` answers that wish.
+    pinned_changed(): other states are compared with this one.
     """
 
     changed = Signal(object)
@@ -38,11 +39,13 @@ class Document(QObject):
     failed = Signal(object)
     history_changed = Signal()
     draft_wanted = Signal(object)
+    pinned_changed = Signal()
 
     def __init__(self, parent: QObject | None = None, state: PlanState | None = None) -> None:
         super().__init__(parent)
         self._history: History[PlanState] = History(state or PlanState())
         self.path: Path | None = None
+        self.pinned: tuple[PlanState, ...] = ()
         self.plan: Plan | None = None
         self.error: PlannerError | None = None
         self.waiting = False  # for the draft model that the state names
@@ -98,6 +101,12 @@ class Document(QObject):
             return chosen.options(self.state.ask.version)
         except PlannerError:
             return chosen.options()
+
+    def set_pinned(self, states: tuple[PlanState, ...]) -> None:
+        """The states that this one is compared with: no edit, and kept with the session."""
+        if states != self.pinned:
+            self.pinned = states
+            self.pinned_changed.emit()
 
     # edits -----------------------------------------------------------------------------------------------------
 

@@ -28,6 +28,7 @@ from kvplanner.record import NamedTuple
 SCHEMA: Final = "kvplanner.session/1"
 DELAY_MS: Final = 400
 MOST_WINDOWS: Final = 20
+MOST_PINNED: Final = 3
 # A crash of several processes may leave more; further ones stay in their files.
 MOST_RESTORED: Final = 60
 MOST_FILES: Final = 1000
@@ -38,11 +39,15 @@ _OWNED: Final = re.compile(r"([0-9]{1,10})(?:-[0-9]{1,20})?\.json")
 
 
 class OpenPlan(NamedTuple):
-    """One window: the plan file's document, the file it belongs to, and whether it has unsaved edits."""
+    """One window: the plan file's document, the file it belongs to, and whether it has unsaved edits.
+
+    pinned: documents of the plans that it is compared with.
+    """
 
     plan: Mapping[str, Any]
     path: str
     modified: bool
+    pinned: tuple[Mapping[str, Any], ...] = ()
 
 
 class Restored(NamedTuple):
@@ -71,10 +76,19 @@ def _plans(document: Mapping[str, Any] | None) -> tuple[OpenPlan, ...] | None:
     if not isinstance(windows, list):
         return None
     return tuple(
-        OpenPlan(w["plan"], w["path"] if isinstance(w.get("path"), str) else "", w.get("modified") is True)
+        OpenPlan(
+            w["plan"],
+            w["path"] if isinstance(w.get("path"), str) else "",
+            w.get("modified") is True,
+            _pinned(w.get("pinned")),
+        )
         for w in windows[:MOST_WINDOWS]
         if isinstance(w, dict) and isinstance(w.get("plan"), dict)
     )
+
+
+def _pinned(found: object) -> tuple[Mapping[str, Any], ...]:
+    return tuple(one for one in found[:MOST_PINNED] if isinstance(one, dict)) if isinstance(found, list) else ()
 
 
 class Session(QObject):
@@ -164,7 +178,10 @@ class Session(QObject):
 
     def _text(self) -> str:
         plans = self._collect() or self._found  # what has been found is open as soon as it is read
-        windows = [{"plan": dict(p.plan), "path": p.path, "modified": p.modified} for p in plans]
+        windows = [
+            {"plan": dict(p.plan), "path": p.path, "modified": p.modified, "pinned": [dict(one) for one in p.pinned]}
+            for p in plans
+        ]
         return json.dumps({"schema": SCHEMA, "windows": windows})
 
     def _write_soon(self) -> None:

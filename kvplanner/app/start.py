@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kvplanner.app.library import open_model
@@ -122,6 +123,18 @@ def fitting(state: PlanState) -> PlanState:
         except PlannerError:
             continue
     return state
+
+
+def restored_pins(plan: OpenPlan, local: Callable[[], Machine | None]) -> tuple[PlanState, ...]:
+    """The states that a plan of the session was compared with; those that cannot be read any more are left out."""
+    from kvplanner.app.planstore import from_session
+    from kvplanner.errors import PlannerError
+
+    found = []
+    for document in plan.pinned:
+        with suppress(PlannerError):
+            found.append(from_session(document, "last session", local))
+    return tuple(found)
 
 
 def restored_state(plan: OpenPlan, local: Callable[[], Machine | None]) -> PlanState:

@@ -20,7 +20,13 @@ def lines(orders: Sequence[Sequence[Placed]], unit: ByteUnit = "GiB") -> list[st
     told: list[str] = []
     for at, one in enumerate(orders[0], 1):
         told += [f"{at}. {one.name}"]
-        told += [f"   {line}" for line in (_finds(one, unit), _verdict(one, unit), _holds(one, unit)) if line]
+        said = (_said("finds", finds(one, unit)), verdict(one, unit), _said("holds", holds(one, unit)))
+        told += [f"   {line}" for line in said if line]
+        told += [
+            f"   {line}"
+            for line in (_said("finds", finds(one, unit)), verdict(one, unit), _said("holds", holds(one, unit)))
+            if line
+        ]
     if len(orders) > 1:
         rows = [("order", "starts")]
         rows += [(" → ".join(str(one.number) for one in order), outcome(order)) for order in orders]
@@ -28,27 +34,32 @@ def lines(orders: Sequence[Sequence[Placed]], unit: ByteUnit = "GiB") -> list[st
     return told
 
 
-def _finds(one: Placed, unit: ByteUnit) -> str:
-    """What others have left of the GPUs that it sees, "" where nothing was taken."""
-    return _of_gpus("finds", dict(zip(one.gpus, one.free_bytes, strict=True)), "free", unit)
+def finds(one: Placed, unit: ByteUnit) -> str:
+    """What others have left of the GPUs that it sees, "" where nothing was taken: "20 GiB free on GPU 0 and 1"."""
+    return _of_gpus(dict(zip(one.gpus, one.free_bytes, strict=True)), " free", unit)
 
 
-def _holds(one: Placed, unit: ByteUnit) -> str:
-    return _of_gpus("holds", one.held_bytes, "", unit)
+def holds(one: Placed, unit: ByteUnit) -> str:
+    """What it takes of its GPUs once it serves, "" where it does not start."""
+    return _of_gpus(one.held_bytes, "", unit)
 
 
-def _of_gpus(verb: str, sizes: Mapping[int, int | None], end: str, unit: ByteUnit) -> str:
-    """ "finds 20 GiB free on GPU 0 and 1": GPUs of one size together."""
+def _said(verb: str, text: str) -> str:
+    return text and f"{verb} {text}"
+
+
+def _of_gpus(sizes: Mapping[int, int | None], end: str, unit: ByteUnit) -> str:
+    """GPUs of one size together."""
     groups: dict[int, list[int]] = {}
     for gpu, size in sorted(sizes.items()):
         if size is not None:
             groups.setdefault(size, []).append(gpu)
-    parts = [f"{show_size(size, unit)}{end and f' {end}'} on GPU {' and '.join(map(str, gpus))}"
-             for size, gpus in groups.items()]  # fmt: skip
-    return f"{verb} {', '.join(parts)}" if parts else ""
+    return ", ".join(f"{show_size(size, unit)}{end} on GPU {' and '.join(map(str, gpus))}"
+                     for size, gpus in groups.items())  # fmt: skip
 
 
-def _verdict(one: Placed, unit: ByteUnit) -> str:
+def verdict(one: Placed, unit: ByteUnit) -> str:
+    """Whether it starts in its turn, and where it fails otherwise."""
     if isinstance(one.plan, str):
         return f"Refused: {one.plan}"
     said = sizes_in(summary(one.plan), unit)

@@ -192,6 +192,17 @@ def compare(window: MainWindow) -> None:
     window.view.show_compare()
 
 
+def together(window: MainWindow) -> None:
+    """Three servers on the same GPUs, of which not all start."""
+    window.document.set_option("gpu_memory_utilization", 0.6)
+    window.document.flush()
+    compare(window)
+    page = window.centre.below.page("compare")
+    page.show_together()  # type: ignore[attr-defined]
+    shared = page.together  # type: ignore[attr-defined]
+    wait_for(lambda: len(shared.orders) == 6)
+
+
 def sweep(window: MainWindow) -> None:
     window.view.show_compare()
     page = window.centre.below.page("compare")
@@ -254,6 +265,8 @@ STATES: dict[str, State] = {
     "dropping": State({}, dropping),
     "compare": State({"gpu": "2xRTX 4090"}, compare),
     "compare-hd": State({"gpu": "2xRTX 4090"}, compare, size=HD),
+    "together": State({"gpu": "2xRTX 4090"}, together),
+    "together-small": State({"gpu": "2xRTX 4090"}, together, size=SMALL),
     "sweep": State({"gpu": "2xRTX 4090", "load": "8@1500+500"}, sweep),
     "map": State({"gpu": "2xRTX 4090", "load": "8@1500+500"}, heat, size=HD),
     "launch": State({"gpu": "2xRTX 4090"}, launch),
@@ -360,7 +373,7 @@ def trouble(window: MainWindow) -> list[str]:
 
 # Where things stand is the same in every theme: those that have colours of their own.
 COLOURED = ("fits", "does-not-fit", "weights-too-large", "cannot-tell", "start-up-small", "explain-weights", "ways",
-            "what-fits", "log", "model-picker", "advanced", "compare", "sweep", "map", "launch",
+            "what-fits", "log", "model-picker", "advanced", "compare", "together", "sweep", "map", "launch",
             "refused-value", "messages", "no-driver", "replay", "sglang")  # fmt: skip
 PAIRS = [("light", name) for name in STATES]
 PAIRS += [(theme, name) for theme in ("dark", "contrast") for name in COLOURED]

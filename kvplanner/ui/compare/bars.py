@@ -31,14 +31,15 @@ class ComparedBars(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self._in_turn = False
         self._sides: tuple[Side, ...] = ()
         self._unit: Unit = "GiB"
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.setAccessibleName("Memory of each plan's deciding GPU")
 
-    def set_sides(self, sides: Sequence[Side], unit: Unit) -> None:
-        """The plans to draw."""
-        self._sides, self._unit = tuple(sides), unit
+    def set_sides(self, sides: Sequence[Side], unit: Unit, *, in_turn: bool = False) -> None:
+        """The plans to draw; in_turn: one after the other and by their names, as servers start."""
+        self._sides, self._unit, self._in_turn = tuple(sides), unit, in_turn
         self.setVisible(len(self._sides) > 1)
         self.setAccessibleDescription("; ".join(self._in_words(at) for at in range(len(self._sides))))
         self.updateGeometry()
@@ -77,7 +78,7 @@ class ComparedBars(QWidget):
 
     def _in_words(self, at: int) -> str:
         plan = self._sides[at].plan
-        name = heading(at, len(self._sides))
+        name = self._heading(at)
         if plan is None or not plan.devices:
             return f"{name}: no plan"
         device = plan.devices[plan.tightest]
@@ -93,19 +94,24 @@ class ComparedBars(QWidget):
             self._row(painter, tokens, type_, row, at)
         painter.end()
 
+    def _heading(self, at: int) -> str:
+        return self._sides[at].name if self._in_turn else heading(at, len(self._sides))
+
     def _order(self) -> list[int]:
         """The edited plan, then the pinned ones, as in the table."""
         count = len(self._sides)
+        if self._in_turn:
+            return [*range(count)]
         return [count - 1, *range(count - 1)] if count else []
 
     def _row(self, painter: QPainter, tokens: Tokens, type_: Type, row: int, at: int) -> None:
         bar, high, names, sizes = self._measures()
         top, side = row * high + 4, self._sides[at]
-        now = at == len(self._sides) - 1
+        now = not self._in_turn and at == len(self._sides) - 1
         painter.setFont(type_.fonts["small_bold" if now else "small"])
         painter.setPen(colour(tokens.text))
         middle = Qt.AlignmentFlag.AlignVCenter
-        painter.drawText(QRectF(2, top, names - 6, bar), int(middle), heading(at, len(self._sides)))
+        painter.drawText(QRectF(2, top, names - 6, bar), int(middle), self._heading(at))
         plan = side.plan
         if plan is None or not plan.devices:
             return

@@ -52,32 +52,51 @@ class Swept(Protocol):
         """Of another plan."""
 
 
+class Together(Protocol):
+    """A widget that shows servers on the same GPUs."""
+
+    def set_plan(self, plan: Plan | None) -> None:
+        """Beside another plan."""
+
+    def set_unit(self, unit: Unit) -> None:
+        """GiB or GB."""
+
+
 class ComparePage(QWidget):
     """pin_wanted(): keep the edited plan. back_wanted(position): make a pinned plan the edited one.
 
-    make_sweep(parent): the page of a sweep, made when it is first asked for.
+    make_sweep(parent), make_together(parent): their pages, made when they are first asked for.
     """
 
     segment_selected = Signal(object)
     pin_wanted = Signal()
     back_wanted = Signal(int)
 
-    def __init__(self, pins: Pins, make_sweep: Callable[[QWidget], Swept], parent: QWidget | None = None) -> None:
+    def __init__(
+        self,
+        pins: Pins,
+        make_sweep: Callable[[QWidget], Swept],
+        make_together: Callable[[QWidget], Together],
+        parent: QWidget | None = None,
+    ) -> None:
         super().__init__(parent)
         self._pins = pins
-        self._make_sweep = make_sweep
+        self._make_sweep, self._make_together = make_sweep, make_together
         self._plan: Plan | None = None
         self._unit: Unit = "GiB"
         self._dimmed = False
         self.sweep: Swept | None = None
+        self.together: Together | None = None
         self._of_pins: list[QWidget] = []
         self._chipped: tuple[str, ...] = ()
         self.model = CompareModel(self)
         self.pages = QStackedWidget(self)
         self.plans_button, self.sweep_button = self._switch("Plans"), self._switch("Sweep")
+        self.together_button = self._switch("Together")
         self.plans_button.setChecked(True)
         self.plans_button.setToolTip("Pinned plans beside this one")
         self.sweep_button.setToolTip("One setting over its range, or two against each other")
+        self.together_button.setToolTip("These plans as servers on the same GPUs, in every order of start")
         self.pin_button = ShortButton("Pin This Plan", self)
         self.pin_button.setToolTip("Keep this plan to compare what you edit next with it (Ctrl+D)")
         self.everything = QCheckBox("All rows", self)
@@ -86,6 +105,7 @@ class ComparePage(QWidget):
         top.setSpacing(2)
         top.addWidget(self.plans_button)
         top.addWidget(self.sweep_button)
+        top.addWidget(self.together_button)
         top.addStretch(1)
         top.addWidget(self.everything)
         top.addSpacing(8)
@@ -97,6 +117,7 @@ class ComparePage(QWidget):
         self.pages.addWidget(self._make_plans())
         self.plans_button.clicked.connect(partial(self.show_sweep, on=False))
         self.sweep_button.clicked.connect(partial(self.show_sweep, on=True))
+        self.together_button.clicked.connect(self.show_together)
         self.pin_button.clicked.connect(self.pin_wanted)
         self.everything.toggled.connect(self._set_everything)
         pins.changed.connect(self._show)
@@ -150,7 +171,8 @@ class ComparePage(QWidget):
 
     def focusInEvent(self, event: QFocusEvent) -> None:
         """Whoever leads the focus here means the switch."""
-        (self.sweep_button if self.sweep_button.isChecked() else self.plans_button).setFocus(event.reason())
+        buttons = (self.plans_button, self.sweep_button, self.together_button)
+        next(button for button in buttons if button.isChecked()).setFocus(event.reason())
 
     def showEvent(self, event: QShowEvent) -> None:
         """What was planned meanwhile."""
@@ -162,13 +184,16 @@ class ComparePage(QWidget):
         self._plan = plan
         if self.isVisible():
             self._show()
-        if self.sweep is not None:
-            self.sweep.set_plan(plan)
+        for page in (self.sweep, self.together):
+            if page is not None:
+                page.set_plan(plan)
 
     def set_unit(self, unit: Unit) -> None:
         """GiB or GB."""
         self._unit = unit
         self.model.set_unit(unit)
+        if self.together is not None:
+            self.together.set_unit(unit)
         self._show()
 
     def set_selected(self, position: int, kind: SegmentKind | None) -> None:
@@ -202,11 +227,25 @@ class ComparePage(QWidget):
             self.sweep.set_plan(self._plan)
             self.pages.addWidget(cast(QWidget, self.sweep))
             self._top.addWidget(self.sweep.measure)
-        self.pages.setCurrentIndex(1 if on else 0)
-        self.everything.setVisible(not on)
-        self.pin_button.setVisible(not on)
+        self._bring(self.sweep if on else None)
+
+    def show_together(self) -> None:
+        """The plans as servers on the same GPUs."""
+        self.together_button.setChecked(True)
+        if self.together is None:
+            self.together = self._make_together(self.pages)
+            self.together.set_unit(self._unit)
+            self.pages.addWidget(cast(QWidget, self.together))
+        self._bring(self.together)
+
+    def _bring(self, page: Swept | Together | None) -> None:
+        """A page in front, the pinned plans where there is none."""
+        swept = page is not None and page is self.sweep
+        self.pages.setCurrentIndex(0 if page is None else self.pages.indexOf(cast(QWidget, page)))
+        self.everything.setVisible(page is None)
+        self.pin_button.setVisible(not swept)
         if self.sweep is not None:
-            self.sweep.measure.setVisible(on)
+            self.sweep.measure.setVisible(swept)
 
     def _set_everything(self, on: bool) -> None:
         self.model.set_everything(on)

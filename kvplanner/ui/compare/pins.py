@@ -26,6 +26,27 @@ class Pin(NamedTuple):
         return name_of(self.plan)
 
 
+def planned_pin(state: PlanState) -> Pin | None:
+    """A state with its plan, None where the engine refuses it: for a background job."""
+    from kvplanner.engine.registry import engine
+    from kvplanner.errors import PlannerError
+    from kvplanner.request.draft import open_draft
+
+    request = state.request()
+    if request is None:
+        return None
+    chosen = engine(request.engine)
+    try:
+        wish = chosen.draft_wanted(request.options)
+        if wish is not None:
+            from kvplanner.app.library import open_model
+
+            request = request._replace(draft=open_draft(wish, open_model))
+        return Pin(state, chosen.plan(request))
+    except PlannerError:
+        return None
+
+
 class Pins(QObject):
     """Of one window, the oldest first. changed(): other ones."""
 
@@ -47,6 +68,11 @@ class Pins(QObject):
         self.kept = (*self.kept, Pin(state, plan))
         self.changed.emit()
         return True
+
+    def take(self, pins: tuple[Pin, ...]) -> None:
+        """These and no others: what a session had."""
+        self.kept = pins[: MOST - 1]
+        self.changed.emit()
 
     def remove(self, at: int) -> None:
         """Let one go."""

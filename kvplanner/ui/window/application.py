@@ -190,7 +190,8 @@ class Application(QObject):
         for document in (window.document for window in self.windows if window.assembled):
             if document.state.model is not None and document.state.machine is not None:
                 path = str(document.path) if document.path else ""
-                plans.append(OpenPlan(to_session(document.state), path, document.modified))
+                pinned = tuple(to_session(state) for state in document.pinned)
+                plans.append(OpenPlan(to_session(document.state), path, document.modified, pinned))
         return tuple(plans)
 
     def _context(self) -> str:

@@ -149,17 +149,19 @@ class _Restoring:
             self._read(self._first if plan is self._restored.plans[0] else self._application.new_window(), plan)
 
     def _read(self, window: MainWindow, plan: OpenPlan) -> None:
-        def work(control: JobControl) -> tuple[PlanState, Path | None]:
-            from kvplanner.app.start import restored_state
+        def work(control: JobControl) -> tuple[PlanState, tuple[PlanState, ...], Path | None]:
+            from kvplanner.app.start import restored_pins, restored_state
             from kvplanner.ui.window.local import probe_now
 
-            return restored_state(plan, probe_now), _file_of(plan.path, control)
+            state = restored_state(plan, probe_now)
+            return state, restored_pins(plan, probe_now), _file_of(plan.path, control)
 
-        def done(found: tuple[PlanState, Path | None]) -> None:
+        def done(found: tuple[PlanState, tuple[PlanState, ...], Path | None]) -> None:
             from kvplanner.app.planstore import is_local, was_local
 
-            state, path = found
+            state, pinned, path = found
             window.document.reset(state, path, modified=plan.modified)
+            window.document.set_pinned(pinned)
             if not is_local(state):  # asked just now
                 window.adopt_machine()
                 if was_local(plan.plan):

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
+from kvplanner.app.session import SCHEMA, Restored, _plans
 from kvplanner.report.bar import bar_cells
 from kvplanner.ui.compare.page import ComparePage
+from kvplanner.ui.window.application import Application
+from kvplanner.ui.window.arguments import parse
+from kvplanner.ui.window.run import begin
 from kvplanner.ui.window.window import MainWindow
 
 
@@ -104,3 +109,30 @@ def test_the_table_can_be_copied(page: ComparePage, window: MainWindow, qtbot: Q
     text = QGuiApplication.clipboard().text()
     assert "\tNow\tA\n" in text
     assert "KV cache type\tfp8\tauto" in text
+
+
+def test_what_is_pinned_comes_back_with_the_session(
+    page: ComparePage, window: MainWindow, application: Application, qtbot: QtBot
+) -> None:
+    qtbot.mouseClick(page.pin_button, Qt.MouseButton.LeftButton)
+    edit(window, options={"max_model_len": 2048})
+    qtbot.mouseClick(page.pin_button, Qt.MouseButton.LeftButton)
+    edit(window, options={"max_model_len": 4096})
+    assert len(window.document.pinned) == 2
+    (kept,) = (one for one in application._open_plans() if one.plan["options"] == {"max_model_len": 4096})
+    stored = {"plan": dict(kept.plan), "path": "", "modified": False, "pinned": [dict(one) for one in kept.pinned]}
+    again = _plans(json.loads(json.dumps({"schema": SCHEMA, "windows": [stored]})))
+    assert again is not None
+    other = application.new_window()
+    other.show()
+    begin(application, other, parse([]), Restored(again, crashed=False))
+    qtbot.waitUntil(lambda: len(other.document.pinned) == 2, timeout=20_000)
+    other.fill()
+    other.document.flush()
+    other.view.show_compare()
+    back = other.centre.below.page("compare")
+    assert isinstance(back, ComparePage)
+    qtbot.waitUntil(lambda: len(back._pins.kept) == 2, timeout=20_000)
+    assert [pin.plan.verdict for pin in back._pins.kept] == [pin.plan.verdict for pin in page._pins.kept]
+    back._pins.remove(0)
+    assert len(other.document.pinned) == 1

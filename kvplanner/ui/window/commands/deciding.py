@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject
 
-from kvplanner.ui.compare.pins import Pins
+from kvplanner.ui.compare.pins import Pin, Pins, planned_pin
 from kvplanner.ui.window.tabs import COMPARE, LAUNCH, Page, Tab
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kvplanner.engine.plan import Plan
     from kvplanner.engine.probe import Answer
     from kvplanner.ui.compare.sweep import SweepPage
+    from kvplanner.ui.compare.together import TogetherPage
     from kvplanner.ui.launch.view import LaunchView
     from kvplanner.ui.window.window import MainWindow
 
@@ -26,6 +27,9 @@ class Deciding(QObject):
         super().__init__(window)
         self._window = window
         self.pins = Pins(self)
+        self.pins.changed.connect(self._keep)
+        window.document.pinned_changed.connect(self._bring_back)
+        self._bring_back()
         window.view.pin_wanted.connect(self.pin)
         window.centre.below.add_tab(Tab(COMPARE, "Compare", self._compare))
         window.centre.below.add_tab(Tab(LAUNCH, "Launch", self._launch))
@@ -33,7 +37,7 @@ class Deciding(QObject):
     def _compare(self, parent: QWidget) -> Page:
         from kvplanner.ui.compare.page import ComparePage
 
-        made = ComparePage(self.pins, self._sweep, parent)
+        made = ComparePage(self.pins, self._sweep, self._together, parent)
         made.pin_wanted.connect(self.pin)
         made.back_wanted.connect(self.go_back)
         return made
@@ -42,6 +46,11 @@ class Deciding(QObject):
         from kvplanner.ui.compare.sweep import SweepPage
 
         return SweepPage(self._window.document, self._window.services, self._window.messages, parent)
+
+    def _together(self, parent: QWidget) -> TogetherPage:
+        from kvplanner.ui.compare.together import TogetherPage
+
+        return TogetherPage(self._window.document, self._window.services, self.pins, parent)
 
     def _launch(self, parent: QWidget) -> Page:
         from kvplanner.ui.launch.view import LaunchView
@@ -88,6 +97,24 @@ class Deciding(QObject):
 
         state = self._window.document.state
         return local_path(state.model_text, state.model) if state.model is not None else ""
+
+    def _keep(self) -> None:
+        """With the session: what is pinned now."""
+        self._window.document.set_pinned(tuple(pin.state for pin in self.pins.kept))
+        self._window.services.session.touch()
+
+    def _bring_back(self) -> None:
+        """Pin what the session had pinned, once it is planned anew."""
+        states = self._window.document.pinned
+        if states == tuple(pin.state for pin in self.pins.kept):
+            return
+
+        def work(control: object) -> tuple[Pin, ...]:
+            return tuple(pin for state in states if (pin := planned_pin(state)) is not None)
+
+        self._window.services.jobs.submit(
+            "Planning what is pinned", work, self.pins.take, lambda error: None, key=f"pins {id(self)}"
+        )
 
     def pin(self) -> None:
         """Keep the plan that is edited; says so, and why not."""
