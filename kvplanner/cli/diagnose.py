@@ -27,6 +27,12 @@ def parser() -> Parser:
     )
     made.add_argument("--model", metavar="MODEL", default="", help="the model, where the log names it by a path")
     made.add_argument("--unit", choices=("GiB", "GB"), default="GiB", help="of sizes in text")
+    made.add_argument(
+        "--report",
+        metavar="FILE",
+        default="",
+        help="also write it without paths and keys, to hand on",
+    )
     made.add_argument("--json", action="store_true", help="as JSON, schema kvplanner.diagnosis/1")
     return made
 
@@ -42,6 +48,8 @@ def told(found: Diagnosis, given: Namespace) -> int:
     from kvplanner.report import diagnosis as report
 
     beside, remark = _implied(found, given)
+    if given.report:
+        save_report(given.report, found, beside)
     if given.json:
         emit_json(report.to_json(found, beside, _plan_file(found, given, beside), remark))
     else:
@@ -77,13 +85,21 @@ def _implied(found: Diagnosis, given: Namespace) -> tuple[Implied | None, str]:
     )
 
 
+def save_report(file: str, found: Diagnosis, beside: Implied | None) -> None:
+    """Writes the report that can be handed on. Raises OSError."""
+    from kvplanner.files import write_whole
+    from kvplanner.report.findings import markdown
+
+    write_whole(Path(file), markdown(found, beside).encode())
+
+
 def _plan_file(found: Diagnosis, given: Namespace, beside: Implied | None) -> dict[str, object] | None:
     """The document that the window and `plan` open: the request that the remedies change."""
     if beside is None:
         return None
     from kvplanner.catalog.gpus import machine_words
-    from kvplanner.diagnose.privacy import planned_name
+    from kvplanner.diagnose.privacy import public_name
     from kvplanner.request import planfile
 
-    name = given.model or planned_name(found.model or "") or beside.request.model.id
+    name = given.model or public_name(found.model or "") or beside.request.model.id
     return planfile.to_json(planfile.from_request(beside.request, name, machine_words(beside.request.machine)))

@@ -11,15 +11,15 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from kvplanner.diagnose.diagnosis import Diagnosis, request_of
+from kvplanner.diagnose.findings import Finding, contradictions
 from kvplanner.diagnose.implied import machine_of
 from kvplanner.diagnose.privacy import looks_like_path
 from kvplanner.diagnose.runs import Run, run_of
 from kvplanner.engine.plan import DevicePlan, Plan
 from kvplanner.engine.registry import engine
-from kvplanner.engine.request import Calibration, MeasuredKind, PlanRequest
+from kvplanner.engine.request import Calibration, MeasuredKind
 from kvplanner.engine.segment import SegmentKind
 from kvplanner.engine.shared.calibration import OF_ANY_MODEL, family_of, ranks, release_of
-from kvplanner.errors import PlannerError
 from kvplanner.estimate import Estimate
 from kvplanner.gpu.spec import Machine
 from kvplanner.model.model import Model
@@ -34,21 +34,9 @@ _SHARING: Final[tuple[SegmentKind, ...]] = ("runtime", "workspace", "activations
 _REST: Final[tuple[SegmentKind, ...]] = ("runtime", "activations")
 # What is taken before the engine looks is its context, unless it is more than this above the rules' range: others'.
 _CONTEXT_SLACK: Final = 512 * MIB
-# A log prints weights as the change of free memory: allocator blocks, and buffers made while loading.
-_WEIGHTS_SLACK: Final = 160 * MIB
-_WEIGHTS_SHARE: Final = 0.02
 _PRINTED: Final = round(0.005 * GIB)
 # A difference beyond this share of the GPU is none of the engine's: another GPU than the plan's, or another program.
 _MOST_MISSING: Final = 0.25
-
-
-class Finding(NamedTuple):
-    """A figure that the rules count exactly and a run prints otherwise. name: in words; tokens: else bytes."""
-
-    name: str
-    measured: int
-    planned: int
-    tokens: bool = False
 
 
 class Figures(NamedTuple):
@@ -78,7 +66,7 @@ def learn(found: Diagnosis, model: Model, machine: Machine, source: str) -> Lear
         return Learned((), (), "there is no plan of this start")
     if not _same_memory(found, plan):
         return Learned((), (), "the log is of a GPU with another memory than the planned one: name its GPU")
-    findings = tuple(_findings(found, request, plan))
+    findings = contradictions(found, plan)
     seen = measured_of(figures_of(found), plan)
     if seen is None:
         why = "its KV cache is of another GPU, or another program stood beside the engine"
@@ -248,32 +236,3 @@ def _open(device: DevicePlan, seen: Mapping[MeasuredKind, int]) -> Iterator[tupl
         if segment is None or not segment.in_budget or name in seen or segment.estimate.low == segment.estimate.high:
             continue
         yield name, segment.estimate
-
-
-def _findings(found: Diagnosis, request: PlanRequest, plan: Plan) -> Iterator[Finding]:
-    """Exact figures of the plan that the log prints otherwise."""
-    device = plan.devices[plan.tightest]
-    stated, weights = found.size("weights"), device.segment("weights")
-    alone = request.draft is None and not found.devices and "speculative" not in " ".join(request.options)
-    if stated is not None and weights is not None and weights.estimate.basis == "exact" and alone:
-        slack = max(_WEIGHTS_SLACK, round(_WEIGHTS_SHARE * weights.bytes))
-        if abs(stated - weights.bytes) > slack:
-            yield Finding("weights", stated, weights.bytes)
-    available, tokens = found.size("kv_cache"), found.tokens
-    if available is None or tokens is None or available <= 0 or found.devices or found.engine != plan.request.engine:
-        return
-    planned = [_tokens(request, available + off) for off in (0, -_PRINTED, _PRINTED)]
-    if None in planned or found.size("keys") is not None:
-        return
-    value, low, high = (count or 0 for count in planned)
-    unit = plan.kv_cache.unit_tokens if plan.kv_cache is not None else 1
-    if not low - unit <= tokens <= high + unit:
-        yield Finding("KV cache tokens in the memory that it has", tokens, value, tokens=True)
-
-
-def _tokens(request: PlanRequest, available: int) -> int | None:
-    try:
-        made = engine(request.engine).plan(request._replace(measured={"kv_cache": max(available, 1)}))
-    except PlannerError:
-        return None
-    return made.kv_cache.tokens if made.kv_cache is not None else None

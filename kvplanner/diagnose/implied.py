@@ -6,6 +6,7 @@ from typing import Final, Literal
 
 from kvplanner.catalog import gpus
 from kvplanner.diagnose.diagnosis import Diagnosis, request_of
+from kvplanner.diagnose.findings import Finding, contradictions
 from kvplanner.engine.plan import Plan
 from kvplanner.engine.registry import engine
 from kvplanner.engine.request import PlanRequest
@@ -34,6 +35,7 @@ Agreement = Literal["same", "doubt", "stage", "log", "plan"]
 class Implied(NamedTuple):
     """plan: of the log's options alone. measured: the same with the log's own figures; the remedies are of it.
 
+    findings: exact figures of the plan that the log prints otherwise.
     unaccounted_bytes: KV cache that the log has less than its figures explain, counted as runtime in `measured` unless
     unexplained. other_total_bytes: the GPU's memory by the log where that is another than the plan's GPU, else None.
     """
@@ -45,6 +47,7 @@ class Implied(NamedTuple):
     unaccounted_bytes: int = 0
     unexplained: bool = False
     other_total_bytes: int | None = None
+    findings: tuple[Finding, ...] = ()
 
     @property
     def of_another_machine(self) -> bool:
@@ -73,7 +76,8 @@ def implied(found: Diagnosis, model: Model, machine: Machine) -> Implied:
     closed, unaccounted = _closed(found, measured)
     if closed is None:
         return Implied(plan, measured, (), agreement(found, measured), unaccounted, unexplained=True)
-    return Implied(plan, closed, _remedies(found, closed), agreement(found, closed), unaccounted)
+    findings = contradictions(found, plan)
+    return Implied(plan, closed, _remedies(found, closed), agreement(found, closed), unaccounted, findings=findings)
 
 
 def gpus_named(found: Diagnosis) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from kvplanner.diagnose.diagnosis import Diagnosis
+from kvplanner.diagnose.findings import Finding
 from kvplanner.diagnose.implied import Implied
+from kvplanner.diagnose.privacy import public, public_document, scrubbed
 from kvplanner.diagnose.reading import Ended, Stated
 from kvplanner.engine.plan import DevicePlan, Plan
 from kvplanner.engine.registry import engine
@@ -168,6 +170,14 @@ def comparison(found: Diagnosis, beside: Implied) -> Iterator[str]:
                "counted as runtime for the remedies")  # fmt: skip
 
 
+def finding_words(findings: Iterable[Finding]) -> Iterator[str]:
+    """Both numbers of each contradiction of an exact figure."""
+    for one in findings:
+        measured, planned = ((f"{n:,} tokens" if one.tokens else show_size(n)) for n in (one.measured, one.planned))
+        yield (f"{one.name}: the log prints {measured} and the plan counts {planned}, which ought to be exact. "
+               "kvplanner diagnose LOG --report FILE writes what is needed to mend it")  # fmt: skip
+
+
 def _when(found: Diagnosis) -> str:
     rules = engine(found.engine).stages
     return next((rule.when for rule in rules if rule.stage == found.stage), "to start")
@@ -177,6 +187,7 @@ def text(
     found: Diagnosis, beside: Implied | None = None, *, unit: ByteUnit = "GiB", width: int = 100, remark: str = ""
 ) -> str:
     """The diagnosis as text; beside: the plan that the log implies; remark: on it, or why there is none."""
+    found = public(found)
     plan = beside.plan if beside else None
     lines = [headline(found), ""]
     lines.append(about(found))
@@ -190,6 +201,7 @@ def text(
     lines += [f"Note: {note}" for note in (*notes(found), remark) if note]
     if beside is not None:
         lines += [f"Note: {words}" for words in comparison(found, beside)]
+        lines += [f"Finding: {words}" for words in finding_words(beside.findings)]
         if not beside.of_another_machine and (found.stage is not None or beside.measured.fits is False):
             lines += remedy_lines(
                 beside.measured,
@@ -246,6 +258,7 @@ def to_json(
     from kvplanner.report.schema import remedy_to_json
     from kvplanner.report.schema import to_json as plan_json
 
+    found = public(found)
     ended = found.reading.ended
     return {
         "schema": SCHEMA,
@@ -262,15 +275,17 @@ def to_json(
         "figures": {s.name: s.value for name in _names(found) if (s := found.reading.best(name)) and not s.size},
         "tokens": found.tokens,
         "notes": [
-            *hints(found), *found.problems, *filter(None, (remark,)), *(comparison(found, beside) if beside else ()),
+            *hints(found), *found.problems, *filter(None, (scrubbed(remark),)),
+            *(comparison(found, beside) if beside else ()),
         ],
         "starts": found.reading.starts,
         "unread_lines": found.reading.unread,
-        "planned": plan_json(beside.plan) if beside else None,
+        "planned": public_document(plan_json(beside.plan)) if beside else None,
+        "findings": [f._asdict() for f in beside.findings] if beside else [],
         "agreement": beside.agreement if beside else None,
         "unaccounted_bytes": beside.unaccounted_bytes if beside else None,
-        "remedies": [remedy_to_json(remedy) for remedy in beside.remedies] if beside else [],
-        "plan": plan_file,
+        "remedies": [public_document(remedy_to_json(remedy)) for remedy in beside.remedies] if beside else [],
+        "plan": public_document(plan_file),
     }  # fmt: skip
 
 

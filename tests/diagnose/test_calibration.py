@@ -12,7 +12,6 @@ from kvplanner.catalog import gpus, models
 from kvplanner.diagnose import runs
 from kvplanner.diagnose.calibration import learn
 from kvplanner.diagnose.diagnosis import diagnose, request_of
-from kvplanner.diagnose.privacy import public_name, scrubbed
 from kvplanner.engine.registry import engine
 from kvplanner.errors import BadInput
 from kvplanner.units import GIB
@@ -59,16 +58,3 @@ def test_runs_are_kept_and_hold_no_path(tmp_path: Path) -> None:
     assert runs.in_use(place) == ()
     with pytest.raises(BadInput):
         runs.kept(place)
-
-
-@pytest.mark.parametrize(("name", "public"), [
-    ("org/Name-7B", "org/Name-7B"), ("/home/ann/m/Name-7B/", "Name-7B"), ("C:\\Users\\ann\\x.gguf", "x.gguf"),
-    ("/root/.cache/huggingface/hub/models--org--Name-7B/snapshots/0123", "org/Name-7B"), ("~/m/n", "n"),
-])  # fmt: skip
-def test_names_lose_their_folders(name: str, public: str) -> None:
-    assert public_name(name) == public
-
-
-def test_texts_lose_keys_and_addresses() -> None:
-    text = scrubbed("--api-key sk-abcdefgh123 at http://gpu7.corp:8000 and 10.0.0.3:80, /home/ann/x, ann@b.org")
-    assert not any(word in text for word in ("sk-abc", "gpu7", "10.0.0.3", "ann"))
