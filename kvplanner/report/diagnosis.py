@@ -14,6 +14,7 @@ from kvplanner.engine.plan import DevicePlan, Plan
 from kvplanner.engine.registry import engine
 from kvplanner.printable import printable
 from kvplanner.report.devices import number
+from kvplanner.report.pitfalls import hints
 from kvplanner.report.remedies import lines as remedy_lines
 from kvplanner.report.segments import name_of
 from kvplanner.report.sentences import failing_words
@@ -111,20 +112,6 @@ def _out_of_memory(figures: dict[str, int | float | str], size: object) -> str:
     if isinstance(unused, int) and isinstance(tried, int) and unused > tried:
         text += f"; {size('reserved_unused')} is reserved and cannot be handed out: fragmentation, not lack of memory"
     return text
-
-
-def hints(found: Diagnosis) -> Iterator[str]:
-    """What people take for something else, where the log shows it."""
-    ended, share = found.reading.ended, found.reading.best("budget_share")
-    if ended is None:
-        return
-    if ended.stage in ("kv_cache_sizing", "kv_cache_too_small") and share is not None and float(share.value) < 0.85:
-        yield (f"utilisation {float(share.value):g} is what the engine may use in all, weights and cache together: a "
-               "lower one leaves no room for the cache, and does not make the weights smaller")  # fmt: skip
-    if ended.stage == "graph_capture":
-        yield "graphs are captured out of what the budget leaves: a lower utilisation, or fewer captured sizes, helps"
-    if ended.cause == "state_blocks":
-        yield "each sequence of a model with recurrent state holds a block of its own: lower the most sequences"
 
 
 def about(found: Diagnosis) -> str:

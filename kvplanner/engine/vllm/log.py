@@ -40,6 +40,8 @@ LINES: Final = (
     LogLine(r"Using (?P<runner>V2) Model Runner", (Figure("runner", "text"),), since="0.16.0"),
     LogLine(r"Using (?P<backend>[A-Z_0-9]+) attention backend", (Figure("backend", "text", keep="first"),),
             since="0.12.0"),
+    LogLine(r"Setting attention block size to (?P<state_block>\d+) tokens to ensure that attention page size is >= mam",
+            (Figure("state_block", "count"),), since="0.10.0"),
     # Weights.
     LogLine(r"Starting to load model |Loading model from scratch", reached="load"),
     LogLine(rf"Loading model weights took {_size('weights')}", _WEIGHTS, "loaded", until="0.7.3"),
@@ -136,6 +138,7 @@ GRAMMAR: Final = LogGrammar(
         "KV cache size", "Maximum concurrency", "max_model_len", "Capturing", "init engine", "Starting vLLM",
         "startup complete", *torch_log.ANCHORS, "max seq len", "cache blocks", "Mamba cache", "profiling.",
         "Traceback", ", in ", "Externally", "engine's budget", "Compiling a graph", "compiled graph", "AOT compilation",
+        "mamba page size",
     ),
     late_anchors=(
         "server version", " version ", "LLM engine", "args: ", *torch_log.ANCHORS, "Traceback", ", in ",

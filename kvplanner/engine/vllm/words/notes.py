@@ -6,6 +6,7 @@ from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.engine.vllm.startup.rank import others_charged
 from kvplanner.engine.vllm.startup.replica import Replica
+from kvplanner.engine.vllm.words.pitfalls import pitfalls
 from kvplanner.sized_text import SizedText, size_mark
 from kvplanner.units import format_count
 
@@ -21,6 +22,7 @@ def warnings(request: PlanRequest, settings: Settings, replica: Replica, first: 
             f"A request of {format_count(tokens)} tokens is longer than the context length "
             f"{format_count(length)}: no user of this load is served"
         )
+    out += pitfalls(settings, replica)
     out += request.model.problems
     out += first
     out += replica.layout.not_modelled
