@@ -255,7 +255,7 @@ class _Reader:
     def _released(self, since: str) -> bool:
         """Whether the log is of a release from `since` on; one that does not state its release may be."""
         stated = next((s.value for (name, _), s in self.stated.items() if name == "version"), None)
-        return not since or not isinstance(stated, str) or _numbers(stated) >= _numbers(since)
+        return not since or not isinstance(stated, str) or numbers(stated) >= numbers(since)
 
     def _step(self, process: str, step: str) -> None:
         order = self.compiled.order
@@ -388,7 +388,8 @@ class _Reader:
         )
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def numbers(version: str) -> tuple[int, ...]:
+    """A release as what compares."""
     return tuple(int(part) for part in re.findall(r"\d{1,6}", version)[:3])
 
 

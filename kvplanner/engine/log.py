@@ -63,6 +63,14 @@ class LogFailure(NamedTuple):
     figures: tuple[Figure, ...] = ()
 
 
+class WholePrompts(NamedTuple):
+    """Releases before `until` whose steps hold whole prompts, unless an option is set or the context is longer."""
+
+    until: str
+    option: str
+    beyond: int
+
+
 class LogGrammar(NamedTuple):
     """One engine's log.
 
@@ -77,7 +85,7 @@ class LogGrammar(NamedTuple):
     the words behind the program's name. figure_options: figures that are the value of a flag, for logs without any
     arguments. version_prefix: what the log leaves out of a release's name. by_device: figures are of devices, in the
     order of the machine's. kept: figures that outlive a restart, of a server that starts others. restarts:
-    texts that stand once in each start, at its beginning.
+    texts that stand once in each start, at its beginning. whole_prompts: see there.
     """
 
     engine: str
@@ -104,3 +112,4 @@ class LogGrammar(NamedTuple):
     by_device: bool = False
     kept: tuple[str, ...] = ()
     restarts: tuple[str, ...] = ()
+    whole_prompts: WholePrompts | None = None

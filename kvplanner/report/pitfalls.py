@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final
 
 from kvplanner.diagnose.diagnosis import Diagnosis
-from kvplanner.diagnose.reading import Ended
+from kvplanner.diagnose.reading import Ended, numbers
+from kvplanner.engine.command import role_option
+from kvplanner.engine.option import OptionValue, Role
+from kvplanner.engine.registry import engine
+from kvplanner.errors import PlannerError
 from kvplanner.sized_text import show_size
 
 # Below what engines take by themselves, and so high that little is left beside the budget.
 _LOW: Final = 0.85
 _HIGH: Final = 0.97
-# V0 of vLLM turned chunked prefill on by itself beyond this context (0.6 to 0.7).
-_LONG_CONTEXT: Final = 32_768
 _SAME_TOKENS: Final = 0.02
 _CACHE_STAGES: Final = ("kv_cache_sizing", "kv_cache_too_small", "kv_cache_allocation")
 
@@ -54,21 +55,22 @@ def _of_failure(found: Diagnosis, ended: Ended) -> Iterator[str]:
     if isinstance(unused, int) and isinstance(tried, int) and unused > tried:
         yield (f"{show_size(unused)} reserved and unallocated is fragmentation: no smaller model is needed. "
                "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True gives most of it back")  # fmt: skip
-    if ended.stage in ("profile", "kv_cache_sizing", "kv_cache_too_small") and _whole_prompts(found):
-        yield (f"without chunked prefill a step holds a whole prompt: beyond {_LONG_CONTEXT:,} tokens this release "
+    beyond = _whole_prompts(found)
+    if ended.stage in ("profile", "kv_cache_sizing", "kv_cache_too_small") and beyond:
+        yield (f"without chunked prefill a step holds a whole prompt: beyond {beyond:,} tokens this release "
                "turns it on by itself, so that a longer context may start where this one fails. "
                "--enable-chunked-prefill does so here")  # fmt: skip
 
 
 def _of_cache(found: Diagnosis) -> Iterator[str]:
     tokens, most, length = (found.reading.best(name) for name in ("tokens", "max_concurrency", "context_length"))
-    if tokens is not None and most is not None and length is not None and found.engine == "vllm":
+    if tokens is not None and most is not None and length is not None and not found.reading.grammar.by_device:
         product = float(most.value) * int(length.value)
         if product and abs(int(tokens.value) / product - 1) > _SAME_TOKENS:
             yield (f"the printed {int(tokens.value):,} tokens are not what requests of full length hold: "
                    f"{float(most.value):g} × {int(length.value):,} is {round(product):,}, since layers with a window "
                    "or a state keep less, or more, than one token for each token")  # fmt: skip
-    block, dtype = found.reading.best("state_block"), str(found.options.get("kv_cache_dtype", ""))
+    block, dtype = found.reading.best("state_block"), str(_option(found, "kv_dtype") or "")
     if block is not None and dtype.startswith("fp8"):
         yield (f"recurrent state keeps its dtype, and blocks are made as large as it ({int(block.value):,} tokens): "
                "an fp8 KV cache holds more tokens a block, and hardly more requests")  # fmt: skip
@@ -77,16 +79,26 @@ def _of_cache(found: Diagnosis) -> Iterator[str]:
 def _share(found: Diagnosis) -> float | None:
     """The share of the GPU that the engine may use, as its lines state it or its command sets it."""
     stated = found.reading.best("budget_share")
-    value = stated.value if stated is not None else found.options.get("gpu_memory_utilization")
+    value = stated.value if stated is not None else _option(found, "budget_share")
     return float(value) if isinstance(value, int | float) else None
 
 
-def _whole_prompts(found: Diagnosis) -> bool:
-    """Whether it is V0 of vLLM without chunked prefill, by its release and options."""
-    release = re.match(r"0\.(\d+)", found.version or "")
-    if found.engine != "vllm" or release is None or not 6 <= int(release[1]) <= 7:
-        return False
+def _option(found: Diagnosis, role: Role) -> OptionValue | None:
+    """What the command set of the option with a role."""
+    chosen = engine(found.engine)
+    try:
+        option = role_option(chosen, found.version, role)
+    except PlannerError:  # a release without rules
+        option = role_option(chosen, None, role)
+    return found.options.get(option.name) if option is not None else None
+
+
+def _whole_prompts(found: Diagnosis) -> int:
+    """Beyond which context this release would cut prompts by itself, where it does not here; else 0."""
+    known = found.reading.grammar.whole_prompts
+    if known is None or not found.version or numbers(found.version) >= numbers(known.until):
+        return 0
     length = found.reading.best("context_length")
-    asked = found.options.get("max_model_len", length.value if length is not None else None)
-    on = found.options.get("enable_chunked_prefill")
-    return not on and isinstance(asked, int) and 2048 < asked <= _LONG_CONTEXT
+    asked = _option(found, "context") or (length.value if length is not None else None)
+    on = found.options.get(known.option)
+    return known.beyond if not on and isinstance(asked, int) and 2048 < asked <= known.beyond else 0

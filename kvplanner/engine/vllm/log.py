@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kvplanner.engine.log import Figure, LogFailure, LogGrammar, LogLine
+from kvplanner.engine.log import Figure, LogFailure, LogGrammar, LogLine, WholePrompts
 from kvplanner.engine.shared import torch_log
 
 _SIZE: Final = r"(?P<{0}>\d+(?:\.\d+)?) ?(?P<{0}_unit>GiB|GB)"
@@ -183,4 +183,5 @@ GRAMMAR: Final = LogGrammar(
     not_options=("model", "model_tag", "subparser", "config", "served_model_name", "host", "port", "uvicorn_log_level",
                  "dispatch_function"),
     restarts=("server version", "█  version "),
+    whole_prompts=WholePrompts("0.8", "enable_chunked_prefill", 32_768),  # V0
 )  # fmt: skip
