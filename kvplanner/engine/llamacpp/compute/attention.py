@@ -24,14 +24,15 @@ def attend(layer: Layer, mixer: Attention, source: int, shared: int | None = Non
         values = mixer.kv_heads * mixer.head_size_v
         joined = layer.matmul("attn_qkv.weight", queries + keys + values, source)
         value = joined
-        query = _heads(layer, joined, "attn_q_norm.weight", layer.row * queries)
-        key = _heads(layer, joined, "attn_k_norm.weight", layer.row * keys)
+        query = _heads(layer, mixer, joined, "attn_q_norm.weight", layer.row * queries)
+        key = _heads(layer, mixer, joined, "attn_k_norm.weight", layer.row * keys)
         _store(layer, mixer, _rotate(layer, key, inputs.key_rotation), _rotate(layer, value, inputs.value_rotation))
         return _finish(layer, mixer, _rotate(layer, query, inputs.key_rotation), None, layer.cache)
     if gated:
         full = layer.matmul("attn_q.weight", 2 * queries, source)
     product = layer.matmul("attn_q.weight", queries, source) if full is None else full
-    query = _rotate(layer, _heads(layer, product, "attn_q_norm.weight", layer.row * queries), inputs.key_rotation)
+    query = _heads(layer, mixer, product, "attn_q_norm.weight", layer.row * queries)
+    query = _rotate(layer, query, inputs.key_rotation)
     if not mixer.owns_cache and shared is not None:
         return _finish(layer, mixer, query, full, shared)
     keys = mixer.kv_heads * mixer.head_size
@@ -46,7 +47,7 @@ def attend(layer: Layer, mixer: Attention, source: int, shared: int | None = Non
     value = _rotate(layer, value, inputs.value_rotation)
     if not shares_keys:
         product = layer.matmul("attn_k.weight", keys, source)
-    key = _heads(layer, product, "attn_k_norm.weight", layer.row * keys)
+    key = _heads(layer, mixer, product, "attn_k_norm.weight", layer.row * keys)
     _store(layer, mixer, _rotate(layer, key, inputs.key_rotation), value)
     return _finish(layer, mixer, query, full, layer.cache)
 
@@ -55,15 +56,17 @@ def _is_gated(layer: Layer, queries: int) -> bool:
     return layer.shape.arch in ("qwen3next", "qwen35", "qwen35moe")
 
 
-def _heads(layer: Layer, product: int, norm: str, bytes_: int) -> int:
+def _heads(layer: Layer, mixer: Attention, product: int, norm: str, bytes_: int) -> int:
     """Queries or keys by heads, normed where the layer does so, and turned by their positions.
 
     Heads are a view of the product, and nothing is done in place on a view.
     """
+    # Gemma 4 has factors for its layers of full attention only.
+    table = mixer.window is None
     if not layer.weights.has(norm):
-        return layer.op(bytes_, product, layer.inputs.positions)
+        return layer.turn(bytes_, product, table=table)
     normed = layer.norm(product, norm, bytes_=bytes_, inplace=False)
-    return layer.op(bytes_, normed, layer.inputs.positions, inplace=True)
+    return layer.turn(bytes_, normed, inplace=True, table=table)
 
 
 def _rotate(layer: Layer, source: int, rotation: int | None) -> int:

@@ -36,6 +36,7 @@ class Chain(NamedTuple):
 
     shared: for a layer without its own cache, the backend of the one that it reads. output: bytes and backend.
 
+    turns: bytes of the table of factors that positions turn heads by, 0 without one; it lies with its layers.
     per_layer: elements of Gemma's per-layer inputs, 0 without them. bound, fixed: as in Layer.
     """
 
@@ -52,6 +53,7 @@ class Chain(NamedTuple):
     per_layer: int = 0
     per_layer_layers: int = 0
     projection: tuple[int, int] = (0, 0)
+    turns: int = 0
 
 
 def reserve(
@@ -79,7 +81,7 @@ def reserve(
     for index, layer_spec in enumerate(chain.specs):
         layer = Layer(
             graph, shape, inputs, Weights(chain.weights[index]), layer_spec, device=chain.devices[index],
-            cache=chain.caches[index], bound=chain.bound, fixed=chain.fixed,
+            cache=chain.caches[index], bound=chain.bound, fixed=chain.fixed, turns=chain.turns,
         )  # fmt: skip
         late = shape.late_rows and shape.arch in _LATE_ROWS
         rows = shape.outputs if index == last and not late else None

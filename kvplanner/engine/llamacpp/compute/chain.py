@@ -100,6 +100,7 @@ def chain_of(spec: ModelSpec, tensors: Tensors, placed: Placed, how: How) -> Cha
         per_layer=projection.rows // count if projection else 0,
         per_layer_layers=count,
         projection=(projection.device_bytes if projection else 0, first_at),
+        turns=next((t.device_bytes for t in tensors.tables if t.name == "rope_freqs.weight"), 0),
     )
 
 

@@ -92,7 +92,7 @@ class Layer:
 
     def __init__(
         self, graph: Graph, shape: Shape, inputs: Inputs, weights: Weights, spec: LayerSpec, *, device: int, cache: int,
-        bound: bool, fixed: bool,
+        bound: bool, fixed: bool, turns: int = 0,
     ) -> None:  # fmt: skip
         self.graph = graph
         self.shape = shape
@@ -103,6 +103,7 @@ class Layer:
         self.cache = cache
         self.bound = bound
         self.fixed = fixed
+        self.turns = turns
         self.row = F32 * shape.tokens  # bytes of one f32 column for all tokens
 
     # -- small operations ---------------------------------------------------------------------------------------------
@@ -110,6 +111,14 @@ class Layer:
     def op(self, bytes_: int, *sources: int, inplace: bool = False, on: int | None = None) -> int:
         """An operation without weights; where everything is offloaded it stays on the layer's device."""
         return self.graph.op(bytes_, *sources, inplace=inplace, on=self.device if on is None and self.fixed else on)
+
+    def turn(self, bytes_: int, source: int, *, inplace: bool = False, table: bool = True) -> int:
+        """Heads turned by their positions. table: by the model's own factors, if it has any."""
+        if not self.turns or not table:
+            return self.op(bytes_, source, self.inputs.positions, inplace=inplace)
+        return self.graph.weighted(
+            bytes_, (self.turns, self.device), source, self.inputs.positions, inplace=inplace, big=self.is_big(None)
+        )
 
     def matmul(self, name: str, width: int, source: int, *, rows: int | None = None, count: int = 1) -> int:
         """A product with a weight, and its bias; a weight that the layer lacks is taken to be there, of no size."""
