@@ -24,6 +24,7 @@ from kvplanner.source.gguf.model import from_headers
 from kvplanner.units import MIB
 
 _CASES: Final = Path(__file__).parent / "cases.json.gz"
+MORE: Final = Path(__file__).parent / "more.json.gz"
 _HEADERS: Final = Path(__file__).parents[2] / "source" / "gguf_oracle"
 
 

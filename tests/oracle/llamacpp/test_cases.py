@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kvplanner.engine.llamacpp.compute import chain
-from tests.oracle.llamacpp.cases import Checked, checked, load, model_of, settings_of
+from tests.oracle.llamacpp.cases import MORE, Checked, checked, load, model_of, settings_of
 
 pytestmark = pytest.mark.slow
 
@@ -24,8 +24,19 @@ def test_weights_and_context_are_equal_on_every_device(cases: list[Checked]) -> 
 
 def test_compute_buffers_are_near(cases: list[Checked]) -> None:
     errors = [case.compute_error for case in cases]
-    assert sum(error <= 0.01 for error in errors) >= 0.85 * len(errors)
+    assert sum(error <= 0.01 for error in errors) >= 0.925 * len(errors)
     assert sum(error <= 0.1 for error in errors) >= 0.97 * len(errors)
+
+
+def test_models_that_no_rule_was_made_for_come_out_as_well() -> None:
+    """A 70B, an 8B in 16 bits, DeepSeek-V2-Lite and Qwen3.5-27B: 290 cases on one GPU and on two."""
+    others = list(checked(load(MORE)))
+    assert len(others) >= 290
+    assert not [case for case in others if not case.exact]
+    for model in {case.model for case in others}:
+        errors = [case.compute_error for case in others if case.model == model]
+        assert sum(error <= 0.01 for error in errors) >= 0.9 * len(errors), model
+        assert sum(error <= 0.1 for error in errors) >= 0.97 * len(errors), model
 
 
 @pytest.mark.parametrize("model", ["llama31-8b-q4km", "qwen3-32b-q4km", "gptoss-20b-mxfp4", "mistral-small-24b-q4km"])

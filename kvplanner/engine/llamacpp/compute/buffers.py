@@ -183,7 +183,10 @@ def _end(layer: Layer, close: Callable[[], tuple[int, int]], rows: int | None, i
         mixed = layer.norm(mixed, "post_attention_norm.weight", rows=rows)
     if not layer.spec.mixers:
         return _feed_forward(layer, mixed, residual, rows)
-    joined = layer.op(graph.sizes[mixed], mixed, residual, inplace=True)
+    # What a delta net gives is a view, which nothing takes the place of: what came in is overwritten instead.
+    viewed = rows is None and any(isinstance(m, State) and m.kind == "gated_delta" for m in layer.spec.mixers)
+    both = (residual, mixed) if viewed else (mixed, residual)
+    joined = layer.op(graph.sizes[mixed], *both, inplace=True)
     if not layer.spec.mlps:
         return joined
     name = "ffn_norm.weight" if layer.weights.has("ffn_norm.weight") else "post_attention_norm.weight"

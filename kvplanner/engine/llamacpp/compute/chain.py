@@ -14,6 +14,9 @@ from kvplanner.record import NamedTuple
 
 # How often a layer of one kind may follow one of another before further ones add nothing to the peak.
 _REPEATS: Final = 2
+# Layers before a pattern begins, and the longest pattern, that are looked for.
+_HEAD: Final = 4
+_PERIOD: Final = 8
 
 Weights = Mapping[str, tuple[int, int]]
 
@@ -54,11 +57,25 @@ def pipelined(how: How) -> bool:
     )
 
 
+# What was reserved last, with the chains whose parts the keys name by identity.
+_RESERVED: dict[tuple[object, ...], tuple[Chain, tuple[int, ...]]] = {}
+_REMEMBERED: Final = 512
+
+
 def reserved(spec: ModelSpec, chain: Chain, shape: Shape, how: How) -> Reserved:
-    """The compute buffers of a model as it is placed."""
+    """The compute buffers of a model as it is placed. Placements that differ in what no peak depends on share one."""
     copies = 4 if pipelined(how) else 1
-    sizes = reserve(spec.layers, shape, chain, how.gpus, copies=copies, offload=how.op_offload)
-    return Reserved(sizes[:-1], sizes[-1], copies > 1)
+    key = (
+        tuple(map(id, chain.specs)), tuple(map(id, chain.weights)),
+        chain._replace(specs=(), weights=()), shape, how.gpus, copies, how.op_offload,
+    )  # fmt: skip
+    found = _RESERVED.get(key)
+    if found is None:
+        if len(_RESERVED) >= _REMEMBERED:
+            _RESERVED.clear()
+        sizes = reserve(spec.layers, shape, chain, how.gpus, copies=copies, offload=how.op_offload)
+        found = _RESERVED[key] = chain, sizes
+    return Reserved(found[1][:-1], found[1][-1], copies > 1)
 
 
 def chain_of(spec: ModelSpec, tensors: Tensors, placed: Placed, how: How) -> Chain:
@@ -85,7 +102,8 @@ def chain_of(spec: ModelSpec, tensors: Tensors, placed: Placed, how: How) -> Cha
     # Caches and inputs of other layers are copied for each layer that reads them: then every layer counts.
     keep: Sequence[int] = range(count)
     if all(reads is None for reads in shared):
-        keep = _kept(weights, specs, at, caches, host, 1 if fixed else _REPEATS)
+        alike = host <= 1 or len(spec.layers) == 1
+        keep = _kept(weights, specs, at, caches, host, 1 if fixed and alike else _REPEATS)
     return Chain(
         specs=tuple(specs[i] for i in keep),
         devices=tuple(at[i] for i in keep),
@@ -143,19 +161,42 @@ def _kept(
     weights: Sequence[Weights], specs: Sequence[LayerSpec], at: Sequence[int], caches: Sequence[int], host: int,
     repeats: int,
 ) -> list[int]:  # fmt: skip
-    """The layers that decide the peak: of equal neighbours a few, and the last."""
+    """The layers that decide the peak: on each device the first few repetitions of a pattern, and the last.
+
+    What is left out is whole repetitions, so that every layer follows one that it follows in the model.
+    """
     host_sizes: dict[int, tuple[int, ...]] = {}
-    seen: dict[tuple[object, object], int] = {}
-    kept: list[int] = []
-    before: object = None
+    kinds: list[object] = []
     for index, held in enumerate(weights):
         sizes = host_sizes.get(id(held))
         if sizes is None:
             sizes = host_sizes[id(held)] = tuple(size for size, home in held.values() if home == host)
-        kind: object = (id(specs[index]), at[index], caches[index], sizes or len(held))
-        count = seen.get((before, kind), 0)
-        if count < repeats or index == len(weights) - 1:
+        kinds.append((id(specs[index]), at[index], caches[index], sizes or len(held)))
+    kept: list[int] = []
+    start = 0
+    for end in range(1, len(kinds) + 1):
+        if end == len(kinds) or at[end] != at[start]:
+            kept += _of_run(kinds, start, end, repeats)
+            start = end
+    return kept
+
+
+def _of_run(kinds: Sequence[object], start: int, end: int, repeats: int) -> list[int]:
+    """The layers to keep of one device's."""
+    for head in range(min(_HEAD, end - start)):
+        first = start + head
+        for period in range(1, min(_PERIOD, end - first) + 1):
+            if all(kinds[i] == kinds[i + period] for i in range(first, end - period)):
+                cut = first + (repeats + 1) * period
+                rest = end - period - (end - cut - period) % (2 * period)
+                return [*range(start, cut), *range(rest, end)] if rest > cut else list(range(start, end))
+    seen: dict[tuple[object, object], int] = {}
+    kept: list[int] = []
+    before: object = None
+    for index in range(start, end):
+        count = seen.get((before, kinds[index]), 0)
+        if count < repeats or index == end - 1:
             kept.append(index)
-            seen[before, kind] = count + 1
-        before = kind
+            seen[before, kinds[index]] = count + 1
+        before = kinds[index]
     return kept

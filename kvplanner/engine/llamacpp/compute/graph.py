@@ -35,6 +35,7 @@ class Graph:
         self._backend: list[int] = []
         self._outside: list[bool] = []  # weights and caches: not in a compute buffer
         self._weight: set[int] = set()
+        self._shared: dict[str, int] = {}
         self._output: set[int] = set()
         self._inputs: list[int] = []
         self._views: dict[int, int] = {}
@@ -77,18 +78,23 @@ class Graph:
         return tensor
 
     def weighted(
-        self, bytes_: int, weight: tuple[int, int], *sources: int, inplace: bool = False, big: bool = True
-    ) -> int:
+        self, bytes_: int, weight: tuple[int, int], *sources: int, inplace: bool = False, big: bool = True,
+        shared: str = "",
+    ) -> int:  # fmt: skip
         """An operation with a weight of (bytes, backend): it runs where the weight is.
 
-        big: it works on at least 32 rows, so that a GPU takes it over from the host.
+        big: it works on at least 32 rows, so that a GPU takes it over from the host. shared: the name of a weight that
+        several operations read: it is copied once.
         """
         size, home = weight
         backend = home
         if home == self.host and self._offload and big:
             backend = 0
-            held = self._tensor(size, home, True)
+            known = self._shared.get(shared)
+            held = self._tensor(size, home, True) if known is None else known
             self._weight.add(held)
+            if shared:
+                self._shared[shared] = held
             sources = (held, *sources)
         tensor = self._tensor(bytes_, backend)
         self._nodes.append((tensor, sources, inplace, False))

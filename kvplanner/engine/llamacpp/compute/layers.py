@@ -117,7 +117,13 @@ class Layer:
         if not self.turns or not table:
             return self.op(bytes_, source, self.inputs.positions, inplace=inplace)
         return self.graph.weighted(
-            bytes_, (self.turns, self.device), source, self.inputs.positions, inplace=inplace, big=self.is_big(None)
+            bytes_,
+            (self.turns, self.device),
+            source,
+            self.inputs.positions,
+            inplace=inplace,
+            big=self.is_big(None),
+            shared="rope_freqs.weight",
         )
 
     def matmul(self, name: str, width: int, source: int, *, rows: int | None = None, count: int = 1) -> int:

@@ -9,11 +9,17 @@ from kvplanner.model.spec import State
 
 
 def _states(layer: Layer, elements: int) -> int:
-    """The states of all sequences, looked up in the cache."""
-    graph = layer.graph
+    """The states of all sequences, looked up in the cache; what others left there is written back.
+
+    Between two operations in the cache the look-up stays where the cache is.
+    """
+    graph, states = layer.graph, layer.inputs.states
     stored = graph.cache(F32 * elements * layer.shape.slots, layer.cache)
     graph.op(0, stored, on=layer.cache, stored=True)
-    return layer.op(F32 * elements * layer.shape.slots, stored, layer.inputs.states)
+    found = layer.op(F32 * elements * layer.shape.slots, stored, states)
+    others = layer.op(0, stored, states)
+    graph.op(0, others, on=layer.cache, stored=True)
+    return found
 
 
 def delta_net(layer: Layer, mixer: State, source: int) -> Rest:
@@ -39,16 +45,22 @@ def delta_net(layer: Layer, mixer: State, source: int) -> Rest:
         both_gates = layer.matmul("ssm_ba.weight", 2 * mixer.heads, source)
         decay = layer.op(row * mixer.heads, both_gates)
         beta_source = both_gates
+        decay = _decay(layer, decay)
     else:
-        decay = layer.matmul("ssm_alpha.weight", mixer.heads, source)
+        decay = _decay(layer, layer.matmul("ssm_alpha.weight", mixer.heads, source))
         beta_source = layer.matmul("ssm_beta.weight", mixer.heads, source)
-    decay = graph.weighted(graph.sizes[decay], layer._weight("ssm_dt.bias"), decay, inplace=True)
-    decay = layer.op(graph.sizes[decay], decay, inplace=True)
-    decay = graph.weighted(graph.sizes[decay], layer._weight("ssm_a"), decay, inplace=True)
-    beta = layer.op(row * mixer.heads, beta_source, inplace=not layer.weights.has("ssm_ba.weight"))
+    beta = layer.op(row * mixer.heads, beta_source)
     result = layer.op(row * wide + graph.sizes[state], *parts, convolved, decay, beta, state)
-    graph.op(0, result, on=layer.cache, stored=True)
+    graph.op(0, graph.view(result, graph.sizes[state]), on=layer.cache, stored=True)
     return partial(_close_delta, layer, wide, result, source)
+
+
+def _decay(layer: Layer, decay: int) -> int:
+    """How fast states fade."""
+    graph = layer.graph
+    decay = graph.weighted(graph.sizes[decay], layer._weight("ssm_dt.bias"), decay)
+    decay = layer.op(graph.sizes[decay], decay, inplace=True)
+    return graph.weighted(graph.sizes[decay], layer._weight("ssm_a"), decay, inplace=True)
 
 
 def _close_delta(layer: Layer, wide: int, result: int, source: int) -> int:
