@@ -23,6 +23,7 @@ COMMANDS: Final[dict[str, str]] = {
     "compare": "plans side by side: what differs, and by how much",
     "together": "several servers on the same GPUs, in their order of start",
     "sweep": "one setting over its range, or two as a map: tokens, users, the first limit",
+    "nodes": "machines for a number of users, or users for a number of machines",
     "report": "a plan as a page to hand on: HTML, PDF or a short Markdown",
     "inspect": "what a model is: tensors, bytes, layers, KV cache",
     "diagnose": "a start-up log: how far it came, why it failed, what was measured",

@@ -33,7 +33,7 @@ exit status: 0 fits, 1 does not fit, 2 bad input or cannot be told
 """
 _USAGE: Final = """kvplanner plan MODEL [--gpu SPEC] [options] [-- ENGINE FLAGS]
        kvplanner plan [--gpu SPEC] [options] -- vllm serve MODEL ..."""
-LAUNCHED: Final = ("shell", "docker", "compose", "kubernetes", "systemd", "python", "modelfile")
+LAUNCHED: Final = ("shell", "docker", "compose", "kubernetes", "systemd", "python", "modelfile", "nodes", "ray")
 ASKED: Final = ("context", "users", "utilisation", "gpus", "tp", "format")
 _MOST_REMEDIES: Final = 5
 # Of a GPU's name behind its first one.
@@ -68,6 +68,7 @@ def parser() -> Parser:
     add("--markdown", action="store_true", help="the report as Markdown")
     add("--cross-check", action="store_true", help="also ask the engine's own program on this machine (30 s at most)")
     add("--launch", choices=LAUNCHED, help="instead of the report, what starts it so")
+    add("--nodes", type=int, default=1, metavar="N", help="so many machines like --gpu: pipeline stages over them")
     return made  # fmt: skip
 
 
@@ -305,6 +306,11 @@ def run(argv: Sequence[str]) -> int:
             return _diagnosed(words, given, text)
         words = with_text(words, text)
     built = build(words, sources(online=given.online))
+    if given.nodes != 1:
+        from kvplanner.request.nodes import on_nodes
+
+        request, said = on_nodes(built.request, given.nodes)
+        built = built._replace(request=request, warnings=(*built.warnings, said))
     plan = make_plan(built)
     if given.save:
         save(given.save, built)
@@ -387,7 +393,8 @@ def _print_plan(plan: Plan, given: Namespace, built: Built, answer: Answer | Non
         from kvplanner.report.launch import snippet
         from kvplanner.source.resolve import local_path
 
-        say(snippet(given.launch, plan, local_path(built.model, built.opened)).rstrip("\n"))
+        nodes = given.nodes if given.nodes > 1 else built.nodes
+        say(snippet(given.launch, plan, local_path(built.model, built.opened), nodes).rstrip("\n"))
         return
     from kvplanner.report import text as report
 

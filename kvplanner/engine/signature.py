@@ -26,7 +26,9 @@ class Signature(NamedTuple):
     modelfile: options that its model files set. python: the class that an offline start makes and its argument for
     the model, as "module", "Class", "argument"; python_flags: that stand for being started so; python_also: further
     classes that take a server's arguments. model_env: variables that name the model. nodes_flag: the one that tells
-    how many machines share the server.
+    how many machines share the server. node_flags: flags and values of each machine, with {nodes} and {node} in them
+    and $HEAD for the first one's address; replica_flags: the same where whole replicas are spread, with {local} and
+    {first}; node_worker: of all but the first; ray_flags: of a server on a Ray cluster.
     """
 
     engine: str
@@ -50,6 +52,10 @@ class Signature(NamedTuple):
     python_also: tuple[str, ...] = ()
     model_env: tuple[str, ...] = ()
     nodes_flag: str = ""
+    node_flags: tuple[tuple[str, str], ...] = ()
+    node_worker: tuple[str, ...] = ()
+    replica_flags: tuple[tuple[str, str], ...] = ()
+    ray_flags: tuple[str, ...] = ()
 
 
 @cache

@@ -22,13 +22,16 @@ from kvplanner.errors import BadInput
 from kvplanner.printable import printable
 from kvplanner.record import NamedTuple
 from kvplanner.report.facts import engine_title
+from kvplanner.report.launch_nodes import on_nodes, through_ray
+from kvplanner.report.nodes import held_by_node
 from kvplanner.report.options import option_label
 
-Form = Literal["shell", "docker", "compose", "kubernetes", "systemd", "python", "modelfile"]
+Form = Literal["shell", "docker", "compose", "kubernetes", "systemd", "python", "modelfile", "nodes", "ray"]
 FORMS: Final[tuple[Form, ...]] = get_args(Form)
 TITLES: Final[dict[Form, str]] = {
     "shell": "Shell", "docker": "Docker", "compose": "Compose file", "kubernetes": "Kubernetes manifest",
     "systemd": "systemd unit", "python": "Python", "modelfile": "Model file",
+    "nodes": "Several machines", "ray": "Ray cluster",
 }  # fmt: skip
 
 # Below a home: of the Hub, and of an engine that keeps its models itself.
@@ -38,6 +41,8 @@ _MODELS: Final = "/models"
 # What a server and an offline start choose differently (vLLM's defaults by usage context).
 _BATCH: Final = ("step_tokens", "max_requests")
 _TOKEN: Final = "HF_TOKEN"
+# GPUs of a machine where nothing is said of it.
+_USUAL_NODE: Final = 8
 # Their image's tag tells the release.
 _WITH_IMAGE: Final = ("docker", "compose", "kubernetes")
 _DNS_LABEL: Final = 63
@@ -46,7 +51,10 @@ _SUPPLEMENTARY: Final = 0x10000
 
 
 class _Launch(NamedTuple):
-    """What every form is made of. gpus: how many the plan uses; path: of a local model, "" for a name."""
+    """What every form is made of. gpus: how many the plan uses; path: of a local model, "" for a name.
+
+    nodes: machines that the GPUs are of; held: what each holds.
+    """
 
     request: PlanRequest
     signature: Signature
@@ -56,6 +64,9 @@ class _Launch(NamedTuple):
     gpus: int
     path: str
     remarks: tuple[str, ...]
+    replicas: int = 1
+    nodes: int = 1
+    held: tuple[str, ...] = ()
 
     @property
     def arguments(self) -> tuple[str, ...]:
@@ -89,12 +100,16 @@ class _Launch(NamedTuple):
         return self.gpus > 1
 
 
-def snippet(form: Form, plan: Plan, path: str = "") -> str:
+def snippet(form: Form, plan: Plan, path: str = "", nodes: int = 0) -> str:
     """The text of a form; path: where a model on this machine lies, as the server is to open it.
 
-    Raises BadInput where the engine cannot be started that way.
+    nodes: machines that the plan's GPUs are of, 0 for as few as hold them, 8 each. Raises BadInput where the engine
+    cannot be started that way.
     """
     found = _launch(plan, path)
+    if form in ("nodes", "ray"):
+        count = nodes or -(-found.gpus // _USUAL_NODE)
+        found = found._replace(nodes=count, held=tuple(held_by_node(plan, count)), replicas=plan.replicas)
     if form not in _WITH_IMAGE and plan.request.version:
         found = found._replace(remarks=(*found.remarks, f"{OF_RELEASE}{plan.request.version}"))
     said = found.signature.modelfile if form == "modelfile" else ()
@@ -185,11 +200,24 @@ def _quoted(lines: Sequence[Sequence[str]]) -> str:
 
 
 def _shell(found: _Launch) -> str:
+    return _commented(found, " \\\n  ".join(_command(found)))
+
+
+def _command(found: _Launch) -> list[str]:
+    """The shell command: what starts, then a flag with its values a line."""
     environment = " ".join(f"{name}={shlex.quote(value)}" for name, value in found.words.environment.items())
     start = " ".join([*found.launch, *map(shlex.quote, found.words.model)])
-    flags = _pairs(found.words.flags)
-    text = f"{environment} {start}".strip()
-    return _commented(found, f"{text} \\\n  {_quoted(flags)}" if flags else text)
+    flags = (" ".join(map(shlex.quote, line)) for line in _pairs(found.words.flags))
+    return [f"{environment} {start}".strip(), *flags]
+
+
+def _nodes(found: _Launch) -> str:
+    text = on_nodes(_command(found), found.signature, found.nodes, found.replicas, found.held)
+    return _commented(found, text)
+
+
+def _ray(found: _Launch) -> str:
+    return _commented(found, through_ray(_command(found), found.signature, found.nodes, found.held))
 
 
 def _ports(found: _Launch) -> str:
@@ -411,5 +439,5 @@ def _set_there(found: _Launch) -> set[str]:
 
 _FORMS: Final = {
     "shell": _shell, "docker": _docker, "compose": _compose, "kubernetes": _kubernetes, "systemd": _systemd,
-    "python": _python, "modelfile": _modelfile,
+    "python": _python, "modelfile": _modelfile, "nodes": _nodes, "ray": _ray,
 }  # fmt: skip

@@ -45,7 +45,7 @@ PLAN_FLAGS: Final = (
 # How the terminal tells a plan.
 REPORT_FLAGS: Final = (
     "--explain", "--unit", "--json", "--save", "--online", "--markdown", "--remedies", "--solve", "--mix",
-    "--launch",
+    "--launch", "--nodes",
 )  # fmt: skip
 # Those that stand among an engine's own only by mistake.
 OURS: Final = frozenset({*(flag.name for flag in PLAN_FLAGS), *REPORT_FLAGS})

@@ -84,7 +84,7 @@ class Built(NamedTuple):
     """A request, the words that name its model and machine, and what is worth saying about them.
 
     opened: the model as it is stored, which the request's is not when another weight format was asked for.
-    kept: the plan file that was named as the model, if one was.
+    kept: the plan file that was named as the model, if one was. nodes: machines that its command names, 0 for none.
     """
 
     request: PlanRequest
@@ -93,6 +93,7 @@ class Built(NamedTuple):
     warnings: tuple[str, ...]
     opened: Model
     kept: planfile.PlanFile | None = None
+    nodes: int = 0
 
 
 def build(words: PlanWords, sources: Sources) -> Built:
@@ -142,13 +143,14 @@ def build(words: PlanWords, sources: Sources) -> Built:
             machine_text = gpus.machine_words(whole)
         stood_in = (*stood_in, *spread)
         request = request._replace(machine=whole, options=options)
+    nodes = nodes_of(chosen, launch.flags) if launch.launched else 0
     draft = chosen.draft_wanted(request.options)
     typed = not kept or (draft is not None and draft.name in command.options.values())
     drafting = open_draft(draft, sources.open_model if typed else open_kept)
     request = request._replace(draft=drafting, calibration=sources.calibration)
     further = (f"{launch.servers} servers are started: the first one is planned",) if launch.servers > 1 else ()
     warnings = (*said, *stood_in, *command.warnings, *further)
-    return Built(request, model_text, machine_text, warnings, model, kept)
+    return Built(request, model_text, machine_text, warnings, model, kept, nodes if nodes > 1 else 0)
 
 
 _NAMED: Final = re.compile(r"--(?:served-model-name|alias)(?:=(.+))?")

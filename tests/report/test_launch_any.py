@@ -24,7 +24,7 @@ from kvplanner.report.launch import FORMS, Form, snippet, started
 from kvplanner.request.words import PlanWords, Sources, build
 
 KINDS = sorted({entry.architecture: entry.id for entry in models.index()}.values())
-MACHINES = ("H100", "8xH100", "RTX 4090", "2x24GiB", "3xRTX 3090", "4xA100-SXM4-80GB", "GTX 1080 Ti")
+MACHINES = ("H100", "8xH100", "RTX 4090", "2x24GiB", "3xRTX 3090", "16xH100", "4xA100-SXM4-80GB", "GTX 1080 Ti")
 WITH_IMAGE = ("docker", "compose", "kubernetes")
 
 

@@ -33,5 +33,6 @@ SIGNATURE: Final[Mapping[str, object]] = {
     "python": ("sglang", "Engine", "model_path"),
     "python_also": ("ServerArgs",),
     "nodes_flag": "--nnodes",
+    "node_flags": (("--nnodes", "{nodes}"), ("--node-rank", "{node}"), ("--dist-init-addr", "$HEAD:20000")),
     "planned": True,
 }  # fmt: skip

@@ -34,5 +34,14 @@ SIGNATURE: Final[Mapping[str, object]] = {
     "python_flags": ("--usage", "llm"),
     "python_also": ("AsyncEngineArgs", "EngineArgs"),
     "nodes_flag": "--nnodes",
+    "node_flags": (("--nnodes", "{nodes}"), ("--node-rank", "{node}"), ("--master-addr", "$HEAD")),
+    "node_worker": ("--headless",),
+    "replica_flags": (
+        ("--data-parallel-size-local", "{local}"),
+        ("--data-parallel-start-rank", "{first}"),
+        ("--data-parallel-address", "$HEAD"),
+        ("--data-parallel-rpc-port", "13345"),
+    ),
+    "ray_flags": ("--distributed-executor-backend", "ray"),
     "planned": True,
 }

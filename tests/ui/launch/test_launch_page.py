@@ -29,11 +29,16 @@ def test_it_follows_the_plan_in_each_form(page: LaunchView, window: MainWindow) 
     window.centre.show_details()
     plan = window.document.plan
     assert plan is not None
+    refused = {
+        "modelfile": "no model files",
+        "nodes": "One machine runs this plan",
+        "ray": "One machine runs this plan",
+    }
     for at, form in enumerate(FORMS):
         page.form.setCurrentIndex(at)
-        if form == "modelfile":
+        if form in refused:
             assert not page.copy_button.isEnabled()
-            assert "no model files" in page.text.toPlainText()
+            assert refused[form] in page.text.toPlainText()
             continue
         assert page.text.toPlainText().rstrip() == snippet(form, plan).rstrip()
         assert "4096" in page.text.toPlainText()
@@ -89,3 +94,14 @@ def test_the_engine_is_asked_by_a_worker_and_its_answer_stands_below(
     window.document.flush()
     window.centre.show_details()
     assert page.answer.isHidden()
+
+
+def test_sixteen_gpus_are_two_machines(open_window: Callable[..., MainWindow]) -> None:
+    window = open_window("Llama-3.3-70B-Instruct", "16xH100", flags=("-tp", "8", "-pp", "2"))
+    window.view.show_launch()
+    page = window.centre.below.page("launch")
+    assert isinstance(page, LaunchView)
+    page.form.setCurrentIndex(FORMS.index("nodes"))
+    assert page.copy_button.isEnabled()
+    assert page.text.toPlainText().count("vllm serve") == 2
+    assert "# Node 1: 8 GPUs (pp1/tp0 to pp1/tp7)" in page.text.toPlainText()
