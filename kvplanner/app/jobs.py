@@ -48,6 +48,10 @@ class JobControl:
         self._cancel.set()
 
 
+def _nothing(_: Any) -> None:
+    """What an ended job has left to do."""
+
+
 class Job(QObject):
     """A running piece of work; lives on the main thread.
 
@@ -106,6 +110,8 @@ class Job(QObject):
                     self._done(result)
         finally:
             self.finished.emit()
+            # Whoever still knows the job is not to keep alive what it was for: windows, models, plans.
+            self._work = self._done = self._failed = _nothing
             self.deleteLater()
 
     def cancel(self) -> None:
@@ -114,14 +120,17 @@ class Job(QObject):
 
 
 class _Run(QRunnable):
+    """job: None once it has ended; PySide never lets go of what a pool has started, and so of all that it knows."""
+
     def __init__(self, job: Job) -> None:
         super().__init__()
-        self._job = job
+        self.job: Job | None = job
         self.setAutoDelete(False)
 
     def run(self) -> None:
         """Called by the pool."""
-        self._job.execute()
+        if self.job is not None:
+            self.job.execute()
 
 
 class Jobs(QObject):
@@ -173,7 +182,9 @@ class Jobs(QObject):
         job = self.sender()
         if isinstance(job, Job):
             self._active.pop(job, None)
-            self._runs.pop(job, None)
+            run = self._runs.pop(job, None)
+            if run is not None:
+                run.job = None
             self.active_changed.emit()
 
     def stop(self, timeout_ms: int = STOP_TIMEOUT_MS) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -97,3 +99,26 @@ def test_stop_ends_running_jobs_and_starts_no_more(qtbot: QtBot) -> None:
     assert jobs.stop()
     assert ended.is_set()
     assert jobs.submit("t", work, fail, fail) is None
+
+
+def test_an_ended_job_keeps_nothing_alive(qtbot: QtBot, jobs: Jobs) -> None:
+    class Window:
+        """Something large that a job was for."""
+
+        def take(self, result: object) -> None:
+            seen.append(result)
+
+    seen: list[object] = []
+    window = Window()
+    there = weakref.ref(window)
+    known = jobs.submit("t", lambda c: (window, 7)[1], window.take, fail)
+    qtbot.waitUntil(lambda: seen == [7])
+    ended = weakref.ref(known) if known is not None else None
+    del window
+    gc.collect()
+    assert there() is None, "whoever still knows the job keeps alive what it was for"
+    del known
+    qtbot.waitUntil(lambda: not jobs.active)
+    gc.collect()
+    assert ended is not None
+    assert ended() is None, "every edit would leave a job behind"
