@@ -7,6 +7,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from pytestqt.qtbot import QtBot
@@ -101,6 +102,10 @@ def test_stop_ends_running_jobs_and_starts_no_more(qtbot: QtBot) -> None:
     assert jobs.submit("t", work, fail, fail) is None
 
 
+def _seven(_of: object, _control: JobControl) -> int:
+    return 7
+
+
 def test_an_ended_job_keeps_nothing_alive(qtbot: QtBot, jobs: Jobs) -> None:
     class Window:
         """Something large that a job was for."""
@@ -111,7 +116,7 @@ def test_an_ended_job_keeps_nothing_alive(qtbot: QtBot, jobs: Jobs) -> None:
     seen: list[object] = []
     window = Window()
     there = weakref.ref(window)
-    known = jobs.submit("t", lambda c: (window, 7)[1], window.take, fail)
+    known = jobs.submit("t", partial(_seven, window), window.take, fail)
     qtbot.waitUntil(lambda: seen == [7])
     ended = weakref.ref(known) if known is not None else None
     del window

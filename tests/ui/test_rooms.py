@@ -28,7 +28,7 @@ BELOW: Final[dict[str, set[str]]] = {
     "fits": {"theme", "widgets"},
     "log": {"theme", "widgets"},
     "compare": {"theme", "widgets"},
-    "launch": {"theme"},
+    "launch": {"theme", "widgets"},
     "window": {
         "theme", "widgets", "bars", "breakdown", "startup", "explain", "verdict", "export", "setup", "gpu_panel",
         "dialogs", "remedies", "fits", "log", "compare", "launch",

@@ -37,6 +37,7 @@ from kvplanner.ui.bars.swatch import SWATCH, swatch
 from kvplanner.ui.breakdown.lines import Line, lines
 from kvplanner.ui.theme.ink import set_pale, sized, tokens_of
 from kvplanner.ui.theme.palette import LIGHT, Tokens
+from kvplanner.ui.widgets.labels import spoken
 
 COLUMNS: Final = ("", "size", "range", "share", "basis")
 HEAD_GAP: Final = 4
@@ -223,7 +224,7 @@ class BreakdownView(Widget):
         self.title.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         self._full_title = ""
         self.devices = QComboBox(self)
-        self.devices.setAccessibleName("Device")
+        spoken(self.devices, "Device")
         self.devices.activated.connect(self._choose)
         self.table = _Table(self)
         self._set_up_table()

@@ -23,7 +23,7 @@ from PySide6.QtWidgets import (
 from kvplanner.app import settings as s
 from kvplanner.ui.fits.model import FitsFilter, FitsModel
 from kvplanner.ui.theme.ink import set_pale
-from kvplanner.ui.widgets.labels import Wrapped
+from kvplanner.ui.widgets.labels import Wrapped, spoken
 
 if TYPE_CHECKING:
     from kvplanner.app.document import Document
@@ -75,7 +75,7 @@ class FitsPage(QWidget):
         self.shown = FitsFilter(self.model, self)
         self.way = QComboBox(self)
         self.way.addItems(_WAYS)
-        self.way.setAccessibleName("Which way to look")
+        spoken(self.way, "Which way to look")
         self.search = QLineEdit(self)
         self.search.setPlaceholderText("Filter")
         self.search.setClearButtonEnabled(True)

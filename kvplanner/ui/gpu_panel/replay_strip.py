@@ -10,7 +10,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QComboBox, QFrame, QHBoxLayout, QLabel, QPushButton, QSlider, QWidget
 
 from kvplanner.observe.snapshot import Snapshot
-from kvplanner.ui.widgets.labels import Elided
+from kvplanner.ui.widgets.labels import Elided, spoken
 
 SPEEDS: Final = (("½ ×", 0.5), ("1 ×", 1.0), ("4 ×", 4.0), ("16 ×", 16.0))
 STEPS: Final = 1000
@@ -37,7 +37,7 @@ class ReplayStrip(QFrame):
         self.pause.setCheckable(True)
         self.pause.toggled.connect(self._pause)
         self.times = QComboBox(self)
-        self.times.setAccessibleName("Speed of the replay")
+        spoken(self.times, "Speed of the replay")
         for name, factor in SPEEDS:
             self.times.addItem(name, factor)
         self.times.setCurrentIndex(1)

@@ -13,6 +13,7 @@ from kvplanner.engine.registry import engine
 from kvplanner.errors import PlannerError
 from kvplanner.report.launch import FORMS, TITLES, Form, snippet
 from kvplanner.ui.theme.ink import set_pale
+from kvplanner.ui.widgets.labels import spoken
 
 if TYPE_CHECKING:
     from kvplanner.engine.plan import Plan
@@ -46,7 +47,7 @@ class LaunchView(QWidget):
         self.form = QComboBox(self)
         for form in FORMS:
             self.form.addItem(TITLES[form], form)
-        self.form.setAccessibleName("Form of the command")
+        spoken(self.form, "Form of the command")
         self.copy_button = QPushButton("Copy", self)
         self.copy_button.setToolTip("Copy all of it")
         self.paste_button = QPushButton("Paste a Command", self)

@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QWidget
 from kvplanner.ui.setup.field import Field
 from kvplanner.ui.setup.inputs import ComboBox
 from kvplanner.ui.setup.section import Section
+from kvplanner.ui.widgets.labels import spoken
 
 if TYPE_CHECKING:
     from kvplanner.engine.protocol import Engine
@@ -31,14 +32,15 @@ class EngineSection(Section):
     def build(self, names: tuple[tuple[str, str], ...]) -> None:
         """Make the inputs, after the first plan: names and titles of the engines that there are."""
         self.engines, self.versions = ComboBox(), ComboBox()
-        self.engines.setAccessibleName("Engine")
-        self.versions.setAccessibleName("Engine version")
         self.field = Field("Version", (self.engines, self.versions), self)
         self.field.label.setText("")
         self.field.label.hide()
         self.field.line.addWidget(self.engines, 3)
         self.field.line.addWidget(self.field.reset_button)
         self.field.line.addWidget(self.versions, 4)
+        self.engines.setAccessibleName("Engine")
+        self.field.label.setAccessibleName("Engine")
+        spoken(self.versions, "Engine version")
         self.field.reset_asked.connect(lambda: self.version_chosen.emit(None))
         self.add(self.field)
         self.engines.activated.connect(lambda i: self.engine_chosen.emit(self.engines.itemData(i)))

@@ -144,6 +144,18 @@ class ErrorLabel(WrappedLabel):
         self.setVisible(bool(text))
 
 
+def spoken(widget: QWidget, name: str) -> None:
+    """Name a list, which stands where it belongs already, for a screen reader.
+
+    On Linux a list's name is what is chosen in it, whatever its accessible name: a label says what it is for, here one
+    that cannot be seen.
+    """
+    widget.setAccessibleName(name)
+    label = QLabel(name, widget.parentWidget())
+    label.setBuddy(widget)
+    label.hide()
+
+
 def muted_label(text: str = "", parent: QWidget | None = None) -> QLabel:
     """A quiet line of text that wraps."""
     label = QLabel(text, parent)

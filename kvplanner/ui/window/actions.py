@@ -212,6 +212,7 @@ class Actions(QObject):
         self.menus: dict[str, QMenu] = {}
         self._groups: dict[str, QActionGroup] = {}
         bar = window.menuBar()
+        bar.setAccessibleName("Menus")
         for command in COMMANDS:
             menu = self._menu(bar, command.menu)
             if command.run is not None:

@@ -49,6 +49,7 @@ class Details(QWidget):
         self.breakdown = BreakdownView(self)
         self.tabs = QTabWidget(self)
         self.tabs.setDocumentMode(True)
+        self.tabs.setAccessibleName("Pages about the plan")
         self._declared: dict[str, Tab] = {}
         self._places: dict[str, QWidget] = {}
         self._pages: dict[str, Page] = {}
@@ -97,6 +98,7 @@ class Details(QWidget):
     def add_tab(self, tab: Tab) -> None:
         """One more tab at the end."""
         place = QWidget()
+        place.setAccessibleName(tab.title)
         column = QVBoxLayout(place)
         column.setContentsMargins(0, 0, 0, 0)
         self._declared[tab.key], self._places[tab.key] = tab, place

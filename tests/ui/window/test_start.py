@@ -134,7 +134,9 @@ def display() -> Iterator[str]:
         pytest.skip(f"needs {' and '.join(NEEDED)}")
     read, write = os.pipe()
     server = subprocess.Popen(
-        ["Xvfb", "-displayfd", str(write), "-screen", "0", "1400x900x24"], pass_fds=(write,), stderr=subprocess.DEVNULL
+        ["Xvfb", "-noreset", "-displayfd", str(write), "-screen", "0", "1400x900x24"],
+        pass_fds=(write,),
+        stderr=subprocess.DEVNULL,
     )
     os.close(write)
     try:
