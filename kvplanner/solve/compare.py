@@ -6,6 +6,7 @@ and an option that only one of them has counts where the user set it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
@@ -142,10 +143,11 @@ def _by_meaning(plan: Plan | None) -> dict[str, Cell]:
     if plan is None:
         return {}
     declared: dict[str, Option] = {o.name: o for o in engine(plan.request.engine).options(plan.request.version)}
+    shared = Counter(option.role for option in declared.values())
     found: dict[str, Cell] = {}
     for name, resolved in plan.options.items():
         role = declared[name].role if name in declared else ""
-        key = role if role and role != "caller" else name
+        key = role if role and role != "caller" and shared[role] == 1 else name
         found.setdefault(key, Cell(_plain(resolved.value), origin=resolved.origin))
     return found
 

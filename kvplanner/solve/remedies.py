@@ -105,6 +105,11 @@ def served(plan: Plan) -> float:
     return held if most is None else min(held, most)
 
 
+def _length(plan: Plan) -> int:
+    """What plans without a load are compared by as well: an engine may shorten the context itself."""
+    return 1 if plan.request.load or plan.kv_cache is None else plan.kv_cache.context_length
+
+
 def remedies(request: PlanRequest, plan: Plan, more: More | None = None) -> tuple[Remedy, ...]:
     """All remedies of a plan, ranked."""
     return ranked(tuple(found(request, plan, more)))
@@ -261,7 +266,7 @@ class _Search:
             return False
         if aim == "less":
             return (plan.limits.sure_serves_users or 0) >= (self.plan.limits.sure_serves_users or 0)
-        return served(plan) > served(self.plan) * _GAIN
+        return served(plan) * _length(plan) > served(self.plan) * _length(self.plan) * _GAIN
 
     def _remedy(self, parts: tuple[Candidate, ...], plan: Plan, aim: Aim) -> Remedy:
         return Remedy(

@@ -414,7 +414,7 @@ class VerdictView(QWidget):
         self.notes.setVisible(bool(lines))
         hidden = len(told.notes) - few
         self.more.setVisible(hidden > 0)
-        count = f"{hidden} more notes" if few else counted(hidden, "note", "notes")
+        count = counted(hidden, "more note", "more notes") if few else counted(hidden, "note", "notes")
         self.more.setText("Fewer notes" if self._open_notes else count)
 
     def changeEvent(self, event: QEvent) -> None:
