@@ -15,11 +15,18 @@ from kvplanner.record import NamedTuple
 WEIGHT_FORMAT: Final = "weight_format"
 MODEL: Final = "model"
 GPUS: Final = "gpus"
-OWN_FLAGS: Final = {WEIGHT_FORMAT: "--weight-format", GPUS: "--gpu"}
+ENGINE: Final = "engine"
+RELEASE: Final = "engine_version"
+OWN_FLAGS: Final = {
+    WEIGHT_FORMAT: "--weight-format", GPUS: "--gpu", ENGINE: "--engine", RELEASE: "--engine-version",
+}  # fmt: skip
 
 
 class Change(NamedTuple):
-    """option: an engine's option by name, or WEIGHT_FORMAT, MODEL, GPUS. value: None gives it back to its default."""
+    """option: an engine's option by name, or WEIGHT_FORMAT, MODEL, GPUS, ENGINE, RELEASE.
+
+    value: None gives it back to its default.
+    """
 
     option: str
     value: OptionValue | None

@@ -1,21 +1,24 @@
-"""What a remedy changes of a document's state."""
+"""What changes of a request change of a document's state."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kvplanner.solve.change import GPUS, MODEL, WEIGHT_FORMAT
+from kvplanner.solve.change import ENGINE, GPUS, MODEL, RELEASE, WEIGHT_FORMAT
 
 if TYPE_CHECKING:
     from kvplanner.app.state import PlanState
+    from kvplanner.solve.mends import Mend
     from kvplanner.solve.remedies import Remedy
 
 
-def fields_of(state: PlanState, remedy: Remedy) -> dict[str, Any]:
-    """The fields to edit, all at once: options, and model, format or machine where the remedy has another."""
-    request = remedy.request
+def fields_of(state: PlanState, made: Remedy | Mend) -> dict[str, Any]:
+    """The fields to edit, all at once: options, and model, format, machine or release where those are others."""
+    request = made.request
     fields: dict[str, Any] = {"options": dict(request.options)}
-    named = {change.option: change.value for change in remedy.changes}
+    named = {change.option: change.value for change in made.changes}
+    if ENGINE in named or RELEASE in named:
+        fields |= {"engine": request.engine, "version": request.version}
     if WEIGHT_FORMAT in named:
         fields["weight_format"] = request.weight_format
     if MODEL in named:

@@ -159,7 +159,7 @@ class MainWindow(QtWidgets.QMainWindow):
         """Only what is refused needs it."""
         from kvplanner.ui.window.commands.mending import Mending
 
-        return Mending(self.document, self.centre)
+        return Mending(self.document, self.centre, self.services)
 
     @cached_property
     def saving(self) -> Saving:

@@ -12,11 +12,16 @@ from kvplanner.report.options import in_sentence
 
 if TYPE_CHECKING:
     from kvplanner.app.document import Document
+    from kvplanner.app.jobs import JobControl
+    from kvplanner.engine.request import PlanRequest
+    from kvplanner.solve.mends import Mend
     from kvplanner.ui.setup.panel import SetupPanel
     from kvplanner.ui.setup.pickers import Pickers
     from kvplanner.ui.window.centre import Centre
+    from kvplanner.ui.window.services import Services
 
 MOST: Final = 3
+KEY: Final = "ways back"
 _NEAR: Final = 2
 
 
@@ -31,12 +36,15 @@ class Fix(NamedTuple):
 class Mending:
     """Keeps the last good plan in sight, pale, with the reason why there is no other and what can be done.
 
-    panel, pickers: None until the form is made.
+    What can be done at a glance is there at once; changes that give a plan are looked for on a thread, and take their
+    place as they are found. panel, pickers: None until the form is made.
     """
 
-    def __init__(self, document: Document, centre: Centre) -> None:
+    def __init__(self, document: Document, centre: Centre, services: Services) -> None:
         self._document = document
         self._centre = centre
+        self._services = services
+        self._mends: tuple[PlannerError, tuple[Mend, ...]] | None = None  # of an error, once they are known
         self.panel: SetupPanel | None = None
         self.pickers: Pickers | None = None
 
@@ -50,6 +58,22 @@ class Mending:
         elif self._centre.plan is None:
             self._centre.set_plan(plan)
         self.show()
+        self._look(error)
+
+    def _look(self, error: PlannerError) -> None:
+        """Look for changes that give a plan."""
+        request = self._document.request()
+        if request is None:
+            return
+
+        def done(found: tuple[Mend, ...]) -> None:
+            if self._document.error is error:
+                self._mends = error, found
+                self.show()
+
+        self._services.jobs.submit(
+            "Looking for ways back to a plan", lambda control: _search(request, error, control), done, _failed, key=KEY
+        )
 
     def show(self) -> None:
         """Say whether the plan in sight is of what the form shows."""
@@ -63,6 +87,19 @@ class Mending:
             centre.set_stale(f"{in_sentence(field)} is refused" if field else None, said)
         centre.set_actions([(fix.text, fix.tip, fix.run) for fix in self._fixes(field)])
 
+    def _fix(self, mend: Mend) -> Fix:
+        from kvplanner.report.mends import button, sentence
+
+        return Fix(button(mend), partial(self._apply, mend), sentence(mend, self._services.unit()))
+
+    def _apply(self, mend: Mend) -> None:
+        """Make it the plan, in one step that undo takes back."""
+        from kvplanner.report.mends import button
+        from kvplanner.ui.remedies.applying import fields_of
+
+        self._document.seal()
+        self._document.edit(button(mend), **fields_of(self._document.state, mend))
+
     def _another(self) -> str:
         """The model of the plan in sight, "" where it is the one that is chosen."""
         plan, model = self._document.plan, self._document.state.model
@@ -73,17 +110,41 @@ class Mending:
     def _fixes(self, refused: str) -> tuple[Fix, ...]:
         if self.panel is None or self.pickers is None:
             return ()
-        if self._document.error is not None:
-            return fixes(self._document.error, self._document, self.panel, self.pickers)
+        error = self._document.error
+        if error is not None:
+            mends = self._mends[1] if self._mends is not None and self._mends[0] is error else ()
+            made = tuple(self._fix(mend) for mend in mends)
+            return fixes(error, self._document, self.panel, self.pickers, made)
         return (Fix("Show the field", self.panel.go_to_refused, "Go to what is refused"),) if refused else ()
 
 
-def fixes(error: PlannerError, document: Document, panel: SetupPanel, pickers: Pickers) -> tuple[Fix, ...]:
-    """The nearest ways back to a plan, the best one first, a few at most."""
-    found = [*_values(error, document, panel), *_places(error, document, panel, pickers)]
-    if document.undo_label:
-        found.append(Fix(f"Undo {in_sentence(document.undo_label)}", document.undo, "Take the last change back"))
-    return tuple(found[:MOST])
+def fixes(
+    error: PlannerError, document: Document, panel: SetupPanel, pickers: Pickers, mends: tuple[Fix, ...] = ()
+) -> tuple[Fix, ...]:
+    """The nearest ways back to a plan, the best one first, a few at most. mends: changes that are known to give one."""
+    found = [*mends] if mends else [*_values(error, document, panel), *_places(error, document, panel, pickers)]
+    undo = Fix(f"Undo {in_sentence(document.undo_label)}", document.undo, "Take the last change back")
+    undos = [undo] if document.undo_label else []
+    if mends:
+        return (*found[: MOST - len(undos)], *undos)
+    return tuple([*found, *undos][:MOST])
+
+
+def _search(request: PlanRequest, error: PlannerError, control: JobControl) -> tuple[Mend, ...]:
+    """The nearest few that give a plan, those that fit first."""
+    from kvplanner.solve.mends import mends
+
+    found = []
+    for mend in mends(request, error):
+        control.check()
+        found.append(mend)
+        if len(found) > MOST:
+            break
+    return tuple(sorted(found, key=lambda mend: not mend.plan.fits)[:MOST])
+
+
+def _failed(error: Exception) -> None:
+    raise error
 
 
 def _values(error: PlannerError, document: Document, panel: SetupPanel) -> list[Fix]:
