@@ -59,12 +59,13 @@ class Trial(NamedTuple):
     changes: tuple[Change, ...]
 
 
-def solve(asked: Asked, request: PlanRequest) -> Solved:
+def solve(asked: Asked, request: PlanRequest, check: Callable[[], None] | None = None) -> Solved:
     """The answer. Raises BadInput where the engine has no such setting, or the question needs a load.
 
     Where nothing surely works at the model's own context length and the user set none, the length is the load's.
+    check: called between plans; what it raises ends the search.
     """
-    found = _SOLVERS[asked](_Trials(request))
+    found = _SOLVERS[asked](_Trials(request, check))
     load = request.load
     option = role_option(engine(request.engine), request.version, "context")
     if found.sure_value is not None or load is None or option is None or asked == "context":
@@ -73,7 +74,7 @@ def solve(asked: Asked, request: PlanRequest) -> Solved:
         return found
     length = Change(option.name, load.tokens_per_user)
     shorter = request._replace(options={**request.options, option.name: load.tokens_per_user})
-    again = _SOLVERS[asked](_Trials(shorter))
+    again = _SOLVERS[asked](_Trials(shorter, check))
     better = again.sure_value is not None or (found.value is None and again.value is not None)
     return again._replace(changes=(length, *again.changes)) if better else found
 
@@ -81,9 +82,10 @@ def solve(asked: Asked, request: PlanRequest) -> Solved:
 class _Trials:
     """Plans of one request's changes, each made once."""
 
-    def __init__(self, request: PlanRequest) -> None:
+    def __init__(self, request: PlanRequest, check: Callable[[], None] | None = None) -> None:
         self.request = request
         self.engine = engine(request.engine)
+        self._check = check
         self.plan = cache(self._plan)
         self._made: dict[Any, Plan | None] = {}
 
@@ -102,6 +104,8 @@ class _Trials:
 
     def _plan(self, make: Callable[..., Trial], *at: object) -> tuple[Trial, Plan | None]:
         trial = make(*at)
+        if self._check is not None:
+            self._check()
         try:
             return trial, self.engine.plan(trial.request)
         except PlannerError:

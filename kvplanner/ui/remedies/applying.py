@@ -10,12 +10,16 @@ if TYPE_CHECKING:
     from kvplanner.app.state import PlanState
     from kvplanner.solve.mends import Mend
     from kvplanner.solve.remedies import Remedy
+    from kvplanner.solve.solver import Solved
 
 
-def fields_of(state: PlanState, made: Remedy | Mend) -> dict[str, Any]:
-    """The fields to edit, all at once: options, and model, format, machine or release where those are others."""
+def fields_of(state: PlanState, made: Remedy | Mend | Solved) -> dict[str, Any]:
+    """The fields to edit, all at once: options, and model, format, machine, load or release where those are others."""
     request = made.request
+    assert request is not None
     fields: dict[str, Any] = {"options": dict(request.options)}
+    if request.load != state.ask.load:
+        fields["load"] = request.load
     named = {change.option: change.value for change in made.changes}
     if ENGINE in named or RELEASE in named:
         fields |= {"engine": request.engine, "version": request.version}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QToolButton, QVBoxLayout, QWidget
 
 from kvplanner.ui.setup.inputs import ROW_HEIGHT
 from kvplanner.ui.widgets.labels import ErrorLabel, quiet_button
@@ -23,6 +23,7 @@ class Field(QWidget):
     def __init__(self, label: str, inputs: tuple[QWidget, ...], parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.title = label
+        self._offered: QToolButton | None = None
         self.label = QLabel(label, self)
         self.label.setMinimumHeight(ROW_HEIGHT)
         self.label.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Preferred)
@@ -74,9 +75,17 @@ class Field(QWidget):
             if set_wrong is not None:
                 set_wrong(bool(text))
 
+    def offer(self, text: str, name: str) -> QToolButton:
+        """A button behind the label, which asks for the value at a limit; hidden until it is shown."""
+        button = quiet_button(text, name, self)
+        button.hide()
+        self.line.insertWidget(1, button)
+        self._offered = button
+        return button
+
     def marks(self) -> tuple[QWidget, ...]:
         """Further buttons of the row that a keyboard reaches."""
-        return ()
+        return (self._offered,) if self._offered is not None else ()
 
 
 def tab_stops(field: Field) -> list[QWidget]:

@@ -173,7 +173,7 @@ class SetupPanel(QScrollArea):
         self.advanced.edited.connect(self._set_option)
         self.advanced.sealed.connect(document.seal)
         self.advanced.error_changed.connect(self.refusals_changed)
-        self.advanced.opened.connect(self._order_tabs)
+        self.advanced.opened.connect(self.order_tabs)
         self.advanced.opened.connect(self._bring_up_advanced)
         self.advanced.filled.connect(self._rows_stand)
         self.advanced.reset_all.connect(self.reset_options)
@@ -182,7 +182,7 @@ class SetupPanel(QScrollArea):
         self.gpus.build()
         self.gpus.count_field.error_changed.connect(self.refusals_changed)
         self.gpus.row_error_changed.connect(self.refusals_changed)
-        self.gpus.rows_changed.connect(self._order_tabs)
+        self.gpus.rows_changed.connect(self.order_tabs)
         self.engine.build(titles())
         self.show_state(document.state)
         self._show_engine(document.state)
@@ -210,7 +210,7 @@ class SetupPanel(QScrollArea):
             self.context.add(self.load)
         if self.advanced is not None:
             self.advanced.set_options(options)
-        self._order_tabs()
+        self.order_tabs()
 
     def _make_field(self, option: Option) -> OptionField:
         from kvplanner.ui.setup.context_field import ContextField
@@ -227,7 +227,7 @@ class SetupPanel(QScrollArea):
         section.add(field)
         return field
 
-    def _order_tabs(self) -> None:
+    def order_tabs(self) -> None:
         """Down the form, in the order in which it is read; rows that are made later come into their place."""
         chain: list[QWidget] = [self.model.button, *tab_stops(self.model.format_field), *self.gpus.tab_stops(),
                                 *tab_stops(self.engine.field)]  # fmt: skip
@@ -309,7 +309,7 @@ class SetupPanel(QScrollArea):
 
     def _rows_stand(self) -> None:
         """The rows of Advanced have their places: what was to be seen among them can be."""
-        self._order_tabs()
+        self.order_tabs()
         if self._unseen in self._wrong:
             self.ensureWidgetVisible(self._unseen)
         self._unseen = None

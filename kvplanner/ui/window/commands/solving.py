@@ -10,6 +10,7 @@ from PySide6.QtCore import QObject
 from kvplanner.report.remedies import outcome, title
 from kvplanner.ui.remedies.finder import RemedyFinder
 from kvplanner.ui.window.centre import LOW
+from kvplanner.ui.window.commands.limits import Limits
 from kvplanner.ui.window.tabs import Page, Tab
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class Solving(QObject):
         self._offered = False
         self.finder = RemedyFinder(window.document, window.services.jobs, self)
         self.finder.changed.connect(self._offer)
+        self.limits = Limits(window)
         window.document.planned.connect(self._planned)
         window.document.failed.connect(self._failed)
         if window.document.error is None:

@@ -1,0 +1,123 @@
+"""How far a setting goes, found by a click where it stands: the most users, the smallest share, the fewest GPUs."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from PySide6.QtCore import QObject
+
+from kvplanner.engine.option import Role
+from kvplanner.record import NamedTuple
+
+if TYPE_CHECKING:
+    from PySide6.QtWidgets import QToolButton
+
+    from kvplanner.app.jobs import JobControl
+    from kvplanner.engine.plan import Plan
+    from kvplanner.engine.request import PlanRequest
+    from kvplanner.solve.solver import Asked, Solved
+    from kvplanner.ui.setup.field import Field
+    from kvplanner.ui.window.window import MainWindow
+
+KEY: Final = "limit"
+
+
+class Limit(NamedTuple):
+    """A question: what its button says, what it is for, and whether it is asked of a load."""
+
+    asked: Asked
+    text: str
+    tip: str
+    of_load: bool = False
+
+
+USERS: Final = Limit(
+    "users", "most that are served", "Find the most users of such requests that are surely served", of_load=True
+)
+GPUS: Final = Limit("gpus", "fewest", "Find the fewest GPUs of this kind that surely carry it, and their split")
+_OF_ROLES: Final[dict[Role, Limit]] = {
+    "budget_share": Limit("utilisation", "min", "Find the smallest share that surely works and serves the load"),
+    "tensor_parallel": Limit("tp", "best", "Find the split over these GPUs that surely carries most"),
+}
+
+
+class Limits(QObject):
+    """Keeps a button at each setting that the engine of the plan has a limit of, and makes its answer the plan."""
+
+    def __init__(self, window: MainWindow) -> None:
+        super().__init__(window)
+        self._window = window
+        self.buttons: dict[Field, tuple[Limit, QToolButton]] = {}
+        window.document.planned.connect(self._planned)
+        if window.document.plan is not None:
+            self._planned(window.document.plan)
+
+    def _fields(self) -> list[tuple[Field, Limit]]:
+        panel = self._window.panel
+        if panel.load is None or panel.advanced is None:
+            return []
+        of_options = ((field, _OF_ROLES.get(field.option.role)) for field in panel.fields.values())
+        found: list[tuple[Field, Limit]] = [(field, limit) for field, limit in of_options if limit is not None]
+        return [(panel.load, USERS), (panel.gpus.count_field, GPUS), *found]
+
+    def _planned(self, plan: Plan) -> None:
+        fields, added = self._fields(), False
+        for field, limit in fields:
+            if field not in self.buttons:
+                button = field.offer(limit.text, limit.tip)
+                button.clicked.connect(partial(self.ask, limit))
+                self.buttons[field] = limit, button
+                added = True
+            self.buttons[field][1].setVisible(_makes_sense(limit, plan))
+        if added:
+            self._window.panel.order_tabs()
+
+    def ask(self, limit: Limit) -> None:
+        """Look for the answer on a thread, and make it the plan."""
+        document = self._window.document
+        request, state = document.request(), document.state
+        if request is None:
+            return
+
+        def done(solved: Solved) -> None:
+            if document.state is state:
+                self._answer(solved)
+
+        self._window.services.jobs.submit(
+            limit.tip.replace("Find", "Looking for", 1), lambda control: _solved(limit.asked, request, control), done,
+            partial(self._failed, limit), key=KEY,
+        )  # fmt: skip
+
+    def _answer(self, solved: Solved) -> None:
+        """Say it with what binds it; it is the plan in one step that undo takes back."""
+        from kvplanner.report.solved import solved_lines
+        from kvplanner.ui.remedies.applying import fields_of
+
+        document, plan = self._window.document, self._window.document.plan
+        if plan is None:
+            return
+        told = solved_lines(plan, solved)[0]
+        self._window.messages.info(told, key=KEY)
+        if solved.request is not None and solved.sure_value is not None:
+            document.seal()
+            document.edit(told.partition(" (")[0], **fields_of(document.state, solved))
+
+    def _failed(self, limit: Limit, error: Exception) -> None:
+        self._window.messages.error(error, limit.tip, key=KEY)
+
+
+def _makes_sense(limit: Limit, plan: Plan) -> bool:
+    """Whether the question has an answer: users need a load and a cache, fewer GPUs ones that are alike."""
+    if plan.fits is None:
+        return False
+    if limit.of_load:
+        return plan.request.load is not None and plan.kv_cache is not None
+    gpus = plan.request.machine.devices
+    return limit.asked != "gpus" or len({device.gpu.id for device in gpus}) == 1
+
+
+def _solved(asked: Asked, request: PlanRequest, control: JobControl) -> Solved:
+    from kvplanner.solve.solver import solve
+
+    return solve(asked, request, control.check)

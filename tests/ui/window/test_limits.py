@@ -1,0 +1,85 @@
+"""A click where a limit stands asks the solver, and its answer is the plan, in one step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from PySide6.QtWidgets import QPushButton
+from pytestqt.qtbot import QtBot
+
+from kvplanner.engine.request import Load
+from kvplanner.solve.solver import Asked, solve
+from kvplanner.ui.window.commands.limits import Limits
+from kvplanner.ui.window.window import MainWindow
+
+
+def asked(window: MainWindow, what: Asked) -> None:
+    limits = window.findChild(Limits)
+    assert limits is not None
+    button = next(button for limit, button in limits.buttons.values() if limit.asked == what)
+    assert not button.isHidden()
+    button.click()
+
+
+@pytest.mark.parametrize(
+    ("what", "engine"), [("users", "vllm"), ("utilisation", "vllm"), ("gpus", "vllm"), ("tp", "vllm"),
+                         ("users", "sglang"), ("utilisation", "sglang"), ("users", "llamacpp")],
+)  # fmt: skip
+def test_a_click_makes_the_answer_the_plan(
+    open_window: Callable[..., MainWindow], qtbot: QtBot, what: Asked, engine: str
+) -> None:
+    window = open_window("Llama-3.1-8B-Instruct", "2xRTX 4090", engine=engine)
+    document = window.document
+    document.edit("Load", load=Load(4, 1500, 500))
+    document.flush()
+    request, before = document.request(), document.state
+    assert request is not None
+    expected = solve(what, request)
+    assert expected.sure_value is not None
+    asked(window, what)
+    qtbot.waitUntil(lambda: bool(window.centre.messages.strips), timeout=8000)
+    document.flush()
+    assert document.plan is not None
+    assert expected.plan is not None
+    assert document.plan.devices == expected.plan.devices
+    assert document.plan.sure
+    said = window.centre.messages.strips[-1].message.text
+    assert str(expected.sure_value).replace(",", "") in said.replace(",", "")
+    if document.state != before:
+        document.undo()
+        assert document.state == before
+
+
+def test_no_button_asks_what_has_no_answer(window: MainWindow) -> None:
+    limits = window.findChild(Limits)
+    assert limits is not None
+    users = next(button for limit, button in limits.buttons.values() if limit.asked == "users")
+    window.document.flush()
+    assert users.isHidden()  # no load, no users
+    window.document.edit("Load", load=Load(1, 100, 100))
+    window.document.flush()
+    assert not users.isHidden()
+
+
+def test_a_refusal_offers_changes_that_give_a_plan(window: MainWindow, qtbot: QtBot) -> None:
+    def offered() -> dict[str, QPushButton]:
+        return {b.text(): b for b in window.centre.verdict._offered}
+
+    document = window.document
+    document.set_option("tensor_parallel_size", 4)
+    document.flush()
+    assert document.error is not None
+    qtbot.waitUntil(lambda: "Use 4 GPUs" in offered(), timeout=8000)
+    assert list(offered()) == ["Use tensor parallel 2", "Use 4 GPUs", "Undo change tensor parallel"]
+    assert "KV cache" in offered()["Use 4 GPUs"].toolTip()
+    offered()["Use 4 GPUs"].click()
+    document.flush()
+    assert document.error is None
+    assert len(document.state.devices) == 4
+    document.undo()
+    document.flush()
+    qtbot.waitUntil(lambda: "Use tensor parallel 2" in offered(), timeout=8000)
+    offered()["Use tensor parallel 2"].click()
+    document.flush()
+    assert document.state.ask.options == {"tensor_parallel_size": 2}
