@@ -25,7 +25,7 @@ from kvplanner.solve.solver import splits
 _PARALLEL: Final[tuple[Role, ...]] = ("tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel")
 _MOST_GPUS: Final = 16
 _MOST_VALUES: Final = 2
-_LARGEST: Final = 1 << 31
+_FARTHEST: Final = 1 << 24
 # Formats that keep most of the weights, of those that engines run everywhere.
 _FORMATS: Final = ("FP8", "INT8", "AWQ 4-bit", "GGUF Q8_0", "GGUF Q4_K_M")
 # What an error names where it is about the weights or the release rather than about an option.
@@ -143,8 +143,7 @@ class _Search:
     def nearest(self, option: Option, value: int, *, up: bool) -> Mend | None:
         """The nearest number on one side: steps that double until one is taken, then halves back towards the value."""
         low = int(option.low if option.low is not None else 1) + option.above_low
-        high = int(option.high) if option.high is not None else _LARGEST
-        end, step = (high, 1) if up else (low, -1)
+        end, step = (self.far(option, value), 1) if up else (low, -1)
         taken: tuple[int, Mend] | None = None
         refused, distance = value, 1
         while taken is None and refused != end:
@@ -158,6 +157,12 @@ class _Search:
             mend = self.with_value(option, middle)
             taken, refused = (taken, middle) if mend is None else ((middle, mend), refused)
         return None if taken is None else taken[1]
+
+    def far(self, option: Option, value: int) -> int:
+        """How far up a number is looked for: to what the model and the other settings have, and a little further."""
+        others = (int(v) for v in self.request.options.values() if isinstance(v, int))
+        most = max(2 * value, self.request.model.spec.context_length or 0, *others)
+        return min(most, _FARTHEST, int(option.high) if option.high is not None else _FARTHEST)
 
     # around it ---------------------------------------------------------------------------------------------------
 

@@ -24,6 +24,8 @@ _SMALLER: Final = 0.92
 _MOST_SISTERS: Final = 3
 _FORMATS: Final = ("FP8", "GGUF Q8_0", "AWQ 4-bit", "GGUF Q4_K_M")
 _MOST_GPUS: Final = 64
+# GPUs that together are smaller than this part of what is stored hold no such model, whatever else is changed.
+_HELD: Final = 0.8
 
 
 def others(request: PlanRequest, plan: Plan) -> Iterator[tuple[Candidate, ...]]:
@@ -105,6 +107,9 @@ def _machines(request: PlanRequest, plan: Plan) -> Iterator[Candidate]:
     if not devices or any(device.gpu.id != devices[0].gpu.id for device in devices):
         return
     count = 1 << (len(devices)).bit_length()
+    stored, each = plan.request.model.stored, devices[0].gpu.total
+    while stored is not None and each is not None and count * each.value < stored.value * _HELD:
+        count *= 2  # no change beside it makes room for the weights
     while count <= _MOST_GPUS:
         machine = more_gpus(request.machine, count)
         options = dict(request.options)

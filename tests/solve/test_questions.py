@@ -74,6 +74,44 @@ def test_each_stage_is_answered_with_what_helped(name: str, stage: str, levers: 
     assert found[0].plan.fits
 
 
+@pytest.mark.parametrize(
+    ("words", "stage", "missing_on", "levers", "url"),
+    [
+        # 0.2 of 64 GB is less than the weights; the reporter expected the default of 0.9.
+        ("Qwen3-8B --gpu 64GiB --engine sglang -- --mem-fraction-static 0.2", "kv_cache_sizing", None,
+         {"budget_share"}, "https://github.com/gpustack/gpustack/issues/3831"),
+        # -ngl 100 keeps --fit from fitting: fewer layers on a card of 16 GB.
+        ('Qwen3.5-27B --weight-format "GGUF Q4_K_M" --gpu 16GiB --free 15020MiB --engine llamacpp'
+         " -- -c 32768 -ngl 100", "weights", None, {"layers_on_host"},
+         "https://github.com/lemonade-sdk/llamacpp-rocm/issues/79"),
+        # The trained length without a compressed cache: 204,800 MiB on the first of four cards.
+        ('DeepSeek-V3 --weight-format "GGUF Q2_K" --gpu 4xA100-SXM4-80GB --engine llamacpp --engine-version b4700'
+         " -- -ngl 99", "kv_cache_allocation", 204_800, {"context"},
+         "https://github.com/abetlen/llama-cpp-python/issues/1944"),
+        # 32,000 tokens on two cards of 24 GB; the reporter's server starts with a shorter context.
+        ('Qwen2-72B-Instruct --weight-format "GGUF Q4_K_M" --gpu 2x24GiB --engine llamacpp --engine-version b3488'
+         " -- -c 32000 -ngl 99", "kv_cache_allocation", None, {"context"},
+         "https://github.com/ggml-org/llama.cpp/issues/8766"),
+    ],
+    ids=["sglang-fraction", "llamacpp-layers", "llamacpp-trained-length", "llamacpp-context"],
+)  # fmt: skip
+def test_stages_of_other_engines_are_answered_with_what_helped(
+    words: str, stage: str, missing_on: int | None, levers: set[str], url: str
+) -> None:
+    """missing_on: MiB that the engine failed to allocate on its first GPU, where the thread prints them."""
+    _, given = words_from(shlex.split(words))
+    built = build(given, sources())
+    plan = make_plan(built)
+    assert plan.stage == stage, url
+    if missing_on is not None:
+        cache = plan.devices[0].segment("kv_cache")
+        assert cache is not None
+        assert cache.bytes == missing_on << 20, url
+    first = remedies(built.request, plan, others)[0]
+    assert first.sure
+    assert set(first.names) <= levers, (first.names, url)
+
+
 def test_weights_that_do_not_fit_are_answered() -> None:
     request = PlanRequest(models.load("meta-llama/Llama-3.3-70B-Instruct"), gpus.machine("H100"))
     plan = engine("vllm").plan(request)

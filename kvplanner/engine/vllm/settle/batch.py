@@ -18,6 +18,7 @@ _HUGE_BYTES: Final = 160 * GIB
 _LARGE_BYTES: Final = 70 * GIB
 _GB10: Final = (12, 1)
 _LARGEST_GRAPH: Final = 512
+_LARGEST_V0: Final = 8192
 # From this size on the steps between captured sizes may be wider.
 _WIDE_FROM: Final = 256
 
@@ -68,8 +69,8 @@ def max_capture_size(steps: Scheduler, spec_tokens: int, gpu: Gpu, version: Vers
 
 
 def v0_capture_sizes(sequences: int) -> tuple[int, ...]:
-    """Captured batch sizes on V0: all up to the first that holds every sequence (config.py, 0.6.6)."""
-    return tuple(sorted({1, 2, 4} | set(range(8, round_up(max(sequences, 1), 8) + 1, 8))))
+    """Captured batch sizes on V0: all up to the first that holds every sequence, 8,192 at most (config.py, 0.6.6)."""
+    return tuple(sorted({1, 2, 4} | set(range(8, min(round_up(max(sequences, 1), 8), _LARGEST_V0) + 1, 8))))
 
 
 def capture_sizes(

@@ -6,6 +6,7 @@ import pytest
 
 from kvplanner.engine.option import OptionValue
 from kvplanner.engine.vllm.options import declared as options
+from kvplanner.engine.vllm.settle.batch import v0_capture_sizes
 from kvplanner.errors import BadInput
 from kvplanner.model.spec import ModelSpec, Tower
 from kvplanner.units import GIB
@@ -81,6 +82,12 @@ class TestGraphs:
         assert resolved(dense(), {"cudagraph_mode": "NONE"})[0].graphs.compiled
         for given in ({"enforce_eager": True}, {"optimization_level": "0"}, {"compilation_mode": "0"}):
             assert resolved(dense(), given)[0].graphs.compiled is False
+
+    def test_v0_captures_no_more_than_its_list_has(self) -> None:
+        """1, 2, 4 and 1,024 multiples of 8, whatever number of sequences is asked for (config.py, 0.6.6)."""
+        sizes = v0_capture_sizes(2**31 - 1)
+        assert (len(sizes), sizes[-1]) == (1027, 8192)
+        assert v0_capture_sizes(200)[-1] == 200
 
     def test_a_largest_size_of_none_captures_none(self) -> None:
         settings = resolved(dense(), {"max_cudagraph_capture_size": 0})[0]
