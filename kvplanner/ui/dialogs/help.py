@@ -21,7 +21,8 @@ Type to search, Up and Down (or Page Up and Page Down) to walk, Enter to choose,
 A whole command line such as `vllm serve MODEL …`, pasted into the model chooser, becomes the plan.
 
 GPUs understand a count (`2`), a name (`4090`), both (`2x4090`, `4090x2`), a mix (`2x3090 + 4090`), a board with another
-memory (`2080 Ti 22GB`), a slice of one (`H100 3g.40gb`), and a size of your own (`48GB`).
+memory (`2080 Ti 22GB`), a slice of one (`H100 3g.40gb`), and a size of your own (`48GB`). After a comma they take what
+else is asked: `2x3090, 32K, 8 users`.
 
 ## In fields
 Up and Down step the value. An empty field stands for the default, which it shows. Escape takes back what was typed.

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kvplanner.gpu.spec import Machine
     from kvplanner.ui.setup.chooser import Chooser
     from kvplanner.ui.setup.rows import Row
+    from kvplanner.ui.setup.wish import Wish
 
 LOCAL = "\0this machine"
 MODEL_HINT = (
@@ -68,6 +69,7 @@ class Pickers(QObject):
         self._models: Chooser | None = None
         self._gpus: Chooser | None = None
         self._adding = False
+        self._wish: Wish | None = None
         self._model_marks, self._gpu_marks = Marks(jobs, "marks of models", self), Marks(jobs, "marks of GPUs", self)
         panel.model.pick.connect(self.open_models)
         panel.gpus.pick.connect(self.open_gpus)
@@ -175,11 +177,12 @@ class Pickers(QObject):
 
     def _gpu_rows(self, text: str) -> list[Row]:
         from kvplanner.catalog import gpus
-        from kvplanner.ui.setup import gpu_rows
+        from kvplanner.ui.setup import gpu_rows, wish
         from kvplanner.ui.setup.rows import Row
 
         state = self._document.state
-        rows: list[Row] = []
+        text, self._wish = wish.split(text) if "," in text and not self._adding else (text, None)
+        rows: list[Row] = [Row("heading", wish.words_of(self._wish, state.ask.load))] if self._wish else []
         machine = self._library.machine
         if machine is not None and not self._adding and _matches(text, machine):
             local = state.machine_source == "this machine"
@@ -220,6 +223,10 @@ class Pickers(QObject):
             self.local_wanted.emit()
         else:
             self.machine_wanted.emit(text)
+        if self._wish:
+            from kvplanner.ui.setup.wish import ask
+
+            ask(self._document, self._wish)
 
 
 def _matches(text: str, machine: Machine) -> bool:

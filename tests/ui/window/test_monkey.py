@@ -41,7 +41,7 @@ ACTIONS = int(os.environ.get("KVPLANNER_MONKEY_ACTIONS", "450"))
 SEED = int(os.environ.get("KVPLANNER_MONKEY_SEED", "20"))
 MOST_GROWTH = 12 << 20
 # Leaves the program, the process or the session; the file dialogs have tests of their own.
-LEFT_OUT = {"quit", "close", "full_screen", "open_data_folder", "gpu_panel", "new_window"}
+LEFT_OUT = {"quit", "close", "print", "plan_tabs", "full_screen", "open_data_folder", "gpu_panel", "new_window"}
 TEXTS = (
     "", "2", "0", "-1", "32k", "32K", "0.5", "0.92", "1e9", "nonsense", "4090", "2x4090", "qwen3 8b", "48GB", "20GiB",
     "hub:", "/nowhere", "٣", "9" * 40, "🙂", "'; --", "8 h100", "fp8",
