@@ -94,6 +94,7 @@ def person(application: Application, qtbot: QtBot) -> Person:
     window.activateWindow()
     qtbot.waitUntil(lambda: window.document.plan is not None, timeout=20_000)
     qtbot.waitUntil(lambda: QApplication.focusWidget() is window.panel.model.button)
+    qtbot.waitUntil(lambda: window.centre.built and "kv_cache_dtype" in window.panel.fields, timeout=20_000)
     return Person(window, qtbot)
 
 
