@@ -204,20 +204,48 @@ def test_deepseek_v3_caches_576_values_a_layer_once_on_every_gpu() -> None:
     assert request_bytes(planned("deepseek-ai/DeepSeek-V3", "8xH200", AT_32K)) == 61 * 576 * 2 * 32_768
 
 
+def blocks(tokens: int, size: int) -> int:
+    return -(-tokens // size)
+
+
+def windowed(window: int, step: int) -> int:
+    """Blocks of 16 tokens that a request keeps in a layer with a window: the window and two steps of a scheduler that
+    plans ahead, and one for where it begins within a block (v1/kv_cache_interface.py, SlidingWindowSpec, 0.33).
+    """
+    return blocks(window - 1 + 2 * step, 16) + 1
+
+
 def test_gpt_oss_keeps_half_its_layers_short() -> None:
-    full = 12 * 2 * 8 * 64 * 2 * 32_768
-    assert full < request_bytes(planned("openai/gpt-oss-20b", "H100", AT_32K)) < 2 * full
+    """12 of 24 layers see 128 tokens; 8 heads of 64 values, keys and values in 16 bits, are 2,048 bytes a token."""
+    page = 16 * 2 * 8 * 64 * 2
+    found = request_bytes(planned("openai/gpt-oss-20b", "H100", AT_32K))
+    assert found == 12 * page * (32_768 // 16 + windowed(128, 8192))
+    assert found < 0.8 * 24 * page * 32_768 // 16  # what planners told that take all layers for full ones
 
 
 def test_gemma_3_is_neither_all_windows_nor_all_full() -> None:
-    layer = 2 * 16 * 128 * 2 * 32_768
-    assert 10 * layer < request_bytes(planned("google/gemma-3-27b-it", "H100", AT_32K)) < 62 * layer
+    """10 of 62 layers see everything. The others see 1,024 tokens, and stand in six groups of ten, with eight to fill
+    them up (v1/core/kv_cache_utils.py, 0.33): 8,192 bytes a token and layer.
+    """
+    page = 16 * 2 * 16 * 128 * 2
+    found = request_bytes(planned("google/gemma-3-27b-it", "H100", AT_32K))
+    assert found == 10 * page * (32_768 // 16 + 6 * windowed(1024, 8192))
+    assert 10 * page * 32_768 // 16 < found < 62 * page * 32_768 // 16
 
 
 def test_a_qwen_hybrid_caches_a_quarter_of_its_layers_and_states() -> None:
-    full = 16 * 2 * 4 * 256 * 2 * 32_768
-    found = request_bytes(planned("Qwen/Qwen3.5-27B", "H100", {**AT_32K, "max_num_seqs": 64}))
-    assert full < found < 1.5 * full
+    """16 of 64 layers hold 4 heads of 256 values, keys and values, in blocks as large as a state's page; three groups
+    of 16 layers hold their states, each of them three times where prefixes are cached.
+    """
+    plan = planned("Qwen/Qwen3.5-27B", "H100", {**AT_32K, "max_num_seqs": 64})
+    assert plan.kv_cache is not None
+    full = next(group for group in plan.kv_cache.groups if group.kind == "full")
+    block = full.unit_tokens
+    assert full.page_bytes == block * 2 * 4 * 256 * 2
+    assert request_bytes(plan) == 16 * full.page_bytes * (blocks(32_768, block) + 3 * 3)
+    # A state: 48 heads of 128 × 128 values in fp32, and the last three inputs of 10,240 convolved channels.
+    state = 48 * 128 * 128 * 4 + 3 * 10_240 * 2
+    assert full.page_bytes - 64 * 2 * 4 * 256 * 2 < state <= full.page_bytes
 
 
 def test_a_mixture_holds_all_its_experts() -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QLabel, QToolButton, QWidget
 
+from kvplanner.errors import PlannerError
 from kvplanner.ui.setup import numbers
 from kvplanner.ui.setup.field import Field
 from kvplanner.ui.setup.inputs import ValueEdit
@@ -20,16 +21,22 @@ if TYPE_CHECKING:
 MOST_USERS = 1_000_000
 MOST_TOKENS = 100_000_000
 USUAL = (1, 1500, 500)
+MIX = "70%:1500+500,30%:8k+1k"
 ABOUT = (
     "How many users at once, each with a prompt and an answer of so many tokens.\n"
-    "The verdict says whether all of them are served at the same time. It is no engine option and moves no memory."
+    "The verdict says whether all of them are served at the same time. It is no engine option and moves no memory.\n"
+    f"A mix in place of the users, such as {MIX}, asks how many of all kinds together are served."
 )
 
 
 class LoadField(Field):
-    """edited(Load or None, merge key); all three empty means that no load is asked about."""
+    """edited(Load or None, merge key); all three empty means that no load is asked about.
+
+    mix_asked(text): how many users of several kinds of requests are served, written in place of a number of users.
+    """
 
     edited = Signal(object, str)
+    mix_asked = Signal(str)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         self.users, self.prompt, self.output = ValueEdit(), ValueEdit(), ValueEdit()
@@ -98,6 +105,9 @@ class LoadField(Field):
             self.set_error("")
             self.edited.emit(None, "")
             return
+        if ":" in texts[0]:
+            self._ask_mix(texts[0])
+            return
         limits = (MOST_USERS, MOST_TOKENS, MOST_TOKENS)
         try:
             users, prompt, output = (
@@ -112,6 +122,18 @@ class LoadField(Field):
             return
         self.set_error("")
         self._emit(users, prompt, output, "")
+
+    def _ask_mix(self, text: str) -> None:
+        """A mix is a question, and no load: what stood there before stays."""
+        from kvplanner.solve.mix import parse_mix
+
+        try:
+            parse_mix(text)
+        except PlannerError as error:
+            self.set_error(f"{error.what}. For example {MIX}")
+            return
+        self.set_load(self._load)
+        self.mix_asked.emit(text)
 
 
 def _count(text: str, most: int) -> int:

@@ -9,7 +9,9 @@ from PySide6.QtWidgets import QPushButton
 from pytestqt.qtbot import QtBot
 
 from kvplanner.engine.request import Load
+from kvplanner.solve.mix import parse_mix, users_of_mix
 from kvplanner.solve.solver import Asked, solve
+from kvplanner.ui.setup.load_field import MIX
 from kvplanner.ui.window.commands.limits import Limits
 from kvplanner.ui.window.window import MainWindow
 
@@ -49,6 +51,26 @@ def test_a_click_makes_the_answer_the_plan(
     if document.state != before:
         document.undo()
         assert document.state == before
+
+
+def test_a_mix_in_place_of_the_users_is_answered(window: MainWindow, qtbot: QtBot) -> None:
+    load, document = window.panel.load, window.document
+    assert load is not None
+    request = document.request()
+    assert request is not None
+    expected = users_of_mix(request, parse_mix(MIX))
+    load.users.setText(MIX)
+    load.users.committed.emit(MIX)
+    qtbot.waitUntil(lambda: bool(window.centre.messages.strips), timeout=8000)
+    document.flush()
+    said = window.centre.messages.strips[-1].message.text
+    assert f"Most users at once: {expected.sure_value}" in said
+    assert all(f"{number:,} of {prompt:,}+{output:,} tokens" in said for number, prompt, output in expected.parts)
+    assert document.state.ask.load is None
+    assert document.state.ask.options == (expected.request.options if expected.request else {})
+    load.users.setText("70%:")
+    load.users.committed.emit("70%:")
+    assert "is no part of a mix" in load.error.said
 
 
 def test_no_button_asks_what_has_no_answer(window: MainWindow) -> None:

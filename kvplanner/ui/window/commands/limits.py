@@ -11,6 +11,8 @@ from kvplanner.engine.option import Role
 from kvplanner.record import NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from PySide6.QtWidgets import QToolButton
 
     from kvplanner.app.jobs import JobControl
@@ -62,6 +64,8 @@ class Limits(QObject):
         return [(panel.load, USERS), (panel.gpus.count_field, GPUS), *found]
 
     def _planned(self, plan: Plan) -> None:
+        from kvplanner.ui.setup.load_field import LoadField
+
         fields, added = self._fields(), False
         for field, limit in fields:
             if field not in self.buttons:
@@ -69,12 +73,21 @@ class Limits(QObject):
                 button.clicked.connect(partial(self.ask, limit))
                 self.buttons[field] = limit, button
                 added = True
+                if isinstance(field, LoadField):
+                    field.mix_asked.connect(self.ask_mix)
             self.buttons[field][1].setVisible(_makes_sense(limit, plan))
         if added:
             self._window.panel.order_tabs()
 
     def ask(self, limit: Limit) -> None:
         """Look for the answer on a thread, and make it the plan."""
+        self._look(limit.tip, lambda request, control: _solved(limit.asked, request, control))
+
+    def ask_mix(self, text: str) -> None:
+        """The same for the users of several kinds of requests."""
+        self._look("Find the most users of the mix that are surely served", lambda request, _: _of_mix(text, request))
+
+    def _look(self, tip: str, work: Callable[[PlanRequest, JobControl], Solved]) -> None:
         document = self._window.document
         request, state = document.request(), document.state
         if request is None:
@@ -85,8 +98,8 @@ class Limits(QObject):
                 self._answer(solved)
 
         self._window.services.jobs.submit(
-            limit.tip.replace("Find", "Looking for", 1), lambda control: _solved(limit.asked, request, control), done,
-            partial(self._failed, limit), key=KEY,
+            tip.replace("Find", "Looking for", 1), lambda control: work(request, control), done,
+            partial(self._failed, tip), key=KEY,
         )  # fmt: skip
 
     def _answer(self, solved: Solved) -> None:
@@ -97,14 +110,14 @@ class Limits(QObject):
         document, plan = self._window.document, self._window.document.plan
         if plan is None:
             return
-        told = solved_lines(plan, solved)[0]
-        self._window.messages.info(told, key=KEY)
+        told, *more = solved_lines(plan, solved)
+        self._window.messages.info(f"{told}: {more[0].strip()}" if solved.parts else told, key=KEY)
         if solved.request is not None and solved.sure_value is not None:
             document.seal()
             document.edit(told.partition(" (")[0], **fields_of(document.state, solved))
 
-    def _failed(self, limit: Limit, error: Exception) -> None:
-        self._window.messages.error(error, limit.tip, key=KEY)
+    def _failed(self, tip: str, error: Exception) -> None:
+        self._window.messages.error(error, tip, key=KEY)
 
 
 def _makes_sense(limit: Limit, plan: Plan) -> bool:
@@ -121,3 +134,9 @@ def _solved(asked: Asked, request: PlanRequest, control: JobControl) -> Solved:
     from kvplanner.solve.solver import solve
 
     return solve(asked, request, control.check)
+
+
+def _of_mix(text: str, request: PlanRequest) -> Solved:
+    from kvplanner.solve.mix import parse_mix, users_of_mix
+
+    return users_of_mix(request, parse_mix(text))
