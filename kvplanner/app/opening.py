@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
+from kvplanner import packfile
 from kvplanner.reading import is_folder
 from kvplanner.record import NamedTuple
 
-What = Literal["plan", "model", "log", "command", "refused"]
+What = Literal["plan", "model", "log", "command", "pack", "refused"]
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 _MOST_LISTED = 2000
 _STARTS = ("dockerfile", "modelfile", ".env")
@@ -38,6 +39,8 @@ def classify(path: Path) -> Opening:
         return Opening("log", f"Read the start-up log {name}: how far the server came, and why it failed")
     if suffix in (".yaml", ".yml", ".service", ".env", ".sh", ".py") or name.lower() in _STARTS:
         return Opening("command", f"Plan the server that {name} starts on the GPUs chosen now")
+    if suffix == packfile.SUFFIX:
+        return Opening("pack", f"Check the data pack {name}, and add what it brings")
     return Opening("refused", f"{name} is no plan, config.json, safetensors or GGUF file")
 
 

@@ -13,7 +13,7 @@ from kvplanner import jsonfile
 from kvplanner.catalog import models
 from kvplanner.errors import NotModelled, PlannerError
 from kvplanner.model.families import READERS, conversions, drafts, read_config, unread
-from kvplanner.model.families.served import served
+from kvplanner.model.served import served
 from tests.model.cases import CASES
 
 ROOT = Path(__file__).parents[2]

@@ -19,8 +19,8 @@ from kvplanner.engine.vllm.releases import spelled
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.engine.vllm.settle import settle as defaults
 from kvplanner.errors import BadInput
-from kvplanner.model.families.served import served_by
 from kvplanner.model.model import Model
+from kvplanner.model.served import served_by
 from kvplanner.units import GIB
 from tests.oracle import cases
 

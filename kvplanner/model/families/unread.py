@@ -6,7 +6,7 @@ be read. A folder's headers say what they store all the same.
 
 from __future__ import annotations
 
-from kvplanner.model.families.served import served
+from kvplanner.model.served import served
 
 
 def why(architecture: str) -> str:

@@ -187,7 +187,7 @@ class MainWindow(QtWidgets.QMainWindow):
         from kvplanner.ui.window.commands.view import View
 
         services, document, messages = self.services, self.document, self.messages
-        self.opening = Opening(self, document, messages, services, self.panel.model)
+        self.opening = Opening(self, document, messages, services, self.panel.model, self.help.add_pack)
         self.machines = Machines(document, services, self.panel.gpus)
         self.copying = Copying(document, messages, services, self.form)
         self.exports = Exports(self, document, messages, services, self.form)

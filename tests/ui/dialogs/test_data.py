@@ -71,3 +71,13 @@ def test_it_stands_in_the_help_menu(open_window: Callable[..., MainWindow]) -> N
     window.help.data()
     assert isinstance(window.help.dialog, DataDialog)
     window.help.dialog.reject()
+
+
+def test_a_pack_that_is_dropped_is_asked_about(
+    open_window: Callable[..., MainWindow], qtbot: QtBot, tmp_path: Path
+) -> None:
+    window = open_window()
+    window.opening.open_path(pack(tmp_path))
+    assert isinstance(window.help.dialog, DataDialog)
+    qtbot.waitUntil(lambda: bool(window.help.dialog and window.help.dialog.findChildren(QMessageBox)))
+    window.help.dialog.reject()

@@ -16,9 +16,11 @@ import builtins, sys, typing
 plain = builtins.__import__
 from kvplanner import ui
 from PySide6.QtCore import QCoreApplication, QEvent, QObject
+from kvplanner.app import session
 from kvplanner.ui.window import run, window as windows
 
 windows.REST_AFTER_MS = 60_000  # nothing but the first bars may bring on the rest, however slow the machine is
+session.DELAY_MS = 60_000  # nor the first writing of the session
 
 class Painted(QObject):
     def eventFilter(self, watched, event):

@@ -6,7 +6,7 @@ from kvplanner.engine.vllm.gpu import Gpu
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.engine.vllm.settle import dtype as defaults_dtype
 from kvplanner.errors import BadInput, NotModelled
-from kvplanner.model.families.served import served_by
+from kvplanner.model.served import served_by
 from kvplanner.model.spec import Attention, Mla, ModelSpec, State
 
 

@@ -13,8 +13,8 @@ from kvplanner.engine.vllm.settings import Version
 from kvplanner.engine.vllm.settle import formats
 from kvplanner.errors import BadInput
 from kvplanner.gpu.spec import GpuSpec
-from kvplanner.model.families.served import served_by
 from kvplanner.model.quantisation import elsewhere
+from kvplanner.model.served import served_by
 from kvplanner.model.spec import ModelSpec
 
 # The least compute capability that the released builds hold kernels for, by the first release of which it is true: with

@@ -9,6 +9,8 @@ from PySide6 import QtCore, QtGui, QtWidgets
 from kvplanner.files import data_folder
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from kvplanner.app.document import Document
     from kvplanner.app.jobs import Jobs
     from kvplanner.app.messages import Messages
@@ -83,6 +85,14 @@ class Help:
         from kvplanner.ui.dialogs.data import DataDialog
 
         self._open_dialog(DataDialog(self._jobs, self._host))
+
+    def add_pack(self, path: Path) -> None:
+        """Check a pack and keep it; the dialog asks whether its key is to be trusted."""
+        from kvplanner.ui.dialogs.data import DataDialog
+
+        dialog = DataDialog(self._jobs, self._host)
+        self._open_dialog(dialog)
+        dialog.add(path)
 
     def about(self) -> None:
         """Versions."""

@@ -30,7 +30,7 @@ MOUNT_S: Final = 0.3
 OPENS: Final = "Open a plan, a model's folder, its config.json, a safetensors or a GGUF file, or a start-up log"
 PLAN_FILTER: Final = "Plan (*.kvplan.json)"
 OPEN_FILTER: Final = (
-    "All that can be opened (*.kvplan.json config.json *.safetensors *.gguf *.log *.txt);;"
+    "All that can be opened (*.kvplan.json config.json *.safetensors *.gguf *.log *.txt *.kvpack);;"
     f"{PLAN_FILTER};;Model (config.json *.safetensors *.gguf *.json)"
 )
 
@@ -56,7 +56,13 @@ class Opening:
     """Opens into one document; what is being read shows in its form."""
 
     def __init__(
-        self, host: QtWidgets.QWidget, document: Document, messages: Messages, services: Services, form: ModelSection
+        self,
+        host: QtWidgets.QWidget,
+        document: Document,
+        messages: Messages,
+        services: Services,
+        form: ModelSection,
+        open_pack: Callable[[Path], None],
     ) -> None:
         self._host = host
         self._document = document
@@ -64,6 +70,7 @@ class Opening:
         self._services = services
         self._form = form
         self._reading = ""
+        self._open_pack = open_pack
         self.logs = Logs(host, document, messages, services)
 
     def new_window(self) -> None:
@@ -96,6 +103,8 @@ class Opening:
             self.logs.open_path(path)
         elif opening.what == "command":
             self._open_text_of(path)
+        elif opening.what == "pack":
+            self._open_pack(path)
         else:
             self._messages.error(BadInput(f"{opening.sentence}; {UNCHANGED}", "", OPENS), key="open")
 
