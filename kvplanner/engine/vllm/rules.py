@@ -149,7 +149,6 @@ CHUNKED_IN_PIECES: Final = ByRelease(
 )
 
 # --- The cache -------------------------------------------------------------------------------------------------------
-PREFIXES: Final = ByRelease(False, Row((8, 0), True, "engine/arg_utils.py"))
 HYBRID_PREFIXES: Final = ByRelease(False, Row((26, 0), True, "config/model.py is_prefix_caching_supported"))
 HYBRID_MANAGER: Final = ByRelease(False, Row((9, 2), True, "v1/core/kv_cache_coordinator.py", sure=False))
 CHUNKED_GROUPS: Final = ByRelease(False, Row((13, 0), True, "envs.py, pull request 29627"))
@@ -163,15 +162,13 @@ WHOLE_MODEL_NEED: Final = ByRelease(
 )
 NULL_BLOCK: Final = ByRelease(False, Row((29, 0), True, "v1/core/kv_cache_utils.py:975"))
 # More sequences than blocks of a recurrent state, where whole steps are captured.
-STATE_CHECK: Final = ByRelease[Literal["none", "capped", "refused"]](
-    "none", Row((18, 0), "capped", "config/compilation.py:1198; v1/worker/gpu_model_runner.py:6096"),
-    Row((20, 0), "refused", "config/compilation.py:1436"),
-)  # fmt: skip
-# Tokens that blocks of a latent cache are rounded to beside a recurrent state; 0: as the kernel wants.
+# Before, from 0.18 on, the captured sizes were capped instead (config/compilation.py:1198 of 0.18.0).
+STATE_CHECK: Final = ByRelease(False, Row((20, 0), True, "config/compilation.py:1436"))
+# Tokens that blocks of a latent cache are rounded to beside a recurrent state; 0: as the kernel wants. 64 since the
+# first such model (0.11.1; models/config.py:210 of 0.19.1, a report of 0.11.2).
 LATENT_ALIGNMENT: Final = ByRelease(
-    0, Row((11, 1), 64, "models/config.py:210, 0.19.1; a report of 0.11.2", sure=False),
-    Row((20, 0), 0, "platforms/interface.py"), Row((27, 0), 128, "platforms/interface.py:888"),
-)  # fmt: skip
+    64, Row((20, 0), 0, "platforms/interface.py"), Row((27, 0), 128, "platforms/interface.py:888")
+)
 CHECKPOINTS: Final = ByRelease(False, Row((31, 0), True, "reports of 0.27 to 0.30 do not show it yet", sure=False))
 
 # --- Kernels ---------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from kvplanner.engine.vllm.kv import sizing as kv_sizing
 from kvplanner.engine.vllm.releases import NEWEST, ByRelease, release_of, run_of, spelled
 from kvplanner.engine.vllm.settle import batch
 from kvplanner.errors import BadInput
-from kvplanner.model.spec import Indexer, Mlp, ModelSpec, Moe
+from kvplanner.model.spec import Mlp, ModelSpec, Moe
 from kvplanner.units import GIB
 from tests.engine.vllm.kv.models import (
     A100,
@@ -24,7 +24,6 @@ from tests.engine.vllm.kv.models import (
     dense,
     full,
     gated,
-    kimi_linear,
     laid_out,
     latent,
     resolved,
@@ -89,20 +88,6 @@ class TestRunner:
     """config/vllm.py use_v2_model_runner; engine/arg_utils.py _is_v1_supported_oracle before 0.11."""
 
     @pytest.mark.parametrize(
-        ("model", "before", "since"),
-        [
-            (_with_mlp("Qwen3ForCausalLM"), "0.21.0", "0.22.0"), (_with_mlp("LlamaForCausalLM"), "0.22.0", "0.23.0"),
-            (_with_mlp("Qwen3ForCausalLM", quantization="awq"), "0.23.0", "0.24.0"),
-            (_with_mlp("DeepseekV2ForCausalLM"), "0.23.0", "0.24.0"),
-            (_with_mlp("Gemma2ForCausalLM"), "0.24.0", "0.25.0"),
-            (_experts(), "0.28.0", "0.29.0"), (gated(), "0.28.0", "0.29.0"),
-        ],
-    )  # fmt: skip
-    def test_models_come_to_v2_one_after_another(self, model: ModelSpec, before: str, since: str) -> None:
-        assert resolved(model, version=before)[0].era.runner == "V1"
-        assert resolved(model, version=since)[0].era.runner == "V2"
-
-    @pytest.mark.parametrize(
         "options", [{"speculative_method": "ngram"}, {"enable_dbo": True},
                     {"speculative_method": "eagle3", "pipeline_parallel_size": 2}],
     )  # fmt: skip
@@ -145,12 +130,6 @@ class TestRunner:
         settings, reasons, _ = resolved(dense(), {"estimate_cuda_graphs": True}, version="0.28.0")
         assert not settings.era.graphs_in_budget
         assert "estimates none" in reasons["estimate_cuda_graphs"].reason
-
-
-def test_utilisation() -> None:
-    """config/cache.py: 0.9 at :41 of 0.19.1, 0.92 at :66 of 0.20.0."""
-    assert resolved(dense(), version="0.19.1")[0].cache.utilization == 0.9
-    assert resolved(dense(), version="0.20.0")[0].cache.utilization == 0.92
 
 
 @pytest.mark.parametrize(
@@ -203,14 +182,6 @@ class TestGraphs:
         sizes = resolved(dense(), options, gpu, version)[0].graphs.sizes
         assert (len(sizes), sizes[-1]) == (number, largest)
 
-    @pytest.mark.parametrize(
-        ("version", "number", "largest"), [("0.10.1", 83, 1024), ("0.11.0", 81, 992), ("0.11.1", 83, 1024)]
-    )
-    def test_gpt_oss(self, version: str, number: int, largest: int) -> None:
-        """model_executor/models/config.py."""
-        sizes = resolved(dense(architecture="GptOssForCausalLM"), version=version)[0].graphs.sizes
-        assert (len(sizes), sizes[-1]) == (number, largest)
-
     def test_v0_captures_every_sequence(self) -> None:
         assert batch.v0_capture_sizes(300)[-1] == 304
 
@@ -229,14 +200,6 @@ class TestSizing:
         assert before.num_blocks == after.num_blocks
         assert before.tokens == before.num_blocks // len(old.tables) * 16
         assert after.tokens == int(after.max_concurrency * 131072)
-
-    def test_concurrency_by_blocks(self) -> None:
-        """v1/core/kv_cache_utils.py:639 (0.9.0), :640 (0.9.1)."""
-        model = dense(context_length=1000)
-        by_tokens, by_blocks = (
-            kv_sizing.size(laid_out(model, version=version), (GIB,)).max_concurrency for version in ("0.9.0", "0.9.1")
-        )
-        assert (by_tokens, by_blocks) == (512 * 16 / 1000, 512 / 63)
 
     @pytest.mark.parametrize(
         ("version", "fits"), [("0.13.0", True), ("0.14.0", False), ("0.16.0", False), ("0.17.0", True)]
@@ -281,43 +244,6 @@ class TestSizing:
         error = kv_sizing.size(laid_out(dense(), version=version), (GIB,)).error or ""
         assert f"the {possessive} max seq len" in error
         assert ("conserving_memory" in error, "CPU backend" in error) == (page, cpu)
-
-    @pytest.mark.parametrize(
-        ("version", "block"), [("0.19.1", 960), ("0.20.2", 944), ("0.26.0", 944), ("0.27.1", 1024)]
-    )
-    def test_blocks_of_latent_hybrids(self, version: str, block: int) -> None:
-        """Kimi-Linear, TP 2: models/config.py:210 (0.19.1), platforms/interface.py:888 (0.27); oracle of 0.20.2."""
-        options = {"tensor_parallel_size": 2, "enable_prefix_caching": False}
-        assert laid_out(kimi_linear(), options, version=version).block_size == block
-
-    def test_hybrids_keep_prefixes(self) -> None:
-        """config/model.py is_prefix_caching_supported: off in 0.25.1."""
-        assert not resolved(gated(), version="0.25.1")[0].cache.prefix_caching
-        assert resolved(gated(), version="0.26.0")[0].cache.prefix_caching
-
-
-class TestNames:
-    @pytest.mark.parametrize(
-        ("method", "version", "name"),
-        [("mxfp4", "0.19.1", "mxfp4"), ("mxfp4", "0.20.0", "gpt_oss_mxfp4"), ("gptq", "0.20.2", "gptq_marlin"),
-         ("gptq", "0.22.0", "auto_gptq"), ("awq", "0.23.0", "awq_marlin"), ("awq", "0.24.0", "auto_awq")],
-    )  # fmt: skip
-    def test_quantisation(self, method: str, version: str, name: str) -> None:
-        assert resolved(dense(quantization=method), version=version)[0].model.quantization == name
-
-    @pytest.mark.parametrize(
-        ("model", "gpu", "version", "backend"),
-        [
-            (latent(index=Indexer(64, 128, 2048)), H100, "0.24.0", "FLASHMLA_SPARSE"),
-            (latent(index=Indexer(64, 128, 2048)), H100, "0.25.0", "FLASH_ATTN_MLA_SPARSE"),
-            (dense(architecture="Gemma3ForConditionalGeneration", multimodal=True), H100, "0.24.0", "FLASH_ATTN"),
-            (dense(architecture="Gemma3ForConditionalGeneration", multimodal=True), H100, "0.28.0", "TRITON_ATTN"),
-            (spec([(full(sinks=True),)]), ("RTX PRO 6000", 95, (12, 0)), "0.27.0", "TRITON_ATTN"),
-            (spec([(full(sinks=True),)]), ("RTX PRO 6000", 95, (12, 0)), "0.28.0", "FLASHINFER"),
-        ],
-    )  # fmt: skip
-    def test_back_ends(self, model: ModelSpec, gpu: Gpu, version: str, backend: str) -> None:
-        assert resolved(model, gpu=gpu, version=version)[0].attention_backend == backend
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def _too_many_sequences(layout: CacheLayout, blocks: int) -> str | None:
     """Capturing whole steps wants a state block for every sequence, the null block too (config/compilation.py)."""
     settings = layout.settings
     sequences = settings.scheduler.max_num_seqs
-    if rules.STATE_CHECK.at(settings.version) != "refused" or "FULL" not in settings.graphs.mode or sequences <= blocks:
+    if not rules.STATE_CHECK.at(settings.version) or "FULL" not in settings.graphs.mode or sequences <= blocks:
         return None
     if not any(t.spec.kind == "state" for t in layout.tables):
         return None

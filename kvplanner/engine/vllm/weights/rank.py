@@ -139,7 +139,7 @@ def _all_held(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Iterato
         local = _local(group, model.spec, settings, experts)
         joined = f"{group.path.rpartition('.')[0]}.{group.fused}" if group.fused else group.path
         size, values = weights_format.resident(group, local, model.spec, settings, gpu, joined != previous)
-        previous = joined
+        previous = joined if len(group.shape) > 1 else previous  # biases stand between the pieces of a matrix
         yield Held(group, local, layers, layers * size, values)
 
 
