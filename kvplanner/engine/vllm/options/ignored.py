@@ -7,65 +7,67 @@ from typing import Final
 from kvplanner.engine.option import FlagRule
 
 _WITH_VALUE: Final = """
---host --port --tokenizer --tokenizer-mode --tokenizer-revision --revision
---code-revision --hf-config-path --hf-token --download-dir --seed --chat-template --chat-template-content-format
---response-role --ssl-keyfile --ssl-certfile --ssl-ca-certs --root-path --uvicorn-log-level --allowed-origins
---allowed-methods --allowed-headers --tool-call-parser --tool-parser-plugin --reasoning-parser
---max-log-len --log-config-file --generation-config --override-generation-config --distributed-executor-backend
---data-parallel-address --data-parallel-rpc-port --data-parallel-backend --master-addr --master-port --node-rank
---otlp-traces-endpoint --model --guided-decoding-backend
---structured-outputs-config --scheduling-policy --scheduler-cls --worker-cls --model-impl
---max-logprobs --config-format --chat-template-kwargs --default-chat-template-kwargs --uds
---model-loader-extra-config --safetensors-load-strategy --prefix-caching-hash-algo
---mm-processor-cache-gb --mm-processor-cache-type --media-io-kwargs --stream-interval
---api-server-count --shutdown-timeout --max-parallel-loading-workers
---kv-events-config --additional-config --observability-config
---profiler-config --max-cpu-loras --kv-offloading-backend --watermark
---swap-space --max-seq-len-to-capture --scheduler-delay-factor --preemption-mode --long-prefill-token-threshold
---max-num-partial-prefills --max-long-partial-prefills --data-parallel-size-local --data-parallel-start-rank
---mm-encoder-attn-backend --guided-decoding-disable-fallback --ssl-ciphers --h11-max-incomplete-event-size
---h11-max-header-count --tool-server --distributed-timeout-seconds
---allowed-local-media-path --collect-detailed-traces --cp-kv-cache-interleave-size --cpu-distributed-timeout-seconds
---data-parallel-rank --dbo-decode-token-threshold --dbo-prefill-token-threshold --dcp-comm-backend
---dcp-kv-cache-interleave-size --default-mm-loras --device-ids --dp-sync-interval --ec-manager-config
---eplb-step-interval --eplb-window-size --expert-placement-strategy --fault-tolerance-config --io-processor-plugin
---ir-op-priority --jit-monitor-mode --kv-cache-metrics-sample --log-level --logging-config --logits-processor-pattern
---logprobs-mode --long-prefill-token-threshold-adaptive --mamba-cache-philox-rounds --max-lora-cls-labels
---max-num-queued-reqs --max-num-queued-tokens --mm-encoder-fp8-scale-path --mm-encoder-fp8-scale-save-margin
---mm-encoder-fp8-scale-save-path --mm-hasher-algorithm --mm-shm-cache-max-object-size-mb --mm-tensor-ipc
---model-class-overrides --num-lookahead-slots --override-pooler-config --pooler-config --prefill-schedule-interval
---prefix-cache-retention-interval --prefix-match-unit --pt-load-map-location --reasoning-config
---reasoning-parser-plugin --renderer-num-workers --safetensors-prefetch-block-size --safetensors-prefetch-num-threads
---show-hidden-metrics-for-version --sleep-mode-backend --ssl-cert-reqs --watchdog-config --worker-extension-cls
+--host --port --tokenizer --tokenizer-mode --tokenizer-revision --revision --code-revision --hf-config-path --hf-token
+--download-dir --seed --chat-template --chat-template-content-format --response-role --ssl-keyfile --ssl-certfile
+--ssl-ca-certs --root-path --uvicorn-log-level --allowed-origins --allowed-methods --allowed-headers
+--tool-call-parser --tool-parser-plugin --reasoning-parser --max-log-len --log-config-file --generation-config
+--override-generation-config --distributed-executor-backend --data-parallel-address --data-parallel-rpc-port
+--data-parallel-backend --master-addr --master-port --node-rank --otlp-traces-endpoint --model
+--guided-decoding-backend --structured-outputs-config --scheduling-policy --scheduler-cls --worker-cls --model-impl
+--max-logprobs --config-format --chat-template-kwargs --default-chat-template-kwargs --uds --model-loader-extra-config
+--safetensors-load-strategy --prefix-caching-hash-algo --mm-processor-cache-gb --mm-processor-cache-type
+--media-io-kwargs --stream-interval --api-server-count --shutdown-timeout --max-parallel-loading-workers
+--kv-events-config --additional-config --observability-config --profiler-config --max-cpu-loras
+--kv-offloading-backend --watermark --swap-space --max-seq-len-to-capture --scheduler-delay-factor --preemption-mode
+--long-prefill-token-threshold --max-num-partial-prefills --max-long-partial-prefills --data-parallel-size-local
+--data-parallel-start-rank --mm-encoder-attn-backend --ssl-ciphers --h11-max-incomplete-event-size
+--h11-max-header-count --tool-server --distributed-timeout-seconds --allowed-local-media-path
+--collect-detailed-traces --cp-kv-cache-interleave-size --cpu-distributed-timeout-seconds --data-parallel-rank
+--dbo-decode-token-threshold --dbo-prefill-token-threshold --dcp-comm-backend --dcp-kv-cache-interleave-size
+--default-mm-loras --device-ids --dp-sync-interval --ec-manager-config --eplb-step-interval --eplb-window-size
+--expert-placement-strategy --fault-tolerance-config --io-processor-plugin --ir-op-priority --jit-monitor-mode
+--kv-cache-metrics-sample --log-level --logging-config --logits-processor-pattern --logprobs-mode
+--mamba-cache-philox-rounds --max-lora-cls-labels --max-num-queued-reqs --max-num-queued-tokens
+--mm-encoder-fp8-scale-path --mm-encoder-fp8-scale-save-margin --mm-encoder-fp8-scale-save-path --mm-hasher-algorithm
+--mm-shm-cache-max-object-size-mb --mm-tensor-ipc --model-class-overrides --num-lookahead-slots
+--override-pooler-config --pooler-config --prefill-schedule-interval --prefix-cache-retention-interval
+--prefix-match-unit --pt-load-map-location --reasoning-config --reasoning-parser-plugin --renderer-num-workers
+--safetensors-prefetch-block-size --safetensors-prefetch-num-threads --show-hidden-metrics-for-version
+--sleep-mode-backend --ssl-cert-reqs --watchdog-config --worker-extension-cls --per-request-spec-decode-metrics
+--anthropic-disabled-thinking-effort --cohere-format --data-parallel-supervisor-port
+--dp-supervisor-probe-failure-threshold --dp-supervisor-probe-interval-s --dp-supervisor-probe-timeout-s
+--fingerprint-mode --fingerprint-value --grpc-port --disable-access-log-for-endpoints --long-lora-scaling-factors
+--max-prompt-adapter-token --max-prompt-adapters --ngram-prompt-lookup-max --ngram-prompt-lookup-min
+--override-neuron-config --quantization-param-path --reasoning-effort-map --spec-decoding-acceptance-method
+--speculative-disable-by-batch-size --speculative-max-model-len --sse-keep-alive-interval
+--tokenizer-pool-extra-config --tokenizer-pool-size --tokenizer-pool-type --tool-strict-level
+--typical-acceptance-sampler-posterior-alpha --typical-acceptance-sampler-posterior-threshold
 """
 _WITH_WORDS: Final = """
 --served-model-name --lora-modules --api-key --middleware --logits-processors --ignore-patterns
 --allowed-media-domains --custom-histogram-buckets --lora-target-modules --numa-bind-cpus --numa-bind-nodes
 --prompt-adapters --sleep-preserve-parameter-names
 """
-_SWITCHES: Final = """
---trust-remote-code --enable-auto-tool-choice --disable-log-requests --no-enable-log-requests --enable-log-requests
---disable-log-stats --disable-uvicorn-access-log --enable-prompt-tokens-details --enable-force-include-usage
---enable-server-load-tracking --return-tokens-as-token-ids --disable-fastapi-docs --allow-credentials
---enable-request-id-headers --headless --enable-reasoning --scheduler-reserve-full-isl
---no-scheduler-reserve-full-isl --enable-log-outputs --enable-log-deltas --no-enable-log-deltas
---disable-sliding-window-warning --enable-mfu-metrics --kv-cache-metrics --enable-tokenizer-info-endpoint
---enable-offline-docs --numa-bind --show-hidden-metrics --exclude-tools-when-tool-choice-none
---interleave-mm-strings --use-v2-block-manager --disable-frontend-multiprocessing --worker-use-ray
---ray-workers-use-nsight --disable-async-output-proc --multi-step-stream-outputs --no-multi-step-stream-outputs
---disable-chunked-mm-input --data-parallel-hybrid-lb --data-parallel-external-lb
---enable-ssl-refresh --no-enable-prompt-tokens-details --enable-per-request-metrics --log-error-stack
---disable-nccl-for-dp-synchronization --use-tqdm-on-load --allow-deprecated-quantization
-"""
-# The same, which have a --no- form too.
+# Switches, with a --no- form.
 _SWITCHED: Final = """
-aggregate-engine-logging calculate-kv-scales cudagraph-metrics data-parallel-multi-port-external-lb
-disable-cascade-attn disable-mm-preprocessor-cache enable-ep-weight-filter enable-fault-tolerance
-enable-flashinfer-autotune enable-layerwise-nvtx-tracing enable-logging-iteration-details
-enable-mamba-cache-stochastic-rounding enable-mm-embeds enable-shm-tensor-arena eplb-log-balancedness
-fail-on-environ-validation grpc guided-decoding-disable-additional-properties
-guided-decoding-disable-any-whitespace jit-monitor-verbose per-request-spec-decode-metrics return-sampling-mask
-skip-tokenizer-init
+aggregate-engine-logging allow-credentials allow-deprecated-quantization calculate-kv-scales cohere-is-reasoning-model
+cudagraph-metrics data-parallel-external-lb data-parallel-hybrid-lb data-parallel-multi-port-external-lb
+disable-async-output-proc disable-cascade-attn disable-chunked-mm-input disable-fastapi-docs
+disable-frontend-multiprocessing disable-log-requests disable-log-stats disable-logprobs-during-spec-decoding
+disable-mm-preprocessor-cache disable-nccl-for-dp-synchronization disable-sliding-window-warning
+disable-uvicorn-access-log enable-auto-tool-choice enable-ep-weight-filter enable-fault-tolerance
+enable-flash-late-interaction enable-flashinfer-autotune enable-force-include-usage enable-layerwise-nvtx-tracing
+enable-log-deltas enable-log-outputs enable-log-requests enable-logging-iteration-details
+enable-mamba-cache-stochastic-rounding enable-mfu-metrics enable-mm-embeds enable-offline-docs
+enable-per-request-metrics enable-prompt-tokens-details enable-reasoning enable-request-id-headers enable-scale-out
+enable-server-load-tracking enable-shm-tensor-arena enable-ssl-refresh enable-tokenizer-info-endpoint
+eplb-log-balancedness exclude-tools-when-tool-choice-none expand-tools-even-if-tool-choice-none
+fail-on-environ-validation grpc guided-decoding-disable-additional-properties guided-decoding-disable-any-whitespace
+guided-decoding-disable-fallback headless interleave-mm-strings jit-monitor-verbose kv-cache-metrics log-error-stack
+long-prefill-token-threshold-adaptive multi-step-stream-outputs numa-bind ray-workers-use-nsight return-sampling-mask
+return-tokens-as-token-ids scheduler-reserve-full-isl show-hidden-metrics skip-tokenizer-init
+speculative-disable-mqa-scorer tokens-only trust-remote-code trust-request-chat-template trust-request-mm-kwargs
+use-tqdm-on-load use-v2-block-manager worker-use-ray
 """
 # What may change memory by an amount that is not known here: planned without it, and said so.
 _UNKNOWN_WITH_VALUE: Final = """
@@ -75,7 +77,8 @@ _UNKNOWN_WITH_VALUE: Final = """
 --cpu-offload-params --kv-transfer-config --ec-transfer-config --mm-encoder-attn-dtype --mm-processor-device
 --lora-dtype --lora-extra-vocab-size --max-num-scheduled-tokens --video-pruning-rate --video-pruning-method
 --weight-transfer-config --watermark-config --ubatch-size --override-attention-dtype --replayssm-buffer-len
---sparse-indexer-topk-backend --elastic-ep-max-dp-size --convert
+--sparse-indexer-topk-backend --elastic-ep-max-dp-size --convert --speculative-model-quantization
+--qlora-adapter-name-or-path
 """
 _UNKNOWN_SWITCHES: Final = """
 enable-return-routed-experts kv-sharing-fast-prefill fully-sharded-loras enable-cumem-allocator enable-elastic-ep
@@ -84,6 +87,7 @@ enable-prompt-adapter enable-prompt-embeds enable-tower-connector-lora enable-tr
 enable-batch-sharded-sampling enable-bf16x3-router-gemm enable-mamba-shared-prefix-checkpoint
 enable-multimodal-encoder-data-parallel mm-device-do-normalize monokernel sleep-mode-offload-cudagraph
 specialize-active-lora swa-bounded-replay use-fp64-gumbel use-replayssm dcp-q-replicate
+enable-mamba-fine-grained-prefix-cache
 """
 
 _CHANGED_CONFIG: Final = "Give the changed config.json as the model"
@@ -94,6 +98,9 @@ _REFUSED: Final[dict[str, FlagRule]] = {
     "--device": FlagRule("1", "memory is modelled for CUDA devices only", "Leave it out", ("cuda", "auto")),
     "--nnodes": FlagRule("1"),  # the machine is of so many nodes
     "--disable-sliding-window": FlagRule("", "it cuts the context to the window", "Give --max-model-len instead"),
+    "--no-disable-sliding-window": FlagRule(),
+    "--no-mm-encoder-only": FlagRule(),
+    "--cuda-graph-sizes": FlagRule("+", modelled=False),
     "--mm-encoder-only": FlagRule("", "a server of encoders alone is not modelled", "Leave it out"),
 }
 _REFUSED_TASKS: Final[dict[str, FlagRule]] = {
@@ -124,7 +131,6 @@ _SHORT: Final[dict[str, FlagRule]] = {
 IGNORED_FLAGS: Final[dict[str, FlagRule]] = (
     dict.fromkeys(_WITH_VALUE.split(), FlagRule("1"))
     | dict.fromkeys(_WITH_WORDS.split(), FlagRule("+"))
-    | dict.fromkeys(_SWITCHES.split(), FlagRule())
     | {f"--{no}{name}": FlagRule() for name in _SWITCHED.split() for no in ("", "no-")}
     | dict.fromkeys(_UNKNOWN_WITH_VALUE.split(), FlagRule("1", harmless=("{}", "auto", "none"), modelled=False))
     | {f"--{no}{name}": FlagRule(modelled=bool(no)) for name in _UNKNOWN_SWITCHES.split() for no in ("", "no-")}

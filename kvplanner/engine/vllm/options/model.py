@@ -264,6 +264,7 @@ def feature_options() -> tuple[Option, ...]:
             "GPUs that the draft model is split over: as many as the model",
             "as the model",
             json="speculative_config.draft_tensor_parallel_size",
+            aliases=("--speculative-draft-tensor-parallel-size",),
             low=1,
             high=1024,
         ),

@@ -281,7 +281,7 @@ def cache_options() -> tuple[Option, ...]:
             "Schedule a step ahead: window layers keep one more step",
             "on",
             moves=("kv_cache",),
-            since="0.11",
+            since="0.10",
         ),
         option("max_num_active_seqs", "int", CONTEXT, "Admission limit at run time", "none", low=1, modelled=False),
         option(
