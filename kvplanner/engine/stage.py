@@ -16,7 +16,8 @@ class StageRule(NamedTuple):
     stage: its name in the plan schema; step: the stage of start-up (StageMemory.stage) in which it happens.
     when: "while loading the weights", after "fails"; doing: "loading the weights", as the subject of a sentence.
     in_use: what a device holds, or is reckoned to need, there; released: what it no longer holds.
-    early: later stages lack more, all of it measured against the budget.
+    early: later stages lack more, all of it measured against the budget. starting: not early, yet no server comes of a
+    start that fails here, so that what its range leaves open is a doubt of the start.
     """
 
     stage: str
@@ -27,6 +28,7 @@ class StageRule(NamedTuple):
     in_use: frozenset[SegmentKind]
     released: frozenset[SegmentKind] = frozenset()
     early: bool = False
+    starting: bool = False
 
 
 class StepLabel(NamedTuple):

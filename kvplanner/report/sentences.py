@@ -117,10 +117,10 @@ def _may_not(plan: Plan) -> str:
 
 
 def early_doubt(plan: Plan) -> Shortfall | None:
-    """The check before the cache that a plan may fail at."""
+    """The check that a start may fail at, other than the cache's room."""
     doubt = plan.verdict.doubt
     rule = _rule(plan, doubt) if doubt else None
-    return doubt if rule is not None and (rule.early or rule.against == "free") else None
+    return doubt if rule is not None and (rule.early or rule.starting or rule.against == "free") else None
 
 
 def of_cache(plan: Plan, doubt: Shortfall) -> bool:
@@ -233,8 +233,8 @@ def doubt_note(plan: Plan) -> str:
         return SizedText(f"May not fit: at the lower end of its range the engine would say: {doubt.message}")
     share = label_in_sentence(plan, "budget_share")
     remedy = f"; a lower {share} leaves room" if share else ""
-    if rule.early or rule.against == "free":
-        lacks = f"{rule.doing} lacks {most} on {gpu}{remedy if rule.against == 'free' else ''}"
+    if rule.early or rule.starting or rule.against == "free":
+        lacks = f"{rule.doing} lacks {most} on {gpu}{'' if rule.early else remedy}"
         return SizedText(f"May not fit: at the upper end of its range {lacks}")
     return SizedText(f"A narrow fit: at the upper end of its range {rule.doing} may lack {most} on {gpu}{remedy}")
 

@@ -66,9 +66,8 @@ class Replica(NamedTuple):
 
     @property
     def late_doubt(self) -> Check | None:
-        """What may be lacking most after the cache is allocated, None when nothing may."""
-        worst = max(verdict.checks_after_sizing(self.ranks, self.kv_bytes), key=lambda check: check.most)
-        return worst if worst.most > 0 else None
+        """The first stage after the cache is sized that a plan may fail at within its ranges."""
+        return verdict.doubt(verdict.checks_after_sizing(self.ranks, self.kv_bytes))
 
     @property
     def late_failure(self) -> bool:

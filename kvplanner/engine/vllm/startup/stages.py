@@ -28,9 +28,9 @@ RULES: Final = (
     StageRule("kv_cache_too_small", "size", "when the KV cache is sized", "sizing the KV cache",
               "request", _PROFILED | {"kv_cache"}),
     StageRule("kv_cache_allocation", "allocate", "when the KV cache is allocated", "allocating the KV cache",
-              "card", _CACHED, _FREED),
+              "card", _CACHED, _FREED, starting=True),
     StageRule("graph_capture", "graphs", "while capturing CUDA graphs", "capturing CUDA graphs",
-              "card", _CACHED | {"cuda_graphs", "fragmentation"}, _FREED),
+              "card", _CACHED | {"cuda_graphs", "fragmentation"}, _FREED, starting=True),
     StageRule("runtime", "serve", "while serving", "serving", "card",
               _CACHED | {"cuda_graphs", "activations", "fragmentation"}),
 )  # fmt: skip

@@ -67,7 +67,7 @@ def _doubt(replicas: Sequence[Replica]) -> Shortfall | None:
     late = [(check, number) for number, replica in enumerate(replicas) if (check := replica.late_doubt) is not None]
     if not late:
         return None
-    check, number = max(late, key=lambda pair: pair[0].most)
+    check, number = min(late, key=lambda pair: (ORDER.index(pair[0].stage), -pair[0].most))
     return _shortfall(replicas[number], number, check)
 
 

@@ -12,7 +12,7 @@ from kvplanner.engine.registry import engine
 from kvplanner.engine.request import Calibration, Load, PlanRequest
 from kvplanner.errors import BadInput, NotModelled, UnknownName
 from kvplanner.model.spec import LayerSpec
-from kvplanner.report.sentences import engine_message, summary
+from kvplanner.report.sentences import engine_message, notes, summary
 from kvplanner.units import GB, GIB, MIB, format_both
 from tests.engine.kit import LLAMA_8B, LLAMA_70B, VLLM, plan, size
 
@@ -260,7 +260,7 @@ def test_calibration_narrows_a_band() -> None:
 @pytest.mark.parametrize("utilization", [0.9, 0.97, 0.98, 0.985, 0.99, 0.992, 0.995])
 def test_a_fit_that_its_range_may_break_says_so(utilization: float) -> None:
     result = plan("meta-llama/Llama-3.1-8B-Instruct", "H100", {"gpu_memory_utilization": utilization})
-    narrow = any(w.startswith("A narrow fit") for w in result.warnings)
+    narrow = any(note.startswith(("A narrow fit", "May not fit")) for note in notes(result))
     if not result.fits:
         assert utilization > 0.98
         return
@@ -268,6 +268,19 @@ def test_a_fit_that_its_range_may_break_says_so(utilization: float) -> None:
     assert headroom is not None
     assert headroom.estimate.low >= 0 or narrow
     assert not narrow or utilization > 0.97
+
+
+def test_a_start_that_may_die_at_capture_is_not_told_to_fit() -> None:
+    """A start of gpt-oss-20b on one H100 at 0.95 died while capturing graphs (0.19)."""
+    result = VLLM.plan(
+        PlanRequest(
+            models.load("openai/gpt-oss-20b"), gpus.machine("H100"), version="0.19.0",
+            options={"gpu_memory_utilization": 0.95},
+        )
+    )  # fmt: skip
+    assert result.verdict.doubt is not None
+    assert result.verdict.doubt.stage == "graph_capture"
+    assert summary(result).startswith("May not fit: capturing CUDA graphs may lack")
 
 
 def test_activations_tell_their_tensors() -> None:
