@@ -32,6 +32,37 @@ _PRINTED: dict[str, dict[str, Any]] = {
         ],
     },
 }
+_TPU = "https://www.techpowerup.com/gpu-specs/"
+_UNLOCKED = "https://github.com/sudoingX/qwen38-mtp/pull/49"
+
+
+def _mining_card(size_gb: int, bandwidth_gbs: int, page: str, how: str, modified: str = "") -> dict[str, Any]:
+    """A CMP 170HX: GA100 with its compute capability. how: the arithmetic of its bandwidth."""
+    spec = {"kind": "spec", "sources": [_TPU + page]}
+    memory = {"kind": "measured", "sources": [modified]} if modified else spec
+    return {
+        "id": f"cmp-170hx-{size_gb}gb{'-mod' if modified else ''}", "vendor": "nvidia",
+        "class": "mod" if modified else "workstation", "nvml_name": "NVIDIA CMP 170HX",
+        "aliases": [f"CMP 170HX {size_gb}GB"], "arch": "Ampere", "year": 2021, "memory_type": "HBM2e",
+        "compute_capability": "8.0", "memory_gb": size_gb, "bandwidth_gbs": bandwidth_gbs, "nvlink": False,
+        "unified_memory": False, "modified": bool(modified),
+        "notes": [
+            "A mining card: PCIe 1.0 x4, so that layers on the host or tensor parallelism are slow.",
+            *(["Its memory was unlocked; cards with one rank have 32 GB that way."] if modified else []),
+        ],
+        "facts": {
+            "compute_capability": spec, "memory_gb": memory,
+            "bandwidth_gbs": {"kind": "derived", "sources": [_TPU + page], "note": how},
+        },
+    }  # fmt: skip
+
+
+# Devices that the facts file does not have.
+_MORE = (
+    _mining_card(8, 1493, "cmp-170hx-8-gb.c3830", "4096 bit at 1458 MHz, double rate"),
+    _mining_card(10, 1555, "cmp-170hx-10-gb.c3957", "5120 bit at 1215 MHz, double rate"),
+    _mining_card(64, 1493, "cmp-170hx-8-gb.c3830", "as the card of 8 GB", _UNLOCKED),
+)
 _SMI_TOTAL = re.compile(r"rocm-smi total, ([0-9]+) bytes")
 
 
@@ -39,7 +70,7 @@ def build(source: Path, target: Path) -> int:
     """Write index.json and records.jsonl below `target` from the facts in `source`; returns the number of GPUs."""
     facts = json.loads(source.read_text(encoding="utf-8"))
     target.mkdir(parents=True, exist_ok=True)
-    records = [_record(device) for device in facts["devices"]]
+    records = [_record(device) for device in (*facts["devices"], *_MORE)]
     index = {
         "schema": "kvplanner.gpus/1",
         "made": facts["made"],

@@ -334,3 +334,37 @@ def test_fp8_keys_halve_a_hybrid_at_long_context_and_next_to_nothing_at_short() 
 
     assert 1.6 < gain(32_768) < 1.95
     assert 0.95 < gain(512) < 1.1
+
+
+def test_a_thread_whose_figures_contradict_each_other_is_answered_by_its_tokens() -> None:
+    """Question p04 tells 8.69 GiB and 81,536 tokens: those take 7.46 GiB on each of two ranks, and that is planned."""
+    _, plan = asked("p04")
+    assert plan.stage == "kv_cache_too_small"
+    assert plan.kv_cache is not None
+    assert plan.kv_cache.bytes_per_token * 81_536 / GIB == pytest.approx(7.46, abs=0.01)
+    assert plan.kv_cache.tokens == pytest.approx(81_536, rel=0.03)
+    assert plan.kv_cache.available.low / GIB < 7.46 < plan.kv_cache.available.high / GIB
+
+
+def test_1024_dummy_sequences_leave_no_blocks_and_four_do() -> None:
+    """Question n24: 0.8.0 to 0.8.3 took 1,024 sequences on every GPU; the asker's way out was fewer of them."""
+    built, plan = asked("n24")
+    assert plan.stage == "kv_cache_sizing"
+    few = built.request._replace(options={**built.request.options, "max_num_seqs": 4})
+    assert engine("vllm").plan(few).fits
+
+
+def test_a_start_that_eager_mode_saves_fails_at_capture() -> None:
+    """Question n25 does not say where it failed; that eager mode works points to the capture, within its range."""
+    built, plan = asked("n25")
+    assert plan.stage == "graph_capture"
+    assert plan.verdict.certainty != "certain"
+    assert engine("vllm").plan(built.request._replace(options={**built.request.options, "enforce_eager": True})).fits
+
+
+def test_a_start_of_which_a_thread_tells_no_stage_may_not_fit() -> None:
+    """Question n26 tells neither stage nor figures: by the values it starts, and may die at capture."""
+    _, plan = asked("n26")
+    assert plan.fits
+    assert plan.verdict.doubt is not None
+    assert plan.verdict.doubt.stage == "graph_capture"
