@@ -60,6 +60,13 @@ class Diagnosis(NamedTuple):
         return int(found.value) if found is not None and found.size else None
 
     @property
+    def first_start(self) -> bool | None:
+        """Whether it compiled what later starts find; None where the log does not tell."""
+        if self.reading.best("compiled") is not None:
+            return True
+        return False if self.reading.best("cached") or self.reading.best("cached_whole") else None
+
+    @property
     def devices(self) -> tuple[str, ...]:
         """The devices of an engine that prints by device, by the log's names, in their order: "CUDA0", "CUDA1"."""
         if not self.reading.grammar.by_device:
@@ -265,9 +272,19 @@ def _words(key: str, value: object) -> Iterator[str]:
 def request_of(found: Diagnosis, model: Model, machine: Machine) -> PlanRequest:
     """The request that a log implies, for the model that it names and the GPUs that it ran on."""
     engine = registry.engine(found.engine)
-    options = engine.as_started(found.options, found.version)
+    options = engine.as_started({**_of_first_start(found), **found.options}, found.version)
     request = PlanRequest(model, machine, found.engine, found.version, options)
     return request._replace(weight_format=_stored_in(found, model))
+
+
+def _of_first_start(found: Diagnosis) -> dict[str, OptionValue]:
+    """The option that says whether a start compiles, as the log shows it, where its release has one."""
+    known, first = found.reading.grammar.first_start, found.first_start
+    if known is None or first is None:
+        return {}
+    engine = registry.engine(found.engine)
+    there = any(o.name == known[0] for o in engine.options(_modelled(engine, found.version)))
+    return {known[0]: known[1] if first else known[2]} if there else {}
 
 
 def _stored_in(found: Diagnosis, model: Model) -> str | None:

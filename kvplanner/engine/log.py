@@ -86,6 +86,7 @@ class LogGrammar(NamedTuple):
     arguments. version_prefix: what the log leaves out of a release's name. by_device: figures are of devices, in the
     order of the machine's. kept: figures that outlive a restart, of a server that starts others. restarts:
     texts that stand once in each start, at its beginning. whole_prompts: see there.
+    first_start: an option, and its values where the log holds the figure `compiled`, or `cached` alone.
     """
 
     engine: str
@@ -113,3 +114,4 @@ class LogGrammar(NamedTuple):
     kept: tuple[str, ...] = ()
     restarts: tuple[str, ...] = ()
     whole_prompts: WholePrompts | None = None
+    first_start: tuple[str, str, str] | None = None

@@ -123,6 +123,8 @@ def about(found: Diagnosis) -> str:
 def notes(found: Diagnosis) -> Iterator[str]:
     """What else there is to say of a log."""
     yield from hints(found)
+    if found.first_start:
+        yield "a first start: it compiled, which takes memory that later starts leave to the KV cache"
     if found.reading.servers > 1:
         yield f"the log is of {found.reading.servers} servers; this is {found.reading.source}"
     if found.reading.starts > 1:

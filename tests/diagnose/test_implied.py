@@ -187,3 +187,18 @@ def test_a_log_that_states_the_memory_of_its_gpu_is_planned_on_that(
     assert document["planned"]["devices"][0]["cuda_total_bytes"] == pytest.approx(23.52 * GIB, abs=1 << 20)
     assert document["remedies"][0]["sure"]
     assert any("--gpu" in note for note in document["notes"])
+
+
+@pytest.mark.parametrize(("line", "cache"), [
+    (f"{CORE}Compiling a graph for dynamic shape takes 31.20 s", "cold"),
+    (f"{CORE}Compiling a graph for compile range (1, 8192) takes 12.01 s", "cold"),
+    (f"{CORE}Directly load the compiled graph(s) for dynamic shape from the cache, took 4.123 s", "warm"),
+    (f"{CORE}Directly load AOT compilation from path /root/.cache/x", "warm"),
+    ("", None),
+])  # fmt: skip
+def test_a_first_start_is_planned_as_one(line: str, cache: str | None) -> None:
+    found = log(LLAMA, "0.13.0", {"max_model_len": 8192}, LOADING, LOADED, line, SIZED, STARTED)
+    options = beside(found).plan.request.options
+    assert options.get("compile_cache") == cache
+    assert "compile_cache" not in found.options
+    assert any("a first start" in note for note in report.notes(found)) == (cache == "cold")
