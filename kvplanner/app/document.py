@@ -17,6 +17,7 @@ from kvplanner.app.state import PlanState
 from kvplanner.errors import PlannerError
 
 if TYPE_CHECKING:
+    from kvplanner.app.runs import Runs
     from kvplanner.engine.draft import DraftWish
     from kvplanner.engine.option import Option, OptionValue
     from kvplanner.engine.plan import Plan
@@ -50,6 +51,7 @@ class Document(QObject):
         self.error: PlannerError | None = None
         self.waiting = False  # for the draft model that the state names
         self.calibration: tuple[Calibration, ...] = ()
+        self._runs: Runs | None = None
         self._planned_state: PlanState | None = None
         self._draft: tuple[DraftWish, Model | PlannerError | None] | None = None
         self._turn = QTimer(self)
@@ -192,8 +194,13 @@ class Document(QObject):
         request = self.state.request()
         return request._replace(calibration=self.calibration) if request and self.calibration else request
 
-    def calibrate(self, calibration: tuple[Calibration, ...]) -> None:
-        """Plan with what other runs measured: no edit, since it is not of this plan alone."""
+    def follow(self, runs: Runs) -> None:
+        """Plan with what other runs measured, now and whenever others are kept: no edit of this plan."""
+        self._runs, self.calibration = runs, runs.in_use()
+        runs.changed.connect(self._calibrate)
+
+    def _calibrate(self) -> None:
+        calibration = self._runs.in_use() if self._runs is not None else ()
         if calibration != self.calibration:
             self.calibration, self._planned_state = calibration, None
             if self.plan is not None or self.error is not None:

@@ -200,3 +200,11 @@ def _remedies(found: Diagnosis, plan: Plan) -> tuple[Remedy, ...]:
 
 def _left(plan: Plan) -> int:
     return min((s.bytes for device in plan.devices if (s := device.segment("headroom")) is not None), default=0)
+
+
+def missing(found: Diagnosis) -> tuple[str, ...]:
+    """What a plan needs and the log does not state: of "model", "gpus", "version"."""
+    named = gpus_named(found)
+    return tuple(
+        name for name, there in (("model", found.model), ("gpus", named), ("version", found.version)) if not there
+    )

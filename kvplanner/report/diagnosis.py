@@ -164,7 +164,7 @@ def finding_words(findings: Iterable[Finding]) -> Iterator[str]:
     for one in findings:
         measured, planned = ((f"{n:,} tokens" if one.tokens else show_size(n)) for n in (one.measured, one.planned))
         yield (f"{one.name}: the log prints {measured} and the plan counts {planned}, which ought to be exact. "
-               "kvplanner diagnose LOG --report FILE writes what is needed to mend it")  # fmt: skip
+               "A report of it (Save Report, or diagnose --report FILE) has what is needed to mend it")  # fmt: skip
 
 
 def _when(found: Diagnosis) -> str:

@@ -341,6 +341,7 @@ def test_a_thread_whose_figures_contradict_each_other_is_answered_by_its_tokens(
     _, plan = asked("p04")
     assert plan.stage == "kv_cache_too_small"
     assert plan.kv_cache is not None
+    assert plan.kv_cache.bytes_per_token is not None
     assert plan.kv_cache.bytes_per_token * 81_536 / GIB == pytest.approx(7.46, abs=0.01)
     assert plan.kv_cache.tokens == pytest.approx(81_536, rel=0.03)
     assert plan.kv_cache.available.low / GIB < 7.46 < plan.kv_cache.available.high / GIB

@@ -49,7 +49,8 @@ LINES: Final = (
     # The profile run; a first start compiles in it, a later one finds that in its cache.
     LogLine(r"Compiling a graph for [^\n]{1,80}? takes (?P<compiled>[\d.]+) s",
             (Figure("compiled", "number", "most"),)),
-    LogLine(r"Directly load (?:the (?P<cached>compiled) graph|(?P<cached_whole>AOT) compilation)", (Figure("cached", "text"), Figure("cached_whole", "text"))),
+    LogLine(r"Directly load (?:the (?P<cached>compiled) graph|(?P<cached_whole>AOT) compilation)",
+            (Figure("cached", "text"), Figure("cached_whole", "text"))),
     LogLine(r"total_gpu_memory \((?P<gpu_total>[\d.]+)GiB\) x gpu_memory_utilization \((?P<budget_share>[\d.]+)\) = "
             r"(?P<budget>[\d.]+)GiB",
             (_TOTAL, Figure("budget_share", "number"), Figure("budget", "GiB", "least")), "profiled", until="0.10.2"),

@@ -33,6 +33,7 @@ class MemoryBars(QScrollArea):
         super().__init__(parent)
         self.canvas = BarsCanvas(self)
         self._overlays: tuple[Overlay, ...] = ()
+        self._logged: tuple[Measured, ...] = ()
         self._hints: tuple[QSize, QSize] | None = None
         # Without a ground of its own, so that the card shows through. (Asking for the usual viewport costs 10 ms at
         # start: to wrap what it did not make itself, PySide makes the Python types of all widget classes.)
@@ -81,8 +82,15 @@ class MemoryBars(QScrollArea):
         """Measured use to draw under the bars of the devices it is known for."""
         unit = self.canvas.view().unit
         self._overlays = tuple(overlays)
-        self.canvas.set_measured([_measured(overlay, unit) for overlay in overlays])
+        seen = {overlay.device for overlay in overlays}
+        logged = [one for one in self._logged if one.device not in seen]
+        self.canvas.set_measured([*(_measured(overlay, unit) for overlay in overlays), *logged])
         self._fit()
+
+    def set_logged(self, logged: Sequence[Measured]) -> None:
+        """What a log measured, to draw under the bars of devices that nothing else is measured of."""
+        self._logged = tuple(logged)
+        self.set_overlays(self._overlays)
 
     def set_fill(self, fill: float | None) -> None:
         """How full a running server's KV cache is, 0 to 1, to draw inside that segment."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
 from PySide6.QtGui import QPainter, QPolygonF
 
+from kvplanner.diagnose.stages import LoggedStage
 from kvplanner.engine.plan import Plan
 from kvplanner.report import words
 from kvplanner.report.words import Unit
@@ -21,6 +23,7 @@ from kvplanner.units import GB, GIB
 LINE: Final = 14.0
 MISSING: Final = "missing"
 OTHERS: Final = "other GPUs"
+LOGGED: Final = "the log"
 MOST_OTHERS: Final = 4
 BUDGET: Final = "budget's end"
 
@@ -54,14 +57,19 @@ class Drawing:
         self.painter, self.tokens, self.type = painter, tokens, type_
         self.plan, self.position, self.unit, self.width = plan, position, unit, width
 
-    def all(self, steps: Steps, current: int, failure: str, readout: str, *, focused: bool) -> None:
+    def all(
+        self, steps: Steps, current: int, failure: str, readout: str, *, focused: bool,
+        logged: Mapping[str, LoggedStage] = {},
+    ) -> None:  # fmt: skip
         """Everything. current: the stage told of; failure, readout: the lines above the picture."""
         header = steps.top - ABOVE - (LEGEND if steps.legend else 0.0)
         first = self.type.height(failure, "small", self.width)
         self.text(Rect(0, 0, self.width, first), failure, self.tokens.danger, top=True)
         self.text(Rect(0, first, self.width, header - first), readout, self.tokens.muted, top=True)
         if steps.legend:
-            self.legend(header, lacking=any(step.lack for step in steps.steps), others=bool(steps.others))
+            self.legend(
+                header, lacking=any(step.lack for step in steps.steps), others=bool(steps.others), logged=bool(logged)
+            )
         self.axis(steps)
         for short, name, column in steps.later:
             self.never(short, name, column, steps)
@@ -73,9 +81,33 @@ class Drawing:
         lines = tuple(y for y in (steps.capacity_y, steps.budget_y) if y is not None)
         for step in steps.steps:
             taken += self.values(step, lines)
+        for step in steps.steps:
+            if step.stage.stage in logged:
+                self.logged(step, steps, logged[step.stage.stage])
         taken += self.line_names(steps, taken)
         taken += self.other_names(steps, lines, taken)
         self.not_reached(steps, taken)
+
+    def logged(self, step: Step, steps: Steps, seen: LoggedStage) -> None:
+        """A log's own height over the planned one: a line with a diamond, the peak as an open one."""
+        column = step.column
+        for size, filled in ((seen.end_bytes, True), (seen.peak_bytes, False)):
+            if size is None:
+                continue
+            y = steps.base_y - size * steps.scale
+            for stroke in (pen(self.tokens.panel, 4.0), pen(self.tokens.text, 1.5)):
+                self.painter.setPen(stroke)
+                self.painter.drawLine(QLineF(column.x + 6, y, column.x + column.w - 6, y))
+            self.diamond(QPointF(column.x + column.w / 2, y), filled=filled)
+
+    def diamond(self, at: QPointF, *, filled: bool) -> None:
+        """The mark of what a log says."""
+        tokens = self.tokens
+        self.painter.setPen(pen(tokens.panel if filled else tokens.text, 1.5))
+        self.painter.setBrush(colour(tokens.text if filled else tokens.panel))
+        corners = ((0, -5), (5, 0), (0, 5), (-5, 0))
+        self.painter.drawPolygon(QPolygonF([QPointF(at.x() + x, at.y() + y) for x, y in corners]))
+        self.painter.setBrush(Qt.BrushStyle.NoBrush)
 
     def text(
         self, rect: Rect, text: str, ink: str, *, bold: bool = False, side: str = "left", top: bool = False
@@ -88,14 +120,17 @@ class Drawing:
         self.painter.setPen(colour(ink))
         self.painter.drawText(QRectF(*rect), int(align | Qt.TextFlag.TextWordWrap), text)
 
-    def legend(self, top: float, *, lacking: bool, others: bool) -> None:
+    def legend(self, top: float, *, lacking: bool, others: bool, logged: bool = False) -> None:
         """What the fills mean, and the outline of other devices."""
         x, y = 2.0, top + 2
-        entries = ["at its end", "at its highest", *([MISSING] if lacking else []), *([OTHERS] if others else [])]
+        more = ((MISSING, lacking), (OTHERS, others), (LOGGED, logged))
+        entries = ["at its end", "at its highest", *(name for name, there in more if there)]
         for name in entries:
             box = QRectF(x, y + 1, 12, 11)
             if name == MISSING:
                 self.missing(box)
+            elif name == LOGGED:
+                self.diamond(box.center(), filled=True)
             elif name == OTHERS:
                 self.painter.setPen(pen(self.tokens.muted, 1.4, Qt.PenStyle.DashLine))
                 self.painter.drawLine(QLineF(box.left(), box.center().y(), box.right(), box.center().y()))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from PySide6.QtCore import QEvent, QRect, QSize, Qt, Signal
 from PySide6.QtGui import QFocusEvent, QHelpEvent, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
+from kvplanner.diagnose.stages import Logged, LoggedStage
 from kvplanner.engine.plan import Plan, StageMemory
 from kvplanner.engine.segment import SegmentKind
+from kvplanner.report import words
 from kvplanner.report.words import Unit
 from kvplanner.ui.bars.access import Accessible
 from kvplanner.ui.startup.drawing import Drawing
@@ -43,6 +46,7 @@ class StartupView(Accessible):
         self._unit: Unit = "GiB"
         self._position = 0
         self._kind: SegmentKind | None = "kv_cache"
+        self._logged: dict[int, dict[str, LoggedStage]] = {}
         self._chosen: str | None = None  # the stage that the user chose
         self._empty = EMPTY
         self._type = Type(self.font())
@@ -60,6 +64,15 @@ class StartupView(Accessible):
         if plan is None or self._position >= len(plan.devices):
             self._position = 0
         self._changed()
+
+    def set_logged(self, logged: Sequence[Logged]) -> None:
+        """What a log of such a start measured, by device: drawn over the planned stages."""
+        self._logged = {one.device: {s.stage: s for s in one.stages} for one in logged}
+        self._changed()
+
+    def logged(self) -> Mapping[str, LoggedStage]:
+        """The log's stages of the device in sight, by the plan's names."""
+        return self._logged.get(self._position, {})
 
     def set_dimmed(self, dimmed: bool) -> None:
         """Pale while the plan is not of what is set."""
@@ -122,6 +135,10 @@ class StartupView(Accessible):
         if self._plan is None or not 0 <= index < len(stages):
             return ""
         line = stage_line(self._plan, self._position, stages[index], self._unit)
+        seen = self.logged().get(stages[index].stage)
+        if seen is not None:
+            line += f" · the log: {words.size(seen.end_bytes, self._unit)}"
+            line += f", peak {words.size(seen.peak_bytes, self._unit)}" if seen.peak_bytes is not None else ""
         highest = stages[index].peak_bytes == max(stage.peak_bytes for stage in stages)
         return f"Highest: {line}" if highest and not any(stage.failing for stage in stages) else line
 
@@ -155,7 +172,7 @@ class StartupView(Accessible):
             )
         else:
             Drawing(painter, tokens, self._type, self._plan, self._position, self._unit, self.width()).all(
-                steps, self.current(), self.failure(), self.readout(), focused=self.hasFocus()
+                steps, self.current(), self.failure(), self.readout(), focused=self.hasFocus(), logged=self.logged()
             )
         painter.end()
 

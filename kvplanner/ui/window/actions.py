@@ -189,6 +189,13 @@ COMMANDS: Final = (
         lambda c: c.search.add_folder,
         tip="Look for models there too",
     ),
+    Command(
+        "Tools",
+        "calibrations",
+        "&Calibrations…",
+        lambda c: c.opening.logs.show_runs,
+        tip="Runs whose figures replace estimates in plans like them",
+    ),
     Command("Tools", "open_data_folder", "Open the &Data Folder", lambda c: c.help.open_data_folder),
     Command("Help", "help_memory", "&How the Memory Is Used", lambda c: c.help.memory, (Key.HelpContents,)),
     Command("Help", "help_bar", "How to Read the &Bar", lambda c: c.help.bar),

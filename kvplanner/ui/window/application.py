@@ -12,6 +12,7 @@ from kvplanner.app import settings as s
 from kvplanner.app.crash import ExceptionCatcher, NativeCrashLog
 from kvplanner.app.jobs import Jobs
 from kvplanner.app.library import Library
+from kvplanner.app.runs import Runs
 from kvplanner.app.session import OpenPlan, Session
 from kvplanner.ui.theme.theme import Theme, choice_of
 from kvplanner.ui.window.services import Services
@@ -52,6 +53,7 @@ class Application(QObject):
             session=self.session,
             windows=self,
             keep=keep,
+            runs=Runs(self, save=keep),
         )
         self.catcher = ExceptionCatcher(self.session.write_now, self._context, self)
         self.native_log = NativeCrashLog()

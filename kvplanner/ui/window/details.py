@@ -126,6 +126,10 @@ class Details(QWidget):
         self.page_made.emit(key, made)
         return made
 
+    def has_page(self, key: str) -> bool:
+        """Whether a page was made already."""
+        return key in self._pages
+
     @property
     def current(self) -> Page:
         """The page of the tab in front."""

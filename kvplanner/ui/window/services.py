@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from kvplanner.app.jobs import Jobs
     from kvplanner.app.library import Library
+    from kvplanner.app.runs import Runs
     from kvplanner.app.session import Session
     from kvplanner.app.state import PlanState
     from kvplanner.report.words import Unit
@@ -47,6 +48,7 @@ class Services(NamedTuple):
     session: Session
     windows: Windows
     keep: bool
+    runs: Runs
 
     def unit(self) -> Unit:
         """The unit of sizes."""

@@ -104,6 +104,7 @@ class MainWindow(QtWidgets.QMainWindow):
         document.planned.connect(self._show_plan)
         document.failed.connect(self._plan_failed)
         document.draft_wanted.connect(self._read_draft)
+        document.follow(self.services.runs)
 
     def furnish(self) -> None:
         """Make menus, form, pickers and status bar."""
@@ -327,7 +328,7 @@ class MainWindow(QtWidgets.QMainWindow):
         self.centre.build()
         self.panel.build()
         self.centre.build_details()
-        self.opening.logs.attach(self.centre.below)
+        self.opening.logs.attach(self.centre.below, self.centre.bars)
         self.view.add_context_menus(self.actions_of_window.by_name)
         self.centre.restore_layout(self.services.settings.get(s.SPLITTER))
         advanced = self.panel.advanced

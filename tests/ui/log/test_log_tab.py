@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
 from pytestqt.qtbot import QtBot
 
+from kvplanner.catalog import models
 from kvplanner.diagnose.diagnosis import diagnose_file
+from kvplanner.ui.dialogs.calibrations import CalibrationsDialog
 from kvplanner.ui.log.view import EMPTY, LogView, as_html
+from kvplanner.ui.startup.view import StartupView
 from kvplanner.ui.theme.palette import DARK
 from kvplanner.ui.window.window import MainWindow
 
@@ -79,3 +83,96 @@ def test_names_in_a_log_are_text_and_no_markup(qtbot: QtBot, tmp_path: Path) -> 
     assert not view.plan_button.isEnabled()
     view.set_log(found, "a.log")
     assert view.plan_button.isEnabled()
+
+
+def started(tmp_path: Path, *changes: tuple[str, str]) -> Path:
+    text = (LOGS / "vllm" / "066-v0-ok.log").read_text(encoding="utf-8")
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    path = tmp_path / "server.log"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def opened(window: MainWindow, qtbot: QtBot, path: Path) -> LogView:
+    window.opening.open_path(path)
+    view = page(window)
+    qtbot.waitUntil(lambda: view.found is not None, timeout=10_000)
+    return view
+
+
+def test_what_a_log_does_not_state_is_asked_for_field_by_field(
+    window: MainWindow, qtbot: QtBot, tmp_path: Path
+) -> None:
+    view = opened(window, qtbot, started(tmp_path, ("meta-llama/Llama-3.1-8B-Instruct", "/srv/models/our-chat")))
+    assert set(view.asking.answers()) == {"model", "gpus"}
+    assert not view.asking.isHidden()
+    view.plan_button.click()
+    assert window.document.state.ask.version != "0.6.6.post1"
+    view.asking.fields["model"].setText("meta-llama/Llama-3.1-8B-Instruct")
+    view.asking.fields["gpus"].setText("RTX 4090 24696MiB")
+    view.plan_button.click()
+    qtbot.waitUntil(lambda: window.document.state.ask.version == "0.6.6.post1", timeout=10_000)
+    assert window.document.state.model_text == "meta-llama/Llama-3.1-8B-Instruct"
+    assert "RTX 4090" in window.document.state.devices[0].gpu.name
+    assert view.asking.isHidden()
+
+
+def test_a_log_calibrates_the_plans_like_it(window: MainWindow, qtbot: QtBot, tmp_path: Path) -> None:
+    view = opened(window, qtbot, started(tmp_path))
+    assert not view.calibrate_button.isEnabled()
+    view.asking.fields["gpus"].setText("RTX 4090 24696MiB")
+    view.plan_button.click()
+    qtbot.waitUntil(lambda: view.beside is not None, timeout=10_000)
+    assert "the log: " in next(m.text for m in window.centre.bars.canvas.view().measured)
+    window.centre.below.show_tab("startup")
+    startup = window.centre.below.page("startup")
+    assert isinstance(startup, StartupView)
+    assert set(startup.logged()) == {"load", "profile", "allocate", "graphs"}
+    assert "· the log: " in startup.readout([s.stage for s in startup.stages()].index("profile"))
+    assert not startup.grab().isNull()
+    before = window.document.plan
+    view.calibrate_button.click()
+    qtbot.waitUntil(lambda: window.document.plan is not before, timeout=10_000)
+    plan = window.document.plan
+    assert plan is not None
+    activations = plan.devices[0].segment("activations")
+    assert activations is not None
+    assert activations.estimate.basis == "calibrated"
+    assert activations.bytes == round(1.21 * (1 << 30))
+    dialog = CalibrationsDialog(window.services.runs, lambda error, what: None, window)
+    qtbot.addWidget(dialog)
+    assert dialog.table.rowCount() == 1
+    item = dialog.table.item(0, 0)
+    assert item is not None
+    item.setCheckState(Qt.CheckState.Unchecked)
+    qtbot.waitUntil(lambda: window.document.plan is not plan, timeout=10_000)
+    assert window.document.plan is not None
+    assert before is not None
+    assert window.document.plan.devices == before.devices
+    dialog.export_to(tmp_path / "runs.json")
+    dialog.table.selectRow(0)
+    dialog.delete_button.click()
+    assert dialog.table.rowCount() == 0
+    dialog.import_from(tmp_path / "runs.json")
+    assert dialog.table.rowCount() == 1
+    window.document.set_model("Qwen/Qwen2.5-7B-Instruct", models.load("Qwen/Qwen2.5-7B-Instruct"))
+    window.document.flush()
+    assert window.centre.bars.canvas.view().measured == ()
+    assert startup.logged() == {}
+
+
+def test_a_contradicted_exact_figure_is_shown_and_a_report_has_both_numbers(
+    window: MainWindow, qtbot: QtBot, tmp_path: Path
+) -> None:
+    view = opened(window, qtbot, started(tmp_path, ("# GPU blocks: 2805", "# GPU blocks: 9805")))
+    view.asking.fields["gpus"].setText("RTX 4090 24696MiB")
+    view.plan_button.click()
+    qtbot.waitUntil(lambda: view.beside is not None, timeout=10_000)
+    assert "Finding:" in view.text.toPlainText()
+    assert "156,880 tokens" in view.text.toPlainText()
+    window.opening.logs.save_report(tmp_path / "report.md")
+    report = (tmp_path / "report.md").read_text("utf-8")
+    assert "156,880" in report
+    assert str(tmp_path) not in report

@@ -8,12 +8,18 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from PySide6 import QtCore, QtGui, QtWidgets
 
+from kvplanner.errors import PlannerError
+
 if TYPE_CHECKING:
     from kvplanner.app.document import Document
     from kvplanner.app.messages import Messages
+    from kvplanner.diagnose.calibration import Learned
     from kvplanner.diagnose.diagnosis import Diagnosis
+    from kvplanner.diagnose.implied import Implied
+    from kvplanner.engine.plan import Plan
     from kvplanner.gpu.spec import Machine
     from kvplanner.model.model import Model
+    from kvplanner.ui.bars.widget import MemoryBars
     from kvplanner.ui.log.view import LogView
     from kvplanner.ui.window.details import Details
     from kvplanner.ui.window.services import Services
@@ -22,28 +28,40 @@ LOG_FILTER: Final = "Logs (*.log *.txt *.json *.jsonl *.out);;All files (*)"
 UNCHANGED: Final = "the plan is unchanged"
 
 
-class Logs:
-    """Of one window. Before `attach` a log waits until the tabs are there."""
+class Logs(QtCore.QObject):
+    """Of one window. Before `attach` a log waits until the tabs are there. logged(found, beside): a log is the plan."""
+
+    logged = QtCore.Signal(object, object)
 
     def __init__(self, host: QtWidgets.QWidget, document: Document, messages: Messages, services: Services) -> None:
+        super().__init__(host)
         self._host = host
         self._document = document
         self._messages = messages
         self._services = services
         self._details: Details | None = None
+        self._bars: MemoryBars | None = None
+        self._laid = False
+        self._over: tuple[Diagnosis, str] | None = None  # the log that lies over the plan, and its model
 
-    def attach(self, details: Details) -> None:
+    def attach(self, details: Details, bars: MemoryBars) -> None:
         """The tabs are there."""
-        self._details = details
+        self._details, self._bars = details, bars
         details.page_made.connect(self._page_made)
+        self._document.planned.connect(self._lay_over)
 
     def _page_made(self, key: str, page: object) -> None:
         from kvplanner.ui.log.view import LogView
+        from kvplanner.ui.startup.view import StartupView
 
+        if isinstance(page, StartupView):
+            self._lay_over(self._document.plan)
         if isinstance(page, LogView):
             page.open_wanted.connect(self.ask_file)
             page.paste_wanted.connect(self.paste)
             page.plan_wanted.connect(self.make_plan)
+            page.calibrate_wanted.connect(self.calibrate)
+            page.report_wanted.connect(self.ask_report)
 
     def _view(self) -> LogView | None:
         """The page of logs, in front."""
@@ -89,7 +107,7 @@ class Logs:
         def done(found: Diagnosis) -> None:
             shown = self._view()
             if shown is not None:
-                shown.set_log(found, name)
+                shown.set_log(found, name, self._proposed(found))
 
         def failed(error: Exception) -> None:
             shown = self._view()
@@ -99,48 +117,61 @@ class Logs:
 
         self._services.jobs.submit("Reading a log", lambda control: work(), done, failed, key=f"log {id(self)}")
 
+    def _proposed(self, found: Diagnosis) -> dict[str, str]:
+        """What a plan of the log still needs, with what the present plan has, or what its name tells."""
+        from kvplanner.diagnose.implied import missing
+        from kvplanner.request.standin import is_elsewhere, stand_in
+
+        state = self._document.state
+        here = {"model": state.model_text, "gpus": state.machine_text, "version": ""}
+        wanted = {name: here[name] for name in missing(found)}
+        if found.model and is_elsewhere(found.model):
+            wanted["model"] = stand_in(found.model) or ""
+        return wanted
+
     def make_plan(self) -> None:
         """What the log started becomes the plan, on the GPUs that it names, else on those chosen now."""
         view = self._view()
         found = view.found if view is not None else None
         if view is None or found is None:
             return
-        state = self._document.state
-        if not found.model:
-            if state.model is not None:
-                self._apply(found, state.model_text, state.model, view)
+        said = view.asking.answers()
+        name = said.get("model") or found.model or ""
+        if not name:
+            self._messages.warning("Name the model that it ran: the log does not", key="log")
+            view.asking.fields["model"].setFocus()
             return
-        name = found.model
+        found = found._replace(version=said.get("version") or found.version)
 
         def failed(error: Exception) -> None:
             model, text = self._document.state.model, self._document.state.model_text
             use = None if model is None else (
-                f"Use {text.rpartition('/')[2]}", lambda: self._apply(found, text, model, view)
+                f"Use {text.rpartition('/')[2]}", lambda: self._apply(found, text, model, view, said)
             )  # fmt: skip
             self._messages.error(error, f"The log's model was not read; {UNCHANGED}", action=use, key="log")
 
         self._services.library.load_model(
-            name, lambda model: self._apply(found, name, model, view), failed, key=f"log model {id(self)}"
+            name, lambda model: self._apply(found, name, model, view, said), failed, key=f"log model {id(self)}"
         )
 
-    def _apply(self, found: Diagnosis, text: str, model: Model, view: LogView) -> None:
+    def _apply(self, found: Diagnosis, text: str, model: Model, view: LogView, said: dict[str, str]) -> None:
+        from kvplanner.catalog import gpus
         from kvplanner.diagnose.diagnosis import request_of
-        from kvplanner.diagnose.implied import machine_of
-        from kvplanner.errors import PlannerError
+        from kvplanner.diagnose.implied import implied, machine_of
 
         state = self._document.state
-        here = state.machine
+        here, asked = state.machine, said.get("gpus", "")
         try:
+            if asked and asked != state.machine_text:
+                here = gpus.machine(asked)
             machine = machine_of(found, here)
+            request = request_of(found, model, machine) if machine is not None else None
         except PlannerError as error:
             self._messages.error(error, f"The log's GPUs are not known; {UNCHANGED}", key="log")
             return
-        fields: dict[str, Any] = {}
-        if machine is not None and machine is not here:
-            fields = _chosen(machine)
-        if machine is None:
+        if machine is None or request is None:
             return
-        request = request_of(found, model, machine)
+        fields: dict[str, Any] = _chosen(machine) if machine is not state.machine else {}
         self._document.edit(
             "Plan a log",
             model_text=text,
@@ -152,6 +183,109 @@ class Logs:
             **fields,
         )
         view.set_compared()
+        self._over = found, model.id
+        self._lay_over(self._document.plan)
+
+        def compared(beside: Implied) -> None:
+            if view.found is not None and view.found.reading is found.reading:
+                view.set_beside(beside)
+                self.logged.emit(found, beside)
+
+        self._services.jobs.submit(
+            "Comparing a log with its plan", lambda control: implied(found, model, machine), compared, _told_already,
+            key=f"log beside {id(self)}",
+        )  # fmt: skip
+
+    def _lay_over(self, plan: Plan | None) -> None:
+        """The log's figures over the plan's bars and stages, while the plan is of its model and engine."""
+        from kvplanner.diagnose.stages import over
+        from kvplanner.ui.bars.logged import strips
+        from kvplanner.ui.startup.view import StartupView
+        from kvplanner.ui.window.tabs import STARTUP
+
+        if self._details is None or self._bars is None or (self._over is None and not self._laid):
+            return
+        here = self._over if plan is not None and self._over is not None and (
+            plan.request.engine, plan.request.model.id) == (self._over[0].engine, self._over[1]) else None  # fmt: skip
+        logged = over(here[0], plan) if here is not None and plan is not None else ()
+        self._laid = bool(logged)
+        self._bars.set_logged(strips(logged, self._services.unit()))
+        if self._details.has_page(STARTUP):
+            page = self._details.page(STARTUP)
+            if isinstance(page, StartupView):
+                page.set_logged(logged)
+
+    # what a log teaches ----------------------------------------------------------------------------------------
+
+    def calibrate(self) -> None:
+        """Keep what the log measured, for plans like its own."""
+        from kvplanner.diagnose.calibration import learn, run_of_log
+        from kvplanner.report.calibrations import measured, rule
+
+        view = self._view()
+        found = view.found if view is not None else None
+        model, machine = self._document.state.model, self._document.state.machine
+        if found is None or model is None or machine is None:
+            return
+
+        def work(control: object) -> Learned:
+            return learn(found, model, machine, "")
+
+        def done(learned: Learned) -> None:
+            if not learned.calibrations:
+                self._messages.warning(f"This log calibrates nothing: {learned.why}", key="log")
+                return
+            run = run_of_log(found, learned, model, machine)
+            try:
+                self._services.runs.add((run,))
+            except (PlannerError, OSError) as error:
+                self._messages.error(error, "The calibration was not kept", key="log")
+                return
+            told = f"Calibrated, for plans of the {rule(run)}: {', '.join(measured(run))}"
+            self._messages.info(told, action=("Calibrations…", self.show_runs), key="log")
+
+        def failed(error: Exception) -> None:
+            self._messages.error(error, "This log calibrates nothing", key="log")
+
+        self._services.jobs.submit("Learning from a log", work, done, failed, key=f"log learned {id(self)}")
+
+    def show_runs(self) -> None:
+        """The runs that calibrate plans."""
+        from kvplanner.ui.dialogs.calibrations import CalibrationsDialog
+
+        dialog = CalibrationsDialog(
+            self._services.runs, lambda error, what: self._messages.error(error, what, key="runs"), self._host
+        )
+        dialog.setAttribute(QtCore.Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.open()
+
+    def ask_report(self) -> None:
+        """Save what the log says, to hand on."""
+        dialog = QtWidgets.QFileDialog(self._host, "Save report", str(Path.home() / "kvplanner-log.md"), "*.md")
+        dialog.setAcceptMode(QtWidgets.QFileDialog.AcceptMode.AcceptSave)
+        dialog.setDefaultSuffix("md")
+        dialog.fileSelected.connect(lambda name: self.save_report(Path(name)))
+        dialog.setAttribute(QtCore.Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.open()
+
+    def save_report(self, path: Path) -> None:
+        """Write what the log says, without paths, names of machines and keys."""
+        from kvplanner.files import write_whole
+        from kvplanner.report.findings import markdown
+
+        view = self._view()
+        if view is None or view.found is None:
+            return
+        try:
+            write_whole(path, markdown(view.found, view.beside).encode())
+        except OSError as error:
+            self._messages.error(error, "The report was not saved", key="log")
+            return
+        self._messages.info(f"Saved {path.name}: it holds no path, host or key", key="log")
+
+
+def _told_already(error: Exception) -> None:
+    """Why there is no such plan stands where the plan does."""
 
 
 def _chosen(machine: Machine) -> dict[str, Any]:
