@@ -27,10 +27,11 @@ def as_format(model: Model, name: str) -> Model:
     if model.inventory is None:
         raise NotModelled("its tensors are not known, so no other format can be planned", model.id, "Open its folder")
     held = f", which holds {model.weight_format}" if model.weight_format else ""
+    made = whatif.reformat(model.inventory, model.spec, name)
     return model._replace(
         spec=whatif.respec(model.spec, name),
-        inventory=whatif.reformat(model.inventory, model.spec, name),
-        stored=whatif.stored(model.inventory, model.spec, name),
+        inventory=made,
+        stored=whatif.stored(model.inventory, model.spec, name, made),
         weight_format=name,
         source_detail=f"as if in {name}, from {model.source_detail or model.source_kind}{held}",
     )

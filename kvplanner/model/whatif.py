@@ -106,13 +106,15 @@ def _method(spec: ModelSpec, format_name: str) -> str:
     return recipe.method if recipe is not None and several else _ENGINE[format_name].method
 
 
-def stored(inventory: Inventory, spec: ModelSpec, format_name: str) -> Estimate:
+def stored(inventory: Inventory, spec: ModelSpec, format_name: str, made: Inventory | None = None) -> Estimate:
     """The size of the model in another format, with the recipe that it follows and what others would give.
+
+    made: its tensors in that format, where they are known.
 
     The band goes over the recipes that publishers take for models of its kind, half a percent downwards (narrower
     scales) and 2 % upwards (a few more matrices left in 16 bits).
     """
-    changed = reformat(inventory, spec, format_name)
+    changed = reformat(inventory, spec, format_name) if made is None else made
     total = changed.stored_bytes(mtp=False)
     packed = sum(g.stored_bytes * n for g, n in changed.groups() if published.is_packed(g.format) and g.place != "mtp")
     recipe = None if format_name.startswith("GGUF ") else _recipe(spec, format_name)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final
 
 from kvplanner.files import shipped
@@ -127,12 +127,25 @@ def alike(
     what more repositories show first.
     known: the recipes to choose from.
     """
+    if known is None:
+        return list(_alike(tuple(keys), spec.architecture, traits, publisher))
+    return _likeliest(keys, spec.architecture, traits, publisher, known)
+
+
+@lru_cache(256)
+def _alike(keys: tuple[str, ...], architecture: str, traits: str, publisher: str) -> tuple[Recipe, ...]:
+    return tuple(_likeliest(keys, architecture, traits, publisher, recipes()))
+
+
+def _likeliest(
+    keys: Sequence[str], architecture: str, traits: str, publisher: str, known: Sequence[Recipe]
+) -> list[Recipe]:
     mixers = _mixers(traits)
     ranked = []
-    for at, recipe in enumerate(recipes() if known is None else known):
+    for at, recipe in enumerate(known):
         if recipe.key not in keys or _mixers(recipe.traits) != mixers:
             continue
-        same = recipe.architecture == spec.architecture
+        same = recipe.architecture == architecture
         near = (0 if same else 1) if recipe.traits == traits else 2 if same else 3
         foreign = int(bool(publisher) and recipe.publisher.lower() != publisher.lower())
         ranked.append((foreign, near, keys.index(recipe.key), -recipe.seen, -len(recipe.ids), at, recipe))
