@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from kvplanner.catalog import models
-from kvplanner.errors import NotModelled
+from kvplanner.engine.vllm.weights.rules import built
+from kvplanner.errors import BadInput, NotModelled
 from kvplanner.model.families import read_config
 
 # Fields that current repositories carry, by model and dictionary ("" for the top).
@@ -87,3 +88,76 @@ def test_variants_that_change_tensors_are_refused(model: str, change: dict[str, 
     name = next(iter(change))
     with pytest.raises(NotModelled, match=name):
         read_config(models.record(model)["config"] | change)
+
+
+JINA = {
+    "architectures": ["XLMRobertaModel"], "model_type": "xlm-roberta", "hidden_size": 1024, "intermediate_size": 4096,
+    "num_hidden_layers": 24, "num_attention_heads": 16, "vocab_size": 250002, "type_vocab_size": 1,
+    "max_position_embeddings": 8194, "position_embedding_type": "rotary", "rotary_emb_base": 20000.0, "lora_rank": 4,
+    "lora_alpha": 1, "lora_dropout_p": 0.0, "lora_main_params_trainable": False, "load_trained_adapters": True,
+    "lora_adaptations": ["retrieval.query", "retrieval.passage", "separation", "classification", "text-matching"],
+    "matryoshka_dimensions": [32, 64, 128, 256, 512, 768, 1024], "task_instructions": {"separation": ""},
+    "use_flash_attn": True, "torch_dtype": "bfloat16", "emb_pooler": None, "truncate_dim": None,
+}  # fmt: skip
+PADDLE_OCR = {
+    "architectures": ["PaddleOCRVLForConditionalGeneration"], "model_type": "paddleocr_vl", "hidden_size": 1024,
+    "head_dim": 128, "intermediate_size": 3072, "num_hidden_layers": 18, "num_attention_heads": 16,
+    "num_key_value_heads": 2, "vocab_size": 103424, "max_position_embeddings": 131072, "compression_ratio": 1.0,
+    "weight_share_add_bias": True, "use_3d_rope": True, "rope_is_neox_style": True, "use_bias": False,
+    "use_flash_attention": False, "tie_word_embeddings": False, "torch_dtype": "bfloat16", "rope_theta": 500000,
+    "rope_scaling": {"mrope_section": [16, 24, 24], "rope_type": "default", "type": "default"},
+    "vision_config": {
+        "architectures": ["SiglipVisionModel"], "model_type": "paddleocr_vl", "hidden_size": 1152, "image_size": 384,
+        "intermediate_size": 4304, "num_attention_heads": 16, "num_channels": 3, "num_hidden_layers": 27,
+        "patch_size": 14, "spatial_merge_size": 2, "temporal_patch_size": 2, "tokens_per_second": 2,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("config", "elements", "left_out"),
+    [
+        # Adapters for five tasks on every matrix, the pooler's and the words' too; the engine adds one of them in.
+        (JINA, 572_310_396, 12_946_300 + 1024 * 1025),
+        # SigLIP's head and a second table of positions, which the engine drops by name (models/paddleocr_vl.py).
+        (PADDLE_OCR, 958_588_736, 32_768 * 1152 + 15_238_352),
+    ],
+)
+def test_parts_that_a_file_holds_and_no_engine_builds(config: dict[str, Any], elements: int, left_out: int) -> None:
+    """Element counts that the Hub shows, as public files quote them."""
+    spec, inventory = read_config(config)
+    assert inventory.parameters() == elements
+    unbuilt = sum(
+        group.elements // group.count * (group.count - built(group, spec)) * n for group, n in inventory.groups()
+    )
+    assert unbuilt == left_out
+
+
+def test_a_resampler_that_is_described_and_not_used_changes_nothing() -> None:
+    """SmolVLM's first files describe that of Idefics 2 inside the text's dictionary."""
+    text = {
+        "model_type": "llama", "architectures": ["VLlama3ForCausalLM"], "hidden_size": 2048, "vocab_size": 49155,
+        "intermediate_size": 8192, "num_hidden_layers": 24, "num_attention_heads": 32, "num_key_value_heads": 32,
+        "max_position_embeddings": 16384, "use_resampler": False, "qk_layer_norms": False, "neftune_noise_alpha": 0.0,
+        "perceiver_config": {"resampler_depth": 6, "resampler_n_heads": 16, "resampler_head_dim": 96},
+    }  # fmt: skip
+    vision = {
+        "hidden_size": 1152, "image_size": 384, "intermediate_size": 4304, "num_attention_heads": 16,
+        "num_hidden_layers": 27, "patch_size": 14, "model_type": "idefics3",
+    }  # fmt: skip
+    config = {
+        "architectures": ["Idefics3ForConditionalGeneration"], "model_type": "idefics3", "scale_factor": 3,
+        "text_config": text, "vision_config": vision, "tie_word_embeddings": False, "torch_dtype": "bfloat16",
+    }  # fmt: skip
+    assert read_config(config)[1].parameters() == 2_246_272_880
+    with pytest.raises(NotModelled, match="use_resampler"):
+        read_config(config | {"text_config": text | {"use_resampler": True}})
+
+
+def test_a_language_model_that_is_named_by_id_alone_is_asked_for() -> None:
+    config = {
+        "architectures": ["UltravoxModel"], "model_type": "ultravox", "hidden_size": 4096,
+        "text_model_id": "meta-llama/Llama-3.2-1B-Instruct", "audio_model_id": "openai/whisper-large-v3-turbo",
+    }  # fmt: skip
+    with pytest.raises(BadInput, match=r"text_config: is missing.*meta-llama/Llama-3.2-1B-Instruct"):
+        read_config(config)

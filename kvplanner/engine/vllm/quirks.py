@@ -92,7 +92,7 @@ _INDEX_UNSURE: Final = "the index cache of its block-sparse layers is not modell
 _QWEN: Final = Quirks(item=Item(16_384, 65_536))
 _KIMI: Final = Quirks(item=Item(4_096, 16_384))
 _ENCODER: Final = Quirks(
-    rotary_share=0, split_like_words=("position_embeddings", "token_type_embeddings"), not_built=("pooler",)
+    rotary_share=0, split_like_words=("position_embeddings", "token_type_embeddings"), not_built=("pooler", "lora")
 )
 _GEMMA: Final = Quirks(every_stage=("embedding", "norm"), scaled_words=True)
 _GEMMA3: Final = _GEMMA._replace(two_bases=True)
@@ -161,6 +161,8 @@ ROWS: Final[dict[str, Quirks]] = {
     "OlmoHybrid*": Quirks(plain_decays=True, whole_norms=True),
     "Olmo2*": Quirks(whole_norms=True, rotary_share=0),
     "Olmo3*": Quirks(whole_norms=True),
+    "Keye*": Quirks(not_built=("vision_model.head",)),
+    "PaddleOCR*": Quirks(not_built=("vision_model.head", "packing_position_embedding")),
     "PaliGemmaForConditionalGeneration": Quirks(image_prefix=True),
     "PhiFor*": Quirks(rotary_share=0.4),
     "Phi4*": Quirks(rotary_share=0.75),

@@ -10,6 +10,7 @@ from typing import Final
 
 from kvplanner.errors import NotModelled
 from kvplanner.model.config.decoder import Decoder
+from kvplanner.model.config.fields import Fields
 from kvplanner.model.config.parts import Parts
 from kvplanner.model.config.reading import Draft, Reader, Reading
 from kvplanner.model.families.dense import GLM4
@@ -19,6 +20,7 @@ from kvplanner.model.towers.kinds import (
     FUSED,
     Seen,
     pixtral_encoder,
+    pooling_head,
     siglip2_encoder,
     siglip_encoder,
     usual_sizes,
@@ -199,12 +201,15 @@ def _paddle(reading: Reading, hidden: int) -> Found:
     fields, parts = visual_fields(reading, "vision_config"), reading.parts.at("tower")
     merge = fields.get("spatial_merge_size", default=2, high=64)
     fields.skip("temporal_patch_size", "tokens_per_second", "has_learnable_position_embedding", "rope_mode")
+    reading.text.skip("weight_share_add_bias", "use_3d_rope", "compression_ratio", "use_flash_attention")
     seen = siglip_encoder(fields, parts, "visual.vision_model")
+    width = fields.need("intermediate_size")
     fields.close()
-    wide, rows = seen.size * merge * merge, 0
-    if reading.architecture.startswith("Keye"):
-        rows = 32_768
-        seen.groups.append(table(parts, "visual.vision_model.embeddings.packing_position_embedding", rows, seen.size))
+    wide = seen.size * merge * merge
+    # Files of their own classes, with the text's fields at the top, hold SigLIP's head and a second table of positions.
+    if reading.text is reading.top:
+        seen.groups.append(table(parts, "visual.vision_model.embeddings.packing_position_embedding", 32_768, seen.size))
+        seen.groups.extend(pooling_head(parts, "visual.vision_model.head", seen.size, width))
     first = wide if reading.architecture.startswith("KeyeVL1_5") else seen.size
     proj = norm(parts, "mlp_AR.pre_norm", first)
     return seen.tower(proj + two_linear(parts, "mlp_AR", wide, hidden, inner=wide))
@@ -347,6 +352,25 @@ def _step3_vl(reading: Reading, hidden: int) -> Found:
     return Seen(size, depth, heads, patches, groups).tower([], 169)
 
 
+def _aimv2(fields: Fields, parts: Parts, path: str) -> Seen:
+    """AIMv2: RMS norms, a gated feed-forward, a table of positions (vLLM's aimv2.py)."""
+    size, depth = fields.need("hidden_size", high=1 << 20), fields.need("num_hidden_layers", high=MAX_DEPTH)
+    heads, width = fields.need("num_attention_heads", high=1 << 12), fields.need("intermediate_size", high=1 << 20)
+    image, patch = fields.get("image_size", default=224, high=1 << 16), fields.get("patch_size", default=14)
+    bias, qkv = fields.flag("use_bias", "mlp_bias", default=False), fields.flag("qkv_bias", default=False)
+    channels, patches = fields.get("num_channels", default=3, high=64), (image // patch) ** 2
+    fields.skip("projection_dropout")
+    groups = conv(parts, f"{path}.preprocessor.patchifier.proj", (size, channels, patch, patch), bias=True)
+    groups += norm(parts, f"{path}.preprocessor.patchifier.norm", size, bias=False)
+    groups.append(table(parts, f"{path}.preprocessor.pos_embed", patches, size))
+    layer = Encoder("attn", FUSED, "proj", ("norm_1", "norm_2"), norm_bias=False, qkv_bias=qkv, out_bias=bias,
+                    mlp_names=("fc1", "fc3", "fc2"), mlp_bias=bias, gated=True)  # fmt: skip
+    groups += layer.layers(parts, f"{path}.trunk.blocks", depth, size, width)
+    # The files hold a last norm, which the engine leaves out.
+    groups += norm(parts, f"{path}.trunk.post_trunk_norm", size, bias=False)
+    return Seen(size, depth, heads, patches, groups)
+
+
 def _ovis_older(reading: Reading, hidden: int) -> Found:
     """Ovis 1 and 2: the encoder's own dictionary within that of the visual words."""
     parts, fields = reading.parts.at("tower"), visual_fields(reading, "visual_tokenizer_config")
@@ -356,9 +380,13 @@ def _ovis_older(reading: Reading, hidden: int) -> Found:
     if inner is None:
         raise fields.missing("backbone_config")
     kind = inner.values.get("model_type")
-    if kind != "siglip_vision_model":
-        raise NotModelled(f"is {kind!r}, modelled is SigLIP", inner.named("model_type"), "Plan from file headers")
-    seen = siglip_encoder(inner, parts, "visual_tokenizer.backbone.vision_model")
+    if kind in ("aimv2", "aimv2_vision_model"):
+        seen = _aimv2(inner, parts, "visual_tokenizer.backbone")
+    elif kind == "siglip_vision_model":
+        seen = siglip_encoder(inner, parts, "visual_tokenizer.backbone.vision_model")
+    else:
+        raise NotModelled(f"is {kind!r}, modelled are AIMv2 and SigLIP", inner.named("model_type"),
+                          "Plan from file headers")  # fmt: skip
     inner.close()
     fields.close()
     reading.top.skip("llm_attn_implementation", "multimodal_max_length", "conversation_formatter_class", "hidden_size")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final, Literal
 
 from kvplanner.model.config.fields import Fields, need_length
+from kvplanner.model.config.parts import Parts
 from kvplanner.model.config.patterns import FULL, SLIDING
 from kvplanner.model.config.reading import Body, Draft, Heads, Reader, Reading, stack
 from kvplanner.model.families.conversions import label_count
@@ -38,7 +39,7 @@ class Bert(NamedTuple):
     def __call__(self, reading: Reading) -> Draft:
         """Read a config of this family."""
         text, parts = reading.text, reading.parts
-        text.expect("position_embedding_type", "absolute")
+        rotary = text.text("position_embedding_type", allowed=("absolute", "rotary")) == "rotary"
         text.expect("is_decoder", False)
         text.expect("add_cross_attention", False)
         text.skip("classifier_dropout", "use_task_id", "task_type_vocab_size", "attn_type", "emb_pooler")
@@ -53,8 +54,15 @@ class Bert(NamedTuple):
         groups += parts.linear("intermediate.dense", "mlp", width, hidden, "column", bias=True)
         groups += parts.linear("output.dense", "mlp", hidden, width, "row", bias=True)
         groups += parts.norm("output.LayerNorm", hidden, bias=True)
+        outside = _embeddings(reading, hidden, vocab, self.prefix, not rotary) + self._behind(reading, hidden, vocab)
+        if rotary:
+            # Jina's embeddings v3: adapters for tasks on every matrix, which the engine adds to it as it loads.
+            rank = _adapters(text)
+            groups += _adapter(parts, rank, 3 * hidden + hidden, 2 * hidden, width + hidden, hidden + width)
+            outside += _adapter(parts.at("last"), rank, vocab + hidden, text.need("type_vocab_size") + hidden,
+                                2 * hidden)  # fmt: skip
+            text.skip("max_position_embeddings")
         body = Body(LayerSpec((_seeing_all(heads),), (Mlp(width, 2),)), tuple(groups))
-        outside = _embeddings(reading, hidden, vocab, self.prefix) + self._behind(reading, hidden, vocab)
         task: Task = "classify" if "classes" in self.head else "embed"
         return Draft(hidden, vocab, (body,), (0,) * layers, outside, reading.tied(True), task=task)
 
@@ -79,6 +87,20 @@ class Bert(NamedTuple):
             return groups + last.linear("classifier.out_proj", "other", labels, hidden, bias=True)
         classes = last.linear("classifier", "other", labels, hidden, bias=True)
         return pooler + classes if self.head == "classes" else classes
+
+
+def _adapters(text: Fields) -> int:
+    """Rows of all adapters of a matrix: their rank for each task. Zero without any."""
+    tasks = text.texts("lora_adaptations") or ()
+    text.skip("lora_alpha", "lora_main_params_trainable", "load_trained_adapters", "matryoshka_dimensions",
+              "task_instructions", "rotary_emb_base", "use_flash_attn", "use_reentrant", "truncate_dim",
+              "adapter_kernel")  # fmt: skip
+    return len(tasks) * text.need("lora_rank", high=1 << 12) if tasks else 0
+
+
+def _adapter(parts: Parts, rank: int, *widths: int) -> list[TensorGroup]:
+    """Both halves of each matrix's adapters; widths: its rows and columns together."""
+    return [parts.tensor(f"lora.{i}", "other", (rank, width)) for i, width in enumerate(widths) if rank]
 
 
 def _embeddings(reading: Reading, hidden: int, vocab: int, prefix: str = "", positions: bool = True,

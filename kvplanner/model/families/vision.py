@@ -72,6 +72,10 @@ def _shuffled(reading: Reading, hidden: int) -> Found:
     """Idefics 3 and SmolVLM: pixels shuffled into one matrix."""
     factor = reading.top.get("scale_factor", default=2, high=64)
     reading.top.skip("image_seq_len", "pixel_shuffle_factor", "text_model_id")
+    # The first files still describe the resampler of Idefics 2, which they do not use.
+    reading.text.expect("use_resampler", False)
+    reading.text.expect("qk_layer_norms", False)
+    reading.text.skip("perceiver_config", "pixel_shuffle_factor", "neftune_noise_alpha", "is_llama_config")
     seen = encoder_in(reading, "model.vision_model")
     proj = reading.parts.at("tower").linear("model.connector.modality_projection.proj", "tower", hidden,
                                             seen.size * factor * factor)  # fmt: skip

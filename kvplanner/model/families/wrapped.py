@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kvplanner.errors import NotModelled
+from kvplanner.errors import BadInput, NotModelled
 from kvplanner.model.config import classes
-from kvplanner.model.config.fields import shown
+from kvplanner.model.config.fields import Fields, shown
 from kvplanner.model.config.reading import Draft, Reading
 
 # By the `model_type` of the dictionary, where it is not the type whose generating class transformers names.
@@ -45,9 +45,19 @@ def wrapped_text(reading: Reading) -> Draft:
     if not name:
         if not text.kind:
             raise text.missing("model_type")
+        if text is reading.top:
+            raise _no_text(reading.top)
         raise NotModelled(f"is {shown(text.kind)}, which no reader of language models inside others understands",
                           text.named("model_type"), "A plan from file headers shows the weights")  # fmt: skip
     return reading.as_another(name, text)
+
+
+def _no_text(top: Fields) -> BadInput:
+    """The error for a file without the dictionary of its language model (Ultravox names it by id)."""
+    named = top.values.get("text_model_id")
+    by_id = f", and the file names its language model by id alone, {named}" if isinstance(named, str) else ""
+    remedy = "Put the config.json of the language model in as text_config"
+    return BadInput(f"is missing{by_id}", top.named("text_config"), remedy)
 
 
 def _generating(reading: Reading) -> str:

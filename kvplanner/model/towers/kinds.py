@@ -59,11 +59,11 @@ def siglip_encoder(fields: Fields, parts: Parts, path: str) -> Seen:
     groups += Encoder().layers(parts, f"{path}.encoder.layers", depth, size, width)
     groups += norm(parts, f"{path}.post_layernorm", size)
     if head:
-        groups += _pooling_head(parts, f"{path}.head", size, width)
+        groups += pooling_head(parts, f"{path}.head", size, width)
     return Seen(size, depth, heads, patches, groups)
 
 
-def _pooling_head(parts: Parts, path: str, size: int, width: int) -> list[TensorGroup]:
+def pooling_head(parts: Parts, path: str, size: int, width: int) -> list[TensorGroup]:
     """SigLIP's attention over all patches into one vector."""
     groups = [table(parts, f"{path}.probe", 1, size)]
     groups += parts.linear(f"{path}.attention.in_proj", "tower", 3 * size, size, bias=True)
@@ -84,7 +84,7 @@ def siglip2_encoder(fields: Fields, parts: Parts, path: str) -> Seen:
     groups += Encoder().layers(parts, f"{path}.encoder.layers", depth, size, width)
     groups += norm(parts, f"{path}.post_layernorm", size)
     if head:
-        groups += _pooling_head(parts, f"{path}.head", size, width)
+        groups += pooling_head(parts, f"{path}.head", size, width)
     return Seen(size, depth, heads, patches, groups)
 
 
