@@ -161,3 +161,20 @@ def test_a_language_model_that_is_named_by_id_alone_is_asked_for() -> None:
     }  # fmt: skip
     with pytest.raises(BadInput, match=r"text_config: is missing.*meta-llama/Llama-3.2-1B-Instruct"):
         read_config(config)
+
+
+@pytest.mark.parametrize(
+    ("model", "nest", "extra"),
+    [
+        ("openai/whisper-large-v3", "", {"median_filter_width": 7, "begin_suppress_tokens": [220, 50257]}),
+        (
+            "BAAI/bge-reranker-v2-m3",
+            "",
+            {"lora_rank": 4, "lora_adaptations": None, "lora_alpha": 1, "use_flash_attn": True},
+        ),
+        ("Qwen/Qwen3-Embedding-0.6B", "", {"is_original_qwen3_reranker": True, "classifier_from_token": ["no", "yes"]}),
+        ("Qwen/Qwen2.5-7B-Instruct", "", {"attention_bias": True}),
+    ],
+)
+def test_what_published_files_add_changes_nothing(model: str, nest: str, extra: dict[str, Any]) -> None:
+    test_known_extras_change_nothing(model, nest, extra)

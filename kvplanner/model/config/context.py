@@ -20,7 +20,9 @@ _LENGTHS: Final = (
 )  # fmt: skip
 _ROPE_FIELDS: Final = frozenset({"rope_type", "type", "factor", "rope_theta", "partial_rotary_factor"})
 # Lists in rope settings: of factors by frequency, of a head's parts by axis. They change no size.
-_ROPE_LISTS: Final = frozenset({"short_factor", "long_factor", "mrope_section", "mrope_sections", "alpha", "rope_dims"})
+_ROPE_LISTS: Final = frozenset(
+    {"short_factor", "long_factor", "mrope_section", "mrope_sections", "xdrope_section", "alpha", "rope_dims"}
+)
 # Rope types whose stated length already holds the factor.
 _INCLUDED: Final = frozenset(
     {"su", "longrope", "llama3", "yarn", "deepseek_yarn", "deepseek_llama_scaling", "default", "mrope", "proportional"}

@@ -31,7 +31,7 @@ _HARMLESS: Final = frozenset(
         "pooler_num_fc_layers", "pooler_size_per_head", "time_step_limit", "attention_softmax_in_fp32",
         "gradient_checkpointing_layers", "is_encoder_decoder", "add_classification_head", "diversity_penalty",
         "tie_encoder_decoder", "mamba_chunk_size_hint", "slow_but_exact", "masked_softmax_fusion", "seconds_per_chunk",
-        "decoder_sparse_step",
+        "decoder_sparse_step", "median_filter_width", "is_original_qwen3_reranker",
     }
 )  # fmt: skip
 # Dictionaries and lists that hold words, token ids, processing or rope settings.

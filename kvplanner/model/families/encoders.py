@@ -55,13 +55,13 @@ class Bert(NamedTuple):
         groups += parts.linear("output.dense", "mlp", hidden, width, "row", bias=True)
         groups += parts.norm("output.LayerNorm", hidden, bias=True)
         outside = _embeddings(reading, hidden, vocab, self.prefix, not rotary) + self._behind(reading, hidden, vocab)
-        if rotary:
+        rank = _adapters(text)
+        if rank:
             # Jina's embeddings v3: adapters for tasks on every matrix, which the engine adds to it as it loads.
-            rank = _adapters(text)
             groups += _adapter(parts, rank, 3 * hidden + hidden, 2 * hidden, width + hidden, hidden + width)
             outside += _adapter(parts.at("last"), rank, vocab + hidden, text.need("type_vocab_size") + hidden,
                                 2 * hidden)  # fmt: skip
-            text.skip("max_position_embeddings")
+        text.skip("max_position_embeddings")
         body = Body(LayerSpec((_seeing_all(heads),), (Mlp(width, 2),)), tuple(groups))
         task: Task = "classify" if "classes" in self.head else "embed"
         return Draft(hidden, vocab, (body,), (0,) * layers, outside, reading.tied(True), task=task)
@@ -94,7 +94,7 @@ def _adapters(text: Fields) -> int:
     tasks = text.texts("lora_adaptations") or ()
     text.skip("lora_alpha", "lora_main_params_trainable", "load_trained_adapters", "matryoshka_dimensions",
               "task_instructions", "rotary_emb_base", "use_flash_attn", "use_reentrant", "truncate_dim",
-              "adapter_kernel")  # fmt: skip
+              "adapter_kernel", "lora_rank", "lora_adaptations")  # fmt: skip
     return len(tasks) * text.need("lora_rank", high=1 << 12) if tasks else 0
 
 

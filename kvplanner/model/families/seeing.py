@@ -37,6 +37,8 @@ def _radio(fields: Fields, parts: Parts, path: str) -> Seen:
     """RADIO: a plain encoder with class and register words and a large table of positions."""
     args = fields.sub("args")
     name = args.values.get("model") if args is not None else None
+    if args is not None:
+        args.skip(*map(str, args.values))  # how it was trained, but for the model's name
     if name is None:
         size, depth = (
             fields.get("hidden_size", default=1280),

@@ -15,8 +15,8 @@ from kvplanner.model.config.reading import Draft, Reader, Reading
 from kvplanner.model.families.wrapped import wrapped_text
 from kvplanner.model.spec import Tower
 from kvplanner.model.tensors import TensorGroup
-from kvplanner.model.towers.kinds import Seen, encoder_in
-from kvplanner.model.towers.vision import conv, norm, table, with_towers
+from kvplanner.model.towers.kinds import FUSED, Seen, encoder_in
+from kvplanner.model.towers.vision import Encoder, conv, norm, table, with_towers
 
 Found = tuple[list[Tower], list[TensorGroup]]
 _PROJECTOR: Final = "multi_modal_projector"
@@ -149,15 +149,22 @@ _MINICPM: Final = {
 }  # fmt: skip
 
 
+_TIMM_SIGLIP: Final = "vit_so400m_patch14_siglip_384.webli"
+
+
 def _minicpmv_text(reading: Reading) -> Draft:
     """The decoder that a MiniCPM-V release is built on; MiniCPM-o's is Qwen2, or Qwen3 from 4.5 on."""
     text = reading.text
     text.skip("query_num", "image_size", "patch_size", "drop_vision_last_layer", "batch_vision_input", "slice_mode",
               "slice_config", "use_image_id", "audio_chunk_length", "audio_pool_step", "chunk_input", "init_audio",
               "init_tts", "init_vision", "stream_input", "vision_batch_size", "dim_model_base", "scale_depth",
-              "scale_emb", "mm_use_im_start_end", "rope_scaling")  # fmt: skip
+              "scale_emb", "mm_use_im_start_end", "rope_scaling", "vision_encoder", "auto_chunk")  # fmt: skip
     stated = text.number("version")
-    default = 4.5 if text.has("head_dim") and reading.architecture == "MiniCPMO" else 2.6
+    # What vLLM takes a file without a version for (minicpmv.py), the first by its width.
+    first = text.values.get("hidden_size") == 2304 and text.values.get("query_num") == 64
+    default = 2.0 if first else 2.5
+    if reading.architecture == "MiniCPMO":
+        default = 4.5 if text.has("head_dim") else 2.6
     version = stated if stated is not None else default
     if stated is None:
         text.took_default("version")
@@ -170,11 +177,25 @@ def _minicpmv_text(reading: Reading) -> Draft:
 def _minicpmv(reading: Reading, hidden: int) -> Found:
     """MiniCPM-V: SigLIP and a resampler."""
     top, parts = reading.top, reading.parts.at("tower")
-    seen = encoder_in(reading, "vpm", default="siglip_vision_model")
     queries = top.get("query_num", default=64, high=1 << 16)
+    named = top.text("vision_encoder", allowed=(_TIMM_SIGLIP,)) if not top.has("vision_config") else None
+    seen = _timm_siglip(parts) if named else encoder_in(reading, "vpm", default="siglip_vision_model")
     if top.flag("drop_vision_last_layer", default=False):
         seen = seen._replace(groups=[_without_last(g, seen.depth) for g in seen.groups])
-    return seen.tower(resampler(parts, "resampler", queries, hidden, seen.size), queries)
+    proj = resampler(parts, "resampler", queries, hidden, seen.size)
+    if named:
+        proj.append(table(parts, "resampler.pos_embed", queries, hidden))
+    return seen.tower(proj, queries)
+
+
+def _timm_siglip(parts: Parts) -> Seen:
+    """SigLIP So400m of timm, which MiniCPM-V 2.0 names and does not describe; its pooling head is left out."""
+    size, depth, width, patches = 1152, 27, 4304, 27 * 27
+    groups = conv(parts, "vpm.patch_embed.proj", (size, 3, 14, 14), bias=True)
+    groups.append(table(parts, "vpm.pos_embed", patches, size))
+    layer = Encoder("attn", FUSED, "proj", ("norm1", "norm2"), mlp_names=("", "fc1", "fc2"))
+    groups += layer.layers(parts, "vpm.blocks", depth, size, width)
+    return Seen(size, depth, 16, patches, [*groups, *norm(parts, "vpm.norm", size)])
 
 
 def _without_last(group: TensorGroup, depth: int) -> TensorGroup:
