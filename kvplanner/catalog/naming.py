@@ -233,6 +233,8 @@ def derive(text: str) -> Model | None:
     if said is None:
         return None
     base = models.load(said.base.id)
+    if said.publisher.lower() in _MLX_PUBLISHERS and said.key in (_AS_IT_IS, PLAIN):
+        base = _without_mtp(base)
     named = base._replace(id=text.strip())
     if said.key == _AS_IT_IS:
         return named._replace(
@@ -246,6 +248,20 @@ def derive(text: str) -> Model | None:
     if said.key == PLAIN:
         return _unquantised(named, base)
     return _gguf(named, said, base) if said.key.startswith("GGUF") else _quantised(named, said, base)
+
+
+def _without_mtp(base: Model) -> Model:
+    """A model as MLX saves it anew: its files in 16 bits hold no MTP block (seven of seven published sizes)."""
+    if base.inventory is None or not base.spec.mtp_layers:
+        return base
+    inventory = base.inventory._replace(outside=tuple(g for g in base.inventory.outside if g.place != "mtp"))
+    size = inventory.stored_bytes()
+    counted = Input("counted", size, "B", f"{base.id} without its multi-token-prediction block, which MLX leaves out")
+    return base._replace(
+        spec=base.spec._replace(mtp_layers=0), inventory=inventory,
+        stored=banded(size, size, size, "analytic", "{counted}", counted),
+        problems=("MLX leaves the multi-token-prediction block out", *base.problems),
+    )  # fmt: skip
 
 
 def _unquantised(named: Model, base: Model) -> Model:

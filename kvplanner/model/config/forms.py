@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from kvplanner.errors import BadInput, NotModelled
 from kvplanner.model.config import classes
+from kvplanner.model.config.metadata import misspelt
 
 Config = Mapping[str, object]
 _MISTRAL: Final = {
@@ -23,6 +24,8 @@ _MISTRAL_MOE: Final = {
     "num_experts_per_tok": "num_experts_per_tok", "num_experts": "n_routed_experts",
     "expert_hidden_dim": "moe_intermediate_size", "num_shared_experts": "n_shared_experts",
 }  # fmt: skip
+# What vLLM takes a default for where it is absent (transformers_utils/configs/mistral.py, 0.33).
+_MISTRAL_DEFAULTED: Final = ("max_position_embeddings", "max_seq_len", "tied_embeddings")
 # What a params.json says of itself beside sizes.
 _MISTRAL_IGNORED: Final = frozenset({
     "rope_theta", "max_seqlen", "max_batch_size", "use_biases", "causal", "attn_bias", "llama_4_scaling", "q_rescale",
@@ -66,7 +69,10 @@ _LATENT: Final[Config] = {
 
 def _mistral(config: Config, where: str) -> Config:
     """params.json of Mistral's own format: other names, one file for text, vision and audio."""
+    for name in ("moe", "yarn", "llama_4_scaling"):
+        _check_settings(config.get(name), f"{where}: {name}")
     text = {_MISTRAL.get(name, name): value for name, value in config.items() if name not in _MISTRAL_IGNORED}
+    _check_spelling(config, where)
     text.setdefault("max_position_embeddings", config.get("max_seq_len", _MISTRAL_LENGTH))
     text.setdefault("tie_word_embeddings", False)
     for name in ("max_seq_len", "model_type"):
@@ -78,7 +84,7 @@ def _mistral(config: Config, where: str) -> Config:
     vision, audio = _mistral_media(text)
     moe = text.pop("moe", None)
     if isinstance(moe, Mapping) and moe.get("num_shared_experts"):
-        text |= {new: moe[old] for old, new in _MISTRAL_MOE.items() if old in moe}
+        text |= _mistral_experts(moe, where)
         kind = _LATENT
     elif isinstance(moe, Mapping):
         text |= {"num_local_experts": moe.get("num_experts"), "num_experts_per_tok": moe.get("num_experts_per_tok")}
@@ -99,6 +105,32 @@ def _mistral(config: Config, where: str) -> Config:
     media = {"vision_config": vision} if vision is not None else {"audio_config": audio}
     outer = {"architectures": [name], "model_type": "pixtral" if vision is not None else "voxtral"}
     return {**outer, "text_config": {**text, **kind}, **media, **result}
+
+
+def _check_spelling(config: Config, where: str) -> None:
+    """Raises NotModelled for a misspelling of an absent field that has a default in this format."""
+    known = {*_MISTRAL_DEFAULTED, *_MISTRAL_IGNORED, *_MISTRAL}
+    unknown = [str(name) for name in config if name not in known]
+    for absent in _MISTRAL_DEFAULTED:
+        name = next((n for n in unknown if absent not in config and misspelt(n, absent, True)), "")
+        if name:
+            raise NotModelled(f"is not understood, and may be meant for {absent}, which it resembles",
+                              f"{where}: {name}", "Use the complete params.json of the repository")  # fmt: skip
+
+
+def _check_settings(settings: object, where: str) -> None:
+    """Raises NotModelled for an object or list within settings that hold numbers alone."""
+    for name, value in settings.items() if isinstance(settings, Mapping) else ():
+        if isinstance(value, Mapping | list | tuple):
+            raise NotModelled("is not understood", f"{where}.{name}", "Plan from file headers")
+
+
+def _mistral_experts(moe: Mapping[str, object], where: str) -> Config:
+    """The experts' fields by the names of a config.json. Raises BadInput where one that has no default is missing."""
+    for name in ("num_experts", "num_experts_per_tok", "expert_hidden_dim"):
+        if moe.get(name) is None:
+            raise BadInput("is missing", f"{where}: moe.{name}", "Use the complete params.json of the repository")
+    return {new: moe[old] for old, new in _MISTRAL_MOE.items() if old in moe}
 
 
 def _mistral_media(text: dict[str, Any]) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
@@ -125,6 +157,7 @@ def _mistral_media(text: dict[str, Any]) -> tuple[dict[str, Any] | None, dict[st
 def _mistral_quantisation(stated: object, where: str) -> dict[str, object]:
     given = dict(stated) if isinstance(stated, Mapping) else {}
     if given.get("qformat_weight") == "fp8_e4m3":
+        _check_settings(given, f"{where}: quantization")
         dynamic = given.get("qscheme_act") == "NO_SCALES"
         return {"quant_method": "fp8", "activation_scheme": "dynamic" if dynamic else "static"}
     if str(given.get("quant_method", "")).lower().replace("_", "-") == "compressed-tensors":

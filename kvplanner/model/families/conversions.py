@@ -145,7 +145,7 @@ def pooled(text: Reader, task: Task, head: str = "score", labels: int | None = N
 
     def read(reading: Reading) -> Draft:
         both_ways = reading.text.values.get("use_bidirectional_attention") is True
-        reading.text.skip("use_bidirectional_attention")
+        reading.text.raw("use_bidirectional_attention")
         draft = text(reading)
         if both_ways:
             draft = draft._replace(bodies=tuple(_without_cache(body) for body in draft.bodies))

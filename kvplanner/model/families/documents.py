@@ -99,6 +99,13 @@ def _sam(parts: Parts, out: int) -> list[TensorGroup]:
     return groups + conv(parts, f"{path}.net_3", (out, 512, 3, 3), bias=False)
 
 
+# The encoders of DeepSeek-OCR and -OCR 2 by the names that `width` gives them, with the sizes of their classes.
+_OCR_ENCODERS: Final[dict[str, dict[str, object]]] = {
+    "clip-l-14-224": {"layers": 24, "width": 1024}, "sam_vit_b": {"layers": 12, "width": 768},
+    "qwen2-0-5b": {"dim": 896},
+}  # fmt: skip
+
+
 def _ocr_projector(reading: Reading, hidden: int, seen: int) -> tuple[list[TensorGroup], int]:
     """One matrix from the encoder's width."""
     proj = visual_fields(reading, "projector_config")
@@ -108,7 +115,14 @@ def _ocr_projector(reading: Reading, hidden: int, seen: int) -> tuple[list[Tenso
     reading.top.skip("candidate_resolutions", "tile_tag", "global_view_pos")
     # The dictionary of the encoder names it; its sizes are those of its class.
     vision = visual_fields(reading, "vision_config")
-    vision.skip("width", "mlp_ratio", "image_size", "model_name")
+    vision.skip("mlp_ratio", "image_size", "model_name")
+    widths = vision.sub("width")
+    for name, sizes in _OCR_ENCODERS.items():
+        inner = widths.sub(name) if widths is not None else None
+        if inner is not None:
+            for field, only in sizes.items():
+                inner.expect(field, only)
+            inner.skip("heads", "image_size", "patch_size", "downsample_channels", "global_attn_indexes")
     return reading.parts.at("tower").linear("projector.layers", "tower", out, inp, bias=True), out
 
 
@@ -239,7 +253,9 @@ def _pixtral_params(reading: Reading, hidden: int) -> Found:
         fields.flag("adapter_bias", default=True),
         fields.flag("add_pre_mm_projector_layer_norm", default=False),
     )
-    kind = fields.text("mm_projector_id", allowed=("patch_merge", "")) or ""
+    kind = fields.text("mm_projector_id", allowed=("patch_merge", ""))
+    if kind is None:
+        fields.took_default("mm_projector_id")
     fields.skip("max_image_size", "rope_theta", "image_token_id", "image_break_token_id", "image_end_token_id")
     fields.close()
     groups = conv(parts, f"{path}.patch_conv", (size, channels, patch, patch), bias=False)

@@ -119,7 +119,8 @@ def _audio(reading: Reading, hidden: int) -> tuple[list[Tower], list[TensorGroup
     groups = _embedder(reading, fields, "embed_audio", hidden, 1536)
     size, depth = fields.get("hidden_size", default=1536), fields.get("conf_num_hidden_layers", default=12,
                                                                       high=MAX_DEPTH)  # fmt: skip
-    heads, kernel = fields.get("conf_num_attention_heads", default=8), fields.get("conf_conv_kernel_size", default=5)
+    heads = fields.get("conf_num_attention_heads", default=8, high=size)
+    kernel = fields.get("conf_conv_kernel_size", default=5)
     channels = fields.ints("sscp_conv_channel_size", low=1, high=1 << 16) or (128, 32)
     bins = fields.get("input_feat_size", default=128)
     fields.skip(*(name for name in fields.values if str(name).startswith(("conf_", "sscp_", "gradient"))))

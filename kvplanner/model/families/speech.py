@@ -1,12 +1,12 @@
 """Phi-4 multimodal and Granite Speech: audio encoders of their own kind beside a language model.
 
-Sources: vLLM 0.33 (phi4mm.py, phi4mm_audio.py, granite_speech.py),
-modelling classes of transformers 5.24 and the element
-count of microsoft/Phi-4-multimodal-instruct.
+Sources: vLLM 0.33 (phi4mm.py, phi4mm_audio.py, granite_speech.py), modelling classes of transformers 5.24 and the
+element count of microsoft/Phi-4-multimodal-instruct.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from kvplanner.model.config.fields import Fields
@@ -24,11 +24,23 @@ _IMAGE: Final = "model.embed_tokens_extend.image_embed"
 _AUDIO: Final = "model.embed_tokens_extend.audio_embed"
 
 
+def _plain(holder: Fields, name: str) -> Fields | None:
+    """A dictionary whose words and numbers change no size; objects in it are left to whoever reads them."""
+    found = holder.sub(name)
+    if found is not None:
+        found.skip(*(str(key) for key, value in found.values.items() if not isinstance(value, Mapping | list)))
+    return found
+
+
 def _phi4mm_text(reading: Reading) -> Draft:
     """Phi-4-mini, with the adapters for images and speech that the file holds and an engine leaves to --enable-lora."""
     text, parts = reading.text, reading.parts
-    text.skip("embd_layer", "img_processor", "audio_processor", "vision_lora", "speech_lora", "full_attn_mod",
-              "interpolate_factor", "lm_head_bias", "mlp_bias")  # fmt: skip
+    text.skip("img_processor", "audio_processor", "vision_lora", "speech_lora", "full_attn_mod", "interpolate_factor",
+              "lm_head_bias", "mlp_bias")  # fmt: skip
+    layer = _plain(reading.top, "embd_layer")
+    for name in ("audio_embd_layer", "image_embd_layer"):
+        if layer is not None:
+            _plain(layer, name)
     draft = PHI3._replace(tied=True)(reading)
     hidden, heads = draft.hidden, reading.heads(draft.hidden)
     width = text.need("intermediate_size")
@@ -85,8 +97,9 @@ def _phi4mm_audio(reading: Reading, hidden: int) -> Found:
                        ("ext_pw_kernel_size", 1), ("depthwise_multiplier", 1), ("input_layer", "nemo_conv"),
                        ("depthwise_seperable_out_channel", size)):  # fmt: skip
         fields.expect(name, only)
-    fields.skip("activation_checkpointing", "encoder_embedding_config", "chunk_size", "left_chunk",
-                "conv_activation", "conv_glu_type")  # fmt: skip
+    fields.skip("chunk_size", "left_chunk", "conv_activation", "conv_glu_type")
+    for name in ("activation_checkpointing", "encoder_embedding_config"):
+        _plain(fields, name)
     parts, path = reading.parts.at("tower"), f"{_AUDIO}.encoder"
     groups = conv(parts, f"{path}.embed.conv.0", (channels, 1, 3, 3), bias=True)
     for step in (2, 5):
