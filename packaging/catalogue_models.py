@@ -366,9 +366,11 @@ def _tsv(path: Path) -> list[dict[str, str]]:
 
 
 def trimmed(value: Any) -> Any:
-    """A config without the keys that say nothing about memory, at any depth."""
+    """A config without the keys that say nothing about memory, at any depth; a classifier's classes are counted."""
     if isinstance(value, dict):
-        return {k: trimmed(v) for k, v in value.items() if not _DROPPED.search(k)}
+        classifies = any(str(name).endswith("Classification") for name in value.get("architectures") or ())
+        kept = ("id2label",) if classifies else ()
+        return {k: trimmed(v) if k not in kept else v for k, v in value.items() if k in kept or not _DROPPED.search(k)}
     return value
 
 

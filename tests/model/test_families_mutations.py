@@ -27,7 +27,8 @@ ABSENCE = {
     "modules_to_not_convert": "nothing is skipped", "dynamic": "nothing is overridden",
     "kv_cache_scheme": "no wish for the cache", "mamba_ssm_dtype": "the engine's choice",
     "max_position_embeddings": "length unknown", "seq_length": "length unknown", "n_positions": "length unknown",
-    "model_max_length": "length unknown", "use_bidirectional_attention": "attention looks back only",
+    "model_max_length": "length unknown", "vision_encoder": "a text model",
+    "use_bidirectional_attention": "attention looks back only",
     "factor": "no length beyond the stated one", "rope_type": "the default rope",
     "rope_parameters": "length as stated", "original_max_position_embeddings": "length as stated",
     "rope_scaling": "length as stated",
@@ -36,8 +37,8 @@ ABSENCE = {
 }  # fmt: skip
 
 
-# Objects whose entries each name modules: one fewer is another, complete list.
-LISTS = {"quantized_layers", "config_groups", "dynamic"}
+# Objects whose entries each name modules, or classes: one fewer is another, complete list.
+LISTS = {"quantized_layers", "config_groups", "dynamic", "id2label"}
 
 
 @cache

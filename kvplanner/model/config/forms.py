@@ -72,6 +72,8 @@ def _mistral(config: Config, where: str) -> Config:
     for name in ("moe", "yarn", "llama_4_scaling"):
         _check_settings(config.get(name), f"{where}: {name}")
     text = {_MISTRAL.get(name, name): value for name, value in config.items() if name not in _MISTRAL_IGNORED}
+    if config.get("hidden_dim") is None:
+        raise BadInput("is missing", f"{where}: hidden_dim", "Use the complete params.json of the repository")
     _check_spelling(config, where)
     text.setdefault("max_position_embeddings", config.get("max_seq_len", _MISTRAL_LENGTH))
     text.setdefault("tie_word_embeddings", False)

@@ -175,10 +175,13 @@ def _rewarding(text: Reader) -> Reader:
 
 def label_count(top: Fields) -> int:
     """How many classes: as listed, as stated, or two, which a class takes without either."""
-    listed = top.values.get("id2label")
+    listed = top.raw("id2label")[1]
     top.skip("id2label", "label2id")
     if isinstance(listed, Mapping) and listed:
+        if any(isinstance(name, Mapping | list | tuple) for name in listed.values()):
+            raise top.bad("id2label", "names of classes by number")
         return len(listed)
+    top.noted("id2label")
     return top.get("num_labels", default=2, high=1 << 20)
 
 

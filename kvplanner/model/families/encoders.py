@@ -190,7 +190,9 @@ def _nomic(reading: Reading) -> Draft:
     text.skip("activation_function")
     bias, up = text.flag("qkv_proj_bias", default=False), text.flag("mlp_fc1_bias", default=False)
     down, step = text.flag("mlp_fc2_bias", default=False), text.maybe("moe_every_n_layers", low=0, high=64) or 0
-    count, top_k = text.maybe("num_experts", low=0, high=1 << 12) or 0, text.maybe("moe_top_k", high=1 << 12) or 1
+    count = text.maybe("num_experts", low=0, high=1 << 12) or 0
+    # Asked for with experts alone: every older config states how transformers samples, under a name much like it.
+    top_k = (text.maybe("moe_top_k", high=1 << 12) or 1) if count else 1
 
     def make(sparse: bool) -> Body:
         groups = parts.qkv("attn", hidden, *heads, bias=bias, names=("Wqkv",) * 3)

@@ -49,6 +49,7 @@ def _phi4mm_text(reading: Reading) -> Draft:
     for name in ("vision", "speech"):
         adapter = reading.top.sub(f"{name}_lora")
         if adapter is None:
+            reading.top.noted(f"{name}_lora")
             continue
         rank = adapter.need("r", high=1 << 16)
         adapter.skip("layer")  # the modules, as an expression: those below in every release

@@ -227,7 +227,7 @@ def _granite_hybrid(reading: Reading) -> Draft:
     sizes = mamba2_sizes(text, _HYBRID_NAMES) if not all(attends) else None
     if sizes is None:
         text.skip(*_HYBRID_NAMES.values())
-    experts = text.maybe("num_local_experts", low=0, high=1 << 16) or 0
+    experts = text.get("num_local_experts", default=8, low=0, high=1 << 16)
     shared = text.need("shared_intermediate_size")
     parts = reading.parts
     norms = parts.norm("input_layernorm", hidden) + parts.norm("post_attention_layernorm", hidden)
