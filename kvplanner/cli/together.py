@@ -34,6 +34,7 @@ def parser() -> Parser:
     add = made.add_argument
     add("plans", nargs="*", metavar="PLAN", help="what plan takes, in quotes; 2 to 4 of them")
     add_plan_flags(made)
+    add("--asleep", action="store_true", help="put each server with a sleep mode to sleep before the next one starts")
     add("--unit", choices=("GiB", "GB"), default="GiB", help="of every size (GiB)")
     add("--json", action="store_true", help="every order as JSON, schema kvplanner.together/1")
     return made
@@ -55,7 +56,7 @@ def run(argv: Sequence[str]) -> int:
     here = found._replace(local=lambda: machine)
     each = shared._replace(gpu=LOCAL, free=())  # so that CUDA_VISIBLE_DEVICES chooses among the same GPUs
     servers = [(text, build(one_words(text, each, ()), here).request) for text in given.plans]
-    every = list(orders(servers, machine))
+    every = list(orders(servers, machine, asleep=given.asleep))
     if given.json:
         emit_json(report.to_json(every))
     else:

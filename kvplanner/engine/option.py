@@ -11,7 +11,7 @@ OptionType = Literal["bool", "int", "tokens", "float", "text", "choice", "bytes"
 Role = Literal[
     "", "context", "max_requests", "step_tokens", "tensor_parallel", "pipeline_parallel", "data_parallel",
     "expert_parallel", "budget_share", "kv_dtype", "kv_bytes", "eager", "draft", "draft_method", "caller",
-    "layer_count", "device_shares",
+    "sleep", "layer_count", "device_shares",
 ]  # fmt: skip
 
 

@@ -114,7 +114,9 @@ def snippet(form: Form, plan: Plan, path: str = "", nodes: int = 0) -> str:
         found = found._replace(remarks=(*found.remarks, f"{OF_RELEASE}{plan.request.version}"))
     said = found.signature.modelfile if form == "modelfile" else ()
     if form == "python":
-        return _python(_as_served(found, plan))
+        declared = engine(plan.request.engine).options(plan.request.version)
+        said = tuple(option.name for option in declared if option.flags[0] in found.signature.python_flags)
+        return _python(_as_served(found._replace(remarks=(*found.remarks, *_unsaid(plan, said))), plan))
     return _FORMS[form](found._replace(remarks=(*found.remarks, *_unsaid(plan, said))))
 
 
@@ -169,8 +171,8 @@ def _unsaid(plan: Plan, said: Sequence[str]) -> Iterator[str]:
 def _as_served(found: _Launch, plan: Plan) -> _Launch:
     """With the batch sizes of the plan, where an offline start has others than the server that is planned."""
     declared = engine(plan.request.engine).options(plan.request.version)
-    callers = [option for option in declared if option.role == "caller"]
-    if not callers or any(plan.request.options.get(o.name) not in (None, o.default) for o in callers):
+    usage = [o for o in declared if o.flags[0] in found.signature.python_flags]
+    if not usage or any(plan.request.options.get(o.name) not in (None, o.default) for o in usage):
         return found
     options = dict(found.request.options)
     for option in declared:

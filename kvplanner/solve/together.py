@@ -10,7 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import permutations
 from typing import Final
 
+from kvplanner.engine.command import role_option
 from kvplanner.engine.plan import Plan
+from kvplanner.engine.registry import engine
 from kvplanner.engine.request import PlanRequest
 from kvplanner.errors import BadInput
 from kvplanner.gpu.spec import Device, Machine
@@ -20,6 +22,8 @@ from kvplanner.solve.sweep import planned
 MOST: Final = 4
 # What a plan counts that is no server's own.
 _NOT_ITS_OWN: Final = frozenset({"driver_reserved", "other", "headroom"})
+# What sleep gives back (vLLM's device_allocator/cumem.py: weights and cache).
+_WHILE_AWAKE: Final = frozenset({"weights", "kv_cache", "activations", "fragmentation"})
 
 
 class Placed(NamedTuple):
@@ -62,21 +66,28 @@ class Placed(NamedTuple):
         return {self.gpus[own]: size for own, size in held(self.plan).items() if size}
 
 
-def together(servers: Sequence[tuple[str, PlanRequest]], machine: Machine) -> tuple[Placed, ...]:
+def together(
+    servers: Sequence[tuple[str, PlanRequest]], machine: Machine, *, asleep: bool = False
+) -> tuple[Placed, ...]:
     """The servers in their order of start, each on its own of the machine's GPUs. One that fails leaves nothing behind.
 
-    Raises BadInput for none, for more than MOST, and for one on GPUs that are not the machine's.
+    asleep: whoever has a sleep mode is put to sleep before the next one starts. Raises BadInput for none, for more than
+    MOST, and for one on GPUs that are not the machine's.
     """
-    return _placed(list(enumerate(servers, 1)), machine)
+    return _placed(list(enumerate(servers, 1)), machine, asleep)
 
 
-def orders(servers: Sequence[tuple[str, PlanRequest]], machine: Machine) -> Iterator[tuple[Placed, ...]]:
+def orders(
+    servers: Sequence[tuple[str, PlanRequest]], machine: Machine, *, asleep: bool = False
+) -> Iterator[tuple[Placed, ...]]:
     """Every order of start, that of the servers as given first. Raises as `together`."""
     for order in permutations(enumerate(servers, 1)):
-        yield _placed(order, machine)
+        yield _placed(order, machine, asleep)
 
 
-def _placed(servers: Sequence[tuple[int, tuple[str, PlanRequest]]], machine: Machine) -> tuple[Placed, ...]:
+def _placed(
+    servers: Sequence[tuple[int, tuple[str, PlanRequest]]], machine: Machine, asleep: bool
+) -> tuple[Placed, ...]:
     if not 1 <= len(servers) <= MOST:
         raise BadInput(f"{len(servers)} servers cannot be placed", "together", f"Give 1 to {MOST}")
     near, worst = dict(enumerate(machine.devices)), dict(enumerate(machine.devices))
@@ -87,7 +98,7 @@ def _placed(servers: Sequence[tuple[int, tuple[str, PlanRequest]]], machine: Mac
         placed.append(Placed(name, plan, bad, tuple(near[place].free_bytes for place in places), places, number))
         if isinstance(plan, Plan) and plan.fits:
             for left, high in ((near, False), (worst, True)):
-                for own, taken in held(plan, high=high).items():
+                for own, taken in held(plan, high=high, asleep=asleep and _sleeps(request)).items():
                     left[places[own]] = _left(left[places[own]], taken, name)
     return tuple(placed)
 
@@ -112,12 +123,19 @@ def _seen(request: PlanRequest, places: Sequence[int], left: Mapping[int, Device
     return request._replace(machine=request.machine._replace(devices=devices))
 
 
-def held(plan: Plan, *, high: bool = False) -> dict[int, int]:
-    """Bytes that a serving plan takes of each GPU, by the GPU's index; high: at most."""
+def _sleeps(request: PlanRequest) -> bool:
+    """Whether a server can be put to sleep."""
+    option = role_option(engine(request.engine), request.version, "sleep")
+    return option is not None and bool(request.options.get(option.name))
+
+
+def held(plan: Plan, *, high: bool = False, asleep: bool = False) -> dict[int, int]:
+    """Bytes that a serving plan takes of each GPU, by the GPU's index; high: at most; asleep: while it sleeps."""
+    left_out = _NOT_ITS_OWN | _WHILE_AWAKE if asleep else _NOT_ITS_OWN
     return {
         device.device.index: sum(
             segment.estimate.high if high else segment.bytes
-            for segment in device.segments if segment.kind not in _NOT_ITS_OWN
+            for segment in device.segments if segment.kind not in left_out
         )
         for device in plan.devices if device.device.kind == "gpu"
     }  # fmt: skip

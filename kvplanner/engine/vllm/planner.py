@@ -20,7 +20,7 @@ from kvplanner.engine.vllm.settings import Settings
 from kvplanner.engine.vllm.settle import formats, parallel, support
 from kvplanner.engine.vllm.settle import settle as defaults
 from kvplanner.engine.vllm.settle.draft import draft_wanted
-from kvplanner.engine.vllm.startup import limits, stages
+from kvplanner.engine.vllm.startup import host, limits, stages
 from kvplanner.engine.vllm.startup.rank import Rank, rank_key
 from kvplanner.engine.vllm.startup.replica import Replica, solve
 from kvplanner.engine.vllm.words import figures, notes
@@ -165,13 +165,17 @@ def _plan(
     )
     tightest = worst * len(replica.ranks) + replica.tightest
     given = replica.ranks[0].given_kv is not None
+    every = [rank for each in replicas for rank in each.ranks]
+    caches = bool(replica.layout.tables)
+    beside = host.host_plan(request.options, every, rule, caches=caches)
+    warnings = (*host.warnings(request.options, every, caches=caches), *warnings)
     return Plan(
         request=request,
         engine_version=spelled(settings.version),
         rules=settings.era.name,
         verdict=answer,
         devices=described(
-            _device_plans(replicas, settings, rule),
+            (*_device_plans(replicas, settings, rule), *([beside] if beside is not None else [])),
             verdict=answer,
             rule=rule,
             tightest=tightest,

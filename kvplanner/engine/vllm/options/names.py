@@ -30,6 +30,7 @@ LABELS: Final = {
     "disable_hybrid_kv_cache_manager": "No hybrid KV manager",
     "chunked_attention_in_hybrid_cache": "Hybrid KV for chunks",
     "kv_offloading_size": "KV offloaded to host (GiB)",
+    "host_memory": "Host memory",
     "max_num_active_seqs": "Max active sequences",
     "attention_backend": "Attention back end",
     "max_cudagraph_capture_size": "Largest captured batch",
@@ -72,4 +73,6 @@ ROLES: Final[dict[str, Role]] = {
     "speculative_model": "draft",
     "speculative_method": "draft_method",
     "usage": "caller",
+    "host_memory": "caller",
+    "enable_sleep_mode": "sleep",
 }

@@ -264,7 +264,7 @@ def cache_options() -> tuple[Option, ...]:
             "none",
             low=0,
             high=LARGEST_GIB,
-            modelled=False,
+            moves=("kv_cache",),
         ),
         option(
             "enable_chunked_prefill",
