@@ -71,7 +71,8 @@ VLLM: dict[str, set[str]] = {
     "startup": _RULES | {"kv", "weights", "memory"},
     "words": _RULES | {"kv", "memory", "startup"},
     "levers": {"dtypes"},
-    "planner": _RULES | {"options", "settle", "startup", "words", "levers"},
+    "changes": {"rules", "releases"},
+    "planner": _RULES | {"options", "settle", "startup", "words", "levers", "changes"},
 }
 # Third-party modules and the only places that may import them.
 PLACES: dict[str, tuple[str, ...]] = {

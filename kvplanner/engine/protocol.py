@@ -59,6 +59,13 @@ class Engine(Protocol):
         """What may be changed about a request, given its plan: proposals, each with its cost."""
         ...
 
+    def rules_between(self, first: str | None, second: str | None) -> tuple[str, ...]:
+        """What of its rules differs between two releases, for people, oldest change first; () where that is not known.
+
+        Raises BadInput for what is no release.
+        """
+        ...
+
     def probe(self) -> Probe | None:
         """A program of the engine's own that says what a plan should come to, None where it has none."""
         ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Final
 
 from kvplanner.engine.registry import engine
@@ -59,17 +60,29 @@ def lines(
     told = [line for letter, side in zip(letters(sides), sides, strict=True) for line in _about(letter, side, unit)]
     shown = [row for row in rows if everything or row.differs]
     for section, title in SECTIONS.items():
-        found = [row for row in shown if row.section == section]
-        if not found:
+        here = [row for row in shown if row.section == section]
+        if not here:
             continue
         cells = [(title, *letters(sides))]
-        cells += [(name_of(row, sides), *texts(row, unit)) for row in found]
+        cells += [(name_of(row, sides), *texts(row, unit)) for row in here]
         told += ["", *table(cells, "<" + ">" * len(sides))]
+    for letter, after, found in rule_changes(sides):
+        told += ["", f"Rules that changed between {letter} and {after}", *(f"  {text}" for text in found)]
     if why:
         told += [line for row in shown if row.formulas or row.because for line in why_lines(row, unit)]
     if not any(row.differs for row in rows):
         told += ["", "Nothing differs"]
     return told
+
+
+def rule_changes(sides: Sequence[Side]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """What of an engine's rules changed from one side's release to the next one's: their letters, and what changed."""
+    named = [(letter, side.plan) for letter, side in zip(letters(sides), sides, strict=True) if side.plan is not None]
+    for (letter, plan), (after, other) in pairwise(named):
+        if plan.request.engine == other.request.engine:
+            found = engine(plan.request.engine).rules_between(plan.engine_version, other.engine_version)
+            if found:
+                yield letter, after, found
 
 
 def _about(letter: str, side: Side, unit: ByteUnit) -> Iterator[str]:
@@ -183,6 +196,9 @@ def to_json(sides: Sequence[Side], rows: Sequence[Row]) -> dict[str, object]:
             for side in sides
         ],
         "rows": [_row_to_json(row) for row in rows],
+        "rules_changed": [
+            {"between": [letter, after], "changes": list(found)} for letter, after, found in rule_changes(sides)
+        ],
     }
 
 

@@ -162,3 +162,13 @@ def test_every_field_and_row_is_documented() -> None:
     assert {*document, *document["plans"][0], *document["rows"][0], *because} - {"schema"} <= named
     assert {row.section for row in compare(sides)} == set(told.SECTIONS)
     assert told.SCHEMA in page
+
+
+def test_compare_says_them(terminal: Terminal) -> None:
+    plans = [f"Llama-3.1-8B-Instruct --gpu H100 --engine-version {version}" for version in ("0.19.0", "0.20.0")]
+    ran = terminal("compare", *plans)
+    assert "Rules that changed between A and B" in ran.out
+    assert "since 0.20.0 default share of the memory: 0.9 → 0.92 (config/cache.py" in ran.out
+    document = json.loads(terminal("compare", *plans, "--json").out)
+    assert document["rules_changed"][0]["between"] == ["A", "B"]
+    assert "Rules that changed" not in terminal("compare", plans[0], f"{plans[0]} -- --enforce-eager").out

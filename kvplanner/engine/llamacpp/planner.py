@@ -76,6 +76,10 @@ class LlamaCpp:
         """The cache is sized by the context, and buffers have llama.cpp's own names."""
         return _SEGMENT_WORDS
 
+    def rules_between(self, first: str | None, second: str | None) -> tuple[str, ...]:
+        """Not told release by release."""
+        return ()
+
     def as_started(self, options: Mapping[str, OptionValue], version: str | None = None) -> dict[str, OptionValue]:
         """A server that is started so uses every GPU that it sees, as a plan does."""
         del version

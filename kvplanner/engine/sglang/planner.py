@@ -118,6 +118,10 @@ class Sglang:
         """SGLang's budget holds weights and pools; everything else lives in the slack."""
         return _SEGMENT_WORDS
 
+    def rules_between(self, first: str | None, second: str | None) -> tuple[str, ...]:
+        """Not told release by release."""
+        return ()
+
     def as_started(self, options: Mapping[str, OptionValue], version: str | None = None) -> dict[str, OptionValue]:
         """The options of a server that is started so: one GPU unless its command line names a parallel size."""
         return parallel.as_started(options)

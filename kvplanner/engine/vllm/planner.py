@@ -77,6 +77,12 @@ class Vllm:
         """vLLM cuts its cache into blocks, and has a flag that leaves out graphs."""
         return _SEGMENT_WORDS
 
+    def rules_between(self, first: str | None, second: str | None) -> tuple[str, ...]:
+        """The rules that differ between two releases, each with its source."""
+        from kvplanner.engine.vllm.changes import between
+
+        return between(first, second)
+
     def as_started(self, options: Mapping[str, OptionValue], version: str | None = None) -> dict[str, OptionValue]:
         """The options of a server that is started so: one GPU unless its command line names a parallel size."""
         return parallel.as_started(options)

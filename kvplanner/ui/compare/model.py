@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, Qt
 
 from kvplanner.record import NamedTuple
-from kvplanner.report.compare import SECTIONS, name_of, texts, why_lines
+from kvplanner.report.compare import SECTIONS, name_of, rule_changes, texts, why_lines
 from kvplanner.solve.compare import Row, Side, compare
 
 if TYPE_CHECKING:
@@ -77,6 +77,8 @@ class CompareModel(QAbstractTableModel):
             lines += [Line(title)] if found else []
             for row in found:
                 why = "\n".join(why_lines(row, self._unit)).strip() if row.formulas or row.because else ""
+                if row.name == "rules":
+                    why = "\n".join(text for *_, found in rule_changes(self.sides) for text in found)
                 name = name_of(row, self.sides)
                 lines.append(Line(f"{name[:1].upper()}{name[1:]}", _now_first(texts(row, self._unit)), row, why))
         heads = [(line.title, len(line.cells)) for line in lines]

@@ -61,6 +61,10 @@ class Abacus:
     def segment_words(self) -> Mapping[SegmentKind, Mapping[str, str]]:
         return {"kv_cache": {"meaning": "rows of beads", "title": "KV cache: rows of beads"}}
 
+    def rules_between(self, first: str | None, second: str | None) -> tuple[str, ...]:
+        """Not told release by release."""
+        return ()
+
     def as_started(self, options: Mapping[str, OptionValue], version: str | None = None) -> dict[str, OptionValue]:
         return dict(options)
 

@@ -65,6 +65,10 @@ class Ollama:
         """llama.cpp's."""
         return LLAMACPP.segment_words()
 
+    def rules_between(self, first: str | None, second: str | None) -> tuple[str, ...]:
+        """Not told release by release."""
+        return ()
+
     def as_started(self, options: Mapping[str, OptionValue], version: str | None = None) -> dict[str, OptionValue]:
         """A server that is started so does what a plan says."""
         del version
