@@ -32,9 +32,11 @@ def host_plan(
     options: Mapping[str, OptionValue], ranks: Sequence[Rank], rule: StageRule | None, *, caches: bool = True
 ) -> DevicePlan | None:
     """Host memory that the server takes for all of `ranks`, None where that is nothing. caches: it keeps a KV cache."""
+    if not any(options.get(name) for name in _ASKED):
+        return None
     cache = _cache(options, ranks) if caches else None
     segments = [segment for segment in (_weights(ranks), cache) if segment is not None]
-    if not segments or not any(options.get(name) for name in _ASKED):
+    if not segments:
         return None
     wanted, known = sum(segment.bytes for segment in segments), memory(options)
     whole = known or wanted
