@@ -7,6 +7,7 @@ format in `settle/formats` and `weights/format`.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Final, Literal
 
 from kvplanner.engine.vllm.releases import ByRelease, Row, Version, run_of
@@ -242,6 +243,7 @@ _ACCOUNTING: Final = (
 )  # fmt: skip
 
 
+@cache
 def accounting(version: Version) -> str:
     """The run of releases around a version that account for memory alike, for people: "0.29–0.33"."""
     return run_of(version, _ACCOUNTING)

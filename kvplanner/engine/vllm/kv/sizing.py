@@ -9,6 +9,7 @@ from typing import Final
 
 from kvplanner.engine.vllm import rules
 from kvplanner.engine.vllm.kv.layout import CacheLayout
+from kvplanner.engine.vllm.kv.spec import GROWING
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.estimate import Estimate, Input, exact
 from kvplanner.record import NamedTuple
@@ -149,6 +150,8 @@ def longest(layout: CacheLayout, blocks: int, limit: int) -> int:
     """The longest request, at most `limit` tokens, that `blocks` blocks hold; 0 when not even one token."""
     if layout.blocks_at(limit) <= blocks:
         return limit
+    if len(layout.tables) == 1 and layout.tables[0].spec.kind in GROWING:  # as many tokens as the blocks have
+        return max(blocks, 0) * layout.tables[0].spec.block_size * layout.settings.parallel.dcp
     low, high = 0, limit - 1
     while low < high:
         middle = (low + high + 1) // 2
