@@ -29,7 +29,6 @@ _TITLES: Final = {
     "TOKENS_CAPTURED": "the tokens of a step are captured as a batch",
     "SEQUENCES_CAPTURED": "the number of sequences is captured as a batch",
     "FULL_GRAPHS": "whole steps are captured",
-    "PREFIXES": "prefix caching by default",
     "HYBRID_PREFIXES": "prefix caching of hybrid models",
     "HYBRID_MANAGER": "layers with a window or a state keep only what they need",
     "CHUNKED_GROUPS": "layers that attend in chunks keep only their chunk",
