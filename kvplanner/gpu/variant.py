@@ -1,4 +1,5 @@
-"""Boards of a known GPU with another memory, "2080 Ti 22GB", and slices of one, "H100 3g.40gb".
+"""Boards of a known GPU with another memory, "2080 Ti 22GB", slices of one, "H100 3g.40gb", a virtual one, "A40-48Q",
+and a card that Windows drives, "RTX 5090 WSL2".
 
 A slice's memory: a GPU splits into eighths (nvidia-smi mig -lgip of A100, H100 and H200 lists 7 compute and 8 memory
 slices), less what the driver keeps of each: 19.62 of 19.79 GiB for 3g.20gb of an A100 40GB, 9.75 of 9.96 for 1g.10gb
@@ -20,6 +21,11 @@ _KEPT: Final = 256 * MIB
 _KEPT_MOST: Final = 512 * MIB
 _PROFILE: Final = re.compile(r"(?i)(?:(.*?)[\s-]*)?(?:mig[\s-]*)?\b([1-7])g\.(\d{1,3})gb(?:\+\S+)?")
 _WITH_SIZE: Final = re.compile(r"(?is)(.*\S)\s+(\d+(?:\.\d+)?)\s*(g|gb|gib|mib)")
+_WINDOWS: Final = re.compile(r"(?is)(.*?\S)\s+(?:on\s+|under\s+)?\(?(?:windows(?:\s+1[01])?|wsl ?2?|wddm)\)?")
+_VIRTUAL: Final = re.compile(r"(?:GRID )?(.*\w)[- ](\d{1,3}[QCAB])")
+# Of its frame buffer CUDA saw 47.74 of 48 GiB in a guest (vllm-project/vllm#11230).
+_SEEN_IN_GUEST: Final = 47.74 / 48
+_SEEN_LEAST: Final = 0.94
 # Memory slices that come with compute slices; an A30 gives 2, 4 and 8 with 1, 2 and 4.
 _OF: Final = {1: (1, 2), 2: (2, 4), 3: (4,), 4: (4, 8), 7: (8,)}
 _ROUNDED: Final = 0.06  # profiles are called by whole gigabytes
@@ -64,6 +70,26 @@ def resized(base: GpuSpec, size_bytes: int) -> GpuSpec:
     gib = f"{size_bytes / GIB:g}"
     return base._replace(
         id=f"{base.id} {_exact(size_bytes)}", name=f"{base.name} {gib} GiB", total=total, cuda_total=cuda, aliases=()
+    )
+
+
+def on_windows(base: GpuSpec) -> GpuSpec:
+    """A card that Windows drives, WSL2 included: CUDA sees all that NVML counts."""
+    if base.total is None:
+        return base
+    whole = Input("NVML total", base.total.value, "B", "Windows keeps its part elsewhere")
+    cuda = banded(*base.total[:3], base.total.basis, "{NVML total}", whole)
+    return base._replace(id=f"{base.id} windows", name=f"{base.name} (Windows)", cuda_total=cuda, aliases=())
+
+
+def virtual(base: GpuSpec, text: str, size_bytes: int) -> GpuSpec:
+    """A virtual GPU with a frame buffer of its own, as a guest sees it."""
+    given = Input("frame buffer", size_bytes, "B", "named with the GPU")
+    seen = banded(round(_SEEN_IN_GUEST * size_bytes), round(_SEEN_LEAST * size_bytes), size_bytes, "assumed",
+                  "{frame buffer} × share that CUDA sees", given)  # fmt: skip
+    whole = exact(size_bytes, "{frame buffer}", given)
+    return base._replace(
+        id=f"{base.id} {text}", name=f"{base.name}-{text}", total=whole, cuda_total=seen, nvlink=False, aliases=()
     )
 
 
@@ -113,6 +139,12 @@ def variant(
             if splits(other) and memory_slices(compute, nominal, gb) and all(word in other.lower() for word in words)
         ]
         return tuple(fitting) or None
+    if (windows := _WINDOWS.fullmatch(text)) is not None:
+        driven = find(windows[1])
+        return on_windows(driven) if driven is not None and driven.vendor == "nvidia" else None
+    if (guest := _VIRTUAL.fullmatch(text)) is not None:
+        card = find(guest[1])
+        return virtual(card, guest[2], int(guest[2][:-1]) * GIB) if card is not None else None
     sized = with_size(text)
     base = find(sized[0]) if sized else None
     return resized(base, sized[1]) if sized and base is not None else None

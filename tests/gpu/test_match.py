@@ -173,3 +173,26 @@ def test_a_slice_has_the_memory_that_the_driver_prints(text: str, printed_gib: f
 def test_no_slice_that_a_gpu_does_not_have(text: str) -> None:
     with pytest.raises(UnknownName):
         gpus.machine(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "total", "cuda"),
+    [
+        ("RTX 5090 WSL2", "1xrtx-5090 windows", 31.84, 31.84),
+        ("2xRTX 3060 Ti (Windows)", "2xrtx-3060-ti windows", 8, 8),
+        ("RTX 5090 on Windows 11", "1xrtx-5090 windows", 31.84, 31.84), ("A40-48Q", "1xa40 48Q", 48, 47.74),
+        ("NVIDIA RTX A6000-24Q", "1xrtx-a6000 24Q", 24, 23.87),
+    ],
+)  # fmt: skip
+def test_windows_and_virtual_gpus_have_the_memory_that_starts_print(
+    text: str, words: str, total: float, cuda: float
+) -> None:
+    """A 5090 prints 31.84 GiB under WSL2, an A40-48Q 47.74 GiB in a guest (vllm-project/vllm#11230)."""
+    machine = gpus.machine(text)
+    spec = machine.devices[0].gpu
+    assert spec.total is not None
+    assert spec.cuda_total is not None
+    assert spec.total.value / GIB == pytest.approx(total, abs=0.01)
+    assert spec.cuda_total.value / GIB == pytest.approx(cuda, abs=0.01)
+    assert gpus.machine_words(machine) == words
+    assert gpus.machine(words).devices[0].gpu == spec
