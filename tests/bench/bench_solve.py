@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 
 from tests.bench import Row, cpu_ms, process_cpu_ms
@@ -85,6 +87,7 @@ def _fits() -> list[Row]:
     words = ("fits", "--gpu", "RTX 4090", "--load", "8@1500+500", "--json")
     six = ("--formats", "fp8,fp8 block,int8,awq,gptq")
     return [
+        Row("kvplanner fits, until the first row", _first_row_ms(words[:-1]), None, 100.0),
         Row(
             "kvplanner fits, whole catalogue as stored",
             process_cpu_ms([*KVPLANNER, *words], env=INSTALLED),
@@ -93,3 +96,18 @@ def _fits() -> list[Row]:
         ),
         Row("kvplanner fits, in six formats", process_cpu_ms([*KVPLANNER, *words, *six], env=INSTALLED), None, 3000.0),
     ]
+
+
+def _first_row_ms(words: tuple[str, ...]) -> float:
+    """What the command has used when its first row of the table is there, the best of five."""
+    used = []
+    for _ in range(5):
+        with subprocess.Popen([*KVPLANNER, *words], stdout=subprocess.PIPE, env=os.environ | INSTALLED) as running:
+            assert running.stdout is not None
+            running.stdout.readline()
+            running.stdout.readline()  # below the heads
+            running.kill()
+            _, status, usage = os.wait4(running.pid, 0)
+            running.returncode = status
+            used.append(1000 * (usage.ru_utime + usage.ru_stime))
+    return min(used)

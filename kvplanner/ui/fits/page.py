@@ -272,7 +272,8 @@ def _opened(texts: tuple[str, ...], local: dict[str, tuple[str, Model]]) -> Iter
 
 def _rows(state: PlanState, local: Iterator[Model], *, to_machines: bool, formats: bool) -> Iterator[Fit]:
     """The rows of a state, made as they are asked for; options of one model say nothing of another."""
-    from kvplanner.solve.fits import machines_for, models_on, on_any_machine
+    from kvplanner.catalog import models
+    from kvplanner.solve.fits import likely_first, machines_for, models_on, on_any_machine
 
     asked = _FORMATS if formats else (None,)
     ask = state.ask._replace(weight_format=None, measured={})
@@ -280,7 +281,8 @@ def _rows(state: PlanState, local: Iterator[Model], *, to_machines: bool, format
         assert state.model is not None
         return machines_for(state.model, on_any_machine(ask), formats=asked)
     assert state.machine is not None
-    return models_on(state.machine, ask._replace(options={}), formats=asked, also=local)
+    first = likely_first(models.index(), state.machine)
+    return models_on(state.machine, ask._replace(options={}), formats=asked, entries=first, also=local)
 
 
 def _fill(rows: Iterator[Fit], control: JobControl, send: Any) -> int:
