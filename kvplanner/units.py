@@ -85,7 +85,7 @@ def _times(number: str, factor: int, text: str, *, down: bool = False) -> int:
     exact = Decimal(number) * factor if len(number) <= _MAX_DIGITS else Decimal(LARGEST + 1)
     value = int(exact if down else exact.to_integral_value())
     if value > LARGEST:
-        raise ValueError(f"{_shown(text)} is out of range: no more than {LARGEST:,} makes sense")
+        raise ValueError(f"{_shown(text)} is out of range: larger than any size or count that makes sense")
     return value
 
 

@@ -119,6 +119,12 @@ class Vllm:
         if unused:
             of = f"of {counted(len(request.machine.devices), 'GPU', 'GPUs')}"
             warnings = (f"{counted(unused, f'{of} is', f'{of} are')} not used by this plan", *warnings)
+        ranks = [device for stage in devices[0] for device in stage]  # of a replica
+        if len(ranks) > 1:
+            from kvplanner.gpu.slices import said_of_slices
+
+            said = said_of_slices(ranks)
+            warnings = (*warnings, said) if said else warnings
         if cannot_tell:
             return _cannot_tell(request, settings, resolved, (*warnings, cannot_tell), devices)
         if request.model.inventory is None:
