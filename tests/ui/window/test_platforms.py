@@ -104,7 +104,7 @@ def compositor(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[
         server.wait(10)
 
 
-@pytest.mark.parametrize("compositor", [1, 2], indirect=True)
+@pytest.mark.parametrize("compositor", [2], indirect=True)
 def test_under_wayland(compositor: dict[str, str], own_data_folder: Path) -> None:
     (told,) = opened(own_data_folder, **compositor)
     assert told["platform"] == "wayland"
@@ -113,8 +113,8 @@ def test_under_wayland(compositor: dict[str, str], own_data_folder: Path) -> Non
     assert told["faults"] == []
 
 
-@pytest.mark.parametrize("scale", ["1.25", "1.5", "1.75"])
-def test_at_a_fractional_scale(own_data_folder: Path, scale: str) -> None:
+def test_at_a_fractional_scale(own_data_folder: Path) -> None:
+    scale = "1.5"
     screens = {"screens": [{"name": "only", "x": 0, "y": 0, "width": 2560, "height": 1600}]}
     config = own_data_folder.parent / "screens.json"
     config.write_text(json.dumps(screens))
