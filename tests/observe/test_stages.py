@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
+from kvplanner.observe.output import output_file
 from kvplanner.observe.stages import StageEnd, StageWatch, rising
 from kvplanner.units import GIB
 
@@ -33,6 +38,29 @@ def test_an_engine_that_ran_before_shows_no_start_up() -> None:
     watch = StageWatch(STAGES)
     assert watch.see(7, "vLLM", 23 * GIB) == ("vLLM seen",)
     assert watch.see(7, "vLLM", 23 * GIB) == ()
+
+
+def test_an_engine_that_dies_is_told_by_its_memory() -> None:
+    watch = StageWatch(STAGES)
+    watch.see(7, "vLLM", GIB // 2)
+    watch.see(7, "vLLM", 9 * GIB)
+    watch.see(None, "", GIB // 4)
+    assert watch.ended is not None
+    told = "vLLM (pid 7) ended at the stage “load weights”: at most 9.00 GiB of its GPU was in use"
+    assert watch.ended.text() == told
+    watch.see(8, "vLLM", 2 * GIB)
+    watch.see(8, "vLLM", 23 * GIB)
+    watch.see(None, "", 0)
+    assert (watch.ended.waiting, watch.ended.after) == ("", "allocate the KV cache")
+
+
+def test_the_file_that_a_process_writes_to_is_found(tmp_path: Path) -> None:
+    log = tmp_path / "server.log"
+    with log.open("w") as file, subprocess.Popen(["sleep", "30"], stdout=file, stderr=file) as process:
+        found = output_file(process.pid)
+        process.kill()
+    assert found == (log if sys.platform == "linux" else None)
+    assert output_file(process.pid) is None
 
 
 def test_another_plan_is_no_news() -> None:

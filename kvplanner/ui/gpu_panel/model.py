@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 from kvplanner.engine.plan import DevicePlan, Plan
 from kvplanner.gpu.spec import Machine
 from kvplanner.observe.history import History
 from kvplanner.observe.machine import local_machine
+from kvplanner.observe.output import output_file
 from kvplanner.observe.overlay import Overlay, engine_bytes, overlays
 from kvplanner.observe.snapshot import EngineSeen, GpuSample, Snapshot, labels_in_words, tail
-from kvplanner.observe.stages import StageEnd, StageWatch
+from kvplanner.observe.stages import EngineEnd, StageEnd, StageWatch
 from kvplanner.ui.gpu_panel.plot import Curve, Line
 from kvplanner.ui.gpu_panel.rows import BarRow, bar_rows, short_name
 from kvplanner.units import MIB, ByteUnit, format_bytes
@@ -39,6 +41,7 @@ class PanelModel:
         self.overlays: tuple[Overlay, ...] = ()
         self._chosen: dict[int, str] = {}
         self._stages = StageWatch()
+        self._outputs: tuple[int, Path | None] = (0, None)  # of the engine that runs, asked while it does
         self._machine: Machine | None = None
         self._machine_at = float("-inf")
 
@@ -90,10 +93,17 @@ class PanelModel:
         self._stages.set_stages([StageEnd(s.label, s.end_bytes) for s in device.stages if not s.failing])
         pid = overlay.seen.pid if overlay.seen else None
         title = overlay.seen.title if overlay.seen else ""
+        if pid is not None and pid != self._outputs[0]:
+            self._outputs = pid, output_file(pid)
         total, free = overlay.gpu.total.value, overlay.gpu.free.value
         if total is not None and free is not None:
             for text in self._stages.see(pid, title, total - free):
                 self.history.mark(self.snapshot.monotonic, text)
+
+    def take_ended(self) -> tuple[EngineEnd, Path | None] | None:
+        """The engine that has ended since this was asked last, and the file that it wrote its log to."""
+        ended, self._stages.ended = self._stages.ended, None
+        return None if ended is None else (ended, self._outputs[1] if self._outputs[0] == ended.pid else None)
 
     def _mark_losses(self, before: Snapshot | None, now: Snapshot) -> None:
         known = {g.uuid: g.status for g in before.gpus} if before else {}

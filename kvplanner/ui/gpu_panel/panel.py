@@ -51,6 +51,7 @@ class GpuPanel(QWidget):
     free_measured = Signal(object)
     height_wanted = Signal()
     lost_changed = Signal(object, str)
+    engine_ended = Signal(object, object)
 
     def __init__(self, parent: QWidget | None = None, feed: Feed | None = None) -> None:
         super().__init__(parent)
@@ -263,6 +264,9 @@ class GpuPanel(QWidget):
         if model.snapshot is not None:
             self.plot.set_history(model.history, model.snapshot.monotonic, model.curves())
         self._tell_overlays()
+        ended = model.take_ended()
+        if ended is not None and not self._replaying:
+            self.engine_ended.emit(*ended)
         lost = () if self._replaying else model.lost()
         if lost != self._lost:
             self._lost = lost

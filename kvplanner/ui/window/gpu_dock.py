@@ -40,11 +40,13 @@ def lost_in_words(labels: Sequence[str], since: str) -> tuple[str, str]:
 class GpuDock(QDockWidget):
     """Holds the panel and passes what it finds to the window.
 
-    lost_changed(labels, since): planned GPUs that no longer answer.
+    lost_changed(labels, since): planned GPUs that no longer answer. engine_ended(EngineEnd, path or None): a server
+    that was watched is gone.
     placed: the user gave it a place or a size of its own, which no longer follows its content.
     """
 
     lost_changed = Signal(object, str)
+    engine_ended = Signal(object, object)
 
     def __init__(
         self,
@@ -106,6 +108,7 @@ class GpuDock(QDockWidget):
         panel.fill_changed.connect(bars.set_fill)
         panel.free_measured.connect(self._take_free)
         panel.lost_changed.connect(self.lost_changed)
+        panel.engine_ended.connect(self.engine_ended)
         self._document.planned.connect(panel.set_plan)
 
     def _now(self) -> tuple[object, ...]:

@@ -52,10 +52,9 @@ class MainWindow(QtWidgets.QMainWindow):
     def __init__(self, services: Services) -> None:
         super().__init__()
         self.services = services
-        self.assembled = self.furnished = False
+        self.assembled = self.furnished = self._begun = self._planned = False
         self._drafts: DraftReader | None = None
         self._finder: Finder | None = None
-        self._begun = self._planned = False
         self.setMinimumSize(*SMALLEST)
         self.setWindowTitle("kvplanner")
         self._make_ground()
@@ -242,6 +241,7 @@ class MainWindow(QtWidgets.QMainWindow):
         self.fill()
         dock = GpuDock(self, self.document, self.services, self.centre.bars, self.opening.plan_launch)
         dock.lost_changed.connect(lost)
+        dock.engine_ended.connect(self.opening.logs.offer)
         return dock
 
     def _connect(self) -> None:

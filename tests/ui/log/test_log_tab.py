@@ -10,6 +10,7 @@ from pytestqt.qtbot import QtBot
 
 from kvplanner.catalog import models
 from kvplanner.diagnose.diagnosis import diagnose_file
+from kvplanner.observe.stages import EngineEnd
 from kvplanner.ui.dialogs.calibrations import CalibrationsDialog
 from kvplanner.ui.log.view import EMPTY, LogView, as_html
 from kvplanner.ui.startup.view import StartupView
@@ -176,3 +177,17 @@ def test_a_contradicted_exact_figure_is_shown_and_a_report_has_both_numbers(
     report = (tmp_path / "report.md").read_text("utf-8")
     assert "156,880" in report
     assert str(tmp_path) not in report
+
+
+def test_a_watched_server_that_ends_offers_its_log(window: MainWindow, qtbot: QtBot, tmp_path: Path) -> None:
+    path, ended = started(tmp_path), EngineEnd("vLLM", 7, "load weights", "context", 9 << 30)
+    with qtbot.waitSignal(window.messages.posted, timeout=10_000) as posted:
+        window.opening.logs.offer(ended, path)
+    assert posted.args is not None
+    assert "at the stage “load weights”" in posted.args[0].text
+    posted.args[0].action[1]()
+    qtbot.waitUntil(lambda: page(window).found is not None, timeout=10_000)
+    with qtbot.waitSignal(window.messages.posted, timeout=10_000) as posted:
+        window.opening.logs.offer(ended, None)
+    assert posted.args is not None
+    assert posted.args[0].action[0] == "Open Log…"

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kvplanner.engine.plan import Plan
     from kvplanner.gpu.spec import Machine
     from kvplanner.model.model import Model
+    from kvplanner.observe.stages import EngineEnd
     from kvplanner.ui.bars.widget import MemoryBars
     from kvplanner.ui.log.view import LogView
     from kvplanner.ui.window.details import Details
@@ -83,6 +84,16 @@ class Logs(QtCore.QObject):
     def paste(self) -> None:
         """Read the log that lies on the clipboard."""
         self.read_text(QtGui.QGuiApplication.clipboard().text())
+
+    def offer(self, ended: EngineEnd, path: Path | None) -> None:
+        """Say at which stage a watched server ended, and offer its log: the file it wrote, else one to be chosen."""
+        text = ended.text(self._services.unit())
+        if path is not None:
+            action = f"Read {path.name}", lambda: self.open_path(path)
+        else:
+            text += ". Its terminal or container has the log: paste it here, or open it"
+            action = "Open Log…", self.ask_file
+        self._messages.info(text, action=action, key="engine ended")
 
     def open_path(self, path: Path) -> None:
         """Read a log file."""
@@ -171,6 +182,7 @@ class Logs(QtCore.QObject):
             return
         if machine is None or request is None:
             return
+        text = _public(text, model)
         fields: dict[str, Any] = _chosen(machine) if machine is not state.machine else {}
         self._document.edit(
             "Plan a log",
@@ -282,6 +294,17 @@ class Logs(QtCore.QObject):
             self._messages.error(error, "The report was not saved", key="log")
             return
         self._messages.info(f"Saved {path.name}: it holds no path, host or key", key="log")
+
+
+def _public(text: str, model: Model) -> str:
+    """A model that a log names by a path, by the name of the same one in the catalogue: no path comes from a log."""
+    from kvplanner.catalog import models
+    from kvplanner.diagnose.privacy import looks_like_path
+    from kvplanner.request.standin import stand_in
+
+    name = stand_in(text) if looks_like_path(text) else ""
+    same = bool(name) and models.load(name).spec == model.spec
+    return name if same else text
 
 
 def _told_already(error: Exception) -> None:
