@@ -86,7 +86,7 @@ def _type(recipe: Recipe, group: TensorGroup, place: Place) -> str:
 def _role(group: TensorGroup) -> str:
     """What the recipes tell apart: value, key, output and fused projections, and the way down."""
     last = group.path.rpartition(".")[2]
-    if group.kind == "attention":
+    if group.kind == "attention" or (group.kind == "mtp" and "attn" in group.path):
         if last in ("qkv_proj", "W_pack", "query_key_value", "c_attn", "wqkv"):
             return "qkv"
         return {"v_proj": "v", "k_proj": "k", "value": "v", "key": "k", "o_proj": "o", "out_proj": "o"}.get(last, "")

@@ -170,9 +170,11 @@ def _as_gguf(plain: Inventory, spec: ModelSpec, recipe: str) -> Inventory:
     place = Place(0, layers, heads.heads // heads.kv_heads if heads else 1, _expert_count(plain), spec.tied_embeddings)
 
     def change(layer: int, group: TensorGroup) -> TensorGroup:
-        if group.place in ("mtp", "tower"):
+        if group.place == "tower":
             return group
-        return group._replace(format=recipe_format(RECIPES[recipe], group, place._replace(layer=layer)))
+        # Layers that predict further tokens follow the last one, and are quantised as it is.
+        at = layers - 1 if group.place == "mtp" else layer
+        return group._replace(format=recipe_format(RECIPES[recipe], group, place._replace(layer=at)))
 
     return _merged(plain, change)._replace(exact=plain.exact)
 

@@ -24,7 +24,7 @@ class Build(NamedTuple):
     padding: cells are a multiple of it. windows: sliding-window layers keep a window only. flash_auto: flash attention
     is on where it can be. both_inputs: the graph takes embeddings as well as tokens. late_rows: the last layer of
     architectures that draft computes every token. latent: latent attention keeps its latent vector; before, full heads.
-    slots, unified, all_layers, fit: the server's defaults.
+    slots, unified, all_layers, fit, drafted (tokens at once): the server's defaults.
     """
 
     name: str
@@ -46,6 +46,7 @@ class Build(NamedTuple):
     unified: bool = True
     all_layers: bool = True
     fit: bool = True
+    drafted: int = 3
 
 
 _2026_JUNE: Final = Build("2026-06", 9500)
@@ -57,6 +58,7 @@ _2026_APRIL: Final = _2026_JUNE._replace(
     copies_reserved=False,
     row_split=True,
     late_rows=False,
+    drafted=16,
 )
 _2026_FEBRUARY: Final = _2026_APRIL._replace(name="2026-02", first=8200, rotated=False, tensor_split=False)
 _2025_DECEMBER: Final = _2026_FEBRUARY._replace(name="2025-12", first=7400, output_first=False, both_inputs=False)

@@ -7,16 +7,15 @@ from typing import Final, TypeVar
 
 from kvplanner.engine.draft import DraftWish
 from kvplanner.engine.lever import Lever
-from kvplanner.engine.llamacpp import TITLE, cache, figures, handles, limits, stages
-from kvplanner.engine.llamacpp.architectures import as_gguf
+from kvplanner.engine.llamacpp import TITLE, cache, drafting, figures, handles, limits, stages
 from kvplanner.engine.llamacpp.builds import NEWEST, VERSIONS, Build, build_of, spelled
 from kvplanner.engine.llamacpp.figures import OnGpu, OnHost
 from kvplanner.engine.llamacpp.fit import Fitted, fit
 from kvplanner.engine.llamacpp.report import device_plans, kv_cache, warnings
 from kvplanner.engine.llamacpp.settings import Settings
 from kvplanner.engine.llamacpp.settle import Settled, settle
-from kvplanner.engine.llamacpp.sizes import Cards, Sizer, Sizes
-from kvplanner.engine.llamacpp.tensors import tensors_of
+from kvplanner.engine.llamacpp.sizes import Sizer, Sizes
+from kvplanner.engine.llamacpp.trial import KEPT, Trial, as_loaded, predictor
 from kvplanner.engine.llamacpp.verdict import first_failing, spare, verdict
 from kvplanner.engine.option import FlagRule, Option, OptionValue, Resolved
 from kvplanner.engine.plan import Plan, WorkingRange
@@ -27,9 +26,9 @@ from kvplanner.engine.shared.calibration import Place, calibrate, ranks, release
 from kvplanner.engine.shared.device import described
 from kvplanner.engine.values import check_range
 from kvplanner.engine.whatif import with_format
-from kvplanner.errors import BadInput, NotModelled
+from kvplanner.errors import NotModelled
 from kvplanner.estimate import Estimate
-from kvplanner.gpu.spec import Device, Machine
+from kvplanner.gpu.spec import Machine
 from kvplanner.model.model import Model
 from kvplanner.model.spec import Moe
 from kvplanner.record import NamedTuple
@@ -154,76 +153,20 @@ class _Sized(NamedTuple):
     retried: bool
 
 
-class _Trial:
-    """Sizes one model, and the one that drafts for it, under settings that change."""
-
-    def __init__(self, model: Model, draft: Model | None, gpus: Sequence[Device]) -> None:
-        self.free = tuple(figures.free_at_load(device) for device in gpus)
-        cards = Cards(self.free, tuple(figures.totals(d)[0] for d in gpus), tuple(_tile(d) for d in gpus))
-        self.own = _sizer(model, cards)
-        self.draft = _sizer(draft, cards) if draft is not None else None
-        self.tensors = self.own.tensors
-
-    def sizes(self, settings: Settings, *, can_pipeline: bool = True) -> Sizes:
-        """The model's own sizes. Raises BadInput for overrides that name no buffer."""
-        try:
-            return self.own.sizes(settings, can_pipeline=can_pipeline)
-        except ValueError as error:
-            raise BadInput(str(error), "--override-tensor", 'Example: --override-tensor "ffn_.*_exps=CPU"') from None
-
-    def drafted(self, settings: Settings) -> Sizes | None:
-        """The draft model's sizes: all its layers on the GPUs, with the same context."""
-        if self.draft is None:
-            return None
-        return self.draft.sizes(
-            settings._replace(
-                context=settings.context._replace(key_type="f16", value_type="f16", draft_rows=0),
-                place=settings.place._replace(gpu_layers=None, shares=(), overrides="", cpu_experts=None),
-            )
-        )
-
-
-# The last sizers, by the model's identity: a model is a large value, and the same object while its plan changes.
-_SIZERS: dict[tuple[int, Cards], Sizer] = {}
-_GGUFS: dict[int, tuple[Model, Model, str]] = {}
-_KEPT: Final = 8
-
-
-def _tile(device: Device) -> int:
-    """Rows at whose multiples -sm row cuts: what the GPU's kernels for quantised matrices take at once."""
-    return 128 if (device.gpu.compute_capability or (8, 9)) >= (7, 0) else 64
-
-
-def _sizer(model: Model, cards: Cards) -> Sizer:
-    found = _SIZERS.get((id(model), cards))
-    if found is None or found.model is not model:
-        while len(_SIZERS) >= _KEPT:
-            _SIZERS.pop(next(iter(_SIZERS)), None)
-        found = _SIZERS[id(model), cards] = Sizer(model, tensors_of(model), cards)
-    return found
-
-
-def _as_gguf(model: Model) -> tuple[Model, str]:
-    """as_gguf, once for each model."""
-    held = _GGUFS.get(id(model))
-    if held is None or held[0] is not model:
-        while len(_GGUFS) >= _KEPT:
-            _GGUFS.pop(next(iter(_GGUFS)), None)
-        held = _GGUFS[id(model)] = (model, *as_gguf(model))
-    return held[1], held[2]
-
-
 def make_plan(request: PlanRequest, build: Build, version: str, extra: tuple[str, ...] = ()) -> Plan:
     """The plan by a build's rules. extra: what else its reader should know."""
     request = with_format(request)
-    model, assumed = _as_gguf(request.model)
+    model, assumed = as_loaded(request.model)
     unknown = cache.not_modelled(model.spec)
     if unknown:
         raise NotModelled(f"{unknown} are not known for llama.cpp", model.id, "Plan it with another engine")
-    draft = _as_gguf(request.draft)[0] if request.draft is not None else None
+    draft = as_loaded(request.draft)[0] if request.draft is not None else None
+    predicts = draft is None and request.options.get("spec_type") == drafting.MTP
+    if predicts:
+        draft = predictor(model)
     devices = tuple(device for device in request.machine.devices if device.kind == "gpu")
     settled = settle(build, model.spec, request.options, devices)
-    trial = _Trial(model, draft, settled.gpus)
+    trial = Trial(model, draft, settled.gpus, predicts=predicts)
     sized = _size(request, model, settled, trial)
     host_total = _host_total(request.machine, settled)
     answer = verdict(sized.gpus, sized.host, host_total)
@@ -261,7 +204,7 @@ _RETRIED: Final = (
 )
 
 
-def _size(request: PlanRequest, model: Model, settled: Settled, trial: _Trial) -> _Sized:
+def _size(request: PlanRequest, model: Model, settled: Settled, trial: Trial) -> _Sized:
     """Fits, sizes, and tries again without a pipeline where its buffers do not fit."""
     fitted: Fitted | None = None
     if settled.settings.fit.on and settled.gpus:
@@ -328,7 +271,7 @@ Ranges = tuple[WorkingRange, ...]
 _LONGEST: dict[tuple[object, ...], tuple[Sizer, Sizer | None, tuple[int | None, int | None]]] = {}
 
 
-def _longest(request: PlanRequest, model: Model, sized: _Sized, trial: _Trial) -> tuple[int | None, int | None]:
+def _longest(request: PlanRequest, model: Model, sized: _Sized, trial: Trial) -> tuple[int | None, int | None]:
     """The longest context with everything else as it is placed: by the values, and surely."""
     if not sized.gpus:
         return model.spec.context_length, model.spec.context_length
@@ -350,7 +293,7 @@ def _longest(request: PlanRequest, model: Model, sized: _Sized, trial: _Trial) -
 _RANGES: dict[tuple[object, ...], tuple[Sizer, Sizer | None, WorkingRange]] = {}
 
 
-def _ranges(request: PlanRequest, model: Model, settled: Settled, sized: _Sized, trial: _Trial) -> Ranges:
+def _ranges(request: PlanRequest, model: Model, settled: Settled, sized: _Sized, trial: Trial) -> Ranges:
     """How many layers fit, where their number is given. settled: before --fit shortened anything."""
     settings = settled.settings
     if not sized.gpus or settings.place.gpu_layers is None:
@@ -368,7 +311,7 @@ def _ranges(request: PlanRequest, model: Model, settled: Settled, sized: _Sized,
     return (found,)
 
 
-def _key(request: PlanRequest, sized: _Sized, trial: _Trial, fixed: Settings) -> tuple[object, ...]:
+def _key(request: PlanRequest, sized: _Sized, trial: Trial, fixed: Settings) -> tuple[object, ...]:
     """What an answer depends on that was found with other settings than those at hand."""
     settled = sized.settled
     beside = (settled.projector_bytes, settled.projector_on_gpu, settled.adapter_bytes)
@@ -378,7 +321,7 @@ def _key(request: PlanRequest, sized: _Sized, trial: _Trial, fixed: Settings) ->
 
 
 def _kept(
-    kept: dict[tuple[object, ...], tuple[Sizer, Sizer | None, _Found]], key: tuple[object, ...], trial: _Trial,
+    kept: dict[tuple[object, ...], tuple[Sizer, Sizer | None, _Found]], key: tuple[object, ...], trial: Trial,
     find: Callable[[], _Found],
 ) -> _Found:  # fmt: skip
     """What was found before for the same models, else what is found now."""
@@ -386,7 +329,7 @@ def _kept(
     if held is not None and held[0] is trial.own and held[1] is trial.draft:
         return held[2]
     found = find()
-    while len(kept) >= _KEPT:
+    while len(kept) >= KEPT:
         kept.pop(next(iter(kept)), None)
     kept[key] = trial.own, trial.draft, found
     return found

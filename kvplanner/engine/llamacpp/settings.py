@@ -25,6 +25,8 @@ class ContextSettings(NamedTuple):
     draft_rows: int = 0
     outputs: int | None = None
     reducible: bool = False
+    draft_key_type: str = "f16"
+    draft_value_type: str = "f16"
 
 
 class PlaceSettings(NamedTuple):

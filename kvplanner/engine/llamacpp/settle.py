@@ -7,6 +7,7 @@ from typing import Final
 
 from kvplanner.engine.llamacpp import split
 from kvplanner.engine.llamacpp.builds import Build
+from kvplanner.engine.llamacpp.drafting import MTP
 from kvplanner.engine.llamacpp.settings import ContextSettings, FitSettings, PlaceSettings, Settings
 from kvplanner.engine.option import OptionValue, Resolved
 from kvplanner.errors import BadInput
@@ -93,7 +94,8 @@ def _context(build: Build, spec: ModelSpec, values: _Values) -> ContextSettings:
     )
     embeddings = values.yes("embeddings", False)
     batch = values.whole("batch_size", 2048)
-    draft = values.whole("spec_draft_n_max", 0, "nothing drafts") if values.options.get("spec_draft_model") else 0
+    drafts = values.options.get("spec_draft_model") or values.word("spec_type", "none") == MTP
+    draft = values.whole("spec_draft_n_max", build.drafted) if drafts else 0
     return ContextSettings(
         tokens=tokens,
         slots=slots,
@@ -107,6 +109,8 @@ def _context(build: Build, spec: ModelSpec, values: _Values) -> ContextSettings:
         draft_rows=draft,
         outputs=batch if embeddings else None,
         reducible=asked is None,
+        draft_key_type=values.word("spec_draft_type_k", "f16"),
+        draft_value_type=values.word("spec_draft_type_v", "f16"),
     )
 
 

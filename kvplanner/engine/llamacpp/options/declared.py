@@ -215,7 +215,23 @@ def _beside() -> tuple[Option, ...]:
             moves=("weights", "kv_cache", "compute"), role="draft", label="Draft model",
         ),
         option(
-            "spec_draft_n_max", "int", SPECULATIVE, "Tokens that are drafted at once", "16",
+            "spec_type", "choice", SPECULATIVE, "What drafts tokens: draft-mtp for the model's own prediction layers",
+            "none, or draft-simple with a draft model", env="LLAMA_ARG_SPEC_TYPE",
+            choices=("none", "draft-simple", "draft-mtp"), moves=("weights", "kv_cache", "compute"),
+            label="Drafted by",
+        ),
+        option(
+            "spec_draft_type_k", "choice", SPECULATIVE, "How the draft's keys are stored", "f16",
+            short=("-ctkd", "--cache-type-k-draft"), env="LLAMA_ARG_SPEC_DRAFT_CACHE_TYPE_K", choices=_TYPES,
+            moves=("kv_cache",), label="Draft key type",
+        ),
+        option(
+            "spec_draft_type_v", "choice", SPECULATIVE, "How the draft's values are stored", "f16",
+            short=("-ctvd", "--cache-type-v-draft"), env="LLAMA_ARG_SPEC_DRAFT_CACHE_TYPE_V", choices=_TYPES,
+            moves=("kv_cache",), label="Draft value type",
+        ),
+        option(
+            "spec_draft_n_max", "int", SPECULATIVE, "Tokens that are drafted at once", "3",
             short=("--draft", "--draft-n", "--draft-max"), env="LLAMA_ARG_SPEC_DRAFT_N_MAX",
             moves=("compute", "kv_cache"), low=0, high=256, label="Drafted tokens",
         ),

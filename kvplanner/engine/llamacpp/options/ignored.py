@@ -32,7 +32,6 @@ _WITH_VALUE: Final = """
 --spec-draft-prio --prio-draft --spec-draft-poll --poll-draft --spec-draft-cpu-mask-batch -Cbd
 --cpu-mask-batch-draft --spec-draft-cpu-range-batch -Crbd --cpu-range-batch-draft --spec-draft-cpu-strict-batch
 --cpu-strict-batch-draft --spec-draft-prio-batch --prio-batch-draft --spec-draft-poll-batch --poll-batch-draft
---spec-draft-type-k -ctkd --cache-type-k-draft --spec-draft-type-v -ctvd --cache-type-v-draft
 --spec-draft-override-tensor -otd --override-tensor-draft --spec-draft-n-cpu-moe --spec-draft-ncmoe -ncmoed
 --n-cpu-moe-draft --spec-draft-n-min --spec-synth-len --spec-synth-rates --spec-draft-p-split --draft-p-split
 --spec-draft-p-min --draft-p-min --spec-draft-device -devd --device-draft --spec-draft-ngl -ngld --gpu-layers-draft
@@ -86,7 +85,6 @@ _REFUSED: Final[dict[str, FlagRule]] = {
     "-mmu": FlagRule("1", "its size is not read from here", "Give it as --mmproj-size 880MiB"),
     "--lora": FlagRule("1", "its size is not read from here", "Give it as --lora-size 200MiB"),
     "--lora-scaled": FlagRule("1", "its size is not read from here", "Give it as --lora-size 200MiB"),
-    "--spec-type": FlagRule("1", "which layers draft is not modelled", "Leave it out", ("none", "draft-simple")),
 }
 # Rotary settings that change nothing that is sized, and vectors of a few hundred KiB.
 _SMALL: Final = """
