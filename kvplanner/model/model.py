@@ -11,7 +11,8 @@ class Model(NamedTuple):
 
     id: hub id, file name or store name. stored_bytes: of the files' tensors, exact or by rule.
     source_kind: "catalogue", "config", "safetensors", "gguf", "hub" ...; inventory None: the layers are known but
-    the tensors are not. problems: contradictions to tell the user.
+    the tensors are not. problems: contradictions to tell the user. asks: whole numbers that the model's own package
+    sets for its engine, by the engine's name of them ("num_ctx").
     """
 
     id: str
@@ -23,3 +24,4 @@ class Model(NamedTuple):
     parameters: int | None = None
     stored: Estimate | None = None
     problems: tuple[str, ...] = ()
+    asks: tuple[tuple[str, int], ...] = ()

@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from kvplanner.catalog import gpus
+from kvplanner.engine.registry import engine
+from kvplanner.engine.request import PlanRequest
 from kvplanner.errors import BadInput, UnknownName
 from kvplanner.source.hub import cache as hub_cache
 from kvplanner.source.resolve import open_model
@@ -143,6 +146,29 @@ def test_models_of_ollama(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert (model.id, model.source_kind, model.source_detail) == ("small:8b", "ollama", "ollama:small:8b")
     assert [open_model(f.key).spec.num_layers for f in found] == [4, 2, 3]
     assert any("projector of 8 bytes" in problem for problem in open_model("ollama:someone/other").problems)
+
+
+@pytest.mark.parametrize(
+    ("params", "asks"),
+    [
+        (b'{"num_ctx": 6144, "num_gpu": 30, "temperature": 0.6, "stop": ["x"]}', {"num_ctx": 6144, "num_gpu": 30}),
+        (b'{"num_ctx": "16k", "num_gpu": -1, "num_batch": true}', {}),
+        (b"not json", {}),
+        (b'{"num_ctx": ' + b"9" * 70000 + b"}", {}),
+    ],
+)
+def test_parameters_that_an_ollama_model_sets_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, params: bytes, asks: dict[str, int]
+) -> None:
+    monkeypatch.setenv("OLLAMA_MODELS", str(tmp_path))
+    add_to_ollama(tmp_path, "small:8b", {"model": llama_file(), "params": params})
+    model = open_model("ollama:small:8b")
+    assert dict(model.asks) == asks
+    options = engine("ollama").plan(PlanRequest(model, gpus.machine("RTX 4090"), "ollama")).options
+    for name, value in asks.items():
+        assert (options[name].value, options[name].reason) == (value, "a parameter of the model itself")
+    given = engine("ollama").plan(PlanRequest(model, gpus.machine("RTX 4090"), "ollama", options={"num_ctx": 512}))
+    assert given.options["num_ctx"].value == 512
 
 
 def test_ollama_names_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

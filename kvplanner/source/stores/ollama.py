@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from kvplanner import jsonfile
-from kvplanner.errors import BadInput, UnknownName
+from kvplanner.errors import BadInput, PlannerError, UnknownName
 from kvplanner.model.model import Model
 from kvplanner.reading import expanded, file_size
 from kvplanner.record import NamedTuple
@@ -183,4 +183,24 @@ def open_model(name: str, environment: Mapping[str, str] | None = None) -> Model
         for kind, words in (("projector", "projector"), ("adapter", "LoRA adapter"), ("draft", "draft model"))
         if manifest.of_kind(kind)
     ]
-    return model._replace(problems=(*model.problems, *extra))
+    return model._replace(problems=(*model.problems, *extra), asks=_asks(manifest))
+
+
+# Parameters of a model that size something; a blob of them is small.
+_SIZING: Final = ("num_ctx", "num_batch", "num_gpu")
+_MOST_PARAMETERS: Final = 1 << 16
+
+
+def _asks(manifest: Manifest) -> tuple[tuple[str, int], ...]:
+    """What the model's own parameters set, () where they cannot be read: Ollama would say so, not a plan."""
+    found: dict[str, int] = {}
+    for layer in manifest.of_kind("params"):
+        try:
+            parameters = jsonfile.read_object(layer.blob, _MOST_PARAMETERS)
+        except PlannerError:
+            continue
+        for name in _SIZING:
+            value = parameters.get(name)
+            if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 31:
+                found[name] = value
+    return tuple(found.items())

@@ -6,12 +6,13 @@ import pytest
 
 from kvplanner.catalog import gpus
 from kvplanner.engine.command import format_command
+from kvplanner.engine.llamacpp.figures import free_at_load
 from kvplanner.engine.llamacpp.ollama import rules
 from kvplanner.engine.option import OptionValue
 from kvplanner.engine.registry import engine
 from kvplanner.engine.request import PlanRequest
 from kvplanner.errors import BadInput
-from kvplanner.units import GIB
+from kvplanner.units import GIB, format_bytes
 from tests.engine.llamacpp.kit import GEMMA, LLAMA, OSS, QWEN, plan, size
 from tests.oracle.llamacpp.cases import model_of
 
@@ -123,3 +124,16 @@ def test_a_context_beyond_the_models_own_is_shortened() -> None:
     found = plan(LLAMA, "H100", engine_name="ollama", num_ctx=1_000_000)
     assert found.kv_cache is not None
     assert found.kv_cache.tokens == 131072
+
+
+def test_it_says_when_another_model_is_loaded_beside_it_and_when_one_is_unloaded() -> None:
+    """server/sched.go of Ollama 0.30: 80 % of what is free then, three models for each GPU, the idle one first."""
+    made = plan(LLAMA, "RTX 4090", engine_name="ollama", num_ctx=8192)
+    (said,) = [note for note in made.warnings if note.startswith("Another model")]
+    buffers = sum(size(made.devices[0], kind) for kind in ("weights", "kv_cache", "compute"))
+    assert format_bytes(rules.room_for_another([free_at_load(made.devices[0].device) - buffers])) in said
+    assert "the idle model with the shortest keep-alive is unloaded first" in said
+    assert "No more than 3 are loaded" in said
+    one = plan(LLAMA, "2xRTX 4090", engine_name="ollama", max_loaded_models=1)
+    assert any("One model is loaded at a time" in note for note in one.warnings)
+    assert any("No more than 6" in note for note in plan(LLAMA, "2xRTX 4090", engine_name="ollama").warnings)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from kvplanner.catalog import models
 from kvplanner.cli.inspect import open_model
 from kvplanner.engine.plan import DevicePlan, Plan
 from kvplanner.report import text as report
 from kvplanner.report.remedies import flags_of
 from kvplanner.report.sentences import summary
 from kvplanner.solve.remedies import remedies
-from kvplanner.units import GIB
+from kvplanner.units import GIB, MIB
 from tests.engine.llamacpp.kit import plan, size
 
 LLAMA_70B, OSS_120B = "meta-llama/Llama-3.3-70B-Instruct", "openai/gpt-oss-120b"
@@ -129,3 +130,20 @@ def test_a_16_and_a_24_gb_card_share_by_what_is_free() -> None:
     assert longer.verdict.failing is not None
     assert longer.verdict.failing.device == 0
     assert ways_out(longer)
+
+
+def test_experts_on_the_host_cost_a_gpu_gibibytes_from_32_tokens_of_a_micro_batch_on() -> None:
+    """Issue 24175 of llama.cpp, Nemotron 3 Ultra on an RTX 5090, build 9525: 42 MiB of compute
+    buffer with 16 tokens, 7 to 7.5 GiB with 32 and more; 189.00 MiB of cells and 1,576.50 MiB of states."""
+    model = models.load("nvidia/NVIDIA-Nemotron-3-Ultra-550B-A55B-BF16")
+
+    def planned(tokens: int) -> DevicePlan:
+        return plan(
+            model, "RTX 5090", version="b9525", ctx_size=16128, parallel=4, kv_unified=True, cpu_moe=True, fit="off",
+            batch_size=tokens, ubatch_size=tokens,
+        ).devices[0]  # fmt: skip
+
+    few, many = planned(16), planned(1024)
+    assert size(few, "kv_cache") / MIB == 189.00 + 1576.50
+    assert 38 < size(few, "compute") / MIB < 44
+    assert 7 < size(many, "compute") / GIB < 7.5

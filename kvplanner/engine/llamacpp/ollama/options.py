@@ -52,6 +52,11 @@ def declared() -> tuple[Option, ...]:
             label="Batch",
         ),
         _option(
+            "max_loaded_models", "int", _SERVICE, "Models that are loaded at once; 0: three for each GPU",
+            "3 for each GPU",
+            env="OLLAMA_MAX_LOADED_MODELS", low=0, label="Models at once",
+        ),
+        _option(
             "sched_spread", "bool", _SERVICE, "Use all GPUs, even where one would do", "off",
             env="OLLAMA_SCHED_SPREAD", moves=("weights", "kv_cache", "compute"), label="Spread over GPUs",
         ),
@@ -84,7 +89,7 @@ IGNORED_FLAGS: Final[dict[str, FlagRule]] = {
     **dict.fromkeys(("--format", "--keepalive", "--think", "--port"), FlagRule("1")),
     **dict.fromkeys(
         ("OLLAMA_HOST", "OLLAMA_MODELS", "OLLAMA_KEEP_ALIVE", "OLLAMA_DEBUG", "OLLAMA_ORIGINS", "OLLAMA_NOHISTORY",
-         "OLLAMA_NOPRUNE", "OLLAMA_LOAD_TIMEOUT", "OLLAMA_MAX_QUEUE", "OLLAMA_MAX_LOADED_MODELS"),
+         "OLLAMA_NOPRUNE", "OLLAMA_LOAD_TIMEOUT", "OLLAMA_MAX_QUEUE"),
         FlagRule("1"),
     ),
 }  # fmt: skip

@@ -149,10 +149,13 @@ class _Choice:
         self.resolved: dict[str, Resolved] = {}
         self.notes: list[str] = []
         self.options = request.options
+        self.asks = dict(request.model.asks)
         spec = model.spec
         devices = tuple(device for device in request.machine.devices if device.kind == "gpu")
         totals = tuple(figures.totals(device)[0] for device in devices)
         free = tuple(figures.free_at_load(device) for device in devices)
+        self.free = free
+        self.most = rules.at_once(int(self._take("max_loaded_models", 0, "three for each GPU") or 0), len(devices))
         self.projector = int(self._take("mmproj_size", None) or 0)
         self.context = self._context(totals, spec.context_length)
         asked = int(self._take("num_parallel", 1) or 1)
@@ -181,6 +184,9 @@ class _Choice:
 
     def _take(self, name: str, default: OptionValue | None, reason: str = "") -> OptionValue | None:
         given = self.options.get(name)
+        if given is None and name in self.asks:
+            self.resolved[name] = Resolved(self.asks[name], "default", "a parameter of the model itself")
+            return self.asks[name]
         self.resolved[name] = Resolved(given, "user") if given is not None else Resolved(default, "default", reason)
         return default if given is None else given
 
@@ -191,7 +197,7 @@ class _Choice:
         asked = int(self._take("num_ctx", chosen, f"GPUs of {memory} in all") or chosen)
         asked = max(asked, rules.SHORTEST_VISION) if self.projector else asked
         if trained and asked > trained:
-            if "num_ctx" in self.options:
+            if "num_ctx" in self.options or "num_ctx" in self.asks:
                 self.notes.append(f"Ollama shortens the context to the model's own {format_count(trained)} tokens")
             self.resolved["num_ctx"] = Resolved(trained, "derived", "the model's own")
             return trained
@@ -238,8 +244,29 @@ def _shown(plan: Plan, choice: _Choice) -> tuple[str, ...]:
     if plan.verdict.state == "does_not_fit":
         return (estimate,)
     total = on_gpus if _all_on_gpus(plan) else whole
+    beside = _beside(plan, choice)
     seen = f"{rules.human(total)}, {rules.processor(total, on_gpus)}, context {choice.context}"
-    return (estimate, f"ollama ps would show: {seen}")
+    return (estimate, f"ollama ps would show: {seen}", *beside)
+
+
+def _beside(plan: Plan, choice: _Choice) -> tuple[str, ...]:
+    """What happens when a request for another model comes: Scheduler.processPending of server/sched.go."""
+    if not choice.free:
+        return ()
+    if choice.most == 1:
+        return ("One model is loaded at a time: a request for another unloads this one once it is idle",)
+    used = {
+        device.device.index: sum(s.estimate.value for s in device.segments if s.kind in (*_BUFFERS, "workspace"))
+        for device in plan.devices if device.device.kind == "gpu"
+    }  # fmt: skip
+    indices = [device.index for device in plan.request.machine.devices if device.kind == "gpu"]
+    left = [size - used.get(index, 0) for index, size in zip(indices, choice.free, strict=True)]
+    room = rules.room_for_another(left)
+    return (
+        f"Another model is loaded beside it where Ollama's own estimate of that one is at most {format_bytes(room)}, "
+        f"80 % of what is left; else the idle model with the shortest keep-alive is unloaded first. "
+        f"No more than {choice.most} are loaded at once",
+    )
 
 
 def _buffers(plan: Plan, kind: str) -> int:

@@ -25,6 +25,10 @@ _PLAIN_BATCH: Final = 512
 _SMALL_GPU: Final = 8 * GIB
 
 
+# Models that are loaded at once for each GPU, where OLLAMA_MAX_LOADED_MODELS says nothing.
+MODELS_PER_GPU: Final = 3
+
+
 class Gpus(NamedTuple):
     """The GPUs as Ollama sees them. one: the index of the one that is used alone, None for all."""
 
@@ -66,6 +70,19 @@ def choose(estimate: int, free: Sequence[int], *, spread: bool) -> Gpus:
     best = max(range(len(free)), key=lambda index: free[index], default=None)
     fits = best is not None and estimate <= _ONE_GPU * free[best]
     return Gpus(tuple(free), best if fits and len(free) > 1 and not spread else None)
+
+
+def room_for_another(left: Sequence[int]) -> int:
+    """The largest estimate with which a further model is loaded before any is unloaded. left: free bytes by GPU then.
+
+    (Scheduler.load: 80 % of the GPUs that it would take, one where that is enough, else all.)
+    """
+    return int(_ONE_GPU * sum(max(size, 0) for size in left))
+
+
+def at_once(asked: int, gpus: int) -> int:
+    """Models that are loaded at once."""
+    return asked or MODELS_PER_GPU * max(gpus, 1)
 
 
 def batch(context: int, estimate: int, gpus: Gpus, *, flash: bool, smallest: int) -> int:
