@@ -55,12 +55,13 @@ def label_in_sentence(plan: Plan, role: Role) -> str:
 
 def range_words(found: WorkingRange) -> str:
     """Where a server starts as an option moves, for the tip of its slider and a screen reader."""
-    below, above = f"below: {found.below}", f"above: {found.above}"
+    ends = (("below", found.below), ("above", found.above))
+    beyond = "".join(f"; {end}: {what}" for end, what in ends if what)
     if not found.open:
-        return f"Starts at no value of this option; {below}; {above}"
+        return f"Starts at no value of this option{beyond}"
     surely = ""
     if found.sure and (found.sure_low, found.sure_high) != (found.low, found.high):
         surely = f", surely from {found.sure_low:g} to {found.sure_high:g}"
     elif not found.sure:
         surely = ", but surely at none of them"
-    return f"Starts from {found.low:g} to {found.high:g}{surely}; {below}; {above}"
+    return f"Starts from {found.low:g} to {found.high:g}{surely}{beyond}"

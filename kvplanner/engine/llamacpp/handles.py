@@ -56,14 +56,19 @@ def _percent(settings: Settings, sizes: Sizes) -> tuple[int, ...]:
     return tuple(high - low for low, high in zip((0, *cuts), cuts, strict=False))
 
 
-def layer_range(most: int, spare_at: Callable[[int], tuple[int, int]]) -> WorkingRange:
-    """The numbers of layers that start. most: all of them; spare_at: bytes to spare with so many, and surely."""
+def layer_range(most: int, spare_at: Callable[[int], tuple[int, int]]) -> WorkingRange | None:
+    """The numbers of layers that start, None where all surely do.
+
+    most: all of them; spare_at: bytes to spare with so many, and surely.
+    """
     value = _largest(most, lambda count: spare_at(count)[0])
     sure = None if value is None else _largest(value, lambda count: spare_at(count)[1])
+    if sure == most:
+        return None
     low = None if value is None else 0.0
     return WorkingRange(
         LAYERS, low, None if value is None else float(value), None if sure is None else 0.0,
-        None if sure is None else float(sure), "nothing", "a buffer that does not fit on a GPU",
+        None if sure is None else float(sure), "", "a buffer that does not fit on a GPU",
     )  # fmt: skip
 
 

@@ -290,7 +290,7 @@ def _longest(request: PlanRequest, model: Model, sized: _Sized, trial: Trial) ->
 
 
 # How many layers fit, as they were found last: with everything but their number.
-_RANGES: dict[tuple[object, ...], tuple[Sizer, Sizer | None, WorkingRange]] = {}
+_RANGES: dict[tuple[object, ...], tuple[Sizer, Sizer | None, WorkingRange | None]] = {}
 
 
 def _ranges(request: PlanRequest, model: Model, settled: Settled, sized: _Sized, trial: Trial) -> Ranges:
@@ -308,7 +308,7 @@ def _ranges(request: PlanRequest, model: Model, settled: Settled, sized: _Sized,
         _RANGES, _key(request, sized, trial, fixed), trial,
         lambda: handles.layer_range(model.spec.num_layers + 1, spare_at),
     )  # fmt: skip
-    return (found,)
+    return (found,) if found is not None else ()
 
 
 def _key(request: PlanRequest, sized: _Sized, trial: Trial, fixed: Settings) -> tuple[object, ...]:

@@ -237,6 +237,11 @@ def _place_notes(settled: Settled, sizes: Sizes, model: Model) -> Iterator[str]:
         yield "Flash attention stays off: layers on a GPU read caches that lie on the host"
     if "iq4_nl" in (sizes.shape.key_type, sizes.shape.value_type) and settled.gpus:
         yield "The GPUs have no flash attention for iq4_nl caches: attention runs on the host"
+    if settled.wddm:
+        yield (
+            "Windows lets a process have 81 to 97 % of a card and does not fail beyond that: it moves buffers into RAM, "
+            "where work is about 8 times slower; --fit counts that part as free"
+        )
     if any(spec.vendor not in ("nvidia", "custom") for spec in (device.gpu for device in settled.gpus)):
         yield "Vulkan and ROCm buffers are sized as CUDA's, and what the driver takes is assumed"
     del model

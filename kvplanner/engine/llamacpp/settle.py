@@ -20,7 +20,10 @@ _AUTO_SLOTS: Final = -1
 
 
 class Settled(NamedTuple):
-    """Settings, the options as resolved, and the GPUs that are used. projector, adapters: bytes beside the model."""
+    """Settings, the options as resolved, and the GPUs that are used. projector, adapters: bytes beside the model.
+
+    wddm: Windows drives the GPUs.
+    """
 
     settings: Settings
     resolved: dict[str, Resolved]
@@ -30,6 +33,7 @@ class Settled(NamedTuple):
     projector_on_gpu: bool = True
     adapter_bytes: int = 0
     host_bytes: int | None = None
+    wddm: bool = False
 
 
 class _Values:
@@ -69,6 +73,7 @@ def settle(build: Build, spec: ModelSpec, options: Mapping[str, OptionValue], gp
         Settings(build, context, place, fit), values.resolved, used, tuple(warnings),
         projector_bytes=values.whole("mmproj_size", 0), projector_on_gpu=values.yes("mmproj_offload", True),
         adapter_bytes=values.whole("lora_size", 0), host_bytes=_host_bytes(values),
+        wddm=values.yes("wddm", False),
     )  # fmt: skip
 
 

@@ -254,3 +254,18 @@ def test_oss_keeps_windows_of_its_own() -> None:
     """gpt-oss: 12 of 24 layers keep 128 × 4 + 512 = 1,024 cells."""
     found = plan(OSS, ctx_size=32768)
     assert size(found.devices[0], "kv_cache") == 12 * (32768 + 1024) * 2 * 8 * 64 * 2
+
+
+def test_windows_keeps_a_part_of_each_card_and_moves_instead_of_failing() -> None:
+    linux, windows = plan(LLAMA, "RTX 4090", ctx_size=8192), plan(LLAMA, "RTX 4090", ctx_size=8192, wddm=True)
+    card = windows.devices[0]
+    kept = card.segment("other")
+    assert kept is not None
+    reserved = card.total_bytes - card.cuda_total_bytes
+    assert kept.bytes + reserved == round(card.total_bytes / 10)
+    assert kept.estimate.high + reserved == round(0.19 * card.total_bytes)
+    assert size(linux.devices[0], "headroom") - size(card, "headroom") == kept.bytes
+    assert any("8 times slower" in note for note in windows.warnings)
+    assert not any("Windows" in note for note in linux.warnings)
+    measured = plan(LLAMA, "RTX 4090", wddm=True, engine_name="ollama", num_ctx=4096)
+    assert measured.devices[0].segment("other") is not None

@@ -78,6 +78,10 @@ def declared() -> tuple[Option, ...]:
             label="Projector size",
         ),
         _option(
+            "wddm", "bool", _HOST, "The GPUs run under Windows, which keeps a part of each and moves excess to RAM",
+            "off: Linux", role="caller", label="Windows driver (WDDM)",
+        ),
+        _option(
             "host_memory", "bytes", _HOST, "RAM of the machine: what stays on the host is held against it",
             "this machine's, where it is planned for", moves=("weights",), role="caller", label="Host memory",
         ),

@@ -228,6 +228,8 @@ class _Choice:
         host = self._take("host_memory", None, "not known: what stays on the host is not held against anything")
         if host is not None:
             out["host_memory"] = host
+        if self._take("wddm", False):
+            out["wddm"] = True
         return out
 
 

@@ -173,6 +173,10 @@ def _host() -> tuple[Option, ...]:
             env="LLAMA_ARG_REPACK", moves=("weights",), label="Repack",
         ),
         option(
+            "wddm", "bool", HOST, "The GPUs run under Windows, which keeps a part of each and moves excess to RAM",
+            "off: Linux", role="caller", label="Windows driver (WDDM)",
+        ),
+        option(
             "host_memory", "bytes", HOST, "RAM of the machine: what stays on the host is held against it",
             "this machine's, where it is planned for", moves=("weights",), role="caller", label="Host memory",
         ),
