@@ -239,7 +239,7 @@ def _place_notes(settled: Settled, sizes: Sizes, model: Model) -> Iterator[str]:
         yield "The GPUs have no flash attention for iq4_nl caches: attention runs on the host"
     if settled.wddm:
         yield (
-            "Windows lets a process have 81 to 97 % of a card and does not fail beyond that: it moves buffers into RAM, "
+            "Windows lets a process have 81 to 97 % of a card and does not fail beyond that: it moves buffers to RAM, "
             "where work is about 8 times slower; --fit counts that part as free"
         )
     if any(spec.vendor not in ("nvidia", "custom") for spec in (device.gpu for device in settled.gpus)):
