@@ -21,6 +21,7 @@ from kvplanner.engine.registry import engine
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.segment import SegmentKind
 from kvplanner.errors import BadInput
+from kvplanner.estimate import Estimate
 from kvplanner.units import MIB
 
 FIT_PARAMS: Final = "llama-fit-params"
@@ -115,7 +116,19 @@ def _rows(plan: Plan, device: str, sizes: Sequence[str]) -> Iterator[Answered]:
         if alone and kind == "weights":
             continue
         held = plan.devices[position].segment(kind) if position is not None else None
-        yield Answered(device, position, kind, int(size) * MIB, MIB, held.estimate if held is not None else None)
+        planned = held.estimate if held is not None else None
+        if planned is not None and kind == "compute" and position and plan.devices[position].device.kind == "gpu":
+            planned = _as_measured(planned, plan.request.model.spec.hidden_size)
+        yield Answered(device, position, kind, int(size) * MIB, MIB, planned)
+
+
+def _as_measured(compute: Estimate, hidden: int) -> Estimate:
+    """A compute buffer behind the first of a pipeline: without allocating, llama.cpp counts one copy too many."""
+    told = {one.name: int(one.value) for one in compute.inputs}
+    if told.get("copies of inputs", 1) == 1:
+        return compute
+    extra = 16 * told.get("tokens", 0) * hidden
+    return compute._replace(value=compute.value + extra, low=compute.low + extra, high=compute.high + extra)
 
 
 def _flags(plan: Plan) -> tuple[str, ...]:
