@@ -132,8 +132,14 @@ def _as_measured(compute: Estimate, hidden: int) -> Estimate:
 
 
 def _flags(plan: Plan) -> tuple[str, ...]:
-    """What the user set, as the program reads it."""
-    return command_words(engine("llamacpp"), plan.request).flags
+    """What the user set, as the program reads it, and the slots of a server where its own default is one."""
+    given, flags = plan.request.options, list(command_words(engine("llamacpp"), plan.request).flags)
+    if given.get("parallel") in (None, -1):
+        build = build_of(plan.request.version)
+        flags += ["-np", str(build.slots)]
+        if build.unified and "kv_unified" not in given:
+            flags.append("-kvu")
+    return tuple(flags)
 
 
 def _may_fit(plan: Plan) -> bool:
