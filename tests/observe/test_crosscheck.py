@@ -77,7 +77,7 @@ def test_what_the_program_chooses_and_says_is_compared_as_it_counts(
     installed(tmp_path, "llama-fit-params", FIT_PARAMS.format(sizes=SIZES, fits=True), monkeypatch)
     plan = planned(model_file, cache_type_k="f16")
     answer = cross_check(plan, str(model_file))
-    assert answer.command.endswith("--cache-type-k f16 -np 4 -kvu -c 8192 -ngl -1 --fit-print on")
+    assert answer.command.endswith("--cache-type-k f16 -c 8192 -ngl -1 --fit-print on")
     found = list(rows(plan, answer))
     assert [(row.device, row.kind, row.engine >> 20) for row in found] == [
         ("GPU 0", "weights", 4403), ("GPU 0", "kv_cache", 1024), ("GPU 0", "compute", 258),
@@ -86,6 +86,7 @@ def test_what_the_program_chooses_and_says_is_compared_as_it_counts(
     assert all(row.agrees for row in found)
     text = "\n".join(lines(plan, answer, "GiB"))
     assert "llama-fit-params agrees: every figure lies within the plan's range." in text
+    assert "It counts one slot where a server has 4" in text
     assert "It chooses -c 8192 -ngl -1 for what is free here." in text
     assert to_json(plan, answer)["rows"][0]["engine_bytes"] == 4403 << 20
 

@@ -52,14 +52,15 @@ def _ask(make: Make, program: str, run: Run, plan: Plan, path: str) -> Answer:
 
 def _of_fit_params(make: Make, run: Run, plan: Plan, words: list[str], notes: list[str]) -> Answer:
     notes += ["It reserves logits for every token of a micro-batch, and is compared with the plan of that"]
-    as_it_counts = plan.request
+    words, as_it_counts, slots = _without_server(plan, words)
+    notes += slots
     if str(plan.options["fit"].value) == "on" and _may_fit(plan):
         fitted = run(words)
         found = fitted.out.strip().splitlines()
         if fitted.status == 0 and found and found[-1].startswith("-c "):
             chosen = shlex.split(found[-1])
             words = [*_without(words, chosen), *chosen]
-            as_it_counts = _chosen(plan, chosen)
+            as_it_counts = _chosen(as_it_counts, chosen)
             notes.append(f"It chooses {found[-1]} for what is free here")
         else:
             notes.append("It finds nothing that fits this machine, and is asked for these settings as they are")
@@ -98,10 +99,10 @@ def _answer(
     return Answer(program, shlex.join((program, *words)), tuple(rows), tuple(notes))
 
 
-def _chosen(plan: Plan, words: Sequence[str]) -> PlanRequest:
+def _chosen(request: PlanRequest, words: Sequence[str]) -> PlanRequest:
     """The request with what the program chose."""
-    flags = parse_flags(engine("llamacpp").options(plan.request.version), words)
-    return plan.request._replace(options={**plan.request.options, **flags.values, "fit": "off"})
+    flags = parse_flags(engine("llamacpp").options(request.version), words)
+    return request._replace(options={**request.options, **flags.values, "fit": "off"})
 
 
 def _rows(plan: Plan, device: str, sizes: Sequence[str]) -> Iterator[Answered]:
@@ -132,14 +133,23 @@ def _as_measured(compute: Estimate, hidden: int) -> Estimate:
 
 
 def _flags(plan: Plan) -> tuple[str, ...]:
-    """What the user set, as the program reads it, and the slots of a server where its own default is one."""
-    given, flags = plan.request.options, list(command_words(engine("llamacpp"), plan.request).flags)
-    if given.get("parallel") in (None, -1):
-        build = build_of(plan.request.version)
-        flags += ["-np", str(build.slots)]
-        if build.unified and "kv_unified" not in given:
-            flags.append("-kvu")
-    return tuple(flags)
+    """What the user set, as the program reads it."""
+    return command_words(engine("llamacpp"), plan.request).flags
+
+
+def _without_server(plan: Plan, words: list[str]) -> tuple[list[str], PlanRequest, list[str]]:
+    """The words that llama-fit-params knows, the request as it counts slots, and what to say of that.
+
+    It has no flag for slots that share one cache, and one slot where nobody gives a number.
+    """
+    options = dict(plan.request.options)
+    kept = [word for word in words if word not in ("--kv-unified", "--no-kv-unified")]
+    given = options.get("parallel") not in (None, -1)
+    options.update(parallel=options["parallel"] if given else 1, kv_unified=False)
+    request = plan.request._replace(options=options)
+    slots = plan.options["parallel"].value
+    note = "" if given else f"It counts one slot where a server has {slots}, and is compared with the plan of that"
+    return kept, request, [note] if note else []
 
 
 def _may_fit(plan: Plan) -> bool:
