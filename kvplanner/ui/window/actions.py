@@ -192,7 +192,7 @@ COMMANDS: Final = (
     Command(
         "Tools",
         "calibrations",
-        "&Calibrations…",
+        "Cali&brations…",
         lambda c: c.opening.logs.show_runs,
         tip="Runs whose figures replace estimates in plans like them",
     ),
