@@ -259,8 +259,9 @@ def packaged(python: Path) -> None:
 
 
 def pytest(python: Path, arguments: Sequence[str], env: dict[str, str]) -> None:
-    """Runs a part of the tests."""
-    call([python, "-m", "pytest", "-p", "no:cacheprovider", "--durations=8", "--durations-min=2", *arguments], env)
+    """Runs a part of the tests, with byte code kept: else each process rewrites every assertion again."""
+    given = {"PYTHONDONTWRITEBYTECODE": "", **env}
+    call([python, "-m", "pytest", "-p", "no:cacheprovider", "--durations=8", "--durations-min=2", *arguments], given)
 
 
 STEPS: dict[str, Callable[[Path], None]] = {

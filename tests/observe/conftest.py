@@ -8,7 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pytestqt.qtbot import QtBot
 
+from kvplanner.observe.helper import HelperSettings
+from kvplanner.observe.sampler import Sampler
+from kvplanner.ui.gpu_panel.feed import Feed
+from kvplanner.ui.gpu_panel.panel import GpuPanel
 from tests.nvml_stub.build import environment, library_folder
 from tests.observe.kit import Stub
 
@@ -26,3 +31,13 @@ def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stub]:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     yield made
     made.use("driver = 1\ninit = UNKNOWN\n")
+
+
+@pytest.fixture
+def panel(qtbot: QtBot) -> Iterator[GpuPanel]:
+    """A panel that is not shown yet; sampling is quick so that tests are."""
+    made = GpuPanel(feed=Feed(sampler=Sampler(HelperSettings(interval=0.2), call_limit=4.0)))
+    qtbot.addWidget(made)
+    made.resize(1200, 460)
+    yield made
+    made.stop()

@@ -14,7 +14,8 @@ from kvplanner.app.document import Document
 from kvplanner.app.messages import in_window
 from kvplanner.app.state import PlanState
 from kvplanner.errors import PlannerError
-from kvplanner.report.options import in_sentence, option_label
+from kvplanner.report.options import option_label
+from kvplanner.ui.setup.edits import Edits
 from kvplanner.ui.setup.engine_section import EngineSection
 from kvplanner.ui.setup.field import Field, tab_stops
 from kvplanner.ui.setup.gpu_section import GpuSection
@@ -24,9 +25,8 @@ from kvplanner.ui.setup.width import PANEL_WIDTH
 from kvplanner.units import ByteUnit
 
 if TYPE_CHECKING:
-    from kvplanner.engine.option import Option, OptionValue, Resolved
+    from kvplanner.engine.option import Option, Resolved
     from kvplanner.engine.plan import Plan
-    from kvplanner.engine.request import Load
     from kvplanner.model.model import Model
     from kvplanner.ui.setup.advanced import AdvancedSection
     from kvplanner.ui.setup.load_field import LoadField
@@ -53,6 +53,7 @@ class SetupPanel(QScrollArea):
     def __init__(self, document: Document, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._document = document
+        self.edits = Edits(document)
         self._unit: ByteUnit = "GiB"
         self.setAccessibleName("Setup")
         self.setFrameShape(QFrame.Shape.NoFrame)
@@ -72,7 +73,6 @@ class SetupPanel(QScrollArea):
         self.rest = Section(REST, content)
         self.load: LoadField | None = None
         self.advanced: AdvancedSection | None = None
-        self.typed_models: set[str] = set()  # names that were typed here, not read from a file
         self.fields: dict[str, OptionField] = {}
         self._made: dict[Option, OptionField] = {}
         self._options: tuple[Option, ...] = ()
@@ -96,11 +96,12 @@ class SetupPanel(QScrollArea):
 
     def _connect(self) -> None:
         document = self._document
-        self.model.format_chosen.connect(self._choose_format)
+        edits = self.edits
+        self.model.format_chosen.connect(edits.choose_format)
         self.gpus.ticked.connect(self._tick)
-        self.gpus.free_given.connect(self._give_free)
-        self.engine.engine_chosen.connect(lambda name: document.edit("Change engine", engine=name, version=None))
-        self.engine.version_chosen.connect(lambda text: document.edit("Change engine version", version=text))
+        self.gpus.free_given.connect(edits.give_free)
+        self.engine.engine_chosen.connect(edits.choose_engine)
+        self.engine.version_chosen.connect(edits.choose_version)
         self.verticalScrollBar().rangeChanged.connect(self._seek)
         document.changed.connect(self.show_state)
         document.planned.connect(self.show_plan)
@@ -165,18 +166,18 @@ class SetupPanel(QScrollArea):
             return
         document = self._document
         self.load = LoadField(self.context)
-        self.load.edited.connect(self._set_load)
+        self.load.edited.connect(self.edits.set_load)
         self.load.error_changed.connect(self.refusals_changed)
         self.load.set_load(document.state.ask.load)
         self.advanced = AdvancedSection(self.widget())
         self.advanced.allowed = self._allowed
-        self.advanced.edited.connect(self._set_option)
+        self.advanced.edited.connect(self.edits.set_option)
         self.advanced.sealed.connect(document.seal)
         self.advanced.error_changed.connect(self.refusals_changed)
         self.advanced.opened.connect(self.order_tabs)
         self.advanced.opened.connect(self._bring_up_advanced)
         self.advanced.filled.connect(self._rows_stand)
-        self.advanced.reset_all.connect(self.reset_options)
+        self.advanced.reset_all.connect(self.edits.reset_options)
         self._layout.insertWidget(self._layout.count() - 1, self.advanced)
         self.model.build(WHATIF_FORMATS)
         self.gpus.build()
@@ -221,7 +222,7 @@ class SetupPanel(QScrollArea):
         section: Section = {PARALLEL: self.engine, CONTEXT: self.context}.get(option.section, self.rest)
         field: OptionField = made(option, section) if made is not None else field_for(option, section)
         field.allowed = self._allowed
-        field.edited.connect(self._set_option)
+        field.edited.connect(self.edits.set_option)
         field.sealed.connect(self._document.seal)
         field.error_changed.connect(self.refusals_changed)
         section.add(field)
@@ -403,43 +404,11 @@ class SetupPanel(QScrollArea):
         state = self._document.state
         return engine(state.ask.engine).allowed(name, state.model) if state.model is not None else ()
 
-    def reset_options(self) -> None:
-        """Give every option back to its default."""
-        self._document.set_options({}, "Reset all options")
-
-    # to the document -------------------------------------------------------------------------------------------
-
-    def _set_option(self, name: str, value: OptionValue | None, key: str) -> None:
-        verb = "Change" if value is not None else "Reset"
-        if isinstance(value, str):
-            self.typed_models.add(value)
-        self._document.set_option(name, value, label=f"{verb} {in_sentence(self._label(name))}", key=key)
-
-    def _label(self, name: str) -> str:
-        option = next((o for o in self._document.options() if o.name == name), None)
-        return option_label(option) if option else name
-
-    def _set_load(self, load: Load | None, key: str) -> None:
-        self._document.edit("Change load" if load else "Reset load", key=key, load=load)
-
-    def _choose_format(self, name: str | None) -> None:
-        self._document.edit(f"What if {name}" if name else "Weights as stored", weight_format=name)
-
     def _tick(self, index: int, on: bool) -> None:
-        unticked = self._document.state.unticked
-        changed = unticked - {index} if on else unticked | {index}
-        if len(changed) >= len(self._document.state.devices):
-            self.gpus.set_error("A plan needs at least one GPU")
+        refused = self.edits.tick(index, on=on)
+        self.gpus.set_error(refused)
+        if refused:
             self.gpus.show_state(self._document.state, self._unit)
-            return
-        self.gpus.set_error("")
-        self._document.edit(f"{'Use' if on else 'Leave out'} GPU {index}", unticked=frozenset(changed))
-
-    def _give_free(self, index: int, size: int | None) -> None:
-        given = {i: b for i, b in self._document.state.given_free.items() if i != index}
-        if size is not None:
-            given[index] = size
-        self._document.edit(f"Free memory of GPU {index}", given_free=given)
 
 
 def _surely(plan: Plan) -> bool:

@@ -122,7 +122,7 @@ COMMANDS: Final = (
     Command("Edit", "choose_model", "Choose M&odel…", lambda c: c.pickers.open_models, ("Ctrl+1",)),
     Command("Edit", "choose_gpus", "Choose &GPUs…", lambda c: c.pickers.open_gpus, ("Ctrl+2",)),
     Command("Edit", "find_option", "&Find Option…", lambda c: c.panel.show_search, (Key.Find,)),
-    Command("Edit", "reset_options", "Reset &All Options", lambda c: c.panel.reset_options),
+    Command("Edit", "reset_options", "Reset &All Options", lambda c: c.panel.edits.reset_options),
     Command("View/Units", "unit_gib", "Gi&B (2³⁰ bytes, as engines print)", lambda c: c.view.unit_gib, group="unit"),
     Command("View/Units", "unit_gb", "&GB (10⁹ bytes)", lambda c: c.view.unit_gb, group="unit"),
     Command("View", "toggle_unit", "&Switch Between GiB and GB", lambda c: c.view.toggle_unit, ("Ctrl+U",)),

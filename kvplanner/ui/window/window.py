@@ -16,6 +16,7 @@ from kvplanner.app import settings as s
 from kvplanner.files import shipped
 from kvplanner.ui.setup.width import GRIP_WIDTH, RAIL_WIDTH, folds, panel_width
 from kvplanner.ui.window.arguments import SMALLEST
+from kvplanner.ui.window.ground import Ground, menu_strip
 
 if TYPE_CHECKING:
     from kvplanner.app.drafts import DraftReader
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 DEFAULT_SIZE: Final = (1280, 800)
 BRIEF_MS: Final = 4000
 REST_AFTER_MS: Final = 400
-MENU_PADDING: Final = 10
 
 
 class MainWindow(QtWidgets.QMainWindow):
@@ -57,32 +57,16 @@ class MainWindow(QtWidgets.QMainWindow):
         self._finder: Finder | None = None
         self.setMinimumSize(*SMALLEST)
         self.setWindowTitle("kvplanner")
-        self._make_ground()
+        self.setMenuWidget(menu_strip(self))
+        self._ground = Ground(self)
+        self.setCentralWidget(self._ground)
         geometry = services.settings.get(s.GEOMETRY)
         if not geometry or not self.restoreGeometry(QtCore.QByteArray.fromBase64(geometry.encode())):
             self.resize(*DEFAULT_SIZE)
         kept = services.settings
         usual = panel_width(kept.get(s.PANEL_WIDTH), self.fontMetrics().height())
         away = folds(self.width()) or kept.get(s.SETUP_FOLDED)
-        self._form_ground.setFixedWidth(RAIL_WIDTH if away else usual + GRIP_WIDTH)
-
-    def _make_ground(self) -> None:
-        """Where the menus, the form and the plan will be."""
-        strip = QtWidgets.QWidget(self)
-        strip.setFixedHeight(self.fontMetrics().height() + MENU_PADDING)
-        strip.setAutoFillBackground(True)
-        strip.setBackgroundRole(QtGui.QPalette.ColorRole.Base)
-        self.setMenuWidget(strip)
-        ground = QtWidgets.QWidget(self)
-        self._line = QtWidgets.QHBoxLayout(ground)
-        self._line.setContentsMargins(0, 0, 0, 0)
-        self._line.setSpacing(0)
-        self._form_ground = QtWidgets.QWidget(ground)
-        self._form_ground.setAutoFillBackground(True)
-        self._form_ground.setBackgroundRole(QtGui.QPalette.ColorRole.Base)
-        self._line.addWidget(self._form_ground)
-        self._line.addStretch(1)
-        self.setCentralWidget(ground)
+        self._ground.keep_for_form(RAIL_WIDTH if away else usual + GRIP_WIDTH)
 
     def assemble(self) -> None:
         """Make the document and the views that show its plan."""
@@ -96,8 +80,7 @@ class MainWindow(QtWidgets.QMainWindow):
         self.document = document = Document(self)
         self.messages = Messages(self)
         self.centre = Centre(self.messages, self)
-        self._line.addWidget(self.centre, 1)
-        self._line.setStretch(1, 0)
+        self._ground.put_plan(self.centre)
         self.centre.set_unit(self.services.unit())
         document.changed.connect(self._state_changed)
         document.planned.connect(self._show_plan)
@@ -123,12 +106,9 @@ class MainWindow(QtWidgets.QMainWindow):
             icon = QtGui.QIcon(str(shipped("icons", "kvplanner.svg")))
             QtWidgets.QApplication.setWindowIcon(icon)
         self.panel = SetupPanel(document, self)
-        self._line.removeWidget(self._form_ground)
-        self._form_ground.hide()
-        self._form_ground.deleteLater()
         self.side = Side(self.panel, services.settings, self)
         self.side.fit(self.width())
-        self._line.insertWidget(0, self.side)
+        self._ground.put_form(self.side)
         self.status = Status(self, services.jobs, services.library)
         self.pickers = Pickers(
             self, self.panel, document, services.library, services.settings, services.unit, services.jobs
@@ -281,7 +261,7 @@ class MainWindow(QtWidgets.QMainWindow):
 
         if self._drafts is None:
             self._drafts = DraftReader(self.document, self.services.jobs)
-        self._drafts.read(wish, allow_network=self.furnished and wish.name in self.panel.typed_models)
+        self._drafts.read(wish, allow_network=self.furnished and wish.name in self.panel.edits.typed_models)
         if self.furnished:
             self.panel.model.show_draft(f"Reading the draft model {wish.name}…")
 

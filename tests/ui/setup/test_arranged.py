@@ -112,7 +112,7 @@ def test_changed_options_come_to_the_top_and_go_back(window: MainWindow) -> None
     document.flush()
     settled(section)
     assert in_sight(section)[:3] == ["# Changed", "max_num_seqs", "block_size"]
-    window.panel.reset_options()
+    window.panel.edits.reset_options()
     document.flush()
     settled(section)
     assert in_sight(section) == before

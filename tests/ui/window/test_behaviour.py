@@ -218,8 +218,8 @@ def test_this_machine_is_assumed_until_the_user_chooses(
 
 
 def test_the_last_gpu_cannot_be_switched_off(window: MainWindow) -> None:
-    window.panel._tick(0, False)
-    window.panel._tick(1, False)
+    window.panel.gpus.ticked.emit(0, False)
+    window.panel.gpus.ticked.emit(1, False)
     assert window.document.state.unticked == frozenset({0})
     assert "at least one" in window.panel.gpus.error.text()
 

@@ -74,8 +74,8 @@ def test_this_machine_comes_back_as_it_is(
 ) -> None:
     application.library.show_machine(seen("display attached"))
     window.machines.choose_local()
-    window.panel._tick(0, False)
-    window.panel._give_free(1, 20 * 10**9)
+    window.panel.gpus.ticked.emit(0, False)
+    window.panel.edits.give_free(1, 20 * 10**9)
     before = plan_of(window)
     monkeypatch.setattr(main_local, "probe_now", lambda: seen("display attached"))
     (back,) = restore(application, qtbot, kept(window))
@@ -92,8 +92,8 @@ def test_what_was_said_of_a_gpu_stays_with_it(
 ) -> None:
     application.library.show_machine(seen())
     window.machines.choose_local()
-    window.panel._tick(0, False)
-    window.panel._give_free(1, 20 * 10**9)
+    window.panel.gpus.ticked.emit(0, False)
+    window.panel.edits.give_free(1, 20 * 10**9)
     monkeypatch.setattr(main_local, "probe_now", lambda: seen(uuids=("GPU-b", "GPU-c", "GPU-a")))
     (back,) = restore(application, qtbot, kept(window))
     assert back.document.state.unticked == frozenset({2})
@@ -136,7 +136,7 @@ def test_a_new_look_at_the_gpus_keeps_those_that_were_left_out(
 ) -> None:
     window = open_window(gpu="")
     application.library.show_machine(seen())
-    window.panel._tick(1, False)
+    window.panel.gpus.ticked.emit(1, False)
     application.library.show_machine(seen(used_mib=900))
     assert window.document.state.unticked == frozenset({1})
 
