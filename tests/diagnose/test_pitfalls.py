@@ -13,7 +13,7 @@ from kvplanner.engine.request import PlanRequest
 from kvplanner.report import text as plan_text
 from kvplanner.report.pitfalls import hints
 from kvplanner.units import GIB
-from tests.diagnose.test_implied import BAR, CORE, ERROR, LLAMA, LOADED, LOADING, NO_ROOM, OOM, SIZED, STARTED, log
+from tests.diagnose.kit import BAR, CORE, ERROR, LLAMA, LOADED, LOADING, NO_ROOM, OOM, SIZED, STARTED, log
 
 FULL = (f"{ERROR}ValueError: Free memory on device cuda:0 (9.50/23.52 GiB) on startup is less than desired GPU memory "
         "utilization (0.9, 21.17 GiB).")  # fmt: skip

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Final
 
 from kvplanner.engine.plan import StageMemory
 from kvplanner.engine.segment import SegmentKind
+from kvplanner.engine.shared import timeline as shared
 from kvplanner.engine.stage import StageRule, StepLabel
 
 _FIRST: Final = frozenset[SegmentKind]({"driver_reserved", "other", "runtime_outside", "headroom"})
@@ -36,13 +38,5 @@ def rule_of(stage: str | None) -> StageRule | None:
 
 def timeline(base: int, added: tuple[int, int, int, int], rule: StageRule | None) -> tuple[StageMemory, ...]:
     """Every stage; base: what is there at the start; added: weights, cache, compute, and what serving adds."""
-    out: list[StageMemory] = []
-    held, failed = base, False
-    for (step, label), more in zip(STEPS, (0, *added), strict=True):
-        if failed:
-            out.append(StageMemory(step, label, 0, 0, reached=False))
-            continue
-        held += more
-        failed = rule is not None and rule.step == step
-        out.append(StageMemory(step, label, held, held, failed))
-    return tuple(out)
+    sizes = [(held, held, "") for held in accumulate((base, *added))]
+    return shared.timeline(STEPS, sizes, rule)

@@ -29,7 +29,7 @@ from kvplanner.engine.sglang.startup.window import FractionWindow, fraction_wind
 from kvplanner.engine.sglang.weights.check import check_tensors
 from kvplanner.engine.sglang.words import figures, notes
 from kvplanner.engine.sglang.words.verdict import verdict
-from kvplanner.engine.shared.device import at_stage, described
+from kvplanner.engine.shared.device import at_stage, described, unplannable
 from kvplanner.engine.stage import StageRule
 from kvplanner.engine.values import check_range
 from kvplanner.engine.verdict import Reason, Verdict
@@ -154,7 +154,7 @@ class Sglang:
                 if option.name in request.options:
                     check_range(option, request.options[option.name])
         request, (settings, resolved, warnings) = _with_parallel(with_format(request))
-        cannot_tell = parallel.unplannable(request.machine)
+        cannot_tell = unplannable(request.machine, TITLE)
         devices, unused = parallel.devices_of(request, settings)
         if unused:
             of = f"of {counted(len(request.machine.devices), 'GPU', 'GPUs')}"

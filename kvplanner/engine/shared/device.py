@@ -8,6 +8,17 @@ from kvplanner.engine.plan import DevicePlan, KvCache, Lack
 from kvplanner.engine.segment import Segment
 from kvplanner.engine.stage import StageRule
 from kvplanner.engine.verdict import Verdict
+from kvplanner.gpu.spec import Machine
+
+
+def unplannable(machine: Machine, title: str) -> str:
+    """Why a CUDA engine's memory on these devices cannot be told, "" when it can."""
+    for device in machine.devices:
+        if device.gpu.vendor not in ("nvidia", "custom"):
+            return f"{device.gpu.name} is not an NVIDIA GPU, and {title}'s memory rules are known for CUDA devices only"
+        if device.gpu.total is None or device.gpu.cuda_total is None:
+            return f"the memory of {device.gpu.name} is not known; give its size instead, for example --gpu 64GB"
+    return ""
 
 
 def at_stage(segments: Sequence[Segment], rule: StageRule | None) -> tuple[Segment, ...]:

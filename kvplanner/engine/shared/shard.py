@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kvplanner.model.spec import ModelSpec, State
 from kvplanner.model.tensors import TensorGroup
 from kvplanner.record import NamedTuple
 from kvplanner.units import ceil_div, round_up
@@ -81,6 +82,21 @@ def cut_experts(group: TensorGroup, ranks: ExpertRanks, experts: int) -> Local:
         return whole
     per_expert = ceil_div(group.count, experts) if experts else 1
     return whole._replace(copies=per_expert * ranks.local(experts or group.count))
+
+
+def state_rows(group: TensorGroup, spec: ModelSpec, ranks: int) -> int:
+    """Rows that each rank holds beyond its even share: a Mamba-2 layer's groups are copied where ranks outnumber them.
+
+    The input projection and the convolution have two vectors of state_size per group
+    (layers/mamba/mamba_utils.py extra_groups_for_head_shards of vLLM and, below attention/, of SGLang).
+    """
+    if group.kind != "state" or not group.path.removesuffix(".bias").endswith(("in_proj", "conv1d")):
+        return 0
+    mixers = (m for layer in spec.layers for m in layer.mixers if isinstance(m, State) and m.kind == "mamba2")
+    mixer = next(mixers, None)
+    if mixer is None or not mixer.groups or mixer.groups % ranks == 0:
+        return 0
+    return 2 * mixer.state_size * (ranks - mixer.groups) // ranks
 
 
 def uneven(group: TensorGroup, ranks: int) -> Uneven | None:

@@ -10,7 +10,7 @@ from kvplanner.engine.plan import DevicePlan, Limits, Plan
 from kvplanner.engine.probe import Probe
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.segment import Segment, SegmentKind
-from kvplanner.engine.shared.device import at_stage, described
+from kvplanner.engine.shared.device import at_stage, described, unplannable
 from kvplanner.engine.stage import StageRule
 from kvplanner.engine.values import check_range
 from kvplanner.engine.verdict import Reason, Verdict
@@ -114,7 +114,7 @@ class Vllm:
         request, derived = parallel.derive(with_format(request))
         settings, resolved, warnings = defaults.resolve(request)
         resolved = {**resolved, **derived}
-        cannot_tell = parallel.unplannable(request.machine)
+        cannot_tell = unplannable(request.machine, TITLE)
         devices, unused = parallel.devices_of(request, settings)
         if unused:
             of = f"of {counted(len(request.machine.devices), 'GPU', 'GPUs')}"

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from PySide6.QtCore import QEvent, QPointF, Qt, Signal
 from PySide6.QtGui import QColor, QFocusEvent, QKeyEvent, QPainter, QPaintEvent, QPen, QShowEvent
-from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from kvplanner.app.jobs import JobControl, Jobs, error_text
+from kvplanner.app.jobs import Jobs
 from kvplanner.report.sweep import label_of, point_words, shown
 from kvplanner.ui.compare.measure import MEASURES, Measure, few, labelled, round_steps
 from kvplanner.ui.theme.ink import tokens_of
+from kvplanner.ui.widgets.plot import PlotPlace, load
 
 if TYPE_CHECKING:
     from kvplanner.engine.request import PlanRequest
@@ -50,9 +51,7 @@ class SweepPlot(QWidget):
         self.setMinimumHeight(LEAST)
         self._column = QVBoxLayout(self)
         self._column.setContentsMargins(1, 1, 1, 1)
-        self._space = QLabel("Preparing the plot …", self)
-        self._space.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        self._space.setProperty("role", "muted")
+        self._space = PlotPlace(self)
         self._column.addWidget(self._space, 1)
 
     @property
@@ -77,26 +76,13 @@ class SweepPlot(QWidget):
         """Builds the plot when it is first seen; the library is imported off the window's thread."""
         super().showEvent(event)
         if self._plot is None:
-            self._jobs.submit("Load the plot", _load, self._build, self._not_built, key=f"sweep plot {id(self)}")
-
-    def _not_built(self, error: Exception) -> None:
-        self._space.setText(f"The plot cannot be shown: {error_text(error)}")
+            self._jobs.submit("Load the plot", load, self._build, self._space.failed, key=f"sweep plot {id(self)}")
 
     def _build(self, pyqtgraph: Any) -> None:
         if self._plot is not None:
             return
-        plot = pyqtgraph.PlotWidget(self, enableMenu=False)
-        plot.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        plot.setMouseEnabled(x=False, y=False)
-        plot.hideButtons()
-        plot.setFrameShape(plot.Shape.NoFrame)
-        plot.getAxis("left").setWidth(_LEFT)
-        plot.setAccessibleName("The setting over its range")
+        plot = self._plot = self._space.give_way(pyqtgraph, self._column, name="The setting over its range", left=_LEFT)
         plot.scene().sigMouseClicked.connect(self._clicked)
-        self._plot = plot
-        self._column.replaceWidget(self._space, plot)
-        self._space.hide()
-        self._space.deleteLater()
         self._draw()
 
     def changeEvent(self, event: QEvent) -> None:
@@ -234,10 +220,3 @@ def short_value(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, int):
         return shown(value)
     return shown(value) if value < 10_000 else few(value)
-
-
-def _load(control: JobControl) -> Any:
-    """Imports pyqtgraph: it makes no Qt objects while it is imported, so any thread may do it."""
-    import pyqtgraph
-
-    return pyqtgraph

@@ -9,17 +9,19 @@ from PySide6.QtCore import QEvent, Qt
 from PySide6.QtGui import QAccessible, QColor, QPen, QShowEvent
 from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QSizePolicy, QVBoxLayout, QWidget
 
-from kvplanner.app.jobs import JobControl, Jobs, error_text
+from kvplanner.app.jobs import Jobs
 from kvplanner.engine.segment import SegmentKind
 from kvplanner.observe.history import History, Mark, Window
 from kvplanner.record import NamedTuple
 from kvplanner.report.words import rich
 from kvplanner.ui.theme.ink import tokens_of
 from kvplanner.ui.theme.palette import Tokens
+from kvplanner.ui.widgets.plot import PlotPlace, load
 from kvplanner.units import GB, GIB, MIB, ByteUnit, format_bytes
 
 SPANS: Final = (("1 min", 60), ("5 min", 300), ("15 min", 900), ("1 h", 3600), ("24 h", 86_400))
 LEAST_PLOT: Final = 160
+_LEFT: Final = 46
 _ONE_LINE: Final = 4  # curves that are named in one line
 _MOST_POINTS: Final = 1200
 # Curves differ in their dashes as well as in their colours.
@@ -84,9 +86,7 @@ class HistoryPlot(QWidget):
         self._column.setSpacing(2)
         self._column.addWidget(self.head)
         self.span.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self._space = QLabel("Preparing the plot …", self)
-        self._space.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        self._space.setProperty("role", "muted")
+        self._space = PlotPlace(self)
         self._space.setMinimumHeight(LEAST_PLOT)
         self._column.addWidget(self._space, 1)
         self.setAccessibleName("Memory in use over time")
@@ -126,30 +126,17 @@ class HistoryPlot(QWidget):
         """Builds the plot when it is first seen; the library is imported off the window's thread (half a second)."""
         super().showEvent(event)
         if self._plot is None:
-            self._jobs.submit("Load the plot", _load, self._build, self._not_built, key="plot")
+            self._jobs.submit("Load the plot", load, self._build, self._space.failed, key="plot")
         else:
             self._remake()
             self._refresh()
 
-    def _not_built(self, error: Exception) -> None:
-        self._space.setText(f"The plot cannot be shown: {error_text(error)}")
-
     def _build(self, pyqtgraph: Any) -> None:
         if self._plot is not None:
             return
-        plot = pyqtgraph.PlotWidget(self, enableMenu=False)
-        plot.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        plot.setMouseEnabled(x=False, y=False)
-        plot.hideButtons()
-        plot.setFrameShape(plot.Shape.NoFrame)
-        plot.getAxis("left").setWidth(46)
+        plot = self._plot = self._space.give_way(pyqtgraph, self._column, name="Memory in use over time", left=_LEFT)
         plot.getAxis("bottom").setHeight(24)
-        plot.setAccessibleName("Memory in use over time")
         plot.setMinimumHeight(LEAST_PLOT)
-        self._plot = plot
-        self._column.replaceWidget(self._space, plot)
-        self._space.hide()
-        self._space.deleteLater()
         self._remake()
         self._refresh()
 
@@ -298,13 +285,6 @@ class HistoryPlot(QWidget):
             self._remake()
             self._refresh()
         super().changeEvent(event)
-
-
-def _load(control: JobControl) -> Any:
-    """Imports pyqtgraph: it makes no Qt objects while it is imported, so any thread may do it."""
-    import pyqtgraph
-
-    return pyqtgraph
 
 
 def shown_seconds(span: float, seen: float) -> float:

@@ -13,8 +13,6 @@ from typing import Any, Final
 
 import pytest
 
-from tests.ui.window.test_start import display  # noqa: F401 - a fixture
-
 pytestmark = [pytest.mark.x11, pytest.mark.slow]
 
 WALK: Final = Path(__file__).with_name("atspi_walk.py")
@@ -36,7 +34,7 @@ def can_walk() -> bool:
 
 @pytest.mark.skipif(not can_walk(), reason="needs dbus, xdotool, python3-gi and gir1.2-atspi-2.0")
 def test_a_screen_reader_finds_every_control_named_and_in_order(
-    display: str,  # noqa: F811
+    display: str,
     own_data_folder: Path,
 ) -> None:
     own_data_folder.mkdir(parents=True, exist_ok=True)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -33,8 +31,6 @@ from kvplanner.units import GIB
 from tests.packaged.driving import come_to_rest
 
 pytestmark = pytest.mark.slow
-
-NEEDED = ("Xvfb", "xdotool")
 
 
 def test_the_quick_start_is_what_no_words_mean() -> None:
@@ -125,26 +121,6 @@ def test_a_screenshot_of_nonsense_says_what_is_wrong(
     assert len(said) == 1
     assert word in said[0]
     assert not (tmp_path / "x.png").exists()
-
-
-@pytest.fixture
-def display() -> Iterator[str]:
-    """A display of its own."""
-    if any(shutil.which(tool) is None for tool in NEEDED):
-        pytest.skip(f"needs {' and '.join(NEEDED)}")
-    read, write = os.pipe()
-    server = subprocess.Popen(
-        ["Xvfb", "-noreset", "-displayfd", str(write), "-screen", "0", "1400x900x24"],
-        pass_fds=(write,),
-        stderr=subprocess.DEVNULL,
-    )
-    os.close(write)
-    try:
-        with os.fdopen(read) as answer:
-            yield f":{answer.readline().strip()}"
-    finally:
-        server.terminate()
-        server.wait(10)
 
 
 def xdotool(display: str, *words: str) -> str:

@@ -10,7 +10,7 @@ from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.sglang.settings import Settings
 from kvplanner.engine.shared.shard import uneven
 from kvplanner.errors import BadInput
-from kvplanner.gpu.spec import Device, Machine
+from kvplanner.gpu.spec import Device
 from kvplanner.model.model import Model
 from kvplanner.model.spec import Attention, Mixer, State
 from kvplanner.units import counted
@@ -74,13 +74,3 @@ def devices_of(request: PlanRequest, settings: Settings) -> tuple[tuple[Stages, 
         )  # fmt: skip
     rows = [tuple(gpus[start : start + tp]) for start in range(0, world, tp)]
     return tuple(tuple(rows[r * pp : (r + 1) * pp]) for r in range(replicas)), len(gpus) - world
-
-
-def unplannable(machine: Machine) -> str:
-    """Why SGLang's memory on these devices cannot be told, "" when it can."""
-    for device in machine.devices:
-        if device.gpu.vendor not in ("nvidia", "custom"):
-            return f"{device.gpu.name} is not an NVIDIA GPU, and SGLang's memory rules are known for CUDA devices only"
-        if device.gpu.total is None or device.gpu.cuda_total is None:
-            return f"the memory of {device.gpu.name} is not known; give its size instead, for example --gpu 64GB"
-    return ""

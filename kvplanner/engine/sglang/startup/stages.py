@@ -12,6 +12,7 @@ from kvplanner.engine.plan import StageMemory
 from kvplanner.engine.segment import SegmentKind
 from kvplanner.engine.sglang.startup.checks import Late
 from kvplanner.engine.sglang.startup.rank import Rank
+from kvplanner.engine.shared import timeline as shared
 from kvplanner.engine.stage import StageRule, StepLabel
 
 _FIRST: Final = frozenset[SegmentKind]({"driver_reserved", "other", "runtime_outside", "headroom"})
@@ -60,12 +61,4 @@ def timeline(rank: Rank, pools: int, late: Late | None, rule: StageRule | None) 
         (captured, captured, "out of the slack"),
         (captured, serving, "at a full chunk, out of the slack"),
     )
-    out: list[StageMemory] = []
-    failed = False
-    for (step, label), (end, peak, note) in zip(STEPS, sizes, strict=True):
-        if failed:
-            out.append(StageMemory(step, label, 0, 0, reached=False))
-            continue
-        failed = rule is not None and rule.step == step
-        out.append(StageMemory(step, label, end, peak, failed, note))
-    return tuple(out)
+    return shared.timeline(STEPS, sizes, rule)

@@ -8,7 +8,7 @@ from kvplanner.engine.sglang.settings import Settings, standing
 from kvplanner.engine.sglang.weights import rules
 from kvplanner.engine.sglang.weights.placement import expert_ranks, inventory_of, ranks_of
 from kvplanner.engine.shared.identity import by_identity
-from kvplanner.engine.shared.shard import flat, uneven
+from kvplanner.engine.shared.shard import flat, state_rows, uneven
 from kvplanner.errors import BadInput
 from kvplanner.model.model import Model
 from kvplanner.model.tensors import TensorGroup
@@ -30,7 +30,7 @@ def check_tensors(model: Model, settings: Settings) -> None:
 
 
 def _even(group: TensorGroup, model: Model, settings: Settings, ranks: int) -> None:
-    if rules.state_rows(group, model.spec, settings.parallel.attention_tp):
+    if state_rows(group, model.spec, settings.parallel.attention_tp):
         return
     odd = uneven(rules.as_split(rules.pad_expert(group, settings), model.spec), ranks)
     if odd is not None:

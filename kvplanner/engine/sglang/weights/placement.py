@@ -12,7 +12,7 @@ from kvplanner.engine.sglang.kv.cells import stage_layers
 from kvplanner.engine.sglang.quirks import quirk
 from kvplanner.engine.sglang.settings import Parallel, Settings
 from kvplanner.engine.sglang.weights import rules
-from kvplanner.engine.shared.shard import ExpertRanks, Local, cut, cut_experts
+from kvplanner.engine.shared.shard import ExpertRanks, Local, cut, cut_experts, state_rows
 from kvplanner.errors import NotModelled
 from kvplanner.model.model import Model
 from kvplanner.model.spec import ModelSpec, Moe
@@ -60,7 +60,7 @@ def local(group: TensorGroup, spec: ModelSpec, settings: Settings, experts: int)
     if rules.fused_shared(group, spec, settings):
         return cut(group, expert_ranks(settings.parallel).cut)
     part = cut(group, ranks_of(group, settings.parallel))
-    more = rules.state_rows(group, spec, settings.parallel.attention_tp) + rules.joined_rows(group, spec, settings)
+    more = state_rows(group, spec, settings.parallel.attention_tp) + rules.joined_rows(group, spec, settings)
     return part._replace(rows=part.rows + more)
 
 

@@ -141,17 +141,6 @@ def own_head(inventory: Inventory, spec: ModelSpec) -> tuple[TensorGroup, ...]:
     return tuple(g._replace(kind="head", place="last") for g in words)
 
 
-def state_rows(group: TensorGroup, spec: ModelSpec, ranks: int) -> int:
-    """Rows beyond an even share: groups of a Mamba-2 layer are copied where ranks outnumber them."""
-    if group.kind != "state" or not group.path.removesuffix(".bias").endswith(("in_proj", "conv1d")):
-        return 0
-    mixers = (m for layer in spec.layers for m in layer.mixers if isinstance(m, State) and m.kind == "mamba2")
-    mixer = next(mixers, None)
-    if mixer is None or not mixer.groups or mixer.groups % ranks == 0:
-        return 0
-    return 2 * mixer.state_size * (ranks - mixer.groups) // ranks
-
-
 def pad_expert(group: TensorGroup, settings: Settings) -> TensorGroup:
     """An expert's tensor with its width padded as the kernels want a rank's share: TRT-LLM to 128, MXFP4's to 64."""
     if group.shard not in ("expert_column", "expert_row"):

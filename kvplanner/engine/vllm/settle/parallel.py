@@ -11,7 +11,7 @@ from kvplanner.engine.shared.ledger import Book
 from kvplanner.engine.vllm.settings import Parallel, Settings
 from kvplanner.engine.vllm.weights import rank as weights
 from kvplanner.errors import BadInput
-from kvplanner.gpu.spec import Device, Machine
+from kvplanner.gpu.spec import Device
 from kvplanner.model.model import Model
 from kvplanner.model.spec import Attention, Mixer, ModelSpec, State
 from kvplanner.units import counted
@@ -143,13 +143,3 @@ def _too_few(request: PlanRequest, sizes: Mapping[str, int], world: int, given: 
         "--" + blamed.replace("_", "-"),
         f"Add GPUs or give at most {given}" if one and given else "Add GPUs or lower the parallel sizes",
     )
-
-
-def unplannable(machine: Machine) -> str:
-    """Why vLLM's memory on these devices cannot be told, "" when it can."""
-    for device in machine.devices:
-        if device.gpu.vendor not in ("nvidia", "custom"):
-            return f"{device.gpu.name} is not an NVIDIA GPU, and vLLM's memory rules are known for CUDA devices only"
-        if device.gpu.total is None or device.gpu.cuda_total is None:
-            return f"the memory of {device.gpu.name} is not known; give its size instead, for example --gpu 64GB"
-    return ""

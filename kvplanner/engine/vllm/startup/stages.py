@@ -6,6 +6,7 @@ from typing import Final
 
 from kvplanner.engine.plan import StageMemory
 from kvplanner.engine.segment import SegmentKind
+from kvplanner.engine.shared import timeline as shared
 from kvplanner.engine.stage import StageRule, StepLabel
 from kvplanner.engine.vllm.startup.rank import Rank
 
@@ -67,14 +68,4 @@ def timeline(rank: Rank, kv_bytes: int, rule: StageRule | None) -> tuple[StageMe
         (captured, captured, "and buffers made after the measurement"),
         (captured, captured + rank.serving.value, "at a full batch"),
     )
-    out: list[StageMemory] = []
-    failed = False
-    for (step, label), (end, peak, note) in zip(STEPS, sizes, strict=True):
-        if failed:
-            out.append(StageMemory(step, label, 0, 0, reached=False))
-            continue
-        failed = rule is not None and rule.step == step
-        if peak > rank.total.value and not failed:
-            note += ", which may not fit"
-        out.append(StageMemory(step, label, end, peak, failed, note))
-    return tuple(out)
+    return shared.timeline(STEPS, sizes, rule, rank.total.value)

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Final
 
 from kvplanner.engine.shared.identity import by_identity
-from kvplanner.engine.shared.shard import Local, uneven
+from kvplanner.engine.shared.shard import Local, state_rows, uneven
 from kvplanner.engine.vllm.gpu import Gpu
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.engine.vllm.weights import (
@@ -147,7 +147,7 @@ def _local(group: TensorGroup, spec: ModelSpec, settings: Settings, experts: int
     """What a rank holds of a group, by the general rules and those of the model's class."""
     local = cut(_as_split(group, spec), settings, experts)
     missing = group.count - weights_rules.built(group, spec)
-    more = weights_rules.state_rows(group, spec, settings.parallel.tp)
+    more = state_rows(group, spec, settings.parallel.tp)
     return Local(local.rows + more, local.columns, local.copies - missing) if missing or more else local
 
 
@@ -164,8 +164,7 @@ def divides(model: Model, tp: int) -> bool:
     """Whether every tensor of the model splits evenly over tp ranks, its encoders and experts included."""
     groups = (group for group, _ in inventory_of(model).groups() if group.place != "mtp")
     return all(
-        weights_rules.state_rows(group, model.spec, tp) or uneven(_as_split(group, model.spec), tp) is None
-        for group in groups
+        state_rows(group, model.spec, tp) or uneven(_as_split(group, model.spec), tp) is None for group in groups
     )
 
 
@@ -180,7 +179,7 @@ def _check(model: Model, settings: Settings, parts: Iterable[Held]) -> tuple[str
         return ()  # nothing is split
     remarks: dict[str, None] = {}
     for part in parts:
-        if not weights_rules.state_rows(part.group, model.spec, settings.parallel.tp):
+        if not state_rows(part.group, model.spec, settings.parallel.tp):
             check_divides(_as_split(part.group, model.spec), settings)
         if remark := check_blocks(part.group, part.local, settings):
             remarks[remark] = None

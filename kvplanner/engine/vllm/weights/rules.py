@@ -37,21 +37,6 @@ def fp32_part(group: TensorGroup, spec: ModelSpec) -> bool:
     return kda and group.kind == "state" and leaf in _FP32_OF_KDA
 
 
-def state_rows(group: TensorGroup, spec: ModelSpec, tp: int) -> int:
-    """Rows that each rank holds beyond its even share: a Mamba-2 layer's groups are copied where ranks outnumber them.
-
-    The input projection and the convolution have two vectors of state_size per group
-    (layers/mamba/mamba_utils.py extra_groups_for_head_shards).
-    """
-    if group.kind != "state" or not group.path.removesuffix(".bias").endswith(("in_proj", "conv1d")):
-        return 0
-    mixers = (m for layer in spec.layers for m in layer.mixers if isinstance(m, State) and m.kind == "mamba2")
-    mixer = next(mixers, None)
-    if mixer is None or not mixer.groups or mixer.groups % tp == 0:
-        return 0
-    return 2 * mixer.state_size * (tp - mixer.groups) // tp
-
-
 def whole_on_ranks(group: TensorGroup, spec: ModelSpec) -> bool:
     """Whether a tensor that could be split is held whole on every rank."""
     rules = quirks(spec.architecture)

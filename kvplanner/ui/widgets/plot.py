@@ -1,0 +1,47 @@
+"""What plots have in common: pyqtgraph is loaded when one is first seen, off the window's thread (half a second)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
+
+from kvplanner.app.jobs import error_text
+
+if TYPE_CHECKING:
+    from kvplanner.app.jobs import JobControl
+
+
+def load(control: JobControl) -> Any:
+    """Imports pyqtgraph: it makes no Qt objects while it is imported, so any thread may do it."""
+    import pyqtgraph
+
+    return pyqtgraph
+
+
+class PlotPlace(QLabel):
+    """Stands where a plot will be, and says why where none comes."""
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__("Preparing the plot …", parent)
+        self.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self.setProperty("role", "muted")
+
+    def failed(self, error: Exception) -> None:
+        """Nothing can be drawn."""
+        self.setText(f"The plot cannot be shown: {error_text(error)}")
+
+    def give_way(self, pyqtgraph: Any, column: QVBoxLayout, *, name: str, left: int) -> Any:
+        """Make the plot, as one looks at it and does not move it, and put it here. left: pixels of its values."""
+        plot = pyqtgraph.PlotWidget(self.parentWidget(), enableMenu=False)
+        plot.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        plot.setMouseEnabled(x=False, y=False)
+        plot.hideButtons()
+        plot.setFrameShape(plot.Shape.NoFrame)
+        plot.getAxis("left").setWidth(left)
+        plot.setAccessibleName(name)
+        column.replaceWidget(self, plot)
+        self.hide()
+        self.deleteLater()
+        return plot
