@@ -42,7 +42,7 @@ _END: Final = r"(?:[-_.](?:v\d+|hf|ct|vllm|actorder[-_]?\w*))?$"
 _SEP: Final = r"[-_.]"
 
 
-class Said(NamedTuple):
+class Named(NamedTuple):
     """What a name says. key: "FP8", "AWQ 4-bit" ...; `PLAIN`; "" for the model's own format. publisher: before "/"."""
 
     base: ModelEntry
@@ -124,31 +124,31 @@ _OWN_METHODS: Final[dict[tuple[str, str], tuple[str, WeightFormat]]] = {
 _ALL_PARTS: Final = ("attention", "state", "mlp", "dense block", "shared experts", "experts")
 
 
-def parse(text: str) -> Said | None:
+def parse(text: str) -> Named | None:
     """What a name says, None where it names no model of the catalogue."""
     publisher, _, name = text.strip().rpartition("/")
     apple = publisher.lower() in _MLX_PUBLISHERS
     if apple and (match := _MLX_ENDING.search(name)):
-        return _said(name[: match.start()], f"MLX {match[1]}-bit", publisher)
+        return _named(name[: match.start()], f"MLX {match[1]}-bit", publisher)
     for pattern, key in _ENDINGS:
         match = pattern.search(name)
         if match is not None and match.start() > 2:
             meant = key if isinstance(key, str) else key(match)
             if apple and meant != PLAIN and not meant.startswith(("MLX", "GGUF")):
                 meant = "mlx"
-            found = _said(name[: match.start()], meant, publisher)
+            found = _named(name[: match.start()], meant, publisher)
             if found is not None:
                 return found
-    return _said(name, _AS_IT_IS, publisher)
+    return _named(name, _AS_IT_IS, publisher)
 
 
-def _said(name: str, key: str, publisher: str) -> Said | None:
+def _named(name: str, key: str, publisher: str) -> Named | None:
     """What a name without its ending is, in the format of the ending; of two formats in a row the first is meant."""
     base = _base(name, publisher)
     if base is None:
         return None
     inner = parse(f"{publisher}/{name}") if key != _AS_IT_IS and base.quantization is not None else None
-    return inner if inner is not None and inner.key != _AS_IT_IS else Said(base, key, publisher)
+    return inner if inner is not None and inner.key != _AS_IT_IS else Named(base, key, publisher)
 
 
 def _base(name: str, publisher: str) -> ModelEntry | None:
@@ -178,24 +178,24 @@ def _squeezed(name: str) -> str:
     return re.sub(r"[^a-z0-9.]", "", name.lower()).removeprefix("meta").replace("_", "")
 
 
-def recipe_for(said: Said, spec: ModelSpec, known: Sequence[Recipe] | None = None) -> Recipe | None:
+def recipe_for(named_as: Named, spec: ModelSpec, known: Sequence[Recipe] | None = None) -> Recipe | None:
     """How the name's publisher would quantise the model, None where nothing is known of the format."""
     traits = published.traits_of(spec)
-    found = published.alike(_MEANS.get(said.key, (said.key,)), spec, traits, said.publisher, known)
-    if said.key.startswith("MLX"):
+    found = published.alike(_MEANS.get(named_as.key, (named_as.key,)), spec, traits, named_as.publisher, known)
+    if named_as.key.startswith("MLX"):
         # MLX quantises all models alike; some publishers take wider groups.
-        found = [recipe for recipe in found if recipe.publisher.lower() == said.publisher.lower()]
-    own = _OWN_METHODS.get((said.publisher.lower(), said.key))
+        found = [recipe for recipe in found if recipe.publisher.lower() == named_as.publisher.lower()]
+    own = _OWN_METHODS.get((named_as.publisher.lower(), named_as.key))
     if found and own is None:
         return found[0]
-    usual = own or _USUAL.get(said.key)
+    usual = own or _USUAL.get(named_as.key)
     if usual is None:
         return None
     method, form = usual
     parts: dict[str, WeightFormat | None] = dict.fromkeys(_ALL_PARTS, form)
     if method == "mlx":
         parts |= {"head": form, "embedding": form}
-    return Recipe(said.key, said.publisher, spec.architecture, traits, method, None, parts, None,
+    return Recipe(named_as.key, named_as.publisher, spec.architecture, traits, method, None, parts, None,
                   False if method == "mlx" else None, 0, ())  # fmt: skip
 
 
@@ -212,12 +212,12 @@ def as_recipe(model: Model, recipe: Recipe, known: Sequence[Recipe] | None = Non
     return spec, inventory, width * spec.vocab_size * spec.hidden_size if copies else 0
 
 
-def size_of(said: Said, known: Sequence[Recipe]) -> int | None:
+def size_of(named_as: Named, known: Sequence[Recipe]) -> int | None:
     """Bytes that the name's repository would store by known recipes, None where they tell nothing."""
-    base = models.load(said.base.id)
+    base = models.load(named_as.base.id)
     if base.inventory is None:
         return None
-    recipe = recipe_for(said, base.spec, known)
+    recipe = recipe_for(named_as, base.spec, known)
     if recipe is None:
         return None
     _, inventory, copies = as_recipe(base, recipe, known)
@@ -229,25 +229,25 @@ def derive(text: str) -> Model | None:
 
     Raises NotModelled for a format that is known and cannot be planned.
     """
-    said = parse(text)
-    if said is None:
+    named_as = parse(text)
+    if named_as is None:
         return None
-    base = models.load(said.base.id)
-    if said.publisher.lower() in _MLX_PUBLISHERS and said.key in (_AS_IT_IS, PLAIN):
+    base = models.load(named_as.base.id)
+    if named_as.publisher.lower() in _MLX_PUBLISHERS and named_as.key in (_AS_IT_IS, PLAIN):
         base = _without_mtp(base)
     named = base._replace(id=text.strip())
-    if said.key == _AS_IT_IS:
+    if named_as.key == _AS_IT_IS:
         return named._replace(
             problems=(f"Not in the catalogue: planned as {base.id}, whose name it has", *base.problems)
         )
-    why = elsewhere.why_not(said.key)
+    why = elsewhere.why_not(named_as.key)
     if why:
         raise NotModelled(f"its name says {why}", text.strip(), f"Plan {base.id}, or another repository of it")
     if base.inventory is None:
         return None
-    if said.key == PLAIN:
+    if named_as.key == PLAIN:
         return _unquantised(named, base)
-    return _gguf(named, said, base) if said.key.startswith("GGUF") else _quantised(named, said, base)
+    return _gguf(named, named_as, base) if named_as.key.startswith("GGUF") else _quantised(named, named_as, base)
 
 
 def _without_mtp(base: Model) -> Model:
@@ -279,36 +279,36 @@ def _unquantised(named: Model, base: Model) -> Model:
     )  # fmt: skip
 
 
-def _quantised(named: Model, said: Said, base: Model) -> Model:
+def _quantised(named: Model, named_as: Named, base: Model) -> Model:
     """The model by its publisher's recipe."""
     assert base.inventory is not None
-    recipe = recipe_for(said, base.spec)
+    recipe = recipe_for(named_as, base.spec)
     if recipe is None:
-        raise NotModelled(f"its name says {said.key}, of which no repository is known", named.id,
+        raise NotModelled(f"its name says {named_as.key}, of which no repository is known", named.id,
                           f"Plan {base.id}, or its own config.json")  # fmt: skip
     spec, inventory, copies = as_recipe(base, recipe)
     size = inventory.stored_bytes() + copies
-    low, high = published.spread(said.key, published.is_near(recipe, base.spec, said.publisher))
+    low, high = published.spread(named_as.key, published.is_near(recipe, base.spec, named_as.publisher))
     shown = f", as in {recipe.ids[0]}" if recipe.ids else ""
-    own = recipe.publisher.lower() == said.publisher.lower() and bool(recipe.ids)
+    own = recipe.publisher.lower() == named_as.publisher.lower() and bool(recipe.ids)
     whose = f"{recipe.publisher}'s recipe{shown}" if own else f"the usual recipe{shown}"
-    told = f"Nobody recorded its own files: planned as {base.id} in {said.key} by {whose}"
-    counted = Input("counted", size, "B", f"{base.id} in {said.key} by {whose}")
+    told = f"Nobody recorded its own files: planned as {base.id} in {named_as.key} by {whose}"
+    counted = Input("counted", size, "B", f"{base.id} in {named_as.key} by {whose}")
     return named._replace(
         spec=spec._replace(assumed_fields=(*spec.assumed_fields, "quantization_config")), inventory=inventory,
-        weight_format=recipe.method, source_detail=f"by its name: {base.id} in {said.key} by {whose}",
+        weight_format=recipe.method, source_detail=f"by its name: {base.id} in {named_as.key} by {whose}",
         stored=banded(size, int(size * min(low, 1)), int(size * max(high, 1)), "assumed", "{counted}", counted),
         problems=(told, *base.problems),
     )  # fmt: skip
 
 
-def _gguf(named: Model, said: Said, base: Model) -> Model:
+def _gguf(named: Model, named_as: Named, base: Model) -> Model:
     """The model by llama.cpp's recipe of the name, or of the type that llama.cpp takes where none is named."""
     assert base.inventory is not None
-    kind = said.key if said.key in whatif.WHATIF_FORMATS else "GGUF Q4_K_M"
-    if said.key not in ("GGUF", kind):
-        return _no_recipe(named, said)
-    chosen = "" if said.key == kind else ", the type that llama.cpp takes where none is named"
+    kind = named_as.key if named_as.key in whatif.WHATIF_FORMATS else "GGUF Q4_K_M"
+    if named_as.key not in ("GGUF", kind):
+        return _no_recipe(named, named_as)
+    chosen = "" if named_as.key == kind else ", the type that llama.cpp takes where none is named"
     stored: Estimate = whatif.stored(base.inventory, base.spec, kind)
     return named._replace(
         spec=whatif.respec(base.spec, kind), inventory=whatif.reformat(base.inventory, base.spec, kind), stored=stored,
@@ -317,6 +317,6 @@ def _gguf(named: Model, said: Said, base: Model) -> Model:
     )  # fmt: skip
 
 
-def _no_recipe(named: Model, said: Said) -> Model:
-    raise NotModelled(f"its name says {said.key}, whose recipe is not known", named.id,
+def _no_recipe(named: Model, named_as: Named) -> Model:
+    raise NotModelled(f"its name says {named_as.key}, whose recipe is not known", named.id,
                       "Open the GGUF file itself: its header says everything")  # fmt: skip

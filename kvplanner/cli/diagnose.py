@@ -40,10 +40,10 @@ def parser() -> Parser:
 def run(argv: Sequence[str]) -> int:
     """Prints the diagnosis: 0 for a start that succeeded, 1 for one that did not. Raises PlannerError."""
     given = parser().parse_args(list(argv))
-    return told(read(given.log), given)
+    return show(read(given.log), given)
 
 
-def told(found: Diagnosis, given: Namespace) -> int:
+def show(found: Diagnosis, given: Namespace) -> int:
     """Prints a diagnosis with the plan that it implies. given: model, gpu, unit and json of the command."""
     from kvplanner.report import diagnosis as report
 

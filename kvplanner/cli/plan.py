@@ -142,7 +142,7 @@ def _diagnosed(words: PlanWords, given: Namespace, data: bytes) -> int:
     from io import BytesIO
     from pathlib import Path
 
-    from kvplanner.cli.diagnose import told
+    from kvplanner.cli.diagnose import show
     from kvplanner.diagnose.diagnosis import diagnose, diagnose_file
 
     wanted = {"--solve": given.solve, "--mix": given.mix, "--save": given.save, "--launch": given.launch,
@@ -151,9 +151,9 @@ def _diagnosed(words: PlanWords, given: Namespace, data: bytes) -> int:
         raise BadInput("a start-up log is read, which is told and not planned", asked[0], "Leave it out")
     given.model = ""  # the log names it
     if words.model != "-":
-        return told(diagnose_file(Path(words.model)), given)
+        return show(diagnose_file(Path(words.model)), given)
     head = BytesIO(data)
-    return told(diagnose(lambda size: head.read(size) or sys.stdin.buffer.read(size), "standard input"), given)
+    return show(diagnose(lambda size: head.read(size) or sys.stdin.buffer.read(size), "standard input"), given)
 
 
 def _place(gpu: str | None, words: Sequence[str], word: str) -> str:

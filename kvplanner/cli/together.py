@@ -52,7 +52,7 @@ def run(argv: Sequence[str]) -> int:
         raise BadInput(f"{len(given.plans)} plans are named", "together", f"Name 2 to {MOST}, each in quotes")
     shared = shared_words(given)
     found = sources()
-    machine = with_free(_told_apart(machine_of(shared.gpu, found.local)[0]), shared.free)
+    machine = with_free(_numbered(machine_of(shared.gpu, found.local)[0]), shared.free)
     here = found._replace(local=lambda: machine)
     each = shared._replace(gpu=LOCAL, free=())  # so that CUDA_VISIBLE_DEVICES chooses among the same GPUs
     servers = [(text, build(one_words(text, each, ()), here).request) for text in given.plans]
@@ -64,7 +64,7 @@ def run(argv: Sequence[str]) -> int:
     return FITS if all(one.fits for one in every[0]) else DOES_NOT_FIT
 
 
-def _told_apart(machine: Machine) -> Machine:
+def _numbered(machine: Machine) -> Machine:
     """The machine with a UUID for each GPU, which stays with it wherever a server counts from."""
     return machine._replace(
         devices=tuple(

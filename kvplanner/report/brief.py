@@ -14,11 +14,11 @@ def brief(made: Sheet, *, when: str = "") -> str:
 
 
 def _lines(made: Sheet, when: str) -> Iterator[str]:
-    yield from (f"**{escaped(made.told.headline)}**", "", escaped(made.title))
-    yield from (f"- {escaped(line)}" for line in made.told.details)
+    yield from (f"**{escaped(made.verdict.headline)}**", "", escaped(made.title))
+    yield from (f"- {escaped(line)}" for line in made.verdict.details)
     yield from (f"- {escaped(name)}: {escaped(text)}" for name, text in made.figures if name not in ("KV cache",))
-    if made.told.engine_message:
-        yield from ("", *fenced(made.told.engine_message))
+    if made.verdict.engine_message:
+        yield from ("", *fenced(made.verdict.engine_message))
     for group in made.groups:
         yield from ("", *_group(group, made))
     for _, command in made.commands[:1]:
@@ -26,7 +26,7 @@ def _lines(made: Sheet, when: str) -> Iterator[str]:
     if made.assumed:
         yield ""
         yield from (f"- Assumed: {escaped(line)}" for line in made.assumed)
-    if made.ways and made.told.state != "fits":
+    if made.ways and made.verdict.state != "fits":
         yield from ("", f"{made.ways_title}:")
         yield from (f"{at}. {escaped(way.title)}: {escaped(way.outcome)}" for at, way in enumerate(made.ways[:3], 1))
     yield from ("", f"<sub>{escaped(f'{when}. ' if when else '')}{escaped(made.foot)}</sub>")

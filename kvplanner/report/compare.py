@@ -16,6 +16,7 @@ from kvplanner.report.sentences import summary
 from kvplanner.report.table import table
 from kvplanner.sized_text import MINUS, sizes_in
 from kvplanner.solve.compare import Cell, Row, Side, Value
+from kvplanner.solve.tokens import BUDGET, REST, TokensApart, tokens_apart
 from kvplanner.units import ByteUnit, format_count, round_band
 
 SCHEMA: Final = "kvplanner.compare/1"
@@ -43,6 +44,8 @@ _ASIDE: Final = {"not_reached": "not reached", "released": "released"}
 _NONE: Final = "–"
 _LONGEST: Final = 40
 _MOST_INPUTS: Final = 6
+_ALIKE: Final = 0.002  # of a token's share: rounding to units
+_TOLD_FROM: Final = 50 << 20  # smaller causes are left to the table
 
 
 def letters(sides: Sequence[Side]) -> str:
@@ -70,6 +73,7 @@ def lines(
         told += ["", f"Rules that changed between {letter} and {after}", *(f"  {text}" for text in found)]
     if why:
         told += [line for row in shown if row.formulas or row.because for line in why_lines(row, unit)]
+    told += [line for apart in tokens_apart(sides) for line in ("", tokens_why(apart, unit))]
     if not any(row.differs for row in rows):
         told += ["", "Nothing differs"]
     return told
@@ -100,8 +104,13 @@ def name_of(row: Row, sides: Sequence[Side]) -> str:
     if row.section == "option":
         return _option_name(row.name, sides)
     if row.section == "segment" and row.name in SEGMENT_KINDS:
-        return next(heading_of(kind) for kind in SEGMENT_KINDS if kind == row.name)
+        return _heading(row.name)
     return _NAMES.get(row.name, row.name)
+
+
+def _heading(name: str) -> str:
+    """The heading of a kind of segment."""
+    return next(heading_of(kind) for kind in SEGMENT_KINDS if kind == name)
 
 
 def _option_name(key: str, sides: Sequence[Side]) -> str:
@@ -165,6 +174,27 @@ def _signed(value: float, unit: str, byte_unit: ByteUnit) -> str:
     return f"{MINUS if value < 0 else '+'}{text}"
 
 
+def tokens_why(apart: TokensApart, unit: ByteUnit) -> str:
+    """Why a plan's cache holds more or fewer tokens than the first one's, in a sentence whose figures add up."""
+    before, now = apart.per_token
+    if before is not None and now is not None and abs(now - before) > before * _ALIKE:
+        size = f"each token has {_text(now, 'B', unit)} of it instead of {_text(before, 'B', unit)}"
+    else:
+        size = "a token takes as much"
+    cache = f"{_text(abs(apart.cache_bytes), 'B', unit)} {'more' if apart.cache_bytes > 0 else 'less'} KV cache"
+    causes = [f"{_cause(name)} {_signed(more, 'B', unit)}" for name, more in apart.causes if abs(more) >= _TOLD_FROM]
+    because = f" ({', '.join(causes)})" if causes else ""
+    more = "more" if apart.tokens > 0 else "fewer"
+    return f"{'ABCD'[apart.place]} has {more} tokens than A: {cache}{because}, and {size}"
+
+
+def _cause(name: str) -> str:
+    if name in (BUDGET, REST):
+        return {BUDGET: "budget", REST: "given or rounded"}[name]
+    heading = _heading(name)
+    return f"for {heading if heading.startswith('CUDA') else heading.lower()}"
+
+
 def why_lines(row: Row, unit: ByteUnit) -> Iterator[str]:
     """The arithmetic of a part where it differs."""
     yield ""
@@ -198,6 +228,16 @@ def to_json(sides: Sequence[Side], rows: Sequence[Row]) -> dict[str, object]:
         "rows": [_row_to_json(row) for row in rows],
         "rules_changed": [
             {"between": [letter, after], "changes": list(found)} for letter, after, found in rule_changes(sides)
+        ],
+        "tokens": [
+            {
+                "plan": apart.place,
+                "more_tokens": apart.tokens,
+                "more_cache_bytes": apart.cache_bytes,
+                "causes": [{"name": name, "more_bytes": more} for name, more in apart.causes],
+                "bytes_per_token": list(apart.per_token),
+            }
+            for apart in tokens_apart(sides)
         ],
     }
 

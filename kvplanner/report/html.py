@@ -90,7 +90,7 @@ def html(made: Sheet, *, when: str = "") -> str:
 
 
 def _page(made: Sheet, when: str) -> Iterator[str]:
-    told = made.told
+    told = made.verdict
     yield '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">'
     yield "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'

@@ -23,7 +23,7 @@ from kvplanner.printable import printable
 from kvplanner.record import NamedTuple
 from kvplanner.report.facts import engine_title
 from kvplanner.report.launch_nodes import on_nodes, through_ray
-from kvplanner.report.nodes import held_by_node
+from kvplanner.report.nodes import memory_by_node
 from kvplanner.report.options import option_label
 
 Form = Literal["shell", "docker", "compose", "kubernetes", "systemd", "python", "modelfile", "nodes", "ray"]
@@ -66,7 +66,7 @@ class _Launch(NamedTuple):
     remarks: tuple[str, ...]
     replicas: int = 1
     nodes: int = 1
-    held: tuple[str, ...] = ()
+    memory: tuple[str, ...] = ()
 
     @property
     def arguments(self) -> tuple[str, ...]:
@@ -109,7 +109,7 @@ def snippet(form: Form, plan: Plan, path: str = "", nodes: int = 0) -> str:
     found = _launch(plan, path)
     if form in ("nodes", "ray"):
         count = nodes or -(-found.gpus // _USUAL_NODE)
-        found = found._replace(nodes=count, held=tuple(held_by_node(plan, count)), replicas=plan.replicas)
+        found = found._replace(nodes=count, memory=tuple(memory_by_node(plan, count)), replicas=plan.replicas)
     if form not in _WITH_IMAGE and plan.request.version:
         found = found._replace(remarks=(*found.remarks, f"{OF_RELEASE}{plan.request.version}"))
     said = found.signature.modelfile if form == "modelfile" else ()
@@ -214,12 +214,12 @@ def _command(found: _Launch) -> list[str]:
 
 
 def _nodes(found: _Launch) -> str:
-    text = on_nodes(_command(found), found.signature, found.nodes, found.replicas, found.held)
+    text = on_nodes(_command(found), found.signature, found.nodes, found.replicas, found.memory)
     return _commented(found, text)
 
 
 def _ray(found: _Launch) -> str:
-    return _commented(found, through_ray(_command(found), found.signature, found.nodes, found.held))
+    return _commented(found, through_ray(_command(found), found.signature, found.nodes, found.memory))
 
 
 def _ports(found: _Launch) -> str:

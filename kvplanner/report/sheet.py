@@ -73,7 +73,7 @@ class Sheet(NamedTuple):
     """A report. options: only what the user set; defaults: the other everyday ones. bases: those that occur, meant."""
 
     title: str
-    told: Verdict
+    verdict: Verdict
     about: tuple[str, ...]
     groups: tuple[Group, ...]
     figures: tuple[tuple[str, str], ...]

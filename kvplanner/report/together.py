@@ -41,7 +41,7 @@ def finds(one: Placed, unit: ByteUnit) -> str:
 
 def holds(one: Placed, unit: ByteUnit) -> str:
     """What it takes of its GPUs once it serves, "" where it does not start."""
-    return _of_gpus(one.held_bytes, "", unit)
+    return _of_gpus(one.taken_bytes, "", unit)
 
 
 def _said(verb: str, text: str) -> str:
@@ -90,7 +90,7 @@ def to_json(orders: Sequence[Sequence[Placed]]) -> dict[str, object]:
                     "stage": one.stage,
                     "gpus": list(one.gpus),
                     "free_bytes": list(one.free_bytes),
-                    "held_bytes": {str(gpu): size for gpu, size in one.held_bytes.items()} or None,
+                    "held_bytes": {str(gpu): size for gpu, size in one.taken_bytes.items()} or None,
                     "tokens": one.plan.kv_cache.tokens if isinstance(one.plan, Plan) and one.plan.kv_cache else None,
                     "refused": one.plan if isinstance(one.plan, str) else None,
                 }

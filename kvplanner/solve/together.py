@@ -59,11 +59,11 @@ class Placed(NamedTuple):
         return self.plan.stage if isinstance(self.plan, Plan) else None
 
     @property
-    def held_bytes(self) -> dict[int, int]:
+    def taken_bytes(self) -> dict[int, int]:
         """What it takes once it serves, by the index of the GPU; nothing where it does not start."""
         if not isinstance(self.plan, Plan) or not self.plan.fits:
             return {}
-        return {self.gpus[own]: size for own, size in held(self.plan).items() if size}
+        return {self.gpus[own]: size for own, size in taken_by(self.plan).items() if size}
 
 
 def together(
@@ -98,7 +98,7 @@ def _placed(
         placed.append(Placed(name, plan, bad, tuple(near[place].free_bytes for place in places), places, number))
         if isinstance(plan, Plan) and plan.fits:
             for left, high in ((near, False), (worst, True)):
-                for own, taken in held(plan, high=high, asleep=asleep and _sleeps(request)).items():
+                for own, taken in taken_by(plan, high=high, asleep=asleep and _sleeps(request)).items():
                     left[places[own]] = _left(left[places[own]], taken, name)
     return tuple(placed)
 
@@ -129,7 +129,7 @@ def _sleeps(request: PlanRequest) -> bool:
     return option is not None and bool(request.options.get(option.name))
 
 
-def held(plan: Plan, *, high: bool = False, asleep: bool = False) -> dict[int, int]:
+def taken_by(plan: Plan, *, high: bool = False, asleep: bool = False) -> dict[int, int]:
     """Bytes that a serving plan takes of each GPU, by the GPU's index; high: at most; asleep: while it sleeps."""
     left_out = _NOT_ITS_OWN | _WHILE_AWAKE if asleep else _NOT_ITS_OWN
     return {

@@ -19,7 +19,21 @@ from kvplanner.report import diagnosis as report
 from kvplanner.request import planfile
 from kvplanner.source.resolve import open_model
 from kvplanner.units import GIB
-from tests.diagnose.kit import BAR, ERROR, LLAMA, LOADED, LOADING, NO_ROOM, OOM, QWEN, SIZED, STARTED, TOO_SMALL, log
+from tests.diagnose.kit import (
+    BAR,
+    CORE,
+    ERROR,
+    LLAMA,
+    LOADED,
+    LOADING,
+    NO_ROOM,
+    OOM,
+    QWEN,
+    SIZED,
+    STARTED,
+    TOO_SMALL,
+    log,
+)
 
 LOGS = Path(__file__).parent / "logs" / "vllm"
 

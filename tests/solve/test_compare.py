@@ -146,6 +146,16 @@ def test_the_terminal_says_why(terminal: Terminal) -> None:
     assert "penalty counters: A –, B " in ran.out
 
 
+def test_why_engines_differ_in_tokens_adds_up(terminal: Terminal) -> None:
+    both = ("gpt-oss-20b", "gpt-oss-20b --engine sglang")
+    (apart,) = json.loads(terminal("compare", *both, "--gpu", "H100", "--json").out)["tokens"]
+    assert sum(cause["more_bytes"] for cause in apart["causes"]) == pytest.approx(
+        apart["more_cache_bytes"], abs=1 << 20
+    )
+    assert apart["causes"][0]["name"] == "budget"
+    assert "B has fewer tokens than A: " in terminal("compare", *both, "--gpu", "H100").out
+
+
 @pytest.mark.parametrize("words", [(), (LLAMA,), ("a b 'c", LLAMA), (LLAMA,) * 5, (f"{LLAMA} --json", LLAMA)])
 def test_the_terminal_says_what_to_do(terminal: Terminal, words: Sequence[str]) -> None:
     ran = terminal("compare", *words)

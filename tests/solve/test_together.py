@@ -14,7 +14,7 @@ from kvplanner.engine.registry import engine
 from kvplanner.engine.request import PlanRequest
 from kvplanner.errors import BadInput
 from kvplanner.gpu.spec import Machine
-from kvplanner.solve.together import held, orders, together
+from kvplanner.solve.together import orders, taken_by, together
 
 CHAT, EMBED = "meta-llama/Llama-3.1-8B-Instruct", "Qwen/Qwen3-Embedding-0.6B"
 
@@ -31,7 +31,7 @@ def test_the_second_finds_what_the_first_leaves() -> None:
     assert isinstance(embed.plan, Plan)
     total = machine.devices[0].gpu.cuda_total
     assert total is not None
-    assert embed.free_bytes == (total.value - held(chat.plan)[0],)
+    assert embed.free_bytes == (total.value - taken_by(chat.plan)[0],)
     alone = engine("vllm").plan(server(EMBED, machine, 0.2)[1])
     assert embed.fits
     assert embed.plan.devices[0].segment("other") is not None
@@ -81,10 +81,10 @@ def test_servers_on_different_gpus_meet_where_they_share_one() -> None:
     )
     placed = together([wide, left, right], machine)
     assert [one.gpus for one in placed] == [(0, 1), (1,), (2,)]
-    assert set(placed[0].held_bytes) == {0, 1}
+    assert set(placed[0].taken_bytes) == {0, 1}
     assert placed[1].free_bytes[0] is not None
     assert placed[2].free_bytes == (None,)  # nobody is there
-    assert set(placed[1].held_bytes) == {1}
+    assert set(placed[1].taken_bytes) == {1}
     with pytest.raises(BadInput, match="not this machine's"):
         together([wide], gpus.machine("H100"))
 

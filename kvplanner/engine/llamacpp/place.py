@@ -168,7 +168,7 @@ def _has_choice(pattern: str) -> bool:
 
 
 # What a layer puts where: bytes by GPU, bytes on the host, and the names of what is there.
-_Held = tuple[Mapping[int, int], int, frozenset[str]]
+_Resident = tuple[Mapping[int, int], int, frozenset[str]]
 
 
 class _Loading:
@@ -221,7 +221,7 @@ class _Loading:
 
     def layers(self, tensors: Tensors, placement: Placement) -> None:
         """Loads the layers; equal ones under the same rules are summed once."""
-        known: dict[tuple[object, ...], _Held] = {}
+        known: dict[tuple[object, ...], _Resident] = {}
         for layer, block in enumerate(tensors.layers):
             home, rules = placement.layers[layer], self._of(layer)
             if self._anywhere or (rules and self.spread is not None):
@@ -234,14 +234,14 @@ class _Loading:
             key = (id(block), home, *((rule.pattern, rule.device) for rule in rules))
             found = known.get(key)
             if found is None:
-                found = known[key] = self._held(block, layer, home, rules)
+                found = known[key] = self._resident(block, layer, home, rules)
             for gpu, size in found[0].items():
                 self.sums[gpu] += size
             self.host_bytes += found[1]
             if found[2]:
                 self.host_names[layer] = found[2]
 
-    def _held(self, block: Sequence[Tensor], layer: int, home: int, rules: Sequence[_Rule]) -> _Held:
+    def _resident(self, block: Sequence[Tensor], layer: int, home: int, rules: Sequence[_Rule]) -> _Resident:
         on_gpus: dict[int, int] = {}
         on_host, names = 0, []
         for tensor in block:

@@ -30,7 +30,7 @@ def fp8(config: Fields) -> Scheme:
     mapped = modelopt.mapped(config)
     if mapped:
         config.skip("modules_to_not_convert", "ignored_layers", "ignore")
-        modelopt.said_elsewhere(config)
+        modelopt.skip_repetition(config)
     rules = mapped or skips(config, "modules_to_not_convert", "ignored_layers")
     named = (*(config.texts("modules_to_not_convert") or ()), *(config.texts("ignored_layers") or ()))
     whole = any(name.rpartition(".")[2] in _PARTS for name in named)

@@ -23,11 +23,11 @@ def side_file(side: Mapping[str, object], top: Fields, harmless: frozenset[str])
     return scheme
 
 
-def said_twice(config: Fields, harmless: frozenset[str]) -> None:
+def close_without_method(config: Fields, harmless: frozenset[str]) -> None:
     """Closes an entry without a method, of which the side file is the complete form."""
     config.raw("quant_method")
     config.skip("ignore", "exclude_modules", "kv_cache_scheme", "quantized_layers")
-    modelopt.said_elsewhere(config)
+    modelopt.skip_repetition(config)
     config.close_settings(harmless)
 
 

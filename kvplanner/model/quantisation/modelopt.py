@@ -37,7 +37,7 @@ def modelopt(config: Fields) -> Scheme:
             raise config.missing("quant_algo")
         return modelopt(inner)
     algo = algo.upper()
-    said_elsewhere(config)
+    skip_repetition(config)
     rules = skips(config, "exclude_modules", "ignore")
     if algo == "MIXED_PRECISION":
         if not config.has("quantized_layers"):
@@ -50,7 +50,7 @@ def modelopt(config: Fields) -> Scheme:
     return Scheme(_NAMES.get(algo, "modelopt"), default, rules=rules, kv_cache=kv_cache(config), traits=(algo,))
 
 
-def said_elsewhere(config: Fields) -> None:
+def skip_repetition(config: Fields) -> None:
     """Marks what an export says once more in compressed-tensors' words as read."""
     groups = config.sub("config_groups")
     for key in groups.values if groups is not None else ():

@@ -31,10 +31,10 @@ def scheme_of(text: Fields, top: Fields, side: Mapping[str, object] | None) -> S
         config = config or fields.sub("quantization_config", "compression_config", "quantization")
     expert_dtype = text.text("expert_dtype", allowed=("fp4", "fp8"))
     if side is not None and (config is None or not config.has("quant_method")):
-        from kvplanner.model.quantisation.methods import said_twice, side_file
+        from kvplanner.model.quantisation.methods import close_without_method, side_file
 
         if config is not None:
-            said_twice(config, HARMLESS)
+            close_without_method(config, HARMLESS)
         return side_file(side, top, HARMLESS)
     if config is None or not config.values:
         return None

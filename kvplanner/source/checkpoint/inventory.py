@@ -61,7 +61,7 @@ def build(stored: Stored, expected: Inventory | None, *, complete: bool) -> Buil
     outside = _outside(stored, expected.outside, notes, complete)
     left_out = outside.left_out_bytes + sum(bodies[block].left_out_bytes for block in block_of)
     inventory = Inventory(tuple(body.groups for body in bodies), tuple(block_of), outside.groups, exact=complete)
-    return Built(inventory, notes.told(), left_out, tuple(notes.contradictions))
+    return Built(inventory, notes.texts(), left_out, tuple(notes.contradictions))
 
 
 def _layer_count(stored: Stored, expected: Inventory, complete: bool) -> int:
@@ -97,7 +97,7 @@ class _Notes:
     def name(self, kind: str, name: str) -> None:
         self._listed[kind][name] = None
 
-    def told(self) -> tuple[str, ...]:
+    def texts(self) -> tuple[str, ...]:
         texts = list(self._plain)
         for kind, names in self._listed.items():
             first = ", ".join(list(names)[:_MAX_NAMES])
@@ -300,4 +300,4 @@ def _without_config(stored: Stored, complete: bool) -> Built:
     )
     for path in unknown:
         notes.name("Tensors of unknown kind", path)
-    return Built(Inventory(tuple(bodies), block_of, tuple(outside), exact=complete), notes.told())
+    return Built(Inventory(tuple(bodies), block_of, tuple(outside), exact=complete), notes.texts())

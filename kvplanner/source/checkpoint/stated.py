@@ -33,7 +33,7 @@ class Stated(NamedTuple):
     around: int = 0
 
 
-class Held(NamedTuple):
+class Corrected(NamedTuple):
     """Spec and tensors with what the files lack left out, the stored size, and what to say of them."""
 
     spec: ModelSpec
@@ -42,7 +42,7 @@ class Held(NamedTuple):
     problems: tuple[str, ...]
 
 
-def as_stated(spec: ModelSpec, implied: Inventory, stated: Stated) -> Held:
+def as_stated(spec: ModelSpec, implied: Inventory, stated: Stated) -> Corrected:
     """A config's tensors, corrected by what is stated of the files."""
     problems: list[str] = []
     places = {take_apart(name, spec.num_layers, spec.mtp_layers).place for name in stated.tensors}
@@ -60,18 +60,18 @@ def as_stated(spec: ModelSpec, implied: Inventory, stated: Stated) -> Held:
     counted = sum(int(part.value) for part in inputs)
     if stated.total is None:
         formula = " + ".join(f"{{{part.name}}}" for part in inputs)
-        return Held(spec, implied, exact(counted, formula, *inputs), tuple(problems))
+        return Corrected(spec, implied, exact(counted, formula, *inputs), tuple(problems))
     return _weighed(spec, implied, stated, counted, problems)
 
 
-def _weighed(spec: ModelSpec, implied: Inventory, stated: Stated, counted: int, problems: list[str]) -> Held:
+def _weighed(spec: ModelSpec, implied: Inventory, stated: Stated, counted: int, problems: list[str]) -> Corrected:
     """The stated total against what is counted."""
     total = stated.total or 0
     more = total - counted
     if abs(more) > counted * _DIFFERENT + stated.around and _counts_elements(implied, total, stated):
         problems.append(f"{stated.source} says {total:,} bytes, which are 2 for each element: not used")
-        return Held(spec, implied, exact(counted, "{counted}", Input("counted", counted, "B", "config.json, by rule")),
-                    tuple(problems))  # fmt: skip
+        size = exact(counted, "{counted}", Input("counted", counted, "B", "config.json, by rule"))
+        return Corrected(spec, implied, size, tuple(problems))
     if abs(more) > total * _DIFFERENT + stated.around:
         than = "more" if more > 0 else "less"
         said = f"{stated.source} says {total:,} bytes in all, {abs(more) / counted:.1%} {than} than the config implies"
@@ -80,7 +80,9 @@ def _weighed(spec: ModelSpec, implied: Inventory, stated: Stated, counted: int, 
         )
         if more > 0:
             implied = with_unexplained(spec, implied, more)
-    return Held(spec, implied, exact(total, "{stated}", Input("stated", total, "B", stated.source)), tuple(problems))
+    return Corrected(
+        spec, implied, exact(total, "{stated}", Input("stated", total, "B", stated.source)), tuple(problems)
+    )
 
 
 def _counts_elements(implied: Inventory, total: int, stated: Stated) -> bool:

@@ -139,7 +139,7 @@ class _Paper:
 
 
 def _write(paper: _Paper, made: Sheet) -> None:
-    told = made.told
+    told = made.verdict
     paper.block(f'<span style="color:{LIGHT.muted}">{escape(made.title)}</span>')
     paint_status(paper.painter, QRectF(MARGIN, paper.y, _ICON, _ICON), told.state, LIGHT)
     indent = _ICON + 12

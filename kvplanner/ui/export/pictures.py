@@ -58,7 +58,7 @@ class Picture(NamedTuple):
     height: float
     title: str
     title_lines: tuple[str, ...]
-    told: Verdict
+    verdict: Verdict
     headline: tuple[str, ...]
     details: tuple[str, ...]
     bars_y: float
@@ -109,7 +109,7 @@ def svg(plan: Plan, *, unit: Unit = "GiB", theme: ThemeName = "light", font: QFo
     generator.setViewBox(QRect(0, 0, size.width(), size.height()))
     generator.setResolution(DOTS_PER_INCH)
     generator.setTitle(picture.title)
-    generator.setDescription(picture.told.headline)
+    generator.setDescription(picture.verdict.headline)
     painter = QPainter(generator)
     draw(painter, picture, THEMES[theme], type_)
     painter.end()
@@ -241,7 +241,7 @@ def draw(painter: QPainter, picture: Picture, tokens: Tokens, type_: Type) -> No
         _line(painter, type_, "text", Rect(MARGIN, y, room, LINE), text, tokens.muted)
         y += LINE
     y += 8
-    paint_status(painter, QRectF(MARGIN, y, ICON, ICON), picture.told.state, tokens)
+    paint_status(painter, QRectF(MARGIN, y, ICON, ICON), picture.verdict.state, tokens)
     left = MARGIN + ICON + 14
     large = _headline_font(type_)
     for text in picture.headline:

@@ -66,7 +66,7 @@ class Field(QWidget):
 
     def set_error(self, text: str) -> None:
         """Say below the input why its value was refused; "" takes it back."""
-        if text == self.error.said:
+        if text == self.error.message:
             return
         self.error.say(text)
         self.error_changed.emit()

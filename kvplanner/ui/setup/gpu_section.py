@@ -130,7 +130,7 @@ class DeviceRow(QWidget):
         self.show()
 
     def _say(self, text: str) -> None:
-        if text != self.error.said:
+        if text != self.error.message:
             self.error.say(text)
             self.free.set_wrong(bool(text))
             self.error_changed.emit()
@@ -293,7 +293,9 @@ class GpuSection(Section):
     def refused_row(self) -> tuple[str, str]:
         """Name and message of the first GPU whose free memory was refused, "" for none."""
         shown = self._rows[: len(self._state.devices)] if self._state is not None else []
-        return next(((f"Free memory of GPU {row.index}", row.error.said) for row in shown if row.error.said), ("", ""))
+        return next(
+            ((f"Free memory of GPU {row.index}", row.error.message) for row in shown if row.error.message), ("", "")
+        )
 
     def _toggle_devices(self, on: bool) -> None:
         self.toggle.setText("Devices ▾" if on else "Devices ▸")

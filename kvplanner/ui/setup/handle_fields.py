@@ -62,7 +62,7 @@ class SharesField(TextField):
         self._show()
         several = found is not None and len(found.parts) > 1
         self.bar.setVisible(several)
-        if found is not None and several and not self.bar.held:
+        if found is not None and several and not self.bar.dragged:
             self.bar.set_parts(found.parts)
 
     def _show(self) -> None:

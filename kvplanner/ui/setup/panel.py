@@ -279,7 +279,9 @@ class SetupPanel(QScrollArea):
     @property
     def refused(self) -> tuple[str, str]:
         """Name and message of the first input whose text was refused and so is not in the plan; "" for none."""
-        said = next(((field.title, field.error.said) for field in self._all_fields() if field.error.said), ("", ""))
+        said = next(
+            ((field.title, field.error.message) for field in self._all_fields() if field.error.message), ("", "")
+        )
         return said if said[0] else self.gpus.refused_row()
 
     # errors ----------------------------------------------------------------------------------------------------
@@ -354,7 +356,7 @@ class SetupPanel(QScrollArea):
     def go_to_refused(self) -> None:
         """Lead to the first input whose text is refused."""
         for field in self._all_fields():
-            if field.error.said:
+            if field.error.message:
                 self.ensureWidgetVisible(field)
                 field.inputs[-1].setFocus(Qt.FocusReason.OtherFocusReason)
                 return

@@ -128,7 +128,7 @@ class SplitBar(QWidget):
         self.chosen.emit(self.parts)
 
     @property
-    def held(self) -> bool:
+    def dragged(self) -> bool:
         """Whether a grip is being dragged."""
         return any(grip.isSliderDown() for grip in self.grips)
 

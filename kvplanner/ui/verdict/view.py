@@ -350,7 +350,7 @@ class VerdictView(QWidget):
             button.show()
         self._hold_height()
 
-    def told(self) -> Verdict:
+    def shown(self) -> Verdict:
         """What is shown."""
         if self._problem is not None:
             text, remedy = self._problem
@@ -380,7 +380,7 @@ class VerdictView(QWidget):
         self._show()
 
     def _show(self) -> None:
-        told, tokens = self.told(), tokens_of(self)
+        told, tokens = self.shown(), tokens_of(self)
         self.icon.set_state(told.state)
         self.headline.setText(told.headline.replace("≈ ", "≈\u00a0"))
         self.details.show_facts(told.details, told.tightest_text, apart=told.state == "stale")

@@ -134,12 +134,12 @@ class ErrorLabel(WrappedLabel):
         super().__init__("", parent)
         self.setTextFormat(Qt.TextFormat.PlainText)
         self.setProperty("role", "error")
-        self.said = ""
+        self.message = ""
         self.hide()
 
     def say(self, text: str) -> None:
         """Show a message, "" for none."""
-        self.said = text
+        self.message = text
         self.setText(breakable(text))
         self.setVisible(bool(text))
 

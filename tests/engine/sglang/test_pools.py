@@ -90,7 +90,7 @@ def test_tokens_are_whole_pages_and_pools_take_what_the_budget_leaves(name: str,
     page = found.cache.page_size
     assert sized.tokens % page == 0
     each = pools.cells.charged_full + pools.cells.charged_window
-    state = pools.state.held_bytes if pools.state else 0
+    state = pools.state.allocated_bytes if pools.state else 0
     assert sized.bytes <= sized.rest_bytes + (page + 2) * each + pools.cells.tables + state + 8 * (sized.tokens + 2)
 
 

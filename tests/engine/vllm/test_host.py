@@ -9,7 +9,7 @@ from kvplanner.engine.option import OptionValue
 from kvplanner.engine.plan import DevicePlan, Plan
 from kvplanner.engine.registry import engine
 from kvplanner.engine.request import PlanRequest
-from kvplanner.solve.together import held, together
+from kvplanner.solve.together import taken_by, together
 from kvplanner.units import GIB
 
 LLAMA, EMBED = "meta-llama/Llama-3.1-8B-Instruct", "Qwen/Qwen3-Embedding-0.6B"
@@ -75,7 +75,7 @@ def test_sleep_gives_back_weights_and_cache() -> None:
     (said,) = (warning for warning in plan.warnings if warning.startswith("Asleep"))
     assert "the host keeps 14.96 GiB of weights" in said
     assert any("use level 2" in warning for warning in plan.warnings)
-    awake, asleep = held(plan)[0], held(plan, asleep=True)[0]
+    awake, asleep = taken_by(plan)[0], taken_by(plan, asleep=True)[0]
     assert asleep < 3 * GIB < 60 * GIB < awake
 
 

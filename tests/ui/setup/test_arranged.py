@@ -213,5 +213,5 @@ def test_an_error_of_a_row_that_is_still_to_come_is_shown(window: MainWindow, fl
     panel.show_error(BadInput("no such value", flag, "Choose another"))
     settled(section)
     QTest.qWait(20)
-    field = next(entry.field for entry in section.entries.values() if entry.field.error.said)
+    field = next(entry.field for entry in section.entries.values() if entry.field.error.message)
     assert not field.error.visibleRegion().isEmpty()

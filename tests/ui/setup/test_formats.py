@@ -35,13 +35,13 @@ def test_formats_that_the_gpus_cannot_run_are_greyed_out(open_window: Callable[.
 def test_a_format_that_the_gpus_cannot_run_is_refused_at_the_weights(open_window: Callable[..., MainWindow]) -> None:
     window = open_window(model="Qwen3-8B", gpu="Tesla V100-SXM2-32GB")
     document, panel = window.document, window.panel
-    assert window.centre.verdict.told().state == "unknown"
+    assert window.centre.verdict.shown().state == "unknown"
     document.edit("Format", weight_format="FP8")
     document.flush()
     assert document.error is not None
-    assert "fp8 is not supported for the current GPU" in panel.model.format_field.error.said
-    assert panel.gpus.error.said == ""
-    assert window.centre.verdict.told().details[-1].startswith("Shown: the last plan that could be made (Cannot tell")
+    assert "fp8 is not supported for the current GPU" in panel.model.format_field.error.message
+    assert panel.gpus.error.message == ""
+    assert window.centre.verdict.shown().details[-1].startswith("Shown: the last plan that could be made (Cannot tell")
     document.edit("Format", weight_format=None)
     document.flush()
-    assert panel.model.format_field.error.said == ""
+    assert panel.model.format_field.error.message == ""

@@ -111,15 +111,15 @@ def test_a_mixed_machine_can_be_typed() -> None:
 def test_a_refused_choice_is_told_until_another_one_is_made(window: MainWindow) -> None:
     section = window.panel.gpus
     window.machines.choose("0GB")
-    assert section.error.said.startswith("A GPU of 0.00 GiB is out of range")
+    assert section.error.message.startswith("A GPU of 0.00 GiB is out of range")
     window.machines.add("64xrtx-4090")
-    assert section.error.said == "66 GPUs are more than a plan has: 64 at most"
+    assert section.error.message == "66 GPUs are more than a plan has: 64 at most"
     assert len(window.document.state.devices) == 2
     window.machines.add("rtx-3090")
-    assert section.error.said == ""
+    assert section.error.message == ""
     window.machines.choose("0GB")
     window.document.undo()
-    assert section.error.said == ""
+    assert section.error.message == ""
 
 
 def test_the_chooser_says_what_is_wrong_with_the_count(window: MainWindow, qtbot: QtBot) -> None:

@@ -55,7 +55,7 @@ def test_no_field_breaks_over_odd_input(window: MainWindow, text: str) -> None:
         window.document.flush()
         paste(edit, text)
         window.document.flush()
-        said = field.error.said
+        said = field.error.message
         if window.document.state == state and text.strip() and field is not window.panel.gpus.count_field:
             assert said or edit.text() in ("", "0"), (field.title, text)
         assert "Example: --" not in said
@@ -76,9 +76,9 @@ def test_what_is_typed_in_advanced_is_told_in_advanced(window: MainWindow) -> No
     QApplication.processEvents()
     paste(edit, "64")
     window.document.flush()
-    assert field.error.said.startswith("Data parallel 64 needs 64 GPUs")
-    assert window.panel.fields["tensor_parallel_size"].error.said == ""
-    assert window.panel.fields["data_parallel_size"].error.said == ""
+    assert field.error.message.startswith("Data parallel 64 needs 64 GPUs")
+    assert window.panel.fields["tensor_parallel_size"].error.message == ""
+    assert window.panel.fields["data_parallel_size"].error.message == ""
 
 
 def test_messages_quote_what_was_typed_as_it_is(window: MainWindow) -> None:
@@ -97,8 +97,8 @@ def test_free_memory_is_within_the_card_and_has_a_unit(window: MainWindow, text:
     QApplication.processEvents()
     row = window.panel.gpus.findChildren(DeviceRow)[0]
     paste(row.free, text)
-    assert said in row.error.said
-    assert bool(said) == bool(row.error.said)
+    assert said in row.error.message
+    assert bool(said) == bool(row.error.message)
     assert bool(window.document.state.given_free) == (not said)
 
 
@@ -121,9 +121,9 @@ def test_escape_takes_a_refused_value_back(window: MainWindow) -> None:
         assert isinstance(edit, ValueEdit)
         before = edit.text()
         paste(edit, "nonsense")
-        assert field.error.said
+        assert field.error.message
         press(edit, Qt.Key.Key_Escape)
-        assert (edit.text(), field.error.said) == (before, "")
+        assert (edit.text(), field.error.message) == (before, "")
         assert window.document.state == state
 
 
@@ -173,7 +173,7 @@ def test_parallel_sizes_step_to_what_the_model_allows(window: MainWindow, in_adv
 def test_an_empty_count_is_what_it_was(window: MainWindow) -> None:
     gpus = window.panel.gpus
     paste(gpus.count, "")
-    assert (gpus.count.text(), gpus.count_field.error.said) == ("2", "")
+    assert (gpus.count.text(), gpus.count_field.error.message) == ("2", "")
     assert len(window.document.state.devices) == 2
 
 

@@ -151,7 +151,7 @@ def test_no_line_of_facts_ends_or_begins_with_a_dot(qtbot: QtBot, width: int) ->
     view.set_plan(plan(LLAMA, "H100"))
     qtbot.wait(1)
     shown = re.sub(r"<(?!br)[^>]*>", "", view.details.text()).replace("&nbsp;", " ")
-    told = view.told()
+    told = view.shown()
     facts = [*told.details, told.tightest_text]
     rows = [row.split(DOT) for row in shown.split("<br>")]
     assert [fact for row in rows for fact in row] == facts

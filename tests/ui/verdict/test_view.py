@@ -132,9 +132,9 @@ def test_a_problem_says_what_to_do(view: VerdictView) -> None:
 
 def test_a_stale_plan_says_so(view: VerdictView) -> None:
     view.set_plan(sample_plans.fits())
-    fits = view.told()
+    fits = view.shown()
     view.set_stale("Tensor parallel 3 does not divide the heads", "Choose 2 or 4")
-    told = view.told()
+    told = view.shown()
     assert told.headline == "No plan: tensor parallel 3 does not divide the heads"
     assert told.details == ("Choose 2 or 4", f"Shown: the last plan that worked ({fits.headline})")
     assert told.notes == ()
@@ -142,14 +142,14 @@ def test_a_stale_plan_says_so(view: VerdictView) -> None:
     assert view.headline.text() == told.headline
     assert view.icon.accessibleName() == "No plan of what is set"
     view.set_stale(None)
-    assert view.told() == fits
+    assert view.shown() == fits
     assert view.icon.accessibleName() == "Fits"
 
 
 def test_a_failing_plan_did_not_work(view: VerdictView) -> None:
     view.set_plan(sample_plans.too_big())
     view.set_stale("context 9 exceeds 8")
-    assert view.told().details[0].startswith("Shown: the last plan that could be made (Does not fit")
+    assert view.shown().details[0].startswith("Shown: the last plan that could be made (Does not fit")
     assert view.message.isHidden()
 
 

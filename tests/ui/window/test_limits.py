@@ -70,7 +70,7 @@ def test_a_mix_in_place_of_the_users_is_answered(window: MainWindow, qtbot: QtBo
     assert document.state.ask.options == (expected.request.options if expected.request else {})
     load.users.setText("70%:")
     load.users.committed.emit("70%:")
-    assert "is no part of a mix" in load.error.said
+    assert "is no part of a mix" in load.error.message
 
 
 def test_no_button_asks_what_has_no_answer(window: MainWindow) -> None:

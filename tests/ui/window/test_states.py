@@ -50,9 +50,9 @@ def test_the_plan_in_sight_says_that_it_is_not_of_what_is_typed(
     window: MainWindow, text: str, headline: str, remedy: str
 ) -> None:
     assert stale(window) is None
-    fits = window.centre.verdict.told().headline
+    fits = window.centre.verdict.shown().headline
     type_into(window, "max_model_len", text)
-    told = window.centre.verdict.told()
+    told = window.centre.verdict.shown()
     assert told.headline == headline
     assert told.details[0].startswith(remedy)
     assert told.details[1] == f"Shown: the last plan that worked ({fits})"
@@ -76,7 +76,7 @@ def test_a_long_number_shows_its_start(window: MainWindow) -> None:
 
 def test_a_model_that_is_not_modelled_is_a_problem_not_an_old_plan(window: MainWindow) -> None:
     window.document._fail(NotModelled("its layers are not known", "some/model", "Choose another model"))
-    told = window.centre.verdict.told()
+    told = window.centre.verdict.shown()
     assert told.headline == "No plan: its layers are not known"
     assert "Choose another model" in " ".join(told.details)
 
@@ -89,7 +89,7 @@ def test_over_the_plan_of_another_model_stands_whose_it_is(window: MainWindow) -
     window.document.set_model("some/other", state.model._replace(id="some/other", spec=short))
     window.document.flush()
     assert window.document.error is not None
-    told = window.centre.verdict.told()
+    told = window.centre.verdict.shown()
     assert told.headline.startswith("No plan: ")
     assert "Fits" not in told.headline
     assert "Shown: the last plan that worked (Llama-3.1-8B-Instruct: Fits" in " ".join(told.details)

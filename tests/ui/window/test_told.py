@@ -19,7 +19,7 @@ from kvplanner.ui.setup.inputs import ValueEdit
 from kvplanner.ui.setup.model_section import stored_text, would_store_text
 from kvplanner.ui.widgets.labels import ErrorLabel
 from kvplanner.ui.window.application import Application
-from kvplanner.ui.window.commands.opening import told_apart
+from kvplanner.ui.window.commands.opening import distinct_names
 from kvplanner.ui.window.window import MainWindow
 from kvplanner.units import ByteUnit
 
@@ -28,7 +28,7 @@ SAMPLE = ("meta-llama/Llama-3.1-8B-Instruct", "deepseek-ai/DeepSeek-R1", "Qwen/Q
 
 def errors_of(window: MainWindow) -> str:
     """What the form shows in red."""
-    return " ".join(label.said for label in window.panel.findChildren(ErrorLabel) if label.said)
+    return " ".join(label.message for label in window.panel.findChildren(ErrorLabel) if label.message)
 
 
 def test_an_unknown_draft_model_sends_to_the_chooser(open_window: Callable[..., MainWindow], qtbot: QtBot) -> None:
@@ -63,12 +63,12 @@ def test_what_is_refused_is_quoted_as_it_was_typed(window: MainWindow, text: str
     edit = next(e for e in field.inputs if isinstance(e, ValueEdit))
     edit.setText(text)
     edit.editingFinished.emit()
-    assert f"'{text}' is not a " in field.error.said
+    assert f"'{text}' is not a " in field.error.message
     load = window.panel.load
     assert load is not None
     load.users.setText(text)
     load.users.editingFinished.emit()
-    assert f"'{text}' is not a " in load.error.said
+    assert f"'{text}' is not a " in load.error.message
 
 
 def test_a_refused_size_is_quoted_as_it_was_typed(window: MainWindow) -> None:
@@ -76,7 +76,7 @@ def test_a_refused_size_is_quoted_as_it_was_typed(window: MainWindow) -> None:
     row = window.panel.gpus.findChildren(DeviceRow)[0]
     row.free.setText("1,5 much")
     row.free.editingFinished.emit()
-    assert "'1,5 much'" in row.error.said
+    assert "'1,5 much'" in row.error.message
 
 
 def test_a_what_if_is_called_as_in_the_list(window: MainWindow) -> None:
@@ -135,4 +135,4 @@ def test_recent_files_can_be_told_apart(window: MainWindow, tmp_path: Path) -> N
     assert texts[:3] == ["c.kvplan.json", "p && q.kvplan.json — ~/b", "p && q.kvplan.json — ~/a"]
     assert menu.toolTipsVisible()
     assert [action.toolTip() for action in menu.actions()[:3]] == [str(path) for path in reversed(paths)]
-    assert told_apart(["/x/y/a", "/x/z/b"]) == ["a", "b"]
+    assert distinct_names(["/x/y/a", "/x/z/b"]) == ["a", "b"]

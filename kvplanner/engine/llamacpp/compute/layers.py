@@ -76,11 +76,11 @@ class Inputs(NamedTuple):
 class Weights(NamedTuple):
     """A layer's tensors: name → (bytes, backend)."""
 
-    held: Mapping[str, tuple[int, int]]
+    sizes: Mapping[str, tuple[int, int]]
 
     def has(self, name: str) -> bool:
         """Whether the layer has a matrix or vector of this name."""
-        return name in self.held
+        return name in self.sizes
 
 
 class Layer:
@@ -142,7 +142,7 @@ class Layer:
         return (self.shape.tokens if rows is None else rows) >= _OFFLOAD_ROWS
 
     def _weight(self, name: str) -> tuple[int, int]:
-        return self.weights.held.get(name) or (0, self.device)
+        return self.weights.sizes.get(name) or (0, self.device)
 
     def norm(
         self, source: int, name: str, *, bytes_: int | None = None, inplace: bool = True, rows: int | None = None

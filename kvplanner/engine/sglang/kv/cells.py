@@ -64,14 +64,14 @@ def stage_layers(num_layers: int, pp: int, stage: int) -> tuple[int, int]:
     return start, start + base + (1 if stage >= pp - rest else 0)
 
 
-def held_layers(spec: ModelSpec, pp: int, stage: int) -> tuple[int, int]:
+def built_layers(spec: ModelSpec, pp: int, stage: int) -> tuple[int, int]:
     """First layer and end of those that a stage builds: all of them in classes that know no stages."""
     return (0, spec.num_layers) if quirk(spec.architecture).whole_stages else stage_layers(spec.num_layers, pp, stage)
 
 
 def layers_of(spec: ModelSpec, settings: Settings, stage: int) -> Layers:
     """The layers with a cache of a stage. Layers that reuse an earlier layer's cache are given one all the same."""
-    first, end = held_layers(spec, settings.parallel.pp, stage)
+    first, end = built_layers(spec, settings.parallel.pp, stage)
     mixers = [m for index in spec.layer_of[first:end] for m in spec.layers[index].mixers if _keeps(m)]
     pooled = settings.cache.windows
     if quirk(spec.architecture).windows and not pooled:

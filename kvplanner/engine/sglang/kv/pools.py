@@ -316,7 +316,7 @@ def _allocated(
         kv = cells.full * (sized.tokens + page) + cells.tables
     states = 0
     if layout.state is not None and slots is not None:
-        states = (slots + 1) * layout.state.held_bytes + (requests + 1) * layout.state.draft_bytes
+        states = (slots + 1) * layout.state.allocated_bytes + (requests + 1) * layout.state.draft_bytes
     lists = 8 * sized.tokens // (page if page > 1 else 1) + 8 * (requests + 1)
     return Pools(
         rest_bytes=int(rest * GIB),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kvplanner.engine.sglang.kv.cells import held_layers, stage_layers
+from kvplanner.engine.sglang.kv.cells import built_layers, stage_layers
 from kvplanner.engine.sglang.settings import Settings
 from kvplanner.model.formats import DTYPE_BYTES
 from kvplanner.model.kv import sequence_state
@@ -18,12 +18,12 @@ _TRACKED: Final = {"none": 0, "no_buffer": 0, "extra_buffer_lazy": 1}
 
 class StateLayout(NamedTuple):
     """Recurrent state on a rank. slot_bytes: of all layers of the model; stage_bytes: what a stage is charged (the
-    largest share of any); held_bytes: what this stage allocates; per_request: slots that a running request takes;
+    largest share of any); allocated_bytes: what this stage allocates; per_request: slots that a running request takes;
     draft_bytes: what a request keeps for the tokens of a draft that are not yet accepted."""
 
     slot_bytes: int
     stage_bytes: int
-    held_bytes: int
+    allocated_bytes: int
     per_request: int
     draft_bytes: int
 
@@ -38,16 +38,18 @@ def state_layout(spec: ModelSpec, settings: Settings, stage: int) -> StateLayout
     parts = [per_layer[slice(*stage_layers(spec.num_layers, pp, s))] for s in range(pp)]
     counts = [sum(size > 0 for size in part) for part in parts]
     charged = int(total * (max(counts) / max(sum(counts), 1)))
-    held = slice(*held_layers(spec, pp, stage))
-    return StateLayout(total, charged, sum(per_layer[held]), slots_per_request(settings), _drafts(spec, settings, held))
+    built = slice(*built_layers(spec, pp, stage))
+    return StateLayout(
+        total, charged, sum(per_layer[built]), slots_per_request(settings), _drafts(spec, settings, built)
+    )
 
 
-def _drafts(spec: ModelSpec, settings: Settings, held: slice) -> int:
+def _drafts(spec: ModelSpec, settings: Settings, built: slice) -> int:
     """A state after each draft token, and the convolution's inputs of all of them (mem_cache/memory_pool.py)."""
     tokens = settings.speculation.draft_tokens
     if not settings.speculation.algorithm:
         return 0
-    states = [m for i in spec.layer_of[held] for m in spec.layers[i].mixers if isinstance(m, State)]
+    states = [m for i in spec.layer_of[built] for m in spec.layers[i].mixers if isinstance(m, State)]
     total = 0
     for mixer in states:
         conv, state = _parts(mixer, settings)

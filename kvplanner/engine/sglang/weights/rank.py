@@ -19,7 +19,7 @@ from kvplanner.model.tensors import TensorGroup
 from kvplanner.record import NamedTuple
 
 
-class Held(NamedTuple):
+class RankTensors(NamedTuple):
     """A group of tensors on a rank with its resident bytes in all layers that hold it."""
 
     group: TensorGroup
@@ -29,19 +29,19 @@ class Held(NamedTuple):
 
 
 @by_identity(16, lambda _, settings, stage: (standing(settings), stage))
-def held(model: Model, settings: Settings, stage: int) -> tuple[Held, ...]:
+def rank_tensors(model: Model, settings: Settings, stage: int) -> tuple[RankTensors, ...]:
     """Every group of tensors on a rank of a stage. Raises NotModelled when the tensors are not known."""
-    return tuple(_held(model, settings, stage))
+    return tuple(_each_tensor(model, settings, stage))
 
 
-def _held(model: Model, settings: Settings, stage: int) -> Iterator[Held]:
+def _each_tensor(model: Model, settings: Settings, stage: int) -> Iterator[RankTensors]:
     previous = ""
     for item in placed(model, settings, stage):
         group = item.group
         joined = f"{group.path.rpartition('.')[0]}.{group.fused}" if group.fused else group.path
         size = weights_format.resident(group, item.local, model.spec, settings, first_of_fused=joined != previous)
         previous = joined
-        yield Held(group, item.local, item.layers, item.layers * size)
+        yield RankTensors(group, item.local, item.layers, item.layers * size)
 
 
 class RankWeights(NamedTuple):
@@ -71,7 +71,7 @@ def weights_of(model: Model, settings: Settings, stage: int, *, lora_slots: int 
     """All tensors of a rank of a stage. Raises NotModelled when the tensors are not known."""
     kinds: Counter[str] = Counter()
     ends = 0
-    for item in held(model, settings, stage):
+    for item in rank_tensors(model, settings, stage):
         kinds[item.group.kind] += item.bytes
         if item.group.kind in ("attention", "mlp", "state") and item.local.columns:
             ends += item.layers * item.local.copies * (item.local.rows + item.local.columns)

@@ -60,7 +60,7 @@ def _groups(layout: Layout, settings: Settings) -> tuple[CacheGroup, ...]:
         each = cells.window * page // layout.window_layers
         out.append(CacheGroup("sliding", layout.window_layers, page, each, 0))
     if layout.state is not None:
-        slot = layout.state.held_bytes // max(layout.state_layers, 1)
+        slot = layout.state.allocated_bytes // max(layout.state_layers, 1)
         out.append(CacheGroup("state", layout.state_layers, page, slot, 0))
     return tuple(out)
 

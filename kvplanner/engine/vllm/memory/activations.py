@@ -19,7 +19,7 @@ from kvplanner.engine.vllm.gpu import Gpu
 from kvplanner.engine.vllm.memory.workspace import copies_rows, has_counters, penalty_counters
 from kvplanner.engine.vllm.quirks import quirks
 from kvplanner.engine.vllm.settings import Settings
-from kvplanner.engine.vllm.weights.rank import bodies, held, moving
+from kvplanner.engine.vllm.weights.rank import bodies, moving, rank_tensors
 from kvplanner.engine.vllm.weights.shard import cut
 from kvplanner.estimate import Estimate, Input, banded
 from kvplanner.model.formats import DTYPE_BYTES
@@ -160,7 +160,7 @@ def _compilation(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Mome
     tried = rules.COMBO_KERNELS.at(settings.version)
     if not tried or not compiles(settings) or stage or outside:
         return Moment()
-    words = [h.bytes for h in held(model, settings, gpu, stage) if h.group.kind == "embedding"]
+    words = [h.bytes for h in rank_tensors(model, settings, gpu, stage) if h.group.kind == "embedding"]
     size = max(words, default=0)
     rows = settings.scheduler.max_num_batched_tokens * spec.hidden_size * DTYPE_BYTES[settings.model.dtype]
     low = 0 if settings.graphs.cold is None else round(_COLD_BAND[0] * size)

@@ -17,7 +17,7 @@ from kvplanner.engine.vllm.gpu import Gpu
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.engine.vllm.weights import format as weights_format
 from kvplanner.engine.vllm.weights import loaded as weights_loaded
-from kvplanner.engine.vllm.weights.rank import held
+from kvplanner.engine.vllm.weights.rank import rank_tensors
 from kvplanner.estimate import Estimate, Input, banded
 from kvplanner.model.model import Model
 from kvplanner.units import MIB
@@ -68,7 +68,7 @@ def _left_by_repacking(model: Model, settings: Settings, gpu: Gpu, stage: int) -
         return 0
     values: dict[str, int] = {}
     layers = 0
-    for part in held(model, settings, gpu, stage):
+    for part in rank_tensors(model, settings, gpu, stage):
         if part.group.kind == "experts" and len(part.group.shape) > 1:
             values[part.group.shard] = values.get(part.group.shard, 0) + part.values
             layers = max(layers, part.layers)

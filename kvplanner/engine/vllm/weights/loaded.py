@@ -16,7 +16,7 @@ from kvplanner.engine.vllm.gpu import Gpu
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.engine.vllm.weights import rank as weights
 from kvplanner.engine.vllm.weights import rotary
-from kvplanner.engine.vllm.weights.rank import Held, bodies, moving
+from kvplanner.engine.vllm.weights.rank import RankTensors, bodies, moving
 from kvplanner.estimate import Estimate, Input, banded, exact, least_sure
 from kvplanner.model.model import Model
 from kvplanner.sized_text import SizedText, size_mark
@@ -71,7 +71,7 @@ def rounding(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Estimate
 
 def sizes_of(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Iterator[tuple[tuple[int, ...], int]]:
     """Bytes of every tensor of a rank, pieces that the engine joins as one: layer by layer, with how many are alike."""
-    parts = weights.held(model, settings, gpu, stage)
+    parts = weights.rank_tensors(model, settings, gpu, stage)
     lengths = [(len(body), layers) for body, layers in bodies(model, settings, stage)]
     inside = sum(length for length, _ in lengths)
     outside = parts[inside:]
@@ -87,7 +87,7 @@ def sizes_of(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Iterator
         yield _tensors(alike, apart=True), copies
 
 
-def _tensors(parts: Sequence[Held], *, apart: bool = False) -> tuple[int, ...]:
+def _tensors(parts: Sequence[RankTensors], *, apart: bool = False) -> tuple[int, ...]:
     """Sizes of one layer's tensors; apart: of one copy of each group, as an encoder has a copy in each block.
 
     The experts of a layer stand in one tensor, quantised values and their scales apart.

@@ -50,7 +50,7 @@ _RULE_BAND: Final = 0.03
 _KERNEL_ARCHES: Final = ((8, 0), (8, 9), (9, 0), (10, 0), (12, 0))
 
 
-class Held(NamedTuple):
+class RankTensors(NamedTuple):
     """A group of tensors on a rank: its local part, the layers that hold it, and its resident bytes in all.
 
     values: of the bytes in one layer those of the values, without scales that stand in tensors of their own.
@@ -119,12 +119,12 @@ def moving(_: Model, settings: Settings, gpu: Gpu, stage: int) -> tuple[object, 
 
 
 @by_identity(8, moving)
-def held(model: Model, settings: Settings, gpu: Gpu, stage: int) -> tuple[Held, ...]:
+def rank_tensors(model: Model, settings: Settings, gpu: Gpu, stage: int) -> tuple[RankTensors, ...]:
     """Every group of tensors that a rank of a stage holds, once for each distinct layer body."""
-    return tuple(_all_held(model, settings, gpu, stage))
+    return tuple(_each_tensor(model, settings, gpu, stage))
 
 
-def _all_held(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Iterator[Held]:
+def _each_tensor(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Iterator[RankTensors]:
     inventory = inventory_of(model)
     experts = routed_experts(model.spec)
     parts = [(g, layers) for body, layers in bodies(model, settings, stage) for g in body]
@@ -140,7 +140,7 @@ def _all_held(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Iterato
         joined = f"{group.path.rpartition('.')[0]}.{group.fused}" if group.fused else group.path
         size, values = weights_format.resident(group, local, model.spec, settings, gpu, joined != previous)
         previous = joined if len(group.shape) > 1 else previous  # biases stand between the pieces of a matrix
-        yield Held(group, local, layers, layers * size, values)
+        yield RankTensors(group, local, layers, layers * size, values)
 
 
 def _local(group: TensorGroup, spec: ModelSpec, settings: Settings, experts: int) -> Local:
@@ -168,7 +168,7 @@ def divides(model: Model, tp: int) -> bool:
     )
 
 
-def _check(model: Model, settings: Settings, parts: Iterable[Held]) -> tuple[str, ...]:
+def _check(model: Model, settings: Settings, parts: Iterable[RankTensors]) -> tuple[str, ...]:
     """Remarks on methods and splits that this release may refuse.
 
     Raises BadInput for those that it refuses, NotModelled for a method of unknown size.
@@ -199,10 +199,10 @@ def rank_weights(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Esti
     kind of tensor. Raises NotModelled when the tensors or the method's sizes are unknown, BadInput for a method or a
     split that the engine refuses.
     """
-    parts_held = held(model, settings, gpu, stage)
-    remarks = _check(model, settings, parts_held)
+    tensors = rank_tensors(model, settings, gpu, stage)
+    remarks = _check(model, settings, tensors)
     kinds: Counter[str] = Counter()
-    for item in parts_held:
+    for item in tensors:
         kinds[_KIND_NAMES[item.group.kind]] += item.bytes
     parts = [Input(name, size, "B", model.source_kind) for name, size in kinds.most_common() if size]
     extras = weights_extra.extras(model, settings, stage, bodies(model, settings, stage))
@@ -235,8 +235,8 @@ def _doubts(model: Model, settings: Settings, gpu: Gpu, stage: int, value: int) 
         doubts.append(banded(value, round(value * (1 - _RULE_BAND)), round(value * (1 + _RULE_BAND)), "analytic"))
     if gpu.arch is None and (wanted is not None or model.spec.quantization is not None):
         known = [gpu._replace(arch=arch) for arch in _KERNEL_ARCHES]
-        sizes = [sum(part.bytes for part in held(model, settings, here, stage)) for here in known]
-        middle = sum(part.bytes for part in held(model, settings, gpu, stage))
+        sizes = [sum(part.bytes for part in rank_tensors(model, settings, here, stage)) for here in known]
+        middle = sum(part.bytes for part in rank_tensors(model, settings, gpu, stage))
         doubts.append(banded(value, value + min(sizes) - middle, value + max(sizes) - middle, "assumed"))
     return doubts
 
@@ -253,7 +253,7 @@ def loading_peak(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Esti
 
     Online quantisation before 0.17 loaded every tensor in 16 bits first, which is told as well.
     """
-    parts = held(model, settings, gpu, stage)
+    parts = rank_tensors(model, settings, gpu, stage)
     largest, path = max(((i.bytes // i.layers, i.group.path) for i in parts), default=(0, ""))
     staging = Input("largest tensor group", largest, "B", path)
     late = weights_methods.unquantised_first(model.spec, settings)

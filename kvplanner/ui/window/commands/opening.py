@@ -137,7 +137,7 @@ class Opening:
         for name in _missing(self._services.settings.get(s.RECENT_FILES)):
             self._services.settings.forget(s.RECENT_FILES, name)
         kept = self._services.settings.get(s.RECENT_FILES)
-        for name, label in zip(kept, told_apart(kept), strict=True):
+        for name, label in zip(kept, distinct_names(kept), strict=True):
             action = menu.addAction(label.replace("&", "&&"))
             action.setToolTip(name)
             action.triggered.connect(lambda checked=False, path=name: self.open_plan(Path(path)))
@@ -283,7 +283,7 @@ class Opening:
         return f"model {id(self)}"
 
 
-def told_apart(paths: Sequence[str]) -> list[str]:
+def distinct_names(paths: Sequence[str]) -> list[str]:
     """The files' names; of those that are called alike the folder too."""
     from kvplanner.app.crash import without_home
 

@@ -56,7 +56,7 @@ def test_a_quantised_checkpoint_takes_its_own_names_only() -> None:
 
 def _layers(model: Model, **changes: object) -> int:
     here = settings(**changes)  # type: ignore[arg-type]
-    return sum(h.bytes for h in weights.held(model, here, H100, 0) if h.group.kind in ("attention", "mlp"))
+    return sum(h.bytes for h in weights.rank_tensors(model, here, H100, 0) if h.group.kind in ("attention", "mlp"))
 
 
 def test_bitsandbytes_takes_half_a_byte_and_an_absmax_for_64_weights() -> None:
@@ -72,7 +72,7 @@ def test_bitsandbytes_takes_half_a_byte_and_an_absmax_for_64_weights() -> None:
 def test_experts_int8_converts_experts_alone() -> None:
     model = experts(2, 512, 16, 256, 2)
     plain, packed = (
-        {h.group.path: h.bytes for h in weights.held(model, settings(quantization=q), H100, 0)}
+        {h.group.path: h.bytes for h in weights.rank_tensors(model, settings(quantization=q), H100, 0)}
         for q in (None, "experts_int8")
     )
     changed = {path for path in plain if plain[path] != packed[path]}
@@ -113,7 +113,7 @@ def test_fp32_files_keep_what_the_engine_declares_in_fp32(name: str) -> None:
         for g, _ in inventory.groups()
         if g.format == FP32 and not g.path.endswith("A_log") and g.place == "layer"
     }
-    sizes = {h.group.path: (h.bytes, h.local.elements * h.layers) for h in weights.held(model, here, H100, 0)}
+    sizes = {h.group.path: (h.bytes, h.local.elements * h.layers) for h in weights.rank_tensors(model, here, H100, 0)}
     for path in wide:
         held_bytes, elements = sizes[path]
         assert held_bytes == 4 * elements, path

@@ -48,7 +48,9 @@ def _case(facts: dict[str, Any]) -> Case:
     planned = weights.rank_weights(model, here, gpu, facts["stage"]).value
     if facts["stage"]:
         # The encoder of a later stage is held but is not one of its registered parameters.
-        planned -= sum(h.bytes for h in weights.held(model, here, gpu, facts["stage"]) if h.group.place == "tower")
+        planned -= sum(
+            h.bytes for h in weights.rank_tensors(model, here, gpu, facts["stage"]) if h.group.place == "tower"
+        )
     # What the engine's code counts here are tensors' own sizes: no allocator rounds them.
     return Case(
         facts,

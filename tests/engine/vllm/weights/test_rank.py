@@ -107,7 +107,9 @@ def test_float32_doubles_the_weights() -> None:
 
 def _experts_of(tp: int = 1, **changes: Any) -> int:
     model = experts(2, 512, 16, 256, 2)
-    return sum(h.bytes for h in weights.held(model, settings(tp=tp, **changes), H100, 0) if h.group.kind == "experts")
+    return sum(
+        h.bytes for h in weights.rank_tensors(model, settings(tp=tp, **changes), H100, 0) if h.group.kind == "experts"
+    )
 
 
 def test_experts_are_cut_over_all_ranks_or_spread_whole() -> None:
@@ -131,7 +133,7 @@ def test_data_parallel_copies_everything_but_experts() -> None:
 def test_kv_heads_are_copied_where_ranks_outnumber_them() -> None:
     model = llama(1, 1024, 8, 2, 128, 1024, 6400)
     kv = [
-        sum(h.bytes for h in weights.held(model, settings(tp=tp), H100, 0) if h.group.shard == "kv")
+        sum(h.bytes for h in weights.rank_tensors(model, settings(tp=tp), H100, 0) if h.group.shard == "kv")
         for tp in (1, 2, 4, 8)
     ]
     assert kv == [2 * 256 * 1024 * 2, 2 * 128 * 1024 * 2, 2 * 128 * 1024 * 2, 2 * 128 * 1024 * 2]
