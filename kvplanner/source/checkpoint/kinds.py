@@ -13,10 +13,12 @@ from typing import Final
 from kvplanner.model.tensors import Shard, TensorKind
 from kvplanner.source.checkpoint.names import Place
 
+_NORM: Final = re.compile(
+    r"norm(?:_?\w)?(?:\.bias)?$|(?:^|\.)ln_\w+|layernorm|(?:^|\.)(?:ln\d|norm\d?)(?:\.|$)|_norm\b", re.IGNORECASE
+)
 _KINDS: Final[tuple[tuple[TensorKind, re.Pattern[str]], ...]] = (
-    ("norm", re.compile(
-        r"norm(?:_?\w)?(?:\.bias)?$|(?:^|\.)ln_\w+|layernorm|(?:^|\.)(?:ln\d|norm\d?)(?:\.|$)|_norm\b", re.IGNORECASE
-    )),
+    ("other", re.compile(r"\.lora_[AB]\.")),
+    ("norm", _NORM),
     ("router", re.compile(
         r"(?:^|\.)(?:router\w*|gate|wg|e_score_correction_bias|expert_bias|tid2eid)(?:\.|$)|shared_expert_gate"
     )),
@@ -31,7 +33,7 @@ _KINDS: Final[tuple[tuple[TensorKind, re.Pattern[str]], ...]] = (
         r"share_expert|fc1|fc2|w1|w2|w3|intermediate)(?:\.|$)|^output\."
     )),
     ("attention", re.compile(
-        r"(?:^|\.)(?:self_attn\w*|attn\w*|attention\w*|self_attention|cross_attn\w*|mixer|wqkv|wo)(?:\.|$)"
+        r"(?:^|\.)(?:self_attn\w*|attn\w*|attention\w*|self_attention|cross_attn\w*|encoder_attn|mixer|wqkv|wo)(?:\.|$)"
     )),
 )  # fmt: skip
 _SHARED_EXPERT: Final = re.compile(r"(?:^|\.)shared?_experts?\.(?!gate(?:\.|$))")
@@ -47,7 +49,7 @@ def kind_of(place: Place, path: str) -> TensorKind:
     if place in ("tower", "mtp"):
         return "tower" if place == "tower" else "mtp"
     if place == "outside":
-        if _KINDS[0][1].search(path):
+        if _NORM.search(path):
             return "norm"
         if _HEAD.search(path):
             return "head"

@@ -90,7 +90,9 @@ def take_apart(name: str, layers: int, predicting: int = 0) -> Name:
     layers: how many decoder layers the config tells (0: unknown); predicting: how many multi-token-prediction blocks
     are numbered after them.
     """
-    if _TOWER.search(name):
+    # Phi-4-multimodal's adapters are parts of its decoder layers, named for the tower that they are for.
+    name = name.replace(".base_layer.", ".")
+    if _TOWER.search(name.partition(".lora_")[0]):
         path, part = _module(_STACK.sub(r"\1.", name))
         numbers = "".join(f"{int(number):05d}" for _, number in _STACK.findall(name))
         return Name("tower", -1, path, part, int(numbers) if numbers else None)
