@@ -7,7 +7,7 @@ from typing import Final
 
 from kvplanner.engine.plan import StageMemory
 from kvplanner.engine.segment import SegmentKind
-from kvplanner.engine.shared import timeline as shared
+from kvplanner.engine.shared import device as shared
 from kvplanner.engine.stage import StageRule, StepLabel
 
 _FIRST: Final = frozenset[SegmentKind]({"driver_reserved", "other", "runtime_outside", "headroom"})

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kvplanner.engine.plan import DevicePlan, KvCache, Lack
+from kvplanner.engine.plan import DevicePlan, KvCache, Lack, StageMemory
 from kvplanner.engine.segment import Segment
-from kvplanner.engine.stage import StageRule
+from kvplanner.engine.stage import StageRule, StepLabel
 from kvplanner.engine.verdict import Verdict
 from kvplanner.gpu.spec import Machine
 
@@ -119,3 +119,25 @@ def _in_all(worst: DevicePlan, rule: StageRule | None, cache: KvCache | None, mi
     inside = sum(s.bytes for s in worst.segments if s.in_budget and s.kind != "kv_cache")
     whole = inside + cache.request_bytes - worst.budget.value
     return whole if whole > missing * 1.01 else None
+
+
+def timeline(
+    steps: Sequence[StepLabel], sizes: Sequence[tuple[int, int, str]], rule: StageRule | None, total: int | None = None
+) -> tuple[StageMemory, ...]:
+    """What every stage of start-up takes, those after a failing one not reached.
+
+    sizes: bytes at each step's end, at its highest, and a note. rule: of the failing stage.
+
+    total: the device's bytes, where a step before that is to say that it may not fit.
+    """
+    out: list[StageMemory] = []
+    failed = False
+    for (step, label), (end, peak, note) in zip(steps, sizes, strict=True):
+        if failed:
+            out.append(StageMemory(step, label, 0, 0, reached=False))
+            continue
+        failed = rule is not None and rule.step == step
+        if total is not None and peak > total and not failed:
+            note += ", which may not fit"
+        out.append(StageMemory(step, label, end, peak, failed, note))
+    return tuple(out)

@@ -12,7 +12,7 @@ from kvplanner.engine.plan import StageMemory
 from kvplanner.engine.segment import SegmentKind
 from kvplanner.engine.sglang.startup.checks import Late
 from kvplanner.engine.sglang.startup.rank import Rank
-from kvplanner.engine.shared import timeline as shared
+from kvplanner.engine.shared import device as shared
 from kvplanner.engine.stage import StageRule, StepLabel
 
 _FIRST: Final = frozenset[SegmentKind]({"driver_reserved", "other", "runtime_outside", "headroom"})
