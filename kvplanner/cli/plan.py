@@ -149,7 +149,7 @@ def _diagnosed(words: PlanWords, given: Namespace, data: bytes) -> int:
               "--explain": given.explain is not None, "--markdown": given.markdown, "--": words.flags}  # fmt: skip
     if asked := [name for name, value in wanted.items() if value]:
         raise BadInput("a start-up log is read, which is told and not planned", asked[0], "Leave it out")
-    given.model = ""  # the log names it
+    given.model, given.report = "", ""  # the log names its model
     if words.model != "-":
         return show(diagnose_file(Path(words.model)), given)
     head = BytesIO(data)

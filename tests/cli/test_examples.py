@@ -23,6 +23,8 @@ pytestmark = pytest.mark.slow
 # Flags of other commands and programs that an error may name.
 _ELSEWHERE = {
     "--help",
+    "--model",
+    "--trust",
     "--local",
     "--watch",
     "--screenshot",

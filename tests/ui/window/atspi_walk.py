@@ -60,10 +60,14 @@ def rows(application: Any) -> list[list[object]]:
 
 
 def focused(application: Any) -> list[object] | None:
-    """What has the keyboard. (Qt calls the current cell, and the tab in front, focused wherever the keyboard is.)"""
+    """What has the keyboard. (Qt calls the current cell, and the tab in front, focused wherever the keyboard is, and
+    a text's viewport as well as the text.)
+    """
     last = None
     for item, box, states in walk(application):
         if states.contains(Atspi.StateType.FOCUSED) and item.get_role_name() not in ("table cell", "page tab"):
+            if last and item.get_role_name() == "filler" and not item.get_name():
+                continue
             last = [item.get_role_name(), item.get_name() or "", label(item), box.x if box else 0, box.y if box else 0]
     return last
 

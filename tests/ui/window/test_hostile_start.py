@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from shutil import rmtree
 
 import pytest
 from PySide6.QtCore import QModelIndex, QPoint, Qt
@@ -97,6 +98,7 @@ def test_no_recent_file_stops_the_menu(
 def test_a_data_folder_that_cannot_be_written_only_keeps_nothing(
     monkeypatch: pytest.MonkeyPatch, own_data_folder: Path, application: Application, qtbot: QtBot
 ) -> None:
+    rmtree(own_data_folder, ignore_errors=True)
     own_data_folder.parent.mkdir(parents=True, exist_ok=True)
     own_data_folder.write_text("a file, where a folder should be")
     window = started(application, qtbot)
