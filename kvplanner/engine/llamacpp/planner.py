@@ -26,9 +26,9 @@ from kvplanner.engine.shared.calibration import Place, calibrate, ranks, release
 from kvplanner.engine.shared.device import described
 from kvplanner.engine.values import check_range
 from kvplanner.engine.whatif import with_format
-from kvplanner.errors import NotModelled
+from kvplanner.errors import BadInput, NotModelled
 from kvplanner.estimate import Estimate
-from kvplanner.gpu.spec import Machine
+from kvplanner.gpu.spec import Device, Machine
 from kvplanner.model.model import Model
 from kvplanner.model.spec import Moe
 from kvplanner.record import NamedTuple
@@ -153,6 +153,18 @@ class _Sized(NamedTuple):
     retried: bool
 
 
+def _check_known(devices: Sequence[Device]) -> None:
+    """Raises BadInput for a GPU of unknown size, NotModelled for one whose share of the host's memory is not known."""
+    for gpu in (device.gpu for device in devices):
+        if gpu.total is None or gpu.cuda_total is None:
+            raise BadInput(f"the memory of {gpu.name} is not known", "--gpu", "Give its size instead, such as 24GB")
+        if gpu.vendor == "apple":
+            raise NotModelled(
+                f"how much of its memory {gpu.name} hands out through Metal is not known", "--gpu",
+                "Plan it for a GPU with memory of its own, or by size",
+            )  # fmt: skip
+
+
 def make_plan(request: PlanRequest, build: Build, version: str, extra: tuple[str, ...] = ()) -> Plan:
     """The plan by a build's rules. extra: what else its reader should know."""
     request = with_format(request)
@@ -165,6 +177,7 @@ def make_plan(request: PlanRequest, build: Build, version: str, extra: tuple[str
     if predicts:
         draft = predictor(model)
     devices = tuple(device for device in request.machine.devices if device.kind == "gpu")
+    _check_known(devices)
     settled = settle(build, model.spec, request.options, devices)
     trial = Trial(model, draft, settled.gpus, predicts=predicts)
     sized = _size(request, model, settled, trial)
