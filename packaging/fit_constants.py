@@ -39,6 +39,8 @@ _HANDFUL: Final = 12
 _KERNELS: Final = "libraries and kernels that load late"
 _BOTH: Final = "collectives' buffers and late kernels"
 _MIDDLE_ERA: Final = {"first": [17, 0], "last": [20, 99], "gpu": "hbm"}
+# A start whose memory nothing explains: the band of its kind of model reaches to it, the middle leaves it out.
+_UNEXPLAINED: Final = "qwen35-08b-a100-0280-serve8k"
 # Memory outside PyTorch in the budget, from the most particular group to the least: name, value where no report
 # tells, what it is, band (GiB), conditions.
 _LATE: Final[tuple[tuple[str, float, str, float, float, dict[str, Any]], ...]] = (
@@ -65,7 +67,16 @@ _LATE: Final[tuple[tuple[str, float, str, float, float, dict[str, Any]], ...]] =
     ("eager", 0.07, "nothing was captured", 0.03, 0.3, {"last": [20, 99], "graphs": "no"}),
     ("V0", 0.1, _KERNELS, 0.02, 0.3, {"runner": "V0"}),
     ("one old", 0.13, _KERNELS, 0.05, 0.25, {"last": [17, 99]}),
-    ("one new", 0.2, _KERNELS, 0.05, 2.5, {"first": [21, 0]}),
+    # Of two hybrids one took 2.5 GiB; of other models none took more than models do in other releases.
+    (
+        "one new states",
+        0.2,
+        f"{_KERNELS}, those of recurrent states among them",
+        0.05,
+        2.5,
+        {"first": [21, 0], "states": "yes"},
+    ),
+    ("one new", 0.2, _KERNELS, 0.05, 0.8, {"first": [21, 0]}),
     ("one", 0.25, _KERNELS, 0.05, 0.4, {}),
 )
 
@@ -161,7 +172,7 @@ def late(seen: Sequence[Seen]) -> dict[str, list[Entry]]:
         several = s.ranks.tp * s.ranks.pp > 1 and s.version >= (21, 0)
         if value is None and several:
             value = _rest(s)
-        if value is None or s.gpu.windows or not 0 <= value < 4 * GIB:
+        if value is None or s.gpu.windows or not 0 <= value < 4 * GIB or s.id == _UNEXPLAINED:
             continue
         start = (
             s.model.id,
@@ -223,7 +234,9 @@ def _late_group(s: Seen) -> str:
         return "V0"
     if s.version < (18, 0):
         return "one old"
-    return "one new" if s.version >= (21, 0) else "one"
+    if s.version < (21, 0):
+        return "one"
+    return "one new states" if s.model.spec.has_states else "one new"
 
 
 def outside(seen: Sequence[Seen]) -> dict[str, list[Entry]]:

@@ -202,6 +202,11 @@ class ModelSpec(NamedTuple):
         """Decoder layers, MTP blocks not counted."""
         return len(self.layer_of)
 
+    @property
+    def has_states(self) -> bool:
+        """Whether any layer keeps a recurrent state."""
+        return any(isinstance(mixer, State) for layer in self.layers for mixer in layer.mixers)
+
     def counts(self, first: int = 0, end: int | None = None) -> tuple[int, ...]:
         """How many layers of each distinct LayerSpec lie in [first, end)."""
         part = self.layer_of[first:end]

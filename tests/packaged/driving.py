@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from kvplanner.files import FOLDER_VARIABLE
+
 SCREEN_VARIABLES = ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM")
 SOURCE_VARIABLES = ("PYTHONPATH", "VIRTUAL_ENV")
 PATIENCE_S = 60.0
@@ -79,7 +81,8 @@ def window(command: Sequence[str], home: Path, **more: str) -> Iterator[Window]:
     """
     display = os.environ.get("DISPLAY", "")
     assert display, "an X server is needed: python3 packaging/dev.py test --only x11 packaged"
-    clean = {name: value for name, value in without(SCREEN_VARIABLES).items() if not name.startswith("XDG_")}
+    elsewhere = ("XDG_", FOLDER_VARIABLE)
+    clean = {name: value for name, value in without(SCREEN_VARIABLES).items() if not name.startswith(elsewhere)}
     env = {**clean, "DISPLAY": display, "HOME": str(home), **more}
     process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:

@@ -21,7 +21,7 @@ from kvplanner.record import NamedTuple
 from kvplanner.units import counted
 
 # What an entry may ask for beside a run of versions.
-_CONDITIONS: Final = ("runner", "gpu", "ranks", "stage", "pipeline", "graphs", "host")
+_CONDITIONS: Final = ("runner", "gpu", "ranks", "stage", "pipeline", "graphs", "host", "states")
 # Releases to come take the newest entries.
 _LATEST: Final = (NEWEST[0], 99)
 _NO_LAST: Final = (10**9, 0)
@@ -52,9 +52,9 @@ class Constant(NamedTuple):
         return round(self.value * factor), round(self.low * factor), round(self.high * factor)
 
 
-def lookup(name: str, settings: Settings, gpu: Gpu, stage: int = 0) -> Constant:
+def lookup(name: str, settings: Settings, gpu: Gpu, stage: int = 0, *, states: bool = False) -> Constant:
     """The entry of `name` for these settings: version, runner, GPU class, ranks, pipeline stage, graphs or none,
-    and the host's system.
+    the host's system, and whether layers keep recurrent states.
 
     Entries stand from the most to the least particular; the first whose conditions all hold is taken. Where the
     GPU's class is assumed, the band spans every class of GPU that it may be.
@@ -67,11 +67,13 @@ def lookup(name: str, settings: Settings, gpu: Gpu, stage: int = 0) -> Constant:
     version = settings.version
     runner, assumed = settings.era.runner, gpu.kind
     host = "windows" if gpu.windows else "linux"
-    found = _lookup(name, version, (runner, assumed, ranks, place, pipeline, graphs, host))
+    recurrent = "yes" if states else "no"
+    found = _lookup(name, version, (runner, assumed, ranks, place, pipeline, graphs, host, recurrent))
     if gpu.kind_is_known:
         return found
     others = [
-        _lookup(name, version, (runner, other, ranks, place, pipeline, graphs, host)) for other in _SEPARATE_MEMORY
+        _lookup(name, version, (runner, other, ranks, place, pipeline, graphs, host, recurrent))
+        for other in _SEPARATE_MEMORY
     ]
     low, high = min(o.low for o in others), max(o.high for o in others)
     if (low, high) == (found.low, found.high):

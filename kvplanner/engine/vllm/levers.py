@@ -13,7 +13,7 @@ from kvplanner.engine.lever import Aim, Lever, Loss, Step
 from kvplanner.engine.option import OptionValue
 from kvplanner.engine.shared.levers import Seen, by_role
 from kvplanner.engine.vllm.dtypes import is_quantised
-from kvplanner.model.spec import Attention, Mla, State
+from kvplanner.model.spec import Attention, Mla
 from kvplanner.record import NamedTuple
 from kvplanner.units import GIB
 
@@ -86,7 +86,7 @@ def _in_16_bits(seen: Seen) -> bool:
 
 
 def _keeps_states(seen: Seen) -> bool:
-    states = any(isinstance(m, State) for layer in seen.request.model.spec.layers for m in layer.mixers)
+    states = seen.request.model.spec.has_states
     return states and bool(_value(seen, "enable_prefix_caching")) and not _early(seen) and _against(seen) != "free"
 
 

@@ -47,14 +47,17 @@ def outside(settings: Settings, gpu: Gpu) -> Estimate:
     return _outside(gpu, settings)
 
 
-def inside(settings: Settings, gpu: Gpu, stage: int) -> Estimate:
-    """Bytes outside PyTorch that the engine's measurement finds in its budget: late libraries, kernels, collectives."""
-    return _inside(gpu, settings, stage)
+def inside(settings: Settings, gpu: Gpu, stage: int, *, states: bool = False) -> Estimate:
+    """Bytes outside PyTorch that the engine's measurement finds in its budget: late libraries, kernels, collectives.
+
+    states: whether layers keep recurrent states, whose kernels are compiled late.
+    """
+    return _inside(gpu, settings, stage, states)
 
 
-def _moving(gpu: Gpu, settings: Settings, stage: int = 0) -> tuple[object, ...]:
+def _moving(gpu: Gpu, settings: Settings, stage: int = 0, states: bool = False) -> tuple[object, ...]:
     """Everything of the settings that these depend on: what the constants are chosen by, and the ranks."""
-    return settings.version, settings.era, settings.parallel, settings.graphs.mode, stage
+    return settings.version, settings.era, settings.parallel, settings.graphs.mode, stage, states
 
 
 @by_identity(64, _moving)
@@ -65,8 +68,8 @@ def _outside(gpu: Gpu, settings: Settings) -> Estimate:
 
 
 @by_identity(64, _moving)
-def _inside(gpu: Gpu, settings: Settings, stage: int) -> Estimate:
-    late = lookup("late_bytes", settings, gpu, stage)
+def _inside(gpu: Gpu, settings: Settings, stage: int, states: bool) -> Estimate:
+    late = lookup("late_bytes", settings, gpu, stage, states=states)
     terms = [_term("late libraries and kernels", late, late.scaled(1))]
     if settings.parallel.expert_parallel and settings.parallel.dp > 1:
         source = SizedText(f"1 to {size_mark(_EXCHANGE_MOST, 0)} are reported on NVLink machines")

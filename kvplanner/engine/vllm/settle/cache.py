@@ -24,7 +24,7 @@ def settle_cache(spec: ModelSpec, book: Book, gpu: Gpu, era: Era, version: Versi
     dtype, skipped = _dtype(spec, book, gpu, version), _skip_layers(book)
     prefixes = _prefix_caching(spec, book, era, version)
     hybrid = _hybrid_manager(spec, book, version, drafts)
-    aligned = _has_state(spec) and prefixes
+    aligned = spec.has_states and prefixes
     why = "prefix caching keeps states at block borders" if aligned else "no states are kept for reuse"
     mode: MambaCacheMode = book.settle("mamba_cache_mode", "align" if aligned else "none", why)
     conv = str(book.settle("mamba_cache_dtype", "auto", "the model's dtype"))
@@ -86,10 +86,6 @@ def _skip_layers(book: Book) -> tuple[str, ...]:
     return () if text is None else tuple(p.strip() for p in str(text).split(",") if p.strip())
 
 
-def _has_state(spec: ModelSpec) -> bool:
-    return any(isinstance(m, State) for layer in spec.layers for m in layer.mixers)
-
-
 def _has_attention(spec: ModelSpec) -> bool:
     return any(not isinstance(m, State) for layer in spec.layers for m in layer.mixers)
 
@@ -98,9 +94,9 @@ def _prefix_caching(spec: ModelSpec, book: Book, era: Era, version: Version) -> 
     causal = is_causal(spec)
     on = causal and era.runner != "V0"
     reason = "on for generative models" if on else "off for encoders" if not causal else "off on V0"
-    if on and _has_state(spec) and not _has_attention(spec):
+    if on and spec.has_states and not _has_attention(spec):
         on, reason = False, "off for models without attention"
-    elif on and _has_state(spec) and not rules.HYBRID_PREFIXES.at(version):
+    elif on and spec.has_states and not rules.HYBRID_PREFIXES.at(version):
         on, reason = False, "off for models with recurrent state in this version"
     return bool(book.settle("enable_prefix_caching", on, reason))
 

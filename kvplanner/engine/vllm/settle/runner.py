@@ -74,7 +74,7 @@ def _falls_back(spec: ModelSpec, book: Book, gpu: Gpu, version: Version, ranks: 
     if rules.V0_FALLBACK.at(version):
         if gpu.arch is not None and gpu.arch < _V1_FROM:
             return "a GPU older than Ampere"
-        if any(isinstance(m, State) for layer in spec.layers for m in layer.mixers):
+        if spec.has_states:
             return "a model with recurrent state"
     if spec.task != "generate" and not rules.POOLING_ON_V1.at(version):
         return "a model that does not generate"

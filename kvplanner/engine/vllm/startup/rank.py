@@ -117,7 +117,7 @@ def plan_rank(request: PlanRequest, settings: Settings, stage: int, device: Devi
     charged_graphs = graphs.estimate(model, settings, gpu, stage)
     estimated_graphs = term("cuda_graphs", charged_graphs, "cuda_graphs_estimated")
     budget = _budget(cuda_total, settings.cache.utilization)
-    runtime_inside = term("runtime", runtime.inside(settings, gpu, stage))
+    runtime_inside = term("runtime", runtime.inside(settings, gpu, stage, states=model.spec.has_states))
     rank_weights = term("weights", _weights(request, settings, gpu, stage))
     kept = term("workspace", workspace.persistent(model, settings, gpu, stage))
     profiled = activations.profiled(model, settings, gpu, stage)

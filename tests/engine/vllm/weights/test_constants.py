@@ -29,9 +29,10 @@ def test_every_version_gpu_and_rank_has_an_entry(name: str) -> None:
                     here = settings(version, tp=tp, pp=pp)
                     card = Gpu(title, arch, total)
                     assert card.kind == gpu
-                    found = constants.lookup(name, here, card, pp - 1)
-                    assert found.low <= found.value <= found.high
-                    assert found.source
+                    for states in (False, True):
+                        found = constants.lookup(name, here, card, pp - 1, states=states)
+                        assert found.low <= found.value <= found.high
+                        assert found.source
 
 
 def test_calibrated_entries_name_their_reports() -> None:
@@ -73,3 +74,12 @@ def test_a_gpu_of_unknown_kind_spans_every_kind_of_its_memory(name: str, total: 
             assert found.low <= known.low <= known.high <= found.high
             if gpu == custom.kind:
                 assert found.value == known.value
+
+
+def test_late_kernels_of_recurrent_states_have_a_band_of_their_own() -> None:
+    """One hybrid in two took 2.5 GiB beside its weights (0.28 on an A100); no other single GPU since 0.21 0.3 GiB."""
+    plain = constants.lookup("late_bytes", settings("0.33.0"), Gpu("NVIDIA GeForce RTX 4090", (8, 9), 24 << 30))
+    hybrid = constants.lookup(
+        "late_bytes", settings("0.33.0"), Gpu("NVIDIA GeForce RTX 4090", (8, 9), 24 << 30), states=True
+    )
+    assert plain.high < 1 << 30 < 2 << 30 < hybrid.high
