@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QWidget
+from PySide6.QtCore import QEvent, Qt
+from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
 import kvplanner
@@ -50,6 +50,20 @@ def test_the_tour_stays_in_the_corner(window: MainWindow) -> None:
         assert window.rect().contains(tour.geometry())
         assert window.width() - tour.geometry().right() < 40
     assert all(widget.accessibleName() or widget.property("text") for widget in tour.findChildren(QWidget))
+
+
+def test_nothing_that_opens_covers_the_tour(window: MainWindow, qtbot: QtBot) -> None:
+    window.help.tour()
+    (tour,) = tours(window)
+    dock = QWidget(window)
+    dock.setGeometry(tour.geometry())
+    dock.show()
+    dock.raise_()
+    QApplication.postEvent(window, QEvent(QEvent.Type.LayoutRequest))
+    middle = tour.geometry().center()
+    qtbot.waitUntil(
+        lambda: (found := window.childAt(middle)) is tour or (found is not None and tour.isAncestorOf(found))
+    )
 
 
 @pytest.mark.parametrize(("before", "told"), [("0.0.9", True), (kvplanner.__version__, False), ("", False)])

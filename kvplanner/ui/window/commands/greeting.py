@@ -82,9 +82,11 @@ class Tour(QFrame):
         self.raise_()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Follow the window's size."""
+        """Follow the window's size, and stay over docks that open."""
         if event.type() == QEvent.Type.Resize:
             self._place()
+        elif event.type() == QEvent.Type.LayoutRequest:
+            self.raise_()
         return False
 
 
