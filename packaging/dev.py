@@ -3,7 +3,7 @@
 
   run [ARGUMENTS]     installs what is needed, then starts kvplanner with the arguments
   test [--only STEP]  everything that must pass: lint, types, unit, x11, build, packaged
-  test --quick        for daily work, two to three minutes: lint, types, and the unit tests that are not marked slow
+  test --quick        for daily work: lint, types, and of the unit tests that are not marked slow a few cases each
   build               the application folder, dist/kvplanner
 
 Needs only the standard library. The virtual environment is .venv; it is made again when what it holds changed.
@@ -33,6 +33,9 @@ LOCKED = ROOT / "packaging" / "locked.txt"
 PACKAGED = ROOT / "dist" / "kvplanner"
 BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
 LINUX = sys.platform.startswith("linux")
+
+# How many cases of each test daily work runs: the first, the last, and one between.
+QUICK_CASES = "3"
 
 # The release's day, in seconds: packages are dated by it.
 RELEASED = "1764374400"
@@ -233,12 +236,9 @@ def unit(python: Path) -> None:
 
 
 def quick(python: Path) -> None:
-    """The unit tests that are not marked slow, on two processes."""
-    pytest(
-        python,
-        ["-n", "2", "--dist", "loadgroup", "-m", "not x11 and not packaged and not slow"],
-        {"QT_QPA_PLATFORM": "offscreen"},
-    )
+    """The unit tests that are not marked slow, a few cases of each, on two processes."""
+    few = {"QT_QPA_PLATFORM": "offscreen", "KVPLANNER_TEST_CASES": QUICK_CASES}
+    pytest(python, ["-n", "2", "--dist", "loadgroup", "-m", "not x11 and not packaged and not slow"], few)
 
 
 def x11(python: Path) -> None:

@@ -7,6 +7,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 from hypothesis import settings
@@ -43,10 +44,16 @@ def garbage_is_collected() -> Iterator[None]:
     assert on, "this test left the garbage collection off"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+# How many cases of each test are run, evenly chosen; all of them without it.
+CASES: Final = "KVPLANNER_TEST_CASES"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Properties take hundreds of examples each: they are slow wherever they stand. What a module makes once for its
     tests is made by one process alone.
     """
+    if most := int(os.environ.get(CASES, "0")):
+        _thin_out(config, items, most)
     for item in items:
         if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
             item.add_marker(pytest.mark.slow)
@@ -56,3 +63,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         )
         if shared and item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(item.path.stem + item.path.parent.name))
+
+
+def _thin_out(config: pytest.Config, items: list[pytest.Item], most: int) -> None:
+    """Leaves so many cases of each test, the first and the last among them."""
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    kept = {
+        id(found[at * (len(found) - 1) // (most - 1)])
+        for found in cases.values()
+        for at in range(most)
+    }  # fmt: skip
+    config.hook.pytest_deselected(items=[item for item in items if id(item) not in kept])
+    items[:] = [item for item in items if id(item) in kept]

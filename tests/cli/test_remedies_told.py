@@ -12,8 +12,8 @@ LLAMA = ("plan", "Llama-3.1-8B-Instruct", "--gpu")
 def test_a_plan_that_fails_is_followed_by_ways_to_make_it_fit(terminal: Terminal) -> None:
     found = terminal(*LLAMA, "RTX 4090").out
     _, _, ways = found.partition("Ways to make it fit")
-    assert "Context length 19," in ways
-    assert "--max-model-len 19" in ways
+    assert "Context length 32," in ways
+    assert "--max-model-len 32" in ways
     assert "requests may be no longer than" in ways
 
 

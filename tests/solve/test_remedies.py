@@ -181,7 +181,7 @@ def test_ranked_remedies_put_sure_and_cheap_ones_first() -> None:
     assert aim_of(plan) == "fit"
     assert [way.sure for way in ways] == sorted((way.sure for way in ways), reverse=True)
     assert [way.weight for way in ways if way.sure] == sorted(way.weight for way in ways if way.sure)
-    assert ways[0].names == ("context",)
+    assert {way.names for way in ways[:2]} == {("context",), ("sister",)}  # of one weight: what serves more first
 
 
 @pytest.mark.slow

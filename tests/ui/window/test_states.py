@@ -219,7 +219,7 @@ def test_the_marks_stand_at_their_ticks(open_window: Callable[..., MainWindow], 
 @pytest.mark.parametrize(
     ("model", "gpu", "verdict", "mark"),
     [("Qwen3-0.6B", "1xGTX 1080 Ti", "Cannot tell", "trained 40,960"),
-     ("Qwen2.5-1.5B-Instruct", "1xRTX 3070", "May not fit", "trained 32,768"),
+     ("Qwen2.5-1.5B-Instruct", "1xRTX A2000", "May not fit", "trained 32,768"),
      ("Qwen3-0.6B", "1xH100", "Fits", "trained 40,960: fits")],
 )  # fmt: skip
 def test_no_length_is_said_to_fit_in_doubt(

@@ -145,7 +145,7 @@ def test_the_engines_message_has_brackets_only_for_what_no_plan_can_know() -> No
         ("H100", {"max_num_seqs": 2}, None, "2 requests of 131,072 tokens at once"),
         ("H100", {}, Load(1, 100, 100), "serves 1 of 1 user:"),
         ("H100", {}, Load(32, 200_000, 1_000), "Fits, but serves none of 32 users: one needs 201,000 tokens"),
-        ("RTX 4090", {"max_model_len": 32_000}, None, "at once, too little at the lower end of its range"),
+        ("RTX 4090", {"max_model_len": 36_000}, None, "at once, too little at the lower end of its range"),
     ],
 )
 def test_words_agree_with_their_number(gpu: str, options: dict[str, OptionValue], load: Load | None, told: str) -> None:

@@ -61,7 +61,8 @@ class TestTheFreeMemoryCheck:
         assert not any("free-memory check" in warning for warning in notes(result))
 
     def test_other_stages_are_told_in_words_too(self) -> None:
-        told = plan(LLAMA, "18GiB", {"max_model_len": -1, "compile_cache": "warm"})
+        given: dict[str, OptionValue] = {"max_model_len": 1024, "kv_cache_memory_bytes": 256 * MIB}
+        told = plan(LLAMA, "16.4GiB", {**given, "compile_cache": "warm"})
         found = re.match(
             r"May not fit: the profile run may lack (\d\.\d\d) GiB on GPU 0; if it starts, KV cache", summary(told)
         )
@@ -84,9 +85,9 @@ class TestTheFreeMemoryCheck:
 
 class TestTheCache:
     def test_too_little_at_the_low_end_is_told_with_the_load(self) -> None:
-        result = plan(LLAMA, "RTX 4090", {"max_model_len": 32_000, "compile_cache": "warm"}, load=Load(32, 1500, 500))
+        result = plan(LLAMA, "RTX 4090", {"max_model_len": 41_000, "compile_cache": "warm"}, load=Load(32, 1500, 500))
         assert summary(result).startswith("May not fit; if it starts, it serves 21 of 32 users: KV cache for ")
-        few = plan(LLAMA, "RTX 4090", {"max_model_len": 32_000, "compile_cache": "warm"}, load=Load(2, 1500, 500))
+        few = plan(LLAMA, "RTX 4090", {"max_model_len": 41_000, "compile_cache": "warm"}, load=Load(2, 1500, 500))
         assert summary(few).startswith("May not fit; if it starts, it serves 2 of 2 users: ")
 
     def test_enough_at_the_high_end_probably_does_not_fit(self) -> None:
