@@ -3,7 +3,7 @@
 
   run [ARGUMENTS]     installs what is needed, then starts kvplanner with the arguments
   test [--only STEP]  everything that must pass: lint, types, unit, x11, build, packaged
-  test --quick        for daily work: lint, types, and of the unit tests that are not marked slow a few cases each
+  test --quick        for daily work: lint, types, and of the unit tests that are not marked slow two cases each
   build               the application folder, dist/kvplanner
 
 Needs only the standard library. The virtual environment is .venv; it is made again when what it holds changed.
@@ -34,8 +34,8 @@ PACKAGED = ROOT / "dist" / "kvplanner"
 BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
 LINUX = sys.platform.startswith("linux")
 
-# How many cases of each test daily work runs: the first, the last, and one between.
-QUICK_CASES = "3"
+# How many cases of each test daily work runs: the first and the last.
+QUICK_CASES = "2"
 
 # The release's day, in seconds: packages are dated by it.
 RELEASED = "1764374400"
@@ -236,7 +236,7 @@ def unit(python: Path) -> None:
 
 
 def quick(python: Path) -> None:
-    """The unit tests that are not marked slow, a few cases of each, on two processes."""
+    """The unit tests that are not marked slow, two cases of each, on two processes."""
     few = {"QT_QPA_PLATFORM": "offscreen", "KVPLANNER_TEST_CASES": QUICK_CASES}
     pytest(python, ["-n", "2", "--dist", "loadgroup", "-m", "not x11 and not packaged and not slow"], few)
 
