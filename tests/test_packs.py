@@ -55,6 +55,7 @@ def test_a_pack_brings_models_gpus_and_constants_until_it_is_removed(run: Callab
     assert run(*ask).status == 2
 
 
+@pytest.mark.slow
 def test_a_key_is_trusted_once_by_its_fingerprint(run: Callable[..., Ran], tmp_path: Path) -> None:
     path = str(pack(tmp_path))
     refused = run("data", "add", path)

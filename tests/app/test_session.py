@@ -31,6 +31,7 @@ def dead_pid() -> int:
     return process.pid
 
 
+@pytest.mark.slow
 def test_edits_are_written_within_half_a_second_even_when_they_never_pause(jobs: Jobs, qtbot: QtBot) -> None:
     count = 0
 

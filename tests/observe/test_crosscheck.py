@@ -117,6 +117,7 @@ def test_a_server_is_ended_once_it_has_measured(
     assert all(row.agrees for row in rows(plan, answer))
 
 
+@pytest.mark.slow
 def test_it_is_ended_when_its_time_is_over(tmp_path: Path, model_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written = tmp_path / "pid"
     installed(

@@ -21,6 +21,8 @@ from kvplanner.solve.fits import Fit, best_first, least, likely_first, machines_
 from tests.cli.kit import Terminal
 from tests.source.kit import safetensors_files
 
+pytestmark = pytest.mark.slow
+
 ASK = Ask(load=Load(8, 1500, 500))
 
 

@@ -14,6 +14,8 @@ from kvplanner.ui.compare.page import ComparePage
 from kvplanner.ui.compare.sweep import SweepPage
 from kvplanner.ui.window.window import MainWindow
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def page(open_window: Callable[..., MainWindow], qtbot: QtBot) -> tuple[SweepPage, MainWindow]:

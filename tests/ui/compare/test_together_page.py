@@ -37,6 +37,7 @@ def texts(page: TogetherPage) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_every_order_is_told_and_the_chosen_one_shown(page: TogetherPage, window: MainWindow, qtbot: QtBot) -> None:
     assert page.words.text() == EMPTY
     edit(window, "Llama-3.1-8B-Instruct", 0.9)

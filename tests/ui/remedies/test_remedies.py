@@ -48,6 +48,7 @@ def test_a_plan_that_fails_has_its_first_ways_as_buttons(failing: MainWindow, qt
     assert "requests may be no longer than" in buttons(failing)[shorter].toolTip()
 
 
+@pytest.mark.slow
 def test_apply_gives_the_promised_plan_in_one_step(failing: MainWindow, qtbot: QtBot) -> None:
     document = failing.document
     finder = searched(failing, qtbot)

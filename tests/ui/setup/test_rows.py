@@ -100,6 +100,7 @@ def test_a_name_that_says_enough_is_offered_offline() -> None:
         assert not [row for row in model_rows.search(text, shelf, ()) if row.data == text], text
 
 
+@pytest.mark.slow
 def test_typing_stays_below_a_frame() -> None:
     """Every prefix of a long search, CPU time, the slowest of them at its best."""
     local = tuple(LocalModel(f"local-{i}", f"/m/{i}", "folder", 10**9, "Q4_K_M") for i in range(300))

@@ -154,6 +154,7 @@ def test_every_pair_of_colours_that_carries_text_can_be_read(tokens: Tokens) -> 
     assert palette_of(tokens).color(palette_of(tokens).ColorRole.Text).name() == tokens.text
 
 
+@pytest.mark.slow
 def test_machines_are_counted_mixed_and_taken_apart(window: MainWindow, qtbot: QtBot) -> None:
     window.machines.set_count(4)
     assert [d.index for d in window.document.state.devices] == [0, 1, 2, 3]
@@ -237,6 +238,7 @@ def test_a_second_window_has_a_plan_of_its_own(window: MainWindow, application: 
     assert application.windows == [window]
 
 
+@pytest.mark.slow
 def test_quitting_keeps_every_window_in_the_session(window: MainWindow, application: Application, qtbot: QtBot) -> None:
     window.opening.new_window()
     assert application.windows[-1].centre.built
@@ -250,6 +252,7 @@ def test_quitting_keeps_every_window_in_the_session(window: MainWindow, applicat
     assert [plan.plan.get("options", {}) for plan in plans] == [{}, {"max_num_seqs": 5}]
 
 
+@pytest.mark.slow
 def test_quitting_asks_once_for_each_file_that_lacks_edits(
     window: MainWindow, application: Application, qtbot: QtBot, tmp_path: Path
 ) -> None:
@@ -371,6 +374,7 @@ print("ended")
 """
 
 
+@pytest.mark.slow
 def test_start_loads_nothing_heavy_and_ends_cleanly() -> None:
     done = subprocess.run([sys.executable, "-c", START], capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout.splitlines() == ["[]", "ended"], done.stdout + done.stderr

@@ -58,6 +58,7 @@ def test_keys_are_answered_in_their_order(bare: MainWindow, qtbot: QtBot) -> Non
     assert bare.pickers.gpu_chooser._edit.text() == "h200"
 
 
+@pytest.mark.slow
 def test_a_key_that_stays_down_fills_nothing(bare: MainWindow, qtbot: QtBot) -> None:
     QTest.keyClicks(bare, "x" * (3 * MOST))
     qtbot.waitSignal(bare.filled, timeout=20_000).wait()
