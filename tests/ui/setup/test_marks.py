@@ -18,6 +18,8 @@ from kvplanner.ui.setup.rows import MARK_ROLE
 from kvplanner.ui.window.window import MainWindow
 from tests.ui.window.kit import Keyboard
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def few(window: MainWindow, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[models.ModelEntry, ...]]:

@@ -16,6 +16,8 @@ from kvplanner.model.model import Model
 from kvplanner.ui.setup.option_field import TextField
 from kvplanner.ui.window.window import MainWindow
 
+pytestmark = pytest.mark.slow
+
 
 def name_draft(window: MainWindow, name: str) -> TextField:
     """Type a draft model into the form, as the user does."""

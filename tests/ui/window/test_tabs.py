@@ -17,6 +17,8 @@ from kvplanner.ui.window.application import Application
 from kvplanner.ui.window.tabbed import PlanTabs, plan_mime
 from kvplanner.ui.window.window import MainWindow
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def tabbed(window: MainWindow, application: Application, qtbot: QtBot) -> Iterator[PlanTabs]:

@@ -25,6 +25,8 @@ from kvplanner.ui.window.commands.export import Exports
 from kvplanner.ui.window.run import begin
 from kvplanner.ui.window.window import MainWindow
 
+pytestmark = pytest.mark.slow
+
 MOST = 4
 
 
