@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, NoReturn
 
-from kvplanner.cli.output import say
+from kvplanner.cli.output import flush, say
 from kvplanner.errors import BadInput, UnknownName
 
 if TYPE_CHECKING:
@@ -31,8 +31,9 @@ class Parser(argparse.ArgumentParser):
         raise BadInput(message.removeprefix("argument "), self.command, f"{self.prog} --help lists what it takes")
 
     def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
-        """Help goes the way of every answer."""
+        """Help goes the way of every answer, at once: what follows leaves without coming back."""
         say(message.rstrip("\n"))
+        flush()
 
     def refuse(self, flag: str, remedy: str) -> NoReturn:
         """Raises UnknownName for a flag that is none of these, with those that are spelled alike."""

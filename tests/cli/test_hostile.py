@@ -128,10 +128,9 @@ def test_a_read_that_fails_is_no_output_that_fails(terminal: Terminal, monkeypat
 def test_an_output_that_fails_is_told_as_such(words: str) -> None:
     done = subprocess.run(
         ["bash", "-c", f"exec {sys.executable} -m kvplanner {words} >/dev/full"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+        capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONUNBUFFERED": ""},  # what is buffered fails last of all
+    )  # fmt: skip
     assert done.returncode == 2
     assert done.stderr.startswith("kvplanner: the output cannot be written")
     assert len(done.stderr.splitlines()) == 1
