@@ -178,7 +178,7 @@ def test_a_log_that_states_the_memory_of_its_gpu_is_planned_on_that(
     (f"{CORE}Compiling a graph for dynamic shape takes 31.20 s", "cold"),
     (f"{CORE}Compiling a graph for compile range (1, 8192) takes 12.01 s", "cold"),
     (f"{CORE}Directly load the compiled graph(s) for dynamic shape from the cache, took 4.123 s", "warm"),
-    (f"{CORE}Directly load AOT compilation from path /root/.cache/x", "warm"),
+    (f"{CORE}Directly load AOT compilation from path /home/ann/.cache/x", "warm"),
     ("", None),
 ])  # fmt: skip
 def test_a_first_start_is_planned_as_one(line: str, cache: str | None) -> None:
