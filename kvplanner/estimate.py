@@ -4,6 +4,8 @@ The formula is a template over the inputs' names and is rendered only when someo
 planning thousands of requests costs no text.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from math import isqrt
 from typing import Final, Literal, Self

@@ -64,6 +64,8 @@ else:
                 return super().__new__(cls, name, bases, body)
             if bases != (NamedTuple,):
                 raise TypeError(f"{name}: a named tuple has no other base; take typing.NamedTuple for a generic one")
+            if "__annotate_func__" in body:  # Python 3.14 evaluates annotations later, unless they are texts
+                raise TypeError(f"{name}: its module must have `from __future__ import annotations`")
             fields = tuple(body.get("__annotations__", ()))
             defaults = {field: body[field] for field in fields if field in body}
             if tuple(defaults) != fields[len(fields) - len(defaults) :]:

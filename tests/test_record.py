@@ -72,6 +72,16 @@ def test_fields_are_held_to_their_rules() -> None:
         made({"_a": "int"})
 
 
+def test_annotations_that_are_no_texts_are_refused() -> None:
+    """Python 3.14 keeps them as a function then; a record would find no field."""
+
+    def body(space: dict[str, object]) -> None:
+        space["__annotate_func__"] = lambda _: {"x": int}
+
+    with pytest.raises(TypeError, match="annotations"):
+        types.new_class("Made", (NamedTuple,), {}, body)
+
+
 def test_methods_may_ask_for_the_class_above() -> None:
     class Longer(NamedTuple):
         """With a cell for its class."""

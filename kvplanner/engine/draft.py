@@ -1,5 +1,7 @@
 """The draft model that a plan needs beside its own."""
 
+from __future__ import annotations
+
 from kvplanner.record import NamedTuple
 
 

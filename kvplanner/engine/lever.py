@@ -3,6 +3,8 @@
 A lever only proposes. Whoever pulls it plans the changed request, and keeps what that plan says.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Final, Literal
 

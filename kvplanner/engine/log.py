@@ -4,6 +4,8 @@ An engine's package declares one in `log.py`; `kvplanner.diagnose` reads logs wi
 a line, since progress bars end without a newline, and anchors on the engine's words, never on files or line numbers.
 """
 
+from __future__ import annotations
+
 from typing import Final, Literal
 
 from kvplanner.record import NamedTuple

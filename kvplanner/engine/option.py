@@ -1,5 +1,7 @@
 """Engine options, each declared once: for the form, the terminal, command lines, plan files and documentation."""
 
+from __future__ import annotations
+
 from typing import Literal
 
 from kvplanner.record import NamedTuple

@@ -1,5 +1,7 @@
 """Plan: an engine's answer. Names follow the plan schema (kvplanner.plan/1); sizes are bytes per device unless said."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Literal
 

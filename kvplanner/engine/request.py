@@ -1,5 +1,7 @@
 """PlanRequest: everything that a plan depends on, and only what the user set."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Literal
@@ -59,7 +61,7 @@ class Ask(NamedTuple):
     weight_format: str | None = None
     measured: Mapping[str, int] = MappingProxyType({})
 
-    def request(self, model: Model, machine: Machine) -> "PlanRequest":
+    def request(self, model: Model, machine: Machine) -> PlanRequest:
         """The request for a model on a machine."""
         return PlanRequest(model, machine, *self)
 

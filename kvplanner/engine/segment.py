@@ -1,5 +1,7 @@
 """The parts of a device's memory, by the names of the plan schema (kvplanner.plan/1)."""
 
+from __future__ import annotations
+
 from typing import Final, Literal, get_args
 
 from kvplanner.estimate import Estimate

@@ -1,5 +1,7 @@
 """What a running server says of itself on its metrics page, as names: data that each engine's package declares."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from types import MappingProxyType
 

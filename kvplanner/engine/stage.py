@@ -1,5 +1,7 @@
 """Stages of start-up as an engine declares them: where it can fail, what is in use there, and what is compared."""
 
+from __future__ import annotations
+
 from typing import Literal
 
 from kvplanner.engine.segment import SegmentKind

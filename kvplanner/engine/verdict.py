@@ -3,6 +3,8 @@
 No sentence is made here: `kvplanner.report.sentences` makes every one of them from these values.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, Literal

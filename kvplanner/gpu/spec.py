@@ -3,6 +3,8 @@
 total is what NVML reports; cuda_total is what CUDA (and so PyTorch) sees: total minus what the driver keeps.
 """
 
+from __future__ import annotations
+
 from typing import Literal
 
 from kvplanner.estimate import Estimate

@@ -3,6 +3,8 @@
 Rules and their checks: public checkpoints' byte totals (gpt-oss exact in mxfp4, Kimi-K2.5 exact in int4 groups of 32).
 """
 
+from __future__ import annotations
+
 from typing import Final, Literal
 
 from kvplanner.model.ggml import BY_NAME

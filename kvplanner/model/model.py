@@ -1,5 +1,7 @@
 """Model: a model to plan for, from whichever source it was read."""
 
+from __future__ import annotations
+
 from kvplanner.estimate import Estimate
 from kvplanner.model.spec import ModelSpec
 from kvplanner.model.tensors import Inventory

@@ -4,6 +4,8 @@ Sizes are elements and counts; nothing here depends on an engine. A field that a
 None or absent, never a guess.
 """
 
+from __future__ import annotations
+
 from typing import Final, Literal
 
 from kvplanner.record import NamedTuple

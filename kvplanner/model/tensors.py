@@ -3,6 +3,8 @@
 Never one object per tensor: identical layers share one block, identical experts one group.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from typing import Literal
 

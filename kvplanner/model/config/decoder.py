@@ -1,5 +1,7 @@
 """The plain decoder: grouped-query attention and a feed-forward block in every layer, described by a few traits."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from typing import Literal
 

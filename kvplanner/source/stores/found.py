@@ -1,5 +1,7 @@
 """What a search of this machine finds, and how a search is watched and stopped."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal, Protocol

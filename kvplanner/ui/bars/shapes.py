@@ -1,5 +1,7 @@
 """What the bars' layout is made of: rows, cells, brackets, whiskers, texts; plain numbers in logical pixels."""
 
+from __future__ import annotations
+
 from typing import Final, Literal
 
 from kvplanner.engine.plan import Plan
