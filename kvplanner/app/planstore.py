@@ -21,7 +21,7 @@ from kvplanner.request.planfile import PlanFile
 
 WINDOW_FIELD: Final = "window"
 LOCAL: Final = "this machine"
-_OURS: Final = ("machine", "unticked", "free_bytes", "source", "chosen", "uuids", "stated_free")
+_OURS: Final = ("machine", "unticked", "free_bytes", "source", "chosen", "uuids", "stated_free", "model_place")
 
 
 def to_planfile(state: PlanState) -> PlanFile:
@@ -55,9 +55,11 @@ def _with_free(state: PlanState) -> tuple[Any, ...]:
     return machine.devices if machine else ()
 
 
-def to_state(file: PlanFile, *, allow_network: bool = False) -> PlanState:
-    """The state that a plan file stands for. Reads the model: for a background job. Raises PlannerError."""
-    model = open_model(file.model, allow_network=allow_network)
+def to_state(file: PlanFile, *, allow_network: bool = False, place: str = "") -> PlanState:
+    """The state that a plan file stands for. Reads the model, from a place on this machine where that is known: for a
+    background job. Raises PlannerError.
+    """
+    model = open_model(place or file.model, allow_network=allow_network)
     machine, unticked, free = gpus.machine(file.machine), frozenset[int](), dict(file.free)
     kept = file.unknown.get(WINDOW_FIELD)
     if isinstance(kept, Mapping):
@@ -75,6 +77,7 @@ def to_state(file: PlanFile, *, allow_network: bool = False) -> PlanState:
         given_free={index: size for index, size in free.items() if index in known},
         ask=file.ask,
         extra=dict(file.unknown),
+        model_place=place,
     )
 
 
@@ -102,6 +105,8 @@ def to_session(state: PlanState) -> dict[str, object]:
     kept = document.get(WINDOW_FIELD)
     window: dict[str, object] = dict(kept) if isinstance(kept, Mapping) else {}
     window |= {"source": state.machine_source, "chosen": state.machine_chosen}
+    if state.model_place:
+        window["model_place"] = state.model_place
     if is_local(state):
         window["uuids"] = [device.uuid for device in state.devices]
         window["stated_free"] = {str(index): size for index, size in state.given_free.items()}
@@ -114,8 +119,9 @@ def from_session(document: Mapping[str, Any], where: str, local: Callable[[], Ma
     Without GPUs here such a plan is for the same ones of the catalogue. Reads the model, and asks for the GPUs where
     they matter: for a background job. Raises PlannerError.
     """
-    state = to_state(planfile.from_json(dict(document), where))
     window = document.get(WINDOW_FIELD)
+    place = window.get("model_place") if isinstance(window, Mapping) else ""
+    state = to_state(planfile.from_json(dict(document), where), place=place if isinstance(place, str) else "")
     if not isinstance(window, Mapping):
         return state
     state = state._replace(machine_chosen=window.get("chosen") is not False)

@@ -21,7 +21,8 @@ class PlanState(NamedTuple):
     devices: every device on offer; unticked: the indices of those that the plan leaves out.
     given_free: free bytes that the user stated, by device index. machine_chosen: False while the machine is only the
     start assumption. ask: engine, options, load and the like. extra: fields of a plan file that this version does not
-    know.
+    know. model_place: where the model lies on this machine, where nobody but a log or another program named that: kept
+    with the session, and out of plan files.
     """
 
     model_text: str = ""
@@ -34,6 +35,12 @@ class PlanState(NamedTuple):
     given_free: Mapping[int, int] = {}
     ask: Ask = Ask()
     extra: Mapping[str, object] = {}
+    model_place: str = ""
+
+    @property
+    def place(self) -> str:
+        """What opens the model on this machine."""
+        return self.model_place or self.model_text
 
     @property
     def machine(self) -> Machine | None:
@@ -56,6 +63,8 @@ class PlanState(NamedTuple):
 
     def changed(self, **fields: Any) -> PlanState:
         """The state with other fields, its own or those of what it asks for."""
+        if "model_text" in fields:  # another model lies elsewhere
+            fields.setdefault("model_place", "")
         asked = {name: fields.pop(name) for name in Ask._fields if name in fields}
         state = self._replace(**fields) if fields else self
         return state._replace(ask=state.ask._replace(**asked)) if asked else state

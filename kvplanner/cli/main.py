@@ -49,13 +49,14 @@ kvplanner COMMAND --help tells more. Exit status: 0 fits, 1 does not fit, 2 bad 
 _GUI_USAGE: Final = """usage: kvplanner gui [FILE | MODEL and what plan takes | vllm serve MODEL ...]
        kvplanner gui --screenshot OUT.png [--size 1280x800] [--scale 2] [--theme light|dark|contrast] [FILE | MODEL ...]
 
-Opens the window with a plan (.kvplan.json), a model folder or file, or a model and the arguments of kvplanner plan.
+Opens the window with a plan (.kvplan.json), a model folder or file, a start-up log (.log, .txt, .out, .jsonl), or a
+model and the arguments of kvplanner plan.
 
   --screenshot OUT.png  renders that state and exits; needs no display
   --size WxH            of the window or the picture, 680x420 or more
   --scale FACTOR        0.5 to 4: pixels of the picture for each of the window's (QT_SCALE_FACTOR scales both)
   --theme NAME          light, dark or contrast, instead of the system's
-  --tab NAME            the tab to show: Explain, Start-up
+  --tab NAME            the tab to show: Explain, Start-up, Log …
   --safe-mode           with default settings, and without what was open before
   {flags}
                         what to plan, as kvplanner plan --help tells; then the engine's flags after --, or its

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from io import BytesIO
 from pathlib import Path
@@ -16,7 +16,7 @@ from kvplanner.diagnose.reading import LogReading, Stated, read_log
 from kvplanner.engine import registry
 from kvplanner.engine.command import parse_flags, role_option
 from kvplanner.engine.log import LogGrammar
-from kvplanner.engine.option import OptionValue
+from kvplanner.engine.option import Option, OptionValue, Role
 from kvplanner.engine.protocol import Engine
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.signature import signature
@@ -33,7 +33,14 @@ HEAD_BYTES: Final = 4 << 20
 MOST_SEARCHED: Final = 256 << 20
 _UNBREAKABLE: Final = "\u00a0".encode()
 _NUMBER: Final = re.compile(r"-\d+(?:\.\d+)?")
-_PARALLEL: Final = ("tensor_parallel", "pipeline_parallel", "data_parallel")
+_PARALLEL: Final[tuple[Role, ...]] = ("tensor_parallel", "pipeline_parallel", "data_parallel")
+# What decides a plan most, and a log without its command line may leave open.
+_DECIDING: Final[tuple[Role, ...]] = ("context", *_PARALLEL, "budget_share", "max_requests", "kv_dtype")
+# How processes name their place: "Worker_DP0_TP1", "VllmWorker rank=1", "DP0 TP3".
+_PLACES: Final[tuple[tuple[Role, re.Pattern[str]], ...]] = (
+    ("tensor_parallel", re.compile(r"(?:TP|rank=)(\d{1,4})")), ("pipeline_parallel", re.compile(r"PP(\d{1,4})")),
+    ("data_parallel", re.compile(r"DP(\d{1,4})")),
+)  # fmt: skip
 
 
 class Diagnosis(NamedTuple):
@@ -157,17 +164,10 @@ def _marks(head: bytes, grammar: LogGrammar) -> tuple[int, int]:
 
 
 def _diagnosis(reading: LogReading) -> Diagnosis:
-    engine = registry.engine(reading.grammar.engine)
-    version = _version(reading)
     options, problems = _options(reading)
-    sizes = [role_option(engine, _modelled(engine, version), role) for role in _PARALLEL]
-    gpus = 1
-    for option in sizes:
-        value = options.get(option.name) if option else None
-        gpus *= value if isinstance(value, int) and 0 < value < 1 << 16 else 1
-    model = _text(reading.best("model")) or _named(reading)
-    found = Diagnosis(reading.grammar.engine, reading, version, model, options, gpus, problems)
-    return found._replace(gpus=max(len(found.devices), 1)) if reading.grammar.by_device else found
+    model = _named(reading) or _text(reading.best("model"))
+    found = Diagnosis(reading.grammar.engine, reading, _version(reading), model, options, 1, problems)
+    return found._replace(gpus=_gpus(found, options))
 
 
 def _version(reading: LogReading) -> str | None:
@@ -267,6 +267,49 @@ def _words(key: str, value: object) -> Iterator[str]:
             yield from (flag, *map(str, value))
     else:
         yield from (flag, str(value))
+
+
+def unstated(found: Diagnosis) -> tuple[Option, ...]:
+    """Options that decide a plan and that the log states nowhere: a plan of it takes the engine's defaults.
+
+    Where the log holds the engine's line of arguments, whatever is not in it is at its default, which is no guess.
+    """
+    reading, engine = found.reading, registry.engine(found.engine)
+    if reading.commanded:
+        return ()
+    stated = {o.replace("-", "_") for name, o in reading.grammar.figure_options if reading.best(name) is not None}
+    known = stated | set(found.options) | reading.settled
+    version = _modelled(engine, found.version)
+    every = (role_option(engine, version, role) for role in _DECIDING)
+    return tuple(option for option in every if option is not None and option.name not in known)
+
+
+def places_seen(found: Diagnosis) -> dict[str, int]:
+    """How many ranks the processes that wrote the log name, by option: at least as many there were."""
+    engine, made = registry.engine(found.engine), {}
+    for role, place in _PLACES:
+        most = max((int(seen[1]) for tag in found.reading.tags if (seen := place.search(tag))), default=0)
+        option = role_option(engine, _modelled(engine, found.version), role)
+        if option is not None and most:
+            made[option.name] = most + 1
+    return made
+
+
+def with_options(found: Diagnosis, given: Mapping[str, OptionValue]) -> Diagnosis:
+    """The diagnosis with options that the log does not state."""
+    return found._replace(options={**found.options, **given}, gpus=_gpus(found, {**found.options, **given}))
+
+
+def _gpus(found: Diagnosis, options: Mapping[str, OptionValue]) -> int:
+    """How many GPUs options use."""
+    if found.reading.grammar.by_device:
+        return max(len(found.devices), 1)
+    engine, gpus = registry.engine(found.engine), 1
+    for role in _PARALLEL:
+        option = role_option(engine, _modelled(engine, found.version), role)
+        value = options.get(option.name) if option else None
+        gpus *= value if isinstance(value, int) and 0 < value < 1 << 16 else 1
+    return gpus
 
 
 def request_of(found: Diagnosis, model: Model, machine: Machine) -> PlanRequest:

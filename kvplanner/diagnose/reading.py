@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from typing import Final
 
+from kvplanner.diagnose.arguments import LONGEST, pairs_of, parse_arguments
 from kvplanner.diagnose.lines import Anchors, Line, Watch, interesting
 from kvplanner.engine.log import NO_STAGE, Across, Figure, LogFailure, LogGrammar, LogLine
 from kvplanner.record import NamedTuple
 from kvplanner.units import GIB, MIB
 
 _SCALE: Final = {"GiB": GIB, "GB": GIB, "MiB": MIB, "KiB": 1024, "bytes": 1}
-_LONGEST_ARGUMENTS: Final = 64 << 10
 _MOST_PROCESSES: Final = 4096
 _MOST_SOURCES: Final = 16
 _FRAME: Final = re.compile(r'line \d+, in (\w+)|File "[^"]*", line \d+, in (\w+)')
-_PAIR: Final = re.compile(r"\b(\w+)=('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[^,\s(){}\[\]]+)")
-_ITEM: Final = re.compile(r"'(\w+)': ('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|True|False|None|-?[\d.]+(?:e-?\d+)?)")
 
 Value = int | float | str
 
@@ -52,7 +49,9 @@ class LogReading(NamedTuple):
     that nobody set. command: the words of its command line, where the log holds them. started: start-up came to its
     end.
     unread: lines that held a familiar word and said nothing that is understood. servers: how many servers' logs the
-    file mixes, of which this is the one called source, by its collector.
+    file mixes, of which this is the one called source, by its collector. commanded: the log holds the line of
+    arguments, so that what is not in it is at its default. settled: options whose value the configuration states,
+    whoever set it. tags: of the processes that wrote.
     """
 
     grammar: LogGrammar
@@ -67,6 +66,9 @@ class LogReading(NamedTuple):
     command: str = ""
     servers: int = 1
     source: str = ""
+    commanded: bool = False
+    settled: frozenset[str] = frozenset()
+    tags: frozenset[str] = frozenset()
 
     def best(self, name: str) -> Stated | None:
         """The figure of the process that counts: the least, the most or the first, as its kind asks."""
@@ -213,6 +215,9 @@ class _Reader:
         self.started = False
         self.whole_arguments = False
         self.command = ""
+        self.commanded = False
+        self.settled: set[str] = set()
+        self.tags: set[str] = set()
         self.aside = ""
         self.implied = False  # whether the stage of the error is what the step tells
 
@@ -224,6 +229,8 @@ class _Reader:
         same_line, before = line.number == self.line.number, self.line
         self.again = line.number == before.number + 1 and line.text == before.text
         self.line = line
+        if line.origin and len(self.tags) < _MOST_PROCESSES:
+            self.tags.add(line.origin)
         understood = self._failure(line) or self._arguments(line)
         for words, pattern, known in self.compiled.lines:
             if words not in line.text:
@@ -346,7 +353,8 @@ class _Reader:
     def _arguments(self, line: Line) -> bool:
         command = self.compiled.command.search(line.text) if self.compiled.command is not None else None
         if command is not None:
-            self.command = command["command"][:_LONGEST_ARGUMENTS]
+            self.command = command["command"][:LONGEST]
+            self.commanded = True
             return True
         for pattern in (self.compiled.arguments, self.compiled.config):
             found = pattern.search(line.text) if pattern is not None else None
@@ -354,6 +362,7 @@ class _Reader:
                 continue
             if "args" in found.groupdict():
                 self.arguments |= parse_arguments(found["args"])
+                self.commanded = True
                 self.whole_arguments = not found["args"].startswith("{")
             else:
                 self._config(found["config"])
@@ -362,12 +371,14 @@ class _Reader:
 
     def _config(self, text: str) -> None:
         """What the whole configuration says of options that the arguments line left out."""
-        pairs = dict(_pairs(_PAIR, text))
+        pairs = dict(pairs_of(text))
         model = pairs.get("model")
         if isinstance(model, str):
             self.arguments.setdefault("model", model)
         for key, option in self.grammar.config_options:
             value = pairs.get(key)
+            if key in pairs:
+                self.settled.add(option)
             if value not in (None, "auto"):
                 self.arguments.setdefault(f"config:{option}", value)
 
@@ -385,6 +396,9 @@ class _Reader:
             unread=self.unread,
             whole_arguments=self.whole_arguments,
             command=self.command,
+            commanded=self.commanded,
+            settled=frozenset(self.settled),
+            tags=frozenset(self.tags),
         )
 
 
@@ -407,33 +421,3 @@ def _value(text: str, figure: Figure, unit: str | None) -> Value | None:
     if figure.unit == "number":
         return number
     return round(number * _SCALE.get(unit or figure.unit, 1))
-
-
-def parse_arguments(text: str) -> dict[str, object]:
-    """The arguments that an engine prints as a Python dict or namespace; values that are no literals are left out.
-
-    Nothing is evaluated: literals alone are read, and each pair by itself where the whole is not made of them.
-    """
-    text = text[:_LONGEST_ARGUMENTS]
-    if text.startswith("{"):
-        try:
-            found = ast.literal_eval(text[: text.rindex("}") + 1])
-            if isinstance(found, dict):
-                return {str(key): value for key, value in found.items()}
-        except (ValueError, SyntaxError, RecursionError, MemoryError):
-            pass
-        return dict(_pairs(_ITEM, text))
-    return dict(_pairs(_PAIR, text))
-
-
-def _pairs(pattern: re.Pattern[str], text: str) -> Iterator[tuple[str, object]]:
-    for found in pattern.finditer(text[:_LONGEST_ARGUMENTS]):
-        yield found[1], _literal(found[2])
-
-
-def _literal(text: str) -> object:
-    try:
-        value: object = ast.literal_eval(text)
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
-        return text
-    return value

@@ -43,7 +43,8 @@ LINES: Final = (
     LogLine(r"Setting attention block size to (?P<state_block>\d+) tokens to ensure that attention page size is >= mam",
             (Figure("state_block", "count"),), since="0.10.0"),
     # Weights.
-    LogLine(r"Starting to load model |Loading model from scratch", reached="load"),
+    LogLine(r"Starting to load model (?P<model>\S+?)\.\.\.|Starting to load model |Loading model from scratch",
+            (Figure("model", "text", keep="first"),), "load"),
     LogLine(rf"Loading model weights took {_size('weights')}", _WEIGHTS, "loaded", until="0.7.3"),
     LogLine(rf"Model loading took {_size('weights')}", _WEIGHTS, "loaded", since="0.8.0"),
     # The profile run; a first start compiles in it, a later one finds that in its cache.
@@ -172,6 +173,7 @@ GRAMMAR: Final = LogGrammar(
         ("pipeline_parallel_size", "pipeline_parallel_size"), ("data_parallel_size", "data_parallel_size"),
         ("enforce_eager", "enforce_eager"), ("quantization", "quantization"), ("kv_cache_dtype", "kv_cache_dtype"),
     ),
+    figure_options=(("context_length", "max_model_len"), ("budget_share", "gpu_memory_utilization")),
     block_tokens=16,
     block_option="block_size",
     argument_defaults=(

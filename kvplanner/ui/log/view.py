@@ -1,22 +1,24 @@
-"""The Log view: what a start-up log says, its sizes beside the plan's, and the buttons that bring one here."""
+"""The Log view: what a start-up log says, its sizes beside the plan's, what helps, and buttons that bring one here."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtCore import QEvent, Qt, QUrl, Signal
 from PySide6.QtGui import QFocusEvent
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QTextBrowser, QVBoxLayout, QWidget
 
 from kvplanner.diagnose.diagnosis import Diagnosis
 from kvplanner.diagnose.implied import Implied
+from kvplanner.engine.option import Option
 from kvplanner.engine.plan import Plan
 from kvplanner.engine.segment import SegmentKind
 from kvplanner.report import diagnosis as report
-from kvplanner.report.remedies import title
+from kvplanner.report.remedies import outcome, title
 from kvplanner.report.words import Unit, rich
 from kvplanner.sized_text import sizes_in
+from kvplanner.solve.remedies import Remedy
 from kvplanner.ui.log.asking import Asking
 from kvplanner.ui.theme.ink import set_pale, tokens_of
 from kvplanner.ui.theme.palette import Tokens
@@ -24,23 +26,28 @@ from kvplanner.ui.theme.palette import Tokens
 EMPTY: Final = (
     "Open, paste or drop a server's start-up log to see how far it came, why it failed, and what it measured."
 )
-MOST_WAYS: Final = 3
+MOST_WAYS: Final = 5
 WAYS: Final = "What helps, by the log's own figures"
 READING: Final = "Reading the log …"
+_LEAST: Final = 160
+_GAPS: Final = 8
 
 
 class LogView(QWidget):
     """One log. open_wanted(), paste_wanted(): another one; plan_wanted(): what it started is to be the plan.
 
     calibrate_wanted(): what it measured is to speak for plans like it; report_wanted(): what it says, to hand on.
+    remedy_wanted(Remedy): a change that helps is to be the plan. height_changed(): the page is of another height.
     """
 
     segment_selected = Signal(object)
+    height_changed = Signal()
     open_wanted = Signal()
     paste_wanted = Signal()
     plan_wanted = Signal()
     calibrate_wanted = Signal()
     report_wanted = Signal()
+    remedy_wanted = Signal(object)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -63,6 +70,9 @@ class LogView(QWidget):
         self.asking.entered.connect(self.plan_wanted)
         self.text = QTextBrowser(self)
         self.text.setFrameShape(QTextBrowser.Shape.NoFrame)
+        self.text.setOpenLinks(False)
+        self.text.anchorClicked.connect(self._clicked)
+        self.text.document().documentLayout().documentSizeChanged.connect(self.height_changed)
         self.text.setAccessibleName("What the log says")
         self.text.viewport().setAutoFillBackground(False)
         for button, signal in (
@@ -95,6 +105,12 @@ class LogView(QWidget):
         """Whoever leads the focus here means the first button."""
         self.open_button.setFocus(event.reason())
 
+    def natural_height(self) -> int:
+        """The height at which nothing scrolls, at the present width."""
+        shown = [widget for widget in (self.asking, self.handing) if not widget.isHidden()]
+        above = self.open_button.sizeHint().height() + sum(widget.sizeHint().height() for widget in shown)
+        return max(above + int(self.text.document().size().height()) + _GAPS * (len(shown) + 2), _LEAST)
+
     @property
     def found(self) -> Diagnosis | None:
         """The log that shows, None without one."""
@@ -105,15 +121,19 @@ class LogView(QWidget):
         self._reading = True
         self._show()
 
-    def set_log(self, found: Diagnosis | None, name: str = "", proposed: Mapping[str, str] = {}) -> None:
+    def set_log(
+        self, found: Diagnosis | None, name: str = "", proposed: Mapping[str, str] | None = None,
+        options: Sequence[Option] = (), seen: Mapping[str, str] | None = None,
+    ) -> None:  # fmt: skip
         """Shows a log; it is compared with the plan once that was made from it. None: the reading failed.
 
-        proposed: what a plan of it still needs, with a proposal for each.
+        proposed: what a plan of it still needs, with a proposal for each. options: what it leaves open; seen: what of
+        them it lets guess.
         """
         self._reading = False
         if found is not None:
             self._found, self._name, self._compared, self._beside = found, name, False, None
-            self.asking.set_missing(proposed)
+            self.asking.set_missing(proposed or {}, options, seen)
         self._show()
 
     @property
@@ -165,23 +185,62 @@ class LogView(QWidget):
         self.report_button.setEnabled(there)
         self.calibrate_button.setEnabled(there and self._compared)
         self.handing.setVisible(self._found is not None)
+        self.height_changed.emit()
         tokens = tokens_of(self)
         if self._found is None or self._reading:
             words = READING if self._reading else EMPTY
             self.text.setHtml(f'<p style="color:{tokens.muted}">{rich(words)}</p>')
             return
-        plan = self._plan if self._compared and self._matches(self._found, self._plan) else None
-        self.text.setHtml(as_html(self._found, self._name, plan, self._unit, tokens, self._beside))
+        bar = self.text.verticalScrollBar()
+        at = bar.value()
+        plan = self._beside_plan(self._found)
+        self.text.setHtml(as_html(self._found, self._name, plan, self._unit, tokens, self._beside, self._plan))
+        bar.setValue(at)
 
-    @staticmethod
-    def _matches(found: Diagnosis, plan: Plan | None) -> bool:
-        return plan is not None and plan.request.engine == found.engine
+    def _beside_plan(self, found: Diagnosis) -> Plan | None:
+        """The plan that the log's figures stand beside: the window's while that is of what the log started."""
+        if not self._compared:
+            return None
+        shown, own = self._plan, self._beside.plan if self._beside is not None else None
+        if own is None:
+            return shown if shown is not None and shown.request.engine == found.engine else None
+        return shown if shown is not None and _same_start(shown, own) else own
+
+    def remedies(self) -> tuple[Remedy, ...]:
+        """What helps, as it is listed."""
+        beside, found = self._beside, self._found
+        if beside is None or found is None or (found.stage is None and beside.measured.fits is not False):
+            return ()
+        return beside.remedies[:MOST_WAYS]
+
+    def _clicked(self, url: QUrl) -> None:
+        number, listed = int(url.fragment() or -1), self.remedies()
+        if 0 <= number < len(listed):
+            self.remedy_wanted.emit(listed[number])
+
+
+def _same_start(shown: Plan, own: Plan) -> bool:
+    mine, its = shown.request, own.request
+    return mine.model.id == its.model.id and mine.ask._replace(load=None) == its.ask and mine.measured == its.measured
+
+
+def applied(remedy: Remedy, plan: Plan | None) -> bool:
+    """Whether a plan is of what a remedy asks."""
+    if plan is None:
+        return False
+    mine, its = plan.request, remedy.request
+    gpus = [[device.gpu.id for device in request.machine.devices] for request in (mine, its)]
+    return mine.model.id == its.model.id and gpus[0] == gpus[1] and mine.ask._replace(load=its.load) == its.ask
 
 
 def as_html(
-    found: Diagnosis, name: str, plan: Plan | None, unit: Unit, tokens: Tokens, beside: Implied | None = None
-) -> str:
-    """The headline, what was started, the sizes beside the plan's, and notes, in a theme's colours."""
+    found: Diagnosis, name: str, plan: Plan | None, unit: Unit, tokens: Tokens, beside: Implied | None = None,
+    shown: Plan | None = None,
+) -> str:  # fmt: skip
+    """The headline, what was started, the sizes beside the plan's, what helps and notes, in a theme's colours.
+
+    plan: of what the log started. shown: the window's.
+    """
     muted = f"color:{tokens.muted}"
     lines = [
         f'<p style="margin:0"><b>{rich(sizes_in(report.headline(found), unit))}</b></p>',
@@ -193,14 +252,30 @@ def as_html(
         cells = [_row(heads, muted), *(_row(row) for row in rows)]
         lines.append(f'<table cellspacing="0" cellpadding="0">{"".join(cells)}</table>')
     said = [*report.notes(found), *(report.comparison(found, beside) if beside is not None else ())]
-    lines += [f'<p style="margin:6px 0 0 0">{rich(sizes_in(note, unit))}</p>' for note in said]
+    lines += [f'<p style="margin:6px 0 0 0">{rich(sizes_in(_sentence(note), unit))}</p>' for note in said]
     if beside is not None and beside.remedies and (found.stage is not None or beside.measured.fits is False):
-        ways = (f"<li>{rich(sizes_in(title(remedy), unit))}</li>" for remedy in beside.remedies[:MOST_WAYS])
-        lines.append(f'<p style="margin:8px 0 0 0"><b>{WAYS}</b></p><ol style="margin:2px 0 0 0">{"".join(ways)}</ol>')
+        ways = [_way(number, remedy, unit, tokens, shown) for number, remedy in enumerate(beside.remedies[:MOST_WAYS])]
+        lines.append(f'<p style="margin:10px 0 4px 0"><b>{WAYS}</b></p>{"".join(ways)}')
     if beside is not None and beside.findings:
         for words in report.finding_words(beside.findings):
             lines.append(f'<p style="margin:8px 0 0 0"><b>Finding:</b> {rich(sizes_in(words, unit))}</p>')
     return f'<div style="color:{tokens.text}">{"".join(lines)}</div>'
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _way(number: int, remedy: Remedy, unit: Unit, tokens: Tokens, shown: Plan | None) -> str:
+    """A change with a link that makes it the plan, what comes of it, and what it costs."""
+    link = f'<a href="#{number}" style="color:{tokens.accent};text-decoration:none">Apply</a>'
+    done = f'<span style="color:{tokens.muted}">is the plan now</span>'
+    facts, costs = rich(" · ".join(outcome(remedy, unit))), rich("; ".join(remedy.costs))
+    return (
+        f'<p style="margin:0 0 6px 0"><b>{rich(sizes_in(title(remedy), unit))}</b>&nbsp;&nbsp;'
+        f"{done if applied(remedy, shown) else link}<br>{facts}<br>"
+        f'<span style="color:{tokens.muted}">{costs}</span></p>'
+    )
 
 
 def _row(cells: tuple[str, ...], style: str = "") -> str:

@@ -8,6 +8,7 @@ from kvplanner.solve.change import ENGINE, GPUS, MODEL, RELEASE, WEIGHT_FORMAT
 
 if TYPE_CHECKING:
     from kvplanner.app.state import PlanState
+    from kvplanner.engine.request import PlanRequest
     from kvplanner.solve.mends import Mend
     from kvplanner.solve.remedies import Remedy
     from kvplanner.solve.solver import Solved
@@ -37,3 +38,19 @@ def fields_of(state: PlanState, made: Remedy | Mend | Solved) -> dict[str, Any]:
             "given_free": {},
         }
     return fields
+
+
+def whole_fields(request: PlanRequest, text: str) -> dict[str, Any]:
+    """The fields that make a state plan a request, whatever it plans now, but for its load. text: names the model."""
+    from kvplanner.app.planstore import LOCAL
+    from kvplanner.catalog import gpus
+
+    machine = request.machine
+    words = "" if machine.source == LOCAL else gpus.machine_words(machine)
+    fields: dict[str, Any] = {
+        "model": request.model, "model_text": text, "engine": request.engine, "version": request.version,
+        "options": dict(request.options), "weight_format": request.weight_format, "measured": dict(request.measured),
+        "devices": machine.devices, "machine_text": words, "machine_source": machine.source,
+        "machine_chosen": True, "unticked": frozenset(), "given_free": {},
+    }  # fmt: skip
+    return fields if request.load is None else fields | {"load": request.load}

@@ -18,7 +18,9 @@ LARGEST: Final = 8192
 
 
 class WindowArguments(NamedTuple):
-    """screenshot None: show a window. words: what to plan, None for nothing asked. tab: "" for the first."""
+    """screenshot None: show a window. words: what to plan, None for nothing asked. tab: "" for the first. log: a
+    start-up log to read, where one was named in the model's place.
+    """
 
     screenshot: Path | None
     size: tuple[int, int] | None
@@ -27,6 +29,7 @@ class WindowArguments(NamedTuple):
     safe_mode: bool
     words: PlanWords | None
     scale: float = 1.0
+    log: Path | None = None
 
 
 def _parser() -> Any:
@@ -61,9 +64,19 @@ def parse(argv: Sequence[str]) -> WindowArguments:
     if not 0.5 <= found.scale <= 4:
         raise BadInput(f"a scale of {found.scale:g} makes no picture", "--scale", "Give 0.5 to 4")
     plan = words_of(found, flags)
+    log = _log(plan.model)
+    plan = plan._replace(model="") if log is not None else plan
     size = _size(found.size) if found.size else None
     asked = plan if plan != PlanWords() else None
-    return WindowArguments(found.screenshot, size, found.theme, found.tab, found.safe_mode, asked, found.scale)
+    return WindowArguments(found.screenshot, size, found.theme, found.tab, found.safe_mode, asked, found.scale, log)
+
+
+def _log(name: str) -> Path | None:
+    """The start-up log that stands where a model might."""
+    from kvplanner.app.opening import classify
+
+    path = Path(name)
+    return path if name and classify(path).what == "log" else None
 
 
 def _size(text: str) -> tuple[int, int]:

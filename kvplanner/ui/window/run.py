@@ -87,7 +87,7 @@ def begin(
     application: Application, window: MainWindow, arguments: WindowArguments, restored: Restored | None = None
 ) -> None:
     """Give the first window, and those of the session, their plans; read in the background."""
-    asked = arguments.words is not None or arguments.safe_mode
+    asked = arguments.words is not None or arguments.log is not None or arguments.safe_mode
     restored = restored or (Restored((), crashed=False) if asked else application.session.restore())
     if restored.aside:
         names = ", ".join(str(path) for path in restored.aside)
@@ -96,6 +96,8 @@ def begin(
         _Restoring(application, window, restored).begin()
     else:
         _load_start(application, window, arguments.words)
+    if arguments.log is not None:
+        window.opening.open_path(arguments.log)
 
 
 def _load_start(application: Application, window: MainWindow, words: PlanWords | None) -> None:

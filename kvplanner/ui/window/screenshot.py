@@ -40,6 +40,8 @@ def prepared_window(application: Application, arguments: WindowArguments) -> Mai
     window.document.flush()
     if arguments.tab and not window.centre.show_tab(arguments.tab):
         raise BadInput(f"no tab is called {arguments.tab!r}", "--tab", f"Tabs: {', '.join(tab.title for tab in TABS)}")
+    if arguments.log is not None:
+        window.opening.open_path(arguments.log)
     wait_for_jobs(application)
     return window
 

@@ -308,7 +308,7 @@ class MainWindow(QtWidgets.QMainWindow):
         self.centre.build()
         self.panel.build()
         self.centre.build_details()
-        self.opening.logs.attach(self.centre.below, self.centre.bars)
+        self.opening.logs.attach(self.centre.below, self.centre.bars, self.centre.show_tab)
         self.view.add_context_menus(self.actions_of_window.by_name)
         self.centre.restore_layout(self.services.settings.get(s.SPLITTER))
         advanced = self.panel.advanced

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import Qt, QUrl
 from PySide6.QtGui import QGuiApplication
 from pytestqt.qtbot import QtBot
 
+from kvplanner.app import planstore
 from kvplanner.catalog import models
 from kvplanner.diagnose.diagnosis import diagnose_file
+from kvplanner.diagnose.runs import to_json
 from kvplanner.observe.stages import EngineEnd
 from kvplanner.ui.dialogs.calibrations import CalibrationsDialog
 from kvplanner.ui.log.view import EMPTY, LogView, as_html
@@ -191,3 +194,92 @@ def test_a_watched_server_that_ends_offers_its_log(window: MainWindow, qtbot: Qt
         window.opening.logs.offer(ended, None)
     assert posted.args is not None
     assert posted.args[0].action[0] == "Open Log…"
+
+
+def test_what_helps_is_applied_in_one_step_and_holds_by_the_logs_own_figures(window: MainWindow, qtbot: QtBot) -> None:
+    view = opened(window, qtbot, SMALL)
+    view.asking.fields["gpus"].setText("RTX 4090")
+    view.plan_button.click()
+    qtbot.waitUntil(lambda: bool(view.remedies()), timeout=10_000)
+    before, steps = window.document.state, window.document.undo_count
+    assert "is the plan now" not in view.text.toPlainText()
+    for number, remedy in enumerate(view.remedies()):
+        view.text.anchorClicked.emit(QUrl(f"#{number}"))
+        window.document.flush()
+        plan = window.document.plan
+        assert plan is not None
+        assert plan.fits
+        assert plan.devices == remedy.plan.devices
+        assert plan.kv_cache == remedy.plan.kv_cache
+        assert plan.request.measured == remedy.request.measured
+        assert window.document.undo_count == steps + 1
+        qtbot.waitUntil(lambda: view.text.toPlainText().count("is the plan now") == 1, timeout=10_000)
+        assert view.beside is not None
+        # The log's figures stand beside the plan of its own start, which has not changed.
+        assert f"{view.beside.plan.devices[0].segment('kv_cache').bytes / (1 << 30):.2f}" in view.text.toPlainText()
+        window.document.undo()
+        assert window.document.state == before
+        window.document.flush()
+
+
+def test_options_that_a_cut_log_leaves_open_are_asked_for(window: MainWindow, qtbot: QtBot, tmp_path: Path) -> None:
+    text = (LOGS / "vllm" / "085-tp2-ok-interleaved.log").read_text("utf-8").splitlines(keepends=True)
+    cut = "".join(line for line in text if "Namespace(" not in line and "LLM engine" not in line)
+    path = tmp_path / "cut.log"
+    path.write_text(cut, encoding="utf-8")
+    view = opened(window, qtbot, path)
+    assert view.asking.chosen() == {"tensor_parallel_size": "2"}  # its workers are ranks 0 and 1
+    assert "gpu_memory_utilization" in view.asking.options
+    assert "max_model_len" not in view.asking.options  # the line of concurrency states it
+    assert view.asking.options["gpu_memory_utilization"].placeholderText()
+    view.asking.fields["version"].setText("0.8.5")
+    view.asking.fields["gpus"].setText("2xRTX 4090")
+    view.asking.options["gpu_memory_utilization"].setText("a lot")
+    with qtbot.waitSignal(window.messages.posted, timeout=10_000) as posted:
+        view.plan_button.click()
+    assert posted.args is not None
+    assert "--gpu-memory-utilization" in posted.args[0].text
+    view.asking.options["gpu_memory_utilization"].setText("0.87")
+    view.asking.options["kv_cache_dtype"].setText("fp8")
+    view.plan_button.click()
+    qtbot.waitUntil(lambda: window.document.state.ask.version == "0.8.5", timeout=10_000)
+    options = window.document.state.ask.options
+    assert options["gpu_memory_utilization"] == 0.87
+    assert options["kv_cache_dtype"] == "fp8"
+    assert options["tensor_parallel_size"] == 2
+    assert window.document.state.model_text == "Qwen/Qwen2.5-14B-Instruct"
+    assert view.asking.isHidden()
+
+
+def test_a_folder_that_a_log_names_opens_here_and_stays_out_of_files(
+    window: MainWindow, qtbot: QtBot, tmp_path: Path
+) -> None:
+    folder = tmp_path / "alice" / "our-chat-v2"
+    folder.mkdir(parents=True)
+    config = models.record("Qwen/Qwen2.5-7B-Instruct")["config"] | {"num_hidden_layers": 27}  # no catalogue has it
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    view = opened(window, qtbot, started(tmp_path, ("meta-llama/Llama-3.1-8B-Instruct", str(folder))))
+    assert "model" not in view.asking.answers()
+    view.asking.fields["gpus"].setText("RTX 4090 24696MiB")
+    with qtbot.waitSignal(window.messages.posted, timeout=10_000) as posted:
+        view.plan_button.click()
+    qtbot.waitUntil(lambda: view.beside is not None, timeout=10_000)
+    window.document.flush()
+    state = window.document.state
+    assert (state.model_text, state.model_place) == ("our-chat-v2", str(folder))
+    saved, report = tmp_path / "a.kvplan.json", tmp_path / "r.md"
+    planstore.save(saved, state)
+    window.opening.logs.save_report(report)
+    view.calibrate_button.click()
+    qtbot.waitUntil(lambda: bool(window.services.runs.kept()), timeout=10_000)
+    kept = json.dumps(to_json(window.services.runs.kept()))
+    for written in (saved.read_text("utf-8"), report.read_text("utf-8"), kept):
+        assert "alice" not in written
+        assert str(tmp_path) not in written
+    # The session of this machine finds it again; whoever wants the path in the plan says so.
+    again = planstore.from_session(json.loads(json.dumps(planstore.to_session(state))), "session", lambda: None)
+    assert again.model == state.model
+    assert (again.model_text, again.model_place) == (state.model_text, state.model_place)
+    assert posted.args is not None
+    posted.args[0].action[1]()
+    assert (window.document.state.model_text, window.document.state.model_place) == (str(folder), "")

@@ -96,7 +96,7 @@ class Deciding(QObject):
         from kvplanner.source.resolve import local_path
 
         state = self._window.document.state
-        return local_path(state.model_text, state.model) if state.model is not None else ""
+        return local_path(state.place, state.model) if state.model is not None else ""
 
     def _keep(self) -> None:
         """With the session: what is pinned now."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kvplanner.gpu.spec import Machine
     from kvplanner.model.model import Model
     from kvplanner.observe.stages import EngineEnd
+    from kvplanner.solve.remedies import Remedy
     from kvplanner.ui.bars.widget import MemoryBars
     from kvplanner.ui.log.view import LogView
     from kvplanner.ui.window.details import Details
@@ -42,12 +43,14 @@ class Logs(QtCore.QObject):
         self._services = services
         self._details: Details | None = None
         self._bars: MemoryBars | None = None
+        self._reveal: Callable[[str], bool] = lambda name: False
         self._laid = False
         self._over: tuple[Diagnosis, str] | None = None  # the log that lies over the plan, and its model
+        self._named = "", ""  # what names its model, and where that lies
 
-    def attach(self, details: Details, bars: MemoryBars) -> None:
-        """The tabs are there."""
-        self._details, self._bars = details, bars
+    def attach(self, details: Details, bars: MemoryBars, reveal: Callable[[str], bool]) -> None:
+        """The tabs are there. reveal: brings one to the front, and in sight."""
+        self._details, self._bars, self._reveal = details, bars, reveal
         details.page_made.connect(self._page_made)
         self._document.planned.connect(self._lay_over)
 
@@ -63,6 +66,7 @@ class Logs(QtCore.QObject):
             page.plan_wanted.connect(self.make_plan)
             page.calibrate_wanted.connect(self.calibrate)
             page.report_wanted.connect(self.ask_report)
+            page.remedy_wanted.connect(self.apply)
 
     def _view(self) -> LogView | None:
         """The page of logs, in front."""
@@ -70,7 +74,7 @@ class Logs(QtCore.QObject):
 
         if self._details is None:
             return None
-        self._details.show_tab(LOG)
+        self._reveal(LOG)
         return cast("LogView", self._details.page(LOG))
 
     def ask_file(self) -> None:
@@ -118,7 +122,7 @@ class Logs(QtCore.QObject):
         def done(found: Diagnosis) -> None:
             shown = self._view()
             if shown is not None:
-                shown.set_log(found, name, self._proposed(found))
+                self._ask(shown, found, name)
 
         def failed(error: Exception) -> None:
             shown = self._view()
@@ -128,17 +132,19 @@ class Logs(QtCore.QObject):
 
         self._services.jobs.submit("Reading a log", lambda control: work(), done, failed, key=f"log {id(self)}")
 
-    def _proposed(self, found: Diagnosis) -> dict[str, str]:
-        """What a plan of the log still needs, with what the present plan has, or what its name tells."""
+    def _ask(self, view: LogView, found: Diagnosis, name: str) -> None:
+        """Show a log, and ask for what a plan of it needs: what is planned now or what it hints at is proposed."""
+        from kvplanner.diagnose.diagnosis import places_seen, unstated
         from kvplanner.diagnose.implied import missing
         from kvplanner.request.standin import is_elsewhere, stand_in
 
         state = self._document.state
         here = {"model": state.model_text, "gpus": state.machine_text, "version": ""}
-        wanted = {name: here[name] for name in missing(found)}
+        wanted = {field: here[field] for field in missing(found)}
         if found.model and is_elsewhere(found.model):
             wanted["model"] = stand_in(found.model) or ""
-        return wanted
+        seen = {option: str(count) for option, count in places_seen(found).items()}
+        view.set_log(found, name, wanted, unstated(found), seen)
 
     def make_plan(self) -> None:
         """What the log started becomes the plan, on the GPUs that it names, else on those chosen now."""
@@ -152,7 +158,11 @@ class Logs(QtCore.QObject):
             self._messages.warning("Name the model that it ran: the log does not", key="log")
             view.asking.fields["model"].setFocus()
             return
-        found = found._replace(version=said.get("version") or found.version)
+        try:
+            found = self._completed(found, said, view.asking.chosen())
+        except PlannerError as error:
+            self._messages.error(error, f"The log is not planned; {UNCHANGED}", key="log")
+            return
 
         def failed(error: Exception) -> None:
             model, text = self._document.state.model, self._document.state.model_text
@@ -164,6 +174,16 @@ class Logs(QtCore.QObject):
         self._services.library.load_model(
             name, lambda model: self._apply(found, name, model, view, said), failed, key=f"log model {id(self)}"
         )
+
+    @staticmethod
+    def _completed(found: Diagnosis, said: dict[str, str], chosen: dict[str, str]) -> Diagnosis:
+        """The log with what the user says of what it leaves out. Raises PlannerError."""
+        from kvplanner.diagnose.diagnosis import unstated, with_options
+        from kvplanner.engine.values import parse_value
+
+        asked = {option.name: option for option in unstated(found)}
+        found = found._replace(version=said.get("version") or found.version)
+        return with_options(found, {name: parse_value(asked[name], text) for name, text in chosen.items()})
 
     def _apply(self, found: Diagnosis, text: str, model: Model, view: LogView, said: dict[str, str]) -> None:
         from kvplanner.catalog import gpus
@@ -182,20 +202,27 @@ class Logs(QtCore.QObject):
             return
         if machine is None or request is None:
             return
-        text = _public(text, model)
+        place, text = _public(text, model) if text == found.model else ("", text)
         fields: dict[str, Any] = _chosen(machine) if machine is not state.machine else {}
         self._document.edit(
             "Plan a log",
             model_text=text,
+            model_place=place,
             model=model,
             engine=request.engine,
             version=request.version,
             options=dict(request.options),
             weight_format=request.weight_format,
+            measured={},
             **fields,
         )
+        if place:
+            self._messages.info(
+                f"The plan names the model {text}, and keeps where the log says that it lies out of its file",
+                action=("Keep the Path", lambda: self._keep_path(text, place)), key="log place",
+            )  # fmt: skip
         view.set_compared()
-        self._over = found, model.id
+        self._over, self._named = (found, model.id), (text, place)
         self._lay_over(self._document.plan)
 
         def compared(beside: Implied) -> None:
@@ -207,6 +234,23 @@ class Logs(QtCore.QObject):
             "Comparing a log with its plan", lambda control: implied(found, model, machine), compared, _told_already,
             key=f"log beside {id(self)}",
         )  # fmt: skip
+
+    def _keep_path(self, text: str, place: str) -> None:
+        """The user wants the path in the plan."""
+        if (self._document.state.model_text, self._document.state.model_place) == (text, place):
+            self._document.edit("Keep the model's path", model_text=place)
+
+    def apply(self, remedy: Remedy) -> None:
+        """Make what helps the plan, with the log's own figures in place of estimates: one step that undo takes back."""
+        from kvplanner.report.remedies import title
+        from kvplanner.solve.change import MODEL
+        from kvplanner.ui.remedies.applying import whole_fields
+
+        text, place = self._named
+        if any(change.option == MODEL for change in remedy.changes):
+            text, place = remedy.request.model.id, ""
+        self._document.seal()
+        self._document.edit(title(remedy), **whole_fields(remedy.request, text), model_place=place)
 
     def _lay_over(self, plan: Plan | None) -> None:
         """The log's figures over the plan's bars and stages, while the plan is of its model and engine."""
@@ -296,15 +340,21 @@ class Logs(QtCore.QObject):
         self._messages.info(f"Saved {path.name}: it holds no path, host or key", key="log")
 
 
-def _public(text: str, model: Model) -> str:
-    """A model that a log names by a path, by the name of the same one in the catalogue: no path comes from a log."""
+def _public(text: str, model: Model) -> tuple[str, str]:
+    """Where a model lies that a log names by a path, and its name: the catalogue's of the same one, else its folder's.
+
+    No path comes from a log into a plan.
+    """
     from kvplanner.catalog import models
-    from kvplanner.diagnose.privacy import looks_like_path
+    from kvplanner.diagnose.privacy import looks_like_path, public_name
     from kvplanner.request.standin import stand_in
 
-    name = stand_in(text) if looks_like_path(text) else ""
-    same = bool(name) and models.load(name).spec == model.spec
-    return name if same else text
+    if not looks_like_path(text):
+        return "", text
+    name = stand_in(text)
+    if name and models.load(name).spec == model.spec:
+        return "", name
+    return text, public_name(text)
 
 
 def _told_already(error: Exception) -> None:
