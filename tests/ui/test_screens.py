@@ -18,6 +18,7 @@ from kvplanner.app.library import Library
 from kvplanner.app.start import start_state
 from kvplanner.observe.recording import Recorder
 from kvplanner.observe.snapshot import GpuSample, ProcessSample, Reading, Snapshot
+from kvplanner.ui.log.view import LogView
 from kvplanner.ui.window.application import Application
 from kvplanner.ui.window.screenshot import picture, settle, write
 from kvplanner.ui.window.window import MainWindow
@@ -27,7 +28,8 @@ from tests.ui.window.kit import settled, words
 
 pytestmark = pytest.mark.slow
 
-LOG = Path(__file__).parents[1] / "diagnose" / "logs" / "vllm" / "0110-kv-too-small.log"
+LOGS = Path(__file__).parents[1] / "diagnose" / "logs"
+LOG = LOGS / "vllm" / "0110-kv-too-small.log"
 WAIT_MS: Final = 20_000
 SMALL, USUAL, HD, UHD = (1024, 640), (1280, 800), (1920, 1080), (3840, 2160)
 
@@ -119,10 +121,46 @@ def what_fits(window: MainWindow) -> None:
     wait_for(lambda: page.shown.rowCount() >= 40)  # type: ignore[attr-defined]
 
 
-def log(window: MainWindow) -> None:
-    window.opening.open_path(LOG)
+def read(window: MainWindow, path: Path) -> LogView:
     page = window.centre.below.page("log")
-    wait_for(lambda: getattr(page, "found", None) is not None)
+    assert isinstance(page, LogView)
+    page.set_log(None)
+    window.opening.open_path(path)
+    wait_for(lambda: page.name == path.name)
+    return page
+
+
+def log(window: MainWindow) -> None:
+    read(window, LOG)
+
+
+def log_planned(window: MainWindow) -> None:
+    page = read(window, LOG)
+    page.plan_button.click()
+    wait_for(page.remedies)
+
+
+def log_applied(window: MainWindow) -> None:
+    log_planned(window)
+    page = window.centre.below.page("log")
+    assert isinstance(page, LogView)
+    page.remedy_wanted.emit(page.remedies()[1])
+    window.document.flush()
+
+
+def log_asked(window: MainWindow) -> None:
+    """A log without its head: what it leaves open is asked for."""
+    text = (LOGS / "vllm" / "085-tp2-ok-interleaved.log").read_text("utf-8").splitlines(keepends=True)
+    kept = "".join(line for line in text if "Namespace(" not in line and "LLM engine" not in line)
+    page = window.centre.below.page("log")
+    assert isinstance(page, LogView)
+    before = page.found
+    window.opening.logs.read_text(kept)
+    wait_for(lambda: page.found is not before)
+
+
+def log_devices(window: MainWindow) -> None:
+    read(window, LOGS / "llamacpp" / "ok-2gpu-pipeline.log")
 
 
 def weights(window: MainWindow) -> None:
@@ -253,6 +291,11 @@ STATES: dict[str, State] = {
     "ways-small": State({"gpu": "RTX 4090"}, ways, size=SMALL),
     "what-fits": State({"gpu": "RTX 4090"}, what_fits),
     "log": State({"gpu": "RTX 4090"}, log),
+    "log-planned": State({"gpu": "RTX 4090"}, log_planned),
+    "log-applied-small": State({"gpu": "RTX 4090"}, log_applied, size=SMALL),
+    "log-asked": State({"gpu": "2xRTX 4090"}, log_asked),
+    "log-asked-small": State({"gpu": "2xRTX 4090"}, log_asked, size=SMALL),
+    "log-devices": State({"gpu": "2xRTX 4090"}, log_devices),
     "model-picker": State({}, models),
     "model-picker-all": State({}, all_models, size=SMALL),
     "model-picker-empty": State({}, no_model),
@@ -285,7 +328,7 @@ STATES: dict[str, State] = {
 # With half as large letters again: what shall be looked at, by its name above.
 LARGER = ("fits", "small-window", "does-not-fit-small", "does-not-fit-hd", "refused-value", "advanced", "replay",
           "messages", "gpu-picker", "what-fits", "ways-small", "sixteen", "compare", "sweep",
-          "launch-small")  # fmt: skip
+          "launch-small", "log-asked")  # fmt: skip
 
 
 def application_of(theme: str) -> Application:
@@ -373,7 +416,7 @@ def trouble(window: MainWindow) -> list[str]:
 
 # Where things stand is the same in every theme: those that have colours of their own.
 COLOURED = ("fits", "does-not-fit", "weights-too-large", "cannot-tell", "start-up-small", "explain-weights", "ways",
-            "what-fits", "log", "model-picker", "advanced", "compare", "together", "sweep", "map", "launch",
+            "what-fits", "log-planned", "model-picker", "advanced", "compare", "together", "sweep", "map", "launch",
             "refused-value", "messages", "no-driver", "replay", "sglang")  # fmt: skip
 PAIRS = [("light", name) for name in STATES]
 PAIRS += [(theme, name) for theme in ("dark", "contrast") for name in COLOURED]

@@ -21,6 +21,7 @@ _TIPS: Final = {
 NEEDED: Final = "The log does not state:"
 ASSUMED: Final = "Nor its command line: these are assumed to be at their defaults unless you know better"
 _COLUMNS: Final = 2
+_SHORT: Final = 12  # letters that a field has room for
 
 
 class Asking(QWidget):
@@ -89,8 +90,9 @@ class Asking(QWidget):
         self._asked, self.options = options, {}
         for place, option in enumerate(options):
             row, column = divmod(place, _COLUMNS)
-            field, _ = self._line(self._options, row, 2 * column, option_label(option), option.help)
-            field.setPlaceholderText(option.default)
+            tip = f"{option.help}. Default: {option.default}"
+            field, _ = self._line(self._options, row, 2 * column, option_label(option), tip)
+            field.setPlaceholderText(option.default if len(option.default) <= _SHORT else "default")
             field.setText(seen.get(option.name, ""))
             if option.choices:
                 completer = QCompleter(list(option.choices), field)

@@ -116,6 +116,11 @@ class LogView(QWidget):
         """The log that shows, None without one."""
         return self._found
 
+    @property
+    def name(self) -> str:
+        """The file's name, "" for a pasted log."""
+        return self._name
+
     def set_reading(self) -> None:
         """A log is on its way."""
         self._reading = True

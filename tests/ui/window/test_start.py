@@ -22,10 +22,11 @@ from kvplanner.errors import BadInput
 from kvplanner.gpu.spec import Device
 from kvplanner.request.words import PlanWords
 from kvplanner.ui import run
+from kvplanner.ui.log.view import LogView
 from kvplanner.ui.window.application import Application
 from kvplanner.ui.window.arguments import parse
 from kvplanner.ui.window.run import begin
-from kvplanner.ui.window.screenshot import settle
+from kvplanner.ui.window.screenshot import prepared_window, settle
 from kvplanner.ui.window.window import MainWindow
 from kvplanner.units import GIB
 from tests.packaged.driving import come_to_rest
@@ -47,6 +48,28 @@ def test_nothing_asked_is_told_from_something() -> None:
     words = parse(["llama", "--gpu", "2xL4", "--load", "3@10+20", "--", "-tp", "2"]).words
     assert words is not None
     assert (words.model, words.gpu, words.load, words.flags) == ("llama", "2xL4", "3@10+20", ("-tp", "2"))
+
+
+def test_a_log_in_the_models_place_is_read_beside_what_else_is_asked() -> None:
+    found = parse(["server.log", "--gpu", "H100"])
+    assert found.log == Path("server.log")
+    assert found.words is not None
+    assert (found.words.model, found.words.gpu) == ("", "H100")
+    assert parse(["server.log"]).words is None
+    assert parse(["llama"]).log is None
+
+
+def test_a_screenshot_shows_a_log(qapp: QApplication, tmp_path: Path) -> None:
+    log = Path(__file__).parents[2] / "diagnose" / "logs" / "vllm" / "0110-kv-too-small.log"
+    application = Application(qapp, keep=False, theme="light")
+    window = prepared_window(application, parse([str(log), "--gpu", "RTX 4090", "--size", "1024x640"]))
+    page = window.centre.below.page("log")
+    assert isinstance(page, LogView)
+    assert window.centre.below.current is page
+    assert page.found is not None
+    assert page.visibleRegion().boundingRect().height() > 100  # in sight, though the window is low
+    application.shut_down()
+    window.hide()
 
 
 @pytest.mark.parametrize(
