@@ -71,6 +71,7 @@ class LogView(QWidget):
         self.text = QTextBrowser(self)
         self.text.setFrameShape(QTextBrowser.Shape.NoFrame)
         self.text.setOpenLinks(False)
+        self.text.document().setDocumentMargin(0)  # in line with the buttons and fields
         self.text.anchorClicked.connect(self._clicked)
         self.text.document().documentLayout().documentSizeChanged.connect(self.height_changed)
         self.text.setAccessibleName("What the log says")

@@ -216,7 +216,9 @@ def test_what_helps_is_applied_in_one_step_and_holds_by_the_logs_own_figures(win
         qtbot.waitUntil(lambda: view.text.toPlainText().count("is the plan now") == 1, timeout=10_000)
         assert view.beside is not None
         # The log's figures stand beside the plan of its own start, which has not changed.
-        assert f"{view.beside.plan.devices[0].segment('kv_cache').bytes / (1 << 30):.2f}" in view.text.toPlainText()
+        own = view.beside.plan.devices[0].segment("kv_cache")
+        assert own is not None
+        assert f"{own.bytes / (1 << 30):.2f}" in view.text.toPlainText()
         window.document.undo()
         assert window.document.state == before
         window.document.flush()
