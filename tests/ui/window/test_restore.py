@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -201,7 +203,7 @@ def test_a_cascade_stays_on_the_screen(window: MainWindow, application: Applicat
 
 
 ENDED = """
-import os, signal, sys
+import sys
 from PySide6.QtCore import QTimer
 from kvplanner.ui.window.application import Application
 from kvplanner.ui.window.run import make_app, stop_on_interrupt
@@ -214,19 +216,27 @@ for users in range(3):
     window.document.reset(start_state(None, lambda: None))
     window.document.set_option("max_num_seqs", users + 5)
     window.show()
-end = {"interrupt": lambda: os.kill(os.getpid(), signal.SIGINT), "quit": lambda: application.quit()}
-QTimer.singleShot(300, end[sys.argv[1]])
+QTimer.singleShot(300, lambda: print("up", flush=True))
+if sys.argv[1] == "quit":
+    QTimer.singleShot(400, application.quit)
 app.exec()
 """
 
 
-@pytest.mark.parametrize("how", ["interrupt", "quit"])
+@pytest.mark.parametrize("how", ["SIGINT", "SIGTERM", "quit"])
 def test_the_end_with_several_edited_windows_asks_nothing(own_data_folder: Path, how: str) -> None:
+    """Signals come from outside, while the event loop sleeps and nothing else would wake it."""
     environment = {**os.environ, "QT_QPA_PLATFORM": "offscreen"}
-    done = subprocess.run(
-        [sys.executable, "-c", ENDED, how], env=environment, capture_output=True, text=True, timeout=20, check=False
-    )
-    assert (done.returncode, done.stderr) == (0, "")
+    with subprocess.Popen(
+        [sys.executable, "-c", ENDED, how], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        if how != "quit":
+            time.sleep(0.3)  # asleep by then
+            process.send_signal(signal.Signals[how])
+        _, errors = process.communicate(timeout=20)
+    assert (process.returncode, errors) == (0, "")
     last = json.loads((own_data_folder / "sessions" / "last.json").read_text())
     assert [w["plan"]["options"]["max_num_seqs"] for w in last["windows"]] == [5, 6, 7]
 
