@@ -120,11 +120,11 @@ class Job(QObject):
 
 
 class _Run(QRunnable):
-    """job: None once it has ended; PySide never lets go of what a pool has started, and so of all that it knows."""
+    """job: None while it rests. PySide never lets go of what a pool has started: it is started again for other jobs."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.job: Job | None = job
+        self.job: Job | None = None
         self.setAutoDelete(False)
 
     def run(self) -> None:
@@ -144,6 +144,7 @@ class Jobs(QObject):
         self._pool.setMaxThreadCount(threads)
         self._active: dict[Job, str] = {}
         self._runs: dict[Job, _Run] = {}
+        self._resting: list[_Run] = []
         self._stopped = False
 
     @property
@@ -173,8 +174,9 @@ class Jobs(QObject):
         job = Job(title, work, done, failed, self)
         self._active[job] = key
         job.finished.connect(self._forget)
-        self._runs[job] = _Run(job)
-        self._pool.start(self._runs[job])
+        run = self._runs[job] = self._resting.pop() if self._resting else _Run()
+        run.job = job
+        self._pool.start(run)
         self.active_changed.emit()
         return job
 
@@ -185,6 +187,7 @@ class Jobs(QObject):
             run = self._runs.pop(job, None)
             if run is not None:
                 run.job = None
+                self._resting.append(run)
             self.active_changed.emit()
 
     def stop(self, timeout_ms: int = STOP_TIMEOUT_MS) -> bool:

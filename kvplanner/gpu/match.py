@@ -2,8 +2,9 @@
 also "H100 x2", "4090x2", "8h100", "two 3090s", "2x3090+4090", "2080 Ti 22GB", "H100 3g.40gb", and as a machine
 describes itself: "2 × H100 + H200".
 
-Names match by exact alias, then exact name without vendor words (with its memory where names repeat), then all words
-present; unmodified boards come before re-worked ones, and what stays ambiguous is an error that lists the near ones.
+Names match by exact alias, then exact name without vendor words (with its memory where names repeat), then the same
+product ("3080" is no 3080 Ti), then all words present; unmodified boards come before re-worked ones. What stays
+ambiguous is an error that lists the choices: the memories first where there are several, then the boards.
 """
 
 from __future__ import annotations
@@ -21,7 +22,12 @@ from kvplanner.units import GIB, MIB, TIB, counted, format_bytes, parse_size
 MAX_DEVICES: Final = 64
 _MAX_DIGITS: Final = 9
 _REMEDY: Final = "kvplanner gpus lists all; any other by its memory, for example 2x24GiB"
-_VENDOR_WORDS: Final = frozenset({"nvidia", "geforce", "tesla", "quadro", "amd", "apple", "intel", "gpu", "graphics"})
+_VENDOR_WORDS: Final = frozenset({"nvidia", "geforce", "tesla", "amd", "apple", "intel", "gpu", "graphics"})
+# What tells boards of one product apart: form and memory, and for workstation cards the generation, which is often left
+# out ("RTX 6000": Turing's or Ada's).
+_BOARD: Final = re.compile(
+    r"\b(sxm\d?|pcie|hbm\d\w?|\d+\s?gb?|rtx|gtx|quadro|nvidia|geforce|tesla|ada|turing|generation)\b"
+)
 _WORD: Final = re.compile(r"[a-z]+|\d+(?:\.\d+)?")
 _COUNTED: Final = re.compile(r"(\d+)\s*[x×*]\s*(.+)", re.IGNORECASE | re.DOTALL)
 # The x of "RTX 4090" is no sign of a count.
@@ -47,14 +53,16 @@ def _plain(text: str) -> str:
 def find(text: str, entries: Sequence[GpuEntry]) -> GpuEntry:
     """The one GPU that `text` names. Raises UnknownName with the near ones."""
     wanted = text.strip().lower()
-    plain = _plain(text)
+    plain, words = _plain(text), _plain(text).split()
     if not plain:
         raise UnknownName(f"{text!r} names no GPU", "--gpu", (), _REMEDY)
+    made = product(text)
     stages: tuple[Callable[[GpuEntry], bool], ...] = (
         lambda e: wanted in (e.id, e.name.lower()) or any(wanted == a.lower() for a in e.aliases),
         lambda e: plain == _plain(e.name) or any(plain == _plain(a) for a in e.aliases),
         lambda e: plain == _plain(label(e, entries)),
-        lambda e: _has_words(plain.split(), e),
+        lambda e: made != "" and made == product(e.name) and _has_words(words, e),
+        lambda e: _has_words(words, e),
     )
     for matches in stages:
         found = [e for e in entries if matches(e)]
@@ -62,9 +70,22 @@ def find(text: str, entries: Sequence[GpuEntry]) -> GpuEntry:
         if len(found) == 1:
             return found[0]
         if found:
-            names = tuple(label(e, entries) for e in found[:6])
-            raise UnknownName(f"{text!r} fits {len(found)} GPUs", "--gpu", names, "Name one of them")
+            raise _ambiguous(text.strip(), found, entries)
     raise UnknownName(f"no GPU is called {text!r}", "--gpu", _near(plain, entries), _REMEDY)
+
+
+def _ambiguous(text: str, found: Sequence[GpuEntry], entries: Sequence[GpuEntry]) -> UnknownName:
+    """Asks which of several GPUs is meant: more than two boards of one product by their memory, which tells most."""
+    what = f"{text!r} fits {len(found)} GPUs"
+    sizes = sorted({e.memory_gb for e in found if e.memory_gb}, reverse=True)
+    if len(found) > 2 and 1 < len(sizes) < len(found) and len({product(e.name) for e in found}) == 1:
+        return UnknownName(what, "--gpu", tuple(f"{text} {size:g}GB" for size in sizes), "Say which memory")
+    return UnknownName(what, "--gpu", tuple(label(e, entries) for e in found[:6]), "Name one of them")
+
+
+def product(name: str) -> str:
+    """What is sold under one name: "a100" of "NVIDIA A100-SXM4-80GB", "3080 ti" of "GeForce RTX 3080 Ti"."""
+    return " ".join(_BOARD.sub(" ", name.lower().replace("-", " ")).split())
 
 
 def label(entry: GpuEntry, entries: Sequence[GpuEntry]) -> str:

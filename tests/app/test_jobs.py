@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from functools import partial
 
 import pytest
+from PySide6.QtCore import QRunnable
 from pytestqt.qtbot import QtBot
 
 from kvplanner.app.jobs import JobControl, Jobs
@@ -127,3 +128,18 @@ def test_an_ended_job_keeps_nothing_alive(qtbot: QtBot, jobs: Jobs) -> None:
     gc.collect()
     assert ended is not None
     assert ended() is None, "every edit would leave a job behind"
+
+
+def test_many_jobs_leave_nothing_behind(qtbot: QtBot, jobs: Jobs) -> None:
+    """What a pool has once started stays for good: as many are made as ran at once, however many follow."""
+
+    def made() -> int:
+        return sum(isinstance(thing, QRunnable) for thing in gc.get_objects())
+
+    before = made()
+    ended: list[int] = []
+    for number in range(100):
+        jobs.submit("one of many", partial(_seven, number), ended.append, fail)
+        qtbot.waitUntil(lambda: not jobs.active, timeout=5000)
+    assert ended == [7] * 100
+    assert made() - before <= 3

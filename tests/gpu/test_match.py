@@ -41,7 +41,7 @@ def test_an_unmodified_board_comes_first() -> None:
 def test_ambiguous_and_unknown_names_list_near_ones() -> None:
     with pytest.raises(UnknownName, match="fits 4 GPUs") as ambiguous:
         gpus.machine("A100")
-    assert "NVIDIA A100-SXM4-80GB" in ambiguous.value.near
+    assert ambiguous.value.near == ("A100 80GB", "A100 40GB")
     with pytest.raises(UnknownName, match="no GPU is called 'RTX 4190'") as unknown:
         gpus.machine("RTX 4190")
     assert unknown.value.near
@@ -98,7 +98,7 @@ def test_nonsense_is_refused(text: str) -> None:
         ("TPU", "no GPU is called 'TPU'. kvplanner gpus lists all; any other by its memory"),
         ("''", "\"''\" names no GPU. kvplanner gpus lists all"),
         ("65xH100", "65 GPUs of H100 cannot be planned. Give 1 to 64 in all"),
-        ("A100", "Name one of them"),
+        ("A100", "Near: A100 80GB, A100 40GB. Say which memory"),
         ("80G", "'80G' could be GB or GiB. Write 80GB or 80GiB"),
         ("2x80 G", "Write 80GB or 80GiB"),
     ],
@@ -145,6 +145,10 @@ def test_machines_as_people_write_them_read_back(text: str, words: str) -> None:
     ("text", "near"),
     [
         ("A100 80GB", ("NVIDIA A100-SXM4-80GB", "NVIDIA A100 80GB PCIe")),
+        ("H100 80GB", ("NVIDIA H100 80GB HBM3", "NVIDIA H100 PCIe")),
+        ("3080", ("NVIDIA GeForce RTX 3080 10GB", "NVIDIA GeForce RTX 3080 12GB")),
+        ("4060 Ti", ("NVIDIA GeForce RTX 4060 Ti 8GB", "NVIDIA GeForce RTX 4060 Ti 16GB")),
+        ("RTX 6000", ("NVIDIA RTX 6000 Ada Generation", "Quadro RTX 6000")),
         ("A100 1g.5gb", ("NVIDIA A100-SXM4-40GB 1g.5gb", "NVIDIA A100-PCIE-40GB 1g.5gb")),
     ],
 )

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
 from kvplanner.app.messages import in_window
 from kvplanner.catalog import gpus
 from kvplanner.errors import PlannerError, UnknownName
-from kvplanner.gpu.match import MAX_DEVICES, label
+from kvplanner.gpu.match import MAX_DEVICES, label, product
 from kvplanner.gpu.spec import GpuEntry, Machine
 from kvplanner.record import NamedTuple
 from kvplanner.ui.setup.labels import short_name
@@ -30,7 +30,7 @@ _CLASSES: Final = {
 _VENDORS: Final = {"nvidia": "NVIDIA", "amd": "AMD", "apple": "Apple", "intel": "Intel"}
 FITS, STARRED = FILTERS = ("Fits", "Starred")
 _LARGEST_LONE_COUNT: Final = 16
-_SIZE: Final = re.compile(r"\d+(?:\.\d*)?\s*[mgt]i?b?", re.IGNORECASE)
+_SIZE: Final = re.compile(r"\d+(?:\.\d*)?\s*(?:[mg]i?b?|ti?b)", re.IGNORECASE)  # "4060 Ti" is no size
 _TIMES: Final = re.compile(r"(\d{1,2})\s*[x×*]\s*(.*)", re.IGNORECASE)
 _ANY_COUNT: Final = re.compile(r"(-?\d+)\s*[x×*]\s*(.*)", re.IGNORECASE)
 _MAX_DIGITS: Final = 9
@@ -119,11 +119,31 @@ def search(text: str, stock: Stock) -> list[Row]:
         return rows + _by_class(count, stock)
     found = [e for e in entries if all(word in _haystack(e) for word in words)]
     found.sort(key=lambda e: _rank(e, words))
-    listed = [_row(entry, count, stock) for entry in found]
+    listed = [*_boards(found, query.words, count, stock)]
     # What a command line would read costs a look at every name: where no name holds all words, or several are mixed.
     named = [] if found and not set(",+") & set(text) else _named_rows(text, stock)
-    known = {row.data for row in listed}
+    known = {row.data for row in listed if row.kind == "item"}
     return [*rows, *(row for row in named if row.data not in known), *listed]
+
+
+def _boards(found: Sequence[GpuEntry], words: str, count: int, stock: Stock) -> Iterator[Row]:
+    """A row for each; where several boards are sold under the name that was typed, those first, by memory."""
+    made = product(words)
+    alike = [e for e in found if made and product(e.name) == made and not e.modified]
+    sizes = {e.memory_gb for e in alike}
+    if len(alike) < 2 or (len(alike) == len(found) and len(sizes) in (1, len(alike))):
+        yield from (_row(entry, count, stock) for entry in found)
+        return
+    if len(sizes) in (1, len(alike)):
+        yield Row("heading", "Several boards have this name")
+        yield from (_row(entry, count, stock) for entry in alike)
+    else:
+        for size in sorted(sizes, key=lambda size: -(size or 0)):
+            yield Row("heading", f"With {size:g} GB" if size else "Of unknown memory")
+            yield from (_row(entry, count, stock) for entry in alike if entry.memory_gb == size)
+    if others := [entry for entry in found if entry not in alike]:
+        yield Row("heading", "Others")
+        yield from (_row(entry, count, stock) for entry in others)
 
 
 def _custom_data(query: Query) -> str:

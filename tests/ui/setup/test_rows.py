@@ -63,6 +63,25 @@ def test_the_plain_card_comes_first(text: str, first: str) -> None:
     assert rows[0].data == first
 
 
+@pytest.mark.parametrize(
+    ("text", "listed"),
+    [
+        (
+            "A100",
+            ["With 80 GB:", "A100-SXM4-80GB", "A100 80GB PCIe", "With 40 GB:", "A100-SXM4-40GB", "A100-PCIE-40GB"],
+        ),
+        ("A100 80GB", ["A100-SXM4-80GB", "A100 80GB PCIe"]),
+        ("4060 Ti", ["RTX 4060 Ti 16GB", "RTX 4060 Ti 8GB"]),
+        ("3080", ["Several boards have this name:", "RTX 3080 10GB", "RTX 3080 12GB", "Others:", "RTX 3080 Ti"]),
+        ("RTX 6000", ["Several boards have this name:", "RTX 6000 Ada Generation", "Quadro RTX 6000", "Others:"]),
+        ("4090", ["RTX 4090 24GB", "RTX 4090 48GB", "RTX 4090 D", "RTX 4090 Laptop GPU"]),
+    ],
+)
+def test_boards_of_one_name_are_set_apart(text: str, listed: list[str]) -> None:
+    rows = gpu_rows.search(text, gpu_rows.Stock(gpus.index(), (), "", "GiB"))
+    assert [f"{row.title}:" if row.kind == "heading" else row.title for row in rows][: len(listed)] == listed
+
+
 def test_what_a_row_gives_names_a_machine() -> None:
     for text in ("2", "48GB", "3 x 1.5GiB", "mi300"):
         for row in gpu_rows.search(text, gpu_rows.Stock(gpus.index(), (), "", "GiB")):
