@@ -35,10 +35,14 @@ else:
 
     def _replace(self, /, **fields):
         """The same with other values for some fields."""
-        made = self._make(map(fields.pop, self._fields, self))
-        if fields:
-            raise ValueError(f"Got unexpected field names: {list(fields)!r}")
-        return made
+        values, places = [*self], self._places
+        try:
+            for name in fields:
+                values[places[name]] = fields[name]
+        except KeyError:
+            unknown = [name for name in fields if name not in places]
+            raise ValueError(f"Got unexpected field names: {unknown!r}") from None
+        return tuple.__new__(self.__class__, values)
 
     def _asdict(self):
         """Values by field."""
@@ -75,7 +79,8 @@ else:
             template = _constructor(len(fields))
             code = template.__code__.replace(co_varnames=(template.__code__.co_varnames[0], *fields))
             new = FunctionType(code, template.__globals__, "__new__", tuple(defaults.values()) or None)
-            made = {**_SHARED, "_fields": fields, "_field_defaults": defaults, "__match_args__": fields, "__new__": new}
+            made = {**_SHARED, "_fields": fields, "_field_defaults": defaults, "__match_args__": fields, "__new__": new,
+                    "_places": {field: at for at, field in enumerate(fields)}}  # fmt: skip
             made.update(body)
             made.update((field, _field(at)) for at, field in enumerate(fields))
             made.setdefault("__doc__", f"{name}({', '.join(fields)})")

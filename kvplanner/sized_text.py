@@ -66,6 +66,9 @@ def sizes_in(text: str, unit: ByteUnit) -> str:
 
 
 def _read(marked: str, unit: ByteUnit) -> str:
+    if "\x02" not in marked:
+        return marked
+
     def shown(found: re.Match[str]) -> str:
         return show_size(int(found[1]), unit, int(found[2]) if found[2] else None)
 

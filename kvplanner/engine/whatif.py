@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from kvplanner.engine.request import PlanRequest
+from kvplanner.engine.shared.identity import by_identity
 from kvplanner.errors import NotModelled, PlannerError
 from kvplanner.gpu.spec import Machine
 from kvplanner.model.model import Model
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kvplanner.engine.protocol import Engine
 
 
-@lru_cache(maxsize=8)
+@by_identity(8, lambda _, name: name)
 def as_format(model: Model, name: str) -> Model:
     """The model as if its weights were stored in another format of WHATIF_FORMATS; itself when they already are.
 

@@ -135,10 +135,10 @@ def stored(inventory: Inventory, spec: ModelSpec, format_name: str, made: Invent
 
 def _range(inventory: Inventory, spec: ModelSpec, format_name: str, total: int) -> tuple[int, int]:
     """The sizes by nine tenths of the recipes that publishers take for models of this kind, `total` among them."""
-    plain = published.plain(inventory, spec)
+    parts = published.Parts(inventory, spec)
     sizes: dict[int, int] = {}
     for recipe in published.others(format_name, spec):
-        size = published.quantised(plain, recipe.parts).stored_bytes(mtp=False)
+        size = parts.bytes_in(recipe)
         sizes[size] = sizes.get(size, 0) + len(recipe.ids)
     every = [size for size in sorted(sizes) for _ in range(sizes[size])] or [total]
     out = int(len(every) * _RARE)

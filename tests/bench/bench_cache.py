@@ -13,8 +13,8 @@ def run() -> list[Row]:
     """80 dense layers, and the slowest model of the catalogue."""
     from kvplanner.catalog import gpus, models
     from kvplanner.engine.request import PlanRequest
+    from kvplanner.engine.shared.identity import forget
     from kvplanner.engine.vllm.gpu import gpu_of
-    from kvplanner.engine.vllm.kv import layers as kv_specs
     from kvplanner.engine.vllm.kv import layout as kv_layout
     from kvplanner.engine.vllm.kv import sizing as kv_sizing
     from kvplanner.engine.vllm.settle import settle as defaults
@@ -26,11 +26,11 @@ def run() -> list[Row]:
         model = models.load(name)
         options = {"kv_cache_dtype": "fp8"} if fp8 else {}
         settings = defaults.resolve(PlanRequest(model, machine, options=options))[0]
-        stages = ((0, model.spec.num_layers),)
+        stages, gpu = ((0, model.spec.num_layers),), gpu_of(machine.devices[0].gpu)
 
         def plan() -> None:
-            kv_specs.cache_specs.cache_clear()
-            layout = kv_layout.plan_cache.__wrapped__(model.spec, settings, gpu_of(machine.devices[0].gpu), stages)
+            forget()
+            layout = kv_layout.plan_cache(model.spec, settings, gpu, stages)
             kv_sizing.size(layout, (MEMORY,))
 
         return cpu_ms(plan, repeat=repeat, inner=5)

@@ -16,9 +16,8 @@ from kvplanner.engine.sglang.memory.activations import token_bytes
 from kvplanner.engine.sglang.settle.settle import settle
 from kvplanner.engine.sglang.weights.check import check_tensors
 from kvplanner.engine.sglang.weights.rank import rank_tensors
-from kvplanner.engine.shared.identity import by_identity, forget
+from kvplanner.engine.shared.identity import Key, by_identity, forget, of_last
 from kvplanner.engine.vllm.gpu import gpu_of
-from kvplanner.engine.vllm.kv.layout import plan_cache
 from kvplanner.engine.vllm.memory import activations, graphs, runtime
 from kvplanner.engine.vllm.settle.settle import resolve
 from kvplanner.engine.vllm.startup.replica import layout_of
@@ -139,5 +138,23 @@ def test_remembered_parts_are_those_worked_out_anew(name: str, engine: str) -> N
     assert len({str(part) for part in found}) > 2
     for one, before in zip(asked, found, strict=True):
         forget()
-        plan_cache.cache_clear()
         assert parts(one) == before
+
+
+def test_a_key_is_found_by_what_it_is_made_of() -> None:
+    assert Key(1, ("a", 2.0)) == Key(1, ("a", 2.0))
+    assert len({Key(1, 2), Key(1, 2), Key(2, 1)}) == 2
+    assert Key(1, 2) != (1, 2)
+
+
+def test_the_last_result_is_for_the_very_same_arguments() -> None:
+    made: list[tuple[object, ...]] = []
+
+    @of_last
+    def told(*parts: object) -> int:
+        made.append(parts)
+        return len(made)
+
+    one, other = [1], [1]
+    assert (told(one, 2), told(one, 2), told(other, 2), told(one), told(one)) == (1, 1, 2, 3, 3)
+    assert len(made) == 3

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final, cast
 
-from kvplanner.engine.shared.identity import forget
+from kvplanner.engine.shared.identity import forget, of_last
 from kvplanner.engine.vllm.gpu import Gpu, GpuKind
 from kvplanner.engine.vllm.releases import NEWEST
 from kvplanner.engine.vllm.settings import Settings
@@ -60,25 +60,27 @@ def lookup(name: str, settings: Settings, gpu: Gpu, stage: int = 0, *, states: b
     GPU's class is assumed, the band spans every class of GPU that it may be.
     Raises KeyError when none holds (a test walks every combination).
     """
-    ranks = {1: "one", 2: "two"}.get(settings.parallel.tp, "several")
-    place = "last" if stage == settings.parallel.pp - 1 else "before last"
-    pipeline = "yes" if settings.parallel.pp > 1 else "no"
-    graphs = "yes" if settings.graphs.mode != "NONE" else "no"
-    version = settings.version
-    runner, assumed = settings.era.runner, gpu.kind
-    host = "windows" if gpu.windows else "linux"
-    recurrent = "yes" if states else "no"
-    found = _lookup(name, version, (runner, assumed, ranks, place, pipeline, graphs, host, recurrent))
+    at = _conditions(settings, gpu, stage, states)
+    found = _lookup(name, settings.version, at)
     if gpu.kind_is_known:
         return found
-    others = [
-        _lookup(name, version, (runner, other, ranks, place, pipeline, graphs, host, recurrent))
-        for other in _SEPARATE_MEMORY
-    ]
+    kind = _CONDITIONS.index("gpu")
+    others = [_lookup(name, settings.version, (*at[:kind], other, *at[kind + 1 :])) for other in _SEPARATE_MEMORY]
     low, high = min(o.low for o in others), max(o.high for o in others)
     if (low, high) == (found.low, found.high):
         return found
     return Constant(found.value, low, high, "assumed", f"{found.source}; the GPU's kind is not known")
+
+
+@of_last
+def _conditions(settings: Settings, gpu: Gpu, stage: int, states: bool) -> tuple[str, ...]:
+    """What holds here, one value for each of _CONDITIONS."""
+    return (
+        settings.era.runner, gpu.kind, {1: "one", 2: "two"}.get(settings.parallel.tp, "several"),
+        "last" if stage == settings.parallel.pp - 1 else "before last", "yes" if settings.parallel.pp > 1 else "no",
+        "yes" if settings.graphs.mode != "NONE" else "no", "windows" if gpu.windows else "linux",
+        "yes" if states else "no",
+    )  # fmt: skip
 
 
 @cache

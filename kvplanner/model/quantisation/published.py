@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, lru_cache
+from itertools import chain
 from typing import Any, Final
 
 from kvplanner.files import shipped
@@ -200,11 +201,45 @@ def quantised(inventory: Inventory, parts: Mapping[str, WeightFormat | None]) ->
     """A 16-bit inventory with each part in its format."""
     experts = has_experts(inventory)
 
+    known: dict[str, WeightFormat | None] = {}
+
     def change(group: TensorGroup) -> TensorGroup:
-        form = _format_of(part_of(group, experts), parts)
+        part = part_of(group, experts)
+        if part not in known:
+            known[part] = _format_of(part, parts)
+        form = known[part]
         return group if form is None else group._replace(format=form)
 
     return changed(inventory, change)._replace(exact=False)
+
+
+class Parts:
+    """The bytes of a model's 16-bit tensors, multi-token-prediction blocks left out, by the part that each belongs to.
+
+    So that many recipes are weighed without an inventory for each: what a part takes in a format is counted once.
+    """
+
+    def __init__(self, inventory: Inventory, spec: ModelSpec) -> None:
+        own, experts = _own_format(spec), has_experts(inventory)
+        self._groups: dict[str, list[tuple[TensorGroup, int]]] = {}
+        for group, layers in inventory.groups():
+            if group.place != "mtp":
+                there = group._replace(format=own) if _is_retyped(group.format) else group
+                self._groups.setdefault(part_of(group, experts), []).append((there, layers))
+        self._bytes: dict[tuple[str, WeightFormat | None], int] = {}
+
+    def bytes_in(self, recipe: Recipe) -> int:
+        """Bytes of all parts in a recipe's formats."""
+        return sum(self._of(part, _format_of(part, recipe.parts)) for part in self._groups)
+
+    def _of(self, part: str, form: WeightFormat | None) -> int:
+        found = self._bytes.get((part, form))
+        if found is None:
+            found = self._bytes[part, form] = sum(
+                layers * (group.stored_bytes if form is None else group.count * form.bytes_of(group.shape))
+                for group, layers in self._groups[part]
+            )
+        return found
 
 
 def changed(inventory: Inventory, change: Callable[[TensorGroup], TensorGroup]) -> Inventory:
@@ -222,13 +257,23 @@ def is_packed(form: WeightFormat) -> bool:
 
 def plain(inventory: Inventory, spec: ModelSpec) -> Inventory:
     """Every quantised matrix in the model's own dtype."""
-    own = dense(spec.dtype if spec.dtype in ("bfloat16", "float16") else "bfloat16")
+    own = _own_format(spec)
+    if not any(_is_retyped(group.format) for group in chain(*inventory.blocks, inventory.outside)):
+        return inventory
 
     def change(group: TensorGroup) -> TensorGroup:
-        packed = is_packed(group.format) or group.format.name == "float64"
-        return group._replace(format=own) if packed else group
+        return group._replace(format=own) if _is_retyped(group.format) else group
 
     return changed(inventory, change)
+
+
+def _own_format(spec: ModelSpec) -> WeightFormat:
+    return dense(spec.dtype if spec.dtype in ("bfloat16", "float16") else "bfloat16")
+
+
+def _is_retyped(form: WeightFormat) -> bool:
+    """Whether a matrix in this format is taken for one of the model's own dtype."""
+    return is_packed(form) or form.name == "float64"
 
 
 def parts_in(inventory: Inventory) -> dict[str, WeightFormat | None]:

@@ -6,8 +6,7 @@ same are one spec with a count; nothing loops over layers.
 
 from __future__ import annotations
 
-from functools import lru_cache
-
+from kvplanner.engine.shared.identity import by_identity
 from kvplanner.engine.vllm.backends import Chosen, expanded, expands_latent, select
 from kvplanner.engine.vllm.gpu import Gpu
 from kvplanner.engine.vllm.kv import block as kv_block
@@ -36,7 +35,7 @@ class Caches(NamedTuple):
 _Counts = dict[CacheSpec, list[int]]
 
 
-@lru_cache(maxsize=64)
+@by_identity(64, lambda _, *others: others)
 def cache_specs(
     spec: ModelSpec, settings: Settings, gpu: Gpu, partition: tuple[tuple[int, int], ...],
     draft: ModelSpec | None = None,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from kvplanner.engine.plan import CacheGroup
+from kvplanner.engine.shared.identity import by_identity
 from kvplanner.engine.vllm.gpu import Gpu
 from kvplanner.engine.vllm.kv import groups as kv_groups
 from kvplanner.engine.vllm.kv import notes as kv_notes
@@ -52,7 +51,7 @@ class CacheLayout(NamedTuple):
         return blocks
 
 
-@lru_cache(maxsize=64)
+@by_identity(64, lambda _, *others: others)
 def plan_cache(
     spec: ModelSpec, settings: Settings, gpu: Gpu, partition: tuple[tuple[int, int], ...],
     draft: ModelSpec | None = None,

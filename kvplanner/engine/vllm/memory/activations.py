@@ -224,7 +224,7 @@ def _moving(model: Model, settings: Settings, gpu: Gpu, stage: int) -> tuple[obj
         settings.graphs,
         settings.expert_backend,
         expanded,
-        *moving(model, settings, gpu, stage),
+        moving(model, settings, gpu, stage),
     )
 
 

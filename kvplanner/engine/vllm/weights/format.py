@@ -56,13 +56,14 @@ class Mxfp4(NamedTuple):
 
 
 def resident(
-    group: TensorGroup, local: Local, spec: ModelSpec, settings: Settings, gpu: Gpu, first_of_fused: bool = True
-) -> tuple[int, int]:
+    group: TensorGroup, local: Local, fmt: WeightFormat, spec: ModelSpec, settings: Settings, gpu: Gpu,
+    first_of_fused: bool = True,
+) -> tuple[int, int]:  # fmt: skip
     """Bytes of one layer's tensors of a group on a rank, and those of their values, whose scales stand apart.
 
-    first_of_fused: whether the group is the first piece of the matrix that it is joined to, which owns a shared scale.
+    fmt: what the engine runs, see `effective`. first_of_fused: whether the group is the first piece of the matrix that
+    it is joined to, which owns a shared scale.
     """
-    fmt = effective(group, spec, settings)
     if fmt.layout == "dense" and fmt.name in _FLOATS:
         if group.kind == "experts" and len(local.shape) == 1 and spec.quantization == "mxfp4":
             size = local.copies * mxfp4_bias(group, local, settings, gpu)
@@ -96,6 +97,11 @@ def _packed(
             return _matrix(fmt, local, settings, gpu, True, False) + _expert_zeros(fmt, local, settings)
         fmt = fmt._replace(group=_dividing(fmt.group, width))
     return _matrix(fmt, local, settings, gpu, True, first_of_fused)
+
+
+def as_stored(spec: ModelSpec, settings: Settings) -> bool:
+    """Whether every matrix runs in the file's own format, so that `effective` need not be asked of each."""
+    return not weights_rules.skips_in_vain(spec) and weights_methods.online(spec, settings) is None
 
 
 def effective(group: TensorGroup, spec: ModelSpec, settings: Settings) -> WeightFormat:

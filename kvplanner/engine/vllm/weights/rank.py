@@ -7,12 +7,13 @@ against a checkpoint. The log line "Model loading took" also has rotary tables a
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from itertools import pairwise
+from operator import itemgetter
 from typing import Final
 
-from kvplanner.engine.shared.identity import by_identity
+from kvplanner.engine.shared.identity import Key, by_identity, of_last
 from kvplanner.engine.shared.shard import Local, state_rows, uneven
 from kvplanner.engine.vllm.gpu import Gpu
 from kvplanner.engine.vllm.settings import Settings
@@ -50,6 +51,9 @@ _RULE_BAND: Final = 0.03
 _KERNEL_ARCHES: Final = ((8, 0), (8, 9), (9, 0), (10, 0), (12, 0))
 
 
+Bodies = tuple[tuple[tuple[TensorGroup, ...], int], ...]
+
+
 class RankTensors(NamedTuple):
     """A group of tensors on a rank: its local part, the layers that hold it, and its resident bytes in all.
 
@@ -63,6 +67,7 @@ class RankTensors(NamedTuple):
     values: int
 
 
+@lru_cache(maxsize=512)
 def partition(num_layers: int, pp: int, override: tuple[int, ...] = ()) -> tuple[tuple[int, int], ...]:
     """(first, end) of the layers of each pipeline stage (distributed/utils.py get_pp_indices, 0.33).
 
@@ -102,20 +107,29 @@ def inventory_of(model: Model) -> Inventory:
     return model.inventory
 
 
-def bodies(model: Model, settings: Settings, stage: int) -> Iterator[tuple[tuple[TensorGroup, ...], int]]:
+def bodies(model: Model, settings: Settings, stage: int) -> Bodies:
     """The distinct layer bodies of a stage and how many of its layers have each."""
+    return _bodies(model, *stage_layers(model.spec, settings, stage))
+
+
+@by_identity(64, lambda _, first, end: (first, end))
+def _bodies(model: Model, first: int, end: int) -> Bodies:
     inventory = inventory_of(model)
-    first, end = stage_layers(model.spec, settings, stage)
-    for index, layers in sorted(Counter(inventory.block_of[first:end]).items()):
-        body = inventory.blocks[index]
-        yield body + weights_rules.additions(body, inventory, model.spec), layers
+    of_stage = inventory.block_of[first:end]
+    counted = [(inventory.blocks[index], of_stage.count(index)) for index in sorted({*of_stage})]
+    return tuple((body + weights_rules.additions(body, inventory, model.spec), layers) for body, layers in counted)
 
 
-def moving(_: Model, settings: Settings, gpu: Gpu, stage: int) -> tuple[object, ...]:
+def moving(_: Model, settings: Settings, gpu: Gpu, stage: int) -> Key:
     """Everything of the settings that weights depend on: no length, and nothing of scheduler, cache or graphs."""
+    return _moving(settings, gpu, stage)
+
+
+@of_last
+def _moving(settings: Settings, gpu: Gpu, stage: int) -> Key:
     stored = settings.model._replace(max_model_len=0, auto_fit=False)
     kept = (settings.version, stored, settings.parallel, settings.speculative, settings.multimodal)
-    return *kept, settings.lora, gpu, stage
+    return Key(*kept, settings.lora, gpu, stage)
 
 
 @by_identity(8, moving)
@@ -135,10 +149,13 @@ def _each_tensor(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Iter
         ]
     parts += [(g, 1) for g in outside if _on_stage(g, model.spec, settings, stage)]
     previous = ""
+    usual, as_stored = weights_rules.by_the_book(model.spec), weights_format.as_stored(model.spec, settings)
     for group, layers in parts:
-        local = _local(group, model.spec, settings, experts)
+        plain = usual and group.kind != "state"
+        local = cut(group, settings, experts) if plain else _local(group, model.spec, settings, experts)
         joined = f"{group.path.rpartition('.')[0]}.{group.fused}" if group.fused else group.path
-        size, values = weights_format.resident(group, local, model.spec, settings, gpu, joined != previous)
+        fmt = group.format if as_stored else weights_format.effective(group, model.spec, settings)
+        size, values = weights_format.resident(group, local, fmt, model.spec, settings, gpu, joined != previous)
         previous = joined if len(group.shape) > 1 else previous  # biases stand between the pieces of a matrix
         yield RankTensors(group, local, layers, layers * size, values)
 
@@ -201,10 +218,12 @@ def rank_weights(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Esti
     """
     tensors = rank_tensors(model, settings, gpu, stage)
     remarks = _check(model, settings, tensors)
-    kinds: Counter[str] = Counter()
+    kinds: dict[str, int] = {}
     for item in tensors:
-        kinds[_KIND_NAMES[item.group.kind]] += item.bytes
-    parts = [Input(name, size, "B", model.source_kind) for name, size in kinds.most_common() if size]
+        name = _KIND_NAMES[item.group.kind]
+        kinds[name] = kinds.get(name, 0) + item.bytes
+    largest_first = sorted(kinds.items(), key=itemgetter(1), reverse=True)
+    parts = [Input(name, size, "B", model.source_kind) for name, size in largest_first if size]
     extras = weights_extra.extras(model, settings, stage, bodies(model, settings, stage))
     offloaded = min(settings.model.cpu_offload_bytes, sum(kinds.values()))
     value = sum(kinds.values()) - offloaded + sum(e.value for _, e in extras)

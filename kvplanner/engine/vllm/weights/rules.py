@@ -13,6 +13,18 @@ _FP32_PATHS: Final = ("e_score_correction_bias", "expert_bias", "ffn.gate.bias",
 _FP32_OF_KDA: Final = ("q_conv1d", "k_conv1d", "v_conv1d", "dt_bias")
 
 
+def by_the_book(spec: ModelSpec) -> bool:
+    """Whether the class splits and builds every tensor by the general rules, so that no single one need be asked for.
+
+    Then `split_like_words`, `split_by_rows` and `whole_on_ranks` are never so, and `built` is a group's own count.
+    """
+    rules = quirks(spec.architecture)
+    return not (
+        rules.split_like_words or rules.split_by_rows or rules.whole_norms or rules.whole_tower or rules.not_built
+        or rules.second_to_last
+    )  # fmt: skip
+
+
 def fp32_router(group: TensorGroup, spec: ModelSpec) -> bool:
     """Whether the engine widens this router to fp32."""
     return group.kind == "router" and len(group.shape) == 2 and quirks(spec.architecture).fp32_router
