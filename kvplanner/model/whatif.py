@@ -9,6 +9,7 @@ tables that some files carry (256 bytes in Llama 3.1's) are left out.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import accumulate
 from types import MappingProxyType
 from typing import Final
 
@@ -16,18 +17,29 @@ from kvplanner.errors import UnknownName
 from kvplanner.estimate import Estimate, Input, banded, exact
 from kvplanner.model import formats
 from kvplanner.model.formats import WeightFormat
-from kvplanner.model.gguf_recipes import RECIPES, Place, recipe_format
+from kvplanner.model.gguf_names import gguf_name, outside_name
+from kvplanner.model.gguf_recipes import RECIPES, Place, is_value, recipe_format
 from kvplanner.model.quantisation import published
 from kvplanner.model.quantisation.published import Recipe
-from kvplanner.model.spec import Attention, ModelSpec
+from kvplanner.model.spec import Attention, Mla, ModelSpec
 from kvplanner.model.tensors import Inventory, TensorGroup
 from kvplanner.record import NamedTuple
 
 _LINEAR: Final = ("attention", "state", "mlp", "dense block", "shared experts", "experts")
 _BAND: Final = 0.02
+_MADE: Final = (
+    "A few matrices get another type with an importance matrix than without one, or from a llama.cpp before 2026"
+)
 _OWN_CONFIG: Final = "Publishers leave different parts in 16 bits: choose a repository by its own name to see it"
 # The part of recipes, by how many repositories show them, that a band leaves out at either end.
 _RARE: Final = 0.05
+# Hybrids whose files state one number of heads for all layers; others state it layer by layer, and have none where a
+# recurrent layer stands first.
+_ALIKE: Final = frozenset({"qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"})
+_LAYERS_OF_70B: Final = 80
+_LARGE: Final = frozenset({"qwen2", "olmo", "deci", "nemotron_nas"})
+# Architectures whose converter has always kept the layers that predict further tokens, and counts them.
+_PREDICTING: Final = frozenset({"glm4_moe", "glm4_moe_lite", "ernie4_5_moe", "mimo"})
 
 
 class _Rule(NamedTuple):
@@ -50,13 +62,36 @@ _ENGINE: Final[dict[str, _Rule]] = {
     "bitsandbytes 4-bit": _Rule(formats.bnb4(double=False), "bitsandbytes", "4-bit table look-up, a scale per 64"),
 }
 _GGUF_ABOUT: Final[dict[str, str]] = {
+    "BF16": "16-bit floats, as most models are published",
+    "F16": "16-bit floats",
     "Q8_0": "8-bit blocks of 32: nearly lossless",
     "Q6_K": "6-bit blocks",
     "Q5_K_M": "5-bit blocks, 6-bit where it matters most",
+    "Q5_K_S": "5-bit blocks",
+    "Q5_1": "5-bit blocks of 32 with minimums: an old type",
+    "Q5_0": "5-bit blocks of 32: an old type",
     "Q4_K_M": "4-bit blocks, 6-bit where it matters most: the usual choice",
+    "Q4_K_S": "4-bit blocks, 5-bit in the first layers",
+    "Q4_1": "4-bit blocks of 32 with minimums: an old type",
+    "Q4_0": "4-bit blocks of 32: an old type, fast on processors",
+    "IQ4_NL": "4-bit blocks of 32 by a table",
     "IQ4_XS": "4-bit blocks without minimums: the smallest 4-bit",
+    "MXFP4": "4-bit floats for experts, 8-bit blocks for the rest",
+    "Q3_K_L": "3-bit blocks, 5-bit where it matters most",
     "Q3_K_M": "3-bit blocks, 4- and 5-bit where it matters most",
+    "IQ3_M": "3-bit blocks by a table, 4-bit where it matters most",
+    "Q3_K_S": "3-bit blocks",
+    "IQ3_S": "3-bit blocks by a table",
+    "IQ3_XS": "3-bit blocks by a table, fewer bits in the middle layers",
+    "IQ3_XXS": "3-bit blocks by a table: the smallest 3-bit",
     "Q2_K": "2-bit blocks, 3-bit where it matters most",
+    "Q2_K_S": "2-bit blocks",
+    "IQ2_M": "2-bit blocks by a table, 3-bit where it matters most",
+    "IQ2_S": "2-bit blocks by a table, 3-bit where it matters most, smaller",
+    "IQ2_XS": "2-bit blocks by a table",
+    "IQ2_XXS": "2-bit blocks by a table: the smallest 2-bit",
+    "IQ1_M": "under 2 bits",
+    "IQ1_S": "under 2 bits: the smallest of all",
 }
 WHATIF_FORMATS: Final[Mapping[str, str]] = MappingProxyType(
     {name: rule.about for name, rule in _ENGINE.items()}
@@ -125,7 +160,11 @@ def stored(inventory: Inventory, spec: ModelSpec, format_name: str, made: Invent
     )
     formula = "{quantised} + {kept}"
     if format_name.startswith("GGUF ") and inventory.exact:
-        return exact(total, formula, *inputs)
+        others = _made_otherwise(inventory, spec, format_name.removeprefix("GGUF "))
+        if all(other == total for other in others):
+            return exact(total, formula, *inputs)
+        found = banded(total, min(total, *others), max(total, *others), "analytic", formula, *inputs)
+        return found.with_notes(_MADE)
     least, most = total, total
     if not format_name.startswith("GGUF "):
         least, most = _range(inventory, spec, format_name, total)
@@ -143,6 +182,13 @@ def _range(inventory: Inventory, spec: ModelSpec, format_name: str, total: int) 
     every = [size for size in sorted(sizes) for _ in range(sizes[size])] or [total]
     out = int(len(every) * _RARE)
     return min(every[out], total), max(every[-1 - out], total)
+
+
+def _made_otherwise(inventory: Inventory, spec: ModelSpec, recipe: str) -> tuple[int, ...]:
+    """The sizes with an importance matrix where it is usually made without one or the reverse, and by an older llama.cpp."""
+    plain = published.plain(inventory, spec)
+    other = _as_gguf(plain, spec, recipe, matrix=not RECIPES[recipe].matrix)
+    return other.stored_bytes(mtp=False), _as_gguf(plain, spec, recipe, older=True).stored_bytes(mtp=False)
 
 
 def _known(format_name: str) -> None:
@@ -163,20 +209,65 @@ def _merged(inventory: Inventory, change: Callable[[int, TensorGroup], TensorGro
     return inventory._replace(blocks=tuple(made), block_of=tuple(block_of), outside=outside)
 
 
-def _as_gguf(plain: Inventory, spec: ModelSpec, recipe: str) -> Inventory:
-    """llama.cpp's recipe: the type of a matrix depends on what it is and on how deep its layer lies."""
-    layers = len(plain.block_of)
-    heads = next((m for layer in spec.layers for m in layer.mixers if isinstance(m, Attention)), None)
-    place = Place(0, layers, heads.heads // heads.kv_heads if heads else 1, _expert_count(plain), spec.tied_embeddings)
+def _as_gguf(plain: Inventory, spec: ModelSpec, recipe: str, *, matrix: bool | None = None, older: bool = False
+) -> Inventory:  # fmt: skip
+    """llama.cpp's recipe: the type of a matrix depends on what it is and on how deep its layer lies.
+
+    matrix: made with an importance matrix; None as files of the recipe usually are. older: as of Place.
+    """
+    mix = RECIPES[recipe]
+    plain = _split_latent(plain, spec)
+    trunk = len(plain.block_of)
+    predicts = spec.model_type in _PREDICTING and any(group.place == "mtp" for group in plain.outside)
+    values = [any(is_value(gguf_name(group.path)) for group in plain.blocks[at]) for at in plain.block_of]
+    plainly = [any(gguf_name(group.path) == "attn_v.weight" for group in plain.blocks[at]) for at in plain.block_of]
+    value_of = list(accumulate(plainly if older else values, initial=0))
+    down_of = list(accumulate((_downs(plain.blocks[at]) for at in plain.block_of), initial=0))
+    first = spec.layers[spec.layer_of[0]] if spec.model_type not in _ALIKE else None
+    mixers = [m for layer in (spec.layers if first is None else (first,)) for m in layer.mixers]
+    heads = next((m.heads // m.kv_heads for m in mixers if isinstance(m, Attention)), 0)
+    gqa = next((m.heads for m in mixers if isinstance(m, Mla)), heads)
+    large = trunk == _LAYERS_OF_70B and (spec.model_type in _LARGE or (spec.model_type == "llama" and gqa > 1))
+    place = Place(
+        0, trunk + predicts, 0, sum(values) + predicts, 0, gqa, _expert_count(plain), spec.tied_embeddings, large, older
+    )
 
     def change(layer: int, group: TensorGroup) -> TensorGroup:
         if group.place == "tower":
             return group
-        # Layers that predict further tokens follow the last one, and are quantised as it is.
-        at = layers - 1 if group.place == "mtp" else layer
-        return group._replace(format=recipe_format(RECIPES[recipe], group, place._replace(layer=at)))
+        # Layers that predict further tokens follow the last one.
+        at = trunk if group.place == "mtp" else layer
+        here = place._replace(layer=at, value=value_of[at], down=down_of[at]) if at >= 0 else place
+        inside = at >= 0
+        name = gguf_name(group.path) if inside else outside_name(group)
+        fixed = group.kind in ("norm", "router") or "norm" in group.path
+        kind = recipe_format(mix, name, (1,) if fixed else group.shape, here,
+                             matrix=mix.matrix if matrix is None else matrix)  # fmt: skip
+        return group._replace(format=kind)
 
     return _merged(plain, change)._replace(exact=plain.exact)
+
+
+def _downs(block: tuple[TensorGroup, ...]) -> int:
+    return sum("ffn_down" in gguf_name(group.path) and len(group.shape) == 2 for group in block)
+
+
+def _split_latent(plain: Inventory, spec: ModelSpec) -> Inventory:
+    """Latent attention's second projection as GGUF files keep it: of keys, by heads and transposed, and of values."""
+    mixer = next((m for layer in spec.layers for m in layer.mixers if isinstance(m, Mla)), None)
+    if mixer is None:
+        return plain
+
+    def split(group: TensorGroup) -> tuple[TensorGroup, ...]:
+        if gguf_name(group.path) != "attn_kv_b.weight" or len(group.shape) != 2:
+            return (group,)
+        rank = group.shape[1]
+        keys = group._replace(path="attn_k_b", shape=(mixer.heads * rank, mixer.qk_nope), unit=1)
+        return keys, group._replace(path="attn_v_b", shape=(mixer.heads * mixer.head_size_v, rank), unit=1)
+
+    blocks = tuple(tuple(part for group in block for part in split(group)) for block in plain.blocks)
+    outside = tuple(part for group in plain.outside for part in split(group))
+    return plain._replace(blocks=blocks, outside=outside)
 
 
 def _expert_count(inventory: Inventory) -> int:

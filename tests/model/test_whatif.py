@@ -66,7 +66,7 @@ def test_every_format_keeps_the_model(model: str, name: str) -> None:
     assert len(after.block_of) == len(before.block_of)
     size = stored(before, spec, name)
     assert size.low <= size.value <= size.high
-    assert 0.1 < size.value / (2 * before.parameters()) < 1.01
+    assert 0.097 < size.value / (2 * before.parameters()) < 1.01  # IQ1_S takes 50 bytes for 256 weights
     assert size.in_numbers()
     assert respec(spec, name).quantization
 

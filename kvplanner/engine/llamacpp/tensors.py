@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final, Literal
 
+from kvplanner.model.gguf_names import gguf_name, outside_name
 from kvplanner.model.model import Model
 from kvplanner.model.spec import Attention, ModelSpec
 from kvplanner.model.tensors import Inventory, TensorGroup
@@ -77,71 +78,6 @@ class Tensors(NamedTuple):
 
 # Where llama.cpp keeps what lies outside the layers (LLM_TENSOR_INFOS).
 _INPUT: Final = re.compile(r"(token_embd|token_types|position_embd|per_layer_\w+)(_norm)?(\.\w+)?")
-# How names of GGUF files themselves begin.
-_OWN: Final = ("attn_", "ffn_", "ssm_", "shortconv", "time_mix", "channel_mix", "post_", "indexer")
-_PLAIN_NAMES: Final = frozenset({"ssm_a", "ssm_d", "ssm_dt", "rope_freqs"})
-
-# The names that checkpoints on the Hub use, for models that are planned without a GGUF file.
-_HUB_NAMES: Final[tuple[tuple[str, str], ...]] = (
-    # Recurrent and convolutional layers, whose projections have names of their own.
-    (r".*(linear_attn|mamba|mixer)\.A_log", "ssm_a"), (r".*(mamba|mixer)\.D", "ssm_d"),
-    (r".*(linear_attn|mamba|mixer)\.conv1d", "ssm_conv1d"), (r".*(linear_attn|mamba|mixer)\.out_proj", "ssm_out"),
-    (r".*(linear_attn|mamba|mixer)\.norm", "ssm_norm"), (r".*linear_attn\.in_proj_a", "ssm_alpha"),
-    (r".*linear_attn\.in_proj_b", "ssm_beta"), (r".*linear_attn\.in_proj_ba", "ssm_ba"),
-    (r".*linear_attn\.in_proj_qkvz?", "attn_qkv"), (r".*linear_attn\.in_proj_z", "attn_gate"),
-    (r".*(mamba|mixer)\.in_proj", "ssm_in"), (r"conv\.conv", "shortconv.conv"),
-    (r"conv\.in_proj", "shortconv.in_proj"), (r"conv\.out_proj", "shortconv.out_proj"),
-    # Attention.
-    (r".*\.(q_proj|wq|query)", "attn_q"), (r".*\.(k_proj|wk|key)", "attn_k"), (r".*\.(v_proj|wv|value)", "attn_v"),
-    (r".*\.(o_proj|wo|out_proj|dense)", "attn_output"), (r".*(qkv_proj|query_key_value|W_pack|c_attn)", "attn_qkv"),
-    (r".*q_a_proj", "attn_q_a"), (r".*q_b_proj", "attn_q_b"), (r".*kv_a_proj_with_mqa", "attn_kv_a_mqa"),
-    (r".*kv_b_proj", "attn_kv_b"), (r".*q_a_layernorm", "attn_q_a_norm"), (r".*kv_a_layernorm", "attn_kv_a_norm"),
-    (r".*(q_norm|q_layernorm)", "attn_q_norm"), (r".*(k_norm|k_layernorm)", "attn_k_norm"), (r".*sinks", "attn_sinks"),
-    # Experts, then dense blocks.
-    (r".*experts.*gate_up_proj", "ffn_gate_up_exps"), (r".*shared_expert_gate", "ffn_gate_inp_shexp"),
-    (r".*shared_expert.*gate_proj", "ffn_gate_shexp"), (r".*shared_expert.*up_proj", "ffn_up_shexp"),
-    (r".*shared_expert.*down_proj", "ffn_down_shexp"), (r".*experts.*(gate_proj|w1)", "ffn_gate_exps"),
-    (r".*experts.*(up_proj|w3)", "ffn_up_exps"), (r".*experts.*(down_proj|w2)", "ffn_down_exps"),
-    (r".*block_sparse_moe\.input_linear", "ffn_gate_up_exps"), (r".*block_sparse_moe\.output_linear", "ffn_down_exps"),
-    (r".*shared_mlp\.input_linear", "ffn_up_shexp"), (r".*shared_mlp\.output_linear", "ffn_down_shexp"),
-    (r".*(e_score_correction_bias|expert_bias)", "exp_probs_b.bias"),
-    (r".*(gate_up_proj)", "ffn_up"), (r".*(gate_proj|feed_forward\.w1)", "ffn_gate"),
-    (r".*(up_proj|feed_forward\.w3)", "ffn_up"), (r".*(down_proj|feed_forward\.w2)", "ffn_down"),
-    (r".*(mlp\.gate|router|block_sparse_moe\.gate|mixer\.gate|feed_forward\.gate).*", "ffn_gate_inp"),
-    # Norms; what stands before the feed-forward block is Gemma's `ffn_norm`, and else the norm after attention.
-    (r".*pre_feedforward_layernorm", "ffn_norm"), (r".*pre_feedforward_layernorm_2", "pre_ffw_norm_2"),
-    (r".*post_feedforward_layernorm", "post_ffw_norm"), (r".*post_feedforward_layernorm_1", "post_ffw_norm_1"),
-    (r".*post_feedforward_layernorm_2", "post_ffw_norm_2"), (r".*post_attention_layernorm", "post_attention_norm"),
-    (r".*(input_layernorm|operator_norm)|norm", "attn_norm"),
-    # Gemma's inputs of each layer.
-    (r"per_layer_input_gate", "inp_gate"), (r"per_layer_projection", "proj"),
-    (r"post_per_layer_input_norm", "post_norm"), (r"layer_scalar", "layer_output_scale"),
-)  # fmt: skip
-# The same outside the layers.
-_OUTSIDE_NAMES: Final[tuple[tuple[str, str], ...]] = (
-    (r"(.*\.)?(norm|final_layernorm|ln_f|norm_f|embedding_norm)", "output_norm"),
-    (r"(.*\.)?embed_tokens_per_layer", "per_layer_token_embd"),
-    (r"(.*\.)?per_layer_model_projection", "per_layer_model_proj"),
-    (r"(.*\.)?per_layer_projection_norm", "per_layer_proj_norm"),
-)  # fmt: skip
-
-
-@lru_cache(maxsize=4096)
-def gguf_name(path: str) -> str:
-    """A layer tensor's name in a GGUF file, with its suffix; a Hub name is translated, an unknown one kept."""
-    stem, suffix = (path.removesuffix(".bias"), ".bias") if path.endswith(".bias") else (path, ".weight")
-    if stem in _PLAIN_NAMES and suffix == ".weight":
-        return stem
-    if stem.startswith(_OWN) and "layernorm" not in stem and "per_layer" not in stem:
-        return stem + suffix
-    if stem.endswith(".dt_bias"):
-        return "ssm_dt.bias"
-    for pattern, name in _HUB_NAMES:
-        if re.fullmatch(pattern, stem.removesuffix(".weight")):
-            return name if name in _PLAIN_NAMES or name.endswith(".bias") else name + suffix
-    return stem + suffix
-
-
 def tensors_of(model: Model) -> Tensors:
     """The tensors of a model whose inventory is known. Linear in its distinct layers."""
     inventory = model.inventory
@@ -176,7 +112,7 @@ def _role(group: TensorGroup) -> Role:
         return "skipped"
     if group.path.startswith("rope_"):
         return "table"
-    if _outside_name(group) in ("per_layer_model_proj.weight", "per_layer_proj_norm.weight"):
+    if outside_name(group) in ("per_layer_model_proj.weight", "per_layer_proj_norm.weight"):
         return "first"
     return "input" if group.kind == "embedding" or group.place == "first" or _INPUT.fullmatch(group.path) else "output"
 
@@ -228,19 +164,8 @@ def _tensor(parts: list[TensorGroup], prefix: str) -> Tensor:
     padded = bytes_
     if quantised and columns % _ROW_STEP:
         padded += int((_ROW_STEP - columns % _ROW_STEP) * group.format.bits) // 8
-    name = gguf_name(group.path) if prefix else _outside_name(group)
+    name = gguf_name(group.path) if prefix else outside_name(group)
     return Tensor(
         name, group.kind, columns, rows, bytes_, round_up(padded, _CUDA_ALIGNMENT), round_up(bytes_, _HOST_ALIGNMENT),
         quantised, "exps" in name, group.format.block_columns if quantised else 1,
     )  # fmt: skip
-
-
-def _outside_name(group: TensorGroup) -> str:
-    if group.kind == "head":
-        return "output.bias" if group.path.endswith(".bias") else "output.weight"
-    for pattern, name in _OUTSIDE_NAMES:
-        if re.fullmatch(pattern, group.path):
-            return f"{name}.weight"
-    if group.kind == "embedding" and not group.path.startswith(("per_layer", "altup", "token", "position")):
-        return "token_embd.weight"
-    return group.path if group.path.endswith(".bias") else f"{group.path}.weight"
