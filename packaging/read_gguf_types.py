@@ -1,6 +1,6 @@
 """Write tests/model/gguf_types.json.gz: the types that llama.cpp's own tests pin for the tensors of real models.
 
-python packaging/read_gguf_types.py LLAMA_CPP: the sources' folder, whose tests/snapshots/*.schema are read (MIT licence;
+python packaging/read_gguf_types.py LLAMA_CPP: the sources' folder, whose tests/snapshots/*.schema are read (MIT;
 llama.cpp 0.5.0-dev, October 2026: mixes made without an importance matrix).
 """
 
@@ -12,7 +12,7 @@ import re
 import sys
 from pathlib import Path
 
-# The snapshots' names → the catalogue's. Of the others the catalogue has no inventory, or one that is converted otherwise.
+# The snapshots' names → the catalogue's. Of the others the catalogue has no inventory, or another conversion.
 MODELS = {
     "qwen3-14b": "Qwen/Qwen3-14B",
     "meta-llama-3.1-70b-instruct": "meta-llama/Llama-3.1-70B-Instruct",

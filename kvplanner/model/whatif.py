@@ -185,7 +185,7 @@ def _range(inventory: Inventory, spec: ModelSpec, format_name: str, total: int) 
 
 
 def _made_otherwise(inventory: Inventory, spec: ModelSpec, recipe: str) -> tuple[int, ...]:
-    """The sizes with an importance matrix where it is usually made without one or the reverse, and by an older llama.cpp."""
+    """The sizes with an importance matrix where there usually is none, or the reverse; and by an older llama.cpp."""
     plain = published.plain(inventory, spec)
     other = _as_gguf(plain, spec, recipe, matrix=not RECIPES[recipe].matrix)
     return other.stored_bytes(mtp=False), _as_gguf(plain, spec, recipe, older=True).stored_bytes(mtp=False)

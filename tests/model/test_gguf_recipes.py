@@ -45,9 +45,7 @@ def test_every_matrix_has_the_type_that_llama_cpp_gives_it(
         named = mixes["MXFP4_MOE" if mix == "MXFP4" else mix]
         rest = next(iter(named[""]))
         groups = [
-            (layer, gguf_name(group.path), group)
-            for layer, at in enumerate(made.block_of)
-            for group in made.blocks[at]
+            (layer, gguf_name(group.path), group) for layer, at in enumerate(made.block_of) for group in made.blocks[at]
         ]
         groups += [(-1, outside_name(group), group) for group in made.outside if group.kind in ("embedding", "head")]
         compared = 0

@@ -76,8 +76,12 @@ class Tensors(NamedTuple):
         return devices
 
 
+# Architectures whose files call the norm after the last layer one of the embedding.
+_NORM_OF_TABLE: Final = frozenset({"lfm2", "lfm2moe"})
 # Where llama.cpp keeps what lies outside the layers (LLM_TENSOR_INFOS).
 _INPUT: Final = re.compile(r"(token_embd|token_types|position_embd|per_layer_\w+)(_norm)?(\.\w+)?")
+
+
 def tensors_of(model: Model) -> Tensors:
     """The tensors of a model whose inventory is known. Linear in its distinct layers."""
     inventory = model.inventory
@@ -87,7 +91,7 @@ def tensors_of(model: Model) -> Tensors:
     found: dict[Role, list[Tensor]] = {"input": [], "output": [], "table": [], "first": [], "skipped": []}
     embedding: Tensor | None = None
     for group in inventory.outside:
-        role = _role(group)
+        role = _role(group, model.spec.model_type)
         tensor = _tensor([group], "")
         found[role].append(tensor)
         if tied and role == "input" and tensor.name == "token_embd.weight":
@@ -107,7 +111,9 @@ def _is_tied(inventory: Inventory) -> bool:
     return not any(group.kind == "head" and group.path in ("output", "lm_head") for group in inventory.outside)
 
 
-def _role(group: TensorGroup) -> Role:
+def _role(group: TensorGroup, architecture: str) -> Role:
+    if architecture in _NORM_OF_TABLE and group.path == "token_embd_norm":
+        return "output"
     if group.place in ("mtp", "tower"):
         return "skipped"
     if group.path.startswith("rope_"):

@@ -77,6 +77,8 @@ _ENCODERS: Final = frozenset(
 _DELTA: Final = frozenset({"qwen3next", "qwen35", "qwen35moe"})
 _MAMBA2: Final = frozenset({"mamba2", "granitehybrid", "nemotron_h", "nemotron_h_moe", "falcon-h1", "plamo2"})
 _MAMBA1: Final = frozenset({"mamba", "jamba"})
+# What tells a Kimi delta layer, which has projections named like attention's, from attention.
+_KDA: Final = ("ssm_conv1d_q", "ssm_q_conv", "ssm_f_a")
 # Keys that stand for caches or states which this reader does not understand.
 _UNMODELLED: Final[dict[str, str]] = {
     "attention.compress_ratios": "compressed attention", "hyper_connection": "hyper-connections",
@@ -203,7 +205,9 @@ def layer_counts(reader: Reader) -> tuple[int, int]:
 def _layer(reader: Reader, index: int, count: int, hidden: int) -> LayerSpec:
     layer = _Layer(reader.blocks.get(index, {}))
     mixers: list[Mixer] = []
-    own = layer.has("attn_k", "attn_qkv", "attn_kv_a_mqa", "attn_kv_b", "attn_k_b") and not _is_delta(layer)
+    own = layer.has("attn_k", "attn_qkv", "attn_kv_a_mqa", "attn_kv_b", "attn_k_b") and not (
+        _is_delta(layer) or layer.has(*_KDA)
+    )
     if own or (layer.has("attn_q") and reader.number("attention.shared_kv_layers")):
         mixers.append(_attention(reader, index, count, hidden, layer))
     state = _state(reader, layer, hidden)
@@ -292,7 +296,7 @@ def _window(reader: Reader, index: int) -> tuple[int | None, int | None]:
 def _state(reader: Reader, layer: _Layer, hidden: int) -> State | None:
     if layer.has("shortconv.conv"):
         return State("short_conv", reader.need("shortconv.l_cache"), channels=hidden)
-    if layer.has("ssm_conv1d_q", "ssm_q_conv", "ssm_f_a"):
+    if layer.has(*_KDA):
         size = reader.need("kda.head_dim")
         heads = reader.need("attention.head_count")
         return State("kda", reader.need("ssm.conv_kernel"), heads, size, heads, size)

@@ -11,8 +11,8 @@ from typing import Final
 
 from kvplanner.engine.llamacpp.compute import attention, feedforward, recurrent
 from kvplanner.engine.llamacpp.compute.graph import Graph
-from kvplanner.engine.llamacpp.compute.layers import Inputs, Layer, Shape, Weights
-from kvplanner.model.spec import Attention, LayerSpec, Mla, Mlp, State
+from kvplanner.engine.llamacpp.compute.layers import Inputs, Layer, Rest, Shape, Weights
+from kvplanner.model.spec import Attention, LayerSpec, Mla, Mlp, Moe, State
 from kvplanner.record import NamedTuple
 
 _F32: Final = 4
@@ -29,6 +29,15 @@ _LATE_ROWS: Final = frozenset(
 _ROWS_BEFORE_NORM: Final = frozenset({"gpt-oss"})
 # Architectures that scale the embedding before the first layer.
 _SCALED: Final = frozenset({"gemma", "gemma2", "gemma3", "gemma3n", "gemma4"})
+# Those that add to what came in rather than the other way round, which decides whose memory is taken over: what the
+# mixers gave, and what the feed-forward block gave.
+_ONTO_INPUT: Final = frozenset({"lfm2", "lfm2moe", "jamba", "openelm"})
+_ONTO_SUM: Final = frozenset({"lfm2", "lfm2moe", "jamba", "phi3"})
+# Those whose positions have four parts: time, height, width and one more (n_pos_per_embd).
+_FOURFOLD: Final = frozenset({"qwen2vl", "qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe", "paddleocr", "qwen3tts"})
+# Vision models whose first layers each take a further part of an embedding that is that much wider
+# (n_deepstack_layers: three in every Qwen3-VL).
+DEEPENED: Final = {"qwen3vl": 3, "qwen3vlmoe": 3}
 
 
 class Chain(NamedTuple):
@@ -62,8 +71,9 @@ def reserve(
     """Bytes of the compute buffer of each GPU, then of the host. layers: the model's distinct ones."""
     graph = Graph(gpus, copies=copies, offload=offload)
     tokens = graph.input(_INT * shape.tokens)
+    deepened = DEEPENED.get(shape.arch, 0)
     if shape.both_inputs:
-        graph.input(_F32 * shape.tokens * shape.hidden)
+        graph.input(_F32 * shape.tokens * shape.hidden * (1 + deepened))
     inputs = _inputs(graph, layers, shape)
     hidden = graph.op(_F32 * shape.tokens * shape.hidden, tokens, on=chain.embedding)
     start = chain.devices[0] if chain.fixed else None
@@ -73,6 +83,10 @@ def reserve(
         per_layer = graph.op(graph.sizes[per_layer], per_layer, inplace=True, on=start)
     if shape.arch in _SCALED:
         hidden = graph.op(graph.sizes[hidden], hidden, inplace=True, on=start)
+    wide = hidden
+    if deepened:
+        wide = graph.op(graph.sizes[hidden] * (1 + deepened), hidden, on=start)
+        hidden = graph.view(wide, graph.sizes[hidden])
     first = hidden
     projected: int | None = None
     rows: int | None = None
@@ -87,9 +101,11 @@ def reserve(
         rows = shape.outputs if index == last and not late else None
         close = _mix(layer, pending, inputs, chain, index)
         if per_layer is None:
-            pending = partial(_end, layer, close, rows, inputs)
+            pending = _end(layer, close, rows, inputs)
+            if index < deepened:
+                pending = partial(_deepen, layer, pending, wide)
             continue
-        hidden = _end(layer, close, rows, inputs)
+        hidden = _end(layer, close, rows, inputs)()
         if projected is None:
             projected = _project(layer, first, per_layer, chain)
         hidden = _with_per_layer(layer, hidden, graph.view(projected, layer.row * chain.per_layer), chain.per_layer)
@@ -102,12 +118,19 @@ def _same(hidden: int) -> int:
     return hidden
 
 
+def _deepen(layer: Layer, before: Callable[[], int], wide: int) -> int:
+    """A layer's result with its part of the wide embedding."""
+    hidden = before()
+    size = layer.graph.sizes[hidden]
+    return layer.op(size, hidden, layer.graph.view(wide, size), inplace=True)
+
+
 def _inputs(graph: Graph, layers: Sequence[LayerSpec], shape: Shape) -> Inputs:
     mixers = [m for layer in layers for m in layer.mixers]
     full = any(isinstance(m, Mla) or (isinstance(m, Attention) and not (m.window or m.chunk)) for m in mixers)
     windowed = any(isinstance(m, Attention) and (m.window or m.chunk) for m in mixers)
     width = _F16 if shape.flash and not shape.wide_mask else _F32
-    positions = graph.input(_INT * shape.tokens)
+    positions = graph.input(_INT * shape.tokens * (4 if shape.arch in _FOURFOLD else 1))
     attention = next((m for m in mixers if isinstance(m, Attention)), None)
     values = max((m.kv_heads * m.head_size_v for m in mixers if isinstance(m, Attention)), default=1)
     values = values if shape.transposed else 1
@@ -146,11 +169,16 @@ def _mix(
     layer: Layer, before: Callable[[], int], inputs: Inputs, chain: Chain, index: int
 ) -> Callable[[], tuple[int, int]]:
     """A layer's mixers; what is left gives their sum and what came in. before: gives what comes in."""
-    mamba = [m for m in layer.spec.mixers if isinstance(m, State) and m.kind != "gated_delta"]
-    states = [recurrent.convolution(layer, m) for m in mamba]
+    if not layer.spec.mixers:
+        return partial(_normed, layer, before)
+    early = [m for m in layer.spec.mixers if isinstance(m, State) and m.kind in recurrent.EARLY]
+    if early and not isinstance(layer.spec.mixers[0], Attention):
+        looked_up = recurrent.convolution(layer, early[0])
+        hidden = before()
+        return partial(_sum, layer, [_recurrent(layer, early[0], hidden, looked_up)], hidden)
     hidden = before()
     source = layer.norm(hidden, "attn_norm.weight", inplace=False)
-    rests: list[Callable[[], int]] = []
+    rests: list[Rest] = []
     for mixer in layer.spec.mixers:
         if isinstance(mixer, Attention):
             rests.append(attention.attend(layer, mixer, source, chain.shared[index]))
@@ -159,23 +187,51 @@ def _mix(
         elif isinstance(mixer, State) and mixer.kind == "gated_delta":
             rests.append(recurrent.delta_net(layer, mixer, source))
         elif isinstance(mixer, State):
-            rests.append(recurrent.mamba2(layer, mixer, source, states[mamba.index(mixer)]))
-    return partial(_sum, layer, rests, source, hidden)
+            rests.append(_recurrent(layer, mixer, hidden, recurrent.convolution(layer, mixer)))
+    return partial(_sum, layer, rests, hidden)
 
 
-def _sum(layer: Layer, rests: Sequence[Callable[[], int]], source: int, hidden: int) -> tuple[int, int]:
-    mixed: int | None = None
-    for rest in rests:
+def _recurrent(layer: Layer, mixer: State, hidden: int, looked_up: int) -> Rest:
+    source = layer.norm(hidden, "attn_norm.weight", inplace=False)
+    if mixer.kind == "short_conv":
+        return recurrent.short_convolution(layer, mixer, source, looked_up)
+    return recurrent.mamba2(layer, mixer, source, looked_up)
+
+
+def _normed(layer: Layer, before: Callable[[], int]) -> tuple[int, int]:
+    """What a layer without any mixer hands to its feed-forward block: nothing asks for it earlier."""
+    hidden = before()
+    return layer.norm(hidden, "attn_norm.weight", inplace=False), hidden
+
+
+def _sum(layer: Layer, rests: Sequence[Callable[[], int]], hidden: int) -> tuple[int, int]:
+    mixed = rests[0]()
+    for rest in rests[1:]:
         found = rest()
-        mixed = found if mixed is None else layer.op(layer.graph.sizes[found], mixed, found, inplace=True)
-    return source if mixed is None else mixed, hidden
+        mixed = layer.op(layer.graph.sizes[found], mixed, found, inplace=True)
+    return mixed, hidden
 
 
-def _end(layer: Layer, close: Callable[[], tuple[int, int]], rows: int | None, inputs: Inputs) -> int:
-    """The rest of a layer: residual and feed-forward. rows: the outputs that the last layer keeps."""
+def _end(layer: Layer, close: Callable[[], tuple[int, int]], rows: int | None, inputs: Inputs) -> Rest:
+    """The rest of a layer: residual and feed-forward. rows: the outputs that the last layer keeps.
+
+    Experts go into the graph at once, everything else only when the next layer asks for it.
+    """
+    if any(isinstance(mlp, Moe) for mlp in layer.spec.mlps):
+        return _close_block(layer, close, rows, inputs)
+    return partial(_whole, layer, close, rows, inputs)
+
+
+def _whole(layer: Layer, close: Callable[[], tuple[int, int]], rows: int | None, inputs: Inputs) -> int:
+    return _close_block(layer, close, rows, inputs)()
+
+
+def _close_block(layer: Layer, close: Callable[[], tuple[int, int]], rows: int | None, inputs: Inputs) -> Rest:
     graph, shape = layer.graph, layer.shape
     mixed, residual = close()
-    if rows is not None:
+    # Where attention and a recurrent part stand side by side, rows are picked after their sum.
+    beside = len(layer.spec.mixers) > 1
+    if rows is not None and not beside:
         size = _F32 * rows * shape.hidden
         mixed = layer.op(size, mixed, inputs.output_rows)
         residual = layer.op(size, residual, inputs.output_rows)
@@ -185,31 +241,43 @@ def _end(layer: Layer, close: Callable[[], tuple[int, int]], rows: int | None, i
         return _feed_forward(layer, mixed, residual, rows)
     # What a delta net gives is a view, which nothing takes the place of: what came in is overwritten instead.
     viewed = rows is None and any(isinstance(m, State) and m.kind == "gated_delta" for m in layer.spec.mixers)
-    both = (residual, mixed) if viewed else (mixed, residual)
+    both = (residual, mixed) if viewed or shape.arch in _ONTO_INPUT else (mixed, residual)
     joined = layer.op(graph.sizes[mixed], *both, inplace=True)
+    if rows is not None and beside:
+        joined = layer.op(_F32 * rows * shape.hidden, joined, inputs.output_rows)
     if not layer.spec.mlps:
-        return joined
+        return partial(_same, joined)
     name = "ffn_norm.weight" if layer.weights.has("ffn_norm.weight") else "post_attention_norm.weight"
     return _feed_forward(layer, layer.norm(joined, name, inplace=False, rows=rows), joined, rows)
 
 
-def _feed_forward(layer: Layer, source: int, residual: int, rows: int | None) -> int:
+def _feed_forward(layer: Layer, source: int, residual: int, rows: int | None) -> Rest:
     graph = layer.graph
+    parts = layer.spec.mlps
+    if not parts:
+        return partial(_same, residual)
     out: int | None = None
-    for mlp in layer.spec.mlps:
-        if out is not None:
-            source = layer.norm(residual, "ffn_norm.weight", inplace=False, rows=rows)
-        part = (
-            feedforward.dense(layer, mlp, source, rows)
-            if isinstance(mlp, Mlp)
-            else feedforward.experts(layer, mlp, source, rows)
-        )
+    for mlp in parts[:-1]:
+        part = _part(layer, mlp, source, rows)()
         out = part if out is None else layer.op(graph.sizes[part], out, part, inplace=True)
-    if out is None:
-        return residual
+        source = layer.norm(residual, "ffn_norm.weight", inplace=False, rows=rows)
+    return partial(_close_feed_forward, layer, out, _part(layer, parts[-1], source, rows), residual, rows)
+
+
+def _part(layer: Layer, mlp: Mlp | Moe, source: int, rows: int | None) -> Rest:
+    if isinstance(mlp, Mlp):
+        return partial(_same, feedforward.dense(layer, mlp, source, rows))
+    return feedforward.experts(layer, mlp, source, rows)
+
+
+def _close_feed_forward(layer: Layer, out: int | None, last: Rest, residual: int, rows: int | None) -> int:
+    graph = layer.graph
+    part = last()
+    out = part if out is None else layer.op(graph.sizes[part], out, part, inplace=True)
     if layer.weights.has("post_ffw_norm.weight"):
         out = layer.norm(out, "post_ffw_norm.weight", rows=rows)
-    return layer.op(graph.sizes[out], out, residual, inplace=True)
+    both = (residual, out) if layer.shape.arch in _ONTO_SUM else (out, residual)
+    return layer.op(graph.sizes[out], *both, inplace=True)
 
 
 def _project(layer: Layer, first: int, looked_up: int, chain: Chain) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from kvplanner.engine.llamacpp.compute.buffers import Chain, reserve
+from kvplanner.engine.llamacpp.compute.buffers import DEEPENED, Chain, reserve
 from kvplanner.engine.llamacpp.compute.layers import Shape
 from kvplanner.engine.llamacpp.place import HOST, Placed
 from kvplanner.engine.llamacpp.tensors import Tensor, Tensors
@@ -14,6 +14,8 @@ from kvplanner.record import NamedTuple
 
 # How often a layer of one kind may follow one of another before further ones add nothing to the peak.
 _REPEATS: Final = 2
+# Layers on either side of a change of devices that are kept where work may move across it.
+_EDGE: Final = 4
 # Layers before a pattern begins, and the longest pattern, that are looked for.
 _HEAD: Final = 4
 _PERIOD: Final = 8
@@ -104,6 +106,9 @@ def chain_of(spec: ModelSpec, tensors: Tensors, placed: Placed, how: How) -> Cha
     if all(reads is None for reads in shared):
         alike = host <= 1 or len(spec.layers) == 1
         keep = _kept(weights, specs, at, caches, host, 1 if fixed and alike else _REPEATS)
+        if early:
+            keep = [*keep, *_beside(at)]
+        keep = sorted({*range(min(DEEPENED.get(spec.model_type, 0), count)), *keep})
     return Chain(
         specs=tuple(specs[i] for i in keep),
         devices=tuple(at[i] for i in keep),
@@ -120,6 +125,12 @@ def chain_of(spec: ModelSpec, tensors: Tensors, placed: Placed, how: How) -> Cha
         projection=(projection.device_bytes if projection else 0, first_at),
         turns=next((t.device_bytes for t in tensors.tables if t.name == "rope_freqs.weight"), 0),
     )
+
+
+def _beside(at: Sequence[int]) -> list[int]:
+    """The layers on both sides of each change of devices: what they leave undone may move to the next device."""
+    changes = [index for index in range(1, len(at)) if at[index] != at[index - 1]]
+    return [index for change in changes for index in range(max(change - _EDGE, 0), min(change + _EDGE, len(at)))]
 
 
 def _shared(specs: Sequence[LayerSpec], caches: Sequence[int]) -> list[int | None]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from kvplanner.engine.llamacpp.compute.layers import F32, Layer
+from functools import partial
+
+from kvplanner.engine.llamacpp.compute.layers import F32, Layer, Rest
 from kvplanner.model.spec import Mlp, Moe
 
 
@@ -23,8 +25,8 @@ def dense(layer: Layer, mlp: Mlp, source: int, rows: int | None, suffix: str = "
     return layer.matmul(f"ffn_down{suffix}.weight", layer.shape.hidden, both, rows=rows)
 
 
-def experts(layer: Layer, moe: Moe, source: int, rows: int | None) -> int:
-    """Routed experts, and the shared ones beside them."""
+def experts(layer: Layer, moe: Moe, source: int, rows: int | None) -> Rest:
+    """Routed experts, which llama.cpp puts into the graph at once, and what is left to do: the shared ones."""
     graph, shape = layer.graph, layer.shape
     row = layer.row if rows is None else F32 * rows
     used = max(moe.top_k, 1)
@@ -60,12 +62,12 @@ def experts(layer: Layer, moe: Moe, source: int, rows: int | None) -> int:
     # The experts' outputs are views into one tensor, which stays until the last of them is added.
     parts = [spread] * used
     out = layer.op(row * hidden, *parts) if used > 1 else layer.op(row * hidden, spread)
-    if moe.shared_width:
-        out = _with_shared(layer, moe, source, rows, out)
-    return out
+    return partial(_with_shared, layer, moe, source, rows, out)
 
 
 def _with_shared(layer: Layer, moe: Moe, source: int, rows: int | None, routed: int) -> int:
+    if not moe.shared_width:
+        return routed
     graph = layer.graph
     matrices = 3 if layer.weights.has("ffn_gate_shexp.weight") else 2
     shared = dense(layer, Mlp(moe.shared_width, matrices), source, rows, "_shexp")

@@ -18,6 +18,8 @@ _UNKNOWN: Final = -1
 # An operation: its result, what it reads, whether it may overwrite a source, and whether its result lies in memory
 # that is allocated elsewhere (a cache) and so takes none.
 _Node = tuple[int, tuple[int, ...], bool, bool]
+# The same once it is known what is copied: instead of whether, which sources it may overwrite.
+_Placed = tuple[int, tuple[int, ...], tuple[int, ...], bool]
 
 
 class Graph:
@@ -128,9 +130,9 @@ class Graph:
             if backend[node] == _UNKNOWN:
                 backend[node] = host
 
-    def _split(self) -> tuple[list[_Node], list[int]]:
+    def _split(self) -> tuple[list[_Placed], list[int]]:
         """The nodes, each split's after copies of what it takes from other backends; and those copies."""
-        order: list[_Node] = []
+        order: list[_Placed] = []
         copies: list[int] = []
         copied: dict[tuple[int, int], int] = {}
         start = 0  # of the current split in `order`
@@ -155,14 +157,19 @@ class Graph:
                     copies.append(copy)
                     # The source is kept until it is copied; both stand at the start of the split.
                     at = start + 2 * taken
-                    order[at:at] = ((_UNKNOWN, (root,), False, True), (copy, (), False, False))
+                    order[at:at] = ((_UNKNOWN, (root,), (), True), (copy, (), (), False))
                     taken += 1
+            own_sources = sources if inplace else ()
             if moved:
+                # Nothing takes the place of a view, but a copy of one is a tensor like any other.
+                if inplace:
+                    kept = [copied.get((s, current), _UNKNOWN if s in views else s) for s in sources]
+                    own_sources = tuple(s for s in kept if s != _UNKNOWN)
                 sources = tuple(copied.get((s, current)) or views.get(s, s) for s in sources)
-            order.append((tensor, sources, inplace, stored))
+            order.append((tensor, sources, own_sources, stored))
         return order, copies
 
-    def _allocate(self, order: Sequence[_Node], copies: Sequence[int]) -> tuple[int, ...]:
+    def _allocate(self, order: Sequence[_Placed], copies: Sequence[int]) -> tuple[int, ...]:
         pools = [Pool(_GPU_ALIGNMENT) for _ in range(self.host)] + [Pool(_HOST_ALIGNMENT)]
         sizes, output, outside = self.sizes, self._output, self._outside
         place = list(self._backend)
@@ -172,9 +179,9 @@ class Graph:
         for _, sources, _, _ in order:
             for source in sources:
                 children[source] += 1
-        for tensor, sources, inplace, stored in order:
-            if tensor != _UNKNOWN and not stored:
-                reused = inplace and self._reuse(tensor, sources, address, place, children, pools)
+        for tensor, sources, own, stored in order:
+            if tensor != _UNKNOWN and not stored and address[tensor] == _UNKNOWN:
+                reused = own and self._reuse(tensor, own, address, place, children, pools)
                 if not reused:
                     address[tensor] = pools[place[tensor]].take(sizes[tensor])
             for source in sources:
@@ -186,27 +193,29 @@ class Graph:
         return tuple(pool.high for pool in pools)
 
     def _take_inputs(self, pools: Sequence[Pool], address: list[int], copies: Sequence[int]) -> None:
-        """Inputs lie first, and with a pipeline so do the further copies of them and of what splits take."""
-        host = pools[self.host]
+        """Inputs lie first; with a pipeline every copy of them does, and every copy of what splits take."""
         for tensor in self._inputs:
-            address[tensor] = host.take(self.sizes[tensor])
+            pool = pools[self.host]
+            address[tensor] = pool.take(self.sizes[tensor])
+            for _ in range(self._copies - 1):
+                pool.take(self.sizes[tensor])
         if self._copies == 1:
             return
         self._output.update(self._inputs)
         self._output.update(copies)
-        for _ in range(self._copies - 1):
-            for tensor in self._inputs:
-                host.take(self.sizes[tensor])
-            for tensor in copies:
-                pools[self._backend[tensor]].take(self.sizes[tensor])
+        for tensor in copies:
+            pool = pools[self._backend[tensor]]
+            address[tensor] = pool.take(self.sizes[tensor])
+            for _ in range(self._copies - 1):
+                pool.take(self.sizes[tensor])
 
     def _reuse(
-        self, tensor: int, sources: tuple[int, ...], address: list[int], place: list[int], children: list[int],
+        self, tensor: int, own: tuple[int, ...], address: list[int], place: list[int], children: list[int],
         pools: Sequence[Pool],
     ) -> bool:  # fmt: skip
         """Whether a source that nothing else needs gives its place; what is left over of it is freed."""
         sizes = self.sizes
-        for source in sources:
+        for source in own:
             if (
                 children[source] == 1 and address[source] != _UNKNOWN and sizes[source] >= sizes[tensor]
                 and source not in self._output

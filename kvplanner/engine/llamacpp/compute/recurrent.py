@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Final
 
 from kvplanner.engine.llamacpp.compute.layers import F32, Layer, Rest
 from kvplanner.model.spec import State
@@ -73,9 +74,35 @@ def _close_delta(layer: Layer, wide: int, result: int, source: int) -> int:
     return layer.matmul("ssm_out.weight", shape.hidden, out)
 
 
+# Kinds whose convolution's last inputs are looked up before the layer's norm.
+EARLY: Final = frozenset({"mamba1", "mamba2", "short_conv"})
+
+
 def convolution(layer: Layer, mixer: State) -> int:
-    """The last inputs of a Mamba-2 layer's convolution, which the graph looks up before the layer's norm."""
-    return _states(layer, (mixer.conv_kernel - 1) * _channels(mixer))
+    """The last inputs of a layer's convolution."""
+    channels = mixer.channels or _channels(mixer)
+    return _states(layer, (mixer.conv_kernel - 1) * channels)
+
+
+def short_convolution(layer: Layer, mixer: State, source: int, conv: int) -> Rest:
+    """A gated short convolution (LFM2)."""
+    graph, row = layer.graph, layer.row
+    size = row * mixer.channels
+    joined = layer.matmul("shortconv.in_proj.weight", 3 * mixer.channels, source)
+    # Each third is a view that spans almost the whole product.
+    third = graph.sizes[joined] - 2 * F32 * mixer.channels
+    gated = layer.op(size, graph.view(joined, third), graph.view(joined, third))
+    both = layer.op(size + graph.sizes[conv], conv, gated)
+    graph.op(0, both, on=layer.cache, stored=True)
+    return partial(_close_short, layer, mixer, graph.view(joined, third), both)
+
+
+def _close_short(layer: Layer, mixer: State, gate: int, both: int) -> int:
+    graph, size = layer.graph, layer.row * mixer.channels
+    convolved = graph.weighted(size, layer._weight("shortconv.conv.weight"), both)
+    convolved = layer.op(size, gate, convolved, inplace=True)
+    out = layer.matmul("shortconv.out_proj.weight", layer.shape.hidden, convolved)
+    return graph.view(out, graph.sizes[out])
 
 
 def mamba2(layer: Layer, mixer: State, source: int, conv: int) -> Rest:
@@ -91,20 +118,22 @@ def mamba2(layer: Layer, mixer: State, source: int, conv: int) -> Rest:
     step = layer.op(row * mixer.heads, joined)
     step = graph.weighted(row * mixer.heads, layer._weight("ssm_dt.bias"), step, inplace=True)
     stored = graph.cache(F32 * inner * mixer.state_size * shape.slots, layer.cache)
-    # The result has one row, so a GPU never takes the scan over from the host.
-    scanned = graph.weighted(
-        row * inner + F32 * inner * mixer.state_size * shape.slots, layer._weight("ssm_a"), stored, mixed, step,
-        big=False,
-    )  # fmt: skip
-    graph.op(0, scanned, on=layer.cache, stored=True)
-    return partial(_close_mamba, layer, inner, joined, mixed, scanned)
+    state = F32 * inner * mixer.state_size * shape.slots
+    # The scan reads three parts of the product, each of which is copied for itself to another backend. The result has
+    # one row, so a GPU never takes the scan over from the host.
+    parts = [graph.view(mixed, row * channels - F32 * (channels - width))
+             for width in (inner, mixer.groups * mixer.state_size, mixer.groups * mixer.state_size)]  # fmt: skip
+    scanned = graph.weighted(row * inner + state, layer._weight("ssm_a"), stored, parts[0], step, *parts[1:], big=False)
+    graph.op(0, graph.view(scanned, state), on=layer.cache, stored=True)
+    return partial(_close_mamba, layer, inner, joined, mixed, graph.view(scanned, row * inner))
 
 
 def _close_mamba(layer: Layer, inner: int, joined: int, mixed: int, scanned: int) -> int:
     graph, shape, row = layer.graph, layer.shape, layer.row
-    gate = layer.op(row * inner, joined)
+    whole = graph.sizes[joined]
+    gate = layer.op(row * inner, graph.view(joined, whole - whole // shape.tokens + F32 * inner))
     direct = graph.weighted(row * inner, layer._weight("ssm_d"), mixed)
-    out = layer.op(row * inner, direct, scanned, inplace=True)
+    out = layer.op(row * inner, scanned, direct, inplace=True)
     out = layer.op(row * inner, gate, out)
     if layer.weights.has("ssm_norm.weight"):
         out = layer.norm(out, "ssm_norm.weight", inplace=False)
