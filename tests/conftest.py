@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,8 @@ def pytest_configure() -> None:
     """No test sees what its user keeps; and whoever works on a reader of configs sees what it reads: models that
     were kept before that are read anew.
     """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what it puts in the background
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ[FOLDER_VARIABLE] = str(Path(tempfile.gettempdir(), "kvplanner-tests-keep-nothing"))
     root = Path(preread.__file__).parents[1]
     sources = [*(root / "model").rglob("*.py"), *(root / "catalog").glob("*.py"), shipped("models", "records.jsonl")]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -170,7 +169,7 @@ def test_odd_paths_end_in_one_line(
         assert not [c for c in OBEYED if c in ran.err], kind
         assert len(ran.err) < 3000, (kind, len(ran.err))
         assert time.process_time() - before < 1.0, kind
-    shutil.rmtree(tmp_path / "closed")
+    (tmp_path / "closed").rmdir()  # pytest cannot enter it to clean up
 
 
 def test_an_interrupt_ends_a_hanging_request_within_two_seconds(tmp_path: Path) -> None:

@@ -66,8 +66,8 @@ def test_a_replay_can_be_held_sped_up_and_sought(stub: Stub, panel: GpuPanel, qt
     assert held() == first
     assert time.strftime("%Y") in strip.text.full
     assert strip.text.full.endswith("run.csv")
-    panel._seek(0.75)
-    until(qtbot, lambda: held() > 5206)
+    panel._seek(1.0)  # where the rest of it begins depends on how fast this machine was
+    until(qtbot, lambda: held() == 9206)
     assert strip.place.value() >= 700
     strip.times.setCurrentIndex(3)
     assert panel.feed._speed == 16

@@ -155,9 +155,10 @@ def test_the_failure_stays_in_sight_whatever_is_chosen(view: StartupView, qapp: 
     assert after is not None
     assert before.top == after.top  # the picture stands still
     image = view.grab().toImage()
-    first = [image.pixelColor(x, y) for x in range(300) for y in range(12)]
+    line = round(view._type.height(view.failure(), "small", view.width()))  # by this machine's fonts
+    first = [image.pixelColor(x, y) for x in range(300) for y in range(line)]
     assert any(c.red() > c.blue() + 60 for c in first)  # in the ink of failures
-    second = [image.pixelColor(x, y) for x in range(300) for y in range(18, 28)]
+    second = [image.pixelColor(x, y) for x in range(300) for y in range(line + 2, 2 * line)]
     assert not any(c.red() > c.blue() + 60 for c in second)
 
 
