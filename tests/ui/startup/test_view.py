@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PySide6.QtCore import QRectF, Qt
-from PySide6.QtGui import QAccessible, QFontMetricsF
+from PySide6.QtGui import QAccessible, QColor, QFontMetricsF
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
@@ -157,9 +157,14 @@ def test_the_failure_stays_in_sight_whatever_is_chosen(view: StartupView, qapp: 
     image = view.grab().toImage()
     line = round(view._type.height(view.failure(), "small", view.width()))  # by this machine's fonts
     first = [image.pixelColor(x, y) for x in range(300) for y in range(line)]
-    assert any(c.red() > c.blue() + 60 for c in first)  # in the ink of failures
+    assert any(_red(c) for c in first)  # in the ink of failures
     second = [image.pixelColor(x, y) for x in range(300) for y in range(line + 2, 2 * line)]
-    assert not any(c.red() > c.blue() + 60 for c in second)
+    assert not any(_red(c) for c in second)
+
+
+def _red(colour: QColor) -> bool:
+    """In the ink of failures: the fringes of grey letters, where a machine smooths by parts of pixels, are paler."""
+    return colour.red() > 150 and max(colour.green(), colour.blue()) < 90
 
 
 def test_a_stage_that_the_user_chose_stays_while_edits_leave_the_start_the_same(view: StartupView) -> None:
