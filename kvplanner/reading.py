@@ -119,6 +119,20 @@ def is_folder(path: Path) -> bool:
         return False
 
 
+def is_file(path: Path) -> bool:
+    """Whether a path that others wrote down is a regular file, as far as this user can see."""
+    return file_size(path) is not None
+
+
+def first_line(path: Path, limit_bytes: int = 200) -> str:
+    """The first line of a small text such as a branch's commit, "" where there is none to be read."""
+    try:
+        with open_file(path) as file:
+            return file.read(0, min(file.size, limit_bytes)).decode("ascii").strip().partition("\n")[0]
+    except (BadInput, UnicodeDecodeError):
+        return ""
+
+
 def expanded(text: str) -> Path:
     """The path that a text means, "~" as the home folder; a home that nobody has stays as it is written."""
     try:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -223,3 +225,20 @@ def test_every_package_is_listed() -> None:
     found = {".".join(path.parent.relative_to(PACKAGE.parent).parts) for path in modules()}
     assert sorted(found | {"kvplanner.resources"}) == sorted(project["tool"]["setuptools"]["packages"])
     assert [path for path in modules() if not (path.parent / "__init__.py").exists()] == []
+
+
+# What asks for files of the program or of the system itself, which no one else wrote down.
+_OWN_FILES: Final = {
+    "reading.py", "files.py", "catalog/gpus.py", "catalog/models.py", "catalog/preread.py", "cli/display.py",
+    "engine/vllm/constants.py", "model/config/classes.py", "model/quantisation/published.py", "model/served.py",
+    "observe/power.py", "observe/reader.py", "ui/dialogs/help.py", "source/resolve.py",
+}  # fmt: skip
+_ASKS: Final = re.compile(r"\.(?:exists|is_file|read_bytes)\(\)|(?<!entry)\.is_dir\(\)|\.read_text\((?:encoding|\))")
+
+
+def test_foreign_paths_are_asked_for_in_one_guarded_place() -> None:
+    """A path that others wrote down may be a pipe, too long, or in a closed folder: `reading` asks for it."""
+    for path in modules():
+        place = path.relative_to(PACKAGE).as_posix()
+        if place not in _OWN_FILES:
+            assert not _ASKS.search(path.read_text(encoding="utf-8")), place

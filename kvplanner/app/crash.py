@@ -16,7 +16,9 @@ from PySide6 import QtCore
 from PySide6.QtCore import QObject, Signal
 
 import kvplanner
+from kvplanner.errors import BadInput
 from kvplanner.files import data_folder
+from kvplanner.reading import file_size, is_file, is_there, read_whole
 
 # Only these say something about drawing and start-up, and none holds a secret.
 ENVIRONMENT: Final = (
@@ -24,6 +26,7 @@ ENVIRONMENT: Final = (
     "XDG_CURRENT_DESKTOP", "LANG", "CUDA_VISIBLE_DEVICES",
 )  # fmt: skip
 SMALLEST_NATIVE = 40
+LARGEST_NATIVE: Final = 4_000_000
 
 
 def versions() -> tuple[tuple[str, str], ...]:
@@ -114,11 +117,11 @@ class NativeCrashLog:
     def take_previous(self) -> str:
         """The report of a native crash of the run before, "" when there was none; it is moved aside."""
         try:
-            text = self.path.read_text(encoding="utf-8", errors="replace")
+            text = read_whole(self.path, LARGEST_NATIVE).decode("utf-8", "replace")
             if len(text) < SMALLEST_NATIVE:
                 return ""
             self.path.replace(self.path.with_name(f"native-crash-{int(time.time())}.txt"))
-        except OSError:
+        except (BadInput, OSError):
             return ""
         return report_text(text)
 
@@ -126,6 +129,8 @@ class NativeCrashLog:
         """Have native crashes recorded. Does nothing where the folder cannot be written."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
+            if is_there(self.path) and not is_file(self.path):
+                return  # a pipe would wait for a reader
             self._file = self.path.open("w", encoding="utf-8")
         except OSError:
             return
@@ -142,5 +147,5 @@ class NativeCrashLog:
         faulthandler.disable()
         self._file.close()
         self._file = None
-        if self.path.exists() and self.path.stat().st_size == 0:
+        if file_size(self.path) == 0:
             self.path.unlink(missing_ok=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, Signal
 
 from kvplanner.files import calibration_file
+from kvplanner.reading import is_there
 
 if TYPE_CHECKING:
     from kvplanner.diagnose.runs import Run
@@ -28,7 +29,7 @@ class Runs(QObject):
         """All that are kept. Raises BadInput for a file that is broken."""
         if not self._save:
             return self._unsaved
-        if not calibration_file().exists():
+        if not is_there(calibration_file()):
             return ()
         from kvplanner.diagnose.runs import kept
 
@@ -38,7 +39,7 @@ class Runs(QObject):
         """What those that are on say of plans; a broken file says nothing."""
         if not self._save:
             return tuple(c for run in self._unsaved if run.on and run.current for c in run.calibrations)
-        if not calibration_file().exists():
+        if not is_there(calibration_file()):
             return ()
         from kvplanner.diagnose.runs import in_use
 

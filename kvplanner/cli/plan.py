@@ -205,9 +205,10 @@ def sources(*, online: bool = False) -> Sources:
 def calibration() -> tuple[Calibration, ...]:
     """What the runs that the user keeps say of plans."""
     from kvplanner.files import calibration_file
+    from kvplanner.reading import is_there
 
     path = calibration_file()
-    if not path.exists():  # most have none
+    if not is_there(path):  # most have none
         return ()
     from kvplanner.diagnose.runs import in_use
 

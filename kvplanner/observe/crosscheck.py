@@ -23,6 +23,7 @@ from kvplanner.engine.plan import Plan
 from kvplanner.engine.probe import Answer, Output
 from kvplanner.engine.registry import engine
 from kvplanner.errors import BadInput
+from kvplanner.reading import is_file
 
 SECONDS: Final = 30.0
 _MOST_BYTES: Final = 1 << 20  # of what a program writes
@@ -43,7 +44,7 @@ def lacking(plan: Plan, path: str) -> str:
         return "This engine has no program that tells its sizes beforehand"
     if not program_for(plan):
         return f"Neither {' nor '.join(probe.programs)} is on this machine's PATH"
-    if not path or not Path(path).is_file():
+    if not path or not is_file(Path(path)):
         return f"The engine's own answer needs {probe.needs} on this machine: this model is known by its name only"
     return ""
 

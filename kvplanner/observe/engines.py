@@ -15,6 +15,7 @@ from kvplanner.observe.processes import installed_version
 from kvplanner.observe.signatures import Recognised, recognise, signature
 from kvplanner.observe.snapshot import EngineSeen, GpuSample, Snapshot
 from kvplanner.observe.visible import visible
+from kvplanner.reading import is_there
 from kvplanner.record import NamedTuple
 
 _LOOPBACK = "127.0.0.1"
@@ -182,7 +183,4 @@ def _absolute(model: str, folder: Path | None, root: Path | None) -> str:
     if not model or (folder is None and not Path(model).is_absolute()):
         return model
     candidate = _below(root, (folder or Path()) / model)
-    try:
-        return str(candidate) if candidate.exists() else model
-    except OSError:
-        return model
+    return str(candidate) if is_there(candidate) else model

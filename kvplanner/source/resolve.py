@@ -10,7 +10,7 @@ from typing import Final
 from kvplanner.errors import BadInput, UnknownName
 from kvplanner.model.model import Model
 from kvplanner.printable import printable
-from kvplanner.reading import expanded, is_there, open_file, unreadable
+from kvplanner.reading import expanded, is_file, is_folder, is_there, open_file, unreadable
 from kvplanner.source.stores.found import Control
 
 _PICKLES: Final = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
@@ -114,8 +114,8 @@ def _starts(path: Path, magic: bytes) -> bool:
 
 def _is_model(path: Path) -> bool:
     try:
-        return path.is_dir() and (
-            (path / "config.json").is_file() or any(path.glob("*.safetensors")) or any(path.glob("*.gguf"))
+        return is_folder(path) and (
+            is_file(path / "config.json") or any(path.glob("*.safetensors")) or any(path.glob("*.gguf"))
         )
     except OSError:
         return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from pathlib import Path
@@ -69,3 +70,13 @@ def test_a_native_crash_is_offered_once_at_the_next_start(tmp_path: Path) -> Non
     log.start()
     log.stop()
     assert not log.path.exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_in_the_place_of_the_native_record_stops_no_start(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "native-crash.txt")
+    log = crash.NativeCrashLog(tmp_path)
+    assert log.take_previous() == ""
+    log.start()
+    log.stop()
+    assert log.path.is_fifo()

@@ -5,8 +5,9 @@ It also checks what must hold of everything that is accepted, so that a wrong an
 
 from __future__ import annotations
 
+import json
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
 from io import BytesIO
@@ -154,6 +155,12 @@ TARGETS: Final[dict[str, Callable[[bytes], None]]] = {
     "command": fuzz_command,
     "log": fuzz_log,
 }
+
+
+def catalogue_configs() -> Iterator[tuple[str, bytes]]:
+    """A config of every architecture that the catalogue knows, to start from: too many to keep among the seeds."""
+    for entry in {entry.architecture: entry for entry in models.index() if not entry.like}.values():
+        yield entry.architecture, json.dumps(models.record(entry.id)["config"]).encode()
 
 
 def seeds(target: str) -> list[Path]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from kvplanner.errors import BadInput
-from kvplanner.reading import file_size
+from kvplanner.reading import file_size, first_line, is_file, read_whole
 from kvplanner.units import format_parameters
 
 _POINTER_BYTES: Final = 1024
@@ -37,8 +37,8 @@ def pointer_size(path: Path) -> int | None:
     if size is None or size > _POINTER_BYTES:
         return None
     try:
-        match = _POINTER.match(path.read_bytes())
-    except OSError:
+        match = _POINTER.match(read_whole(path, _POINTER_BYTES))
+    except BadInput:
         return None
     return int(match[1]) if match else None
 
@@ -74,10 +74,7 @@ def inside(path: Path) -> tuple[Path, str]:
 def _snapshot(repository: Path) -> tuple[Path, str]:
     """The snapshot of a cached repository that its main branch names, else the only one."""
     held = sorted(_folders(repository / "snapshots"))
-    try:
-        main = (repository / "refs" / "main").read_text(encoding="ascii")[:64].strip()
-    except (OSError, ValueError):
-        main = ""
+    main = first_line(repository / "refs" / "main")
     if main in held:
         return repository / "snapshots" / main, ""
     if len(held) == 1:
@@ -102,7 +99,7 @@ def _folders(path: Path) -> set[str]:
 
 
 def _holds_a_model(path: Path) -> bool:
-    return any((path / name).is_file() for name in ("config.json", "params.json", "adapter_config.json")) or any(
+    return any(is_file(path / name) for name in ("config.json", "params.json", "adapter_config.json")) or any(
         path.glob("*.safetensors")
     )
 

@@ -17,7 +17,7 @@ from kvplanner.model.formats import DTYPE_BYTES
 from kvplanner.model.model import Model
 from kvplanner.model.spec import LayerSpec, ModelSpec
 from kvplanner.model.tensors import Inventory
-from kvplanner.reading import file_size
+from kvplanner.reading import file_size, is_file
 from kvplanner.record import NamedTuple
 from kvplanner.source.checkpoint import inventory as inventories
 from kvplanner.source.checkpoint import layouts, settings
@@ -53,7 +53,7 @@ def open_config(path: Path) -> Model:
     layouts.refuse_pointer(path)
     config, said = settings.completed(jsonfile.read_config(path), path.parent)
     spec, implied = read_config(config, where=str(path), side_quant=settings.modelopt(path.parent))
-    if (path.parent / _INDEX).is_file() and path.name in ("config.json", "params.json"):
+    if is_file(path.parent / _INDEX) and path.name in ("config.json", "params.json"):
         return _without_tensors(list_files(path.parent), _id_of(path.parent))
     return from_config(_config_name(path, config, spec, implied), spec, implied, "config", str(path), said)
 
@@ -170,7 +170,7 @@ def _is_plausible(total: int, counted: int) -> bool:
 
 def open_safetensors(path: Path) -> Model:
     """A safetensors file: the folder's model when it belongs to one, else what its own header tells."""
-    if any((path.parent / name).is_file() for name in ("config.json", "params.json")):
+    if any(is_file(path.parent / name) for name in ("config.json", "params.json")):
         files = list_files(path.parent)
         if path.name in {shard.name for shard in files.shards} | {name for name, _ in files.pointers}:
             return open_folder(path.parent)

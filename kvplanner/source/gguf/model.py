@@ -11,6 +11,7 @@ from kvplanner.errors import BadInput
 from kvplanner.estimate import Input, exact
 from kvplanner.model.ggml import RECIPES
 from kvplanner.model.model import Model
+from kvplanner.reading import is_file
 from kvplanner.source.gguf import inventory as gguf_inventory
 from kvplanner.source.gguf.header import GgufHeader, GgufTensor, read_header, split_parts
 from kvplanner.source.gguf.spec import Reader, read_spec
@@ -30,7 +31,7 @@ def open_gguf(path: Path, *, id_: str = "", kind: str = "gguf", detail: str = ""
 
 
 def _part(path: Path, count: int) -> GgufHeader:
-    if count > 1 and not path.is_file():
+    if count > 1 and not is_file(path):
         raise BadInput(
             f"is missing; the model has {count} parts and cannot be loaded without it", str(path), "Download it"
         )

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from kvplanner.reading import expanded, is_folder
+from kvplanner.reading import expanded, first_line, is_folder
 from kvplanner.source.stores.found import Candidate, Control
 from kvplanner.source.stores.walk import in_folder
 
@@ -69,10 +69,7 @@ def repository_id(folder: str) -> str:
 def current_snapshot(repository: Path, revision: str = "main") -> Path | None:
     """The snapshot of a revision (a branch, tag or commit); for main also the newest one when nothing names it."""
     snapshots = repository / "snapshots"
-    try:
-        commit = (repository / "refs" / revision).read_text(encoding="ascii")[:64].strip()
-    except (OSError, ValueError):
-        commit = revision
+    commit = first_line(repository / "refs" / revision) or revision
     if commit.isalnum() and is_folder(snapshots / commit):
         return snapshots / commit
     if revision != "main":

@@ -15,6 +15,7 @@ from typing import Final
 from kvplanner import jsonfile
 from kvplanner.errors import BadInput
 from kvplanner.model.model import Model
+from kvplanner.reading import is_folder
 from kvplanner.record import NamedTuple
 from kvplanner.source.checkpoint import opening, safetensors
 from kvplanner.source.checkpoint.folder import numbered_set
@@ -121,7 +122,7 @@ def _open_offline(request: Request, kept: HubStore, name: str, reason: str) -> M
     folder = hub_cache.find(request.repository + revision)
     if folder is None:
         raise offline(f"hub:{name}", reason)
-    return opening.open_folder(folder) if folder.is_dir() else gguf_model.open_gguf(folder)
+    return opening.open_folder(folder) if is_folder(folder) else gguf_model.open_gguf(folder)
 
 
 class RemoteFile:
