@@ -62,9 +62,19 @@ class Diagnosis(NamedTuple):
         return (self.reading.ended.stage or None) if self.reading.ended else None
 
     def size(self, name: str) -> int | None:
-        """A figure of the log in bytes, of the process that counts."""
+        """A figure of the log in bytes, of the process that counts; one that is stated in parts as their sum."""
         found = self.reading.best(name)
-        return int(found.value) if found is not None and found.size else None
+        if found is None:
+            return self._sum(dict(self.reading.grammar.sums).get(name, ()))
+        return int(found.value) if found.size else None
+
+    def _sum(self, parts: tuple[str, ...]) -> int | None:
+        """The least of what each process states in parts, whole ones only."""
+        stated: dict[str, dict[str, int]] = {}
+        for s in self.reading.stated:
+            if s.name in parts and s.size:
+                stated.setdefault(s.process, {})[s.name] = int(s.value)
+        return min((sum(each.values()) for each in stated.values() if len(each) == len(parts)), default=None)
 
     @property
     def first_start(self) -> bool | None:

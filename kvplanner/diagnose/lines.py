@@ -32,7 +32,7 @@ _LEAST_ESCAPED: Final = 5
 _WRITTEN: Final = re.compile(r"\\u([0-9a-fA-F]{4})|\\x(1b)")
 # Whose line it is, by what collectors put before it: docker compose, kubectl logs --prefix, systemd's journal.
 _SOURCE: Final = re.compile(
-    r"(?P<compose>[\w.-]{1,80}-\d+) +\| |\[pod/(?P<pod>[^\]\s]{1,200})\] |"
+    r"(?P<compose>[A-Za-z][\w.-]{0,80}) +\| |\[pod/(?P<pod>[^\]\s]{1,200})\] |"
     r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S{1,80} (?P<unit>[\w.@-]{1,80})\[\d+\]: "
 )
 

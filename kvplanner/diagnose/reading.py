@@ -9,6 +9,8 @@ from typing import Final
 
 from kvplanner.diagnose.arguments import LONGEST, pairs_of, parse_arguments
 from kvplanner.diagnose.lines import Anchors, Line, Watch, interesting
+from kvplanner.diagnose.patterns import alternatives, opening, words_of
+from kvplanner.diagnose.wrapped import Wrapped
 from kvplanner.engine.log import NO_STAGE, Across, Figure, LogFailure, LogGrammar, LogLine
 from kvplanner.record import NamedTuple
 from kvplanner.units import GIB, MIB
@@ -16,7 +18,8 @@ from kvplanner.units import GIB, MIB
 _SCALE: Final = {"GiB": GIB, "GB": GIB, "MiB": MIB, "KiB": 1024, "bytes": 1}
 _MOST_PROCESSES: Final = 4096
 _MOST_SOURCES: Final = 16
-_FRAME: Final = re.compile(r'line \d+, in (\w+)|File "[^"]*", line \d+, in (\w+)')
+# A line of a traceback, or what a worker says that it was at.
+_FRAME: Final = re.compile(r'line \d+, in (\w+)|File "[^"]*", line \d+, in (\w+)|while processing method (\w+)')
 
 Value = int | float | str
 
@@ -101,6 +104,7 @@ class _Compiled(NamedTuple):
     config: re.Pattern[str] | None
     order: dict[str, int]
     frames: dict[str, str]
+    openings: tuple[str, ...]
 
 
 @cache
@@ -118,47 +122,8 @@ def _compiled(grammar: LogGrammar) -> _Compiled:
         config=re.compile(grammar.config) if grammar.config else None,
         order={step: place for place, (step, _) in enumerate(grammar.steps)},
         frames=dict(grammar.frames),
+        openings=tuple({text for one in grammar.failures for p in alternatives(one.pattern) if (text := opening(p))}),
     )
-
-
-# A pattern's pieces: an escape, a class of characters, how often what stands before is repeated, or one character.
-_PIECE: Final = re.compile(r"\\.|\[\^?\]?(?:[^\]\\]|\\.)*\]|[*+?]\??|\{\d+(?:,\d*)?\}\??|.", re.DOTALL)
-
-
-def alternatives(pattern: str) -> tuple[str, ...]:
-    """The patterns that stand side by side in one."""
-    parts, depth = [""], 0
-    for found in _PIECE.finditer(pattern):
-        depth += (found[0] == "(") - (found[0] == ")")
-        if found[0] == "|" and not depth:
-            parts.append("")
-        else:
-            parts[-1] += found[0]
-    return tuple(parts)
-
-
-def words_of(pattern: str) -> str:
-    """The longest text that whatever matches a pattern without alternatives holds; "" where no part of it is certain.
-
-    Groups are left out, and what may be missing or repeated ends a text.
-    A search for it costs a tenth of the pattern's.
-    """
-    runs, run, depth = [""], "", 0
-    for found in _PIECE.finditer(pattern):
-        piece = found[0]
-        depth += (piece == "(") - (piece == ")")
-        if depth or piece == ")":
-            runs.append(run)
-            run = ""
-        elif piece[0] in "*?{":
-            runs.append(run[:-1])
-            run = ""
-        elif piece[0] == "[" or piece in ".^$+" or (piece[0] == "\\" and piece[1].isalnum()):
-            runs.append(run)
-            run = ""
-        else:
-            run += piece[-1]
-    return max((*runs, run), key=len)
 
 
 def read_log(read: Callable[[int], bytes], grammar: LogGrammar, number: int = 1) -> LogReading:
@@ -204,6 +169,7 @@ class _Reader:
         self.line = Line(0, "")
         self.again = False  # whether the line is the one before it once more
         self.stated: dict[tuple[str, str], Stated] = {}
+        self.wrapped = Wrapped()
         self._begin()
 
     def _begin(self) -> None:
@@ -303,30 +269,65 @@ class _Reader:
         return values
 
     def _failure(self, line: Line) -> bool:
-        text = line.text
+        text, trace = line.text, False
         if "Traceback (most recent call last)" in text:
             self.frames.pop(line.origin, None)
-            return True
+            trace = True
         frame = _FRAME.search(text)
         if frame is not None:
-            stage = self.compiled.frames.get(frame[1] or frame[2] or "")
+            stage = self.compiled.frames.get(frame[1] or frame[2] or frame[3] or "")
             if stage and len(self.frames) < _MOST_PROCESSES:
                 self.frames.setdefault(line.origin, stage)
+            if not frame[3]:
+                return True
+        known = self._known_failure(text)
+        if known is not None:
+            self.wrapped.begin(line)
+            self._ended_by(line, *known)
             return True
+        joined = self._joined_failure(line)
+        if joined is not None:
+            self._ended_by(*joined)
+            return True
+        if any(opening in text for opening in self.compiled.openings):
+            self.wrapped.begin(line)
+        return trace or any(wrapper in text for wrapper in self.grammar.wrappers)
+
+    def _known_failure(self, text: str) -> tuple[LogFailure, re.Match[str]] | None:
+        """The first failure that the text holds, with the figures of whichever of its cause states the most."""
+        first: LogFailure | None = None
+        best: tuple[LogFailure, re.Match[str]] | None = None
         for words, pattern, failure in self.compiled.failures:
-            found = pattern.search(text) if words in text else None
+            found = pattern.search(text) if words in text and (first is None or first.cause == failure.cause) else None
             if found is None:
                 continue
-            values = self._keep(line, found, failure.figures)
-            if self.ended is None:
-                self._end(line, failure, values)
-            elif self.implied and failure.stage and self.ended.cause == failure.cause:
-                self.ended = self.ended._replace(stage=failure.stage)
-                self.implied = False
-            elif not self.ended.figures and values and self.ended.cause == failure.cause:
-                self.ended = self.ended._replace(figures=values)
-            return True
-        return any(wrapper in text for wrapper in self.grammar.wrappers)
+            first = first or failure
+            if best is None or _stated_by(found) > _stated_by(best[1]):
+                best = failure, found
+        if first is None or best is None:
+            return None
+        return best[0]._replace(stage=first.stage or best[0].stage), best[1]
+
+    def _joined_failure(self, line: Line) -> tuple[Line, LogFailure, re.Match[str]] | None:
+        """The failure that goes on with this line, read as it says the most."""
+        joined = ((one, self._known_failure(one.text)) for one in self.wrapped.go_on(line))
+        read = [(one, *known) for one, known in joined if known is not None]
+        return max(read, key=lambda known: _stated_by(known[2]), default=None)
+
+    def _ended_by(self, line: Line, failure: LogFailure, found: re.Match[str]) -> None:
+        values = self._keep(line, found, failure.figures)
+        ended = self.ended
+        if ended is None:
+            self._end(line, failure, values)
+        elif ended.cause != failure.cause:
+            return
+        elif self.implied and failure.stage:
+            self.ended = ended._replace(stage=failure.stage)
+            self.implied = False
+        elif len(values) > len(ended.figures) and ended.figures.items() <= values.items() and (
+            not ended.process or line.origin in ("", ended.process)
+        ):  # fmt: skip
+            self.ended = ended._replace(figures=values)
 
     def _end(self, line: Line, failure: LogFailure, values: dict[str, Value]) -> None:
         stage = failure.stage or self._stage(line.origin)
@@ -400,6 +401,10 @@ class _Reader:
             settled=frozenset(self.settled),
             tags=frozenset(self.tags),
         )
+
+
+def _stated_by(found: re.Match[str]) -> int:
+    return sum(text is not None for text in found.groupdict().values())
 
 
 def numbers(version: str) -> tuple[int, ...]:

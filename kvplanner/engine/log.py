@@ -88,6 +88,7 @@ class LogGrammar(NamedTuple):
     arguments. version_prefix: what the log leaves out of a release's name. by_device: figures are of devices, in the
     order of the machine's. kept: figures that outlive a restart, of a server that starts others. restarts:
     texts that stand once in each start, at its beginning. whole_prompts: see there.
+    sums: figures that a log states in parts, each process its own.
     first_start: an option, and its values where the log holds the figure `compiled`, or `cached` alone.
     """
 
@@ -117,3 +118,4 @@ class LogGrammar(NamedTuple):
     restarts: tuple[str, ...] = ()
     whole_prompts: WholePrompts | None = None
     first_start: tuple[str, str, str] | None = None
+    sums: tuple[tuple[str, tuple[str, ...]], ...] = ()

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from kvplanner.diagnose.diagnosis import diagnose, grammars
 from kvplanner.diagnose.lines import Anchors
-from kvplanner.diagnose.reading import alternatives, read_log, words_of
+from kvplanner.diagnose.patterns import alternatives, words_of
+from kvplanner.diagnose.reading import read_log
 from kvplanner.engine.log import LogFailure, LogLine
 from tests.diagnose import writer
 from tests.diagnose.writer import Facts

@@ -44,7 +44,7 @@ LINES: Final = (
     LogLine(r"Capture \w+ prefill CUDA graph end\..*?mem usage=(?P<prefill_graphs>[\d.]+) GB",
             (Figure("prefill_graphs", "GiB", "most"),), "captured", since="0.5.15"),
     # The end.
-    LogLine(r"max_total_num_tokens=(?P<tokens>\d+), chunked_prefill_size=(?P<chunk>-?\d+), .*?"
+    LogLine(r"max_total_num_tokens=(?P<tokens>\d+), (?:chunked_prefill_size=(?P<chunk>-?\d+), )?.*?"
             r"max_running_requests=(?P<requests>\d+), context_len=(?P<context_length>\d+)",
             (Figure("tokens", "count", "least"), Figure("chunk", "count"), Figure("requests", "count", "least"),
              Figure("context_length", "count")), "served"),
@@ -68,6 +68,7 @@ FAILURES: Final = (
                "graph_capture"),
     LogFailure(r"Out of memory\. Try to lower your batch size|Out of memory even after retracting all other requests",
                "out_of_memory", "runtime"),
+    LogFailure(r"alloc_req_slots runs out of memory|Out of request slots", "request_slots", "runtime"),
     *torch_log.FAILURES,
 )  # fmt: skip
 
@@ -86,10 +87,10 @@ GRAMMAR: Final = LogGrammar(
     anchors=(
         "ServerArgs(", "Load weight ", "Cache is allocated", "window memory pool", "SWAKVPool", "Memory pool end",
         "Capture ", "max_total_num_tokens", "fired up", "unbalanced", "Not enough", "Loaded weights leave", "SWA pool",
-        "state cache", "Out of memory", *torch_log.ANCHORS, "Fail when using",
+        "state cache", "Out of memory", "Out of request", *torch_log.ANCHORS, "Fail when using",
         "Traceback", ", in ",
     ),
-    late_anchors=("ServerArgs(", "Out of memory", *torch_log.ANCHORS, "Traceback", ", in "),
+    late_anchors=("ServerArgs(", "Out of memory", "Out of request", *torch_log.ANCHORS, "Traceback", ", in "),
     lines=LINES,
     failures=FAILURES,
     steps=(
@@ -109,4 +110,5 @@ GRAMMAR: Final = LogGrammar(
     config=r"server_args=ServerArgs\((?P<config>.*)",
     config_options=tuple((name, name) for name in _OPTIONS),
     restarts=("server_args=ServerArgs(",),
+    sums=(("kv_cache", ("keys", "values")),),
 )  # fmt: skip

@@ -17,7 +17,7 @@ def _any(name: str) -> str:
     return _ANY.format(name)
 
 
-_OF_OOM: Final = (
+FIGURES: Final = (
     Figure("tried", "bytes", keep="first"), Figure("gpu", "count", keep="first"), Figure("gpu_total", "GiB", "least"),
     Figure("gpu_free", "bytes", keep="first"), Figure("in_use", "bytes", keep="first"),
     Figure("others_in_use", "bytes", keep="first"), Figure("allocated", "bytes", keep="first"),
@@ -26,7 +26,7 @@ _OF_OOM: Final = (
 )  # fmt: skip
 
 FAILURES: Final = (
-    LogFailure(rf"(?:CUDA|HIP) out of memory\. Tried to allocate {_any('tried')}\. GPU (?P<gpu>\d+) has a total "
+    LogFailure(rf"Tried to allocate {_any('tried')}\. GPU (?P<gpu>\d+) has a total "
                r"capac(?:i)?ty of "
                rf"(?P<gpu_total>[\d.]+) GiB of which {_any('gpu_free')} is free\."
                rf"(?:.*?Process \d+ has {_any('others_in_use')} memory in use)?"
@@ -34,16 +34,20 @@ FAILURES: Final = (
                rf"(?:.*?Of the allocated memory {_any('allocated')} is allocated by PyTorch)?"
                rf"(?:, with {_any('in_graphs')} allocated in private pools)?"
                rf"(?:.*?{_any('reserved_unused')} is reserved by PyTorch but unallocated)?",
-               "out_of_memory", "", _OF_OOM),
-    LogFailure(rf"(?:CUDA|HIP) out of memory\. Tried to allocate {_any('tried')} \(GPU (?P<gpu>\d+); "
+               "out_of_memory", "", FIGURES),
+    LogFailure(rf"Tried to allocate {_any('tried')} \((?:GPU|NPU) (?P<gpu>\d+); "
                rf"(?P<gpu_total>[\d.]+) GiB total capacity; {_any('allocated')} already allocated; "
                rf"{_any('gpu_free')} free(?:; {_any('reserved')} reserved in total by PyTorch)?", "out_of_memory", "",
-               _OF_OOM),
-    LogFailure(r"(?:CUDA|HIP) out of memory|(?:CUDA|HIP) error: out of memory|cudaErrorMemoryAllocation|"
+               FIGURES),
+    LogFailure(rf"(?:CUDA|HIP|XPU|NPU) out of memory(?:\. Tried to allocate {_any('tried')})?|"
+               r"(?:CUDA|HIP) [Ee]rror: out of memory|cudaErrorMemoryAllocation|"
                r"torch(?:\.cuda)?\.OutOfMemoryError|(?:Cuda|HIP) failure \d+ 'out of memory'|"
-               r"CUBLAS_STATUS_ALLOC_FAILED|CUDNN_STATUS_ALLOC_FAILED", "out_of_memory", ""),
+               r"CUBLAS_STATUS_ALLOC_FAILED|CUDNN_STATUS_ALLOC_FAILED", "out_of_memory", "",
+               (Figure("tried", "bytes", keep="first"),)),
     LogFailure(r"\bOOMKilled\b|Out of memory: Killed process \d+|exited with code 137|"
                r"(?:signal|SIGKILL\b|exitcode[:=]?) ?\(?-?9\)?\b.*(?i:killed)|^Killed$", "killed", ""),
 )  # fmt: skip
-ANCHORS: Final = ("out of memory", "OutOfMemory", "Out of memory: K", "cudaErrorMemory", "_ALLOC_FAILED", "OOMKilled",
-                  "Killed", "code 137")  # fmt: skip
+ANCHORS: Final = (
+    "out of memory", "rror: out of", "Tried to allocate", "iB", "OutOfMemory", "Out of memory: K", "cudaErrorMemory",
+    "_ALLOC_FAILED", "OOMKilled", "Killed", "code 137",
+)  # fmt: skip

@@ -31,7 +31,7 @@ LINES: Final = (
             (Figure("version", "text"), Figure("model", "text")), restart=True),
     LogLine(r"[█▄▀].* version (?P<version>\d[\w.+!-]*)", (Figure("version", "text"),), restart=True, since="0.15.0"),
     LogLine(r"[█▄▀].* model   (?P<model>\S+)", (Figure("model", "text"),), since="0.15.0"),
-    LogLine(r"Initializing an? (?:V[01] )?LLM engine \(v(?P<version>[\w.+!-]+)\) with config",
+    LogLine(r"Initializing an? (?:V[01] )?LLM engine \(v(?P<version>\d[\w.+!-]*)\) with config",
             (Figure("version", "text"),)),
     LogLine(r"Resolved architecture: (?P<architecture>\w+)", (Figure("architecture", "text", keep="first"),),
             since="0.10.1"),
@@ -58,8 +58,8 @@ LINES: Final = (
     LogLine(r"model weights take (?P<weights>[\d.]+)GiB; non_torch_memory takes (?P<runtime>-?[\d.]+)GiB; PyTorch "
             r"activation peak memory takes (?P<activations>[\d.]+)GiB; the rest of the memory reserved for KV Cache is "
             r"(?P<kv_cache>-?[\d.]+)GiB",
-            (Figure("runtime", "GiB", "most"), Figure("activations", "GiB", "most"), _AVAILABLE), "profiled",
-            until="0.10.2"),
+            (Figure("weights", "GiB", "most", keep="first"), Figure("runtime", "GiB", "most"),
+             Figure("activations", "GiB", "most"), _AVAILABLE), "profiled", until="0.10.2"),
     LogLine(r"torch peak memory increase: (?P<activations>[\d.]+)GiB"
             r"(?:; non-torch forward increase memory: (?P<runtime>-?[\d.]+)GiB)?",
             (Figure("activations", "GiB", "most"), Figure("runtime", "GiB", "most")), since="0.9.1"),
@@ -76,7 +76,7 @@ LINES: Final = (
     LogLine(r"Initial free memory:? (?P<free_at_start>[\d.]+) GiB", (Figure("free_at_start", "GiB", "least"),),
             since="0.9.1"),
     # The cache.
-    LogLine(r"# (?:GPU|cuda) blocks: (?P<blocks>\d+)", (Figure("blocks", "count", "least"),), "sized", until="0.11.0"),
+    LogLine(r"# (?!CPU)\w+ blocks: (?P<blocks>\d+)", (Figure("blocks", "count", "least"),), "sized", until="0.11.0"),
     LogLine(r"KV cache size: (?P<tokens>[\d,]+) tokens", (_TOKENS,), "sized", since="0.8.0"),
     LogLine(r"Maximum concurrency for (?P<context_length>[\d,]+) tokens per request: (?P<max_concurrency>[\d.]+)x",
             (_LENGTH, _CONCURRENCY), "sized"),
@@ -165,9 +165,12 @@ GRAMMAR: Final = LogGrammar(
         "Engine core initialization failed", "initialization failed. See root cause", "Engine process failed to start",
         "died unexpectedly",
     ),
-    tags=r"\((?P<tag>[A-Za-z]\w{0,60}(?: [A-Z]\w{0,60}| rank=\d+){0,4}) pid=\d+(?:, ip=[^)]{0,80})?\)",
+    # Of a process that its tag names alone, the tag; else with its number: ranks of V0 and Ray's are all called alike.
+    tags=r"(?:\(|^)(?P<tag>(?:APIServer|ApiServer_\d+|EngineCore(?:_\w{1,20})?|Worker_\w{1,60}|VllmWorker [^)]{1,40}?|"
+         r"MainProcess|DP\w{1,20})(?= pid=\d+\))|[A-Za-z]\w{0,60}(?: [A-Z]\w{0,60}){0,4} pid=\d+(?:, ip=[^)]{0,80})?)"
+         r"(?: pid=\d+)?\)",
     arguments=r"(?:non-default args: |args: )(?P<args>\{.*|Namespace\(.*)",
-    config=r"LLM engine \(v[^)]*\) with config: (?P<config>.*)",
+    config=r"LLM engine (?:\(v[^)]*\) )?with config: (?P<config>.*)",
     config_options=(
         ("max_seq_len", "max_model_len"), ("tensor_parallel_size", "tensor_parallel_size"),
         ("pipeline_parallel_size", "pipeline_parallel_size"), ("data_parallel_size", "data_parallel_size"),
