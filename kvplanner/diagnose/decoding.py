@@ -1,12 +1,15 @@
 """The text of a log that came packed, in another encoding, or broken into lines of one width.
 
-What PowerShell's redirection writes is UTF-16, what rotates logs packs them, and what is copied from a terminal or a
-browser has a newline wherever its window ended. Everything streams: nothing is unpacked whole.
+What PowerShell's redirection writes is UTF-16, what rotates logs packs them, what is copied from a terminal or a
+browser has a newline wherever its window ended, the journal gives lines with colours as lists of bytes, and what a
+Python program hands on it may show as literals. Everything streams: nothing is unpacked whole.
 """
 
 from __future__ import annotations
 
+import ast
 import codecs
+import json
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -26,6 +29,14 @@ _FRESH: Final = re.compile(
     rb"\s*(?:\x1b\[[\d;]*m|\[[\d;]+m)?(?:\([A-Za-z]\w*[ )]|\[?(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\b|"
     rb"\[?\d{4}-\d\d-\d\d|[A-Z][a-z]{2} [ \d]\d \d\d:|\{\"|\[pod/|time=|\d+\.\d\d\.\d{3}\.\d{3} |[a-z_]{4,40}: )"
 )
+
+
+# The journal's message, bare or in JSON, as the codes of its bytes; a line that is a literal of bytes.
+_LISTED: Final = re.compile(rb"((\"?)MESSAGE\2 ?[:=] ?)\[((?: ?\d{1,3} ?,){4,65536} ?\d{1,3}) ?\]")
+_LITERAL: Final = re.compile(
+    rb"^[ \t]*b(?:'(?:[^'\\\n]|\\.){0,262144}'|" + rb'"(?:[^"\\\n]|\\.){0,262144}")[ \t,]*\r?$', re.MULTILINE
+)
+_LONGEST_LITERAL: Final = 4 << 20
 
 
 class _File:
@@ -124,6 +135,53 @@ def width_of(head: bytes) -> int:
 
 def _width(line: bytes) -> int:
     return len(line) if line.isascii() else len(line.decode("utf-8", "replace"))
+
+
+def spelled_out(head: bytes) -> bool:
+    """Whether lines are lists of bytes or literals of Python's."""
+    return _LISTED.search(head) is not None or _LITERAL.search(head) is not None
+
+
+def as_text(read: Read) -> Read:
+    """Messages that are lists of bytes, and lines that are literals, as the text that they stand for."""
+    carry = b""
+
+    def more(size: int) -> bytes:
+        nonlocal carry
+        while part := read(size):
+            carry += part
+            end = carry.rfind(b"\n") + 1
+            if end or len(carry) > _LONGEST_LITERAL:
+                whole, carry = carry[: end or len(carry)], carry[end or len(carry) :]
+                return _as_text(whole)
+        last, carry = carry, b""
+        return _as_text(last)
+
+    return more
+
+
+def _as_text(whole: bytes) -> bytes:
+    whole = _LISTED.sub(_of_list, whole)
+    return _LITERAL.sub(_of_literal, whole)
+
+
+def _of_list(found: re.Match[bytes]) -> bytes:
+    """As JSON holds a text, where it stands in JSON."""
+    codes = [int(code) for code in found[3].split(b",")]
+    if any(code > 255 for code in codes):
+        return found[0]
+    text = bytes(codes)
+    quoted = json.dumps(text.decode("utf-8", "replace")).encode() if found[2] else text.replace(b"\n", b" ")
+    return found[1] + quoted
+
+
+def _of_literal(found: re.Match[bytes]) -> bytes:
+    """One line again: the newlines that it may have within stay written out."""
+    try:
+        value = ast.literal_eval(found[0].strip().decode("ascii", "replace"))
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return found[0]
+    return value.rstrip(b"\r\n").replace(b"\n", b"\\n") if isinstance(value, bytes) else found[0]
 
 
 def spaced(read: Read) -> Read:

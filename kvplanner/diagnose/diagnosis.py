@@ -11,7 +11,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Final
 
-from kvplanner.diagnose.decoding import as_utf8, spaced, unbroken, width_of
+from kvplanner.diagnose.decoding import as_text, as_utf8, spaced, spelled_out, unbroken, width_of
 from kvplanner.diagnose.reading import LogReading, Stated, read_log
 from kvplanner.engine import registry
 from kvplanner.engine.command import parse_flags, role_option
@@ -104,6 +104,8 @@ class Diagnosis(NamedTuple):
     def tokens(self) -> int | None:
         """The KV cache in tokens, as printed or as blocks of the engine's size."""
         found = self.reading.best("tokens")
+        if found is None and self.size("kv_cache") is not None:
+            found = self.reading.best(self.reading.grammar.cells)
         if found is not None:
             return int(found.value)
         blocks = self.reading.best("blocks")
@@ -122,6 +124,10 @@ def diagnose(read: Callable[[int], bytes], name: str = "the log") -> Diagnosis:
     read = as_utf8(read, name)
     while True:
         head = _head(read)
+        if spelled_out(head):
+            first = BytesIO(head)
+            read = as_text(_after(first, read))
+            head = _head(read)
         if any(mark.encode() in head for mark in dict.fromkeys(m for g in grammars() for m in g.marks)):
             break
         searched += len(head)
@@ -130,13 +136,15 @@ def diagnose(read: Callable[[int], bytes], name: str = "the log") -> Diagnosis:
             titles = ", ".join(g.title for g in grammars())
             remedy = f"Give the server's own output from its first line on; read are logs of {titles}"
             raise BadInput("is no start-up log of an engine that is known here", name, remedy)
-    grammar, rest = max(grammars(), key=lambda g: _marks(head, g)), BytesIO(head)
-
-    def chained(size: int) -> bytes:
-        return rest.read(size) or read(size)
-
+    grammar = max(grammars(), key=lambda g: _marks(head, g))
+    chained = _after(BytesIO(head), read)
     width, lines = width_of(head), spaced(chained) if _UNBREAKABLE in head else chained
     return _diagnosis(read_log(unbroken(lines, width) if width else lines, grammar, number))
+
+
+def _after(first: BytesIO, read: Callable[[int], bytes]) -> Callable[[int], bytes]:
+    """A stream with another before it."""
+    return lambda size: first.read(size) or read(size)
 
 
 def diagnose_file(path: Path) -> Diagnosis:

@@ -170,6 +170,7 @@ class _Reader:
         self.again = False  # whether the line is the one before it once more
         self.stated: dict[tuple[str, str], Stated] = {}
         self.wrapped = Wrapped()
+        self.numbered: dict[str, int] = {}  # devices that lines were of, by their name
         self._begin()
 
     def _begin(self) -> None:
@@ -216,7 +217,7 @@ class _Reader:
                     ahead = tuple(f._replace(name=f"{f.name}_estimated") for f in known.figures)
                     self._keep(line, found, ahead, suffix="_estimated")
                     continue
-                self._keep(line, found, known.figures)
+                self._keep(line, found, known.figures, device=self._number(known.numbered))
                 if known.reached:
                     self._step(line.origin, known.reached)
         self.unread += not understood and not same_line
@@ -236,12 +237,19 @@ class _Reader:
             self.reached[process] = step
         self.started = self.started or step == self.grammar.steps[-1][0]
 
+    def _number(self, named: str) -> str:
+        """The next device of its like, "" for a line that is of none."""
+        if not named:
+            return ""
+        self.numbered[named] = self.numbered.get(named, -1) + 1
+        return f"{named}{self.numbered[named]}"
+
     def _keep(
-        self, line: Line, found: re.Match[str], figures: tuple[Figure, ...], suffix: str = ""
+        self, line: Line, found: re.Match[str], figures: tuple[Figure, ...], *, suffix: str = "", device: str = ""
     ) -> dict[str, Value]:
         values: dict[str, Value] = {}
         groups = found.groupdict()
-        process = groups.get("device") or line.origin
+        process = groups.get("device") or device or line.origin
         for figure in figures:
             group = figure.name.removesuffix(suffix)
             text = groups.get(group)

@@ -39,6 +39,7 @@ class LogLine(NamedTuple):
     line is an estimate made ahead (figures are named so) and marks no step; ahead_since: releases before it print no
     such estimate. forgets: figures that begin anew. aside:
     what follows is of something beside the model; its figures' names begin so. recovers: an error before it is over.
+    numbered: the devices' name without their number, which is the line's among its like.
     """
 
     pattern: str
@@ -50,6 +51,7 @@ class LogLine(NamedTuple):
     forgets: tuple[str, ...] = ()
     aside: str = ""
     recovers: bool = False
+    numbered: str = ""
     since: str = ""
     until: str = ""
 
@@ -88,7 +90,8 @@ class LogGrammar(NamedTuple):
     arguments. version_prefix: what the log leaves out of a release's name. by_device: figures are of devices, in the
     order of the machine's. kept: figures that outlive a restart, of a server that starts others. restarts:
     texts that stand once in each start, at its beginning. whole_prompts: see there.
-    sums: figures that a log states in parts, each process its own.
+    sums: figures that a log states in parts, each process its own. cells: the figure that is the cache's tokens where
+    none says so.
     first_start: an option, and its values where the log holds the figure `compiled`, or `cached` alone.
     """
 
@@ -119,3 +122,4 @@ class LogGrammar(NamedTuple):
     whole_prompts: WholePrompts | None = None
     first_start: tuple[str, str, str] | None = None
     sums: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    cells: str = ""

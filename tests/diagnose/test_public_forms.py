@@ -11,7 +11,7 @@ import pytest
 
 from kvplanner.diagnose.diagnosis import diagnose_file
 from kvplanner.report import diagnosis as report
-from kvplanner.units import GIB
+from kvplanner.units import GIB, MIB
 
 FORMS = Path(__file__).parent / "logs" / "forms"
 
@@ -189,6 +189,111 @@ CASES: dict[str, Case] = {
     ),
     "sglang-without-memory-for-a-cache": Case(
         engine="sglang", stage="kv_cache_sizing", cause="no_cache", sizes={"weights": 20.86, "free_at_start": 23.32}
+    ),
+    "llama-swap-two-models": Case(
+        engine="llamacpp",
+        stage="kv_cache_allocation",
+        cause="out_of_memory",
+        version="b4589",
+        unit=MIB,
+        model="/models/second-32b-q4_k_m.gguf",
+        sizes={"weights": 18508.35, "free_at_start": 23871},
+        figures={"tried": 8 * GIB, "gpu": 0},
+        options={"ctx_size": 32_768},
+    ),
+    "llama-cpp-vulkan-in-part": Case(
+        engine="llamacpp",
+        stage="compute",
+        cause="out_of_memory",
+        tokens=16_384,
+        unit=MIB,
+        sizes={"weights": 1952.34, "host_weights": 5003.78, "kv_cache": 1920, "host_kv_cache": 4224},
+        figures={"tried": 1_085_276_160},
+        options={"n_gpu_layers": "15", "ctx_size": 16_384},
+    ),
+    "llama-cpp-on-amd-as-exit": Case(
+        engine="llamacpp",
+        started=True,
+        stage="runtime",
+        cause="out_of_memory",
+        version="b6124",
+        unit=MIB,
+        model="/m/big-49b.gguf",
+        tokens=40_960,
+        sizes={"weights": 14876.5, "kv_cache": 4000, "compute": 1128.01},
+    ),
+    "ik-llama-whose-compute-buffer-is-huge": Case(
+        engine="llamacpp",
+        stage="compute",
+        cause="out_of_memory",
+        model="/m/big-r1-iq2.gguf",
+        tokens=32_768,
+        unit=MIB,
+        sizes={"weights": 20128.55, "kv_cache": 379.23},
+        figures={"tried": 279_356.51 * MIB, "gpu": 0},
+        options={"ubatch_size": 4096},
+    ),
+    "llama-cpp-that-goes-on-without-pipelines": Case(
+        engine="llamacpp",
+        started=True,
+        version="b9210",
+        model="C:\\models\\m3-iq4.gguf",
+        tokens=50_176,
+        unit=MIB,
+        sizes={"weights": 16000, "kv_cache": 2100, "compute": 1310.25},
+    ),
+    "ollama-0-5-in-a-journal": Case(
+        engine="ollama",
+        stage="weights",
+        cause="out_of_memory",
+        version="0.5.7",
+        unit=MIB,
+        sizes={"gpu_total": 44.5 * 1024, "free_at_start": 44.1 * 1024},
+        figures={"tried": 45_108.64 * MIB},
+    ),
+    "ollama-in-docker-desktop": Case(
+        engine="ollama",
+        started=True,
+        version="0.6.2",
+        tokens=8192,
+        unit=MIB,
+        sizes={"weights": 1918.35, "kv_cache": 476, "compute": 256.5, "gpu_total": 12 * 1024},
+        options={"num_ctx": 4096, "num_parallel": 2, "kv_cache_type": "q8_0"},
+    ),
+    "ollama-whose-host-is-full": Case(
+        engine="ollama",
+        stage="weights",
+        cause="host_memory",
+        version="0.12.5",
+        figures={"tried": 437_944_320},
+    ),
+    "ollama-s-own-engine": Case(
+        engine="ollama",
+        started=True,
+        version="0.12.6",
+        unit=MIB,
+        sizes={"weights": 8.5 * 1024, "kv_cache": 1.3 * 1024, "compute": 266.7, "gpu_total": 15.9 * 1024},
+    ),
+    "vllm-0-5-under-training-with-kubernetes-times": Case(
+        stage="kv_cache_too_small",
+        cause="one_request",
+        version="0.5.0.post1",
+        model="org/policy-70b",
+        tokens=6048,
+        sizes={"weights": 32.89},
+        figures={"context_length": 8192, "tokens": 6048},
+        options={"tensor_parallel_size": 4},
+    ),
+    "vllm-whose-box-killed-it": Case(stage="weights", cause="killed", model="org/big-120b"),
+    "vllm-json-array-of-a-journal": Case(sizes={"weights": 14.25, "kv_cache": 6.25}),
+    "vllm-journal-short-arrays": Case(stage="kv_cache_sizing", cause="no_cache", sizes={"weights": 14.25}),
+    "vllm-bytes-as-python-shows-them": Case(
+        stage="kv_cache_too_small",
+        cause="one_request",
+        model="org/tiny-8b",
+        sizes={"weights": 14.25, "kv_cache": 0.25},
+        figures={"suggested_context_length": 2048},
+        options={"max_model_len": 4096},
     ),
 }
 

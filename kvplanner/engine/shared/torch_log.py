@@ -44,7 +44,7 @@ FAILURES: Final = (
                r"torch(?:\.cuda)?\.OutOfMemoryError|(?:Cuda|HIP) failure \d+ 'out of memory'|"
                r"CUBLAS_STATUS_ALLOC_FAILED|CUDNN_STATUS_ALLOC_FAILED", "out_of_memory", "",
                (Figure("tried", "bytes", keep="first"),)),
-    LogFailure(r"\bOOMKilled\b|Out of memory: Killed process \d+|exited with code 137|"
+    LogFailure(r"\bOOMKilled\b|(?i:out of memory): Killed process \d+|exited with code 137|"
                r"(?:signal|SIGKILL\b|exitcode[:=]?) ?\(?-?9\)?\b.*(?i:killed)|^Killed$", "killed", ""),
 )  # fmt: skip
 ANCHORS: Final = (

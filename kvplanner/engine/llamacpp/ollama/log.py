@@ -24,6 +24,10 @@ def _of_device(message: str, name: str, reached: str) -> tuple[LogLine, LogLine]
     )
 
 
+_GPU: Final = (
+    Figure("gpu_name", "text", keep="first"), Figure("gpu_total", "GiB", "least", keep="first"),
+    Figure("free_at_start", "GiB", "least", keep="first"),
+)  # fmt: skip
 LINES: Final = (
     LogLine(r'msg="Listening on \S+ \(version (?P<version>[\w.+-]+)\)', (Figure("version", "text"),), restart=True),
     LogLine(r'msg="starting (?:runner|llama server|llama-server)"', reached="load", restart=True),
@@ -33,8 +37,9 @@ LINES: Final = (
     LogLine(r"OLLAMA_KV_CACHE_TYPE:(?P<kv_type>\w+)", (Figure("kv_type", "text"),)),
     LogLine(r'msg="inference compute" .*?name=(?P<device>[A-Za-z]+\d+) description="(?P<gpu_name>[^"]+)".*? '
             rf"total{_SIZE.format('gpu_total')}\" available{_SIZE.format('free_at_start')}",
-            (Figure("gpu_name", "text", keep="first"), Figure("gpu_total", "GiB", "least", keep="first"),
-             Figure("free_at_start", "GiB", "least", keep="first")), since="0.12.4"),
+            _GPU, since="0.12.4"),
+    LogLine(r'msg="inference compute" .*?compute=\S* driver=\S* name="(?P<gpu_name>[^"]+)" '
+            rf"total{_SIZE.format('gpu_total')}\" available{_SIZE.format('free_at_start')}", _GPU, numbered="CUDA"),
     *_of_device("model weights", "weights", "loaded"),
     *_of_device("kv cache", "kv_cache", "cached"),
     *_of_device("compute graph", "compute", "reserved"),
@@ -53,7 +58,7 @@ GRAMMAR: Final[LogGrammar] = RUNNER._replace(
     title="Ollama",
     marks=(
         *RUNNER.marks, "OLLAMA_", "inference compute", "source=server.go", "source=sched.go", "source=routes.go",
-        "source=device.go", "ollama runner", "starting runner",
+        "source=device.go", "source=memory.go", "source=ggml.go", "ollama runner", "starting runner",
     ),
     anchors=(*RUNNER.anchors, "msg=", "OLLAMA_", "--model ", "system memory"),
     late_anchors=(*RUNNER.late_anchors, "msg="),
