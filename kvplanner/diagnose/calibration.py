@@ -84,6 +84,15 @@ def run_of_log(found: Diagnosis, learned: Learned, model: Model, machine: Machin
     return run_of(learned.calibrations, engine=found.engine, version=version, model=name, gpu=gpu, driver=driver)
 
 
+def run_of_server(learned: Learned, plan: Plan) -> Run:
+    """What a running server taught, to be kept: without anything that tells whose it is."""
+    device = plan.devices[plan.tightest].device
+    return run_of(
+        learned.calibrations, engine=plan.request.engine, version=plan.engine_version, model=plan.request.model.id,
+        gpu=device.gpu.name, driver=device.driver, origin="server",
+    )  # fmt: skip
+
+
 def figures_of(found: Diagnosis) -> Figures:
     """The figures of a log; of several devices none that stands for one."""
     one = len(found.devices) < 2

@@ -73,7 +73,7 @@ def cause(found: Diagnosis, ended: Ended) -> str:
     if ended.cause == "state_blocks":
         sequences, blocks = figures.get("sequences", 0), figures.get("blocks", 0)
         return f"{sequences:,} sequences need a state block each and the KV cache has {blocks:,}"
-    if ended.cause == "host_memory":
+    if ended.cause == "host_full":
         return f"{size('tried')} more of the host's memory was asked for than it has left"
     if ended.cause == "request_slots":
         return "more requests run at once than it has slots for, whatever memory is left"

@@ -263,7 +263,7 @@ CASES: dict[str, Case] = {
     "ollama-whose-host-is-full": Case(
         engine="ollama",
         stage="weights",
-        cause="host_memory",
+        cause="host_full",
         version="0.12.5",
         figures={"tried": 437_944_320},
     ),

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
+from kvplanner.diagnose.attached import Attached
 from kvplanner.observe.engines import EngineLaunch
 from kvplanner.observe.helper import HelperSettings
 from kvplanner.observe.sampler import Sampler
@@ -87,6 +88,10 @@ def test_a_running_server_becomes_the_plan_and_is_compared(
     until(qtbot, lambda: bool(panel.model.overlays))
     (overlay,) = panel.model.overlays
     assert overlay.engine.value == 20 * GIB
+    with qtbot.waitSignal(panel.run_measured, timeout=15_000) as caught:
+        panel.engines.calibrate.click()
+    assert caught.args[0].options == launch.options
+    assert caught.args[1] == Attached(20 * GIB)
     assert overlay.unaccounted.value == 20 * GIB - overlay.planned_bytes
     assert [p.kind for p in panel.bars.rows()[0].parts] == ["driver", "other", "engine"]
     assert "unaccounted" in panel.bars.rows()[0].numbers

@@ -80,8 +80,8 @@ LINES: Final = (
 )  # fmt: skip
 
 FAILURES: Final = (
-    LogFailure(r"failed to allocate (?:CPU\w*|\w+_Host) buffer of size (?P<tried>\d+)", "host_memory", "", (_TRIED,)),
-    LogFailure(r"unable to allocate (?:CPU\w*|\w+_Host) buffer", "host_memory", "weights"),
+    LogFailure(r"failed to allocate (?:CPU\w*|\w+_Host) buffer of size (?P<tried>\d+)", "host_full", "", (_TRIED,)),
+    LogFailure(r"unable to allocate (?:CPU\w*|\w+_Host) buffer", "host_full", "weights"),
     LogFailure(r"allocating (?P<tried>[\d.]+) (?P<tried_unit>MiB) on device (?P<gpu>\d+): \w+ failed: out of memory",
                "out_of_memory", "", (_TRIED, _GPU)),
     LogFailure(r"ggml_vulkan: Device memory allocation of size (?P<tried>\d+) failed", "out_of_memory", "", (_TRIED,)),

@@ -18,13 +18,14 @@ class EngineRow(QWidget):
     """Hidden while no engine runs.
 
     chosen(pid or None): the engine to compare with. launch_read(EngineLaunch): it is to become the plan.
-    fill_read(Fill or None). problem(str).
+    fill_read(Fill or None). problem(str). measured(EngineLaunch, Fill or None): what it measures is to calibrate plans.
     """
 
     chosen = Signal(object)
     launch_read = Signal(object)
     fill_read = Signal(object)
     problem = Signal(str)
+    measured = Signal(object, object)
 
     def __init__(self, jobs: Jobs, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -49,6 +50,13 @@ class EngineRow(QWidget):
         self.read_button = QPushButton("&Read KV cache", self)
         self.read_button.setToolTip("Ask the server at this address how full its KV cache is")
         self.read_button.clicked.connect(self.read)
+        self.calibrate = QPushButton("Cali&brate", self)
+        self.calibrate.setToolTip(
+            "Plans like this server's take what it measures in place of estimates: its memory, and its KV cache where "
+            "that was read"
+        )
+        self.calibrate.clicked.connect(self.read_run)
+        self._fill: Fill | None = None
         self.result = QLabel(self)
         self.result.setProperty("role", "muted")
         self.result.setWordWrap(True)
@@ -68,6 +76,7 @@ class EngineRow(QWidget):
         line.addSpacing(6)
         line.addWidget(self.address, 1)
         line.addWidget(self.read_button)
+        line.addWidget(self.calibrate)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(4)
@@ -120,6 +129,8 @@ class EngineRow(QWidget):
         kind = signature(engine.engine) if engine else None
         can = bool(engine and engine.command and kind and kind.planned and self._live)
         self.make_plan.setEnabled(can)
+        self.calibrate.setEnabled(can)
+        self._fill = None
         if engine is not None and not can:
             why = "cannot be planned yet" if kind is None or not kind.planned else "does not show its command line"
             self.make_plan.setToolTip(f"{engine.title} is recognised but {why}")
@@ -144,6 +155,18 @@ class EngineRow(QWidget):
         self._show(" ".join(launch.warnings))
         self.launch_read.emit(launch)
 
+    def read_run(self) -> None:
+        """Reads the chosen engine's start; what it measures is to calibrate plans."""
+        engine, snapshot = self.engine(), self._snapshot
+        if engine is None or snapshot is None:
+            return
+        fill = self._fill
+        self._jobs.submit(
+            "Read a running engine", lambda control: launch_of(engine, snapshot),
+            lambda launch: self.measured.emit(launch, fill),
+            lambda error: self.problem.emit(error_text(error)), key="launch",
+        )  # fmt: skip
+
     def read(self) -> None:
         """Asks the server at the address that stands in the field."""
         address = self.address.text().strip()
@@ -158,6 +181,7 @@ class EngineRow(QWidget):
 
     def _filled(self, fill: Fill) -> None:
         self.read_button.setEnabled(self._live)
+        self._fill = fill
         self._show(f"{fill.text()} · at {time.strftime('%H:%M:%S')}")
         self.fill_read.emit(fill)
 

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from kvplanner.diagnose.attached import Attached
 from kvplanner.engine.plan import DevicePlan, Plan
 from kvplanner.gpu.spec import Machine
 from kvplanner.observe.history import History
 from kvplanner.observe.machine import local_machine
+from kvplanner.observe.metrics import Fill
 from kvplanner.observe.output import output_file
 from kvplanner.observe.overlay import Overlay, engine_bytes, overlays
 from kvplanner.observe.snapshot import EngineSeen, GpuSample, Snapshot, labels_in_words, tail
@@ -171,6 +173,16 @@ class PanelModel:
             if free is not None and overlay.gpu.status == "ok":
                 found[self.plan.devices[overlay.device].device.index] = free + (overlay.engine.value or 0)
         return found
+
+    def attached(self, fill: Fill | None) -> Attached:
+        """What is measured of the engine that is compared with. fill: of its KV cache, where that was read."""
+        tightest = self.plan.tightest if self.plan is not None else 0
+        seen = [o for o in self.overlays if o.gpu.status == "ok" and o.engine.value]
+        held = next((o for o in seen if o.device == tightest), seen[0] if seen else None)
+        size = held.engine.value if held is not None else None
+        if fill is None:
+            return Attached(size)
+        return Attached(size, fill.units, None if fill.tokens is None else fill.tokens // max(fill.engines, 1))
 
     def changed_machine(self) -> Machine | None:
         """This machine for planning, when it is another one or its free memory has moved."""

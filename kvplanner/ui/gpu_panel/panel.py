@@ -38,13 +38,15 @@ class GpuPanel(QWidget):
     """The content of the dock. Nothing runs until it is shown or start() is called; stop() ends everything.
 
     machine_seen(Machine): this machine's GPUs with what is free, when that changes. plan_from_process(EngineLaunch):
-    a running engine is to become the plan. overlay_changed(tuple of Overlay): measured use for the memory bars.
+    a running engine is to become the plan. run_measured(EngineLaunch, Attached): what it measures is to calibrate
+    plans. overlay_changed(tuple of Overlay): measured use for the memory bars.
     fill_changed(float or None): how full the engine's KV cache is. free_measured(dict): bytes free now before the
     engine starts, by index of the plan's devices. height_wanted(): there is more or less to show than before.
     lost_changed(labels, since): planned GPUs that no longer answer, and since when; () once all are back.
     """
 
     machine_seen = Signal(object)
+    run_measured = Signal(object, object)
     plan_from_process = Signal(object)
     overlay_changed = Signal(object)
     fill_changed = Signal(object)
@@ -147,6 +149,9 @@ class GpuPanel(QWidget):
         self.engines.launch_read.connect(self._launched)
         self.engines.fill_read.connect(self._filled)
         self.engines.problem.connect(self._say_problem)
+        self.engines.measured.connect(
+            lambda launch, fill: self.run_measured.emit(launch, self.model.attached(fill))
+        )  # fmt: skip
         self.bars.selected.connect(self._gpu_chosen)
         self.free.wanted.connect(self._send_free)
         self.processes.chosen.connect(self.engines.choose)

@@ -193,7 +193,7 @@ COMMANDS: Final = (
         "Tools",
         "calibrations",
         "Cali&brations…",
-        lambda c: c.opening.logs.show_runs,
+        lambda c: c.opening.logs.calibrating.show_runs,
         tip="Runs whose figures replace estimates in plans like them",
     ),
     Command("Tools", "open_data_folder", "Open the &Data Folder", lambda c: c.help.open_data_folder),

@@ -41,12 +41,13 @@ class GpuDock(QDockWidget):
     """Holds the panel and passes what it finds to the window.
 
     lost_changed(labels, since): planned GPUs that no longer answer. engine_ended(EngineEnd, path or None): a server
-    that was watched is gone.
+    that was watched is gone. run_measured(EngineLaunch, Attached): what a server measures is to calibrate plans.
     placed: the user gave it a place or a size of its own, which no longer follows its content.
     """
 
     lost_changed = Signal(object, str)
     engine_ended = Signal(object, object)
+    run_measured = Signal(object, object)
 
     def __init__(
         self,
@@ -109,6 +110,7 @@ class GpuDock(QDockWidget):
         panel.free_measured.connect(self._take_free)
         panel.lost_changed.connect(self.lost_changed)
         panel.engine_ended.connect(self.engine_ended)
+        panel.run_measured.connect(self.run_measured)
         self._document.planned.connect(panel.set_plan)
 
     def _now(self) -> tuple[object, ...]:

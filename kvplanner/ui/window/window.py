@@ -222,6 +222,7 @@ class MainWindow(QtWidgets.QMainWindow):
         dock = GpuDock(self, self.document, self.services, self.centre.bars, self.opening.plan_launch)
         dock.lost_changed.connect(lost)
         dock.engine_ended.connect(self.opening.logs.offer)
+        dock.run_measured.connect(self.opening.logs.calibrating.of_server)
         return dock
 
     def _connect(self) -> None:

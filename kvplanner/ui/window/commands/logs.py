@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from PySide6 import QtCore, QtGui, QtWidgets
 
 from kvplanner.errors import PlannerError
+from kvplanner.ui.window.commands.calibrating import Calibrating
 
 if TYPE_CHECKING:
     from kvplanner.app.document import Document
     from kvplanner.app.messages import Messages
-    from kvplanner.diagnose.calibration import Learned
     from kvplanner.diagnose.diagnosis import Diagnosis
     from kvplanner.diagnose.implied import Implied
     from kvplanner.engine.plan import Plan
@@ -41,6 +41,7 @@ class Logs(QtCore.QObject):
         self._document = document
         self._messages = messages
         self._services = services
+        self.calibrating = Calibrating(host, document, messages, services)
         self._details: Details | None = None
         self._bars: MemoryBars | None = None
         self._reveal: Callable[[str], bool] = lambda name: False
@@ -275,45 +276,9 @@ class Logs(QtCore.QObject):
 
     def calibrate(self) -> None:
         """Keep what the log measured, for plans like its own."""
-        from kvplanner.diagnose.calibration import learn, run_of_log
-        from kvplanner.report.calibrations import measured, rule
-
         view = self._view()
-        found = view.found if view is not None else None
-        model, machine = self._document.state.model, self._document.state.machine
-        if found is None or model is None or machine is None:
-            return
-
-        def work(control: object) -> Learned:
-            return learn(found, model, machine, "")
-
-        def done(learned: Learned) -> None:
-            if not learned.calibrations:
-                self._messages.warning(f"This log calibrates nothing: {learned.why}", key="log")
-                return
-            run = run_of_log(found, learned, model, machine)
-            try:
-                self._services.runs.add((run,))
-            except (PlannerError, OSError) as error:
-                self._messages.error(error, "The calibration was not kept", key="log")
-                return
-            told = f"Calibrated, for plans of the {rule(run)}: {', '.join(measured(run))}"
-            self._messages.info(told, action=("Calibrations…", self.show_runs), key="log")
-
-        def failed(error: Exception) -> None:
-            self._messages.error(error, "This log calibrates nothing", key="log")
-
-        self._services.jobs.submit("Learning from a log", work, done, failed, key=f"log learned {id(self)}")
-
-    def show_runs(self) -> None:
-        """The runs that calibrate plans."""
-        from kvplanner.ui.dialogs.calibrations import CalibrationsDialog
-
-        dialog = CalibrationsDialog(
-            self._services.runs, lambda error, what: self._messages.error(error, what, key="runs"), self._host
-        )
-        dialog.setAttribute(QtCore.Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.open()
+        if view is not None and view.found is not None:
+            self.calibrating.of_log(view.found)
 
     def ask_report(self) -> None:
         """Save what the log says, to hand on."""
