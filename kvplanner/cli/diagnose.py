@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 
 def parser() -> Parser:
     """The arguments of `diagnose`."""
-    made = Parser("diagnose", "What a start-up log says: how far it came, why it failed, what the engine measured.")
+    made = Parser(
+        "diagnose",
+        "What a start-up log says: how far it came, why it failed, what the engine measured. Engine flags that it does "
+        "not state may follow after --.",
+    )
     made.add_argument("log", metavar="LOG", help="a file, or - for standard input")
     made.add_argument(
         "--gpu", metavar="SPEC", default="", help="the GPUs that it ran on, where the log does not name them"
@@ -39,8 +43,35 @@ def parser() -> Parser:
 
 def run(argv: Sequence[str]) -> int:
     """Prints the diagnosis: 0 for a start that succeeded, 1 for one that did not. Raises PlannerError."""
-    given = parser().parse_args(list(argv))
-    return show(read(given.log), given)
+    from kvplanner.request.flags import split_flags
+
+    words, flags = split_flags(argv)
+    given = parser().parse_args(words)
+    return show(_with_flags(read(given.log), flags), given)
+
+
+def _with_flags(found: Diagnosis, flags: tuple[str, ...]) -> Diagnosis:
+    """The diagnosis with engine flags that the log does not state, and as many ranks as its processes name.
+
+    Raises BadInput for flags that it states.
+    """
+    from kvplanner.diagnose.diagnosis import places_seen, unstated, with_options
+
+    open_ = {option.name for option in unstated(found)}
+    seen = {name: count for name, count in places_seen(found).items() if name in open_}
+    if not flags:
+        return with_options(found, seen) if seen else found
+    from kvplanner.engine.command import parse_flags
+    from kvplanner.engine.registry import engine
+    from kvplanner.errors import BadInput
+
+    chosen = engine(found.engine)
+    given = parse_flags(chosen.options(), flags, chosen.ignored_flags())
+    stated = [name for name in given.values if name in found.options or (found.reading.commanded and name not in open_)]
+    if stated or given.positional:
+        what = f"the log states {stated[0]} itself" if stated else f"{given.positional[0]!r} is no flag"
+        raise BadInput(what, "after --", "Leave it out: what follows -- is for what the log does not state")
+    return with_options(found, {**seen, **given.values})
 
 
 def show(found: Diagnosis, given: Namespace) -> int:

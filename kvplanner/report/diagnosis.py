@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from kvplanner.diagnose.diagnosis import Diagnosis
+from kvplanner.diagnose.diagnosis import Diagnosis, unstated
 from kvplanner.diagnose.findings import Finding
 from kvplanner.diagnose.implied import Implied
 from kvplanner.diagnose.privacy import public, public_document, scrubbed
@@ -14,6 +14,7 @@ from kvplanner.engine.plan import DevicePlan, Plan
 from kvplanner.engine.registry import engine
 from kvplanner.printable import printable
 from kvplanner.report.devices import number
+from kvplanner.report.options import in_sentence, option_label
 from kvplanner.report.pitfalls import hints
 from kvplanner.report.remedies import lines as remedy_lines
 from kvplanner.report.segments import name_of
@@ -137,7 +138,9 @@ def notes(found: Diagnosis) -> Iterator[str]:
 
 
 def comparison(found: Diagnosis, beside: Implied) -> Iterator[str]:
-    """Where the log and its plan do not end alike, or are not of one machine."""
+    """What was assumed, and where the log and its plan do not end alike, or are not of one machine."""
+    if open_ := list(_assumed(found, beside.plan)):
+        yield f"assumed, as the log does not state it: {', '.join(open_)}"
     stage = failing_words(beside.measured)
     if beside.other_total_bytes is not None:
         own = beside.plan.devices[beside.plan.tightest].cuda_total_bytes
@@ -161,6 +164,15 @@ def comparison(found: Diagnosis, beside: Implied) -> Iterator[str]:
         more = "less" if beside.unaccounted_bytes > 0 else "more"
         yield (f"the KV cache is {show_size(abs(beside.unaccounted_bytes))} {more} than the log's other figures leave: "
                "counted as runtime for the remedies")  # fmt: skip
+
+
+def _assumed(found: Diagnosis, plan: Plan) -> Iterator[str]:
+    """The options that decide a plan and that the log leaves open, with what the plan takes for them."""
+    for option in unstated(found):
+        resolved = plan.options.get(option.name)
+        if resolved is not None and resolved.value is not None and option.name not in found.options:
+            value = resolved.value
+            yield f"{in_sentence(option_label(option))} {format_count(value) if type(value) is int else value}"
 
 
 def finding_words(findings: Iterable[Finding]) -> Iterator[str]:
