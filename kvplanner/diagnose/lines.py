@@ -62,6 +62,10 @@ class Anchors:
         """Where they stand in a block, up to `end`."""
         return Places(data, end, self._possible(data, end))
 
+    def rest(self, data: bytes, position: int, end: int) -> Places:
+        """Where they stand in what is left of a block."""
+        return Places(data, end, self.texts, position)
+
     def _possible(self, data: bytes, end: int) -> tuple[bytes, ...]:
         """Those that the block may hold: a server repeats its lines with other numbers, and lines that differ in
         digits alone from one that held none need no second look.
@@ -83,9 +87,9 @@ class Anchors:
 class Places:
     """The next place of any of some texts: each is searched for by itself, which is many times faster than together."""
 
-    def __init__(self, data: bytes, end: int, texts: tuple[bytes, ...]) -> None:
+    def __init__(self, data: bytes, end: int, texts: tuple[bytes, ...], start: int = 0) -> None:
         self._data, self._end = data, end
-        self._next = {text: at for text in texts if (at := data.find(text, 0, end)) >= 0}
+        self._next = {text: at for text in texts if (at := data.find(text, start, end)) >= 0}
 
     def after(self, position: int) -> int:
         """The first place from a position on, -1 for none."""
@@ -130,7 +134,8 @@ def interesting(read: Callable[[int], bytes], watch: Watch, tags: re.Pattern[str
             continue
         end = end or len(data)
         position = counted = 0
-        places = watch.anchors().places(data, end)
+        anchors = watch.anchors()
+        places = anchors.places(data, end)
         while (at := places.after(position)) >= 0:
             start, stop = _around(data, at, end)
             if watch.restarts and watch.over():
@@ -140,6 +145,8 @@ def interesting(read: Callable[[int], bytes], watch: Watch, tags: re.Pattern[str
             whole, stop = _joined(data, start, stop, end)
             yield from _lines(whole, number, tags)
             position = max(stop, at + 1)
+            if (now := watch.anchors()) is not anchors:  # a server began anew, or runs now
+                anchors, places = now, now.rest(data, position, end)
         number += data.count(b"\n", counted, end)
         carry = data[end:] if block else b""
         if not block:

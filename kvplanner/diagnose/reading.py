@@ -183,6 +183,7 @@ class _Reader:
         self.whole_arguments = False
         self.command = ""
         self.commanded = False
+        self.failed: set[str] = set()  # errors that were read: many print them over and over
         self.settled: set[str] = set()
         self.tags: set[str] = set()
         self.aside = ""
@@ -278,6 +279,8 @@ class _Reader:
 
     def _failure(self, line: Line) -> bool:
         text, trace = line.text, False
+        if text in self.failed:
+            return True
         if "Traceback (most recent call last)" in text:
             self.frames.pop(line.origin, None)
             trace = True
@@ -290,6 +293,8 @@ class _Reader:
                 return True
         known = self._known_failure(text)
         if known is not None:
+            if len(self.failed) < _MOST_PROCESSES:
+                self.failed.add(text)
             self.wrapped.begin(line)
             self._ended_by(line, *known)
             return True

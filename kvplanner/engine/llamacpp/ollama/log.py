@@ -61,7 +61,7 @@ GRAMMAR: Final[LogGrammar] = RUNNER._replace(
         "source=device.go", "source=memory.go", "source=ggml.go", "ollama runner", "starting runner",
     ),
     anchors=(*RUNNER.anchors, "msg=", "OLLAMA_", "--model ", "system memory"),
-    late_anchors=(*RUNNER.late_anchors, "msg="),
+    late_anchors=(*RUNNER.late_anchors, 'msg="starting', 'msg="Listening', "requires more system memory"),
     lines=(*LINES, *RUNNER.lines),
     failures=(*FAILURES, *RUNNER.failures),
     command="",
