@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from math import isqrt
 from typing import Final, Literal, Self
 
-from kvplanner.record import NamedTuple
+from kvplanner.record import NamedTuple, late
 from kvplanner.units import GB, GIB, MB, MIB, ByteUnit, format_bytes
 
 Basis = Literal["exact", "calibrated", "analytic", "assumed", "measured", "rest"]
@@ -42,6 +42,7 @@ class Input(NamedTuple):
     source: str = ""
 
 
+@late("notes")
 class Estimate(NamedTuple):
     """value, low and high are integers of one unit, low <= value <= high (a 90 % band).
 

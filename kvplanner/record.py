@@ -1,14 +1,19 @@
-"""NamedTuple as typing's, for a start that waits for a hundred of them.
+"""NamedTuple as typing's, for a start that waits for a hundred of them; and fields that are worked out when read.
 
 `typing.NamedTuple` turns each annotation of a field into a ForwardRef, has every one compiled, and has the constructor
 of every class compiled too: nine tenths of what making such a class costs. Nothing here asks for the annotations, which
 stay the texts that they are, and constructors of as many fields differ in nothing but names: each number of fields has
 its code compiled once. What a class has and does is as collections.namedtuple documents it.
+
+A field that `late` names may be given as `later(find)`: most of what a search plans and throws away is never read.
+Whoever reads the field, compares it or copies it gets the value. `find` must be pure: it rests on frozen values alone,
+and may run later, on another thread, or twice.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from typing import NamedTuple
@@ -90,4 +95,72 @@ else:
         """The base to write: `class Point(NamedTuple)` with annotated fields."""
 
 
-__all__ = ["NamedTuple"]
+T = TypeVar("T")
+
+
+class Later:
+    """A value, or how to find it."""
+
+    __slots__ = ("_find", "_found")
+
+    def __init__(self, find: Callable[[], Any]) -> None:
+        self._find: Callable[[], Any] | None = find
+        self._found: Any = None
+
+    def __call__(self) -> Any:
+        """The value."""
+        find = self._find
+        if find is not None:
+            self._found = find()
+            self._find = None  # what it rests on may go
+        return self._found
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self() == (other() if isinstance(other, Later) else other))
+
+    def __hash__(self) -> int:
+        return hash(self())
+
+    def __repr__(self) -> str:
+        return repr(self())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy holds the value."""
+        return _known, (self(),)
+
+
+def _known(value: T) -> T:
+    return value
+
+
+if TYPE_CHECKING:
+
+    def later(find: Callable[[], T]) -> T:
+        """A value that `find` gives when it is asked for: for a field that `late` names."""
+        ...
+
+else:
+    later = Later
+
+
+def late(*names: str) -> Callable[[type[T]], type[T]]:
+    """Lets fields of a named tuple be given by `later`."""
+
+    def decorate(kind: type[T]) -> type[T]:
+        fields: tuple[str, ...] = getattr(kind, "_fields")  # noqa: B009
+        for name in names:
+            setattr(kind, name, _read(fields.index(name)))
+        return kind
+
+    return decorate
+
+
+def _read(at: int) -> Any:
+    def read(self: tuple[Any, ...]) -> Any:
+        value = self[at]
+        return value() if value.__class__ is Later else value
+
+    return property(read)
+
+
+__all__ = ["Later", "NamedTuple", "late", "later"]

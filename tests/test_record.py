@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kvplanner.record import NamedTuple
+from kvplanner.record import NamedTuple, late, later
 
 
 class Point(NamedTuple):
@@ -123,3 +123,51 @@ def test_no_annotation_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
         value: Any
 
     assert Made(1).value == 1
+
+
+@late("size", "name")
+class Thing(NamedTuple):
+    size: int
+    colour: str = ""
+    name: str = "plain"
+
+
+def test_a_field_is_found_once_and_when_it_is_read() -> None:
+    asked: list[int] = []
+
+    def find() -> int:
+        asked.append(1)
+        return 5
+
+    thing = Thing(later(find), "red")
+    other = thing._replace(colour="blue")
+    assert not asked
+    assert (thing.size, other.size, thing.size, thing.name) == (5, 5, 5, "plain")
+    assert len(asked) == 1
+
+
+def test_it_stands_for_its_value() -> None:
+    thing = Thing(later(lambda: 5), "red", later(lambda: "x"))
+    assert thing == Thing(5, "red", "x") == thing._replace(size=later(lambda: 5))
+    assert Thing(5, "red", "x") == thing
+    assert thing != Thing(6, "red", "x")
+    assert hash(thing) == hash(Thing(5, "red", "x"))
+    assert repr(thing) == "Thing(size=5, colour='red', name='x')"
+    assert thing._replace(size=6).size == 6
+
+
+def test_a_copy_holds_the_value() -> None:
+    thing = Thing(later(lambda: 5))
+    for made in (pickle.loads(pickle.dumps(thing)), copy.deepcopy(thing)):
+        assert made == Thing(5)
+        assert type(next(iter(made))) is int
+
+
+def test_what_fails_fails_again() -> None:
+    def find() -> int:
+        raise ValueError("no")
+
+    thing = Thing(later(find))
+    for _ in range(2):
+        with pytest.raises(ValueError, match="no"):
+            thing.size  # noqa: B018

@@ -11,7 +11,7 @@ from kvplanner.engine.segment import BEFORE_BUDGET, Segment, SegmentKind
 from kvplanner.engine.verdict import Verdict
 from kvplanner.estimate import Estimate
 from kvplanner.gpu.spec import Device
-from kvplanner.record import NamedTuple
+from kvplanner.record import NamedTuple, late
 
 # In what an engine counts its cache.
 CacheUnit = Literal["blocks", "cells", "pages", "tokens"]
@@ -158,6 +158,7 @@ class Step(NamedTuple):
         return min(self.tokens // max(tokens, 1), self.sequences) if tokens <= self.length else 0
 
 
+@late("max_context_length", "sure_max_context_length")
 class Limits(NamedTuple):
     """The largest settings that still work, and how many of the load's users are served at once, over all replicas.
 
@@ -165,6 +166,8 @@ class Limits(NamedTuple):
     the cache (on the tightest device) that one user of the load holds. limited_by: why not all users are served
     ("context", "kv_cache", "max_requests", "step"), "" when they are. users_by_memory: users that the KV cache
     alone would hold.
+
+    The longest contexts are looked for when they are first read.
 
     sure_...: the same at the unfavourable end of the bands; a length of None: no length surely works.
     """
@@ -220,6 +223,7 @@ class Handle(NamedTuple):
     whole: int
 
 
+@late("devices", "warnings", "ranges", "handles")
 class Plan(NamedTuple):
     """The answer.
 
@@ -228,7 +232,7 @@ class Plan(NamedTuple):
     cache_given: the cache's size is given, so that no budget decides it. step: of a model that keeps no cache, so that
     only a step's size limits it. ranges:
     of options whose values work only between two failures, as far as the engine knows them. handles: of options that a
-    form may move by hand.
+    form may move by hand. Devices, warnings, ranges and handles are put together when they are first read.
     """
 
     request: PlanRequest

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, Literal
 
-from kvplanner.record import NamedTuple
+from kvplanner.record import NamedTuple, late
 
 # The code of a reason that a build of one's own takes away.
 NO_KERNELS: Final = "no_kernels"
@@ -39,6 +39,7 @@ class Reason(NamedTuple):
     figures: Figures = MappingProxyType({})
 
 
+@late("reason")
 class Shortfall(NamedTuple):
     """What a device lacks at a stage of start-up.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from kvplanner.engine.llamacpp import runtime
@@ -13,7 +14,7 @@ from kvplanner.estimate import Estimate, Input, band_of_sum, banded, exact, leas
 from kvplanner.gpu.spec import Device
 from kvplanner.model.model import Model
 from kvplanner.model.spec import Moe, State
-from kvplanner.record import NamedTuple
+from kvplanner.record import NamedTuple, late, later
 from kvplanner.units import MIB
 
 # Architectures whose compute buffers were held against llama.cpp's own, and by how much they may be off.
@@ -26,6 +27,7 @@ _FLOOR: Final = 64 * MIB
 _PROJECTOR: Final = (500 * MIB, 150 * MIB, 2450 * MIB)
 
 
+@late("compute")
 class OnGpu(NamedTuple):
     """What one GPU holds.
 
@@ -62,6 +64,7 @@ class OnGpu(NamedTuple):
         return f"part of {held}" if self.part else held
 
 
+@late("compute")
 class OnHost(NamedTuple):
     """What the host holds. mapped: its weights are a view of the file."""
 
@@ -142,7 +145,7 @@ def _on_gpu(model: Model, settled: Settled, sizes: Sizes, drafted: Sizes | None,
     return OnGpu(
         device, total, seen, other, runtime.context(device.gpu, total),
         weights(model, sizes.placed.device_bytes[index], len(layers), drafted, index, tuple(extra)),
-        context(model, sizes, index, drafted), compute(model, sizes, index, drafted), workspace,
+        context(model, sizes, index, drafted), later(partial(compute, model, sizes, index, drafted)), workspace,
         runtime.late(device.gpu), layers[0] if layers else -1, layers[-1] if layers else -1,
         sizes.placed.output == home, sizes.shared,
     )  # fmt: skip
@@ -247,7 +250,7 @@ def on_host(model: Model, settled: Settled, sizes: Sizes) -> OnHost:
     rows = Input("slots", sizes.shape.slots, "", "")
     vocabulary = Input("vocabulary", model.spec.vocab_size, "", "4 bytes each")
     return OnHost(
-        kept, context(model, sizes, HOST), compute(model, sizes, HOST),
+        kept, context(model, sizes, HOST), later(partial(compute, model, sizes, HOST)),
         exact(sizes.output, "4 × {slots} × {vocabulary}", rows, vocabulary), mapped, count,
     )  # fmt: skip
 

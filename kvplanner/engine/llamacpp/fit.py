@@ -60,11 +60,10 @@ def fit(
     if context.reducible:
         settings = settings._replace(context=context._replace(tokens=longest))
     full = measure(settings)
-    used = _used(full)
-    if all(room - need >= margin for room, need, margin in zip(free, used, margins, strict=False)):
+    if _has_room(_kept(full), free, margins) and _has_room(_used(full), free, margins):
         return Fitted(settings)
     shortened: int | None = None
-    if context.reducible and sum(free) - sum(used) - sum(margins) < 0 and longest > shortest:
+    if context.reducible and longest > shortest and _lack_together(full, free, margins):
         settings, done = _shorten(settings, measure, free, full, (shortest, longest), layers=layers, experts=experts)
         shortened = settings.context.tokens
         if done:
@@ -74,6 +73,20 @@ def fit(
         return Fitted(settings, shortened, refused=refused)
     filled = _Filling(settings, measure, free, layers, experts=experts).fill()
     return Fitted(_placed(settings, filled, layers), shortened, tuple((s.layers, s.partial) for s in filled))
+
+
+def _kept(sizes: Sizes) -> list[int]:
+    """What each device holds at least: without the compute buffer, whose size takes long to find."""
+    return [sizes.kept(gpu) for gpu in range(sizes.how.gpus)]
+
+
+def _has_room(used: Sequence[int], free: Sequence[int], margins: Sequence[int]) -> bool:
+    return all(room - need >= margin for room, need, margin in zip(free, used, margins, strict=False))
+
+
+def _lack_together(sizes: Sizes, free: Sequence[int], margins: Sequence[int]) -> bool:
+    room = sum(free) - sum(margins)
+    return room < sum(_kept(sizes)) or room < sum(_used(sizes))
 
 
 def _used(sizes: Sizes) -> list[int]:
@@ -96,7 +109,10 @@ def _shorten(
         per_layer = sum(full.placed.device_bytes) // count
         target -= (devices + 1) * per_layer // (6 if experts else 2)
     least = settings._replace(context=settings.context._replace(tokens=shortest))
-    low, high = sum(_used(measure(least))), sum(_used(full))
+    bottom = measure(least)
+    if target <= sum(_kept(bottom)):
+        return least, False
+    low, high = sum(_used(bottom)), sum(_used(full))
     if target <= low or high <= low:
         return least, False
     streams = 1 if settings.context.unified else max(settings.context.slots, 1)

@@ -10,6 +10,7 @@ from kvplanner.engine.llamacpp.settings import Settings
 from kvplanner.engine.llamacpp.sizes import Sizes
 from kvplanner.engine.plan import Limits
 from kvplanner.engine.request import Load
+from kvplanner.record import later
 from kvplanner.units import round_up
 
 _STEP: Final = 256
@@ -21,10 +22,10 @@ Spare = tuple[int, int]
 
 
 def limits(
-    settings: Settings, sizes: Sizes, gpus: Sequence[OnGpu], load: Load | None, longest: tuple[int | None, int | None],
-    *, fits: bool, sure: bool,
+    settings: Settings, sizes: Sizes, gpus: Sequence[OnGpu], load: Load | None,
+    longest: Callable[[], tuple[int | None, int | None]], *, fits: bool, sure: bool,
 ) -> Limits:  # fmt: skip
-    """longest: of a slot, by the values and surely. fits, sure: whether the plan at hand does.
+    """longest: gives that of a slot, by the values and surely. fits, sure: whether the plan at hand does.
 
     The lengths that are told are those of --ctx-size, which counts all slots.
     """
@@ -33,10 +34,10 @@ def limits(
     per_slot = sizes.cells.per_slot
     at_once = 1 if settings.context.unified else slots
     found = Limits(
-        max_context_length=None if longest[0] is None else longest[0] * streams,
+        max_context_length=later(lambda: _of_slots(longest()[0], streams)),
         max_concurrent_requests=at_once,
         max_requests=slots,
-        sure_max_context_length=None if longest[1] is None else longest[1] * streams,
+        sure_max_context_length=later(lambda: _of_slots(longest()[1], streams)),
         sure_max_concurrent_requests=at_once if sure else 0,
     )
     if load is None:
@@ -56,6 +57,10 @@ def limits(
         bytes_per_user=tokens * max(sizes.per_cell[: len(gpus)], default=0),
         sure_serves_users=served if sure else 0,
     )
+
+
+def _of_slots(length: int | None, slots: int) -> int | None:
+    return None if length is None else length * slots
 
 
 def longest(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final, TypeVar
 
 from kvplanner.engine.draft import DraftWish
@@ -18,7 +19,7 @@ from kvplanner.engine.llamacpp.sizes import Sizer, Sizes
 from kvplanner.engine.llamacpp.trial import KEPT, Trial, as_loaded, predictor
 from kvplanner.engine.llamacpp.verdict import first_failing, spare, verdict
 from kvplanner.engine.option import FlagRule, Option, OptionValue, Resolved
-from kvplanner.engine.plan import Plan, WorkingRange
+from kvplanner.engine.plan import DevicePlan, Plan, WorkingRange
 from kvplanner.engine.probe import Probe
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.segment import SegmentKind
@@ -31,7 +32,7 @@ from kvplanner.estimate import Estimate
 from kvplanner.gpu.spec import Device, Machine
 from kvplanner.model.model import Model
 from kvplanner.model.spec import Moe
-from kvplanner.record import NamedTuple
+from kvplanner.record import Later, NamedTuple, later
 from kvplanner.units import format_count
 
 __all__ = ["ENGINE", "LlamaCpp"]
@@ -184,31 +185,39 @@ def make_plan(request: PlanRequest, build: Build, version: str, extra: tuple[str
     host_total = _host_total(request.machine, settled)
     answer = verdict(sized.gpus, sized.host, host_total)
     rule = stages.rule_of(answer.failing.stage) if answer.failing else None
+    longest = Later(partial(_longest, request, model, sized, trial))
     found = limits.limits(
-        sized.settled.settings, sized.sizes, sized.gpus, request.load, _longest(request, model, sized, trial),
+        sized.settled.settings, sized.sizes, sized.gpus, request.load, longest,
         fits=answer.failing is None, sure=answer.state == "fits" and answer.doubt is None,
     )  # fmt: skip
     cells = kv_cache(model, sized.settled.settings, sized.sizes, sized.gpus)
     tightest = answer.failing.device if answer.failing else _tightest(sized.gpus)
-    notes = warnings(request, model, trial.tensors, sized.settled, sized.sizes, sized.host, sized.fitted, host_total)
-    retried = (_RETRIED,) if sized.retried else ()
+
+    def devices_() -> tuple[DevicePlan, ...]:
+        made = device_plans(model, sized.settled, sized.sizes, sized.gpus, sized.host, host_total, rule)
+        return described(made, verdict=answer, rule=rule, tightest=tightest, cache=cells, cache_given=False)
+
+    def notes() -> tuple[str, ...]:
+        found = warnings(
+            request, model, trial.tensors, sized.settled, sized.sizes, sized.host, sized.fitted, host_total
+        )
+        retried = (_RETRIED,) if sized.retried else ()
+        return tuple(filter(None, (assumed, *extra, *retried, *found)))
+
     return Plan(
         request=request,
         engine_version=version,
         rules=build.name,
         verdict=answer,
-        devices=described(
-            device_plans(model, sized.settled, sized.sizes, sized.gpus, sized.host, host_total, rule),
-            verdict=answer, rule=rule, tightest=tightest, cache=cells, cache_given=False,
-        ),
+        devices=later(devices_),
         options=_resolved(sized),
         kv_cache=cells,
         limits=found,
-        warnings=tuple(filter(None, (assumed, *extra, *retried, *notes))),
+        warnings=later(notes),
         tightest=tightest,
         cache_given=False,
-        ranges=_ranges(request, model, settled, sized, trial),
-        handles=tuple(handles.handles(model.spec, sized.settled.settings, sized.sizes)),
+        ranges=later(partial(_ranges, request, model, settled, sized, trial)),
+        handles=later(lambda: tuple(handles.handles(model.spec, sized.settled.settings, sized.sizes))),
     )  # fmt: skip
 
 
@@ -272,7 +281,7 @@ def _with_measured(request: PlanRequest, model: Model, settled: Settled, gpu: On
         context=term("runtime_outside", gpu.context),
         weights=term("weights", gpu.weights),
         kv=term("kv_cache", gpu.kv),
-        compute=term("compute", gpu.compute),
+        compute=later(lambda: term("compute", gpu.compute)),
         late=term("runtime", gpu.late),
     )
 

@@ -6,6 +6,7 @@ The four are what llama.cpp prints and what its memory table calls model, contex
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from kvplanner.engine.llamacpp import cache, place
@@ -19,18 +20,20 @@ from kvplanner.engine.llamacpp.split import ByRows, Within
 from kvplanner.engine.llamacpp.tensors import Tensors
 from kvplanner.model.model import Model
 from kvplanner.model.spec import Attention, Mla, ModelSpec, State
-from kvplanner.record import NamedTuple
+from kvplanner.record import NamedTuple, late, later
 from kvplanner.units import round_up
 
 _REMEMBERED: Final = 64
 
 
+@late("compute")
 class Sizes(NamedTuple):
     """Bytes by GPU, and on the host.
 
     kv, state, per_cell: of each GPU, then of the host: cells, recurrent state, and what one more cell of full
-    attention costs. cells: of the context. flash: whether flash attention is on. output: logits' own buffer on the
-    host. shared: the GPUs work on every layer together, so that the placement tells them apart from the host alone.
+    attention costs. cells: of the context. flash: whether flash attention is on. compute: found when it is first read,
+    which takes far longer than all the rest. output: logits' own buffer on the host. shared: the GPUs work on every
+    layer together, so that the placement tells them apart from the host alone.
     """
 
     placed: Placed
@@ -49,9 +52,13 @@ class Sizes(NamedTuple):
         """The context buffer of a GPU (HOST: of the host)."""
         return self.kv[device] + self.state[device]
 
+    def kept(self, device: int) -> int:
+        """What of a GPU's buffers is not the compute buffer."""
+        return self.placed.device_bytes[device] + self.context(device)
+
     def on_gpu(self, device: int) -> int:
         """All buffers of a GPU."""
-        return self.placed.device_bytes[device] + self.context(device) + self.compute.gpus[device]
+        return self.kept(device) + self.compute.gpus[device]
 
 
 def layers_of(spec: ModelSpec) -> int:
@@ -153,14 +160,10 @@ class Sizer:
             settings.build.wide_mask, settings.build.rotated, settings.build.copies_reserved,
             settings.build.both_inputs, settings.build.late_rows,
         )  # fmt: skip
-        compute = reserved(spec, layout.chain, shape, how)
-        if layout.within is not None:
-            # One buffer is asked for, and every GPU allocates it whole.
-            compute = compute._replace(gpus=compute.gpus * layout.within.gpus)
-            how = how._replace(gpus=layout.within.gpus)
         output = 4 * spec.vocab_size * asked.slots
         return Sizes(
-            layout.placed, cells, flash, *caches, compute=compute, output=output, shape=shape, how=how,
+            layout.placed, cells, flash, *caches, compute=later(partial(_compute, spec, layout, shape, how)),
+            output=output, shape=shape, how=how if layout.within is None else how._replace(gpus=layout.within.gpus),
             shared=layout.within is not None,
         )  # fmt: skip
 
@@ -202,6 +205,13 @@ class Sizer:
             1 if within else gpus, everything, at.kv_offload, at.op_offload, at.split_mode == "layer", bool(overrides)
         )
         return _Layout(placed, how, chain_of(spec, tensors, placed, how), within)
+
+
+def _compute(spec: ModelSpec, layout: _Layout, shape: Shape, how: How) -> Reserved:
+    found = reserved(spec, layout.chain, shape, how)
+    if layout.within is None:
+        return found
+    return found._replace(gpus=found.gpus * layout.within.gpus)  # one buffer is asked for: every GPU allocates it whole
 
 
 def size_up(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from kvplanner.engine.draft import DraftWish
@@ -38,6 +39,7 @@ from kvplanner.errors import BadInput
 from kvplanner.estimate import Estimate, Input, banded
 from kvplanner.gpu.spec import Machine
 from kvplanner.model.model import Model
+from kvplanner.record import Later, later
 from kvplanner.units import counted
 
 __all__ = ["ENGINE", "Sglang"]
@@ -209,7 +211,7 @@ def _plan(
     replicas = _replicas(request, settings, devices)
     worst = min(range(len(replicas)), key=lambda i: _order(replicas[i]))
     made = replicas[worst]
-    window = fraction_window(request, replicas)
+    window = Later(partial(fraction_window, request, replicas))
     answer = verdict(replicas, worst, window)
     rule = stages.rule_of(answer.failing.stage) if answer.failing else None
     cache = figures.kv_cache(made, settings) if made.pools else None
@@ -218,27 +220,25 @@ def _plan(
     held = [each.pools[rank.stage] for each in replicas if each.pools for rank in each.ranks]
     beside = host.host_plan(settings.host_cache, held, request.machine, rule)
     cut = host.cap_warning(settings.host_cache, held, request.machine)
+
+    def devices_() -> tuple[DevicePlan, ...]:
+        made = (*_device_plans(replicas, settings, rule, window), *([beside] if beside is not None else []))
+        return described(made, verdict=answer, rule=rule, tightest=tightest, cache=cache, cache_given=given)
+
     return Plan(
         request=request,
         engine_version=spelled(settings.version),
         rules=settings.era.name,
         verdict=answer,
-        devices=described(
-            (*_device_plans(replicas, settings, rule, window), *([beside] if beside is not None else [])),
-            verdict=answer,
-            rule=rule,
-            tightest=tightest,
-            cache=cache,
-            cache_given=given,
-        ),
+        devices=later(devices_),
         options=resolved,
         kv_cache=cache,
         limits=limits.limits(request, settings, replicas),
-        warnings=notes.warnings(request, settings, made, (*warnings, cut) if cut else warnings),
+        warnings=later(lambda: notes.warnings(request, settings, made, (*warnings, cut) if cut else warnings)),
         tightest=tightest,
         replicas=settings.parallel.replicas,
         cache_given=given,
-        ranges=() if window.range is None else (window.range,),
+        ranges=later(lambda: tuple(filter(None, (window().range,)))),
     )
 
 
@@ -262,7 +262,7 @@ def _order(made: Replica) -> tuple[bool, int, int]:
 
 
 def _device_plans(
-    replicas: Sequence[Replica], settings: Settings, rule: StageRule | None, window: FractionWindow
+    replicas: Sequence[Replica], settings: Settings, rule: StageRule | None, window: Callable[[], FractionWindow]
 ) -> tuple[DevicePlan, ...]:
     plans: list[DevicePlan] = []
     tp, pp = settings.parallel.tp, settings.parallel.pp
@@ -282,7 +282,7 @@ def _device_plans(
 
 
 def _device_plan(
-    rank: Rank, pools: Pools | None, late: Late | None, rule: StageRule | None, window: FractionWindow
+    rank: Rank, pools: Pools | None, late: Late | None, rule: StageRule | None, window: Callable[[], FractionWindow]
 ) -> DevicePlan:
     settings = rank.settings
     segments = [
@@ -302,10 +302,7 @@ def _device_plan(
     if rule is None:
         segments.append(Segment("headroom", figures.headroom(rank, late, left)))
     used = pools.bytes + pools.draft_bytes if pools is not None else 0
-    budget = rank.budget
-    if window.open:
-        budget = budget.with_notes(f"Fractions from {window.least:g} to {window.most:g} work by these estimates: below "
-                                   "there is no KV cache, above no room for graphs and steps")  # fmt: skip
+    budget = rank.budget._replace(notes=later(lambda: (*rank.budget.notes, *_fractions(window()))))
     return DevicePlan(
         device=rank.device,
         role="",
@@ -320,6 +317,14 @@ def _device_plan(
         stages=stages.timeline(rank, used, late, rule),
         budget_share=settings.fraction,
     )
+
+
+def _fractions(window: FractionWindow) -> Iterator[str]:
+    if window.open:
+        yield (
+            f"Fractions from {window.least:g} to {window.most:g} work by these estimates: below there is no KV cache, "
+            "above no room for graphs and steps"
+        )
 
 
 def _cannot_tell(

@@ -150,7 +150,7 @@ def _requests(seen: Seen) -> Iterator[Lever]:
         steps.append(value)
         value //= 2
     steps += [value for value in (floor if seen.users else _LEAST_REQUESTS,) if value < now]
-    of_state = seen.short.reason.figures.get("blocks")
+    of_state = seen.short.reason.figures.get("blocks") if seen.rule.against == "request" else None
     cache = seen.plan.kv_cache
     if isinstance(of_state, int) and cache is not None:
         surely = of_state * cache.tokens_low // max(cache.tokens, 1) // 8 * 8

@@ -30,6 +30,7 @@ from kvplanner.errors import BadInput, NotModelled
 from kvplanner.estimate import Estimate, Input, banded
 from kvplanner.gpu.spec import Machine
 from kvplanner.model.model import Model
+from kvplanner.record import later
 from kvplanner.units import counted
 
 if TYPE_CHECKING:
@@ -179,25 +180,26 @@ def _plan(
     given = replica.ranks[0].given_kv is not None
     every = [rank for each in replicas for rank in each.ranks]
     caches = bool(replica.layout.tables)
-    beside = host.host_plan(request.options, every, rule, caches=caches)
-    warnings = (*host.warnings(request.options, every, caches=caches), *warnings)
+
+    def devices_() -> tuple[DevicePlan, ...]:
+        beside = host.host_plan(request.options, every, rule, caches=caches)
+        made = (*_device_plans(replicas, settings, rule), *([beside] if beside is not None else []))
+        return described(made, verdict=answer, rule=rule, tightest=tightest, cache=cache, cache_given=given)
+
+    def warnings_() -> tuple[str, ...]:
+        found = (*host.warnings(request.options, every, caches=caches), *warnings)
+        return notes.warnings(request, settings, replica, found)
+
     return Plan(
         request=request,
         engine_version=spelled(settings.version),
         rules=settings.era.name,
         verdict=answer,
-        devices=described(
-            (*_device_plans(replicas, settings, rule), *([beside] if beside is not None else [])),
-            verdict=answer,
-            rule=rule,
-            tightest=tightest,
-            cache=cache,
-            cache_given=given,
-        ),
+        devices=later(devices_),
         options=resolved,
         kv_cache=cache,
         limits=found,
-        warnings=notes.warnings(request, settings, replica, warnings),
+        warnings=later(warnings_),
         tightest=tightest,
         replicas=settings.parallel.dp,
         cache_given=given,

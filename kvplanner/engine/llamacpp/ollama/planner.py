@@ -24,6 +24,7 @@ from kvplanner.engine.whatif import with_format
 from kvplanner.errors import BadInput
 from kvplanner.gpu.spec import Machine
 from kvplanner.model.model import Model
+from kvplanner.record import later
 from kvplanner.units import GIB, format_bytes, format_count
 
 __all__ = ["ENGINE", "Ollama"]
@@ -129,16 +130,19 @@ def _plan(request: PlanRequest) -> Plan:
         limits=_of_a_slot(plan.limits, choice.slots),
         request=request,
         options=choice.resolved,
-        warnings=(*plan.warnings, *choice.notes, *_shown(plan, choice)),
+        warnings=later(lambda: (*plan.warnings, *choice.notes, *_shown(plan, choice))),
     )
 
 
 def _of_a_slot(found: Limits, slots: int) -> Limits:
     """The lengths as num_ctx counts them: of one request, where llama-server's option counts all slots."""
-    longest, surely = found.max_context_length, found.sure_max_context_length
+
+    def of_one(length: int | None) -> int | None:
+        return None if length is None else length // slots
+
     return found._replace(
-        max_context_length=None if longest is None else longest // slots,
-        sure_max_context_length=None if surely is None else surely // slots,
+        max_context_length=later(lambda: of_one(found.max_context_length)),
+        sure_max_context_length=later(lambda: of_one(found.sure_max_context_length)),
     )
 
 

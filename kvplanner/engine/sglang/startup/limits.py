@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from kvplanner.engine.plan import Limits
 from kvplanner.engine.request import PlanRequest
@@ -10,6 +11,7 @@ from kvplanner.engine.sglang.kv.pools import Layout, cap_applies
 from kvplanner.engine.sglang.settings import Settings
 from kvplanner.engine.sglang.startup.replica import Replica, pools_of
 from kvplanner.engine.sglang.startup.standing import first, has_room
+from kvplanner.record import later
 from kvplanner.units import ceil_div
 
 
@@ -22,7 +24,7 @@ def request_tokens(settings: Settings, tokens: int) -> int:
 def limits(request: PlanRequest, settings: Settings, replicas: Sequence[Replica]) -> Limits:
     """The limits over all replicas and their attention groups."""
     load, groups = request.load, settings.parallel.attention_dp
-    longest, surely_longest = (_longest(request, replicas, surely=surely) for surely in (False, True))
+    longest, surely_longest = (later(partial(_longest, request, replicas, surely=surely)) for surely in (False, True))
     if any(made.failure is not None for made in replicas):
         served = 0 if load else None
         return Limits(longest, None, served, sure_max_context_length=surely_longest,

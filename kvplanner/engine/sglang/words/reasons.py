@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from kvplanner.engine.sglang.startup.checks import Check
 from kvplanner.engine.sglang.startup.rank import Rank
 from kvplanner.engine.sglang.startup.replica import Failure, Replica
@@ -31,7 +33,7 @@ _MAY_LACK = {
 }
 
 
-def failure(made: Replica, found: Failure, window: FractionWindow) -> Reason:
+def failure(made: Replica, found: Failure, window: Callable[[], FractionWindow]) -> Reason:
     """What does not fit, where, by how much, and which fractions would do."""
     rank = made.ranks[found.rank]
     figures: Figures = {"gpu": _gpu(rank), "share": f"{made.settings.fraction:g}", "flag": _FLAG}
@@ -47,7 +49,8 @@ def failure(made: Replica, found: Failure, window: FractionWindow) -> Reason:
     if code == "pools_requests" and made.settings.states.max_slots is not None and state is not None:
         text += "; --max-mamba-cache-size {slots} is the least that serves one"
         return Reason(code, text, {**figures, "slots": state.per_request * made.settings.parallel.attention_dp})
-    return Reason(code, text + _advice(found, window), {**figures, **_ends(window)})
+    ends = window()
+    return Reason(code, text + _advice(found, ends), {**figures, **_ends(ends)})
 
 
 def _advice(found: Failure, window: FractionWindow) -> str:

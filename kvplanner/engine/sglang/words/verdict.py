@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from kvplanner.engine.sglang.startup.replica import Failure, Replica
 from kvplanner.engine.sglang.startup.window import FractionWindow
 from kvplanner.engine.sglang.words import reasons
 from kvplanner.engine.verdict import Shortfall, Verdict
+from kvplanner.record import later
 
 
-def verdict(replicas: Sequence[Replica], worst: int, window: FractionWindow) -> Verdict:
+def verdict(replicas: Sequence[Replica], worst: int, window: Callable[[], FractionWindow]) -> Verdict:
     """worst: the replica that fails first or holds least."""
     made = replicas[worst]
     if made.failure is not None:
@@ -20,14 +21,14 @@ def verdict(replicas: Sequence[Replica], worst: int, window: FractionWindow) -> 
     return Verdict("fits", found.certainty if found else "certain", doubt=found)
 
 
-def _failing(made: Replica, found: Failure, number: int, window: FractionWindow) -> Shortfall:
+def _failing(made: Replica, found: Failure, number: int, window: Callable[[], FractionWindow]) -> Shortfall:
     return Shortfall(
         stage=found.stage,
         device=number * len(made.ranks) + found.rank,
         missing_bytes=found.missing_bytes,
         least_bytes=found.least_bytes,
         most_bytes=found.most_bytes,
-        reason=reasons.failure(made, found, window),
+        reason=later(lambda: reasons.failure(made, found, window)),
         message=found.message,
     )
 

@@ -6,6 +6,7 @@ Each limit is given twice: by the values, and as it surely is, at the unfavourab
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Literal
 
 from kvplanner.engine.plan import Limits, Step
@@ -14,6 +15,7 @@ from kvplanner.engine.vllm.kv import sizing as kv_sizing
 from kvplanner.engine.vllm.kv.sizing import KvSizing
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.engine.vllm.startup.replica import Replica
+from kvplanner.record import Later, later
 
 End = Literal["value", "low"]
 # Whether the plan works at another context length; with True: surely, at the unfavourable end of its bands.
@@ -25,9 +27,9 @@ def limits(request: PlanRequest, settings: Settings, replicas: Sequence[Replica]
     load, slots = request.load, settings.scheduler.max_num_seqs * settings.parallel.dp
     if any(r.failure is not None for r in replicas):
         served = 0 if load else None
-        longest = _longest(settings, replicas, works_at)
-        sure = _longest(settings, replicas, works_at, "low") if longest else None
-        return Limits(longest, None, served, max_requests=slots, sure_max_context_length=sure,
+        longest = Later(partial(_longest, settings, replicas, works_at))
+        sure_longest = later(lambda: _longest(settings, replicas, works_at, "low") if longest() else None)
+        return Limits(later(longest), None, served, max_requests=slots, sure_max_context_length=sure_longest,
                       sure_max_concurrent_requests=0, sure_serves_users=served)  # fmt: skip
     if not all(r.layout.exact for r in replicas):
         return Limits(None, None, max_requests=slots)
@@ -36,10 +38,10 @@ def limits(request: PlanRequest, settings: Settings, replicas: Sequence[Replica]
     if step is not None:
         return _stepwise(request, settings, replicas, works_at, step)
     found = Limits(
-        max_context_length=_longest(settings, replicas, works_at),
+        max_context_length=later(partial(_longest, settings, replicas, works_at)),
         max_concurrent_requests=_at_once(replicas, settings, None, "value"),
         max_requests=slots,
-        sure_max_context_length=_longest(settings, replicas, works_at, "low"),
+        sure_max_context_length=later(partial(_longest, settings, replicas, works_at, "low")),
         sure_max_concurrent_requests=_at_once(replicas, settings, None, "low") if sure else 0,
     )
     if load is None:
@@ -84,10 +86,10 @@ def _stepwise(
     sure = all(r.sure for r in replicas)
     at_once = step.holds(step.length) * engines
     found = Limits(
-        max_context_length=_longest(settings, replicas, works_at),
+        max_context_length=later(partial(_longest, settings, replicas, works_at)),
         max_concurrent_requests=at_once,
         max_requests=step.sequences * engines,
-        sure_max_context_length=_longest(settings, replicas, works_at, "low"),
+        sure_max_context_length=later(partial(_longest, settings, replicas, works_at, "low")),
         sure_max_concurrent_requests=at_once if sure else 0,
     )
     if load is None:

@@ -10,6 +10,7 @@ from kvplanner.engine.vllm.startup.checks import Check
 from kvplanner.engine.vllm.startup.replica import Replica
 from kvplanner.engine.vllm.startup.stages import ORDER
 from kvplanner.engine.vllm.words import reasons
+from kvplanner.record import later
 
 
 def verdict(replicas: Sequence[Replica], worst: int, no_kernels: str) -> Verdict:
@@ -43,7 +44,7 @@ def _failing(replica: Replica, number: int, *, message: bool) -> Shortfall:
         missing_bytes=found.missing_bytes,
         least_bytes=found.missing_bytes - below,
         most_bytes=found.missing_bytes + above,
-        reason=reasons.failure(replica, found),
+        reason=later(lambda: reasons.failure(replica, found)),
         message=found.message if message else "",
     )
 
@@ -78,7 +79,7 @@ def _shortfall(replica: Replica, number: int, check: Check) -> Shortfall:
         missing_bytes=check.missing,
         least_bytes=check.least,
         most_bytes=check.most,
-        reason=reasons.doubt(replica.ranks[check.rank], check),
+        reason=later(lambda: reasons.doubt(replica.ranks[check.rank], check)),
     )
 
 
@@ -91,7 +92,7 @@ def _cache(replica: Replica, number: int) -> Shortfall:
         missing_bytes=min(lacking, 0),
         least_bytes=min(least, lacking, 0),
         most_bytes=max(most, 1),
-        reason=reasons.cache_at_low_end(replica),
+        reason=later(lambda: reasons.cache_at_low_end(replica)),
         message=replica.cache_doubt,
     )
 
