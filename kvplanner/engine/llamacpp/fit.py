@@ -151,6 +151,16 @@ def _placed(settings: Settings, shares: Sequence[_Share], layers: int) -> Settin
     return settings._replace(place=place)
 
 
+def _first_of_last(shares: Sequence[_Share]) -> int:
+    """The first of the devices with layers that stand without a gap at the end, their count where the last has none:
+    then nothing is made full (common/fit.cpp, id_dense_start).
+    """
+    start = len(shares)
+    while start and shares[start - 1].layers > 0:
+        start -= 1
+    return start
+
+
 class _Filling:
     """Fills devices back to front with whole layers, then, where experts overflow, front to back with full ones."""
 
@@ -172,9 +182,9 @@ class _Filling:
             shares = self._with_layers(shares, device)
         if not self._experts or self._surplus_without_experts() <= 0:
             return shares
-        start = next(device for device in range(self._count) if shares[device].layers > 0)
+        start = _first_of_last(shares)
         for device in range(self._count):
-            if device > start:
+            if device > start or start == self._count:
                 break
             shares, start = self._with_full(shares, device, start)
             shares, start = self._with_part(shares, device, start)

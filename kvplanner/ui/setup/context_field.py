@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from PySide6.QtCore import QEvent, QObject, QPoint
+from PySide6.QtCore import QEvent, QObject, QPoint, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QToolButton, QWidget
 
@@ -85,7 +85,12 @@ def _say(button: QToolButton, text: str, short: str) -> None:
 
 
 class ContextField(SliderField):
-    """As SliderField; the marks are also buttons that set their value."""
+    """As SliderField; the marks are also buttons that set their value.
+
+    longest_asked(): the longest that fits was chosen, and it is asked what keeps it from being longer.
+    """
+
+    longest_asked = Signal()
 
     def __init__(self, option: Option, parent: QWidget | None = None) -> None:
         self._trained: int | None = None
@@ -130,7 +135,7 @@ class ContextField(SliderField):
 
     def marks(self) -> tuple[QWidget, ...]:
         """The marks in the order in which they are read."""
-        return self.largest_button, self.trained_button
+        return *super().marks(), self.largest_button, self.trained_button
 
     def _use_trained(self) -> None:
         if self._trained is not None:
@@ -139,3 +144,4 @@ class ContextField(SliderField):
     def _use_largest(self) -> None:
         if self._largest is not None:
             self.edited.emit(self.option.name, self._largest, "")
+            self.longest_asked.emit()

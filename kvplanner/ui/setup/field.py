@@ -17,6 +17,7 @@ class Field(QWidget):
     """A labelled input. reset_asked(): the value should become the default again; error_changed(): refused, or not."""
 
     edit_last = False  # of two inputs the second comes first on the line
+    offer_below = False  # the line is full
     reset_asked = Signal()
     error_changed = Signal()
 
@@ -76,10 +77,15 @@ class Field(QWidget):
                 set_wrong(bool(text))
 
     def offer(self, text: str, name: str) -> QToolButton:
-        """A button behind the label, which asks for the value at a limit; hidden until it is shown."""
+        """A button behind the label, or right-hand below as values are, which asks for the value at a limit; hidden
+        until it is shown.
+        """
         button = quiet_button(text, name, self)
         button.hide()
-        self.line.insertWidget(1, button)
+        if self.offer_below:
+            self.outer.insertWidget(1, button, 0, Qt.AlignmentFlag.AlignRight)
+        else:
+            self.line.insertWidget(1, button)
         self._offered = button
         return button
 

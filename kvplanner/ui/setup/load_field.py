@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QLabel, QToolButton, QWidget
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QLabel, QWidget
 
 from kvplanner.errors import PlannerError
 from kvplanner.ui.setup import numbers
@@ -35,6 +35,7 @@ class LoadField(Field):
     mix_asked(text): how many users of several kinds of requests are served, written in place of a number of users.
     """
 
+    offer_below = True
     edited = Signal(object, str)
     mix_asked = Signal(str)
 
@@ -60,13 +61,6 @@ class LoadField(Field):
         self.line.setSpacing(4)
         self.set_hint(ABOUT)
         self.reset_asked.connect(lambda: self.edited.emit(None, ""))
-
-    def offer(self, text: str, name: str) -> QToolButton:
-        """Below the line, which is full; right-hand, as the numbers are."""
-        button = super().offer(text, name)
-        self.line.removeWidget(button)
-        self.outer.insertWidget(1, button, 0, Qt.AlignmentFlag.AlignRight)
-        return button
 
     def set_load(self, load: Load | None) -> None:
         """Show a load."""

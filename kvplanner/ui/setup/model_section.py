@@ -53,6 +53,7 @@ class ModelSection(Section):
         self.built = True
         self.formats = ComboBox()
         self.format_field = Field("Weights", (self.formats,), self)
+        self.format_field.offer_below = True
         self.format_field.line.addWidget(self.formats, 1)
         self.format_field.line.insertWidget(1, self.format_field.reset_button)
         self.format_field.reset_asked.connect(lambda: self.format_chosen.emit(None))

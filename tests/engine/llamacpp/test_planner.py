@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from kvplanner.catalog import gpus, models
 from kvplanner.cli.inspect import open_model
 from kvplanner.engine.registry import engine
-from kvplanner.engine.request import Load
+from kvplanner.engine.request import Load, PlanRequest
 from kvplanner.errors import BadInput
+from kvplanner.gpu.spec import Machine
 from kvplanner.units import GIB, MIB
 from tests.engine.llamacpp.kit import GEMMA, LLAMA, OSS, QWEN, plan, size
 from tests.oracle.llamacpp.cases import model_of
@@ -68,6 +70,26 @@ def test_weights_that_do_not_fit_fail_first() -> None:
     assert (found.stage, found.fits) == ("weights", False)
     assert found.verdict.failing is not None
     assert "unable to allocate CUDA0 buffer" in found.verdict.failing.message
+
+
+def test_no_experts_come_to_gpus_where_the_last_one_has_no_layer() -> None:
+    """common/fit.cpp looks for the layers that it makes full from the last GPU on: where that has none, none is
+    (id_dense_start stays beyond the last), however much room the first one has.
+    """
+    request = PlanRequest(
+        models.load("Qwen/Qwen3-30B-A3B"), gpus.machine("2xRTX 4090"), "llamacpp", weight_format="GGUF Q8_0"
+    )
+
+    def weights(free: tuple[int, int]) -> tuple[int, int]:
+        devices = (d._replace(free_bytes=f << 20) for d, f in zip(request.machine.devices, free, strict=True))
+        found = engine("llamacpp").plan(request._replace(machine=Machine(tuple(devices))))
+        return size(found.devices[0], "weights"), size(found.devices[1], "weights")
+
+    first, last = weights((8192, 1024))
+    assert last == 0
+    assert first < 1300 << 20  # attention and norms alone
+    full, _ = weights((8192, 4096))
+    assert full > 3 * first
 
 
 def test_experts_overflow_to_the_host_where_a_mixture_does_not_fit() -> None:

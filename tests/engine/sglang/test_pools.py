@@ -13,6 +13,7 @@ from kvplanner.engine.sglang.kv.layout import layout
 from kvplanner.engine.sglang.kv.pools import Layout, Measured, Pools, Refusal, rest_gib, solve
 from kvplanner.engine.sglang.settings import Settings
 from kvplanner.engine.sglang.settle.settle import settle
+from kvplanner.engine.sglang.startup import replica
 from kvplanner.units import GIB
 from tests.engine.sglang.kit import GPT_OSS, H100, HYBRID, LLAMA_8B, QWEN_32B, request, settings
 
@@ -124,3 +125,23 @@ def test_the_prefix_cache_costs_slots_per_request_and_no_tokens_of_plain_attenti
             assert one.state is not None
             assert other.state is not None
             assert (one.state.per_request > 1, other.state.per_request) == (True, 1)
+
+
+def test_a_stage_that_refuses_the_tokens_of_the_smallest_one_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All stages take the tokens of the one that holds fewest; with those another may have no room for its states."""
+    found, _ = made(LLAMA_8B)
+    first = layout(models.load(LLAMA_8B).spec, found, 0)
+    second = first._replace()
+    refusal = Refusal("states", "too few", 1.0)
+
+    def sized(settings: Settings, of: Layout, free: Measured) -> Pools | Refusal:
+        capped = settings.cache.max_total_tokens
+        usual = solve(settings, of, free)
+        assert isinstance(usual, Pools)
+        if of is second:
+            return refusal if capped else usual
+        return usual._replace(tokens=usual.tokens // 2)
+
+    monkeypatch.setattr(replica, "solve", sized)
+    monkeypatch.setattr(replica, "_measured", lambda ranks, end: (BEFORE, BEFORE - GIB))
+    assert replica.pools_of(found, (first, second), (), "value") == ((), refusal)

@@ -11,6 +11,7 @@ from pytestqt.qtbot import QtBot
 from kvplanner.engine.request import Load
 from kvplanner.solve.mix import parse_mix, users_of_mix
 from kvplanner.solve.solver import Asked, solve
+from kvplanner.ui.setup.context_field import ContextField
 from kvplanner.ui.setup.load_field import MIX
 from kvplanner.ui.window.commands.limits import Limits
 from kvplanner.ui.window.window import MainWindow
@@ -105,3 +106,76 @@ def test_a_refusal_offers_changes_that_give_a_plan(window: MainWindow, qtbot: Qt
     offered()["Use tensor parallel 2"].click()
     document.flush()
     assert document.state.ask.options == {"tensor_parallel_size": 2}
+
+
+def test_the_longest_context_names_what_keeps_it_from_being_longer(
+    open_window: Callable[..., MainWindow], qtbot: QtBot
+) -> None:
+    window = open_window("Llama-3.1-8B-Instruct", "1xRTX 4090")
+    document, field = window.document, window.panel.fields["max_model_len"]
+    assert isinstance(field, ContextField)
+    request = document.request()
+    assert request is not None
+    expected = solve("context", request)
+    field.largest_button.click()
+    qtbot.waitUntil(lambda: bool(window.centre.messages.strips), timeout=8000)
+    document.flush()
+    assert document.state.ask.options == {"max_model_len": expected.sure_value}
+    assert f"Longest context: {expected.sure_value:,} tokens; {expected.value:,} tokens may work (" in said(window)
+    document.undo()
+    assert document.state.ask.options == {}
+
+
+def test_where_no_length_is_known_to_fit_the_longest_is_looked_for(
+    open_window: Callable[..., MainWindow], qtbot: QtBot
+) -> None:
+    """A prompt in one piece takes more than there is: no cache is sized, and no mark says what would do."""
+    window = open_window("Llama-3.1-8B-Instruct", "1xRTX 4090")
+    document = window.document
+    document.set_options({"enable_chunked_prefill": False}, "Whole prompts")
+    document.flush()
+    assert document.plan is not None
+    assert document.plan.stage == "profile"
+    request = document.request()
+    assert request is not None
+    expected = solve("context", request)
+    assert expected.sure_value is not None
+    asked(window, "context")
+    qtbot.waitUntil(lambda: bool(window.centre.messages.strips), timeout=8000)
+    document.flush()
+    assert document.plan.sure
+    assert document.state.ask.options["max_model_len"] == expected.sure_value
+
+
+def test_the_largest_format_that_fits_is_chosen(open_window: Callable[..., MainWindow], qtbot: QtBot) -> None:
+    window = open_window("Qwen3-32B", "2xRTX 4090")
+    document = window.document
+    document.edit("Load", load=Load(2, 1500, 500))
+    document.flush()
+    request = document.request()
+    assert request is not None
+    expected = solve("format", request)
+    asked(window, "format")
+    qtbot.waitUntil(lambda: bool(window.centre.messages.strips), timeout=8000)
+    document.flush()
+    assert document.state.ask.weight_format == expected.sure_value
+    assert document.plan is not None
+    assert document.plan.sure
+    assert f"Largest weight format: {expected.sure_value}" in said(window)
+
+
+def test_a_limit_is_not_offered_where_it_has_no_answer(open_window: Callable[..., MainWindow]) -> None:
+    window = open_window("Llama-3.3-70B-Instruct", "1xRTX 4090")
+    limits = window.findChild(Limits)
+    assert limits is not None
+    shown = {limit.asked for limit, button in limits.buttons.values() if not button.isHidden()}
+    assert shown == {"format", "gpus", "tp", "utilisation"}  # weights that do not fit are no question of length
+    window.machines.choose("4xh100-sxm5-80gb")
+    window.document.flush()
+    shown = {limit.asked for limit, button in limits.buttons.values() if not button.isHidden()}
+    assert shown == {"gpus", "tp", "utilisation"}  # as stored it fits
+
+
+def said(window: MainWindow) -> str:
+    """The last message."""
+    return window.centre.messages.strips[-1].message.text

@@ -139,17 +139,21 @@ def pools_of(
         # A given cache stands for the rest of the budget.
         after = math.ceil(before * (1 - settings.fraction)) + min(given) + settings.media_mib * (1 << 20)
     measured = Measured(before, after)
-    found = [solve(settings, each, measured) for each in layouts]
-    refusal = next((pools for pools in found if isinstance(pools, Refusal)), None)
-    if refusal is not None:
-        return (), refusal
-    sized = [pools for pools in found if isinstance(pools, Pools)]
-    tokens = min(pools.tokens for pools in sized)
+    sized, refusal = _solved(settings, layouts, measured)
+    tokens = min((pools.tokens for pools in sized), default=0)
     if len(sized) > 1 and any(pools.tokens > tokens for pools in sized):
         capped = settings._replace(cache=settings.cache._replace(max_total_tokens=tokens))
-        again = [solve(capped, each, measured) for each in layouts]
-        sized = [pools for pools in again if isinstance(pools, Pools)]
-    return tuple(sized), None
+        return _solved(capped, layouts, measured)
+    return sized, refusal
+
+
+def _solved(
+    settings: Settings, layouts: Sequence[Layout], measured: Measured
+) -> tuple[tuple[Pools, ...], Refusal | None]:
+    """The pools of every stage, none where one of them is refused."""
+    found = [solve(settings, each, measured) for each in layouts]
+    refusal = next((pools for pools in found if isinstance(pools, Refusal)), None)
+    return ((), refusal) if refusal is not None else (tuple(p for p in found if isinstance(p, Pools)), None)
 
 
 def _measured(ranks: Sequence[Rank], end: str) -> tuple[int, int]:

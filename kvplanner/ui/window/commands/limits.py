@@ -1,4 +1,6 @@
-"""How far a setting goes, found by a click where it stands: the most users, the smallest share, the fewest GPUs."""
+"""How far a setting goes, found by a click where it stands: longest context, most users, smallest share, fewest GPUs,
+best split, largest weight format.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ USERS: Final = Limit(
     "users", "most that are served", "Find the most users of such requests that are surely served", of_load=True
 )
 GPUS: Final = Limit("gpus", "fewest", "Find the fewest GPUs of this kind that surely carry it, and their split")
+FORMAT: Final = Limit("format", "largest that fits", "Find the format that keeps most of the weights and surely fits")
 _OF_ROLES: Final[dict[Role, Limit]] = {
+    "context": Limit("context", "longest", "Find the longest context that surely fits"),
     "budget_share": Limit("utilisation", "min", "Find the smallest share that surely works and serves the load"),
     "tensor_parallel": Limit("tp", "best", "Find the split over these GPUs that surely carries most"),
 }
@@ -61,9 +65,10 @@ class Limits(QObject):
             return []
         of_options = ((field, _OF_ROLES.get(field.option.role)) for field in panel.fields.values())
         found: list[tuple[Field, Limit]] = [(field, limit) for field, limit in of_options if limit is not None]
-        return [(panel.load, USERS), (panel.gpus.count_field, GPUS), *found]
+        return [(panel.load, USERS), (panel.gpus.count_field, GPUS), (panel.model.format_field, FORMAT), *found]
 
     def _planned(self, plan: Plan) -> None:
+        from kvplanner.ui.setup.context_field import ContextField
         from kvplanner.ui.setup.load_field import LoadField
 
         fields, added = self._fields(), False
@@ -75,6 +80,8 @@ class Limits(QObject):
                 added = True
                 if isinstance(field, LoadField):
                     field.mix_asked.connect(self.ask_mix)
+                elif isinstance(field, ContextField):
+                    field.longest_asked.connect(partial(self.ask, limit))
             self.buttons[field][1].setVisible(_makes_sense(limit, plan))
         if added:
             self._window.panel.order_tabs()
@@ -121,13 +128,31 @@ class Limits(QObject):
 
 
 def _makes_sense(limit: Limit, plan: Plan) -> bool:
-    """Whether the question has an answer: users need a load and a cache, fewer GPUs ones that are alike."""
+    """Whether the question has an answer that the form does not show yet: users need a load and a cache, fewer GPUs
+    ones that are alike; the longest context is a mark of its own where it is known, and a format that is as stored and
+    fits is the largest.
+    """
+    request = plan.request
     if plan.fits is None:
         return False
     if limit.of_load:
-        return plan.request.load is not None and plan.kv_cache is not None
-    gpus = plan.request.machine.devices
-    return limit.asked != "gpus" or len({device.gpu.id for device in gpus}) == 1
+        return request.load is not None and plan.kv_cache is not None
+    if limit.asked == "context":
+        return plan.limits.sure_max_context_length is None and not _before_any_token(plan)
+    if limit.asked == "format":
+        served = plan.limits.sure_serves_users or 0
+        short = not plan.sure or (request.load is not None and served < request.load.users)
+        return request.model.inventory is not None and (short or request.weight_format is not None)
+    return limit.asked != "gpus" or len({device.gpu.id for device in request.machine.devices}) == 1
+
+
+def _before_any_token(plan: Plan) -> bool:
+    """Whether a plan fails, or may, where no context is shorter: at what is free, or with its weights."""
+    from kvplanner.engine.registry import engine
+
+    short = plan.verdict.failing or plan.verdict.doubt
+    rule = next((rule for rule in engine(plan.request.engine).stages if short and rule.stage == short.stage), None)
+    return rule is not None and (rule.against == "free" or rule.step == "load")
 
 
 def _solved(asked: Asked, request: PlanRequest, control: JobControl) -> Solved:
