@@ -251,6 +251,19 @@ class Document(QObject):
             raise found
         return request._replace(draft=found)
 
+    def known_request(self) -> PlanRequest | None:
+        """What is planned now, with the draft model that it names as far as that is read."""
+        from kvplanner.engine.registry import engine
+
+        request = self.request()
+        if request is None or self._draft is None or not isinstance(found := self._draft[1], tuple):
+            return request
+        try:
+            wish = engine(request.engine).draft_wanted(request.options)
+        except PlannerError:
+            return request
+        return request._replace(draft=found) if wish == self._draft[0] else request
+
     def give_draft(self, wish: DraftWish, found: Model | PlannerError | None) -> None:
         """The draft model that was wished for, why it cannot be had, or None where the plan goes without it."""
         self._draft = wish, found

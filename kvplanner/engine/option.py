@@ -65,6 +65,10 @@ class Option(NamedTuple):
         parent, dot, key = self.json.partition(".")
         return f"--{parent.replace('_', '-')}.{key}" if dot else self.flags[0]
 
+    def over(self, ranks: int) -> OptionValue:
+        """The value that spreads over all of a tensor's ranks: on, or their number."""
+        return True if self.type == "bool" else ranks
+
 
 class FlagRule(NamedTuple):
     """How to read a flag that is no option.

@@ -15,6 +15,7 @@ from kvplanner.units import counted, format_count
 
 # A number as large says by itself what it is of.
 _TELLING: Final = 1000
+_FEW: Final = 2
 
 
 def button(mend: Mend) -> str:
@@ -22,7 +23,8 @@ def button(mend: Mend) -> str:
     if len(mend.changes) == 1:
         return _short(mend, mend.changes[0])
     if all(change.value is None for change in mend.changes):
-        return "Reset all settings"
+        labels = [_label(mend, change) for change in mend.changes]
+        return f"Reset {', '.join(labels)}" if mend.request.options or len(labels) <= _FEW else "Reset all settings"
     return "Use " + in_sentence(_changes(mend))
 
 

@@ -17,6 +17,7 @@ from kvplanner.engine.plan import Plan
 from kvplanner.engine.registry import engine, names
 from kvplanner.engine.request import PlanRequest
 from kvplanner.errors import NotModelled, PlannerError, UnknownName
+from kvplanner.model.spec import Moe
 from kvplanner.record import NamedTuple
 from kvplanner.solve.change import ENGINE, GPUS, MODEL, RELEASE, WEIGHT_FORMAT, Change, stepped
 from kvplanner.solve.others import more_gpus
@@ -84,11 +85,11 @@ class _Search:
         if error.where.startswith(_OF_WEIGHTS):
             ways += [self.formats(), self.sisters()]
         if error.where.startswith(_OF_MACHINE) or (option is not None and option.role in _PARALLEL):
-            ways += [self.machines(), self.split()]
+            ways += [self.experts(), self.machines(), self.split()]
         ways += [self.without(option)]
         if not isinstance(error, NotModelled):
             ways += [self.releases()]
-        ways += [self.formats(), self.sisters(), self.engines(), self.bare()]
+        ways += [self.section(error), self.formats(), self.sisters(), self.engines(), self.bare()]
         return chain.from_iterable(ways)
 
     def tried(self, request: PlanRequest, *changes: Change) -> Mend | None:
@@ -96,10 +97,19 @@ class _Search:
         if request == self.request:
             return None
         try:
+            if not self._drafts(request):
+                return None
             plan = engine(request.engine).plan(request)
         except PlannerError:
             return None
         return None if plan.fits is None else Mend(changes, request, plan)
+
+    def _drafts(self, request: PlanRequest) -> bool:
+        """Whether the draft model that a request names is there: the one that was asked for. Raises PlannerError."""
+        wish = engine(request.engine).draft_wanted(request.options)
+        if wish is None or wish.optional:
+            return True
+        return request.draft is not None and wish == self.engine.draft_wanted(self.request.options)
 
     def with_value(self, option: Option, value: OptionValue | None) -> Mend | None:
         """Another value of an option, None for its default."""
@@ -143,6 +153,7 @@ class _Search:
     def nearest(self, option: Option, value: int, *, up: bool) -> Mend | None:
         """The nearest number on one side: steps that double until one is taken, then halves back towards the value."""
         low = int(option.low if option.low is not None else 1) + option.above_low
+        low = max(low, 0) if value >= 0 else low  # below that stand words of the engine's, such as -1 for auto
         end, step = (self.far(option, value), 1) if up else (low, -1)
         taken: tuple[int, Mend] | None = None
         refused, distance = value, 1
@@ -187,6 +198,28 @@ class _Search:
             if mend is not None:
                 yield mend
                 return
+
+    def experts(self) -> Iterator[Mend]:
+        """Whole experts on each GPU, where their parts do not divide."""
+        option = role_option(self.engine, self.request.version, "expert_parallel")
+        moe = any(isinstance(mlp, Moe) for layer in self.request.model.spec.layers for mlp in layer.mlps)
+        if option is None or not moe or option.name in self.request.options:
+            return
+        tensor = role_option(self.engine, self.request.version, "tensor_parallel")
+        ranks = self.request.options.get(tensor.name, 1) if tensor is not None else 1
+        mend = self.with_value(option, option.over(int(ranks)))
+        if mend is not None:
+            yield mend
+
+    def section(self, error: PlannerError) -> Iterator[Mend]:
+        """None of the settings that belong together, where an error names what they are part of."""
+        parent = f"{error.where.partition('.')[0]}."
+        parts = [o.name for o in self.options if o.name in self.request.options and o.spelled.startswith(parent)]
+        if len(parts) > 1:
+            request, changes = stepped(self.request, dict.fromkeys(parts))
+            mend = self.tried(request, *changes)
+            if mend is not None:
+                yield mend
 
     def without(self, fault: Option | None) -> Iterator[Mend]:
         """Each other setting given back to its default, where that alone is enough."""

@@ -31,6 +31,7 @@ _POINTS: Final = 48
 _MOST_GPUS: Final = 16
 _MOST_USERS: Final = 1 << 16
 _SHARES: Final = range(5, 100)  # hundredths
+_SPLITS: Final = 3  # tensor, pipeline, data parallel: what is more spreads experts
 
 
 class Solved(NamedTuple):
@@ -317,25 +318,33 @@ def _carried(plan: Plan, *, surely: bool) -> int:
 
 
 def _split(trials: _Trials) -> Solved:
-    """The split of the machine's GPUs that carries most; of equal ones the one with the least traffic."""
+    """The split of the machine's GPUs that carries most of the load, or most of all where none is given.
+
+    Of equal ones that with the fewest stages, then the least traffic, then most copies: as vLLM's guide to parallelism
+    has it (one GPU where the model fits, tensor parallel within a node, stages beyond).
+    """
     trials.option("tensor_parallel", "tp")
     count = sum(device.kind == "gpu" for device in trials.request.machine.devices)
     experts = role_option(trials.engine, trials.request.version, "expert_parallel")
     made = list(splits(trials.request, count))
     layers = trials.request.model.spec.layers
     if experts is not None and any(isinstance(mlp, Moe) for layer in layers for mlp in layer.mlps):
-        made += [{**sizes, experts.name: True} for sizes in made]
+        tensors = [(sizes, int(next(iter(sizes.values())))) for sizes in made]
+        made += [{**sizes, experts.name: experts.over(tensor)} for sizes, tensor in tensors
+                 if tensor > 1 or experts.type == "bool"]  # fmt: skip
 
     def at(place: int) -> Trial:
         return trials.with_options(_sizes(made[place]), made[place])
 
     def answer(surely: bool) -> int | None:
-        best: tuple[tuple[int, int], int] | None = None
+        best: tuple[tuple[int, ...], int] | None = None
         for place in range(len(made)):
             plan = trials.plan(at, place)[1]
             if plan is None or not plan.fits or (surely and not plan.sure):
                 continue
-            key = _carried(plan, surely=surely), -_traffic(made[place])
+            carried = _carried(plan, surely=surely)
+            load = plan.request.load
+            key = carried if load is None else min(carried, load.users), *_preferred(made[place])
             if best is None or key > best[0]:
                 best = key, place
         return None if best is None else best[1]
@@ -352,18 +361,17 @@ def _split(trials: _Trials) -> Solved:
     )  # fmt: skip
 
 
-def _traffic(sizes: dict[str, OptionValue]) -> int:
-    """How much GPUs have to say to each other: ranks of tensor and pipeline splits."""
-    numbers = [int(v) for v in sizes.values() if not isinstance(v, bool)]
-    return numbers[0] * 4 + sum(numbers[1:2]) * 2 + any(v is True for v in sizes.values())
+def _preferred(sizes: dict[str, OptionValue]) -> tuple[int, int, int, int]:
+    """More of it is preferred: few stages, few ranks of a tensor, experts where they are, many copies."""
+    tensor, stages, copies, *experts = (*map(int, sizes.values()), *(1,) * (_SPLITS - len(sizes)))
+    return -stages, -tensor, -len(experts), copies
 
 
 def _sizes(sizes: dict[str, OptionValue]) -> str:
     """ "TP 4, PP 2, DP 1, EP": by the order of `splits`."""
-    names = ("TP", "PP", "DP")
-    numbers = [v for v in sizes.values() if not isinstance(v, bool)]
-    told = [f"{name} {size}" for name, size in zip(names, numbers, strict=False)]
-    return ", ".join([*told, *(["EP"] if any(v is True for v in sizes.values()) else [])])
+    names = ("TP", "PP", "DP", "EP")
+    shown = zip(names, sizes.values(), strict=False)
+    return ", ".join(name if name == names[_SPLITS] else f"{name} {size}" for name, size in shown)
 
 
 def _format(trials: _Trials) -> Solved:

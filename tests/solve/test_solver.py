@@ -192,3 +192,22 @@ def test_users_need_a_load() -> None:
 )
 def test_a_gap_hides_nothing_above(does: Callable[[int], bool], most: int | None) -> None:
     assert largest(1, 100, does, [20]) == most
+
+
+def test_experts_are_spread_in_sglang_too() -> None:
+    """Qwen3-235B in blocks of 8 bits: eight ranks cannot cut its experts (1,536 / 8 is no whole block)."""
+    request = PlanRequest(
+        models.load("Qwen/Qwen3-235B-A22B-FP8"), gpus.machine("8xH100"), "sglang", load=Load(100, 3000, 1000)
+    )
+    found = solve("tp", request)
+    assert found.sure_value == "TP 8, PP 1, DP 1, EP"
+    assert found.request is not None
+    assert found.request.options["ep_size"] == 8
+
+
+def test_where_several_splits_carry_the_load_the_one_without_stages_is_best() -> None:
+    """vLLM's guide: one GPU where the model fits, more of a tensor within a node, stages beyond it."""
+    small = solve("tp", asked(LLAMA, "4xH100", load=Load(8, 3000, 1000)))
+    assert small.sure_value == "TP 1, PP 1, DP 4"
+    large = solve("tp", asked("meta-llama/Llama-3.3-70B-Instruct", "4xH100", load=Load(8, 3000, 1000)))
+    assert large.sure_value == "TP 4, PP 1, DP 1"

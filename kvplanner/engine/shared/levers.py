@@ -250,11 +250,15 @@ def _spread(seen: Seen) -> Iterator[Lever]:
 
 def _experts(seen: Seen, ranks: int) -> Iterator[Lever]:
     has_experts = any(isinstance(mlp, Moe) for layer in seen.request.model.spec.layers for mlp in layer.mlps)
-    if not has_experts or ranks < 2 or "expert_parallel" not in seen.by_role or seen.now("expert_parallel"):
+    option = seen.by_role.get("expert_parallel")
+    tensor = seen.count("tensor_parallel")
+    if option is None or not has_experts or seen.now("expert_parallel") not in (None, False, 1):
+        return
+    if (ranks if option.type == "bool" else tensor) < 2:  # a number of ranks is of one copy
         return
     if seen.rule is None or seen.rule.against != "free":
         cost = "whole experts lie on each GPU: busy ones may wait"
-        yield Lever("expert_parallel", (seen.step("expert_parallel", True),), cost, "speed", ("fit", "more"))
+        yield Lever("expert_parallel", ({option.name: option.over(tensor)},), cost, "speed", ("fit", "more"))
 
 
 def _pinned_cache(seen: Seen) -> Iterator[Lever]:

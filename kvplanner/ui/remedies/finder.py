@@ -68,10 +68,9 @@ class RemedyFinder(QObject):
 
     def _start(self) -> None:
         plan, state = self.plan, self._document.state
-        request = self._document.request()
+        request = self._document.known_request()
         if plan is None or request is None or plan.fits is None:
             return
-        request = request._replace(draft=plan.request.draft)
         self._state = state
 
         def done(remedies: tuple[Remedy, ...]) -> None:

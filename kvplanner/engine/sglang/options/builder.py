@@ -21,6 +21,7 @@ LORA: Final = "LoRA"
 ROLES: Final[dict[str, Role]] = {
     "context_length": "context", "max_running_requests": "max_requests", "chunked_prefill_size": "step_tokens",
     "tp_size": "tensor_parallel", "pp_size": "pipeline_parallel", "dp_size": "data_parallel",
+    "ep_size": "expert_parallel",
     "mem_fraction_static": "budget_share", "kv_cache_dtype": "kv_dtype", "disable_cuda_graph": "eager",
     "speculative_draft_model_path": "draft", "speculative_algorithm": "draft_method",
 }  # fmt: skip

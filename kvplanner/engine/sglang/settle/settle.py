@@ -203,6 +203,9 @@ def _parallel(book: Book) -> Parallel:
     pp = int(book.settle("pp_size", 1, "no pipeline"))
     dp = int(book.settle("dp_size", 1, "one copy"))
     ep = int(book.settle("ep_size", 1, "experts are cut, not spread"))
+    if tp % ep:  # the ranks of an expert are tp_size // ep_size: none are left (vast-ai/base-image, pull request 283)
+        raise BadInput(f"{tp} tensor ranks do not divide by {ep} expert ranks", "--ep-size",
+                       f"Choose a number that divides {tp}")  # fmt: skip
     attention = _on(book, "enable_dp_attention") and dp > 1
     own = _int(book, "attn_dp_size")
     groups = own if own is not None else dp if attention else 1

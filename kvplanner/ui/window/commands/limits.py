@@ -96,7 +96,7 @@ class Limits(QObject):
 
     def _look(self, tip: str, work: Callable[[PlanRequest, JobControl], Solved]) -> None:
         document = self._window.document
-        request, state = document.request(), document.state
+        request, state = document.known_request(), document.state
         if request is None:
             return
 

@@ -62,7 +62,7 @@ class Mending:
 
     def _look(self, error: PlannerError) -> None:
         """Look for changes that give a plan."""
-        request = self._document.request()
+        request = self._document.known_request()
         if request is None:
             return
 
