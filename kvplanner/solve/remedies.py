@@ -116,10 +116,7 @@ def remedies(request: PlanRequest, plan: Plan, more: More | None = None) -> tupl
 
 
 def ranked(remedies_: tuple[Remedy, ...]) -> tuple[Remedy, ...]:
-    """Those of a plan that fails: sure ones first, those that carry the load, then by cost. To serve more: by gain.
-
-    What makes everything many times slower carries no load as anyone means it.
-    """
+    """Those of a plan that fails: sure ones first, those that carry the load (not many times slower), then by cost."""
 
     def order(remedy: Remedy) -> tuple[float, ...]:
         load, limits = remedy.request.load, remedy.plan.limits
