@@ -17,6 +17,7 @@ from PySide6.QtGui import QFontMetrics, QFontMetricsF, QImage, QPainter
 from PySide6.QtWidgets import (
     QAbstractButton,
     QAbstractItemView,
+    QAbstractScrollArea,
     QComboBox,
     QHeaderView,
     QLabel,
@@ -25,14 +26,19 @@ from PySide6.QtWidgets import (
     QPushButton,
     QScrollBar,
     QSlider,
+    QStyle,
+    QStyledItemDelegate,
+    QStyleOptionTab,
     QTabBar,
     QTableView,
+    QTextEdit,
     QToolButton,
     QWidget,
 )
 
 from kvplanner.ui.theme.palette import luminance
 from kvplanner.ui.widgets.labels import Elided
+from tests.ui import documents
 
 READABLE = 4.5
 SCALE = 2  # letters of one pixel's width show their colour at twice the size
@@ -105,7 +111,9 @@ def faults(window: QWidget) -> list[str]:
     texts = [text for text in drawn.texts if not _covered(text.widget, popups, window)]
     return [
         *(fault for leaf in leaves if (fault := cut(leaf, window))),
-        *(fault for view in window.findChildren(QAbstractItemView) for fault in cells(view, window)),
+        *(fault for view in window.findChildren(QAbstractItemView) for fault in cells(view, window, image, popups)),
+        *(fault for view in window.findChildren(QTextEdit) for fault in documents.faults(view, leaves, window, image)),
+        *(fault for bar in leaves for fault in faint_parts(bar, window, image)),
         *over_each_other(leaves, window),
         *paint_faults(texts),
         *(fault for text in texts if (fault := faint_paint(text, window, image))),
@@ -152,20 +160,31 @@ def _name(widget: QWidget) -> str:
     return f"{type(widget).__name__} {(text or widget.accessibleName())[:60]!r}"
 
 
-def _scrolls(widget: QWidget, window: QWidget) -> bool:
-    """Whether it lies in a ground that a scroll bar moves: its edge may cut it."""
-    above = widget.parentWidget()
-    while above is not None and above is not window:
-        bars = [getattr(above, name, lambda: None)() for name in ("verticalScrollBar", "horizontalScrollBar")]
-        if any(isinstance(bar, QScrollBar) and bar.maximum() > bar.minimum() for bar in bars):
+def _moving(above: QWidget | None) -> bool:
+    """Whether it is an area whose scroll bars move what lies on it."""
+    bars = [getattr(above, name, lambda: None)() for name in ("verticalScrollBar", "horizontalScrollBar")]
+    return any(isinstance(bar, QScrollBar) and bar.maximum() > bar.minimum() for bar in bars)
+
+
+def _squeezed(widget: QWidget, window: QWidget) -> bool:
+    """Whether an ancestor cuts it off that no scroll bar moves it under."""
+    area, above = QRect(QPoint(0, 0), widget.size()), widget
+    while above is not window:
+        parent = above.parentWidget()
+        if parent is None or (
+            isinstance(parent.parentWidget(), QAbstractScrollArea) and _moving(parent.parentWidget())
+        ):
+            return False
+        area = area.translated(above.pos())
+        if not parent.rect().contains(area):
             return True
-        above = above.parentWidget()
+        above = parent
     return False
 
 
 def cut(widget: QWidget, window: QWidget) -> str:
     """Why a text cannot be read whole, "" where it can."""
-    if seen(widget, window).size() != widget.size() and not _scrolls(widget, window):
+    if seen(widget, window).size() != widget.size() and _squeezed(widget, window):
         return f"{_name(widget)}: {seen(widget, window).getRect()} of {place(widget, window).getRect()} shows"
     need, room = needed(widget)
     if need.width() > room.width() + 1 or need.height() > room.height() + 1:
@@ -194,7 +213,7 @@ def needed(widget: QWidget) -> tuple[QSize, QSize]:
         return QSize(metrics.horizontalAdvance(shown), 0), room - QSize(margins.left() + margins.right() + 4, 0)
     if isinstance(widget, QTabBar):
         needs = [metrics.horizontalAdvance(widget.tabText(i).replace("&", "")) for i in range(widget.count())]
-        tight = any(need > widget.tabRect(i).width() for i, need in enumerate(needs))
+        tight = any(need > _tab_room(widget, i) for i, need in enumerate(needs))
         whole = 0 if widget.usesScrollButtons() else max(widget.tabRect(i).right() for i in range(widget.count()))
         return QSize(whole if not tight else whole + 1000, 0), widget.size()
     if isinstance(widget, QHeaderView):
@@ -208,6 +227,13 @@ def needed(widget: QWidget) -> tuple[QSize, QSize]:
     return QSize(), room
 
 
+def _tab_room(bar: QTabBar, at: int) -> int:
+    """Pixels that the style leaves to a tab's text."""
+    option = QStyleOptionTab()
+    bar.initStyleOption(option, at)
+    return bar.style().subElementRect(QStyle.SubElement.SE_TabBarTabText, option, bar).width()
+
+
 def _header_needs(header: QHeaderView, section: int) -> int:
     if header.isSectionHidden(section) or header.orientation() != Qt.Orientation.Horizontal:
         return 0
@@ -216,8 +242,8 @@ def _header_needs(header: QHeaderView, section: int) -> int:
     return QFontMetrics(header.font()).horizontalAdvance(str(text or "")) + arrow
 
 
-def cells(view: QAbstractItemView, window: QWidget) -> list[str]:
-    """Cells of a table whose text is cut and that have no hint with the whole of it."""
+def cells(view: QAbstractItemView, window: QWidget, image: QImage, popups: list[QWidget]) -> list[str]:
+    """Cells of a table whose text is cut and that have no hint with the whole of it, or that cannot be read."""
     if not view.isVisible() or seen(view, window).isEmpty() or not isinstance(view, QTableView):
         return []
     found: list[str] = []
@@ -229,9 +255,20 @@ def cells(view: QAbstractItemView, window: QWidget) -> list[str]:
             font = index.data(Qt.ItemDataRole.FontRole) or view.font()
             need = max(QFontMetrics(font).horizontalAdvance(line) for line in text.split("\n")) + 6
             hint = str(index.data(Qt.ItemDataRole.ToolTipRole) or "")
-            own = view.itemDelegateForIndex(index).metaObject().className() != "QStyledItemDelegate"
-            if area.intersects(shown) and need > area.width() + 1 and not hint and not own:
-                found.append(f"cell {text[:40]!r} of {view.accessibleName()!r}: needs {need}, has {area.width()}")
+            own = type(view.itemDelegateForIndex(index)).paint is not QStyledItemDelegate.paint
+            name = f"cell {text[:40]!r} of {view.accessibleName()!r}"
+            if area.intersects(shown) and need > area.width() + 1 and text not in hint and not own:
+                found.append(f"{name}: needs {need}, has {area.width()}")
+            place = area.translated(view.viewport().mapTo(window, QPoint(0, 0)))
+            hidden = any(seen(popup, window).intersects(place) for popup in popups if not popup.isAncestorOf(view))
+            if (
+                text
+                and not hidden
+                and shown.contains(area)
+                and seen(view.viewport(), window).contains(place)
+                and view.isEnabled()
+            ):
+                found += [f"{name}: {why}" for why in _too_faint(place.adjusted(2, 1, -2, -1), image)]
     return found
 
 
@@ -305,6 +342,30 @@ def faint_paint(text: Drawn, window: QWidget, image: QImage) -> str:
         return ""
     best, ground = _contrast(box, image)
     return f"painted {text.text[:60]!r}: contrast {best:.2f} on {ground}" if best < READABLE else ""
+
+
+def faint_parts(widget: QWidget, window: QWidget, image: QImage) -> list[str]:
+    """The same of tabs, heads of columns and menus: of each one's text."""
+    parts: list[tuple[str, QRect]] = []
+    if isinstance(widget, QTabBar):
+        parts = [(widget.tabText(at), widget.tabRect(at)) for at in range(widget.count())]
+    elif isinstance(widget, QMenuBar):
+        parts = [(action.text(), widget.actionGeometry(action)) for action in widget.actions()]
+    elif isinstance(widget, QHeaderView) and widget.orientation() == Qt.Orientation.Horizontal:
+        texts = [str(widget.model().headerData(i, widget.orientation()) or "") for i in range(widget.count())]
+        spots = [(widget.sectionViewportPosition(at), widget.sectionSize(at)) for at in range(widget.count())]
+        parts = [(t, QRect(x, 0, wide, widget.height())) for t, (x, wide) in zip(texts, spots, strict=True)]
+    found: list[str] = []
+    for text, area in parts:
+        place = area.translated(widget.mapTo(window, QPoint(0, 0)))
+        if text and area.width() > 4 and widget.isEnabled() and seen(widget, window).contains(place):
+            found += [f"{text!r} of {_name(widget)}: {why}" for why in _too_faint(place.adjusted(2, 2, -2, -3), image)]
+    return found
+
+
+def _too_faint(area: QRect, image: QImage) -> list[str]:
+    best, ground = _contrast(area, image)
+    return [f"contrast {best:.2f} on {ground}"] if best < READABLE else []
 
 
 def _contrast(area: QRect, image: QImage) -> tuple[float, str]:

@@ -17,7 +17,6 @@ from PySide6.QtCore import (
 )
 from PySide6.QtGui import QAction, QColor, QFont, QFontMetrics, QGuiApplication, QIcon, QKeySequence, QResizeEvent
 from PySide6.QtWidgets import (
-    QAbstractItemView,
     QComboBox,
     QHBoxLayout,
     QHeaderView,
@@ -37,6 +36,7 @@ from kvplanner.ui.bars.swatch import SWATCH, swatch
 from kvplanner.ui.breakdown.lines import Line, lines
 from kvplanner.ui.theme.ink import set_pale, sized, tokens_of
 from kvplanner.ui.theme.palette import LIGHT, Tokens
+from kvplanner.ui.widgets import tables
 from kvplanner.ui.widgets.labels import spoken
 
 COLUMNS: Final = ("", "size", "range", "share", "basis")
@@ -164,7 +164,7 @@ class BreakdownModel(QAbstractTableModel):
         if role == roles.DecorationRole and column == 0:
             return self._swatch(line)
         if role == roles.ToolTipRole:
-            return line.tip
+            return "\n".join(filter(None, (line.name, line.tip))) if column == 0 else line.tip
         if role == roles.AccessibleTextRole:
             return self._accessible(line, column)
         return self._look(line, column, role)
@@ -243,17 +243,9 @@ class BreakdownView(Widget):
     def _set_up_table(self) -> None:
         table = self.table
         table.setModel(self.model)
-        table.setAccessibleName("Breakdown of the selected device")
-        table.setShowGrid(False)
+        tables.flat(table, "Breakdown of the selected device")
         table.setIconSize(QSize(SWATCH, SWATCH))
-        table.setWordWrap(False)
-        table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
-        table.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
-        table.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
-        table.setTabKeyNavigation(False)
         table.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        table.setFrameShape(QTableView.Shape.NoFrame)
-        table.verticalHeader().hide()
         table.resized.connect(self._room_changed)
         copy = QAction("Copy table", table)
         copy.setShortcut(QKeySequence.StandardKey.Copy)
@@ -262,7 +254,6 @@ class BreakdownView(Widget):
         table.addAction(copy)
         table.setContextMenuPolicy(Qt.ContextMenuPolicy.ActionsContextMenu)
         header = table.horizontalHeader()
-        header.setHighlightSections(False)
         header.setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
         header.setStretchLastSection(False)
         header.setMinimumSectionSize(36)
@@ -386,19 +377,26 @@ class BreakdownView(Widget):
             self._kind = line.kind
             self.segment_selected.emit((self._position, line.kind))
 
-    def _fit_columns(self) -> None:
-        """Cuts names where the room ends; only below their least width leaves out the range, then the basis."""
+    def _column_widths(self) -> list[int]:
+        """The least that each column takes with its texts whole, but for long names."""
         metrics = self.fontMetrics()
         heads = ["segment", self._unit, "range", "share", "basis"]
         wide = [
             max(metrics.horizontalAdvance(text) for text in (*self.model.column(column), heads[column])) + PADDING
             for column in range(len(COLUMNS))
         ]
-        wide[0] += SWATCH + 16
         strong = QFontMetrics(sized(self.font(), 1.0, bold=True))
+        wide[0] = min(wide[0], metrics.averageCharWidth() * NAME_LEAST) + SWATCH + 16
         wide[1] = max([wide[1], *(strong.horizontalAdvance(size) + PADDING for size in self.model.strong_sizes())])
-        room = self.table.viewport().width()
-        wide[0] = min(wide[0], metrics.averageCharWidth() * NAME_LEAST + SWATCH + 16)
+        return wide
+
+    def whole_width(self) -> int:
+        """The width at which no column is left out."""
+        return sum(self._column_widths())
+
+    def _fit_columns(self) -> None:
+        """Cuts names where the room ends; only below their least width leaves out the range, then the basis."""
+        wide, room = self._column_widths(), self.table.viewport().width()
         for column in (2, 4):
             hidden = sum(wide) > room
             wide[column] = 0 if hidden else wide[column]

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtGui import QColor, QFocusEvent, QGuiApplication, QKeySequence, QResizeEvent, QShortcut, QShowEvent
 from PySide6.QtWidgets import (
-    QAbstractItemView,
     QCheckBox,
     QComboBox,
     QHBoxLayout,
     QHeaderView,
     QStackedWidget,
-    QTableView,
     QToolButton,
     QVBoxLayout,
     QWidget,
@@ -22,7 +20,9 @@ from PySide6.QtWidgets import (
 
 from kvplanner.ui.compare.bars import ComparedBars
 from kvplanner.ui.compare.model import CompareModel, heading
+from kvplanner.ui.compare.pins import told_apart
 from kvplanner.ui.theme.ink import set_pale, sized, tokens_of
+from kvplanner.ui.widgets import tables
 from kvplanner.ui.widgets.buttons import ShortButton
 from kvplanner.ui.widgets.labels import Elided, Wrapped
 
@@ -38,7 +38,6 @@ EMPTY: Final = (
     "Pin this plan, then go on editing: what differs shows here as you change model, GPUs, engine, release or options."
 )
 SAME: Final = "Nothing differs from what is pinned."
-_ROW_PADDING: Final = 6
 _LEAST_ROWS: Final = 5
 _LEAST_COLUMN: Final = 60
 
@@ -69,6 +68,7 @@ class ComparePage(QWidget):
     """
 
     segment_selected = Signal(object)
+    roomy = True
     pin_wanted = Signal()
     back_wanted = Signal(int)
 
@@ -97,7 +97,7 @@ class ComparePage(QWidget):
         self.plans_button.setToolTip("Pinned plans beside this one")
         self.sweep_button.setToolTip("One setting over its range, or two against each other")
         self.together_button.setToolTip("These plans as servers on the same GPUs, in every order of start")
-        self.pin_button = ShortButton("Pin This Plan", self)
+        self.pin_button = ShortButton("Pin this plan", self)
         self.pin_button.setToolTip("Keep this plan to compare what you edit next with it (Ctrl+D)")
         self.everything = QCheckBox("All rows", self)
         self.everything.setToolTip("Also what does not differ")
@@ -111,7 +111,7 @@ class ComparePage(QWidget):
         top.addSpacing(8)
         top.addWidget(self.pin_button)
         column = QVBoxLayout(self)
-        column.setContentsMargins(0, 4, 0, 0)
+        column.setContentsMargins(0, 0, 0, 0)
         column.addLayout(top)
         column.addWidget(self.pages, 1)
         self.pages.addWidget(self._make_plans())
@@ -140,22 +140,10 @@ class ComparePage(QWidget):
         self.bars = ComparedBars(place)
         self.words = Wrapped(place)
         self.words.setProperty("role", "muted")
-        self.table = table = QTableView(place)
+        self.table = table = tables.made(place, "What differs")
         table.setModel(self.model)
-        table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
-        table.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
-        table.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
-        table.setShowGrid(False)
-        table.setWordWrap(False)
-        table.setTabKeyNavigation(False)
-        table.setHorizontalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
-        table.setFrameShape(QTableView.Shape.NoFrame)
-        table.verticalHeader().hide()
-        table.verticalHeader().setDefaultSectionSize(self.fontMetrics().height() + _ROW_PADDING)
         table.horizontalHeader().setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
-        table.horizontalHeader().setHighlightSections(False)
-        table.setAccessibleName("What differs")
-        table.setMinimumHeight((self.fontMetrics().height() + _ROW_PADDING) * _LEAST_ROWS)
+        table.setMinimumHeight((self.fontMetrics().height() + tables.ROW_PADDING) * _LEAST_ROWS)
         copy = QShortcut(QKeySequence(QKeySequence.StandardKey.Copy), table, self.copy_table)
         copy.setContext(Qt.ShortcutContext.WidgetShortcut)
         column = QVBoxLayout(place)
@@ -295,7 +283,7 @@ class ComparePage(QWidget):
             header.setSectionResizeMode(0, modes.Stretch if wide else modes.ResizeToContents)
 
     def _show_chips(self) -> None:
-        names = tuple(pin.name for pin in self._pins.kept)
+        names = told_apart([pin.plan for pin in self._pins.kept])
         if names == self._chipped:
             return
         self._chipped = names
@@ -312,7 +300,7 @@ class ComparePage(QWidget):
         letter = heading(at, len(self._pins.kept) + 1)
         place = QWidget(self)
         label = Elided(f"{letter}   {name}", place)
-        label.setToolTip(name)
+        label.hint = name
         back, away = QToolButton(place), QToolButton(place)
         for button, text, tip, act in (
             (back, "Edit", f"Go back to plan {letter}", self.back_wanted.emit),

@@ -10,6 +10,8 @@ from kvplanner.record import NamedTuple
 from kvplanner.solve.compare import MOST, Side
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kvplanner.app.state import PlanState
     from kvplanner.engine.plan import Plan
 
@@ -86,6 +88,22 @@ class Pins(QObject):
 
 def name_of(plan: Plan) -> str:
     """Model, weight format, machine, release and what the user set: enough to tell plans apart."""
+    model, settings, *rest = _parts(plan)
+    return ", ".join(part for part in (model, " ".join(settings), *rest) if part)
+
+
+def told_apart(plans: Sequence[Plan]) -> tuple[str, ...]:
+    """Names of plans that begin with what not all of them have in common: the end of a name may be cut."""
+    listed = []
+    for plan in plans:
+        model, settings, *rest = _parts(plan)
+        listed.append([part for part in (model, *settings, *rest) if part])
+    shared = set.intersection(*map(set, listed)) if len(listed) > 1 else set()
+    return tuple(", ".join(sorted(parts, key=lambda part: part in shared)) for parts in listed)
+
+
+def _parts(plan: Plan) -> tuple[str, tuple[str, ...], str, str, str]:
+    """Model, each setting with its value, machine, engine, load."""
     from kvplanner.engine.command import command_words
     from kvplanner.engine.registry import engine
 
@@ -93,14 +111,19 @@ def name_of(plan: Plan) -> str:
     chosen = engine(request.engine)
     words = command_words(chosen, request)
     load = request.load
-    parts = (
+    settings: list[str] = [f"{name}={value}" for name, value in words.environment.items()]
+    for word in words.flags:
+        if word.startswith("-") or not settings:
+            settings.append(word)
+        else:
+            settings[-1] += f" {word}"
+    return (
         " ".join((request.model.id.rpartition("/")[2], request.weight_format or "")).strip(),
-        " ".join((*(f"{name}={value}" for name, value in words.environment.items()), *words.flags)),
+        tuple(settings),
         _short(request.machine.describe()),
         f"{chosen.title} {plan.engine_version}",
         f"{load.users}@{load.prompt_tokens}+{load.output_tokens}" if load else "",
     )
-    return ", ".join(part for part in parts if part)
 
 
 def _short(machine: str) -> str:

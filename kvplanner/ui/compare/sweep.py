@@ -79,7 +79,7 @@ class SweepPage(QWidget):
             self.measure.addItem(measure.title)
         self.measure.setAccessibleName("What is drawn")
         self.export = QPushButton("Export CSV…", self)
-        self.plan_it = QPushButton("Plan This Point", self)
+        self.plan_it = QPushButton("Plan this point", self)
         self.plan_it.setToolTip("Set what the marked point has (Enter)")
         self.readout = Wrapped(self)
         self.readout.setAccessibleName("The marked point")

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 from PySide6.QtCore import Qt, QTimer
 from PySide6.QtGui import QFocusEvent, QHideEvent, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import (
-    QAbstractItemView,
     QComboBox,
     QHBoxLayout,
     QHeaderView,
@@ -24,6 +23,7 @@ from kvplanner.solve.compare import Side
 from kvplanner.ui.compare.bars import ComparedBars
 from kvplanner.ui.compare.model import heading
 from kvplanner.ui.theme.ink import set_pale
+from kvplanner.ui.widgets import tables
 from kvplanner.ui.widgets.labels import Wrapped
 
 if TYPE_CHECKING:
@@ -46,7 +46,6 @@ EMPTY: Final = (
 HEADS: Final = ("Server", "What it comes to")
 _NAME_SHARE: Final = 3  # of the table's width, the part of one that names take at most
 AFTER_MS: Final = 250
-_ROW_PADDING: Final = 6
 _ROWS: Final = 4
 
 
@@ -68,20 +67,13 @@ class TogetherPage(QWidget):
         self.words.setProperty("role", "muted")
         self.table = table = QTableWidget(0, len(HEADS), self)
         table.setHorizontalHeaderLabels(HEADS)
-        table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
-        table.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
-        table.setShowGrid(False)
-        table.setTabKeyNavigation(False)
+        tables.flat(table, "Servers in their order of start")
         table.setWordWrap(True)
-        table.setFrameShape(QTableWidget.Shape.NoFrame)
-        table.verticalHeader().hide()
         header = table.horizontalHeader()
         header.setSectionResizeMode(0, QHeaderView.ResizeMode.Interactive)
         header.setSectionResizeMode(1, QHeaderView.ResizeMode.Stretch)
         header.setDefaultAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
-        header.setHighlightSections(False)
-        table.setAccessibleName("Servers in their order of start")
-        table.setMinimumHeight((self.fontMetrics().height() + _ROW_PADDING) * _ROWS)
+        table.setMinimumHeight((self.fontMetrics().height() + tables.ROW_PADDING) * _ROWS)
         self._line = QWidget(self)
         line = QHBoxLayout(self._line)
         line.setContentsMargins(0, 0, 0, 0)
@@ -227,7 +219,7 @@ class TogetherPage(QWidget):
         table.setColumnWidth(0, min(table.sizeHintForColumn(0) + 8, table.viewport().width() // _NAME_SHARE + 40))
         table.resizeRowsToContents()
         for row in range(table.rowCount()):
-            table.setRowHeight(row, table.rowHeight(row) + _ROW_PADDING)
+            table.setRowHeight(row, table.rowHeight(row) + tables.ROW_PADDING)
 
     def _name(self, one: Placed) -> str:
         plan = self._document.plan

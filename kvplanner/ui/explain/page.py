@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
+from math import ceil
 from typing import Final
 
 from kvplanner.report.explain import Explanation, InputRow
@@ -11,6 +12,12 @@ from kvplanner.report.words import rich
 from kvplanner.ui.theme.palette import Tokens
 
 EMPTY: Final = "Select a segment in the bars or in the table to see how it was calculated."
+HEADS: Final = ("input", "value", "", "from")
+PADDING: Final = (8, 8, 8, 0)
+COLUMN_GAP: Final = 10  # pixels between the columns of inputs, the cells' padding in it
+LEAST_SOURCE: Final = 110  # pixels of where an input comes from
+BESIDE, BETWEEN = 0.45, 0.03  # shares of a wide page: the inputs beside the arithmetic, the air between
+HEAD_GAP: Final = 6
 # A link's address is this and the number of its question.
 ASK: Final = "ask:"
 _BEFORE_UNIT: Final = re.compile(r"(?<=\d) (?=(?:GiB|GB|MiB|MB|B|bytes|tokens|blocks|layers|%)\b)")
@@ -18,7 +25,7 @@ _BEFORE_UNIT: Final = re.compile(r"(?<=\d) (?=(?:GiB|GB|MiB|MB|B|bytes|tokens|bl
 
 def together(text: str) -> str:
     """Rich text in which no number is parted from its unit."""
-    return _BEFORE_UNIT.sub("&nbsp;", rich(text))
+    return _BEFORE_UNIT.sub("&nbsp;", rich(text)).replace("≈ ", "≈&nbsp;")
 
 
 def as_html(
@@ -27,28 +34,39 @@ def as_html(
     family: str,
     empty: str = EMPTY,
     *,
+    measure: Callable[[str], float],
+    width: int,
     opened: Collection[str] | None = None,
     wide: bool = False,
     corner: int = 0,
 ) -> str:
-    """The explanation in a theme's colours. opened: the questions whose answers show, None for all; wide: inputs
-    beside the arithmetic instead of below it; corner: pixels to the right of the title that a button takes."""
+    """The explanation in a theme's colours, for a page of `width` pixels. measure(text): the pixels that a text takes;
+    opened: the questions whose answers show, None for all; wide: inputs beside the arithmetic instead of below it;
+    corner: pixels to the right of the title that a button takes."""
     if told is None:
         return f'<p style="color:{tokens.muted}">{rich(empty)}</p>'
     head = _head(told, tokens, corner)
     notes = "".join(f'<p style="margin:4px 0 0 0">{together(note.rstrip("."))}.</p>' for note in told.notes)
     left = "".join((*_arithmetic(told, tokens), *_questions(told, tokens, opened)))
     rules = f'<p style="margin:7px 0 0 0;color:{tokens.muted}">{rich(told.rules)}</p>'
-    inputs = _inputs(told.inputs, tokens, whole=wide)
-    body = f"{left}{notes}{inputs}{rules}"
-    if wide and inputs:
-        cells = f'<td width="52%">{left}{notes}{rules}</td><td width="3%"></td><td width="45%">{inputs}</td>'
-        body = f'<table width="100%" cellspacing="0" cellpadding="0"><tr>{cells}</tr></table>'
+    columns = _columns(told.inputs, measure)
+    least = _least_source(told.inputs, measure)
+    if wide and columns:
+        side = max(int(width * BESIDE), min(sum(columns) + least, width // 2))
+        inputs = _inputs(told.inputs, tokens, columns, side, least)
+        between = int(width * BETWEEN)
+        cells = f'<td width="{width - side - between}">{left}{notes}{rules}</td><td width="{between}"></td>'
+        cells += f'<td width="{side}">{inputs}</td>'
+        body = f'<table width="{width}" cellspacing="0" cellpadding="0" style="margin-top:{HEAD_GAP}px">'
+        body += f"<tr>{cells}</tr></table>"
+    else:
+        inputs = _inputs(told.inputs, tokens, columns, width, least, "margin-top:8px")
+        body = f"{left}{notes}{inputs}{rules}"
     return f"<div style=\"font-family:'{family}';color:{tokens.text}\">{head}{body}</div>"
 
 
 def _head(told: Explanation, tokens: Tokens, corner: int) -> str:
-    where = f'<p style="margin:1px 0 5px 0;color:{tokens.muted}">{rich(told.where)} · {rich(told.meaning)}</p>'
+    where = f'<p style="margin:1px 0 {HEAD_GAP}px 0;color:{tokens.muted}">{rich(told.where)} · {rich(told.meaning)}</p>'
     return f'<p style="margin:0 {corner}px 0 0"><b>{rich(told.title)}</b></p>{where}'
 
 
@@ -78,26 +96,47 @@ def _questions(told: Explanation, tokens: Tokens, opened: Collection[str] | None
     return out
 
 
-def _inputs(rows: tuple[InputRow, ...], tokens: Tokens, *, whole: bool) -> str:
+def _columns(rows: tuple[InputRow, ...], measure: Callable[[str], float]) -> tuple[int, ...]:
+    """The pixels of names, values and other values, whole: Qt breaks a word whose column is too narrow."""
+    if not rows:
+        return ()
+    texts = ((*(row[at] for row in rows), HEADS[at]) for at in range(3))
+    return tuple(ceil(max(map(measure, column))) + COLUMN_GAP for column in texts)
+
+
+def _least_source(rows: tuple[InputRow, ...], measure: Callable[[str], float]) -> int:
+    """The pixels that the longest word takes of where inputs come from."""
+    words = (word for row in rows for word in row.source.split())
+    return max(ceil(max(map(measure, words), default=0)) + 2, LEAST_SOURCE)
+
+
+def _inputs(
+    rows: tuple[InputRow, ...], tokens: Tokens, columns: tuple[int, ...], width: int, least: int, style: str = ""
+) -> str:
     if not rows:
         return ""
     muted = f"color:{tokens.muted}"
-    heads = (("input", "left"), ("value", "right"), ("", "left"), ("from", "left"))
-    head = "".join(f'<td align="{side}" style="padding:1px 8px 2px 0;{muted}">{text}</td>' for text, side in heads)
-    lines = [f"<tr>{head}</tr>"]
-    name, value, other = (max(len(row[i]) for row in rows) for i in range(3))
-    part = max(name + value + other, 1) / 0.62  # the rest is for where they come from; Qt sizes no nested table itself
-    shares = [f' width="{length / part:.0%}"' if whole else "" for length in (name, value, other)]
+    if width - sum(columns) < least:  # what a figure is in the other unit gives way to where it comes from
+        columns = (columns[0], columns[1], 0)
+    widths = (*columns, max(width - sum(columns), least))
+    shown = [at for at in range(4) if widths[at]]
+    inks = ("", "", muted, muted)
+
+    def line(texts: Sequence[str], *styles: str) -> str:
+        cells = (
+            f'<td width="{widths[at]}" align="{"right" if at == 1 else "left"}"'
+            f' style="padding:1px {PADDING[at]}px 1px 0;{styles[at]}">{texts[at]}</td>'
+            for at in shown
+        )
+        return f"<tr>{''.join(cells)}</tr>"
+
+    lines = [line(HEADS, muted, muted, muted, muted)]
     for row in rows:
         tip = f' title="{rich(row.tip)}"' if row.tip else ""
-        lines.append(
-            f'<tr><td{shares[0]} style="padding:1px 8px 1px 0">{_unbroken(row.name)}</td>'
-            f'<td{shares[1]} align="right" style="padding:1px 8px 1px 0">{_unbroken(row.value)}</td>'
-            f'<td{shares[2]} style="padding:1px 8px 1px 0;{muted}">{_unbroken(row.other)}</td>'
-            f'<td style="padding:1px 0;{muted}"><span{tip}>{rich(row.source)}</span></td></tr>'
-        )
-    width = ' width="100%"' if whole else ""
-    return f'<table{width} cellspacing="0" cellpadding="0" style="margin-top:8px">{"".join(lines)}</table>'
+        source = f"<span{tip}>{rich(row.source)}</span>"
+        lines.append(line((*map(_unbroken, (row.name, row.value, row.other)), source), *inks))
+    table = f'<table width="{sum(widths)}" cellspacing="0" cellpadding="0" style="{style}">'
+    return f"{table}{''.join(lines)}</table>"
 
 
 def _unbroken(text: str) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from PySide6.QtCore import QElapsedTimer, QEvent, QPoint, QSize, Qt, QTimer, QUrl, Signal
-from PySide6.QtGui import QFocusEvent, QGuiApplication, QResizeEvent, QShowEvent
-from PySide6.QtWidgets import QSizePolicy, QTextBrowser, QToolButton, QVBoxLayout, QWidget
+from PySide6.QtCore import QElapsedTimer, QEvent, QPoint, QSize, QTimer, QUrl, Signal
+from PySide6.QtGui import QFocusEvent, QFontMetricsF, QGuiApplication, QResizeEvent, QShowEvent
+from PySide6.QtWidgets import QSizePolicy, QToolButton, QVBoxLayout, QWidget
 
 from kvplanner.engine.plan import Plan
 from kvplanner.engine.segment import SegmentKind
@@ -16,6 +16,7 @@ from kvplanner.report.words import Unit
 from kvplanner.sized_text import sizes_in
 from kvplanner.ui.explain.page import ASK, EMPTY, as_html
 from kvplanner.ui.theme.ink import set_pale, tokens_of
+from kvplanner.ui.widgets.page_text import PageText
 
 # From this width on the inputs stand beside the arithmetic.
 WIDE: Final = 760  # for lines of this height:
@@ -26,6 +27,7 @@ LONGEST_MS: Final = 500
 MOST_TRIMMED: Final = 40
 COPY_RIGHT: Final = 14  # from the copy button to the view's edge: the scroll bar's place
 COPY_GAP: Final = 8
+TOP: Final = 4  # above the title, so that it stands level with the copy button
 
 
 class ExplainView(QWidget):
@@ -43,17 +45,12 @@ class ExplainView(QWidget):
         self._opened: set[str] = set()
         self._empty = EMPTY
         self._stale = True
-        self._wide = False
+        self._wide, self._drawn_at = False, 0
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
         self._waiting = QElapsedTimer()
         self._timer.timeout.connect(self._show)
-        self.text = QTextBrowser(self)
-        self.text.setOpenLinks(False)
-        self.text.setFrameShape(QTextBrowser.Shape.NoFrame)
-        self.text.setAccessibleName("Explanation of the selected segment")
-        self.text.document().setDocumentMargin(2)
-        self.text.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.text = PageText("Explanation of the selected segment", self)
         self.text.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Ignored)
         self.text.anchorClicked.connect(self._ask)
         self.text.document().documentLayout().documentSizeChanged.connect(self.height_changed)
@@ -63,7 +60,7 @@ class ExplainView(QWidget):
         self.copy.setProperty("quiet", True)
         self.copy.clicked.connect(self.copy_text)
         column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
+        column.setContentsMargins(0, TOP, 0, 0)
         column.addWidget(self.text)
         QWidget.setTabOrder(self.text, self.copy)
         self.copy.raise_()
@@ -127,7 +124,7 @@ class ExplainView(QWidget):
 
     def natural_height(self) -> int:
         """The height at which nothing scrolls, at the present width."""
-        return int(self.text.document().size().height()) + 6
+        return self.text.whole_height() + TOP
 
     def sizeHint(self) -> QSize:
         """Room for the whole page."""
@@ -166,10 +163,18 @@ class ExplainView(QWidget):
         empty = sizes_in(summary(self._plan), self._unit) if self._plan and self._plan.fits is None else self._empty
         family = self.font().family()
         corner = self.copy.sizeHint().width() + COPY_RIGHT + COPY_GAP
-        page = as_html(self._told, tokens_of(self), family, empty, opened=self._opened, wide=self._wide, corner=corner)
+        self._drawn_at = self._text_width()
+        page = as_html(
+            self._told, tokens_of(self), family, empty, measure=QFontMetricsF(self.text.font()).horizontalAdvance,
+            width=self._drawn_at, opened=self._opened, wide=self._wide, corner=corner,
+        )  # fmt: skip
         self.text.setHtml(page)
         self.text.verticalScrollBar().setValue(place)
         self._trim()
+
+    def _text_width(self) -> int:
+        """Pixels of a line, the scroll bar's place left free."""
+        return max(self.width() - COPY_RIGHT, 1)
 
     def _has_width(self) -> bool:
         """Whether the inputs have room beside the arithmetic: the more, the larger the letters."""
@@ -177,22 +182,22 @@ class ExplainView(QWidget):
 
     def _trim(self) -> None:
         """Leaves a gap below the text rather than half a line, as long as nobody scrolls."""
-        layout, high, extra = self.layout(), self.height(), 0
+        layout, high, extra = self.layout(), self.height() - TOP, 0
         if layout is None or self.text.verticalScrollBar().value():
             return
-        if self.natural_height() > high:
+        if self.text.whole_height() > high:
             for x in (4, int(self.width() * 0.8)):
                 line = self.text.cursorRect(self.text.cursorForPosition(QPoint(x, high - 1)))
                 if line.bottom() >= high > line.top():
                     extra = max(extra, high - line.top() + 1)
-        layout.setContentsMargins(0, 0, 0, min(extra, MOST_TRIMMED))
+        layout.setContentsMargins(0, TOP, 0, min(extra, MOST_TRIMMED))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """The inputs move beside the arithmetic where there is width."""
         super().resizeEvent(event)
         size = self.copy.sizeHint()
         self.copy.setGeometry(self.width() - size.width() - COPY_RIGHT, 0, size.width(), size.height())
-        if self._has_width() != self._wide:
+        if self._has_width() != self._wide or self._text_width() != self._drawn_at:
             self._show()
         else:
             self._trim()

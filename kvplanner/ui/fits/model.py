@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kvplanner.solve.fits import Fit
 
 SORT_ROLE: Final = Qt.ItemDataRole.UserRole + 1
-TITLES: Final = tuple(head[:1].upper() + head[1:] for head in HEADS)
+TITLES: Final = tuple(head.removeprefix("longest ").capitalize() if head.islower() else head for head in HEADS)
 _MOST_PARAMETERS: Final = 10**16  # of one verdict, the largest model first
 _NUMBERS: Final = frozenset({3, 4, 5, 6})
 Index = QModelIndex | QPersistentModelIndex
@@ -61,6 +61,8 @@ class FitsModel(QAbstractTableModel):
         """Titles."""
         if orientation == Qt.Orientation.Horizontal and role == Qt.ItemDataRole.DisplayRole:
             return TITLES[section]
+        if orientation == Qt.Orientation.Horizontal and role == Qt.ItemDataRole.ToolTipRole:
+            return HEADS[section][:1].upper() + HEADS[section][1:]
         if orientation == Qt.Orientation.Horizontal and role == Qt.ItemDataRole.TextAlignmentRole:
             side = Qt.AlignmentFlag.AlignRight if section in _NUMBERS else Qt.AlignmentFlag.AlignLeft
             return side | Qt.AlignmentFlag.AlignVCenter
@@ -74,7 +76,8 @@ class FitsModel(QAbstractTableModel):
         if role == SORT_ROLE:
             return _key(fit, column)
         if role == Qt.ItemDataRole.ToolTipRole:
-            return f"{fit.model}: {fit.refused}" if fit.refused else fit.model
+            told = fit.model if column == 0 else cells(fit, self._unit)[column]
+            return "\n".join(filter(None, (told, fit.refused)))
         if role == Qt.ItemDataRole.TextAlignmentRole and column in _NUMBERS:
             return Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
         return None

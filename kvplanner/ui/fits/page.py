@@ -7,9 +7,8 @@ from time import sleep
 from typing import TYPE_CHECKING, Any, Final
 
 from PySide6.QtCore import QModelIndex, QObject, QPoint, Qt, Signal
-from PySide6.QtGui import QFocusEvent, QHideEvent, QShowEvent
+from PySide6.QtGui import QFocusEvent, QHideEvent, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import (
-    QAbstractItemView,
     QCheckBox,
     QComboBox,
     QHBoxLayout,
@@ -23,6 +22,7 @@ from PySide6.QtWidgets import (
 from kvplanner.app import settings as s
 from kvplanner.ui.fits.model import FitsFilter, FitsModel
 from kvplanner.ui.theme.ink import set_pale
+from kvplanner.ui.widgets import tables
 from kvplanner.ui.widgets.labels import Wrapped, spoken
 
 if TYPE_CHECKING:
@@ -39,11 +39,12 @@ if TYPE_CHECKING:
 
 BATCH: Final = 24
 KEY: Final = "what fits"
-_MODEL, _GPUS, _USERS, _VERDICT = 0, 2, 5, 7
+_MODEL, _GPUS, _CONTEXT, _USERS, _LEFT, _VERDICT = 0, 2, 4, 5, 6, 7
+_IN_SIGHT: Final = (_MODEL, _GPUS, _VERDICT, _CONTEXT, _USERS, _LEFT)
 _MOST_LOCAL: Final = 60
 _STARRED: Final = "is:starred"
 _ROW_PADDING: Final = 8
-_MODEL_WIDTH: Final = 210
+_LEAST_NAME, _MOST_NAME = 22, 44  # letters
 _REST: Final = 0.001  # after each row, so that the window's own thread comes first
 _FORMATS: Final = (None, "FP8", "AWQ 4-bit")
 _WAYS: Final = ("Models on this machine", "Machines for this model")
@@ -59,6 +60,7 @@ class FitsPage(QWidget):
     """Lists what fits while it is seen; a plan of another machine, model or load begins it anew."""
 
     segment_selected = Signal(object)
+    roomy = True
 
     def __init__(
         self, document: Document, jobs: Jobs, library: Library, settings: Settings, parent: QWidget | None = None
@@ -86,7 +88,7 @@ class FitsPage(QWidget):
         self.status = Wrapped(self)
         self.table = self._make_table()
         column = QVBoxLayout(self)
-        column.setContentsMargins(0, 4, 0, 0)
+        column.setContentsMargins(0, 0, 0, 0)
         for widgets in ((self.way, self.search), (self.formats, self.everything)):
             line = QHBoxLayout()
             for widget in widgets:
@@ -105,22 +107,15 @@ class FitsPage(QWidget):
         library.models_changed.connect(self._found_local)
 
     def _make_table(self) -> QTableView:
-        table = QTableView(self)
+        table = tables.made(self, "What fits", _ROW_PADDING)
         table.setModel(self.shown)
         table.setSortingEnabled(True)
         table.sortByColumn(_VERDICT, Qt.SortOrder.AscendingOrder)
-        table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
-        table.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
-        table.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
-        table.setShowGrid(False)
-        table.setWordWrap(False)
-        table.setFrameShape(QTableView.Shape.NoFrame)
-        table.verticalHeader().hide()
-        table.verticalHeader().setDefaultSectionSize(self.fontMetrics().height() + _ROW_PADDING)
-        table.horizontalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
-        table.horizontalHeader().setStretchLastSection(True)
-        table.setAccessibleName("What fits")
-        table.setTabKeyNavigation(False)
+        header = table.horizontalHeader()
+        header.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
+        header.setStretchLastSection(True)
+        for place, column in enumerate(_IN_SIGHT):  # the answers before what a narrow window leaves to scrolling
+            header.moveSection(header.visualIndex(column), place)
         table.activated.connect(self._chosen)
         return table
 
@@ -223,8 +218,21 @@ class FitsPage(QWidget):
         self.model.add(batch)
         if first:
             self.table.resizeColumnsToContents()
-            self.table.setColumnWidth(_MODEL, _MODEL_WIDTH)
+            self._fit_names()
         self.status.setText(f"{len(self.model.rows):,} planned, {self.shown.rowCount():,} shown…")
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """The names take what the answers leave."""
+        super().resizeEvent(event)
+        self._fit_names()
+
+    def _fit_names(self) -> None:
+        """Names as long as the answers leave them room, within reason."""
+        letter = self.fontMetrics().averageCharWidth()
+        seen = (column for column in _IN_SIGHT[1:] if not self.table.isColumnHidden(column))
+        room = self.table.viewport().width() - sum(self.table.columnWidth(column) for column in seen)
+        wide = min(max(room, letter * _LEAST_NAME), letter * _MOST_NAME)
+        self.table.setColumnWidth(_GPUS if self.table.isColumnHidden(_MODEL) else _MODEL, wide)
 
     def _done(self, count: int) -> None:
         self._job = None

@@ -317,7 +317,7 @@ class GpuPanel(QWidget):
         if not watching:
             text = "Watch this machine's GPUs here: what is planned beside what is measured, per GPU and per process."
         elif self.model.snapshot is None:
-            text = "Looking for GPUs …"
+            text = "Looking for GPUs…"
         else:
             text = "No GPU to show. The plan does not need one: choose any GPU in the setup."
         self.empty.setText(text)

@@ -15,11 +15,12 @@ from PySide6.QtCore import (
     Signal,
 )
 from PySide6.QtGui import QGuiApplication, QKeySequence, QShortcut
-from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QLabel, QLineEdit, QTableView, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHeaderView, QLabel, QLineEdit, QTableView, QVBoxLayout, QWidget
 
 from kvplanner.observe.signatures import signature
 from kvplanner.observe.snapshot import GpuSample, ProcessSample, Snapshot, labels_in_words
 from kvplanner.record import NamedTuple
+from kvplanner.ui.widgets import tables
 from kvplanner.units import MIB, ByteUnit, format_bytes
 
 COLUMNS: Final = ("GPU", "PID", "User", "Name", "Memory", "Command")
@@ -216,22 +217,13 @@ class ProcessTable(QWidget):
         self.note.hide()
 
     def _make_view(self) -> QTableView:
-        view = QTableView(self)
+        view = tables.made(self, "Processes on the GPUs", 8)
         view.setModel(self.proxy)
-        view.setAccessibleName("Processes on the GPUs")
         view.setSortingEnabled(True)
         view.sortByColumn(_MEMORY, Qt.SortOrder.DescendingOrder)
-        view.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
-        view.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
-        view.setShowGrid(False)
-        view.setWordWrap(False)
-        view.setTabKeyNavigation(False)
-        view.verticalHeader().hide()
-        view.verticalHeader().setDefaultSectionSize(view.fontMetrics().height() + 8)
         header = view.horizontalHeader()
         header.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
         header.setStretchLastSection(True)
-        header.setHighlightSections(False)
         header.setDefaultAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
         samples = {_GPU: "GPU ▾", _PID: "4194304", _USER: "user12", _NAME: "VLLM::Worker_", _MEMORY: "000.00 GiB"}
         for column, sample in samples.items():

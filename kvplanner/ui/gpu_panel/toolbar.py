@@ -19,7 +19,7 @@ class Toolbar(QWidget):
         self.fast_box.setToolTip("Sample memory ten times a second instead of once")
         self.record_button = self._button("Write every sample to a CSV file")
         self.replay_button = self._button("Show a recording again, in its own rhythm")
-        self.replay_button.setText("Repla&y …")
+        self.replay_button.setText("Repla&y…")
         self.more = self._button("Reconnect to the driver, and say which GPU stands for which device of the plan")
         self.more.setText("More ▾")
         self.menu = QMenu(self.more)
@@ -69,7 +69,7 @@ class Toolbar(QWidget):
 
     def set_recording(self, recording: bool) -> None:
         """Whether a recording is being written."""
-        self.record_button.setText("End re&cording" if recording else "Re&cord …")
+        self.record_button.setText("End re&cording" if recording else "Re&cord…")
 
     def set_replaying(self, replaying: bool) -> None:
         """Whether a recording is being played."""
@@ -81,7 +81,7 @@ class Toolbar(QWidget):
 def state_text(snapshot: Snapshot | None, watching: bool, age_s: float, recorded: int | None) -> str:
     """What is watched and how old it is, in words."""
     if snapshot is None:
-        return "looking for GPUs …" if watching else "not watching"
+        return "looking for GPUs…" if watching else "not watching"
     whole = [g for g in snapshot.gpus if g.kind == "gpu"]
     slices = len(snapshot.gpus) - len(whole)
     parts = []

@@ -50,9 +50,9 @@ class LaunchView(QWidget):
         spoken(self.form, "Form of the command")
         self.copy_button = QPushButton("Copy", self)
         self.copy_button.setToolTip("Copy all of it")
-        self.paste_button = QPushButton("Paste a Command", self)
+        self.paste_button = QPushButton("Paste a command", self)
         self.paste_button.setToolTip("Plan the command, compose file, manifest or call that lies on the clipboard")
-        self.check_button = QPushButton("Ask the Engine", self)
+        self.check_button = QPushButton("Ask the engine", self)
         self.answer = QPlainTextEdit(self)
         self.answer.setAccessibleName("The engine's own answer")
         self.text = QPlainTextEdit(self)
@@ -78,7 +78,7 @@ class LaunchView(QWidget):
         line.addStretch(1)
         line.addWidget(self.paste_button)
         column = QVBoxLayout(self)
-        column.setContentsMargins(0, 4, 0, 0)
+        column.setContentsMargins(0, 0, 0, 0)
         column.addLayout(line)
         column.addWidget(self.text, 2)
         column.addWidget(self.answer, 3)
@@ -134,7 +134,7 @@ class LaunchView(QWidget):
     def show_asking(self, asking: bool) -> None:
         """While the engine's program runs it is not asked again."""
         self.check_button.setEnabled(not asking)
-        self.check_button.setText("Asking…" if asking else "Ask the Engine")
+        self.check_button.setText("Asking…" if asking else "Ask the engine")
 
     def show_answer(self, text: str) -> None:
         """What the engine says, below the command."""

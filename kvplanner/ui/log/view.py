@@ -7,7 +7,7 @@ from typing import Final
 
 from PySide6.QtCore import QEvent, Qt, QUrl, Signal
 from PySide6.QtGui import QFocusEvent
-from PySide6.QtWidgets import QHBoxLayout, QPushButton, QTextBrowser, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from kvplanner.diagnose.diagnosis import Diagnosis
 from kvplanner.diagnose.implied import Implied
@@ -22,13 +22,14 @@ from kvplanner.solve.remedies import Remedy
 from kvplanner.ui.log.asking import Asking
 from kvplanner.ui.theme.ink import set_pale, tokens_of
 from kvplanner.ui.theme.palette import Tokens
+from kvplanner.ui.widgets.page_text import PageText
 
 EMPTY: Final = (
     "Open, paste or drop a server's start-up log to see how far it came, why it failed, and what it measured."
 )
 MOST_WAYS: Final = 5
 WAYS: Final = "What helps, by the log's own figures"
-READING: Final = "Reading the log …"
+READING: Final = "Reading the log…"
 _LEAST: Final = 160
 _GAPS: Final = 8
 
@@ -58,24 +59,19 @@ class LogView(QWidget):
         self._beside: Implied | None = None
         self._reading = False
         self._unit: Unit = "GiB"
-        self.open_button = QPushButton("Open Log…", self)
-        self.paste_button = QPushButton("Paste Log", self)
-        self.plan_button = QPushButton("Make It the Plan", self)
+        self.open_button = QPushButton("Open log…", self)
+        self.paste_button = QPushButton("Paste log", self)
+        self.plan_button = QPushButton("Make it the plan", self)
         self.plan_button.setToolTip("Plans the log's model, engine and options on the GPUs that it names")
-        self.calibrate_button = QPushButton("Calibrate Plans", self)
+        self.calibrate_button = QPushButton("Calibrate plans", self)
         self.calibrate_button.setToolTip("Plans like this one take what this start measured in place of estimates")
-        self.report_button = QPushButton("Save Report…", self)
+        self.report_button = QPushButton("Save report…", self)
         self.report_button.setToolTip("What the log says, without paths, names of machines and keys, to hand on")
         self.asking = Asking(self)
         self.asking.entered.connect(self.plan_wanted)
-        self.text = QTextBrowser(self)
-        self.text.setFrameShape(QTextBrowser.Shape.NoFrame)
-        self.text.setOpenLinks(False)
-        self.text.document().setDocumentMargin(0)  # in line with the buttons and fields
+        self.text = PageText("What the log says", self)
         self.text.anchorClicked.connect(self._clicked)
         self.text.document().documentLayout().documentSizeChanged.connect(self.height_changed)
-        self.text.setAccessibleName("What the log says")
-        self.text.viewport().setAutoFillBackground(False)
         for button, signal in (
             (self.open_button, self.open_wanted), (self.paste_button, self.paste_wanted),
             (self.plan_button, self.plan_wanted), (self.calibrate_button, self.calibrate_wanted),

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from PySide6.QtCore import QEvent, Qt, QUrl, Signal
+from PySide6.QtCore import QEvent, QUrl, Signal
 from PySide6.QtGui import QFocusEvent
-from PySide6.QtWidgets import QTextBrowser, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from kvplanner.report import words
 from kvplanner.report.remedies import heading, outcome, title, without
 from kvplanner.sized_text import sizes_in
 from kvplanner.ui.theme.ink import set_pale, tokens_of
+from kvplanner.ui.widgets.page_text import PageText
 
 if TYPE_CHECKING:
     from kvplanner.engine.plan import Plan
@@ -37,11 +38,7 @@ class RemedyPage(QWidget):
         self._unit: Unit = "GiB"
         self._empty = EMPTY
         self._plan: Plan | None = None
-        self.text = QTextBrowser(self)
-        self.text.setOpenLinks(False)
-        self.text.setFrameShape(QTextBrowser.Shape.NoFrame)
-        self.text.setAccessibleName("Ways to change the plan")
-        self.text.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.text = PageText("Ways to change the plan", self)
         self.text.anchorClicked.connect(self._clicked)
         self.text.document().documentLayout().documentSizeChanged.connect(self.height_changed)
         column = QVBoxLayout(self)
@@ -56,7 +53,7 @@ class RemedyPage(QWidget):
 
     def natural_height(self) -> int:
         """As high as the list, within reason: it scrolls."""
-        return max(int(self.text.document().size().height()) + 4, _LEAST)
+        return max(self.text.whole_height(), _LEAST)
 
     def set_plan(self, plan: Plan | None) -> None:
         """The finder follows the document by itself."""
@@ -91,7 +88,7 @@ class RemedyPage(QWidget):
             told = words.rich(sizes_in(without(plan), self._unit))
         else:
             rows = "".join(self._row(number, remedy) for number, remedy in enumerate(remedies))
-            told = f"<p><b>{heading(plan)}</b></p>{rows}"
+            told = f'<p style="margin:0 0 8px 0"><b>{heading(plan)}</b></p>{rows}'
             self.text.setHtml(f'<div style="color:{tokens.text}">{told}</div>')
             return
         self.text.setHtml(f'<p style="color:{tokens.muted}">{told}</p>')

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from PySide6.QtCore import QPointF, QRect, QRectF, QSize, Qt, Signal
+from PySide6.QtCore import QPointF, QRect, QRectF, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import (
     QColor,
     QFocusEvent,
@@ -15,6 +15,7 @@ from PySide6.QtGui import (
     QPaintEvent,
     QPen,
     QPolygonF,
+    QResizeEvent,
     QWheelEvent,
 )
 from PySide6.QtWidgets import QAbstractButton, QComboBox, QLineEdit, QSizePolicy, QStyle, QStyleOptionComboBox, QWidget
@@ -30,6 +31,8 @@ WIDEST_POPUP: Final = 460
 # Beside the text of a combo box: the left one, and both with the chevron.
 TEXT_LEFT: Final = 9
 TEXT_MARGINS: Final = 31
+DOT: Final = " · "
+MOST_ROWS: Final = 4  # of facts on a picker's button
 
 
 def draw_chevron(painter: QPainter, centre: QPointF, colour: str) -> None:
@@ -168,6 +171,7 @@ class PickerButton(QAbstractButton):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._lines: tuple[str, ...] = ()
+        self._counted = 0
         self._busy = False
         self._chip = ""
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
@@ -192,10 +196,33 @@ class PickerButton(QAbstractButton):
         font.setPointSizeF(font.pointSizeF() * 0.92)
         return font
 
+    def _rows(self) -> list[str]:
+        """The facts in lines of whole facts; a line of several that has no room becomes two."""
+        room, metrics = self.width() - 20, QFontMetrics(self._small())
+        rows: list[str] = []
+        for line in self._lines:
+            facts = line.split(DOT)
+            taken = facts[0]
+            for fact in facts[1:]:
+                longer = f"{taken}{DOT}{fact}"
+                if metrics.horizontalAdvance(longer) > room and len(rows) < MOST_ROWS - 1:
+                    rows.append(taken)
+                    longer = fact
+                taken = longer
+            rows.append(taken)
+        return rows
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Another width may need other lines; the layout that sets it now would not hear of another height."""
+        super().resizeEvent(event)
+        if len(self._rows()) != self._counted:
+            QTimer.singleShot(0, self, self.updateGeometry)
+
     def sizeHint(self) -> QSize:
         """High enough for the lines."""
         small = QFontMetrics(self._small()).height()
-        return QSize(200, 20 + self.fontMetrics().height() + len(self._lines) * (small + 2))
+        self._counted = len(self._rows())
+        return QSize(200, 20 + self.fontMetrics().height() + self._counted * (small + 2))
 
     def minimumSizeHint(self) -> QSize:
         """As wide as a short name."""
@@ -234,7 +261,7 @@ class PickerButton(QAbstractButton):
         painter.setPen(QColor(tokens.muted))
         metrics_small = QFontMetrics(small)
         top = area.top() + metrics.height() + 2
-        for line in self._lines:
+        for line in self._rows():
             text = metrics_small.elidedText(line, Qt.TextElideMode.ElideRight, area.width())
             painter.drawText(
                 QRect(area.left(), top, area.width(), metrics_small.height()), Qt.AlignmentFlag.AlignLeft, text

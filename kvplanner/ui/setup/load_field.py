@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 MOST_USERS = 1_000_000
 MOST_TOKENS = 100_000_000
 USUAL = (1, 1500, 500)
+AROUND = 20  # pixels beside a field's words
 MIX = "70%:1500+500,30%:8k+1k"
 ABOUT = (
     "How many users at once, each with a prompt and an answer of so many tokens.\n"
@@ -49,7 +50,8 @@ class LoadField(Field):
             (self.output, "Output tokens of a user", 67, "output"),
         ):
             edit.setAccessibleName(name)
-            edit.setFixedWidth(grown(width, edit.fontMetrics().height(), 0.42))
+            metrics = edit.fontMetrics()
+            edit.setFixedWidth(max(grown(width, metrics.height(), 0.42), metrics.horizontalAdvance(hint) + AROUND))
             edit.setPlaceholderText(hint)
             edit.setToolTip(name)
             edit.committed.connect(self._commit)

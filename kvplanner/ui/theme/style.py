@@ -35,6 +35,7 @@ ROLES: Final = {
 }
 _FOCUSED: Final = QStyle.StateFlag.State_HasFocus
 _HOVERED: Final = QStyle.StateFlag.State_MouseOver
+_FAINT: Final = 110  # of 255: the line below words that can be clicked
 _DOWN: Final = QStyle.StateFlag.State_Sunken | QStyle.StateFlag.State_On
 
 
@@ -59,6 +60,7 @@ class Style(QProxyStyle):
                 target.setForegroundRole(role)
         elif isinstance(target, QToolButton) and target.property("quiet"):
             target.setAutoRaise(True)
+            target.setCursor(Qt.CursorShape.PointingHandCursor)
 
     def drawPrimitive(
         self,
@@ -128,6 +130,8 @@ class Style(QProxyStyle):
             if widget.property("quiet") and not option.state & (_HOVERED | _DOWN | _FOCUSED):
                 quiet.palette.setColor(QPalette.ColorRole.ButtonText, QColor(tokens_of(widget).muted))
             super().drawControl(element, quiet, painter, widget)
+            if _is_link(widget):
+                _underline(quiet, painter)
             return
         super().drawControl(element, option, painter, widget)
 
@@ -144,3 +148,18 @@ class Style(QProxyStyle):
             return False
         rounded(painter, QRectF(widget.rect()), tokens.panel, tokens.accent if kind == "drop" else tokens.outline, 8)
         return True
+
+
+def _is_link(widget: QWidget) -> bool:
+    """Whether a button is nothing but words: no sign, no ▸ that opens something, no switch."""
+    if not isinstance(widget, QToolButton) or not widget.property("quiet") or widget.isCheckable():
+        return False
+    return len(widget.text()) > 1 and widget.text()[-1] not in "▸▾"
+
+
+def _underline(option: QStyleOptionToolButton, painter: QPainter) -> None:
+    """A fine line below the words."""
+    words = option.fontMetrics.boundingRect(option.rect, Qt.AlignmentFlag.AlignCenter.value, option.text)
+    ink = option.palette.color(QPalette.ColorRole.ButtonText)
+    ink.setAlpha(_FAINT)
+    painter.fillRect(QRectF(words.left(), words.bottom() - 0.5, words.width(), 1), ink)

@@ -45,8 +45,9 @@ QMenu::item:selected { background: $selection; color: $text; }
 QMenu::item:disabled { color: $muted; }
 QMenu::separator { height: 1px; background: $border; margin: 4px 6px; }
 QToolTip { background: $panel; color: $text; border: 1px solid $outline; padding: 4px 6px; }
+QAbstractScrollArea::corner { background: transparent; border: none; }
 QHeaderView::section { background: $panel; color: $muted; border: none; border-bottom: 1px solid $border;
-  padding: 3px 6px; }
+  padding: 3px 3px; }
 """)
 
 

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 NOTES_SHOWN: Final = 2
 LEAST_DETAILS: Final = 0.55  # of the width: with less beside them, the buttons stand below the details
 CORNER_GAP: Final = 12
+LOOKING: Final = "Looking for ways…"
+MORE_AIR: Final = 6  # pixels beside the words of a link: it begins where the text above it does
 DOT: Final = " · "
 _BEFORE_UNIT: Final = re.compile(r"(?<=\d) (?=GiB|GB|MiB|MB|tokens)")
 
@@ -166,6 +168,7 @@ class VerdictView(QWidget):
         self._low = False
         self._notice = ""
         self._offered: list[QPushButton] = []
+        self._looking = True
         self._problem: tuple[str, str] | None = None
         self._stale: tuple[str, str, str] | None = None
         self._corner: QWidget | None = None
@@ -210,7 +213,7 @@ class VerdictView(QWidget):
         self._buttons = QHBoxLayout()
         self._buttons.setSpacing(6)
         self._buttons.addStretch(1)
-        self._kept: QWidget | None = None
+        self._kept: QLabel | None = None
         column.addLayout(self._buttons)
         self._cards = QVBoxLayout()
         self._cards.setSpacing(6)
@@ -332,10 +335,11 @@ class VerdictView(QWidget):
             self._stale = stale
             self._show()
 
-    def set_actions(self, actions: Sequence[tuple[str, str, Callable[[], object]]]) -> None:
-        """Buttons under what is said: text, what it is for, and what it does."""
-        if not actions and not self._offered:
+    def set_actions(self, actions: Sequence[tuple[str, str, Callable[[], object]]], *, looking: bool = False) -> None:
+        """Buttons under what is said: text, what it is for, and what it does; looking: they are still looked for."""
+        if not actions and not self._offered and looking == self._looking:
             return
+        self._looking = looking
         from kvplanner.ui.widgets.buttons import ShortButton
 
         for old in self._offered:
@@ -348,6 +352,7 @@ class VerdictView(QWidget):
             button.clicked.connect(partial(_call, run))
             self._buttons.insertWidget(at, button)
             button.show()
+        self._keep_room(self._seeks(self.shown().state))
         self._hold_height()
 
     def shown(self) -> Verdict:
@@ -388,23 +393,28 @@ class VerdictView(QWidget):
         self._show_message(told.engine_message)
         self._show_notes(told, tokens.warning, tokens.muted)
         self._place_corner()
-        self._keep_room(told.state == "fails" or (told.state in ("narrow", "partly") and not self._low))
+        self._keep_room(self._seeks(told.state))
         self._hold_height()
         self.setAccessibleName(f"{STATE_NAMES[told.state]}. {told.headline}")
 
+    def _seeks(self, state: str) -> bool:
+        """Whether ways are looked for and offered here: a low window has no room for those that are not needed."""
+        return state == "fails" or (state in ("narrow", "partly") and not self._low)
+
     def _keep_room(self, wanted: bool) -> None:
-        """The line of buttons, kept for those that are looked for, so that nothing below moves when they are found."""
+        """Says in the line of buttons that they are looked for, so that nothing below moves when they are found."""
         if wanted and self._kept is None:
             from PySide6.QtWidgets import QPushButton
 
             like = QPushButton("Apply", self)
             like.hide()
-            self._kept = QWidget(self)
-            self._kept.setFixedSize(0, like.sizeHint().height())
+            self._kept = QLabel(LOOKING, self)
+            self._kept.setProperty("role", "muted")
+            self._kept.setFixedHeight(like.sizeHint().height())
             like.deleteLater()
-            self._buttons.addWidget(self._kept)
+            self._buttons.insertWidget(0, self._kept)
         if self._kept is not None:
-            self._kept.setVisible(wanted)
+            self._kept.setVisible(wanted and self._looking and not self._offered)
 
     def _show_notes(self, told: Verdict, mark: str, ink: str) -> None:
         few = 0 if self._low else NOTES_SHOWN
@@ -416,6 +426,18 @@ class VerdictView(QWidget):
         self.more.setVisible(hidden > 0)
         count = counted(hidden, "more note", "more notes") if few else counted(hidden, "note", "notes")
         self.more.setText("Fewer notes" if self._open_notes else count)
+        self.more.setFixedWidth(self.more.fontMetrics().horizontalAdvance(self.more.text()) + MORE_AIR)
+        self._place_more()
+
+    def _place_more(self) -> None:
+        """In a low window the notes' link stands in the line of buttons."""
+        there = self._buttons.indexOf(self.more) >= 0
+        if self._low and not there:
+            self._column.removeWidget(self.more)
+            self._buttons.insertWidget(len(self._offered) + int(self._kept is not None), self.more)
+        elif there and not self._low:
+            self._buttons.removeWidget(self.more)
+            self._column.addWidget(self.more, 0, Qt.AlignmentFlag.AlignLeft)
 
     def changeEvent(self, event: QEvent) -> None:
         """Follows theme and font."""

@@ -24,7 +24,7 @@ class PlotPlace(QLabel):
     """Stands where a plot will be, and says why where none comes."""
 
     def __init__(self, parent: QWidget) -> None:
-        super().__init__("Preparing the plot …", parent)
+        super().__init__("Preparing the plot…", parent)
         self.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.setProperty("role", "muted")
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
-from PySide6.QtCore import QSize, Qt, QTimer, Signal
+from PySide6.QtCore import QCoreApplication, QEvent, QSize, Qt, QTimer, Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
 
 from kvplanner.app.messages import Messages
@@ -29,7 +29,7 @@ LEAST_BARS: Final = 96
 DENSE_BARS: Final = 260  # so much the bars may take of a low window before they scroll: four dense ones
 DETAILS_AFTER_MS: Final = 60
 DRAG_DETAILS_MS: Final = 180  # while edits follow each other
-BUTTON_WIDTH: Final = 118
+BUTTONS_WIDTH: Final = 196  # of both, until they are made
 BUTTON_HEIGHT: Final = 29
 BUTTON_GAP: Final = 8
 GAP: Final = 10
@@ -88,7 +88,7 @@ class Centre(QWidget):
     def _make_header(self) -> None:
         """The place of the verdict, and that of the two buttons beside it."""
         self._buttons = QWidget(self)
-        self._buttons.setMinimumSize(2 * BUTTON_WIDTH + BUTTON_GAP, BUTTON_HEIGHT)
+        self._buttons.setMinimumSize(BUTTONS_WIDTH, BUTTON_HEIGHT)
         self._header = QHBoxLayout()
         self._header.setSpacing(GAP)
         self._before = QWidget(self)  # holds the place of the verdict
@@ -103,7 +103,7 @@ class Centre(QWidget):
         self._scroll.setWidgetResizable(True)
         self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        ground = Ground()
+        self._ground = ground = Ground()
         ground.setMinimumWidth(LEAST_WIDTH)
         self._outer = QVBoxLayout(ground)
         self._outer.setContentsMargins(14, 10, 14, 12)
@@ -173,7 +173,7 @@ class Centre(QWidget):
         line.setSpacing(BUTTON_GAP)
         for button in (self.export_button, self.copy_button):
             line.addWidget(button)
-            button.setMinimumSize(max(BUTTON_WIDTH, button.sizeHint().width()), BUTTON_HEIGHT)
+            button.setMinimumSize(button.sizeHint().width(), BUTTON_HEIGHT)
         self._buttons.setMinimumWidth(max(self._buttons.minimumWidth(), line.minimumSize().width()))
 
     def build_details(self) -> None:
@@ -269,10 +269,10 @@ class Centre(QWidget):
             self.verdict.set_stale(reason, remedy, of)
             self._dim()
 
-    def set_actions(self, actions: Sequence[tuple[str, str, Callable[[], object]]]) -> None:
-        """Buttons of the verdict: text, what it is for, what it does."""
+    def set_actions(self, actions: Sequence[tuple[str, str, Callable[[], object]]], *, looking: bool = False) -> None:
+        """Buttons of the verdict: text, what it is for, what it does; looking: others are looked for."""
         if self._views:
-            self.verdict.set_actions(actions)
+            self.verdict.set_actions(actions, looking=looking)
 
     def _dim(self) -> None:
         """Every view is pale while its plan is not of what is set."""
@@ -357,6 +357,9 @@ class Centre(QWidget):
         above = self.verdict.heightForWidth(width) if self.verdict.hasHeightForWidth() else self.verdict.height()
         above += self._bars_card.maximumHeight() + 2 * GAP + margins.top() + margins.bottom()
         self.details.fit(self.height(), self._scroll.viewport().height() - above)
+        least = max(self._scroll.viewport().height(), self._outer.minimumHeightForWidth(self._ground.width()))
+        if self._ground.height() != least:  # a layout activated by hand tells the scroll area nothing
+            QCoreApplication.postEvent(self._ground, QEvent(QEvent.Type.LayoutRequest))
 
     def resizeEvent(self, event: Any) -> None:
         """The bars' share changes with the window."""

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 CARD_WIDTH: Final = 240
 CARD_MARGIN: Final = 6
+TAB_AIR, TAB_TIGHT = 9, 5  # pixels on each side of a tab's title, as the style sheet has them and where room is scarce
+PAGE_MARGINS: Final = (6, 6, 6, 4)  # of a page within its card
 GAP: Final = 10
 STACK_BELOW: Final = 830  # of the centre's width: table and tabs stand below each other in windows below 1,160
 CHART_HEIGHT: Final = 330
@@ -29,6 +31,7 @@ CHART_SHAPE: Final = 0.5  # in a wide window the chart keeps this much of its wi
 CHART_MOST: Final = 0.36  # a taller chart says no more
 UPPER_SHARE: Final = 0.45  # of a tall window's room table and tabs take at most, once their own height is met
 UPPER_MOST: Final = 460
+GRID_SHARE: Final = 0.6  # a page of tables and plots takes more of it
 TABLE_WIDTH: Final = 466
 LOW: Final = 700
 
@@ -61,7 +64,7 @@ class Details(QWidget):
         self._dimmed = False
         self._empty = ""
         self._chart_in_front = False
-        self._upper, self._upper_at = 0, (0, 0)
+        self._upper, self._upper_at = 0, (0, 0, "")
         self.splitter = QSplitter(Qt.Orientation.Horizontal, self)
         self.splitter.setChildrenCollapsible(False)
         self.splitter.setHandleWidth(GAP)
@@ -99,8 +102,7 @@ class Details(QWidget):
         """One more tab at the end."""
         place = QWidget()
         place.setAccessibleName(tab.title)
-        column = QVBoxLayout(place)
-        column.setContentsMargins(0, 0, 0, 0)
+        QVBoxLayout(place).setContentsMargins(*PAGE_MARGINS)
         self._declared[tab.key], self._places[tab.key] = tab, place
         self.tabs.addTab(place, tab.title)
 
@@ -175,11 +177,13 @@ class Details(QWidget):
             self._chart_in_front = self.tabs.currentWidget() is place
             self.tabs.removeTab(self.tabs.indexOf(place))
             card.addWidget(place)
+            place.setContentsMargins(*(-margin for margin in PAGE_MARGINS))  # the card has its own
             place.show()
             self.chart_card.show()
         else:
             self.chart_card.hide()
             card.removeWidget(place)
+            place.setContentsMargins(0, 0, 0, 0)
             at = list(self._declared).index(STARTUP)
             self.tabs.insertTab(at, place, self._declared[STARTUP].title)
             if self._chart_in_front:
@@ -250,23 +254,28 @@ class Details(QWidget):
         rows = self.breakdown.model.rowCount()
         self._beside.setVisible(rows > 0)
         self.table_card.setMaximumHeight(table)
+        self._fit_widths(stacked=stacked)
         if stacked:
             table = least if window_height < LOW else table
-            upper = (table + GAP if rows else 0) + self._page_height(stacked=True)
+            above = table + GAP if rows else 0
+            page = max(self._page_height(stacked=True), room - above)  # of a short page no part of the ground is bare
             self._set_charted(False)
-            for place, height in ((self._beside, table), (self.tabs_card, self._page_height(stacked=True))):
+            for place, height in ((self._beside, table), (self.tabs_card, page)):
                 place.setFixedHeight(height)
-            self._limit(upper, upper)
+            self._limit(above + page, above + page)
             return
         for place in (self._beside, self.tabs_card):  # the splitter takes its own limits from these
             place.setMinimumHeight(least)
             place.setMaximumHeight(_ANY)
         own = max(table if rows else 0, self._least_page())
-        self._set_charted(self._plan is not None and room - GAP - own >= CHART_LEAST)
+        known = self._plan is not None and self._plan.fits is not None
+        self._set_charted(known and room - GAP - own >= CHART_LEAST)
         if self.charted:
             # What is selected next may take less: the chart below is not to jump about.
             most = min(int(room * UPPER_SHARE), UPPER_MOST)
-            size = (self.width(), room)
+            if self._roomy():  # tables and plots of a page say more than the chart below them
+                most = max(most, min(int(room * GRID_SHARE), room - GAP - CHART_LEAST))
+            size = (self.width(), room, self._current_key() if self._roomy() else "")
             before = self._upper if size == self._upper_at else 0
             spare = room - GAP - int(self.width() * CHART_MOST)  # what the chart makes nothing of
             upper = max(own, before, min(self._page_height(stacked=False), most), spare)
@@ -290,7 +299,24 @@ class Details(QWidget):
             layout.activate()  # else a frame would show the new limits in the old room
 
     def _bar(self) -> int:
-        return self.tabs.tabBar().sizeHint().height() + 2 * CARD_MARGIN + 2 + 4
+        return self.tabs.tabBar().sizeHint().height() + 2 * CARD_MARGIN + 2 + 4 + PAGE_MARGINS[1] + PAGE_MARGINS[3]
+
+    def _fit_widths(self, *, stacked: bool) -> None:
+        """All tabs and all columns show at once: the air around the tabs' titles gives way first, then columns do."""
+        frame, metrics = 2 * CARD_MARGIN + 2, self.tabs.tabBar().fontMetrics()
+        table = 0 if stacked else self.breakdown.whole_width() + frame + GAP
+        titles = [metrics.horizontalAdvance(tab.title) for tab in self._declared.values()]
+        easy, tight = (sum(titles) + len(titles) * (2 * air + 1) + frame for air in (TAB_AIR, TAB_TIGHT))
+        crowded = easy + table > self.width()
+        if crowded != bool(self.tabs.tabBar().styleSheet()):
+            self.tabs.tabBar().setStyleSheet(f"QTabBar::tab {{ padding: 7px {TAB_TIGHT}px; }}" if crowded else "")
+        tabs = min(tight if crowded else easy, self.width())
+        self.tabs_card.setMinimumWidth(max(CARD_WIDTH, tabs))
+        self._beside.setMinimumWidth(CARD_WIDTH if stacked else max(CARD_WIDTH, min(table, self.width() - tabs) - GAP))
+
+    def _roomy(self) -> bool:
+        """Whether the page in front says more in more room."""
+        return bool(getattr(self.current, "roomy", False))
 
     def _page_height(self, *, stacked: bool) -> int:
         """The height at which the page in front shows whole."""

@@ -47,6 +47,7 @@ class Tab(NamedTuple):
     """A page by key and title; make(parent): the page, a widget that is a Page.
 
     A page with `natural_height()` and the signal `height_changed` is as high as it says; others have a chart's shape.
+    One that is `roomy`, of tables or plots, gets more of a tall window.
     """
 
     key: str

@@ -80,7 +80,7 @@ def test_everything_can_be_explained_and_copied(name: str, kind: str | None) -> 
         assert told.value in text
         assert all(row.source in text for row in told.inputs)
         for tokens in (LIGHT, DARK):
-            assert tokens.text in as_html(told, tokens, "Sans")
+            assert tokens.text in as_html(told, tokens, "Sans", measure=len, width=400)
 
 
 def test_why_this_is_not_80_gb() -> None:
@@ -238,7 +238,7 @@ def test_sources_are_told_in_words_and_whole_in_the_tip() -> None:
     told = explanation(plan._replace(devices=(device._replace(segments=segments),)), 0, "runtime", "GiB")
     assert told is not None
     assert (told.inputs[0].source, told.inputs[0].tip) == ("total seen in public logs", raw)
-    page = as_html(told, LIGHT, "Sans", wide=True)
+    page = as_html(told, LIGHT, "Sans", measure=len, width=900, wide=True)
     assert f'title="{raw}"' in page
     assert "1.00&nbsp;MiB" in page
 

@@ -89,7 +89,7 @@ def test_the_engine_is_asked_by_a_worker_and_its_answer_stands_below(
     page.check_button.click()
     qtbot.waitUntil(lambda: not page.answer.isHidden(), timeout=10_000)
     assert "llama-fit-params agrees" in page.answer.toPlainText()
-    assert page.check_button.text() == "Ask the Engine"
+    assert page.check_button.text() == "Ask the engine"
     window.document.set_option("ctx_size", 4096)
     window.document.flush()
     window.centre.show_details()

@@ -193,7 +193,7 @@ def test_a_watched_server_that_ends_offers_its_log(window: MainWindow, qtbot: Qt
     with qtbot.waitSignal(window.messages.posted, timeout=10_000) as posted:
         window.opening.logs.offer(ended, None)
     assert posted.args is not None
-    assert posted.args[0].action[0] == "Open Log…"
+    assert posted.args[0].action[0] == "Open log…"
 
 
 def test_what_helps_is_applied_in_one_step_and_holds_by_the_logs_own_figures(window: MainWindow, qtbot: QtBot) -> None:

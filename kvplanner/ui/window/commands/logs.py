@@ -97,7 +97,7 @@ class Logs(QtCore.QObject):
             action = f"Read {path.name}", lambda: self.open_path(path)
         else:
             text += ". Its terminal or container has the log: paste it here, or open it"
-            action = "Open Log…", self.ask_file
+            action = "Open log…", self.ask_file
         self._messages.info(text, action=action, key="engine ended")
 
     def open_path(self, path: Path) -> None:

@@ -39,7 +39,7 @@ class Solving(QObject):
         window.document.planned.connect(self._planned)
         window.document.failed.connect(self._failed)
         if window.document.error is None:
-            window.centre.set_actions(())
+            window.centre.set_actions((), looking=True)
         window.centre.below.add_tab(Tab(WAYS, "Ways", self._ways))
         window.centre.below.add_tab(Tab(FITS, "What fits", self._fits))
 
@@ -57,7 +57,7 @@ class Solving(QObject):
     def _planned(self, plan: Plan) -> None:
         """A plan that needs no change has no buttons; others keep theirs until the new ones are known."""
         if not self._offered or not _needs(plan):
-            self._window.centre.set_actions(())
+            self._window.centre.set_actions((), looking=True)
             self._offered = False
 
     def _failed(self, _error: object) -> None:
