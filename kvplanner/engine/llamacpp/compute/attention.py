@@ -11,45 +11,48 @@ from kvplanner.model.spec import Attention, Mla
 
 # Cache types for which the GPUs have no flash attention kernel: it then runs on the host, silently.
 _NO_KERNEL: Final = frozenset({"iq4_nl"})
+# Architectures that heed positions in their windowed layers only.
+_WINDOWS_TURN: Final = frozenset({"cohere2", "exaone4", "exaone-moe"})
+# Those that norm heads after they are turned, and those that norm a projection as a whole.
+_NORMED_TURNED: Final = frozenset({"hunyuan-dense", "hunyuan-moe", "hunyuan-vl"})
+_NORMED_WHOLE: Final = frozenset({"olmo2"})
 
 
-def attend(layer: Layer, mixer: Attention, source: int, shared: int | None = None) -> Rest:
-    """Softmax attention. shared: the backend of the earlier layer's cache that this layer reads."""
-    shape, graph, inputs = layer.shape, layer.graph, layer.inputs
-    queries = mixer.heads * mixer.head_size
-    gated = _is_gated(layer, queries)
+def attend(layer: Layer, mixer: Attention, source: int) -> Rest:
+    """Softmax attention: queries, then values, then keys go into the graph."""
+    graph, inputs = layer.graph, layer.inputs
+    queries, keys = mixer.heads * mixer.head_size, mixer.kv_heads * mixer.head_size
     full: int | None = None
     if layer.weights.has("attn_qkv.weight"):
-        keys = mixer.kv_heads * mixer.head_size
-        values = mixer.kv_heads * mixer.head_size_v
-        joined = layer.matmul("attn_qkv.weight", queries + keys + values, source)
-        value = joined
+        joined = layer.matmul("attn_qkv.weight", queries + keys + mixer.kv_heads * mixer.head_size_v, source)
         query = _heads(layer, mixer, joined, "attn_q_norm.weight", layer.row * queries)
+        query = _rotate(layer, query, inputs.key_rotation)
+        # Values and keys are views of the product; only a rotated copy of them is smaller.
+        value = _rotate(layer, joined, inputs.value_rotation, layer.row * mixer.kv_heads * mixer.head_size_v)
         key = _heads(layer, mixer, joined, "attn_k_norm.weight", layer.row * keys)
-        _store(layer, mixer, _rotate(layer, key, inputs.key_rotation), _rotate(layer, value, inputs.value_rotation))
-        return _finish(layer, mixer, _rotate(layer, query, inputs.key_rotation), None, layer.cache)
-    if gated:
+        _store(layer, mixer, _rotate(layer, key, inputs.key_rotation), value)
+        return _finish(layer, mixer, query, None, layer.cache)
+    if _is_gated(layer, queries):
         full = layer.matmul("attn_q.weight", 2 * queries, source)
     product = layer.matmul("attn_q.weight", queries, source) if full is None else full
     query = _heads(layer, mixer, product, "attn_q_norm.weight", layer.row * queries)
     query = _rotate(layer, query, inputs.key_rotation)
-    if not mixer.owns_cache and shared is not None:
-        return _finish(layer, mixer, query, full, shared)
-    keys = mixer.kv_heads * mixer.head_size
+    if not mixer.owns_cache and layer.reads is not None:
+        return _finish(layer, mixer, query, full, layer.reads)
     shares_keys = not layer.weights.has("attn_v.weight") and layer.weights.has("attn_k.weight")
     if shares_keys:
         product = layer.matmul("attn_k.weight", keys, source)
         value = product
     else:
         value = layer.matmul("attn_v.weight", mixer.kv_heads * mixer.head_size_v, source)
-    if shape.arch in ("gemma4", "gemma3n"):
+    if layer.shape.arch in ("gemma4", "gemma3n"):
         value = layer.op(graph.sizes[value], value)
     value = _rotate(layer, value, inputs.value_rotation)
     if not shares_keys:
         product = layer.matmul("attn_k.weight", keys, source)
     key = _heads(layer, mixer, product, "attn_k_norm.weight", layer.row * keys)
     _store(layer, mixer, _rotate(layer, key, inputs.key_rotation), value)
-    return _finish(layer, mixer, query, full, layer.cache)
+    return _finish(layer, mixer, query, full, layer.cache, source if layer.weights.has("attn_gate.weight") else None)
 
 
 def _is_gated(layer: Layer, queries: int) -> bool:
@@ -61,17 +64,26 @@ def _heads(layer: Layer, mixer: Attention, product: int, norm: str, bytes_: int)
 
     Heads are a view of the product, and nothing is done in place on a view.
     """
+    arch = layer.shape.arch
     # Gemma 4 has factors for its layers of full attention only.
     table = mixer.window is None
-    if not layer.weights.has(norm):
-        return layer.turn(bytes_, product, table=table)
-    normed = layer.norm(product, norm, bytes_=bytes_, inplace=False)
-    return layer.turn(bytes_, normed, inplace=True, table=table)
+    turned = arch not in _WINDOWS_TURN or mixer.window is not None
+    if arch in _NORMED_TURNED and layer.weights.has(norm):
+        return layer.norm(layer.turn(bytes_, product, table=table), norm)
+    whole = arch in _NORMED_WHOLE  # normed before it is seen as heads
+    if layer.weights.has(norm):
+        product = layer.norm(product, norm, bytes_=bytes_, inplace=whole)
+        return layer.turn(bytes_, product, inplace=not whole, table=table) if turned else product
+    product = layer.turn(bytes_, product, table=table) if turned else product
+    # Phi-3 scales its queries here.
+    return layer.op(bytes_, product, inplace=True) if arch == "phi3" and "_q_" in norm else product
 
 
-def _rotate(layer: Layer, source: int, rotation: int | None) -> int:
+def _rotate(layer: Layer, source: int, rotation: int | None, bytes_: int | None = None) -> int:
     """Heads before they go into a quantised cache."""
-    return source if rotation is None else layer.op(layer.graph.sizes[source], rotation, source)
+    if rotation is None:
+        return source
+    return layer.op(layer.graph.sizes[source] if bytes_ is None else bytes_, rotation, source)
 
 
 def _store(layer: Layer, mixer: Attention, key: int, value: int) -> None:
@@ -82,7 +94,8 @@ def _store(layer: Layer, mixer: Attention, key: int, value: int) -> None:
     layer.graph.op(0, value, inputs.window_value_rows if windowed else inputs.value_rows, on=at, stored=True)
 
 
-def _finish(layer: Layer, mixer: Attention, query: int, gate: int | None, cache: int) -> Rest:
+def _finish(layer: Layer, mixer: Attention, query: int, gate: int | None, cache: int, gated_by: int | None = None
+) -> Rest:  # fmt: skip
     shape, graph, _inputs = layer.shape, layer.graph, layer.inputs
     windowed = mixer.window is not None or mixer.chunk is not None
     cells = (shape.window if windowed else shape.full) * shape.streams
@@ -105,7 +118,19 @@ def _finish(layer: Layer, mixer: Attention, query: int, gate: int | None, cache:
             values = layer.op(graph.sizes[values], values)
         mixed = layer.op(out, values, scores)
         found = layer.op(out, mixed, on=host)
+    if gated_by is not None:
+        return partial(_close_gated, layer, mixer, found, gated_by)
     return partial(_close, layer, found, gate, out)
+
+
+def _close_gated(layer: Layer, mixer: Attention, found: int, source: int) -> int:
+    """A gate for each head, by what attention read (Step-3.5)."""
+    out = layer.row * mixer.heads * mixer.head_size_v
+    if layer.inputs.value_rotation is not None:
+        found = layer.op(out, layer.inputs.value_rotation, found)
+    gate = layer.matmul("attn_gate.weight", mixer.heads, source)
+    gate = layer.op(layer.graph.sizes[gate], gate, inplace=True)
+    return layer.matmul("attn_output.weight", layer.shape.hidden, layer.op(out, found, gate))
 
 
 def _close(layer: Layer, found: int, gate: int | None, out: int) -> int:

@@ -14,6 +14,8 @@ from kvplanner.record import NamedTuple
 
 # How often a layer of one kind may follow one of another before further ones add nothing to the peak.
 _REPEATS: Final = 2
+# Architectures that leave positions out in every so many layers.
+_UNTURNED: Final = {"smollm3": 4, "llama4": 4}
 # Layers on either side of a change of devices that are kept where work may move across it.
 _EDGE: Final = 4
 # Layers before a pattern begins, and the longest pattern, that are looked for.
@@ -101,11 +103,13 @@ def chain_of(spec: ModelSpec, tensors: Tensors, placed: Placed, how: How) -> Cha
     fixed = (
         how.all_offloaded and how.cache_offload and not early and not from_host and output_at != host and host not in at
     )
+    step = _UNTURNED.get(spec.model_type)
+    unturned = tuple(index % step == step - 1 for index in range(count)) if step else ()
     # Caches and inputs of other layers are copied for each layer that reads them: then every layer counts.
     keep: Sequence[int] = range(count)
     if all(reads is None for reads in shared):
         alike = host <= 1 or len(spec.layers) == 1
-        keep = _kept(weights, specs, at, caches, host, 1 if fixed and alike else _REPEATS)
+        keep = _kept(weights, specs, at, caches, host, unturned, 1 if fixed and alike else _REPEATS)
         if early:
             keep = [*keep, *_beside(at)]
         keep = sorted({*range(min(DEEPENED.get(spec.model_type, 0), count)), *keep})
@@ -123,6 +127,7 @@ def chain_of(spec: ModelSpec, tensors: Tensors, placed: Placed, how: How) -> Cha
         per_layer=projection.rows // count if projection else 0,
         per_layer_layers=count,
         projection=(projection.device_bytes if projection else 0, first_at),
+        unturned=tuple(unturned[i] for i in keep) if unturned else (),
         turns=next((t.device_bytes for t in tensors.tables if t.name == "rope_freqs.weight"), 0),
     )
 
@@ -170,7 +175,7 @@ def _weights(block: tuple[Tensor, ...], device: int, host: int, on_host: frozens
 
 def _kept(
     weights: Sequence[Weights], specs: Sequence[LayerSpec], at: Sequence[int], caches: Sequence[int], host: int,
-    repeats: int,
+    unturned: Sequence[bool], repeats: int,
 ) -> list[int]:  # fmt: skip
     """The layers that decide the peak: on each device the first few repetitions of a pattern, and the last.
 
@@ -182,7 +187,7 @@ def _kept(
         sizes = host_sizes.get(id(held))
         if sizes is None:
             sizes = host_sizes[id(held)] = tuple(size for size, home in held.values() if home == host)
-        kinds.append((id(specs[index]), at[index], caches[index], sizes or len(held)))
+        kinds.append((id(specs[index]), at[index], caches[index], sizes or len(held), unturned and unturned[index]))
     kept: list[int] = []
     start = 0
     for end in range(1, len(kinds) + 1):

@@ -6,6 +6,7 @@ from functools import partial
 
 from kvplanner.engine.llamacpp.compute.layers import F32, Layer, Rest
 from kvplanner.model.spec import Mlp, Moe
+from kvplanner.record import NamedTuple
 
 
 def dense(layer: Layer, mlp: Mlp, source: int, rows: int | None, suffix: str = "", width: int | None = None) -> int:
@@ -27,6 +28,19 @@ def dense(layer: Layer, mlp: Mlp, source: int, rows: int | None, suffix: str = "
 
 def experts(layer: Layer, moe: Moe, source: int, rows: int | None) -> Rest:
     """Routed experts, which llama.cpp puts into the graph at once, and what is left to do: the shared ones."""
+    out = spread(layer, moe, source, route(layer, moe, source, rows), rows)
+    return partial(_with_shared, layer, moe, source, rows, out)
+
+
+class Chosen(NamedTuple):
+    """Which experts a token goes to, and with what weights."""
+
+    experts: int
+    weights: int
+
+
+def route(layer: Layer, moe: Moe, source: int, rows: int | None) -> Chosen:
+    """The experts that each token goes to."""
     graph, shape = layer.graph, layer.shape
     row = layer.row if rows is None else F32 * rows
     used = max(moe.top_k, 1)
@@ -45,24 +59,29 @@ def experts(layer: Layer, moe: Moe, source: int, rows: int | None) -> Rest:
     else:
         total = layer.op(row, weights)
         weights = layer.op(row * used, weights, total)
+    return Chosen(chosen, weights)
+
+
+def spread(layer: Layer, moe: Moe, source: int, chosen: Chosen, rows: int | None) -> int:
+    """The weighted sum of the chosen experts' results."""
+    row = layer.row if rows is None else F32 * rows
+    used = max(moe.top_k, 1)
     width = row * used * moe.width
     if layer.weights.has("ffn_gate_up_exps.weight"):
-        joined = _routed(layer, "ffn_gate_up_exps", 2 * width, source, chosen, rows)
+        joined = _routed(layer, "ffn_gate_up_exps", 2 * width, source, chosen.experts, rows)
         both = layer.op(width, joined)
     elif moe.matrices == 3:
-        gate = _routed(layer, "ffn_gate_exps", width, source, chosen, rows)
-        up = _routed(layer, "ffn_up_exps", width, source, chosen, rows)
+        gate = _routed(layer, "ffn_gate_exps", width, source, chosen.experts, rows)
+        up = _routed(layer, "ffn_up_exps", width, source, chosen.experts, rows)
         both = layer.op(width, gate, up)
     else:
-        up = _routed(layer, "ffn_up_exps", width, source, chosen, rows)
+        up = _routed(layer, "ffn_up_exps", width, source, chosen.experts, rows)
         both = layer.op(width, up, inplace=True)
-    hidden = moe.hidden or shape.hidden
-    spread = _routed(layer, "ffn_down_exps", row * used * hidden, both, chosen, rows)
-    spread = layer.op(graph.sizes[spread], spread, weights, inplace=True)
+    hidden = moe.hidden or layer.shape.hidden
+    out = _routed(layer, "ffn_down_exps", row * used * hidden, both, chosen.experts, rows)
+    out = layer.op(layer.graph.sizes[out], out, chosen.weights, inplace=True)
     # The experts' outputs are views into one tensor, which stays until the last of them is added.
-    parts = [spread] * used
-    out = layer.op(row * hidden, *parts) if used > 1 else layer.op(row * hidden, spread)
-    return partial(_with_shared, layer, moe, source, rows, out)
+    return layer.op(row * hidden, *[out] * used)
 
 
 def _with_shared(layer: Layer, moe: Moe, source: int, rows: int | None, routed: int) -> int:

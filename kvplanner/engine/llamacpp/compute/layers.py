@@ -16,6 +16,11 @@ F32: Final = 4
 F16: Final = 2
 _OFFLOAD_ROWS: Final = 32  # GGML_OP_OFFLOAD_MIN_BATCH
 
+# Architectures whose norms subtract the mean as well.
+PLAIN_NORM: Final = frozenset(
+    {"bloom", "codeshell", "cohere2", "cohere2moe", "command-r", "dbrx", "falcon", "gpt2", "gptneox", "jais", "jais2",
+     "mpt", "nemotron", "olmo", "orion", "phi2", "stablelm", "starcoder", "starcoder2"}
+)  # fmt: skip
 
 # What of a mixer is left to do once llama.cpp has put the mixer itself into the graph: called when something reads
 # its result, which may be after the next layer has looked its states up.
@@ -88,11 +93,12 @@ class Layer:
 
     device: that holds it; cache: the backend of its cache. bound: norms run on `device` whatever stands before them
     (everything is offloaded). fixed: so does every operation without weights (no weight lies on the host).
+    reads: the backend of the earlier layer's cache that a layer without its own reads. turned: it heeds positions.
     """
 
     def __init__(
         self, graph: Graph, shape: Shape, inputs: Inputs, weights: Weights, spec: LayerSpec, *, device: int, cache: int,
-        bound: bool, fixed: bool, turns: int = 0,
+        bound: bool, fixed: bool, turns: int = 0, reads: int | None = None, turned: bool = True,
     ) -> None:  # fmt: skip
         self.graph = graph
         self.shape = shape
@@ -104,6 +110,8 @@ class Layer:
         self.bound = bound
         self.fixed = fixed
         self.turns = turns
+        self.reads = reads
+        self.turned = turned
         self.row = F32 * shape.tokens  # bytes of one f32 column for all tokens
 
     # -- small operations ---------------------------------------------------------------------------------------------
@@ -114,6 +122,8 @@ class Layer:
 
     def turn(self, bytes_: int, source: int, *, inplace: bool = False, table: bool = True) -> int:
         """Heads turned by their positions. table: by the model's own factors, if it has any."""
+        if not self.turned:
+            return source
         if not self.turns or not table:
             return self.op(bytes_, source, self.inputs.positions, inplace=inplace)
         return self.graph.weighted(
@@ -147,13 +157,18 @@ class Layer:
     def norm(
         self, source: int, name: str, *, bytes_: int | None = None, inplace: bool = True, rows: int | None = None
     ) -> int:
-        """RMS norm and its scale."""
+        """A norm and its scale; only RMS norms can take the place of what they read."""
         graph = self.graph
         size = graph.sizes[source] if bytes_ is None else bytes_
+        inplace = inplace and self.shape.arch not in PLAIN_NORM
         out = self.op(size, source, inplace=inplace, on=self.device if self.bound else None)
         if self.weights.has(name):
             out = graph.weighted(size, self._weight(name), out, inplace=True, big=self.is_big(rows))
         return out
+
+    def scaled(self, name: str, source: int) -> int:
+        """Each row scaled by a vector, in place."""
+        return self.graph.weighted(self.graph.sizes[source], self._weight(name), source, inplace=True)
 
     def mask(self, windowed: bool) -> int:
         """The mask that attention reads; older builds narrow it on the device when it is first needed."""

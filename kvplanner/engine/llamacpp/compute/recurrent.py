@@ -74,6 +74,8 @@ def _close_delta(layer: Layer, wide: int, result: int, source: int) -> int:
     return layer.matmul("ssm_out.weight", shape.hidden, out)
 
 
+# The rank of Mamba's steps is the hidden size by this, rounded up, in every published model.
+_RANK_OF: Final = 16
 # Kinds whose convolution's last inputs are looked up before the layer's norm.
 EARLY: Final = frozenset({"mamba1", "mamba2", "short_conv"})
 
@@ -105,6 +107,39 @@ def _close_short(layer: Layer, mixer: State, gate: int, both: int) -> int:
     return graph.view(out, graph.sizes[out])
 
 
+def mamba1(layer: Layer, mixer: State, source: int, conv: int) -> Rest:
+    """A Mamba layer of the first kind (Falcon-Mamba, Jamba)."""
+    graph, shape, row = layer.graph, layer.shape, layer.row
+    inner, size = mixer.channels, mixer.state_size
+    joined = layer.matmul("ssm_in.weight", 2 * inner, source)
+    both = layer.op(row * inner + graph.sizes[conv], conv, joined)
+    graph.op(0, both, on=layer.cache, stored=True)
+    mixed = graph.weighted(row * inner, layer._weight("ssm_conv1d.weight"), both)
+    mixed = graph.weighted(row * inner, layer._weight("ssm_conv1d.bias"), mixed, inplace=True)
+    mixed = layer.op(row * inner, mixed, inplace=True)
+    rank = -(-shape.hidden // _RANK_OF)
+    parts = layer.matmul("ssm_x.weight", rank + 2 * size, mixed)
+    step = layer.norm(parts, "ssm_dt_norm.weight", bytes_=row * rank, inplace=False)
+    step = graph.weighted(row * inner, layer._weight("ssm_dt.weight"), step)
+    step = graph.weighted(row * inner, layer._weight("ssm_dt.bias"), step, inplace=True)
+    inward, outward = (
+        layer.norm(parts, name, bytes_=row * size, inplace=False) for name in ("ssm_b_norm.weight", "ssm_c_norm.weight")
+    )
+    state = F32 * inner * size * shape.slots
+    stored = graph.cache(state, layer.cache)
+    scanned = graph.weighted(
+        row * inner + state, layer._weight("ssm_a"), stored, mixed, step, inward, outward, big=False
+    )
+    graph.op(0, graph.view(scanned, state), on=layer.cache, stored=True)
+    return partial(_close_mamba1, layer, inner, joined, mixed, graph.view(scanned, row * inner))
+
+
+def _close_mamba1(layer: Layer, inner: int, joined: int, mixed: int, scanned: int) -> int:
+    out = _gated(layer, inner, joined, mixed, scanned)
+    out = layer.matmul("ssm_out.weight", layer.shape.hidden, out)
+    return layer.graph.view(out, layer.graph.sizes[out])
+
+
 def mamba2(layer: Layer, mixer: State, source: int, conv: int) -> Rest:
     """A Mamba-2 layer."""
     graph, shape, row = layer.graph, layer.shape, layer.row
@@ -129,15 +164,20 @@ def mamba2(layer: Layer, mixer: State, source: int, conv: int) -> Rest:
 
 
 def _close_mamba(layer: Layer, inner: int, joined: int, mixed: int, scanned: int) -> int:
+    out = _gated(layer, inner, joined, mixed, scanned)
+    if layer.weights.has("ssm_norm.weight"):
+        out = layer.norm(out, "ssm_norm.weight", inplace=False)
+    return layer.matmul("ssm_out.weight", layer.shape.hidden, out)
+
+
+def _gated(layer: Layer, inner: int, joined: int, mixed: int, scanned: int) -> int:
+    """What a scan gave, with what goes past it, behind its gate."""
     graph, shape, row = layer.graph, layer.shape, layer.row
     whole = graph.sizes[joined]
     gate = layer.op(row * inner, graph.view(joined, whole - whole // shape.tokens + F32 * inner))
     direct = graph.weighted(row * inner, layer._weight("ssm_d"), mixed)
     out = layer.op(row * inner, scanned, direct, inplace=True)
-    out = layer.op(row * inner, gate, out)
-    if layer.weights.has("ssm_norm.weight"):
-        out = layer.norm(out, "ssm_norm.weight", inplace=False)
-    return layer.matmul("ssm_out.weight", shape.hidden, out)
+    return layer.op(row * inner, gate, out)
 
 
 def _channels(mixer: State) -> int:
