@@ -14,12 +14,13 @@ from kvplanner.engine.llamacpp.cache import CacheTypes, Cells
 from kvplanner.engine.llamacpp.compute.buffers import Chain
 from kvplanner.engine.llamacpp.compute.chain import How, Reserved, chain_of, reserved
 from kvplanner.engine.llamacpp.compute.layers import Shape
+from kvplanner.engine.llamacpp.compute.recurrent import EARLY
 from kvplanner.engine.llamacpp.place import HOST, Placed, Spread
 from kvplanner.engine.llamacpp.settings import PlaceSettings, Settings
 from kvplanner.engine.llamacpp.split import ByRows, Within
 from kvplanner.engine.llamacpp.tensors import Tensors
 from kvplanner.model.model import Model
-from kvplanner.model.spec import Attention, Mla, ModelSpec, State
+from kvplanner.model.spec import Attention, Mixer, Mla, ModelSpec, Moe, State
 from kvplanner.record import NamedTuple, late, later
 from kvplanner.units import round_up
 
@@ -69,7 +70,8 @@ def layers_of(spec: ModelSpec) -> int:
 def resolve_flash(settings: Settings, spec: ModelSpec, placed: Placed, *, gpus: int) -> tuple[bool, bool]:
     """Whether flash attention is on, and whether values are kept transposed.
 
-    auto: on, unless layers on a GPU read caches that lie on the host (resolve_fused_ops of llama-context.cpp).
+    auto: on, unless it would run on the host for a layer on a GPU (resolve_fused_ops of llama-context.cpp): where
+    layers on a GPU read caches of layers on the host, and in hybrids whose caches all lie there.
     """
     asked = settings.context.flash
     if asked == "off" or (asked == "auto" and not settings.build.flash_auto):
@@ -77,7 +79,34 @@ def resolve_flash(settings: Settings, spec: ModelSpec, placed: Placed, *, gpus: 
     reads_others = any(isinstance(m, Attention) and not m.owns_cache for layer in spec.layers for m in layer.mixers)
     if asked == "auto" and gpus and reads_others and HOST in placed.placement.layers:
         return False, False
+    if asked == "auto" and gpus and not settings.place.kv_offload and _is_stranded(spec, placed):
+        return False, False
     return True, False
+
+
+def _is_stranded(spec: ModelSpec, placed: Placed) -> bool:
+    """Whether some attention on a GPU stands between operations on the host once all caches lie there.
+
+    What follows it in its layer is put off, so that a recurrent layer's look-up comes next.
+    """
+    layers = [spec.layers[index] for index in spec.layer_of]
+    for index, layer in enumerate(layers):
+        if placed.placement.layers[index] == HOST or not any(isinstance(m, Attention) for m in layer.mixers):
+            continue
+        if any(_is_early(m) for m in layer.mixers):
+            return True
+        if any(isinstance(mlp, Moe) for mlp in layer.mlps):
+            continue
+        for after in layers[index + 1 :]:
+            if any(_is_early(m) for m in after.mixers):
+                return True
+            if after.mixers or any(isinstance(mlp, Moe) for mlp in after.mlps):
+                break
+    return False
+
+
+def _is_early(mixer: Mixer) -> bool:
+    return isinstance(mixer, State) and mixer.kind in EARLY
 
 
 def ubatch_of(settings: Settings, cells_context: int) -> int:
@@ -126,12 +155,13 @@ class _Layout(NamedTuple):
 
 
 class Sizer:
-    """Sizes one model on given GPUs, and remembers what does not change with the context."""
+    """Sizes one model on given GPUs, and remembers what does not change with the context. measured: as of How."""
 
-    def __init__(self, model: Model, tensors: Tensors, cards: Cards) -> None:
+    def __init__(self, model: Model, tensors: Tensors, cards: Cards, *, measured: bool = False) -> None:
         self.model = model
         self.tensors = tensors
         self.cards = cards
+        self.measured = measured
         self._layouts: dict[tuple[PlaceSettings, bool], _Layout] = {}
         self._sizes: dict[tuple[Settings, bool], Sizes] = {}
 
@@ -202,7 +232,13 @@ class Sizer:
         wanted = at.gpu_layers
         everything = wanted is None or wanted < 0 or wanted > layers
         how = How(
-            1 if within else gpus, everything, at.kv_offload, at.op_offload, at.split_mode == "layer", bool(overrides)
+            1 if within else gpus,
+            everything,
+            at.kv_offload,
+            at.op_offload,
+            at.split_mode == "layer",
+            bool(overrides),
+            measured=self.measured,
         )
         return _Layout(placed, how, chain_of(spec, tensors, placed, how), within)
 
@@ -215,10 +251,14 @@ def _compute(spec: ModelSpec, layout: _Layout, shape: Shape, how: How) -> Reserv
 
 
 def size_up(
-    model: Model, tensors: Tensors, settings: Settings, free: Sequence[int], *, can_pipeline: bool = True
-) -> Sizes:
-    """The sizes of one model, once. free: as of Cards. Raises ValueError for overrides that name no buffer."""
-    return Sizer(model, tensors, Cards(tuple(free))).sizes(settings, can_pipeline=can_pipeline)
+    model: Model, tensors: Tensors, settings: Settings, free: Sequence[int], *, can_pipeline: bool = True,
+    measured: bool = False,
+) -> Sizes:  # fmt: skip
+    """The sizes of one model, once. free: as of Cards; measured: as of How.
+
+    Raises ValueError for overrides that name no buffer.
+    """
+    return Sizer(model, tensors, Cards(tuple(free)), measured=measured).sizes(settings, can_pipeline=can_pipeline)
 
 
 def _caches(

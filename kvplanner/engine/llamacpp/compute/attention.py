@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from kvplanner.engine.llamacpp.cache import row_bytes
+from kvplanner.engine.llamacpp.cache import is_windowed, row_bytes
 from kvplanner.engine.llamacpp.compute.layers import F16, Layer, Rest
 from kvplanner.model.spec import Attention, Mla
 
@@ -20,23 +20,24 @@ _NORMED_WHOLE: Final = frozenset({"olmo2"})
 
 def attend(layer: Layer, mixer: Attention, source: int) -> Rest:
     """Softmax attention: queries, then values, then keys go into the graph."""
-    graph, inputs = layer.graph, layer.inputs
+    graph = layer.graph
+    turn_keys, turn_values = layer.inputs.rotations[is_windowed(mixer)]
     queries, keys = mixer.heads * mixer.head_size, mixer.kv_heads * mixer.head_size
     full: int | None = None
     if layer.weights.has("attn_qkv.weight"):
         joined = layer.matmul("attn_qkv.weight", queries + keys + mixer.kv_heads * mixer.head_size_v, source)
         query = _heads(layer, mixer, joined, "attn_q_norm.weight", layer.row * queries)
-        query = _rotate(layer, query, inputs.key_rotation)
+        query = _rotate(layer, query, turn_keys)
         # Values and keys are views of the product; only a rotated copy of them is smaller.
-        value = _rotate(layer, joined, inputs.value_rotation, layer.row * mixer.kv_heads * mixer.head_size_v)
+        value = _rotate(layer, joined, turn_values, layer.row * mixer.kv_heads * mixer.head_size_v)
         key = _heads(layer, mixer, joined, "attn_k_norm.weight", layer.row * keys)
-        _store(layer, mixer, _rotate(layer, key, inputs.key_rotation), value)
+        _store(layer, mixer, _rotate(layer, key, turn_keys), value)
         return _finish(layer, mixer, query, None, layer.cache)
     if _is_gated(layer, queries):
         full = layer.matmul("attn_q.weight", 2 * queries, source)
     product = layer.matmul("attn_q.weight", queries, source) if full is None else full
     query = _heads(layer, mixer, product, "attn_q_norm.weight", layer.row * queries)
-    query = _rotate(layer, query, inputs.key_rotation)
+    query = _rotate(layer, query, turn_keys)
     if not mixer.owns_cache and layer.reads is not None:
         return _finish(layer, mixer, query, full, layer.reads)
     shares_keys = not layer.weights.has("attn_v.weight") and layer.weights.has("attn_k.weight")
@@ -47,11 +48,11 @@ def attend(layer: Layer, mixer: Attention, source: int) -> Rest:
         value = layer.matmul("attn_v.weight", mixer.kv_heads * mixer.head_size_v, source)
     if layer.shape.arch in ("gemma4", "gemma3n"):
         value = layer.op(graph.sizes[value], value)
-    value = _rotate(layer, value, inputs.value_rotation)
+    value = _rotate(layer, value, turn_values)
     if not shares_keys:
         product = layer.matmul("attn_k.weight", keys, source)
     key = _heads(layer, mixer, product, "attn_k_norm.weight", layer.row * keys)
-    _store(layer, mixer, _rotate(layer, key, inputs.key_rotation), value)
+    _store(layer, mixer, _rotate(layer, key, turn_keys), value)
     return _finish(layer, mixer, query, full, layer.cache, source if layer.weights.has("attn_gate.weight") else None)
 
 
@@ -87,7 +88,7 @@ def _rotate(layer: Layer, source: int, rotation: int | None, bytes_: int | None 
 
 
 def _store(layer: Layer, mixer: Attention, key: int, value: int) -> None:
-    windowed = mixer.window is not None or mixer.chunk is not None
+    windowed = is_windowed(mixer)
     inputs = layer.inputs
     at = layer.cache
     layer.graph.op(0, key, inputs.window_key_rows if windowed else inputs.key_rows, on=at, stored=True)
@@ -97,7 +98,7 @@ def _store(layer: Layer, mixer: Attention, key: int, value: int) -> None:
 def _finish(layer: Layer, mixer: Attention, query: int, gate: int | None, cache: int, gated_by: int | None = None
 ) -> Rest:  # fmt: skip
     shape, graph, _inputs = layer.shape, layer.graph, layer.inputs
-    windowed = mixer.window is not None or mixer.chunk is not None
+    windowed = is_windowed(mixer)
     cells = (shape.window if windowed else shape.full) * shape.streams
     mask = layer.mask(windowed)
     keys = graph.cache(cache_bytes(shape.key_type, mixer.kv_heads * mixer.head_size, cells), cache)
@@ -120,23 +121,24 @@ def _finish(layer: Layer, mixer: Attention, query: int, gate: int | None, cache:
         found = layer.op(out, mixed, on=host)
     if gated_by is not None:
         return partial(_close_gated, layer, mixer, found, gated_by)
-    return partial(_close, layer, found, gate, out)
+    return partial(_close, layer, found, gate, out, layer.inputs.rotations[windowed][1])
 
 
 def _close_gated(layer: Layer, mixer: Attention, found: int, source: int) -> int:
     """A gate for each head, by what attention read (Step-3.5)."""
     out = layer.row * mixer.heads * mixer.head_size_v
-    if layer.inputs.value_rotation is not None:
-        found = layer.op(out, layer.inputs.value_rotation, found)
+    turn_values = layer.inputs.rotations[is_windowed(mixer)][1]
+    if turn_values is not None:
+        found = layer.op(out, turn_values, found)
     gate = layer.matmul("attn_gate.weight", mixer.heads, source)
     gate = layer.op(layer.graph.sizes[gate], gate, inplace=True)
     return layer.matmul("attn_output.weight", layer.shape.hidden, layer.op(out, found, gate))
 
 
-def _close(layer: Layer, found: int, gate: int | None, out: int) -> int:
-    inputs, shape = layer.inputs, layer.shape
-    if inputs.value_rotation is not None:
-        found = layer.op(out, inputs.value_rotation, found)
+def _close(layer: Layer, found: int, gate: int | None, out: int, turn_values: int | None) -> int:
+    shape = layer.shape
+    if turn_values is not None:
+        found = layer.op(out, turn_values, found)
     if gate is not None:
         opened = layer.op(out, gate)
         opened = layer.op(out, opened, inplace=True)

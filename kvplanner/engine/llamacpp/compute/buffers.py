@@ -9,16 +9,18 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
+from kvplanner.engine.llamacpp.cache import is_windowed
 from kvplanner.engine.llamacpp.compute import block
 from kvplanner.engine.llamacpp.compute.graph import Graph
 from kvplanner.engine.llamacpp.compute.layers import PLAIN_NORM, Inputs, Layer, Rest, Shape, Weights
-from kvplanner.model.spec import Attention, LayerSpec, Mla, State
+from kvplanner.model.spec import Attention, LayerSpec, Mixer, Mla, State
 from kvplanner.record import NamedTuple
 
 _F32: Final = 4
 _F16: Final = 2
 _INT: Final = 4
 _LONG: Final = 8
+_TURNED: Final = 64  # heads are rotated where this divides them
 # Architectures whose last layer still computes every token, because the drafting layers may need it
 # (embeddings_nextn_masked of their graphs).
 _LATE_ROWS: Final = frozenset(
@@ -126,7 +128,6 @@ def _inputs(graph: Graph, layers: Sequence[LayerSpec], shape: Shape) -> Inputs:
     windowed = any(isinstance(m, Attention) and (m.window or m.chunk) for m in mixers)
     width = _F16 if shape.flash and not shape.wide_mask else _F32
     positions = graph.input(_INT * shape.tokens * (4 if shape.arch in _FOURFOLD else 1))
-    attention = next((m for m in mixers if isinstance(m, Attention)), None)
     values = max((m.kv_heads * m.head_size_v for m in mixers if isinstance(m, Attention)), default=1)
     values = values if shape.transposed else 1
     return Inputs(
@@ -139,25 +140,28 @@ def _inputs(graph: Graph, layers: Sequence[LayerSpec], shape: Shape) -> Inputs:
         window_value_rows=graph.input(_LONG * shape.tokens * values if windowed else 0),
         output_rows=graph.input(_INT * shape.outputs),
         states=graph.input(_INT * shape.slots if any(isinstance(m, State) for m in mixers) else 0),
-        key_rotation=_rotation(graph, shape, shape.key_type, attention.head_size if attention else 0, largest=True),
-        value_rotation=_rotation(
-            graph, shape, shape.value_type, attention.head_size_v if attention else 0, largest=False
-        ),
+        rotations={windows: _rotations(graph, shape, mixers, windows) for windows in (False, True)},
         narrowed={},
     )
 
 
-def _rotation(graph: Graph, shape: Shape, type_: str, head: int, *, largest: bool) -> int | None:
-    """The matrix that rotates heads before they are quantised; none for 16- and 32-bit caches.
+def _rotations(
+    graph: Graph, shape: Shape, mixers: Sequence[Mixer], windows: bool
+) -> tuple[int | None, int | None]:  # fmt: skip
+    """The matrices of one cache: of the largest power of two that divides its heads for keys, of 64 for values."""
+    found = next((m for m in mixers if isinstance(m, Attention) and is_windowed(m) == windows), None)
+    if found is None or not shape.rotated:
+        return None, None
+    size = found.head_size & -found.head_size
+    return (
+        _rotation(graph, shape.key_type, size if found.head_size % _TURNED == 0 else 0),
+        _rotation(graph, shape.value_type, _TURNED if found.head_size_v % _TURNED == 0 else 0),
+    )
 
-    largest: of the largest power of two that divides the head (keys), else of 64 (values).
-    """
-    if not shape.rotated or type_ in ("f16", "f32", "bf16") or not head or head % 64:
-        return None
-    size = 64
-    while largest and head % (2 * size) == 0:
-        size *= 2
-    return graph.input(_F32 * size * size)
+
+def _rotation(graph: Graph, type_: str, size: int) -> int | None:
+    """The matrix that rotates heads before they are quantised; none for 16- and 32-bit caches."""
+    return graph.input(_F32 * size * size) if size and type_ not in ("f16", "f32", "bf16") else None
 
 
 def _project(layer: Layer, first: int, looked_up: int, chain: Chain) -> int:

@@ -37,7 +37,8 @@ class How(NamedTuple):
     """What else decides the compute buffers: GPUs in use, whether all layers are offloaded, and where caches lie.
 
     can_pipeline False: the build or the backend never does, or a first try failed. overridden: tensor overrides are in
-    force, with which nothing is pipelined. layer_split: -sm layer.
+    force, with which nothing is pipelined. layer_split: -sm layer. measured: as llama.cpp measures without allocating,
+    which forgets which device a layer's norm is bound to.
     """
 
     gpus: int
@@ -47,6 +48,7 @@ class How(NamedTuple):
     layer_split: bool = True
     overridden: bool = False
     can_pipeline: bool = True
+    measured: bool = False
 
 
 def pipelined(how: How) -> bool:
@@ -110,7 +112,7 @@ def chain_of(spec: ModelSpec, tensors: Tensors, placed: Placed, how: How) -> Cha
     if all(reads is None for reads in shared):
         alike = host <= 1 or len(spec.layers) == 1
         keep = _kept(weights, specs, at, caches, host, unturned, 1 if fixed and alike else _REPEATS)
-        if early:
+        if early or host in at:
             keep = [*keep, *_beside(at)]
         keep = sorted({*range(min(DEEPENED.get(spec.model_type, 0), count)), *keep})
     return Chain(
@@ -122,7 +124,7 @@ def chain_of(spec: ModelSpec, tensors: Tensors, placed: Placed, how: How) -> Cha
         output=(output.device_bytes if output else 0, output_at),
         output_norm=host if placed.placement.output == HOST else placed.placement.output,
         embedding=placed.embedding if placed.embedding != HOST else host,
-        bound=how.all_offloaded,
+        bound=how.all_offloaded and not how.measured,
         fixed=fixed,
         per_layer=projection.rows // count if projection else 0,
         per_layer_layers=count,

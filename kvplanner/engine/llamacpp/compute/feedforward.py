@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Final
 
 from kvplanner.engine.llamacpp.compute.layers import F32, Layer, Rest
 from kvplanner.model.spec import Mlp, Moe
 from kvplanner.record import NamedTuple
+
+# Architectures that weigh what experts read rather than what they give.
+_WEIGHTED_FIRST: Final = frozenset({"llama4"})
 
 
 def dense(layer: Layer, mlp: Mlp, source: int, rows: int | None, suffix: str = "", width: int | None = None) -> int:
@@ -67,6 +71,10 @@ def spread(layer: Layer, moe: Moe, source: int, chosen: Chosen, rows: int | None
     row = layer.row if rows is None else F32 * rows
     used = max(moe.top_k, 1)
     width = row * used * moe.width
+    first = layer.shape.arch in _WEIGHTED_FIRST
+    if first:
+        source = layer.op(layer.graph.sizes[source] * used, source)
+        source = layer.op(layer.graph.sizes[source], source, chosen.weights, inplace=True)
     if layer.weights.has("ffn_gate_up_exps.weight"):
         joined = _routed(layer, "ffn_gate_up_exps", 2 * width, source, chosen.experts, rows)
         both = layer.op(width, joined)
@@ -79,7 +87,8 @@ def spread(layer: Layer, moe: Moe, source: int, chosen: Chosen, rows: int | None
         both = layer.op(width, up, inplace=True)
     hidden = moe.hidden or layer.shape.hidden
     out = _routed(layer, "ffn_down_exps", row * used * hidden, both, chosen.experts, rows)
-    out = layer.op(layer.graph.sizes[out], out, chosen.weights, inplace=True)
+    if not first:
+        out = layer.op(layer.graph.sizes[out], out, chosen.weights, inplace=True)
     # The experts' outputs are views into one tensor, which stays until the last of them is added.
     return layer.op(row * hidden, *[out] * used)
 

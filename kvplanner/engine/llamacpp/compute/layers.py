@@ -61,6 +61,7 @@ class Shape(NamedTuple):
 class Inputs(NamedTuple):
     """What every layer reads: positions, masks, and where new keys and values go.
 
+    rotations: the matrices that keys and values are rotated by before they are quantised, by whether they are windows'.
     narrowed: masks that the graph made 16-bit, by whether they are the windows'.
     """
 
@@ -73,8 +74,7 @@ class Inputs(NamedTuple):
     window_value_rows: int
     output_rows: int
     states: int
-    key_rotation: int | None
-    value_rotation: int | None
+    rotations: Mapping[bool, tuple[int | None, int | None]]
     narrowed: dict[bool, int]
 
 

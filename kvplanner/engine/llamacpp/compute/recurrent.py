@@ -114,6 +114,7 @@ def mamba1(layer: Layer, mixer: State, source: int, conv: int) -> Rest:
     joined = layer.matmul("ssm_in.weight", 2 * inner, source)
     both = layer.op(row * inner + graph.sizes[conv], conv, joined)
     graph.op(0, both, on=layer.cache, stored=True)
+    aside = _aside(layer, F32 * inner * size * shape.slots)
     mixed = graph.weighted(row * inner, layer._weight("ssm_conv1d.weight"), both)
     mixed = graph.weighted(row * inner, layer._weight("ssm_conv1d.bias"), mixed, inplace=True)
     mixed = layer.op(row * inner, mixed, inplace=True)
@@ -125,12 +126,7 @@ def mamba1(layer: Layer, mixer: State, source: int, conv: int) -> Rest:
     inward, outward = (
         layer.norm(parts, name, bytes_=row * size, inplace=False) for name in ("ssm_b_norm.weight", "ssm_c_norm.weight")
     )
-    state = F32 * inner * size * shape.slots
-    stored = graph.cache(state, layer.cache)
-    scanned = graph.weighted(
-        row * inner + state, layer._weight("ssm_a"), stored, mixed, step, inward, outward, big=False
-    )
-    graph.op(0, graph.view(scanned, state), on=layer.cache, stored=True)
+    scanned = _scan(layer, inner, aside, (mixed, step, inward, outward))
     return partial(_close_mamba1, layer, inner, joined, mixed, graph.view(scanned, row * inner))
 
 
@@ -147,20 +143,41 @@ def mamba2(layer: Layer, mixer: State, source: int, conv: int) -> Rest:
     joined = layer.matmul("ssm_in.weight", inner + channels + mixer.heads, source)
     both = layer.op(row * channels + graph.sizes[conv], conv, joined)
     graph.op(0, both, on=layer.cache, stored=True)
+    aside = _aside(layer, F32 * inner * mixer.state_size * shape.slots)
     mixed = graph.weighted(row * channels, layer._weight("ssm_conv1d.weight"), both)
     mixed = graph.weighted(row * channels, layer._weight("ssm_conv1d.bias"), mixed, inplace=True)
     mixed = layer.op(row * channels, mixed, inplace=True)
     step = layer.op(row * mixer.heads, joined)
     step = graph.weighted(row * mixer.heads, layer._weight("ssm_dt.bias"), step, inplace=True)
-    stored = graph.cache(F32 * inner * mixer.state_size * shape.slots, layer.cache)
-    state = F32 * inner * mixer.state_size * shape.slots
-    # The scan reads three parts of the product, each of which is copied for itself to another backend. The result has
-    # one row, so a GPU never takes the scan over from the host.
+    # The scan reads three parts of the product, each of which is copied for itself to another backend.
     parts = [graph.view(mixed, row * channels - F32 * (channels - width))
              for width in (inner, mixer.groups * mixer.state_size, mixer.groups * mixer.state_size)]  # fmt: skip
-    scanned = graph.weighted(row * inner + state, layer._weight("ssm_a"), stored, parts[0], step, *parts[1:], big=False)
-    graph.op(0, graph.view(scanned, state), on=layer.cache, stored=True)
+    scanned = _scan(layer, inner, aside, (parts[0], step, *parts[1:]))
     return partial(_close_mamba, layer, inner, joined, mixed, graph.view(scanned, row * inner))
+
+
+def _aside(layer: Layer, state: int) -> int:
+    """All sequences' states, of which one is cleared before anything else of the layer is asked for."""
+    aside = layer.graph.cache(state, layer.cache)
+    layer.graph.op(0, aside, on=layer.cache, stored=True)
+    return aside
+
+
+def _scan(layer: Layer, inner: int, aside: int, sources: tuple[int, ...]) -> int:
+    """A Mamba scan over all sequences' states, which are read twice: once for the scan, once for those left aside.
+
+    The result has one row, so a GPU never takes the scan over from the host.
+    """
+    graph = layer.graph
+    state = graph.sizes[aside]
+    stored = graph.cache(state, layer.cache)
+    scanned = graph.weighted(
+        layer.row * inner + state, layer._weight("ssm_a"), stored, *sources, layer.inputs.states, big=False
+    )
+    others = layer.op(0, aside, layer.inputs.states)
+    graph.op(0, others, on=layer.cache, stored=True)
+    graph.op(0, graph.view(scanned, state), on=layer.cache, stored=True)
+    return scanned
 
 
 def _close_mamba(layer: Layer, inner: int, joined: int, mixed: int, scanned: int) -> int:
