@@ -133,7 +133,9 @@ def _check(case: Mapping[str, Any], flags: Mapping[str, str], gpus: str | None, 
         if flags["real"] != "1":
             free = [1]
             settings = settings._replace(place=settings.place._replace(shares=()))
-    sizes = size_up(model, tensors, settings, free, measured=flags["real"] != "1")
+    sizes = size_up(model, tensors, settings, free)
+    if flags["real"] != "1" and not sizes.compute.pipelined:
+        sizes = size_up(model, tensors, settings, free, measured=True)
     return Checked(case["model"], case["gpus"], case["flags"], tuple(_buffers(case, flags, sizes, names, gpus)))
 
 

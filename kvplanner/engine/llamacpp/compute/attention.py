@@ -19,8 +19,7 @@ _NORMED_WHOLE: Final = frozenset({"olmo2"})
 
 
 def attend(layer: Layer, mixer: Attention, source: int) -> Rest:
-    """Softmax attention: queries, then values, then keys go into the graph."""
-    graph = layer.graph
+    """Softmax attention."""
     turn_keys, turn_values = layer.inputs.rotations[is_windowed(mixer)]
     queries, keys = mixer.heads * mixer.head_size, mixer.kv_heads * mixer.head_size
     full: int | None = None
@@ -40,20 +39,25 @@ def attend(layer: Layer, mixer: Attention, source: int) -> Rest:
     query = _rotate(layer, query, turn_keys)
     if not mixer.owns_cache and layer.reads is not None:
         return _finish(layer, mixer, query, full, layer.reads)
-    shares_keys = not layer.weights.has("attn_v.weight") and layer.weights.has("attn_k.weight")
-    if shares_keys:
+    gate = source if layer.weights.has("attn_gate.weight") else None
+    wide = mixer.kv_heads * mixer.head_size_v
+    own_values = layer.weights.has("attn_v.weight") or not layer.weights.has("attn_k.weight")
+    if own_values and layer.inputs.window_mask is None:
+        value = _rotate(layer, _values(layer, layer.matmul("attn_v.weight", wide, source)), turn_values)
         product = layer.matmul("attn_k.weight", keys, source)
-        value = product
-    else:
-        value = layer.matmul("attn_v.weight", mixer.kv_heads * mixer.head_size_v, source)
-    if layer.shape.arch in ("gemma4", "gemma3n"):
-        value = layer.op(graph.sizes[value], value)
-    value = _rotate(layer, value, turn_values)
-    if not shares_keys:
+        key = _rotate(layer, _heads(layer, mixer, product, "attn_k_norm.weight", layer.row * keys), turn_keys)
+    else:  # models with windows put keys into the graph before values
         product = layer.matmul("attn_k.weight", keys, source)
-    key = _heads(layer, mixer, product, "attn_k_norm.weight", layer.row * keys)
-    _store(layer, mixer, _rotate(layer, key, turn_keys), value)
-    return _finish(layer, mixer, query, full, layer.cache, source if layer.weights.has("attn_gate.weight") else None)
+        key = _rotate(layer, _heads(layer, mixer, product, "attn_k_norm.weight", layer.row * keys), turn_keys)
+        value = layer.matmul("attn_v.weight", wide, source) if own_values else product
+        value = _rotate(layer, _values(layer, value), turn_values)
+    _store(layer, mixer, key, value)
+    return _finish(layer, mixer, query, full, layer.cache, gate)
+
+
+def _values(layer: Layer, value: int) -> int:
+    """Values, which Gemma norms too."""
+    return layer.op(layer.graph.sizes[value], value) if layer.shape.arch in ("gemma4", "gemma3n") else value
 
 
 def _is_gated(layer: Layer, queries: int) -> bool:

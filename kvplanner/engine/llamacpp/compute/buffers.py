@@ -80,7 +80,8 @@ def reserve(
     per_layer: int | None = None
     if chain.per_layer:
         per_layer = graph.op(_F32 * shape.tokens * chain.per_layer * chain.per_layer_layers, tokens, on=graph.host)
-        per_layer = graph.op(graph.sizes[per_layer], per_layer, inplace=True, on=start)
+        looked_up = graph.view(per_layer, graph.sizes[per_layer])
+        per_layer = graph.op(graph.sizes[per_layer], looked_up, inplace=True, on=start)
     if shape.arch in _SCALED:
         hidden = graph.op(graph.sizes[hidden], hidden, inplace=True, on=start)
     wide = hidden
