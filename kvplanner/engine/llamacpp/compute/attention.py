@@ -117,10 +117,10 @@ def _finish(layer: Layer, mixer: Attention, query: int, gate: int | None, cache:
     else:
         host = graph.host if cache == graph.host and layer.device != graph.host else None
         per_stream = cells // shape.streams
-        scores = layer.op(layer.row * mixer.heads * per_stream, keys, query)
-        scores = layer.op(graph.sizes[scores], scores, mask, inplace=True)
         if not shape.transposed:
             values = layer.op(graph.sizes[values], values)
+        scores = layer.op(layer.row * mixer.heads * per_stream, keys, query)
+        scores = layer.op(graph.sizes[scores], scores, mask, inplace=True)
         mixed = layer.op(out, values, scores)
         found = layer.op(out, mixed, on=host)
     if gated_by is not None:
