@@ -216,7 +216,7 @@ def _as_gguf(plain: Inventory, spec: ModelSpec, recipe: str, *, matrix: bool | N
     matrix: made with an importance matrix; None as files of the recipe usually are. older: as of Place.
     """
     mix = RECIPES[recipe]
-    plain = _split_latent(plain, spec)
+    plain = _as_written(plain, spec)
     trunk = len(plain.block_of)
     predicts = spec.model_type in _PREDICTING and any(group.place == "mtp" for group in plain.outside)
     values = [any(is_value(gguf_name(group.path)) for group in plain.blocks[at]) for at in plain.block_of]
@@ -252,14 +252,15 @@ def _downs(block: tuple[TensorGroup, ...]) -> int:
     return sum("ffn_down" in gguf_name(group.path) and len(group.shape) == 2 for group in block)
 
 
-def _split_latent(plain: Inventory, spec: ModelSpec) -> Inventory:
-    """Latent attention's second projection as GGUF files keep it: of keys, by heads and transposed, and of values."""
+def _as_written(plain: Inventory, spec: ModelSpec) -> Inventory:
+    """The tensors as GGUF files keep them: of latent attention's second projection the part for keys, by heads and
+    transposed, and that for values."""
     mixer = next((m for layer in spec.layers for m in layer.mixers if isinstance(m, Mla)), None)
-    if mixer is None:
-        return plain
 
     def split(group: TensorGroup) -> tuple[TensorGroup, ...]:
-        if gguf_name(group.path) != "attn_kv_b.weight" or len(group.shape) != 2:
+        if ".act_fn." in group.path:  # an activation's own numbers are written as metadata
+            return ()
+        if mixer is None or gguf_name(group.path) != "attn_kv_b.weight" or len(group.shape) != 2:
             return (group,)
         rank = group.shape[1]
         keys = group._replace(path="attn_k_b", shape=(mixer.heads * rank, mixer.qk_nope), unit=1)

@@ -1,8 +1,8 @@
 """Score the planner on llama.cpp's start-up reports: python -m tests.truth.llamacpp FILE... [--json].
 
 A report prints one line for each buffer; what model, build and flags decide is compared with it: cells and recurrent
-state, compute buffers, the logits' buffer, and the failing allocation. Model buffers are compared only as far as the
-quantised mix is known by name; files are held against llama.cpp's own sizes in tests/oracle/llamacpp.
+state, compute buffers, the logits' buffer, and the failing allocation; and model buffers where the report names one of
+llama.cpp's own mixes. Files are held against llama.cpp's own sizes in tests/oracle/llamacpp.
 """
 
 from __future__ import annotations
@@ -71,6 +71,10 @@ READ_AS: Final = {
     "Phi-4-mini-instruct": "microsoft/Phi-4-mini-instruct",
     "Granite-1B-A400M": "ibm-granite/granite-3.1-1b-a400m-instruct",
     "Qwen3.8-27B": "Qwen/Qwen3.8-27B",
+    "Qwen2.5-32B": "Qwen/Qwen2.5-32B-Instruct",
+    "qwen2.5-coder:32b": "Qwen/Qwen2.5-Coder-32B-Instruct",
+    "Yi 34B merge": "01-ai/Yi-34B",
+    "gemma3:1b": "google/gemma-3-1b-it",
 }  # fmt: skip
 # Tensors that a report's file has in another type than the usual mix: told by its model buffers, of which a layer's
 # experts take 1,392 MiB.
@@ -82,6 +86,7 @@ _MONTHS: Final = (
     ("2024", 3000),
 )  # fmt: skip
 _FIGURE: Final = re.compile(r"(cuda|vulkan|rocm|metal)(\d)?_(kv|rs|context|compute|model)_mib")
+_MIX: Final = re.compile(r"(I?Q\d_(?:K_[SML]|K|0|1|XXS|XS|NL|S|M)|F16|BF16)")
 _FLAGS: Final = {
     "n_ctx", "np", "kvu", "ubatch", "batch", "n_batch", "n_ubatch", "fa", "ctk", "ctv", "ngl", "offloaded", "ts", "sm",
     "ot", "ot_cpu_expert_layers", "n_cpu_moe", "cpu_moe", "mmap", "fit", "kv_offload", "fit_target_mib", "mmproj",
@@ -97,9 +102,9 @@ class Compared(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """What the figure is of: kv, compute, output or failing."""
+        """What the figure is of: model, kv, compute, output or failing."""
         return (
-            "output" if "output" in self.name else
+            "model" if "model" in self.name else "output" if "output" in self.name else
             "compute" if "compute" in self.name else
             "failing" if "failed" in self.name else "kv"
         )  # fmt: skip
@@ -107,7 +112,8 @@ class Compared(NamedTuple):
     @property
     def equal(self) -> bool:
         """Whether the two are one number as it is printed."""
-        step = ROUNDING if self.reported % 1 else 0.51
+        step = 0.0501 if self.kind == "model" and not (self.reported * 10) % 1 else ROUNDING
+        step = step if self.reported % 1 else 0.51
         return abs(self.reported - self.planned) <= step
 
     @property
@@ -151,7 +157,7 @@ def model_of(row: Mapping[str, Any]) -> Model | None:
     """The catalogue's model, in a GGUF mix where the report names one."""
     try:
         model = models.load(models.find(READ_AS[str(row["model"])]).id)
-        mix = re.search(r"\b(Q\d_K_[SM]|Q\d_K|Q\d_0|IQ4_XS|IQ4_NL|IQ3_XXS|F16|BF16)\b", str(row.get("quant") or ""))
+        mix = re.search(rf"\b{_MIX.pattern}\b", str(row.get("quant") or ""))
     except (KeyError, PlannerError):
         return None
     try:
@@ -240,8 +246,10 @@ def score(row: Mapping[str, Any]) -> Score:
     model = model_of(row)
     if model is None or model.inventory is None:
         return Score(row["id"], build, (), MODEL)
-    if "n_ctx" not in flags or "fit_trial" in flags or flags.get("sm") == "tensor":
+    if "fit_trial" in flags or flags.get("sm") == "tensor":
         return Score(row["id"], build, (), FIELD)
+    if "n_ctx" not in flags:  # weights do not depend on it
+        row = {**row, "flags": {**flags, "n_ctx": 4096}, "reported": _of_weights(row["reported"])}
     settings = settings_of(row, model)
     gpus = _gpus(row)
     if gpus > 1 and not settings.place.shares and not _alike(row):
@@ -252,6 +260,10 @@ def score(row: Mapping[str, Any]) -> Score:
         return Score(row["id"], build, (), f"not planned: {error}")
     found = tuple(_compare(row, sizes, gpus))
     return Score(row["id"], build, found, "" if found else FIELD)
+
+
+def _of_weights(reported: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in reported.items() if re.search(r"\d?_model_mib", name)}
 
 
 def _gpus(row: Mapping[str, Any]) -> int:
@@ -280,6 +292,7 @@ def _unplaced(row: Mapping[str, Any]) -> bool:
 def _compare(row: Mapping[str, Any], sizes: Sizes, gpus: int) -> Iterator[Compared]:
     """Every figure of a report that the plan has too."""
     unplaced, reported = _unplaced(row), row["reported"]
+    own_mix = _MIX.fullmatch(str(row.get("quant") or "")) is not None and "ot" not in row["flags"]
     unknown = unplaced or ("ot" in row["flags"] and not _overrides(row["flags"]))  # of experts, which compute needs
     device = reported.get("failed_device")
     if device is not None and device < gpus and "failed_alloc_mib" in reported and not unknown:
@@ -291,11 +304,12 @@ def _compare(row: Mapping[str, Any], sizes: Sizes, gpus: int) -> Iterator[Compar
         match = _FIGURE.fullmatch(name)
         if match:
             device, figure = int(match[2] or 0), match[3]
-            if device >= gpus or unplaced or (figure == "compute" and unknown):
+            if device >= gpus or unplaced or (figure == "compute" and unknown) or (figure == "model" and not own_mix):
                 continue
             planned = {
                 "kv": sizes.kv[device], "rs": sizes.state[device], "context": sizes.context(device),
-                "compute": sizes.compute.gpus[device], "model": None,
+                "compute": sizes.compute.gpus[device],
+                "model": sizes.placed.device_bytes[device],
             }[figure]  # fmt: skip
         elif name in ("host_compute_mib", "cpu_compute_mib"):
             planned = None if unknown else sizes.compute.host
@@ -330,12 +344,14 @@ def summary(scores: list[Score]) -> dict[str, Any]:
     """Counts of what was compared and what agrees."""
     figures = [figure for score in scores for figure in score.compared]
     cells = [figure for figure in figures if figure.kind in ("kv", "output")]
+    weights = [figure for figure in figures if figure.kind == "model"]
     compute = [figure for figure in figures if figure.kind == "compute"]
     failing = [figure for figure in figures if figure.kind == "failing"]
     return {
         "reports": len(scores),
         "used": sum(bool(score.compared) for score in scores),
         "cache_and_output": {"figures": len(cells), "equal": sum(figure.equal for figure in cells)},
+        "model": {"figures": len(weights), "equal": sum(figure.equal for figure in weights)},
         "compute": {"figures": len(compute), "within_2_percent": sum(figure.right for figure in compute)},
         "failing": {"figures": len(failing), "within_2_percent": sum(figure.right for figure in failing)},
         "skipped": {score.id: score.skipped for score in scores if score.skipped},

@@ -66,7 +66,7 @@ class OnGpu(NamedTuple):
 
 @late("compute")
 class OnHost(NamedTuple):
-    """What the host holds. mapped: its weights are a view of the file."""
+    """What the host holds. mapped: its weights are a view of the file, but for the bytes that are `repacked`."""
 
     weights: Estimate
     kv: Estimate
@@ -74,11 +74,17 @@ class OnHost(NamedTuple):
     output: Estimate
     mapped: bool
     layers: int
+    repacked: int = 0
 
     @property
     def bytes(self) -> int:
         """All of it."""
         return self.weights.value + self.kv.value + self.compute.value + self.output.value
+
+    @property
+    def kept(self) -> int:
+        """What the system cannot drop: all but what is mapped."""
+        return self.bytes - (self.weights.value - self.repacked if self.mapped else 0)
 
 
 def totals(device: Device) -> tuple[int, int]:
@@ -234,12 +240,15 @@ def _doubt(model: Model, sizes: Sizes) -> tuple[float, float, str]:
     return (0.01, 0.03, "") if sizes.shape.wide_mask is False else (0.05, 0.1, "older builds are less well known")
 
 
-def on_host(model: Model, settled: Settled, sizes: Sizes) -> OnHost:
+def on_host(model: Model, settled: Settled, sizes: Sizes, tensors: Tensors) -> OnHost:
     """What the host holds."""
     held, count = sizes.placed.host_bytes, sizes.placed.placement.layers.count(HOST)
-    mapped = settled.settings.place.mmap and bool(settled.gpus)
-    source = "the embedding table and all that stays off the GPUs"
+    place = settled.settings.place
+    repacked = _repacked(tensors) if place.repack and not settled.gpus else 0
+    source = "the embedding table and all that stays off the GPUs" if settled.gpus else "all of the model"
     terms = [Input("tensors", held, "B", source)]
+    if repacked and place.mmap:
+        terms.append(Input("repacked", repacked, "B", "matrices copied into the order that AVX2 reads them in"))
     if settled.projector_bytes and not settled.projector_on_gpu:
         terms.append(Input("projector", settled.projector_bytes, "B", "--mmproj-size"))
     formula = " + ".join(f"{{{term.name}}}" for term in terms)
@@ -251,8 +260,16 @@ def on_host(model: Model, settled: Settled, sizes: Sizes) -> OnHost:
     vocabulary = Input("vocabulary", model.spec.vocab_size, "", "4 bytes each")
     return OnHost(
         kept, context(model, sizes, HOST), later(partial(compute, model, sizes, HOST)),
-        exact(sizes.output, "4 × {slots} × {vocabulary}", rows, vocabulary), mapped, count,
+        exact(sizes.output, "4 × {slots} × {vocabulary}", rows, vocabulary), place.mmap, count,
+        repacked if place.mmap else 0,
     )  # fmt: skip
+
+
+def _repacked(tensors: Tensors) -> int:
+    """Bytes of the matrices that a server without a GPU repacks: of the layers and of the output."""
+    layers = sum(t.host_bytes for layer in tensors.layers for t in layer if t.repacked)
+    tied = tensors.tied.host_bytes if tensors.tied is not None and tensors.tied.repacked else 0
+    return layers + tied + sum(t.host_bytes for t in tensors.outputs if t.repacked)
 
 
 def given(estimate: Estimate, kind: str, measured_bytes: dict[str, int]) -> Estimate:

@@ -247,7 +247,8 @@ def _size(request: PlanRequest, model: Model, settled: Settled, trial: Trial) ->
         later = first_failing(again)
         if later is None or later.stage == "runtime":
             sizes, gpus, retried = plain, again, True
-    return _Sized(settled, sizes, drafted, gpus, figures.on_host(model, settled, sizes), fitted, retried)
+    host = figures.on_host(model, settled, sizes, trial.tensors)
+    return _Sized(settled, sizes, drafted, gpus, host, fitted, retried)
 
 
 def _on_gpus(

@@ -35,7 +35,7 @@ def device_plans(
     rule: StageRule | None,
 ) -> list[DevicePlan]:  # fmt: skip
     """Each GPU, then the host."""
-    failing_on_host = rule is not None and rule.stage == "weights" and host_total is not None and not host.mapped
+    failing_on_host = rule is not None and rule.stage == "weights" and host_total is not None and host.kept > host_total
     plans = [_gpu_plan(model, sizes, gpu, index, rule) for index, gpu in enumerate(gpus)]
     host_rule = rule if failing_on_host else None
     return [*plans, _host_plan(model, sizes, host, host_total, host_rule, fails=rule is not None)]
@@ -94,7 +94,7 @@ def _host_plan(
 ) -> DevicePlan:
     """RAM as a device: what must lie there, and what is page cache."""
     segments = [
-        Segment("weights", host.weights, meaning=_MAPPED if host.mapped else _PINNED),
+        Segment("weights", host.weights, meaning=_meaning(host, sizes)),
         Segment("kv_cache", host.kv),
         Segment("compute", host.compute),
         Segment("output", host.output),
@@ -119,6 +119,15 @@ def _host_plan(
         overflow_bytes=max(held - whole, 0),
         stages=stages.timeline(0, (host.weights.value, host.kv.value, host.compute.value + host.output.value, 0), rule),
     )
+
+
+def _meaning(host: OnHost, sizes: Sizes) -> str | SizedText:
+    """How the host keeps its weights."""
+    if not host.mapped:
+        return _PINNED if sizes.how.gpus else "read into RAM"
+    if not host.repacked:
+        return _MAPPED
+    return SizedText(f"{_MAPPED}; and {size_mark(host.repacked)} copied into the order that the processor works in")
 
 
 def kv_cache(model: Model, settings: Settings, sizes: Sizes, gpus: Sequence[OnGpu]) -> KvCache | None:

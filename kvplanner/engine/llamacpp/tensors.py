@@ -21,6 +21,8 @@ from kvplanner.units import round_up
 _ROW_STEP: Final = 512
 _CUDA_ALIGNMENT: Final = 128
 _HOST_ALIGNMENT: Final = 32
+_REPACKED: Final = frozenset({"Q4_0", "Q4_K", "IQ4_NL", "MXFP4", "mxfp4"})
+_REPACKED_ROWS: Final = 8
 
 Role = Literal["input", "output", "table", "first", "skipped"]
 
@@ -30,7 +32,7 @@ class Tensor(NamedTuple):
 
     name: below "blk.N." for a layer's, else whole ("token_embd.weight"). device_bytes, host_bytes: what it takes in a
     CUDA buffer and in a host buffer; bytes: in the file. expert: a routed expert's matrix or bias. block: elements of a
-    quantised block, 1 for others.
+    quantised block, 1 for others. type: its ggml type or format.
     """
 
     name: str
@@ -43,6 +45,16 @@ class Tensor(NamedTuple):
     quantised: bool
     expert: bool = False
     block: int = 1
+    type: str = ""
+
+    @property
+    def repacked(self) -> bool:
+        """Whether a processor without a GPU keeps it in an order of its own: on x86 with AVX2, eight rows at a time.
+
+        ggml_repack_get_optimal_repack_type of ggml-cpu/repack.cpp, ggml 0.25.3. ARM repacks more types.
+        """
+        stacked = self.name in ("attn_k_b.weight", "attn_v_b.weight")
+        return self.type in _REPACKED and self.rows % _REPACKED_ROWS == 0 and not stacked
 
     def part(self, *, columns: int, rows: int) -> int:
         """Bytes that a part of the tensor takes in a CUDA buffer; 0 for none of it."""
@@ -174,4 +186,5 @@ def _tensor(parts: list[TensorGroup], prefix: str) -> Tensor:
     return Tensor(
         name, group.kind, columns, rows, bytes_, round_up(padded, _CUDA_ALIGNMENT), round_up(bytes_, _HOST_ALIGNMENT),
         quantised, "exps" in name, group.format.block_columns if quantised else 1,
+        group.format.name,
     )  # fmt: skip

@@ -79,7 +79,7 @@ def verdict(gpus: Sequence[OnGpu], host: OnHost, host_total: int | None) -> Verd
         return Verdict(
             "does_not_fit", _shortfall(gpus, failing).certainty, _shortfall(gpus, failing), _earlier(gpus, failing)
         )
-    if host_total is not None and not host.mapped and host.bytes > host_total:
+    if host_total is not None and host.kept > host_total:
         return _host_fails(len(gpus), host, host_total)
     doubtful = [check for check in checks(gpus) if check.most > 0 and check.asked > 0]
     doubt = _shortfall(gpus, max(doubtful, key=lambda check: check.most)) if doubtful else None
@@ -106,7 +106,7 @@ def _earlier(gpus: Sequence[OnGpu], failing: Check) -> Shortfall | None:
 
 
 def _host_fails(position: int, host: OnHost, total: int) -> Verdict:
-    missing = host.bytes - total
-    reason = words.host_shortage(host.bytes, total)
+    missing = host.kept - total
+    reason = words.host_shortage(host.kept, total)
     failing = Shortfall("weights", position, missing, missing, missing, reason)
     return Verdict("does_not_fit", "certain", failing)

@@ -24,8 +24,8 @@ def test_weights_and_context_are_equal_on_every_device(cases: list[Checked]) -> 
 
 def test_compute_buffers_are_near(cases: list[Checked]) -> None:
     errors = [case.compute_error for case in cases]
-    assert sum(error <= 0.01 for error in errors) >= 0.925 * len(errors)
-    assert sum(error <= 0.1 for error in errors) >= 0.97 * len(errors)
+    assert sum(error <= 0.01 for error in errors) >= 0.985 * len(errors)
+    assert sum(error <= 0.1 for error in errors) >= 0.99 * len(errors)
 
 
 def test_models_that_no_rule_was_made_for_come_out_as_well() -> None:
