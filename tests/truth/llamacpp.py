@@ -306,7 +306,7 @@ def _compare(row: Mapping[str, Any], sizes: Sizes, gpus: int) -> Iterator[Compar
             device, figure = int(match[2] or 0), match[3]
             if device >= gpus or unplaced or (figure == "compute" and unknown) or (figure == "model" and not own_mix):
                 continue
-            planned = {
+            planned: int | None = {
                 "kv": sizes.kv[device], "rs": sizes.state[device], "context": sizes.context(device),
                 "compute": sizes.compute.gpus[device],
                 "model": sizes.placed.device_bytes[device],
