@@ -30,8 +30,10 @@ _DEEPEST: Final = 3
 # So many newlines that are written out make a line a string literal that holds several.
 _LEAST_ESCAPED: Final = 5
 _WRITTEN: Final = re.compile(r"\\u([0-9a-fA-F]{4})|\\x(1b)")
-# Whose line it is, by what collectors put before it: docker compose, kubectl logs --prefix, systemd's journal.
+# Whose line it is, by what is put before it: docker compose, kubectl logs --prefix, llama-server as it hands on what
+# its models print, systemd's journal.
 _SOURCE: Final = re.compile(
+    r"\[(?P<port>\d{4,5})\] |"
     r"(?P<compose>[A-Za-z][\w.-]{0,80}) +\| |\[pod/(?P<pod>[^\]\s]{1,200})\] |"
     r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S{1,80} (?P<unit>[\w.@-]{1,80})\[\d+\]: "
 )

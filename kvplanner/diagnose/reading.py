@@ -165,7 +165,7 @@ class _Reader:
         self.compiled = compiled
         self.starts = 0
         self.unread = 0
-        self.begun = False  # whether a server's first line was among them
+        self.begun = False  # whether lines of a server's start were among them
         self.line = Line(0, "")
         self.again = False  # whether the line is the one before it once more
         self.stated: dict[tuple[str, str], Stated] = {}
@@ -204,7 +204,7 @@ class _Reader:
             if words not in line.text:
                 continue
             for found in pattern.finditer(line.text):
-                self.begun = self.begun or known.restart
+                self.begun = self.begun or known.restart or bool(known.reached)
                 if known.restart and (self.started or self.ended is not None):
                     self._begin()
                     self.starts += 1

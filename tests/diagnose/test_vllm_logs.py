@@ -11,10 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kvplanner.diagnose.arguments import pairs_of, parse_arguments
 from kvplanner.diagnose.diagnosis import Diagnosis, diagnose
 from kvplanner.errors import BadInput
 from kvplanner.report import diagnosis as report
 from kvplanner.units import GIB
+from tests.diagnose import writer
+from tests.diagnose.writer import Facts
 
 LOGS = Path(__file__).parent / "logs" / "vllm"
 EXPECTED: dict[str, dict[str, Any]] = json.loads((LOGS / "expected.json").read_text(encoding="utf-8"))
@@ -192,3 +195,23 @@ def test_hostile_logs_end(hostile: bytes) -> None:
     text = report.text(found)
     assert "\x1b" not in text
     assert len(text) < 20_000
+
+
+def test_a_server_that_begins_anew_in_the_midst_of_a_block_is_read_from_its_first_line_on() -> None:
+    served = '(APIServer pid=70) INFO:     10.0.0.3:41234 - "POST /v1/chat/completions HTTP/1.1" 200 OK\n'
+    first = "\n".join(writer.vllm(Facts())) + "\n"
+    again = Facts(version="0.31.0", weights=(15.5,), tokens=77_777, options={"max_num_seqs": 99})
+    text = first + served * 20_000 + "\n".join(writer.vllm(again)) + "\n"
+    found = diagnose(BytesIO(text.encode()).read)
+    assert (found.version, found.tokens, found.reading.starts) == ("0.31.0", 77_777, 2)
+    assert found.options["max_num_seqs"] == 99
+    assert found.reading.started
+
+
+def test_what_stands_inside_another_argument_is_none_of_the_engine_s() -> None:
+    text = ("{'model_tag': 'a/b', 'speculative_config': {'model': 'c/d', 'n': [1, 2]}, 'x': Config(q={'model': 'e'}), "
+            "'model': 'a/b', 'said': 'it\\'s, {', 'max_model_len': 81")  # fmt: skip
+    found = parse_arguments(text)  # the line is cut: its last figure may be
+    assert found == {"model_tag": "a/b", "speculative_config": {"model": "c/d", "n": [1, 2]}, "model": "a/b",
+                     "said": "it's, {"}  # fmt: skip
+    assert pairs_of("model='a', spec=Spec(model='b', n=2), max_seq_len=8")["model"] == "a"

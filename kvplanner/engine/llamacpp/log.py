@@ -11,7 +11,8 @@ from typing import Final
 from kvplanner.engine.log import NO_STAGE, Figure, LogFailure, LogGrammar, LogLine
 
 # A device's name, as in "CUDA0", "MTL0_Mapped" and "CUDA0_Split"; what is the host's is named otherwise.
-_DEVICE: Final = r"(?P<device>(?!CPU)[A-Za-z]+\d+)(?:_Mapped|_Split|-REPACK)?"
+# RPC's devices say where they are: "RPC0[10.0.0.2:50052]".
+_DEVICE: Final = r"(?P<device>(?!CPU)[A-Za-z]+\d+)(?:\[[^\]\s]{1,80}\])?(?:_Mapped|_Split|-REPACK)?"
 _HOST: Final = r"(?:CPU\w*|[A-Za-z]+_Host\w*|Metal_Mapped)"
 _MIB: Final = r"\s*(?P<{0}>\d+(?:\.\d+)?) MiB"
 

@@ -20,7 +20,7 @@ LINES: Final = (
     LogLine(r"server_args=ServerArgs\(model_path='(?P<model>[^']+)'", (Figure("model", "text"),), restart=True),
     # Weights.
     LogLine(r"Load weight begin\. avail mem=(?P<free_at_start>[\d.]+) GB", (_BEFORE,), "load"),
-    LogLine(r"Load weight end\. .*?type=(?P<architecture>\w+),.*?avail mem=(?P<free_after_load>[\d.]+) GB"
+    LogLine(r"Load weight end\. (?:.*?type=(?P<architecture>\w+),)?.*?avail mem=(?P<free_after_load>[\d.]+) GB"
             r"(?:, mem usage=(?P<weights>-?[\d.]+) GB)?",
             (Figure("architecture", "text", keep="first"), _AFTER, _WEIGHTS), "loaded"),
     # The pools: the target's come first.
@@ -87,7 +87,7 @@ GRAMMAR: Final = LogGrammar(
     anchors=(
         "ServerArgs(", "Load weight ", "Cache is allocated", "window memory pool", "SWAKVPool", "Memory pool end",
         "Capture ", "max_total_num_tokens", "fired up", "unbalanced", "Not enough", "Loaded weights leave", "SWA pool",
-        "state cache", "Out of memory", "Out of request", *torch_log.ANCHORS, "Fail when using",
+        "state cache", "Out of memory", "Out of request", "minimum viable", *torch_log.ANCHORS, "Fail when using",
         "Traceback", ", in ",
     ),
     late_anchors=("ServerArgs(", "Out of memory", "Out of request", *torch_log.ANCHORS, "Traceback", ", in "),

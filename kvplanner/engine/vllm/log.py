@@ -75,6 +75,9 @@ LINES: Final = (
     LogLine(r"KV cache memory reduced to (?P<kv_cache>-?[\d.]+) GiB", (_AVAILABLE,), since="0.25.1"),
     LogLine(r"Initial free memory:? (?P<free_at_start>[\d.]+) GiB", (Figure("free_at_start", "GiB", "least"),),
             since="0.9.1"),
+    LogLine(r"worker init memory snapshot: .*?free_memory=(?P<free_at_start>[\d.]+)GiB, total_memory=(?P<gpu_total>"
+            r"[\d.]+)GiB", (Figure("free_at_start", "GiB", "least"), _TOTAL), since="0.11.1"),
+    LogLine(r"worker requested memory: (?P<budget>[\d.]+)GiB", (Figure("budget", "GiB", "least"),), since="0.11.1"),
     # The cache.
     LogLine(r"# (?!CPU)\w+ blocks: (?P<blocks>\d+)", (Figure("blocks", "count", "least"),), "sized", until="0.11.0"),
     LogLine(r"KV cache size: (?P<tokens>[\d,]+) tokens", (_TOKENS,), "sized", since="0.8.0"),
