@@ -16,6 +16,7 @@ from kvplanner.app.state import PlanState
 from kvplanner.catalog import gpus
 from kvplanner.errors import PlannerError
 from kvplanner.gpu.spec import Machine
+from kvplanner.model.model import Model
 from kvplanner.request import planfile
 from kvplanner.request.planfile import PlanFile
 
@@ -60,6 +61,7 @@ def to_state(file: PlanFile, *, allow_network: bool = False, place: str = "") ->
     background job. Raises PlannerError.
     """
     model = open_model(place or file.model, allow_network=allow_network)
+    model = placed(model) if place else model
     machine, unticked, free = gpus.machine(file.machine), frozenset[int](), dict(file.free)
     kept = file.unknown.get(WINDOW_FIELD)
     if isinstance(kept, Mapping):
@@ -79,6 +81,13 @@ def to_state(file: PlanFile, *, allow_network: bool = False, place: str = "") ->
         extra=dict(file.unknown),
         model_place=place,
     )
+
+
+def placed(model: Model) -> Model:
+    """A model whose place nobody but a log named: what is made of its plan does not tell it."""
+    from kvplanner.diagnose.privacy import public_name
+
+    return model._replace(id=public_name(model.id), source_detail=public_name(model.source_detail))
 
 
 def _switched_off(

@@ -103,6 +103,12 @@ def gpus_of_its_size(found: Diagnosis) -> str:
     return f"{found.gpus}x{total // MIB}MiB" if total else ""
 
 
+def has_memory_of(found: Diagnosis, machine: Machine) -> bool:
+    """Whether a machine's first GPU may be the log's, by its memory; true where either is not known."""
+    stated, seen = found.size("gpu_total"), machine.devices[0].gpu.cuda_total
+    return stated is None or seen is None or abs(stated / seen.value - 1) <= _OTHER_GPU
+
+
 def _board(spec: GpuSpec, seen: int | None) -> str:
     """A GPU as --gpu reads it, with its memory where CUDA sees another than the catalogue's card has."""
     if seen is None or spec.total is None or spec.cuda_total is None:

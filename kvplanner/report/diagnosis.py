@@ -252,8 +252,14 @@ def _rows_of(
         if device is not None or compared:
             segments = device.segments if device is not None else ()
             segment = next((s for s in segments if s.kind == name), None) if name in _SEGMENTS else None
-            row += [number(segment.bytes, unit), number(measured - segment.bytes, unit)] if segment else ["", ""]
+            row += [number(segment.bytes, unit), _difference(measured - segment.bytes, unit)] if segment else ["", ""]
         yield tuple(row)
+
+
+def _difference(size: int, unit: ByteUnit) -> str:
+    """Without a sign where it is nothing as shown."""
+    text = number(size, unit)
+    return text if text.strip("−0.") else text.lstrip("−")
 
 
 def to_json(

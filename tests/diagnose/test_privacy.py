@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kvplanner.catalog import models
 from kvplanner.diagnose.privacy import public_name, scrubbed
 from tests.cli.kit import Terminal, in_this_process
 
@@ -78,6 +79,23 @@ def test_a_path_that_is_there_is_no_part_of_the_plan_either(terminal: Terminal, 
     words = (str(where), "--gpu", "RTX 4090", "--model", "meta-llama/Llama-3.1-8B-Instruct")
     document = terminal("diagnose", *words, "--json").out
     assert str(tmp_path) not in document.replace(str(where), "")
+
+
+def test_a_folder_that_opens_here_is_in_nothing_that_is_made_of_its_log(terminal: Terminal, tmp_path: Path) -> None:
+    place = tmp_path / "alice" / "our-chat-v2"
+    place.mkdir(parents=True)
+    config = models.record("Qwen/Qwen2.5-7B-Instruct")["config"] | {"num_hidden_layers": 27}  # no catalogue has it
+    (place / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    where, report, handed = (tmp_path / name for name in ("server.log", "report.md", "runs.json"))
+    where.write_text(LOG.replace("/home/alice/models/Llama-3.1-8B-Instruct", str(place)), encoding="utf-8")
+    words = (str(where), "--gpu", "RTX 4090")
+    document = terminal("diagnose", *words, "--report", str(report), "--json").out
+    assert json.loads(document)["plan"]["model"] == "our-chat-v2"
+    assert terminal("calibrations", "add", *words).status == 0
+    terminal("calibrations", "export", str(handed))
+    for output in (document, report.read_text("utf-8"), handed.read_text("utf-8"), terminal("plan", *words).out):
+        assert "alice" not in output
+        assert str(tmp_path) not in output
 
 
 @pytest.mark.parametrize(("name", "public"), [

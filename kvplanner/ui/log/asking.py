@@ -19,7 +19,7 @@ _TIPS: Final = {
     "version": "The log does not state the engine's release; empty for the newest known",
 }
 NEEDED: Final = "The log does not state:"
-ASSUMED: Final = "Nor its command line: these are assumed to be at their defaults unless you know better"
+ASSUMED: Final = "These neither, which are taken at their defaults unless you know better:"
 _COLUMNS: Final = 2
 _SHORT: Final = 12  # letters that a field has room for
 
@@ -79,6 +79,13 @@ class Asking(QWidget):
         self.note.setVisible(bool(proposed))
         self.assumed.setVisible(bool(self._asked))
         self.setVisible(bool(proposed or self._asked))
+
+    def ask(self, name: str, proposal: str) -> None:
+        """Asks for one more, or again."""
+        self.fields[name].setText(proposal)
+        for widget in (self.fields[name], self._labels[name], self.note):
+            widget.show()
+        self.show()
 
     def _ask_options(self, options: tuple[Option, ...], seen: Mapping[str, str]) -> None:
         while self._options.count():

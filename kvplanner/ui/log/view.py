@@ -250,9 +250,10 @@ def as_html(
     ]
     rows = list(report.rows(found, plan, unit))
     if rows:
-        heads = ("", f"measured, {unit}", *(("planned", "difference") if plan else ()))
-        cells = [_row(heads, muted), *(_row(row) for row in rows)]
-        lines.append(f'<table cellspacing="0" cellpadding="0">{"".join(cells)}</table>')
+        beside_plan = any(cell for row in rows for cell in row[2:])
+        heads = ("", f"measured, {unit}", *(("planned", "difference") if beside_plan else ()))
+        cells = [_row(heads, muted), *(_row(row[: len(heads)]) for row in rows)]
+        lines.append(f'<table cellspacing="0" cellpadding="0" style="margin-bottom:8px">{"".join(cells)}</table>')
     said = [*report.notes(found), *(report.comparison(found, beside) if beside is not None else ())]
     lines += [f'<p style="margin:6px 0 0 0">{rich(sizes_in(_sentence(note), unit))}</p>' for note in said]
     if beside is not None and beside.remedies and (found.stage is not None or beside.measured.fits is False):

@@ -10,14 +10,16 @@ from PySide6.QtGui import QGuiApplication
 from pytestqt.qtbot import QtBot
 
 from kvplanner.app import planstore
-from kvplanner.catalog import models
+from kvplanner.catalog import gpus, models
 from kvplanner.diagnose.diagnosis import diagnose_file
 from kvplanner.diagnose.runs import to_json
 from kvplanner.observe.stages import EngineEnd
+from kvplanner.report.html import html
 from kvplanner.ui.dialogs.calibrations import CalibrationsDialog
 from kvplanner.ui.log.view import EMPTY, LogView, as_html
 from kvplanner.ui.startup.view import StartupView
 from kvplanner.ui.theme.palette import DARK
+from kvplanner.ui.window.commands.export import _sheet, _text
 from kvplanner.ui.window.window import MainWindow
 
 LOGS = Path(__file__).parents[2] / "diagnose" / "logs"
@@ -275,7 +277,11 @@ def test_a_folder_that_a_log_names_opens_here_and_stays_out_of_files(
     view.calibrate_button.click()
     qtbot.waitUntil(lambda: bool(window.services.runs.kept()), timeout=10_000)
     kept = json.dumps(to_json(window.services.runs.kept()))
-    for written in (saved.read_text("utf-8"), report.read_text("utf-8"), kept):
+    plan = window.document.plan
+    assert plan is not None
+    sheet = html(_sheet(plan, "GiB", state.model_text, private=False)()[0])
+    exported = [sheet, *(_text(kind, plan, "GiB") for kind in ("json", "md", "csv"))]
+    for written in (saved.read_text("utf-8"), report.read_text("utf-8"), kept, *exported):
         assert "alice" not in written
         assert str(tmp_path) not in written
     # The session of this machine finds it again; whoever wants the path in the plan says so.
@@ -285,3 +291,32 @@ def test_a_folder_that_a_log_names_opens_here_and_stays_out_of_files(
     assert posted.args is not None
     posted.args[0].action[1]()
     assert (window.document.state.model_text, window.document.state.model_place) == (str(folder), "")
+
+
+def test_gpus_that_cannot_be_the_logs_are_not_proposed_and_are_asked_for_again(
+    window: MainWindow, qtbot: QtBot, tmp_path: Path
+) -> None:
+    view = opened(window, qtbot, LOGS / "vllm" / "0240-oom-capture.log")  # of a GPU with 79.25 GiB
+    window.document.edit("Other GPUs", devices=gpus.machine("RTX 4090").devices, machine_text="RTX 4090")
+    view = opened(window, qtbot, LOGS / "vllm" / "0202-oom-weights.log")
+    qtbot.waitUntil(lambda: view.name == "0202-oom-weights.log", timeout=10_000)
+    assert view.asking.answers()["gpus"] == "RTX 4090"
+    view = opened(window, qtbot, LOGS / "vllm" / "0240-oom-capture.log")
+    qtbot.waitUntil(lambda: view.name == "0240-oom-capture.log", timeout=10_000)
+    assert view.asking.answers()["gpus"] == "1x81152MiB"
+    view.asking.fields["gpus"].setText("RTX 4090")
+    view.plan_button.click()
+    qtbot.waitUntil(lambda: view.beside is not None, timeout=10_000)
+    assert "The log's GPU has 79.25 GiB" in view.text.toPlainText()
+    assert view.asking.answers() == {"gpus": "1x81152MiB"}
+
+
+def test_a_model_that_is_not_known_is_asked_for(window: MainWindow, qtbot: QtBot, tmp_path: Path) -> None:
+    view = opened(window, qtbot, started(tmp_path, ("meta-llama/Llama-3.1-8B-Instruct", "nobody/knows-this")))
+    assert "model" not in view.asking.answers()
+    with qtbot.waitSignal(window.messages.posted, timeout=10_000):
+        view.plan_button.click()
+    assert "model" in view.asking.answers()
+    view.asking.fields["model"].setText("Qwen/Qwen2.5-7B-Instruct")
+    view.plan_button.click()
+    qtbot.waitUntil(lambda: window.document.state.model_text == "Qwen/Qwen2.5-7B-Instruct", timeout=10_000)

@@ -140,12 +140,21 @@ class Logs(QtCore.QObject):
         from kvplanner.request.standin import is_elsewhere, stand_in
 
         state = self._document.state
-        here = {"model": state.model_text, "gpus": state.machine_text, "version": ""}
+        here = {"model": state.model_text, "gpus": self._gpus_for(found), "version": ""}
         wanted = {field: here[field] for field in missing(found)}
         if found.model and is_elsewhere(found.model):
             wanted["model"] = stand_in(found.model) or ""
         seen = {option: str(count) for option, count in places_seen(found).items()}
         view.set_log(found, name, wanted, unstated(found), seen)
+
+    def _gpus_for(self, found: Diagnosis) -> str:
+        """The GPUs chosen now, where they may be those of the log; else as many of the memory that it states."""
+        from kvplanner.diagnose.implied import gpus_of_its_size, has_memory_of
+
+        state = self._document.state
+        if state.machine is None or not has_memory_of(found, state.machine):
+            return gpus_of_its_size(found) or state.machine_text
+        return state.machine_text
 
     def make_plan(self) -> None:
         """What the log started becomes the plan, on the GPUs that it names, else on those chosen now."""
@@ -171,6 +180,7 @@ class Logs(QtCore.QObject):
                 f"Use {text.rpartition('/')[2]}", lambda: self._apply(found, text, model, view, said)
             )  # fmt: skip
             self._messages.error(error, f"The log's model was not read; {UNCHANGED}", action=use, key="log")
+            view.asking.ask("model", text)
 
         self._services.library.load_model(
             name, lambda model: self._apply(found, name, model, view, said), failed, key=f"log model {id(self)}"
@@ -187,6 +197,7 @@ class Logs(QtCore.QObject):
         return with_options(found, {name: parse_value(asked[name], text) for name, text in chosen.items()})
 
     def _apply(self, found: Diagnosis, text: str, model: Model, view: LogView, said: dict[str, str]) -> None:
+        from kvplanner.app.planstore import placed
         from kvplanner.catalog import gpus
         from kvplanner.diagnose.diagnosis import request_of
         from kvplanner.diagnose.implied import implied, machine_of
@@ -204,6 +215,8 @@ class Logs(QtCore.QObject):
         if machine is None or request is None:
             return
         place, text = _public(text, model) if text == found.model else ("", text)
+        model = placed(model) if place else model
+        request = request._replace(model=model)
         fields: dict[str, Any] = _chosen(machine) if machine is not state.machine else {}
         self._document.edit(
             "Plan a log",
@@ -229,6 +242,8 @@ class Logs(QtCore.QObject):
         def compared(beside: Implied) -> None:
             if view.found is not None and view.found.reading is found.reading:
                 view.set_beside(beside)
+                if beside.other_total_bytes is not None:
+                    view.asking.ask("gpus", self._gpus_for(found))
                 self.logged.emit(found, beside)
 
         self._services.jobs.submit(
