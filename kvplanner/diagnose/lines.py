@@ -33,7 +33,7 @@ _WRITTEN: Final = re.compile(r"\\u([0-9a-fA-F]{4})|\\x(1b)")
 # Whose line it is, by what is put before it: docker compose, kubectl logs --prefix, llama-server as it hands on what
 # its models print, systemd's journal.
 _SOURCE: Final = re.compile(
-    r"\[(?P<port>\d{4,5})\] |"
+    r"(?:\[[\w -]{1,40}\] )?\[(?P<port>\d{4,5})\] |"
     r"(?P<compose>[A-Za-z][\w.-]{0,80}) +\| |\[pod/(?P<pod>[^\]\s]{1,200})\] |"
     r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S{1,80} (?P<unit>[\w.@-]{1,80})\[\d+\]: "
 )

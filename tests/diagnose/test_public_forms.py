@@ -317,6 +317,15 @@ CASES: dict[str, Case] = {
         sizes={"weights": 30_200},
         figures={"tried": 24_000 * MIB},
     ),
+    "a-router-inside-another-program": Case(
+        engine="llamacpp",
+        stage="kv_cache_allocation",
+        cause="out_of_memory",
+        model="/models/two-q6.gguf",
+        unit=MIB,
+        sizes={"weights": 30_200},
+        figures={"tried": 24_000 * MIB},
+    ),
     "llama-cpp-with-a-device-over-rpc": Case(
         engine="llamacpp",
         started=True,
