@@ -38,6 +38,10 @@ class Setting(Generic[T]):
 
 THEME: Final = Setting("theme", "system", ("system", "light", "dark", "contrast"))
 UNIT: Final = Setting("unit", "GiB", ("GiB", "GB"))
+# Which separators figures have in the window: the system's, or "group_decimal".
+NUMBERS: Final = Setting(
+    "numbers", "system", ("system", "comma_point", "point_comma", "space_comma", "apostrophe_point")
+)
 GEOMETRY: Final = Setting("geometry", "")
 SPLITTER: Final = Setting("splitter", "")
 ADVANCED_OPEN: Final = Setting("advanced_open", False)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from PySide6.QtCore import QRect, Qt, QTimer
 from PySide6.QtWidgets import QLabel, QWidget
 
+from kvplanner.ui.figures import shown
+
 FOLLOW_MS = 200  # after the first frame, which needs none of Qt's classes for assistive technology
 
 
@@ -69,8 +71,8 @@ class Accessible(QWidget):
             self._twins.append(twin)
         for index, twin in enumerate(self._twins):
             if index < count:
-                twin.setAccessibleName(self.access_name(index))
-                twin.setAccessibleDescription(self.access_text(index))
+                twin.setAccessibleName(shown(self.access_name(index)))
+                twin.setAccessibleDescription(shown(self.access_text(index)))
                 twin.setGeometry(self.access_rect(index))
             twin.setVisible(index < count)
 
@@ -79,7 +81,7 @@ class Accessible(QWidget):
         index = self.access_current()
         if not 0 <= index < self.access_count():
             return
-        self.setAccessibleDescription(self.access_name(index))
+        self.setAccessibleDescription(shown(self.access_name(index)))
         if _listening():
             from PySide6.QtGui import QAccessible, QAccessibleEvent
 

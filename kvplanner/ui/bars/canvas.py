@@ -28,6 +28,7 @@ from kvplanner.ui.bars.access import Accessible
 from kvplanner.ui.bars.layout import arrange, height_of
 from kvplanner.ui.bars.painter import Marks, paint
 from kvplanner.ui.bars.shapes import COMFORT, COMPACT, MEDIUM, THICK, Cell, Density, Layout, Measured, View
+from kvplanner.ui.figures import shown
 from kvplanner.ui.theme.ink import Type, colour, set_pale, tokens_of
 
 # How long the bar before the last edit stays in sight.
@@ -251,7 +252,7 @@ class BarsCanvas(Accessible):
     def event(self, event: QEvent) -> bool:
         """Tool tips say what the readout says and what the segment is."""
         if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
-            QToolTip.showText(event.globalPos(), self.tip_at(event.pos()), self)
+            QToolTip.showText(event.globalPos(), shown(self.tip_at(event.pos())), self)
             return True
         return super().event(event)
 

@@ -34,6 +34,7 @@ from kvplanner.report.devices import replicas
 from kvplanner.report.words import Unit
 from kvplanner.ui.bars.swatch import SWATCH, swatch
 from kvplanner.ui.breakdown.lines import Line, lines
+from kvplanner.ui.figures import shown
 from kvplanner.ui.theme.ink import set_pale, sized, tokens_of
 from kvplanner.ui.theme.palette import LIGHT, Tokens
 from kvplanner.ui.widgets import tables
@@ -157,16 +158,17 @@ class BreakdownModel(QAbstractTableModel):
         column = index.column()
         roles = Qt.ItemDataRole
         if role == roles.DisplayRole:
-            return _texts(line)[column]
+            return shown(_texts(line)[column])
         if role == roles.TextAlignmentRole:
             side = Qt.AlignmentFlag.AlignLeft if column in (0, 4) else Qt.AlignmentFlag.AlignRight
             return side | Qt.AlignmentFlag.AlignVCenter
         if role == roles.DecorationRole and column == 0:
             return self._swatch(line)
         if role == roles.ToolTipRole:
-            return "\n".join(filter(None, (line.name, line.tip))) if column == 0 else line.tip
+            tip = "\n".join(filter(None, (line.name, line.tip))) if column == 0 else line.tip
+            return shown(tip) if tip else tip
         if role == roles.AccessibleTextRole:
-            return self._accessible(line, column)
+            return shown(self._accessible(line, column))
         return self._look(line, column, role)
 
     def _look(self, line: Line, column: int, role: int) -> object:
@@ -324,15 +326,15 @@ class BreakdownView(Widget):
         parts = ["" if several else names[index], device.device.gpu.name]
         parts += [words.size(device.total_bytes, self._unit) if device.total_bytes else "capacity not known"]
         parts += [replicas(plan, self._groups[index]), words.identity(plan, self._groups[index])]
-        self._full_title = " · ".join(part for part in parts if part)
+        self._full_title = shown(" · ".join(part for part in parts if part))
         self._fit_title()
 
     def _fit_title(self) -> None:
         """The title, cut where the room ends; whole in the tool tip."""
         room = max(self.title.width(), 40)
-        shown = self.title.fontMetrics().elidedText(self._full_title, Qt.TextElideMode.ElideRight, room)
-        self.title.setText(shown)
-        self.title.setToolTip(self._full_title if shown != self._full_title else "")
+        text = self.title.fontMetrics().elidedText(self._full_title, Qt.TextElideMode.ElideRight, room)
+        self.title.setText(text)
+        self.title.setToolTip(self._full_title if text != self._full_title else "")
         self.title.setAccessibleName(self._full_title)
 
     def natural_height(self) -> int:

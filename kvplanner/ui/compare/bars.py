@@ -14,6 +14,7 @@ from kvplanner.engine.plan import Plan
 from kvplanner.report.bar import Cells, bar_cells
 from kvplanner.report.segments import name_of
 from kvplanner.ui.compare.model import heading
+from kvplanner.ui.figures import shown
 from kvplanner.ui.theme.ink import Type, colour, fill_pattern, fill_segment, pen, tokens_of
 from kvplanner.ui.theme.palette import Tokens
 from kvplanner.units import format_bytes
@@ -41,7 +42,7 @@ class ComparedBars(QWidget):
         """The plans to draw; in_turn: one after the other and by their names, as servers start."""
         self._sides, self._unit, self._in_turn = tuple(sides), unit, in_turn
         self.setVisible(len(self._sides) > 1)
-        self.setAccessibleDescription("; ".join(self._in_words(at) for at in range(len(self._sides))))
+        self.setAccessibleDescription(shown("; ".join(self._in_words(at) for at in range(len(self._sides)))))
         self.updateGeometry()
         self.update()
 
@@ -134,14 +135,14 @@ class ComparedBars(QWidget):
         painter.setPen(colour(tokens.muted))
         painter.setFont(type_.fonts["small"])
         room = QRectF(max(x, end) + 6, top, sizes - 6, bar)
-        painter.drawText(room, int(middle), format_bytes(device.total_bytes, self._unit))
+        painter.drawText(room, int(middle), shown(format_bytes(device.total_bytes, self._unit)))
 
     def event(self, event: QEvent) -> bool:
         """What lies under the pointer, as a hint."""
         if isinstance(event, QHelpEvent):
             text = self._hint(event.pos().x(), event.pos().y())
             if text:
-                QToolTip.showText(event.globalPos(), text, self)
+                QToolTip.showText(event.globalPos(), shown(text), self)
             else:
                 QToolTip.hideText()
             return True

@@ -13,6 +13,7 @@ from kvplanner.record import NamedTuple
 from kvplanner.report.sweep import label_of, point_words
 from kvplanner.ui.compare.measure import MEASURES, Measure, few, labelled
 from kvplanner.ui.compare.plot import LEAST, short_value
+from kvplanner.ui.figures import shown
 from kvplanner.ui.theme.ink import Type, colour, fill_pattern, pen, tokens_of
 from kvplanner.ui.theme.palette import Tokens, contrast, mix
 
@@ -145,7 +146,7 @@ class HeatMap(QWidget):
             if band is not None and ink.level is not None:
                 fill = _shade(tokens, ink.level)
                 painter.setPen(colour(max((tokens.text, tokens.panel), key=lambda text: contrast(text, fill))))
-                painter.drawText(self.cell(at), int(Qt.AlignmentFlag.AlignCenter), few(band[0]))
+                painter.drawText(self.cell(at), int(Qt.AlignmentFlag.AlignCenter), shown(few(band[0])))
 
     def _labels(self, painter: QPainter, tokens: Tokens, type_: Type) -> None:
         assert self._request is not None
@@ -157,11 +158,11 @@ class HeatMap(QWidget):
         high = (self.height() - _TOP - _BOTTOM) / max(rows, 1)
         for row in labelled(rows, int(rows * high // _HEIGHT)):
             box = QRectF(0, self.cell(row * columns).center().y() - 8, _LEFT - 5, 16)
-            painter.drawText(box, int(middle | right), short_value(down.values[row]))
+            painter.drawText(box, int(middle | right), shown(short_value(down.values[row])))
         for column in labelled(columns, int((self.width() - _LEFT) // _LABEL)):
             box = self.cell((rows - 1) * columns + column)
             place = QRectF(box.center().x() - _LABEL / 2, box.bottom() + 1, _LABEL, 15)
-            painter.drawText(place, int(Qt.AlignmentFlag.AlignCenter), short_value(across.values[column]))
+            painter.drawText(place, int(Qt.AlignmentFlag.AlignCenter), shown(short_value(across.values[column])))
         painter.drawText(QRectF(2, 0, self.width() - 4, _TOP), int(middle), f"{label_of(down, self._request)} ↓")
         foot = QRectF(_LEFT, self.height() - 17, self.width() - _LEFT - 4, 16)
         painter.drawText(foot, int(middle | Qt.AlignmentFlag.AlignHCenter), f"{label_of(across, self._request)} →")
@@ -173,7 +174,7 @@ class HeatMap(QWidget):
         if not self._points or self._request is None:
             return
         self.at = min(max(at, 0), len(self._points) - 1)
-        self.setAccessibleDescription(point_words(self._axes, self._points[self.at], self._request))
+        self.setAccessibleDescription(shown(point_words(self._axes, self._points[self.at], self._request)))
         self.update()
         self.marked.emit(self.at)
 

@@ -10,6 +10,7 @@ from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelInd
 from kvplanner.record import NamedTuple
 from kvplanner.report.compare import SECTIONS, name_of, rule_changes, texts, why_lines
 from kvplanner.solve.compare import Row, Side, compare
+from kvplanner.ui.figures import shown
 
 if TYPE_CHECKING:
     from PySide6.QtCore import QObject
@@ -122,9 +123,9 @@ class CompareModel(QAbstractTableModel):
         """Texts, and the colour of a gain or a loss."""
         line, column = self.lines[index.row()], index.column()
         if role == Qt.ItemDataRole.DisplayRole:
-            return line.title if column == 0 else line.cells[column - 1] if line.cells else ""
+            return line.title if column == 0 else shown(line.cells[column - 1]) if line.cells else ""
         if role == Qt.ItemDataRole.ToolTipRole:
-            return line.why or None
+            return shown(line.why) or None
         if role == Qt.ItemDataRole.ForegroundRole and line.row is not None and column:
             return self._ink(line.row, column)
         if role == Qt.ItemDataRole.FontRole and line.row is None:

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from kvplanner.app.jobs import Jobs
 from kvplanner.report.sweep import label_of, point_words, shown
+from kvplanner.ui import figures
 from kvplanner.ui.compare.measure import MEASURES, Measure, few, labelled, round_steps
 from kvplanner.ui.theme.ink import tokens_of
 from kvplanner.ui.widgets.plot import PlotPlace, load
@@ -173,7 +174,7 @@ class SweepPlot(QWidget):
         if self._cursor is not None:
             self._cursor.setValue(self.at)
         if self._request is not None:
-            self.setAccessibleDescription(point_words(self._axes, self._points[self.at], self._request))
+            self.setAccessibleDescription(figures.shown(point_words(self._axes, self._points[self.at], self._request)))
         self.marked.emit(self.at)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:

@@ -15,6 +15,7 @@ from kvplanner.report.sentences import summary
 from kvplanner.report.words import Unit
 from kvplanner.sized_text import sizes_in
 from kvplanner.ui.explain.page import ASK, EMPTY, as_html
+from kvplanner.ui.figures import shown_html
 from kvplanner.ui.theme.ink import set_pale, tokens_of
 from kvplanner.ui.widgets.page_text import PageText
 
@@ -168,7 +169,7 @@ class ExplainView(QWidget):
             self._told, tokens_of(self), family, empty, measure=QFontMetricsF(self.text.font()).horizontalAdvance,
             width=self._drawn_at, opened=self._opened, wide=self._wide, corner=corner,
         )  # fmt: skip
-        self.text.setHtml(page)
+        self.text.setHtml(shown_html(page))
         self.text.verticalScrollBar().setValue(place)
         self._trim()
 

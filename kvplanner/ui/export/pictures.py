@@ -27,6 +27,7 @@ from kvplanner.ui.bars.layout import arrange, fitted, height_of
 from kvplanner.ui.bars.painter import Marks, paint
 from kvplanner.ui.bars.shapes import COMFORT, HEADER, Cell, Layout, Row, View
 from kvplanner.ui.bars.swatch import paint_swatch
+from kvplanner.ui.figures import shown
 from kvplanner.ui.theme.geometry import Rect, Role
 from kvplanner.ui.theme.ink import Type, colour, sized
 from kvplanner.ui.theme.palette import THEMES, ThemeName, Tokens
@@ -247,7 +248,7 @@ def draw(painter: QPainter, picture: Picture, tokens: Tokens, type_: Type) -> No
     for text in picture.headline:
         painter.setFont(large)
         painter.setPen(colour(tokens.text))
-        painter.drawText(QRectF(left, y, room - ICON - 14, 24), int(Qt.AlignmentFlag.AlignVCenter), text)
+        painter.drawText(QRectF(left, y, room - ICON - 14, 24), int(Qt.AlignmentFlag.AlignVCenter), shown(text))
         y += 24
     for text in picture.details:
         _line(painter, type_, "text", Rect(left, y, room - ICON - 14, LINE), text, tokens.muted)
@@ -270,7 +271,7 @@ def _headline_font(type_: Type) -> QFont:
 def _line(painter: QPainter, type_: Type, role: Role, rect: Rect, text: str, ink: str) -> None:
     painter.setFont(type_.fonts[role])
     painter.setPen(colour(ink))
-    painter.drawText(QRectF(*rect), int(Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft), text)
+    painter.drawText(QRectF(*rect), int(Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft), shown(text))
 
 
 def _buffer() -> QBuffer:

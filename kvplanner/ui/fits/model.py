@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, QSortFilterProxyModel, Qt
 
 from kvplanner.report.fits import HEADS, VERDICTS, cells, verdict_of
+from kvplanner.ui.figures import shown
 
 if TYPE_CHECKING:
     from PySide6.QtCore import QObject
@@ -72,7 +73,7 @@ class FitsModel(QAbstractTableModel):
         """Text, what to sort by, and why there is no plan."""
         fit, column = self.rows[index.row()], index.column()
         if role == Qt.ItemDataRole.DisplayRole:
-            return fit.model.rpartition("/")[2] if column == 0 else cells(fit, self._unit)[column]
+            return fit.model.rpartition("/")[2] if column == 0 else shown(cells(fit, self._unit)[column])
         if role == SORT_ROLE:
             return _key(fit, column)
         if role == Qt.ItemDataRole.ToolTipRole:

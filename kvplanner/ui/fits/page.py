@@ -20,6 +20,7 @@ from PySide6.QtWidgets import (
 )
 
 from kvplanner.app import settings as s
+from kvplanner.ui.figures import shown
 from kvplanner.ui.fits.model import FitsFilter, FitsModel
 from kvplanner.ui.theme.ink import set_pale
 from kvplanner.ui.widgets import tables
@@ -219,7 +220,7 @@ class FitsPage(QWidget):
         if first:
             self.table.resizeColumnsToContents()
             self._fit_names()
-        self.status.setText(f"{len(self.model.rows):,} planned, {self.shown.rowCount():,} shown…")
+        self.status.setText(shown(f"{len(self.model.rows):,} planned, {self.shown.rowCount():,} shown…"))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """The names take what the answers leave."""
@@ -236,7 +237,8 @@ class FitsPage(QWidget):
 
     def _done(self, count: int) -> None:
         self._job = None
-        self.status.setText(f"{count:,} planned, {self.shown.rowCount():,} shown. Enter or a double click plans a row")
+        said = f"{count:,} planned, {self.shown.rowCount():,} shown. Enter or a double click plans a row"
+        self.status.setText(shown(said))
 
     def _failed(self, error: Exception) -> None:
         self._job = None

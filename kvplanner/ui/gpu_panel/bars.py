@@ -12,6 +12,7 @@ from kvplanner.observe.overlay import Part
 from kvplanner.record import NamedTuple
 from kvplanner.ui.bars.access import Accessible
 from kvplanner.ui.bars.layout import fitted
+from kvplanner.ui.figures import shown
 from kvplanner.ui.gpu_panel.rows import BarRow, axis_end
 from kvplanner.ui.theme.geometry import tick_step, tick_text, ticks
 from kvplanner.ui.theme.ink import Type, colour, fill_segment, pen, tokens_of
@@ -163,9 +164,9 @@ class MeasuredBars(Accessible):
             half = self._type.width(text, "small") / 2
             if x - left + half < room:
                 painter.setPen(colour(tokens.muted))
-                painter.drawText(QPointF(max(x - half, left), bottom + 17), text)
+                painter.drawText(QPointF(max(x - half, left), bottom + 17), shown(text))
         painter.setPen(colour(tokens.muted))
-        painter.drawText(QPointF(left + width - self._type.width(last, "small"), bottom + 17), last)
+        painter.drawText(QPointF(left + width - self._type.width(last, "small"), bottom + 17), shown(last))
 
     def _paint_row(
         self, painter: QPainter, tokens: Tokens, place: _Place, left: float, scale: float, focused: bool
@@ -182,7 +183,7 @@ class MeasuredBars(Accessible):
         painter.setPen(colour(tokens.danger if row.warn else tokens.muted))
         room = self.width() - left
         text = fitted(row.numbers, room, self._type.width)
-        painter.drawText(QRectF(left, place.text_top, room, self._high.line), _LEFT, text)
+        painter.drawText(QRectF(left, place.text_top, room, self._high.line), _LEFT, shown(text))
         if focused:
             painter.setPen(pen(tokens.accent, 1.6))
             painter.setBrush(Qt.BrushStyle.NoBrush)
@@ -207,11 +208,11 @@ class MeasuredBars(Accessible):
         painter.setFont(self._type.fonts["small"])
         painter.setPen(colour(tokens.muted))
         after = self._type.width(title, "title") + 8
-        painter.drawText(QRectF(4 + after, top, max(width - after, 0), self._high.line + 1), _LEFT, row.tail)
+        painter.drawText(QRectF(4 + after, top, max(width - after, 0), self._high.line + 1), _LEFT, shown(row.tail))
         painter.drawText(
             QRectF(4, top + self._high.line + 1, width, self._high.line),
             _LEFT,
-            fitted(row.detail, width, self._type.width),
+            shown(fitted(row.detail, width, self._type.width)),
         )
 
     def _paint_plan(self, painter: QPainter, tokens: Tokens, place: _Place, left: float, scale: float) -> None:
@@ -281,7 +282,7 @@ class MeasuredBars(Accessible):
         painter.fillRect(plate, colour(tokens.panel))
         painter.setFont(self._type.fonts["small_bold"])
         painter.setPen(colour(tokens.text))
-        painter.drawText(plate, Qt.AlignmentFlag.AlignCenter, text)
+        painter.drawText(plate, Qt.AlignmentFlag.AlignCenter, shown(text))
 
     # -- mouse and keyboard ---------------------------------------------------------------------------------------
 
@@ -333,7 +334,7 @@ class MeasuredBars(Accessible):
         """Shows every figure of the GPU under the mouse."""
         if isinstance(event, QHelpEvent) and event.type() == QEvent.Type.ToolTip:
             index = self._row_at(event.pos().y())
-            QToolTip.showText(event.globalPos(), self._rows[index].tip if index >= 0 else "", self)
+            QToolTip.showText(event.globalPos(), shown(self._rows[index].tip) if index >= 0 else "", self)
             return True
         return super().event(event)
 

@@ -14,6 +14,7 @@ from kvplanner.engine.segment import SegmentKind
 from kvplanner.observe.history import History, Mark, Window
 from kvplanner.record import NamedTuple
 from kvplanner.report.words import rich
+from kvplanner.ui import figures
 from kvplanner.ui.theme.ink import tokens_of
 from kvplanner.ui.theme.palette import Tokens
 from kvplanner.ui.widgets.plot import PlotPlace, load
@@ -218,7 +219,7 @@ class HistoryPlot(QWidget):
         self._set_ranges(shown, top)
         self._draw_marks(shown)
         if QAccessible.isActive():
-            self._plot.setAccessibleDescription(self._in_words(window, seconds))
+            self._plot.setAccessibleDescription(figures.shown(self._in_words(window, seconds)))
 
     def _set_ranges(self, shown: float, top: float) -> None:
         """Axes for `shown` seconds and `top` units; only when they change, since new axes cost more than curves."""

@@ -20,6 +20,7 @@ from PySide6.QtWidgets import QHeaderView, QLabel, QLineEdit, QTableView, QVBoxL
 from kvplanner.observe.signatures import signature
 from kvplanner.observe.snapshot import GpuSample, ProcessSample, Snapshot, labels_in_words
 from kvplanner.record import NamedTuple
+from kvplanner.ui.figures import shown
 from kvplanner.ui.widgets import tables
 from kvplanner.units import MIB, ByteUnit, format_bytes
 
@@ -125,7 +126,8 @@ class ProcessModel(QAbstractTableModel):
         if column == _NAME:
             return shown_name(process)
         if column == _MEMORY:
-            return size_text(process.memory.value, self._unit) if process.memory.value is not None else "n/a"
+            value = process.memory.value
+            return shown(size_text(value, self._unit)) if value is not None else "n/a"
         return shlex.join(process.command) if process.command else "–"
 
 
@@ -242,7 +244,7 @@ class ProcessTable(QWidget):
             if place >= 0:
                 self.view.selectRow(self.proxy.mapFromSource(self.model.index(place, 0)).row())
         notes = process_notes(snapshot)
-        self.note.setText("\n".join(notes))
+        self.note.setText(shown("\n".join(notes)))
         self.note.setVisible(bool(notes))
 
     def set_unit(self, unit: ByteUnit) -> None:

@@ -19,6 +19,7 @@ from kvplanner.report.remedies import outcome, title
 from kvplanner.report.words import Unit, rich
 from kvplanner.sized_text import sizes_in
 from kvplanner.solve.remedies import Remedy
+from kvplanner.ui.figures import shown_html
 from kvplanner.ui.log.asking import Asking
 from kvplanner.ui.theme.ink import set_pale, tokens_of
 from kvplanner.ui.theme.palette import Tokens
@@ -196,7 +197,8 @@ class LogView(QWidget):
         bar = self.text.verticalScrollBar()
         at = bar.value()
         plan = self._beside_plan(self._found)
-        self.text.setHtml(as_html(self._found, self._name, plan, self._unit, tokens, self._beside, self._plan))
+        told = as_html(self._found, self._name, plan, self._unit, tokens, self._beside, self._plan)
+        self.text.setHtml(shown_html(told))
         bar.setValue(at)
 
     def _beside_plan(self, found: Diagnosis) -> Plan | None:

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 from kvplanner.report import words
 from kvplanner.report.remedies import heading, outcome, title, without
 from kvplanner.sized_text import sizes_in
+from kvplanner.ui.figures import shown_html
 from kvplanner.ui.theme.ink import set_pale, tokens_of
 from kvplanner.ui.widgets.page_text import PageText
 
@@ -89,9 +90,9 @@ class RemedyPage(QWidget):
         else:
             rows = "".join(self._row(number, remedy) for number, remedy in enumerate(remedies))
             told = f'<p style="margin:0 0 8px 0"><b>{heading(plan)}</b></p>{rows}'
-            self.text.setHtml(f'<div style="color:{tokens.text}">{told}</div>')
+            self.text.setHtml(f'<div style="color:{tokens.text}">{shown_html(told)}</div>')
             return
-        self.text.setHtml(f'<p style="color:{tokens.muted}">{told}</p>')
+        self.text.setHtml(f'<p style="color:{tokens.muted}">{shown_html(told)}</p>')
 
     def _row(self, number: int, remedy: Remedy) -> str:
         tokens = tokens_of(self)

@@ -86,6 +86,11 @@ class OptionEntry(QWidget):
         self.field.set_value(value, resolved)
         self._show_text()
 
+    def write_anew(self) -> None:
+        """Figures look otherwise now."""
+        self.field.write_anew()
+        self._show_text()
+
     def set_place(self, *, apart: bool, words: Sequence[str]) -> None:
         """Whether the row stands apart from its section, and what a search found: set in bold."""
         words = [word for word in words if len(word) > 1]  # a letter is everywhere

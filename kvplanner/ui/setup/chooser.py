@@ -19,6 +19,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from kvplanner.ui.figures import shown
 from kvplanner.ui.setup.rows import ROW_ROLE, Row, RowDelegate, RowsModel
 
 WIDTH: Final = 580
@@ -207,7 +208,7 @@ class Chooser(QFrame):
             self._list.scrollToTop()
         else:
             self._list.scrollTo(index, QListView.ScrollHint.EnsureVisible)
-        self._edit.setAccessibleDescription(self._model.rows[row].spoken())
+        self._edit.setAccessibleDescription(shown(self._model.rows[row].spoken()))
 
     def _star(self) -> None:
         """Star what is marked, or take its star."""

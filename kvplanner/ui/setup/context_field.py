@@ -8,6 +8,7 @@ from PySide6.QtCore import QEvent, QObject, QPoint, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QToolButton, QWidget
 
+from kvplanner.ui.figures import shown
 from kvplanner.ui.setup.option_field import SliderField
 from kvplanner.ui.setup.slider import MarkedSlider, Scale
 from kvplanner.ui.widgets.labels import quiet_button
@@ -79,9 +80,9 @@ class Marks(QWidget):
 
 def _say(button: QToolButton, text: str, short: str) -> None:
     """The text of a mark, and that for where the marks have no room beside each other."""
-    button.setProperty("long", text)
-    button.setProperty("short", short)
-    button.setText(text)
+    button.setProperty("long", shown(text))
+    button.setProperty("short", shown(short))
+    button.setText(shown(text))
 
 
 class ContextField(SliderField):
@@ -119,18 +120,18 @@ class ContextField(SliderField):
         longer = maybe if maybe and largest and maybe > largest else None
         self.slider.set_marks(*(float(m) for m in (trained, largest, longer) if m and m <= top))
         tip = "Use the largest context length that fits"
-        self.largest_button.setToolTip(f"{tip}; {format_count(longer)} may fit" if longer else tip)
-        shown: list[tuple[QToolButton, float]] = []
+        self.largest_button.setToolTip(shown(f"{tip}; {format_count(longer)} may fit" if longer else tip))
+        placed: list[tuple[QToolButton, float]] = []
         if largest and (trained is None or largest < trained):
             word = "fits" if sure else "may fit"
             _say(self.largest_button, f"largest that {word} {format_count(largest)}", f"{format_count(largest)} {word}")
-            shown.append((self.largest_button, min(largest, top)))
+            placed.append((self.largest_button, min(largest, top)))
         if trained is not None:
             fits = sure and largest is not None and largest >= trained
             text = f"trained {format_count(trained)}"
             _say(self.trained_button, f"{text}: fits" if fits else text, text)
-            shown.append((self.trained_button, trained))
-        self._marks.place(*shown)
+            placed.append((self.trained_button, trained))
+        self._marks.place(*placed)
         self._show()
 
     def marks(self) -> tuple[QWidget, ...]:

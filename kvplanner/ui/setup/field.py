@@ -7,6 +7,7 @@ from typing import Final
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QToolButton, QVBoxLayout, QWidget
 
+from kvplanner.ui.figures import shown
 from kvplanner.ui.setup.inputs import ROW_HEIGHT
 from kvplanner.ui.widgets.labels import ErrorLabel, quiet_button
 
@@ -16,6 +17,7 @@ EDIT_WIDTH: Final = 96
 class Field(QWidget):
     """A labelled input. reset_asked(): the value should become the default again; error_changed(): refused, or not."""
 
+    _hint = ""
     edit_last = False  # of two inputs the second comes first on the line
     offer_below = False  # the line is full
     reset_asked = Signal()
@@ -61,9 +63,15 @@ class Field(QWidget):
 
     def set_hint(self, text: str) -> None:
         """What the tooltip and a screen reader add to the name."""
-        self.setToolTip(text)
+        self._hint = text
+        self.setToolTip(shown(text))
         for widget in self.inputs:
-            widget.setAccessibleDescription(text)
+            widget.setAccessibleDescription(shown(text))
+
+    def write_anew(self) -> None:
+        """Figures look otherwise now."""
+        if self._hint:
+            self.set_hint(self._hint)
 
     def set_error(self, text: str) -> None:
         """Say below the input why its value was refused; "" takes it back."""

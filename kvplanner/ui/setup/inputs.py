@@ -20,6 +20,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QAbstractButton, QComboBox, QLineEdit, QSizePolicy, QStyle, QStyleOptionComboBox, QWidget
 
+from kvplanner.ui.figures import shown
 from kvplanner.ui.theme.ink import tokens_of
 from kvplanner.ui.theme.palette import Tokens
 
@@ -78,6 +79,7 @@ class ValueEdit(QLineEdit):
 
     def show_value(self, text: str, hint: str) -> None:
         """Show what is set, or the hint where nothing is; a field that is being typed in is left alone."""
+        text, hint = shown(text), shown(hint)
         self.setPlaceholderText(hint)
         if self.hasFocus() and self.isModified():
             return
@@ -180,6 +182,7 @@ class PickerButton(QAbstractButton):
 
     def set_content(self, title: str, *lines: str, busy: bool = False, chip: str = "") -> None:
         """A title and up to two lines of facts; chip: a word that marks the whole as out of the ordinary."""
+        lines = tuple(map(shown, lines))
         if (title, lines, busy, chip) == (self.text(), self._lines, self._busy, self._chip):
             return  # else every step of a drag would lay out the whole form
         self.setText(title)

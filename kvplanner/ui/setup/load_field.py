@@ -74,6 +74,12 @@ class LoadField(Field):
         for edit, value, hint in zip((self.users, self.prompt, self.output), values, hints, strict=True):
             edit.show_value(format_count(value) if value is not None else "", hint)
 
+    def write_anew(self) -> None:
+        """Also what stands in it; what is refused stays as it was typed."""
+        super().write_anew()
+        if self.error.isHidden():
+            self.set_load(self._load)
+
     def _values(self) -> tuple[int, int, int]:
         load = self._load
         return (load.users, load.prompt_tokens, load.output_tokens) if load else USUAL

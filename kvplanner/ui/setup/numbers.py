@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kvplanner.errors import BadInput
+from kvplanner.ui.figures import separators
 from kvplanner.units import GIB, KIB, MIB, format_count
 
 if TYPE_CHECKING:
@@ -17,13 +18,15 @@ def plain(text: str, *, whole: bool = True) -> str:
     """A number as a program reads it: no group separators, a point for decimals; words stay as they are.
 
     A comma or, in whole numbers, a point between groups of three digits separates thousands; any other single comma
-    is a decimal one, as several languages write it.
+    is a decimal one, as several languages write it; so is every single comma of a fraction where figures are shown so.
     """
     text = text.strip()
+    if text.count(",") == 1 and "." in text and text.rindex(".") < text.index(","):
+        text = text.replace(".", "")  # "1.234,5"
     for blank in GROUPING_BLANKS:
         if text.replace(blank, "").replace(",", "").isdigit():
             text = text.replace(blank, "")
-    for group in (",", ".") if whole else (",",):
+    for group in (",", ".") if whole else () if separators().decimal == "," and "." not in text else (",",):
         text = _without_groups(text, group)
     return text.replace(",", ".") if text.count(",") == 1 and "." not in text else text
 

@@ -70,6 +70,12 @@ class OptionField(Field):
         self.set_hint(self._about())
         self._show()
 
+    def write_anew(self) -> None:
+        """Also what stands in it; what is refused stays as it was typed."""
+        super().write_anew()
+        if self.error.isHidden():
+            self._show()
+
     def set_range(self, found: WorkingRange | None) -> None:
         """Where the option works, as the engine says; None where it says nothing."""
         if found != self.range:

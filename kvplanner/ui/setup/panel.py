@@ -114,6 +114,16 @@ class SetupPanel(QScrollArea):
         self._unit = unit
         self.show_state(self._document.state)
 
+    def write_anew(self) -> None:
+        """Figures look otherwise now."""
+        for field in (*self.fields.values(), *([self.load] if self.load is not None else [])):
+            field.write_anew()
+        if self.advanced is not None:
+            for entry in self.advanced.entries.values():
+                entry.write_anew()
+        if self._options:
+            self.show_limits()
+
     def show_state(self, state: PlanState) -> None:
         """Show what is set."""
         self.model.show_model(state.model, state.ask.weight_format, self._unit)

@@ -10,6 +10,7 @@ from PySide6.QtGui import QColor, QFont, QFontMetrics, QPainter
 from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem, QWidget
 
 from kvplanner.record import NamedTuple
+from kvplanner.ui.figures import shown
 from kvplanner.ui.theme.ink import tokens_of
 from kvplanner.ui.theme.palette import Tokens
 
@@ -84,9 +85,9 @@ class RowsModel(QAbstractListModel):
         if role == MARK_ROLE:
             return mark
         if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole):
-            return f"{row.spoken()}, {mark}" if mark else row.spoken()
+            return shown(f"{row.spoken()}, {mark}" if mark else row.spoken())
         if role == Qt.ItemDataRole.ToolTipRole:
-            return "\n".join(part for part in (row.title, row.detail, row.note, mark) if part)
+            return shown("\n".join(part for part in (row.title, row.detail, row.note, mark) if part))
         return None
 
     def flags(self, index: AnyIndex) -> Qt.ItemFlag:
@@ -184,7 +185,7 @@ class RowDelegate(QStyledItemDelegate):
     def _pair(
         self, painter: QPainter, area: QRect, left: tuple[QFont, str, str], right: tuple[QFont, str, str]
     ) -> None:
-        font, colour, text = right
+        font, colour, text = right[0], right[1], shown(right[2])
         middle = Qt.AlignmentFlag.AlignVCenter
         taken = 0
         if text:
@@ -194,9 +195,9 @@ class RowDelegate(QStyledItemDelegate):
             painter.setFont(font)
             painter.setPen(QColor(colour))
             painter.drawText(area, middle | Qt.AlignmentFlag.AlignRight, text)
-        font, colour, text = left
+        font, colour, text = left[0], left[1], shown(left[2])
         painter.setFont(font)
         painter.setPen(QColor(colour))
         room = area.width() - taken
-        shown = QFontMetrics(font).elidedText(text, Qt.TextElideMode.ElideMiddle, room)
-        painter.drawText(area.adjusted(0, 0, -taken, 0), middle | Qt.AlignmentFlag.AlignLeft, shown)
+        text = QFontMetrics(font).elidedText(text, Qt.TextElideMode.ElideMiddle, room)
+        painter.drawText(area.adjusted(0, 0, -taken, 0), middle | Qt.AlignmentFlag.AlignLeft, text)

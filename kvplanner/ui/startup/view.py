@@ -15,6 +15,7 @@ from kvplanner.engine.segment import SegmentKind
 from kvplanner.report import words
 from kvplanner.report.words import Unit
 from kvplanner.ui.bars.access import Accessible
+from kvplanner.ui.figures import shown
 from kvplanner.ui.startup.drawing import Drawing
 from kvplanner.ui.startup.steps import HEADER, Steps, arrange, failure, stage_line
 from kvplanner.ui.theme.geometry import Rect
@@ -180,7 +181,7 @@ class StartupView(Accessible):
         """Tool tips say what the readout would say of the stage under the mouse."""
         if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
             index = self._at(event.pos().x(), event.pos().y())
-            QToolTip.showText(event.globalPos(), "" if index is None else self.access_name(index), self)
+            QToolTip.showText(event.globalPos(), "" if index is None else shown(self.access_name(index)), self)
             return True
         return super().event(event)
 

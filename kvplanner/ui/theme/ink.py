@@ -9,6 +9,7 @@ from PySide6.QtCore import QLineF, QRectF, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPalette, QPen, QPixmap
 from PySide6.QtWidgets import QWidget
 
+from kvplanner.ui.figures import shown
 from kvplanner.ui.theme.geometry import Rect, Role, pattern_lines
 from kvplanner.ui.theme.palette import Pattern, SegmentInk, Tokens, for_ground, paled
 
@@ -71,11 +72,12 @@ class Type:
 
     def height(self, text: str, role: Role, width: float) -> float:
         """Pixels that a text takes downwards, wrapped at a width."""
-        room = QRectF(0, 0, max(width, 1), 10_000)
+        room, text = QRectF(0, 0, max(width, 1), 10_000), shown(text)
         return self._metrics[role].boundingRect(room, int(Qt.TextFlag.TextWordWrap), text).height() if text else 0.0
 
     def width(self, text: str, role: Role) -> float:
         """Pixels that a text takes."""
+        text = shown(text)
         key = (text, role)
         known = self._widths.get(key)
         if known is None:

@@ -8,6 +8,7 @@ from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QFont, QFontDatabase, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
+from kvplanner.ui.figures import verbatim
 from kvplanner.ui.theme.ink import colour, sized, tokens_of
 from kvplanner.ui.widgets.labels import Wrapped
 
@@ -29,6 +30,7 @@ def terminal_font(beside: QFont) -> QFont:
 class EngineMessage(Wrapped):
     """A text on a ground of its own with a line at its left; where room is short one line of it, the rest as a hint."""
 
+    as_shown = staticmethod(verbatim)  # what the engine prints is looked for elsewhere as it is
     _words = ""
     _short = False
 

@@ -18,6 +18,7 @@ from kvplanner.report import words
 from kvplanner.report.devices import telling_kind
 from kvplanner.report.verdict import Verdict, no_plan, refused, verdict
 from kvplanner.report.words import Unit
+from kvplanner.ui.figures import shown, verbatim
 from kvplanner.ui.theme.ink import colour, sized, tokens_of
 from kvplanner.ui.verdict.icon import STATE_NAMES, StatusIcon
 from kvplanner.ui.widgets.labels import Wrapped
@@ -78,6 +79,8 @@ class Headline(Wrapped):
 class Details(Wrapped):
     """Short facts in lines of whole facts with dots between them, none at a line's end; the last may be a link."""
 
+    as_shown = staticmethod(verbatim)  # each fact has been made so before it is measured
+
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._facts: tuple[str, ...] = ()
@@ -86,7 +89,7 @@ class Details(Wrapped):
 
     def show_facts(self, facts: Sequence[str], link: str, *, apart: bool = False) -> None:
         """Shows facts and, where it is not "", a last one as a link; apart: each in a line of its own."""
-        self._facts, self._link, self._apart = tuple(facts), link, apart
+        self._facts, self._link, self._apart = tuple(map(shown, facts)), shown(link), apart
         self._flow()
 
     def height_of(self, width: int) -> int:
@@ -348,7 +351,7 @@ class VerdictView(QWidget):
             old.deleteLater()
         self._offered = [ShortButton(text, self) for text, _, _ in actions]
         for at, (button, (_, tip, run)) in enumerate(zip(self._offered, actions, strict=True)):
-            button.setToolTip(tip)
+            button.setToolTip(shown(tip))
             button.clicked.connect(partial(_call, run))
             self._buttons.insertWidget(at, button)
             button.show()
@@ -395,7 +398,7 @@ class VerdictView(QWidget):
         self._place_corner()
         self._keep_room(self._seeks(told.state))
         self._hold_height()
-        self.setAccessibleName(f"{STATE_NAMES[told.state]}. {told.headline}")
+        self.setAccessibleName(shown(f"{STATE_NAMES[told.state]}. {told.headline}"))
 
     def _seeks(self, state: str) -> bool:
         """Whether ways are looked for and offered here: a low window has no room for those that are not needed."""
@@ -418,8 +421,9 @@ class VerdictView(QWidget):
 
     def _show_notes(self, told: Verdict, mark: str, ink: str) -> None:
         few = 0 if self._low else NOTES_SHOWN
-        shown = [*([self._notice] if self._notice else []), *(told.notes if self._open_notes else told.notes[:few])]
-        lines = [f'<span style="color:{mark}">▲</span> <span style="color:{ink}">{words.rich(n)}</span>' for n in shown]
+        notes = [*([self._notice] if self._notice else []), *(told.notes if self._open_notes else told.notes[:few])]
+        rich = (words.rich(shown(note)) for note in notes)
+        lines = [f'<span style="color:{mark}">▲</span> <span style="color:{ink}">{note}</span>' for note in rich]
         self.notes.setText("<br>".join(lines))
         self.notes.setVisible(bool(lines))
         hidden = len(told.notes) - few

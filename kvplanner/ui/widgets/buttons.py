@@ -8,6 +8,8 @@ from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QPushButton, QWidget
 
+from kvplanner.ui.figures import shown
+
 _MARGINS: Final = 24
 _LEAST: Final = 90
 
@@ -16,6 +18,7 @@ class ShortButton(QPushButton):
     """A button whose text ends in an ellipsis where it has no room; a screen reader hears the whole of it."""
 
     def __init__(self, text: str, parent: QWidget | None = None) -> None:
+        text = shown(text)
         super().__init__(text, parent)
         self.full = text
         self._hint = super().sizeHint()
@@ -33,6 +36,6 @@ class ShortButton(QPushButton):
         """More or less of it."""
         super().resizeEvent(event)
         room = self.width() - _MARGINS if self.width() < self._hint.width() else 1 << 20
-        shown = self.fontMetrics().elidedText(self.full, Qt.TextElideMode.ElideRight, room)
-        if shown != self.text():
-            self.setText(shown)
+        text = self.fontMetrics().elidedText(self.full, Qt.TextElideMode.ElideRight, room)
+        if text != self.text():
+            self.setText(text)

@@ -8,6 +8,8 @@ from PySide6.QtCore import QEvent, QSize, Qt
 from PySide6.QtGui import QFont, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QLabel, QSizePolicy, QToolButton, QWidget
 
+from kvplanner.ui.figures import shown
+
 LONGEST_RUN: Final = 24
 LEAST_LINE: Final = 40
 
@@ -24,6 +26,8 @@ def breakable(text: str) -> str:
 class Wrapped(QLabel):
     """A label of several lines. Layouts ask for its height over and over: it lays its text out once for each width."""
 
+    as_shown = staticmethod(shown)
+
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._heights: dict[int, int] = {}
@@ -32,6 +36,7 @@ class Wrapped(QLabel):
 
     def setText(self, text: str) -> None:
         """Another text has other heights."""
+        text = self.as_shown(text)
         if text != self.text():
             self._heights.clear()
             super().setText(text)
@@ -65,6 +70,7 @@ class Elided(QLabel):
 
     def setText(self, text: str) -> None:
         """Another line."""
+        text = shown(text)
         if text != self.full:
             self.full = text
             self.setAccessibleName(text)
@@ -98,7 +104,7 @@ class WrappedLabel(QLabel):
     """A text of several lines that gets the height it takes: layouts within layouts lose it. exact: and no more."""
 
     def __init__(self, text: str = "", parent: QWidget | None = None, *, exact: bool = False) -> None:
-        super().__init__(text, parent)
+        super().__init__(shown(text), parent)
         self.setTextFormat(Qt.TextFormat.PlainText)
         self._exact = exact
         self.setWordWrap(True)
@@ -106,7 +112,7 @@ class WrappedLabel(QLabel):
 
     def setText(self, text: str) -> None:
         """Another text may need another height."""
-        super().setText(text)
+        super().setText(shown(text))
         if self.isVisible():
             self._fit()
 

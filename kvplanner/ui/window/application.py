@@ -14,6 +14,7 @@ from kvplanner.app.jobs import Jobs
 from kvplanner.app.library import Library
 from kvplanner.app.runs import Runs
 from kvplanner.app.session import OpenPlan, Session
+from kvplanner.ui import figures
 from kvplanner.ui.theme.theme import Theme, choice_of
 from kvplanner.ui.window.services import Services
 
@@ -58,6 +59,7 @@ class Application(QObject):
         self.catcher = ExceptionCatcher(self.session.write_now, self._context, self)
         self.native_log = NativeCrashLog()
         self._ended = False
+        figures.choose(self.settings.get(s.NUMBERS))
         app.aboutToQuit.connect(self.shut_down)
         self.settings.changed.connect(self._setting_changed)
 
@@ -165,12 +167,21 @@ class Application(QObject):
             for window in self.windows:
                 if window.furnished:
                     window.apply_unit()
+        elif name == s.NUMBERS.name:
+            self.choose_numbers()
         elif name == s.CALM.name:
             for window in self.windows:
                 if window.furnished:
                     _calm(window)
         elif name == s.PLAN_TABS.name:
             self._arrange_windows()
+
+    def choose_numbers(self) -> None:
+        """Write figures as is chosen, or as the system does by now, everywhere at once."""
+        changed = figures.choose(self.settings.get(s.NUMBERS))
+        for window in self.windows:
+            if window.furnished:
+                window.apply_numbers(again=changed)
 
     def _arrange_windows(self) -> None:
         """All plans as tabs of one window, or each in a window of its own."""

@@ -19,6 +19,7 @@ from kvplanner.ui.window.arguments import WindowArguments
 
 if TYPE_CHECKING:
     from kvplanner.app.state import PlanState
+    from kvplanner.gpu.spec import Machine
     from kvplanner.request.words import PlanWords
     from kvplanner.ui.window.window import MainWindow
 
@@ -117,12 +118,18 @@ def begin(
         window.opening.open_path(arguments.log)
 
 
+def _probe() -> Machine | None:
+    """This machine's GPUs, for plans that name them; what asks NVML is loaded then."""
+    from kvplanner.ui.window.local import probe_now
+
+    return probe_now()
+
+
 def _load_start(application: Application, window: MainWindow, words: PlanWords | None) -> None:
     def work(control: object) -> PlanState:
         from kvplanner.app.start import start_state
-        from kvplanner.ui.window.local import probe_now
 
-        return start_state(words, probe_now)
+        return start_state(words, _probe)
 
     def done(state: PlanState) -> None:
         path = Path(words.model) if words is not None and words.model.endswith(".kvplan.json") else None
@@ -170,10 +177,9 @@ class _Restoring:
     def _read(self, window: MainWindow, plan: OpenPlan) -> None:
         def work(control: JobControl) -> tuple[PlanState, tuple[PlanState, ...], Path | None]:
             from kvplanner.app.start import restored_pins, restored_state
-            from kvplanner.ui.window.local import probe_now
 
-            state = restored_state(plan, probe_now)
-            return state, restored_pins(plan, probe_now), _file_of(plan.path, control)
+            state = restored_state(plan, _probe)
+            return state, restored_pins(plan, _probe), _file_of(plan.path, control)
 
         def done(found: tuple[PlanState, tuple[PlanState, ...], Path | None]) -> None:
             from kvplanner.app.planstore import is_local, was_local

@@ -34,6 +34,9 @@ class Windows(Protocol):
     def open(self, state: PlanState, path: Path | None, beside: QWidget) -> None:
         """Show another window, whole from its first moment on."""
 
+    def choose_numbers(self) -> None:
+        """Write figures in all windows as is chosen, or as the system does by now."""
+
     def quit(self) -> None:
         """End with all windows; one whose edits would be lost asks."""
 

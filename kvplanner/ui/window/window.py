@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kvplanner.engine.draft import DraftWish
     from kvplanner.engine.plan import Plan
     from kvplanner.errors import PlannerError
+    from kvplanner.report.words import Unit
     from kvplanner.ui.window.commands.finder import Finder
     from kvplanner.ui.window.commands.form import Form
     from kvplanner.ui.window.commands.help import Help
@@ -63,9 +64,8 @@ class MainWindow(QtWidgets.QMainWindow):
         geometry = services.settings.get(s.GEOMETRY)
         if not geometry or not self.restoreGeometry(QtCore.QByteArray.fromBase64(geometry.encode())):
             self.resize(*DEFAULT_SIZE)
-        kept = services.settings
-        usual = panel_width(kept.get(s.PANEL_WIDTH), self.fontMetrics().height())
-        away = folds(self.width()) or kept.get(s.SETUP_FOLDED)
+        usual = panel_width(services.settings.get(s.PANEL_WIDTH), self.fontMetrics().height())
+        away = folds(self.width()) or services.settings.get(s.SETUP_FOLDED)
         self._ground.keep_for_form(RAIL_WIDTH if away else usual + GRIP_WIDTH)
 
     def assemble(self) -> None:
@@ -119,6 +119,7 @@ class MainWindow(QtWidgets.QMainWindow):
         self._connect()
         self.setAcceptDrops(True)
         self.apply_unit()
+        self.apply_numbers(again=False)
         self._theme_changed()
         self._show_changes()
         self.panel.model.button.setFocus(QtCore.Qt.FocusReason.OtherFocusReason)
@@ -360,14 +361,33 @@ class MainWindow(QtWidgets.QMainWindow):
         unit = self.services.unit()
         self.unit_button.setText(f"{unit} ▾")
         self.actions_of_window.by_name["unit_gib" if unit == "GiB" else "unit_gb"].setChecked(True)
+        self._show_unit(unit)
+
+    def _show_unit(self, unit: Unit) -> None:
         self.panel.set_unit(unit)
         self.centre.set_unit(unit)
         if self.view.dock is not None:
             self.view.dock.panel.set_unit(unit)
 
+    def apply_numbers(self, *, again: bool) -> None:
+        """Mark how figures are written, and where that is new (again) write all of them anew."""
+        self.actions_of_window.by_name[f"numbers_{self.services.settings.get(s.NUMBERS)}"].setChecked(True)
+        if again:
+            own = self.services.unit()
+            self._show_unit("GB" if own == "GiB" else "GiB")  # each view writes all that it shows for a new unit
+            self._show_unit(own)
+            self.panel.write_anew()
+            self._show_changes()
+            self.pickers.close_choosers()
+
     def _theme_changed(self) -> None:
-        choice = self.services.theme.choice
-        self.actions_of_window.by_name[f"theme_{choice}"].setChecked(True)
+        self.actions_of_window.by_name[f"theme_{self.services.theme.choice}"].setChecked(True)
+
+    def changeEvent(self, event: QtCore.QEvent) -> None:
+        """The system's language may have changed, and how it writes figures."""
+        super().changeEvent(event)
+        if event.type() == QtCore.QEvent.Type.LocaleChange and self.furnished:
+            self.services.windows.choose_numbers()
 
     # keys, drops, end ------------------------------------------------------------------------------------------
 

@@ -57,6 +57,26 @@ class View(QtCore.QObject):
         """The other unit."""
         self._settings.set(s.UNIT, "GB" if self._services.unit() == "GiB" else "GiB")
 
+    def numbers_system(self) -> None:
+        """Separators of the system's language."""
+        self._settings.set(s.NUMBERS, "system")
+
+    def numbers_comma_point(self) -> None:
+        """1,234.5."""
+        self._settings.set(s.NUMBERS, "comma_point")
+
+    def numbers_point_comma(self) -> None:
+        """1.234,5."""
+        self._settings.set(s.NUMBERS, "point_comma")
+
+    def numbers_space_comma(self) -> None:
+        """1 234,5."""
+        self._settings.set(s.NUMBERS, "space_comma")
+
+    def numbers_apostrophe_point(self) -> None:
+        """1’234.5."""
+        self._settings.set(s.NUMBERS, "apostrophe_point")
+
     def theme_system(self) -> None:
         """Follow the system."""
         self._settings.set(s.THEME, "system")
