@@ -378,7 +378,6 @@ class MainWindow(QtWidgets.QMainWindow):
             self._show_unit(own)
             self.panel.write_anew()
             self._show_changes()
-            self.pickers.close_choosers()
 
     def _theme_changed(self) -> None:
         self.actions_of_window.by_name[f"theme_{self.services.theme.choice}"].setChecked(True)
