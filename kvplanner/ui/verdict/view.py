@@ -379,9 +379,8 @@ class VerdictView(QWidget):
         """The verdict is of the whole plan: nothing to mark."""
 
     def _to_tightest(self, _link: str) -> None:
-        if self._plan is not None:
-            device = self._plan.devices[self._plan.tightest]
-            self.segment_selected.emit((self._plan.tightest, telling_kind(self._plan, device) or "weights"))
+        if (plan := self._plan) is not None:
+            self.segment_selected.emit((plan.tightest, telling_kind(plan, plan.devices[plan.tightest]) or "weights"))
 
     def _toggle_notes(self) -> None:
         self._open_notes = not self._open_notes
@@ -422,8 +421,7 @@ class VerdictView(QWidget):
     def _show_notes(self, told: Verdict, mark: str, ink: str) -> None:
         few = 0 if self._low else NOTES_SHOWN
         notes = [*([self._notice] if self._notice else []), *(told.notes if self._open_notes else told.notes[:few])]
-        rich = (words.rich(shown(note)) for note in notes)
-        lines = [f'<span style="color:{mark}">▲</span> <span style="color:{ink}">{note}</span>' for note in rich]
+        lines = [f'<span style="color:{mark}">▲</span> <span style="color:{ink}">{words.rich(n)}</span>' for n in notes]
         self.notes.setText("<br>".join(lines))
         self.notes.setVisible(bool(lines))
         hidden = len(told.notes) - few
