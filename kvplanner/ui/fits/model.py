@@ -78,7 +78,7 @@ class FitsModel(QAbstractTableModel):
             return _key(fit, column)
         if role == Qt.ItemDataRole.ToolTipRole:
             told = fit.model if column == 0 else cells(fit, self._unit)[column]
-            return "\n".join(filter(None, (told, fit.refused)))
+            return shown("\n".join(filter(None, (told, fit.refused))))
         if role == Qt.ItemDataRole.TextAlignmentRole and column in _NUMBERS:
             return Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
         return None
