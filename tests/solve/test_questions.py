@@ -112,6 +112,81 @@ def test_stages_of_other_engines_are_answered_with_what_helped(
     assert set(first.names) <= levers, (first.names, url)
 
 
+# Where the experts of twelve layers stay on the GPUs, three on each of four, and no attention weights do.
+MOST_ON_HOST: Final = r"blk\.([3-9]|1[015-9]|2[01237-9]|3[0-59]|4[0-7])\.ffn_.*_exps=CPU,blk\..*\.attn_.*=CPU"
+
+
+def answered(words: str) -> tuple[Plan, tuple[Remedy, ...]]:
+    _, given = words_from(shlex.split(words))
+    built = build(given, sources())
+    plan = make_plan(built)
+    return plan, remedies(built.request, plan, others)
+
+
+def test_a_compute_buffer_that_does_not_fit_is_answered_with_what_helped() -> None:
+    """Four 16 GB P100s without flash attention at 65,536 tokens: 13,247.45 MiB fail on the second; with it, and with
+    steps of 512 tokens, the same bench ran: https://github.com/miminashi/llm-server-ops/blob/6b04e192/report/
+    2026-04-19_232618_qwen3-122b-c3-phaseSbfa0offload.md and 2026-04-19_120715_qwen3-122b-c3-phaseS-ub-ctx-2d.
+    """
+    plan, found = answered(
+        'Qwen3.5-122B-A10B --weight-format "GGUF Q4_K_M" --gpu 4xP100-PCIE-16GB --engine llamacpp --engine-version '
+        f"b8829 -- -c 65536 -b 2048 -ub 1584 -np 1 -fa off -ngl 999 -ot '{MOST_ON_HOST}'"
+    )
+    assert plan.stage == "compute"
+    compute = plan.devices[1].segment("compute")
+    assert compute is not None
+    assert compute.bytes / 2**20 == pytest.approx(13_247.45, rel=0.01)
+    assert [way.names for way in found[:2]] == [("flash_attention",), ("step_tokens",)]
+    assert all(way.sure for way in found[:2])
+
+
+def test_weights_of_16_bits_on_16_gb_are_answered_by_smaller_ones() -> None:
+    """SGLang runs out while it loads 12B in 16 bits; the thread's answers are fewer bits and the 4B model:
+    https://github.com/sgl-project/sglang/issues/5576.
+    """
+    plan, found = answered('gemma-3-12b-it --gpu "RTX 4060 Ti 16GB" --engine sglang --engine-version 0.4.6')
+    assert plan.stage == "weights"
+    assert found[0].sure
+    assert found[0].names[0] in ("weight_format", "sister")
+    stored = found[0].plan.request.model.stored
+    assert stored is not None
+    assert stored.value < 10e9
+
+
+LATE: Final = ("graph_capture", "runtime")
+
+
+def test_a_fraction_that_leaves_no_room_to_capture_and_serve_is_lowered() -> None:
+    """The recipe's 0.94 on a 5090 dies late in a start; 0.80 without graphs of prefills starts:
+    https://github.com/sgl-project/sglang/issues/35777.
+    """
+    asked_ = (
+        "nvidia/Qwen3.8-27B-NVFP4 --gpu 'RTX 5090' --engine sglang --engine-version 0.5.17 -- --mamba-ssm-dtype float32"
+    )
+    plan, found = answered(f"{asked_} --mem-fraction-static 0.94")
+    assert plan.stage in LATE
+    assert found[0].names == ("budget_share",)
+    assert found[0].sure
+    assert float(str(found[0].request.options["mem_fraction_static"])) < 0.9
+    started, _ = answered(f"{asked_} --mem-fraction-static 0.80 --cuda-graph-backend-prefill disabled")
+    assert started.sure
+
+
+def test_graphs_of_256_requests_take_the_slack_of_13_gb() -> None:
+    """DeepSeek-V3 on H200s when the default fraction kept 13 GB beside it and graphs went to 256 requests: the fix was
+    to keep 18 GB, which is 0.87: https://github.com/sgl-project/sglang/pull/5893 and 5634.
+    """
+    plan, found = answered(
+        "DeepSeek-V3 --gpu 8xH200 --engine sglang --engine-version 0.4.6 -- --tp 8 --mem-fraction-static 0.907 "
+        "--cuda-graph-max-bs 256"
+    )
+    assert plan.verdict.doubt is not None
+    assert plan.verdict.doubt.stage in LATE
+    assert found[0].names == ("budget_share",)
+    assert found[0].sure
+    assert float(str(found[0].request.options["mem_fraction_static"])) == pytest.approx(0.87, abs=0.02)
+
+
 def test_weights_that_do_not_fit_are_answered() -> None:
     request = PlanRequest(models.load("meta-llama/Llama-3.3-70B-Instruct"), gpus.machine("H100"))
     plan = engine("vllm").plan(request)

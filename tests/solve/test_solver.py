@@ -9,7 +9,8 @@ from functools import cache
 import pytest
 
 from kvplanner.catalog import gpus, models
-from kvplanner.engine.option import OptionValue
+from kvplanner.engine.command import role_option
+from kvplanner.engine.option import OptionValue, Role
 from kvplanner.engine.plan import Plan
 from kvplanner.engine.registry import engine
 from kvplanner.engine.request import Load, PlanRequest
@@ -27,8 +28,19 @@ def asked(
     options: dict[str, OptionValue] | None = None,
     load: Load | None = None,
     version: str | None = None,
+    engine_: str = "vllm",
+    weight_format: str | None = None,
 ) -> PlanRequest:
-    return PlanRequest(models.load(model), gpus.machine(gpu), options=options or {}, load=load, version=version)
+    return PlanRequest(
+        models.load(model), gpus.machine(gpu), engine_, version, options or {}, load, weight_format=weight_format
+    )
+
+
+def named(request: PlanRequest, role: Role) -> str:
+    """The engine's option of a role."""
+    option = role_option(engine(request.engine), request.version, role)
+    assert option is not None
+    return option.name
 
 
 def plan(request: PlanRequest) -> Plan | None:
@@ -46,20 +58,28 @@ CONTEXTS = [
     asked(LLAMA, "RTX 4090", version="0.6.6"),  # chunks its prompts by itself above 32k tokens
     asked("deepseek-ai/DeepSeek-V2-Lite", "RTX 4090,RTX 3090"),
     asked("Qwen/Qwen3-30B-A3B", "2xL40S", {"pipeline_parallel_size": 2}),
+    asked(LLAMA, "RTX 4090", {"mem_fraction_static": 0.8}, engine_="sglang"),
+    asked(HYBRID, "2xL40S", {"max_running_requests": 32}, engine_="sglang"),  # slots of states before tokens
+    asked("openai/gpt-oss-20b", "RTX 4090", {"chunked_prefill_size": 8192}, engine_="sglang"),  # pools of windows
+    asked(LLAMA, "RTX 4090", {"fit": "off", "n_gpu_layers": "99"}, engine_="llamacpp", weight_format="GGUF Q8_0"),
+    asked(HYBRID, "RTX 4090", {"fit": "off", "n_gpu_layers": "99"}, engine_="llamacpp", weight_format="GGUF Q4_K_M"),
+    asked(GEMMA, "2xRTX 4080", {"ubatch_size": 2048}, engine_="llamacpp", weight_format="GGUF Q4_K_M"),  # --fit moves
+    asked("Qwen/Qwen3-30B-A3B", "RTX 4080", engine_="ollama", weight_format="GGUF Q4_K_M"),
 ]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("request_", CONTEXTS, ids=lambda r: f"{r.model.id}-{r.version}-{len(r.options)}")
+@pytest.mark.parametrize("request_", CONTEXTS, ids=lambda r: f"{r.engine}-{r.model.id}-{r.version}-{len(r.options)}")
 def test_the_longest_context_is_that_of_trying_all(request_: PlanRequest) -> None:
     limit = request_.model.spec.context_length or 0
-    found = solve("context", request_)
+    found, option = solve("context", request_), named(request_, "context")
 
     @cache
     def planned(length: int) -> Plan | None:
-        return plan(request_._replace(options={**request_.options, "max_model_len": length}))
+        return plan(request_._replace(options={**request_.options, option: length}))
 
-    step = limit // 97  # another grid than the search has
+    # Another grid than the search has; llama.cpp fits its layers anew at each length.
+    step = limit // (97 if request_.engine in ("vllm", "sglang") else 31)
     for surely, value in ((False, found.value), (True, found.sure_value)):
         scanned = max((n for n in range(limit, 0, -step) if works(planned(n), surely=surely)), default=None)
         if value is None:
@@ -74,15 +94,20 @@ def test_the_longest_context_is_that_of_trying_all(request_: PlanRequest) -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("model", "gpu", "options"),
+    "request_",
     [
-        (LLAMA, "RTX 4090", {"max_model_len": 8192}),
-        (GEMMA, "H100", {"max_model_len": 16384}),
-        (HYBRID, "H100", {"max_num_seqs": 64, "max_model_len": 16384}),
+        asked(LLAMA, "RTX 4090", {"max_model_len": 8192}),
+        asked(GEMMA, "H100", {"max_model_len": 16384}),
+        asked(HYBRID, "H100", {"max_num_seqs": 64, "max_model_len": 16384}),
+        asked(LLAMA, "RTX 4090", {"context_length": 8192, "max_running_requests": 150}, engine_="sglang"),
+        asked(HYBRID, "H100", {"context_length": 16384, "max_running_requests": 24}, engine_="sglang"),
+        asked(LLAMA, "RTX 4090", {"ctx_size": 65_536, "parallel": 8}, engine_="llamacpp", weight_format="GGUF Q8_0"),
+        asked(LLAMA, "RTX 4090", {"num_ctx": 32_768, "num_parallel": 4}, engine_="ollama", weight_format="GGUF Q8_0"),
     ],
+    ids=lambda r: f"{r.engine}-{r.model.id}",
 )
-def test_most_users_is_that_of_trying_all(model: str, gpu: str, options: dict[str, OptionValue]) -> None:
-    request = asked(model, gpu, options, Load(1, 6000, 1000))
+def test_most_users_is_that_of_trying_all(request_: PlanRequest) -> None:
+    request = request_._replace(load=Load(1, 6000, 1000))
     found = solve("users", request)
     plans = {users: plan(request._replace(load=Load(users, 6000, 1000))) for users in range(1, 200)}
     for surely, value in ((False, found.value), (True, found.sure_value)):
@@ -90,12 +115,17 @@ def test_most_users_is_that_of_trying_all(model: str, gpu: str, options: dict[st
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("model", "gpu"), [(LLAMA, "H100"), (HYBRID, "2xL40S"), (GEMMA, "H100")])
-def test_the_smallest_share_is_that_of_trying_all(model: str, gpu: str) -> None:
-    request = asked(model, gpu, {"max_model_len": 16384, "max_num_seqs": 32}, SMALL)
-    found = solve("utilisation", request)
+@pytest.mark.parametrize(
+    ("model", "gpu", "engine_"),
+    [(LLAMA, "H100", "vllm"), (HYBRID, "2xL40S", "vllm"), (GEMMA, "H100", "vllm"),
+     (LLAMA, "H100", "sglang"), (HYBRID, "2xL40S", "sglang"), ("openai/gpt-oss-20b", "H100", "sglang")],
+)  # fmt: skip
+def test_the_smallest_share_is_that_of_trying_all(model: str, gpu: str, engine_: str) -> None:
+    request = asked(model, gpu, load=SMALL, engine_=engine_)
+    request = request._replace(options={named(request, "context"): 16384, named(request, "max_requests"): 32})
+    found, option = solve("utilisation", request), named(request, "budget_share")
     plans = {
-        share: plan(request._replace(options={**request.options, "gpu_memory_utilization": share}))
+        share: plan(request._replace(options={**request.options, option: share}))
         for share in (n / 100 for n in range(5, 100))
     }
     for surely, value in ((False, found.value), (True, found.sure_value)):

@@ -14,7 +14,16 @@ _PLAIN: Final = ("f16", "bf16", "f32")
 
 def levers(seen: Seen) -> tuple[Lever, ...]:
     """All levers of a plan: those of the roles, then llama.cpp's own."""
-    return (*by_role(seen), *_cache_types(seen), *_experts_on_host(seen), *_layers_on_host(seen))
+    found = (_flash_attention(seen), _cache_types(seen), _experts_on_host(seen), _layers_on_host(seen))
+    return (*by_role(seen), *(lever for levers in found for lever in levers))
+
+
+def _flash_attention(seen: Seen) -> Iterator[Lever]:
+    """Without it the compute buffer holds a score for each token of a step, each of the context and each head."""
+    if seen.request.options.get("flash_attn") == "off":
+        source = "src/llama-graph.cpp build_attn_mha: kq is materialised where flash attention is off"
+        aim: Aim = "fit" if seen.short else "more"
+        yield Lever("flash_attention", ({"flash_attn": "auto"},), "nothing", "nothing", (aim,), source)
 
 
 def _cache_types(seen: Seen) -> Iterator[Lever]:

@@ -143,5 +143,5 @@ def test_a_stage_that_refuses_the_tokens_of_the_smallest_one_is_refused(monkeypa
         return usual._replace(tokens=usual.tokens // 2)
 
     monkeypatch.setattr(replica, "solve", sized)
-    monkeypatch.setattr(replica, "_measured", lambda ranks, end: (BEFORE, BEFORE - GIB))
+    monkeypatch.setattr(replica, "_measured", lambda ranks, end, fraction: (BEFORE, BEFORE - GIB))
     assert replica.pools_of(found, (first, second), (), "value") == ((), refusal)

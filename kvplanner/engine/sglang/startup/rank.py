@@ -53,6 +53,24 @@ class Rank(NamedTuple):
     after: Estimate
     given_kv: int | None
 
+    def free_at(self, end: str, fraction: float) -> tuple[int, int]:
+        """Free memory before and after loading by the values ("value"), or where what a budget of that fraction leaves
+        is least ("low") or most ("high").
+
+        What is taken before the baseline is taken from both: the rest, after − before × (1 − fraction), loses only the
+        fraction's part of it, and all that loading takes. Before keeps its value, and after has what the rest has.
+        """
+        before, after, weights = self.before, self.after, self.weights
+        if end == "low":
+            return before.value, after.value - math.isqrt(
+                (weights.high - weights.value) ** 2 + round(fraction * (before.value - before.low)) ** 2
+            )
+        if end == "high":
+            return before.value, after.value + math.isqrt(
+                (weights.value - weights.low) ** 2 + round(fraction * (before.high - before.value)) ** 2
+            )
+        return before.value, after.value
+
     @property
     def reserved_bytes(self) -> int:
         """What the driver keeps: NVML's total less CUDA's."""

@@ -131,7 +131,7 @@ def pools_of(
 
     Stages differ in layers: all take the tokens of the one that holds fewest.
     """
-    before, after = _measured(ranks, end)
+    before, after = _measured(ranks, end, settings.fraction)
     if before <= 0:
         return (), Refusal("weights", "", 1.0)
     given = [rank.given_kv for rank in ranks if rank.given_kv is not None]
@@ -156,10 +156,10 @@ def _solved(
     return ((), refusal) if refusal is not None else (tuple(p for p in found if isinstance(p, Pools)), None)
 
 
-def _measured(ranks: Sequence[Rank], end: str) -> tuple[int, int]:
+def _measured(ranks: Sequence[Rank], end: str, fraction: float) -> tuple[int, int]:
     """The least free memory of all ranks before and after loading, at an end of the band."""
-    alike = {id(rank): rank for rank in ranks}.values()
-    return min(int(getattr(r.before, end)) for r in alike), min(int(getattr(r.after, end)) for r in alike)
+    alike = [rank.free_at(end, fraction) for rank in {id(rank): rank for rank in ranks}.values()]
+    return min(before for before, _ in alike), min(after for _, after in alike)
 
 
 def after_sizing(ranks: Sequence[Rank], pools: Sequence[Pools], late: Sequence[Late], fraction: float) -> list[Check]:
@@ -195,7 +195,7 @@ def _refused(
 
 def _lacking(ranks: Sequence[Rank], settings: Settings, layouts: Sequence[Layout], end: str) -> int:
     """What more has to be free after loading for pools to stand, 0 where even the whole memory would not do."""
-    before, after = _measured(ranks, end)
+    before, after = _measured(ranks, end, settings.fraction)
     if before <= 0:
         return max(-before, 1)
 

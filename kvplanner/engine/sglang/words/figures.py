@@ -36,8 +36,9 @@ def kv_cache(made: Replica, settings: Settings) -> KvCache:
 def _rest(rank: Rank, settings: Settings, pools: Pools) -> Estimate:
     before, after = rank.before, rank.after
     value = pools.rest_bytes
-    low = min(value, int(after.low - before.low * (1 - settings.fraction)) - settings.media_mib * (1 << 20))
-    high = max(value, int(after.high - before.high * (1 - settings.fraction)) - settings.media_mib * (1 << 20))
+    ends = (rank.free_at(end, settings.fraction) for end in ("low", "high"))
+    low, high = (int(left - whole * (1 - settings.fraction)) - settings.media_mib * (1 << 20) for whole, left in ends)
+    low, high = min(value, low), max(value, high)
     inputs = (
         Input("free after loading", after.value, "B", "the least of all ranks"),
         Input("free before loading", before.value, "B", "the least of all ranks"),
