@@ -82,6 +82,8 @@ def implied(found: Diagnosis, model: Model, machine: Machine) -> Implied:
 
 def gpus_named(found: Diagnosis) -> str:
     """The machine as --gpu reads it, where the log names all its GPUs: "" otherwise."""
+    if not found.devices:
+        return _listed(found)
     parts: list[str] = []
     for device in found.devices:
         name, total = found.stated_of("gpu_name", device), found.of_device("gpu_total", device)
@@ -92,6 +94,18 @@ def gpus_named(found: Diagnosis) -> str:
             return ""
         parts.append(f"1x{_board(spec, total)}" if spec is not None else f"1x{(total or 0) // MIB}MiB")
     return ",".join(parts)
+
+
+def _listed(found: Diagnosis) -> str:
+    """As many GPUs as its options use, of those that stand listed beside the log, where all of these are alike."""
+    listed = [str(s.value) for s in found.reading.stated if s.name == "gpu_name"]
+    spec = gpus.by_nvml_name(listed[0]) if listed and len(set(listed)) == 1 else None
+    total = found.size("gpu_total")
+    if spec is None or len(listed) < found.gpus:
+        return ""
+    if total is not None and spec.cuda_total is not None and abs(total / spec.cuda_total.value - 1) > _OTHER_GPU:
+        return ""
+    return f"{found.gpus}x{spec.id}"
 
 
 def gpus_of_its_size(found: Diagnosis) -> str:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from kvplanner.diagnose.diagnosis import diagnose_file
+from kvplanner.diagnose.implied import gpus_named
 from kvplanner.report import diagnosis as report
 from kvplanner.units import GIB, MIB
 
@@ -30,6 +31,7 @@ class Case(NamedTuple):
     figures: Mapping[str, float] = MappingProxyType({})
     options: Mapping[str, Any] = MappingProxyType({})
     unit: int = GIB
+    gpus: str = ""
 
 
 CASES: dict[str, Case] = {
@@ -370,6 +372,13 @@ CASES: dict[str, Case] = {
         sizes={"weights": 14.2716},
     ),
     "vllm-gpu-error-without-a-size": Case(stage="weights", cause="out_of_memory", model="org/tiny-8b"),
+    "an-issue-with-its-machine-and-its-log": Case(
+        version="0.22.1",
+        model="org/hybrid-27b",
+        sizes={"weights": 13.1, "kv_cache": 6.72, "free_at_start": 23.3, "budget": 21.68},
+        options={"tensor_parallel_size": 2},
+        gpus="2xrtx-3090",
+    ),
     "vllm-nccl-has-no-memory": Case(stage="profile", cause="out_of_memory", sizes={"weights": 40.1}),
     "vllm-with-every-line-of-its-traceback-twice": Case(
         stage="kv_cache_too_small",
@@ -400,4 +409,5 @@ def test_what_people_paste_is_read_whole(name: str) -> None:
         figure: pytest.approx(value, abs=1 << 10) for figure, value in case.figures.items()
     }
     assert {option: found.options.get(option) for option in case.options} == case.options
+    assert case.gpus in ("", gpus_named(found))
     assert "unknown amount" not in report.headline(found)

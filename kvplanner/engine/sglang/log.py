@@ -17,6 +17,7 @@ _TOKENS: Final = Figure("tokens", "count", "least", keep="first")
 _GRAPHS: Final = Figure("cuda_graphs", "GiB", "most")
 _SHARE: Final = Figure("budget_share", "number")
 LINES: Final = (
+    *torch_log.LINES,
     LogLine(r"server_args=ServerArgs\(model_path='(?P<model>[^']+)'", (Figure("model", "text"),), restart=True),
     # Weights.
     LogLine(r"Load weight begin\. avail mem=(?P<free_at_start>[\d.]+) GB", (_BEFORE,), "load"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kvplanner.engine.log import Figure, LogFailure
+from kvplanner.engine.log import Figure, LogFailure, LogLine
 
 _ANY: Final = r"(?P<{0}>\d+(?:\.\d+)?) (?P<{0}_unit>bytes|KiB|MiB|GiB)"
 
@@ -47,7 +47,14 @@ FAILURES: Final = (
     LogFailure(r"\bOOMKilled\b|(?i:out of memory): Killed process \d+|exited with code 137|"
                r"(?:signal|SIGKILL\b|exitcode[:=]?) ?\(?-?9\)?\b.*(?i:killed)|^Killed$", "killed", ""),
 )  # fmt: skip
+# What stands before a log that people paste: torch's description of the machine, nvidia-smi -L, and its table.
+LINES: Final = (
+    LogLine(r"^\W*GPU (?P<device>\d{1,2}): (?P<gpu_name>NVIDIA [^(|]{1,60}?)\s*(?:\(UUID|$)",
+            (Figure("gpu_name", "text", keep="first"),)),
+    LogLine(r"\|\s{1,4}(?P<device>\d{1,2})  (?P<gpu_name>NVIDIA [^|]{1,40}?)\s+(?:On|Off) *\|",
+            (Figure("gpu_name", "text", keep="first"),)),
+)  # fmt: skip
 ANCHORS: Final = (
-    "out of memory", "rror: out of", "Tried to allocate", "iB", "OutOfMemory", "Out of memory: K", "cudaErrorMemory",
-    "_ALLOC_FAILED", "OOMKilled", "Killed", "code 137",
+    "NVIDIA ", "out of memory", "rror: out of", "Tried to allocate", "iB", "OutOfMemory", "Out of memory: K",
+    "cudaErrorMemory", "_ALLOC_FAILED", "OOMKilled", "Killed", "code 137",
 )  # fmt: skip

@@ -26,6 +26,7 @@ _CONCURRENCY: Final = Figure("max_concurrency", "number", "least")
 _GRAPHS: Final = (Figure("cuda_graphs", "GiB", "most"),)
 _TOTAL: Final = Figure("gpu_total", "GiB", "least")
 LINES: Final = (
+    *torch_log.LINES,
     # Version, model, arguments.
     LogLine(r"vLLM (?:API )?server version (?P<version>[\w.+!-]+)(?:, serving model (?P<model>\S+))?",
             (Figure("version", "text"), Figure("model", "text")), restart=True),
@@ -63,8 +64,9 @@ LINES: Final = (
     LogLine(r"torch peak memory increase: (?P<activations>[\d.]+)GiB"
             r"(?:; non-torch forward increase memory: (?P<runtime>-?[\d.]+)GiB)?",
             (Figure("activations", "GiB", "most"), Figure("runtime", "GiB", "most")), since="0.9.1"),
-    LogLine(r"requested GPU memory: (?P<budget>[\d.]+) GiB|Requested memory: (?P<budget_share>[\d.]+) \(util\), ",
-            (Figure("budget", "GiB", "least"), Figure("budget_share", "number")), since="0.9.1"),
+    LogLine(r"requested GPU memory: (?P<budget>[\d.]+) GiB", (Figure("budget", "GiB", "least"),), since="0.9.1"),
+    LogLine(r"Requested memory: (?P<budget_share>[\d.]+) \(util\), (?P<budget>[\d.]+) GiB",
+            (Figure("budget_share", "number"), Figure("budget", "GiB", "least")), since="0.10.1"),
     LogLine(r"The current --gpu-memory-utilization=(?P<budget_share>[\d.]+) is equivalent",
             (Figure("budget_share", "number"),), since="0.20.0"),
     LogLine(r"Estimated CUDA graph memory: (?P<cuda_graphs_estimated>-?[\d.]+) GiB total",

@@ -149,9 +149,9 @@ class LogView(QWidget):
         self._beside = beside
         self._show()
 
-    def set_compared(self) -> None:
-        """The plan is of this log now."""
-        self._compared = True
+    def set_compared(self, found: Diagnosis) -> None:
+        """The plan is of this log now, with what the user said of what it leaves out."""
+        self._found, self._compared = found, True
         self.asking.set_missing({})
         self._show()
 

@@ -253,6 +253,11 @@ def test_options_that_a_cut_log_leaves_open_are_asked_for(window: MainWindow, qt
     assert options["tensor_parallel_size"] == 2
     assert window.document.state.model_text == "Qwen/Qwen2.5-14B-Instruct"
     assert view.asking.isHidden()
+    assert view.found is not None
+    assert view.found.options["gpu_memory_utilization"] == 0.87  # what it teaches is of these too
+    view.plan_button.click()  # once more, without the fields
+    qtbot.waitUntil(lambda: view.beside is not None, timeout=10_000)
+    assert window.document.state.ask.options == options
 
 
 def test_a_folder_that_a_log_names_opens_here_and_stays_out_of_files(

@@ -235,7 +235,7 @@ class Logs(QtCore.QObject):
                 f"The plan names the model {text}, and keeps where the log says that it lies out of its file",
                 action=("Keep the Path", lambda: self._keep_path(text, place)), key="log place",
             )  # fmt: skip
-        view.set_compared()
+        view.set_compared(found)
         self._over, self._named = (found, model.id), (text, place)
         self._lay_over(self._document.plan)
 
