@@ -24,6 +24,7 @@ _LOOKED_AT: Final = 4096
 # Widths of windows: shorter lines are prose, longer ones no window's.
 _WIDTHS: Final = range(60, 260)
 _LEAST_FULL: Final = 2
+_PADDED: Final = (b" ", b"|", "│".encode(), "┃".encode(), "║".encode())
 # How a line begins that is not the rest of another: tags, levels, dates, what collectors write.
 _FRESH: Final = re.compile(
     rb"\s*(?:\x1b\[[\d;]*m|\[[\d;]+m)?(?:\([A-Za-z]\w*[ )]|\[?(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\b|"
@@ -128,6 +129,9 @@ def width_of(head: bytes) -> int:
     lengths = [_width(line) for line in lines]
     longest = max(lengths, default=0)
     if longest not in _WIDTHS or Counter(lengths)[longest] < _LEAST_FULL:
+        return 0
+    full = [line for line, length in zip(lines, lengths, strict=True) if length == longest]
+    if sum(line.endswith(_PADDED) for line in full) > len(full) // 2:  # a frame around them, or blanks to its width
         return 0
     after = [line for line, before in zip(lines[1:], lengths, strict=False) if before == longest]
     return longest if sum(not _FRESH.match(line) for line in after) > 0.6 * len(after) else 0

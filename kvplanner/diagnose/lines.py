@@ -276,6 +276,8 @@ def _unescaped(text: str) -> str:
         text = unescape(text)
     if text.count("\\n") >= _LEAST_ESCAPED:
         text = text.replace("\\r", "").replace("\\n", "\n").replace('\\"', '"')
+    if '\\"' in text:
+        text = text.replace('\\"', '"')
     if ('""' in text or '","' in text) and text.rstrip().endswith('"'):
         text = text.rstrip()[:-1].replace('""', '"')
     return _WRITTEN.sub(lambda found: chr(int(found[1] or found[2], 16)), text) if "\\" in text else text

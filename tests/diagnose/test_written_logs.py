@@ -108,6 +108,27 @@ def test_wrapped_logs_read_alike(version: str, wrap: str) -> None:
     assert {(s.name, s.value) for s in other.reading.stated} == {(s.name, s.value) for s in one.reading.stated}
 
 
+OTHERS: dict[str, Callable[[], list[str]]] = {
+    "SGLang, failing": lambda: writer.sglang(TWO._replace(version="0.5.9", fails="graph_capture", failing_rank=1)),
+    "SGLang": lambda: writer.sglang(Facts(version="0.5.23")),
+    "llama.cpp, failing": lambda: writer.llamacpp(Facts(model="/m/a.gguf", fails="compute"), devices=1),
+    "llama.cpp of 2024": lambda: writer.llamacpp(Facts(model="/m/a.gguf", weights=(4.25, 3.5)), devices=2, old=True),
+    "Ollama": lambda: writer.ollama(Facts(version="0.13.1", model="/m/blob")),
+}
+
+
+@pytest.mark.parametrize("wrap", writer.WRAPS)
+@pytest.mark.parametrize("name", OTHERS)
+def test_wrapped_logs_of_the_others_read_alike(name: str, wrap: str) -> None:
+    plain = OTHERS[name]()
+    one, other = read(plain), read([writer.WRAPS[wrap](line) for line in plain])
+    assert (other.engine, other.stage, other.tokens, other.model, other.version, other.reading.started) == (
+        one.engine, one.stage, one.tokens, one.model, one.version, one.reading.started)  # fmt: skip
+    assert {(s.name, s.process, s.value) for s in other.reading.stated} == {
+        (s.name, s.process, s.value) for s in one.reading.stated
+    }
+
+
 PACKED: dict[str, Callable[[str], bytes]] = {
     "UTF-16": lambda text: text.encode("utf-16"),
     "UTF-16, big-endian, CRLF": lambda text: b"\xfe\xff" + text.replace("\n", "\r\n").encode("utf-16-be"),

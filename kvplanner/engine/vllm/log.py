@@ -28,10 +28,10 @@ _TOTAL: Final = Figure("gpu_total", "GiB", "least")
 LINES: Final = (
     *torch_log.LINES,
     # Version, model, arguments.
-    LogLine(r"vLLM (?:API )?server version (?P<version>[\w.+!-]+)(?:, serving model (?P<model>\S+))?",
+    LogLine(r"vLLM (?:API )?server version (?P<version>[\w.+!-]+)(?:, serving model (?P<model>[^\s\"]+))?",
             (Figure("version", "text"), Figure("model", "text")), restart=True),
     LogLine(r"[█▄▀].* version (?P<version>\d[\w.+!-]*)", (Figure("version", "text"),), restart=True, since="0.15.0"),
-    LogLine(r"[█▄▀].* model   (?P<model>\S+)", (Figure("model", "text"),), since="0.15.0"),
+    LogLine(r"[█▄▀].* model   (?P<model>[^\s\"]+)", (Figure("model", "text"),), since="0.15.0"),
     LogLine(r"Initializing an? (?:V[01] )?LLM engine \(v(?P<version>\d[\w.+!-]*)\) with config",
             (Figure("version", "text"),)),
     LogLine(r"Resolved architecture: (?P<architecture>\w+)", (Figure("architecture", "text", keep="first"),),
