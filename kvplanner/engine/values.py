@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from kvplanner.engine.option import Option, OptionValue
@@ -50,6 +51,14 @@ def _is_typed(option: Option, value: OptionValue) -> bool:
     if option.type == "bool" or isinstance(value, bool):
         return isinstance(value, bool) and option.type == "bool"
     return isinstance(value, int) or (option.type == "float" and isinstance(value, float))
+
+
+def check_ranges(options: Iterable[Option], given: Mapping[str, OptionValue]) -> None:
+    """Raises BadInput for the first of the options, in their order, whose given value is out of its range."""
+    if given:
+        for option in options:
+            if option.name in given:
+                check_range(option, given[option.name])
 
 
 def check_range(option: Option, value: OptionValue) -> None:

@@ -62,6 +62,7 @@ class Shortfall(NamedTuple):
         return certainty_of(self.least_bytes, self.missing_bytes, self.most_bytes)
 
 
+@late("certainty")
 class Verdict(NamedTuple):
     """The answer in one value.
 

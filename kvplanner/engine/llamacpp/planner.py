@@ -25,7 +25,7 @@ from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.segment import SegmentKind
 from kvplanner.engine.shared.calibration import Place, calibrate, ranks, release_of
 from kvplanner.engine.shared.device import described
-from kvplanner.engine.values import check_range
+from kvplanner.engine.values import check_ranges
 from kvplanner.engine.whatif import with_format
 from kvplanner.errors import BadInput, NotModelled
 from kvplanner.estimate import Estimate
@@ -106,9 +106,7 @@ class LlamaCpp:
 
     def plan(self, request: PlanRequest) -> Plan:
         """The plan. Raises BadInput for values that llama.cpp refuses, NotModelled for what is not known."""
-        for option in self.options(request.version):
-            if option.name in request.options:
-                check_range(option, request.options[option.name])
+        check_ranges(self.options(request.version), request.options)
         return make_plan(request, build_of(request.version), spelled(request.version))
 
 

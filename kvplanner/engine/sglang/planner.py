@@ -32,7 +32,7 @@ from kvplanner.engine.sglang.words import figures, notes
 from kvplanner.engine.sglang.words.verdict import verdict
 from kvplanner.engine.shared.device import at_stage, described, unplannable
 from kvplanner.engine.stage import StageRule
-from kvplanner.engine.values import check_range
+from kvplanner.engine.values import check_ranges
 from kvplanner.engine.verdict import Reason, Verdict
 from kvplanner.engine.whatif import with_format
 from kvplanner.errors import BadInput
@@ -152,9 +152,7 @@ class Sglang:
         if request.options:
             from kvplanner.engine.sglang.options.declared import declared
 
-            for option in declared():
-                if option.name in request.options:
-                    check_range(option, request.options[option.name])
+            check_ranges(declared(), request.options)
         request, (settings, resolved, warnings) = _with_parallel(with_format(request))
         cannot_tell = unplannable(request.machine, TITLE)
         devices, unused = parallel.devices_of(request, settings)

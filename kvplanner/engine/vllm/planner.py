@@ -12,7 +12,7 @@ from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.segment import Segment, SegmentKind
 from kvplanner.engine.shared.device import at_stage, described, unplannable
 from kvplanner.engine.stage import StageRule
-from kvplanner.engine.values import check_range
+from kvplanner.engine.values import check_ranges
 from kvplanner.engine.verdict import Reason, Verdict
 from kvplanner.engine.vllm import TITLE
 from kvplanner.engine.vllm.releases import release_of, spelled
@@ -109,9 +109,7 @@ class Vllm:
         if request.options:
             from kvplanner.engine.vllm.options.declared import declared
 
-            for option in declared():
-                if option.name in request.options:
-                    check_range(option, request.options[option.name])
+            check_ranges(declared(), request.options)
         request, derived = parallel.derive(with_format(request))
         settings, resolved, warnings = defaults.resolve(request)
         resolved = {**resolved, **derived}

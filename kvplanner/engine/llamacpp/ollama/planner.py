@@ -19,7 +19,7 @@ from kvplanner.engine.plan import Limits, Plan
 from kvplanner.engine.probe import Probe
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.segment import SegmentKind
-from kvplanner.engine.values import check_range
+from kvplanner.engine.values import check_ranges
 from kvplanner.engine.whatif import with_format
 from kvplanner.errors import BadInput
 from kvplanner.gpu.spec import Machine
@@ -97,9 +97,7 @@ class Ollama:
 
     def plan(self, request: PlanRequest) -> Plan:
         """The plan. Raises BadInput for values that are refused, NotModelled for what is not known."""
-        for option in self.options(request.version):
-            if option.name in request.options:
-                check_range(option, request.options[option.name])
+        check_ranges(self.options(request.version), request.options)
         return _plan(request)
 
 

@@ -13,9 +13,10 @@ from kvplanner.engine.vllm.kv.layers import Caches, cache_specs
 from kvplanner.engine.vllm.kv.spec import GROWING
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.model.spec import ModelSpec
-from kvplanner.record import NamedTuple
+from kvplanner.record import NamedTuple, late, later
 
 
+@late("notes")
 class CacheLayout(NamedTuple):
     """What the engine allocates per block and per request.
 
@@ -62,11 +63,15 @@ def plan_cache(
     """
     caches = cache_specs(spec, settings, gpu, partition, draft)
     layout = _laid_out(spec, settings, caches, len(partition))
-    plain = None
-    if settings.cache.dtype != "auto":
-        usual = at_model_dtype(settings)._replace(attention_backend=None)
-        plain = _laid_out(spec, usual, cache_specs(spec, usual, gpu, partition, draft), len(partition))
-    return layout._replace(notes=kv_notes.notes(spec, layout, plain))
+    usual = at_model_dtype(settings)._replace(attention_backend=None)
+    # Refused now, where it is, and not when the notes are read.
+    beside = cache_specs(spec, usual, gpu, partition, draft) if settings.cache.dtype != "auto" else None
+
+    def notes() -> tuple[str, ...]:
+        plain = None if beside is None else _laid_out(spec, usual, beside, len(partition))
+        return kv_notes.notes(spec, layout, plain)
+
+    return layout._replace(notes=later(notes))
 
 
 def _laid_out(spec: ModelSpec, settings: Settings, caches: Caches, stages: int) -> CacheLayout:

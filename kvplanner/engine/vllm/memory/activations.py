@@ -10,6 +10,7 @@ PyTorch's peak is the highest of the four moments.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from kvplanner.engine.shared.identity import by_identity
@@ -25,7 +26,7 @@ from kvplanner.estimate import Estimate, Input, banded
 from kvplanner.model.formats import DTYPE_BYTES
 from kvplanner.model.model import Model
 from kvplanner.model.spec import Mla, ModelSpec, Moe
-from kvplanner.record import NamedTuple
+from kvplanner.record import Later, NamedTuple, later
 from kvplanner.sized_text import SizedText, size_mark
 from kvplanner.units import GIB, MIB, ceil_div, format_both, format_bytes
 
@@ -238,8 +239,8 @@ def profiled(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Profiled
     extra = max(compilation.value - value, 0)
     gate_up = settings.scheduler.max_num_batched_tokens * wide.gate_up * DTYPE_BYTES[settings.model.dtype]
     formula, inputs = _explained(model.spec, settings, found, wide.gate_up)
-    notes = _remarks(model.spec, settings, gpu, stage, found, gate_up)
-    serving = banded(value, low, high, "calibrated", formula, *inputs).with_notes(*notes)
+    notes = Later(partial(_remarks, model.spec, settings, gpu, stage, found, gate_up))
+    serving = banded(value, low, high, "calibrated", formula, *inputs)._replace(notes=later(notes))
     if settings.graphs.cold is False or not compilation.high:
         return Profiled(serving, serving, extra)
     inputs.append(Input("compilation", compilation.value, "B", compilation.how))
@@ -247,7 +248,8 @@ def profiled(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Profiled
         max(value, compilation.value), max(low, compilation.low), max(high, compilation.high), "calibrated",
         f"max({{compilation}}, {formula})", *inputs,
     )  # fmt: skip
-    return Profiled(cold.with_notes(*notes, *_cold_remarks(found, extra)), serving, extra)
+    remarks = later(lambda: (*notes(), *_cold_remarks(found, extra)))
+    return Profiled(cold._replace(notes=remarks), serving, extra)
 
 
 def _explained(spec: ModelSpec, settings: Settings, found: Moments, gate_up: int) -> tuple[str, list[Input]]:

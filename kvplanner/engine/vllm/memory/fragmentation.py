@@ -12,12 +12,13 @@ from __future__ import annotations
 from typing import Final
 
 from kvplanner.engine.shared.allocator import allocate_layers
+from kvplanner.engine.shared.identity import by_identity
 from kvplanner.engine.vllm import rules
 from kvplanner.engine.vllm.gpu import Gpu
 from kvplanner.engine.vllm.settings import Settings
 from kvplanner.engine.vllm.weights import format as weights_format
 from kvplanner.engine.vllm.weights import loaded as weights_loaded
-from kvplanner.engine.vllm.weights.rank import rank_tensors
+from kvplanner.engine.vllm.weights.rank import moving, rank_tensors
 from kvplanner.estimate import Estimate, Input, banded
 from kvplanner.model.model import Model
 from kvplanner.units import MIB
@@ -50,6 +51,7 @@ def gaps(model: Model, settings: Settings, gpu: Gpu, stage: int, step: Estimate)
     )  # fmt: skip
 
 
+@by_identity(64, moving)
 def _between_weights(model: Model, settings: Settings, gpu: Gpu, stage: int) -> int:
     """Bytes of the weights' segments that no tensor has, after loading and repacking."""
     if settings.model.cpu_offload_bytes:

@@ -6,6 +6,7 @@ releases from their change history and public start-up reports.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 from kvplanner.engine.vllm import rules
@@ -73,6 +74,7 @@ def v0_capture_sizes(sequences: int) -> tuple[int, ...]:
     return tuple(sorted({1, 2, 4} | set(range(8, min(round_up(max(sequences, 1), 8), _LARGEST_V0) + 1, 8))))
 
 
+@lru_cache(maxsize=256)
 def capture_sizes(
     largest: int,
     steps: Scheduler,

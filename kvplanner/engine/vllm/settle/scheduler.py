@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kvplanner.engine.shared.identity import by_identity
 from kvplanner.engine.shared.ledger import Book
 from kvplanner.engine.vllm import rules
 from kvplanner.engine.vllm.backends import image_prefix
@@ -36,6 +37,7 @@ class Here(NamedTuple):
     speculative: Speculative
 
 
+@by_identity(64, lambda _: ())
 def is_causal(spec: ModelSpec) -> bool:
     """Whether every attention layer looks back only: encoders are not generative and keep no cache."""
     return all(m.causal for layer in spec.layers for m in layer.mixers if isinstance(m, Attention))

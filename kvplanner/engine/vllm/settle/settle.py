@@ -8,8 +8,9 @@ engine refuses the configuration before any memory is planned.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 
-from kvplanner.engine.option import OptionValue, Resolved
+from kvplanner.engine.option import Option, OptionValue, Resolved
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.shared.ledger import Book
 from kvplanner.engine.vllm import rules
@@ -98,13 +99,18 @@ def resolve(request: PlanRequest) -> tuple[Settings, dict[str, Resolved], tuple[
 def _not_modelled(given: Mapping[str, OptionValue]) -> list[str]:
     if not given:
         return []
-    from kvplanner.engine.vllm.options.declared import declared
-
     return [
         f"{o.flags[0]} is not modelled: planned without it"
-        for o in declared()
-        if not o.modelled and given.get(o.name) not in (None, False, *_AS_PLANNED.get(o.name, ()))
+        for o in _unmodelled()
+        if given.get(o.name) not in (None, False, *_AS_PLANNED.get(o.name, ()))
     ]
+
+
+@cache
+def _unmodelled() -> tuple[Option, ...]:
+    from kvplanner.engine.vllm.options.declared import declared
+
+    return tuple(o for o in declared() if not o.modelled)
 
 
 def _segments_grow(book: Book) -> bool:

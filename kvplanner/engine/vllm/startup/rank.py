@@ -22,7 +22,7 @@ from kvplanner.engine.vllm.settings import Settings, Speculative
 from kvplanner.engine.vllm.weights import rank as weights
 from kvplanner.estimate import Estimate, Input, band_of_sum, banded, exact, least_sure, measured
 from kvplanner.gpu.spec import Device
-from kvplanner.record import NamedTuple
+from kvplanner.record import NamedTuple, later
 from kvplanner.sized_text import SizedText, size_mark
 
 _ZERO = exact(0, "0")
@@ -227,8 +227,6 @@ def _budget(cuda_total: Estimate, utilization: float) -> Estimate:
         Input("utilisation", utilization, "", "--gpu-memory-utilization"),
     )
     estimate = banded(value, low, high, cuda_total.basis, "ceil({CUDA total} × {utilisation})", *inputs)
-    return estimate.with_notes(
-        SizedText(
-            f"The budget is a share of what CUDA sees ({size_mark(cuda_total.value)}), not of the size on the box."
-        )
-    )
+    return estimate._replace(notes=later(lambda: (SizedText(
+        f"The budget is a share of what CUDA sees ({size_mark(cuda_total.value)}), not of the size on the box."
+    ),)))  # fmt: skip

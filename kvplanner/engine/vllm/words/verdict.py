@@ -16,21 +16,24 @@ from kvplanner.record import later
 def verdict(replicas: Sequence[Replica], worst: int, no_kernels: str) -> Verdict:
     """worst: the replica that fails first or holds least. no_kernels: why a release does not run on a GPU, or ""."""
     replica = replicas[worst]
-    certainty: Certainty
     blocked = (reasons.no_kernels(no_kernels),) if no_kernels else ()
     if replica.failure is not None:
         failing = _failing(replica, worst, message=not no_kernels)
         doubt = _earlier(replica, worst)
-        certainty = "certain"
-        if replica.hopeful:
-            certainty = "doubtful" if failing.certainty == "doubtful" else "probable"
-        return Verdict("does_not_fit", certainty, failing, doubt, blocked)
+        return Verdict("does_not_fit", later(lambda: _certainty(replica, failing)), failing, doubt, blocked)
     if not replica.layout.exact:
         return Verdict("cannot_tell", blocked=(*blocked, reasons.not_confirmed(replica)))
     found = _doubt(replicas)
     return Verdict(
         "cannot_tell" if blocked else "fits", found.certainty if found else "certain", doubt=found, blocked=blocked
     )
+
+
+def _certainty(replica: Replica, failing: Shortfall) -> Certainty:
+    """How sure a failure is."""
+    if not replica.hopeful:
+        return "certain"
+    return "doubtful" if failing.certainty == "doubtful" else "probable"
 
 
 def _failing(replica: Replica, number: int, *, message: bool) -> Shortfall:
