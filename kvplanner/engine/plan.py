@@ -113,6 +113,7 @@ class CacheGroup(NamedTuple):
     padding_layers: int = 0
 
 
+@late("groups")
 class KvCache(NamedTuple):
     """The KV cache of one engine replica, in the engine's own unit.
 

@@ -38,7 +38,8 @@ def others(request: PlanRequest, plan: Plan) -> Iterator[tuple[Candidate, ...]]:
     else:
         yield tuple(_formats(request))
     needs_more = plan.limits.limited_by == "kv_cache" or not plan.sure
-    if needs_more and len(plan.devices) >= len(request.machine.devices):  # idle ones come first
+    given = len(request.machine.devices)
+    if needs_more and (given < 2 or len(plan.devices) >= given):  # idle ones come first
         yield tuple(_machines(request, plan))
 
 

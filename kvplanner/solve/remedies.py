@@ -410,9 +410,9 @@ class _Search:
 
     def _lengthened(self, remedy: Remedy) -> Remedy:
         """A remedy with a shorter context, that context as long as its own plan surely allows."""
-        option = role_option(self.engine, self.request.version, "context")
-        cache, longest = remedy.plan.kv_cache, remedy.plan.limits.sure_max_context_length
-        if "context" not in remedy.names or option is None or cache is None or not longest:
+        option = role_option(self.engine, self.request.version, "context") if "context" in remedy.names else None
+        cache = remedy.plan.kv_cache
+        if option is None or cache is None or not (longest := remedy.plan.limits.sure_max_context_length):
             return remedy
         before = self.plan.options.get(option.name)
         most = min(longest, int(before.value)) if before is not None and isinstance(before.value, int) else longest

@@ -22,6 +22,7 @@ from kvplanner.estimate import Estimate, Input, exact
 from kvplanner.gpu.spec import Device, GpuSpec
 from kvplanner.model.model import Model
 from kvplanner.model.spec import Attention, Mla, State
+from kvplanner.record import later
 from kvplanner.sized_text import SizedText, size_mark
 from kvplanner.units import GIB, counted, format_count
 
@@ -151,7 +152,7 @@ def kv_cache(model: Model, settings: Settings, sizes: Sizes, gpus: Sequence[OnGp
         max_concurrency=tokens / max(cells.per_slot, 1),
         context_length=cells.per_slot,
         bytes_per_token=float(everywhere) if everywhere else None,
-        groups=tuple(_groups(model, sizes)),
+        groups=later(lambda: tuple(_groups(model, sizes))),
         unit="cells",
     )
 

@@ -95,9 +95,11 @@ def _shares(seen: Seen, share: float, steps: tuple[int, ...]) -> tuple[Step, ...
 
 
 def _budget_share(seen: Seen) -> Iterator[Lever]:
+    if "budget_share" not in seen.by_role:
+        return
     device, rule = seen.plan.devices[seen.plan.tightest], seen.rule
     now = device.budget_share
-    if "budget_share" not in seen.by_role or now is None or not device.cuda_total_bytes:
+    if now is None or not device.cuda_total_bytes:
         return
     part = seen.lacks / device.cuda_total_bytes
     if seen.short is None:
@@ -182,13 +184,13 @@ def _context(seen: Seen) -> Iterator[Lever]:
     cost = "requests may be no longer than {value} tokens, prompt and answer together"
     if "context" not in seen.by_role or seen.short is None or seen.rule is None:
         return
-    sure, most = seen.plan.limits.sure_max_context_length, seen.plan.limits.max_context_length
-    if seen.rule.against == "request" and sure:
-        yield Lever("context", (seen.step("context", sure),) if floor <= sure < now else (), cost, "length")
-        return
-    now = min(now, most or now)  # it surely fits below that, if at all
+    # Longest contexts take long to find: they are read where a step follows from them alone.
     if seen.rule.against == "free" or seen.short.stage == "weights":
         return
+    if seen.rule.against == "request" and (sure := seen.plan.limits.sure_max_context_length):
+        yield Lever("context", (seen.step("context", sure),) if floor <= sure < now else (), cost, "length")
+        return
+    now = min(now, seen.plan.limits.max_context_length or now)  # it surely fits below that, if at all
     value = 1 << max(now - 1, 1).bit_length() - 1
     steps: list[Step] = []
     while value >= max(floor, _LEAST_CONTEXT):

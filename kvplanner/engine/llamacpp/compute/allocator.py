@@ -6,6 +6,7 @@ block at the end last; freed neighbours merge; the reserved size is the highest 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import Final
 
 _ENDLESS: Final = 1 << 62
@@ -26,47 +27,40 @@ class Pool:
 
     def take(self, size: int) -> int:
         """The address of a new tensor of `size` bytes."""
-        size = self.rounded(size)
-        sizes = self._sizes
-        last = len(sizes) - 1
-        at, best = last, _ENDLESS
-        for index in range(last):
-            free = sizes[index]
+        size = -(-size // self.alignment) * self.alignment
+        sizes, offsets = self._sizes, self._offsets
+        at, best = -1, _ENDLESS
+        for index, free in enumerate(sizes):  # the last block is the largest
             if size <= free <= best:
                 at, best = index, free
-        offset = self._offsets[at]
-        if sizes[at] == size:
-            del self._offsets[at]
+        offset = offsets[at]
+        if best == size:
+            del offsets[at]
             del sizes[at]
         else:
-            self._offsets[at] += size
-            sizes[at] -= size
+            offsets[at] = offset + size
+            sizes[at] = best - size
         if offset + size > self.high:
             self.high = offset + size
         return offset
 
     def give(self, offset: int, size: int) -> None:
         """Frees a tensor."""
-        size = self.rounded(size)
+        size = -(-size // self.alignment) * self.alignment
         if not size:
             return
         offsets, sizes = self._offsets, self._sizes
-        for index, start in enumerate(offsets):
-            if start + sizes[index] == offset:
-                sizes[index] += size
-                after = index + 1
-                if after < len(offsets) and offsets[after] == offset + size:
-                    sizes[index] += sizes[after]
-                    del offsets[after]
-                    del sizes[after]
-                return
-            if offset + size == start:
-                offsets[index] = offset
-                sizes[index] += size
-                return
-            if start > offset:
-                offsets.insert(index, offset)
-                sizes.insert(index, size)
-                return
-        offsets.append(offset)
-        sizes.append(size)
+        after = bisect_left(offsets, offset)
+        touches = after < len(offsets) and offsets[after] == offset + size
+        if after and offsets[after - 1] + sizes[after - 1] == offset:
+            sizes[after - 1] += size
+            if touches:
+                sizes[after - 1] += sizes[after]
+                del offsets[after]
+                del sizes[after]
+        elif touches:
+            offsets[after] = offset
+            sizes[after] += size
+        else:
+            offsets.insert(after, offset)
+            sizes.insert(after, size)

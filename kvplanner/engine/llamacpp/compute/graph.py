@@ -75,7 +75,10 @@ class Graph:
         if on is None:
             self._unassigned = True
             on = _UNKNOWN
-        tensor = self._tensor(bytes_, on, stored)
+        tensor = len(self.sizes)  # thousands of times for each graph: without a call to make the tensor
+        self.sizes.append(bytes_)
+        self._backend.append(on)
+        self._outside.append(stored)
         self._nodes.append((tensor, sources, inplace, stored))
         return tensor
 
@@ -144,6 +147,13 @@ class Graph:
             own = backend[tensor]
             if own != current or (taken and weight and any(s in weight and backend[s] != own for s in sources)):
                 current, start, taken = own, len(order), 0
+            if not views:
+                for source in sources:
+                    if backend[source] != current:
+                        break
+                else:  # as most are: nothing comes from elsewhere
+                    order.append((tensor, sources, sources if inplace else (), stored))
+                    continue
             moved = False
             for source in sources:
                 root = views.get(source, source) if views else source
@@ -171,7 +181,7 @@ class Graph:
 
     def _allocate(self, order: Sequence[_Placed], copies: Sequence[int]) -> tuple[int, ...]:
         pools = [Pool(_GPU_ALIGNMENT) for _ in range(self.host)] + [Pool(_HOST_ALIGNMENT)]
-        sizes, output, outside = self.sizes, self._output, self._outside
+        sizes = self.sizes
         place = list(self._backend)
         address = [_UNKNOWN] * len(sizes)
         self._take_inputs(pools, address, copies)
@@ -179,16 +189,20 @@ class Graph:
         for _, sources, _, _ in order:
             for source in sources:
                 children[source] += 1
+        stays = [*self._outside]  # what is never given back
+        for tensor in self._output:
+            stays[tensor] = True
+        takes, gives = [pool.take for pool in pools], [pool.give for pool in pools]
         for tensor, sources, own, stored in order:
-            if tensor != _UNKNOWN and not stored and address[tensor] == _UNKNOWN:
+            if not stored and tensor != _UNKNOWN and address[tensor] == _UNKNOWN:
                 reused = own and self._reuse(tensor, own, address, place, children, pools)
                 if not reused:
-                    address[tensor] = pools[place[tensor]].take(sizes[tensor])
+                    address[tensor] = takes[place[tensor]](sizes[tensor])
             for source in sources:
                 left = children[source] - 1
                 children[source] = left
-                if not left and address[source] != _UNKNOWN and source not in output and not outside[source]:
-                    pools[place[source]].give(address[source], sizes[source])
+                if not left and not stays[source] and address[source] != _UNKNOWN:
+                    gives[place[source]](address[source], sizes[source])
                     address[source] = _UNKNOWN
         return tuple(pool.high for pool in pools)
 

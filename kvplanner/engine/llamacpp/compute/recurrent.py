@@ -28,7 +28,7 @@ def delta_net(layer: Layer, mixer: State, source: int) -> Rest:
     graph, shape, row = layer.graph, layer.shape, layer.row
     wide, keys = mixer.heads * mixer.head_size, mixer.key_heads * mixer.key_size
     channels = wide + 2 * keys
-    conv = _states(layer, (mixer.conv_kernel - 1) * channels)
+    conv = _states(layer, max(mixer.conv_kernel - 1, 0) * channels)
     mixed = layer.matmul("attn_qkv.weight", channels, source)
     both = layer.op(row * channels + graph.sizes[conv], conv, mixed)
     graph.op(0, both, on=layer.cache, stored=True)
@@ -83,7 +83,7 @@ EARLY: Final = frozenset({"mamba1", "mamba2", "short_conv"})
 def convolution(layer: Layer, mixer: State) -> int:
     """The last inputs of a layer's convolution."""
     channels = mixer.channels or _channels(mixer)
-    return _states(layer, (mixer.conv_kernel - 1) * channels)
+    return _states(layer, max(mixer.conv_kernel - 1, 0) * channels)
 
 
 def short_convolution(layer: Layer, mixer: State, source: int, conv: int) -> Rest:
