@@ -1,13 +1,18 @@
-"""A display of its own, for tests that drive a real window."""
+"""A display of its own, a card that answers as NVML does, and a process that looks like a server."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+
+from tests.nvml_stub.build import environment
+from tests.observe.kit import Stub
 
 NEEDED = ("Xvfb", "xdotool")
 
@@ -30,3 +35,31 @@ def display() -> Iterator[str]:
     finally:
         server.terminate()
         server.wait(10)
+
+
+@pytest.fixture
+def card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stub:
+    """A desktop with one RTX 4090, for helper processes."""
+    made = Stub(tmp_path)
+    made.use("desktop-4090")
+    for name, value in environment(made.scenario, log=made.log).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    return made
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that looks like `vllm serve`."""
+    script = tmp_path / "bin" / "vllm"
+    script.parent.mkdir()
+    script.write_text("import time\nprint('up', flush=True)\ntime.sleep(120)\n")
+    flags = ["--max-model-len", "4096", "--gpu-memory-utilization", "0.85"]
+    command = [sys.executable, str(script), "serve", "meta-llama/Llama-3.1-8B-Instruct", *flags]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ.copy())
+    assert process.stdout is not None
+    process.stdout.readline()
+    yield process
+    process.kill()
+    process.wait(10)
+    process.stdout.close()
