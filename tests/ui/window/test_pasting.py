@@ -12,6 +12,7 @@ from pytestqt.qtbot import QtBot
 
 from kvplanner.app import settings as s
 from kvplanner.report.launch import snippet
+from kvplanner.ui.window.commands.remarks import Remarks
 from kvplanner.ui.window.window import MainWindow
 
 COMPOSE = """
@@ -105,3 +106,38 @@ def test_an_unknown_path_is_asked_for_and_remembered(window: MainWindow, qtbot: 
     window.document.undo()
     window.opening.open_text(text)
     qtbot.waitUntil(lambda: window.document.state.ask.options.get("max_model_len") == 4096, timeout=10_000)
+
+
+def said(window: MainWindow) -> list[str]:
+    """What the window says of the command."""
+    return [strip.message.text for strip in window.centre.messages.strips]
+
+
+def test_what_is_said_of_a_command_goes_when_it_is_no_longer_true(window: MainWindow, qtbot: QtBot) -> None:
+    command = "vllm serve Qwen/Qwen3-8B --max-model-len 8192 --host 0.0.0.0 --seed 7 --otlp-traces-endpoint x"
+    window.opening.open_text(command)
+    planned(window, qtbot, "Qwen/Qwen3-8B")
+    told = said(window)
+    assert len(told) == 1, "one line for one command"
+    assert "left out" in told[0]
+    window.document.set_option("max_num_seqs", 16)
+    assert said(window) == told, "still so"
+    window.document.undo()
+    window.document.undo()
+    assert said(window) == []
+    window.document.redo()
+    assert said(window) == told
+    window.document.edit("Choose another engine", engine="sglang", version=None, options={})
+    assert said(window) == []
+
+
+def test_a_remark_goes_with_the_option_that_it_names(window: MainWindow) -> None:
+    remarks = Remarks(window.document, window.messages)
+    before = window.document.state
+    window.document.set_options({"max_num_seqs": 4, "max_model_len": 8192}, "Plan a command line")
+    remarks.say(("--max-num-seqs is small", "It was started on 2 machines: planned as one", "--seed: left out"), before)
+    assert said(window) == ["--max-num-seqs is small. It was started on 2 machines: planned as one. --seed: left out"]
+    window.document.set_option("max_num_seqs", 64)
+    assert said(window) == ["It was started on 2 machines: planned as one. --seed: left out"]
+    window.machines.choose("4xh100-sxm5-80gb")
+    assert said(window) == ["--seed: left out"]

@@ -12,6 +12,7 @@ from kvplanner.deadline import OutOfTime, in_time
 from kvplanner.errors import BadInput
 from kvplanner.reading import is_there
 from kvplanner.ui.window.commands.logs import Logs
+from kvplanner.ui.window.commands.remarks import Remarks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -71,6 +72,7 @@ class Opening:
         self._form = form
         self._reading = ""
         self._open_pack = open_pack
+        self._remarks = Remarks(document, messages)
         self.logs = Logs(host, document, messages, services)
 
     def new_window(self) -> None:
@@ -228,9 +230,9 @@ class Opening:
             }  # fmt: skip
             if request.machine is not here:
                 fields |= {"devices": request.machine.devices, "unticked": frozenset(), "given_free": {}}
+            before = self._document.state
             self._document.edit("Plan a command line", **fields)
-            for warning in built.warnings:
-                self._messages.warning(warning, key=warning)
+            self._remarks.say(built.warnings, before)
 
         def failed(error: Exception) -> None:
             use = None
@@ -269,8 +271,7 @@ class Opening:
                 weight_format=None,
                 **fields,
             )
-            for warning in launch.warnings:
-                self._messages.warning(warning, key=warning)
+            self._remarks.say(launch.warnings, state)
 
         def failed(error: Exception) -> None:
             self._messages.error(error, f"The running {launch.seen.title} could not be planned", key="launch")
