@@ -1,4 +1,5 @@
-"""Write resources/models/preread.jsonl: every model of the catalogue as its record's config reads.
+"""Write resources/models/preread.jsonl: every model of the catalogue as its record's config reads; and kinds.json, by
+which kind of model they are searched.
 
 Run it whenever a record, or a reader of configs, has changed; tests/catalog/test_preread.py says so:
 
@@ -7,6 +8,7 @@ Run it whenever a record, or a reader of configs, has changed; tests/catalog/tes
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Final
 
@@ -28,9 +30,23 @@ def lines() -> dict[str, str]:
     return {record: preread.encoded(of_record) for record, of_record in found.items()}
 
 
+def kinds() -> dict[str, tuple[str, ...]]:
+    """The kinds of each model that is more than a plain decoder."""
+    found: dict[str, tuple[str, ...]] = {}
+    for entry in models.index():
+        try:
+            of_model = models.kinds_of(models.read(entry).spec)
+        except PlannerError:
+            continue
+        found |= {entry.id: of_model} if of_model else {}
+    return found
+
+
 def main() -> None:
-    """Write the file anew."""
+    """Write the files anew."""
     TARGET.write_bytes(preread.file_of(lines()))
+    text = json.dumps(kinds(), separators=(",", ":"), ensure_ascii=False)
+    (TARGET.parent / "kinds.json").write_text(text.replace("],", "],\n") + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

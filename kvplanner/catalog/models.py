@@ -12,7 +12,7 @@ from kvplanner.catalog.stored import as_stored, logical, stored_size
 from kvplanner.errors import UnknownName
 from kvplanner.files import has_packs, shipped
 from kvplanner.model.model import Model
-from kvplanner.model.spec import ModelSpec
+from kvplanner.model.spec import ModelSpec, Moe
 from kvplanner.model.tensors import Inventory
 from kvplanner.record import NamedTuple
 
@@ -189,16 +189,44 @@ def _near(key: str) -> tuple[str, ...]:
 
 @cache
 def _haystacks() -> tuple[str, ...]:
+    kinds = _kinds()
     return tuple(
         " ".join(
             str(part).lower()
             for part in (
                 e.id, e.family, e.architecture, e.quantization or "", e.licence or "", e.released or "",
-                _size_words(e.parameters),
+                _size_words(e.parameters), *(_KIND_WORDS[kind] for kind in kinds.get(e.id, ())),
             )
         )
         for e in index()
     )  # fmt: skip
+
+
+# Kinds of models, with the words by which people look for them.
+_KIND_WORDS: Final = {
+    "experts": "moe mixture experts", "vision": "vision image multimodal", "audio": "audio speech multimodal",
+    "states": "hybrid recurrent states", "embedding": "embedding encoder pooling",
+}  # fmt: skip
+
+
+@cache
+def _kinds() -> dict[str, list[str]]:
+    """What each model is beside a plain decoder, by its id; nothing of those that packs bring."""
+    found: dict[str, list[str]] = json.loads((_FOLDER / "kinds.json").read_bytes())
+    return found
+
+
+def kinds_of(spec: ModelSpec) -> tuple[str, ...]:
+    """The kinds of a model, of _KIND_WORDS."""
+    layers, towers = spec.layers, {tower.kind for tower in spec.towers}
+    found = {
+        "experts": any(isinstance(mlp, Moe) for layer in layers for mlp in layer.mlps),
+        "vision": "vision" in towers,
+        "audio": "audio" in towers,
+        "states": spec.has_states,
+        "embedding": spec.task != "generate",
+    }
+    return tuple(kind for kind, holds in found.items() if holds)
 
 
 def _size_words(parameters: int | None) -> str:
@@ -211,7 +239,8 @@ def _size_words(parameters: int | None) -> str:
 
 
 def search(text: str) -> tuple[ModelEntry, ...]:
-    """Models that hold every word of `text`, in any order, over id, family, size, quantisation, licence and release.
+    """Models that hold every word of `text`, in any order, over id, family, size, kind ("vision", "moe", "hybrid",
+    "embedding", "audio"), quantisation, licence and release.
 
     Words are as people write them: "qwen32b" is "qwen" and "32b", "gptoss" and "gpt oss" are "gpt-oss"; a size is a
     whole one ("8b" is not in "38b"). Best first: the name itself, names that begin with it, words in the name, words

@@ -10,7 +10,7 @@ from importlib.resources import files
 import pytest
 
 from kvplanner.catalog import models
-from kvplanner.errors import UnknownName
+from kvplanner.errors import PlannerError, UnknownName
 
 FOLDER = files("kvplanner.resources") / "models"
 
@@ -227,3 +227,30 @@ def test_a_word_is_sought_from_a_words_start() -> None:
     assert models.search("deepseek r1 awq") == ()
     assert models.search("r1 awq") == ()
     assert models.search("gptoss")[0].id == "openai/gpt-oss-20b"
+
+
+@pytest.mark.parametrize(
+    ("text", "held", "not_held"),
+    [
+        ("vision 27b", "Qwen/Qwen3.5-27B", "meta-llama/Llama-3.1-8B-Instruct"),
+        ("moe apache", "openai/gpt-oss-20b", "Qwen/Qwen3-8B"),
+        ("hybrid 9b", "nvidia/NVIDIA-Nemotron-Nano-9B-v2", "Qwen/Qwen3-8B"),
+        ("embedding", "BAAI/bge-m3", "Qwen/Qwen3-8B"),
+        ("audio", "openai/whisper-small", "google/gemma-3-27b-it"),
+    ],
+)
+def test_models_are_found_by_their_kind(text: str, held: str, not_held: str) -> None:
+    found = {entry.id for entry in models.search(text)}
+    assert held in found
+    assert not_held not in found
+
+
+def test_kinds_are_those_of_the_specs() -> None:
+    """When this fails, a record or a reader changed: run packaging/preread_models.py."""
+    kept = models._kinds()
+    for entry in models.index()[::7]:
+        try:
+            kinds = models.kinds_of(models.load(entry.id).spec)
+        except PlannerError:
+            continue
+        assert tuple(kept.get(entry.id, ())) == kinds, entry.id

@@ -59,6 +59,16 @@ def all_models(window: MainWindow) -> None:
     window.pickers.open_models("")
 
 
+def marked_models(window: MainWindow) -> None:
+    window.pickers.open_models("8b")
+    wait_for(lambda: len(window.pickers._model_marks.found) > 600)
+
+
+def marked_gpus(window: MainWindow) -> None:
+    window.pickers.open_gpus("")
+    wait_for(lambda: len(window.pickers._gpu_marks.found) > 20)
+
+
 def no_model(window: MainWindow) -> None:
     window.pickers.open_models("nothing is called that")
 
@@ -265,6 +275,7 @@ def gigabytes(window: MainWindow) -> None:
 
 
 TP8 = ("--tensor-parallel-size=8",)
+WHOLE_PROMPTS = ("--no-enable-chunked-prefill",)
 STATES: dict[str, State] = {
     "fits": State({"gpu": "2xRTX 4090", "load": "32@1500+500"}),
     "start": State({}),
@@ -273,6 +284,7 @@ STATES: dict[str, State] = {
     "does-not-fit-small": State({"model": "Llama-3.3-70B-Instruct", "gpu": "2xH100"}, size=SMALL),
     "does-not-fit-hd": State({"model": "Llama-3.3-70B-Instruct", "gpu": "2xH100"}, size=HD),
     "weights-too-large": State({"model": "Llama-3.3-70B-Instruct", "gpu": "1xRTX 4090,1xRTX 3090"}),
+    "no-length-known": State({"gpu": "RTX 4090", "flags": WHOLE_PROMPTS}, size=SMALL),
     "eight-folded": State({"model": "Llama-3.3-70B-Instruct", "gpu": "8xH100"}),
     "eight-kinds": State(
         {"model": "Llama-3.1-8B-Instruct", "gpu": "2xRTX 4090,2xRTX 3090,2xH100,2xL40S", "flags": TP8}, size=HD
@@ -298,6 +310,8 @@ STATES: dict[str, State] = {
     "log-devices": State({"gpu": "2xRTX 4090"}, log_devices),
     "model-picker": State({}, models),
     "model-picker-all": State({}, all_models, size=SMALL),
+    "model-picker-marked": State({"gpu": "RTX 4060 Ti 16GB"}, marked_models),
+    "gpu-picker-marked": State({"model": "Qwen3-32B"}, marked_gpus),
     "model-picker-empty": State({}, no_model),
     "gpu-picker": State({}, gpus),
     "advanced": State({}, advanced),

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 LOCAL = "\0this machine"
 MODEL_HINT = (
-    "Type name, size, quantisation, licence, or paste a command line · ↑↓ walk · Enter chooses · Ctrl+T stars · "
-    "hub:org/name asks the Hub (online)"
+    "Type name, size, kind (vision, moe), format, licence, or paste a command line · ↑↓ walk · Enter chooses · "
+    "Ctrl+T stars · hub:org/name asks the Hub (online)"
 )
 GPU_HINT = (
     "Type a name, a count (2), both (2x4090), a mix (2x3090 + 4090), a slice (H100 3g.40gb) or a size (48GB) · "
