@@ -332,10 +332,11 @@ def run(argv: Sequence[str]) -> int:
 
 def _remedies(plan: Plan, built: Built) -> tuple[Remedy, ...]:
     """What to change; nothing where the engine could not tell of the plan at hand."""
-    from kvplanner.solve.others import others
+    from kvplanner.solve.others import others_with
     from kvplanner.solve.remedies import remedies
+    from kvplanner.source.stores.sisters import on_this_machine
 
-    return () if plan.fits is None else remedies(built.request, plan, others)
+    return () if plan.fits is None else remedies(built.request, plan, others_with(on_this_machine))
 
 
 def solved(given: Namespace, built: Built) -> Solved | None:

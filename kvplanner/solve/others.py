@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from kvplanner.catalog import gpus, models, naming
@@ -13,9 +13,10 @@ from kvplanner.engine.registry import engine
 from kvplanner.engine.request import PlanRequest
 from kvplanner.errors import PlannerError
 from kvplanner.gpu.spec import Machine
+from kvplanner.model.model import Model
 from kvplanner.model.quantisation import elsewhere
 from kvplanner.solve.change import GPUS, MODEL, WEIGHT_FORMAT, Change
-from kvplanner.solve.remedies import Candidate
+from kvplanner.solve.remedies import Candidate, More
 from kvplanner.units import format_bytes
 
 # A sister stores the same weights: its elements differ by scales and the like at most.
@@ -28,10 +29,26 @@ _MOST_GPUS: Final = 64
 _HELD: Final = 0.8
 
 
+# Models of this machine that are made from the one of an id, each with what opens it.
+Local = Callable[[str], Iterator[tuple[str, Model]]]
+
+
 def others(request: PlanRequest, plan: Plan) -> Iterator[tuple[Candidate, ...]]:
     """Groups of candidates, the mildest of each first: of a group the first that does is meant."""
+    return _others(request, plan, lambda _: iter(()))
+
+
+def others_with(local: Local) -> More:
+    """The same, and before what the catalogue knows what lies on this machine."""
+    return lambda request, plan: _others(request, plan, local)
+
+
+def _others(request: PlanRequest, plan: Plan, local: Local) -> Iterator[tuple[Candidate, ...]]:
     if plan.verdict.failing is not None and _checked_early(request, plan):
         return  # neither another model nor more GPUs free the memory that others hold
+    here = tuple(_local_sisters(request, local))
+    if here:
+        yield here
     sisters = tuple(_sisters(request))
     if sisters:
         yield sisters
@@ -46,6 +63,21 @@ def others(request: PlanRequest, plan: Plan) -> Iterator[tuple[Candidate, ...]]:
 def _checked_early(request: PlanRequest, plan: Plan) -> bool:
     rules = engine(request.engine).stages
     return any(rule.against == "free" and rule.stage == plan.stage for rule in rules)
+
+
+def _local_sisters(request: PlanRequest, local: Local) -> Iterator[Candidate]:
+    """Smaller files of the same model on this machine, the largest first, by what they store."""
+    model, chosen = request.model, engine(request.engine)
+    if not model.stored or request.weight_format:
+        return
+    found = [(text, sister) for text, sister in local(model.id) if sister.stored and sister != model
+             and sister.stored.value <= model.stored.value * _SMALLER]  # fmt: skip
+    for text, sister in sorted(found, key=lambda pair: -(pair[1].stored.value if pair[1].stored else 0)):
+        method = sister.spec.quantization or ""
+        size = sister.stored.value if sister.stored else 0
+        if not elsewhere.why_not(method) and not chosen.cannot_load(method, request.version, request.machine):
+            cost = f"weights in {sister.weight_format}, {format_bytes(size)} on this machine: answers change a little"
+            yield Candidate("sister", request._replace(model=sister), (Change(MODEL, text),), cost, "quality")
 
 
 def _sisters(request: PlanRequest) -> Iterator[Candidate]:

@@ -27,7 +27,7 @@ def fields_of(state: PlanState, made: Remedy | Mend | Solved) -> dict[str, Any]:
     if WEIGHT_FORMAT in named:
         fields["weight_format"] = request.weight_format
     if MODEL in named:
-        fields |= {"model": request.model, "model_text": request.model.id, "weight_format": request.weight_format}
+        fields |= {"model": request.model, "model_text": str(named[MODEL]), "weight_format": request.weight_format}
     if GPUS in named:
         fields |= {
             "devices": request.machine.devices,

@@ -20,11 +20,12 @@ KEY: Final = "remedies"
 
 def search(request: PlanRequest, plan: Plan, control: JobControl) -> tuple[Remedy, ...]:
     """All remedies, ranked; between two of them the job may end."""
-    from kvplanner.solve.others import others
+    from kvplanner.solve.others import others_with
     from kvplanner.solve.remedies import found, ranked
+    from kvplanner.source.stores.sisters import on_this_machine
 
     made = []
-    for remedy in found(request, plan, others):
+    for remedy in found(request, plan, others_with(on_this_machine)):
         control.check()
         made.append(remedy)
     return ranked(tuple(made))
