@@ -122,7 +122,7 @@ def plan_rank(request: PlanRequest, settings: Settings, stage: int, device: Devi
     kept = term("workspace", workspace.persistent(model, settings, gpu, stage))
     profiled = activations.profiled(model, settings, gpu, stage)
     peak = term("activations", profiled.peak)
-    serving = peak if "activations" in request.measured else profiled.serving
+    serving = _of_a_step(profiled, peak) if "activations" in request.measured else profiled.serving
     given = _measured_cache(request) or given_cache(settings, layout.bytes_per_block[stage])
     charged = {"runtime": runtime_inside, "weights": rank_weights, "workspace": kept, "activations": peak}
     if settings.era.graphs_in_budget:
@@ -196,6 +196,15 @@ def _weights(request: PlanRequest, settings: Settings, gpu: Gpu, stage: int) -> 
         formula=own.formula + " + {draft model}",
         inputs=(*own.inputs, Input("draft model", draft.value, "B", request.draft.id)),
     )
+
+
+def _of_a_step(profiled: activations.Profiled, given: Estimate) -> Estimate:
+    """A full step where the profile's peak is given: that peak, or where compiling may have made it no more than it."""
+    step = profiled.serving
+    if profiled.peak is step:
+        return given
+    low, value, high = (min(size, given.value) for size in (step.low, step.value, step.high))
+    return step._replace(value=value, low=low, high=high)
 
 
 def _measured_cache(request: PlanRequest) -> Estimate | None:

@@ -329,3 +329,19 @@ def test_capture_sizes_stay_within_reason() -> None:
     with pytest.raises(BadInput) as error:
         plan("Qwen/Qwen3-8B", "H100", {"max_cudagraph_capture_size": 10**9})
     assert error.value.where == "--max-cudagraph-capture-size"
+
+
+def test_a_peak_that_compiling_made_is_no_peak_of_serving() -> None:
+    """What a first start measures holds the compilation's peak too: a full step takes no more of it than it does."""
+    options: dict[str, OptionValue] = {
+        "gpu_memory_utilization": 0.97, "max_num_batched_tokens": 512, "kv_cache_dtype": "fp8",
+    }  # fmt: skip
+    request = PlanRequest(
+        models.load("nvidia/AceReason-Nemotron-1.1-7B"), gpus.machine("A30"), version="0.28", options=options
+    )
+    plain = engine("vllm").plan(request)
+    peak = plain.devices[0].segment("activations")
+    assert plain.sure
+    assert peak is not None
+    for given in (peak.estimate.value, peak.estimate.high):
+        assert engine("vllm").plan(request._replace(measured={"activations": given})).fits
