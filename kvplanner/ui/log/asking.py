@@ -51,6 +51,7 @@ class Asking(QWidget):
         self.options: dict[str, QLineEdit] = {}
         self._labels: dict[str, QLabel] = {}
         self._asked: tuple[Option, ...] = ()
+        self._shown: list[QWidget] = []
         for row, (name, text) in enumerate(_LABELS.items()):
             self.fields[name], self._labels[name] = self._line(needed, row, 0, text, _TIPS[name])
         needed.setColumnStretch(1, 1)
@@ -88,17 +89,15 @@ class Asking(QWidget):
         self.show()
 
     def _ask_options(self, options: tuple[Option, ...], seen: Mapping[str, str]) -> None:
-        while self._options.count():
-            item = self._options.takeAt(0)
-            widget = item.widget() if item is not None else None
-            if widget is not None:
-                widget.hide()
-                widget.deleteLater()
-        self._asked, self.options = options, {}
+        for widget in self._shown:  # leaves its layout as it is deleted
+            widget.hide()
+            widget.deleteLater()
+        self._asked, self.options, self._shown = options, {}, []
         for place, option in enumerate(options):
             row, column = divmod(place, _COLUMNS)
             tip = f"{option.help}. Default: {option.default}"
-            field, _ = self._line(self._options, row, 2 * column, option_label(option), tip)
+            field, label = self._line(self._options, row, 2 * column, option_label(option), tip)
+            self._shown += (field, label)
             field.setPlaceholderText(option.default if len(option.default) <= _SHORT else "default")
             field.setText(seen.get(option.name, ""))
             if option.choices:

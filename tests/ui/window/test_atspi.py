@@ -50,7 +50,7 @@ def test_a_screen_reader_finds_every_control_named_and_in_order(
         pytest.skip("Qt's X11 libraries are not installed")
     assert told, done.stderr[-3000:]
     walked = json.loads(told[-1])
-    rows = walked["rows"]
+    rows = [["push button", *row[1:]] if row[0] == "button" else row for row in walked["rows"]]  # as AT-SPI 2.56 says
     roles = {row[0] for row in rows}
     assert {"push button", "combo box", "text", "slider", "page tab", "table", "check box", "menu item"} <= roles
     assert sum(row[0] in CONTROLS for row in rows) > 40

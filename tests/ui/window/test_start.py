@@ -70,6 +70,7 @@ def test_a_screenshot_shows_a_log(qapp: QApplication, tmp_path: Path) -> None:
     assert page.visibleRegion().boundingRect().height() > 100  # in sight, though the window is low
     application.shut_down()
     window.hide()
+    window.deleteLater()
 
 
 @pytest.mark.parametrize(
