@@ -26,6 +26,8 @@ _BYTES_PER: Final[dict[str, int]] = {
 # No size or count is larger.
 LARGEST: Final = (1 << 63) - 1
 _MAX_DIGITS: Final = 40
+# A number of fewer digits is within LARGEST.
+_MAX_PLAIN: Final = 19
 _SIZE: Final = r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-zA-Z]*)\s*"
 _COUNT: Final = r"\s*(\d+(?:\.\d+)?)\s*([kKmMgG]?)\s*"
 # vLLM's own reading (human_readable_int of engine/arg_utils.py, 0.33): a lower-case suffix is decimal and takes a
@@ -67,6 +69,8 @@ def parse_count(text: str) -> int:
 
     Raises ValueError for anything else, for a fraction of a token and for more than LARGEST.
     """
+    if text.isascii() and text.isdecimal() and len(text) < _MAX_PLAIN:
+        return int(text)  # most are plain numbers
     match = re.fullmatch(_COUNT, text)
     if match is None:
         raise ValueError(f"{_shown(text)} is not a count: write for example 8192, 32k (32,000) or 32K (32,768)")

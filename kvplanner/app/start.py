@@ -36,7 +36,8 @@ def start_state(asked: PlanWords | None, local: Callable[[], Machine | None]) ->
     """The state that plan arguments stand for; without a model the start model. Raises PlannerError."""
     if asked is None:
         return first_state()
-    from kvplanner.request.words import LOCAL, Sources, build
+    from kvplanner.request.named import LOCAL
+    from kvplanner.request.words import Sources, build
 
     words = asked
     named = words if words.model or _names_model(words) else words._replace(model=START_MODEL)
@@ -56,7 +57,7 @@ def _names_model(words: PlanWords) -> bool:
 
 def state_of(built: Built, *, chosen: bool) -> PlanState:
     """A request and its words as a document's state."""
-    from kvplanner.request.words import LOCAL
+    from kvplanner.request.named import LOCAL
 
     request = built.request
     machine = request.machine

@@ -102,7 +102,7 @@ def _learned(name: str, given: Namespace) -> Run:
     from kvplanner.cli.inspect import open_model
     from kvplanner.diagnose.calibration import learn, run_of_log
     from kvplanner.diagnose.implied import gpus_named
-    from kvplanner.request.words import machine_of
+    from kvplanner.request.named import machine_of
 
     found = read(name)
     model, words = given.model or found.model, given.gpu or gpus_named(found)

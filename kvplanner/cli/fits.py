@@ -80,22 +80,25 @@ def run(argv: Sequence[str]) -> int:
 
 def _ask(given: Namespace, flags: tuple[str, ...]) -> Ask:
     """What is asked of the engine, the same for every row."""
-    from kvplanner.engine.command import parse_flags
     from kvplanner.engine.registry import engine, names
     from kvplanner.engine.request import Ask
-    from kvplanner.request.words import parse_load
+    from kvplanner.request.named import parse_load
 
     chosen = engine(given.engine or names()[0])
     version = given.engine_version or None
+    load = parse_load(given.load) if given.load else None
+    if version is None and not flags:
+        return Ask(chosen.name, load=load)  # the usual case, without what reads flags
+    from kvplanner.engine.command import parse_flags
+
     parsed = parse_flags(chosen.options(version), flags, chosen.ignored_flags())
     if parsed.positional:
         raise BadInput(f"{parsed.positional[0]!r} belongs to no flag", "after --", "Give flags alone")
-    load = parse_load(given.load) if given.load else None
     return Ask(chosen.name, version, parsed.values, load)
 
 
 def _formats(text: str) -> tuple[str | None, ...]:
-    from kvplanner.request.words import format_name
+    from kvplanner.request.named import format_name
 
     return (None, *(format_name(part) for part in text.split(",") if part.strip()))
 
@@ -123,12 +126,12 @@ class _Search(NamedTuple):
 
 
 def _search(given: Namespace, ask: Ask, formats: Sequence[str | None]) -> _Search:
-    from kvplanner.cli.plan import sources
-    from kvplanner.request.words import machine_of
+    from kvplanner.cli.local import machine as local
+    from kvplanner.request.named import machine_of
     from kvplanner.solve import fits
 
-    found, named = sources(), tuple(f"as {name}" for name in formats if name)
-    machine = machine_of(given.gpu, found.local)[0] if given.gpu else None
+    named = tuple(f"as {name}" for name in formats if name)
+    machine = machine_of(given.gpu, local)[0] if given.gpu else None
     if machine is not None and not given.model:
         entries, texts = _chosen(given)
         first = fits.likely_first(entries, machine)
@@ -136,7 +139,9 @@ def _search(given: Namespace, ask: Ask, formats: Sequence[str | None]) -> _Searc
         ids = tuple(entry.id for entry in entries)
         stored = tuple(entry.quantization or "bfloat16" for entry in entries)
         return _Search(rows, (*ids, *(Path(text).name for text in texts)), (*stored, *named))
-    model = found.open_model(given.model)
+    from kvplanner.cli.inspect import open_model
+
+    model = open_model(given.model)
     own = (model.weight_format, *named)
     if machine is not None:
         rows = fits.models_on(machine, ask, formats=formats, entries=(), also=(model,))

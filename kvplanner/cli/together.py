@@ -44,7 +44,8 @@ def run(argv: Sequence[str]) -> int:
     """Prints each server in its turn."""
     from kvplanner.cli.plan import sources
     from kvplanner.report import together as report
-    from kvplanner.request.words import LOCAL, build, machine_of, with_free
+    from kvplanner.request.named import LOCAL, machine_of
+    from kvplanner.request.words import build, with_free
     from kvplanner.solve.together import MOST, orders
 
     given = parser().parse_intermixed_args(list(argv))

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 from kvplanner.catalog import gpus
 from kvplanner.engine.option import Option, OptionValue
 from kvplanner.engine.protocol import Engine
-from kvplanner.engine.request import Calibration, Load, PlanRequest
+from kvplanner.engine.request import Calibration, PlanRequest
 from kvplanner.engine.segment import SEGMENT_KINDS, SegmentKind
-from kvplanner.errors import BadInput, UnknownName
+from kvplanner.errors import BadInput
 from kvplanner.gpu.spec import Device, Machine
 from kvplanner.model.model import Model
 from kvplanner.printable import cut
@@ -20,22 +20,18 @@ from kvplanner.request import planfile
 from kvplanner.request.draft import open_draft
 from kvplanner.request.flags import OURS, PLAN_FLAGS
 from kvplanner.request.launch import Launch, take_apart, visible
+from kvplanner.request.named import LOCAL, format_name, machine_of, parse_load
 from kvplanner.request.nodes import nodes_of, over_nodes
 from kvplanner.request.standin import is_elsewhere, stand_in
-from kvplanner.request.start import START_GPU
-from kvplanner.units import GIB, MIB, format_bytes, parse_count, parse_size
+from kvplanner.units import GIB, MIB, format_bytes, parse_size
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
-LOCAL: Final = "local"
-
 _EXAMPLES: Final = {"--free": "70GiB", "--measured": "activations=3GB"}
 # A size that was copied from what is shown may be rounded up by as much.
 _ROUNDING: Final = GIB // 200
-_LOAD: Final = r"([^@+]+)@([^@+]+)\+([^@+]+)"
 _SHOWN: Final = 200
-_LOAD_EXAMPLE: Final = "Write users@prompt+output in tokens, for example 32@1500+500"
 
 
 class PlanWords(NamedTuple):
@@ -207,29 +203,6 @@ def _with_words(request: PlanRequest, words: PlanWords) -> PlanRequest:
     )
 
 
-def format_name(text: str) -> str:
-    """The weight format that a text such as "fp8", "awq" or "q4_k_m" names. Raises UnknownName."""
-    from kvplanner.model.whatif import WHATIF_FORMATS
-
-    wanted = _plain(text)
-    names = {_plain(name): name for name in WHATIF_FORMATS}
-    found = names.get(wanted) or names.get(f"gguf{wanted}")
-    if found:
-        return found
-    near = [name for plain, name in names.items() if wanted and plain.startswith(wanted)]
-    if len(near) == 1:
-        return near[0]
-    digits = "".join(c for c in wanted if c.isdigit())
-    alike = [name for name in WHATIF_FORMATS if _plain(name.split()[0]) in wanted]
-    near = near or alike or [name for plain, name in names.items() if digits and digits in plain]
-    raise UnknownName(f"{text!r} is no weight format", "--weight-format", tuple(near or WHATIF_FORMATS),
-                      "Name one of them")  # fmt: skip
-
-
-def _plain(text: str) -> str:
-    return "".join(c for c in text.lower() if c.isalnum())
-
-
 def _refuse_ours(words: Sequence[str], options: Sequence[Option]) -> None:
     """Raises BadInput for a flag of kvplanner's own that the engine does not have too."""
     flags = (word.partition("=")[0] for word in words)
@@ -273,35 +246,6 @@ def _command(engine: Engine, version: str | None, launch: Launch) -> _Command:
     ignored = [n for n in launch.environment if n.startswith(ours) and n not in {*by_env, *engine.ignored_flags()}]
     warnings = [f"{name} is not modelled: left out" for name in ignored]
     return _Command({**values, **parsed.values}, next(iter(named), ""), (*parsed.warnings, *warnings), launch)
-
-
-def machine_of(text: str, local: Callable[[], Machine | None]) -> tuple[Machine, str, tuple[str, ...]]:
-    """The machine that --gpu names, its words, and what to say when nothing was named.
-
-    Without words: this machine's GPUs when they can be seen, else the start GPU. Raises UnknownName, BadInput.
-    """
-    if text and text.strip().lower() != LOCAL:
-        return gpus.machine(text), text, ()
-    seen = local()
-    if seen is not None:
-        said = () if text else (f"No --gpu was given: planned for this machine's {seen.describe()}",)
-        return seen, LOCAL, said
-    if text:
-        raise BadInput("no NVIDIA GPU can be seen on this machine", "--gpu local", "Name a GPU, for example --gpu H100")
-    said = (f"No --gpu was given and no NVIDIA GPU can be seen here: planned for one {START_GPU}",)
-    return gpus.machine(START_GPU), START_GPU, said
-
-
-def parse_load(text: str) -> Load:
-    """Load from "32@1500+500". Raises BadInput."""
-    match = re.fullmatch(_LOAD, text.strip())
-    try:
-        users, prompt, output = (parse_count(part) for part in match.groups()) if match else (0, 0, 0)
-    except ValueError as error:
-        raise BadInput(str(error), "--load", _LOAD_EXAMPLE) from error
-    if users < 1 or prompt + output < 1:
-        raise BadInput(f"{text[:60]!r} is not a load", "--load", _LOAD_EXAMPLE)
-    return Load(users, prompt, output)
 
 
 def kind_of(text: str) -> SegmentKind | None:

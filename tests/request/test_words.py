@@ -16,15 +16,13 @@ from kvplanner.gpu.spec import Machine
 from kvplanner.model.model import Model
 from kvplanner.request import planfile
 from kvplanner.request.launch import take_apart, visible
+from kvplanner.request.named import format_name, machine_of, parse_load
 from kvplanner.request.planfile import PlanFile
 from kvplanner.request.start import START_GPU
 from kvplanner.request.words import (
     PlanWords,
     Sources,
     build,
-    format_name,
-    machine_of,
-    parse_load,
     parse_measured,
     with_free,
 )

@@ -217,7 +217,8 @@ class Opening:
 
         def work(control: object) -> Built:
             from kvplanner.app.library import open_model
-            from kvplanner.request.words import LOCAL, PlanWords, Sources, build
+            from kvplanner.request.named import LOCAL
+            from kvplanner.request.words import PlanWords, Sources, build
 
             sources = Sources(open_model, lambda: here, remembered=remembered)
             return build(PlanWords(model=model, gpu=LOCAL, flags=(f"{text} ",)), sources)
