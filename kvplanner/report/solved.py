@@ -22,6 +22,21 @@ _BOUND: Final = {
     "load": "the load", "engine": "the engine refuses more", "gpus": "no number of them up to 16 does",
 }  # fmt: skip
 
+# Where an answer ends, and what binds where less is asked for, or nothing works.
+_PLACE: Final[dict[Asked, str]] = {
+    "context": "beyond it", "users": "with more", "utilisation": "below it", "gpus": "with fewer", "tp": "elsewhere",
+    "format": "with a larger one",
+}  # fmt: skip
+_LEAST: Final[tuple[Asked, ...]] = ("utilisation", "gpus", "format")
+_TOO_LITTLE: Final = {
+    "kv_cache": "the KV cache holds too little", "max_requests": "too few requests run at once",
+    "context": "a request is longer than the context length",
+}  # fmt: skip
+_OF_ONE: Final[dict[tuple[Asked, str], str]] = {
+    ("format", "model"): "the weights as they are stored", ("gpus", "machine"): "none are fewer",
+    ("tp", "machine"): "the whole load is carried", ("utilisation", "kv_cache"): "the KV cache holds too little",
+}  # fmt: skip
+
 
 def solved_lines(plan: Plan, solved: Solved) -> list[str]:
     """The answer, what binds it, and the flags."""
@@ -46,9 +61,14 @@ def _shown(value: OptionValue | None, unit: str) -> str:
 
 
 def _why(plan: Plan, solved: Solved) -> str:
-    """What is in the way of more."""
+    """What is in the way of more, or of less where that is asked for; of a sure answer, or of any."""
+    none = solved.value is None
+    place = "" if none or solved.sure_value is None else _PLACE[solved.asked]
+    if (none or place) and solved.bound_by in _TOO_LITTLE and (none or solved.asked in _LEAST):
+        return f"{place} {_TOO_LITTLE[solved.bound_by]}".strip()
     if solved.bound_by in _BOUND:
-        return _BOUND[solved.bound_by]
+        return _OF_ONE.get((solved.asked, solved.bound_by), _BOUND[solved.bound_by])
     rules = engine(plan.request.engine).stages
     rule = next((rule for rule in rules if rule.stage == solved.bound_by), None)
-    return f"beyond it start-up fails or may fail {rule.when}" if rule else "nothing else binds"
+    fails = "fails" if none else "fails or may fail" if place else "may fail"
+    return f"{place} start-up {fails} {rule.when}".strip() if rule else "nothing else binds"

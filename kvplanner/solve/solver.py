@@ -30,6 +30,10 @@ ASKED: Final[tuple[Asked, ...]] = ("context", "users", "utilisation", "gpus", "t
 _POINTS: Final = 48
 _MOST_GPUS: Final = 16
 _MOST_USERS: Final = 1 << 16
+_MOST_SLOTS: Final = 256
+# Where no length and no number of requests is at fault.
+_EARLY: Final = ("free_memory_check", "weights")
+_OF_THE_CACHE: Final[tuple[Asked, ...]] = ("context", "users", "utilisation")
 _SHARES: Final = range(5, 100)  # hundredths
 _SPLITS: Final = 3  # tensor, pipeline, data parallel: what is more spreads experts
 
@@ -63,21 +67,36 @@ class Trial(NamedTuple):
 def solve(asked: Asked, request: PlanRequest, check: Callable[[], None] | None = None) -> Solved:
     """The answer. Raises BadInput where the engine has no such setting, or the question needs a load.
 
-    Where nothing surely works at the model's own context length and the user set none, the length is the load's.
-    check: called between plans; what it raises ends the search.
+    Where nothing surely works and the user set neither, the context length is the load's, then as many requests run at
+    once as it has users, then both. check: called between plans; what it raises ends the search.
     """
     found = _SOLVERS[asked](_Trials(request, check))
-    load = request.load
-    option = role_option(engine(request.engine), request.version, "context")
-    if found.sure_value is not None or load is None or option is None or asked == "context":
-        return found
-    if option.name in request.options:
-        return found
-    length = Change(option.name, load.tokens_per_user)
-    shorter = request._replace(options={**request.options, option.name: load.tokens_per_user})
-    again = _SOLVERS[asked](_Trials(shorter, check))
-    better = again.sure_value is not None or (found.value is None and again.value is not None)
-    return again._replace(changes=(length, *again.changes)) if better else found
+    for changes in _of_load(asked, request):
+        if found.sure_value is not None or (asked in _OF_THE_CACHE and found.bound_by in _EARLY):
+            break
+        changed = request._replace(options={**request.options, **{c.option: c.value for c in changes if c.value}})
+        again = _SOLVERS[asked](_Trials(changed, check))
+        if again.sure_value is not None or (found.value is None and again.value is not None):
+            found = again._replace(changes=(*changes, *again.changes))
+    return found
+
+
+def _of_load(asked: Asked, request: PlanRequest) -> Iterator[tuple[Change, ...]]:
+    """What of a load may be set for it where the engine's own defaults are made for more, or fewer."""
+    load, chosen = request.load, engine(request.engine)
+    if load is None:
+        return
+    wanted: tuple[tuple[Role, Asked, int], ...] = (
+        ("context", "context", load.tokens_per_user), ("max_requests", "users", load.users)
+    )  # fmt: skip
+    found: list[Change] = []
+    for role, of, value in wanted:
+        option = role_option(chosen, request.version, role)
+        if option is not None and asked != of and option.name not in request.options:
+            found.append(Change(option.name, value))
+    yield from ((change,) for change in found)
+    if len(found) > 1:
+        yield tuple(found)
 
 
 class _Trials:
@@ -200,7 +219,7 @@ def _users(trials: _Trials) -> Solved:
         slots_now = base.limits.max_requests if base else None
         replicas = base.replicas if base else 1
         needed = -(-users // replicas)
-        if slots_now is not None and users <= slots_now:
+        if base is not None and base.sure and slots_now is not None and users <= slots_now:
             return plain
         return trials.with_options(users, {slots.name: needed}, load=changed)
 
@@ -209,7 +228,10 @@ def _users(trials: _Trials) -> Solved:
 
     first = trials.plan(as_is)[1]
     by_memory = (first.limits.users_by_memory if first else None) or 0
-    most = min(max(by_memory, (first.limits.max_requests if first else None) or 0, 1), _MOST_USERS)
+    at_once = (first.limits.max_requests if first else None) or 0
+    most = min(max(by_memory, at_once, 1), _MOST_USERS)
+    if not fixed and (by_memory <= at_once or first is None or not first.sure):
+        most = max(most, _MOST_SLOTS)  # each has a part of the cache of its own, or a state: fewer or more fit
 
     def answer(surely: bool) -> int | None:
         return largest(1, most, lambda n: works(trials.plan(at, n)[1], surely=surely), [by_memory])

@@ -15,6 +15,7 @@ from kvplanner.engine.plan import Plan
 from kvplanner.engine.registry import engine
 from kvplanner.engine.request import Load, PlanRequest
 from kvplanner.errors import BadInput, PlannerError
+from kvplanner.report.solved import solved_lines
 from kvplanner.solve.solver import ASKED, Asked, largest, solve, works
 from tests.cli.kit import Terminal
 
@@ -241,3 +242,59 @@ def test_where_several_splits_carry_the_load_the_one_without_stages_is_best() ->
     assert small.sure_value == "TP 1, PP 1, DP 4"
     large = solve("tp", asked("meta-llama/Llama-3.3-70B-Instruct", "4xH100", load=Load(8, 3000, 1000)))
     assert large.sure_value == "TP 4, PP 1, DP 1"
+
+
+@pytest.mark.parametrize(
+    ("request_", "what", "option", "value"),
+    [
+        # 1,024 sequences want more blocks of states than there are: as many as the load has users do.
+        (asked(HYBRID, "H100", load=Load(16, 8000, 1000)), "context", "max_num_seqs", 16),
+        (asked(HYBRID, "H100", load=Load(16, 8000, 1000)), "tp", "max_num_seqs", 16),
+        # Four slots answer four users, one answers one.
+        (asked(LLAMA, "RTX 4090", {}, Load(8, 3000, 1000), None, "llamacpp", "GGUF Q4_K_M"), "gpus", "parallel", 8),
+        (asked(LLAMA, "RTX 4090", {}, Load(8, 3000, 1000), None, "ollama", "GGUF Q4_K_M"), "gpus", "num_parallel", 8),
+        # A model's own length is no part of the question which format holds the load.
+        (asked("meta-llama/Llama-3.3-70B-Instruct", "2xRTX 4090", load=Load(2, 1500, 500)), "format", "max_model_len",
+         2000),
+    ],
+)  # fmt: skip
+def test_what_the_user_did_not_set_is_set_for_the_load(
+    request_: PlanRequest, what: Asked, option: str, value: int
+) -> None:
+    found = solve(what, request_)
+    assert found.sure_value is not None
+    assert found.request is not None
+    assert found.request.options[option] == value
+    assert option in {change.option for change in found.changes}
+
+
+def test_more_slots_are_users_of_ollama_and_fewer_sequences_of_a_hybrid() -> None:
+    ollama = solve("users", asked(LLAMA, "RTX 4090", {}, Load(1, 3000, 1000), None, "ollama", "GGUF Q4_K_M"))
+    assert isinstance(ollama.sure_value, int)
+    assert ollama.sure_value > 8
+    hybrid = solve("users", asked(HYBRID, "H100", load=Load(1, 8000, 1000)))
+    assert isinstance(hybrid.sure_value, int)
+    assert hybrid.sure_value > 8
+    assert hybrid.request is not None
+    assert hybrid.request.options["max_num_seqs"] == hybrid.sure_value
+
+
+@pytest.mark.parametrize(
+    ("model", "gpu", "what", "said"),
+    [
+        (LLAMA, "RTX 4090", "context", "beyond it start-up fails or may fail when the KV cache is sized"),
+        (LLAMA, "H100", "context", "the model allows no more"),
+        (LLAMA, "RTX 4090", "users", "the KV cache holds no more"),
+        (LLAMA, "H100", "utilisation", "below it the KV cache holds too little"),
+        ("meta-llama/Llama-3.3-70B-Instruct", "H100", "gpus", "with fewer start-up fails or may fail"),
+        (LLAMA, "H100", "gpus", "none are fewer"),
+        (LLAMA, "2xH100", "tp", "the whole load is carried"),
+        (LLAMA, "H100", "format", "the weights as they are stored"),
+        ("Qwen/Qwen3-32B", "RTX 4090", "context", "none works; start-up fails while loading the weights"),
+    ],
+)
+def test_what_binds_an_answer_is_said_of_it(model: str, gpu: str, what: Asked, said: str) -> None:
+    request = asked(model, gpu, {"max_model_len": 8192} if what == "utilisation" else {}, Load(8, 3000, 1000))
+    found = plan(request)
+    assert found is not None
+    assert said in solved_lines(found, solve(what, request))[0]
