@@ -7,7 +7,7 @@ there.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from PySide6.QtCore import QBuffer, QByteArray, QIODevice, QMarginsF, QRect, QRectF, QSize, QSizeF, Qt
@@ -32,10 +32,13 @@ from kvplanner.ui.theme.geometry import Rect, Role
 from kvplanner.ui.theme.ink import Type, colour, sized
 from kvplanner.ui.theme.palette import THEMES, ThemeName, Tokens
 from kvplanner.ui.verdict.icon import paint_status
+from kvplanner.units import counted
 
 WIDTH: Final = 1100.0
 MARGIN: Final = 28.0
 ICON: Final = 30.0
+MARK: Final = 18.0  # the sign before a note
+NOTES_SHOWN: Final = 4
 LINE: Final = 18.0
 DOTS_PER_INCH: Final = 96
 NO_BREAK: Final = "\u00a0"
@@ -52,6 +55,13 @@ class Item(NamedTuple):
     y: float
 
 
+class Note(NamedTuple):
+    """A line of what should be known of the plan; first: of its sentence, with a sign."""
+
+    text: str
+    first: bool
+
+
 class Picture(NamedTuple):
     """A plan as a picture: texts with their places, the bars and the legend; sizes in pixels at scale 1."""
 
@@ -62,6 +72,7 @@ class Picture(NamedTuple):
     verdict: Verdict
     headline: tuple[str, ...]
     details: tuple[str, ...]
+    notes: tuple[Note, ...]
     bars_y: float
     bars: Layout
     legend: tuple[Item, ...]
@@ -188,7 +199,8 @@ def compose(plan: Plan, unit: Unit, type_: Type) -> Picture:
     facts = (*told.details, *((told.tightest_text,) if told.tightest_text else ()))
     details = wrapped(" · ".join(facts), beside, lambda words: type_.width(words, "text"))
     lines = wrapped(title, room, lambda words: type_.width(words, "text"))
-    y = MARGIN + len(lines) * LINE + 8 + len(headline) * 24 + len(details) * LINE + 12
+    notes = _notes(told.notes, beside - MARK, lambda words: type_.width(words, "text"))
+    y = MARGIN + len(lines) * LINE + 8 + len(headline) * 24 + (len(details) + len(notes)) * LINE + 12
     view = View(unit, still=True)
     bars = arrange(plan, room, height_of(plan, view, COMFORT), type_.width, view)
     bars_y = y
@@ -198,7 +210,14 @@ def compose(plan: Plan, unit: Unit, type_: Type) -> Picture:
     ranges = " · whiskers are 90 % ranges" if any(row.whiskers for row in bars.rows) else ""
     foot = f"Sizes in {sizes}{ranges} · rules {plan.rules} · kvplanner {__version__}"
     height = y + 34 + MARGIN - 8
-    return Picture(WIDTH, height, title, lines, told, headline, details, bars_y, bars, legend, foot, y + 14)
+    return Picture(WIDTH, height, title, lines, told, headline, details, notes, bars_y, bars, legend, foot, y + 14)
+
+
+def _notes(texts: Sequence[str], width: float, measure: Callable[[str], float]) -> tuple[Note, ...]:
+    """What the window warns of beside the verdict goes with its picture: the first few, and how many more there are."""
+    more = len(texts) - NOTES_SHOWN
+    said = [*texts[:NOTES_SHOWN], *([f"{counted(more, 'more note', 'more notes')} in the report"] if more > 0 else [])]
+    return tuple(Note(line, not at) for text in said for at, line in enumerate(wrapped(text, width, measure)))
 
 
 def _planned(plan: Plan) -> str:
@@ -252,6 +271,11 @@ def draw(painter: QPainter, picture: Picture, tokens: Tokens, type_: Type) -> No
         y += 24
     for text in picture.details:
         _line(painter, type_, "text", Rect(left, y, room - ICON - 14, LINE), text, tokens.muted)
+        y += LINE
+    for note in picture.notes:
+        if note.first:
+            _line(painter, type_, "text", Rect(left, y, MARK, LINE), "▲", tokens.warning)
+        _line(painter, type_, "text", Rect(left + MARK, y, room - ICON - 14 - MARK, LINE), note.text, tokens.muted)
         y += LINE
     painter.save()
     painter.translate(MARGIN, picture.bars_y - HEADER + 8)

@@ -46,6 +46,7 @@ _MOST_LOCAL: Final = 60
 _STARRED: Final = "is:starred"
 _ROW_PADDING: Final = 8
 _LEAST_NAME, _MOST_NAME = 22, 44  # letters
+_FILLING = 60  # rows: with more, what is in sight has been seen
 _REST: Final = 0.001  # after each row, so that the window's own thread comes first
 _FORMATS: Final = (None, "FP8", "AWQ 4-bit")
 _WAYS: Final = ("Models on this machine", "Machines for this model")
@@ -110,7 +111,7 @@ class FitsPage(QWidget):
     def _make_table(self) -> QTableView:
         table = tables.made(self, "What fits", _ROW_PADDING)
         table.setModel(self.shown)
-        table.setSortingEnabled(True)
+        tables.sortable(table)
         table.sortByColumn(_VERDICT, Qt.SortOrder.AscendingOrder)
         header = table.horizontalHeader()
         header.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
@@ -215,16 +216,18 @@ class FitsPage(QWidget):
     def _arrived(self, token: object, batch: list[Fit]) -> None:
         if token is not self._token:
             return
-        first = not self.model.rows
         self.model.add(batch)
-        if first:
-            self.table.resizeColumnsToContents()
-            self._fit_names()
+        if self.shown.rowCount() <= _FILLING:  # what is in sight may be wider than what came before
+            self._fit_columns()
         self.status.setText(shown(f"{len(self.model.rows):,} planned, {self.shown.rowCount():,} shown…"))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """The names take what the answers leave."""
         super().resizeEvent(event)
+        self._fit_names()
+
+    def _fit_columns(self) -> None:
+        self.table.resizeColumnsToContents()
         self._fit_names()
 
     def _fit_names(self) -> None:
@@ -237,6 +240,7 @@ class FitsPage(QWidget):
 
     def _done(self, count: int) -> None:
         self._job = None
+        self._fit_columns()
         said = f"{count:,} planned, {self.shown.rowCount():,} shown. Enter or a double click plans a row"
         self.status.setText(shown(said))
 

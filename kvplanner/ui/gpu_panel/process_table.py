@@ -221,7 +221,7 @@ class ProcessTable(QWidget):
     def _make_view(self) -> QTableView:
         view = tables.made(self, "Processes on the GPUs", 8)
         view.setModel(self.proxy)
-        view.setSortingEnabled(True)
+        tables.sortable(view)
         view.sortByColumn(_MEMORY, Qt.SortOrder.DescendingOrder)
         header = view.horizontalHeader()
         header.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)

@@ -46,6 +46,7 @@ QMenu::item:disabled { color: $muted; }
 QMenu::separator { height: 1px; background: $border; margin: 4px 6px; }
 QToolTip { background: $panel; color: $text; border: 1px solid $outline; padding: 4px 6px; }
 QAbstractScrollArea::corner { background: transparent; border: none; }
+QHeaderView::up-arrow, QHeaderView::down-arrow { width: 0; height: 0; image: none; }
 QHeaderView::section { background: $panel; color: $muted; border: none; border-bottom: 1px solid $border;
   padding: 3px 3px; }
 """)

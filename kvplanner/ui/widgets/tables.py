@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QSize
+from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QPointF, QRect, QSize, Qt
+from PySide6.QtGui import QPainter, QPalette, QPen
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QFrame,
+    QHeaderView,
     QStyledItemDelegate,
     QStyleOptionViewItem,
     QTableView,
@@ -16,6 +18,8 @@ from PySide6.QtWidgets import (
 
 ROW_PADDING: Final = 6
 COLUMN_GAP: Final = 10
+ARROW: Final = 8  # pixels that the arrow of a sorted column is wide
+TITLE_MARGIN: Final = 3  # as the style has it
 
 
 class Airy(QStyledItemDelegate):
@@ -24,6 +28,43 @@ class Airy(QStyledItemDelegate):
     def sizeHint(self, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex) -> QSize:
         """Room for the text and a gap."""
         return super().sizeHint(option, index) + QSize(COLUMN_GAP, 0)
+
+
+class Header(QHeaderView):
+    """Titles with the arrow of the sorted column beside its text, on the side where there is room: never over it."""
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(Qt.Orientation.Horizontal, parent)
+        self.setSectionsClickable(True)
+        self.setHighlightSections(False)
+        self.setDefaultAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
+
+    def paintSection(self, painter: QPainter, rect: QRect, section: int) -> None:
+        """The title, then the arrow: up where the least stands on top. The style draws none of its own."""
+        painter.save()
+        super().paintSection(painter, rect, section)
+        painter.restore()
+        if self.isSortIndicatorShown() and self.sortIndicatorSection() == section:
+            up = self.sortIndicatorOrder() == Qt.SortOrder.AscendingOrder
+            painter.setPen(QPen(self.palette().color(QPalette.ColorRole.PlaceholderText), 1.5))
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            x, y, half = self._arrow_at(rect, section), rect.center().y() + 0.5, ARROW / 2
+            tip, foot = (y - half / 2, y + half / 2) if up else (y + half / 2, y - half / 2)
+            painter.drawPolyline([QPointF(x - half, foot), QPointF(x, tip), QPointF(x + half, foot)])
+
+    def _arrow_at(self, rect: QRect, section: int) -> float:
+        """Its middle, left of titles that end at the right and right of those that begin at the left."""
+        ask, across = self.model().headerData, Qt.Orientation.Horizontal
+        wide = self.fontMetrics().horizontalAdvance(str(ask(section, across, Qt.ItemDataRole.DisplayRole) or ""))
+        side = Qt.AlignmentFlag(ask(section, across, Qt.ItemDataRole.TextAlignmentRole) or self.defaultAlignment())
+        apart = TITLE_MARGIN + wide + ARROW
+        return rect.right() - apart if side & Qt.AlignmentFlag.AlignRight else rect.left() + apart
+
+
+def sortable(table: QTableView) -> None:
+    """Let a click on a title sort by its column."""
+    table.setHorizontalHeader(Header(table))
+    table.setSortingEnabled(True)
 
 
 def flat(table: QTableView, name: str, padding: int = ROW_PADDING) -> None:

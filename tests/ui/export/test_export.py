@@ -14,6 +14,7 @@ from kvplanner.engine.registry import engine
 from kvplanner.engine.request import PlanRequest
 from kvplanner.errors import BadInput
 from kvplanner.report.sentences import summary
+from kvplanner.report.verdict import verdict
 from kvplanner.report.words import Unit
 from kvplanner.sized_text import sizes_in
 from kvplanner.ui.export import pictures as export
@@ -95,6 +96,22 @@ def test_the_picture_names_everything() -> None:
     assert "GB = 10⁹ bytes" in picture.foot
     assert all(export.MARGIN <= i.x < picture.width - export.MARGIN for i in picture.legend)
     assert picture.foot_y < picture.height
+
+
+def test_the_picture_keeps_what_is_warned_of() -> None:
+    """Whoever is handed a picture sees the warnings that stood beside the verdict."""
+    plan = sample_plans.fits()
+    type_ = Type(export.base_font())
+    told = verdict(plan, "GiB")
+    assert told.notes
+    picture = export.compose(plan, "GiB", type_)
+    said = " ".join(note.text for note in picture.notes)
+    assert all(note in said for note in told.notes[: export.NOTES_SHOWN])
+    assert sum(note.first for note in picture.notes) == min(len(told.notes), export.NOTES_SHOWN + 1)
+    svg = export.svg(plan).decode()
+    assert "▲" in svg
+    room = export.WIDTH - 2 * export.MARGIN - export.ICON - 14 - export.MARK
+    assert all(type_.width(note.text, "text") <= room for note in picture.notes)
 
 
 def test_a_picture_of_a_what_if_says_so_in_full() -> None:
