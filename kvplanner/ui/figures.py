@@ -32,7 +32,7 @@ CHOICES: Final[dict[str, Separators]] = {
     "space_comma": Separators("\u202f", ","),
     "apostrophe_point": Separators("’", "."),
 }
-_UNITS: Final = "GiB|GB|MiB|MB|KiB|kB|TiB|TB|[BMT]\\b|ms\\b|s\\b|W\\b|%|bytes|tokens|requests|users|bits"
+_UNITS: Final = "GiB|GB|MiB|MB|KiB|kB|TiB|TB|[BMT]\\b|ms\\b|s\\b|W\\b|%|bytes|tokens|requests|users|bits|usable|free"
 _BLANK: Final = "(?:[ \u00a0\u202f]|&nbsp;)?"
 # A figure does not begin or end within a word, a version, a path, a flag or quotes.
 _BEFORE: Final = r"(?<![\w.,'\"“`/:\\@#-])"
@@ -43,8 +43,8 @@ _MEASURED: Final = (
     rf"\d+\.\d+(?={_BLANK}(?:{_UNITS}|[×÷+−=]))"
     rf"|\d+\.\d+(?={_BLANK}(?:–|to|of|and|,|·){_BLANK}[+−≈]?\d[\d.,]*{_BLANK}(?:{_UNITS}|[×÷]))"
     r"|(?<=[×÷+−=±≈≤≥<>] )\d+\.\d+(?![\w.])|(?<=[×÷+−±≈≤≥<>\u00a0])\d+\.\d+(?![\w.])"
-    r"|(?<=measured )\d+\.\d+(?![\w.])|(?<=planned )\d+\.\d+(?![\w.])"
-    r"|(?<!.)\d+\.\d+(?= – \d+\.\d+(?!.)|(?!.))|(?<= – )\d+\.\d+(?!.)"
+    r"|(?:(?<=measured )|(?<=planned )|(?<=tilisation )|(?<=efault: )|(?<=raction ))\d+\.\d+(?![\w.])"
+    r"|(?<!.)\d+\.\d+(?: ?– ?\d+\.\d+)?(?!.)|(?<=\()\d+\.\d+–\d+\.\d+(?=\))"
 )
 
 _separators = ENGLISH
@@ -80,6 +80,11 @@ def shown(text: str) -> str:
     return text if _separators == ENGLISH else _localised(text)
 
 
+def shown_figures(text: str) -> str:
+    """The same of a text in which every lone number is a figure, as on a bar: none of a version or a name."""
+    return text if _separators == ENGLISH else _bare().sub(lambda found: found[0].translate(_table()), _localised(text))
+
+
 def verbatim(text: str) -> str:
     """The text as it is."""
     return text
@@ -103,5 +108,16 @@ def _figure() -> re.Pattern[str]:
 
 @lru_cache(maxsize=4096)
 def _localised(text: str) -> str:
-    table = str.maketrans({",": _separators.group, ".": _separators.decimal})
-    return _figure().sub(lambda found: found[0].translate(table), text)
+    return _figure().sub(lambda found: found[0].translate(_table()), text)
+
+
+@lru_cache(maxsize=1)
+def _bare() -> re.Pattern[str]:
+    """A lone number with one or two decimals: one of three may be a group, written anew already."""
+    import re
+
+    return re.compile(rf"{_BEFORE}\d+\.\d{{1,2}}(?![\w.])")
+
+
+def _table() -> dict[int, str]:
+    return str.maketrans({",": _separators.group, ".": _separators.decimal})

@@ -39,6 +39,11 @@ def plain_afterwards() -> Iterator[None]:
         ("−1.20", "−1,20"),
         ("8.03 B parameters · 16.06 GB", "8,03 B parameters · 16,06 GB"),
         ("measured 1.20, planned 3.40", "measured 1,20, planned 3,40"),
+        ("41.26 GiB (38.97–41.98) of KV cache", "41,26 GiB (38,97–41,98) of KV cache"),
+        ("0.41–0.79", "0,41–0,79"),
+        ("Utilisation 0.97  Apply", "Utilisation 0,97  Apply"),
+        ("80.00 GiB, 79.25 usable", "80,00 GiB, 79,25 usable"),
+        ("Rules: vLLM 0.29–0.33, V2 runner", "Rules: vLLM 0.29–0.33, V2 runner"),
         ("Rules: vLLM 0.33.0", "Rules: vLLM 0.33.0"),
         ("since 0.13, CUDA 12.8, compute capability 8.6", "since 0.13, CUDA 12.8, compute capability 8.6"),
         ("Llama-3.1-8B-Instruct, Qwen2.5 7B, Llama 3.1 8B", "Llama-3.1-8B-Instruct, Qwen2.5 7B, Llama 3.1 8B"),
@@ -51,6 +56,12 @@ def test_figures_and_nothing_else(text: str, german: str) -> None:
     assert figures.shown(text) == text
     figures.choose("point_comma")
     assert figures.shown(text) == german
+
+
+def test_every_number_on_a_bar_is_a_figure() -> None:
+    figures.choose("point_comma")
+    assert figures.shown_figures("weights 29.46") == "weights 29,46"
+    assert figures.shown_figures("KV cache for ≈ 31,000 tokens, 0.5") == "KV cache for ≈ 31.000 tokens, 0,5"
 
 
 def test_tags_of_rich_text_stay() -> None:
@@ -89,8 +100,9 @@ def test_what_stands_in_a_field_reads_back(choice: str, text: str, whole: bool) 
     assert numbers.plain(figures.shown(text), whole=whole) == text.replace(",", "")
 
 
-# What tells that a figure was not written anew: groups by commas, or a point before decimals beside a unit.
-_ENGLISH = re.compile(r"(?<![\w.,/:-])(?:\d{1,3}(?:,\d{3})+(?![\w,])|\d+\.\d+[ \u00a0](?:GiB|GB|MiB|%|requests))")
+# What tells that a figure was not written anew: groups by commas, or two decimals behind a point.
+_ENGLISH = re.compile(r"(?<![\w.,/:-])(?:\d{1,3}(?:,\d{3})+(?![\w,])|\d+\.\d\d?(?![\w.]))")
+_VERSIONS = re.compile(r"(?:vLLM|SGLang|[Rr]ules|newest \(|PyTorch|CUDA|driver|since|before|[A-Z]\w*-)[: ]*[\d.–-]+")
 
 
 def english(window: MainWindow) -> list[str]:
@@ -113,7 +125,7 @@ def english(window: MainWindow) -> list[str]:
                 for column in range(model.columnCount()):
                     for role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole):
                         texts.add(str(model.index(row, column).data(role) or ""))
-    return sorted(text for text in texts if _ENGLISH.search(text))
+    return sorted(text for text in texts if _ENGLISH.search(_VERSIONS.sub("", text)))
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from PySide6.QtGui import QPainter, QPolygonF
 from kvplanner.engine.segment import SegmentKind
 from kvplanner.record import NamedTuple
 from kvplanner.ui.bars.shapes import PAD, Bracket, Cell, IdleRow, Lack, Layout, Row, Strip, Text, Whisker
-from kvplanner.ui.figures import shown
+from kvplanner.ui.figures import shown_figures
 from kvplanner.ui.theme.geometry import Rect
 from kvplanner.ui.theme.ink import Type, colour, fill_pattern, fill_plain, fill_segment, pen, snapped
 from kvplanner.ui.theme.palette import Tokens, mix
@@ -61,7 +61,7 @@ class _Brush:
             return
         self.painter.setFont(self.type.fonts[text.role])
         self.painter.setPen(colour(ink))
-        self.painter.drawText(QRectF(*text.rect), _ALIGN[text.align], shown(text.text))
+        self.painter.drawText(QRectF(*text.rect), _ALIGN[text.align], shown_figures(text.text))
 
     def header(self) -> None:
         layout, marks = self.layout, self.marks

@@ -12,7 +12,7 @@ from kvplanner.observe.overlay import Part
 from kvplanner.record import NamedTuple
 from kvplanner.ui.bars.access import Accessible
 from kvplanner.ui.bars.layout import fitted
-from kvplanner.ui.figures import shown
+from kvplanner.ui.figures import shown, shown_figures
 from kvplanner.ui.gpu_panel.rows import BarRow, axis_end
 from kvplanner.ui.theme.geometry import tick_step, tick_text, ticks
 from kvplanner.ui.theme.ink import Type, colour, fill_segment, pen, tokens_of
@@ -183,7 +183,7 @@ class MeasuredBars(Accessible):
         painter.setPen(colour(tokens.danger if row.warn else tokens.muted))
         room = self.width() - left
         text = fitted(row.numbers, room, self._type.width)
-        painter.drawText(QRectF(left, place.text_top, room, self._high.line), _LEFT, shown(text))
+        painter.drawText(QRectF(left, place.text_top, room, self._high.line), _LEFT, shown_figures(text))
         if focused:
             painter.setPen(pen(tokens.accent, 1.6))
             painter.setBrush(Qt.BrushStyle.NoBrush)
@@ -282,7 +282,7 @@ class MeasuredBars(Accessible):
         painter.fillRect(plate, colour(tokens.panel))
         painter.setFont(self._type.fonts["small_bold"])
         painter.setPen(colour(tokens.text))
-        painter.drawText(plate, Qt.AlignmentFlag.AlignCenter, shown(text))
+        painter.drawText(plate, Qt.AlignmentFlag.AlignCenter, shown_figures(text))
 
     # -- mouse and keyboard ---------------------------------------------------------------------------------------
 

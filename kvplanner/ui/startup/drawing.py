@@ -13,7 +13,7 @@ from kvplanner.engine.plan import Plan
 from kvplanner.report import words
 from kvplanner.report.words import Unit
 from kvplanner.ui.bars.layout import fitted
-from kvplanner.ui.figures import shown
+from kvplanner.ui.figures import shown_figures
 from kvplanner.ui.startup.labels import free_row, is_free, line_places, value_tops
 from kvplanner.ui.startup.steps import ABOVE, BOTTOM, LEFT, LEGEND, RIGHT, Step, Steps, right_end
 from kvplanner.ui.theme.geometry import Measure, Rect, tick_step, tick_text, ticks
@@ -119,7 +119,7 @@ class Drawing:
         align |= Qt.AlignmentFlag.AlignTop if top else Qt.AlignmentFlag.AlignVCenter
         self.painter.setFont(self.type.fonts["small_bold" if bold else "small"])
         self.painter.setPen(colour(ink))
-        self.painter.drawText(QRectF(*rect), int(align | Qt.TextFlag.TextWordWrap), shown(text))
+        self.painter.drawText(QRectF(*rect), int(align | Qt.TextFlag.TextWordWrap), shown_figures(text))
 
     def legend(self, top: float, *, lacking: bool, others: bool, logged: bool = False) -> None:
         """What the fills mean, and the outline of other devices."""

@@ -101,13 +101,15 @@ def test_the_picture_names_everything() -> None:
 def test_the_picture_keeps_what_is_warned_of() -> None:
     """Whoever is handed a picture sees the warnings that stood beside the verdict."""
     plan = sample_plans.fits()
+    warned = tuple(f"Warning {number}: {'of what is assumed and may be otherwise, ' * number}" for number in range(6))
+    plan = plan._replace(warnings=warned)
     type_ = Type(export.base_font())
     told = verdict(plan, "GiB")
-    assert told.notes
     picture = export.compose(plan, "GiB", type_)
     said = " ".join(note.text for note in picture.notes)
-    assert all(note in said for note in told.notes[: export.NOTES_SHOWN])
-    assert sum(note.first for note in picture.notes) == min(len(told.notes), export.NOTES_SHOWN + 1)
+    assert all(note.strip() in said for note in told.notes[: export.NOTES_SHOWN])
+    assert "2 more notes in the report" in said
+    assert sum(note.first for note in picture.notes) == export.NOTES_SHOWN + 1
     svg = export.svg(plan).decode()
     assert "▲" in svg
     room = export.WIDTH - 2 * export.MARGIN - export.ICON - 14 - export.MARK
