@@ -12,7 +12,9 @@ from kvplanner.record import NamedTuple
 
 Level = Literal["info", "success", "warning", "error"]
 _COMMAND: Final = r"\bkvplanner (models|gpus)(?: QUERY)?\b"
+_PLAN: Final = r"Example: kvplanner plan [^\n]*|: kvplanner plan MODEL -- …"
 _FLAG: Final = r"(?<=example )--gpu (?=\w)|(?<=Example: )--gpu (?=\w)"
+_NAME_IT: Final = "Choose Model… (Ctrl+1), or name it in the command"
 _PLACES: Final = {"models": "Choose Model… (Ctrl+1)", "gpus": "Choose GPUs… (Ctrl+2)"}
 
 
@@ -22,6 +24,7 @@ def in_window(text: str) -> str:
         return text
     import re
 
+    text = re.sub(_PLAN, lambda found: _NAME_IT if found[0][0] == "E" else "", text)
     return re.sub(_FLAG, "", re.sub(_COMMAND, lambda found: _PLACES[found[1]], text))
 
 

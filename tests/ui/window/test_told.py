@@ -54,6 +54,9 @@ def test_menu_entries_are_called_so(window: MainWindow) -> None:
         called = f"{action.text().replace('&', '')} ({action.shortcut().toString()})"
         assert in_window(f"kvplanner {told} lists them") == f"{called} lists them"
     assert in_window("Name a GPU, for example --gpu H100") == "Name a GPU, for example H100"
+    example = "no model is named. Example: kvplanner plan Llama-3.1-8B-Instruct --gpu H100"
+    assert in_window(example) == "no model is named. Choose Model… (Ctrl+1), or name it in the command"
+    assert in_window("Name the model that lies there: kvplanner plan MODEL -- …") == "Name the model that lies there"
     assert in_window("kvplanner was not closed properly") == "kvplanner was not closed properly"
 
 
