@@ -110,8 +110,7 @@ def chain_of(spec: ModelSpec, tensors: Tensors, placed: Placed, how: How) -> Cha
     # Caches and inputs of other layers are copied for each layer that reads them: then every layer counts.
     keep: Sequence[int] = range(count)
     if all(reads is None for reads in shared):
-        alike = host <= 1 or len(spec.layers) == 1
-        keep = _kept(weights, specs, at, caches, host, unturned, 1 if fixed and alike else _REPEATS)
+        keep = _kept(weights, specs, at, caches, host, unturned, 1 if fixed else _REPEATS)
         if early or host in at:
             keep = [*keep, *_beside(at)]
         keep = sorted({*range(min(DEEPENED.get(spec.model_type, 0), count)), *keep})
