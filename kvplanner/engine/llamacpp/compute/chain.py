@@ -112,7 +112,7 @@ def chain_of(spec: ModelSpec, tensors: Tensors, placed: Placed, how: How) -> Cha
     if all(reads is None for reads in shared):
         keep = _kept(weights, specs, at, caches, host, unturned, 1 if fixed else _REPEATS)
         if early or host in at:
-            keep = [*keep, *_beside(at)]
+            keep = [*keep, *_beside(at, None if early else host)]
         keep = sorted({*range(min(DEEPENED.get(spec.model_type, 0), count)), *keep})
     return Chain(
         specs=tuple(specs[i] for i in keep),
@@ -133,9 +133,12 @@ def chain_of(spec: ModelSpec, tensors: Tensors, placed: Placed, how: How) -> Cha
     )
 
 
-def _beside(at: Sequence[int]) -> list[int]:
-    """The layers on both sides of each change of devices: what they leave undone may move to the next device."""
-    changes = [index for index in range(1, len(at)) if at[index] != at[index - 1]]
+def _beside(at: Sequence[int], only: int | None) -> list[int]:
+    """The layers on both sides of each change of devices: what they leave undone may move to the next device.
+
+    only: the changes to and from this device; None for all.
+    """
+    changes = [i for i in range(1, len(at)) if at[i] != at[i - 1] and (only is None or only in at[i - 1 : i + 1])]
     return [index for change in changes for index in range(max(change - _EDGE, 0), min(change + _EDGE, len(at)))]
 
 

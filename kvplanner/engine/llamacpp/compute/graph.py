@@ -35,7 +35,6 @@ class Graph:
         self._offload = offload and devices > 0
         self.sizes: list[int] = []
         self._backend: list[int] = []
-        self._outside: list[bool] = []  # weights and caches: not in a compute buffer
         self._weight: set[int] = set()
         self._shared: dict[str, int] = {}
         self._output: set[int] = set()
@@ -44,11 +43,11 @@ class Graph:
         self._nodes: list[_Node] = []
         self._unassigned = False
 
-    def _tensor(self, bytes_: int, backend: int, outside: bool = False) -> int:
+    def _tensor(self, bytes_: int, backend: int) -> int:
+        tensor = len(self.sizes)
         self.sizes.append(bytes_)
         self._backend.append(backend)
-        self._outside.append(outside)
-        return len(self.sizes) - 1
+        return tensor
 
     def input(self, bytes_: int) -> int:
         """What the host fills in before each batch."""
@@ -58,7 +57,7 @@ class Graph:
 
     def cache(self, bytes_: int, backend: int) -> int:
         """A layer's keys, values or states, as an operation sees them."""
-        return self._tensor(bytes_, backend, True)
+        return self._tensor(bytes_, backend)
 
     def view(self, source: int, bytes_: int) -> int:
         """A part of a tensor: only it is copied to another backend."""
@@ -75,10 +74,10 @@ class Graph:
         if on is None:
             self._unassigned = True
             on = _UNKNOWN
-        tensor = len(self.sizes)  # thousands of times for each graph: without a call to make the tensor
-        self.sizes.append(bytes_)
+        sizes = self.sizes
+        tensor = len(sizes)
+        sizes.append(bytes_)
         self._backend.append(on)
-        self._outside.append(stored)
         self._nodes.append((tensor, sources, inplace, stored))
         return tensor
 
@@ -96,12 +95,15 @@ class Graph:
         if home == self.host and self._offload and big:
             backend = 0
             known = self._shared.get(shared)
-            held = self._tensor(size, home, True) if known is None else known
+            held = self._tensor(size, home) if known is None else known
             self._weight.add(held)
             if shared:
                 self._shared[shared] = held
             sources = (held, *sources)
-        tensor = self._tensor(bytes_, backend)
+        sizes = self.sizes
+        tensor = len(sizes)
+        sizes.append(bytes_)
+        self._backend.append(backend)
         self._nodes.append((tensor, sources, inplace, False))
         return tensor
 
@@ -119,19 +121,20 @@ class Graph:
     def _assign(self) -> None:
         """Backends of operations that nothing binds: those of their neighbours, GPUs before the host."""
         backend, host = self._backend, self.host
-        forward = [node[0] for node in self._nodes]
-        backward = forward[::-1]
-        for skip_host, nodes in ((True, forward), (True, backward), (False, forward), (False, backward)):
-            current = _UNKNOWN
-            for node in nodes:
-                own = backend[node]
-                if own != _UNKNOWN:
-                    current = _UNKNOWN if skip_host and own == host else own
-                elif current != _UNKNOWN:
-                    backend[node] = current
-        for node in forward:
-            if backend[node] == _UNKNOWN:
-                backend[node] = host
+        held = [backend[node[0]] for node in self._nodes]
+        for skip_host in (True, False):
+            for _ in range(2):  # downwards, then upwards
+                current = _UNKNOWN
+                for at, own in enumerate(held):
+                    if own == _UNKNOWN:
+                        held[at] = current
+                    else:
+                        current = _UNKNOWN if skip_host and own == host else own
+                held.reverse()
+            if _UNKNOWN not in held:
+                break
+        for node, own in zip(self._nodes, held, strict=True):
+            backend[node[0]] = host if own == _UNKNOWN else own
 
     def _split(self) -> tuple[list[_Placed], list[int]]:
         """The nodes, each split's after copies of what it takes from other backends; and those copies."""
@@ -145,22 +148,23 @@ class Graph:
         for node in self._nodes:
             tensor, sources, inplace, stored = node
             own = backend[tensor]
-            if own != current or (taken and weight and any(s in weight and backend[s] != own for s in sources)):
+            # A weight that must be copied is the first thing that its operation reads, and begins a new split.
+            if own != current or (taken and sources and sources[0] in weight and backend[sources[0]] != own):
                 current, start, taken = own, len(order), 0
-            if not views:
-                for source in sources:
-                    if backend[source] != current:
-                        break
-                else:  # as most are: nothing comes from elsewhere
-                    order.append((tensor, sources, sources if inplace else (), stored))
-                    continue
+            for source in sources:
+                if backend[source] != current:
+                    break
+            else:  # as most are: nothing comes from elsewhere
+                order.append((tensor, sources, sources if inplace else (), stored))
+                continue
             moved = False
             for source in sources:
-                root = views.get(source, source) if views else source
-                if backend[root] == current:
-                    moved = moved or root != source
+                if backend[source] == current:
                     continue
                 moved = True
+                root = views.get(source, source)
+                if backend[root] == current:
+                    continue
                 if (source, current) not in copied:
                     copy = self._tensor(self.sizes[source], current)
                     copied[source, current] = copy
@@ -181,7 +185,7 @@ class Graph:
 
     def _allocate(self, order: Sequence[_Placed], copies: Sequence[int]) -> tuple[int, ...]:
         pools = [Pool(_GPU_ALIGNMENT) for _ in range(self.host)] + [Pool(_HOST_ALIGNMENT)]
-        sizes = self.sizes
+        sizes, output = self.sizes, self._output
         place = list(self._backend)
         address = [_UNKNOWN] * len(sizes)
         self._take_inputs(pools, address, copies)
@@ -189,20 +193,15 @@ class Graph:
         for _, sources, _, _ in order:
             for source in sources:
                 children[source] += 1
-        stays = [*self._outside]  # what is never given back
-        for tensor in self._output:
-            stays[tensor] = True
-        takes, gives = [pool.take for pool in pools], [pool.give for pool in pools]
         for tensor, sources, own, stored in order:
-            if not stored and tensor != _UNKNOWN and address[tensor] == _UNKNOWN:
-                reused = own and self._reuse(tensor, own, address, place, children, pools)
-                if not reused:
-                    address[tensor] = takes[place[tensor]](sizes[tensor])
+            if not stored and address[tensor] == _UNKNOWN:
+                if not own or not self._reuse(tensor, own, address, place, children, pools):
+                    address[tensor] = pools[place[tensor]].take(sizes[tensor])
             for source in sources:
-                left = children[source] - 1
-                children[source] = left
-                if not left and not stays[source] and address[source] != _UNKNOWN:
-                    gives[place[source]](address[source], sizes[source])
+                left = children[source] = children[source] - 1
+                # Weights and caches have no address here.
+                if not left and address[source] != _UNKNOWN and source not in output:
+                    pools[place[source]].give(address[source], sizes[source])
                     address[source] = _UNKNOWN
         return tuple(pool.high for pool in pools)
 
@@ -236,10 +235,11 @@ class Graph:
             ):  # fmt: skip
                 address[tensor], place[tensor] = address[source], place[source]
                 address[source] = _UNKNOWN
-                pool = pools[place[tensor]]
-                kept = pool.rounded(sizes[tensor])
-                extra = pool.rounded(sizes[source]) - kept
-                if extra:
-                    pool.give(address[tensor] + kept, extra)
+                if sizes[source] != sizes[tensor]:
+                    pool = pools[place[tensor]]
+                    kept = pool.rounded(sizes[tensor])
+                    extra = pool.rounded(sizes[source]) - kept
+                    if extra:
+                        pool.give(address[tensor] + kept, extra)
                 return True
         return False

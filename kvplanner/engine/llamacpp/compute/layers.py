@@ -109,6 +109,8 @@ class Layer:
         self.cache = cache
         self.bound = bound
         self.fixed = fixed
+        self._op = graph.op
+        self._home = device if fixed else None
         self.turns = turns
         self.reads = reads
         self.turned = turned
@@ -118,7 +120,7 @@ class Layer:
 
     def op(self, bytes_: int, *sources: int, inplace: bool = False, on: int | None = None) -> int:
         """An operation without weights; where everything is offloaded it stays on the layer's device."""
-        return self.graph.op(bytes_, *sources, inplace=inplace, on=self.device if on is None and self.fixed else on)
+        return self._op(bytes_, *sources, inplace=inplace, on=self._home if on is None else on)
 
     def turn(self, bytes_: int, source: int, *, inplace: bool = False, table: bool = True) -> int:
         """Heads turned by their positions. table: by the model's own factors, if it has any."""
