@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -15,12 +16,16 @@ from kvplanner.gpu.spec import Device
 from kvplanner.model.model import Model
 from kvplanner.model.spec import Moe, State
 from kvplanner.record import NamedTuple, late, later
-from kvplanner.units import MIB
+from kvplanner.units import MIB, round_up
 
 # Architectures whose compute buffers were held against llama.cpp's own, and by how much they may be off.
 _CHECKED: Final = frozenset(
-    {"llama", "mistral3", "qwen2", "qwen2moe", "qwen3", "qwen3moe", "gemma3", "gpt-oss", "deepseek2", "gemma4",
-     "qwen3next", "qwen35", "qwen35moe", "mamba2"}
+    {"llama", "llama4", "mistral3", "qwen2", "qwen2moe", "qwen3", "qwen3moe", "qwen3next", "qwen3vl", "qwen3vlmoe",
+     "qwen35", "qwen35moe", "gemma2", "gemma3", "gemma4", "gpt-oss", "deepseek2", "phi3", "glm4", "glm4moe",
+     "command-r", "cohere2", "falcon", "falcon-h1", "olmo2", "olmoe", "exaone4", "seed_oss", "smollm3", "minimax-m2",
+     "mimo2", "step35", "ernie4_5-moe", "hunyuan-dense", "hunyuan-moe", "bailingmoe2", "dots1", "starcoder2",
+     "internlm2", "apertus", "granite", "granitemoe", "granitehybrid", "lfm2", "lfm2moe", "nemotron_h",
+     "nemotron_h_moe", "mamba2"}
 )  # fmt: skip
 _FLOOR: Final = 64 * MIB
 # Projectors take from 150 MiB (with flash attention) to 2.4 GiB at the largest image, by public reports.
@@ -140,6 +145,7 @@ def _on_gpu(model: Model, settled: Settled, sizes: Sizes, drafted: Sizes | None,
         extra.append(Input("projector", settled.projector_bytes, "B", "--mmproj-size"))
     if index == 0 and settled.adapter_bytes:
         extra.append(Input("adapters", settled.adapter_bytes, "B", "--lora-size"))
+    extra += _steering(model, settled, layers)
     workspace = None
     if index == 0 and settled.projector_bytes and settled.projector_on_gpu:
         value, low, high = _PROJECTOR
@@ -155,6 +161,15 @@ def _on_gpu(model: Model, settled: Settled, sizes: Sizes, drafted: Sizes | None,
         runtime.late(device.gpu), layers[0] if layers else -1, layers[-1] if layers else -1,
         sizes.placed.output == home, sizes.shared,
     )  # fmt: skip
+
+
+def _steering(model: Model, settled: Settled, layers: Sequence[int]) -> list[Input]:
+    """A control vector: one f32 row for each layer but the first (llama_adapter_cvec of llama.cpp)."""
+    count = sum(layer > 0 for layer in layers)
+    if not settled.steered or not count:
+        return []
+    row = round_up(4 * model.spec.hidden_size, 128)
+    return [Input("control vector", row * count, "B", f"{row:,} bytes for each of {count} layers")]
 
 
 def weights(
@@ -232,11 +247,12 @@ def _doubt(model: Model, sizes: Sizes) -> tuple[float, float, str]:
     if arch not in _CHECKED:
         return 0.25, 0.25, f"the graph of {arch!r} was not held against llama.cpp's own"
     if any(m.kind != "gated_delta" for m in states):
-        return (0.5, 0.8, "state layers away from one GPU") if partial or sizes.how.gpus > 1 else (0.05, 0.05, "")
+        away = partial or sizes.how.gpus > 1
+        return (0.1, 0.15, "state layers away from one GPU") if away else (0.05, 0.05, "")
     if arch == "gemma4" and partial:
-        return 0.45, 0.5, "layers that read another's cache, partly on the host"
-    if not sizes.how.cache_offload or states or partial:
-        return (0.08, 0.25, "with layers or caches on the host") if partial else (0.03, 0.03, "")
+        return 0.15, 0.25, "layers that read another's cache, partly on the host"
+    if states or partial:
+        return (0.05, 0.1, "with layers or caches on the host") if partial else (0.03, 0.03, "")
     return (0.01, 0.03, "") if sizes.shape.wide_mask is False else (0.05, 0.1, "older builds are less well known")
 
 
@@ -251,6 +267,7 @@ def on_host(model: Model, settled: Settled, sizes: Sizes, tensors: Tensors) -> O
         terms.append(Input("repacked", repacked, "B", "matrices copied into the order that AVX2 reads them in"))
     if settled.projector_bytes and not settled.projector_on_gpu:
         terms.append(Input("projector", settled.projector_bytes, "B", "--mmproj-size"))
+    terms += _steering(model, settled, [i for i, at in enumerate(sizes.placed.placement.layers) if at == HOST])
     formula = " + ".join(f"{{{term.name}}}" for term in terms)
     total = sum(int(term.value) for term in terms)
     kept = exact(total, formula, *terms)

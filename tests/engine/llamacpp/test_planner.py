@@ -272,6 +272,33 @@ def test_compute_bands_hold_what_the_oracle_has() -> None:
     assert inside >= 0.95 * total
 
 
+def test_a_control_vector_keeps_a_row_for_each_layer_but_the_first() -> None:
+    """llama_adapter_cvec::init of llama.cpp: f32 rows of the hidden size, where the layers are."""
+    plain, steered = (plan(LLAMA, ctx_size=8192, **more) for more in ({}, {"control_vector": "happy.gguf"}))
+    assert size(steered.devices[0], "weights") - size(plain.devices[0], "weights") == 31 * 4 * 4096
+    halves = (plan(LLAMA, n_gpu_layers="16", **more) for more in ({}, {"control_vector": "happy.gguf"}))
+    sizes = [[size(device, "weights") for device in found.devices] for found in halves]
+    more = [after - before for before, after in zip(*sizes, strict=True)]
+    assert more == [15 * 4 * 4096, 16 * 4 * 4096]
+
+
+@pytest.mark.parametrize(
+    ("model", "mib"), [(LLAMA, 3204.0), (QWEN, 14400.0), (GEMMA, 11694.375), (OSS, 9682.03125)]
+)  # fmt: skip
+def test_a_server_without_a_gpu_copies_what_it_repacks(model: str, mib: float) -> None:
+    """CPU_REPACK of llama.cpp itself (tests/oracle/llamacpp), beside the mapped file; without mapping in its place."""
+    from kvplanner.gpu.spec import Machine
+
+    def host(**options: Any) -> int:
+        request = PlanRequest(
+            model_of(model)[0], Machine((), "no GPU"), "llamacpp", None, {"ctx_size": 8192, **options}
+        )
+        return size(engine("llamacpp").plan(request).devices[0], "weights")
+
+    assert host() - host(repack=False) == mib * MIB
+    assert host(mmap=False) == host(repack=False)
+
+
 def test_oss_keeps_windows_of_its_own() -> None:
     """gpt-oss: 12 of 24 layers keep 128 × 4 + 512 = 1,024 cells."""
     found = plan(OSS, ctx_size=32768)

@@ -194,9 +194,11 @@ class Graph:
             for source in sources:
                 children[source] += 1
         for tensor, sources, own, stored in order:
-            if not stored and address[tensor] == _UNKNOWN:
-                if not own or not self._reuse(tensor, own, address, place, children, pools):
-                    address[tensor] = pools[place[tensor]].take(sizes[tensor])
+            if (
+                not stored and address[tensor] == _UNKNOWN
+                and not (own and self._reuse(tensor, own, address, place, children, pools))
+            ):  # fmt: skip
+                address[tensor] = pools[place[tensor]].take(sizes[tensor])
             for source in sources:
                 left = children[source] = children[source] - 1
                 # Weights and caches have no address here.

@@ -243,4 +243,8 @@ def _beside() -> tuple[Option, ...]:
             "lora_size", "bytes", EXTRA, "Size of the LoRA adapters that are loaded beside the model", "none",
             moves=("weights",), role="caller", label="LoRA size",
         ),
+        option(
+            "control_vector", "text", EXTRA, "A control vector's file: one row is kept for each layer",
+            "none", short=("--control-vector-scaled",), moves=("weights",), label="Control vector",
+        ),
     )  # fmt: skip

@@ -86,9 +86,9 @@ _REFUSED: Final[dict[str, FlagRule]] = {
     "--lora": FlagRule("1", "its size is not read from here", "Give it as --lora-size 200MiB"),
     "--lora-scaled": FlagRule("1", "its size is not read from here", "Give it as --lora-size 200MiB"),
 }
-# Rotary settings that change nothing that is sized, and vectors of a few hundred KiB.
+# Rotary settings, which change nothing that is sized.
 _SMALL: Final = """
---rope-scale --rope-freq-base --rope-freq-scale --yarn-orig-ctx --pooling --control-vector --control-vector-scaled
+--rope-scale --rope-freq-base --rope-freq-scale --yarn-orig-ctx --pooling
 """
 
 IGNORED_FLAGS: Final[dict[str, FlagRule]] = (
