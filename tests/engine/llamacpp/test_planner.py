@@ -274,9 +274,10 @@ def test_compute_bands_hold_what_the_oracle_has() -> None:
 
 def test_a_control_vector_keeps_a_row_for_each_layer_but_the_first() -> None:
     """llama_adapter_cvec::init of llama.cpp: f32 rows of the hidden size, where the layers are."""
-    plain, steered = (plan(LLAMA, ctx_size=8192, **more) for more in ({}, {"control_vector": "happy.gguf"}))
+    both: tuple[dict[str, Any], ...] = ({}, {"control_vector": "happy.gguf"})
+    plain, steered = (plan(LLAMA, ctx_size=8192, **more) for more in both)
     assert size(steered.devices[0], "weights") - size(plain.devices[0], "weights") == 31 * 4 * 4096
-    halves = (plan(LLAMA, n_gpu_layers="16", **more) for more in ({}, {"control_vector": "happy.gguf"}))
+    halves = (plan(LLAMA, n_gpu_layers="16", **more) for more in both)
     sizes = [[size(device, "weights") for device in found.devices] for found in halves]
     more = [after - before for before, after in zip(*sizes, strict=True)]
     assert more == [15 * 4 * 4096, 16 * 4 * 4096]
