@@ -179,3 +179,18 @@ def test_a_limit_is_not_offered_where_it_has_no_answer(open_window: Callable[...
 def said(window: MainWindow) -> str:
     """The last message."""
     return window.centre.messages.strips[-1].message.text
+
+
+def test_gpus_of_which_nothing_can_be_told_can_be_chosen_anew(window: MainWindow, qtbot: QtBot) -> None:
+    """No change of a setting gives a plan of them: the list of GPUs is a button, and what was planned last stays."""
+    document, planned = window.document, window.document.plan
+    document.edit("Engine", engine="llamacpp", options={})
+    window.machines.choose("1xapple-m3-max")
+    document.flush()
+    assert document.error is not None
+    assert document.error.where == "--gpu"
+    qtbot.waitUntil(lambda: any(b.text() == "Choose GPUs…" for b in window.centre.verdict._offered), timeout=8000)
+    assert planned is not None
+    assert window.centre.plan is not None
+    next(b for b in window.centre.verdict._offered if b.text() == "Choose GPUs…").click()
+    assert window.pickers.gpu_chooser.isVisible()
