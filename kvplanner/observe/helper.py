@@ -35,11 +35,16 @@ REST_S: Final = 10.0
 class HelperSettings(NamedTuple):
     """interval, list_interval: seconds between memory samples and between process lists (at least 2).
 
+    others_interval: seconds between lists of processes that compute nothing; close_after: seconds of a pause after
+    which the driver is let go; stall_after: seconds after which a call that has not returned is reported.
     skip: PCI ids to leave alone; first_seq: number of the first snapshot; sysfs: where PCI devices are listed.
     """
 
     interval: float = 1.0
     list_interval: float = 2.0
+    others_interval: float = OTHER_LISTS_S
+    close_after: float = CLOSE_AFTER_PAUSE_S
+    stall_after: float = STALL_AFTER_S
     skip: frozenset[str] = frozenset()
     first_seq: int = 0
     sysfs: Path = SYSFS
@@ -116,9 +121,9 @@ class Helper:
     def watch(self) -> None:
         """Reports a call that does not return, from its own thread."""
         while True:
-            time.sleep(0.5)
+            time.sleep(self._settings.stall_after / 4)
             busy = self._busy
-            if busy is not None and (taken := time.monotonic() - busy[1]) >= STALL_AFTER_S:
+            if busy is not None and (taken := time.monotonic() - busy[1]) >= self._settings.stall_after:
                 try:
                     self._send(Stalled(busy[0] if busy[0] != DRIVER else "", taken))
                 except OSError:
@@ -140,7 +145,7 @@ class Helper:
     def _wait(self) -> float | None:
         now = time.monotonic()
         if self._paused_at is not None:
-            return max(0.0, self._paused_at + CLOSE_AFTER_PAUSE_S - now) if self._reader else None
+            return max(0.0, self._paused_at + self._settings.close_after - now) if self._reader else None
         return max(0.0, self._due - now)
 
     def _obey(self, command: Command) -> None:
@@ -198,7 +203,7 @@ class Helper:
             self._lists_due = now + max(2.0, self._settings.list_interval) - 0.05
             lists = ("compute",)
         if now >= self._others_due:
-            self._others_due = now + OTHER_LISTS_S - 0.05
+            self._others_due = now + self._settings.others_interval - 0.05
             lists = ("compute", "graphics", "mps")
         if lists:
             self._lists_at = now

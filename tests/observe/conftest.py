@@ -36,7 +36,7 @@ def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stub]:
 @pytest.fixture
 def panel(qtbot: QtBot) -> Iterator[GpuPanel]:
     """A panel that is not shown yet; sampling is quick so that tests are."""
-    made = GpuPanel(feed=Feed(sampler=Sampler(HelperSettings(interval=0.2), call_limit=4.0)))
+    made = GpuPanel(feed=Feed(sampler=Sampler(HelperSettings(interval=0.2, others_interval=1.0), call_limit=4.0)))
     qtbot.addWidget(made)
     made.resize(1200, 460)
     yield made

@@ -85,7 +85,7 @@ def test_one_helper_and_nothing_else(stub: Stub, sampler: Sampler) -> None:
 
 def test_hidden_means_no_calls_and_later_no_driver(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
     stub.use("desktop-4090")
-    sampler = Sampler(HelperSettings(interval=0.1))
+    sampler = Sampler(HelperSettings(interval=0.1, close_after=2.0))
     sampler.start()
     try:
         wait(sampler, lambda seen: len(seen) >= 2)
@@ -93,12 +93,12 @@ def test_hidden_means_no_calls_and_later_no_driver(stub: Stub, monkeypatch: pyte
         time.sleep(0.4)
         list(sampler.poll())
         stub.forget_calls()
-        time.sleep(1.0)
-        assert stub.calls() == []
+        time.sleep(0.8)
+        assert set(stub.calls()) <= {"nvmlShutdown"}  # which a loaded machine may see already
         assert sampler.poll() == ()
         deadline = time.monotonic() + 15
         while not stub.calls() and time.monotonic() < deadline:
-            time.sleep(0.1)
+            time.sleep(0.02)
         assert stub.calls() == ["nvmlShutdown"]
         sampler.start()
         assert wait(sampler, lambda seen: bool(seen))[-1].state == "ok"
@@ -144,7 +144,16 @@ def test_deaths_in_a_row_are_answered_more_and_more_slowly(stub: Stub, monkeypat
     assert delays == [0.1, 0.2, 0.4, 0.4]
 
 
-def test_a_call_that_hangs_is_named_ended_and_that_gpu_left_alone(stub: Stub, sampler: Sampler) -> None:
+@pytest.fixture
+def impatient() -> Iterator[Sampler]:
+    """One that gives a call up after two seconds."""
+    made = Sampler(HelperSettings(interval=0.1, stall_after=0.6), call_limit=2.0)
+    yield made
+    made.stop()
+
+
+def test_a_call_that_hangs_is_named_ended_and_that_gpu_left_alone(stub: Stub, impatient: Sampler) -> None:
+    sampler = impatient
     two = scenario_text("gpu-lost").replace("lost_after = 14", "latency.nvmlDeviceGetMemoryInfo_v2 = 60000")
     stub.use(scenario_text("gpu-lost").replace("lost_after = 14", ""))
     sampler.start()
@@ -161,34 +170,34 @@ def test_a_call_that_hangs_is_named_ended_and_that_gpu_left_alone(stub: Stub, sa
     assert not psutil.pid_exists(hung or 0)
 
 
-def test_a_gpu_that_was_left_alone_is_tried_again(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_that_was_left_alone_is_tried_again(
+    stub: Stub, impatient: Sampler, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("kvplanner.observe.sampler.SKIP_S", 1.5)
     whole = scenario_text("gpu-lost").replace("lost_after = 14", "")
     stub.use(whole)
-    sampler = Sampler(HelperSettings(interval=0.1), call_limit=2.5)
+    sampler = impatient
     sampler.start()
-    try:
-        wait(sampler, lambda seen: bool(seen))
-        stub.use(whole + "latency.nvmlDeviceGetMemoryInfo_v2 = 60000\n")
-        wait(sampler, lambda _: sampler.status.state == "waiting")
-        stub.use(whole)
-        wait(sampler, lambda seen: any(g.status == "stalled" for s in seen for g in s.gpus))
-        found = wait(sampler, lambda seen: bool(seen) and all(g.status == "ok" for g in seen[-1].gpus))
-        assert len(found[-1].gpus) == 2
-    finally:
-        sampler.stop()
+    wait(sampler, lambda seen: bool(seen))
+    stub.use(whole + "latency.nvmlDeviceGetMemoryInfo_v2 = 60000\n")
+    wait(sampler, lambda _: sampler.status.state == "waiting")
+    stub.use(whole)
+    wait(sampler, lambda seen: any(g.status == "stalled" for s in seen for g in s.gpus))
+    found = wait(sampler, lambda seen: bool(seen) and all(g.status == "ok" for g in seen[-1].gpus))
+    assert len(found[-1].gpus) == 2
 
 
 def test_polls_are_quick_while_a_call_hangs_for_ten_seconds(stub: Stub) -> None:
     stub.use(scenario_text("desktop-4090") + "latency.nvmlDeviceGetMemoryInfo_v2 = 10000\n")
-    sampler = Sampler(HelperSettings(interval=0.1))
+    sampler = Sampler(HelperSettings(interval=0.1, stall_after=0.5))
     sampler.start()
-    worst = 0.0
+    worst, polls, deadline = 0.0, 0, time.monotonic() + 15
     try:
-        for _ in range(150):
+        while polls < 60 or (sampler.status.state != "stalled" and time.monotonic() < deadline):
             started = time.thread_time()
             sampler.poll()
             worst = max(worst, time.thread_time() - started)
+            polls += 1
             time.sleep(0.02)
         assert sampler.status.state == "stalled"
         started = time.monotonic()
@@ -241,8 +250,9 @@ def test_the_cadence_can_be_changed(stub: Stub) -> None:
 
 OWNER = """
 import sys, time
+from kvplanner.observe.helper import HelperSettings
 from kvplanner.observe.sampler import Sampler
-sampler = Sampler()
+sampler = Sampler(HelperSettings(interval=0.1))
 sampler.start()
 while not sampler.poll():
     time.sleep(0.01)
@@ -259,7 +269,7 @@ def test_the_helper_ends_with_its_owner_even_when_that_is_killed(stub: Stub, han
     helper = psutil.Process(int(owner.stdout.readline()))
     if hang:
         stub.use(scenario_text("desktop-4090") + "latency.nvmlDeviceGetMemoryInfo_v2 = 60000\n")
-        time.sleep(1.5)
+        time.sleep(0.6)
     owner.kill()
     owner.wait(10)
     owner.stdout.close()

@@ -8,341 +8,31 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import pytest
 from PySide6.QtCore import QEvent
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QDialog
 
 from kvplanner.app.library import Library
 from kvplanner.app.start import start_state
-from kvplanner.observe.recording import Recorder
-from kvplanner.observe.snapshot import GpuSample, ProcessSample, Reading, Snapshot
-from kvplanner.ui.log.view import LogView
+from kvplanner.catalog import models
+from kvplanner.ui.dialogs.about import AboutDialog
+from kvplanner.ui.dialogs.calibrations import CalibrationsDialog
+from kvplanner.ui.dialogs.crash import CrashDialog
+from kvplanner.ui.dialogs.data import DataDialog
+from kvplanner.ui.dialogs.inspect import InspectDialog
 from kvplanner.ui.window.application import Application
+from kvplanner.ui.window.commands.greeting import Tour
 from kvplanner.ui.window.screenshot import picture, settle, write
 from kvplanner.ui.window.window import MainWindow
-from kvplanner.units import GIB
 from tests.ui.measure import faults
-from tests.ui.window.kit import settled, words
+from tests.ui.states import LARGER, SMALL, STATES, State, log_planned, wait_for
+from tests.ui.window.kit import words
 
 pytestmark = pytest.mark.slow
 
-LOGS = Path(__file__).parents[1] / "diagnose" / "logs"
-LOG = LOGS / "vllm" / "0110-kv-too-small.log"
-WAIT_MS: Final = 20_000
-SMALL, USUAL, HD, UHD = (1024, 640), (1280, 800), (1920, 1080), (3840, 2160)
-
-
-def nothing(window: MainWindow) -> None:
-    """The plan as it is."""
-
-
-class State(NamedTuple):
-    """What to show: plan arguments, what to do then, size, pixels for each of the window's."""
-
-    arguments: dict[str, object]
-    act: Callable[[MainWindow], None] = nothing
-    size: tuple[int, int] = USUAL
-    scale: float = 1.0
-
-
-def startup(window: MainWindow) -> None:
-    window.view.show_startup()
-
-
-def models(window: MainWindow) -> None:
-    window.pickers.open_models("qwen3")
-
-
-def all_models(window: MainWindow) -> None:
-    window.pickers.open_models("")
-
-
-def marked_models(window: MainWindow) -> None:
-    window.pickers.open_models("8b")
-    wait_for(lambda: len(window.pickers._model_marks.found) > 600)
-
-
-def marked_gpus(window: MainWindow) -> None:
-    window.pickers.open_gpus("")
-    wait_for(lambda: len(window.pickers._gpu_marks.found) > 20)
-
-
-def no_model(window: MainWindow) -> None:
-    window.pickers.open_models("nothing is called that")
-
-
-def gpus(window: MainWindow) -> None:
-    window.pickers.open_gpus("2")
-
-
-def advanced(window: MainWindow) -> None:
-    window.document.set_option("max_num_seqs", 64)
-    window.document.set_option("block_size", 32)
-    window.document.flush()
-    window.panel.show_search()
-    section = window.panel.advanced
-    assert section is not None
-    settled(section)
-    settle(5)
-    window.panel.ensureWidgetVisible(section.entries["block_size"], 0, 400)
-
-
-def refused(window: MainWindow) -> None:
-    window.document.set_option("tensor_parallel_size", 3)
-    window.document.flush()
-
-
-def messages(window: MainWindow) -> None:
-    window.messages.info("kvplanner was not closed properly last time: your plan was restored")
-    window.messages.warning("The catalogue on this machine is older than the engine", "details")
-    window.messages.error(OSError(28, "No space left on device"), "The plan was not saved")
-
-
-def loading(window: MainWindow) -> None:
-    window.panel.model.show_loading("Qwen3-235B-A22B")
-
-
-def dropping(window: MainWindow) -> None:
-    from kvplanner.app.opening import Opening
-
-    window.drops.show(Opening("model", "Read the model folder Qwen3-8B and plan it on the GPUs chosen now"))
-
-
-def wait_for(done: Callable[[], object]) -> None:
-    """Let the window live until something is there."""
-    for _ in range(WAIT_MS // 5):
-        if done():
-            return
-        settle(5)
-    raise AssertionError("it never came")
-
-
-def ways(window: MainWindow) -> None:
-    window.centre.show_tab("Ways")
-    page = window.centre.below.page("ways")
-    wait_for(lambda: "Looking" not in page.text.toPlainText())  # type: ignore[attr-defined]
-
-
-def what_fits(window: MainWindow) -> None:
-    window.centre.show_tab("What fits")
-    page = window.centre.below.page("fits")
-    wait_for(lambda: page.shown.rowCount() >= 40)  # type: ignore[attr-defined]
-
-
-def read(window: MainWindow, path: Path) -> LogView:
-    page = window.centre.below.page("log")
-    assert isinstance(page, LogView)
-    page.set_log(None)
-    window.opening.open_path(path)
-    wait_for(lambda: page.name == path.name)
-    return page
-
-
-def log(window: MainWindow) -> None:
-    read(window, LOG)
-
-
-def log_planned(window: MainWindow) -> None:
-    page = read(window, LOG)
-    page.plan_button.click()
-    wait_for(page.remedies)
-
-
-def log_applied(window: MainWindow) -> None:
-    log_planned(window)
-    page = window.centre.below.page("log")
-    assert isinstance(page, LogView)
-    page.remedy_wanted.emit(page.remedies()[1])
-    window.document.flush()
-
-
-def log_asked(window: MainWindow) -> None:
-    """A log without its head: what it leaves open is asked for."""
-    text = (LOGS / "vllm" / "085-tp2-ok-interleaved.log").read_text("utf-8").splitlines(keepends=True)
-    kept = "".join(line for line in text if "Namespace(" not in line and "LLM engine" not in line)
-    page = window.centre.below.page("log")
-    assert isinstance(page, LogView)
-    before = page.found
-    window.opening.logs.read_text(kept)
-    wait_for(lambda: page.found is not before)
-
-
-def log_devices(window: MainWindow) -> None:
-    read(window, LOGS / "llamacpp" / "ok-2gpu-pipeline.log")
-
-
-def weights(window: MainWindow) -> None:
-    window.centre.show_tab("Explain")
-    window.centre.select(0, "weights")
-
-
-def activations(window: MainWindow) -> None:
-    window.centre.show_tab("Explain")
-    window.centre.select(0, "activations")
-
-
-def no_plan(window: MainWindow) -> None:
-    window.centre.set_problem("The model's config names an architecture that is not known here", "Choose another model")
-
-
-def no_driver(window: MainWindow) -> None:
-    window.view.gpu_panel(True)
-    dock = window.view.dock
-    assert dock is not None
-    wait_for(lambda: dock.panel.notice.isVisible())
-
-
-def recorded(path: Path) -> None:
-    """A minute of two cards, one with a server."""
-    recorder = Recorder(path)
-    for second in range(60):
-        server = ProcessSample(
-            4711, Reading((2 + second // 4) * GIB), ("compute",), name="python3", user="ada", engine="vllm",
-            command=("vllm", "serve", "Qwen/Qwen3-8B", "--max-model-len", "32768"), local=True, root_pid=4711,
-        )  # fmt: skip
-        sizes = (server.memory.value or 0, GIB // 2)
-        gpus = tuple(
-            GpuSample(
-                i, f"GPU-{i}b8f2e40-90c1-4a55-8c11-00000000000{i}", name="NVIDIA GeForce RTX 4090",
-                total=Reading(24 * GIB), free=Reading(23 * GIB - size), allocated=Reading(size), reserved=Reading(GIB),
-                processes=(server,) if i == 0 else (),
-            )
-            for i, size in enumerate(sizes)
-        )  # fmt: skip
-        recorder.add(Snapshot(second, float(second), 1_790_000_000.0 + second, gpus))
-    recorder.close()
-
-
-def replay(window: MainWindow) -> None:
-    window.view.gpu_panel(True)
-    dock = window.view.dock
-    assert dock is not None
-    path = Path(window.services.settings.path).parent / "recording.csv"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    recorded(path)
-    dock.panel.feed.play(path)
-    wait_for(lambda: dock.panel.bars.rows())
-    dock.panel.replay.pause.setChecked(True)
-    dock.panel._seek(0.7)
-    settle(120)
-
-
-def compare(window: MainWindow) -> None:
-    """The plan that is edited beside two others."""
-    window.view.pin_plan()
-    window.document.set_option("kv_cache_dtype", "fp8")
-    window.document.flush()
-    window.view.pin_plan()
-    window.document.set_option("max_model_len", 8192)
-    window.document.flush()
-    window.view.show_compare()
-
-
-def together(window: MainWindow) -> None:
-    """Three servers on the same GPUs, of which not all start."""
-    window.document.set_option("gpu_memory_utilization", 0.6)
-    window.document.flush()
-    compare(window)
-    page = window.centre.below.page("compare")
-    page.show_together()  # type: ignore[attr-defined]
-    shared = page.together  # type: ignore[attr-defined]
-    wait_for(lambda: len(shared.orders) == 6)
-
-
-def sweep(window: MainWindow) -> None:
-    window.view.show_compare()
-    page = window.centre.below.page("compare")
-    page.show_sweep()  # type: ignore[attr-defined]
-    swept = page.sweep  # type: ignore[attr-defined]
-    wait_for(lambda: swept._job is None and swept.points and swept.plot.made)
-
-
-def heat(window: MainWindow) -> None:
-    sweep(window)
-    swept = window.centre.below.page("compare").sweep  # type: ignore[attr-defined]
-    swept.second.setCurrentIndex(swept.second.findText("Users"))
-    wait_for(lambda: swept._job is None and len(swept.points) > 64)
-
-
-def launch(window: MainWindow) -> None:
-    window.view.show_launch()
-
-
-def gigabytes(window: MainWindow) -> None:
-    window.view.unit_gb()
-
-
-TP8 = ("--tensor-parallel-size=8",)
-WHOLE_PROMPTS = ("--no-enable-chunked-prefill",)
-STATES: dict[str, State] = {
-    "fits": State({"gpu": "2xRTX 4090", "load": "32@1500+500"}),
-    "start": State({}),
-    "small-window": State({"gpu": "2xRTX 4090", "load": "32@1500+500"}, size=SMALL),
-    "does-not-fit": State({"model": "Llama-3.3-70B-Instruct", "gpu": "2xH100"}),
-    "does-not-fit-small": State({"model": "Llama-3.3-70B-Instruct", "gpu": "2xH100"}, size=SMALL),
-    "does-not-fit-hd": State({"model": "Llama-3.3-70B-Instruct", "gpu": "2xH100"}, size=HD),
-    "weights-too-large": State({"model": "Llama-3.3-70B-Instruct", "gpu": "1xRTX 4090,1xRTX 3090"}),
-    "no-length-known": State({"gpu": "RTX 4090", "flags": WHOLE_PROMPTS}, size=SMALL),
-    "eight-folded": State({"model": "Llama-3.3-70B-Instruct", "gpu": "8xH100"}),
-    "eight-kinds": State(
-        {"model": "Llama-3.1-8B-Instruct", "gpu": "2xRTX 4090,2xRTX 3090,2xH100,2xL40S", "flags": TP8}, size=HD
-    ),
-    "sixteen": State({"model": "Llama-3.3-70B-Instruct", "gpu": "8xH100,8xH200", "flags": TP8}, size=SMALL),
-    "sixteen-4k": State({"model": "Llama-3.3-70B-Instruct", "gpu": "8xH100,8xH200", "flags": TP8}, size=UHD),
-    "others-hold-memory": State({"gpu": "2xRTX 4090", "free": ("0=20GiB",)}),
-    "cannot-tell": State({"gpu": "MI300X"}),
-    "no-plan": State({}, no_plan),
-    "no-plan-small": State({}, no_plan, size=SMALL),
-    "start-up": State({"gpu": "2xRTX 4090"}, startup),
-    "start-up-small": State({"model": "Llama-3.3-70B-Instruct", "gpu": "2xH100"}, startup, size=SMALL),
-    "explain-weights": State({"gpu": "2xRTX 4090"}, weights),
-    "explain-activations-4k": State({"gpu": "2xRTX 4090"}, activations, size=UHD),
-    "ways": State({"model": "Llama-3.3-70B-Instruct", "gpu": "2xH100"}, ways, size=HD),
-    "ways-small": State({"gpu": "RTX 4090"}, ways, size=SMALL),
-    "what-fits": State({"gpu": "RTX 4090"}, what_fits),
-    "log": State({"gpu": "RTX 4090"}, log),
-    "log-planned": State({"gpu": "RTX 4090"}, log_planned),
-    "log-applied-small": State({"gpu": "RTX 4090"}, log_applied, size=SMALL),
-    "log-asked": State({"gpu": "2xRTX 4090"}, log_asked),
-    "log-asked-small": State({"gpu": "2xRTX 4090"}, log_asked, size=SMALL),
-    "log-devices": State({"gpu": "2xRTX 4090"}, log_devices),
-    "model-picker": State({}, models),
-    "model-picker-all": State({}, all_models, size=SMALL),
-    "model-picker-marked": State({"gpu": "RTX 4060 Ti 16GB"}, marked_models),
-    "gpu-picker-marked": State({"model": "Qwen3-32B"}, marked_gpus),
-    "model-picker-empty": State({}, no_model),
-    "gpu-picker": State({}, gpus),
-    "advanced": State({}, advanced),
-    "refused-value": State({}, refused),
-    "refused-small": State({}, refused, size=SMALL),
-    "messages": State({}, messages),
-    "loading": State({}, loading),
-    "dropping": State({}, dropping),
-    "compare": State({"gpu": "2xRTX 4090"}, compare),
-    "compare-hd": State({"gpu": "2xRTX 4090"}, compare, size=HD),
-    "together": State({"gpu": "2xRTX 4090"}, together),
-    "together-small": State({"gpu": "2xRTX 4090"}, together, size=SMALL),
-    "sweep": State({"gpu": "2xRTX 4090", "load": "8@1500+500"}, sweep),
-    "map": State({"gpu": "2xRTX 4090", "load": "8@1500+500"}, heat, size=HD),
-    "launch": State({"gpu": "2xRTX 4090"}, launch),
-    "launch-small": State({"gpu": "2xRTX 4090"}, launch, size=SMALL),
-    "gigabytes": State({"gpu": "80GB"}, gigabytes),
-    "no-driver": State({}, no_driver),
-    "replay": State({"gpu": "2xRTX 4090"}, replay),
-    "replay-small": State({"gpu": "2xRTX 4090"}, replay, size=SMALL),
-    "replay-hd": State({"gpu": "2xRTX 4090"}, replay, size=HD),
-    "large": State({"gpu": "2xRTX 4090"}, size=HD, scale=2.0),
-    "wide": State({"model": "Llama-3.3-70B-Instruct", "gpu": "4xH100"}, size=(2560, 1440)),
-    "llamacpp": State({"gpu": "RTX 4090", "engine": "llamacpp"}),
-    "llamacpp-shares": State({"model": "Llama-3.3-70B-Instruct", "gpu": "3xRTX 3090", "engine": "llamacpp"}),
-    "sglang": State({"gpu": "2xRTX 4090", "engine": "sglang"}, size=HD),
-}
-# With half as large letters again: what shall be looked at, by its name above.
-LARGER = ("fits", "small-window", "does-not-fit-small", "does-not-fit-hd", "refused-value", "advanced", "replay",
-          "messages", "gpu-picker", "what-fits", "ways-small", "sixteen", "compare", "sweep",
-          "launch-small", "log-asked")  # fmt: skip
+MOST_GAP: Final = 12
 
 
 def application_of(theme: str) -> Application:
@@ -384,6 +74,14 @@ def cleared(window: MainWindow) -> None:
     """As at its start."""
     window.pickers.close_choosers()
     window.drops.left()
+    for shown in window.findChildren(Tour):
+        shown.close()
+    launching = window.centre.below._pages.get("launch")
+    if launching is not None:
+        launching.form.setCurrentIndex(0)  # type: ignore[attr-defined]
+    fitting = window.centre.below._pages.get("fits")
+    if fitting is not None:
+        fitting.way.setCurrentIndex(0)  # type: ignore[attr-defined]
     for strip in window.centre.messages.strips:
         strip.dismiss()
     dock = window.view.dock
@@ -425,7 +123,20 @@ def trouble(window: MainWindow) -> list[str]:
     form = window.panel.widget()
     assert form is not None
     wide = form.width() - window.panel.viewport().width()
-    return [*faults(window), *([f"the form is {wide} pixels wider than its panel"] if wide > 0 else [])]
+    found = [f"the form is {wide} pixels wider than its panel"] if wide > 0 else []
+    gaps = gap_below(window)
+    return [*faults(window), *found, *([f"{gaps} pixels are bare between the cards"] if gaps > MOST_GAP else [])]
+
+
+def gap_below(window: MainWindow) -> int:
+    """The most pixels between the bars, the table, the tabs and the chart, one below the other."""
+    centre, below = window.centre, window.centre.below
+    cards = [centre._bars_card, below.table_card, below.tabs_card, below.chart_card]
+    spans = sorted((c.mapTo(window, c.rect().topLeft()).y(), c.height()) for c in cards if c.isVisible())
+    end, most = spans[0][0] + spans[0][1], 0
+    for top, height in spans[1:]:
+        most, end = max(most, top - end), max(end, top + height)
+    return most
 
 
 # Where things stand is the same in every theme: those that have colours of their own.
@@ -453,9 +164,47 @@ def test_every_screen_can_be_read(gallery: MainWindow, name: str, request: pytes
         Path(folder).mkdir(parents=True, exist_ok=True)
         write(picture(window, state.scale), Path(folder) / f"{name}-{theme}.png")
     assert not found, "\n".join(["", *found])
+    if state.size == SMALL and theme != "larger":
+        assert window.centre.verdict.height() < SMALL[1] / 5, "the verdict takes a fifth of a low window"
     image = window.centre.grab().toImage()
     dark = image.pixelColor(4, image.height() // 2).lightness() < 128
     assert dark == (theme == "dark")
     scroll = window.centre._scroll
     if state.size[1] >= 800 and theme != "larger" and not window.centre.messages.strips and not window.view.dock:
         assert scroll.verticalScrollBar().maximum() == 0, "the plan scrolls though there is room"
+
+
+def calibrations(window: MainWindow) -> QDialog:
+    """With a run of a log."""
+    shown(window, State({"gpu": "RTX 4090"}, log_planned))
+    page = window.centre.below.page("log")
+    page.calibrate_button.click()  # type: ignore[attr-defined]
+    wait_for(window.services.runs.kept)
+    return CalibrationsDialog(window.services.runs, lambda error, what: None, window)
+
+
+DIALOGS: Final[dict[str, Callable[[MainWindow], QDialog]]] = {
+    "about": AboutDialog,
+    "calibrations": calibrations,
+    "crash": lambda window: CrashDialog(
+        "Traceback (most recent call last):\n  ...\nValueError: a failure\n" * 9, window
+    ),
+    "data": lambda window: DataDialog(window.services.jobs, window),
+    "inspect": lambda window: InspectDialog(models.load("Qwen/Qwen3-30B-A3B"), window),
+}
+
+
+@pytest.mark.parametrize("gallery", ["light", "dark", "contrast", "larger"], indirect=True)
+@pytest.mark.parametrize("name", DIALOGS)
+def test_every_dialog_can_be_read(gallery: MainWindow, name: str, request: pytest.FixtureRequest) -> None:
+    dialog = DIALOGS[name](gallery)
+    dialog.show()
+    settle(60)
+    folder = os.environ.get("KVPLANNER_SCREENSHOTS")
+    if folder:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        write(dialog.grab(), Path(folder) / f"{name}-{request.node.callspec.params['gallery']}.png")
+    found = faults(dialog)
+    dialog.close()
+    dialog.deleteLater()
+    assert not found, "\n".join(["", *found])

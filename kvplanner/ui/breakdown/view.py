@@ -390,6 +390,7 @@ class BreakdownView(Widget):
         strong = QFontMetrics(sized(self.font(), 1.0, bold=True))
         wide[0] = min(wide[0], metrics.averageCharWidth() * NAME_LEAST) + SWATCH + 16
         wide[1] = max([wide[1], *(strong.horizontalAdvance(size) + PADDING for size in self.model.strong_sizes())])
+        wide[3] = max([wide[3], *(strong.horizontalAdvance(text) + PADDING for text in self.model.column(3))])
         return wide
 
     def whole_width(self) -> int:

@@ -13,8 +13,9 @@ from kvplanner.app.jobs import Jobs
 from kvplanner.report.sweep import label_of, point_words, shown
 from kvplanner.ui import figures
 from kvplanner.ui.compare.measure import MEASURES, Measure, few, labelled, round_steps
+from kvplanner.ui.setup.width import grown
 from kvplanner.ui.theme.ink import tokens_of
-from kvplanner.ui.widgets.plot import PlotPlace, load
+from kvplanner.ui.widgets.plot import PlotPlace, load, room_for
 
 if TYPE_CHECKING:
     from kvplanner.engine.request import PlanRequest
@@ -140,7 +141,9 @@ class SweepPlot(QWidget):
         last = max(len(bands) - 1, 1)
         plot.setXRange(-0.035 * last, 1.02 * last, padding=0)
         plot.setYRange(0, top * 1.06, padding=0)
-        plot.getAxis("left").setTicks([[(step, few(step) if step else "0") for step in round_steps(top)]])
+        ticks = [(step, few(step) if step else "0") for step in round_steps(top)]
+        plot.getAxis("left").setWidth(room_for((text for _, text in ticks), self.fontMetrics(), _LEFT))
+        plot.getAxis("left").setTicks([ticks])
         plot.setLabel("bottom", label_of(self._axes[0], self._request), color=tokens.muted)
         self._label_values()
 
@@ -159,7 +162,7 @@ class SweepPlot(QWidget):
     def _label_values(self) -> None:
         if self._plot is None or not self._axes or not self._points:
             return
-        most = max((self.width() - _LEFT) // _LABEL, 1)
+        most = max((self.width() - _LEFT) // grown(_LABEL, self.fontMetrics().height(), 1.0), 1)
         values = [point.values[0] for point in self._points]
         ticks = [(at, short_value(values[at])) for at in labelled(len(values), most)]
         self._plot.getAxis("bottom").setTicks([ticks])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QDialog, QDialogButtonBox, QGridLayout, QLabel, QVBoxLayout, QWidget
@@ -9,7 +11,10 @@ from PySide6.QtWidgets import QDialog, QDialogButtonBox, QGridLayout, QLabel, QV
 import kvplanner
 from kvplanner.app.crash import versions
 from kvplanner.engine.registry import engine, names
+from kvplanner.ui.setup.width import grown
 
+_WIDTH: Final = 460
+_MARGIN: Final = 14
 PARTS = (
     ("pyqtgraph", "pyqtgraph"), ("numpy", "numpy"), ("nvidia-ml-py", "NVML binding"),
     ("huggingface_hub", "huggingface_hub"), ("psutil", "psutil"), ("prometheus-client", "prometheus-client"),
@@ -51,6 +56,8 @@ class AboutDialog(QDialog):
             self,
         )
         text.setWordWrap(True)
+        wide = grown(_WIDTH, self.fontMetrics().height(), 1.0)
+        text.setFixedHeight(text.heightForWidth(wide - 2 * _MARGIN))
         grid = QGridLayout()
         grid.setHorizontalSpacing(18)
         rows = all_versions()
@@ -59,6 +66,7 @@ class AboutDialog(QDialog):
             label.setProperty("role", "muted")
             value = QLabel(version, self)
             value.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+            label.setMinimumHeight(label.sizeHint().height())
             grid.addWidget(label, row, 0)
             grid.addWidget(value, row, 1)
         grid.setColumnStretch(1, 1)
@@ -74,4 +82,5 @@ class AboutDialog(QDialog):
         layout.addWidget(text)
         layout.addLayout(grid)
         layout.addWidget(buttons)
-        self.setFixedWidth(460)
+        layout.setContentsMargins(_MARGIN, _MARGIN, _MARGIN, _MARGIN)
+        self.setFixedWidth(wide)

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import Qt, QTimer
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QDialog,
@@ -22,6 +23,7 @@ from PySide6.QtWidgets import (
 
 from kvplanner.errors import PlannerError
 from kvplanner.report.calibrations import about, measured, rule, used
+from kvplanner.ui.widgets import tables
 
 if TYPE_CHECKING:
     from kvplanner.app.runs import Runs
@@ -49,11 +51,8 @@ class CalibrationsDialog(QDialog):
         told.setWordWrap(True)
         self.table = QTableWidget(0, len(_HEADS), self)
         self.table.setHorizontalHeaderLabels(_HEADS)
-        self.table.verticalHeader().hide()
-        self.table.setAccessibleName("Runs that calibrate plans")
-        self.table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
-        self.table.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
-        self.table.setTabKeyNavigation(False)
+        tables.flat(self.table, "Runs that calibrate plans")
+        self.table.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
         self.table.setWordWrap(True)
         header = self.table.horizontalHeader()
         for column, mode in enumerate(("Stretch", "ResizeToContents", "Stretch", "Stretch")):
@@ -101,6 +100,11 @@ class CalibrationsDialog(QDialog):
         self.table.resizeRowsToContents()
         self._filling = False
         self._enable()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Rows as high as their texts at the width that their columns have now."""
+        super().resizeEvent(event)
+        QTimer.singleShot(0, self.table, self.table.resizeRowsToContents)
 
     def _enable(self) -> None:
         self.export_button.setEnabled(self.table.rowCount() > 0)

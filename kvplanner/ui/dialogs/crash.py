@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from PySide6.QtGui import QFontDatabase, QGuiApplication
+from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QDialog, QDialogButtonBox, QFileDialog, QLabel, QPlainTextEdit, QVBoxLayout, QWidget
 
 from kvplanner.app import storage
+from kvplanner.ui.theme.ink import fixed
 
 
 class CrashDialog(QDialog):
@@ -26,7 +27,7 @@ class CrashDialog(QDialog):
         self.report = QPlainTextEdit(text, self)
         self.report.setReadOnly(True)
         self.report.setAccessibleName("Crash report")
-        self.report.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
+        self.report.setFont(fixed(self.font()))
         self.result_text = QLabel("", self)
         self.result_text.setProperty("role", "muted")
         buttons = QDialogButtonBox(self)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from PySide6.QtGui import QFontDatabase, QGuiApplication
+from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QDialog, QDialogButtonBox, QPlainTextEdit, QVBoxLayout, QWidget
 
 from kvplanner.model.model import Model
 from kvplanner.report.inspect import inspect
 from kvplanner.report.inspect_text import lines
+from kvplanner.ui.theme.ink import fixed
 
 _SIZE: Final = (920, 600)
 
@@ -22,7 +23,7 @@ class InspectDialog(QDialog):
         self.setWindowTitle(f"Inspect {model.id.rsplit('/', 1)[-1]}")
         self.text = QPlainTextEdit("\n".join(lines(inspect(model))), self)
         self.text.setReadOnly(True)
-        self.text.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
+        self.text.setFont(fixed(self.font()))
         self.text.setAccessibleName("What the model is")
         self.text.setTabChangesFocus(True)
         buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close, self)

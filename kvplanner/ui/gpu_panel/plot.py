@@ -17,12 +17,14 @@ from kvplanner.report.words import rich
 from kvplanner.ui import figures
 from kvplanner.ui.theme.ink import tokens_of
 from kvplanner.ui.theme.palette import Tokens
-from kvplanner.ui.widgets.plot import PlotPlace, load
+from kvplanner.ui.widgets.plot import PlotPlace, load, room_for
 from kvplanner.units import GB, GIB, MIB, ByteUnit, format_bytes
 
 SPANS: Final = (("1 min", 60), ("5 min", 300), ("15 min", 900), ("1 h", 3600), ("24 h", 86_400))
 LEAST_PLOT: Final = 160
 _LEFT: Final = 46
+_LONGEST_VALUE: Final = "000.0"
+_BELOW: Final = 9  # beside the height of the times: the tick and the air
 _ONE_LINE: Final = 4  # curves that are named in one line
 _MOST_POINTS: Final = 1200
 # Curves differ in their dashes as well as in their colours.
@@ -136,7 +138,6 @@ class HistoryPlot(QWidget):
         if self._plot is not None:
             return
         plot = self._plot = self._space.give_way(pyqtgraph, self._column, name="Memory in use over time", left=_LEFT)
-        plot.getAxis("bottom").setHeight(24)
         plot.setMinimumHeight(LEAST_PLOT)
         self._remake()
         self._refresh()
@@ -154,6 +155,8 @@ class HistoryPlot(QWidget):
             axis.setPen(QColor(tokens.border))
             axis.setTextPen(QColor(tokens.muted))
             axis.setStyle(tickFont=self.font(), tickLength=-4)
+        plot.getAxis("left").setWidth(room_for((_LONGEST_VALUE,), self.fontMetrics(), _LEFT))
+        plot.getAxis("bottom").setHeight(self.fontMetrics().height() + _BELOW)
         for item in [*self._curves.values(), *self._lines, *self._marks]:
             plot.removeItem(item)
         self._lines = [self._reference(line, tokens) for line in self._references]

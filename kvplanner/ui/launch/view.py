@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from PySide6.QtCore import Signal
-from PySide6.QtGui import QFocusEvent, QFontDatabase, QGuiApplication, QShowEvent
+from PySide6.QtGui import QFocusEvent, QGuiApplication, QShowEvent
 from PySide6.QtWidgets import QComboBox, QHBoxLayout, QPlainTextEdit, QPushButton, QVBoxLayout, QWidget
 
 from kvplanner.engine.registry import engine
 from kvplanner.errors import PlannerError
 from kvplanner.report.launch import FORMS, TITLES, Form, snippet
-from kvplanner.ui.theme.ink import set_pale
+from kvplanner.ui.theme.ink import fixed, set_pale
 from kvplanner.ui.widgets.labels import spoken
 
 if TYPE_CHECKING:
@@ -62,13 +62,7 @@ class LaunchView(QWidget):
             shown.setFrameShape(QPlainTextEdit.Shape.NoFrame)
             shown.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
             shown.setTabChangesFocus(True)
-        fixed = QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont)
-        if self.font().pixelSize() > 0:
-            fixed.setPixelSize(self.font().pixelSize())
-        else:
-            fixed.setPointSizeF(self.font().pointSizeF())
-        self.text.setFont(fixed)
-        self.answer.setFont(fixed)
+            shown.setFont(fixed(self.font()))
         self.answer.hide()
         self.text.setMinimumHeight(self.fontMetrics().height() * _LEAST_LINES)
         line = QHBoxLayout()

@@ -14,14 +14,13 @@ from PySide6.QtGui import (
     QPainter,
     QPaintEvent,
     QPen,
-    QPolygonF,
     QResizeEvent,
     QWheelEvent,
 )
 from PySide6.QtWidgets import QAbstractButton, QComboBox, QLineEdit, QSizePolicy, QStyle, QStyleOptionComboBox, QWidget
 
 from kvplanner.ui.figures import shown
-from kvplanner.ui.theme.ink import tokens_of
+from kvplanner.ui.theme.ink import chevron, tokens_of
 from kvplanner.ui.theme.palette import Tokens
 
 RADIUS: Final = 4.0
@@ -34,14 +33,6 @@ TEXT_LEFT: Final = 9
 TEXT_MARGINS: Final = 31
 DOT: Final = " · "
 MOST_ROWS: Final = 4  # of facts on a picker's button
-
-
-def draw_chevron(painter: QPainter, centre: QPointF, colour: str) -> None:
-    """A small arrow that points down."""
-    painter.setPen(QPen(QColor(colour), 1.4, Qt.PenStyle.SolidLine, Qt.PenCapStyle.RoundCap))
-    painter.setBrush(Qt.BrushStyle.NoBrush)
-    x, y = centre.x(), centre.y()
-    painter.drawPolyline(QPolygonF([QPointF(x - 3.5, y - 1.8), QPointF(x, y + 1.8), QPointF(x + 3.5, y - 1.8)]))
 
 
 def draw_field(painter: QPainter, widget: QWidget, tokens: Tokens, *, focus: bool, hover: bool = False) -> None:
@@ -162,7 +153,7 @@ class ComboBox(QComboBox):
         painter.setPen(QColor(tokens.text if self.isEnabled() else tokens.muted))
         text = QFontMetrics(self.font()).elidedText(self.currentText(), Qt.TextElideMode.ElideRight, area.width())
         painter.drawText(area, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft, text)
-        draw_chevron(painter, QPointF(self.width() - 13, self.height() / 2), tokens.muted)
+        chevron(painter, QPointF(self.width() - 13, self.height() / 2), tokens.muted)
 
 
 class PickerButton(QAbstractButton):
@@ -258,7 +249,7 @@ class PickerButton(QAbstractButton):
         painter.setPen(QColor(tokens.muted if self._busy else tokens.text))
         title = metrics.elidedText(self.text(), Qt.TextElideMode.ElideMiddle, area.width() - 18 - taken)
         painter.drawText(area, Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignTop, title)
-        draw_chevron(painter, QPointF(area.right() - 4, area.top() + metrics.height() / 2), tokens.muted)
+        chevron(painter, QPointF(area.right() - 4, area.top() + metrics.height() / 2), tokens.muted)
         small = self._small()
         painter.setFont(small)
         painter.setPen(QColor(tokens.muted))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from PySide6.QtCore import QLineF, QRectF, Qt
-from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPalette, QPen, QPixmap
+from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
+from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPalette, QPen, QPixmap, QPolygonF
 from PySide6.QtWidgets import QWidget
 
 from kvplanner.ui.figures import shown
@@ -99,6 +99,18 @@ def sized(base: QFont, factor: float, *, bold: bool = False) -> QFont:
     return made
 
 
+def fixed(beside: QFont, factor: float = 1.0) -> QFont:
+    """Letters of one width, as large as those beside them or scaled."""
+    from PySide6.QtGui import QFontDatabase
+
+    wanted, made = sized(beside, factor), QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont)
+    if wanted.pointSizeF() > 0:
+        made.setPointSizeF(wanted.pointSizeF())
+    else:
+        made.setPixelSize(wanted.pixelSize())
+    return made
+
+
 def snapped(rect: Rect) -> QRectF:
     """The rectangle with its edges on whole pixels, so that neighbours touch."""
     left, top, right, bottom = round(rect.x), round(rect.y), round(rect.right), round(rect.bottom)
@@ -162,6 +174,16 @@ def rounded(painter: QPainter, area: QRectF, fill: str, line: str, radius: float
     painter.setPen(QPen(QColor(line), 1.0) if line else QPen(Qt.PenStyle.NoPen))
     painter.setBrush(QColor(fill) if fill else QColor(Qt.GlobalColor.transparent))
     painter.drawRoundedRect(area.adjusted(0.5, 0.5, -0.5, -0.5), radius, radius)
+    painter.restore()
+
+
+def chevron(painter: QPainter, centre: QPointF, ink: str) -> None:
+    """A small arrow that points down."""
+    painter.save()
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    painter.setPen(pen(ink, 1.4, square=False))
+    x, y = centre.x(), centre.y()
+    painter.drawPolyline(QPolygonF([QPointF(x - 3.5, y - 1.8), QPointF(x, y + 1.8), QPointF(x + 3.5, y - 1.8)]))
     painter.restore()
 
 

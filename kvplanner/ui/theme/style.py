@@ -11,21 +11,23 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from PySide6.QtCore import QRectF, Qt
-from PySide6.QtGui import QColor, QPainter, QPalette
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QColor, QPainter, QPalette, QPolygonF
 from PySide6.QtWidgets import (
+    QComboBox,
     QFrame,
     QLabel,
     QProxyStyle,
     QStyle,
     QStyleOption,
     QStyleOptionButton,
+    QStyleOptionComplex,
     QStyleOptionToolButton,
     QToolButton,
     QWidget,
 )
 
-from kvplanner.ui.theme.ink import rounded, tokens_of
+from kvplanner.ui.theme.ink import chevron, pen, rounded, tokens_of
 
 ROLES: Final = {
     "muted": QPalette.ColorRole.PlaceholderText,
@@ -35,6 +37,7 @@ ROLES: Final = {
 }
 _FOCUSED: Final = QStyle.StateFlag.State_HasFocus
 _HOVERED: Final = QStyle.StateFlag.State_MouseOver
+_TICK: Final = ((0.24, 0.52), (0.43, 0.72), (0.78, 0.3))  # of the box: where the tick's ends are
 _FAINT: Final = 110  # of 255: the line below words that can be clicked
 _DOWN: Final = QStyle.StateFlag.State_Sunken | QStyle.StateFlag.State_On
 
@@ -77,6 +80,10 @@ class Style(QProxyStyle):
             self._button(option, painter, widget)
         elif widget is not None and element == primitive.PE_PanelButtonTool:
             self._tool_button(option, painter, widget)
+        elif element == primitive.PE_PanelItemViewRow and option.state & QStyle.StateFlag.State_Selected:
+            painter.fillRect(option.rect, option.palette.highlight())
+        elif element == primitive.PE_IndicatorCheckBox and widget is not None:
+            self._check_box(option, painter, widget)
         elif element in (primitive.PE_FrameFocusRect, primitive.PE_IndicatorArrowDown) and isinstance(
             widget, QToolButton
         ):
@@ -91,6 +98,37 @@ class Style(QProxyStyle):
         wrong, focus = bool(widget.property("wrong")), bool(option.state & _FOCUSED)
         line = tokens.danger if wrong else tokens.accent if focus else tokens.border
         rounded(painter, QRectF(option.rect), tokens.danger_soft if wrong else tokens.field, line, 4)
+
+    def _check_box(self, option: QStyleOption, painter: QPainter, widget: QWidget) -> None:
+        tokens = tokens_of(widget)
+        on = bool(option.state & QStyle.StateFlag.State_On)
+        strong, usable = tokens.accent, bool(option.state & QStyle.StateFlag.State_Enabled)
+        area = QRectF(option.rect)
+        outline = tokens.outline if not option.state & (_FOCUSED | _HOVERED) else strong
+        rounded(painter, area, (strong if usable else tokens.outline) if on else tokens.field, outline, 3)
+        if on:
+            tick = QPolygonF([area.topLeft() + QPointF(area.width() * x, area.height() * y) for x, y in _TICK])
+            painter.save()
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            painter.setPen(pen(tokens.on_accent if usable else tokens.panel, 1.8, square=False))
+            painter.drawPolyline(tick)
+            painter.restore()
+
+    def drawComplexControl(
+        self,
+        control: QStyle.ComplexControl,
+        option: QStyleOptionComplex,
+        painter: QPainter,
+        widget: QWidget | None = None,
+    ) -> None:
+        """Lists to choose from, as those of the form look."""
+        if control == QStyle.ComplexControl.CC_ComboBox and isinstance(widget, QComboBox) and not widget.isEditable():
+            tokens, area = tokens_of(widget), QRectF(option.rect)
+            fill = tokens.raised if option.state & _HOVERED else tokens.panel
+            rounded(painter, area, fill, tokens.accent if option.state & _FOCUSED else tokens.border, 4)
+            chevron(painter, QPointF(area.right() - 12, area.center().y()), tokens.muted)
+            return
+        super().drawComplexControl(control, option, painter, widget)
 
     def _button(self, option: QStyleOption, painter: QPainter, widget: QWidget) -> None:
         tokens = tokens_of(widget)

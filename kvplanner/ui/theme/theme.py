@@ -48,7 +48,7 @@ QToolTip { background: $panel; color: $text; border: 1px solid $outline; padding
 QAbstractScrollArea::corner { background: transparent; border: none; }
 QHeaderView::up-arrow, QHeaderView::down-arrow { width: 0; height: 0; image: none; }
 QHeaderView::section { background: $panel; color: $muted; border: none; border-bottom: 1px solid $border;
-  padding: 3px 3px; }
+  padding: 3px 6px; }
 """)
 
 

@@ -5,26 +5,16 @@ from __future__ import annotations
 from typing import Final
 
 from PySide6.QtCore import QRectF, Qt
-from PySide6.QtGui import QFont, QFontDatabase, QPainter, QPaintEvent, QResizeEvent
+from PySide6.QtGui import QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
 from kvplanner.ui.figures import verbatim
-from kvplanner.ui.theme.ink import colour, sized, tokens_of
+from kvplanner.ui.theme.ink import colour, tokens_of
 from kvplanner.ui.widgets.labels import Wrapped
 
 MARGIN: Final = 7
 LINE: Final = 3
 SMALLER: Final = 0.92
-
-
-def terminal_font(beside: QFont) -> QFont:
-    """Letters of one width, a little smaller than those beside them."""
-    small, fixed = sized(beside, SMALLER), QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont)
-    if small.pointSizeF() > 0:
-        fixed.setPointSizeF(small.pointSizeF())
-    else:
-        fixed.setPixelSize(small.pixelSize())
-    return fixed
 
 
 class EngineMessage(Wrapped):

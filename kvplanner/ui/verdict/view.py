@@ -19,7 +19,7 @@ from kvplanner.report.devices import telling_kind
 from kvplanner.report.verdict import Verdict, no_plan, refused, verdict
 from kvplanner.report.words import Unit
 from kvplanner.ui.figures import shown, verbatim
-from kvplanner.ui.theme.ink import colour, sized, tokens_of
+from kvplanner.ui.theme.ink import colour, fixed, sized, tokens_of
 from kvplanner.ui.verdict.icon import STATE_NAMES, StatusIcon
 from kvplanner.ui.widgets.labels import Wrapped
 from kvplanner.units import counted
@@ -312,9 +312,9 @@ class VerdictView(QWidget):
     def _show_message(self, text: str) -> None:
         if not text and self._message is None:
             return
-        from kvplanner.ui.verdict.message import terminal_font
+        from kvplanner.ui.verdict.message import SMALLER
 
-        self.message.setFont(terminal_font(self.font()))
+        self.message.setFont(fixed(self.font(), SMALLER))
         self.message.show_words(text, short=self._low and not self._open_notes)
         self.message.setVisible(bool(text))
 
@@ -364,6 +364,8 @@ class VerdictView(QWidget):
             text, remedy = self._problem
             return Verdict("stale", no_plan(text), (remedy,) if remedy else ())
         told = verdict(self._plan, self._unit)
+        # Why it cannot be told is the headline already.
+        told = told._replace(notes=tuple(note for note in told.notes if note not in told.headline))
         if self._stale is None or self._plan is None:
             return told
         reason, remedy, of = self._stale

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
 
 from PySide6.QtCore import Qt
+from PySide6.QtGui import QFontMetrics
 from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
 
 from kvplanner.app.jobs import error_text
@@ -13,11 +15,19 @@ if TYPE_CHECKING:
     from kvplanner.app.jobs import JobControl
 
 
+_BESIDE: Final = 12  # of a label: the tick and the air
+
+
 def load(control: JobControl) -> Any:
     """Imports pyqtgraph: it makes no Qt objects while it is imported, so any thread may do it."""
     import pyqtgraph
 
     return pyqtgraph
+
+
+def room_for(labels: Iterable[str], metrics: QFontMetrics, least: int) -> int:
+    """Pixels for the values of a vertical axis: pyqtgraph leaves out those that have no room."""
+    return max(least, max((metrics.horizontalAdvance(label) for label in labels), default=0) + _BESIDE)
 
 
 class PlotPlace(QLabel):

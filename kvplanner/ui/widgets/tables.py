@@ -17,17 +17,22 @@ from PySide6.QtWidgets import (
 )
 
 ROW_PADDING: Final = 6
-COLUMN_GAP: Final = 10
+AIR: Final = 3
 ARROW: Final = 8  # pixels that the arrow of a sorted column is wide
-TITLE_MARGIN: Final = 3  # as the style has it
+TITLE_MARGIN: Final = 6  # as the style has it
 
 
 class Airy(QStyledItemDelegate):
-    """Cells a little wider than their text, so that two right-aligned numbers never touch."""
+    """Cells with air on both sides of their text, in line with the heads: no two columns touch."""
+
+    def initStyleOption(self, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex) -> None:
+        """The text within the air; the view draws the ground of a row."""
+        super().initStyleOption(option, index)
+        option.rect = option.rect.adjusted(AIR, 0, -AIR, 0)
 
     def sizeHint(self, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex) -> QSize:
-        """Room for the text and a gap."""
-        return super().sizeHint(option, index) + QSize(COLUMN_GAP, 0)
+        """Room for the text and the air."""
+        return super().sizeHint(option, index) + QSize(2 * AIR, 0)
 
 
 class Header(QHeaderView):

@@ -357,6 +357,7 @@ class Centre(QWidget):
         above = self.verdict.heightForWidth(width) if self.verdict.hasHeightForWidth() else self.verdict.height()
         above += self._bars_card.maximumHeight() + 2 * GAP + margins.top() + margins.bottom()
         self.details.fit(self.height(), self._scroll.viewport().height() - above)
+        self._outer.invalidate()  # it may remember what was there before
         least = max(self._scroll.viewport().height(), self._outer.minimumHeightForWidth(self._ground.width()))
         if self._ground.height() != least:  # a layout activated by hand tells the scroll area nothing
             QCoreApplication.postEvent(self._ground, QEvent(QEvent.Type.LayoutRequest))

@@ -12,6 +12,7 @@ from pytestqt.qtbot import QtBot
 from kvplanner.app.session import SCHEMA, Restored, _plans
 from kvplanner.report.bar import bar_cells
 from kvplanner.ui.compare.page import ComparePage
+from kvplanner.ui.compare.pins import told_apart
 from kvplanner.ui.window.application import Application
 from kvplanner.ui.window.arguments import parse
 from kvplanner.ui.window.run import begin
@@ -136,3 +137,14 @@ def test_what_is_pinned_comes_back_with_the_session(
     assert [pin.plan.verdict for pin in back._pins.kept] == [pin.plan.verdict for pin in page._pins.kept]
     back._pins.remove(0)
     assert len(other.document.pinned) == 1
+
+
+def test_names_of_pinned_plans_begin_with_what_sets_them_apart(page: ComparePage, window: MainWindow) -> None:
+    window.view.pin_plan()
+    window.document.set_option("kv_cache_dtype", "fp8")
+    window.document.flush()
+    window.view.pin_plan()
+    first, second = told_apart([pin.plan for pin in page._pins.kept])
+    assert second.startswith("--kv-cache-dtype fp8, ")
+    assert set(second.split(", ")) - set(first.split(", ")) == {"--kv-cache-dtype fp8"}
+    assert told_apart([page._pins.kept[1].plan])[0].startswith("Llama-3.1-8B-Instruct, ")

@@ -106,3 +106,14 @@ def test_releases_and_other_settings_of_the_engine(page: tuple[SweepPage, MainWi
     assert len(sweep.points) > 10
     assert {type(point.values[0]) for point in sweep.points} == {str}
     assert sweep.plot.at == len(sweep.points) - 1
+
+
+def test_values_of_large_letters_have_room_beside_the_plot(page: tuple[SweepPage, MainWindow], qtbot: QtBot) -> None:
+    swept, _ = page
+    qtbot.waitUntil(lambda: swept.plot.made and swept._job is None and bool(swept.points), timeout=10_000)
+    font = swept.font()
+    font.setPointSizeF(font.pointSizeF() * 2)
+    swept.plot.setFont(font)
+    axis = swept.plot._plot.getAxis("left")
+    labels = [text for _, text in axis._tickLevels[0]]
+    assert max(map(swept.plot.fontMetrics().horizontalAdvance, labels)) < axis.fixedWidth

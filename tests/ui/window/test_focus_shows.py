@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+import pytest
 from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtGui import QImage
-from PySide6.QtWidgets import QAbstractButton, QApplication, QComboBox, QLineEdit, QSlider, QTabBar, QWidget
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QAbstractItemView,
+    QApplication,
+    QComboBox,
+    QLineEdit,
+    QPlainTextEdit,
+    QSlider,
+    QTabBar,
+    QTextEdit,
+    QWidget,
+)
+from pytestqt.qtbot import QtBot
 
 from kvplanner.ui.window.focus import reveal
 from kvplanner.ui.window.window import MainWindow
@@ -25,18 +38,22 @@ def changed(one: QImage, other: QImage) -> int:
     return sum(a != b for a, b in zip(before, after, strict=True))
 
 
-def test_focus_can_be_seen_on_every_control(window: MainWindow) -> None:
-    opened_options(window)
-    window.activateWindow()
-    kinds = (QAbstractButton, QLineEdit, QComboBox, QSlider, QTabBar)
-    controls = [
+KINDS = (QAbstractButton, QLineEdit, QComboBox, QSlider, QTabBar, QAbstractItemView, QTextEdit, QPlainTextEdit)
+
+
+def controls_of(ground: QWidget) -> list[QWidget]:
+    """What Tab may lead to."""
+    return [
         w
-        for w in window.findChildren(QWidget)
-        if isinstance(w, kinds) and w.isVisible() and w.isEnabled() and w.focusPolicy() & Qt.FocusPolicy.TabFocus
+        for w in ground.findChildren(QWidget)
+        if isinstance(w, KINDS) and w.isVisible() and w.isEnabled() and w.focusPolicy() & Qt.FocusPolicy.TabFocus
     ]
-    canvas = window.centre.bars.canvas
-    hidden: list[str] = []
-    for control in [*controls[:60], canvas]:
+
+
+def unseen(window: MainWindow, controls: list[QWidget]) -> list[str]:
+    """Controls that look the same with the keyboard and without it."""
+    canvas, hidden = window.centre.bars.canvas, []
+    for control in controls:
         other = canvas if control is not canvas else window.panel.model.button
         other.setFocus(Qt.FocusReason.TabFocusReason)
         reveal(control)
@@ -46,5 +63,29 @@ def test_focus_can_be_seen_on_every_control(window: MainWindow) -> None:
         QApplication.processEvents()
         if changed(before, looks(window, control)) < LEAST_PIXELS:
             hidden.append(f"{type(control).__name__} {control.accessibleName() or getattr(control, 'text', str)()}")
+    return hidden
+
+
+def test_focus_can_be_seen_on_every_control(window: MainWindow) -> None:
+    opened_options(window)
+    window.activateWindow()
+    controls = controls_of(window)
     assert len(controls) > 30
-    assert hidden == []
+    assert unseen(window, [*controls[:60], window.centre.bars.canvas]) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["explain", "log", "ways", "fits", "compare", "launch"])
+def test_focus_can_be_seen_in_every_page(window: MainWindow, qtbot: QtBot, page: str) -> None:
+    window.resize(1600, 1000)
+    window.activateWindow()
+    assert window.centre.show_tab(page)
+    if page == "compare":
+        window.view.pin_plan()
+        window.document.set_option("max_model_len", 8192)
+        window.document.flush()
+    window.centre.show_details()
+    qtbot.wait(60)
+    controls = controls_of(window.centre.below)
+    assert len(controls) >= 3
+    assert unseen(window, controls) == []
