@@ -13,6 +13,7 @@ from kvplanner.engine.registry import engine
 from kvplanner.errors import PlannerError
 from kvplanner.report.launch import FORMS, TITLES, Form, snippet
 from kvplanner.ui.theme.ink import fixed, set_pale
+from kvplanner.ui.widgets.focus_frame import FocusFrame
 from kvplanner.ui.widgets.labels import spoken
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class LaunchView(QWidget):
             shown.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
             shown.setTabChangesFocus(True)
             shown.setFont(fixed(self.font()))
+            FocusFrame(shown)
         self.answer.hide()
         self.text.setMinimumHeight(self.fontMetrics().height() * _LEAST_LINES)
         line = QHBoxLayout()

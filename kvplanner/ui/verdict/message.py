@@ -9,7 +9,7 @@ from PySide6.QtGui import QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
 from kvplanner.ui.figures import verbatim
-from kvplanner.ui.theme.ink import colour, tokens_of
+from kvplanner.ui.theme.ink import colour, fixed, tokens_of
 from kvplanner.ui.widgets.labels import Wrapped
 
 MARGIN: Final = 7
@@ -26,6 +26,9 @@ class EngineMessage(Wrapped):
 
     def show_words(self, text: str, *, short: bool) -> None:
         """Show a text, or its first line's worth."""
+        parent = self.parentWidget()
+        if parent is not None:
+            self.setFont(fixed(parent.font(), SMALLER))
         if short != self._short:
             self._heights.clear()
         self._words, self._short = text, short

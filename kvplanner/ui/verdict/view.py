@@ -19,7 +19,7 @@ from kvplanner.report.devices import telling_kind
 from kvplanner.report.verdict import Verdict, no_plan, refused, verdict
 from kvplanner.report.words import Unit
 from kvplanner.ui.figures import shown, verbatim
-from kvplanner.ui.theme.ink import colour, fixed, sized, tokens_of
+from kvplanner.ui.theme.ink import colour, sized, tokens_of
 from kvplanner.ui.verdict.icon import STATE_NAMES, StatusIcon
 from kvplanner.ui.widgets.labels import Wrapped
 from kvplanner.units import counted
@@ -312,9 +312,6 @@ class VerdictView(QWidget):
     def _show_message(self, text: str) -> None:
         if not text and self._message is None:
             return
-        from kvplanner.ui.verdict.message import SMALLER
-
-        self.message.setFont(fixed(self.font(), SMALLER))
         self.message.show_words(text, short=self._low and not self._open_notes)
         self.message.setVisible(bool(text))
 

@@ -1,9 +1,11 @@
-"""The text of a page: no frame, as wide as the page, links that the page answers."""
+"""The text of a page: no frame but with the focus, as wide as the page, links that the page answers."""
 
 from __future__ import annotations
 
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFrame, QTextBrowser, QWidget
+
+from kvplanner.ui.widgets.focus_frame import FocusFrame
 
 
 class PageText(QTextBrowser):
@@ -17,6 +19,7 @@ class PageText(QTextBrowser):
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.document().setDocumentMargin(0)
         self.viewport().setAutoFillBackground(False)
+        FocusFrame(self)
 
     def whole_height(self) -> int:
         """The height at which nothing scrolls, at the present width."""

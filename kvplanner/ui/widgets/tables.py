@@ -16,6 +16,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from kvplanner.ui.widgets.focus_frame import FocusFrame
+
 ROW_PADDING: Final = 6
 AIR: Final = 3
 ARROW: Final = 8  # pixels that the arrow of a sorted column is wide
@@ -87,6 +89,7 @@ def flat(table: QTableView, name: str, padding: int = ROW_PADDING) -> None:
     table.verticalHeader().setDefaultSectionSize(table.fontMetrics().height() + padding)
     table.horizontalHeader().setHighlightSections(False)
     table.setAccessibleName(name)
+    FocusFrame(table)
 
 
 def made(parent: QWidget, name: str, padding: int = ROW_PADDING) -> QTableView:

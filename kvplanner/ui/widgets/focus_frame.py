@@ -1,0 +1,32 @@
+"""Where the keyboard is, on areas that scroll: texts and tables have no look of their own for it."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent, QObject, QRectF, Qt
+from PySide6.QtGui import QPainter, QPaintEvent
+from PySide6.QtWidgets import QAbstractScrollArea, QWidget
+
+from kvplanner.ui.theme.ink import rounded, tokens_of
+
+
+class FocusFrame(QWidget):
+    """A line around an area that scrolls while the keyboard is there; it lies over it and takes no clicks."""
+
+    def __init__(self, area: QAbstractScrollArea) -> None:
+        super().__init__(area)
+        self._area = area
+        self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+        self.hide()
+        area.installEventFilter(self)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Follows the area's size and focus."""
+        if event.type() in (QEvent.Type.FocusIn, QEvent.Type.FocusOut, QEvent.Type.Resize):
+            self.setGeometry(self._area.rect())
+            self.setVisible(event.type() == QEvent.Type.FocusIn or self._area.hasFocus())
+            self.raise_()
+        return False
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """The line."""
+        rounded(QPainter(self), QRectF(self.rect()), "", tokens_of(self).accent, 4)
