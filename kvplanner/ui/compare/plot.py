@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from PySide6.QtCore import QEvent, QPointF, Qt, Signal
-from PySide6.QtGui import QColor, QFocusEvent, QKeyEvent, QPainter, QPaintEvent, QPen, QShowEvent
+from PySide6.QtGui import QColor, QKeyEvent, QPen, QShowEvent
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from kvplanner.app.jobs import Jobs
@@ -15,6 +15,7 @@ from kvplanner.ui import figures
 from kvplanner.ui.compare.measure import MEASURES, Measure, few, labelled, round_steps
 from kvplanner.ui.setup.width import grown
 from kvplanner.ui.theme.ink import tokens_of
+from kvplanner.ui.widgets.focus_frame import FocusFrame
 from kvplanner.ui.widgets.plot import PlotPlace, load, room_for
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class SweepPlot(QWidget):
         self._column.setContentsMargins(1, 1, 1, 1)
         self._space = PlotPlace(self)
         self._column.addWidget(self._space, 1)
+        FocusFrame(self)
 
     @property
     def made(self) -> bool:
@@ -198,25 +200,6 @@ class SweepPlot(QWidget):
         self.mark(round(place.x()))
         if event.double():
             self.chosen.emit(self.at)
-
-    def focusInEvent(self, event: QFocusEvent) -> None:
-        """The frame shows where the keys go."""
-        super().focusInEvent(event)
-        self.update()
-
-    def focusOutEvent(self, event: QFocusEvent) -> None:
-        """And no longer."""
-        super().focusOutEvent(event)
-        self.update()
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        """A frame while it has the focus."""
-        super().paintEvent(event)
-        if self.hasFocus():
-            painter = QPainter(self)
-            painter.setPen(QColor(tokens_of(self).accent))
-            painter.drawRect(self.rect().adjusted(0, 0, -1, -1))
-            painter.end()
 
 
 def short_value(value: Any) -> str:

@@ -1,18 +1,18 @@
-"""Where the keyboard is, on areas that scroll: texts and tables have no look of their own for it."""
+"""Where the keyboard is: texts, tables and plots have no look of their own for it."""
 
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QObject, QRectF, Qt
 from PySide6.QtGui import QPainter, QPaintEvent
-from PySide6.QtWidgets import QAbstractScrollArea, QWidget
+from PySide6.QtWidgets import QWidget
 
 from kvplanner.ui.theme.ink import rounded, tokens_of
 
 
 class FocusFrame(QWidget):
-    """A line around an area that scrolls while the keyboard is there; it lies over it and takes no clicks."""
+    """A line around an area while the keyboard is there; it lies over it and takes no clicks."""
 
-    def __init__(self, area: QAbstractScrollArea) -> None:
+    def __init__(self, area: QWidget) -> None:
         super().__init__(area)
         self._area = area
         self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
