@@ -11,6 +11,7 @@ from PySide6.QtGui import (
     QFont,
     QFontMetrics,
     QKeyEvent,
+    QKeySequence,
     QPainter,
     QPaintEvent,
     QPen,
@@ -75,7 +76,7 @@ class ValueEdit(QLineEdit):
         if self.hasFocus() and self.isModified():
             return
         self._shown = self._accepted = text
-        if self.text() != text:
+        if self.text() != text or self.isUndoAvailable():  # what was taken over is the plan's to undo, not the field's
             self.setText(text)
             if not self.hasFocus():
                 self.setCursorPosition(0)
@@ -98,7 +99,11 @@ class ValueEdit(QLineEdit):
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Up and Down step; Escape takes back what was typed, also where it was refused."""
         key = event.key()
-        if key in (Qt.Key.Key_Up, Qt.Key.Key_Down) and not event.modifiers():
+        if (event.matches(QKeySequence.StandardKey.Undo) and not self.isUndoAvailable()) or (
+            event.matches(QKeySequence.StandardKey.Redo) and not self.isRedoAvailable()
+        ):
+            event.ignore()  # nothing is being typed: it is meant for the plan
+        elif key in (Qt.Key.Key_Up, Qt.Key.Key_Down) and not event.modifiers():
             self._commit()
             self.stepped.emit(1 if key == Qt.Key.Key_Up else -1)
         elif key == Qt.Key.Key_Escape and self.text() != self._accepted:

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QPoint, Qt, QTimer, Signal
-from PySide6.QtGui import QPalette
+from PySide6.QtGui import QKeyEvent, QKeySequence, QPalette
 from PySide6.QtWidgets import QApplication, QFrame, QScrollArea, QVBoxLayout, QWidget
 
 from kvplanner.app.document import Document
@@ -93,6 +93,15 @@ class SetupPanel(QScrollArea):
         content = self.widget()
         if content is not None:
             content.setMinimumWidth(width - SCROLL_BAR)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Undo and redo that a field had no use for: a field takes these keys before any menu sees them."""
+        if event.matches(QKeySequence.StandardKey.Undo):
+            self._document.undo()
+        elif event.matches(QKeySequence.StandardKey.Redo):
+            self._document.redo()
+        else:
+            super().keyPressEvent(event)
 
     def _connect(self) -> None:
         document = self._document

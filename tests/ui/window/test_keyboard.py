@@ -6,7 +6,7 @@ from functools import partial
 from itertools import pairwise
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QApplication, QLabel, QWidget
+from PySide6.QtWidgets import QApplication, QLabel, QLineEdit, QWidget
 from pytestqt.qtbot import QtBot
 
 from kvplanner.app.library import LocalModel
@@ -138,6 +138,30 @@ def test_undo_takes_a_choice_back(window: MainWindow, qtbot: QtBot) -> None:
     window.panel.gpus.button.setFocus()
     Keyboard().press(Qt.Key.Key_Z, Qt.KeyboardModifier.ControlModifier)
     qtbot.waitUntil(lambda: window.document.state == before)
+
+
+def test_undo_in_a_field_is_of_what_is_typed_there_and_then_of_the_plan(window: MainWindow, qtbot: QtBot) -> None:
+    window.activateWindow()
+    edit = window.panel.fields["max_num_seqs"].inputs[0]
+    assert isinstance(edit, QLineEdit)
+    edit.setFocus()
+    keys, control = Keyboard(), Qt.KeyboardModifier.ControlModifier
+    for value in ("64", "128"):
+        edit.selectAll()
+        keys.type(value)
+        keys.press(Qt.Key.Key_Return)
+    assert window.document.state.ask.options["max_num_seqs"] == 128
+    keys.press(Qt.Key.Key_Z, control)
+    assert window.document.state.ask.options["max_num_seqs"] == 64, "what was taken over is the plan's to undo"
+    assert edit.text() == "64"
+    keys.type("5")
+    keys.press(Qt.Key.Key_Z, control)
+    assert edit.text() == "64"
+    assert window.document.state.ask.options["max_num_seqs"] == 64, "what is being typed is the field's"
+    keys.press(Qt.Key.Key_Z, control)
+    assert "max_num_seqs" not in window.document.state.ask.options
+    keys.press(Qt.Key.Key_Z, control | Qt.KeyboardModifier.ShiftModifier)
+    assert window.document.state.ask.options["max_num_seqs"] == 64
 
 
 def test_every_command_and_option_is_found_by_name(window: MainWindow, qtbot: QtBot) -> None:
