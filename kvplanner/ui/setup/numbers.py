@@ -53,10 +53,22 @@ def read(option: Option, text: str) -> OptionValue | None:
     if option.type not in ("int", "tokens", "float", "bytes"):
         return parse_value(option, text)
     cleaned = plain(text, whole=option.type in ("int", "tokens"))
+    if option.type == "float" and option.high == 1 and cleaned.endswith("%"):
+        cleaned = _share(cleaned[:-1].strip()) or cleaned
     try:
         return parse_value(option, cleaned)
     except BadInput as error:
         raise BadInput(as_typed(error.what, cleaned, text), error.where, error.remedy) from None
+
+
+def _share(percent: str) -> str:
+    """Per cent as a share of one, to the digit; "" for what is no number."""
+    from decimal import Decimal, InvalidOperation
+
+    try:
+        return f"{Decimal(percent) / 100:f}"
+    except InvalidOperation:
+        return ""
 
 
 def as_typed(said: str, cleaned: str, text: str) -> str:

@@ -168,6 +168,12 @@ def test_what_is_shown_can_be_typed(value: int) -> None:
 def test_shares_and_sizes_round_trip() -> None:
     assert numbers.show(SHARE, 0.92) == "0.92"
     assert numbers.read(SHARE, "0,92") == 0.92
+    assert numbers.read(SHARE, "92%") == numbers.read(SHARE, "92 %") == 0.92
+    assert numbers.read(SHARE, "92,5 %") == 0.925
+    with pytest.raises(BadInput, match="'x%' is not a number"):
+        numbers.read(SHARE, "x%")
+    with pytest.raises(BadInput, match="range"):
+        numbers.read(SHARE, "120%")
     assert numbers.read(SIZE, "20GiB") == 20 * 2**30
     assert numbers.show(SIZE, 20 * 2**30) == "20 GiB"
     assert numbers.read(TOKENS, "") is None
