@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import stat
 import sys
 import time
 from contextlib import suppress
@@ -70,10 +72,15 @@ def has_packs() -> bool:
 def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
     """Writes a neighbour, syncs it and moves it over the file: a crash leaves the old one or the new one.
 
-    Keeps the permissions of a file that is there, and follows a link. Raises OSError, and leaves nothing behind;
-    what a process that was killed left behind here before is taken away.
+    Keeps the permissions of a file that is there, and follows a link. Raises OSError, also for what is no file (a pipe
+    or a device is never replaced by one), and leaves nothing behind; what a process that was killed left behind here
+    before is taken away.
     """
-    target = Path(path).resolve()
+    try:
+        target = Path(path).resolve()
+    except RuntimeError as error:  # before Python 3.13 a circle of links is no OSError
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.fspath(path)) from error
+    refuse_no_file(target)
     _sweep(target.parent)
     part = target.with_name(f".kvplanner-{os.getpid()}-{get_ident()}.part")
     try:
@@ -88,6 +95,18 @@ def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
         with suppress(OSError):
             part.unlink(missing_ok=True)
     _sync_folder(target.parent)
+
+
+def refuse_no_file(target: Path) -> None:
+    """Raises OSError for a folder, a pipe, a device or a socket; what is not there yet may become a file."""
+    try:
+        mode = target.stat().st_mode
+    except FileNotFoundError:
+        return
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "Not a regular file", str(target))
 
 
 def _sweep(folder: Path) -> None:

@@ -114,6 +114,8 @@ def find(text: str) -> ModelEntry:
     whole = _whole().get(name)
     if whole is not None:
         return _entry(whole)  # the usual case, without an entry for every model
+    if len(name) > _LONGEST:
+        raise UnknownName(f"{text[:60]!r}… is longer than any model's name", "model catalogue", (), _LISTED)
     key = name.lower()
     entries = _names().get(key, ())
     renamed = _renamed(name)
@@ -127,7 +129,12 @@ def find(text: str) -> ModelEntry:
         raise UnknownName(
             f"{text!r} is the name of {len(entries)} models", "model catalogue", near, "Write one in full"
         )
-    raise UnknownName(f"no model is called {text!r}", "model catalogue", _near(key), "kvplanner models lists them")
+    raise UnknownName(f"no model is called {text!r}", "model catalogue", _near(key), _LISTED)
+
+
+_LISTED: Final = "kvplanner models lists them"
+# Of a name or a query: looking for what resembles it takes the square of its length.
+_LONGEST: Final = 400
 
 
 # Who publishes others' models again, converted or quantised.
@@ -247,6 +254,8 @@ def search(text: str) -> tuple[ModelEntry, ...]:
     elsewhere; models with a record of their own before those of the same shape, and what was not quantised before
     what was, unless a word asks for it. All models for an empty text.
     """
+    if len(text) > _LONGEST:
+        return ()
     words = text.lower().replace(",", " ").split()
     if not words:
         return index()

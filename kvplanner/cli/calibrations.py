@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kvplanner.cli.arguments import Parser
-from kvplanner.cli.output import BAD_INPUT, FITS, columns, emit_json, note, say
+from kvplanner.cli.output import BAD_INPUT, FITS, columns, emit_json, note, say, unwritable
 from kvplanner.errors import BadInput
 
 if TYPE_CHECKING:
@@ -60,10 +60,10 @@ def run(argv: Sequence[str]) -> int:
     else:
         chosen = set(there if given.names == ["all"] else [runs.named(there, name) for name in given.names])
         changed = [run._replace(on=given.action == "on") if run in chosen else run for run in there]
-        runs.keep(run for run in changed if given.action != "delete" or run.id not in {c.id for c in chosen})
+        _keep(run for run in changed if given.action != "delete" or run.id not in {c.id for c in chosen})
         note(f"{given.action}: {', '.join(run.id for run in there if run in chosen)}")
         return FITS
-    runs.keep(runs.added(there, more))
+    _keep(runs.added(there, more))
     for one in more:
         note(f"{one.id} calibrates plans like it: {one.words}")
     return FITS
@@ -83,6 +83,17 @@ def _list(there: Sequence[Run], *, as_json: bool) -> int:
     return FITS
 
 
+def _keep(chosen: Iterable[Run], path: Path | None = None) -> None:
+    """Writes the runs to a file, or in place of all that are kept. Raises BadInput where that cannot be written."""
+    from kvplanner.diagnose import runs
+    from kvplanner.files import calibration_file
+
+    try:
+        runs.keep(chosen, path)
+    except (OSError, ValueError) as error:
+        raise unwritable(str(path or calibration_file()), error) from error
+
+
 def _export(there: Sequence[Run], file: str, ids: Sequence[str]) -> int:
     from kvplanner.diagnose import runs
 
@@ -90,7 +101,7 @@ def _export(there: Sequence[Run], file: str, ids: Sequence[str]) -> int:
     if not chosen:
         note("there is no run to export")
         return BAD_INPUT
-    runs.keep(chosen, Path(file))
+    _keep(chosen, Path(file))
     note(f"{len(chosen)} in {file}")
     return FITS
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvplanner.cli.arguments import Parser
-from kvplanner.cli.output import DOES_NOT_FIT, FITS, emit_json, say, width
+from kvplanner.cli.output import DOES_NOT_FIT, FITS, emit_json, say, width, write_file
 from kvplanner.errors import PlannerError
 
 if TYPE_CHECKING:
@@ -117,11 +117,10 @@ def _implied(found: Diagnosis, given: Namespace) -> tuple[Implied | None, str]:
 
 
 def save_report(file: str, found: Diagnosis, beside: Implied | None) -> None:
-    """Writes the report that can be handed on. Raises OSError."""
-    from kvplanner.files import write_whole
+    """Writes the report that can be handed on. Raises BadInput."""
     from kvplanner.report.findings import markdown
 
-    write_whole(Path(file), markdown(found, beside).encode())
+    write_file(file, markdown(found, beside).encode())
 
 
 def _plan_file(found: Diagnosis, given: Namespace, beside: Implied | None) -> dict[str, object] | None:

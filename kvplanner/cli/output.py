@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
-from kvplanner.errors import PlannerError
+from kvplanner.errors import BadInput, PlannerError
 from kvplanner.printable import printable
 
 FITS: Final = 0
@@ -70,6 +70,22 @@ def note(text: str) -> None:
 def give_up_output() -> None:
     """Sends what is still buffered nowhere: the interpreter's own flush at the end must not fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def write_file(name: str, data: bytes) -> None:
+    """Writes a file that was asked for, whole or not at all. Raises BadInput where it cannot be written."""
+    from kvplanner.files import write_whole
+
+    try:
+        write_whole(name, data)
+    except (OSError, ValueError) as error:
+        raise unwritable(name, error) from error
+
+
+def unwritable(name: str, error: OSError | ValueError) -> BadInput:
+    """The error for a file that the system refuses to make or to fill."""
+    reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    return BadInput(f"cannot be written: {reason.lower()}", name, "Choose another folder or name")
 
 
 def emit_json(value: object, *, on_one_line: bool = False) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kvplanner.cli.arguments import Parser
-from kvplanner.cli.output import note, say
+from kvplanner.cli.output import note, say, write_file
 from kvplanner.errors import BadInput
 from kvplanner.request.flags import add_plan_words, split_flags
 
@@ -67,7 +67,7 @@ def run(argv: Sequence[str], pdf: PdfMaker | None = None) -> int:
 
         say(brief(made).rstrip("\n"))
     else:
-        _write(given.output, _content(made, kind, day, pdf))
+        write_file(given.output, _content(made, kind, day, pdf))
         note(f"wrote {given.output}")
     return status_of(plan)
 
@@ -92,13 +92,3 @@ def _content(made: Sheet, kind: str, day: str, pdf: PdfMaker | None) -> bytes:
     from kvplanner.report.html import html
 
     return html(made, when=day).encode(errors="replace")
-
-
-def _write(name: str, data: bytes) -> None:
-    from kvplanner.files import write_whole
-
-    try:
-        write_whole(name, data)
-    except (OSError, ValueError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise BadInput(f"cannot be written: {reason.lower()}", name, "Choose another folder or name") from error

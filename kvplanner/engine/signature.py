@@ -100,15 +100,30 @@ class Start(NamedTuple):
     image: bool = False
 
 
+_IMAGE: Final = r"(?:[^/\s][^\s]*/)?{}(?::([\w.-]+))?(?:@\S+)?"
+
+
+@cache
+def _beginnings() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
+    """What the first word of any launcher looks like by its program's name, as a whole, and as a container's image."""
+    first = [pattern[0] for found in signatures() for pattern in found.commands]
+    names = [word for word in first if word != _INTERPRETER]
+    images = [_IMAGE.format(image) for found in signatures() for image in found.images]
+    return re.compile("|".join(f"(?:{n})" for n in names)), re.compile(_INTERPRETER), re.compile("|".join(images))
+
+
 def start_of(words: Sequence[str]) -> Start | None:
     """The first launcher, module or container of an engine among the words."""
+    names, whole, images = _beginnings()
     for index, word in enumerate(words):
+        if not names.fullmatch(base_name(word)) and not whole.fullmatch(word) and not images.fullmatch(word):
+            continue  # most words, of what may be a hundred thousand
         for found in signatures():
             for pattern in found.commands:
                 if (end := command_end(words, pattern, index)) is not None:
                     return Start(found, end)
             for image in () if word.startswith("-") else found.images:
-                named = re.fullmatch(rf"(?:[^/\s][^\s]*/)?{image}(?::([\w.-]+))?(?:@\S+)?", word)
+                named = re.fullmatch(_IMAGE.format(image), word)
                 if named:
                     return Start(found, index + 1, named[1] or "", image=True)
     return None

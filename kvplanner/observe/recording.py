@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, TextIO
 
 from kvplanner.errors import BadInput
+from kvplanner.files import refuse_no_file
 from kvplanner.observe.snapshot import EngineSeen, GpuSample, GpuStatus, ProcessSample, Reading, Snapshot
 from kvplanner.printable import cut, inert, printable
 from kvplanner.reading import LocalFile, open_file
@@ -44,6 +45,7 @@ class Recorder:
 
     def __init__(self, path: Path) -> None:
         """Raises OSError when the file cannot be made."""
+        refuse_no_file(path)  # opening a pipe waits for a reader
         self.path = path
         self.snapshots = 0
         self._file: TextIO = path.open("w", encoding="utf-8", newline="")

@@ -83,7 +83,12 @@ def refuse_other_command(words: Sequence[str], where: str) -> None:
     launches = [found.launch for found in signatures() if len(found.launch) > 1]
     for word, following in pairwise(words):
         for launch in launches:
-            if PurePath(word).name == launch[0] and following not in launch and re.fullmatch(_COMMAND, following):
+            if (
+                launch[0] in word
+                and PurePath(word).name == launch[0]
+                and following not in launch
+                and re.fullmatch(_COMMAND, following)
+            ):
                 raise BadInput(
                     f"{launch[0]} {following} starts no server", where,
                     f"Write -- {' '.join(launch)} MODEL and the flags that a server would have",

@@ -33,17 +33,20 @@ _LEVEL: Final = re.compile(
 )
 _LOG_LINES: Final = 3
 _LONGEST_LINE: Final = 1 << 13
-_EXEC: Final = re.compile(r"^\s*ExecStart\s*=", re.MULTILINE)
-_FROM: Final = re.compile(r"^\s*FROM\s+(?!\S+\s+import\b)\S", re.MULTILINE | re.IGNORECASE)
-_DOCKERFILE: Final = re.compile(r"^\s*(?:RUN|CMD|ENTRYPOINT|COPY|ENV|WORKDIR)\s", re.MULTILINE)
+# Blanks of one line only, and one run of them in a place: what may match a run in two ways takes its square.
+_EXEC: Final = re.compile(r"^[ \t]*ExecStart[ \t]*=", re.MULTILINE)
+_FROM: Final = re.compile(r"^[ \t]*FROM[ \t]+(?!\S+[ \t]+import\b)\S", re.MULTILINE | re.IGNORECASE)
+_PARAMETER: Final = re.compile(r"^[ \t]*PARAMETER[ \t]+(\w+)[ \t]+(\S+)[ \t\r]*$", re.MULTILINE | re.IGNORECASE)
+_DOCKERFILE: Final = re.compile(r"^[ \t]*(?:RUN|CMD|ENTRYPOINT|COPY|ENV|WORKDIR)\s", re.MULTILINE)
 _YAML: Final = re.compile(
-    r"^\s*(?:-\s+)?(?:services|apiVersion|kind|containers|args|command|image|spec|template|environment)\s*:"
-    r"|^\s*-\s+[\"']?--?[A-Za-z]", re.MULTILINE,
+    r"^[ \t]*(?:-[ \t]+)?(?:services|apiVersion|kind|containers|args|command|image|spec|template|environment)[ \t]*:"
+    r"|^[ \t]*-[ \t]+[\"']?--?[A-Za-z]", re.MULTILINE,
 )  # fmt: skip
 _SETTING: Final = re.compile(r"(?:export\s+|set\s+|\$env:)?([A-Za-z_][A-Za-z0-9_]*)\s?=\s?(.*)")
-_SAID: Final = re.compile(rf"^\s*#?\s*{re.escape(NOT_SAID)}(--[\w-]+) (\S+)", re.MULTILINE)
-_WISHED: Final = re.compile(rf"^\s*#?\s*{re.escape(AS_IF)}([\w .-]{{1,40}}): ", re.MULTILINE)
-_RELEASE: Final = re.compile(rf"^\s*#?\s*{re.escape(OF_RELEASE)}(b?\d[\d.]{{0,20}})\s*$", re.MULTILINE)
+_COMMENT: Final = re.compile(r"\s#.*", re.DOTALL)
+_SAID: Final = re.compile(rf"^[ \t]*(?:#[ \t]*)?{re.escape(NOT_SAID)}(--[\w-]+) (\S+)", re.MULTILINE)
+_WISHED: Final = re.compile(rf"^[ \t]*(?:#[ \t]*)?{re.escape(AS_IF)}([\w .-]{{1,40}}): ", re.MULTILINE)
+_RELEASE: Final = re.compile(rf"^[ \t]*(?:#[ \t]*)?{re.escape(OF_RELEASE)}(b?\d[\d.]{{0,20}})[ \t\r]*$", re.MULTILINE)
 
 
 class Pasted(NamedTuple):
@@ -155,6 +158,8 @@ def _unit(text: str) -> Iterator[Words]:
             settings += [_unit_plain(word, variables=False) for word in _unit_words(value)]
         elif name.strip() == "ExecStart" and value.strip():
             words = [_unit_plain(word) for word in _unit_words(value)]
+            if not words:
+                raise BadInput("the quotes of ExecStart do not close", WHERE, "Check its quotes")
             words[0] = words[0].lstrip("@-:+!")
             commands.append(words)
     for words in commands:
@@ -196,21 +201,23 @@ def _unit_plain(word: str, *, variables: bool = True) -> str:
 def _model_file(text: str) -> Iterator[Words]:
     """FROM and PARAMETER of a model file; what belongs to the service stands in its comments."""
     found = next((s for s in signatures() if s.modelfile), None)
-    named = re.search(r"^\s*FROM\s+(\S.*?)\s*$", text, re.MULTILINE | re.IGNORECASE)
+    named = re.search(r"^[ \t]*FROM[ \t]+(\S.*)$", text, re.MULTILINE | re.IGNORECASE)
     if found is None or named is None:
         return
     from kvplanner.engine.registry import engine
 
     options = {option.name: option for option in engine(found.engine).options()}
-    settings = re.findall(r"^\s*# Of the service: ([A-Z_]+=\S*)\s*$", text, re.MULTILINE)
+    settings = re.findall(r"^[ \t]*# Of the service: ([A-Z_]+=\S*)[ \t\r]*$", text, re.MULTILINE)
     flags: list[str] = []
-    for name, value in re.findall(r"^\s*PARAMETER\s+(\w+)\s+(\S+)\s*$", text, re.MULTILINE | re.IGNORECASE):
+    for name, value in re.findall(
+        r"^[ \t]*PARAMETER[ \t]+(\w+)[ \t]+(\S+)[ \t\r]*$", text, re.MULTILINE | re.IGNORECASE
+    ):
         option = options.get(name.lower())
         if option is not None and option.env:
             settings.append(f"{option.env}={value}")
         elif option is not None:
             flags += [option.flags[0], value]
-    yield (*settings, *found.launch, found.model_flags[0], named[1].strip("\"'"), *flags)
+    yield (*settings, *found.launch, found.model_flags[0], named[1].strip().strip("\"'"), *flags)
 
 
 def _docker_file(text: str) -> Iterator[Words]:
@@ -277,14 +284,14 @@ def _unquoted(value: str) -> str:
     value = value.strip()
     if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
         return value[1:-1]
-    return re.sub(r"\s#.*$", "", value).strip()
+    return _COMMENT.sub("", value).strip()
 
 
 def _looks_like_python(text: str) -> bool:
     from kvplanner.request.pasted_python import classes
 
     names = "|".join(map(re.escape, classes()))
-    return bool(re.search(rf"(?<![\w'\"/-])(?:\w+\.)*(?:{names})\s*\(", text))
+    return bool(re.search(rf"(?<![\w'\"/-])(?:\w{{1,60}}\.){{0,6}}(?:{names})\s{{0,40}}\(", text))
 
 
 def _python(text: str) -> Iterator[Words]:

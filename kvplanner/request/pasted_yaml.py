@@ -19,8 +19,10 @@ _REMEDY: Final = "Paste the whole file, or the command alone"
 _MOST: Final = 1 << 17
 _MOST_ALIASES: Final = 64
 _MOST_NODES: Final = 20_000
+# What aliases may make of it, at the most.
+_MOST_REPEATED: Final = 100_000
 _DEEPEST: Final = 40
-_VARIABLE: Final = re.compile(r"\$\{([A-Za-z_]\w*)(?::?[-?]([^}]*))?\}|\$\$")
+_VARIABLE: Final = re.compile(r"\$\{([A-Za-z_]\w{0,100})(?::?[-?]([^}]{0,1000}))?\}|\$\$")
 _NAMED: Final = ("containers", "initContainers")
 
 
@@ -44,9 +46,7 @@ def _documents(text: str) -> list[Any]:
     if deepest > _DEEPEST:
         raise BadInput("its brackets are nested too deeply", _WHERE, _REMEDY)
     try:
-        if sum(1 for event in yaml.parse(text, yaml.SafeLoader) if isinstance(event, yaml.AliasEvent)) > _MOST_ALIASES:
-            raise BadInput("it holds too many aliases", _WHERE, _REMEDY)
-        found = list(yaml.safe_load_all(text))
+        found = list(_loaded(_events(text)))
     except (yaml.YAMLError, RecursionError, ValueError, OverflowError) as error:
         mark = getattr(error, "problem_mark", None)
         place = f" in line {mark.line + 1}" if mark is not None else ""
@@ -54,6 +54,49 @@ def _documents(text: str) -> list[Any]:
         raise BadInput(f"it is no YAML{place}: {problem}", _WHERE, _REMEDY) from None
     _check(found)
     return found
+
+
+def _events(text: str) -> list[Any]:
+    """The parser's events, which cost most of the time: no more than a file of the most nodes has."""
+    import yaml
+
+    events: list[Any] = []
+    aliases = nodes = 0
+    for event in yaml.parse(text, yaml.SafeLoader):
+        events.append(event)
+        aliases += isinstance(event, yaml.AliasEvent)
+        nodes += isinstance(event, yaml.NodeEvent)
+        if nodes > _MOST_NODES:
+            raise BadInput("it holds more than can be read", _WHERE, _REMEDY)
+        if aliases > _MOST_ALIASES or aliases * nodes > _MOST_REPEATED:
+            raise BadInput("it holds too many aliases", _WHERE, _REMEDY)
+    return events
+
+
+def _loaded(events: list[Any]) -> Iterator[Any]:
+    """The documents that events make, as yaml.safe_load_all makes them of a text."""
+    from yaml.composer import Composer
+    from yaml.constructor import SafeConstructor
+    from yaml.resolver import Resolver
+
+    class Loader(Composer, SafeConstructor, Resolver):  # type: ignore[misc]
+        def __init__(self) -> None:
+            for part in (Composer, SafeConstructor, Resolver):
+                part.__init__(self)
+            self.events = events[::-1]
+
+        def check_event(self, *choices: type) -> bool:
+            return bool(self.events) and (not choices or isinstance(self.events[-1], choices))
+
+        def peek_event(self) -> Any:
+            return self.events[-1] if self.events else None
+
+        def get_event(self) -> Any:
+            return self.events.pop()
+
+    loader = Loader()
+    while loader.check_data():
+        yield loader.get_data()
 
 
 def _check(documents: list[Any]) -> None:

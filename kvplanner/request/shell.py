@@ -15,8 +15,14 @@ WHERE: Final = "after --"
 _CONTINUED: Final = re.compile(r"[\\^`][ \t]*\r?\n")
 _PROMPT: Final = re.compile(r"^[ \t]*(?:\$|%|PS [^>\n]{0,80}>|[\w.-]{1,40}@[\w.-]{1,60}:[^$#\n]{0,80}[$#])[ \t]+")
 _FENCE: Final = re.compile(r"^[ \t]*(?:```|~~~)\S*[ \t]*$", re.MULTILINE)
-_VARIABLE: Final = re.compile(r"\$(?:\{([A-Za-z_]\w*)(?::?-([^}]*))?\}|([A-Za-z_]\w*))")
+_VARIABLE: Final = re.compile(r"\$(?:\{([A-Za-z_]\w{0,100})(?::?-([^}]{0,1000}))?\}|([A-Za-z_]\w{0,100}))")
 _ASSIGNMENT: Final = re.compile(r"(?s)([A-Za-z_][A-Za-z0-9_]*)=(.*)")
+
+
+# Splitting takes 4 µs for each character; nobody writes a command of thirty pages.
+_LONGEST: Final = 100_000
+_BLANKS: Final = re.compile(r"\s+")
+_MOST_KNOWN: Final = 1000
 
 
 class Text(NamedTuple):
@@ -26,7 +32,12 @@ class Text(NamedTuple):
 
 
 def shell_text(text: str) -> Text:
-    """The words of a text, variables that it sets itself put in. Raises BadInput for quotes that do not close."""
+    """The words of a text, variables that it sets itself put in.
+
+    Raises BadInput for quotes that do not close, and for more than anyone writes as a command.
+    """
+    if len(text) > _LONGEST:
+        raise BadInput(f"{len(text):,} characters are too many for a command", WHERE, "Give the command alone")
     plain = _FENCE.sub("", _CONTINUED.sub(" ", text.replace("\ufeff", "")))
     plain = "\n".join(_PROMPT.sub("", line, count=1) for line in plain.split("\n"))
     words = split_words("".join(_ended(plain)))
@@ -67,9 +78,9 @@ def _ended(text: str) -> Iterator[str]:
             at = size if end < 0 else end
             continue
         elif c == "\n":
-            rest = text[at:].lstrip()
-            yield " " if rest.startswith("-") and not rest.startswith("---") else " ; "
-            at += 1
+            blanks = _BLANKS.match(text, at)
+            at = blanks.end() if blanks else at + 1
+            yield " " if text.startswith("-", at) and not text.startswith("---", at) else " ; "
             continue
         yield c
         at += 1
@@ -78,9 +89,20 @@ def _ended(text: str) -> Iterator[str]:
 def _filled(words: list[str]) -> Iterator[str]:
     """With what variables were set to earlier in the same text; a default stands in for those that were not."""
     known: dict[str, str] = {}
+    left = _LONGEST
+
+    def value(found: re.Match[str]) -> str:
+        nonlocal left
+        default = found[2] if found[2] is not None else found[0]
+        put = known.get(found[1] or found[3], default)
+        left -= len(put)
+        if left < 0:  # a variable that holds the one before twice doubles with each line
+            raise BadInput("its variables make it too long", WHERE, "Write their values in the command")
+        return put
+
     for word in words:
-        filled = _VARIABLE.sub(lambda m: known.get(m[1] or m[3], m[2] if m[2] is not None else m[0]), word)
+        filled = _VARIABLE.sub(value, word)
         setting = _ASSIGNMENT.fullmatch(filled.rstrip(";"))
-        if setting and len(known) < 1000:
+        if setting and len(known) < _MOST_KNOWN:
             known[setting[1]] = setting[2]
         yield filled

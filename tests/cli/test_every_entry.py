@@ -1,61 +1,91 @@
-"""Every entry of the terminal with every kind of file, each in every way that a file can be wrong."""
+"""Every entry of the terminal with every kind of file, each in every way that a file can be wrong.
+
+What each command takes is asked of its parser, so that a command or an argument without a case here is found.
+"""
 
 from __future__ import annotations
 
-import json
+import argparse
 import os
-import random
 import resource
 import socket
 import time
-from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from typing import Final
 
 import pytest
 
-from kvplanner.request.flags import PLAN_FLAGS
-from tests.cli.kit import OBEYED, Terminal
-from tests.source.kit import CONFIG
-from tests.source.make_gguf import llama_file
-from tests.source.wrong_gguf import WRONG as WRONG_GGUF
-from tests.source.wrong_json import WRONG as WRONG_JSON
-from tests.source.wrong_safetensors import WRONG as WRONG_SAFETENSORS
+from kvplanner.cli.main import COMMANDS
+from tests.cli.hostile_files import contents, no_files
+from tests.cli.kit import OBEYED, Ran, Terminal
 
 pytestmark = pytest.mark.slow
 
 MIB = 1 << 20
-KINDS = ("m.gguf", "m.safetensors", "config.json", "p.kvplan.json", "model.safetensors.index.json", "x.bin", "x.txt")
-PLAN = {"schema": "kvplanner.planfile/1", "model": "Llama-3.1-8B-Instruct", "machine": "1xh100-sxm5-80gb"}
-SEEDS = 20
+KINDS = ("m.gguf", "m.safetensors", "config.json", "p.kvplan.json", "model.safetensors.index.json", "x.bin", "x.txt",
+         "x.log", "x.yaml", "x.kvpack")  # fmt: skip
+GPU = "--gpu H100"
+# Each command with a file in each place that takes one ({}); none for those that read no file.
+READS: Final[dict[str, tuple[str, ...]]] = {
+    "plan": (f"plan {{}} {GPU}",),
+    "fits": (f"fits {{}} {GPU}",),
+    "compare": (f"compare {{}} Qwen3-0.6B {GPU}",),
+    "together": (f"together {{}} Qwen3-0.6B {GPU}",),
+    "sweep": (f"sweep {{}} {GPU} --over context=4k,8k",),
+    "nodes": (f"nodes {{}} {GPU} --load 8@100+100",),
+    "report": (f"report {{}} {GPU} -o -",),
+    "inspect": ("inspect {}",),
+    "diagnose": ("diagnose {}", f"diagnose {{}} {GPU} --model Qwen3-0.6B"),
+    "calibrations": (f"calibrations add {{}} {GPU}", "calibrations import {}"),
+    "models": (),
+    "gpus": (),
+    "data": ("data add {}",),
+}
+# Each flag that writes a file, and the positional that does.
+_LOGS: Final = Path(__file__).parents[1] / "diagnose" / "logs" / "vllm"
+LOG: Final = str(_LOGS / "0110-kv-too-small.log")
+STARTED: Final = str(next(iter(sorted(_LOGS.glob("0170-ok*")))))
+WRITES: Final[dict[str, str]] = {
+    "plan --save": f"plan Qwen3-0.6B {GPU} --save {{}}.kvplan.json",
+    "report --output": f"report Qwen3-0.6B {GPU} -o {{}}.html",
+    "diagnose --report": f"diagnose {LOG} --report {{}}.md",
+    "calibrations export": "calibrations export {}.json",
+}
+NAMES_FILE = ("FILE", "MODEL", "PLAN", "LOG")
+# A command that runs, to which a flag is added.
+BASE: Final[dict[str, str]] = {
+    **{command: words[0].format("Qwen3-0.6B") for command, words in READS.items() if words},
+    "diagnose": f"diagnose {LOG}",
+    "calibrations": "calibrations list",
+    "data": "data list",
+    "models": "models qwen",
+    "gpus": "gpus h100",
+}
+ODD = ("", " ", "\0", "\x1b[31m\u202e", "9" * 400, "1e999", "nan", "-1", "0", "٣", "a" * 100_000, "../../x", "=", ",,,")
 
 
-def contents() -> Iterator[tuple[str, bytes]]:
-    """What any file may hold; each with a name for messages."""
-    yield "nothing", b""
-    yield "zeros", bytes(4096)
-    yield "an open brace", b"{"
-    yield "deep lists", b'{"a":' + b"[" * 100_000
-    yield "deep objects", b'{"a":' * 50_000
-    yield "a huge number", b'{"hidden_size": ' + b"9" * 10_000 + b"}"
-    yield "infinite", b'{"schema": "kvplanner.planfile/1", "x": 1e999}'
-    yield "UTF-16", json.dumps(CONFIG).encode("utf-16")
-    yield "half a character", b'{"a": "\xed\xa0\x80"}'
-    yield "a list", b"[1]"
-    yield "many keys", json.dumps({f"k{i}": i for i in range(100_000)}).encode()
-    yield "escapes", json.dumps({"architectures": ["\x1b]0;x\x07\u202e"], "model_type": "\x1b[2J"}).encode()
-    yield "a newer plan", json.dumps(PLAN | {"schema": "kvplanner.planfile/7"}).encode()
-    yield "an older plan", json.dumps(PLAN | {"schema": "kvplanner.planfile/0"}).encode()
-    for table in (WRONG_GGUF, WRONG_JSON, WRONG_SAFETENSORS):
-        yield from ((name, data) for name, (data, _) in table.items())
-    good = (llama_file(), json.dumps(CONFIG).encode(), json.dumps(PLAN).encode())
-    for seed in range(SEEDS):
-        chance = random.Random(seed)
-        whole = bytearray(chance.choice(good)[:200_000])
-        for _ in range(chance.randrange(1, 9)):
-            whole[chance.randrange(len(whole))] = chance.randrange(256)
-        cut = chance.randrange(len(whole))
-        yield f"mutation {seed}", bytes(whole[:cut])
-        yield f"noise {seed}", chance.randbytes(chance.randrange(1, 3000))
+def arguments(command: str) -> list[argparse.Action]:
+    """What a command takes, of its own parser."""
+    parser: argparse.ArgumentParser = import_module(f"kvplanner.cli.{command}").parser()
+    return [action for action in parser._actions if not isinstance(action, argparse._HelpAction)]
+
+
+ALL = tuple(command for command in COMMANDS if command != "gui")
+
+
+def test_every_command_has_its_cases() -> None:
+    assert set(READS) == set(ALL)
+    writes = {"calibrations export"}
+    for command in ALL:
+        for action in arguments(command):
+            said = str(action.metavar or "")
+            named = any(word in NAMES_FILE for word in said.split("|"))
+            if named and not action.option_strings:
+                assert READS[command], f"{command} {said}"
+            elif named and said == "FILE":
+                writes.add(f"{command} {action.option_strings[-1]}")
+    assert writes == set(WRITES)
 
 
 @pytest.fixture
@@ -68,38 +98,25 @@ def no_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[object]:
         raise OSError(101, "Network is unreachable")
 
     monkeypatch.setattr(socket.socket, "connect", connect)
-    for name in ("HF_HOME", "HF_HUB_CACHE", "OLLAMA_MODELS", "LLAMA_CACHE", "XDG_CACHE_HOME", "HOME"):
+    for name in ("HF_HOME", "HF_HUB_CACHE", "OLLAMA_MODELS", "LLAMA_CACHE", "XDG_CACHE_HOME", "HOME",
+                 "KVPLANNER_DATA_DIR"):  # fmt: skip
         monkeypatch.setenv(name, str(tmp_path / "nothing"))
     return asked
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("command", ["plan", "inspect", "open"])
-def test_every_wrong_file_ends_in_one_line(
-    terminal: Terminal, tmp_path: Path, no_network: list[object], command: str, kind: str
-) -> None:
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    path = tmp_path / kind
-    words = {"plan": ["plan", str(path), "--gpu", "H100"], "inspect": ["inspect", str(path)], "open": [str(path)]}[
-        command
-    ]
-    answered = 0
-    for name, data in contents():
-        path.write_bytes(data)
-        started = time.process_time()
-        ran = terminal(*words)
-        took = time.process_time() - started
-        assert ran.status in (0, 1, 2), (name, ran)
-        assert took < 1.0 or _again(terminal, words) < 1.0, (name, took)
-        assert not [c for c in OBEYED if c in ran.out + ran.err], name
-        if ran.status == 2 and not ran.out:
-            answered += 1
-            assert len(ran.err.splitlines()) == 1, (name, ran.err)
-            assert ran.err.startswith("kvplanner: "), name
-            assert len(ran.err) < 2000, name
-    assert answered > 30
-    assert no_network == []
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 150 * 1024
+def ended_well(terminal: Terminal, words: list[str], what: object) -> Ran:
+    """Runs a command, which has a second of the processor and one line to say what is wrong."""
+    started = time.process_time()
+    ran = terminal(*words)
+    took = time.process_time() - started
+    assert ran.status in (0, 1, 2), (what, ran)
+    assert took < 1.0 or _again(terminal, words) < 1.0, (what, took)
+    assert not [c for c in OBEYED if c in ran.out + ran.err], what
+    if ran.status == 2 and not ran.out:
+        assert len(ran.err.splitlines()) == 1, (what, ran.err)
+        assert ran.err.startswith("kvplanner: "), (what, ran.err)
+        assert len(ran.err) < 2000, what
+    return ran
 
 
 def _again(terminal: Terminal, words: list[str]) -> float:
@@ -110,52 +127,89 @@ def _again(terminal: Terminal, words: list[str]) -> float:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_every_wrong_file_ends_in_one_line(
+    terminal: Terminal, tmp_path: Path, no_network: list[object], kind: str
+) -> None:
+    """Each content is planned, and given to two of the other commands in turn."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    path = tmp_path / kind
+    others = [words for command in ALL for words in READS[command] if command != "plan"]
+    answered = 0
+    for number, (name, data) in enumerate(contents(), KINDS.index(kind)):
+        path.write_bytes(data)
+        for words in (READS["plan"][0], others[number % len(others)], others[(number * 7 + 5) % len(others)]):
+            ran = ended_well(terminal, [word.format(path) for word in words.split()], (name, words))
+            answered += ran.status == 2 and not ran.out
+    assert answered > 60
+    assert no_network == []
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 150 * 1024
+
+
+@pytest.mark.parametrize("command", [command for command in ALL if READS[command]])
+def test_what_is_no_file_ends_in_one_line(
+    terminal: Terminal, tmp_path: Path, no_network: list[object], command: str
+) -> None:
+    for ending in (".kvplan.json", ".log", ".gguf", ".yaml", ""):
+        folder = tmp_path / f"of{ending}"
+        folder.mkdir()
+        for name, path in no_files(folder, ending):
+            for words in READS[command]:
+                ran = ended_well(terminal, [word.format(path) for word in words.split()], (name, words))
+                assert ran.status == 2 or name in ("kernel", "memory"), (name, ran)
+    assert no_network == []
+
+
+@pytest.mark.parametrize("case", WRITES)
+def test_what_cannot_be_written_is_told_in_one_line(
+    terminal: Terminal, tmp_path: Path, no_network: list[object], case: str
+) -> None:
+    if case == "calibrations export":
+        assert terminal("calibrations", "add", STARTED, "--model", "Qwen3-8B", "--gpu", "H100").status == 0
+    ending = WRITES[case].split("{}")[1]
+    for name, path in no_files(tmp_path, ending):
+        if name in ("nowhere", "memory", "digits", "escapes", "kernel", "no text"):
+            continue  # a file may be made there
+        words = [word.replace("{}" + ending, path) for word in WRITES[case].split()]
+        ran = ended_well(terminal, words, (name, words))
+        assert ran.status == 2, (name, ran)
+        assert "cannot be" in ran.err, (name, ran.err)
+    assert (tmp_path / f"pipe{ending}").is_fifo()
+    assert not list(tmp_path.glob(".kvplanner*"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_sparse_terabyte_is_not_read(terminal: Terminal, tmp_path: Path, no_network: list[object], kind: str) -> None:
     path = tmp_path / kind
     with path.open("wb") as file:
         file.truncate(1 << 40)
-    for words in (["plan", str(path), "--gpu", "H100"], ["inspect", str(path)]):
+    for words in (
+        [*READS["plan"][0].split()],
+        ["inspect", "{}"],
+        ["data", "add", "{}"],
+        ["calibrations", "import", "{}"],
+    ):
+        if kind.endswith((".txt", ".log")) and words[0] == "plan":
+            continue  # read as a log: to its end, or as much as a log may have
         started = time.process_time()
-        ran = terminal(*words)
+        ran = terminal(*(word.format(path) for word in words))
         assert ran.status == 2
         assert len(ran.err.splitlines()) == 1
         assert time.process_time() - started < 1.0
     assert no_network == []
 
 
-FLAGS = (*(flag.name for flag in PLAN_FLAGS), "--explain", "--unit", "--save")
-ODD = ("", " ", "\0", "\x1b[31m\u202e", "9" * 400, "1e999", "nan", "-1", "0", "٣", "a" * 100_000, "../../x", "=", ",,,")
-
-
-@pytest.mark.parametrize("flag", FLAGS)
+@pytest.mark.parametrize("command", ALL)
 def test_every_flag_refuses_nonsense_in_one_line(
-    terminal: Terminal, tmp_path: Path, no_network: list[object], flag: str, monkeypatch: pytest.MonkeyPatch
+    terminal: Terminal, tmp_path: Path, no_network: list[object], command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Each with all of it where plan has it, and with some of it where other commands take the same."""
     monkeypatch.chdir(tmp_path)
-    odd = (
-        "",
-        " ",
-        "\0",
-        "\x1b[31m\u202e",
-        "9" * 400,
-        "1e999",
-        "nan",
-        "-1",
-        "0",
-        "٣",
-        "a" * 100_000,
-        "../../x",
-        "=",
-        ",,,",
-    )
-    for value in odd:
-        started = time.process_time()
-        ran = terminal("plan", "Llama-3.1-8B-Instruct", *(() if flag == "--gpu" else ("--gpu", "H100")), flag, value)
-        assert ran.status in (0, 1, 2), (flag, value[:20])
-        if ran.status == 2:
-            assert len(ran.err.splitlines()) == 1, (flag, value[:20], ran.err[:300])
-            assert len(ran.err) < 2000
-        assert not [c for c in OBEYED if c in ran.err], (flag, value[:20])
-        assert time.process_time() - started < 1.5, (flag, value[:20])
+    of_plan = {flag for action in arguments("plan") for flag in action.option_strings}
+    flags = [action.option_strings[-1] for action in arguments(command) if action.option_strings and action.nargs != 0]
+    for number, flag in enumerate(flags):
+        shared = command != "plan" and flag in of_plan
+        for value in ODD[number % 5 :: 5] if shared else ODD:
+            words = [flag, value]
+            ended_well(terminal, [*BASE[command].split(), *words], (command, flag, value[:20]))
     assert no_network == []
     assert not list(Path(os.path.pardir).glob("x"))

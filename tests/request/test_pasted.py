@@ -15,6 +15,7 @@ from kvplanner.errors import BadInput, PlannerError
 from kvplanner.model.model import Model
 from kvplanner.request.pasted import is_log, read, starts_server
 from kvplanner.request.words import ModelElsewhere, PlanWords, Sources, build
+from tests.cli.hostile_files import texts
 
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
 WANTED = {"max_model_len": 8192, "gpu_memory_utilization": 0.85, "tensor_parallel_size": 2, "enforce_eager": True}
@@ -253,6 +254,7 @@ HOSTILE = [
     "[Service]\nExecStart=" + '"' * 40_000,
     "FROM x\n" + "PARAMETER num_ctx " * 20_000,
     "vllm serve " + "$" * 50_000 + "{" * 50_000,
+    *(text for _, text in texts()),
 ]  # fmt: skip
 
 
