@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
+_INTERRUPTED = 130
 _OPENABLE = (".kvplan.json", ".gguf", ".safetensors", ".json", ".log", ".txt")
 
 
@@ -22,7 +23,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         freeze_support()
     sys.excepthook = _crash
-    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _run(list(sys.argv[1:] if argv is None else argv))
+    except KeyboardInterrupt:  # while a module was still imported
+        return _INTERRUPTED
+
+
+def _run(words: list[str]) -> int:
     if not words or words[0] == "gui":
         return _window(words[1:])
     if _names_a_file(words[0]):

@@ -102,7 +102,7 @@ def _switched_off(
     except PlannerError:
         return machine, frozenset(), free
     unticked = frozenset(i for i in indices if isinstance(i, int) and 0 <= i < len(everything.devices))
-    sizes = {int(k): v for k, v in given.items() if str(k).isdecimal() and isinstance(v, int) and v >= 0}
+    sizes = _sizes(given)
     if len(everything.devices) - len(unticked) != len(machine.devices):
         return machine, frozenset(), free
     return everything, unticked, sizes
@@ -142,7 +142,7 @@ def from_session(document: Mapping[str, Any], where: str, local: Callable[[], Ma
     uuids, stated = window.get("uuids"), window.get("stated_free")
     then = uuids if isinstance(uuids, list) else []
     given = stated if isinstance(stated, Mapping) else {}
-    sizes = {int(k): v for k, v in given.items() if str(k).isdecimal() and isinstance(v, int) and v >= 0}
+    sizes = _sizes(given)
     before = tuple(d._replace(uuid=str(u)) for d, u in zip(state.devices, then, strict=False))
     return here(state._replace(devices=before or state.devices, given_free=sizes), machine)
 
@@ -183,3 +183,12 @@ def read(path: Path, *, allow_network: bool = False) -> PlanState:
     allow_network: the user said that the Hub may be asked for a model that the file names so.
     """
     return to_state(planfile.load(path), allow_network=allow_network)
+
+
+def _sizes(given: Mapping[Any, object]) -> dict[int, int]:
+    """Bytes by the number of a GPU, of what a file says; what is neither is left out."""
+    return {int(k): v for k, v in given.items()
+            if str(k).isdecimal() and len(str(k)) <= _MOST_DIGITS and isinstance(v, int) and v >= 0}  # fmt: skip
+
+
+_MOST_DIGITS: Final = 6

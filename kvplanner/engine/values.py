@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -24,6 +25,8 @@ def parse_value(option: Option, text: str) -> OptionValue:
     """The value that `text` gives to an option. Raises BadInput that names the flag and what was expected."""
     flag = option.spelled
     try:
+        if _ENDLESS.search(text):
+            raise ValueError("a number in it is beyond all range")
         value = _convert(option, text.strip())
     except _OutOfRange as error:
         raise BadInput(str(error), flag, f"Give {_span(option)}") from None
@@ -38,6 +41,8 @@ def check_value(option: Option, value: object) -> OptionValue:
     if not isinstance(value, bool | int | float | str) or not _is_typed(option, value):
         raise BadInput(f"{_shown(value)} is not {_WORDS[option.type]}", option.spelled,
                        f"Example: {_example(option)}")  # fmt: skip
+    if isinstance(value, str) and _ENDLESS.search(value):
+        raise BadInput("a number in it is beyond all range", option.spelled, f"Example: {_example(option)}")
     if isinstance(value, str) and option.type == "choice" and value not in option.choices:
         raise BadInput(f"{_shown(value)} is not one of {', '.join(option.choices)}", option.spelled,
                        f"Example: {_example(option)}")  # fmt: skip
@@ -83,6 +88,10 @@ def _span(option: Option) -> str:
     if option.above_low:
         return f"more than {low:g}" if high is None else f"more than {low:g}, {high:g} at most"
     return f"{low:g} or more" if high is None else f"{low:g} to {high:g}"
+
+
+# Within an object: what no number of bytes, tokens or layers has, and no float holds.
+_ENDLESS: Final = re.compile(r"[:\[,]\s{0,9}-?\d{20,}(?![\w.])")
 
 
 class _OutOfRange(ValueError):

@@ -19,6 +19,7 @@ from kvplanner.deadline import OutOfTime, in_time
 from kvplanner.engine import registry
 from kvplanner.engine.serving import MetricNames
 from kvplanner.errors import BadInput, PlannerError
+from kvplanner.printable import cut, printable
 from kvplanner.record import NamedTuple
 from kvplanner.units import counted
 
@@ -28,6 +29,8 @@ TIMEOUT_S: Final = 3.0
 MAX_SAMPLES: Final = 20_000
 MAX_LINE: Final = 20_000
 MAX_LABELS: Final = 200
+_MOST_DIGITS: Final = 18
+_SHOWN: Final = 200
 _HISTOGRAM: Final = re.compile(r"\A[a-z0-9_:]+_bucket\{")
 _ADDRESS: Final = re.compile(r"(?:https?://)?(?:\[[0-9a-fA-F:]+\]|[^\s/@:\[\]]+)(?::\d{1,5})?(?:/[^\s]*)?")
 
@@ -119,10 +122,12 @@ def _fetch(url: str, timeout_s: float) -> str:
         raise PlannerError(f"no whole answer within {2 * timeout_s:g} s", url, "Is this its address?") from None
     except urllib.error.HTTPError as error:
         remedy = "Start llama-server with --metrics" if error.code in (404, 501) else "Check the address"
-        raise PlannerError(f"the server answers {error.code} {error.reason}", url, remedy) from None
+        raise PlannerError(f"the server answers {error.code} {_plain(str(error.reason))}", url, remedy) from None
     except (OSError, http.client.HTTPException, ValueError) as error:
         reason = getattr(error, "reason", error)
-        raise PlannerError(f"no answer ({reason})", url, "Is the server running, and is this its address?") from None
+        raise PlannerError(
+            f"no answer ({_plain(str(reason))})", url, "Is the server running, and is this its address?"
+        ) from None
     if len(page) > MAX_PAGE_BYTES:
         raise PlannerError("the page is larger than a metrics page can be", url)
     return page.decode("utf-8", "replace")
@@ -152,7 +157,7 @@ def _samples(page: str, prefixes: tuple[str, ...], address: str) -> Samples:
             for sample in family.samples:
                 found.setdefault(sample.name, []).append((sample.labels, float(sample.value)))
     except (ValueError, KeyError, IndexError) as error:
-        raise PlannerError(f"the page is no Prometheus text ({error})", address or "metrics") from None
+        raise PlannerError(f"the page is no Prometheus text ({_plain(str(error))})", address or "metrics") from None
     return found
 
 
@@ -188,7 +193,7 @@ def _fill(samples: Samples, names: MetricNames, address: str) -> Fill:
     return Fill(
         engine=names.engine,
         address=address,
-        models=tuple(sorted({labels.get(names.model_label, "") for labels, _ in usage} - {""})),
+        models=tuple(sorted({_plain(labels.get(names.model_label, "")) for labels, _ in usage} - {""})),
         share=share,
         tokens=tokens,
         used_tokens=used,
@@ -199,13 +204,18 @@ def _fill(samples: Samples, names: MetricNames, address: str) -> Fill:
         units=units,
         unit_tokens=unit_tokens,
         budget_share=_float(said.get("budget_share")),
-        cache_dtype=said.get("dtype") or "",
+        cache_dtype=_plain(said.get("dtype") or ""),
         engines=replicas,
     )
 
 
+def _plain(text: str) -> str:
+    """What a server calls something, fit to be shown."""
+    return cut(printable(text), _SHOWN)
+
+
 def _int(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isdecimal() else None
+    return int(text) if text is not None and text.isdecimal() and len(text) <= _MOST_DIGITS else None
 
 
 def _float(text: str | None) -> float | None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from kvplanner.observe.snapshot import GpuSample
 from kvplanner.record import NamedTuple
+
+_MOST_DIGITS: Final = 6
 
 
 class Visible(NamedTuple):
@@ -42,7 +45,7 @@ def visible(gpus: Sequence[GpuSample], value: str | None, order: str = "") -> Vi
 
 def _named(entry: str, gpus: Sequence[GpuSample]) -> GpuSample | None:
     if entry.isdecimal():
-        return gpus[int(entry)] if int(entry) < len(gpus) else None
+        return gpus[int(entry)] if len(entry) <= _MOST_DIGITS and int(entry) < len(gpus) else None
     if entry.upper().startswith("MIG-GPU-"):
         # The form before R470: MIG-GPU-<uuid of the parent>/<gpu instance>/<compute instance>.
         parent, _, rest = entry[4:].partition("/")

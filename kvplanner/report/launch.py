@@ -409,7 +409,7 @@ def _python_value(option: Option, value: OptionValue) -> object:
     """As the argument is typed: lists and objects are no text there."""
     if option.many:
         parts = [part for part in str(value).replace(",", " ").split() if part]
-        return [int(part) if part.lstrip("-").isdecimal() else part for part in parts]
+        return [int(part) if part.lstrip("-").isdecimal() and len(part) < 20 else part for part in parts]
     if isinstance(value, str) and value.lstrip().startswith("{"):
         try:
             found: object = json.loads(value)

@@ -282,10 +282,12 @@ def with_free(machine: Machine, items: Sequence[str]) -> Machine:
         raise BadInput(f"{len(everywhere)} sizes are given for every GPU", "--free", f"Write {each[:60]}")
     for item in _split(items):
         index, equals, size = (part.strip() for part in item.rpartition("="))
-        if equals and not (index.isascii() and index.isdecimal() and int(index) < len(machine.devices)):
+        if equals and not (
+            index.isascii() and index.isdecimal() and len(index) < 6 and int(index) < len(machine.devices)
+        ):
             last = len(machine.devices) - 1
             which = f"GPU=SIZE with a GPU from 0 to {last}" if last else f"0={size or '70GiB'} for the only GPU"
-            raise BadInput(f"there is no GPU {index!r}", "--free", f"Write {which}")
+            raise BadInput(f"there is no GPU {index[:40]!r}", "--free", f"Write {which}")
         targets = [int(index)] if equals else range(len(machine.devices))
         free |= dict.fromkeys(targets, _size(size, "--free"))
     return machine._replace(devices=tuple(_free_devices(machine, free)))

@@ -73,6 +73,12 @@ def test_a_strange_window_field_changes_nothing_of_the_plan(kept: dict[str, obje
     assert found.model_text == MODEL
 
 
+def test_numbers_of_gpus_without_end_are_left_out() -> None:
+    kept = {"machine": "2xRTX 4090,1xRTX 3090", "unticked": [], "free_bytes": {"9" * 5000: 1, "²": 1, "1": 2}}
+    file = planstore.to_planfile(state())._replace(unknown={planstore.WINDOW_FIELD: kept})
+    assert dict(planstore.to_state(file).given_free) == {1: 2}
+
+
 def test_a_model_that_is_gone_is_an_error_with_its_name(tmp_path: Path) -> None:
     path = tmp_path / "a.kvplan.json"
     planstore.save(path, state()._replace(model_text="nobody/nothing-1b"))

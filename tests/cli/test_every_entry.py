@@ -62,7 +62,8 @@ BASE: Final[dict[str, str]] = {
     "models": "models qwen",
     "gpus": "gpus h100",
 }
-ODD = ("", " ", "\0", "\x1b[31m\u202e", "9" * 400, "1e999", "nan", "-1", "0", "٣", "a" * 100_000, "../../x", "=", ",,,")
+ODD = ("", " ", "\0", "\x1b[31m\u202e", "9" * 400, "1e999", "nan", "-1", "0", "٣", "a" * 100_000, "../../x", "=", ",,,",
+       "9" * 5000, f"{'9' * 5000}=1GiB", "²")  # fmt: skip
 
 
 def arguments(command: str) -> list[argparse.Action]:

@@ -189,3 +189,20 @@ def test_an_interrupt_ends_a_hanging_request_within_two_seconds(tmp_path: Path) 
                 assert time.monotonic() - started < 2
                 assert asking.returncode == 130
                 assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize("command", ["plan Qwen3-0.6B", "fits --gpu H100", "models", "report Qwen3-0.6B -o -"])
+def test_an_interrupt_while_modules_load_ends_without_a_traceback(command: str) -> None:
+    """The first thing that main does is raise it: as a key pressed before the command is there."""
+    code = (
+        "import sys\n"
+        "class Interrupted:\n"
+        "    def find_spec(self, name, *rest):\n"
+        "        if name.startswith('kvplanner.cli'): raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupted())\n"
+        "from kvplanner.__main__ import main\n"
+        "sys.exit(main())"
+    )
+    ran = process(command.split(), code=code)
+    assert ran.status == 130
+    assert ran.err == ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from kvplanner.errors import BadInput, PlannerError
 from kvplanner.observe.metrics import MAX_PAGE_BYTES, metrics_url, parse_fill, read_fill
+from kvplanner.printable import printable
 from tests.observe.kit import VLLM_NEW
 
 VLLM_OLD = """# TYPE vllm:gpu_cache_usage_perc gauge
@@ -91,6 +93,15 @@ def test_replicas_are_added_up() -> None:
     two = VLLM_NEW + VLLM_NEW.replace('engine="0"', 'engine="1"').replace("} 0.25", "} 0.75")
     fill = parse_fill("\n".join(line for line in two.splitlines() if not line.startswith("#")))
     assert (fill.engines, fill.share, fill.tokens, fill.running) == (2, 0.5, 424000, 14)
+
+
+def test_what_a_server_names_and_counts_without_end_is_fit_to_be_shown() -> None:
+    page = VLLM_NEW.replace('block_size="16"', f'block_size="{"9" * 5000}"')
+    page = re.sub(r'model_name="[^"]*"', 'model_name="\x1b[2J\u202e%s"' % ("m" * 5000), page)
+    fill = parse_fill(page)
+    assert fill.unit_tokens is None
+    assert all(name == printable(name) and len(name) < 300 for name in fill.models)
+    assert fill.models
 
 
 def test_llama_server() -> None:

@@ -310,7 +310,7 @@ class GpuSection(Section):
             self.count_field.set_error("")
             self.count.show_value(format_count(self._total), "")
             return
-        if not cleaned.isdigit() or not 1 <= int(cleaned) <= 64:
+        if not cleaned.isdecimal() or len(cleaned) > 3 or not 1 <= int(cleaned) <= 64:
             self.count_field.set_error("Give a whole number from 1 to 64")
             return
         self.count_field.set_error("")

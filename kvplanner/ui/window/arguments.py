@@ -81,8 +81,8 @@ def _log(name: str) -> Path | None:
 
 def _size(text: str) -> tuple[int, int]:
     width, _, height = text.lower().partition("x")
-    if not width.isdecimal() or not height.isdecimal():
-        raise BadInput(f"{text!r} is not a size", "--size", "Write for example 1280x800")
+    if not width.isdecimal() or not height.isdecimal() or len(text) > 20:
+        raise BadInput(f"{text[:40]!r} is not a size", "--size", "Write for example 1280x800")
     size = int(width), int(height)
     if size[0] < SMALLEST[0] or size[1] < SMALLEST[1] or max(size) > LARGEST:
         least, most = f"{SMALLEST[0]}x{SMALLEST[1]}", f"{LARGEST}x{LARGEST}"

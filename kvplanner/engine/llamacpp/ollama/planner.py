@@ -109,7 +109,7 @@ def _check(version: str | None) -> None:
     if version is None:
         return
     parts = version.lstrip("v").split(".")
-    if len(parts) < 2 or not all(part.isdecimal() for part in parts[:2]):
+    if len(parts) < 2 or not all(part.isdecimal() and len(part) <= 9 for part in parts[:2]):
         raise BadInput(f"{version[:40]!r} is no release of Ollama", "--engine-version", "Write it as 0.30")
     if (int(parts[0]), int(parts[1])) < (0, 30):
         raise BadInput(

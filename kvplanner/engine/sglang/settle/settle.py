@@ -239,7 +239,7 @@ def _capacity(asked: _Asked, parallel: Parallel, drafting: Speculation, a2a: str
 def _sizes(book: Book, name: str) -> tuple[int, ...]:
     text = _text(book, name)
     parts = [part for part in text.replace(",", " ").split() if part]
-    if not all(part.isdecimal() for part in parts):
+    if not all(part.isdecimal() and len(part) <= 9 for part in parts):
         raise BadInput(f"{text[:40]!r} is not a list of batch sizes", "--" + name.replace("_", "-"),
                        "Write for example 1 2 4 8")  # fmt: skip
     return tuple(int(part) for part in parts)
