@@ -24,7 +24,7 @@ Words = tuple[str, ...]
 
 # How lines of logs begin: a level behind a process's or a container's tag, a time, a line of JSON, llama.cpp's parts.
 _LEVEL: Final = re.compile(
-    r"^(?:[\w.-]{1,60}[ \t]{1,20}\|[ \t])?(?:\x1b\[[\d;]{0,9}m){0,3}(?:\([^)\n]{1,60}\)|\[[^\]\n]{1,60}\])?"
+    r"^(?:(?:[\w.-]{1,60}[ \t]{1,20}\||│)[ \t])?(?:\x1b\[[\d;]{0,9}m){0,3}(?:\([^)\n]{1,60}\)|\[[^\]\n]{1,60}\])?"
     r"(?:\x1b\[[\d;]{0,9}m){0,3} ?(?:INFO|WARNING|WARN|ERROR|DEBUG|CRITICAL)\b[ :]"
     r"|^\[?\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d|^time=\S{1,60} level=|^\d+\.\d\d\.\d{3}\.\d{3} [A-Z] "
     r"|^\{\"(?:asctime|timestamp|time|level|levelname|type)\": ?"
