@@ -9,6 +9,7 @@ from kvplanner.engine.plan import Plan
 from kvplanner.engine.segment import SEGMENT_KINDS, SegmentKind
 from kvplanner.errors import PlannerError
 from kvplanner.estimate import BASES, BASIS_MEANING, Basis
+from kvplanner.printable import printable
 from kvplanner.record import NamedTuple
 from kvplanner.report.bar import bar_cells
 from kvplanner.report.explain import Explanation, explanation
@@ -189,7 +190,8 @@ def _assumed(plan: Plan, unit: Unit) -> Iterator[str]:
 def _commands(plan: Plan, path: str) -> Iterator[tuple[str, str]]:
     for form in _FORMS:
         try:
-            yield form, snippet(form, plan, path).rstrip("\n")
+            text = snippet(form, plan, path).rstrip("\n")
+            yield form, "\n".join(map(printable, text.split("\n")))  # a path may hold what turns a line round
         except PlannerError:
             continue
 

@@ -134,6 +134,14 @@ def test_names_cannot_break_out() -> None:
     assert text.count("```bash") + text.count("````bash") == 1
 
 
+def test_a_path_turns_no_line_of_a_report_round() -> None:
+    plan = planned("Llama-3.1-8B-Instruct", "H100")
+    made = sheet(plan, path="/models/a\x1b[2J\u202eb\u2066", private=True)
+    for text in (html(made), brief(made)):
+        assert "/models/a␛" in text
+        assert not any(c in text for c in "\x1b\u202e\u2066")
+
+
 def test_what_is_private_is_left_out_unless_wanted(tmp_path: Path) -> None:
     plan = planned("Llama-3.1-8B-Instruct", "H100")
     folder = tmp_path / "acme-secret" / "codename-kestrel"
