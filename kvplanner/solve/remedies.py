@@ -116,14 +116,14 @@ def remedies(request: PlanRequest, plan: Plan, more: More | None = None) -> tupl
 
 
 def ranked(remedies_: tuple[Remedy, ...]) -> tuple[Remedy, ...]:
-    """Those of a plan that fails: sure ones first, those that carry the load (not many times slower), then by cost."""
+    """Sure ones first, then those that carry the load (not many times slower), then by cost, of equal ones by gain."""
 
     def order(remedy: Remedy) -> tuple[float, ...]:
         load, limits = remedy.request.load, remedy.plan.limits
         short = load is not None and ((limits.sure_serves_users or 0) < load.users or "slow" in remedy.losses)
         if remedy.aim == "fit":
             return not remedy.sure, short, remedy.weight, -served(remedy.plan)
-        return not remedy.sure, remedy.aim == "less", remedy.weight, -served(remedy.plan)
+        return not remedy.sure, remedy.aim == "less", short, remedy.weight, -served(remedy.plan)
 
     return _distinct(sorted(remedies_, key=order))
 

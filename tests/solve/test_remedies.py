@@ -260,3 +260,13 @@ def test_over_the_catalogue_a_remedy_of_any_engine_is_the_plan_that_it_promises(
     """A few of the cases that `python -m tests.solve.wide` runs by the thousand."""
     for request in wide.requests(24, 5):
         assert [*wide.wrong(request)] == [], request.model.id
+
+
+def test_what_serves_everybody_comes_before_what_serves_more() -> None:
+    """Five people at 128,000 tokens on two H100s: 8-bit keys carry three of them, four cards all."""
+    request = PlanRequest(
+        models.load("meta-llama/Llama-3.3-70B-Instruct"), gpus.machine("2xH100"), load=Load(5, 120_000, 8000),
+        weight_format="FP8",
+    )  # fmt: skip
+    ways = remedies(request, engine("vllm").plan(request), others)
+    assert [way.plan.limits.sure_serves_users for way in ways][:2] == [5, 3]
