@@ -66,6 +66,13 @@ class Engine(Protocol):
         """
         ...
 
+    def makes_room(self, request: PlanRequest, running: int) -> bool:
+        """Whether a server that holds so many models unloads one of them, idle, before it loads this one.
+
+        The request's machine is as it is then; False of an engine that serves one model.
+        """
+        ...
+
     def probe(self) -> Probe | None:
         """A program of the engine's own that says what a plan should come to, None where it has none."""
         ...

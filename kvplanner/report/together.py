@@ -20,18 +20,21 @@ def lines(orders: Sequence[Sequence[Placed]], unit: ByteUnit = "GiB") -> list[st
     told: list[str] = []
     for at, one in enumerate(orders[0], 1):
         told += [f"{at}. {one.name}"]
-        said = (_said("finds", finds(one, unit)), verdict(one, unit), _said("holds", holds(one, unit)))
+        said = (unloaded(one), _said("finds", finds(one, unit)), verdict(one, unit), _said("holds", holds(one, unit)))
         told += [f"   {line}" for line in said if line]
-        told += [
-            f"   {line}"
-            for line in (_said("finds", finds(one, unit)), verdict(one, unit), _said("holds", holds(one, unit)))
-            if line
-        ]
     if len(orders) > 1:
         rows = [("order", "starts")]
         rows += [(" → ".join(str(one.number) for one in order), outcome(order)) for order in orders]
         told += ["", *table(rows, "<<")]
     return told
+
+
+def unloaded(one: Placed) -> str:
+    """Which models its server unloads for it, "" where none: "unloads 1. once it is idle"."""
+    if not one.unloads:
+        return ""
+    numbers = " and ".join(f"{number}." for number in one.unloads)
+    return f"unloads {numbers} once {'it is' if len(one.unloads) == 1 else 'they are'} idle"
 
 
 def finds(one: Placed, unit: ByteUnit) -> str:
@@ -73,7 +76,8 @@ def outcome(order: Sequence[Placed]) -> str:
     failed = [f"{one.number}. fails{f' at {one.stage}' if one.stage else ''}" for one in order if not one.fits]
     if failed:
         return "; ".join(failed)
-    return "all" if all(one.sure for one in order) else "all, not surely"
+    turns = ", not all at once" if any(one.unloads for one in order) else ""
+    return f"all{turns}" if all(one.sure for one in order) else f"all{turns}, not surely"
 
 
 def to_json(orders: Sequence[Sequence[Placed]]) -> dict[str, object]:
@@ -88,6 +92,7 @@ def to_json(orders: Sequence[Sequence[Placed]]) -> dict[str, object]:
                     "fits": one.fits,
                     "sure": one.sure,
                     "stage": one.stage,
+                    "unloads": list(one.unloads),
                     "gpus": list(one.gpus),
                     "free_bytes": list(one.free_bytes),
                     "held_bytes": {str(gpu): size for gpu, size in one.taken_bytes.items()} or None,

@@ -32,6 +32,8 @@ class Placed(NamedTuple):
     gpus: the indices of those that it sees, in its own order; free_bytes: of each before it starts, None where nothing
     was taken or told.
 
+    unloads: numbers of those that its own server, which holds several models, unloads to load it, once they are idle.
+
     plan: made with what the others take by their values, and why there is none where it is refused; worst: with what
     they take at most, which says whether it is sure.
     """
@@ -42,6 +44,7 @@ class Placed(NamedTuple):
     free_bytes: tuple[int | None, ...]
     gpus: tuple[int, ...] = ()
     number: int = 1
+    unloads: tuple[int, ...] = ()
 
     @property
     def fits(self) -> bool | None:
@@ -90,17 +93,37 @@ def _placed(
 ) -> tuple[Placed, ...]:
     if not 1 <= len(servers) <= MOST:
         raise BadInput(f"{len(servers)} servers cannot be placed", "together", f"Give 1 to {MOST}")
-    near, worst = dict(enumerate(machine.devices)), dict(enumerate(machine.devices))
-    placed = []
+    placed: list[Placed] = []
+    running: dict[int, tuple[Placed, PlanRequest]] = {}
     for number, (name, request) in servers:
         places = _places(name, request.machine, machine)
+        unloads = []
+        while True:
+            near, worst = (_now(machine, running, high=high, asleep=asleep) for high in (False, True))
+            mates = [mate for mate, (_, its) in running.items() if its.engine == request.engine]
+            if not mates or not engine(request.engine).makes_room(_seen(request, places, near), len(mates)):
+                break
+            unloads.append(mates[0])  # of idle models with the same keep-alive, that which was loaded first
+            del running[mates[0]]
         plan, bad = (planned(_seen(request, places, left)) for left in (near, worst))
-        placed.append(Placed(name, plan, bad, tuple(near[place].free_bytes for place in places), places, number))
+        free = tuple(near[place].free_bytes for place in places)
+        placed.append(Placed(name, plan, bad, free, places, number, tuple(unloads)))
         if isinstance(plan, Plan) and plan.fits:
-            for left, high in ((near, False), (worst, True)):
-                for own, taken in taken_by(plan, high=high, asleep=asleep and _sleeps(request)).items():
-                    left[places[own]] = _left(left[places[own]], taken, name)
+            running[number] = placed[-1], request
     return tuple(placed)
+
+
+def _now(
+    machine: Machine, running: Mapping[int, tuple[Placed, PlanRequest]], *, high: bool, asleep: bool
+) -> dict[int, Device]:
+    """The machine's GPUs beside what runs on them. high: where that takes most."""
+    left = dict(enumerate(machine.devices))
+    for one, request in running.values():
+        assert isinstance(one.plan, Plan)
+        for own, taken in taken_by(one.plan, high=high, asleep=asleep and _sleeps(request)).items():
+            place = one.gpus[own]
+            left[place] = _left(left[place], taken, one.name)
+    return left
 
 
 def _places(name: str, own: Machine, machine: Machine) -> tuple[int, ...]:

@@ -14,6 +14,7 @@ from kvplanner.engine.registry import engine
 from kvplanner.engine.request import PlanRequest
 from kvplanner.errors import BadInput
 from kvplanner.gpu.spec import Machine
+from kvplanner.report import together as report
 from kvplanner.solve.together import orders, taken_by, together
 
 CHAT, EMBED = "meta-llama/Llama-3.1-8B-Instruct", "Qwen/Qwen3-Embedding-0.6B"
@@ -190,3 +191,41 @@ def test_the_command_tells_every_order(capsys: pytest.CaptureFixture[str]) -> No
     assert document["schema"] == "kvplanner.together/1"
     assert len(document["orders"]) == 2
     assert document["orders"][0][1]["stage"] == "free_memory_check"
+
+
+def ollama(machine: Machine, *models_: str, **options: OptionValue) -> list[tuple[str, PlanRequest]]:
+    """Models of one Ollama."""
+    return [
+        (model, PlanRequest(models.load(model), machine, "ollama", options=options, weight_format="GGUF Q4_K_M"))
+        for model in models_
+    ]
+
+
+def test_ollama_unloads_a_model_for_one_that_by_its_estimate_finds_no_room() -> None:
+    machine = gpus.machine("RTX 4090")
+    large, small = "Qwen/Qwen3-32B", "Qwen/Qwen3-8B"
+    first, second, third = together(ollama(machine, small, large, small), machine)
+    assert [one.unloads for one in (first, second, third)] == [(), (1,), (2,)]
+    assert second.free_bytes == (None,)
+    assert all(one.fits for one in (first, second, third))
+    first, second = together(ollama(machine, small, small, num_ctx=4096), machine)
+    assert second.unloads == ()
+    assert second.free_bytes[0] is not None
+    first, second = together(ollama(machine, small, small, num_ctx=4096, max_loaded_models=1), machine)
+    assert second.unloads == (1,)
+
+
+def test_ollama_unloads_nothing_of_other_engines() -> None:
+    machine = gpus.machine("RTX 4090")
+    vllm = server(EMBED, machine, 0.5)
+    _, second = together([vllm, *ollama(machine, "Qwen/Qwen3-32B")], machine)
+    assert second.unloads == ()
+
+
+def test_what_ollama_unloads_is_told() -> None:
+    machine = gpus.machine("RTX 4090")
+    order = together(ollama(machine, "Qwen/Qwen3-8B", "Qwen/Qwen3-32B"), machine)
+    assert "   unloads 1. once it is idle" in report.lines([order])
+    assert report.outcome(order) in ("all, not all at once", "all, not all at once, not surely")
+    document = json.loads(json.dumps(report.to_json([order])))
+    assert document["orders"][0][1]["unloads"] == [1]

@@ -98,6 +98,11 @@ class LlamaCpp:
         options = self.options(request.version)
         return levers(see(request, plan, options=options, stages=self.stages, allowed=self.allowed))
 
+    def makes_room(self, request: PlanRequest, running: int) -> bool:
+        """Never: a server has one model."""
+        del request, running
+        return False
+
     def probe(self) -> Probe | None:
         """llama-fit-params, or llama-server as far as it measures."""
         from kvplanner.engine.llamacpp.probe import probe

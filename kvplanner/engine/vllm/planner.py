@@ -100,6 +100,11 @@ class Vllm:
         options = self.options(request.version)
         return levers(see(request, plan, options=options, stages=self.stages, allowed=self.allowed))
 
+    def makes_room(self, request: PlanRequest, running: int) -> bool:
+        """Never: a server has one model."""
+        del request, running
+        return False
+
     def probe(self) -> Probe | None:
         """Nothing of its own says sizes without loading a model."""
         return None

@@ -198,7 +198,9 @@ class TogetherPage(QWidget):
                             self._unit, in_turn=True)  # fmt: skip
         self.table.setRowCount(len(order))
         for row, one in enumerate(order):
-            here = [f"finds {text}" for text in (finds(one, self._unit),) if text]
+            letters = {mate.number: mate.name for mate in order}
+            here = [f"unloads {' and '.join(letters[number] for number in one.unloads)}"] if one.unloads else []
+            here += [f"finds {text}" for text in (finds(one, self._unit),) if text]
             here += [f"holds {text}" for text in (holds(one, self._unit),) if text]
             told = "\n".join((verdict(one, self._unit), *([", ".join(here)] if here else [])))
             cells = (f"{row + 1}. {one.name}\n{self._name(one)}", told)
@@ -233,6 +235,8 @@ def _outcome(order: Sequence[Placed]) -> str:
     failed = [one.name for one in order if not one.fits]
     if failed:
         return f"{' and '.join(failed)} does not start" if len(failed) == 1 else f"{' and '.join(failed)} do not start"
+    if any(one.unloads for one in order):
+        return "all start, not all at once" if all(one.sure for one in order) else "all may start, not all at once"
     return "all start" if outcome(order) == "all" else "all may start"
 
 

@@ -74,6 +74,11 @@ class Abacus:
     def levers(self, request: PlanRequest, plan: Plan) -> tuple[Lever, ...]:
         return ()
 
+    def makes_room(self, request: PlanRequest, running: int) -> bool:
+        """Never: a server has one model."""
+        del request, running
+        return False
+
     def probe(self) -> Probe | None:
         return None
 

@@ -91,6 +91,14 @@ class Ollama:
         plain = str(request.options.get("kv_cache_type", "f16")) == "f16"
         return (*by_role(seen), *((Lever("kv_dtype", steps, cost, "quality", (aim,)),) if plain else ()))
 
+    def makes_room(self, request: PlanRequest, running: int) -> bool:
+        """As Scheduler.processPending of server/sched.go: at its most models, or by its rough estimate."""
+        if not running:
+            return False
+        request = with_format(request)
+        choice = _Choice(request, as_gguf(request.model)[0])
+        return running >= choice.most or choice.estimate > rules.room_for_another(choice.free)
+
     def probe(self) -> Probe | None:
         """Ollama starts llama-server with flags of its own."""
         return None
