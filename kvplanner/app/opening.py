@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Literal
 
@@ -12,6 +13,8 @@ from kvplanner.record import NamedTuple
 What = Literal["plan", "model", "log", "command", "pack", "refused"]
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 _MOST_LISTED = 2000
+# A log, as rotation may have numbered and packed it: "server.log.1", "server.log.2.gz".
+_LOG = re.compile(r"\.(?:log|txt|out|jsonl)(?:[.-]\d{1,8})?(?:\.(?:gz|bz2|xz))?$")
 _STARTS = ("dockerfile", "modelfile", ".env")
 
 
@@ -35,7 +38,7 @@ def classify(path: Path) -> Opening:
     if suffix in _PICKLES:
         return Opening("refused", f"{name} is a pickle, which can run code, so it is never opened. "
                        "Drop the folder with config.json, or safetensors or GGUF files")  # fmt: skip
-    if suffix in (".log", ".txt", ".out", ".jsonl"):
+    if _LOG.search(name.lower()):
         return Opening("log", f"Read the start-up log {name}: how far the server came, and why it failed")
     if suffix in (".yaml", ".yml", ".service", ".env", ".sh", ".py") or name.lower() in _STARTS:
         return Opening("command", f"Plan the server that {name} starts on the GPUs chosen now")

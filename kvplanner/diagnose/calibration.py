@@ -230,7 +230,7 @@ def _shared_out(device: DevicePlan, seen: dict[MeasuredKind, int], missing: int)
         left -= made[name] - estimate.value
     for kind in _REST:
         segment = device.segment(kind)
-        if segment is None or not left:
+        if segment is None or not segment.in_budget or not left:
             continue
         before = made.get(kind, segment.bytes)
         made[kind] = max(before + left, 0)

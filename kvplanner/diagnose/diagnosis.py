@@ -65,16 +65,19 @@ class Diagnosis(NamedTuple):
         """A figure of the log in bytes, of the process that counts; one that is stated in parts as their sum."""
         found = self.reading.best(name)
         if found is None:
-            return self._sum(dict(self.reading.grammar.sums).get(name, ()))
+            return self._sum(name)
         return int(found.value) if found.size else None
 
-    def _sum(self, parts: tuple[str, ...]) -> int | None:
-        """The least of what each process states in parts, whole ones only."""
+    def _sum(self, name: str) -> int | None:
+        """The least of what each process states in parts, where it states all that every model has."""
+        parts, more = next(((parts, more) for n, parts, more in self.reading.grammar.sums if n == name), ((), ()))
         stated: dict[str, dict[str, int]] = {}
         for s in self.reading.stated:
-            if s.name in parts and s.size:
+            if s.name in (*parts, *more) and s.size:
                 stated.setdefault(s.process, {})[s.name] = int(s.value)
-        return min((sum(each.values()) for each in stated.values() if len(each) == len(parts)), default=None)
+        return min(
+            (sum(each.values()) for each in stated.values() if each.keys() >= set(parts) and parts), default=None
+        )
 
     @property
     def first_start(self) -> bool | None:

@@ -86,7 +86,9 @@ def gpus_named(found: Diagnosis) -> str:
         return _listed(found)
     parts: list[str] = []
     for device in found.devices:
-        name, total = found.stated_of("gpu_name", device), found.of_device("gpu_total", device)
+        number = device[len(device.rstrip("0123456789")) :]  # as lists of what there is name it
+        name = found.stated_of("gpu_name", device) or found.stated_of("gpu_name", number)
+        total = found.of_device("gpu_total", device)
         if name is None:
             return ""
         spec = gpus.by_nvml_name(str(name.value), total)
@@ -193,7 +195,8 @@ def _closed(found: Diagnosis, plan: Plan) -> tuple[Plan | None, int]:
     """
     cache, stated, device = plan.kv_cache, found.size("kv_cache"), plan.devices[plan.tightest]
     runtime = device.segment("runtime")
-    if cache is None or stated is None or runtime is None or device.budget is None:
+    summed = found.reading.best("kv_cache") is None  # a pool beside others: those of states, those of a draft
+    if cache is None or stated is None or runtime is None or device.budget is None or summed:
         return plan, 0
     missing = cache.available.value - stated
     if missing > _MOST_UNACCOUNTED * device.total_bytes:

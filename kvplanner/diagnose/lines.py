@@ -43,12 +43,14 @@ class Line(NamedTuple):
     """What one process wrote of a line. number: from 1. text: without colours and controls.
 
     origin: the process's tag, "" for none. source: the container, pod or unit that a collector names before it.
+    cut: it is a log's last and has no end: what stands last in it may go on.
     """
 
     number: int
     text: str
     origin: str = ""
     source: str = ""
+    cut: bool = False
 
 
 class Anchors:
@@ -145,7 +147,7 @@ def interesting(read: Callable[[int], bytes], watch: Watch, tags: re.Pattern[str
             number += data.count(b"\n", counted, start)
             counted = start
             whole, stop = _joined(data, start, stop, end)
-            yield from _lines(whole, number, tags)
+            yield from _lines(whole, number, tags, cut=not block and stop == len(data))
             position = max(stop, at + 1)
             if (now := watch.anchors()) is not anchors:  # a server began anew, or runs now
                 anchors, places = now, now.rest(data, position, end)
@@ -207,17 +209,20 @@ def _joined(data: bytes, start: int, stop: int, end: int) -> tuple[bytes, int]:
     return b"".join(pieces)[:LONGEST_LINE], stop
 
 
-def _lines(raw: bytes, number: int, tags: re.Pattern[str]) -> Iterator[Line]:
+def _lines(raw: bytes, number: int, tags: re.Pattern[str], *, cut: bool = False) -> Iterator[Line]:
     text = raw.decode("utf-8", "replace")
     for message, process in _unwrapped(text):
-        for line in message.splitlines() or [""]:
+        lines = message.splitlines() or [""]
+        open_ = cut and text.endswith(lines[-1][-8:])  # a collector's object is whole where it could be read
+        for place, line in enumerate(lines, 1):
             clean = _CONTROL.sub("", _ANSI.sub("", line)) if "\x1b" in line or _CONTROL.search(line) else line
             if not clean.strip():
                 continue
             named = _SOURCE.match(clean)
             source = str(named[named.lastgroup]) if named is not None and named.lastgroup else ""
             for origin, piece in _pieces(clean, tags):
-                yield Line(number, piece, origin or process, source)
+                last = open_ and place == len(lines) and clean.endswith(piece)
+                yield Line(number, piece, origin or process, source, last)
 
 
 def _pieces(text: str, tags: re.Pattern[str]) -> Iterator[tuple[str, str]]:

@@ -195,7 +195,8 @@ class _Reader:
 
     def take(self, line: Line) -> None:
         same_line, before = line.number == self.line.number, self.line
-        self.again = line.number == before.number + 1 and line.text == before.text
+        # The first line of a log may be cut.
+        self.again = bool(before.text) and line.number == before.number + 1 and line.text.endswith(before.text)
         self.line = line
         if line.origin and len(self.tags) < _MOST_PROCESSES:
             self.tags.add(line.origin)
@@ -254,7 +255,7 @@ class _Reader:
         for figure in figures:
             group = figure.name.removesuffix(suffix)
             text = groups.get(group)
-            if text is None:
+            if text is None or (line.cut and found.end(group) == len(line.text) and figure.unit != "text"):
                 continue
             value = _value(text, figure, groups.get(f"{group}_unit"))
             if value is None:

@@ -90,8 +90,8 @@ class LogGrammar(NamedTuple):
     arguments. version_prefix: what the log leaves out of a release's name. by_device: figures are of devices, in the
     order of the machine's. kept: figures that outlive a restart, of a server that starts others. restarts:
     texts that stand once in each start, at its beginning. whole_prompts: see there.
-    sums: figures that a log states in parts, each process its own. cells: the figure that is the cache's tokens where
-    none says so.
+    sums: figures that a log states in parts, each process its own, and parts that not every model has. cells: the
+    figure that is the cache's tokens where none says so.
     first_start: an option, and its values where the log holds the figure `compiled`, or `cached` alone.
     """
 
@@ -121,5 +121,5 @@ class LogGrammar(NamedTuple):
     restarts: tuple[str, ...] = ()
     whole_prompts: WholePrompts | None = None
     first_start: tuple[str, str, str] | None = None
-    sums: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    sums: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = ()
     cells: str = ""

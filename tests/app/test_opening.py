@@ -21,6 +21,8 @@ from kvplanner.app.opening import classify
         ("weights.pt", "refused"),
         ("server.log", "log"),
         ("server.txt", "log"),
+        ("server.log.1", "log"),
+        ("server.log-20261124.gz", "log"),
         ("picture.png", "refused"),
         ("noending", "refused"),
     ],

@@ -55,6 +55,13 @@ def test_tokens_stand_for_units_where_a_server_states_those_alone() -> None:
     assert learn_running(of, Attached(None, None, 1800 * 16)).calibrations == by_units
 
 
+def test_what_the_budget_does_not_hold_is_not_moved_by_the_cache() -> None:
+    request = PlanRequest(models.load(MODEL), gpus.machine("RTX 4090"), "sglang")
+    of = engine("sglang").plan(request)
+    assert of.kv_cache is not None
+    assert learn_running(of, Attached(None, None, of.kv_cache.tokens - 2000)).calibrations == ()
+
+
 def test_memory_beyond_all_that_the_plan_allows_is_outside_the_budget() -> None:
     of = plan()
     kinds = {c.kind: c.bytes for c in learn_running(of, Attached(held(of) + 500 * MIB)).calibrations}

@@ -191,3 +191,23 @@ def test_any_part_of_a_log_is_read_without_an_error(name: str) -> None:
             except BadInput:
                 continue
             assert len(report.text(found)) < 20_000
+
+
+def test_a_doubled_line_whose_first_is_cut_counts_once() -> None:
+    line = "2026-11-24 08:12:00 [DEBUG] llama_kv_cache:      CUDA1 KV buffer size =  7936.00 MiB"
+    found = diagnose(BytesIO(f"{line[12:]}\n{line}\n".encode()).read)
+    assert found.of_device("kv_cache", "CUDA1") == 7936 << 20
+
+
+def test_a_number_at_the_very_end_of_a_cut_log_is_no_figure() -> None:
+    text = (
+        "llama_model_load: loading\nload_tensors: loading\nalloc_tensor_range: failed to allocate CUDA0 buffer of size "
+    )
+    text += "151851674624"
+    for end in (1, 5, 11):
+        found = diagnose(BytesIO(text[:-end].encode()).read)
+        assert found.reading.ended is not None
+        assert "tried" not in found.reading.ended.figures
+    whole = diagnose(BytesIO(f"{text}\n".encode()).read)
+    assert whole.reading.ended is not None
+    assert whole.reading.ended.figures["tried"] == 151_851_674_624

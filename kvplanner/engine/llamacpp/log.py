@@ -48,6 +48,9 @@ LINES: Final = (
             (_NAME, _TOTAL, _FREE)),
     LogLine(rf"using device {_DEVICE} \((?P<gpu_name>[^()]*(?:\([^()]*\)[^()]*)*)\)(?: \([^()]*\))? - "
             r"(?P<free_at_start>\d+) MiB free", (_NAME, _FREE)),
+    LogLine(rf"- {_DEVICE} \((?P<gpu_name>[^|]+?)\)\s*:\s*(?P<gpu_total>\d+) total,\s*\d+ used", (_NAME, _TOTAL)),
+    # Builds that say nothing of the devices that they use list those that there are, by number.
+    LogLine(r"^.{0,80}?\bDevice (?P<device>\d{1,2}): (?P<gpu_name>[^,]{2,60}), (?:compute capability|gfx)", (_NAME,)),
     # Weights.
     LogLine(r"offloaded (?P<offloaded>\d+)/(?P<offloadable>\d+) layers to GPU",
             (Figure("offloaded", "count", keep="first"), Figure("offloadable", "count", keep="first"))),
@@ -107,7 +110,7 @@ GRAMMAR: Final = LogGrammar(
            "common_init_from_params", "llama-server", "llm_load_"),
     anchors=(
         "build", "llama_server: init", "loading model '", "loaded meta data", "general.architecture", "file type",
-        "MiB",
+        "MiB", " total,", "Device ",
         "offloaded ", "constructing llama_context", "n_ctx ", "n_seq_max", "n_ubatch", "n_batch", "retrying without",
         "context size reduced", "draft", "listening on", "model loaded", "out of memory", "OutOfDeviceMemory",
         "failed to allocate", "failed.", "unable to allocate", "flash_attn to be", "different K and V", "split buffers",

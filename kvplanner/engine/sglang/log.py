@@ -111,5 +111,5 @@ GRAMMAR: Final = LogGrammar(
     config=r"server_args=ServerArgs\((?P<config>.*)",
     config_options=tuple((name, name) for name in _OPTIONS),
     restarts=("server_args=ServerArgs(",),
-    sums=(("kv_cache", ("keys", "values")),),
+    sums=(("kv_cache", ("keys", "values"), ("conv", "states")),),
 )  # fmt: skip

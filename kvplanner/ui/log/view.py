@@ -119,6 +119,11 @@ class LogView(QWidget):
         """The file's name, "" for a pasted log."""
         return self._name
 
+    @property
+    def compared(self) -> bool:
+        """Whether what it started was made the plan."""
+        return self._compared
+
     def set_reading(self) -> None:
         """A log is on its way."""
         self._reading = True
@@ -203,11 +208,10 @@ class LogView(QWidget):
 
     def _beside_plan(self, found: Diagnosis) -> Plan | None:
         """The plan that the log's figures stand beside: the window's while that is of what the log started."""
-        if not self._compared:
-            return None
         shown, own = self._plan, self._beside.plan if self._beside is not None else None
         if own is None:
-            return shown if shown is not None and shown.request.engine == found.engine else None
+            same = self._compared and shown is not None and shown.request.engine == found.engine
+            return shown if same else None
         return shown if shown is not None and _same_start(shown, own) else own
 
     def remedies(self) -> tuple[Remedy, ...]:

@@ -325,3 +325,24 @@ def test_a_model_that_is_not_known_is_asked_for(window: MainWindow, qtbot: QtBot
     view.asking.fields["model"].setText("Qwen/Qwen2.5-7B-Instruct")
     view.plan_button.click()
     qtbot.waitUntil(lambda: window.document.state.model_text == "Qwen/Qwen2.5-7B-Instruct", timeout=10_000)
+
+
+def test_where_nothing_is_to_be_asked_what_helps_stands_there_at_once(window: MainWindow, qtbot: QtBot) -> None:
+    before = window.document.state
+    text = (LOGS / "llamacpp" / "oom-kv.log").read_text("utf-8").replace("MODEL/llama31-8b-q4km.gguf", "Llama-3.1-8B")
+    named = "build: 9000 (abcdef12) with GNU 13.3.0 for Linux x86_64\n" + text
+    window.opening.logs.read_text(named)
+    view = page(window)
+    qtbot.waitUntil(lambda: bool(view.remedies()), timeout=10_000)
+    assert window.document.state is before  # nothing is planned yet
+    assert view.asking.isHidden()
+    remedy = view.remedies()[0]
+    view.text.anchorClicked.emit(QUrl("#0"))
+    window.document.flush()
+    plan = window.document.plan
+    assert plan is not None
+    assert plan.fits
+    assert plan.devices == remedy.plan.devices
+    assert window.centre.bars.canvas.view().measured  # the log's figures lie over it
+    window.document.undo()
+    assert window.document.state == before

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kvplanner.ui.window.details import Details
     from kvplanner.ui.window.services import Services
 
-LOG_FILTER: Final = "Logs (*.log *.txt *.json *.jsonl *.out);;All files (*)"
+LOG_FILTER: Final = "Logs (*.log *.log.* *.txt *.json *.jsonl *.out);;All files (*)"
 UNCHANGED: Final = "the plan is unchanged"
 
 
@@ -145,7 +145,44 @@ class Logs(QtCore.QObject):
         if found.model and is_elsewhere(found.model):
             wanted["model"] = stand_in(found.model) or ""
         seen = {option: str(count) for option, count in places_seen(found).items()}
-        view.set_log(found, name, wanted, unstated(found), seen)
+        open_ = unstated(found)
+        view.set_log(found, name, wanted, open_, seen)
+        if not wanted and not open_ and found.model:
+            self._look_beside(view, found, found.model)
+
+    def _look_beside(self, view: LogView, found: Diagnosis, text: str) -> None:
+        """Find what helps at once, where nothing is to be asked: the plan stays as it is."""
+        from kvplanner.app.planstore import placed
+        from kvplanner.diagnose.implied import machine_of
+
+        def opened(model: Model) -> None:
+            place, name = _public(text, model)
+            try:
+                machine = machine_of(found)
+            except PlannerError:
+                return
+            if machine is not None and view.found is found:
+                self._named = name, place
+                self._compare(view, found, placed(model) if place else model, machine)
+
+        self._services.library.load_model(text, opened, _told_already, key=f"log model {id(self)}")
+
+    def _compare(self, view: LogView, found: Diagnosis, model: Model, machine: Machine) -> None:
+        """Plan what a log started in the background, and what helps."""
+        from kvplanner.diagnose.implied import implied
+
+        def compared(beside: Implied) -> None:
+            if view.found is not None and view.found.reading is found.reading:
+                view.set_beside(beside)
+                if beside.other_total_bytes is not None:
+                    view.asking.ask("gpus", self._gpus_for(found))
+                if view.compared:
+                    self.logged.emit(found, beside)
+
+        self._services.jobs.submit(
+            "Comparing a log with its plan", lambda control: implied(found, model, machine), compared, _told_already,
+            key=f"log beside {id(self)}",
+        )  # fmt: skip
 
     def _gpus_for(self, found: Diagnosis) -> str:
         """The GPUs chosen now, where they may be those of the log; else as many of the memory that it states."""
@@ -200,7 +237,7 @@ class Logs(QtCore.QObject):
         from kvplanner.app.planstore import placed
         from kvplanner.catalog import gpus
         from kvplanner.diagnose.diagnosis import request_of
-        from kvplanner.diagnose.implied import implied, machine_of
+        from kvplanner.diagnose.implied import machine_of
 
         state = self._document.state
         here, asked = state.machine, said.get("gpus", "")
@@ -233,23 +270,13 @@ class Logs(QtCore.QObject):
         if place:
             self._messages.info(
                 f"The plan names the model {text}, and keeps where the log says that it lies out of its file",
-                action=("Keep the Path", lambda: self._keep_path(text, place)), key="log place",
+                action=("Keep the path", lambda: self._keep_path(text, place)), key="log place",
             )  # fmt: skip
         view.set_compared(found)
         self._over, self._named = (found, model.id), (text, place)
         self._lay_over(self._document.plan)
 
-        def compared(beside: Implied) -> None:
-            if view.found is not None and view.found.reading is found.reading:
-                view.set_beside(beside)
-                if beside.other_total_bytes is not None:
-                    view.asking.ask("gpus", self._gpus_for(found))
-                self.logged.emit(found, beside)
-
-        self._services.jobs.submit(
-            "Comparing a log with its plan", lambda control: implied(found, model, machine), compared, _told_already,
-            key=f"log beside {id(self)}",
-        )  # fmt: skip
+        self._compare(view, found, model, machine)
 
     def _keep_path(self, text: str, place: str) -> None:
         """The user wants the path in the plan."""
@@ -263,6 +290,9 @@ class Logs(QtCore.QObject):
         from kvplanner.ui.remedies.applying import whole_fields
 
         text, place = self._named
+        view = self._view()
+        if view is not None and view.found is not None and view.beside is not None:
+            self._over = view.found, view.beside.request.model.id
         if any(change.option == MODEL for change in remedy.changes):
             text, place = remedy.request.model.id, ""
         self._document.seal()
