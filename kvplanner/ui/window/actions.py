@@ -173,7 +173,7 @@ COMMANDS: Final = (
         checkable=True,
         tip="Watch this machine's GPUs",
     ),
-    Command("View", "next_panel", "&Next Panel", lambda c: c.view.next_panel, ("F6",)),
+    Command("View", "next_panel", "Ne&xt Panel", lambda c: c.view.next_panel, ("F6",)),
     Command("View", "previous_panel", "Pre&vious Panel", lambda c: c.view.previous_panel, ("Shift+F6",)),
     Command("View", SEPARATOR, "", None),
     Command(
