@@ -169,7 +169,7 @@ class PickerButton(QAbstractButton):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._lines: tuple[str, ...] = ()
-        self._counted = 0
+        self._counted, self._room = 0, 1 << 20  # until it is laid out, lines are as long as they are
         self._busy = False
         self._chip = ""
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
@@ -197,7 +197,7 @@ class PickerButton(QAbstractButton):
 
     def _rows(self) -> list[str]:
         """The facts in lines of whole facts; a line of several that has no room becomes two."""
-        room, metrics = self.width() - 20, QFontMetrics(self._small())
+        room, metrics = self._room, QFontMetrics(self._small())
         rows: list[str] = []
         for line in self._lines:
             facts = line.split(DOT)
@@ -214,6 +214,7 @@ class PickerButton(QAbstractButton):
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Another width may need other lines; the layout that sets it now would not hear of another height."""
         super().resizeEvent(event)
+        self._room = self.width() - 20
         if len(self._rows()) != self._counted:
             QTimer.singleShot(0, self, self.updateGeometry)
 
