@@ -32,7 +32,7 @@ CHART_MOST: Final = 0.36  # a taller chart says no more
 UPPER_SHARE: Final = 0.45  # of a tall window's room table and tabs take at most, once their own height is met
 UPPER_MOST: Final = 460
 GRID_SHARE: Final = 0.6  # a page of tables and plots takes more of it
-TABLE_WIDTH: Final = 466
+TABLE_WIDTH: Final = 460
 LOW: Final = 700
 
 
