@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -11,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.nvml_stub.build import SCENARIOS, library_folder
+from kvplanner.files import FOLDER_VARIABLE
+from tests.nvml_stub.build import SCENARIOS, environment, library_folder, scenario_variant
 from tests.packaged.driving import SCREEN_VARIABLES, SOURCE_VARIABLES, picture, png_size, window, without
 from tests.report.contract import check_plan
 from tests.source.hub_server import Repository, running
@@ -153,3 +155,31 @@ def test_the_gpu_panel_plots_what_the_helper_sees(app: Path, tmp_path: Path) -> 
         helpers = children.read_text().split()
         assert len(helpers) == 1, "one helper process watches the driver"
         shown.interrupt()
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in SCENARIOS.glob("*.ini")))
+def test_every_driver_is_watched_with_the_panel_open(app: Path, tmp_path: Path, name: str) -> None:
+    """Whatever the driver says, the window stays, one helper watches, and both end when they are asked to."""
+    (tmp_path / "settings.json").write_text('{"toured": true, "gpu_panel": true}')
+    env = without((*SCREEN_VARIABLES, *SOURCE_VARIABLES))
+    env |= {"QT_QPA_PLATFORM": "offscreen", FOLDER_VARIABLE: str(tmp_path)}
+    env |= environment(SCENARIOS / f"{name}.ini", *scenario_variant(name))
+    with subprocess.Popen(
+        [str(app / "kvplanner-gui")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env
+    ) as shown:
+        children = Path(f"/proc/{shown.pid}/task/{shown.pid}/children")
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and shown.poll() is None and not children.read_text().split():
+            time.sleep(0.1)
+        time.sleep(3)  # several snapshots
+        assert shown.poll() is None, "the window ended by itself"
+        helpers = children.read_text().split()
+        assert len(helpers) == 1
+        asked = time.monotonic()
+        shown.send_signal(signal.SIGINT)
+        _, errors = shown.communicate(timeout=60)
+        assert time.monotonic() - asked < 5
+    assert "Traceback" not in errors
+    assert shown.returncode == 0
+    assert not Path(f"/proc/{helpers[0]}").exists()
+    assert not list(tmp_path.glob("native-crash-*"))
