@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from time import process_time_ns
 
+from kvplanner.engine.option import OptionValue
+from kvplanner.engine.request import Load
 from tests.bench import Row, cpu_ms, process_cpu_ms
 
 # As an installed program: with its byte code at hand.
 INSTALLED = {"PYTHONDONTWRITEBYTECODE": ""}
+REMEDIES_MS = 30.0
 KVPLANNER = (sys.executable, "-m", "kvplanner")
 CASES = (
     ("meta-llama/Llama-3.1-8B-Instruct", "RTX 4090"),
@@ -17,6 +21,70 @@ CASES = (
     ("deepseek-ai/DeepSeek-V3", "8xH100"),
     ("Qwen/Qwen3.5-27B", "RTX PRO 6000"),
 )
+# Plans that fail at each stage, work, or barely do, of small and of the largest models, per engine: model, GPUs,
+# options, release (None: the newest) and load. What each takes is told for the worst of them.
+_FEW, _MANY, _LONG = Load(1, 1500, 500), Load(128, 500, 500), Load(8, 16_000, 1000)
+SPREAD: dict[str, tuple[tuple[str, str, dict[str, OptionValue], str | None, Load | None], ...]] = {
+    "vllm": (
+        ("Qwen/Qwen3-8B", "RTX 4090", {}, None, _MANY),
+        ("Qwen/Qwen2.5-0.5B-Instruct", "4xRTX 3090", {"enforce_eager": True, "kv_cache_dtype": "fp8"}, None, _MANY),
+        (
+            "Qwen/Qwen2.5-14B-Instruct-1M",
+            "RTX 5090",
+            {"max_num_seqs": 1024, "max_num_batched_tokens": 16384},
+            None,
+            _MANY,
+        ),
+        ("Qwen/Qwen3-Coder-Next-Base", "L4", {}, "0.30", _FEW),
+        ("Qwen/Qwen3-VL-8B-Thinking-FP8", "RTX 4090", {"gpu_memory_utilization": 0.97}, None, _MANY),
+        ("nvidia/DeepSeek-V3.2-NVFP4", "8xH100", {"gpu_memory_utilization": 0.7}, None, _MANY),
+        ("moonshotai/Kimi-K2.6", "8xH100", {}, "0.22", _LONG),
+        ("openai/gpt-oss-120b", "2xRTX 4090", {"max_model_len": 32768}, None, _LONG),
+        ("google/gemma-3-27b-it", "L4", {}, "0.11.0", None),
+        ("mistralai/Mistral-Small-3.2-24B-Instruct-2506", "RTX 5090", {"gpu_memory_utilization": 0.7}, None, _MANY),
+        ("zai-org/GLM-5-FP8", "8xH200", {}, None, _LONG),
+        ("meta-llama/Llama-3.1-70B-Instruct", "2xH100", {"tensor_parallel_size": 2}, "0.8.5", _MANY),
+    ),
+    "sglang": (
+        ("Qwen/Qwen3-8B", "RTX 4090", {}, None, _MANY),
+        ("meta-llama/Llama-3.2-1B", "T4", {"mem_fraction_static": 0.95}, None, _LONG),
+        ("google/gemma-2-27b-it", "8xH100", {"mem_fraction_static": 0.95}, None, _LONG),
+        ("deepseek-ai/DeepSeek-V4-Flash", "RTX 4090", {}, "0.5.23", _MANY),
+        ("mistralai/Mistral-Small-4-119B-2603", "RTX 5090", {"mem_fraction_static": 0.95}, None, _FEW),
+        ("nvidia/DeepSeek-R1-NVFP4-v2", "RTX 4090", {"mem_fraction_static": 0.95}, None, None),
+        ("Qwen/Qwen3-Next-80B-A3B-Instruct-FP8", "2xL40S", {"tp_size": 2}, "0.5.14", _LONG),
+        ("Qwen/Qwen3-VL-8B-Thinking-FP8", "RTX 4090", {"mem_fraction_static": 0.95}, None, None),
+    ),
+    "llamacpp": (
+        ("Qwen/Qwen3-8B", "RTX 4090", {"n_gpu_layers": "99"}, None, _MANY),
+        ("zai-org/GLM-5.3", "H100", {"n_gpu_layers": "99", "ctx_size": 32768}, None, _LONG),
+        (
+            "deepseek-ai/DeepSeek-V3.2-Speciale",
+            "4xRTX 3090",
+            {"n_gpu_layers": "99", "parallel": 8, "ctx_size": 65536},
+            None,
+            None,
+        ),
+        ("moonshotai/Kimi-K2.5", "RTX 4090", {"n_gpu_layers": "99", "ctx_size": 32768}, None, _MANY),
+        ("Qwen/Qwen3-Next-80B-A3B-Instruct", "RTX 4090", {"n_gpu_layers": "99"}, None, _FEW),
+        (
+            "Qwen/Qwen2.5-72B-Instruct",
+            "RTX 4090",
+            {"n_gpu_layers": "99", "parallel": 8, "ctx_size": 65536},
+            None,
+            _LONG,
+        ),
+        ("google/gemma-3-27b-it", "T4", {"n_gpu_layers": "40", "ctx_size": 131072}, "b7400", None),
+        ("openai/gpt-oss-120b", "2xRTX 4090", {"n_cpu_moe": 10, "n_gpu_layers": "99"}, None, _LONG),
+    ),
+    "ollama": (
+        ("Qwen/Qwen3-8B", "RTX 4090", {"num_gpu": 99}, None, _MANY),
+        ("meta-llama/Llama-4-Scout-17B-16E-Instruct", "RTX 4060 Ti 16GB", {"num_ctx": 32768}, None, None),
+        ("deepseek-ai/DeepSeek-V2-Chat", "T4", {}, None, _FEW),
+        ("Qwen/Qwen3-235B-A22B-Instruct-2507", "4xRTX 4090", {"num_ctx": 32768}, None, None),
+        ("mistralai/Mixtral-8x7B-v0.1", "RTX 4060 Ti 16GB", {"num_gpu": 99, "num_ctx": 32768}, None, _MANY),
+    ),
+}
 SWEPT = (
     (CASES[0][0], "RTX 4090", "vllm", ["context=4k..128k"]),
     (CASES[0][0], "RTX 4090", "vllm", ["batched-tokens=1k..64k"]),
@@ -34,7 +102,7 @@ SWEPT = (
 
 def run() -> list[Row]:
     """Each as it is asked for: remedies and solvers in a running program, what fits as a whole command."""
-    return [*_remedies(), *_solvers(), *_sweeps(), *_fits()]
+    return [*_remedies(), *_worst(), *_solvers(), *_sweeps(), *_fits()]
 
 
 def _remedies() -> list[Row]:
@@ -49,7 +117,40 @@ def _remedies() -> list[Row]:
         request = PlanRequest(models.load(name), gpus.machine(gpu), load=Load(32, 1500, 500))
         plan = engine("vllm").plan(request)
         used = cpu_ms(lambda request=request, plan=plan: remedies(request, plan, others), inner=3)  # type: ignore[misc]
-        rows.append(Row(f"remedies, {name.rpartition('/')[2]} on {gpu}", used, None, 30.0))
+        rows.append(Row(f"remedies, {name.rpartition('/')[2]} on {gpu}", used, None, REMEDIES_MS))
+    return rows
+
+
+def _worst() -> list[Row]:
+    """Of a spread of plans per engine the one whose remedies take longest: asked for again, and for the first time.
+
+    The first time nothing of the model, and of other models and machines beside it, has been planned in this process.
+    """
+    from kvplanner.catalog import gpus, models
+    from kvplanner.engine.registry import engine
+    from kvplanner.engine.request import PlanRequest
+    from kvplanner.solve.others import others
+    from kvplanner.solve.remedies import remedies
+
+    rows = []
+    for name, spread in SPREAD.items():
+        warm = PlanRequest(models.load("Qwen/Qwen3-4B"), gpus.machine("RTX 4090"), name, load=_FEW)
+        remedies(warm, engine(name).plan(warm), others)  # for the modules
+        first, again = [], []
+        for model, gpu, options, release, load in spread:
+            request = PlanRequest(models.load(model), gpus.machine(gpu), name, release, options, load)
+            plan = engine(name).plan(request)
+            start = process_time_ns()
+            remedies(request, plan, others)
+            label = f"{model.rpartition('/')[2]} on {gpu}"
+            first.append(((process_time_ns() - start) / 1e6, label))
+            used = cpu_ms(lambda request=request, plan=plan: remedies(request, plan, others), repeat=3)  # type: ignore[misc]
+            again.append((used, label))
+        for words, found in (("", again), (", for the first time", first)):
+            over = sum(used > REMEDIES_MS for used, _ in found)
+            most, label = max(found)
+            note = f"{label}; {over} of {len(found)} over"
+            rows.append(Row(f"remedies, worst plan of {name}{words}", most, None, REMEDIES_MS, note=note))
     return rows
 
 
