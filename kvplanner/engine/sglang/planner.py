@@ -20,7 +20,7 @@ from kvplanner.engine.sglang.kv.pools import Pools
 from kvplanner.engine.sglang.memory import host
 from kvplanner.engine.sglang.settings import Settings
 from kvplanner.engine.sglang.settle import parallel
-from kvplanner.engine.sglang.settle.check import check_model, method_refused
+from kvplanner.engine.sglang.settle.check import check_model, method_refused, uneven_heads
 from kvplanner.engine.sglang.settle.settle import Settled, settle
 from kvplanner.engine.sglang.startup import limits, stages
 from kvplanner.engine.sglang.startup.checks import Late
@@ -190,7 +190,10 @@ def _with_parallel(request: PlanRequest) -> tuple[PlanRequest, Settled]:
     count = sum(device.kind == "gpu" for device in request.machine.devices)
     if count <= 1 or any(name in request.options for name in parallel.SIZES):
         return request, settle(request)
+    whole = "attn_dp_size" not in request.options  # all ranks share each layer: what their number does not divide by
     for size in range(count, 0, -1):
+        if whole and size > 1 and uneven_heads(request.model.spec, size) is not None:
+            continue  # is refused, as `check_model` says of settings that would first have to be settled
         tried = request._replace(options={**request.options, parallel.SIZES[0]: size})
         try:
             settled = settle(tried)

@@ -8,6 +8,7 @@ from typing import Final
 from kvplanner.engine.option import OptionValue
 from kvplanner.engine.sglang.quirks import quirk
 from kvplanner.engine.sglang.settings import Settings
+from kvplanner.engine.shared.identity import by_identity
 from kvplanner.errors import BadInput
 from kvplanner.model.spec import Attention, Mla, ModelSpec, State
 
@@ -60,15 +61,24 @@ def _context(spec: ModelSpec, settings: Settings) -> None:
 
 def _heads(spec: ModelSpec, settings: Settings) -> None:
     ranks = settings.parallel.attention_tp
+    found = uneven_heads(spec, ranks)
+    if found is not None:
+        raise _uneven(*found, ranks)
+
+
+@by_identity(256, lambda _, ranks: ranks)
+def uneven_heads(spec: ModelSpec, ranks: int) -> tuple[str, int] | None:
+    """What of the first layer that does not divide by attention ranks it is, and how many; None where all do."""
     for mixer in (m for layer in spec.layers for m in layer.mixers):
         if isinstance(mixer, Attention | Mla) and mixer.heads % ranks:
-            raise _uneven("attention heads", mixer.heads, ranks)
+            return "attention heads", mixer.heads
         if isinstance(mixer, Attention) and mixer.kv_heads % ranks and ranks % mixer.kv_heads:
-            raise _uneven("KV heads", mixer.kv_heads, ranks)
+            return "KV heads", mixer.kv_heads
         if isinstance(mixer, State):
             for name, count in (("state heads", mixer.heads), ("state channels", mixer.channels)):
                 if count % ranks:
-                    raise _uneven(name, count, ranks)
+                    return name, count
+    return None
 
 
 def _uneven(what: str, count: int, ranks: int) -> BadInput:

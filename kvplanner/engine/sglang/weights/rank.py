@@ -28,7 +28,7 @@ class RankTensors(NamedTuple):
     bytes: int
 
 
-@by_identity(16, lambda _, settings, stage: (standing(settings), stage))
+@by_identity(64, lambda _, settings, stage: (standing(settings), stage))
 def rank_tensors(model: Model, settings: Settings, stage: int) -> tuple[RankTensors, ...]:
     """Every group of tensors on a rank of a stage. Raises NotModelled when the tensors are not known."""
     return tuple(_each_tensor(model, settings, stage))

@@ -132,7 +132,7 @@ def _moving(settings: Settings, gpu: Gpu, stage: int) -> Key:
     return Key(*kept, settings.lora, gpu, stage)
 
 
-@by_identity(8, moving)
+@by_identity(32, moving)
 def rank_tensors(model: Model, settings: Settings, gpu: Gpu, stage: int) -> tuple[RankTensors, ...]:
     """Every group of tensors that a rank of a stage holds, once for each distinct layer body."""
     return tuple(_each_tensor(model, settings, gpu, stage))

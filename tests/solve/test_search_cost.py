@@ -1,0 +1,62 @@
+"""What a search for remedies works out, and what it leaves to whoever reads a remedy: counted, not timed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kvplanner.catalog import gpus, models
+from kvplanner.engine.llamacpp.compute import buffers, chain
+from kvplanner.engine.registry import engine
+from kvplanner.engine.request import Load, PlanRequest
+from kvplanner.engine.sglang.settle.check import check_model
+from kvplanner.engine.sglang.settle.settle import settle
+from kvplanner.engine.sglang.weights.check import check_tensors
+from kvplanner.errors import BadInput
+from kvplanner.solve.others import others
+from kvplanner.solve.remedies import remedies
+
+
+def test_a_search_over_a_large_mixture_packs_few_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two dozen changed plans only those whose weights and cache fit ask for a compute buffer."""
+    packed: list[object] = []
+    plain = buffers.reserve
+
+    def counted(*args: Any, **kwargs: Any) -> tuple[int, ...]:
+        packed.append(args)
+        return plain(*args, **kwargs)
+
+    monkeypatch.setattr(chain, "reserve", counted)
+    monkeypatch.setattr(chain, "_RESERVED", {})
+    request = PlanRequest(
+        models.load("zai-org/GLM-5.3"), gpus.machine("H100"), "llamacpp", None,
+        {"n_gpu_layers": "99", "ctx_size": 32_768}, Load(8, 16_000, 1000),
+    )  # fmt: skip
+    plan = engine("llamacpp").plan(request)
+    assert plan.stage == "weights"
+    assert not packed
+    found = remedies(request, plan, others)
+    assert {name for remedy in found for name in remedy.names} >= {"experts_on_host", "layers_on_host", "gpus"}
+    assert len(packed) <= 6
+    assert plan.devices[0].segment("compute") is not None  # there for who reads it
+    assert plan.limits.max_context_length is None
+
+
+@pytest.mark.parametrize(
+    "name", ["google/gemma-2-27b-it", "Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen3-Next-80B-A3B-Instruct"]
+)
+@pytest.mark.parametrize("count", [6, 8, 64])
+def test_the_derived_size_is_the_largest_that_is_not_refused(name: str, count: int) -> None:
+    request = PlanRequest(models.load(name), gpus.machine(f"{count}xH100"), "sglang")
+
+    def taken(size: int) -> bool:
+        settled = settle(request._replace(options={"tp_size": size}))
+        try:
+            check_model(request.model.spec, settled.settings)
+            check_tensors(request.model, settled.settings)
+        except BadInput:
+            return False
+        return True
+
+    assert engine("sglang").plan(request).options["tp_size"].value == max(n for n in range(1, count + 1) if taken(n))
