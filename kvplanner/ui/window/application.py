@@ -269,6 +269,7 @@ def _complete(window: MainWindow) -> None:
     Greeting(window)
     window.actions_of_window.by_name["plan_tabs"].setChecked(window.services.settings.get(s.PLAN_TABS))
     _calm(window)
+    window.centre.settle()  # by the width of all tabs
 
 
 def _calm(window: MainWindow) -> None:

@@ -193,9 +193,9 @@ class Centre(QWidget):
         details.set_plan(self._plan)
         self.show_details()
         self._dim()
-        self._settle()
+        self.settle()
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """Lay the details out now, so that they have their heights from the first frame that shows them."""
         if self.details is None or self._plan is None or not self.isVisible():
             self._fit_later()
@@ -378,4 +378,4 @@ class Centre(QWidget):
         """Put it back; text that makes no sense changes nothing."""
         if self.details is not None and text:
             self.details.restore_layout(text)
-            self._settle()
+            self.settle()
