@@ -34,7 +34,7 @@ class Airy(QStyledItemDelegate):
 
     def sizeHint(self, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex) -> QSize:
         """Room for the text and the air."""
-        return super().sizeHint(option, index) + QSize(2 * AIR, 0)
+        return super().sizeHint(option, index) + QSize(2 * AIR + 1, 0)  # and a rounded pixel
 
 
 class Header(QHeaderView):
