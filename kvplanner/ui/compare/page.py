@@ -279,7 +279,8 @@ class ComparePage(QWidget):
         wanted = sum(max(self.table.sizeHintForColumn(at), header.sectionSizeHint(at)) for at in columns)
         modes = QHeaderView.ResizeMode
         if len(columns) > 1:
-            wide = wanted <= self.table.viewport().width()
+            bar = self.table.verticalScrollBar()
+            wide = wanted + (0 if bar.isVisible() else bar.sizeHint().width()) <= self.table.viewport().width()
             header.setSectionResizeMode(0, modes.Stretch if wide else modes.ResizeToContents)
 
     def _show_chips(self) -> None:
