@@ -24,14 +24,17 @@ Words = tuple[str, ...]
 
 # How lines of logs begin: a level behind a process's or a container's tag, a time, a line of JSON, llama.cpp's parts.
 _LEVEL: Final = re.compile(
-    r"^(?:(?:[\w.-]{1,60}[ \t]{1,20}\||│)[ \t])?(?:\x1b\[[\d;]{0,9}m){0,3}(?:\([^)\n]{1,60}\)|\[[^\]\n]{1,60}\])?"
-    r"(?:\x1b\[[\d;]{0,9}m){0,3} ?(?:INFO|WARNING|WARN|ERROR|DEBUG|CRITICAL)\b[ :]"
-    r"|^\[?\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d|^time=\S{1,60} level=|^\d+\.\d\d\.\d{3}\.\d{3} [A-Z] "
-    r"|^\{\"(?:asctime|timestamp|time|level|levelname|type)\": ?"
-    r"|^(?:llama_|ggml_|load_tensors:|load_backend:|srv |slot |print_info:|main: )|^Traceback \(most recent",
+    r"^(?:(?:[\w.-]{1,60}[ \t]{1,20}\||│)[ \t])?(?:b['\"])?(?:"  # Compose's name, a frame; Python's literal
+    r"(?:\x1b\[[\d;]{0,9}m){0,3}(?:\([^)\n]{1,60}\)|\[[^\]\n]{1,60}\])?(?:\x1b\[[\d;]{0,9}m){0,3} ?"
+    r"(?:INFO|WARNING|WARN|ERROR|DEBUG|CRITICAL)\b[ :]"
+    r"|\[?\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d|time=\S{1,60} level="
+    r"|(?:\[[^\]\n]{1,60}\] ?){0,3}\d+\.\d\d\.\d{3}\.\d{3} [A-Z] "
+    r"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S{1,60} [\w.@/-]{1,60}(?:\[\d{1,9}\])?: |MESSAGE: ?\[\d"  # a journal's
+    r"|\{\"(?:asctime|timestamp|time|level|levelname|type|__REALTIME_TIMESTAMP|__CURSOR|MESSAGE)\": ?"
+    r"|(?:llama_|ggml_|load_tensors:|load_backend:|srv |slot |print_info:|main: )|Traceback \(most recent)",
     re.MULTILINE,
 )
-_LOG_LINES: Final = 3
+_LOG_LINES: Final = 2
 _LONGEST_LINE: Final = 1 << 13
 # Blanks of one line only, and one run of them in a place: what may match a run in two ways takes its square.
 _EXEC: Final = re.compile(r"^[ \t]*ExecStart[ \t]*=", re.MULTILINE)
