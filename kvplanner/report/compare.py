@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Final
 
 from kvplanner.engine.registry import engine
+from kvplanner.engine.registry import names as engine_names
 from kvplanner.engine.segment import SEGMENT_KINDS
 from kvplanner.estimate import Input, show_value
 from kvplanner.report.facts import machine_line
@@ -41,6 +42,7 @@ _NAMES: Final = {
 _WORDS: Final = {"fits": "fits", "does_not_fit": "does not fit", "cannot_tell": "cannot be told"}
 # Segments that a failing plan does not hold at the stage where it fails.
 _ASIDE: Final = {"not_reached": "not reached", "released": "released"}
+_STAGES: Final = ("stage", "doubtful_stage")
 _NONE: Final = "–"
 _LONGEST: Final = 40
 _MOST_INPUTS: Final = 6
@@ -150,8 +152,14 @@ def _shown(row: Row, cell: Cell, unit: ByteUnit) -> str:
         return _NONE
     if row.name == "tokens":
         return format_count(_near(cell))
-    text = _text(value, row.unit, unit)
+    text = _doing(str(value)) if row.name in _STAGES else _text(value, row.unit, unit)
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+def _doing(stage: str) -> str:
+    """A failing stage as what start-up does there; engines with a stage of one name do the same."""
+    rules = (rule for name in engine_names() for rule in engine(name).stages)
+    return next((rule.doing for rule in rules if rule.stage == stage), stage)
 
 
 def _text(value: Value, unit: str, byte_unit: ByteUnit) -> str:

@@ -71,9 +71,13 @@ def verdict(one: Placed, unit: ByteUnit) -> str:
     return said if one.sure or not one.plan.fits else f"{said}; not surely: at the ends of the ranges it may not start"
 
 
+def _when(one: Placed) -> str:
+    return "" if isinstance(one.plan, str) else failing_words(one.plan)
+
+
 def outcome(order: Sequence[Placed]) -> str:
     """What an order comes to: all start, or which do not, by their numbers."""
-    failed = [f"{one.number}. fails{f' at {one.stage}' if one.stage else ''}" for one in order if not one.fits]
+    failed = [f"{one.number}. fails {_when(one)}".rstrip() for one in order if not one.fits]
     if failed:
         return "; ".join(failed)
     turns = ", not all at once" if any(one.unloads for one in order) else ""

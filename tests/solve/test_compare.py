@@ -104,6 +104,11 @@ def test_a_plan_that_fails_is_told_with_its_stage() -> None:
     assert found["missing_bytes"].cells[1].value == sides[1].plan.missing_bytes  # type: ignore[union-attr]
 
 
+def test_failing_stages_are_told_as_people_say_them(terminal: Terminal) -> None:
+    ran = terminal("compare", "Qwen2.5-72B-Instruct --gpu H100", "Qwen2.5-72B-Instruct --gpu 2xH100")
+    assert re.search(r"fails at +loading the weights +sizing the KV cache", ran.out)
+
+
 def test_a_plan_that_is_refused_stands_beside() -> None:
     sides = [side(), Side("other", None, "it knows no such layers")]
     assert rows_of(sides)["refused"].cells[1].value == "it knows no such layers"

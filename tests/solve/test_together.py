@@ -180,8 +180,8 @@ def test_the_command_tells_every_order(capsys: pytest.CaptureFixture[str]) -> No
     plans = (f"{CHAT} -- --gpu-memory-utilization 0.9", f"{EMBED} -- --gpu-memory-utilization 0.2")
     assert run(["together", "--gpu", "H100", *plans]) == 1
     told = capsys.readouterr().out
-    assert "1 → 2  2. fails at free_memory_check" in told
-    assert "2 → 1  1. fails at free_memory_check" in told
+    assert "1 → 2  2. fails at the free-memory check, before loading" in told
+    assert "2 → 1  1. fails at the free-memory check, before loading" in told
     seen = (f"-- CUDA_VISIBLE_DEVICES=0,1 vllm serve {CHAT} -tp 2 --gpu-memory-utilization 0.5",
             f"-- CUDA_VISIBLE_DEVICES=1 vllm serve {EMBED} --gpu-memory-utilization 0.3")  # fmt: skip
     assert run(["together", "--gpu", "2xH100", *seen]) == 0

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import QLocale, Qt
 from PySide6.QtGui import QGuiApplication, QImage
-from PySide6.QtWidgets import QAbstractButton, QAbstractItemView, QLabel, QLineEdit, QTextEdit, QWidget
+from PySide6.QtWidgets import QAbstractButton, QAbstractItemView, QLabel, QLineEdit, QTextEdit, QVBoxLayout, QWidget
 from pytestqt.qtbot import QtBot
 
 from kvplanner.app import settings as s
@@ -17,6 +17,7 @@ from kvplanner.report.csv import csv_text
 from kvplanner.ui import figures
 from kvplanner.ui.setup import numbers
 from kvplanner.ui.verdict.message import EngineMessage
+from kvplanner.ui.widgets.plot import PlotPlace
 from kvplanner.ui.window.window import MainWindow
 from tests.ui.measure import painted
 
@@ -159,6 +160,18 @@ def test_every_tab_follows(open_window: Callable[..., MainWindow], qtbot: QtBot,
     qtbot.waitUntil(lambda: not window.services.jobs.active, timeout=20_000)
     qtbot.wait(300)
     assert not (left := english(window)), "\n\n".join(left)
+
+
+def test_values_beside_a_plot_follow(qtbot: QtBot) -> None:
+    pyqtgraph = pytest.importorskip("pyqtgraph")
+    ground = QWidget()
+    qtbot.addWidget(ground)
+    column, place = QVBoxLayout(ground), PlotPlace(ground)
+    column.addWidget(place)
+    axis = place.give_way(pyqtgraph, column, name="Memory", left=40).getAxis("left")
+    assert axis.tickStrings([0.5, 12.5], 1.0, 0.5) == ["0.5", "12.5"]
+    figures.choose("point_comma")
+    assert axis.tickStrings([0.5, 12.5], 1.0, 0.5) == ["0,5", "12,5"]
 
 
 @pytest.mark.slow

@@ -143,7 +143,7 @@ class SweepPlot(QWidget):
         last = max(len(bands) - 1, 1)
         plot.setXRange(-0.035 * last, 1.02 * last, padding=0)
         plot.setYRange(0, top * 1.06, padding=0)
-        ticks = [(step, few(step) if step else "0") for step in round_steps(top)]
+        ticks = [(step, figures.shown_figures(few(step)) if step else "0") for step in round_steps(top)]
         plot.getAxis("left").setWidth(room_for((text for _, text in ticks), self.fontMetrics(), _LEFT))
         plot.getAxis("left").setTicks([ticks])
         plot.setLabel("bottom", label_of(self._axes[0], self._request), color=tokens.muted)
@@ -166,7 +166,7 @@ class SweepPlot(QWidget):
             return
         most = max((self.width() - _LEFT) // grown(_LABEL, self.fontMetrics().height(), 1.0), 1)
         values = [point.values[0] for point in self._points]
-        ticks = [(at, short_value(values[at])) for at in labelled(len(values), most)]
+        ticks = [(at, figures.shown_figures(short_value(values[at]))) for at in labelled(len(values), most)]
         self._plot.getAxis("bottom").setTicks([ticks])
 
     # keys and mouse --------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from PySide6.QtGui import QFontMetrics
 from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
 
 from kvplanner.app.jobs import error_text
+from kvplanner.ui import figures
 
 if TYPE_CHECKING:
     from kvplanner.app.jobs import JobControl
@@ -49,7 +50,10 @@ class PlotPlace(QLabel):
         plot.setMouseEnabled(x=False, y=False)
         plot.hideButtons()
         plot.setFrameShape(plot.Shape.NoFrame)
-        plot.getAxis("left").setWidth(left)
+        axis = plot.getAxis("left")
+        axis.setWidth(left)
+        texts = axis.tickStrings
+        axis.tickStrings = lambda *of_ticks: [figures.shown_figures(text) for text in texts(*of_ticks)]
         plot.setAccessibleName(name)
         column.replaceWidget(self, plot)
         self.hide()
