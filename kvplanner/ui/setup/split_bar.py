@@ -106,7 +106,10 @@ class SplitBar(QWidget):
             return
         self.parts = parts
         while len(self.grips) > max(len(parts) - 1, 0):
-            self.grips.pop().deleteLater()
+            gone = self.grips.pop()
+            gone.hide()
+            gone.blockSignals(True)  # a key may reach it before it is deleted
+            gone.deleteLater()
         while len(self.grips) < len(parts) - 1:
             self._add_grip()
         self._arrange()

@@ -12,6 +12,7 @@ from kvplanner.engine.command import format_command
 from kvplanner.engine.plan import Plan
 from kvplanner.engine.registry import engine
 from kvplanner.ui.setup.handle_fields import LayersField, SharesField
+from kvplanner.ui.setup.split_bar import SplitBar
 from kvplanner.ui.window.window import MainWindow
 
 MODEL, PAIR = "Llama-3.3-70B-Instruct", "2xRTX 3090"
@@ -94,3 +95,15 @@ def test_one_gpu_has_nothing_to_share_and_a_dense_model_no_experts(open_window: 
     assert isinstance(experts, LayersField)
     assert shares.bar.isHidden()
     assert not experts.slider.isEnabled()
+
+
+def test_a_grip_that_is_gone_moves_nothing(qtbot: QtBot) -> None:
+    """Until Qt deletes it, a key may still reach it."""
+    bar = SplitBar()
+    qtbot.addWidget(bar)
+    bar.set_parts((10, 10, 10))
+    gone = bar.grips[1]
+    bar.set_parts((10, 10))
+    gone.setValue(gone.value() - 3)
+    assert bar.parts == (10, 10)
+    assert gone.isHidden()
