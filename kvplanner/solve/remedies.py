@@ -7,7 +7,7 @@ gives that plan to the byte.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Final
 
@@ -20,6 +20,7 @@ from kvplanner.engine.verdict import Shortfall
 from kvplanner.errors import PlannerError
 from kvplanner.record import NamedTuple
 from kvplanner.solve.change import Change, merged, stepped
+from kvplanner.solve.ranking import ranked, served
 
 # How much more a remedy has to serve, to be worth telling.
 _GAIN: Final = 1.02
@@ -27,6 +28,7 @@ _ENOUGH: Final = 3
 # What a format costs beside its loss: somebody has to make such a repository first.
 _UNPUBLISHED: Final = 4
 _MOST_PAIRS: Final = 4
+_MOST_BESIDE: Final = 2
 # A second change beside a shorter context has to keep so much more of it.
 _LONGER: Final = 1.25
 # Plans that a search for pairs may make: those of one change that helps a little, each with the changes beside it.
@@ -91,20 +93,6 @@ def aim_of(plan: Plan) -> Aim:
     return "more" if plan.sure else "fit"
 
 
-def served(plan: Plan) -> float:
-    """What a plan serves, for comparing: users of its load that fit, else requests of the full length at once."""
-    limits, cache = plan.limits, plan.kv_cache
-    if not plan.fits:
-        return 0
-    most = limits.max_requests
-    held: float | None = limits.users_by_memory if plan.request.load else None
-    if held is None and not plan.request.load and cache is not None:
-        held = cache.max_concurrency * plan.replicas
-    if held is None:
-        return limits.max_concurrent_requests or 0
-    return held if most is None else min(held, most)
-
-
 def _length(plan: Plan) -> int:
     """What plans without a load are compared by as well: an engine may shorten the context itself."""
     return 1 if plan.request.load or plan.kv_cache is None else plan.kv_cache.context_length
@@ -113,47 +101,6 @@ def _length(plan: Plan) -> int:
 def remedies(request: PlanRequest, plan: Plan, more: More | None = None) -> tuple[Remedy, ...]:
     """All remedies of a plan, ranked."""
     return ranked(tuple(found(request, plan, more)))
-
-
-def ranked(remedies_: tuple[Remedy, ...]) -> tuple[Remedy, ...]:
-    """Sure ones first, then those that carry the load (not many times slower), then by cost, of equal ones by gain."""
-
-    def order(remedy: Remedy) -> tuple[float, ...]:
-        load, limits = remedy.request.load, remedy.plan.limits
-        short = load is not None and ((limits.sure_serves_users or 0) < load.users or "slow" in remedy.losses)
-        if remedy.aim == "fit":
-            return not remedy.sure, short, remedy.weight, -served(remedy.plan)
-        return not remedy.sure, remedy.aim == "less", short, remedy.weight, -served(remedy.plan)
-
-    return _distinct(sorted(remedies_, key=order))
-
-
-def _distinct(remedies_: Sequence[Remedy]) -> tuple[Remedy, ...]:
-    """Each set of changes once, in whatever order they were found; of those that differ by the figure of one change
-    and come to the same the first.
-    """
-    kept: list[Remedy] = []
-    for remedy in remedies_:
-        if not any(_alike(remedy, better) for better in kept):
-            kept.append(remedy)
-    return tuple(kept)
-
-
-def _alike(one: Remedy, other: Remedy) -> bool:
-    apart = {*one.changes} ^ {*other.changes}
-    if not apart or one.aim != other.aim:
-        return not apart
-    same_option = len(apart) == 2 and len({change.option for change in apart}) == 1
-    # Other machines, checkpoints and formats are other ways, whatever comes of them.
-    numbers = all(isinstance(c.value, int | float) and not isinstance(c.value, bool) for c in apart)
-    return same_option and numbers and _comes_to(one) == _comes_to(other)
-
-
-def _comes_to(remedy: Remedy) -> tuple[object, ...]:
-    """What tells one plan from another to who reads it."""
-    cache, limits = remedy.plan.kv_cache, remedy.plan.limits
-    held = (cache.tokens, cache.context_length, cache.max_concurrency) if cache else None
-    return remedy.sure, held, limits.serves_users, limits.sure_serves_users, limits.max_requests
 
 
 def found(request: PlanRequest, plan: Plan, more: More | None = None) -> Iterator[Remedy]:
@@ -166,6 +113,7 @@ def found(request: PlanRequest, plan: Plan, more: More | None = None) -> Iterato
         sure += remedy.sure and remedy.weight <= WEIGHT["features"] and remedy.aim == aim
         losses |= {*remedy.losses} if remedy.sure else set()
         yield remedy
+    yield from search.settled()
     if aim != "fit" or sure >= _ENOUGH:
         return
     for remedy in search.pairs():
@@ -185,6 +133,7 @@ class _Search:
         self._left = _PAIR_PLANS
         self._enough: dict[str, Remedy] = {}  # by lever: those that surely do alone
         self._tried: list[list[tuple[Candidate, Plan]]] = []  # other models and machines that do not do alone
+        self._doubtful: list[tuple[Candidate, Plan]] = []  # serve more, and may not start
 
     def planned(self, request: PlanRequest) -> Plan | None:
         """The plan of a changed request, None where the engine refuses it or nothing can be told."""
@@ -216,6 +165,7 @@ class _Search:
                         break
                 elif plan is not None:
                     tried.append((candidate, plan))
+                    self._doubt(candidate, plan)
             self._tried.append(tried)
 
     def _pull(self, lever: Lever, aim: Aim) -> Remedy | None:
@@ -234,6 +184,7 @@ class _Search:
             if tried is None:
                 continue
             first = first or tried
+            self._doubt(*tried)
             if self._does(tried[1], aim):
                 remedy = self._remedy((tried[0],), tried[1], aim)
                 if remedy.sure:
@@ -266,6 +217,9 @@ class _Search:
             return False
         if aim == "less":
             return (plan.limits.sure_serves_users or 0) >= (self.plan.limits.sure_serves_users or 0)
+        return self._serves_more(plan)
+
+    def _serves_more(self, plan: Plan) -> bool:
         return served(plan) * _length(plan) > served(self.plan) * _length(self.plan) * _GAIN
 
     def _remedy(self, parts: tuple[Candidate, ...], plan: Plan, aim: Aim) -> Remedy:
@@ -311,7 +265,7 @@ class _Search:
                     yield self._lengthened(remedy)
                     pairs += 1
 
-    def _beside(self, first: Candidate, lever: Lever) -> Remedy | None:
+    def _beside(self, first: Candidate, lever: Lever, aim: Aim = "fit") -> Remedy | None:
         """A lever at its mildest step that surely does beside a first change."""
         steps = list(lever.steps)
         if lever.monotone and len(steps) > 1:
@@ -323,15 +277,38 @@ class _Search:
             request, changes = stepped(first.request, step)
             self._left -= 1
             plan = self.planned(request) if changes else None
-            does = plan is not None and plan.sure and self._does(plan, "fit")
+            does = plan is not None and plan.sure and self._does(plan, aim)
             if plan is not None and does:
-                remedy = self._remedy((first, _candidate(lever, request, changes)), plan, "fit")
+                remedy = self._remedy((first, _candidate(lever, request, changes)), plan, aim)
                 if place or not lever.monotone or len(steps) == 1:
                     return remedy
                 strongest = remedy
             elif lever.monotone and not place:
                 return None
         return strongest
+
+    # in doubt alone --------------------------------------------------------------------------------------------
+
+    def _doubt(self, candidate: Candidate, plan: Plan) -> None:
+        """Keep what serves more if it starts, which is not sure."""
+        if self.aim == "more" and plan.fits and not plan.sure and self._serves_more(plan):
+            self._doubtful.append((candidate, plan))
+
+    def settled(self) -> Iterator[Remedy]:
+        """What serves more and may not start, with the cheapest change beside it that makes sure that it does."""
+        self._doubtful.sort(key=lambda tried: WEIGHT[tried[0].loss])
+        self._left, enough = _PAIR_PLANS, set[str]()
+        for first, plan in self._doubtful[: 2 * _MOST_PAIRS]:
+            if first.name in enough:
+                continue
+            levers = [lever for lever in self.engine.levers(first.request, plan) if "fit" in lever.aims]
+            cheap = [lever for lever in levers if WEIGHT[lever.loss] <= WEIGHT["speed"] and lever.name != first.name]
+            for lever in sorted(cheap, key=lambda lever: WEIGHT[lever.loss])[:_MOST_BESIDE]:
+                remedy = self._beside(first, lever, "more")
+                if remedy is not None:
+                    yield remedy
+                    enough |= set() if self._short(remedy.plan) else {first.name}  # no larger machine is needed
+                    break
 
     # more than two -----------------------------------------------------------------------------------------------
 

@@ -21,7 +21,8 @@ from kvplanner.report.remedies import flags_of
 from kvplanner.request.words import build
 from kvplanner.solve.change import MODEL
 from kvplanner.solve.others import others
-from kvplanner.solve.remedies import Remedy, aim_of, ranked, remedies, served
+from kvplanner.solve.ranking import ranked, served
+from kvplanner.solve.remedies import Remedy, aim_of, remedies
 from tests.solve import wide
 
 _MODELS = (
@@ -270,3 +271,19 @@ def test_what_serves_everybody_comes_before_what_serves_more() -> None:
     )  # fmt: skip
     ways = remedies(request, engine("vllm").plan(request), others)
     assert [way.plan.limits.sure_serves_users for way in ways][:2] == [5, 3]
+
+
+def test_what_serves_more_and_may_not_start_is_made_sure() -> None:
+    """A 32B in four bits on two 24 GB cards, eight users at 32k: 8-bit keys alone leave the start in doubt."""
+    request = PlanRequest(
+        models.load(models.find("Qwen2.5-32B-Instruct-AWQ").id), gpus.machine("2xRTX 3090"), load=Load(8, 30_000, 2000)
+    )
+    plan = engine("vllm").plan(request)
+    doubtful = engine("vllm").plan(request._replace(options={"kv_cache_dtype": "fp8"}))
+    assert doubtful.fits
+    assert not doubtful.sure
+    ways = remedies(request, plan, others)
+    options = [{change.option: change.value for change in way.changes} for way in ways]
+    assert all(way.sure for way in ways)
+    assert {"kv_cache_dtype": "fp8", "gpu_memory_utilization": 0.9} in options
+    assert sum("gpus" in way.names for way in ways) <= 2, "a machine that carries all is enough"

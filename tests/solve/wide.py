@@ -23,7 +23,8 @@ from kvplanner.errors import PlannerError
 from kvplanner.gpu.spec import Machine
 from kvplanner.solve.change import GPUS, MODEL, WEIGHT_FORMAT, Change
 from kvplanner.solve.others import others
-from kvplanner.solve.remedies import Remedy, remedies, served
+from kvplanner.solve.ranking import served
+from kvplanner.solve.remedies import Remedy, remedies
 
 # Parts whose bands are tried at their high ends, each alone: they are independent.
 PARTS: Final = ("runtime_outside", "runtime", "weights", "workspace", "activations", "cuda_graphs", "compute")

@@ -21,7 +21,8 @@ KEY: Final = "remedies"
 def search(request: PlanRequest, plan: Plan, control: JobControl) -> tuple[Remedy, ...]:
     """All remedies, ranked; between two of them the job may end."""
     from kvplanner.solve.others import others_with
-    from kvplanner.solve.remedies import found, ranked
+    from kvplanner.solve.ranking import ranked
+    from kvplanner.solve.remedies import found
     from kvplanner.source.stores.sisters import on_this_machine
 
     made = []
