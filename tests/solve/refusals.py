@@ -154,8 +154,6 @@ CASES: Final[tuple[Refused, ...]] = (
     _sglang({"context_length": 100_000}, QWEN),
     _sglang({"tp_size": 4}),
     _sglang({"tp_size": 3}, gpu="3xH100"),
-    _sglang({"tp_size": 5}, "ByteDance-Seed/Seed-OSS-36B-Base", "5xH100"),
-    _sglang({"tp_size": 3}, "moonshotai/Kimi-Linear-48B-A3B-Base", "3xH100"),
     _sglang({"tp_size": 16}, "Qwen/Qwen3-235B-A22B-FP8", "16xH100"),
     _sglang({"tp_size": 28}, "Qwen/Qwen2.5-7B-Instruct", "32xH200"),
     _sglang({"pp_size": 2}, "LiquidAI/LFM2.5-8B-A1B", "2xH100"),
