@@ -14,8 +14,8 @@ from pytestqt.qtbot import QtBot
 
 from kvplanner.app import settings as s
 from kvplanner.report.csv import csv_text
-from kvplanner.ui import figures
 from kvplanner.ui.setup import numbers
+from kvplanner.ui.theme import figures
 from kvplanner.ui.verdict.message import EngineMessage
 from kvplanner.ui.widgets.plot import PlotPlace
 from kvplanner.ui.window.window import MainWindow

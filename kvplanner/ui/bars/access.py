@@ -9,7 +9,7 @@ from __future__ import annotations
 from PySide6.QtCore import QRect, Qt, QTimer
 from PySide6.QtWidgets import QLabel, QWidget
 
-from kvplanner.ui.figures import shown
+from kvplanner.ui.theme.figures import shown
 
 FOLLOW_MS = 200  # after the first frame, which needs none of Qt's classes for assistive technology
 

@@ -28,7 +28,7 @@ from kvplanner.ui.bars.access import Accessible
 from kvplanner.ui.bars.layout import arrange, height_of
 from kvplanner.ui.bars.painter import Marks, paint
 from kvplanner.ui.bars.shapes import COMFORT, COMPACT, MEDIUM, THICK, Cell, Density, Layout, Measured, View
-from kvplanner.ui.figures import shown
+from kvplanner.ui.theme.figures import shown
 from kvplanner.ui.theme.ink import Type, colour, set_pale, tokens_of
 
 # How long the bar before the last edit stays in sight.

@@ -10,7 +10,7 @@ from PySide6.QtGui import QPainter, QPolygonF
 from kvplanner.engine.segment import SegmentKind
 from kvplanner.record import NamedTuple
 from kvplanner.ui.bars.shapes import PAD, Bracket, Cell, IdleRow, Lack, Layout, Row, Strip, Text, Whisker
-from kvplanner.ui.figures import shown_figures
+from kvplanner.ui.theme.figures import shown_figures
 from kvplanner.ui.theme.geometry import Rect
 from kvplanner.ui.theme.ink import Type, colour, fill_pattern, fill_plain, fill_segment, pen, snapped
 from kvplanner.ui.theme.palette import Tokens, mix

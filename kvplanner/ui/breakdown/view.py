@@ -34,7 +34,7 @@ from kvplanner.report.devices import replicas
 from kvplanner.report.words import Unit
 from kvplanner.ui.bars.swatch import SWATCH, swatch
 from kvplanner.ui.breakdown.lines import Line, lines
-from kvplanner.ui.figures import shown
+from kvplanner.ui.theme.figures import shown
 from kvplanner.ui.theme.ink import set_pale, sized, tokens_of
 from kvplanner.ui.theme.palette import LIGHT, Tokens
 from kvplanner.ui.widgets import tables

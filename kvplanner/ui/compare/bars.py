@@ -14,7 +14,7 @@ from kvplanner.engine.plan import Plan
 from kvplanner.report.bar import Cells, bar_cells
 from kvplanner.report.segments import name_of
 from kvplanner.ui.compare.model import heading
-from kvplanner.ui.figures import shown
+from kvplanner.ui.theme.figures import shown
 from kvplanner.ui.theme.ink import Type, colour, fill_pattern, fill_segment, pen, tokens_of
 from kvplanner.ui.theme.palette import Tokens
 from kvplanner.units import format_bytes

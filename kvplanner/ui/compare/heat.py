@@ -13,7 +13,7 @@ from kvplanner.record import NamedTuple
 from kvplanner.report.sweep import label_of, point_words
 from kvplanner.ui.compare.measure import MEASURES, Measure, few, labelled
 from kvplanner.ui.compare.plot import LEAST, short_value
-from kvplanner.ui.figures import shown
+from kvplanner.ui.theme.figures import shown
 from kvplanner.ui.theme.ink import Type, colour, fill_pattern, pen, tokens_of
 from kvplanner.ui.theme.palette import Tokens, contrast, mix
 

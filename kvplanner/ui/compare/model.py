@@ -10,7 +10,7 @@ from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelInd
 from kvplanner.record import NamedTuple
 from kvplanner.report.compare import SECTIONS, name_of, rule_changes, texts, why_lines
 from kvplanner.solve.compare import Row, Side, compare
-from kvplanner.ui.figures import shown
+from kvplanner.ui.theme.figures import shown
 
 if TYPE_CHECKING:
     from PySide6.QtCore import QObject

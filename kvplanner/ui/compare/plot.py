@@ -11,9 +11,9 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from kvplanner.app.jobs import Jobs
 from kvplanner.report.sweep import label_of, point_words, shown
-from kvplanner.ui import figures
 from kvplanner.ui.compare.measure import MEASURES, Measure, few, labelled, round_steps
-from kvplanner.ui.setup.width import grown
+from kvplanner.ui.theme import figures
+from kvplanner.ui.theme.geometry import grown
 from kvplanner.ui.theme.ink import tokens_of
 from kvplanner.ui.widgets.focus_frame import FocusFrame
 from kvplanner.ui.widgets.plot import PlotPlace, load, room_for

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QDialog, QDialogButtonBox, QGridLayout, QLabel, QV
 import kvplanner
 from kvplanner.app.crash import versions
 from kvplanner.engine.registry import engine, names
-from kvplanner.ui.setup.width import grown
+from kvplanner.ui.theme.geometry import grown
 
 _WIDTH: Final = 460
 _MARGIN: Final = 14

@@ -15,7 +15,7 @@ from kvplanner.report.sentences import summary
 from kvplanner.report.words import Unit
 from kvplanner.sized_text import sizes_in
 from kvplanner.ui.explain.page import ASK, EMPTY, as_html
-from kvplanner.ui.figures import shown_html
+from kvplanner.ui.theme.figures import shown_html
 from kvplanner.ui.theme.ink import set_pale, tokens_of
 from kvplanner.ui.widgets.page_text import PageText
 

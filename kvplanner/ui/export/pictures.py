@@ -27,7 +27,7 @@ from kvplanner.ui.bars.layout import arrange, fitted, height_of
 from kvplanner.ui.bars.painter import Marks, paint
 from kvplanner.ui.bars.shapes import COMFORT, HEADER, Cell, Layout, Row, View
 from kvplanner.ui.bars.swatch import paint_swatch
-from kvplanner.ui.figures import shown
+from kvplanner.ui.theme.figures import shown
 from kvplanner.ui.theme.geometry import Rect, Role
 from kvplanner.ui.theme.ink import Type, colour, sized
 from kvplanner.ui.theme.palette import THEMES, ThemeName, Tokens

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, QSortFilterProxyModel, Qt
 
 from kvplanner.report.fits import HEADS, VERDICTS, cells, verdict_of
-from kvplanner.ui.figures import shown
+from kvplanner.ui.theme.figures import shown
 
 if TYPE_CHECKING:
     from PySide6.QtCore import QObject

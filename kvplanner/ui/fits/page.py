@@ -20,8 +20,8 @@ from PySide6.QtWidgets import (
 )
 
 from kvplanner.app import settings as s
-from kvplanner.ui.figures import shown
 from kvplanner.ui.fits.model import FitsFilter, FitsModel
+from kvplanner.ui.theme.figures import shown
 from kvplanner.ui.theme.ink import set_pale
 from kvplanner.ui.widgets import tables
 from kvplanner.ui.widgets.labels import Wrapped, spoken

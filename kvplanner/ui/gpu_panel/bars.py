@@ -12,8 +12,8 @@ from kvplanner.observe.overlay import Part
 from kvplanner.record import NamedTuple
 from kvplanner.ui.bars.access import Accessible
 from kvplanner.ui.bars.layout import fitted
-from kvplanner.ui.figures import shown, shown_figures
 from kvplanner.ui.gpu_panel.rows import BarRow, axis_end
+from kvplanner.ui.theme.figures import shown, shown_figures
 from kvplanner.ui.theme.geometry import tick_step, tick_text, ticks
 from kvplanner.ui.theme.ink import Type, colour, fill_segment, pen, tokens_of
 from kvplanner.ui.theme.palette import Tokens, mix

@@ -14,7 +14,7 @@ from kvplanner.engine.segment import SegmentKind
 from kvplanner.observe.history import History, Mark, Window
 from kvplanner.record import NamedTuple
 from kvplanner.report.words import rich
-from kvplanner.ui import figures
+from kvplanner.ui.theme import figures
 from kvplanner.ui.theme.ink import tokens_of
 from kvplanner.ui.theme.palette import Tokens
 from kvplanner.ui.widgets.plot import PlotPlace, load, room_for

@@ -20,7 +20,7 @@ from PySide6.QtWidgets import QHeaderView, QLabel, QLineEdit, QTableView, QVBoxL
 from kvplanner.observe.signatures import signature
 from kvplanner.observe.snapshot import GpuSample, ProcessSample, Snapshot, labels_in_words
 from kvplanner.record import NamedTuple
-from kvplanner.ui.figures import shown
+from kvplanner.ui.theme.figures import shown
 from kvplanner.ui.widgets import tables
 from kvplanner.units import MIB, ByteUnit, format_bytes
 

@@ -19,8 +19,8 @@ from kvplanner.report.remedies import outcome, title
 from kvplanner.report.words import Unit, rich
 from kvplanner.sized_text import sizes_in
 from kvplanner.solve.remedies import Remedy
-from kvplanner.ui.figures import shown_html
 from kvplanner.ui.log.asking import Asking
+from kvplanner.ui.theme.figures import shown_html
 from kvplanner.ui.theme.ink import set_pale, tokens_of
 from kvplanner.ui.theme.palette import Tokens
 from kvplanner.ui.widgets.page_text import PageText

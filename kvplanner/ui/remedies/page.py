@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 from kvplanner.report import words
 from kvplanner.report.remedies import heading, outcome, title, without
 from kvplanner.sized_text import sizes_in
-from kvplanner.ui.figures import shown_html
+from kvplanner.ui.theme.figures import shown_html
 from kvplanner.ui.theme.ink import set_pale, tokens_of
 from kvplanner.ui.widgets.page_text import PageText
 

@@ -19,8 +19,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from kvplanner.ui.figures import shown
 from kvplanner.ui.setup.rows import ROW_ROLE, Row, RowDelegate, RowsModel
+from kvplanner.ui.theme.figures import shown
 
 WIDTH: Final = 580
 HEIGHT: Final = 460

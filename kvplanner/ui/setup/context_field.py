@@ -8,9 +8,9 @@ from PySide6.QtCore import QEvent, QObject, QPoint, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QToolButton, QWidget
 
-from kvplanner.ui.figures import shown
 from kvplanner.ui.setup.option_field import SliderField
 from kvplanner.ui.setup.slider import MarkedSlider, Scale
+from kvplanner.ui.theme.figures import shown
 from kvplanner.ui.widgets.labels import quiet_button
 from kvplanner.units import format_count
 

@@ -7,8 +7,8 @@ from typing import Final
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QToolButton, QVBoxLayout, QWidget
 
-from kvplanner.ui.figures import shown
 from kvplanner.ui.setup.inputs import ROW_HEIGHT
+from kvplanner.ui.theme.figures import shown
 from kvplanner.ui.widgets.labels import ErrorLabel, quiet_button
 
 EDIT_WIDTH: Final = 96

@@ -20,7 +20,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QAbstractButton, QComboBox, QLineEdit, QSizePolicy, QStyle, QStyleOptionComboBox, QWidget
 
-from kvplanner.ui.figures import shown
+from kvplanner.ui.theme.figures import shown
 from kvplanner.ui.theme.ink import chevron, tokens_of
 from kvplanner.ui.theme.palette import Tokens
 

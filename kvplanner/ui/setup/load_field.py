@@ -12,7 +12,7 @@ from kvplanner.errors import PlannerError
 from kvplanner.ui.setup import numbers
 from kvplanner.ui.setup.field import Field
 from kvplanner.ui.setup.inputs import ValueEdit
-from kvplanner.ui.setup.width import grown
+from kvplanner.ui.theme.geometry import grown
 from kvplanner.units import format_count, parse_count
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kvplanner.errors import BadInput
-from kvplanner.ui.figures import separators
+from kvplanner.ui.theme.figures import separators
 from kvplanner.units import GIB, KIB, MIB, format_count
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from kvplanner.ui.setup.field import EDIT_WIDTH, Field
 from kvplanner.ui.setup.inputs import TEXT_MARGINS, ComboBox, ValueEdit
 from kvplanner.ui.setup.pasted import ELSEWHERE, is_command
 from kvplanner.ui.setup.slider import MarkedSlider, Scale, Works
-from kvplanner.ui.setup.width import grown
+from kvplanner.ui.theme.geometry import grown
 from kvplanner.units import LARGEST
 
 # Where a slider begins whose least value is not allowed: less may be typed.

@@ -10,7 +10,7 @@ from PySide6.QtGui import QColor, QFont, QFontMetrics, QPainter
 from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem, QWidget
 
 from kvplanner.record import NamedTuple
-from kvplanner.ui.figures import shown
+from kvplanner.ui.theme.figures import shown
 from kvplanner.ui.theme.ink import tokens_of
 from kvplanner.ui.theme.palette import Tokens
 

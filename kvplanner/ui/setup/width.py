@@ -2,13 +2,14 @@
 
 from typing import Final
 
+from kvplanner.ui.theme.geometry import USUAL_LINE
+
 PANEL_WIDTH: Final = 330
 NARROWEST: Final = 300
 WIDEST: Final = 620
 FOLD_BELOW: Final = 780  # pixels of window: less leaves the plan no room beside the form
 RAIL_WIDTH: Final = 24  # what stays of a folded form
 GRIP_WIDTH: Final = 6  # the form's edge, to be dragged
-_USUAL_LINE: Final = 15  # pixels of a line of text for which the width above was drawn
 
 
 def folds(window_width: int) -> bool:
@@ -16,17 +17,9 @@ def folds(window_width: int) -> bool:
     return window_width < FOLD_BELOW
 
 
-def grown(width: int, line_height: int, share: float = 0.7) -> int:
-    """The width of an input for letters of this height; `width` was drawn for the usual ones.
-
-    share: of the letters' growth that it takes, as far as the form has room.
-    """
-    return round(width * (1 + max(line_height / _USUAL_LINE - 1, 0.0) * share))
-
-
 def panel_width(kept: int, line_height: int) -> int:
     """The width for letters of this height: the one that the user chose, 0 for none chosen."""
     if kept:
         return min(max(kept, NARROWEST), WIDEST)
-    growth = max(line_height / _USUAL_LINE - 1, 0.0)
+    growth = max(line_height / USUAL_LINE - 1, 0.0)
     return min(round(PANEL_WIDTH * (1 + growth / 2)), WIDEST)

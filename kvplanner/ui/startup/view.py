@@ -15,9 +15,9 @@ from kvplanner.engine.segment import SegmentKind
 from kvplanner.report import words
 from kvplanner.report.words import Unit
 from kvplanner.ui.bars.access import Accessible
-from kvplanner.ui.figures import shown
 from kvplanner.ui.startup.drawing import Drawing
 from kvplanner.ui.startup.steps import HEADER, Steps, arrange, failure, stage_line
+from kvplanner.ui.theme.figures import shown
 from kvplanner.ui.theme.geometry import Rect
 from kvplanner.ui.theme.ink import Type, colour, set_pale, tokens_of
 

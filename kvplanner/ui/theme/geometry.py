@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 from math import floor, log10
-from typing import Literal
+from typing import Final, Literal
 
 from kvplanner.record import NamedTuple
 from kvplanner.ui.theme.palette import Pattern
@@ -13,6 +13,8 @@ from kvplanner.ui.theme.palette import Pattern
 Line = tuple[float, float, float, float]
 Role = Literal["title", "text", "small", "small_bold"]
 Measure = Callable[[str, Role], float]  # the width of a text
+
+USUAL_LINE: Final = 15  # pixels of a line of text for which widths were drawn
 
 
 class Rect(NamedTuple):
@@ -93,3 +95,11 @@ def _diagonals(width: float, height: float, pitch: float, *, rising: bool) -> li
         x1, y1 = (0.0, offset) if offset <= height else (offset - height, height)
         lines.append((x1, y1, x0, y0) if rising else (x1, height - y1, x0, height - y0))
     return lines
+
+
+def grown(width: int, line_height: int, share: float = 0.7) -> int:
+    """The width of an input for letters of this height; `width` was drawn for the usual ones.
+
+    share: of the letters' growth that it takes, as far as the form has room.
+    """
+    return round(width * (1 + max(line_height / USUAL_LINE - 1, 0.0) * share))

@@ -9,7 +9,7 @@ from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPalette, QPen, QPixmap, QPolygonF
 from PySide6.QtWidgets import QWidget
 
-from kvplanner.ui.figures import shown
+from kvplanner.ui.theme.figures import shown
 from kvplanner.ui.theme.geometry import Rect, Role, pattern_lines
 from kvplanner.ui.theme.palette import Pattern, SegmentInk, Tokens, for_ground, paled
 

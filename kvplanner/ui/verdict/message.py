@@ -8,7 +8,7 @@ from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
-from kvplanner.ui.figures import verbatim
+from kvplanner.ui.theme.figures import verbatim
 from kvplanner.ui.theme.ink import colour, fixed, tokens_of
 from kvplanner.ui.widgets.labels import Wrapped
 

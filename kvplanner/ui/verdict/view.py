@@ -18,7 +18,7 @@ from kvplanner.report import words
 from kvplanner.report.devices import telling_kind
 from kvplanner.report.verdict import Verdict, no_plan, refused, verdict
 from kvplanner.report.words import Unit
-from kvplanner.ui.figures import shown, verbatim
+from kvplanner.ui.theme.figures import shown, verbatim
 from kvplanner.ui.theme.ink import colour, sized, tokens_of
 from kvplanner.ui.verdict.icon import STATE_NAMES, StatusIcon
 from kvplanner.ui.widgets.labels import Wrapped

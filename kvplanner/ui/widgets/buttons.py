@@ -8,7 +8,7 @@ from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QPushButton, QWidget
 
-from kvplanner.ui.figures import shown
+from kvplanner.ui.theme.figures import shown
 
 _MARGINS: Final = 24
 _LEAST: Final = 90

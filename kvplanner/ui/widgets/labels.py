@@ -8,7 +8,7 @@ from PySide6.QtCore import QEvent, QSize, Qt
 from PySide6.QtGui import QFont, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QLabel, QSizePolicy, QToolButton, QWidget
 
-from kvplanner.ui.figures import shown
+from kvplanner.ui.theme.figures import shown
 
 LONGEST_RUN: Final = 24
 LEAST_LINE: Final = 40

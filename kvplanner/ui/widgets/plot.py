@@ -10,7 +10,7 @@ from PySide6.QtGui import QFontMetrics
 from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
 
 from kvplanner.app.jobs import error_text
-from kvplanner.ui import figures
+from kvplanner.ui.theme import figures
 
 if TYPE_CHECKING:
     from kvplanner.app.jobs import JobControl

@@ -14,7 +14,7 @@ from kvplanner.app.jobs import Jobs
 from kvplanner.app.library import Library
 from kvplanner.app.runs import Runs
 from kvplanner.app.session import OpenPlan, Session
-from kvplanner.ui import figures
+from kvplanner.ui.theme import figures
 from kvplanner.ui.theme.theme import Theme, choice_of
 from kvplanner.ui.window.services import Services
 

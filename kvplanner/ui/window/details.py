@@ -9,7 +9,7 @@ from PySide6.QtCore import QByteArray, QSize, Qt, Signal
 from PySide6.QtWidgets import QSizePolicy, QSplitter, QTabWidget, QVBoxLayout, QWidget
 
 from kvplanner.ui.breakdown.view import BreakdownView
-from kvplanner.ui.setup.width import grown
+from kvplanner.ui.theme.geometry import grown
 from kvplanner.ui.widgets.card import Card
 from kvplanner.ui.widgets.labels import heading
 from kvplanner.ui.window.tabs import STARTUP, TABS, Detail, Page, Tab

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kvplanner.cli import main
-from kvplanner.engine import registry
+from kvplanner.engine import registry, signature
 from kvplanner.engine.signature import signatures
 from kvplanner.report import options as report_options
 from kvplanner.ui.window.window import MainWindow
@@ -19,10 +19,11 @@ from tests.report.contract import check_plan
 @pytest.fixture(autouse=True)
 def abacus(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setitem(registry._ENGINES, "abacus", "tests.engine.abacus")
-    for cached in (signatures, report_options.with_role):
+    kept = (signatures, signature._beginnings, report_options.with_role)
+    for cached in kept:
         cached.cache_clear()
     yield
-    for cached in (signatures, report_options.with_role):
+    for cached in kept:
         cached.cache_clear()
 
 
