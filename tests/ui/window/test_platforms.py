@@ -30,7 +30,7 @@ application, window = run.open_first(app, parse([]))
 told = []
 
 def look():
-    if not window.centre.built or window.document.plan is None:
+    if not window.centre.built or window.document.plan is None or not window.windowHandle().isExposed():
         return
     timer.stop()
     tell()
