@@ -222,11 +222,16 @@ def _memory(machine: Machine) -> int:
 
 
 def on_any_machine(ask: Ask) -> Ask:
-    """What is asked, without how the GPUs of one machine share a model, and what was measured there."""
+    """What is asked, without how the GPUs of one machine share a model, and what was measured there; as it is of a
+    release that the engine refuses, which each plan then says.
+    """
     from kvplanner.engine.command import role_option
 
     chosen = engine(ask.engine)
-    found = (role_option(chosen, ask.version, role) for role in _OF_ONE_MACHINE)
+    try:
+        found = [role_option(chosen, ask.version, role) for role in _OF_ONE_MACHINE]
+    except PlannerError:
+        return ask
     gone = {option.name for option in found if option is not None}
     kept = {name: value for name, value in ask.options.items() if name not in gone}
     return ask._replace(options=kept, measured={})

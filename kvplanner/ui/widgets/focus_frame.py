@@ -20,10 +20,12 @@ class FocusFrame(QWidget):
         area.installEventFilter(self)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Follows the area's size and focus."""
-        if event.type() in (QEvent.Type.FocusIn, QEvent.Type.FocusOut, QEvent.Type.Resize):
+        """Follows the area's size and focus. An area that is deleted loses its focus first, and is asked nothing."""
+        if event.type() == QEvent.Type.FocusOut:
+            self.hide()
+        elif event.type() == QEvent.Type.FocusIn or (event.type() == QEvent.Type.Resize and self.isVisible()):
             self.setGeometry(self._area.rect())
-            self.setVisible(event.type() == QEvent.Type.FocusIn or self._area.hasFocus())
+            self.show()
             self.raise_()
         return False
 

@@ -62,6 +62,17 @@ def test_gpus_are_marked_for_the_chosen_model(window: MainWindow, qtbot: QtBot) 
         assert mark == verdict_of(planned(request, str(text)))
 
 
+def test_a_release_that_is_refused_leaves_the_choosers_usable(window: MainWindow, qtbot: QtBot) -> None:
+    state = window.document.state
+    window.document.reset(state._replace(ask=state.ask._replace(version="hub:")))
+    window.pickers.open_gpus("h100")
+    marks = window.pickers._gpu_marks
+    qtbot.waitUntil(lambda: "1xh100-sxm5-80gb" in marks.found, timeout=10_000)
+    assert marks.found["1xh100-sxm5-80gb"] not in FITTING
+    window.pickers.open_models("llama")
+    qtbot.waitUntil(lambda: not window.services.jobs.active, timeout=30_000)
+
+
 @pytest.mark.usefixtures("few")
 def test_only_what_fits_is_left_by_button_and_by_word(window: MainWindow, qtbot: QtBot) -> None:
     window.activateWindow()
