@@ -9,25 +9,57 @@ after target for as long as they find new branches.
 from __future__ import annotations
 
 import importlib
-import pkgutil
 import sys
 import tempfile
 from pathlib import Path
 
 import atheris
 
-# Readers that are imported when their engine or family is first met: counted only if they are imported here.
-_LATE = ("kvplanner.model.", "kvplanner.source.", "kvplanner.request.", "kvplanner.diagnose.", "kvplanner.observe.")
-_ENGINES = ("log", "metrics", "signature", "options", "torch_log")
+PACKAGE = Path(__file__).parents[2] / "kvplanner"
+# What reads, whose branches are counted. A plan is made of what was read, so that a crash of it is found too; its
+# branches are not the reader's, and there are so many that a reader would never be called known.
+_READERS = ("source", "model", "request", "diagnose", "observe", "jsonfile", "sized_text", "printable", "reading")
+_OF_ENGINES = {"log", "metrics", "signature", "options", "torch_log", "command", "whatif"}
 
-with atheris.instrument_imports(include=["kvplanner"]):
-    import kvplanner
+
+def _modules() -> dict[str, bool]:
+    """Every module of the package by its full name, and whether it is a reader."""
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        parts = parts[:-1] if parts[-1] == "__init__" else parts
+        reads = bool(parts) and (parts[0] in _READERS or (parts[0] == "engine" and bool(_OF_ENGINES & set(parts))))
+        found[".".join(("kvplanner", *parts))] = reads
+    return found
+
+
+_MODULES = _modules()
+
+with atheris.instrument_imports(include=["kvplanner"], exclude=[name for name, reads in _MODULES.items() if not reads]):
+    from tests.fuzz import mutate
     from tests.fuzz.targets import FOLDER, TARGETS
 
-    for module in pkgutil.walk_packages(kvplanner.__path__, "kvplanner.", onerror=lambda name: None):
-        engine = module.name.startswith("kvplanner.engine.") and set(module.name.split(".")) & set(_ENGINES)
-        if engine or module.name.startswith(_LATE):
-            importlib.import_module(module.name)
+    for name, reads in _MODULES.items():
+        if reads:
+            importlib.import_module(name)  # many are imported when first met: counted only if they are imported here
+
+
+def _plain(data: bytes, longest: int) -> bytes:
+    """libFuzzer's own change of bytes; atheris has another function of this name until it fuzzes."""
+    changed: bytes = atheris.Mutate(data, longest)
+    return changed
+
+
+def _mutators(target: str) -> dict[str, mutate.Mutator]:
+    """What changes the inputs of a target, where bytes at random would hardly ever be of its form."""
+    match target:
+        case "json" | "plan":
+            return {"custom_mutator": mutate.json_of(target, _plain)}
+        case "safetensors":
+            return {"custom_mutator": mutate.header_of(mutate.json_of(target, _plain))}
+        case "command":
+            return {"custom_mutator": mutate.words_of(_plain)}
+    return {}
 
 
 def main() -> None:
@@ -38,7 +70,8 @@ def main() -> None:
     corpus = rest.pop(0) if rest and not rest[0].startswith("-") else tempfile.mkdtemp(prefix=f"fuzz-{name}-")
     Path(corpus).mkdir(exist_ok=True)
     limits = ["-timeout=5", "-rss_limit_mb=1024", "-max_len=65536"]
-    atheris.Setup([sys.argv[0], corpus, str(FOLDER / "seeds" / name), *limits, *rest], TARGETS[name])
+    arguments = [sys.argv[0], corpus, str(FOLDER / "seeds" / name), *limits, *rest]
+    atheris.Setup(arguments, TARGETS[name], **_mutators(name))
     atheris.Fuzz()
 
 
