@@ -3,14 +3,37 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 from kvplanner.record import NamedTuple
 
 _PROGRAM_SUFFIXES: Final = (".exe", ".py")
 _INTERPRETER: Final = "-m"
+
+
+class Program(NamedTuple):
+    """Another command of an engine's that loads a model as its server would.
+
+    command: its pattern, as in Signature.commands. words: those of a server that does the same; its own flags win.
+    talks: what follows the model is a prompt.
+    dropped, switches: flags that size nothing, with and without a value. listed: flags may list several values, of
+    which the largest counts. as_words: spellings of a flag, a value, and the words of a server for it. tests: flags
+    with their usual values, of which the largest is the context; pairs: flags whose two values count together;
+    depth: flags that add to it.
+    """
+
+    command: tuple[str, ...]
+    words: tuple[str, ...] = ()
+    talks: bool = False
+    dropped: tuple[str, ...] = ()
+    switches: tuple[str, ...] = ()
+    listed: bool = False
+    as_words: tuple[tuple[tuple[str, ...], str, tuple[str, ...]], ...] = ()
+    tests: tuple[tuple[tuple[str, ...], int], ...] = ()
+    pairs: tuple[str, ...] = ()
+    depth: tuple[str, ...] = ()
 
 
 class Signature(NamedTuple):
@@ -28,7 +51,9 @@ class Signature(NamedTuple):
     classes that take a server's arguments. model_env: variables that name the model. nodes_flag: the one that tells
     how many machines share the server. node_flags: flags and values of each machine, with {nodes} and {node} in them
     and $HEAD for the first one's address; replica_flags: the same where whole replicas are spread, with {local} and
-    {first}; node_worker: of all but the first; ray_flags: of a server on a Ray cluster.
+    {first}; node_worker: of all but the first; ray_flags: of a server on a Ray cluster. programs: other commands that
+    load a model. store: what names of its own store begin with here. repo_flags: flags that name a repository of
+    model files.
     """
 
     engine: str
@@ -56,6 +81,9 @@ class Signature(NamedTuple):
     node_worker: tuple[str, ...] = ()
     replica_flags: tuple[tuple[str, str], ...] = ()
     ray_flags: tuple[str, ...] = ()
+    programs: tuple[Program, ...] = ()
+    store: str = ""
+    repo_flags: tuple[str, ...] = ()
 
 
 @cache
@@ -63,8 +91,14 @@ def signatures() -> tuple[Signature, ...]:
     """All signatures, those of planned engines first. Ollama starts llama-server too, so it comes before that one."""
     from kvplanner.engine import registry
 
-    planned = [Signature(**dict(fields)) for fields in registry.signatures()]  # type: ignore[arg-type]
+    planned = [_signature(fields) for fields in registry.signatures()]
     return tuple(sorted(planned, key=lambda found: found.engine != "ollama"))
+
+
+def _signature(fields: Mapping[str, object]) -> Signature:
+    programs: Any = fields.get("programs", ())
+    found: Any = {**fields, "programs": tuple(Program(**program) for program in programs)}
+    return Signature(**found)
 
 
 def signature(engine: str) -> Signature | None:
@@ -92,21 +126,30 @@ def base_name(word: str) -> str:
 
 
 class Start(NamedTuple):
-    """Where an engine's own words begin: behind its launcher, or behind its image, whose tag is `tag`."""
+    """Where an engine's own words begin: behind its launcher, or behind its image, whose tag is `tag`.
+
+    program: the other command of the engine's that stands there, None for its server.
+    """
 
     signature: Signature
     at: int
     tag: str = ""
     image: bool = False
+    program: Program | None = None
 
 
 _IMAGE: Final = r"(?:[^/\s][^\s]*/)?{}(?::([\w.-]+))?(?:@\S+)?"
 
 
+def launchers(found: Signature) -> tuple[tuple[str, ...], ...]:
+    """The patterns of all commands of an engine's that load a model: its servers', then its other programs'."""
+    return (*found.commands, *(program.command for program in found.programs))
+
+
 @cache
 def _beginnings() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
     """What the first word of any launcher looks like by its program's name, as a whole, and as a container's image."""
-    first = [pattern[0] for found in signatures() for pattern in found.commands]
+    first = [pattern[0] for found in signatures() for pattern in launchers(found)]
     names = [word for word in first if word != _INTERPRETER]
     images = [_IMAGE.format(image) for found in signatures() for image in found.images]
     return re.compile("|".join(f"(?:{n})" for n in names)), re.compile(_INTERPRETER), re.compile("|".join(images))
@@ -122,6 +165,9 @@ def start_of(words: Sequence[str]) -> Start | None:
             for pattern in found.commands:
                 if (end := command_end(words, pattern, index)) is not None:
                     return Start(found, end)
+            for program in found.programs:
+                if (end := command_end(words, program.command, index)) is not None:
+                    return Start(found, end, program=program)
             for image in () if word.startswith("-") else found.images:
                 named = re.fullmatch(_IMAGE.format(image), word)
                 if named:

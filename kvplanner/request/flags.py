@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from kvplanner.engine.signature import command_end, signatures
+from kvplanner.engine.signature import command_end, launchers, signatures
 from kvplanner.record import NamedTuple
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def split_flags(argv: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
 def _starts_a_server(words: Sequence[str]) -> bool:
     if _CONTAINER.fullmatch(" ".join(words[:2])):
         return True
-    patterns = (pattern for found in signatures() if found.planned for pattern in found.commands)
+    patterns = (pattern for found in signatures() if found.planned for pattern in launchers(found))
     return any(command_end(words, pattern, 0) is not None for pattern in patterns if len(pattern) <= 2)
 
 

@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import PurePath
 from typing import Final
 
+from kvplanner.engine.programs import as_server
 from kvplanner.engine.signature import Signature, command_end, signatures, start_of
 from kvplanner.errors import BadInput
 from kvplanner.gpu.spec import Device, Machine
@@ -33,7 +34,8 @@ class Launch(NamedTuple):
     engine: the one whose launcher stands in it, so that what it leaves out has that engine's defaults; "" for flags
     alone. version: of the container's tag, else of the text's
     remarks, "" when neither tells one. kind: of the text, "" for words. weight_format: that
-    the text's remarks tell. servers: how many the text starts; this is the first.
+    the text's remarks tell. servers: how many the text starts; this is the first. store: what stands before a name of
+    the engine's own store here, where the model is named so. repository: it names a repository of model files.
     """
 
     environment: dict[str, str]
@@ -44,6 +46,8 @@ class Launch(NamedTuple):
     kind: str = ""
     weight_format: str = ""
     servers: int = 1
+    store: str = ""
+    repository: bool = False
 
     @property
     def launched(self) -> bool:
@@ -73,9 +77,17 @@ def take_apart(words: Sequence[str]) -> Launch:
         )  # fmt: skip
     at = _after_image(found.signature, words, found.at) if found.image else found.at
     environment = dict(_environment(words[: found.at]))
-    flags, model = _without_model(tuple(_without_shell(words[at:])), found.signature.model_flags)
+    rest = tuple(_without_shell(words[at:]))
+    named = ""
+    if found.program is not None:
+        named, rest = as_server(found.program, rest)
+    flags, model = _without_model(rest, found.signature.model_flags)
+    flags, repository = _without_model(flags, found.signature.repo_flags)
     version = _version(found.tag) or release
-    return Launch(environment, model, flags, found.signature.engine, version, kind, weight_format, count)
+    return Launch(
+        environment, model or named or repository, flags, found.signature.engine, version, kind, weight_format, count,
+        store=found.signature.store, repository=bool(repository and not model),
+    )  # fmt: skip
 
 
 def refuse_other_command(words: Sequence[str], where: str) -> None:

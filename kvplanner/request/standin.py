@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
-from kvplanner.errors import PlannerError
+from kvplanner.errors import PlannerError, UnknownName
 from kvplanner.reading import expanded, is_there
+from kvplanner.record import NamedTuple
 
 _CACHED: Final = re.compile(r"models--([^/]+?)--([^/]+)")
 _ENDING: Final = re.compile(r"(?:-\d{5}-of-\d{5})?\.(?:gguf|safetensors)$|/config\.json$", re.IGNORECASE)
@@ -18,6 +19,48 @@ def is_elsewhere(name: str) -> bool:
     """Whether a text can only be the path of a file or folder, and none lies there on this machine."""
     rooted = _ROOTED.match(name) is not None or bool(_ENDING.search(name))
     return rooted and not is_there(expanded(name))
+
+
+class Standing(NamedTuple):
+    """The model that stands in for one that is not here: its name, what to say, and the format that it is in."""
+
+    model: str
+    said: tuple[str, ...] = ()
+    weight_format: str = ""
+
+
+def of_store(name: str, store: str, opened: Callable[[str], object]) -> Standing | None:
+    """The model that a name of an engine's own store, or of a repository of GGUF files, stands for.
+
+    store: what names of the store begin with here, "" for repositories. The store's own file comes first; where it is
+    not here, the catalogue's model in the mix that the name says, or None.
+    """
+    from kvplanner.catalog import shared_names
+
+    if store:
+        try:
+            opened(f"{store}{name}")
+        except UnknownName:
+            pass
+        else:
+            return Standing(f"{store}{name}")
+    found = shared_names.find(name)
+    if found is None:
+        return None
+    where = "is not in Ollama's store on this machine" if store else "is not fetched here"
+    said = f"{name} {where}: planned as {found.model} in {found.weight_format}, by its name"
+    return Standing(found.model, (said,), found.weight_format)
+
+
+def of_file(path: str) -> Standing | None:
+    """The model that the name of a GGUF file of another machine tells together with its mix, None for none."""
+    from kvplanner.catalog import shared_names
+
+    found = shared_names.of_file(path)
+    if found is None:
+        return None
+    said = f"{path} is not on this machine: planned as {found.model} in {found.weight_format} by its name"
+    return Standing(found.model, (said,), found.weight_format)
 
 
 def stand_in(name: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from kvplanner.catalog import gpus
@@ -11,7 +12,7 @@ from kvplanner.engine.option import Option, OptionValue
 from kvplanner.engine.protocol import Engine
 from kvplanner.engine.request import Calibration, PlanRequest
 from kvplanner.engine.segment import SEGMENT_KINDS, SegmentKind
-from kvplanner.errors import BadInput
+from kvplanner.errors import BadInput, UnknownName
 from kvplanner.gpu.spec import Device, Machine
 from kvplanner.model.model import Model
 from kvplanner.printable import cut
@@ -22,7 +23,7 @@ from kvplanner.request.flags import OURS, PLAN_FLAGS
 from kvplanner.request.launch import Launch, take_apart, visible
 from kvplanner.request.named import LOCAL, format_name, machine_of, parse_load
 from kvplanner.request.nodes import nodes_of, over_nodes
-from kvplanner.request.standin import is_elsewhere, stand_in
+from kvplanner.request.standin import Standing, is_elsewhere, of_file, of_store, stand_in
 from kvplanner.units import GIB, MIB, format_bytes, parse_size
 
 if TYPE_CHECKING:
@@ -114,8 +115,13 @@ def build(words: PlanWords, sources: Sources) -> Built:
         )
     model_text = named or command.model
     stood_in: tuple[str, ...] = ()
+    wished = launch.weight_format
     if elsewhere and not named:
-        model_text, stood_in = _here(command.model, launch.flags, sources)
+        model_text, stood_in, found = _here(command.model, launch.flags, sources)
+        wished = wished or found
+    elif (launch.store or launch.repository) and command.model and not named:
+        model_text, stood_in, found = _of_store(command.model, launch, sources)
+        wished = wished or found
     if not model_text:
         raise BadInput("no model is named", "MODEL", "Example: kvplanner plan Llama-3.1-8B-Instruct --gpu H100")
     machine, machine_text, said = machine_of(words.gpu or (kept.machine if kept else ""), sources.local)
@@ -127,7 +133,7 @@ def build(words: PlanWords, sources: Sources) -> Built:
         request = request._replace(engine=chosen.name, version=version, options=options)
     else:
         request = PlanRequest(model, machine, chosen.name, version, command.options)
-    request = _with_words(request, words._replace(weight_format=words.weight_format or launch.weight_format))
+    request = _with_words(request, words._replace(weight_format=words.weight_format or wished))
     if launch.launched:
         shown = visible(request.machine, launch.environment)
         if shown is not request.machine:
@@ -149,20 +155,37 @@ def build(words: PlanWords, sources: Sources) -> Built:
     return Built(request, model_text, machine_text, warnings, model, kept, nodes if nodes > 1 else 0)
 
 
+def _of_store(name: str, launch: Launch, sources: Sources) -> Standing:
+    """The model that a name of the engine's store or of a repository means.
+
+    Raises UnknownName for one that is in no store here and stands for no known model.
+    """
+    found = of_store(name, launch.store, sources.open_model)
+    if found is not None:
+        return found
+    if launch.repository:
+        raise UnknownName("is not fetched here, and no known model is called so", name, (),
+                          "Name the model before --, or its file with -m")  # fmt: skip
+    return Standing(name)
+
+
 _NAMED: Final = re.compile(r"--(?:served-model-name|alias)(?:=(.+))?")
 
 
-def _here(path: str, flags: Sequence[str], sources: Sources) -> tuple[str, tuple[str, ...]]:
-    """The model that stands in for a path of another machine, and that it does. Raises ModelElsewhere for none."""
+def _here(path: str, flags: Sequence[str], sources: Sources) -> Standing:
+    """The model that stands in for a path of another machine. Raises ModelElsewhere for none."""
     remembered = sources.remembered.get(path)
     if remembered:
-        return remembered, (f"{path} is not on this machine: planned as {remembered}, as you said before",)
-    served = [m[1] or following for flag, following in zip(flags, (*flags[1:], ""), strict=True)
+        return Standing(remembered, (f"{path} is not on this machine: planned as {remembered}, as you said before",))
+    served = [m[1] or following for flag, following in pairwise((*flags, ""))
               if (m := _NAMED.fullmatch(flag))]  # fmt: skip
     for text in (path, *served):
         found = stand_in(text)
         if found:
-            return found, (f"{path} is not on this machine: planned as {found} by its name",)
+            return Standing(found, (f"{path} is not on this machine: planned as {found} by its name",))
+    mixed = of_file(path)
+    if mixed is not None:
+        return mixed
     raise ModelElsewhere(path)
 
 

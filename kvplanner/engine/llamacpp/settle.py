@@ -98,7 +98,7 @@ def _context(build: Build, spec: ModelSpec, values: _Values) -> ContextSettings:
     values.resolved["ctx_size"] = (
         Resolved(tokens, "user") if asked else Resolved(tokens, "default" if asked is None else "user", reason)
     )
-    embeddings = values.yes("embeddings", False)
+    every_row = values.yes("embeddings", False) or bool(values.options.get("all_outputs"))
     batch = values.whole("batch_size", 2048)
     drafts = values.options.get("spec_draft_model") or values.word("spec_type", "none") == MTP
     draft = values.whole("spec_draft_n_max", build.drafted) if drafts else 0
@@ -113,7 +113,7 @@ def _context(build: Build, spec: ModelSpec, values: _Values) -> ContextSettings:
         flash=_flash(build, values),
         full_window=values.yes("swa_full", False),
         draft_rows=draft,
-        outputs=batch if embeddings else None,
+        outputs=batch if every_row else None,
         reducible=asked is None,
         draft_key_type=values.word("spec_draft_type_k", "f16"),
         draft_value_type=values.word("spec_draft_type_v", "f16"),

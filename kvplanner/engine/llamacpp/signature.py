@@ -12,6 +12,7 @@ SIGNATURE: Final[Mapping[str, object]] = {
     "commands": ((r"llama-server",), (r"llama", "serve"), (r"-m", r"llama_cpp\.server")),
     "titles": (),
     "model_flags": ("-m", "--model"),
+    "repo_flags": ("-hf", "-hfr", "--hf-repo"),
     "model_positional": False,
     "default_port": 8080,
     "packages": (),
@@ -22,4 +23,46 @@ SIGNATURE: Final[Mapping[str, object]] = {
     "container_words": ("--host", "0.0.0.0"),
     "container_model": "-m",
     "planned": True,
-}
+    # tools/cli, tools/completion and tools/llama-bench of llama.cpp 0.5.0-dev (October 2026)
+    "programs": (
+        {
+            "command": (r"llama-(?:cli|completion|main|simple-chat|mtmd-cli|run)",),
+            "words": ("--parallel", "1"),
+            "dropped": (
+                "-p", "--prompt", "-f", "--file", "-bf", "--binary-file", "-sys", "--system-prompt", "-sysf",
+                "--system-prompt-file", "-r", "--reverse-prompt", "--prompt-cache", "--in-prefix", "--in-suffix",
+                "--image", "--audio", "--video",
+            ),
+            "switches": (
+                "-cnv", "--conversation", "-no-cnv", "--no-conversation", "-i", "--interactive", "-if",
+                "--interactive-first", "-st", "--single-turn", "-mli", "--multiline-input", "-co", "--color",
+                "-sp", "--special", "--no-display-prompt", "--display-prompt", "--prompt-cache-all",
+                "--prompt-cache-ro", "--show-timings", "--no-show-timings",
+            ),
+        },
+        {
+            "command": (r"llama-bench",),
+            "words": ("--parallel", "1", "--n-gpu-layers", "all", "--fit", "off", "--all-outputs"),
+            "listed": True,
+            "dropped": (
+                "-t", "--threads", "-C", "--cpu-mask", "--cpu-strict", "--poll", "-r", "--repetitions", "--prio",
+                "--delay", "-o", "--output", "-oe", "--output-err", "--numa",
+            ),
+            "switches": ("-v", "--verbose", "--progress", "--no-warmup", "--list-devices"),
+            "as_words": (
+                (("-fa", "--flash-attn"), "1", ("--flash-attn", "on")),
+                (("-fa", "--flash-attn"), "0", ("--flash-attn", "off")),
+                (("-nkvo", "--no-kv-offload"), "1", ("--no-kv-offload",)),
+                (("-nkvo", "--no-kv-offload"), "0", ()),
+                (("-mmp", "--mmap"), "0", ("--no-mmap",)), (("-mmp", "--mmap"), "1", ()),
+                (("-dio", "--direct-io"), "0", ()), (("-dio", "--direct-io"), "1", ()),
+                (("-nopo", "--no-op-offload"), "1", ("--no-op-offload",)), (("-nopo", "--no-op-offload"), "0", ()),
+                (("-embd", "--embeddings"), "1", ("--embeddings",)), (("-embd", "--embeddings"), "0", ()),
+                (("--no-host",), "0", ()), (("--no-host",), "1", ()),
+            ),
+            "tests": ((("-p", "--n-prompt"), 512), (("-n", "--n-gen"), 128)),
+            "pairs": ("-pg",),
+            "depth": ("-d", "--n-depth"),
+        },
+    ),
+}  # fmt: skip

@@ -25,7 +25,8 @@ from kvplanner.errors import BadInput
 from kvplanner.gpu.spec import Machine
 from kvplanner.model.model import Model
 from kvplanner.record import later
-from kvplanner.units import GIB, format_bytes, format_count
+from kvplanner.sized_text import SizedText, size_mark
+from kvplanner.units import format_count
 
 __all__ = ["ENGINE", "Ollama"]
 
@@ -188,8 +189,10 @@ class _Choice:
             self.cache_type = "f16"
         if self.gpus.one is not None:
             self.notes.append(
-                f"Ollama puts it on GPU {self.gpus.one} alone: by its own estimate, {format_bytes(self.estimate)}, it "
-                f"takes at most 80 % of what is free there"
+                SizedText(
+                    f"Ollama puts it on GPU {self.gpus.one} alone: by its own estimate, {size_mark(self.estimate)}, it "
+                    f"takes at most 80 % of what is free there"
+                )
             )
 
     def _take(self, name: str, default: OptionValue | None, reason: str = "") -> OptionValue | None:
@@ -203,8 +206,7 @@ class _Choice:
     def _context(self, totals: tuple[int, ...], trained: int | None) -> int:
         overhead = int(self._take("gpu_overhead", 0) or 0)
         chosen = rules.default_context(totals, overhead)
-        memory = format_bytes(sum(totals))
-        asked = int(self._take("num_ctx", chosen, f"GPUs of {memory} in all") or chosen)
+        asked = int(self._take("num_ctx", chosen, "by the memory of all GPUs") or chosen)
         asked = max(asked, rules.SHORTEST_VISION) if self.projector else asked
         if trained and asked > trained:
             if "num_ctx" in self.options or "num_ctx" in self.asks:
@@ -247,11 +249,11 @@ def _shown(plan: Plan, choice: _Choice) -> tuple[str, ...]:
     """Ollama's own figures beside the plan: its estimate before it starts, and what `ollama ps` prints then."""
     on_gpus, on_host = (_buffers(plan, kind) for kind in ("gpu", "host"))
     whole = on_gpus + on_host
-    off = (choice.estimate - whole) / GIB
+    off = choice.estimate - whole
     words = "more" if off > 0 else "less"
-    estimate = (
-        f"Ollama's own estimate, by which it chooses GPUs and batch, is {format_bytes(choice.estimate)}: the file and "
-        f"a rough 16-bit cache, {abs(off):.1f} GiB {words} than the buffers planned here"
+    estimate = SizedText(
+        f"Ollama's own estimate, by which it chooses GPUs and batch, is {size_mark(choice.estimate)}: the file and "
+        f"a rough 16-bit cache, {size_mark(abs(off))} {words} than the buffers planned here"
     )
     if plan.verdict.state == "does_not_fit":
         return (estimate,)
@@ -275,9 +277,11 @@ def _beside(plan: Plan, choice: _Choice) -> tuple[str, ...]:
     left = [size - used.get(index, 0) for index, size in zip(indices, choice.free, strict=True)]
     room = rules.room_for_another(left)
     return (
-        f"Another model is loaded beside it where Ollama's own estimate of that one is at most {format_bytes(room)}, "
-        f"80 % of what is left; else the idle model with the shortest keep-alive is unloaded first. "
-        f"No more than {choice.most} are loaded at once",
+        SizedText(
+            f"Another model is loaded beside it where Ollama's own estimate of that one is at most {size_mark(room)}, "
+            f"80 % of what is left; else the idle model with the shortest keep-alive is unloaded first. "
+            f"No more than {choice.most} are loaded at once"
+        ),
     )
 
 

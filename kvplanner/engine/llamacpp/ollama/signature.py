@@ -23,4 +23,18 @@ SIGNATURE: Final[Mapping[str, object]] = {
     "container": "ollama/ollama:{version}",
     "modelfile": ("num_ctx", "num_gpu", "num_batch"),
     "planned": True,
+    "store": "ollama:",
+    # cmd/cmd.go: what loads a model, or shows it; what stands behind its name is a prompt.
+    "programs": (
+        {
+            "command": (r"ollama", r"run|show|pull|stop"),
+            "talks": True,
+            "dropped": ("--format", "--keepalive", "--width", "--height", "--steps", "--seed", "--negative"),
+            "switches": (
+                "--verbose", "-v", "--nowordwrap", "--hidethinking", "--insecure", "--experimental", "--think",
+                "--experimental-yolo", "--experimental-websearch", "--modelfile", "--license", "--parameters",
+                "--template", "--system", "--truncate", "--dimensions",
+            ),
+        },
+    ),
 }  # fmt: skip

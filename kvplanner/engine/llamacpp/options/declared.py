@@ -149,6 +149,10 @@ def _compute() -> tuple[Option, ...]:
             negation="--no-op-offload", moves=("compute",), label="Operation offload",
         ),
         option(
+            "all_outputs", "bool", COMPUTE, "Reserve logits for every token of a micro-batch, as llama-bench does",
+            "off", moves=("compute",), role="caller", label="Logits of all tokens",
+        ),
+        option(
             "embeddings", "bool", COMPUTE, "Serve embeddings only", "off", short=("--embedding",),
             env="LLAMA_ARG_EMBEDDINGS", moves=("compute",), label="Embeddings only",
         ),
