@@ -11,12 +11,12 @@ from typing import Final, Literal
 from kvplanner.engine.option import OptionValue
 from kvplanner.record import NamedTuple
 
-# What a change costs, cheapest first. nothing: nobody notices. speed: tokens come later. length: requests may be no
-# longer. features: something is no longer offered. quality: answers change. slow: many times slower.
-# hardware: GPUs that the machine does not have.
+# What a change costs, cheapest first; the last two cost more than any three others together. nothing: nobody notices.
+# speed: tokens come later. length: requests may be no longer. features: something is no longer offered. quality:
+# answers change. slow: many times slower. hardware: GPUs that the machine does not have.
 Loss = Literal["nothing", "speed", "length", "features", "quality", "slow", "hardware"]
 WEIGHT: Final[Mapping[Loss, int]] = {
-    "nothing": 0, "speed": 2, "length": 3, "quality": 3, "features": 4, "slow": 7, "hardware": 8,
+    "nothing": 0, "speed": 2, "length": 3, "quality": 3, "features": 4, "slow": 12, "hardware": 13,
 }  # fmt: skip
 
 # What a lever is for. fit: a plan that fails or may fail. more: a plan that works, to serve more. less: a plan that

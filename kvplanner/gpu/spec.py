@@ -61,6 +61,11 @@ class Machine(NamedTuple):
     devices: tuple[Device, ...]
     source: str = "catalogue"
 
+    @property
+    def total_bytes(self) -> int:
+        """Memory of all its GPUs, of those whose size is known."""
+        return sum(device.gpu.total.value for device in self.devices if device.gpu.total)
+
     def describe(self) -> str:
         """Text such as "2 × NVIDIA GeForce RTX 4090" or "RTX 4090 + RTX 3090"."""
         names: dict[str, int] = {}

@@ -9,6 +9,7 @@ from typing import Final
 from kvplanner.engine.plan import Plan
 from kvplanner.engine.registry import engine
 from kvplanner.engine.request import PlanRequest
+from kvplanner.gpu.names import short_name
 from kvplanner.report.options import in_sentence, option_label
 from kvplanner.sized_text import SizedText, size_mark, sizes_in
 from kvplanner.solve.change import GPUS, MODEL, OWN_FLAGS, WEIGHT_FORMAT, Change, engine_flags, removed
@@ -16,17 +17,37 @@ from kvplanner.solve.remedies import Remedy, aim_of
 from kvplanner.units import ByteUnit, counted, format_bytes, format_count, round_to_band
 
 _INDENT: Final = "     "
+_LONGEST: Final = 32  # letters of a button's text that tells all changes
+_IN_GIB: Final = " (GiB)"
 
 
 def title(remedy: Remedy) -> str:
-    """What changes, for a button or a line: "Max sequences 632, context length 30,336"."""
+    """What changes, for a line: "Max sequences 632, context length 30,336"."""
+    return _joined(_parts(remedy))
+
+
+def button(remedy: Remedy, name: str) -> str:
+    """What changes as a button has room for it: "8 × RTX 3090 + 2 more"; name: of the model that is planned."""
+    stem = name.rpartition("/")[2]
+    words = [f"…{word.removeprefix(stem)}" if stem and word.startswith(f"{stem}-") else word for word in _parts(remedy)]
+    whole = _joined(words)
+    if len(whole) <= _LONGEST or len(words) == 1:
+        return whole
+    return f"{words[0]} + {len(words) - 1} more"
+
+
+def _joined(words: Sequence[str]) -> str:
+    return ", ".join(text if not place else in_sentence(text) for place, text in enumerate(words))
+
+
+def _parts(remedy: Remedy) -> list[str]:
     options = {option.name: option for option in engine(remedy.request.engine).options(remedy.request.version)}
     words: list[str] = []
     for change in remedy.changes:
         option = options.get(change.option)
         label = option_label(option) if option else ""
         words.append(_changed(remedy, change, label))
-    return ", ".join(text if not place else in_sentence(text) for place, text in enumerate(words) if text)
+    return [text for text in words if text]
 
 
 def _changed(remedy: Remedy, change: Change, label: str) -> str:
@@ -36,13 +57,15 @@ def _changed(remedy: Remedy, change: Change, label: str) -> str:
     if change.option == WEIGHT_FORMAT:
         return f"Weights in {value}"
     if change.option == GPUS:
-        return remedy.request.machine.describe()
+        return short_name(remedy.request.machine.describe())
     if value is None:
         return f"No {in_sentence(label)}"
     if isinstance(value, bool):
         return label if value else f"No {in_sentence(label)}"
     if remedy.names == ("kv_bytes",):
         return f"{label} {format_bytes(int(value))}"
+    if label.endswith(_IN_GIB):
+        return f"{label.removesuffix(_IN_GIB)} {value:g} GiB"
     return f"{label} {format_count(value) if isinstance(value, int) else value}"
 
 

@@ -9,7 +9,7 @@ from kvplanner.engine.plan import Plan
 from kvplanner.engine.registry import engine
 from kvplanner.report.remedies import flags
 from kvplanner.solve.solver import Asked, Solved
-from kvplanner.units import format_count
+from kvplanner.units import format_bytes, format_count
 
 _WHAT: Final[dict[Asked, tuple[str, str]]] = {
     "context": ("Longest context", "tokens"), "users": ("Most users at once", ""),
@@ -19,7 +19,7 @@ _WHAT: Final[dict[Asked, tuple[str, str]]] = {
 _BOUND: Final = {
     "model": "the model allows no more", "kv_cache": "the KV cache holds no more", "machine": "all GPUs are used",
     "max_requests": "no more requests run at once", "context": "a request is longer than the context length",
-    "load": "the load", "engine": "the engine refuses more", "gpus": "no number of them up to 16 does",
+    "load": "the load", "engine": "the engine refuses more", "gpus": "neither up to 8 of them nor 16 do",
 }  # fmt: skip
 
 # Where an answer ends, and what binds where less is asked for, or nothing works.
@@ -47,6 +47,8 @@ def solved_lines(plan: Plan, solved: Solved) -> list[str]:
     answer = surely if solved.sure_value is not None else "none surely"
     if solved.value != solved.sure_value:
         answer += f"; {may} may work"
+    if solved.asked == "gpus" and solved.request is not None:
+        answer += f"; {format_bytes(solved.request.machine.total_bytes)} in all"
     lines = [f"{title}: {answer} ({_why(plan, solved)})"]
     if solved.parts:
         kinds = (f"{format_count(n)} of {format_count(p)}+{format_count(o)} tokens" for n, p, o in solved.parts)

@@ -31,7 +31,8 @@ _OF_ONE_MACHINE: Final[tuple[Role, ...]] = (
 class Fit(NamedTuple):
     """One model in one format on one machine.
 
-    weight_format: what its weights are stored in; what_if: it is not stored so, but asked for. gpus: words for --gpu.
+    weight_format: what its weights are stored in; what_if: it is not stored so, but asked for. gpus: words for --gpu;
+    machine: what they name.
     The limits and headroom (bytes on the device with the least) are None where it does not fit. refused: why there is
     no plan, "" where there is one.
     """
@@ -54,6 +55,7 @@ class Fit(NamedTuple):
     refused: str = ""
     what_if: bool = False
     total_bytes: int = 0
+    machine: str = ""
 
     @property
     def order(self) -> tuple[bool, bool, bool]:
@@ -74,7 +76,8 @@ def row(request: PlanRequest, words: str, plan: Plan | None, refused: str = "") 
         parameters=model.parameters,
         what_if=what_if,
         refused=refused,
-        total_bytes=_memory(request.machine),
+        total_bytes=request.machine.total_bytes,
+        machine=request.machine.describe(),
     )
     if plan is None:
         return found
@@ -125,7 +128,13 @@ def models_on(
             model = models.load(entry.id)
         except PlannerError as error:
             yield Fit(
-                entry.id, entry.quantization or "", words, entry.stored_bytes, entry.parameters, refused=error.what
+                entry.id,
+                entry.quantization or "",
+                words,
+                entry.stored_bytes,
+                entry.parameters,
+                refused=error.what,
+                machine=machine.describe(),
             )
             continue
         shape = _shape(model)
@@ -140,7 +149,7 @@ def likely_first(entries: Iterable[ModelEntry], machine: Machine) -> tuple[Model
     """Models whose files leave room in the GPUs' memory, those that it would just hold, then the others; each large
     models first.
     """
-    memory = _memory(machine)
+    memory = machine.total_bytes
     roomy = memory * _ROOMY
 
     def order(entry: ModelEntry) -> tuple[int, int]:
@@ -204,7 +213,7 @@ def least(
 ) -> Iterator[Fit]:
     """Of each GPU the fewest that surely fit and serve the load's users; the machines with the least memory first."""
     users = ask.load.users if ask.load else 0
-    sized = [(_memory(machine), gpus.machine_words(machine), machine) for machine in _machines(counts, query)]
+    sized = [(machine.total_bytes, gpus.machine_words(machine), machine) for machine in _machines(counts, query)]
     done: set[tuple[str, str | None]] = set()
     for _, words, machine in sorted(sized, key=lambda one: one[:2]):
         kind = machine.devices[0].gpu.id
@@ -214,11 +223,6 @@ def least(
                 if found.sure and (found.sure_serves_users or 0) >= users:
                     done.add((kind, name))
                     yield found
-
-
-def _memory(machine: Machine) -> int:
-    """Bytes of all GPUs together."""
-    return sum(device.gpu.total.value for device in machine.devices if device.gpu.total)
 
 
 def on_any_machine(ask: Ask) -> Ask:

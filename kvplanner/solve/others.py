@@ -12,6 +12,7 @@ from kvplanner.engine.plan import Plan
 from kvplanner.engine.registry import engine
 from kvplanner.engine.request import PlanRequest
 from kvplanner.errors import PlannerError
+from kvplanner.gpu.names import short_name
 from kvplanner.gpu.spec import Machine
 from kvplanner.model.model import Model
 from kvplanner.model.quantisation import elsewhere
@@ -152,7 +153,7 @@ def _machines(request: PlanRequest, plan: Plan) -> Iterator[Candidate]:
             factor = count // len(devices)
             options[tensor.name] = int(options[tensor.name]) * factor
             changes.append(Change(tensor.name, options[tensor.name]))
-        cost = f"{count - len(devices)} further {devices[0].gpu.name}"
+        cost = f"{count - len(devices)} further {short_name(devices[0].gpu.name)}"
         loss: Loss = "hardware"
         yield Candidate("gpus", request._replace(machine=machine, options=options), tuple(changes), cost, loss)
         count *= 2

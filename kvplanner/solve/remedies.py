@@ -83,6 +83,14 @@ class Candidate(NamedTuple):
     loss: Loss
 
 
+class _Begun(NamedTuple):
+    """Changes that do not do, with their plan; useless: levers that gained nothing beside those before the last."""
+
+    parts: tuple[Candidate, ...]
+    plan: Plan
+    useless: frozenset[str] = frozenset()
+
+
 # More candidates than an engine's levers: other checkpoints, other machines. Given the request and its plan, in groups
 # of which the first that does is meant.
 More = Callable[[PlanRequest, Plan], Iterator[tuple[Candidate, ...]]]
@@ -314,36 +322,53 @@ class _Search:
 
     def completed(self, *, machines: bool) -> Iterator[Remedy]:
         """Of each kind of other model and machine, and of what helps a little here, the mildest that surely does with
-        up to two changes beside it, else the last that may. machines: other ones too.
+        one change beside it, else with two, else the last that may. machines: other ones too.
         """
         partly = [tried for tried in self._partly if machines and tried[0].loss not in _NOT_BESIDE]
         groups = [*self._tried, *([tried] for tried in partly[:2])]
         for group in groups:
-            maybe: Remedy | None = None
             worth = [(c, p) for c, p in group if not self._early(p) and (machines or c.loss != "hardware")]
-            for candidate, plan in worth[:_MOST_COMPLETED]:
-                self._left = _MORE_PLANS
-                found = self._complete((candidate,), plan)
-                maybe = found or maybe
-                if found is not None and found.sure:
-                    break
+            begun = [_Begun((candidate,), plan) for candidate, plan in worth[:_MOST_COMPLETED]]
+            hardware = any(candidate.loss == "hardware" for candidate, _ in worth)
+            maybe: Remedy | None = None
+            for alike in [[one] for one in begun] if hardware else [begun]:  # few GPUs count for more than few changes
+                if maybe is None or not maybe.sure:
+                    maybe = self._completed(alike) or maybe
             if maybe is not None:
                 yield self._lengthened(maybe)
+
+    def _completed(self, begun: list[_Begun]) -> Remedy | None:
+        """The first of several that surely does, with as few changes as any of them; else the last that may."""
+        maybe: Remedy | None = None
+        while begun:
+            further: list[_Begun] = []
+            for one in begun:
+                self._left = _MORE_PLANS
+                remedy, best = self._complete(one)
+                if remedy is not None and remedy.sure:
+                    return remedy
+                maybe = remedy or maybe
+                further += [best] if best is not None and len(best.parts) < _MOST_PARTS else []
+            begun = further
+        return maybe
 
     def _early(self, plan: Plan) -> bool:
         """Whether a plan fails with its weights still: no change of length or requests mends that."""
         rule = next((rule for rule in self.engine.stages if rule.stage == plan.stage), None)
         return rule is not None and rule.early and rule.against != "budget" and plan.stage != "profile"
 
-    def _complete(self, parts: tuple[Candidate, ...], plan: Plan) -> Remedy | None:
-        """Changes with one more beside them that does; else with the one that helps most, and another."""
-        helps: tuple[int, Candidate, Plan] | None = None
+    def _complete(self, begun: _Begun) -> tuple[Remedy | None, _Begun | None]:
+        """Changes with one more beside them that does, else that may; and with the one that helps most."""
+        parts, plan = begun.parts, begun.plan
+        best: tuple[int, _Begun] | None = None
         maybe = self._remedy(parts, plan, "fit") if self._does(plan, "fit") else None
-        names = {part.name for part in parts}
+        names = {part.name for part in parts} | begun.useless
+        useless = set(begun.useless)
         levers = (lever for lever in self.engine.levers(parts[-1].request, plan) if "fit" in lever.aims)
         for lever in sorted(levers, key=lambda lever: WEIGHT[lever.loss]):
             if self._left <= 0 or not lever.steps or lever.loss in _NOT_BESIDE or lever.name in names:
                 continue
+            gained = 0
             for step in lever.steps if not lever.monotone else (*lever.steps[-1:], *lever.steps[:-1]):
                 request, changes = stepped(parts[-1].request, step)
                 self._left -= 1
@@ -352,17 +377,16 @@ class _Search:
                     continue
                 more = (*parts, _candidate(lever, request, changes))
                 if after.sure and self._does(after, "fit"):
-                    return self._mildest(parts, lever, self._remedy(more, after, "fit"))
+                    return self._mildest(parts, lever, self._remedy(more, after, "fit")), None
                 if after.fits and maybe is None and self._does(after, "fit"):
                     maybe = self._remedy(more, after, "fit")
-                gained = self._gain(plan, after)
-                if gained > (helps[0] if helps else 0):
-                    helps = gained, more[-1], after
+                gained = max(gained, self._gain(plan, after))
+                if gained > (best[0] if best else 0):
+                    best = gained, _Begun(more, after)
                 if lever.monotone:
                     break
-        if len(parts) < _MOST_PARTS - 1 and helps is not None and self._left > 0:
-            return self._complete((*parts, helps[1]), helps[2]) or maybe
-        return maybe
+            useless |= set() if gained else {lever.name}
+        return maybe, best[1]._replace(useless=frozenset(useless)) if best else None
 
     def _mildest(self, parts: tuple[Candidate, ...], lever: Lever, strongest: Remedy) -> Remedy:
         """Of a lever whose strongest step surely does beside others the mildest that does."""

@@ -28,7 +28,9 @@ ASKED: Final[tuple[Asked, ...]] = ("context", "users", "utilisation", "gpus", "t
 
 # Points of the range that are looked at where a search by halves might be misled.
 _POINTS: Final = 48
-_MOST_GPUS: Final = 16
+# As GPUs stand in machines: up to a node's in any number, more as whole nodes.
+_NODE: Final = 8
+GPU_COUNTS: Final = (*range(1, _NODE + 1), 2 * _NODE)
 _MOST_USERS: Final = 1 << 16
 _MOST_SLOTS: Final = 256
 # Where no length and no number of requests is at fault.
@@ -107,7 +109,6 @@ class _Trials:
         self.engine = engine(request.engine)
         self._check = check
         self.plan = cache(self._plan)
-        self._made: dict[Any, Plan | None] = {}
 
     def option(self, role: Role, asked: Asked) -> Option:
         """The option of a role. Raises BadInput where the engine has none."""
@@ -121,6 +122,10 @@ class _Trials:
         changes = tuple(Change(name, v) for name, v in options.items() if self.request.options.get(name) != v)
         request = self.request._replace(options={**self.request.options, **options}, **fields)
         return Trial(value, request, changes)
+
+    def works(self, make: Callable[..., Trial], *at: object, surely: bool) -> bool:
+        """Whether a trial's plan does."""
+        return works(self.plan(make, *at)[1], surely=surely)
 
     def _plan(self, make: Callable[..., Trial], *at: object) -> tuple[Trial, Plan | None]:
         trial = make(*at)
@@ -193,7 +198,7 @@ def _context(trials: _Trials) -> Solved:
     def answer(surely: bool) -> int | None:
         found = start.limits if start else None
         hints = [h for h in (found.max_context_length, found.sure_max_context_length) if h] if found else []
-        return largest(low, limit, lambda n: works(trials.plan(at, n)[1], surely=surely), hints)
+        return largest(low, limit, lambda n: trials.works(at, n, surely=surely), hints)
 
     return _finish(
         trials, "context", at, (answer(False), answer(True)), lambda n: n + 1 if n < limit else None, "model"
@@ -234,7 +239,7 @@ def _users(trials: _Trials) -> Solved:
         most = max(most, _MOST_SLOTS)  # each has a part of the cache of its own, or a state: fewer or more fit
 
     def answer(surely: bool) -> int | None:
-        return largest(1, most, lambda n: works(trials.plan(at, n)[1], surely=surely), [by_memory])
+        return largest(1, most, lambda n: trials.works(at, n, surely=surely), [by_memory])
 
     return _finish(trials, "users", at, (answer(False), answer(True)), lambda n: n + 1, "kv_cache")
 
@@ -249,7 +254,7 @@ def _utilisation(trials: _Trials) -> Solved:
         return trials.with_options(hundredths / 100, {option.name: hundredths / 100})
 
     def answer(surely: bool) -> int | None:
-        return next((n for n in _SHARES if works(trials.plan(at, n)[1], surely=surely)), None)
+        return next((n for n in _SHARES if trials.works(at, n, surely=surely)), None)
 
     return _finish(trials, "utilisation", at, (answer(False), answer(True)), lambda n: n - 1, "kv_cache")
 
@@ -260,7 +265,7 @@ def _utilisation(trials: _Trials) -> Solved:
 def splits(request: PlanRequest, count: int, *, whole: bool = False) -> Iterator[dict[str, OptionValue]]:
     """Tensor, pipeline and data parallel sizes on up to `count` GPUs: large tensor sizes first, few stages first.
 
-    whole: no replicas, and exactly `count` GPUs.
+    Tensors that span nodes come last. whole: no replicas, and exactly `count` GPUs.
     """
     chosen = engine(request.engine)
     roles: tuple[Role, ...] = ("tensor_parallel", "pipeline_parallel", "data_parallel")
@@ -271,7 +276,7 @@ def splits(request: PlanRequest, count: int, *, whole: bool = False) -> Iterator
         return
     sizes = [size for size in chosen.allowed(tensor.name, request.model) if size <= count] or [1]
     deep = chosen.allowed(stages.name, request.model) if stages is not None else (1,)
-    for tp in reversed(sizes):
+    for tp in sorted(sizes, key=lambda size: (size > _NODE, -size)):
         for pp in (p for p in deep if tp * p <= count):
             copies = count // (tp * pp) if replicas is not None else 1
             for dp in (1,) if whole else range(1, copies + 1):
@@ -283,44 +288,34 @@ def splits(request: PlanRequest, count: int, *, whole: bool = False) -> Iterator
 
 
 def _gpus(trials: _Trials) -> Solved:
+    """The fewest GPUs of the machine's kind, as they stand in machines: a few in one, more as whole nodes."""
     devices = trials.request.machine.devices
     if not devices or any(device.gpu.id != devices[0].gpu.id for device in devices):
         raise BadInput("the GPUs are not alike", "--solve gpus", "Name one kind with --gpu")
 
     @cache
-    def split_at(count: int, place: int) -> dict[str, OptionValue]:
-        return list(splits(trials.request, count, whole=True))[place]
+    def splits_at(count: int) -> tuple[dict[str, OptionValue], ...]:
+        return tuple(splits(trials.request, count, whole=True))
 
     def at(count: int, place: int) -> Trial:
         machine = more_gpus(trials.request.machine, count)
-        trial = trials.with_options(count, split_at(count, place), machine=machine)
+        trial = trials.with_options(count, splits_at(count)[place], machine=machine)
         return trial._replace(changes=(Change(GPUS, gpus.machine_words(machine)), *trial.changes))
 
     def answer(surely: bool) -> tuple[int, int] | None:
-        for count in range(1, _MOST_GPUS + 1):
-            for place in range(len(list(splits(trials.request, count, whole=True)))):
-                if works(trials.plan(at, count, place)[1], surely=surely):
-                    return count, place
-        return None
+        every = ((count, place) for count in GPU_COUNTS for place in range(len(splits_at(count))))
+        return next((one for one in every if trials.works(at, *one, surely=surely)), None)
 
     value, sure = answer(False), answer(True)
     chosen = sure or value
     if chosen is None:
         return Solved("gpus", None, None, "gpus")
     trial, plan = trials.plan(at, *chosen)
-    fewer = (
-        [
-            p
-            for p in (
-                trials.plan(at, chosen[0] - 1, i)[1]
-                for i in range(len(list(splits(trials.request, chosen[0] - 1, whole=True))))
-            )
-            if p is not None
-        ]
-        if chosen[0] > 1
-        else []
+    before = max((count for count in GPU_COUNTS if count < chosen[0]), default=0)
+    fewer = next(
+        (p for i in range(len(splits_at(before)) if before else 0) if (p := trials.plan(at, before, i)[1])), None
     )
-    why = bound(fewer[0], surely=sure is not None) if fewer else "machine"
+    why = bound(fewer, surely=sure is not None) if fewer is not None else "machine"
     return Solved(
         "gpus", value[0] if value else None, sure[0] if sure else None, why, trial.changes, trial.request, plan
     )
@@ -418,7 +413,7 @@ def _format(trials: _Trials) -> Solved:
         return trial._replace(changes=changes)
 
     def answer(surely: bool) -> int | None:
-        return next((i for i in range(len(names)) if works(trials.plan(at, i)[1], surely=surely)), None)
+        return next((i for i in range(len(names)) if trials.works(at, i, surely=surely)), None)
 
     return _finish(trials, "format", at, (answer(False), answer(True)), lambda n: n - 1 if n else None, "model")
 

@@ -11,6 +11,7 @@ from kvplanner.catalog import gpus, models
 from kvplanner.engine.option import OptionValue
 from kvplanner.engine.registry import engine
 from kvplanner.engine.request import Load, PlanRequest
+from kvplanner.report.remedies import button
 from kvplanner.solve.others import others
 from kvplanner.solve.remedies import Remedy, remedies
 
@@ -66,6 +67,19 @@ OFFERED: Final[dict[str, PlanRequest]] = {
 def ways(name: str) -> tuple[Remedy, ...]:
     request = OFFERED[name]
     return remedies(request, engine(request.engine).plan(request), others)
+
+
+@pytest.mark.parametrize(
+    ("name", "first"),
+    [("gpus", "4 × H100 80GB HBM3"), ("sister", "…-NVFP4 instead"), ("context", "Context length"),
+     ("cpu_offload", "Weights on the host")],
+)  # fmt: skip
+def test_a_button_has_room_for_what_counts(name: str, first: str) -> None:
+    """Names without vendors and without what the model's own has; of several changes the first."""
+    way = next(way for way in ways(name) if way.names[0] == name)
+    shown = button(way, OFFERED[name].model.id)
+    assert shown.startswith(first), shown
+    assert len(way.changes) == 1 or " + " in shown or ", " in shown
 
 
 @pytest.mark.parametrize("name", OFFERED)

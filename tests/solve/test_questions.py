@@ -74,6 +74,16 @@ def test_each_stage_is_answered_with_what_helped(name: str, stage: str, levers: 
     assert found[0].plan.fits
 
 
+@pytest.mark.slow
+def test_weights_stay_on_the_gpu_where_milder_changes_do() -> None:
+    """Question n10: of two equal cards one drives the desktop. A lower share, text alone and a shorter context do."""
+    _, found = ways("n10")
+    assert found[0].sure
+    assert not {"cpu_offload", "gpus"} & {*found[0].names}
+    assert found[0].plan.kv_cache is not None
+    assert found[0].plan.kv_cache.context_length > 32_768
+
+
 @pytest.mark.parametrize(
     ("words", "stage", "missing_on", "levers", "url"),
     [

@@ -150,6 +150,19 @@ def test_the_fewest_gpus_carry_the_load_and_fewer_do_not() -> None:
             assert not works(plan(other), surely=True)
 
 
+@pytest.mark.parametrize("name", ["vllm", "sglang"])
+def test_the_fewest_gpus_are_a_machine_that_is_built(name: str) -> None:
+    """More than a node holds are two nodes, with tensors within each and a stage on each: no thirteen stages."""
+    request = asked("meta-llama/Llama-3.3-70B-Instruct", "RTX 4090", load=SMALL, engine_=name)
+    found = solve("gpus", request)
+    assert found.sure_value == 16
+    assert found.request is not None
+    tp, pp = (found.request.options[named(request, role)] for role in ("tensor_parallel", "pipeline_parallel"))
+    assert (tp, pp) == (8, 2)
+    shown = solved_lines(engine(name).plan(request), found)[0]
+    assert "383.81 GiB in all" in shown
+
+
 def test_the_best_split_carries_most() -> None:
     request = asked("Qwen/Qwen3-30B-A3B", "4xA100-SXM4-80GB", load=Load(1000, 7000, 1000))
     found = solve("tp", request)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, QSortFilterProxyModel, Qt
 
+from kvplanner.gpu.names import short_name
 from kvplanner.report.fits import HEADS, VERDICTS, cells, verdict_of
 from kvplanner.ui.theme.figures import shown
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 SORT_ROLE: Final = Qt.ItemDataRole.UserRole + 1
 TITLES: Final = tuple(head.removeprefix("longest ").capitalize() if head.islower() else head for head in HEADS)
 _MOST_PARAMETERS: Final = 10**16  # of one verdict, the largest model first
+_MACHINE: Final = 2
 _NUMBERS: Final = frozenset({3, 4, 5, 6})
 Index = QModelIndex | QPersistentModelIndex
 
@@ -73,6 +75,8 @@ class FitsModel(QAbstractTableModel):
         """Text, what to sort by, and why there is no plan."""
         fit, column = self.rows[index.row()], index.column()
         if role == Qt.ItemDataRole.DisplayRole:
+            if column == _MACHINE:
+                return short_name(fit.machine or fit.gpus)
             return fit.model.rpartition("/")[2] if column == 0 else shown(cells(fit, self._unit)[column])
         if role == SORT_ROLE:
             return _key(fit, column)
@@ -94,7 +98,7 @@ def _key(fit: Fit, column: int) -> str | int:
         return -1 if value is None else value
     if column == 7:
         return VERDICTS.index(verdict_of(fit)) * _MOST_PARAMETERS - (fit.parameters or 0)
-    return fit.total_bytes if column == 2 else (fit.model, fit.weight_format)[column].lower()
+    return fit.total_bytes if column == _MACHINE else (fit.model, fit.weight_format)[column].lower()
 
 
 class FitsFilter(QSortFilterProxyModel):
@@ -118,7 +122,7 @@ class FitsFilter(QSortFilterProxyModel):
     def filterAcceptsRow(self, row: int, parent: Index) -> bool:
         """Whether a row is shown."""
         fit = self._model.rows[row]
-        text = f"{fit.model} {fit.weight_format} {fit.gpus}".lower()
+        text = f"{fit.model} {fit.weight_format} {fit.gpus} {fit.machine}".lower()
         if self._only is not None and fit.model not in self._only:
             return False
         return (self._all or bool(fit.fits)) and all(word in text for word in self._words)

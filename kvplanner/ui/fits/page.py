@@ -20,6 +20,7 @@ from PySide6.QtWidgets import (
 )
 
 from kvplanner.app import settings as s
+from kvplanner.gpu.names import short_name
 from kvplanner.ui.fits.model import FitsFilter, FitsModel
 from kvplanner.ui.theme.figures import shown
 from kvplanner.ui.theme.ink import set_pale
@@ -263,7 +264,7 @@ class FitsPage(QWidget):
         self._end()
         fields = _fields(self._document.state, fit, self._local, to_machines=self.way.currentIndex() == 1)
         self._document.seal()
-        self._document.edit(f"Plan {fit.model.rpartition('/')[2]} on {fit.gpus}", **fields)
+        self._document.edit(f"Plan {fit.model.rpartition('/')[2]} on {short_name(fit.machine or fit.gpus)}", **fields)
 
     def row_at(self, row: int) -> QPoint:
         """The middle of a row of the table, for whoever clicks there."""

@@ -11,9 +11,9 @@ from kvplanner.app.messages import in_window
 from kvplanner.catalog import gpus
 from kvplanner.errors import PlannerError, UnknownName
 from kvplanner.gpu.match import MAX_DEVICES, label, product
+from kvplanner.gpu.names import short_name
 from kvplanner.gpu.spec import GpuEntry, Machine
 from kvplanner.record import NamedTuple
-from kvplanner.ui.setup.labels import short_name
 from kvplanner.ui.setup.marks import FITTING
 from kvplanner.ui.setup.rows import Row
 from kvplanner.units import ByteUnit, format_both, format_bytes, parse_size

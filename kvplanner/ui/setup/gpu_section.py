@@ -18,10 +18,10 @@ from PySide6.QtWidgets import (
 )
 
 from kvplanner.app.state import PlanState
+from kvplanner.gpu.names import short_name
 from kvplanner.ui.setup import numbers
 from kvplanner.ui.setup.field import Field
 from kvplanner.ui.setup.inputs import PickerButton, ValueEdit
-from kvplanner.ui.setup.labels import short_name
 from kvplanner.ui.setup.section import Section
 from kvplanner.ui.widgets.labels import ErrorLabel, muted_label, quiet_button
 from kvplanner.units import MIB, TIB, ByteUnit, format_bytes, format_count, parse_size

@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QWidget
 from kvplanner.app import settings as s
 from kvplanner.app.document import Document
 from kvplanner.app.library import Library
-from kvplanner.ui.setup.labels import short_name
+from kvplanner.gpu.names import short_name
 from kvplanner.ui.setup.marks import Marks, of_machines, of_models
 from kvplanner.ui.setup.panel import SetupPanel
 from kvplanner.units import ByteUnit, format_bytes

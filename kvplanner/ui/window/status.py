@@ -8,7 +8,7 @@ from PySide6.QtCore import QCoreApplication, QEvent, QObject, QTimer
 from PySide6.QtWidgets import QMainWindow, QProgressBar
 
 from kvplanner.app.jobs import Job, Jobs
-from kvplanner.ui.setup.labels import short_name
+from kvplanner.gpu.names import short_name
 from kvplanner.ui.widgets.labels import Elided, quiet_button
 from kvplanner.units import counted
 

@@ -11,7 +11,7 @@ from PySide6.QtCore import QMimeData, QObject, QPoint, Qt
 from PySide6.QtGui import QCloseEvent, QCursor, QDrag, QDragEnterEvent, QDragMoveEvent, QDropEvent, QMouseEvent
 from PySide6.QtWidgets import QApplication, QTabBar, QTabWidget, QWidget
 
-from kvplanner.ui.setup.labels import short_name
+from kvplanner.gpu.names import short_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,6 +11,7 @@ from pytestqt.qtbot import QtBot
 from kvplanner.app import settings as s
 from kvplanner.app.library import LocalModel
 from kvplanner.catalog import models
+from kvplanner.gpu.names import short_name
 from kvplanner.report.fits import verdict_of
 from kvplanner.ui.fits.page import FitsPage
 from kvplanner.ui.window.window import MainWindow
@@ -73,8 +74,10 @@ def test_machines_of_the_model(
     page.way.setCurrentIndex(1)
     filled(page, qtbot)
     assert {fit.model for fit in page.model.rows} == {"meta-llama/Llama-3.1-8B-Instruct"}
+    page.search.setText("80GB HBM3")  # by its name as well as by the words that name it
     index = page.shown.index(0, 0)
     fit = page.model.rows[page.shown.mapToSource(index).row()]
+    assert index.siblingAtColumn(2).data() == short_name(fit.machine)
     page.table.activated.emit(index)
     window.document.flush()
     assert window.document.state.machine_text == fit.gpus

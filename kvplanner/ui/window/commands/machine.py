@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kvplanner.app import settings as s
 from kvplanner.app.messages import in_window
 from kvplanner.errors import PlannerError
-from kvplanner.ui.setup.labels import short_name
+from kvplanner.gpu.names import short_name
 from kvplanner.units import counted
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from PySide6.QtCore import QObject
 
-from kvplanner.report.remedies import outcome, title
+from kvplanner.report.remedies import button, outcome, title
 from kvplanner.ui.remedies.finder import RemedyFinder
 from kvplanner.ui.window.centre import LOW
 from kvplanner.ui.window.commands.limits import Limits
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 WAYS: Final = "ways"
 FITS: Final = "fits"
 MOST: Final = 3
-_LONGEST: Final = 44
 
 
 class Solving(QObject):
@@ -75,9 +74,14 @@ class Solving(QObject):
 
     def _action(self, remedy: Remedy) -> tuple[str, str, partial[None]]:
         name = title(remedy)
-        shown = name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
         facts = ", ".join(outcome(remedy, self._window.services.unit()))
-        return shown, f"Apply: {name}: {facts}. {'; '.join(remedy.costs)}", partial(self.finder.apply, remedy)
+        plan = self.finder.plan
+        of = plan.request.model.id if plan is not None else ""
+        return (
+            button(remedy, of),
+            f"Apply: {name}: {facts}. {'; '.join(remedy.costs)}",
+            partial(self.finder.apply, remedy),
+        )
 
 
 def _needs(plan: Plan) -> bool:

@@ -1,4 +1,4 @@
-"""GPU names as a narrow form shows them."""
+"""GPU names as forms, buttons and lists show them."""
 
 from __future__ import annotations
 
