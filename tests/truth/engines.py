@@ -10,11 +10,8 @@ from tests.truth import llamacpp, sglang
 HERE = Path(__file__).parent
 
 
-def sglang_lines() -> list[str]:
+def sglang_lines(scores: list[sglang.Score]) -> list[str]:
     """What its reports let compare, by kind of figure."""
-    scores = [
-        sglang.score(row) for name in ("sglang.jsonl", "sglang-uncited.jsonl") for row in sglang.read(HERE / name)
-    ]
     data = sglang.summary(scores)
     cells, fraction, tokens = data["bytes_per_token"], data["fraction"], data["tokens_given_measured"]
     return [
@@ -34,10 +31,8 @@ def sglang_lines() -> list[str]:
     ]
 
 
-def llamacpp_lines() -> list[str]:
+def llamacpp_lines(scores: list[llamacpp.Score]) -> list[str]:
     """What its reports let compare, by build era."""
-    files = [HERE / name for name in ("llamacpp.jsonl", "llamacpp-uncited.jsonl")]
-    scores = [llamacpp.score(row) for path in files for row in llamacpp.read(path)]
     eras = sorted({score.build for score in scores if score.compared}, reverse=True)
     return [
         "### llama.cpp",
@@ -72,9 +67,16 @@ def _row(name: str, scores: list[llamacpp.Score]) -> str:
 
 def main() -> int:
     """Print both parts as Markdown."""
-    sys.stdout.write(
-        "\n".join([*sglang_lines(), "", *llamacpp_lines(), "", "Made by `python -m tests.truth.engines`."])
-    )
+    of_sglang = [
+        sglang.score(row) for name in ("sglang.jsonl", "sglang-uncited.jsonl") for row in sglang.read(HERE / name)
+    ]
+    of_llamacpp = [
+        llamacpp.score(row)
+        for name in ("llamacpp.jsonl", "llamacpp-uncited.jsonl")
+        for row in llamacpp.read(HERE / name)
+    ]
+    lines = [*sglang_lines(of_sglang), "", *llamacpp_lines(of_llamacpp), "", "Made by `python -m tests.truth.engines`."]
+    sys.stdout.write("\n".join(lines))
     return 0
 
 

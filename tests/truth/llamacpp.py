@@ -358,6 +358,15 @@ def summary(scores: list[Score]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def as_json(scores: list[Score]) -> dict[str, Any]:
+    """The counts, and every figure of every report."""
+    reports = [
+        {"id": one.id, "build": one.build, "skipped": one.skipped, "figures": [f._asdict() for f in one.compared]}
+        for one in scores
+    ]
+    return {"all": summary(scores), "reports": reports}
+
+
 def text(scores: list[Score]) -> str:
     """Every figure that differs, for people, then the counts."""
     lines = [

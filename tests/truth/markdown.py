@@ -33,23 +33,10 @@ _SHOWN: int = 8
 def accuracy(scores: Sequence[Score]) -> str:
     """Markdown: a table by group, the worst reports with what is known of them, and what could not be used."""
     data = summary(scores)
-    weights, kv, failures = data["weights"], data["available_kv"], data["failure_stages"]
-    nearer = data["available_kv_nearer"]
     lines = [
         "## Accuracy against public start-up reports",
         "",
-        f"Of {data['rows']} public vLLM start-up reports, {weights['used']} state enough to compare loaded weights and "
-        f"{kv['used']} to compare the memory left for the KV cache. Weights are off by {_percent(weights['mean'])} on "
-        f"average (median {_percent(weights['median'])}, {_percent(weights['within_1_percent'], 0)} of them within "
-        "1 %); "
-        f"available KV memory by {kv['mean_gib']:.2f} GiB, {_percent(kv['mean_share_of_gpu'])} of the GPU (median "
-        f"{_percent(kv['median_share_of_gpu'])}, {_percent(kv['within_1_percent_of_gpu'], 0)} within 1 %). A report "
-        "that does not say whether kernels had been compiled before is planned as a first start, the default; were the "
-        f"nearer of a first and a later start taken, it would be {_percent(nearer['mean_share_of_gpu'])} and "
-        f"{_percent(nearer['median_share_of_gpu'])}. "
-        f"The stated 90 % band holds {_percent(kv['covered'], 0)} of them at a median width of "
-        f"{_percent(kv['median_width_share_of_gpu'])} of the GPU. Of {failures['used']} reported failures that state "
-        f"what decides them, {failures['right']} fail in the plan at the same stage.",
+        _prose(data),
         "",
         "| Reports | weights: used, mean error | KV memory: used, mean error, of the GPU | band holds | tokens exact |",
         "|---|---|---|---|---|",
@@ -80,6 +67,43 @@ def accuracy(scores: Sequence[Score]) -> str:
     lines += [f"- {_link(s)}: {_BEYOND[s.row.id]}" for s in scores if s.row.id in _BEYOND]
     lines += ["", "Made by `python -m tests.truth.score --markdown tests/truth/vllm.jsonl`."]
     return "\n".join(lines)
+
+
+def _prose(data: dict[str, Any]) -> str:
+    """How far off the plans are; what no report states enough for is left out."""
+    weights, kv, failures = data["weights"], data["available_kv"], data["failure_stages"]
+    found = [
+        f"Of {data['rows']} public vLLM start-up reports, {weights['used']} state enough to compare loaded weights and "
+        f"{kv['used']} to compare the memory left for the KV cache."
+    ]
+    off: list[str] = []
+    if weights["used"]:
+        off.append(
+            f"Weights are off by {_percent(weights['mean'])} on average (median {_percent(weights['median'])}, "
+            f"{_percent(weights['within_1_percent'], 0)} of them within 1 %)"
+        )
+    if kv["used"]:
+        subject = "available KV memory" if off else "Available KV memory is off"
+        off.append(
+            f"{subject} by {kv['mean_gib']:.2f} GiB, {_percent(kv['mean_share_of_gpu'])} of the GPU (median "
+            f"{_percent(kv['median_share_of_gpu'])}, {_percent(kv['within_1_percent_of_gpu'], 0)} within 1 %)"
+        )
+    if off:
+        found.append("; ".join(off) + ".")
+    if kv["used"]:
+        nearer = data["available_kv_nearer"]
+        found.append(
+            "A report that does not say whether kernels had been compiled before is planned as a first start, the "
+            "default; were the nearer of a first and a later start taken, it would be "
+            f"{_percent(nearer['mean_share_of_gpu'])} and {_percent(nearer['median_share_of_gpu'])}. The stated 90 % "
+            f"band holds {_percent(kv['covered'], 0)} of them at a median width of "
+            f"{_percent(kv['median_width_share_of_gpu'])} of the GPU."
+        )
+    found.append(
+        f"Of {failures['used']} reported failures that state what decides them, {failures['right']} fail in the plan "
+        "at the same stage."
+    )
+    return " ".join(found)
 
 
 def _has_figures(part: Sequence[Score]) -> bool:

@@ -2,8 +2,8 @@
 
 For each rule era and kind of architecture: how many reports were used, how far weights and available KV memory are
 off, whether tokens and start-up stages are right, and how often the band holds the truth. A report that cannot be
-used is listed with a reason from a closed list. Reports of SGLang (files called sglang…) print other figures and are
-scored by tests.truth.sglang.
+used is listed with a reason from a closed list. Reports of SGLang and of llama.cpp print other figures and are scored
+by tests.truth.sglang and tests.truth.llamacpp; files of several engines give one part each.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kvplanner.units import GIB
-from tests.truth import neighbours, sglang
+from tests.truth import llamacpp, neighbours, sglang
 from tests.truth.measure import Pair, Score, score
 from tests.truth.rows import read
 
@@ -192,6 +192,50 @@ def as_json(scores: Sequence[Score]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def engine_of(path: Path) -> str:
+    """Whose reports a file holds, by its name or by what its first report states: vllm, sglang or llamacpp."""
+    for name in ("sglang", "llamacpp"):
+        if path.name.startswith(name):
+            return name
+    with path.open(encoding="utf-8") as lines:
+        first: dict[str, Any] = next((json.loads(line) for line in lines if line.strip()), {})
+    return "llamacpp" if "engine_version" in first else "sglang" if "sglang_version" in first else "vllm"
+
+
+def _vllm(files: Sequence[Path], *, form: str) -> str:
+    reports = [row for path in files for row in read(path)]
+    scores = [score(row) for row in reports]
+    if form == "json":
+        calibrated = neighbours.summary(neighbours.improved(reports))
+        return json.dumps(as_json(scores) | {"calibrated": calibrated}, indent=1)
+    if form == "markdown":
+        from tests.truth.markdown import accuracy
+
+        return accuracy(scores)
+    return text(scores) + "\n\n" + neighbours.line(neighbours.improved(reports))
+
+
+def _sglang(files: Sequence[Path], *, form: str) -> str:
+    from tests.truth.engines import sglang_lines
+
+    scores = [sglang.score(row) for path in files for row in sglang.read(path)]
+    if form == "json":
+        return json.dumps(sglang.as_json(scores), indent=1)
+    return "\n".join(sglang_lines(scores)) if form == "markdown" else sglang.text(scores)
+
+
+def _llamacpp(files: Sequence[Path], *, form: str) -> str:
+    from tests.truth.engines import llamacpp_lines
+
+    scores = [llamacpp.score(row) for path in files for row in llamacpp.read(path)]
+    if form == "json":
+        return json.dumps(llamacpp.as_json(scores), indent=1)
+    return "\n".join(llamacpp_lines(scores)) if form == "markdown" else llamacpp.text(scores)
+
+
+_SCORERS: Final = {"vllm": _vllm, "sglang": _sglang, "llamacpp": _llamacpp}
+
+
 def main(arguments: Sequence[str]) -> int:
     """Score the files that are named and print the result."""
     parser = argparse.ArgumentParser(prog="python -m tests.truth.score", description=__doc__)
@@ -199,21 +243,15 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--markdown", action="store_true")
     options = parser.parse_args(arguments)
-    if all(path.name.startswith("sglang") for path in options.files):
-        rows = [sglang.score(row) for path in options.files for row in sglang.read(path)]
-        sys.stdout.write((json.dumps(sglang.as_json(rows), indent=1) if options.json else sglang.text(rows)) + "\n")
-        return 0
-    reports = [row for path in options.files for row in read(path)]
-    scores = [score(row) for row in reports]
-    if options.json:
-        calibrated = neighbours.summary(neighbours.improved(reports))
-        out = json.dumps(as_json(scores) | {"calibrated": calibrated}, indent=1)
-    elif options.markdown:
-        from tests.truth.markdown import accuracy
-
-        out = accuracy(scores)
+    form = "json" if options.json else "markdown" if options.markdown else "text"
+    files: dict[str, list[Path]] = {}
+    for path in options.files:
+        files.setdefault(engine_of(path), []).append(path)
+    parts = {engine: _SCORERS[engine](given, form=form) for engine, given in files.items()}
+    if form == "json" and len(parts) > 1:
+        out = json.dumps({engine: json.loads(part) for engine, part in parts.items()}, indent=1)
     else:
-        out = text(scores) + "\n\n" + neighbours.line(neighbours.improved(reports))
+        out = "\n\n".join(parts.values())
     sys.stdout.write(out + "\n")
     return 0
 
