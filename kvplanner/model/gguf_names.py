@@ -12,7 +12,7 @@ from typing import Final
 from kvplanner.model.tensors import TensorGroup
 
 # How names of GGUF files themselves begin.
-_OWN: Final = ("attn_", "ffn_", "ssm_", "shortconv", "time_mix", "channel_mix", "post_", "indexer")
+_OWN: Final = ("altup_", "laurel_", "attn_", "ffn_", "ssm_", "shortconv", "time_mix", "channel_mix", "post_", "indexer")
 _PLAIN_NAMES: Final = frozenset({"ssm_a", "ssm_d", "ssm_dt", "rope_freqs"})
 
 # The names that checkpoints on the Hub use, for models that are planned without a GGUF file.
@@ -41,6 +41,11 @@ _HUB_NAMES: Final[tuple[tuple[str, str], ...]] = (
     (r".*(e_score_correction_bias|expert_bias)", "exp_probs_b.bias"),
     (r".*(gate_up_proj)", "ffn_up"), (r".*(gate_proj|feed_forward\.w1)", "ffn_gate"),
     (r".*(up_proj|feed_forward\.w3)", "ffn_up"), (r".*(down_proj|feed_forward\.w2)", "ffn_down"),
+    # Gemma 3n's streams.
+    (r"altup\.router_norm", "altup_router_norm"), (r"altup\.modality_router", "altup_router"),
+    (r"altup\.correct_output_scale", "altup_correct_scale"), (r"altup\.correction_coefs", "altup_correct_coef"),
+    (r"altup\.prediction_coefs", "altup_predict_coef"), (r"laurel\.linear_left", "laurel_l"),
+    (r"laurel\.linear_right", "laurel_r"), (r"laurel\.post_laurel_norm", "laurel_post_norm"),
     (r".*(mlp\.gate|router|block_sparse_moe\.gate|mixer\.gate|feed_forward\.gate).*", "ffn_gate_inp"),
     # Norms; what stands before the feed-forward block is Gemma's `ffn_norm`, and else the norm after attention.
     (r".*pre_feedforward_layernorm", "ffn_norm"), (r".*pre_feedforward_layernorm_2", "pre_ffw_norm_2"),
@@ -57,6 +62,7 @@ _OUTSIDE_NAMES: Final[tuple[tuple[str, str], ...]] = (
     (r"(.*\.)?embed_tokens_per_layer", "per_layer_token_embd"),
     (r"(.*\.)?per_layer_model_projection", "per_layer_model_proj"),
     (r"(.*\.)?per_layer_projection_norm", "per_layer_proj_norm"),
+    (r"(.*\.)?altup_projections", "altup_proj"), (r"(.*\.)?altup_unembed_projections", "altup_unembd_proj"),
 )  # fmt: skip
 
 

@@ -76,12 +76,21 @@ def resolve_flash(settings: Settings, spec: ModelSpec, placed: Placed, *, gpus: 
     asked = settings.context.flash
     if asked == "off" or (asked == "auto" and not settings.build.flash_auto):
         return False, True
-    reads_others = any(isinstance(m, Attention) and not m.owns_cache for layer in spec.layers for m in layer.mixers)
-    if asked == "auto" and gpus and reads_others and HOST in placed.placement.layers:
+    if asked == "auto" and gpus and settings.place.op_offload and _strays(spec, placed):
         return False, False
     if asked == "auto" and gpus and not settings.place.kv_offload and _is_stranded(spec, placed):
         return False, False
     return True, False
+
+
+def _strays(spec: ModelSpec, placed: Placed) -> bool:
+    """Whether a layer on the host has no cache of its own: nothing binds its attention to the host."""
+    return any(
+        isinstance(mixer, Attention) and not mixer.owns_cache
+        for device, index in zip(placed.placement.layers, spec.layer_of, strict=True)
+        if device == HOST
+        for mixer in spec.layers[index].mixers
+    )
 
 
 def _is_stranded(spec: ModelSpec, placed: Placed) -> bool:

@@ -130,7 +130,7 @@ def _role(group: TensorGroup, architecture: str) -> Role:
         return "skipped"
     if group.path.startswith("rope_"):
         return "table"
-    if group.path.startswith("altup_"):
+    if outside_name(group).startswith("altup_"):
         return "output"
     if outside_name(group) in ("per_layer_model_proj.weight", "per_layer_proj_norm.weight"):
         return "first"

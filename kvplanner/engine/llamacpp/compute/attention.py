@@ -85,10 +85,11 @@ def _heads(layer: Layer, mixer: Attention, product: int, norm: str, bytes_: int)
 
 
 def _rotate(layer: Layer, source: int, rotation: int | None, bytes_: int | None = None) -> int:
-    """Heads before they go into a quantised cache."""
+    """Heads as attention gets them: turned once more where they go into a quantised cache."""
     if rotation is None:
-        return source
-    return layer.op(layer.graph.sizes[source] if bytes_ is None else bytes_, rotation, source)
+        return layer.graph.expand(source)
+    size = layer.graph.sizes[source] if bytes_ is None else bytes_
+    return layer.graph.expand(layer.op(size, rotation, source))
 
 
 def _store(layer: Layer, mixer: Attention, key: int, value: int) -> None:
@@ -123,6 +124,7 @@ def _finish(layer: Layer, mixer: Attention, query: int, gate: int | None, cache:
         scores = layer.op(graph.sizes[scores], scores, mask, inplace=True)
         mixed = layer.op(out, values, scores)
         found = layer.op(out, mixed, on=host)
+    graph.expand(found)
     if gated_by is not None:
         return partial(_close_gated, layer, mixer, found, gated_by)
     return partial(_close, layer, found, gate, out, layer.inputs.rotations[windowed][1])

@@ -10,8 +10,8 @@ from functools import partial
 from typing import Final
 
 from kvplanner.engine.llamacpp.cache import is_windowed
-from kvplanner.engine.llamacpp.compute import block
-from kvplanner.engine.llamacpp.compute.graph import Graph
+from kvplanner.engine.llamacpp.compute import block, gemma3n
+from kvplanner.engine.llamacpp.compute.graph import Deferred, Graph
 from kvplanner.engine.llamacpp.compute.layers import PLAIN_NORM, Inputs, Layer, Rest, Shape, Weights
 from kvplanner.model.spec import Attention, LayerSpec, Mixer, Mla, State
 from kvplanner.record import NamedTuple
@@ -29,6 +29,8 @@ _LATE_ROWS: Final = frozenset(
 )  # fmt: skip
 # Those that pick the rows before the last norm rather than after it.
 _ROWS_BEFORE_NORM: Final = frozenset({"gpt-oss", "step35"})
+# Those whose operations are given in the order of their definition; the graph holds them back until they are needed.
+_DEFERRED: Final = frozenset({"gemma3n"})
 # Architectures that scale the embedding before the first layer.
 _SCALED: Final = frozenset({"gemma", "gemma2", "gemma3", "gemma3n", "gemma4"})
 # Those whose positions have four parts: time, height, width and one more (n_pos_per_embd).
@@ -44,6 +46,7 @@ class Chain(NamedTuple):
     shared: for a layer without its own cache, the backend of the one that it reads. output: bytes and backend.
 
     turns: bytes of the table of factors that positions turn heads by, 0 without one; it lies with its layers.
+    streams: of Gemma 3n, the matrices that make the other streams of the embedding and that take them back.
     unturned: layers that leave positions out; () where all heed them.
     per_layer: elements of Gemma's per-layer inputs, 0 without them. bound, fixed: as in Layer.
     """
@@ -63,25 +66,28 @@ class Chain(NamedTuple):
     projection: tuple[int, int] = (0, 0)
     turns: int = 0
     unturned: tuple[bool, ...] = ()
+    streams: tuple[tuple[int, int], ...] = ()
 
 
 def reserve(
     layers: Sequence[LayerSpec], shape: Shape, chain: Chain, gpus: int, *, copies: int = 1, offload: bool = True
 ) -> tuple[int, ...]:
     """Bytes of the compute buffer of each GPU, then of the host. layers: the model's distinct ones."""
-    graph = Graph(gpus, copies=copies, offload=offload)
+    graph = (Deferred if shape.arch in _DEFERRED else Graph)(gpus, copies=copies, offload=offload)
+    if chain.streams:
+        chain = chain._replace(fixed=chain.fixed and gpus == 1)  # some of it runs beside the output
     tokens = graph.input(_INT * shape.tokens)
     deepened = DEEPENED.get(shape.arch, 0)
     if shape.both_inputs:
         graph.input(_F32 * shape.tokens * shape.hidden * (1 + deepened))
     inputs = _inputs(graph, layers, shape)
-    hidden = graph.op(_F32 * shape.tokens * shape.hidden, tokens, on=chain.embedding)
+    hidden = graph.expand(graph.op(_F32 * shape.tokens * shape.hidden, tokens, on=chain.embedding))
     start = chain.devices[0] if chain.fixed else None
     per_layer: int | None = None
     if chain.per_layer:
         per_layer = graph.op(_F32 * shape.tokens * chain.per_layer * chain.per_layer_layers, tokens, on=graph.host)
         looked_up = graph.view(per_layer, graph.sizes[per_layer])
-        per_layer = graph.op(graph.sizes[per_layer], looked_up, inplace=True, on=start)
+        per_layer = graph.expand(graph.op(graph.sizes[per_layer], looked_up, inplace=True, on=start))
     if shape.arch in _SCALED:
         hidden = graph.op(graph.sizes[hidden], hidden, inplace=True, on=start)
     wide = hidden
@@ -89,6 +95,8 @@ def reserve(
         wide = graph.op(graph.sizes[hidden] * (1 + deepened), hidden, on=start)
         hidden = graph.view(wide, graph.sizes[hidden])
     first = hidden
+    if chain.streams and isinstance(graph, Deferred):
+        hidden = gemma3n.spread(graph, shape, hidden, chain.streams[0], start)
     projected: int | None = None
     rows: int | None = None
     last = len(chain.specs) - 1
@@ -99,6 +107,12 @@ def reserve(
             cache=chain.caches[index], bound=chain.bound, fixed=chain.fixed, turns=chain.turns,
             reads=chain.shared[index], turned=not chain.unturned or not chain.unturned[index],
         )  # fmt: skip
+        if chain.streams and isinstance(graph, Deferred) and per_layer is not None:
+            if projected is None:
+                projected = _project(layer, first, per_layer, chain)
+            sliced = graph.view(projected, layer.row * chain.per_layer)
+            pending = partial(block.same, gemma3n.build(layer, pending(), sliced, index))
+            continue
         late = shape.late_rows and shape.arch in _LATE_ROWS
         rows = shape.outputs if index == last and not late else None
         done = block.build(layer, pending, rows)
@@ -112,6 +126,10 @@ def reserve(
             projected = _project(layer, first, per_layer, chain)
         hidden = _with_per_layer(layer, hidden, graph.view(projected, layer.row * chain.per_layer), chain.per_layer)
         pending = partial(block.same, hidden)
+    if chain.streams and isinstance(graph, Deferred):
+        merged = gemma3n.merge(graph, shape, pending(), chain.streams[1], None)
+        rows = shape.outputs
+        pending = partial(block.same, graph.op(_F32 * rows * shape.hidden, merged, inputs.output_rows))
     _head(graph, shape, chain, pending(), rows, inputs)
     return graph.reserve()
 
@@ -172,7 +190,7 @@ def _project(layer: Layer, first: int, looked_up: int, chain: Chain) -> int:
     projected = graph.weighted(size, chain.projection, first)
     projected = layer.op(size, projected, inplace=True)
     projected = layer.op(size, projected)
-    projected = layer.op(size, projected, inplace=True)
+    projected = graph.weighted(size, (0, chain.projection[1]), projected, inplace=True)
     both = layer.op(size, projected, looked_up, inplace=True)
     both = layer.op(size, both, inplace=True)
     return layer.op(size, both)
@@ -202,4 +220,5 @@ def _head(graph: Graph, shape: Shape, chain: Chain, hidden: int, rows: int | Non
             graph.output(normed)  # read by drafting layers
         normed = graph.op(_F32 * shape.outputs * shape.hidden, normed, inputs.output_rows, on=on)
     graph.output(normed)
-    graph.output(graph.weighted(_F32 * shape.outputs * shape.vocabulary, chain.output, normed, big=big))
+    logits = graph.weighted(_F32 * shape.outputs * shape.vocabulary, chain.output, normed, big=big)
+    graph.output(graph.expand(logits))

@@ -129,6 +129,12 @@ def chain_of(spec: ModelSpec, tensors: Tensors, placed: Placed, how: How) -> Cha
         per_layer_layers=count,
         projection=(projection.device_bytes if projection else 0, first_at),
         unturned=tuple(unturned[i] for i in keep) if unturned else (),
+        streams=tuple(
+            (t.device_bytes, host if t.name in outside else output_at)
+            for name in ("altup_proj.weight", "altup_unembd_proj.weight")
+            for t in tensors.outputs
+            if t.name == name
+        ),
         turns=next((t.device_bytes for t in tensors.tables if t.name == "rope_freqs.weight"), 0),
     )
 

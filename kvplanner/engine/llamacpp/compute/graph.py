@@ -107,6 +107,10 @@ class Graph:
         self._nodes.append((tensor, sources, inplace, False))
         return tensor
 
+    def expand(self, tensor: int) -> int:
+        """Puts a tensor into the graph with all that it needs; here everything already is."""
+        return tensor
+
     def output(self, tensor: int) -> None:
         """Marks what is read after the batch: its memory is not used again."""
         self._output.add(tensor)
@@ -245,3 +249,43 @@ class Graph:
                         pool.give(address[tensor] + kept, extra)
                 return True
         return False
+
+
+class Deferred(Graph):
+    """Holds operations back until one that is put into the graph needs them, as llama.cpp's own graphs do.
+
+    ggml_build_forward_expand of ggml.c: what an operation reads comes before it, its first source first.
+    """
+
+    def __init__(self, devices: int, *, copies: int = 1, offload: bool = True) -> None:
+        super().__init__(devices, copies=copies, offload=offload)
+        self._waiting: dict[int, _Node] = {}
+
+    def op(self, bytes_: int, *sources: int, inplace: bool = False, on: int | None = None, stored: bool = False) -> int:
+        """As of Graph; what is stored in a cache is put into the graph at once."""
+        tensor = self._hold(super().op(bytes_, *sources, inplace=inplace, on=on, stored=stored))
+        return self.expand(tensor) if stored else tensor
+
+    def weighted(
+        self, bytes_: int, weight: tuple[int, int], *sources: int, inplace: bool = False, big: bool = True,
+        shared: str = "",
+    ) -> int:  # fmt: skip
+        """As of Graph."""
+        return self._hold(super().weighted(bytes_, weight, *sources, inplace=inplace, big=big, shared=shared))
+
+    def _hold(self, tensor: int) -> int:
+        self._waiting[tensor] = self._nodes.pop()
+        return tensor
+
+    def expand(self, tensor: int) -> int:
+        """Puts a tensor into the graph with all that it needs."""
+        node = self._waiting.pop(tensor, None)
+        if node is None:
+            viewed = self._views.get(tensor)
+            if viewed is not None:
+                self.expand(viewed)
+            return tensor
+        for source in node[1]:
+            self.expand(source)
+        self._nodes.append(node)
+        return tensor
