@@ -116,7 +116,7 @@ def _finish(layer: Layer, mixer: Attention, query: int, gate: int | None, cache:
             value_elements=cells * mixer.kv_heads * mixer.head_size_v,
         )  # fmt: skip
     else:
-        host = graph.host if cache == graph.host and layer.device != graph.host else None
+        host = None if layer.cache_offload else graph.host
         per_stream = cells // shape.streams
         if not shape.transposed:
             values = layer.op(graph.sizes[values], values)

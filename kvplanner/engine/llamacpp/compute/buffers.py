@@ -48,7 +48,8 @@ class Chain(NamedTuple):
     turns: bytes of the table of factors that positions turn heads by, 0 without one; it lies with its layers.
     streams: of Gemma 3n, the matrices that make the other streams of the embedding and that take them back.
     unturned: layers that leave positions out; () where all heed them.
-    per_layer: elements of Gemma's per-layer inputs, 0 without them. bound, fixed: as in Layer.
+    per_layer: elements of Gemma's per-layer inputs, 0 without them. bound, fixed, cache_offload: as in
+    Layer.
     """
 
     specs: tuple[LayerSpec, ...]
@@ -67,6 +68,7 @@ class Chain(NamedTuple):
     turns: int = 0
     unturned: tuple[bool, ...] = ()
     streams: tuple[tuple[int, int], ...] = ()
+    cache_offload: bool = True
 
 
 def reserve(
@@ -106,6 +108,7 @@ def reserve(
             graph, shape, inputs, Weights(chain.weights[index]), layer_spec, device=chain.devices[index],
             cache=chain.caches[index], bound=chain.bound, fixed=chain.fixed, turns=chain.turns,
             reads=chain.shared[index], turned=not chain.unturned or not chain.unturned[index],
+            cache_offload=chain.cache_offload,
         )  # fmt: skip
         if chain.streams and isinstance(graph, Deferred) and per_layer is not None:
             if projected is None:

@@ -125,6 +125,7 @@ def chain_of(spec: ModelSpec, tensors: Tensors, placed: Placed, how: How) -> Cha
         embedding=placed.embedding if placed.embedding != HOST else host,
         bound=how.all_offloaded and not how.measured,
         fixed=fixed,
+        cache_offload=how.cache_offload,
         per_layer=projection.rows // count if projection else 0,
         per_layer_layers=count,
         projection=(projection.device_bytes if projection else 0, first_at),

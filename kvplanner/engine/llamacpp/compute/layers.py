@@ -94,11 +94,13 @@ class Layer:
     device: that holds it; cache: the backend of its cache. bound: norms run on `device` whatever stands before them
     (everything is offloaded). fixed: so does every operation without weights (no weight lies on the host).
     reads: the backend of the earlier layer's cache that a layer without its own reads. turned: it heeds positions.
+    cache_offload: caches lie with their layers, not all on the host.
     """
 
     def __init__(
         self, graph: Graph, shape: Shape, inputs: Inputs, weights: Weights, spec: LayerSpec, *, device: int, cache: int,
         bound: bool, fixed: bool, turns: int = 0, reads: int | None = None, turned: bool = True,
+        cache_offload: bool = True,
     ) -> None:  # fmt: skip
         self.graph = graph
         self.shape = shape
@@ -114,6 +116,7 @@ class Layer:
         self.turns = turns
         self.reads = reads
         self.turned = turned
+        self.cache_offload = cache_offload
         self.row = F32 * shape.tokens  # bytes of one f32 column for all tokens
 
     # -- small operations ---------------------------------------------------------------------------------------------
