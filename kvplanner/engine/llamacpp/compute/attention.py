@@ -6,13 +6,15 @@ from functools import partial
 from typing import Final
 
 from kvplanner.engine.llamacpp.cache import is_windowed, row_bytes
-from kvplanner.engine.llamacpp.compute.layers import F16, Layer, Rest
-from kvplanner.model.spec import Attention, Mla
+from kvplanner.engine.llamacpp.compute.layers import F16, Layer, Rest, Weights
+from kvplanner.model.spec import Attention, Indexer, Mla
 
 # Cache types for which the GPUs have no flash attention kernel: it then runs on the host, silently.
 _NO_KERNEL: Final = frozenset({"iq4_nl"})
 # Architectures that heed positions in their windowed layers only.
 _WINDOWS_TURN: Final = frozenset({"cohere2", "exaone4", "exaone-moe"})
+# Those that leave positions out of latent attention.
+_UNTURNED: Final = frozenset({"kimi-linear"})
 # Those that norm heads after they are turned, and those that norm a projection as a whole.
 _NORMED_TURNED: Final = frozenset({"hunyuan-dense", "hunyuan-moe", "hunyuan-vl"})
 _NORMED_WHOLE: Final = frozenset({"olmo2"})
@@ -178,27 +180,112 @@ def _flash(layer: Layer, query: int, keys: int, values: int | None, mask: int, o
 
 
 def latent(layer: Layer, mixer: Mla, source: int) -> Rest:
-    """Latent attention on the absorbed cache (deepseek2)."""
-    shape, graph, inputs = layer.shape, layer.graph, layer.inputs
+    """Latent attention: on its absorbed cache, or on full heads where the file has one key-value matrix."""
     row, heads = layer.row, mixer.heads
+    per_head = mixer.qk_nope + mixer.qk_rope
+    reduced = source
     if mixer.q_lora_rank:
-        query = layer.matmul("attn_q_a.weight", mixer.q_lora_rank, source)
-        query = layer.norm(query, "attn_q_a_norm.weight")
-        query = layer.matmul("attn_q_b.weight", heads * (mixer.qk_nope + mixer.qk_rope), query)
-    else:
-        query = layer.matmul("attn_q.weight", heads * (mixer.qk_nope + mixer.qk_rope), source)
-    absorbed = layer.matmul("attn_k_b.weight", heads * mixer.kv_lora_rank, query)
-    turned = layer.op(row * heads * mixer.qk_rope, query, inputs.positions)
+        reduced = layer.norm(layer.matmul("attn_q_a.weight", mixer.q_lora_rank, source), "attn_q_a_norm.weight")
+    selected = select(layer, mixer.indexer, source, reduced) if mixer.indexer else None
+    query = layer.matmul("attn_q_b.weight" if mixer.q_lora_rank else "attn_q.weight", heads * per_head, reduced)
+    if has_full_heads(layer.weights):
+        return _full_heads(layer, mixer, source, query)
+    nope = layer.graph.view(query, layer.graph.sizes[query])
+    absorbed = layer.matmul("attn_k_b.weight", heads * mixer.kv_lora_rank, nope)
     width = mixer.kv_lora_rank + mixer.qk_rope
-    query = layer.op(row * heads * width, absorbed, turned)
+    query = layer.op(row * heads * width, absorbed, _turned_part(layer, query, row * heads * mixer.qk_rope))
+    layer.graph.expand(query)
     joined = layer.matmul("attn_kv_a_mqa.weight", width, source)
     value = layer.norm(joined, "attn_kv_a_norm.weight", bytes_=row * mixer.kv_lora_rank, inplace=False)
-    key_rope = layer.op(row * mixer.qk_rope, joined, inputs.positions)
-    key = layer.op(row * width, value, key_rope)
-    graph.op(0, key, inputs.key_rows, on=layer.cache, stored=True)
+    layer.graph.expand(value)
+    key = layer.op(row * width, value, _turned_part(layer, joined, row * mixer.qk_rope))
+    layer.graph.expand(key)
+    layer.graph.op(0, key, layer.inputs.key_rows, on=layer.cache, stored=True)
+    return _close_latent(layer, mixer, query, _mask(layer, mixer, selected))
+
+
+def has_full_heads(weights: Weights) -> bool:
+    """Whether latent attention keeps every head's keys and values: its key-value matrix is not split."""
+    return weights.has("attn_kv_b.weight") and not weights.has("attn_k_b.weight")
+
+
+def _turned_part(layer: Layer, source: int, bytes_: int) -> int:
+    """The part of heads that positions turn; Kimi Linear leaves them out."""
+    if layer.shape.arch in _UNTURNED:
+        return layer.graph.view(source, layer.graph.sizes[source])
+    return layer.op(bytes_, source, layer.inputs.positions)
+
+
+def as_heads(mixer: Mla) -> Attention:
+    """Latent attention as its full heads see it."""
+    return Attention(mixer.heads, mixer.heads, mixer.qk_nope + mixer.qk_rope, mixer.head_size_v)
+
+
+def _full_heads(layer: Layer, mixer: Mla, source: int, query: int) -> Rest:
+    """Keys and values of every head (minicpm3, and deepseek2 files of before the split)."""
+    graph, row, heads = layer.graph, layer.row, mixer.heads
+    turn_keys, turn_values = layer.inputs.rotations[False]
+    query = _rotate(layer, layer.turn(graph.sizes[query], query), turn_keys)
+    joined = layer.matmul("attn_kv_a_mqa.weight", mixer.kv_lora_rank + mixer.qk_rope, source)
+    shared = layer.norm(joined, "attn_kv_a_norm.weight", bytes_=row * mixer.kv_lora_rank, inplace=False)
+    both = layer.matmul("attn_kv_b.weight", heads * (mixer.qk_nope + mixer.head_size_v), shared)
+    value = _rotate(layer, layer.op(row * heads * mixer.head_size_v, both), turn_values)
+    turned = layer.op(row * heads * mixer.qk_rope, layer.turn(row * mixer.qk_rope, joined))
+    key = _rotate(layer, layer.op(row * heads * (mixer.qk_nope + mixer.qk_rope), both, turned), turn_keys)
+    whole = as_heads(mixer)
+    _store(layer, whole, key, value)
+    return _finish(layer, whole, query, None, layer.cache)
+
+
+def select(layer: Layer, indexer: Indexer, source: int, reduced: int) -> int | None:
+    """The cells that each token attends to, by the side cache of DeepSeek's sparse attention (deepseek32.cpp).
+
+    Its operation is fused wherever GPUs have it: for 32 or 64 heads of 128 elements. None: an earlier layer's choice.
+    """
+    graph, shape, inputs, row = layer.graph, layer.shape, layer.inputs, layer.row
+    if not indexer.owns_cache:
+        return None
+    wide = row * indexer.heads * indexer.head_size
+    query = layer.matmul("indexer.attn_q_b.weight", indexer.heads * indexer.head_size, reduced)
+    query = layer.op(wide, query, inputs.positions)
+    key = layer.matmul("indexer.attn_k.weight", indexer.head_size, source)
+    key = layer.op(graph.sizes[key], key, on=layer.device if layer.bound else None)
+    for name in ("indexer.k_norm.weight", "indexer.k_norm.bias"):
+        key = graph.weighted(graph.sizes[key], layer._weight(name), key, inplace=True)
+    key = layer.op(graph.sizes[key], key, inputs.positions)
+    assert inputs.index_rotation is not None and inputs.index_mask is not None
+    query = layer.op(wide, inputs.index_rotation, query)
+    key = layer.op(graph.sizes[key], inputs.index_rotation, key)
+    graph.op(0, key, inputs.index_rows, on=layer.cache, stored=True)
+    weights = layer.matmul("indexer.proj.weight", indexer.heads, source)
+    weights = layer.op(graph.sizes[weights], weights)
+    cells = shape.full * shape.streams
+    keys = graph.cache(cache_bytes(shape.key_type, indexer.head_size, cells), layer.cache)
+    scores = layer.op(row * shape.full, query, keys, weights, inputs.index_mask)
+    chosen = layer.op(row * min(indexer.top_k, shape.full), scores)
+    return layer.op(graph.sizes[chosen], graph.view(chosen, graph.sizes[chosen]))
+
+
+def _mask(layer: Layer, mixer: Mla, selected: int | None) -> int:
+    """The mask, in which a selection leaves open only what it chose."""
+    held = layer.mask(False)
+    if selected is None:
+        return held
+    size = layer.graph.sizes[held]
+    graph = layer.graph
+    # Sources stand in the order in which ggml_set_rows names them: rows, their places, what they are put into.
+    zeros = graph.leaf(graph.sizes[selected])
+    opened = layer.op(graph.sizes[selected], zeros, inplace=True)
+    closed = layer.op(size, held)
+    changed = layer.op(0, opened, selected, graph.view(closed, size))
+    return layer.op(size, changed, graph.view(closed, size), held)
+
+
+def _close_latent(layer: Layer, mixer: Mla, query: int, mask: int) -> Rest:
+    shape, graph, row, heads = layer.shape, layer.graph, layer.row, mixer.heads
+    width = mixer.kv_lora_rank + mixer.qk_rope
     cells = shape.full * shape.streams
     keys = graph.cache(cache_bytes(shape.key_type, width, cells), layer.cache)
-    mask = layer.mask(False)
     mixed = row * heads * mixer.kv_lora_rank
     out = row * heads * mixer.head_size_v
     if shape.flash:
@@ -210,7 +297,7 @@ def latent(layer: Layer, mixer: Mla, source: int) -> Rest:
         values = layer.op(cache_bytes("f16", mixer.kv_lora_rank, cells), keys)
         found = layer.op(mixed, values, scores)
     found = layer.matmul("attn_v_b.weight", heads * mixer.head_size_v, found)
-    found = layer.op(out, found)
+    found = graph.expand(layer.op(out, found))
     return partial(layer.matmul, "attn_output.weight", shape.hidden, found)
 
 

@@ -67,6 +67,8 @@ def _mix(layer: Layer, before: Rest) -> _Closed:
             rests.append(attention.latent(layer, mixer, source))
         elif isinstance(mixer, State) and mixer.kind == "gated_delta":
             rests.append(recurrent.delta_net(layer, mixer, source))
+        elif isinstance(mixer, State) and mixer.kind == "kda":
+            rests.append(recurrent.kda(layer, mixer, source))
         elif isinstance(mixer, State):
             rests.append(_recurrent(layer, mixer, hidden, recurrent.convolution(layer, mixer)))
     return partial(_sum, layer, rests, hidden)

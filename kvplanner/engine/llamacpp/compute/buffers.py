@@ -11,6 +11,7 @@ from typing import Final
 
 from kvplanner.engine.llamacpp.cache import is_windowed
 from kvplanner.engine.llamacpp.compute import block, gemma3n
+from kvplanner.engine.llamacpp.compute.attention import as_heads, has_full_heads
 from kvplanner.engine.llamacpp.compute.graph import Deferred, Graph
 from kvplanner.engine.llamacpp.compute.layers import PLAIN_NORM, Inputs, Layer, Rest, Shape, Weights
 from kvplanner.model.spec import Attention, LayerSpec, Mixer, Mla, State
@@ -30,9 +31,11 @@ _LATE_ROWS: Final = frozenset(
 # Those that pick the rows before the last norm rather than after it.
 _ROWS_BEFORE_NORM: Final = frozenset({"gpt-oss", "step35"})
 # Those whose operations are given in the order of their definition; the graph holds them back until they are needed.
-_DEFERRED: Final = frozenset({"gemma3n"})
+_DEFERRED: Final = frozenset({"gemma3n", "deepseek32", "glm-dsa", "kimi-linear"})
 # Architectures that scale the embedding before the first layer.
-_SCALED: Final = frozenset({"gemma", "gemma2", "gemma3", "gemma3n", "gemma4"})
+_SCALED: Final = frozenset({"minicpm3", "gemma", "gemma2", "gemma3", "gemma3n", "gemma4"})
+# Those that scale what the output matrix reads.
+_SCALED_LAST: Final = frozenset({"minicpm3"})
 # Those whose positions have four parts: time, height, width and one more (n_pos_per_embd).
 _FOURFOLD: Final = frozenset({"qwen2vl", "qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe", "paddleocr", "qwen3tts"})
 # Vision models whose first layers each take a further part of an embedding that is that much wider
@@ -82,7 +85,8 @@ def reserve(
     deepened = DEEPENED.get(shape.arch, 0)
     if shape.both_inputs:
         graph.input(_F32 * shape.tokens * shape.hidden * (1 + deepened))
-    inputs = _inputs(graph, layers, shape)
+    heads = any(has_full_heads(Weights(weights)) for weights in chain.weights)
+    inputs = _inputs(graph, layers, shape, full_heads=heads)
     hidden = graph.expand(graph.op(_F32 * shape.tokens * shape.hidden, tokens, on=chain.embedding))
     start = chain.devices[0] if chain.fixed else None
     per_layer: int | None = None
@@ -144,8 +148,8 @@ def _deepen(layer: Layer, before: Rest, wide: int) -> int:
     return layer.op(size, hidden, layer.graph.view(wide, size), inplace=True)
 
 
-def _inputs(graph: Graph, layers: Sequence[LayerSpec], shape: Shape) -> Inputs:
-    mixers = [m for layer in layers for m in layer.mixers]
+def _inputs(graph: Graph, layers: Sequence[LayerSpec], shape: Shape, *, full_heads: bool) -> Inputs:
+    mixers = [as_heads(m) if full_heads and isinstance(m, Mla) else m for layer in layers for m in layer.mixers]
     full = any(isinstance(m, Mla) or (isinstance(m, Attention) and not (m.window or m.chunk)) for m in mixers)
     windowed = any(isinstance(m, Attention) and (m.window or m.chunk) for m in mixers)
     width = _F16 if shape.flash and not shape.wide_mask else _F32
@@ -164,7 +168,20 @@ def _inputs(graph: Graph, layers: Sequence[LayerSpec], shape: Shape) -> Inputs:
         states=graph.input(_INT * shape.slots if any(isinstance(m, State) for m in mixers) else 0),
         rotations={windows: _rotations(graph, shape, mixers, windows) for windows in (False, True)},
         narrowed={},
-    )
+    )._replace(**_index_inputs(graph, mixers, shape))
+
+
+def _index_inputs(graph: Graph, mixers: Sequence[Mixer], shape: Shape) -> dict[str, int]:
+    """Of sparse attention: where new keys of the side cache go, its mask, and the matrix that its heads are rotated by."""
+    indexer = next((m.indexer for m in mixers if isinstance(m, Mla) and m.indexer), None)
+    if indexer is None:
+        return {}
+    size = indexer.head_size & -indexer.head_size
+    return {
+        "index_rows": graph.input(_LONG * shape.tokens),
+        "index_mask": graph.input(_F16 * shape.tokens * shape.full),
+        "index_rotation": graph.input(_F32 * size * size),
+    }
 
 
 def _rotations(
@@ -223,5 +240,7 @@ def _head(graph: Graph, shape: Shape, chain: Chain, hidden: int, rows: int | Non
             graph.output(normed)  # read by drafting layers
         normed = graph.op(_F32 * shape.outputs * shape.hidden, normed, inputs.output_rows, on=on)
     graph.output(normed)
+    if shape.arch in _SCALED_LAST:
+        normed = graph.op(graph.sizes[normed], normed, on=on)
     logits = graph.weighted(_F32 * shape.outputs * shape.vocabulary, chain.output, normed, big=big)
     graph.output(graph.expand(logits))

@@ -9,7 +9,7 @@ from kvplanner.engine.llamacpp.compute.buffers import DEEPENED, Chain, reserve
 from kvplanner.engine.llamacpp.compute.layers import Shape
 from kvplanner.engine.llamacpp.place import HOST, Placed
 from kvplanner.engine.llamacpp.tensors import Tensor, Tensors
-from kvplanner.model.spec import Attention, LayerSpec, ModelSpec, State
+from kvplanner.model.spec import Attention, LayerSpec, Mla, ModelSpec, State
 from kvplanner.record import NamedTuple
 
 # How often a layer of one kind may follow one of another before further ones add nothing to the peak.
@@ -109,7 +109,8 @@ def chain_of(spec: ModelSpec, tensors: Tensors, placed: Placed, how: How) -> Cha
     unturned = tuple(index % step == step - 1 for index in range(count)) if step else ()
     # Caches and inputs of other layers are copied for each layer that reads them: then every layer counts.
     keep: Sequence[int] = range(count)
-    if all(reads is None for reads in shared):
+    # So it does where each has a tensor from the start on, as with sparse attention.
+    if all(reads is None for reads in shared) and not _selects(spec):
         keep = _kept(weights, specs, at, caches, host, unturned, 1 if fixed else _REPEATS)
         if early or host in at:
             keep = [*keep, *_beside(at, None if early else host)]
@@ -138,6 +139,11 @@ def chain_of(spec: ModelSpec, tensors: Tensors, placed: Placed, how: How) -> Cha
         ),
         turns=next((t.device_bytes for t in tensors.tables if t.name == "rope_freqs.weight"), 0),
     )
+
+
+def _selects(spec: ModelSpec) -> bool:
+    """Whether some attention looks at cells that a side cache selects."""
+    return any(isinstance(m, Mla) and m.indexer is not None for layer in spec.layers for m in layer.mixers)
 
 
 def _beside(at: Sequence[int], only: int | None) -> list[int]:

@@ -63,7 +63,7 @@ def route(layer: Layer, moe: Moe, source: int, rows: int | None) -> Chosen:
     else:
         total = layer.op(row, weights)
         weights = layer.op(row * used, weights, total)
-    return Chosen(chosen, weights)
+    return Chosen(chosen, graph.expand(weights))
 
 
 def spread(layer: Layer, moe: Moe, source: int, chosen: Chosen, rows: int | None) -> int:
@@ -90,7 +90,7 @@ def spread(layer: Layer, moe: Moe, source: int, chosen: Chosen, rows: int | None
     if not first:
         out = layer.op(layer.graph.sizes[out], out, chosen.weights, inplace=True)
     # The experts' outputs are views into one tensor, which stays until the last of them is added.
-    return layer.op(row * hidden, *[out] * used)
+    return layer.graph.expand(layer.op(row * hidden, *[out] * used))
 
 
 def _with_shared(layer: Layer, moe: Moe, source: int, rows: int | None, routed: int) -> int:

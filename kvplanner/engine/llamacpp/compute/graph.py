@@ -39,6 +39,7 @@ class Graph:
         self._shared: dict[str, int] = {}
         self._output: set[int] = set()
         self._inputs: list[int] = []
+        self._leaves: list[int] = []
         self._views: dict[int, int] = {}
         self._nodes: list[_Node] = []
         self._unassigned = False
@@ -53,6 +54,12 @@ class Graph:
         """What the host fills in before each batch."""
         tensor = self._tensor(bytes_, self.host)
         self._inputs.append(tensor)
+        return tensor
+
+    def leaf(self, bytes_: int) -> int:
+        """A tensor that no operation gives: it has its place from the start, where it is first read."""
+        tensor = self._tensor(bytes_, _UNKNOWN)
+        self._leaves.append(tensor)
         return tensor
 
     def cache(self, bytes_: int, backend: int) -> int:
@@ -119,8 +126,18 @@ class Graph:
         """Bytes of the compute buffer of each GPU, then of the host."""
         if self._unassigned:
             self._assign()
+        if self._leaves:
+            self._place_leaves()
         order, copies = self._split()
         return self._allocate(order, copies)
+
+    def _place_leaves(self) -> None:
+        """Leaves lie where they are read first."""
+        backend, left = self._backend, set(self._leaves)
+        for tensor, sources, _, _ in self._nodes:
+            for source in left.intersection(sources):
+                backend[source] = backend[tensor]
+                left.remove(source)
 
     def _assign(self) -> None:
         """Backends of operations that nothing binds: those of their neighbours, GPUs before the host."""
@@ -218,6 +235,8 @@ class Graph:
             address[tensor] = pool.take(self.sizes[tensor])
             for _ in range(self._copies - 1):
                 pool.take(self.sizes[tensor])
+        for tensor in self._leaves:
+            address[tensor] = pools[self._backend[tensor]].take(self.sizes[tensor])
         if self._copies == 1:
             return
         self._output.update(self._inputs)

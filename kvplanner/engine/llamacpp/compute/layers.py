@@ -63,6 +63,7 @@ class Inputs(NamedTuple):
 
     rotations: the matrices that keys and values are rotated by before they are quantised, by whether they are windows'.
     narrowed: masks that the graph made 16-bit, by whether they are the windows'.
+    index_rows, index_mask, index_rotation: of the side cache of sparse attention, if there is one.
     """
 
     positions: int
@@ -76,6 +77,9 @@ class Inputs(NamedTuple):
     states: int
     rotations: Mapping[bool, tuple[int | None, int | None]]
     narrowed: dict[bool, int]
+    index_rows: int = -1
+    index_mask: int | None = None
+    index_rotation: int | None = None
 
 
 class Weights(NamedTuple):

@@ -17,7 +17,7 @@ def _states(layer: Layer, elements: int) -> int:
     graph, states = layer.graph, layer.inputs.states
     stored = graph.cache(F32 * elements * layer.shape.slots, layer.cache)
     graph.op(0, stored, on=layer.cache, stored=True)
-    found = layer.op(F32 * elements * layer.shape.slots, stored, states)
+    found = graph.expand(layer.op(F32 * elements * layer.shape.slots, stored, states))
     others = layer.op(0, stored, states)
     graph.op(0, others, on=layer.cache, stored=True)
     return found
@@ -72,6 +72,48 @@ def _close_delta(layer: Layer, wide: int, result: int, source: int) -> int:
     gate = layer.op(row * wide, gate)
     out = layer.op(row * wide, normed, gate, inplace=True)
     return layer.matmul("ssm_out.weight", shape.hidden, out)
+
+
+def kda(layer: Layer, mixer: State, source: int) -> Rest:
+    """Kimi's delta attention: convolutions of queries, keys and values each, and a decay for every channel."""
+    graph, row = layer.graph, layer.row
+    wide = mixer.heads * mixer.head_size
+    size = row * wide
+    graph.expand(source)
+    conv = _states(layer, 3 * max(mixer.conv_kernel - 1, 0) * wide)
+    # Each third of what is looked up is a view with a row for every sequence.
+    third = graph.sizes[conv] // 3
+    viewed = graph.sizes[conv] - 2 * third // layer.shape.slots
+    parts: list[int] = []
+    for name in "qkv":
+        product = layer.matmul(f"attn_{name}.weight", wide, source)
+        both = layer.op(size + third, graph.view(conv, viewed), product)
+        graph.op(0, both, on=layer.cache, stored=True)
+        convolved = graph.weighted(size, layer._weight(f"ssm_conv1d_{name}.weight"), both)
+        parts.append(layer.op(size, convolved))
+    decay = layer.matmul("ssm_f_b.weight", wide, layer.matmul("ssm_f_a.weight", mixer.head_size, source))
+    decay = graph.weighted(size, layer._weight("ssm_dt.bias"), decay, inplace=True)
+    decay = layer.op(size, decay, inplace=True)
+    decay = graph.weighted(size, layer._weight("ssm_a"), decay)
+    beta = layer.op(row * mixer.heads, layer.matmul("ssm_beta.weight", mixer.heads, source))
+    state = _states(layer, wide * mixer.key_size)
+    for at in (0, 1):
+        normed = layer.op(size, parts[at])
+        parts[at] = layer.op(size, normed, inplace=True)
+    result = layer.op(size + graph.sizes[state], *parts, decay, beta, state)
+    graph.op(0, graph.view(result, graph.sizes[state]), on=layer.cache, stored=True)
+    return partial(_close_kda, layer, mixer, result, source)
+
+
+def _close_kda(layer: Layer, mixer: State, result: int, source: int) -> int:
+    graph = layer.graph
+    wide = mixer.heads * mixer.head_size
+    size = layer.row * wide
+    output = layer.op(size, graph.view(result, size))
+    normed = layer.norm(output, "ssm_norm.weight", inplace=False)
+    gate = layer.matmul("ssm_g_b.weight", wide, layer.matmul("ssm_g_a.weight", mixer.head_size, source))
+    gated = layer.op(size, normed, layer.op(size, gate), inplace=True)
+    return layer.matmul("attn_output.weight", layer.shape.hidden, layer.op(size, gated))
 
 
 # The rank of Mamba's steps is the hidden size by this, rounded up, in every published model.
