@@ -25,6 +25,7 @@ from kvplanner.record import NamedTuple, late, later
 from kvplanner.units import round_up
 
 _REMEMBERED: Final = 64
+_PLAIN_TYPES: Final = frozenset({"f16", "bf16", "f32"})
 
 
 @late("compute")
@@ -70,12 +71,15 @@ def layers_of(spec: ModelSpec) -> int:
 def resolve_flash(settings: Settings, spec: ModelSpec, placed: Placed, *, gpus: int) -> tuple[bool, bool]:
     """Whether flash attention is on, and whether values are kept transposed.
 
-    auto: on, unless it would run on the host for a layer on a GPU (resolve_fused_ops of llama-context.cpp): where
-    layers on a GPU read caches of layers on the host, and in hybrids whose caches all lie there.
+    auto: on where values are quantised, for nothing else reads those (llama_init_from_model); else on, unless it would
+    run on another device than its layer's (resolve_fused_ops of llama-context.cpp): where a layer on the host has no
+    cache of its own that binds it, and in hybrids whose caches all lie on the host.
     """
     asked = settings.context.flash
     if asked == "off" or (asked == "auto" and not settings.build.flash_auto):
         return False, True
+    if asked == "auto" and settings.context.value_type not in _PLAIN_TYPES:
+        return True, False
     if asked == "auto" and gpus and settings.place.op_offload and _strays(spec, placed):
         return False, False
     if asked == "auto" and gpus and not settings.place.kv_offload and _is_stranded(spec, placed):

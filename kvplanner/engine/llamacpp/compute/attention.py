@@ -176,7 +176,7 @@ def _flash(layer: Layer, query: int, keys: int, values: int | None, mask: int, o
         if type_ != "f16" and shape.copies_reserved:
             extra += F16 * elements
         sources.append(cached)
-    return layer.op(out + extra, *sources, mask)
+    return graph.with_extra(layer.op(out, *sources, mask), extra)
 
 
 def latent(layer: Layer, mixer: Mla, source: int) -> Rest:
@@ -253,15 +253,15 @@ def select(layer: Layer, indexer: Indexer, source: int, reduced: int) -> int | N
     for name in ("indexer.k_norm.weight", "indexer.k_norm.bias"):
         key = graph.weighted(graph.sizes[key], layer._weight(name), key, inplace=True)
     key = layer.op(graph.sizes[key], key, inputs.positions)
-    assert inputs.index_rotation is not None and inputs.index_mask is not None
-    query = layer.op(wide, inputs.index_rotation, query)
-    key = layer.op(graph.sizes[key], inputs.index_rotation, key)
-    graph.op(0, key, inputs.index_rows, on=layer.cache, stored=True)
+    assert inputs.side is not None
+    query = layer.op(wide, inputs.side.rotation, query)
+    key = layer.op(graph.sizes[key], inputs.side.rotation, key)
+    graph.op(0, key, inputs.side.rows, on=layer.cache, stored=True)
     weights = layer.matmul("indexer.proj.weight", indexer.heads, source)
     weights = layer.op(graph.sizes[weights], weights)
     cells = shape.full * shape.streams
     keys = graph.cache(cache_bytes(shape.key_type, indexer.head_size, cells), layer.cache)
-    scores = layer.op(row * shape.full, query, keys, weights, inputs.index_mask)
+    scores = layer.op(row * shape.full, query, keys, weights, inputs.side.mask)
     chosen = layer.op(row * min(indexer.top_k, shape.full), scores)
     return layer.op(graph.sizes[chosen], graph.view(chosen, graph.sizes[chosen]))
 

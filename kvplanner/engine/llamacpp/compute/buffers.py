@@ -13,7 +13,7 @@ from kvplanner.engine.llamacpp.cache import is_windowed
 from kvplanner.engine.llamacpp.compute import block, gemma3n
 from kvplanner.engine.llamacpp.compute.attention import as_heads, has_full_heads
 from kvplanner.engine.llamacpp.compute.graph import Deferred, Graph
-from kvplanner.engine.llamacpp.compute.layers import PLAIN_NORM, Inputs, Layer, Rest, Shape, Weights
+from kvplanner.engine.llamacpp.compute.layers import PLAIN_NORM, IndexInputs, Inputs, Layer, Rest, Shape, Weights
 from kvplanner.model.spec import Attention, LayerSpec, Mixer, Mla, State
 from kvplanner.record import NamedTuple
 
@@ -31,7 +31,10 @@ _LATE_ROWS: Final = frozenset(
 # Those that pick the rows before the last norm rather than after it.
 _ROWS_BEFORE_NORM: Final = frozenset({"gpt-oss", "step35"})
 # Those whose operations are given in the order of their definition; the graph holds them back until they are needed.
-_DEFERRED: Final = frozenset({"gemma3n", "deepseek32", "glm-dsa", "kimi-linear"})
+_DEFERRED: Final = frozenset(
+    {"gemma3n", "deepseek32", "glm-dsa", "kimi-linear", "nemotron_h", "nemotron_h_moe", "mamba", "mamba2", "jamba",
+     "granitehybrid", "falcon-h1", "lfm2", "lfm2moe"}
+)  # fmt: skip
 # Architectures that scale the embedding before the first layer.
 _SCALED: Final = frozenset({"minicpm3", "gemma", "gemma2", "gemma3", "gemma3n", "gemma4"})
 # Those that scale what the output matrix reads.
@@ -82,63 +85,84 @@ def reserve(
     if chain.streams:
         chain = chain._replace(fixed=chain.fixed and gpus == 1)  # some of it runs beside the output
     tokens = graph.input(_INT * shape.tokens)
-    deepened = DEEPENED.get(shape.arch, 0)
     if shape.both_inputs:
-        graph.input(_F32 * shape.tokens * shape.hidden * (1 + deepened))
+        graph.input(_F32 * shape.tokens * shape.hidden * (1 + DEEPENED.get(shape.arch, 0)))
     heads = any(has_full_heads(Weights(weights)) for weights in chain.weights)
     inputs = _inputs(graph, layers, shape, full_heads=heads)
     hidden = graph.expand(graph.op(_F32 * shape.tokens * shape.hidden, tokens, on=chain.embedding))
     start = chain.devices[0] if chain.fixed else None
-    per_layer: int | None = None
-    if chain.per_layer:
-        per_layer = graph.op(_F32 * shape.tokens * chain.per_layer * chain.per_layer_layers, tokens, on=graph.host)
-        looked_up = graph.view(per_layer, graph.sizes[per_layer])
-        per_layer = graph.expand(graph.op(graph.sizes[per_layer], looked_up, inplace=True, on=start))
+    looked_up = _look_up(graph, shape, chain, tokens, start) if chain.per_layer else None
     if shape.arch in _SCALED:
         hidden = graph.op(graph.sizes[hidden], hidden, inplace=True, on=start)
-    wide = hidden
-    if deepened:
-        wide = graph.op(graph.sizes[hidden] * (1 + deepened), hidden, on=start)
-        hidden = graph.view(wide, graph.sizes[hidden])
-    first = hidden
-    if chain.streams and isinstance(graph, Deferred):
-        hidden = gemma3n.spread(graph, shape, hidden, chain.streams[0], start)
-    projected: int | None = None
-    rows: int | None = None
-    last = len(chain.specs) - 1
-    pending: Rest = partial(block.same, hidden)
-    for index, layer_spec in enumerate(chain.specs):
-        layer = Layer(
+    built = _layers(graph, shape, inputs, chain)
+    rows = shape.outputs if not (shape.late_rows and shape.arch in _LATE_ROWS) or chain.streams else None
+    if chain.streams and looked_up is not None:
+        hidden = _in_streams(built, shape, chain, hidden, looked_up, inputs)
+    elif looked_up is not None:
+        hidden = _with_inputs(built, chain, hidden, looked_up, rows)
+    else:
+        hidden = _in_turn(built, shape, hidden, rows)
+    _head(graph, shape, chain, hidden, rows, inputs)
+    return graph.reserve()
+
+
+def _layers(graph: Graph, shape: Shape, inputs: Inputs, chain: Chain) -> list[Layer]:
+    return [
+        Layer(
             graph, shape, inputs, Weights(chain.weights[index]), layer_spec, device=chain.devices[index],
             cache=chain.caches[index], bound=chain.bound, fixed=chain.fixed, turns=chain.turns,
             reads=chain.shared[index], turned=not chain.unturned or not chain.unturned[index],
             cache_offload=chain.cache_offload,
-        )  # fmt: skip
-        if chain.streams and isinstance(graph, Deferred) and per_layer is not None:
-            if projected is None:
-                projected = _project(layer, first, per_layer, chain)
-            sliced = graph.view(projected, layer.row * chain.per_layer)
-            pending = partial(block.same, gemma3n.build(layer, pending(), sliced, index))
-            continue
-        late = shape.late_rows and shape.arch in _LATE_ROWS
-        rows = shape.outputs if index == last and not late else None
-        done = block.build(layer, pending, rows)
-        if per_layer is None:
-            pending = done
-            if index < deepened:
-                pending = partial(_deepen, layer, pending, wide)
-            continue
-        hidden = done()
+        )
+        for index, layer_spec in enumerate(chain.specs)
+    ]  # fmt: skip
+
+
+def _in_turn(layers: Sequence[Layer], shape: Shape, hidden: int, rows: int | None) -> int:
+    """Layer after layer; each puts off what is left of the one before until it needs it."""
+    graph = layers[0].graph
+    deepened, wide = DEEPENED.get(shape.arch, 0), hidden
+    if deepened:
+        wide = layers[0].op(graph.sizes[hidden] * (1 + deepened), hidden)
+        hidden = graph.view(wide, graph.sizes[hidden])
+    pending: Rest = partial(block.same, hidden)
+    for index, layer in enumerate(layers):
+        pending = block.build(layer, pending, rows if index == len(layers) - 1 else None)
+        if index < deepened:
+            pending = partial(_deepen, layer, pending, wide)
+    return pending()
+
+
+def _look_up(graph: Graph, shape: Shape, chain: Chain, tokens: int, start: int | None) -> int:
+    """Gemma's inputs of all layers, looked up on the host."""
+    found = graph.op(_F32 * shape.tokens * chain.per_layer * chain.per_layer_layers, tokens, on=graph.host)
+    viewed = graph.view(found, graph.sizes[found])
+    return graph.expand(graph.op(graph.sizes[found], viewed, inplace=True, on=start))
+
+
+def _with_inputs(layers: Sequence[Layer], chain: Chain, hidden: int, looked_up: int, rows: int | None) -> int:
+    """Gemma 4's small models: each layer takes its own input up last."""
+    first, projected = hidden, None
+    for index, layer in enumerate(layers):
+        hidden = block.build(layer, partial(block.same, hidden), rows if index == len(layers) - 1 else None)()
         if projected is None:
-            projected = _project(layer, first, per_layer, chain)
-        hidden = _with_per_layer(layer, hidden, graph.view(projected, layer.row * chain.per_layer), chain.per_layer)
-        pending = partial(block.same, hidden)
-    if chain.streams and isinstance(graph, Deferred):
-        merged = gemma3n.merge(graph, shape, pending(), chain.streams[1], None)
-        rows = shape.outputs
-        pending = partial(block.same, graph.op(_F32 * rows * shape.hidden, merged, inputs.output_rows))
-    _head(graph, shape, chain, pending(), rows, inputs)
-    return graph.reserve()
+            projected = _project(layer, first, looked_up, chain)
+        sliced = layer.graph.view(projected, layer.row * chain.per_layer)
+        hidden = _with_per_layer(layer, hidden, sliced, chain.per_layer)
+    return hidden
+
+
+def _in_streams(
+    layers: Sequence[Layer], shape: Shape, chain: Chain, hidden: int, looked_up: int, inputs: Inputs
+) -> int:  # fmt: skip
+    """Gemma 3n: several streams, of which one row each is wanted in the end."""
+    graph = layers[0].graph
+    projected = _project(layers[0], hidden, looked_up, chain)
+    hidden = gemma3n.spread(graph, shape, hidden, chain.streams[0], chain.devices[0] if chain.fixed else None)
+    for index, layer in enumerate(layers):
+        hidden = gemma3n.build(layer, hidden, graph.view(projected, layer.row * chain.per_layer), index)
+    merged = gemma3n.merge(graph, shape, hidden, chain.streams[1], None)
+    return graph.op(_F32 * shape.outputs * shape.hidden, merged, inputs.output_rows)
 
 
 def _deepen(layer: Layer, before: Rest, wide: int) -> int:
@@ -168,20 +192,20 @@ def _inputs(graph: Graph, layers: Sequence[LayerSpec], shape: Shape, *, full_hea
         states=graph.input(_INT * shape.slots if any(isinstance(m, State) for m in mixers) else 0),
         rotations={windows: _rotations(graph, shape, mixers, windows) for windows in (False, True)},
         narrowed={},
-    )._replace(**_index_inputs(graph, mixers, shape))
+        side=_index_inputs(graph, mixers, shape),
+    )
 
 
-def _index_inputs(graph: Graph, mixers: Sequence[Mixer], shape: Shape) -> dict[str, int]:
-    """Of sparse attention: where new keys of the side cache go, its mask, and the matrix that its heads are rotated by."""
+def _index_inputs(graph: Graph, mixers: Sequence[Mixer], shape: Shape) -> IndexInputs | None:
     indexer = next((m.indexer for m in mixers if isinstance(m, Mla) and m.indexer), None)
     if indexer is None:
-        return {}
+        return None
     size = indexer.head_size & -indexer.head_size
-    return {
-        "index_rows": graph.input(_LONG * shape.tokens),
-        "index_mask": graph.input(_F16 * shape.tokens * shape.full),
-        "index_rotation": graph.input(_F32 * size * size),
-    }
+    return IndexInputs(
+        rows=graph.input(_LONG * shape.tokens),
+        mask=graph.input(_F16 * shape.tokens * shape.full),
+        rotation=graph.input(_F32 * size * size),
+    )
 
 
 def _rotations(

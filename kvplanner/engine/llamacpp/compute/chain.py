@@ -110,10 +110,11 @@ def chain_of(spec: ModelSpec, tensors: Tensors, placed: Placed, how: How) -> Cha
     # Caches and inputs of other layers are copied for each layer that reads them: then every layer counts.
     keep: Sequence[int] = range(count)
     # So it does where each has a tensor from the start on, as with sparse attention.
-    if all(reads is None for reads in shared) and not _selects(spec):
+    # Beside look-ups that draw operations to and fro, no repetition is like the one before it either.
+    if all(reads is None for reads in shared) and not _selects(spec) and not early:
         keep = _kept(weights, specs, at, caches, host, unturned, 1 if fixed else _REPEATS)
-        if early or host in at:
-            keep = [*keep, *_beside(at, None if early else host)]
+        if host in at:
+            keep = [*keep, *_beside(at, host)]
         keep = sorted({*range(min(DEEPENED.get(spec.model_type, 0), count)), *keep})
     return Chain(
         specs=tuple(specs[i] for i in keep),

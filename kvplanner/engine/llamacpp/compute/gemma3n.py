@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from kvplanner.engine.llamacpp.compute import attention
-from kvplanner.engine.llamacpp.compute.graph import Deferred
+from kvplanner.engine.llamacpp.compute.graph import Graph
 from kvplanner.engine.llamacpp.compute.layers import F32, Layer, Shape
 from kvplanner.model.spec import Attention, Mlp
 
@@ -17,7 +17,7 @@ _LAUREL: Final = 64  # rank of the learned residual (laurel_rank)
 _SPARSE: Final = 10  # layers whose gates keep their largest activations only (n_layer_sparsity)
 
 
-def spread(graph: Deferred, shape: Shape, hidden: int, weight: tuple[int, int], on: int | None) -> int:
+def spread(graph: Graph, shape: Shape, hidden: int, weight: tuple[int, int], on: int | None) -> int:
     """The embedding as all streams: a projection for each but the first, as large as the embedding."""
     row, size = F32 * shape.tokens, graph.sizes[hidden]
     target = _magnitude(graph, hidden, row, on)
@@ -29,7 +29,7 @@ def spread(graph: Deferred, shape: Shape, hidden: int, weight: tuple[int, int], 
     return graph.op(STREAMS * size, hidden, added, on=on)
 
 
-def merge(graph: Deferred, shape: Shape, hidden: int, weight: tuple[int, int], on: int | None) -> int:
+def merge(graph: Graph, shape: Shape, hidden: int, weight: tuple[int, int], on: int | None) -> int:
     """The mean of all streams once the others are projected back."""
     row, size = F32 * shape.tokens, graph.sizes[hidden] // STREAMS
     target = _magnitude(graph, graph.view(hidden, size), row, on)
@@ -43,7 +43,7 @@ def merge(graph: Deferred, shape: Shape, hidden: int, weight: tuple[int, int], o
     return graph.op(size, merged, inplace=True, on=on)
 
 
-def _magnitude(graph: Deferred, source: int, bytes_: int, on: int | None) -> int:
+def _magnitude(graph: Graph, source: int, bytes_: int, on: int | None) -> int:
     squares = graph.op(graph.sizes[source], source, inplace=True, on=on)
     summed = graph.op(bytes_, squares, on=on)
     return graph.op(bytes_, summed, inplace=True, on=on)

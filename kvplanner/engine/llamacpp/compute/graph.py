@@ -40,6 +40,7 @@ class Graph:
         self._output: set[int] = set()
         self._inputs: list[int] = []
         self._leaves: list[int] = []
+        self._extra: dict[int, int] = {}
         self._views: dict[int, int] = {}
         self._nodes: list[_Node] = []
         self._unassigned = False
@@ -88,6 +89,12 @@ class Graph:
         self._nodes.append((tensor, sources, inplace, stored))
         return tensor
 
+    def with_extra(self, tensor: int, bytes_: int) -> int:
+        """A tensor that takes more than its size in a GPU's buffer, but not on the host nor where it is copied to."""
+        if bytes_:
+            self._extra[tensor] = bytes_
+        return tensor
+
     def weighted(
         self, bytes_: int, weight: tuple[int, int], *sources: int, inplace: bool = False, big: bool = True,
         shared: str = "",
@@ -129,6 +136,9 @@ class Graph:
         if self._leaves:
             self._place_leaves()
         order, copies = self._split()
+        for tensor, bytes_ in self._extra.items():
+            if self._backend[tensor] != self.host:
+                self.sizes[tensor] += bytes_
         return self._allocate(order, copies)
 
     def _place_leaves(self) -> None:

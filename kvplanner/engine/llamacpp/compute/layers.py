@@ -58,12 +58,20 @@ class Shape(NamedTuple):
     late_rows: bool = True
 
 
+class IndexInputs(NamedTuple):
+    """Of sparse attention: where new keys of its side cache go, its mask, and the matrix that turns its heads."""
+
+    rows: int
+    mask: int
+    rotation: int
+
+
 class Inputs(NamedTuple):
     """What every layer reads: positions, masks, and where new keys and values go.
 
     rotations: the matrices that keys and values are rotated by before they are quantised, by whether they are windows'.
     narrowed: masks that the graph made 16-bit, by whether they are the windows'.
-    index_rows, index_mask, index_rotation: of the side cache of sparse attention, if there is one.
+    side: of the side cache of sparse attention.
     """
 
     positions: int
@@ -77,9 +85,7 @@ class Inputs(NamedTuple):
     states: int
     rotations: Mapping[bool, tuple[int | None, int | None]]
     narrowed: dict[bool, int]
-    index_rows: int = -1
-    index_mask: int | None = None
-    index_rotation: int | None = None
+    side: IndexInputs | None = None
 
 
 class Weights(NamedTuple):

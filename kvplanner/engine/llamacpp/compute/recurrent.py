@@ -162,18 +162,21 @@ def mamba1(layer: Layer, mixer: State, source: int, conv: int) -> Rest:
     mixed = layer.op(row * inner, mixed, inplace=True)
     rank = -(-shape.hidden // _RANK_OF)
     parts = layer.matmul("ssm_x.weight", rank + 2 * size, mixed)
-    step = layer.norm(parts, "ssm_dt_norm.weight", bytes_=row * rank, inplace=False)
+    step = layer.norm(parts, "ssm_dt_norm.weight", bytes_=row * rank, inplace=False)  # else a copy of the same size
     step = graph.weighted(row * inner, layer._weight("ssm_dt.weight"), step)
     step = graph.weighted(row * inner, layer._weight("ssm_dt.bias"), step, inplace=True)
+    normed = layer.weights.has("ssm_dt_norm.weight")
+    last = graph.sizes[parts] - F32 * (rank + size)  # a view of some columns ends with them in the last row
     inward, outward = (
-        layer.norm(parts, name, bytes_=row * size, inplace=False) for name in ("ssm_b_norm.weight", "ssm_c_norm.weight")
+        layer.norm(parts, name, bytes_=row * size, inplace=False) if normed else graph.view(parts, last)
+        for name in ("ssm_b_norm.weight", "ssm_c_norm.weight")
     )
     scanned = _scan(layer, inner, aside, (mixed, step, inward, outward))
     return partial(_close_mamba1, layer, inner, joined, mixed, graph.view(scanned, row * inner))
 
 
 def _close_mamba1(layer: Layer, inner: int, joined: int, mixed: int, scanned: int) -> int:
-    out = _gated(layer, inner, joined, mixed, scanned)
+    out = _gated(layer, inner, joined, mixed, scanned, first=True)
     out = layer.matmul("ssm_out.weight", layer.shape.hidden, out)
     return layer.graph.view(out, layer.graph.sizes[out])
 
@@ -216,6 +219,7 @@ def _scan(layer: Layer, inner: int, aside: int, sources: tuple[int, ...]) -> int
     scanned = graph.weighted(
         layer.row * inner + state, layer._weight("ssm_a"), stored, *sources, layer.inputs.states, big=False
     )
+    graph.expand(scanned)
     others = layer.op(0, aside, layer.inputs.states)
     graph.op(0, others, on=layer.cache, stored=True)
     graph.op(0, graph.view(scanned, state), on=layer.cache, stored=True)
@@ -223,18 +227,19 @@ def _scan(layer: Layer, inner: int, aside: int, sources: tuple[int, ...]) -> int
 
 
 def _close_mamba(layer: Layer, inner: int, joined: int, mixed: int, scanned: int) -> int:
-    out = _gated(layer, inner, joined, mixed, scanned)
+    out = _gated(layer, inner, joined, mixed, scanned, first=False)
     if layer.weights.has("ssm_norm.weight"):
         out = layer.norm(out, "ssm_norm.weight", inplace=False)
     return layer.matmul("ssm_out.weight", layer.shape.hidden, out)
 
 
-def _gated(layer: Layer, inner: int, joined: int, mixed: int, scanned: int) -> int:
+def _gated(layer: Layer, inner: int, joined: int, mixed: int, scanned: int, *, first: bool) -> int:
     """What a scan gave, with what goes past it, behind its gate."""
     graph, shape, row = layer.graph, layer.shape, layer.row
     whole = graph.sizes[joined]
     gate = layer.op(row * inner, graph.view(joined, whole - whole // shape.tokens + F32 * inner))
-    direct = graph.weighted(row * inner, layer._weight("ssm_d"), mixed)
+    # Mamba multiplies what its convolution gave itself, Mamba-2 a view of it.
+    direct = graph.weighted(row * inner, layer._weight("ssm_d"), mixed, inplace=first)
     out = layer.op(row * inner, scanned, direct, inplace=True)
     return layer.op(row * inner, gate, out)
 
