@@ -18,8 +18,7 @@ def said_of_slices(devices: Sequence[Device]) -> str:
     multi-instance GPUs, on CUDA device enumeration and on its limitations).
     """
     gpus = [device.gpu for device in devices if device.kind == "gpu"]
-    sliced = [gpu for gpu in gpus if _SLICE.search(gpu.name)]
-    if len(gpus) < 2 or not sliced:
+    if len(gpus) < 2 or not any(_SLICE.search(name) for name in {gpu.name for gpu in gpus}):
         return ""
     text = "CUDA shows a process one slice (MIG) only: a server over several of them may not start"
     sizes = {int(gpu.total.value) for gpu in gpus if gpu.total is not None}

@@ -15,7 +15,7 @@ from kvplanner.engine.sglang.kv.layout import layout
 from kvplanner.engine.sglang.memory.activations import token_bytes
 from kvplanner.engine.sglang.settle.settle import settle
 from kvplanner.engine.sglang.weights.check import check_tensors
-from kvplanner.engine.sglang.weights.rank import rank_tensors
+from kvplanner.engine.sglang.weights.rank import on_rank
 from kvplanner.engine.shared.identity import Key, by_identity, forget, of_last
 from kvplanner.engine.vllm.gpu import gpu_of
 from kvplanner.engine.vllm.memory import activations, graphs, runtime
@@ -122,7 +122,7 @@ def sglang_parts(request: PlanRequest) -> object:
     except PlannerError as error:
         return error.what
     spec = request.model.spec
-    return layout(spec, settings, 0), rank_tensors(request.model, settings, 0), token_bytes(spec, settings)
+    return layout(spec, settings, 0), [*on_rank(request.model, settings, 0)], token_bytes(spec, settings)
 
 
 @pytest.mark.parametrize("name", MODELS)

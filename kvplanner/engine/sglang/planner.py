@@ -18,7 +18,7 @@ from kvplanner.engine.sglang.eras import era_of, spelled
 from kvplanner.engine.sglang.kv.cells import keeps_nothing
 from kvplanner.engine.sglang.kv.pools import Pools
 from kvplanner.engine.sglang.memory import host
-from kvplanner.engine.sglang.settings import Settings
+from kvplanner.engine.sglang.settings import Settings, with_ranks
 from kvplanner.engine.sglang.settle import parallel
 from kvplanner.engine.sglang.settle.check import check_model, method_refused, uneven_heads
 from kvplanner.engine.sglang.settle.settle import Settled, settle
@@ -27,7 +27,7 @@ from kvplanner.engine.sglang.startup.checks import Late
 from kvplanner.engine.sglang.startup.rank import Rank, rank_key
 from kvplanner.engine.sglang.startup.replica import Replica, Stages, replica
 from kvplanner.engine.sglang.startup.window import FractionWindow, fraction_window
-from kvplanner.engine.sglang.weights.check import check_tensors
+from kvplanner.engine.sglang.weights.check import check_tensors, refused_split
 from kvplanner.engine.sglang.words import figures, notes
 from kvplanner.engine.sglang.words.verdict import verdict
 from kvplanner.engine.shared.device import at_stage, described, unplannable
@@ -191,12 +191,16 @@ def _with_parallel(request: PlanRequest) -> tuple[PlanRequest, Settled]:
     if count <= 1 or any(name in request.options for name in parallel.SIZES):
         return request, settle(request)
     whole = "attn_dp_size" not in request.options  # all ranks share each layer: what their number does not divide by
+    known: Settings | None = None
     for size in range(count, 0, -1):
         if whole and size > 1 and uneven_heads(request.model.spec, size) is not None:
             continue  # is refused, as `check_model` says of settings that would first have to be settled
+        if known is not None and size > 1 and refused_split(request.model, with_ranks(known, size)) is not None:
+            continue  # as above: of what the split depends on, only the size differs
         tried = request._replace(options={**request.options, parallel.SIZES[0]: size})
         try:
             settled = settle(tried)
+            known = settled.settings
             check_model(request.model.spec, settled.settings)
             check_tensors(request.model, settled.settings)
         except BadInput:

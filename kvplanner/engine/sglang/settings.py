@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Literal
 
 from kvplanner.engine.sglang.eras import Era, Version
@@ -140,14 +141,16 @@ class Settings(NamedTuple):
     host_cache: HostCache = HostCache()
 
 
-def standing(settings: Settings) -> Settings:
-    """The settings without those that neither a model's tensors nor the layout of its pools depend on.
+def of_weights(settings: Settings) -> Hashable:
+    """All of the settings that a model's tensors on a rank depend on, beside the stage and the number of stages.
 
-    What is remembered by these serves every plan of a slider or a sweep over the others.
+    What is remembered by these serves every plan of a slider, a sweep or a search over the others.
     """
-    return settings._replace(
-        fraction=0.0, chunk=0, max_prefill_tokens=0, max_running=None, context_length=0, graphs=_NO_GRAPHS
-    )
+    parallel = settings.parallel
+    return (settings.dtype, settings.quantization, settings.arch, settings.moe_runner, parallel.tp,
+            parallel.attention_dp, parallel.ep)  # fmt: skip
 
 
-_NO_GRAPHS = Graphs("disabled", 0, (), "disabled", (), prefill_reserve=False)
+def with_ranks(settings: Settings, tp: int) -> Settings:
+    """The settings with another number of tensor ranks, nothing else settled anew."""
+    return settings._replace(parallel=settings.parallel._replace(tp=tp))

@@ -45,8 +45,9 @@ def described(
     rule: of the failing stage, None where none fails. tightest: the position of the device that lacks most.
     """
     numbers: dict[object, int] = {}
-    keyed = [(device, _likeness(device)) for device in devices]
-    groups = [numbers.setdefault(key, len(numbers)) for _, key in keyed]
+    alike = {id(device.segments): device.segments for device in devices}  # one for ranks that were planned once
+    shown = {at: _shown(segments) for at, segments in alike.items()}
+    groups = [numbers.setdefault(_likeness(d, shown[id(d.segments)]), len(numbers)) for d in devices]
     if rule is None and all(d.overflow_bytes == 0 for d in devices):
         return tuple(d._replace(group=group) for d, group in zip(devices, groups, strict=True))
     missing = verdict.failing.missing_bytes if rule is not None and verdict.failing is not None else 0
@@ -64,10 +65,14 @@ def described(
     return tuple(out)
 
 
-def _likeness(device: DevicePlan) -> tuple[object, ...]:
-    """Everything that is shown of a device but its index, role and replica."""
+def _shown(segments: Sequence[Segment]) -> tuple[object, ...]:
+    """Everything that is shown of segments."""
+    return tuple((s.kind, s.state, *_band(s)) for s in segments)
+
+
+def _likeness(device: DevicePlan, parts: object) -> tuple[object, ...]:
+    """Everything that is shown of a device but its index, role and replica. parts: what is shown of its segments."""
     real = device.device
-    parts = tuple((s.kind, s.state, *_band(s)) for s in device.segments)
     budget = device.budget.value if device.budget else None
     return real.kind, real.gpu.id, real.free_bytes, real.marks, device.total_bytes, budget, device.overflow_bytes, parts
 

@@ -10,7 +10,18 @@ from hypothesis import strategies as st
 
 from kvplanner.catalog import models
 from kvplanner.engine.sglang.kv.layout import layout
-from kvplanner.engine.sglang.kv.pools import Layout, Measured, Pools, Refusal, rest_gib, solve
+from kvplanner.engine.sglang.kv.pools import (
+    Layout,
+    Measured,
+    Pools,
+    Refusal,
+    Sized,
+    Sizing,
+    Stop,
+    rest_gib,
+    sizing,
+    solve,
+)
 from kvplanner.engine.sglang.settings import Settings
 from kvplanner.engine.sglang.settle.settle import settle
 from kvplanner.engine.sglang.startup import replica
@@ -134,14 +145,12 @@ def test_a_stage_that_refuses_the_tokens_of_the_smallest_one_is_refused(monkeypa
     second = first._replace()
     refusal = Refusal("states", "too few", 1.0)
 
-    def sized(settings: Settings, of: Layout, free: Measured) -> Pools | Refusal:
-        capped = settings.cache.max_total_tokens
-        usual = solve(settings, of, free)
-        assert isinstance(usual, Pools)
-        if of is second:
-            return refusal if capped else usual
-        return usual._replace(tokens=usual.tokens // 2)
+    def sized(settings: Settings, of: Layout, free: Measured) -> Sizing:
+        usual = sizing(settings, of, free)
+        if of is second and settings.cache.max_total_tokens:
+            raise Stop(refusal)
+        return usual if of is second else usual._replace(sized=Sized(usual.sized.tokens // 2, None))
 
-    monkeypatch.setattr(replica, "solve", sized)
+    monkeypatch.setattr(replica, "sizing", sized)
     monkeypatch.setattr(replica, "_measured", lambda ranks, end, fraction: (BEFORE, BEFORE - GIB))
     assert replica.pools_of(found, (first, second), (), "value") == ((), refusal)

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from kvplanner.engine.sglang.kv.cells import Cells, cells, engine_window, layers_of
+from collections.abc import Hashable
+
+from kvplanner.engine.sglang.kv.cells import Cells, built_layers, cells, engine_window, layers_of
 from kvplanner.engine.sglang.kv.deepseek_v4 import compression
 from kvplanner.engine.sglang.kv.pools import Layout
 from kvplanner.engine.sglang.kv.state import state_layout
-from kvplanner.engine.sglang.settings import Settings, standing
+from kvplanner.engine.sglang.settings import Settings
 from kvplanner.engine.shared.identity import by_identity
 from kvplanner.model.spec import Compressed, Mla, ModelSpec, State
 
 
-@by_identity(64, lambda _, settings, stage, draft=None: (standing(settings), stage, draft))
+def _read(spec: ModelSpec, settings: Settings, stage: int, draft: ModelSpec | None = None) -> Hashable:
+    """All that a layout depends on; of a stage the layers that it builds."""
+    built = spec.layer_of[slice(*built_layers(spec, settings.parallel.pp, stage))]
+    return (settings.cache, settings.dtype, settings.parallel, settings.speculation, settings.states, settings.overlap,
+            settings.era.charges_draft, built, draft)  # fmt: skip
+
+
+@by_identity(256, _read)
 def layout(spec: ModelSpec, settings: Settings, stage: int, draft: ModelSpec | None = None) -> Layout:
     """What the pools of a stage are made of. Raises NotModelled for kinds that are not known."""
     if any(isinstance(m, Compressed) for layer in spec.layers for m in layer.mixers):

@@ -92,7 +92,9 @@ class Sized(NamedTuple):
     window_tokens: int | None
 
 
-class _Stop(Exception):
+class Stop(Exception):
+    """There are no pools."""
+
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.message)
         self.refusal = refusal
@@ -111,30 +113,50 @@ def rest_gib(settings: Settings, measured: Measured) -> float:
     return after - before * (1 - settings.fraction) - settings.media_mib / 1024
 
 
+class Sizing(NamedTuple):
+    """What the rest of the budget is cut into, before it is known how many requests there are. rest: in GiB."""
+
+    rest: float
+    slots: int | None
+    sized: Sized
+
+
 def solve(settings: Settings, layout: Layout, measured: Measured) -> Pools | Refusal:
     """The pools that the engine makes, or why it makes none, in its order of checks."""
     try:
-        return _solve(settings, layout, measured)
-    except _Stop as stop:
+        return furnished(settings, layout, sizing(settings, layout, measured))
+    except Stop as stop:
         return stop.refusal
 
 
-def _solve(settings: Settings, layout: Layout, measured: Measured) -> Pools:
+def any_length(layout: Layout) -> bool:
+    """Whether `sizing` is the same for every context length."""
+    cells = layout.cells
+    return layout.compression is None and ((layout.window is not None and cells.window > 0) or cells.charged_full > 0)
+
+
+def sizing(settings: Settings, layout: Layout, measured: Measured) -> Sizing:
+    """Tokens and slots. Raises Stop where there are none."""
     rest = rest_gib(settings, measured)
     left, slots = rest, None
     if layout.state is not None:
         left, slots = _states(settings, layout.state, rest)
     if left <= 0:
-        raise _Stop(_no_rest(settings, measured))
+        raise Stop(_no_rest(settings, measured))
     sized = size(settings, layout, int(left * GIB))
     if sized.tokens <= 0:
-        raise _Stop(Refusal("tokens", "Not enough memory. Please try to increase --mem-fraction-static. "
-                            f"Current value: mem_fraction_static={settings.fraction!r}"))  # fmt: skip
+        raise Stop(Refusal("tokens", "Not enough memory. Please try to increase --mem-fraction-static. "
+                           f"Current value: mem_fraction_static={settings.fraction!r}"))  # fmt: skip
     limit = settings.cache.max_total_tokens
     if limit is not None and limit < sized.tokens:
         sized = _capped(settings, layout, sized, limit)
-    requests = request_limit(settings, sized.tokens, layout.state, slots)
-    return _allocated(settings, layout, sized, slots=slots, requests=requests, rest=rest)
+    return Sizing(rest, slots, sized)
+
+
+def furnished(settings: Settings, layout: Layout, found: Sizing) -> Pools:
+    """The pools of a size, with the requests that they serve. Raises Stop where they serve none."""
+    requests = request_limit(settings, found.sized.tokens, layout.state, found.slots)
+    return _allocated(settings, layout, found.sized, slots=found.slots, requests=requests, rest=found.rest)
 
 
 def _no_rest(settings: Settings, measured: Measured) -> Refusal:
@@ -174,7 +196,7 @@ def _states(settings: Settings, state: StateLayout, rest: float) -> tuple[float,
         else:
             slots = int((budget - each) // each)
     if slots <= 0:
-        raise _Stop(Refusal("states", (
+        raise Stop(Refusal("states", (
             "Not enough GPU memory for hybrid (mamba/linear-attention) state cache. "
             f"Computed max_mamba_cache_size={slots} (total_rest_memory={rest:.2f} GB, "
             f"mamba_cache_per_req={each / (1 << 20):.2f} MB)."
@@ -205,7 +227,7 @@ def _windows(settings: Settings, layout: Layout, available: int) -> Sized:
         fixed = window * cells.charged_window
         tokens = int((available - fixed) // cells.charged_full) // page * page
         if tokens <= 0:
-            raise _Stop(Refusal("window_cap", (
+            raise Stop(Refusal("window_cap", (
                 f"SWA pool cap ({window} tokens, {fixed / GIB:.2f} GiB) leaves no room for the full KV pool within "
                 f"the available {available / GIB:.2f} GiB."
             )))  # fmt: skip
@@ -219,7 +241,7 @@ def _by_ratio(settings: Settings, window: int, tokens: int) -> Sized:
     tokens = tokens // page * page
     kept = int(tokens * settings.cache.window_ratio) // page * page
     if window + page >= kept:
-        raise _Stop(Refusal("window", (
+        raise Stop(Refusal("window", (
             f"SWA pool ({kept} tokens) cannot hold even one request: the prefill admission floor is "
             f"sliding_window_size ({window}) + page_size ({page}). "
             "Increase --swa-full-tokens-ratio or the total KV budget."
@@ -295,7 +317,7 @@ def request_limit(settings: Settings, tokens: int, state: StateLayout | None, sl
         return limit
     limit = min(limit, slots // state.per_request)
     if limit <= 0:
-        raise _Stop(Refusal("requests", (
+        raise Stop(Refusal("requests", (
             "Hybrid (mamba/linear-attention) state cache is too small to serve any requests. "
             f"max_mamba_cache_size={slots}, mamba_ratio={state.per_request}, resulting max_num_reqs={limit}."
         )))  # fmt: skip

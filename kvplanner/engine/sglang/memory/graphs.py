@@ -7,12 +7,14 @@ Figures: "mem usage" of capture lines in public logs. Decode: 0.06 GiB for 3 siz
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Final
 
 from kvplanner.engine.sglang.memory.activations import token_bytes
 from kvplanner.engine.sglang.settings import Settings
 from kvplanner.engine.sglang.settle.backends import is_sparse_latent
-from kvplanner.estimate import Estimate, Input, banded, exact
+from kvplanner.engine.shared.identity import by_identity
+from kvplanner.estimate import Estimate, Input, band_of_sum, banded, exact, least_sure
 from kvplanner.model.spec import Compressed, ModelSpec, Moe, State
 from kvplanner.units import GIB, MIB
 
@@ -22,6 +24,18 @@ _EACH_OF_EXPERTS: Final = 60 * MIB
 _EACH_SPARSE: Final = 200 * MIB
 _STATES: Final = 300 * MIB
 _PREFILL_EACH: Final = 8 * MIB  # what the engine itself reserves for a size (memory_hook.py reserve_for_graph_mb)
+
+
+def _read(spec: ModelSpec, settings: Settings) -> Hashable:
+    """All that the graphs of a model depend on."""
+    del spec
+    return settings.graphs, settings.parallel, settings.speculation.algorithm
+
+
+@by_identity(64, _read)
+def all_graphs(spec: ModelSpec, settings: Settings) -> Estimate:
+    """Bytes of all CUDA graphs of a rank."""
+    return joined(decode(spec, settings), prefill(spec, settings))
 
 
 def decode(spec: ModelSpec, settings: Settings) -> Estimate:
@@ -62,3 +76,17 @@ def prefill(spec: ModelSpec, settings: Settings) -> Estimate:
     )
     high = max(round(2.5 * value), round(min(4 * GIB, max(sizes) * 0.5 * MIB)))
     return banded(value, value // 3, high, "calibrated", "1.5 × {chunk} + {sizes} × {each}", *inputs)
+
+
+def joined(decode: Estimate, prefill: Estimate) -> Estimate:
+    """All CUDA graphs of a rank."""
+    if not prefill.value or not decode.value:
+        return decode if not prefill.value else prefill
+    below, above = band_of_sum((decode, prefill))
+    value = decode.value + prefill.value
+    inputs = (
+        Input("decode", decode.value, "B", decode.in_numbers()),
+        Input("prefill", prefill.value, "B", prefill.in_numbers()),
+    )
+    basis = least_sure((decode, prefill))
+    return banded(value, value - below, value + above, basis, "{decode} + {prefill}", *inputs)

@@ -8,6 +8,7 @@ from typing import Final
 from kvplanner.engine.option import OptionValue
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.sglang.settings import Settings
+from kvplanner.engine.shared.identity import by_identity
 from kvplanner.engine.shared.shard import uneven
 from kvplanner.errors import BadInput
 from kvplanner.gpu.spec import Device
@@ -30,10 +31,15 @@ def as_started(options: Mapping[str, OptionValue]) -> dict[str, OptionValue]:
 def allowed(name: str, model: Model) -> tuple[int, ...]:
     """The sizes of a parallel option that a model allows, ascending; empty for other options."""
     if name == "tp_size":
-        return tuple(size for size in range(1, _MOST + 1) if _divides(model, size))
+        return _tensor_sizes(model)
     if name == "pp_size":
         return tuple(range(1, min(max(model.spec.num_layers, 1), _MOST) + 1))
     return ()
+
+
+@by_identity(64, lambda _: None)
+def _tensor_sizes(model: Model) -> tuple[int, ...]:
+    return tuple(size for size in range(1, _MOST + 1) if _divides(model, size))
 
 
 def _divides(model: Model, size: int) -> bool:

@@ -9,8 +9,8 @@ from kvplanner.engine.plan import Limits
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.sglang.kv.pools import Layout, cap_applies
 from kvplanner.engine.sglang.settings import Settings
-from kvplanner.engine.sglang.startup.replica import Replica, pools_of
-from kvplanner.engine.sglang.startup.standing import first, has_room
+from kvplanner.engine.sglang.startup.replica import Replica
+from kvplanner.engine.sglang.startup.standing import AtLength, first
 from kvplanner.record import later
 from kvplanner.units import ceil_div
 
@@ -67,22 +67,21 @@ def _surely_served(replicas: Sequence[Replica], held: int) -> int:
 
 
 def _longest(request: PlanRequest, replicas: Sequence[Replica], *, surely: bool) -> int | None:
-    """The longest context with which start-up comes to its end and whose requests the pools hold; None for none.
-
-    A longer one takes no tokens from the pools but widens the request table, which has to find room in the slack.
-    """
+    """The longest context with which start-up comes to its end and whose requests the pools hold; None for none."""
     made = min(replicas, key=lambda each: each.tokens_low if surely else each.first.tokens if each.pools else 0)
     at_most = max(request.model.spec.context_length or 0, made.settings.context_length)
-
-    def works(length: int) -> bool:
-        settings = made.settings._replace(context_length=length)
-        pools = pools_of(settings, made.layouts, made.ranks, "low" if surely else "value")[0]
-        if not pools or pools[0].tokens < length:
-            return False
-        return all(has_room(request, each, settings, surely=surely) for each in _distinct(replicas))
-
     if any(rank.after.value <= 0 for each in replicas for rank in each.ranks):
         return None
+    own = AtLength(request, made)
+    others = [AtLength(request, each) for each in _distinct(replicas) if each.ranks is not made.ranks]
+
+    def works(length: int) -> bool:
+        pools = own.pools(length, "value")
+        held = own.pools(length, "low") if surely else pools
+        if not held or held[0].tokens < length or not own.has_room(pools, surely=surely):
+            return False
+        return all(each.has_room(each.pools(length, "value"), surely=surely) for each in others)
+
     tokens = made.tokens_low if surely else made.first.tokens if made.pools else at_most
     near = min(tokens, at_most) + 1
     beyond = first(lambda length: not works(length), 0, at_most, near)

@@ -7,15 +7,17 @@ pools; the rest, the slack, holds everything else.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.segment import SegmentKind
 from kvplanner.engine.sglang.memory import activations, graphs, loading
 from kvplanner.engine.sglang.memory.outside import outside
 from kvplanner.engine.sglang.memory.workspace import attention_workspace
-from kvplanner.engine.sglang.settings import Settings
+from kvplanner.engine.sglang.settings import Settings, of_weights
 from kvplanner.engine.sglang.weights.rank import RankWeights, mtp_parameters, weights_of
 from kvplanner.engine.shared.calibration import Place, calibrate, ranks, release_of
+from kvplanner.engine.shared.identity import by_identity
 from kvplanner.estimate import Estimate, Input, band_of_sum, banded, exact, least_sure, measured
 from kvplanner.gpu.spec import Device
 from kvplanner.model.model import Model
@@ -33,8 +35,7 @@ class Rank(NamedTuple):
 
     other: what others hold before the engine starts; outside: taken before the baseline. weights: everything that
     loading takes, drafts included. workspace: attention workspaces, the request table not counted. graphs: all CUDA
-    graphs. late: what loads with the first requests. budget: what weights and pools may take. before, after: free
-    memory at the baseline and after loading.
+    graphs. late: what loads with the first requests. before, after: free memory at the baseline and after loading.
     """
 
     device: Device
@@ -45,7 +46,6 @@ class Rank(NamedTuple):
     other: Estimate
     outside: Estimate
     weights: Estimate
-    budget: Estimate
     workspace: Estimate
     graphs: Estimate
     late: Estimate
@@ -72,6 +72,11 @@ class Rank(NamedTuple):
         return before.value, after.value
 
     @property
+    def budget(self) -> Estimate:
+        """What weights and pools may take."""
+        return _budget(self.settings, self.before)
+
+    @property
     def reserved_bytes(self) -> int:
         """What the driver keeps: NVML's total less CUDA's."""
         return self.total.value - self.cuda_total.value
@@ -82,41 +87,75 @@ def rank_key(stage: int, device: Device) -> tuple[int, str, int | None]:
     return stage, device.gpu.id, device.free_bytes
 
 
-def plan_rank(request: PlanRequest, settings: Settings, stage: int, device: Device) -> Rank:
-    """One rank's memory; the request's measured bytes replace estimates, its calibration moves them."""
+class OnDevice(NamedTuple):
+    """What the ranks on one kind of device have in common, whatever their stage; sizes as in `Rank`."""
+
+    other: Estimate
+    outside: Estimate
+    workspace: Estimate
+    graphs: Estimate
+    late: Estimate
+    before: Estimate
+
+
+def on_device(request: PlanRequest, settings: Settings, device: Device) -> OnDevice:
+    """What ranks on a device need and find beside their weights."""
     gpu, spec = device.gpu, request.model.spec
+    assert gpu.cuda_total is not None  # refused before any rank is planned
+    term = _terms(request, settings, device)
+    other, taken = term("other", _other(device)), term("runtime_outside", outside(gpu, settings))
+    if request.calibration or "cuda_graphs" in request.measured:
+        prefill = exact(0) if "cuda_graphs" in request.measured else graphs.prefill(spec, settings)
+        captured = graphs.joined(term("cuda_graphs", graphs.decode(spec, settings)), prefill)
+    else:
+        captured = graphs.all_graphs(spec, settings)
+    return OnDevice(
+        other=other,
+        outside=taken,
+        workspace=attention_workspace(settings),
+        graphs=captured,
+        late=term("runtime", activations.late(settings)),
+        before=_less(gpu.cuda_total, (other, taken)),
+    )
+
+
+def plan_rank(request: PlanRequest, settings: Settings, stage: int, device: Device, here: OnDevice) -> Rank:
+    """One rank's memory; the request's measured bytes replace estimates, its calibration moves them.
+
+    here: what ranks on its device share.
+    """
+    gpu = device.gpu
     assert gpu.total is not None  # refused before any rank is planned
     assert gpu.cuda_total is not None
-
-    here = _here(request, settings, device)
-
-    def term(kind: SegmentKind, estimated: Estimate) -> Estimate:
-        if kind in request.measured:
-            return measured(request.measured[kind], "--measured")
-        return calibrate(estimated, kind, request.calibration, here)
-
-    other, taken = term("other", _other(device)), term("runtime_outside", outside(gpu, settings))
-    weights = term("weights", loaded(request, settings, stage))
-    before = _less(gpu.cuda_total, (other, taken))
-    decode = term("cuda_graphs", graphs.decode(spec, settings))
-    prefill = exact(0) if "cuda_graphs" in request.measured else graphs.prefill(spec, settings)
+    weights = _terms(request, settings, device)("weights", loaded(request, settings, stage))
     return Rank(
         device=device,
         stage=stage,
         settings=settings,
         total=gpu.total,
         cuda_total=gpu.cuda_total,
-        other=other,
-        outside=taken,
+        other=here.other,
+        outside=here.outside,
         weights=weights,
-        budget=_budget(settings, before),
-        workspace=attention_workspace(settings),
-        graphs=_both_graphs(decode, prefill),
-        late=term("runtime", activations.late(settings)),
-        before=before,
-        after=_less(gpu.cuda_total, (other, taken, weights)),
+        workspace=here.workspace,
+        graphs=here.graphs,
+        late=here.late,
+        before=here.before,
+        after=_less(gpu.cuda_total, (here.other, here.outside, weights)),
         given_kv=request.measured.get("kv_cache"),
     )
+
+
+def _terms(request: PlanRequest, settings: Settings, device: Device) -> Callable[[SegmentKind, Estimate], Estimate]:
+    """What puts the request's measured bytes in an estimate's place, and moves it by its calibration."""
+    here = _here(request, settings, device) if request.calibration else None
+
+    def term(kind: SegmentKind, estimated: Estimate) -> Estimate:
+        if kind in request.measured:
+            return measured(request.measured[kind], "--measured")
+        return calibrate(estimated, kind, request.calibration, here) if here is not None else estimated
+
+    return term
 
 
 def eager(request: PlanRequest, spec: ModelSpec, settings: Settings, requests: int) -> Estimate:
@@ -146,18 +185,35 @@ def _here(request: PlanRequest, settings: Settings, device: Device) -> Place:
 
 def loaded(request: PlanRequest, settings: Settings, stage: int) -> Estimate:
     """What loading takes of the device: tensors, rotary tables, the draft's, and what the driver counts beside them."""
+    if request.draft is None:
+        return _loaded_alone(request.model, settings, stage)
+    return _loaded(request.model, request.draft, settings, stage)
+
+
+@by_identity(
+    256,
+    lambda _, settings, stage: (
+        of_weights(settings), settings.parallel, settings.lora, settings.cpu_offload_bytes, settings.speculation,
+        settings.era.charges_draft, stage,
+    ),
+)  # fmt: skip
+def _loaded_alone(model: Model, settings: Settings, stage: int) -> Estimate:
+    return _loaded(model, None, settings, stage)
+
+
+def _loaded(model: Model, draft_model: Model | None, settings: Settings, stage: int) -> Estimate:
     lora = settings.lora
-    own = weights_of(request.model, settings, stage, lora_slots=lora.slots, lora_rank=lora.rank)
-    inputs = [Input(_KIND_NAMES[kind], size, "B", request.model.source_kind)
+    own = weights_of(model, settings, stage, lora_slots=lora.slots, lora_rank=lora.rank)
+    inputs = [Input(_KIND_NAMES[kind], size, "B", model.source_kind)
               for kind, size in own.kinds.most_common() if size]  # fmt: skip
     inputs += [Input(name, size, "B", source) for name, size, source in _beside(own, settings) if size]
-    draft = _draft_bytes(request, settings, stage)
+    draft = _draft_bytes(model, draft_model, settings, stage)
     if draft:
-        inputs.append(Input("draft model", draft, "B", request.draft.id if request.draft else "the checkpoint's own"))
+        inputs.append(Input("draft model", draft, "B", draft_model.id if draft_model else "the checkpoint's own"))
     offloaded = min(settings.cpu_offload_bytes, own.parameters)
     beside = loading.beside(settings)
     tensors = own.total + draft - offloaded
-    doubt = _doubt(request.model, tensors)
+    doubt = _doubt(model, tensors)
     below, above = band_of_sum((beside, doubt))
     value = tensors + beside.value
     formula = " + ".join(f"{{{i.name}}}" for i in inputs) + " + {allocator and late modules}"
@@ -175,14 +231,14 @@ def _beside(own: RankWeights, settings: Settings) -> tuple[tuple[str, int, str],
     )
 
 
-def _draft_bytes(request: PlanRequest, settings: Settings, stage: int) -> int:
+def _draft_bytes(model: Model, draft: Model | None, settings: Settings, stage: int) -> int:
     """The draft's weights, where the engine loads them before it measures: on the last stage."""
     if not settings.speculation.charged or stage != settings.parallel.pp - 1 or not settings.era.charges_draft:
         return 0
     alone = settings._replace(parallel=settings.parallel._replace(pp=1))
-    if request.draft is not None:
-        return weights_of(request.draft, alone, 0).total
-    return mtp_parameters(request.model, settings)
+    if draft is not None:
+        return weights_of(draft, alone, 0).total
+    return mtp_parameters(model, settings)
 
 
 def _doubt(model: Model, value: int) -> Estimate:
@@ -192,20 +248,6 @@ def _doubt(model: Model, value: int) -> Estimate:
         return exact(value)
     low, high = (round(value * bound / stored.value) for bound in (stored.low, stored.high))
     return banded(value, low, high, stored.basis)
-
-
-def _both_graphs(decode: Estimate, prefill: Estimate) -> Estimate:
-    """All CUDA graphs of a rank."""
-    if not prefill.value or not decode.value:
-        return decode if not prefill.value else prefill
-    below, above = band_of_sum((decode, prefill))
-    value = decode.value + prefill.value
-    inputs = (
-        Input("decode", decode.value, "B", decode.in_numbers()),
-        Input("prefill", prefill.value, "B", prefill.in_numbers()),
-    )
-    basis = least_sure((decode, prefill))
-    return banded(value, value - below, value + above, basis, "{decode} + {prefill}", *inputs)
 
 
 def _other(device: Device) -> Estimate:

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.sglang.kv.layout import layout
-from kvplanner.engine.sglang.kv.pools import Layout, Measured, Pools, Refusal, solve
+from kvplanner.engine.sglang.kv.pools import Layout, Measured, Pools, Refusal, Sizing, Stop, furnished, sizing, solve
 from kvplanner.engine.sglang.settings import Settings
 from kvplanner.engine.sglang.startup import checks
 from kvplanner.engine.sglang.startup.checks import Check, Late
-from kvplanner.engine.sglang.startup.rank import Rank, eager, plan_rank, rank_key
+from kvplanner.engine.sglang.startup.rank import OnDevice, Rank, eager, on_device, plan_rank, rank_key
 from kvplanner.gpu.spec import Device
 from kvplanner.record import NamedTuple
 
@@ -115,45 +115,51 @@ def replica(request: PlanRequest, settings: Settings, devices: Stages) -> Replic
 
 def _ranks(request: PlanRequest, settings: Settings, devices: Stages) -> tuple[Rank, ...]:
     """All ranks; each distinct (stage, GPU, free memory) is planned once."""
+    here: dict[tuple[int, str, int | None], OnDevice] = {}  # whatever the stage
     planned: dict[tuple[int, str, int | None], Rank] = {}
+    out: list[Rank] = []
     for stage, row in enumerate(devices):
         for device in row:
             key = rank_key(stage, device)
             if key not in planned:
-                planned[key] = plan_rank(request, settings, stage, device)
-    return tuple(planned[rank_key(stage, device)] for stage, row in enumerate(devices) for device in row)
+                place = rank_key(0, device)
+                if place not in here:
+                    here[place] = on_device(request, settings, device)
+                planned[key] = plan_rank(request, settings, stage, device, here[place])
+            out.append(planned[key])
+    return tuple(out)
 
 
 def pools_of(
     settings: Settings, layouts: Sequence[Layout], ranks: Sequence[Rank], end: str
 ) -> tuple[tuple[Pools, ...], Refusal | None]:
-    """The pools of every stage, or why there are none. The engine takes the least free memory of all ranks.
+    """The pools of every stage, or why there are none."""
+    try:
+        found = sizings_of(settings, layouts, ranks, end)
+        return tuple(furnished(settings, *each) for each in zip(layouts, found, strict=True)), None
+    except Stop as stop:
+        return (), stop.refusal
 
-    Stages differ in layers: all take the tokens of the one that holds fewest.
+
+def sizings_of(settings: Settings, layouts: Sequence[Layout], ranks: Sequence[Rank], end: str) -> tuple[Sizing, ...]:
+    """What the pools of every stage are cut to. The engine takes the least free memory of all ranks.
+
+    Stages differ in layers: all take the tokens of the one that holds fewest. Raises Stop where there are none.
     """
     before, after = _measured(ranks, end, settings.fraction)
     if before <= 0:
-        return (), Refusal("weights", "", 1.0)
+        raise Stop(Refusal("weights", "", 1.0))
     given = [rank.given_kv for rank in ranks if rank.given_kv is not None]
     if given:
         # A given cache stands for the rest of the budget.
         after = math.ceil(before * (1 - settings.fraction)) + min(given) + settings.media_mib * (1 << 20)
     measured = Measured(before, after)
-    sized, refusal = _solved(settings, layouts, measured)
-    tokens = min((pools.tokens for pools in sized), default=0)
-    if len(sized) > 1 and any(pools.tokens > tokens for pools in sized):
-        capped = settings._replace(cache=settings.cache._replace(max_total_tokens=tokens))
-        return _solved(capped, layouts, measured)
-    return sized, refusal
-
-
-def _solved(
-    settings: Settings, layouts: Sequence[Layout], measured: Measured
-) -> tuple[tuple[Pools, ...], Refusal | None]:
-    """The pools of every stage, none where one of them is refused."""
-    found = [solve(settings, each, measured) for each in layouts]
-    refusal = next((pools for pools in found if isinstance(pools, Refusal)), None)
-    return ((), refusal) if refusal is not None else (tuple(p for p in found if isinstance(p, Pools)), None)
+    found = tuple(sizing(settings, each, measured) for each in layouts)
+    tokens = min(each.sized.tokens for each in found)
+    if any(each.sized.tokens > tokens for each in found):
+        settings = settings._replace(cache=settings.cache._replace(max_total_tokens=tokens))
+        return tuple(sizing(settings, each, measured) for each in layouts)
+    return found
 
 
 def _measured(ranks: Sequence[Rank], end: str, fraction: float) -> tuple[int, int]:
@@ -187,25 +193,31 @@ def _refused(
 ) -> Failure:
     """A refusal with what the budget lacks until the smallest pools stand; 0 where no memory helps."""
     tightest = min(range(len(ranks)), key=lambda i: ranks[i].after.value)
-    lacking = {end: _lacking(ranks, settings, layouts, end) for end in ("value", "low", "high")}
+    lacking = _lacking(ranks, settings, layouts)
     missing = lacking["value"]
     least = min(lacking["high"], 0) if hopeful else lacking["high"]
     return Failure(stage, tightest, missing, min(least, missing), max(lacking["low"], missing), refusal)
 
 
-def _lacking(ranks: Sequence[Rank], settings: Settings, layouts: Sequence[Layout], end: str) -> int:
-    """What more has to be free after loading for pools to stand, 0 where even the whole memory would not do."""
-    before, after = _measured(ranks, end, settings.fraction)
+def _lacking(ranks: Sequence[Rank], settings: Settings, layouts: Sequence[Layout]) -> dict[str, int]:
+    """What more has to be free after loading for pools to stand, at each end of the band.
+
+    0 where pools stand, and where even the whole memory would not do.
+    """
+    free = {end: _measured(ranks, end, settings.fraction) for end in ("value", "low", "high")}
+    before = free["value"][0]  # at every end
     if before <= 0:
-        return max(-before, 1)
+        return dict.fromkeys(free, max(-before, 1))
+    whole = max(ranks[0].total.value, before)
+    most = {end: whole + max(after, 0) for end, (_, after) in free.items()}
 
-    def refused(more: int) -> bool:
-        return any(isinstance(solve(settings, each, Measured(before, after + more)), Refusal) for each in layouts)
+    def refused(after: int) -> bool:
+        return any(isinstance(solve(settings, each, Measured(before, after)), Refusal) for each in layouts)
 
-    none, enough = 0, max(ranks[0].total.value, before) - min(after, 0)
-    if not refused(0) or refused(enough):
-        return 0
+    none, enough = min(after for _, after in free.values()), max(most.values())
+    if refused(enough):
+        return dict.fromkeys(free, 0)
     while none + 1 < enough:
         middle = (none + enough) // 2
         none, enough = (middle, enough) if refused(middle) else (none, middle)
-    return enough
+    return {end: enough - after if after < enough <= most[end] else 0 for end, (_, after) in free.items()}

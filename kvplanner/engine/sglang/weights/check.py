@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kvplanner.engine.sglang.settings import Settings, standing
+from kvplanner.engine.sglang.settings import Settings, of_weights
 from kvplanner.engine.sglang.weights import rules
 from kvplanner.engine.sglang.weights.placement import expert_ranks, inventory_of, ranks_of
 from kvplanner.engine.shared.identity import by_identity
@@ -16,9 +16,24 @@ from kvplanner.model.tensors import TensorGroup
 _BLOCK_KINDS: Final = ("experts", "mlp", "attention")
 
 
-@by_identity(64, lambda _, settings: standing(settings))
 def check_tensors(model: Model, settings: Settings) -> None:
     """Raises BadInput, in words near the engine's, for a tensor that does not split over the ranks."""
+    found = refused_split(model, settings)
+    if found is not None:
+        raise BadInput(*found)
+
+
+@by_identity(256, lambda _, settings: of_weights(settings))
+def refused_split(model: Model, settings: Settings) -> tuple[str, str, str] | None:
+    """What is wrong with the first tensor that does not split over the ranks, the flag and a remedy; None for none."""
+    try:
+        _check(model, settings)
+    except BadInput as error:
+        return error.what, error.where, error.remedy
+    return None
+
+
+def _check(model: Model, settings: Settings) -> None:
     for group, _ in inventory_of(model).groups():
         if group.place == "mtp" or rules.whole(group, model.spec):
             continue

@@ -17,15 +17,6 @@ from kvplanner.errors import NotModelled
 from kvplanner.model.model import Model
 from kvplanner.model.spec import ModelSpec, Moe
 from kvplanner.model.tensors import Inventory, TensorGroup
-from kvplanner.record import NamedTuple
-
-
-class Placed(NamedTuple):
-    """A group of tensors on a rank: its local part and the layers that hold it."""
-
-    group: TensorGroup
-    local: Local
-    layers: int
 
 
 def inventory_of(model: Model) -> Inventory:
@@ -36,18 +27,32 @@ def inventory_of(model: Model) -> Inventory:
     return model.inventory
 
 
-def placed(model: Model, settings: Settings, stage: int) -> Iterator[Placed]:
-    """Every group of tensors that a rank of a stage holds, once for each distinct layer body."""
+def placed_bodies(model: Model, settings: Settings) -> Iterator[tuple[tuple[TensorGroup, Local], ...]]:
+    """What a rank holds of one layer of each distinct body, in the order of the inventory's blocks."""
     inventory = inventory_of(model)
+    experts = experts_of(model.spec)
+    for body in inventory.blocks:
+        whole = (*body, *rules.additions(body, inventory, model.spec))
+        yield tuple((group, local(group, model.spec, settings, experts)) for group in whole)
+
+
+def placed_outside(model: Model, settings: Settings) -> tuple[tuple[TensorGroup, Local], ...]:
+    """What a rank of a stage that holds them has of the groups outside the layers."""
+    inventory = inventory_of(model)
+    experts = experts_of(model.spec)
+    whole = (*inventory.outside, *rules.own_head(inventory, model.spec))
+    return tuple((group, local(group, model.spec, settings, experts)) for group in whole)
+
+
+def bodies_on(model: Model, settings: Settings, stage: int) -> list[tuple[int, int]]:
+    """Each distinct body that a stage has layers of, and of how many, in the order of the inventory's blocks."""
     first, end = stage_layers(model.spec.num_layers, settings.parallel.pp, stage)
-    experts = max((m.experts for layer in model.spec.layers for m in layer.mlps if isinstance(m, Moe)), default=0)
-    for index, layers in sorted(Counter(inventory.block_of[first:end]).items()):
-        body = inventory.blocks[index]
-        for group in (*body, *rules.additions(body, inventory, model.spec)):
-            yield Placed(group, local(group, model.spec, settings, experts), layers)
-    for group in (*inventory.outside, *rules.own_head(inventory, model.spec)):
-        if on_stage(group, model.spec, settings, stage):
-            yield Placed(group, local(group, model.spec, settings, experts), 1)
+    return sorted(Counter(inventory_of(model).block_of[first:end]).items())
+
+
+def experts_of(spec: ModelSpec) -> int:
+    """Routed experts of a layer, the most of any."""
+    return max((m.experts for layer in spec.layers for m in layer.mlps if isinstance(m, Moe)), default=0)
 
 
 def local(group: TensorGroup, spec: ModelSpec, settings: Settings, experts: int) -> Local:
