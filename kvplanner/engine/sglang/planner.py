@@ -27,7 +27,7 @@ from kvplanner.engine.sglang.startup.checks import Late
 from kvplanner.engine.sglang.startup.rank import Rank, rank_key
 from kvplanner.engine.sglang.startup.replica import Replica, Stages, replica
 from kvplanner.engine.sglang.startup.window import FractionWindow, fraction_window
-from kvplanner.engine.sglang.weights.check import check_tensors, refused_split
+from kvplanner.engine.sglang.weights.check import check_tensors, splits
 from kvplanner.engine.sglang.words import figures, notes
 from kvplanner.engine.sglang.words.verdict import verdict
 from kvplanner.engine.shared.device import at_stage, described, unplannable
@@ -195,7 +195,7 @@ def _with_parallel(request: PlanRequest) -> tuple[PlanRequest, Settled]:
     for size in range(count, 0, -1):
         if whole and size > 1 and uneven_heads(request.model.spec, size) is not None:
             continue  # is refused, as `check_model` says of settings that would first have to be settled
-        if known is not None and size > 1 and refused_split(request.model, with_ranks(known, size)) is not None:
+        if known is not None and size > 1 and not splits(request.model, with_ranks(known, size)):
             continue  # as above: of what the split depends on, only the size differs
         tried = request._replace(options={**request.options, parallel.SIZES[0]: size})
         try:

@@ -16,24 +16,19 @@ from kvplanner.model.tensors import TensorGroup
 _BLOCK_KINDS: Final = ("experts", "mlp", "attention")
 
 
-def check_tensors(model: Model, settings: Settings) -> None:
-    """Raises BadInput, in words near the engine's, for a tensor that does not split over the ranks."""
-    found = refused_split(model, settings)
-    if found is not None:
-        raise BadInput(*found)
+@by_identity(256, lambda _, settings: of_weights(settings))
+def splits(model: Model, settings: Settings) -> bool:
+    """Whether every tensor splits over the ranks: what a refusal costs is spent once for a number of them."""
+    try:
+        check_tensors(model, settings)
+    except BadInput:
+        return False
+    return True
 
 
 @by_identity(256, lambda _, settings: of_weights(settings))
-def refused_split(model: Model, settings: Settings) -> tuple[str, str, str] | None:
-    """What is wrong with the first tensor that does not split over the ranks, the flag and a remedy; None for none."""
-    try:
-        _check(model, settings)
-    except BadInput as error:
-        return error.what, error.where, error.remedy
-    return None
-
-
-def _check(model: Model, settings: Settings) -> None:
+def check_tensors(model: Model, settings: Settings) -> None:
+    """Raises BadInput, in words near the engine's, for a tensor that does not split over the ranks."""
     for group, _ in inventory_of(model).groups():
         if group.place == "mtp" or rules.whole(group, model.spec):
             continue
