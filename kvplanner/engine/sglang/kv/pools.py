@@ -137,6 +137,8 @@ def any_length(layout: Layout) -> bool:
 
 def sizing(settings: Settings, layout: Layout, measured: Measured) -> Sizing:
     """Tokens and slots. Raises Stop where there are none."""
+    if measured.before_bytes <= 0:
+        raise Stop(Refusal("weights", "", 1.0))
     rest = rest_gib(settings, measured)
     left, slots = rest, None
     if layout.state is not None:

@@ -147,8 +147,6 @@ def sizings_of(settings: Settings, layouts: Sequence[Layout], ranks: Sequence[Ra
     Stages differ in layers: all take the tokens of the one that holds fewest. Raises Stop where there are none.
     """
     before, after = _measured(ranks, end, settings.fraction)
-    if before <= 0:
-        raise Stop(Refusal("weights", "", 1.0))
     given = [rank.given_kv for rank in ranks if rank.given_kv is not None]
     if given:
         # A given cache stands for the rest of the budget.
