@@ -96,13 +96,10 @@ class Document(QObject):
 
     def options(self) -> tuple[Option, ...]:
         """The engine's options at the chosen version; the newest one's where it is no version, which the plan says."""
+        from kvplanner.engine.command import declared
         from kvplanner.engine.registry import engine
 
-        chosen = engine(self.state.ask.engine)
-        try:
-            return chosen.options(self.state.ask.version)
-        except PlannerError:
-            return chosen.options()
+        return declared(engine(self.state.ask.engine), self.state.ask.version)
 
     def set_pinned(self, states: tuple[PlanState, ...]) -> None:
         """The states that this one is compared with: no edit, and kept with the session."""

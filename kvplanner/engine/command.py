@@ -16,7 +16,7 @@ from kvplanner.engine.option import FlagRule, Option, OptionValue, Role
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.signature import signature
 from kvplanner.engine.values import parse_value
-from kvplanner.errors import BadInput, UnknownName
+from kvplanner.errors import BadInput, PlannerError, UnknownName
 from kvplanner.model.model import Model
 from kvplanner.record import NamedTuple
 from kvplanner.units import GB, GIB, parse_size
@@ -298,12 +298,13 @@ class CommandWords(NamedTuple):
 def command_words(engine: Engine, request: PlanRequest, named: str = "") -> CommandWords:
     """The words that start a server as planned, with only what the user set.
 
-    named: what to name the model by instead of its id: the path of one on this machine.
+    named: what to name the model by instead of its id: the path of one on this machine. Of a version that is none, as
+    the newest spells them.
     """
     environment: dict[str, str] = {}
     words: list[str] = []
     nested: dict[str, dict[str, OptionValue]] = {}
-    for option in engine.options(request.version):
+    for option in declared(engine, request.version):
         value = request.options.get(option.name)
         if value is None or option.role == "caller":
             continue
@@ -346,6 +347,14 @@ def _model_words(engine: Engine, model: Model, named: str) -> tuple[str, ...]:
     return found.model_flags[0], named or file or f"{model.id.rpartition('/')[2].removesuffix('.gguf')}.gguf"
 
 
+def declared(engine: Engine, version: str | None) -> tuple[Option, ...]:
+    """The options of a version; the newest one's of a version that is none, which a plan of it says."""
+    try:
+        return engine.options(version)
+    except PlannerError:
+        return engine.options()
+
+
 def role_option(engine: Engine, version: str | None, role: Role) -> Option | None:
-    """The option of an engine that plays a role, None where it has none."""
-    return next((option for option in engine.options(version) if option.role == role), None)
+    """The option of an engine that plays a role, None where it has none; the newest one's of a version that is none."""
+    return next((option for option in declared(engine, version) if option.role == role), None)

@@ -11,7 +11,7 @@ from itertools import chain, islice
 from typing import Final
 
 from kvplanner.catalog import gpus, models, naming
-from kvplanner.engine.command import role_option
+from kvplanner.engine.command import declared, role_option
 from kvplanner.engine.option import Option, OptionValue, Role
 from kvplanner.engine.plan import Plan
 from kvplanner.engine.registry import engine, names
@@ -69,10 +69,7 @@ class _Search:
     def __init__(self, request: PlanRequest) -> None:
         self.request = request
         self.engine = engine(request.engine)
-        try:
-            self.options = self.engine.options(request.version)
-        except PlannerError:  # of a version that is none
-            self.options = self.engine.options()
+        self.options = declared(self.engine, request.version)
 
     def ordered(self, error: PlannerError) -> Iterator[Mend]:
         """All ways, by what the error names."""

@@ -13,8 +13,10 @@ from pytestqt.qtbot import QtBot
 
 from kvplanner.app import planstore
 from kvplanner.engine.request import Load
+from kvplanner.ui.setup import wish
 from kvplanner.ui.setup.gpu_section import DeviceRow
 from kvplanner.ui.setup.inputs import ValueEdit
+from kvplanner.ui.window.tabbed import plan_mime
 from kvplanner.ui.window.window import MainWindow
 from tests.ui.window.kit import Keyboard
 
@@ -43,6 +45,20 @@ def said(window: MainWindow) -> str:
     """The last message."""
     strips = window.centre.messages.strips
     return strips[-1].message.text if strips else ""
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "llamacpp", "ollama"])
+def test_a_version_that_is_none_stops_nothing_that_spells_options(window: MainWindow, engine: str) -> None:
+    window.document.edit("Choose the engine", engine=engine, version="32k", options={})
+    window.document.flush()
+    assert window.document.error is not None
+    clipboard().setText("before")
+    window.copying.copy_command()
+    assert clipboard().text() != "before"
+    assert "have no plan: --engine-version: '32k' is no" in said(window)
+    assert plan_mime(window).text() == clipboard().text()
+    wish.ask(window.document, wish.Wish(context=4096))
+    assert list(window.document.state.ask.options.values()) == [4096]
 
 
 @pytest.mark.parametrize("enter", [True, False])
