@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from collections import Counter
-from functools import cache
+from contextlib import suppress
+from functools import cache, reduce
+from operator import getitem
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kvplanner.catalog import models
 from kvplanner.errors import BadInput, NotModelled, PlannerError
 from kvplanner.model.families import read_config
 from kvplanner.model.kv import state_bytes, token_cache
@@ -130,3 +135,17 @@ def test_the_mutations_meet_both_outcomes() -> None:
 @pytest.mark.parametrize("model", seeds())
 def test_originals_are_consistent(model: str) -> None:
     check_consistent(*original(model))
+
+
+@pytest.mark.parametrize("odd", [10**400, 1e308, 5e-324, -1e308], ids=["integer", "large", "tiny", "negative"])
+def test_no_number_is_too_large_or_too_small_for_a_ratio(odd: float) -> None:
+    """A size times such a number is no size, and its inverse neither: every broken number of every config is one."""
+    for model in {entry.architecture: entry.id for entry in models.index() if not entry.like}.values():
+        for path in facts(model)[2]:
+            config = copy.deepcopy(facts(model)[0])
+            *way, last = path
+            holder: Any = reduce(getitem, way, cast("Any", config))
+            if isinstance(holder[last], float) or last in {"factor", "mlp_ratio", "downsample_ratio"}:
+                holder[last] = odd
+                with suppress(BadInput, NotModelled):
+                    read_config(config, where=model, side_quant=facts(model)[1])

@@ -7,7 +7,6 @@ one is what a user may ask for.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
@@ -93,14 +92,14 @@ class Rope(NamedTuple):
 
     @classmethod
     def of(cls, settings: Mapping[str, object]) -> Rope | None:
-        """A setting as an option spells it, None for a factor that is no finite number."""
+        """A setting as an option spells it, None for a factor that is no number of a context's size."""
         kind = settings.get("rope_type", settings.get("type", "default"))
         factor, original = settings.get("factor"), settings.get("original_max_position_embeddings")
         if isinstance(original, bool) or not isinstance(original, int) or not 0 < original <= 1 << 40:
             original = None
         if factor is None:
             return cls(str(kind), None, original)
-        if isinstance(factor, bool) or not isinstance(factor, int | float) or not math.isfinite(factor):
+        if isinstance(factor, bool) or not isinstance(factor, int | float) or not abs(factor) <= 1 << 40:
             return None
         return cls(str(kind), factor, original)
 

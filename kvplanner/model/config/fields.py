@@ -6,7 +6,6 @@ in `Fields.defaulted`, so that a plan can say what it assumed.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -18,6 +17,8 @@ MAX_LAYERS: Final = 4096
 # Objects of settings that their makers write anything into.
 FREE: Final = frozenset({"meta", "export", "exllama_config", "algo_config", "calibration", "calib_config"})
 MAX_SIZE: Final = 1 << 40
+# Ratios and factors: what lies outside is a slip, and sizes times or by it would be no sizes.
+_SMALL: Final = (1e-6, 1e6)
 
 
 class Fields:
@@ -135,12 +136,14 @@ class Fields:
         return value
 
     def number(self, *names: str) -> float | None:
-        """A number, None when absent."""
+        """A ratio or another small number, None when absent; 0 or from a millionth to a million."""
         name, value = self.raw(*names)
         if not name:
             return None
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        if isinstance(value, bool) or not isinstance(value, int | float):
             raise self.bad(name, "a number")
+        if value and not _SMALL[0] <= value <= _SMALL[1]:
+            raise self.bad(name, "a number from 0 to 1,000,000")
         return float(value)
 
     def text(self, *names: str, allowed: Iterable[str] = ()) -> str | None:
