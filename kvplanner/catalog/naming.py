@@ -56,13 +56,14 @@ _ENDINGS: Final[tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str
     for text, key in (
         (rf"mlx{_SEP}?(\d)[-_]?bits?{_END}", lambda m: f"MLX {m[1]}-bit"),
         (rf"(\d)[-_]?bit{_SEP}mlx{_END}", lambda m: f"MLX {m[1]}-bit"),
+        (r"(?:bf16|f16)[-_.]gguf$", "GGUF F16"),
         (rf"(?:mlx{_SEP})?(?:bf16|fp16|f16|16bit|dequantized|unquantized){_END}", PLAIN),
         (r"(?:unsloth-)?(?:bnb[-_](?:nf)?4bit|bnb[-_]nf4|nf4|4bit[-_]bnb)(?:-smashed)?$", "bitsandbytes 4-bit"),
         (r"bnb[-_]8bit$", "bitsandbytes 8-bit"),
         (rf"(?:(?:int)?([248])(?:bit)?[-_])?auto[-_]?round[-_](?:inc|sym|asym|gptq|awq|best|light)"
          rf"(?:[-_](?:int)?([248])(?:[-_]?bit)?)?{_END}", lambda m: f"AutoRound {m[1] or m[2] or 4}-bit"),
         (rf"gptqmodel(?:[-_](?:int)?([2348])(?:[-_]?bit)?)?{_END}", lambda m: f"GPTQ {m[1] or 4}-bit"),
-        (r"qat[-_]q4[-_]0(?:[-_.]gguf)?$", "GGUF Q4_0"),
+        (r"qat[-_](?:q4[-_]0(?:[-_.]gguf)?|gguf)$", "GGUF Q4_0"),
         (rf"(?:gptq[-_]?(?:marlin)?{_SEP}?(?:int)?([348])?(?:[-_]?b(?:it)?)?(?:[-_](?:\d+g|g\d+))?){_END}",
          lambda m: f"GPTQ {m[1] or 4}-bit"),
         (rf"(?:int)?([48])(?:bit)?[-_]gptq{_END}", lambda m: f"GPTQ {m[1]}-bit"),
@@ -91,6 +92,8 @@ _ENDINGS: Final[tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str
         (r"(hqq|aqlm|eetq|quanto|higgs|vptq|spqr)(?:[-_].*)?$", lambda m: m[1].lower()),
     )
 )  # fmt: skip
+# llama.cpp and Ollama name a repository's file so.
+_TAGGED: Final = re.compile(r"([^/:\s]+/[^/:\s]+?)(?:[-_.]gguf)?:([\w.-]+)", re.IGNORECASE)
 # What some put behind the name of an unquantised model, and others leave out.
 _BEHIND: Final = re.compile(r"[-_](?:bf16|fp16|hf)$", re.IGNORECASE)
 # What is put behind a model whose weights were changed a little, in its shape.
@@ -125,7 +128,13 @@ _ALL_PARTS: Final = ("attention", "state", "mlp", "dense block", "shared experts
 
 
 def parse(text: str) -> Named | None:
-    """What a name says, None where it names no model of the catalogue."""
+    """What a name says, None where it names no model of the catalogue.
+
+    A tag behind a repository of GGUF files ("ORG/NAME-GGUF:Q4_K_M") is the file's format.
+    """
+    if tagged := _TAGGED.fullmatch(text.strip()):
+        tag = "" if tagged[2].lower() == "latest" else f"-{tagged[2]}"
+        return parse(f"{tagged[1]}{tag}-GGUF")
     publisher, _, name = text.strip().rpartition("/")
     apple = publisher.lower() in _MLX_PUBLISHERS
     if apple and (match := _MLX_ENDING.search(name)):
@@ -305,6 +314,12 @@ def _quantised(named: Model, named_as: Named, base: Model) -> Model:
 def _gguf(named: Model, named_as: Named, base: Model) -> Model:
     """The model by llama.cpp's recipe of the name, or of the type that llama.cpp takes where none is named."""
     assert base.inventory is not None
+    if base.spec.quantization == "mxfp4":
+        # Experts that were trained in MXFP4 stay so in every GGUF file; of the rest the type hardly counts.
+        return named._replace(
+            source_detail=f"by its name: {base.id}, whose experts are MXFP4 in every GGUF file",
+            problems=(f"Nobody recorded its own files: planned as {base.id}", *base.problems),
+        )
     kind = named_as.key if named_as.key in whatif.WHATIF_FORMATS else "GGUF Q4_K_M"
     if named_as.key not in ("GGUF", kind):
         return _no_recipe(named, named_as)

@@ -196,7 +196,7 @@ def _flag_value(option: Option, sense: bool, inline: str | None, words: list[str
     text = inline if inline is not None else _next(words, flag)
     if inline is None and option.many:
         text = ",".join((text, *_run_of_words(words)))
-    if option.type == "bytes":
+    if option.type == "bytes" and option.role != "caller":
         _refuse_units(flag, text)
     if option.type == "text" and text.startswith("{") and '"' not in text and (found := _without_quotes(text)):
         text = json.dumps(found)

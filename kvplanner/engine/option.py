@@ -22,7 +22,7 @@ class Option(NamedTuple):
 
     name: the canonical long flag without dashes and with underscores. flags: every spelling, the canonical first.
     negation: the flag that turns a boolean off. env: an environment variable that sets it instead of a flag;
-    env_also: one that sets it where the flag does not.
+    env_also: one that sets it where the flag does not. env_negation: one whose presence turns a boolean off.
     json: "parent.key" where the value lives in a flag that takes JSON ("compilation_config.cudagraph_mode").
     json_also: further homes of that kind, read but never written. many: the flag takes one word or more, kept with
     commas. modelled False: understood, but nothing is planned by it. synonyms: (other spelling, choice) pairs.
@@ -58,6 +58,7 @@ class Option(NamedTuple):
     label: str = ""
     role: Role = ""
     negation_also: tuple[str, ...] = ()
+    env_negation: str = ""
 
     @property
     def spelled(self) -> str:
@@ -75,7 +76,9 @@ class FlagRule(NamedTuple):
 
     words: that follow it: "", "1", or "+" for one or more. reason: why a plan cannot leave it out, "" when it can;
     remedy: what to do then; harmless: values that it may have all the same. same_as: the JSON flag that it stands for.
-    modelled False: it may change memory, and a plan that leaves it out says so.
+    modelled False: it may change memory, and a plan that leaves it out says so. sizes: the option that is given the
+    size of the file that it names; the reason holds where that is not at hand. encoders: the file holds the model's
+    own encoders; unless: flags without which it is loaded with a repository's model unasked.
     """
 
     words: Literal["", "1", "+"] = ""
@@ -84,6 +87,9 @@ class FlagRule(NamedTuple):
     harmless: tuple[str, ...] = ()
     same_as: str = ""
     modelled: bool = True
+    sizes: str = ""
+    encoders: bool = False
+    unless: tuple[str, ...] = ()
 
 
 class Resolved(NamedTuple):

@@ -53,7 +53,9 @@ class Signature(NamedTuple):
     and $HEAD for the first one's address; replica_flags: the same where whole replicas are spread, with {local} and
     {first}; node_worker: of all but the first; ray_flags: of a server on a Ray cluster. programs: other commands that
     load a model. store: what names of its own store begin with here. repo_flags: flags that name a repository of
-    model files.
+    model files; repo_file_flags: a file of it; repo_env, repo_file_env: variables that do. presets: flags that stand
+    for a model and its settings, with the words that they stand for. kin: a pattern for the engine's other programs,
+    which load no model as a server does. env_prefixes: how the engine's variables begin.
     """
 
     engine: str
@@ -84,6 +86,12 @@ class Signature(NamedTuple):
     programs: tuple[Program, ...] = ()
     store: str = ""
     repo_flags: tuple[str, ...] = ()
+    repo_file_flags: tuple[str, ...] = ()
+    repo_env: tuple[str, ...] = ()
+    repo_file_env: tuple[str, ...] = ()
+    presets: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    kin: str = ""
+    env_prefixes: tuple[str, ...] = ()
 
 
 @cache

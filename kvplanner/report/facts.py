@@ -253,18 +253,22 @@ def option_facts(plan: Plan) -> Iterator[tuple[str, str]]:
     from kvplanner.engine.registry import engine
 
     chosen = engine(plan.request.engine)
-    everyday = [o.name for o in chosen.options(plan.request.version) if o.everyday]
+    declared = {option.name: option for option in chosen.options(plan.request.version)}
+    everyday = [name for name, option in declared.items() if option.everyday]
     set_by_user = [name for name, resolved in plan.options.items() if resolved.origin == "user"]
     ranges = {found.option: range_words(found) for found in plan.ranges}
     for name in dict.fromkeys((*set_by_user, *everyday)):
         if name in plan.options:
             works = f". {ranges[name]}" if name in ranges else ""
-            yield name, _option_text(plan.options[name]) + works
+            yield name, _option_text(plan.options[name], size=declared[name].type == "bytes") + works
 
 
-def _option_text(resolved: Resolved) -> str:
+def _option_text(resolved: Resolved, *, size: bool) -> str:
     value = resolved.value
-    shown = format_count(value) if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    number = isinstance(value, int) and not isinstance(value, bool)
+    shown = str(value)
+    if isinstance(value, int) and number:
+        shown = format_bytes(value) if size and value >= 0 else format_count(value)
     shown = "not set" if value is None else shown if len(shown) <= _LONGEST_VALUE else shown[: _LONGEST_VALUE - 1] + "…"
     if resolved.origin == "user":
         return f"{shown} (set)"

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from kvplanner.engine.draft import DraftWish
 from kvplanner.errors import BadInput, PlannerError
 from kvplanner.model.model import Model
+from kvplanner.request.standin import file_stem, is_elsewhere
 
 
 def open_draft(wish: DraftWish | None, open_model: Callable[[str], Model]) -> Model | None:
@@ -16,8 +17,9 @@ def open_draft(wish: DraftWish | None, open_model: Callable[[str], Model]) -> Mo
     """
     if wish is None:
         return None
+    name = file_stem(wish.name) if is_elsewhere(wish.name) else wish.name
     try:
-        return open_model(wish.name)
+        return open_model(name)
     except PlannerError as error:
         if wish.optional:
             return None

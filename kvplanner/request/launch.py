@@ -9,10 +9,11 @@ from pathlib import PurePath
 from typing import Final
 
 from kvplanner.engine.programs import as_server
-from kvplanner.engine.signature import Signature, command_end, signatures, start_of
+from kvplanner.engine.signature import Signature, base_name, command_end, signatures, start_of
 from kvplanner.errors import BadInput
 from kvplanner.gpu.spec import Device, Machine
 from kvplanner.record import NamedTuple
+from kvplanner.request import repository
 from kvplanner.request.pasted import read
 
 _WHERE: Final = "after --"
@@ -25,6 +26,7 @@ _REDIRECT: Final = r"(?s)(?:\d*|&)(?:>>?|<)(?:\||&)?(.*)"
 _VISIBLE: Final = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
 _ALL: Final = frozenset({"all", "void", "none", ""})
 _MAX_DIGITS: Final = 4
+_FIRST: Final = 8  # words among which a program stands
 _COMMAND: Final = r"[a-z]+(?:-[a-z]+)*"
 
 
@@ -77,22 +79,29 @@ def take_apart(words: Sequence[str]) -> Launch:
         )  # fmt: skip
     at = _after_image(found.signature, words, found.at) if found.image else found.at
     environment = dict(_environment(words[: found.at]))
-    rest = tuple(_without_shell(words[at:]))
+    rest = tuple(repository.presets(found.signature, tuple(_without_shell(words[at:]))))
     named = ""
     if found.program is not None:
         named, rest = as_server(found.program, rest)
     flags, model = _without_model(rest, found.signature.model_flags)
-    flags, repository = _without_model(flags, found.signature.repo_flags)
+    model = model or next((environment[name] for name in found.signature.model_env if environment.get(name)), "")
+    flags, of_hub = repository.of_hub(found.signature, flags, environment)
     version = _version(found.tag) or release
     return Launch(
-        environment, model or named or repository, flags, found.signature.engine, version, kind, weight_format, count,
-        store=found.signature.store, repository=bool(repository and not model),
+        environment, model or named or of_hub, flags, found.signature.engine, version, kind, weight_format, count,
+        store=found.signature.store, repository=bool(of_hub and not model and not named),
     )  # fmt: skip
 
 
 def refuse_other_command(words: Sequence[str], where: str) -> None:
     """Raises BadInput for a command of an engine's that starts no server, such as "vllm bench throughput"."""
-    launches = [found.launch for found in signatures() if len(found.launch) > 1]
+    known = signatures()
+    for word in words[:_FIRST]:
+        title = next((found.launch[0] for found in known if found.kin and re.fullmatch(found.kin, base_name(word))), "")
+        if title:
+            raise BadInput(f"{base_name(word)} starts no server", where,
+                           f"Write -- {title} and the flags that a server would have")  # fmt: skip
+    launches = [found.launch for found in known if len(found.launch) > 1]
     for word, following in pairwise(words):
         for launch in launches:
             if (

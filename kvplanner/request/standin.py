@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from kvplanner.errors import PlannerError, UnknownName
+from kvplanner.model.model import Model
 from kvplanner.reading import expanded, is_there
 from kvplanner.record import NamedTuple
 
+_USUAL: Final = "Q4_K_M"  # what llama.cpp takes of a repository where no tag is given
 _CACHED: Final = re.compile(r"models--([^/]+?)--([^/]+)")
 _ENDING: Final = re.compile(r"(?:-\d{5}-of-\d{5})?\.(?:gguf|safetensors)$|/config\.json$", re.IGNORECASE)
 _ROOTED: Final = re.compile(r"[/~]|\.{1,2}[/\\]|[A-Za-z]:[\\/]|\$")
@@ -21,6 +23,11 @@ def is_elsewhere(name: str) -> bool:
     return rooted and not is_there(expanded(name))
 
 
+def file_stem(path: str) -> str:
+    """A file's own name without ending and number of its part: what says a model and its mix."""
+    return _ENDING.sub("", path.replace("\\", "/").rpartition("/")[2])
+
+
 class Standing(NamedTuple):
     """The model that stands in for one that is not here: its name, what to say, and the format that it is in."""
 
@@ -29,7 +36,7 @@ class Standing(NamedTuple):
     weight_format: str = ""
 
 
-def of_store(name: str, store: str, opened: Callable[[str], object]) -> Standing | None:
+def of_store(name: str, store: str, opened: Callable[[str], Model]) -> Standing | None:
     """The model that a name of an engine's own store, or of a repository of GGUF files, stands for.
 
     store: what names of the store begin with here, "" for repositories. The store's own file comes first; where it is
@@ -44,12 +51,25 @@ def of_store(name: str, store: str, opened: Callable[[str], object]) -> Standing
             pass
         else:
             return Standing(f"{store}{name}")
+    elif held := _file_here(name, opened):
+        return Standing(held)
     found = shared_names.find(name)
     if found is None:
         return None
     where = "is not in Ollama's store on this machine" if store else "is not fetched here"
     said = f"{name} {where}: planned as {found.model} in {found.weight_format}, by its name"
     return Standing(found.model, (said,), found.weight_format)
+
+
+def _file_here(name: str, opened: Callable[[str], Model]) -> str:
+    """A repository's file in this machine's caches: of the tag, else of the usual mix; "" for none."""
+    for text in (name,) if ":" in name else (f"{name}:{_USUAL}", name):
+        try:
+            if opened(text).source_kind == "gguf":
+                return text
+        except PlannerError:
+            continue
+    return ""
 
 
 def of_file(path: str) -> Standing | None:

@@ -12,10 +12,12 @@ from kvplanner.engine.option import Option, OptionValue
 from kvplanner.engine.protocol import Engine
 from kvplanner.engine.request import Calibration, PlanRequest
 from kvplanner.engine.segment import SEGMENT_KINDS, SegmentKind
+from kvplanner.engine.signature import signature, signatures
 from kvplanner.errors import BadInput, UnknownName
 from kvplanner.gpu.spec import Device, Machine
 from kvplanner.model.model import Model
 from kvplanner.printable import cut
+from kvplanner.reading import expanded, file_size
 from kvplanner.record import NamedTuple
 from kvplanner.request import planfile
 from kvplanner.request.draft import open_draft
@@ -122,17 +124,22 @@ def build(words: PlanWords, sources: Sources) -> Built:
     elif (launch.store or launch.repository) and command.model and not named:
         model_text, stood_in, found = _of_store(command.model, launch, sources)
         wished = wished or found
+    elif not kept and (store := next((s.store for s in signatures() if s.store and named.startswith(s.store)), "")):
+        held = of_store(named.removeprefix(store), store, sources.open_model)
+        model_text, stood_in, found = held or Standing(named)
+        wished = wished or found
     if not model_text:
         raise BadInput("no model is named", "MODEL", "Example: kvplanner plan Llama-3.1-8B-Instruct --gpu H100")
     machine, machine_text, said = machine_of(words.gpu or (kept.machine if kept else ""), sources.local)
     open_kept = sources.open_kept or sources.open_model
     model = (open_kept if kept else sources.open_model)(model_text)
+    given, counted = _with_encoders(command, chosen, model)
     if kept:
         request = planfile.to_request(kept, model, machine)
-        options = {**request.options, **command.options}
+        options = {**request.options, **given}
         request = request._replace(engine=chosen.name, version=version, options=options)
     else:
-        request = PlanRequest(model, machine, chosen.name, version, command.options)
+        request = PlanRequest(model, machine, chosen.name, version, given)
     request = _with_words(request, words._replace(weight_format=words.weight_format or wished))
     if launch.launched:
         shown = visible(request.machine, launch.environment)
@@ -151,7 +158,7 @@ def build(words: PlanWords, sources: Sources) -> Built:
     drafting = open_draft(draft, sources.open_model if typed else open_kept)
     request = request._replace(draft=drafting, calibration=sources.calibration)
     further = (f"{launch.servers} servers are started: the first one is planned",) if launch.servers > 1 else ()
-    warnings = (*said, *stood_in, *command.warnings, *further)
+    warnings = (*said, *stood_in, *counted, *command.warnings, *further)
     return Built(request, model_text, machine_text, warnings, model, kept, nodes if nodes > 1 else 0)
 
 
@@ -235,22 +242,25 @@ def _refuse_ours(words: Sequence[str], options: Sequence[Option]) -> None:
 
 
 class _Command(NamedTuple):
-    """What stands after "--", understood."""
+    """What stands after "--", understood. missing: files that it names and that are not here, by flag."""
 
     options: dict[str, OptionValue]
     model: str
     warnings: tuple[str, ...]
     launch: Launch
+    missing: dict[str, str]
 
 
 def _command(engine: Engine, version: str | None, launch: Launch) -> _Command:
     """Options, the model that the command line names, and warnings."""
+    from kvplanner.engine import environment
+    from kvplanner.engine.beside import files_beside
     from kvplanner.engine.command import parse_flags
-    from kvplanner.engine.values import parse_value
 
-    options = engine.options(version)
+    options, rules, given = engine.options(version), engine.ignored_flags(), launch.environment
     _refuse_ours(launch.flags, options)
-    parsed = parse_flags(options, launch.flags, engine.ignored_flags())
+    beside = files_beside(launch.flags, given, rules, lambda path: file_size(expanded(path)))
+    parsed = parse_flags(options, beside.words, rules)
     named = dict.fromkeys(w for w in (launch.model, *parsed.positional) if w)
     if len(named) > 1:
         extra = list(named)[1]
@@ -259,16 +269,38 @@ def _command(engine: Engine, version: str | None, launch: Launch) -> _Command:
             "after --",
             f"Write {' '.join(engine.launch)} MODEL and its flags, or flags alone",
         )
-    by_env = {name: o for o in options for name in (o.env, o.env_also) if name}
-    values = {by_env[n].name: parse_value(by_env[n], v) for n, v in launch.environment.items() if n in by_env}
-    for name, value in launch.environment.items():
-        rule = engine.ignored_flags().get(name)
-        if rule is not None and rule.reason and value not in rule.harmless:
-            raise BadInput(rule.reason, f"{name}={value[:40]}", rule.remedy)
-    ours = engine.name.upper() + "_"
-    ignored = [n for n in launch.environment if n.startswith(ours) and n not in {*by_env, *engine.ignored_flags()}]
-    warnings = [f"{name} is not modelled: left out" for name in ignored]
-    return _Command({**values, **parsed.values}, next(iter(named), ""), (*parsed.warnings, *warnings), launch)
+    environment.refuse(rules, given)
+    own = signature(engine.name)
+    prefixes = (f"{engine.name.upper()}_", *(own.env_prefixes if own is not None else ()))
+    warnings = (*parsed.warnings, *environment.unread(prefixes, options, rules, given))
+    values = {**environment.values_of(options, given), **beside.sizes, **parsed.values}
+    return _Command(values, next(iter(named), ""), warnings, launch, beside.missing)
+
+
+def _with_encoders(command: _Command, engine: Engine, model: Model) -> tuple[dict[str, OptionValue], tuple[str, ...]]:
+    """The options with the files beside the model that are not here, where the model itself says what they hold.
+
+    Raises BadInput for another file that is not here.
+    """
+    from kvplanner.engine.beside import encoder_bytes
+
+    rules, options = engine.ignored_flags(), dict(command.options)
+    size, said = encoder_bytes(model), []
+    for flag, path in command.missing.items():
+        rule = rules[flag]
+        if not (rule.encoders and size):
+            raise BadInput(rule.reason, f"{flag} {cut(path, _SHOWN)}", rule.remedy)
+        if rule.sizes not in options:
+            options[rule.sizes] = size
+            said.append(f"{cut(path, _SHOWN)} is not on this machine: counted as the model's own encoder in 16 bits, "
+                        f"{format_bytes(size)}")  # fmt: skip
+    # What a repository is loaded with unasked.
+    for rule in {rule for rule in rules.values() if rule.encoders and command.launch.repository and size}:
+        if rule.sizes not in options and not any(flag in command.launch.flags for flag in rule.unless):
+            options[rule.sizes] = size
+            said.append(f"The repository's projector is loaded with its model: counted as the model's own encoder in "
+                        f"16 bits, {format_bytes(size)}; {rule.unless[0]} leaves it out")  # fmt: skip
+    return options, tuple(said)
 
 
 def kind_of(text: str) -> SegmentKind | None:

@@ -18,11 +18,15 @@ _SUFFIXES: Final = (".json", ".safetensors", ".gguf", *_PICKLES)
 # The page of a model on the Hub, as pasted from a browser.
 _PAGE: Final = re.compile(r"(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/([^/\s?#]+/[^/\s?#]+)(?:[/?#]\S*)?")
 
+# A file of a repository by its quantisation, as llama.cpp and Ollama name it.
+_TAGGED: Final = re.compile(r"([^/:\s]+/[^/:\s]+):([\w.-]+)")
+
 
 def open_model(text: str, *, allow_network: bool = False, control: Control | None = None) -> Model:
     """The model that `text` names.
 
-    Accepts a catalogue id, a folder, config.json, *.safetensors, *.gguf, "ollama:NAME" and "hub:ORG/NAME[@REVISION]";
+    Accepts a catalogue id, a folder, config.json, *.safetensors, *.gguf, "ollama:NAME", "hub:ORG/NAME[@REVISION]" and
+    "ORG/NAME:Q4_K_M", a GGUF file by its tag;
     the address of a model's page on the Hub stands for its id, and opens nothing online.
     A folder or file wins over a catalogue id of the same spelling, as it does for the engines.
     allow_network: "hub:" may go online; everything else never does. control: told the progress of that, and raises
@@ -146,8 +150,13 @@ def _by_name(name: str, path: Path) -> Model:
 
 
 def _cached(name: str) -> Model | None:
-    """The model of this Hub id in the local cache, None when it is not there."""
+    """The model of this Hub id, or of the file that its tag names, in the local caches; None when it is not there."""
     from kvplanner.source.hub import cache as hub_cache
+    from kvplanner.source.stores import llamacpp
 
+    tagged = _TAGGED.fullmatch(name)
+    if tagged is not None:
+        file = hub_cache.find_file(tagged[1], tagged[2]) or llamacpp.find_file(tagged[1], tagged[2])
+        return open_path(file)._replace(id=name) if file is not None else None
     folder = hub_cache.find(name)
     return open_path(folder) if folder is not None else None

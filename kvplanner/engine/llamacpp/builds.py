@@ -24,6 +24,8 @@ class Build(NamedTuple):
     padding: cells are a multiple of it. windows: sliding-window layers keep a window only. flash_auto: flash attention
     is on where it can be. both_inputs: the graph takes embeddings as well as tokens. late_rows: the last layer of
     architectures that draft computes every token. latent: latent attention keeps its latent vector; before, full heads.
+    fit_projector, fit_draft: --fit keeps room for a projector (pull request 21489, 5 April 2026) and for what drafts
+    (b9305: pull request 23485), the latter at the whole context that it was trained for where none is given.
     slots, unified, all_layers, fit, drafted (tokens at once): the server's defaults.
     """
 
@@ -46,6 +48,8 @@ class Build(NamedTuple):
     unified: bool = True
     all_layers: bool = True
     fit: bool = True
+    fit_projector: bool = True
+    fit_draft: bool = True
     drafted: int = 3
 
 
@@ -59,8 +63,11 @@ _2026_APRIL: Final = _2026_JUNE._replace(
     row_split=True,
     late_rows=False,
     drafted=16,
+    fit_draft=False,
 )
-_2026_FEBRUARY: Final = _2026_APRIL._replace(name="2026-02", first=8200, rotated=False, tensor_split=False)
+_2026_FEBRUARY: Final = _2026_APRIL._replace(
+    name="2026-02", first=8200, rotated=False, tensor_split=False, fit_projector=False
+)
 _2025_DECEMBER: Final = _2026_FEBRUARY._replace(name="2025-12", first=7400, output_first=False, both_inputs=False)
 _2025_SEPTEMBER: Final = _2025_DECEMBER._replace(
     name="2025-09", first=6300, slots=1, unified=False, all_layers=False, fit=False

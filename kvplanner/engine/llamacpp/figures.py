@@ -71,7 +71,10 @@ class OnGpu(NamedTuple):
 
 @late("compute")
 class OnHost(NamedTuple):
-    """What the host holds. mapped: its weights are a view of the file, but for the bytes that are `repacked`."""
+    """What the host holds. mapped: its weights are a view of the file, but for the bytes that are `repacked`.
+
+    locked: the view stays in RAM. experts: layers on the GPUs whose experts lie here.
+    """
 
     weights: Estimate
     kv: Estimate
@@ -80,6 +83,8 @@ class OnHost(NamedTuple):
     mapped: bool
     layers: int
     repacked: int = 0
+    locked: bool = False
+    experts: int = 0
 
     @property
     def bytes(self) -> int:
@@ -88,8 +93,8 @@ class OnHost(NamedTuple):
 
     @property
     def kept(self) -> int:
-        """What the system cannot drop: all but what is mapped."""
-        return self.bytes - (self.weights.value - self.repacked if self.mapped else 0)
+        """What the system cannot drop: all but what is mapped and not locked."""
+        return self.bytes - (self.weights.value - self.repacked if self.mapped and not self.locked else 0)
 
 
 def totals(device: Device) -> tuple[int, int]:
@@ -170,6 +175,12 @@ def _steering(model: Model, settled: Settled, layers: Sequence[int]) -> list[Inp
         return []
     row = round_up(4 * model.spec.hidden_size, 128)
     return [Input("control vector", row * count, "B", f"{row:,} bytes for each of {count} layers")]
+
+
+def projector_bytes(settled: Settled) -> int:
+    """What a projector on the first GPU takes, its buffer among it; 0 without one."""
+    held = settled.projector_bytes if settled.projector_on_gpu else 0
+    return held + _PROJECTOR[0] if held else 0
 
 
 def weights(
@@ -278,7 +289,16 @@ def on_host(model: Model, settled: Settled, sizes: Sizes, tensors: Tensors) -> O
     return OnHost(
         kept, context(model, sizes, HOST), later(partial(compute, model, sizes, HOST)),
         exact(sizes.output, "4 × {slots} × {vocabulary}", rows, vocabulary), place.mmap, count,
-        repacked if place.mmap else 0,
+        repacked if place.mmap else 0, place.mlock, experts_away(tensors, sizes),
+    )  # fmt: skip
+
+
+def experts_away(tensors: Tensors, sizes: Sizes) -> int:
+    """Layers that are on a GPU but for experts on the host."""
+    at = sizes.placed.placement.layers
+    return sum(
+        at[layer] != HOST and any(tensor.expert and tensor.name in names for tensor in tensors.layers[layer])
+        for layer, names in sizes.placed.host_names.items() if layer >= 0
     )  # fmt: skip
 
 

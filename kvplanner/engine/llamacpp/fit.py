@@ -125,7 +125,7 @@ def _refusal(settings: Settings, devices: int) -> str:
     """Why fitting stops before it moves layers, in the engine's words; "" where it goes on."""
     place = settings.place
     if place.gpu_layers is not None:
-        return f"n_gpu_layers already set by user to {place.gpu_layers}, abort"
+        return f"n_gpu_layers already set by user to {place.asked_layers}, abort"
     if devices > 1 and any(place.shares):
         return "model_params::tensor_split already set by user, abort"
     if devices > 1 and place.split_mode == "row":

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from kvplanner.engine.llamacpp import figures
 from kvplanner.engine.llamacpp.place import HOST
 from kvplanner.engine.llamacpp.settings import Settings
 from kvplanner.engine.llamacpp.sizes import Sizes
+from kvplanner.engine.llamacpp.tensors import Tensors
 from kvplanner.engine.plan import Handle, WorkingRange
 from kvplanner.model.spec import ModelSpec, Moe
 
@@ -20,19 +22,25 @@ SHARES: Final = "tensor_split"
 _HUNDRED: Final = 100
 
 
-def handles(spec: ModelSpec, settings: Settings, sizes: Sizes) -> Iterator[Handle]:
+def handles(spec: ModelSpec, settings: Settings, tensors: Tensors, sizes: Sizes) -> Iterator[Handle]:
     """The handles of a plan on GPUs. sizes: as placed."""
     layers = spec.num_layers
     if not sizes.placed.device_bytes:
         return
     yield Handle(LAYERS, (offloaded(sizes),), layers + 1)
     if any(isinstance(mlp, Moe) for layer in spec.layers for mlp in layer.mlps):
-        asked = settings.place.cpu_experts
-        away = 0 if asked is None else layers if asked == 0 else min(asked, layers)
-        yield Handle(EXPERTS, (away,), layers)
+        yield Handle(EXPERTS, (experts_away(settings, tensors, sizes, layers),), layers)
     if len(sizes.placed.device_bytes) > 1:
         parts = _percent(settings, sizes) if sizes.shared else _by_gpu(sizes)
         yield Handle(SHARES, parts, sum(parts))
+
+
+def experts_away(settings: Settings, tensors: Tensors, sizes: Sizes, layers: int) -> int:
+    """Layers whose experts were told to stay away; where nobody said, those that --fit or an override keeps there."""
+    asked = settings.place.cpu_experts
+    if asked is None:
+        return figures.experts_away(tensors, sizes)
+    return layers if asked == 0 else min(asked, layers)
 
 
 def offloaded(sizes: Sizes) -> int:

@@ -16,6 +16,7 @@ from kvplanner.engine.llamacpp.report import device_plans, kv_cache, warnings
 from kvplanner.engine.llamacpp.settings import Settings
 from kvplanner.engine.llamacpp.settle import Settled, settle
 from kvplanner.engine.llamacpp.sizes import Sizer, Sizes
+from kvplanner.engine.llamacpp.tensors import Tensors
 from kvplanner.engine.llamacpp.trial import KEPT, Trial, as_loaded, predictor
 from kvplanner.engine.llamacpp.verdict import first_failing, spare, verdict
 from kvplanner.engine.option import FlagRule, Option, OptionValue, Resolved
@@ -213,14 +214,14 @@ def make_plan(request: PlanRequest, build: Build, version: str, extra: tuple[str
         rules=build.name,
         verdict=answer,
         devices=later(devices_),
-        options=_resolved(sized),
+        options=_resolved(sized, trial.tensors),
         kv_cache=cells,
         limits=found,
         warnings=later(notes),
         tightest=tightest,
         cache_given=False,
         ranges=later(partial(_ranges, request, model, settled, sized, trial)),
-        handles=later(lambda: tuple(handles.handles(model.spec, sized.settled.settings, sized.sizes))),
+        handles=later(lambda: tuple(handles.handles(model.spec, sized.settled.settings, trial.tensors, sized.sizes))),
     )  # fmt: skip
 
 
@@ -234,11 +235,11 @@ def _size(request: PlanRequest, model: Model, settled: Settled, trial: Trial) ->
     fitted: Fitted | None = None
     if settled.settings.fit.on and settled.gpus:
         fitted = fit(
-            settled.settings, trial.sizes, trial.free,
+            _with_reserve(settled, trial), trial.sizes, trial.free,
             trained=model.spec.context_length or 4096, layers=model.spec.num_layers,
             experts=any(isinstance(m, Moe) for layer in model.spec.layers for m in layer.mlps),
         )  # fmt: skip
-        settled = settled._replace(settings=fitted.settings)
+        settled = settled._replace(settings=fitted.settings._replace(fit=settled.settings.fit))
     sizes = trial.sizes(settled.settings)
     drafted = trial.drafted(settled.settings)
     gpus = _on_gpus(request, model, settled, sizes, drafted)
@@ -252,6 +253,17 @@ def _size(request: PlanRequest, model: Model, settled: Settled, trial: Trial) ->
             sizes, gpus, retried = plain, again, True
     host = figures.on_host(model, settled, sizes, trial.tensors)
     return _Sized(settled, sizes, drafted, gpus, host, fitted, retried)
+
+
+def _with_reserve(settled: Settled, trial: Trial) -> Settings:
+    """The settings that are fitted: what is loaded beside the model stays free too (server_context::load_model)."""
+    settings, build = settled.settings, settled.settings.build
+    target = list(settings.fit.target_bytes)
+    if build.fit_projector:
+        target[0] += figures.projector_bytes(settled)
+    if build.fit_draft:
+        target = [kept + extra for kept, extra in zip(target, trial.reserved(settings), strict=True)]
+    return settings._replace(fit=settings.fit._replace(target_bytes=tuple(target)))
 
 
 def _on_gpus(
@@ -378,13 +390,18 @@ def _tightest(gpus: Sequence[OnGpu]) -> int:
     return min(range(len(gpus)), key=lambda index: spare(gpus[index]), default=0)
 
 
-def _resolved(sized: _Sized) -> dict[str, Resolved]:
+def _resolved(sized: _Sized, tensors: Tensors) -> dict[str, Resolved]:
     """The options, with what fitting made of them."""
     resolved = dict(sized.settled.resolved)
     settings, fitted = sized.settled.settings, sized.fitted
     if fitted is not None and fitted.context is not None:
         resolved["ctx_size"] = Resolved(settings.context.tokens, "derived", "shortened by --fit")
     layers = sized.sizes.placed.placement.layers
+    if resolved["n_cpu_moe"].origin == "default":
+        away = handles.experts_away(settings, tensors, sized.sizes, len(layers))
+        said = "all, by --cpu-moe" if settings.place.cpu_experts == 0 else "kept there by --fit or an override"
+        if away:
+            resolved["n_cpu_moe"] = Resolved(away, "derived", said)
     on_gpus = handles.offloaded(sized.sizes)
     if fitted is not None and fitted.layers:
         split = "/".join(str(count) for count, _ in fitted.layers)

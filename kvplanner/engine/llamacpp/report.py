@@ -27,6 +27,7 @@ from kvplanner.sized_text import SizedText, size_mark
 from kvplanner.units import GIB, counted, format_count
 
 _MAPPED: Final = "mapped from the file: page cache, which the system may drop and read again"
+_LOCKED: Final = "mapped from the file and locked in RAM: the system may not drop it"
 _PINNED: Final = "copied into RAM that is locked for the GPUs"
 _RAM_PER_SECOND: Final = 60 * GIB
 
@@ -101,14 +102,15 @@ def _host_plan(
         Segment("output", host.output),
     ]
     segments = [s for s in segments if s.bytes or s.kind == "weights"]
-    held = sum(s.bytes for s in segments)
-    whole = total if total is not None else held
-    if total is not None and not fails and held <= total:
-        segments.append(Segment("headroom", _rest(total, total - held, [s.estimate for s in segments])))
+    needed = sum(s.bytes for s in segments)
+    whole = total if total is not None else needed
+    if total is not None and not fails and needed <= total:
+        segments.append(Segment("headroom", _rest(total, total - needed, [s.estimate for s in segments])))
     memory = exact(whole, "{memory}", Input("memory", whole, "B", "given" if total else "as much as is needed"))
     spec = GpuSpec("host", "Host memory", "custom", memory, memory)
-    layers = host.layers
-    role = f"{counted(layers, 'layer', 'layers')} and the embedding" if layers else "the embedding"
+    held = [counted(host.layers, "layer", "layers")] if host.layers else []
+    held += [f"experts of {counted(host.experts, 'layer', 'layers')}"] if host.experts else []
+    role = " and ".join((", ".join(held), "the embedding")) if held else "the embedding"
     return DevicePlan(
         device=Device(0, spec, kind="host"),
         role=role,
@@ -117,7 +119,7 @@ def _host_plan(
         budget=None,
         segments=at_stage(segments, rule),
         bytes_per_unit=sizes.per_cell[HOST],
-        overflow_bytes=max(held - whole, 0),
+        overflow_bytes=max(needed - whole, 0),
         stages=stages.timeline(0, (host.weights.value, host.kv.value, host.compute.value + host.output.value, 0), rule),
     )
 
@@ -126,9 +128,10 @@ def _meaning(host: OnHost, sizes: Sizes) -> str | SizedText:
     """How the host keeps its weights."""
     if not host.mapped:
         return _PINNED if sizes.how.gpus else "read into RAM"
+    mapped = _LOCKED if host.locked else _MAPPED
     if not host.repacked:
-        return _MAPPED
-    return SizedText(f"{_MAPPED}; and {size_mark(host.repacked)} copied into the order that the processor works in")
+        return mapped
+    return SizedText(f"{mapped}; and {size_mark(host.repacked)} copied into the order that the processor works in")
 
 
 def kv_cache(model: Model, settings: Settings, sizes: Sizes, gpus: Sequence[OnGpu]) -> KvCache | None:
@@ -200,7 +203,16 @@ def warnings(
 ) -> Iterator[str]:  # fmt: skip
     """What a reader should know beside the numbers, weightiest first."""
     yield from _fitting(fitted)
-    if host_total is not None and host.mapped and host.bytes > host_total:
+    drafts = request.draft.spec.context_length if request.draft is not None else None
+    moved = fitted is not None and (fitted.context is not None or bool(fitted.layers))
+    if moved and drafts and settled.settings.build.fit_draft and "ctx_size" not in request.options:
+        yield f"--fit keeps room for the draft at its whole context of {format_count(drafts)} tokens; set --ctx-size"
+    if host.mapped and host.locked and host.weights.value:
+        yield SizedText(
+            f"--mlock keeps {size_mark(host.weights.value)} in RAM for good: the limit of locked memory (ulimit -l) "
+            "must allow it, else llama.cpp warns and goes on without"
+        )
+    if host_total is not None and host.mapped and not host.locked and host.bytes > host_total:
         yield SizedText(
             f"The machine has {size_mark(host_total)} of RAM and {size_mark(host.bytes)} are wanted there: weights "
             "are read again from the disk for every token"

@@ -32,6 +32,7 @@ class ContextSettings(NamedTuple):
 class PlaceSettings(NamedTuple):
     """Where things go. gpu_layers None: all. shares: --tensor-split, empty for the devices' free memory.
 
+    asked_layers: as --n-gpu-layers was given, which may be more than there are.
     overrides: --override-tensor as given. cpu_experts None: of no layer, 0: of all, N: of the first N.
     """
 
@@ -46,6 +47,7 @@ class PlaceSettings(NamedTuple):
     mmap: bool = True
     mlock: bool = False
     repack: bool = True
+    asked_layers: int | None = None
 
 
 class FitSettings(NamedTuple):

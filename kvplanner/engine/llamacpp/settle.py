@@ -145,9 +145,11 @@ def _place(
     all_experts = values.yes("cpu_moe", False)
     load_mode = values.word("load_mode", "auto")
     mapped = values.yes("mmap", load_mode in ("auto", "mmap", "mlock"))
+    layers = _gpu_layers(build, values) if used else 0
     return (
         PlaceSettings(
-            gpu_layers=_gpu_layers(build, values, spec) if used else 0,
+            asked_layers=layers,
+            gpu_layers=min(layers, spec.num_layers + 1) if layers is not None else None,
             split_mode=mode,
             main_gpu=main,
             shares=shares[: len(used)] if any(shares[: len(used)]) else (),
@@ -164,13 +166,13 @@ def _place(
     )
 
 
-def _gpu_layers(build: Build, values: _Values, spec: ModelSpec) -> int | None:
+def _gpu_layers(build: Build, values: _Values) -> int | None:
     text = values.word("n_gpu_layers", "auto" if build.all_layers else "0").strip().lower()
     if text in ("auto", "all", "-1", "-2"):
         return None
     if not (text.isascii() and text.isdecimal()) or len(text) > 6:
         raise BadInput(f"{text[:40]!r} is no number of layers", "--n-gpu-layers", "Give a number, auto or all")
-    return min(int(text), spec.num_layers + 1)
+    return int(text)
 
 
 def _devices(text: str, gpus: tuple[Device, ...]) -> tuple[Device, ...]:

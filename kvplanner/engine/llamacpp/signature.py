@@ -5,6 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+_FIM: Final = ("--ubatch-size", "1024", "--batch-size", "1024", "--ctx-size", "0")
+_OSS: Final = ("--ubatch-size", "2048", "--batch-size", "32768", "--parallel", "2", "--ctx-size", "262144")
+_DRAFT: Final = ("--spec-draft-model", "Qwen2.5-Coder-0.5B-Q8_0-GGUF")
+# The end of common_params_parser_init in common/arg.cpp of llama.cpp (2026): a model of the Hub, and its settings.
+_PRESETS: Final = (
+    ("--embd-gemma-default", ("-hf", "ggml-org/embeddinggemma-300M-qat-q4_0-GGUF", "--ubatch-size", "2048",
+                              "--batch-size", "2048", "--parallel", "32", "--ctx-size", "65536", "--embeddings")),
+    ("--fim-qwen-1.5b-default", ("-hf", "ggml-org/Qwen2.5-Coder-1.5B-Q8_0-GGUF", *_FIM)),
+    ("--fim-qwen-3b-default", ("-hf", "ggml-org/Qwen2.5-Coder-3B-Q8_0-GGUF", *_FIM)),
+    ("--fim-qwen-7b-default", ("-hf", "ggml-org/Qwen2.5-Coder-7B-Q8_0-GGUF", *_FIM)),
+    ("--fim-qwen-7b-spec", ("-hf", "ggml-org/Qwen2.5-Coder-7B-Q8_0-GGUF", *_DRAFT, *_FIM)),
+    ("--fim-qwen-14b-spec", ("-hf", "ggml-org/Qwen2.5-Coder-14B-Q8_0-GGUF", *_DRAFT, *_FIM)),
+    ("--fim-qwen-30b-default", ("-hf", "ggml-org/Qwen3-Coder-30B-A3B-Instruct-Q8_0-GGUF", *_FIM)),
+    ("--gpt-oss-20b-default", ("-hf", "ggml-org/gpt-oss-20b-GGUF", *_OSS)),
+    ("--gpt-oss-120b-default", ("-hf", "ggml-org/gpt-oss-120b-GGUF", *_OSS)),
+    ("--vision-gemma-4b-default", ("-hf", "ggml-org/gemma-3-4b-it-qat-GGUF", "--ctx-size", "0")),
+    ("--vision-gemma-12b-default", ("-hf", "ggml-org/gemma-3-12b-it-qat-GGUF", "--ctx-size", "0")),
+)  # fmt: skip
+
 # Fields as in kvplanner.engine.signature.
 SIGNATURE: Final[Mapping[str, object]] = {
     "engine": "llamacpp",
@@ -13,6 +32,13 @@ SIGNATURE: Final[Mapping[str, object]] = {
     "titles": (),
     "model_flags": ("-m", "--model"),
     "repo_flags": ("-hf", "-hfr", "--hf-repo"),
+    "repo_file_flags": ("-hff", "--hf-file"),
+    "repo_env": ("LLAMA_ARG_HF_REPO",),
+    "repo_file_env": ("LLAMA_ARG_HF_FILE",),
+    "presets": _PRESETS,
+    "kin": r"llama-(?:perplexity|quantize|imatrix|embedding|fit-params|gguf-split|batched-bench|parallel|speculative"
+           r"|lookup|tts|export-lora|retrieval|tokenize)",
+    "env_prefixes": ("LLAMA_ARG_",),
     "model_positional": False,
     "default_port": 8080,
     "packages": (),

@@ -40,6 +40,21 @@ class Trial:
         found = self.draft.sizes(drafting.beside(other, self.own.sizes(settings)))
         return drafting.layers_alone(found, self.draft.tensors)
 
+    def reserved(self, settings: Settings) -> tuple[int, ...]:
+        """What --fit keeps for what drafts, by GPU: at its own whole context where none is given."""
+        own = self.draft.model.spec.context_length if self.draft is not None else None
+        if settings.context.reducible and own:
+            settings = settings._replace(context=settings.context._replace(tokens=own))
+        found = self.drafted(settings)
+        if found is None:
+            return (0,) * len(settings.fit.target_bytes)
+        # The prediction layers' own weights are the model's.
+        weights = (0,) * len(self.free) if self.predicts else found.placed.device_bytes
+        return tuple(
+            held + found.context(gpu) + found.compute.gpus[gpu]
+            for gpu, held in zip(range(len(self.free)), weights, strict=True)
+        )
+
     def drafted(self, settings: Settings) -> Sizes | None:
         """The draft model's sizes: all its layers on the GPUs, with the same context."""
         if self.draft is None:

@@ -15,7 +15,7 @@ from typing import Final
 
 from kvplanner.reading import expanded, first_line, is_folder
 from kvplanner.source.stores.found import Candidate, Control
-from kvplanner.source.stores.walk import in_folder
+from kvplanner.source.stores.walk import has_tag, in_folder
 
 _PREFIX: Final = "models--"
 MAX_REPOSITORIES: Final = 50_000
@@ -82,11 +82,29 @@ def current_snapshot(repository: Path, revision: str = "main") -> Path | None:
     return snapshots / max(dated)[1] if dated else None
 
 
+def find_file(text: str, tag: str, environment: Mapping[str, str] | None = None) -> Path | None:
+    """The GGUF file of "org/name" in this machine's cache whose name has the tag; the first part of a split one."""
+    snapshot = _snapshot_of(text, environment)
+    if snapshot is None:
+        return None
+    held = in_folder(snapshot, [entry.name for entry in os.scandir(snapshot)], "Hub cache")
+    return next((one.path for one in held if one.kind == "gguf" and has_tag(one.path.name, tag)), None)
+
+
 def find(text: str, environment: Mapping[str, str] | None = None) -> Path | None:
     """The folder of "org/name[@revision]" in this machine's cache, or its only GGUF model; None when absent.
 
     Case does not matter.
     """
+    snapshot = _snapshot_of(text, environment)
+    if snapshot is None:
+        return None
+    found = list(in_folder(snapshot, [entry.name for entry in os.scandir(snapshot)], "Hub cache"))
+    return found[0].path if len(found) == 1 else snapshot
+
+
+def _snapshot_of(text: str, environment: Mapping[str, str] | None) -> Path | None:
+    """The files of "org/name[@revision]", None where the cache has none."""
     name, _, revision = text.partition("@")
     parts = name.split("/")
     if len(parts) > 2 or not all(part and part not in (".", "..") for part in parts) or ".." in revision:
@@ -98,8 +116,4 @@ def find(text: str, environment: Mapping[str, str] | None = None) -> Path | None
         if is_folder(cache / wanted)
         else next((held for held in _repositories(cache) if held.lower() == wanted.lower()), None)
     )
-    snapshot = current_snapshot(cache / folder, revision or "main") if folder else None
-    if snapshot is None:
-        return None
-    found = list(in_folder(snapshot, [entry.name for entry in os.scandir(snapshot)], "Hub cache"))
-    return found[0].path if len(found) == 1 else snapshot
+    return current_snapshot(cache / folder, revision or "main") if folder else None

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from kvplanner.reading import expanded
 from kvplanner.source.stores.found import Candidate, Control
-from kvplanner.source.stores.walk import in_folder
+from kvplanner.source.stores.walk import has_tag, in_folder
 
 
 def root(environment: Mapping[str, str] | None = None) -> Path:
@@ -32,3 +32,14 @@ def candidates(cache: Path, control: Control) -> Iterator[Candidate]:
     except OSError:
         return
     yield from (candidate for candidate in in_folder(cache, files, "llama.cpp") if candidate.kind == "gguf")
+
+
+def find_file(repository: str, tag: str, environment: Mapping[str, str] | None = None) -> Path | None:
+    """The cached file of "org/name" whose name has the tag: ORG_NAME_FILE.gguf; the first part of a split one."""
+    cache, begin = root(environment), f"{repository.replace('/', '_')}_".lower()
+    try:
+        names = sorted(entry.name for entry in os.scandir(cache))
+    except OSError:
+        return None
+    mine = (name for name in names if name.lower().startswith(begin) and "mmproj" not in name.lower())
+    return next((cache / name for name in mine if has_tag(name, tag)), None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -71,6 +72,11 @@ def in_folder(folder: Path, files: list[str], store: Store, name: str = "") -> I
         stem = path.stem.rsplit("-", 3)[0] if len(parts) > 1 else path.stem
         label = f"{name}: {stem}" if name else stem
         yield _candidate(parts[0], list(parts), label, store, "gguf")
+
+
+def has_tag(file: str, tag: str) -> bool:
+    """Whether a GGUF file's name ends with a quantisation ("Q4_K_M"), as llama.cpp looks for it."""
+    return re.search(rf"[-_.]{re.escape(tag)}(?:-\d{{5}}-of-\d{{5}})?\.gguf$", file, re.IGNORECASE) is not None
 
 
 def _candidate(path: Path, files: list[Path], name: str, store: Store, kind: str) -> Candidate:

@@ -31,6 +31,12 @@ class LayersField(SliderField):
             self.slider.set_scale(Scale(0, found.whole))
             self.slider.show_value(found.parts[0])
 
+    def _show(self) -> None:
+        """What is set, or what the plan came to, which is where the slider stands."""
+        super()._show()
+        if self.handle is not None:
+            self.slider.show_value(self.handle.parts[0])
+
     def _emit(self, count: int, verb: str) -> None:
         if self.handle is not None and count != self.handle.parts[0]:
             value = str(count) if self.option.type == "text" else count

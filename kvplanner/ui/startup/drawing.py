@@ -23,7 +23,7 @@ from kvplanner.units import GB, GIB
 
 LINE: Final = 14.0
 MISSING: Final = "missing"
-OTHERS: Final = "other GPUs"
+OTHERS: Final = "other devices"
 LOGGED: Final = "the log"
 MOST_OTHERS: Final = 4
 BUDGET: Final = "budget's end"

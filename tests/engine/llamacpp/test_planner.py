@@ -57,7 +57,7 @@ def test_a_context_that_was_given_stays_and_layers_move_to_the_host() -> None:
 
 def test_layers_that_were_given_make_fitting_give_up_in_its_own_words() -> None:
     found = plan(QWEN, "RTX 4090", ctx_size=65536, n_gpu_layers="99")
-    assert any("n_gpu_layers already set by user to 65, abort" in note for note in found.warnings)
+    assert any("n_gpu_layers already set by user to 99, abort" in note for note in found.warnings)
     assert found.stage == "kv_cache_allocation"
     failing = found.verdict.failing
     assert failing is not None

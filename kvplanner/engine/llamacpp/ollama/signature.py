@@ -24,6 +24,7 @@ SIGNATURE: Final[Mapping[str, object]] = {
     "modelfile": ("num_ctx", "num_gpu", "num_batch"),
     "planned": True,
     "store": "ollama:",
+    "env_prefixes": ("OLLAMA_", "LLAMA_ARG_"),
     # cmd/cmd.go: what loads a model, or shows it; what stands behind its name is a prompt.
     "programs": (
         {

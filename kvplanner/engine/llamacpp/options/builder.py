@@ -24,6 +24,9 @@ def option(name: str, kind: OptionType, section: str, help_text: str, default: s
     """
     short: tuple[str, ...] = more.pop("short", ())
     env = more.pop("env", "")
+    # common_arg::has_value_from_env of common/arg.cpp: LLAMA_ARG_NO_MMAP stands for --no-mmap.
+    off = env.replace("LLAMA_ARG_", "LLAMA_ARG_NO_") if env and more.get("negation") else ""
     return Option(
-        name, ("--" + name.replace("_", "-"), *short), kind, section, help_text, default, env_also=env, **more
+        name, ("--" + name.replace("_", "-"), *short), kind, section, help_text, default, env_also=env,
+        env_negation=off, **more,
     )  # fmt: skip

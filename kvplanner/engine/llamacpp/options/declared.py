@@ -153,7 +153,8 @@ def _compute() -> tuple[Option, ...]:
             "off", moves=("compute",), role="caller", label="Logits of all tokens",
         ),
         option(
-            "embeddings", "bool", COMPUTE, "Serve embeddings only", "off", short=("--embedding",),
+            "embeddings", "bool", COMPUTE, "Serve embeddings only", "off",
+            short=("--embedding", "--rerank", "--reranking"),
             env="LLAMA_ARG_EMBEDDINGS", moves=("compute",), label="Embeddings only",
         ),
     )  # fmt: skip
@@ -219,7 +220,8 @@ def _beside() -> tuple[Option, ...]:
         ),
         option(
             "spec_draft_model", "text", SPECULATIVE, "A second model that drafts tokens", "none",
-            short=("-md", "--model-draft"), env="LLAMA_ARG_SPEC_DRAFT_MODEL",
+            short=("-md", "--model-draft", "--spec-draft-hf", "-hfd", "-hfrd", "--hf-repo-draft"),
+            env="LLAMA_ARG_SPEC_DRAFT_MODEL",
             moves=("weights", "kv_cache", "compute"), role="draft", label="Draft model",
         ),
         option(
