@@ -1,4 +1,4 @@
-"""What a server's environment sets: options by their variables, refusals, and variables that nothing here reads."""
+"""What a server's environment sets: options by their variables, and variables that nothing here reads."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from kvplanner.engine.option import FlagRule, Option, OptionValue
 from kvplanner.engine.values import parse_value
-from kvplanner.errors import BadInput
 
 
 def values_of(options: Sequence[Option], environment: Mapping[str, str]) -> dict[str, OptionValue]:
@@ -16,14 +15,6 @@ def values_of(options: Sequence[Option], environment: Mapping[str, str]) -> dict
     values = {by_name[n].name: parse_value(by_name[n], text) for n, text in environment.items() if n in by_name}
     # Its presence counts, whatever its value.
     return values | {off[name].name: False for name in environment if name in off}
-
-
-def refuse(rules: Mapping[str, FlagRule], environment: Mapping[str, str]) -> None:
-    """Raises BadInput for a variable that a plan cannot leave out."""
-    for name, value in environment.items():
-        rule = rules.get(name)
-        if rule is not None and rule.reason and not rule.sizes and value not in rule.harmless:
-            raise BadInput(rule.reason, f"{name}={value[:40]}", rule.remedy)
 
 
 def unread(

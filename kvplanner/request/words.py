@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from kvplanner.catalog import gpus
-from kvplanner.engine.option import Option, OptionValue
+from kvplanner.engine.option import FlagRule, Option, OptionValue
 from kvplanner.engine.protocol import Engine
 from kvplanner.engine.request import Calibration, PlanRequest
 from kvplanner.engine.segment import SEGMENT_KINDS, SegmentKind
@@ -269,12 +269,20 @@ def _command(engine: Engine, version: str | None, launch: Launch) -> _Command:
             "after --",
             f"Write {' '.join(engine.launch)} MODEL and its flags, or flags alone",
         )
-    environment.refuse(rules, given)
+    _refuse_variables(given, rules)
     own = signature(engine.name)
     prefixes = (f"{engine.name.upper()}_", *(own.env_prefixes if own is not None else ()))
     warnings = (*parsed.warnings, *environment.unread(prefixes, options, rules, given))
     values = {**environment.values_of(options, given), **beside.sizes, **parsed.values}
     return _Command(values, next(iter(named), ""), warnings, launch, beside.missing)
+
+
+def _refuse_variables(given: Mapping[str, str], rules: Mapping[str, FlagRule]) -> None:
+    """Raises BadInput for a variable that a plan cannot leave out."""
+    for name, value in given.items():
+        rule = rules.get(name)
+        if rule is not None and rule.reason and not rule.sizes and value not in rule.harmless:
+            raise BadInput(rule.reason, f"{name}={value[:40]}", rule.remedy)
 
 
 def _with_encoders(command: _Command, engine: Engine, model: Model) -> tuple[dict[str, OptionValue], tuple[str, ...]]:
