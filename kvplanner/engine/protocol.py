@@ -59,6 +59,13 @@ class Engine(Protocol):
         """What may be changed about a request, given its plan: proposals, each with its cost."""
         ...
 
+    def serves_at_most(self, request: PlanRequest) -> float | None:
+        """More than a plan of the request ever serves, whatever memory there is; None where that is not known at once.
+
+        In users of its load, else in requests of the full length times that length. May raise as `plan` does.
+        """
+        ...
+
     def rules_between(self, first: str | None, second: str | None) -> tuple[str, ...]:
         """What of its rules differs between two releases, for people, oldest change first; () where that is not known.
 

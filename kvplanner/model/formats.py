@@ -5,6 +5,7 @@ Rules and their checks: public checkpoints' byte totals (gpt-oss exact in mxfp4,
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Final, Literal
 
 from kvplanner.model.ggml import BY_NAME
@@ -74,6 +75,7 @@ class WeightFormat(NamedTuple):
         return rows * groups * self.zero_bits // 8
 
 
+@cache
 def dense(dtype: str) -> WeightFormat:
     """The format of an unquantised tensor; raises KeyError for an unknown dtype."""
     return WeightFormat(dtype, 8 * DTYPE_BYTES[dtype])
@@ -139,6 +141,7 @@ def bnb4(double: bool) -> WeightFormat:
     return WeightFormat("bnb4", 4 + (8 + 32 / 256) / 64 if double else 4.5)
 
 
+@cache
 def ggml(name: str) -> WeightFormat:
     """A ggml block type; its scales are inside its blocks."""
     return WeightFormat(name, BY_NAME[name].bits)

@@ -5,65 +5,100 @@ Source: tensor_mapping.py and the converters of llama.cpp (October 2026).
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 from typing import Final
 
 from kvplanner.model.tensors import TensorGroup
+from kvplanner.record import NamedTuple
 
 # How names of GGUF files themselves begin.
 _OWN: Final = ("altup_", "laurel_", "attn_", "ffn_", "ssm_", "shortconv", "time_mix", "channel_mix", "post_", "indexer")
 _PLAIN_NAMES: Final = frozenset({"ssm_a", "ssm_d", "ssm_dt", "rope_freqs"})
 
-# The names that checkpoints on the Hub use, for models that are planned without a GGUF file.
-_HUB_NAMES: Final[tuple[tuple[str, str], ...]] = (
+
+class _Rule(NamedTuple):
+    """A tensor's name where the path below its layer ends so, or is just that.
+
+    below: what stands somewhere before that end. anywhere: the end may stand anywhere in the path.
+    """
+
+    name: str
+    ends: tuple[str, ...] = ()
+    whole: tuple[str, ...] = ()
+    below: str = ""
+    anywhere: bool = False
+
+    def fits(self, path: str) -> bool:
+        """Whether the rule is for a path."""
+        if path in self.whole:
+            return True
+        if self.anywhere:
+            return any(end in path for end in self.ends)
+        if not path.endswith(self.ends):
+            return False
+        return not self.below or any(path.endswith(end) and self.below in path[: -len(end)] for end in self.ends)
+
+
+def _below(modules: tuple[str, ...], *leaves: str) -> tuple[str, ...]:
+    return tuple(f"{module}.{leaf}" for module in modules for leaf in leaves)
+
+
+_RECURRENT: Final = ("linear_attn", "mamba", "mixer")
+_MAMBA: Final = ("mamba", "mixer")
+# The names that checkpoints on the Hub use, for models that are planned without a GGUF file; the first that fits.
+_HUB_NAMES: Final[tuple[_Rule, ...]] = (
     # Recurrent and convolutional layers, whose projections have names of their own.
-    (r".*(linear_attn|mamba|mixer)\.A_log", "ssm_a"), (r".*(mamba|mixer)\.D", "ssm_d"),
-    (r".*(linear_attn|mamba|mixer)\.conv1d", "ssm_conv1d"), (r".*(linear_attn|mamba|mixer)\.out_proj", "ssm_out"),
-    (r".*(linear_attn|mamba|mixer)\.norm", "ssm_norm"), (r".*linear_attn\.in_proj_a", "ssm_alpha"),
-    (r".*linear_attn\.in_proj_b", "ssm_beta"), (r".*linear_attn\.in_proj_ba", "ssm_ba"),
-    (r".*linear_attn\.in_proj_qkvz?", "attn_qkv"), (r".*linear_attn\.in_proj_z", "attn_gate"),
-    (r".*(mamba|mixer)\.in_proj", "ssm_in"), (r"conv\.conv", "shortconv.conv"),
-    (r"conv\.in_proj", "shortconv.in_proj"), (r"conv\.out_proj", "shortconv.out_proj"),
+    _Rule("ssm_a", _below(_RECURRENT, "A_log")), _Rule("ssm_d", _below(_MAMBA, "D")),
+    _Rule("ssm_conv1d", _below(_RECURRENT, "conv1d")), _Rule("ssm_out", _below(_RECURRENT, "out_proj")),
+    _Rule("ssm_norm", _below(_RECURRENT, "norm")), _Rule("ssm_alpha", ("linear_attn.in_proj_a",)),
+    _Rule("ssm_beta", ("linear_attn.in_proj_b",)), _Rule("ssm_ba", ("linear_attn.in_proj_ba",)),
+    _Rule("attn_qkv", ("linear_attn.in_proj_qkv", "linear_attn.in_proj_qkvz")),
+    _Rule("attn_gate", ("linear_attn.in_proj_z",)),
+    _Rule("ssm_in", _below(_MAMBA, "in_proj")), _Rule("shortconv.conv", whole=("conv.conv",)),
+    _Rule("shortconv.in_proj", whole=("conv.in_proj",)), _Rule("shortconv.out_proj", whole=("conv.out_proj",)),
     # Attention.
-    (r".*\.(q_proj|wq|query)", "attn_q"), (r".*\.(k_proj|wk|key)", "attn_k"), (r".*\.(v_proj|wv|value)", "attn_v"),
-    (r".*\.(o_proj|wo|out_proj|dense)", "attn_output"), (r".*(qkv_proj|query_key_value|W_pack|c_attn)", "attn_qkv"),
-    (r".*q_a_proj", "attn_q_a"), (r".*q_b_proj", "attn_q_b"), (r".*kv_a_proj_with_mqa", "attn_kv_a_mqa"),
-    (r".*kv_b_proj", "attn_kv_b"), (r".*q_a_layernorm", "attn_q_a_norm"), (r".*kv_a_layernorm", "attn_kv_a_norm"),
-    (r".*(q_norm|q_layernorm)", "attn_q_norm"), (r".*(k_norm|k_layernorm)", "attn_k_norm"), (r".*sinks", "attn_sinks"),
+    _Rule("attn_q", (".q_proj", ".wq", ".query")), _Rule("attn_k", (".k_proj", ".wk", ".key")),
+    _Rule("attn_v", (".v_proj", ".wv", ".value")), _Rule("attn_output", (".o_proj", ".wo", ".out_proj", ".dense")),
+    _Rule("attn_qkv", ("qkv_proj", "query_key_value", "W_pack", "c_attn")),
+    _Rule("attn_q_a", ("q_a_proj",)), _Rule("attn_q_b", ("q_b_proj",)),
+    _Rule("attn_kv_a_mqa", ("kv_a_proj_with_mqa",)), _Rule("attn_kv_b", ("kv_b_proj",)),
+    _Rule("attn_q_a_norm", ("q_a_layernorm",)), _Rule("attn_kv_a_norm", ("kv_a_layernorm",)),
+    _Rule("attn_q_norm", ("q_norm", "q_layernorm")), _Rule("attn_k_norm", ("k_norm", "k_layernorm")),
+    _Rule("attn_sinks", ("sinks",)),
     # Experts, then dense blocks.
-    (r".*experts.*gate_up_proj", "ffn_gate_up_exps"), (r".*shared_expert_gate", "ffn_gate_inp_shexp"),
-    (r".*shared_expert.*gate_proj", "ffn_gate_shexp"), (r".*shared_expert.*up_proj", "ffn_up_shexp"),
-    (r".*shared_expert.*down_proj", "ffn_down_shexp"), (r".*experts.*(gate_proj|w1)", "ffn_gate_exps"),
-    (r".*experts.*(up_proj|w3)", "ffn_up_exps"), (r".*experts.*(down_proj|w2)", "ffn_down_exps"),
-    (r".*block_sparse_moe\.input_linear", "ffn_gate_up_exps"), (r".*block_sparse_moe\.output_linear", "ffn_down_exps"),
-    (r".*shared_mlp\.input_linear", "ffn_up_shexp"), (r".*shared_mlp\.output_linear", "ffn_down_shexp"),
-    (r".*(e_score_correction_bias|expert_bias)", "exp_probs_b.bias"),
-    (r".*(gate_up_proj)", "ffn_up"), (r".*(gate_proj|feed_forward\.w1)", "ffn_gate"),
-    (r".*(up_proj|feed_forward\.w3)", "ffn_up"), (r".*(down_proj|feed_forward\.w2)", "ffn_down"),
-    # Gemma 3n's streams.
-    (r"altup\.router_norm", "altup_router_norm"), (r"altup\.modality_router", "altup_router"),
-    (r"altup\.correct_output_scale", "altup_correct_scale"), (r"altup\.correction_coefs", "altup_correct_coef"),
-    (r"altup\.prediction_coefs", "altup_predict_coef"), (r"laurel\.linear_left", "laurel_l"),
-    (r"laurel\.linear_right", "laurel_r"), (r"laurel\.post_laurel_norm", "laurel_post_norm"),
-    (r".*(mlp\.gate|router|block_sparse_moe\.gate|mixer\.gate|feed_forward\.gate).*", "ffn_gate_inp"),
+    _Rule("ffn_gate_up_exps", ("gate_up_proj",), below="experts"), _Rule("ffn_gate_inp_shexp", ("shared_expert_gate",)),
+    _Rule("ffn_gate_shexp", ("gate_proj",), below="shared_expert"),
+    _Rule("ffn_up_shexp", ("up_proj",), below="shared_expert"),
+    _Rule("ffn_down_shexp", ("down_proj",), below="shared_expert"),
+    _Rule("ffn_gate_exps", ("gate_proj", "w1"), below="experts"),
+    _Rule("ffn_up_exps", ("up_proj", "w3"), below="experts"),
+    _Rule("ffn_down_exps", ("down_proj", "w2"), below="experts"),
+    _Rule("ffn_gate_up_exps", ("block_sparse_moe.input_linear",)),
+    _Rule("ffn_down_exps", ("block_sparse_moe.output_linear",)),
+    _Rule("ffn_up_shexp", ("shared_mlp.input_linear",)), _Rule("ffn_down_shexp", ("shared_mlp.output_linear",)),
+    _Rule("exp_probs_b.bias", ("e_score_correction_bias", "expert_bias")),
+    _Rule("ffn_up", ("gate_up_proj",)), _Rule("ffn_gate", ("gate_proj", "feed_forward.w1")),
+    _Rule("ffn_up", ("up_proj", "feed_forward.w3")), _Rule("ffn_down", ("down_proj", "feed_forward.w2")),
+    _Rule("ffn_gate_inp", ("mlp.gate", "router", "block_sparse_moe.gate", "mixer.gate", "feed_forward.gate"),
+          anywhere=True),
     # Norms; what stands before the feed-forward block is Gemma's `ffn_norm`, and else the norm after attention.
-    (r".*pre_feedforward_layernorm", "ffn_norm"), (r".*pre_feedforward_layernorm_2", "pre_ffw_norm_2"),
-    (r".*post_feedforward_layernorm", "post_ffw_norm"), (r".*post_feedforward_layernorm_1", "post_ffw_norm_1"),
-    (r".*post_feedforward_layernorm_2", "post_ffw_norm_2"), (r".*post_attention_layernorm", "post_attention_norm"),
-    (r".*(input_layernorm|operator_norm)|norm", "attn_norm"),
+    _Rule("ffn_norm", ("pre_feedforward_layernorm",)), _Rule("pre_ffw_norm_2", ("pre_feedforward_layernorm_2",)),
+    _Rule("post_ffw_norm", ("post_feedforward_layernorm",)),
+    _Rule("post_ffw_norm_1", ("post_feedforward_layernorm_1",)),
+    _Rule("post_ffw_norm_2", ("post_feedforward_layernorm_2",)),
+    _Rule("post_attention_norm", ("post_attention_layernorm",)),
+    _Rule("attn_norm", ("input_layernorm", "operator_norm"), whole=("norm",)),
     # Gemma's inputs of each layer.
-    (r"per_layer_input_gate", "inp_gate"), (r"per_layer_projection", "proj"),
-    (r"post_per_layer_input_norm", "post_norm"), (r"layer_scalar", "layer_output_scale"),
+    _Rule("inp_gate", whole=("per_layer_input_gate",)), _Rule("proj", whole=("per_layer_projection",)),
+    _Rule("post_norm", whole=("post_per_layer_input_norm",)), _Rule("layer_output_scale", whole=("layer_scalar",)),
 )  # fmt: skip
-# The same outside the layers.
-_OUTSIDE_NAMES: Final[tuple[tuple[str, str], ...]] = (
-    (r"(.*\.)?(norm|final_layernorm|ln_f|norm_f|embedding_norm)", "output_norm"),
-    (r"(.*\.)?embed_tokens_per_layer", "per_layer_token_embd"),
-    (r"(.*\.)?per_layer_model_projection", "per_layer_model_proj"),
-    (r"(.*\.)?per_layer_projection_norm", "per_layer_proj_norm"),
-    (r"(.*\.)?altup_projections", "altup_proj"), (r"(.*\.)?altup_unembed_projections", "altup_unembd_proj"),
-)  # fmt: skip
+# The same outside the layers, by the last part of the path.
+_OUTSIDE_NAMES: Final[dict[str, str]] = {
+    **dict.fromkeys(("norm", "final_layernorm", "ln_f", "norm_f", "embedding_norm"), "output_norm"),
+    "embed_tokens_per_layer": "per_layer_token_embd",
+    "per_layer_model_projection": "per_layer_model_proj",
+    "per_layer_projection_norm": "per_layer_proj_norm",
+}
 
 
 @lru_cache(maxsize=4096)
@@ -76,8 +111,10 @@ def gguf_name(path: str) -> str:
         return stem + suffix
     if stem.endswith(".dt_bias"):
         return "ssm_dt.bias"
-    for pattern, name in _HUB_NAMES:
-        if re.fullmatch(pattern, stem.removesuffix(".weight")):
+    inner = stem.removesuffix(".weight")
+    for rule in _HUB_NAMES:
+        if rule.fits(inner):
+            name = rule.name
             return name if name in _PLAIN_NAMES or name.endswith(".bias") else name + suffix
     return stem + suffix
 
@@ -86,9 +123,9 @@ def outside_name(group: TensorGroup) -> str:
     """The name in a GGUF file of a tensor outside the layers."""
     if group.kind == "head":
         return "output.bias" if group.path.endswith(".bias") else "output.weight"
-    for pattern, name in _OUTSIDE_NAMES:
-        if re.fullmatch(pattern, group.path):
-            return f"{name}.weight"
+    name = _OUTSIDE_NAMES.get(group.path.rpartition(".")[2])
+    if name is not None:
+        return f"{name}.weight"
     if group.kind == "embedding" and not group.path.startswith(("per_layer", "altup", "token", "position")):
         return "token_embd.weight"
     return group.path if group.path.endswith(".bias") else f"{group.path}.weight"

@@ -117,6 +117,12 @@ def recipe_format(recipe: Recipe, name: str, shape: tuple[int, ...], place: Plac
     return ggml(type_)
 
 
+def by_layer(recipe: Recipe, name: str) -> bool:
+    """Whether a tensor's type may differ from layer to layer."""
+    middle = recipe.name == "IQ3_XS" and name.startswith(("ffn_gate", "ffn_up"))
+    return is_value(name) or "ffn_down" in name or middle
+
+
 def more_bits(layer: int, layers: int) -> bool:
     """The first and the last eighth of the layers, and every third between."""
     return layer < layers // 8 or layer >= 7 * layers // 8 or (layer - layers // 8) % 3 == 2

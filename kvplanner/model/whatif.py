@@ -8,7 +8,7 @@ tables that some files carry (256 bytes in Llama 3.1's) are left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import accumulate
 from types import MappingProxyType
 from typing import Final
@@ -18,7 +18,8 @@ from kvplanner.estimate import Estimate, Input, banded, exact
 from kvplanner.model import formats
 from kvplanner.model.formats import WeightFormat
 from kvplanner.model.gguf_names import gguf_name, outside_name
-from kvplanner.model.gguf_recipes import RECIPES, Place, is_value, recipe_format
+from kvplanner.model.gguf_recipes import RECIPES, Place, by_layer, is_value, recipe_format
+from kvplanner.model.gguf_recipes import Recipe as MixRecipe
 from kvplanner.model.quantisation import published
 from kvplanner.model.quantisation.published import Recipe
 from kvplanner.model.spec import Attention, Mla, ModelSpec
@@ -198,17 +199,6 @@ def _known(format_name: str) -> None:
         )
 
 
-def _merged(inventory: Inventory, change: Callable[[int, TensorGroup], TensorGroup]) -> Inventory:
-    """The inventory with each layer's groups changed (layer −1: outside the layers), equal blocks joined."""
-    made: dict[tuple[TensorGroup, ...], int] = {}
-    block_of = []
-    for layer, at in enumerate(inventory.block_of):
-        block = tuple(change(layer, group) for group in inventory.blocks[at])
-        block_of.append(made.setdefault(block, len(made)))
-    outside = tuple(change(-1, group) for group in inventory.outside)
-    return inventory._replace(blocks=tuple(made), block_of=tuple(block_of), outside=outside)
-
-
 def _as_gguf(plain: Inventory, spec: ModelSpec, recipe: str, *, matrix: bool | None = None, older: bool = False
 ) -> Inventory:  # fmt: skip
     """llama.cpp's recipe: the type of a matrix depends on what it is and on how deep its layer lies.
@@ -232,20 +222,62 @@ def _as_gguf(plain: Inventory, spec: ModelSpec, recipe: str, *, matrix: bool | N
         0, trunk + predicts, 0, sum(values) + predicts, 0, gqa, _expert_count(plain), spec.tied_embeddings, large, older
     )
 
-    def change(layer: int, group: TensorGroup) -> TensorGroup:
-        if group.place == "tower":
-            return group
-        # Layers that predict further tokens follow the last one.
-        at = trunk if group.place == "mtp" else layer
-        here = place._replace(layer=at, value=value_of[at], down=down_of[at]) if at >= 0 else place
-        inside = at >= 0
-        name = gguf_name(group.path) if inside else outside_name(group)
-        fixed = group.kind in ("norm", "router") or "norm" in group.path
-        kind = recipe_format(mix, name, (1,) if fixed else group.shape, here,
-                             matrix=mix.matrix if matrix is None else matrix)  # fmt: skip
-        return group._replace(format=kind)
+    kinds = _Kinds(mix, mix.matrix if matrix is None else matrix)
+    # Layers that predict further tokens follow the last one.
+    after = place._replace(layer=trunk, value=value_of[trunk], down=down_of[trunk])
+    outside = tuple(
+        g if g.place == "tower" else
+        kinds.changed(g, gguf_name(g.path), after) if g.place == "mtp" else kinds.changed(g, outside_name(g), place)
+        for g in plain.outside
+    )  # fmt: skip
+    bodies = [kinds.body(block, place) for block in plain.blocks]
+    made: dict[tuple[TensorGroup, ...], int] = {}
+    known: dict[object, int] = {}  # by body and what differs in it
+    block_of = []
+    for layer, at in enumerate(plain.block_of):
+        here = place._replace(layer=layer, value=value_of[layer], down=down_of[layer])
+        varying = tuple((number, kinds.changed(group, name, here)) for number, group, name in bodies[at].varying)
+        key = at, tuple(group.format for _, group in varying)
+        if key not in known:
+            block = list(bodies[at].groups)
+            for number, group in varying:
+                block[number] = group
+            known[key] = made.setdefault(tuple(block), len(made))
+        block_of.append(known[key])
+    return plain._replace(blocks=tuple(made), block_of=tuple(block_of), outside=outside)
 
-    return _merged(plain, change)._replace(exact=plain.exact)
+
+class _Body(NamedTuple):
+    """A layer's tensors in a mix. varying: those whose type the layer decides, by number, with their GGUF names."""
+
+    groups: tuple[TensorGroup, ...]
+    varying: tuple[tuple[int, TensorGroup, str], ...]
+
+
+class _Kinds(NamedTuple):
+    """A mix as it is made, with an importance matrix or without."""
+
+    mix: MixRecipe
+    matrix: bool
+
+    def changed(self, group: TensorGroup, name: str, here: Place) -> TensorGroup:
+        """A group in the type that the mix has for its GGUF name at a place."""
+        fixed = group.kind in ("norm", "router") or "norm" in group.path
+        return group._replace(
+            format=recipe_format(self.mix, name, (1,) if fixed else group.shape, here, matrix=self.matrix)
+        )
+
+    def body(self, block: tuple[TensorGroup, ...], here: Place) -> _Body:
+        """A layer's groups, those that its depth decides still to be changed."""
+        names = [gguf_name(group.path) for group in block]
+        varying = tuple(
+            (number, group, name) for number, (group, name) in enumerate(zip(block, names, strict=True))
+            if by_layer(self.mix, name)
+        )  # fmt: skip
+        later = {number for number, _, _ in varying}
+        groups = (g if i in later else self.changed(g, name, here)
+                  for i, (g, name) in enumerate(zip(block, names, strict=True)))  # fmt: skip
+        return _Body(tuple(groups), varying)
 
 
 def _downs(block: tuple[TensorGroup, ...]) -> int:

@@ -150,6 +150,14 @@ class _Search:
         except PlannerError:
             return None
 
+    def _hopeless(self, request: PlanRequest) -> bool:
+        """Whether a changed request cannot serve more, whatever its plan: then it is not planned."""
+        try:
+            most = self.engine.serves_at_most(request)
+        except PlannerError:
+            return True
+        return most is not None and most <= served(self.plan) * _length(self.plan) * _GAIN
+
     def singles(self) -> Iterator[Remedy]:
         """One lever at a time, each at its mildest step that does."""
         for lever in self.engine.levers(self.request, self.plan):
@@ -165,6 +173,8 @@ class _Search:
             tried: list[tuple[Candidate, Plan]] = []
             done = 0
             for candidate in group:
+                if self.aim == "more" and self._hopeless(candidate.request):
+                    continue
                 plan = self.planned(candidate.request)
                 if plan is not None and plan.sure and self._does(plan, self.aim):
                     yield self._remedy((candidate,), plan, self.aim)
@@ -183,12 +193,12 @@ class _Search:
         maybe: Remedy | None = None
         first: tuple[Candidate, Plan] | None = None
         if lever.monotone and len(lever.steps) > 1:
-            strongest = self._try(lever, -1)
+            strongest = self._try(lever, -1, aim)
             if strongest is None or not self._does(strongest[1], aim):
                 self._keep(strongest)
                 return None
         for place in range(len(lever.steps)):
-            tried = self._try(lever, place)
+            tried = self._try(lever, place, aim)
             if tried is None:
                 continue
             first = first or tried
@@ -203,10 +213,9 @@ class _Search:
             self._keep(first)
         return maybe
 
-    def _try(self, lever: Lever, place: int) -> tuple[Candidate, Plan] | None:
-        step = lever.steps[place]
-        request, changes = stepped(self.request, step)
-        plan = self.planned(request) if changes else None
+    def _try(self, lever: Lever, place: int, aim: Aim) -> tuple[Candidate, Plan] | None:
+        request, changes = stepped(self.request, lever.steps[place])
+        plan = self.planned(request) if changes and not (aim == "more" and self._hopeless(request)) else None
         return None if plan is None else (_candidate(lever, request, changes), plan)
 
     def _short(self, plan: Plan) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import kvplanner.engine.sglang.weights as sglang_weights
 import kvplanner.engine.vllm.weights as weights_room
 from kvplanner.catalog import gpus, models
 from kvplanner.engine.option import OptionValue
@@ -71,6 +72,17 @@ def test_weights_depend_on_no_setting_that_their_key_leaves_out() -> None:
     assert not {"scheduler", "cache", "graphs", "attention_backend", "era"} & read.keys(), read
     assert read.get("model.max_model_len", set()) <= {"rotary.py"}
     assert "model.auto_fit" not in read
+
+
+def test_tensors_of_sglang_depend_on_no_setting_that_their_key_leaves_out() -> None:
+    room = Path(sglang_weights.__path__[0])
+    read = {
+        node.attr
+        for path in room.glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "settings"
+    }
+    assert read - {"_replace"} == {"dtype", "quantization", "arch", "moe_runner", "parallel"}
 
 
 def test_what_is_remembered_can_be_forgotten() -> None:

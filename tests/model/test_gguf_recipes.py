@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from kvplanner.catalog import models
 from kvplanner.model.gguf_names import gguf_name, outside_name
-from kvplanner.model.gguf_recipes import RECIPES
+from kvplanner.model.gguf_recipes import RECIPES, Place, by_layer, recipe_format
 from kvplanner.model.quantisation import published
 from kvplanner.model.spec import ModelSpec
 from kvplanner.model.tensors import Inventory
@@ -59,3 +60,24 @@ def test_every_matrix_has_the_type_that_llama_cpp_gives_it(
             assert group.format.name.upper() == wanted, (model_id, layer, name)
             compared += 1
         assert compared > 100
+
+
+@pytest.mark.parametrize("mix", RECIPES)
+def test_what_no_layer_decides_is_alike_in_all(mix: str) -> None:
+    recipe = RECIPES[mix]
+    names = {f"{stem}.weight" for stem in (
+        "attn_q", "attn_k", "attn_v", "attn_qkv", "attn_kv_b", "attn_k_b", "attn_output", "attn_gate", "ffn_gate",
+        "ffn_up", "ffn_down", "ffn_gate_exps", "ffn_up_exps", "ffn_down_exps", "ffn_down_shexp", "ffn_up_shexp",
+        "ssm_in", "ssm_out", "shortconv.in_proj", "token_embd", "output",
+    )}  # fmt: skip
+    deciding = set()
+    for name in names:
+        for experts, gqa, older, matrix in itertools.product((0, 8, 64), (1, 8), (False, True), (False, True)):
+            made = {
+                recipe_format(recipe, name, (512, 512), Place(
+                    at, 32, at, 32, at, gqa, experts, tied=False, large=False, older=older,
+                ), matrix=matrix) for at in range(32)
+            }  # fmt: skip
+            if len(made) > 1:
+                deciding.add(name)
+    assert all(by_layer(recipe, name) for name in deciding)

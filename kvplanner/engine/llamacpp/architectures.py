@@ -47,16 +47,17 @@ def as_gguf(model: Model) -> tuple[Model, str]:
     if model.inventory is None:
         raise NotModelled(f"the tensors of {model.spec.architecture} are not known", model.id, "Open its GGUF file")
     if model.spec.quantization == "gguf":
-        return model._replace(spec=_renamed(model)), ""
+        return model._replace(spec=renamed(model)), ""
     if model.spec.quantization == "mxfp4":
-        spec = _renamed(model)._replace(quantization="gguf")
+        spec = renamed(model)._replace(quantization="gguf")
         changed = model._replace(spec=spec, inventory=_published(model.inventory), weight_format=ORIGINAL)
         return changed, "No GGUF file is named: experts in MXFP4 and all else in Q8_0, as the published files have it"
     found = as_format(model, DEFAULT_FORMAT)
-    return found._replace(spec=_renamed(found)), f"No GGUF file is named: planned as if in {DEFAULT_FORMAT[5:]}"
+    return found._replace(spec=renamed(found)), f"No GGUF file is named: planned as if in {DEFAULT_FORMAT[5:]}"
 
 
-def _renamed(model: Model) -> ModelSpec:
+def renamed(model: Model) -> ModelSpec:
+    """The spec with the name that llama.cpp has for its architecture."""
     return model.spec._replace(model_type=gguf_architecture(model.spec.model_type))
 
 

@@ -190,12 +190,16 @@ class _Filling:
             shares, start = self._with_part(shares, device, start)
         return shares
 
-    def _used(self, shares: Sequence[_Share]) -> list[int]:
-        return _used(self._measure(_placed(self._settings, shares, self._layers)))
+    def _sizes(self, shares: Sequence[_Share]) -> Sizes:
+        return self._measure(_placed(self._settings, shares, self._layers))
 
     def _surplus_without_experts(self) -> int:
         place = self._settings.place._replace(cpu_experts=0)
-        used = _used(self._measure(self._settings._replace(place=place)))
+        sizes = self._measure(self._settings._replace(place=place))
+        found = self._surplus(_kept(sizes))  # at the most
+        return self._surplus(_used(sizes)) if found > 0 else found
+
+    def _surplus(self, used: Sequence[int]) -> int:
         return sum(target - need for target, need in zip(self._targets, used, strict=True))
 
     def _with_layers(self, shares: list[_Share], device: int) -> list[_Share]:
@@ -209,28 +213,32 @@ class _Filling:
 
         if left <= 0:
             return shares
-        return trial(self._most(lambda count: self._used(trial(count))[device], device, left))
+        return trial(self._most(lambda count: self._sizes(trial(count)), device, left))
 
     def _with_full(self, shares: list[_Share], device: int, start: int) -> tuple[list[_Share], int]:
         """As many full layers as a device holds, taken from those behind it that lack their experts."""
         spare = sum(share.partial for share in shares[start:])
-        moved = self._most(
-            lambda count: self._used(self._moved(shares, device, start, count)[0])[device], device, spare
-        )
+        moved = self._most(lambda count: self._sizes(self._moved(shares, device, start, count)[0]), device, spare)
         return self._moved(shares, device, start, moved)
 
-    def _most(self, used: Callable[[int], int], device: int, most: int) -> int:
+    def _most(self, measured: Callable[[int], Sizes], device: int, most: int) -> int:
         """The largest count, by false position, at which a device keeps its margin."""
         target = self._targets[device]
-        high = used(most)
+        full = measured(most)
+        if most <= 1 and full.kept(device) > target:
+            return 0
+        high = _used(full)[device]
         if high <= target:
             return most
-        low_count, high_count, low = 0, most, used(0)
+        low_count, high_count, low = 0, most, _used(measured(0))[device] if most > 1 else 0
         while high_count - low_count > 1:
             span = high_count - low_count
             step = span * (target - low) // (high - low) if high > low else 1
             step = min(max(step, 1), span - 1)
-            need = used(low_count + step)
+            sizes = measured(low_count + step)
+            if step == 1 and sizes.kept(device) > target:
+                break  # no count lies between: how much more it needs decides nothing
+            need = _used(sizes)[device]
             if need <= target:
                 low_count, low = low_count + step, need
             else:
@@ -277,6 +285,9 @@ class _Filling:
         return self._fits(self._part(out, device, mine, overflow, to), device)
 
     def _fits(self, shares: list[_Share], device: int) -> bool:
-        used = self._used(shares)
+        sizes = self._sizes(shares)
+        return self._keeps(_kept(sizes), device) and self._keeps(_used(sizes), device)
+
+    def _keeps(self, used: Sequence[int], device: int) -> bool:
         after = device + 1
         return used[device] < self._targets[device] and (after == self._count or used[after] < self._targets[after])

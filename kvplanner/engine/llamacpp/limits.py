@@ -7,9 +7,10 @@ from typing import Final
 
 from kvplanner.engine.llamacpp.figures import OnGpu
 from kvplanner.engine.llamacpp.settings import Settings
-from kvplanner.engine.llamacpp.sizes import Sizes
+from kvplanner.engine.llamacpp.sizes import Sizes, cells_for
 from kvplanner.engine.plan import Limits
 from kvplanner.engine.request import Load
+from kvplanner.model.spec import ModelSpec
 from kvplanner.record import later
 from kvplanner.units import round_up
 
@@ -57,6 +58,21 @@ def limits(
         bytes_per_user=tokens * max(sizes.per_cell[: len(gpus)], default=0),
         sure_serves_users=served if sure else 0,
     )
+
+
+def at_most(settings: Settings, spec: ModelSpec, load: Load | None) -> float:
+    """What a plan serves of a load (else requests × their length) where the memory is no limit: no plan serves more.
+
+    The context counts as it is before --fit shortens it: the model's own for every slot.
+    """
+    asked, slots = settings.context, settings.context.slots
+    whole = asked.reducible and not asked.unified
+    cells = cells_for(settings, spec, asked.tokens * max(slots, 1) if whole else asked.tokens)
+    if load is None:
+        return float(min(cells.full * cells.streams, slots * cells.per_slot))
+    if settings.context.unified and load.tokens_per_user <= cells.per_slot:
+        return max(min(cells.full // load.tokens_per_user, slots), 1)
+    return slots
 
 
 def _of_slots(length: int | None, slots: int) -> int | None:

@@ -80,10 +80,7 @@ def overrides_of(text: str, devices: Sequence[str], hosts: Sequence[str]) -> tup
         pattern, sign, buffer = item.rpartition("=")
         if not sign or not pattern:
             raise ValueError(f"{item!r} is not PATTERN=BUFFER")
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            raise ValueError(f"{pattern!r} is not a regular expression: {error}") from error
+        _check(pattern)
         if buffer in devices:
             found.append(Override(pattern, devices.index(buffer)))
         elif buffer in hosts:
@@ -91,6 +88,15 @@ def overrides_of(text: str, devices: Sequence[str], hosts: Sequence[str]) -> tup
         else:
             raise ValueError(f"{buffer!r} is no buffer here; there are {', '.join((*hosts, *devices))}")
     return tuple(found)
+
+
+def _check(pattern: str) -> None:
+    """Raises ValueError for what is no regular expression. Of one that names layers by number the rest is compiled."""
+    if _of_layers(pattern) is None:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise ValueError(f"{pattern!r} is not a regular expression: {error}") from error
 
 
 def expert_overrides(layers: int | None) -> tuple[Override, ...]:
@@ -144,17 +150,32 @@ _OF_LAYERS: Final = re.compile(r"blk\\\.(?:(\d+)|\((\d+(?:\|\d+)*)\))\\\.([^\[]*
 
 def _ready(rule: Override) -> _Rule:
     """The rule; one that names layers by number is tried on theirs alone."""
-    found = _OF_LAYERS.fullmatch(rule.pattern)
-    if found is None or _has_choice(found[3]):
+    found = _of_layers(rule.pattern)
+    if found is None:
         return _Rule(None, re.compile(rule.pattern), rule.device)
-    numbers = frozenset(map(int, (found[1] or found[2]).split("|")))
-    return _Rule(numbers, _compiled(found[3]), rule.device)
+    return _Rule(*found, rule.device)
+
+
+@lru_cache(maxsize=4096)
+def _of_layers(pattern: str) -> tuple[frozenset[int], re.Pattern[str]] | None:
+    """The layers that a pattern names by number, and the rest of it; None for any other, and for what is not valid."""
+    found = _OF_LAYERS.fullmatch(pattern)
+    rest = _compiled(found[3]) if found is not None else None
+    if found is None or rest is None:
+        return None
+    return frozenset(map(int, (found[1] or found[2]).split("|"))), rest
 
 
 @lru_cache(maxsize=256)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    """One pattern object for one text, so that layers under the same rules are known as such."""
-    return re.compile(pattern)
+def _compiled(pattern: str) -> re.Pattern[str] | None:
+    """One pattern object for one text, so that layers under the same rules are known as such.
+
+    None for what is not valid, or chooses outside its groups.
+    """
+    try:
+        return None if _has_choice(pattern) else re.compile(pattern)
+    except re.error:
+        return None
 
 
 def _has_choice(pattern: str) -> bool:

@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 from kvplanner.engine.draft import DraftWish
 from kvplanner.engine.lever import Lever
 from kvplanner.engine.llamacpp import TITLE, cache, drafting, figures, handles, limits, stages
+from kvplanner.engine.llamacpp.architectures import renamed
 from kvplanner.engine.llamacpp.builds import NEWEST, VERSIONS, Build, build_of, spelled
 from kvplanner.engine.llamacpp.figures import OnGpu, OnHost
 from kvplanner.engine.llamacpp.fit import Fitted, fit
@@ -98,6 +99,13 @@ class LlamaCpp:
 
         options = self.options(request.version)
         return levers(see(request, plan, options=options, stages=self.stages, allowed=self.allowed))
+
+    def serves_at_most(self, request: PlanRequest) -> float | None:
+        """What its slots and its context give: --fit only shortens the context, and takes no slot away."""
+        spec = renamed(request.model)
+        devices = tuple(device for device in request.machine.devices if device.kind == "gpu")
+        settled = settle(build_of(request.version), spec, request.options, devices)
+        return limits.at_most(settled.settings, spec, request.load)
 
     def makes_room(self, request: PlanRequest, running: int) -> bool:
         """Never: a server has one model."""

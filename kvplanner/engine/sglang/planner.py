@@ -143,6 +143,11 @@ class Sglang:
         options = self.options(request.version)
         return levers(see(request, plan, options=options, stages=self.stages, allowed=self.allowed))
 
+    def serves_at_most(self, request: PlanRequest) -> float | None:
+        """Not known: what the memory holds decides."""
+        del request
+        return None
+
     def makes_room(self, request: PlanRequest, running: int) -> bool:
         """Never: a server has one model."""
         del request, running

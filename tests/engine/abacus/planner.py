@@ -74,6 +74,11 @@ class Abacus:
     def levers(self, request: PlanRequest, plan: Plan) -> tuple[Lever, ...]:
         return ()
 
+    def serves_at_most(self, request: PlanRequest) -> float | None:
+        """Not known: what the memory holds decides."""
+        del request
+        return None
+
     def makes_room(self, request: PlanRequest, running: int) -> bool:
         """Never: a server has one model."""
         del request, running

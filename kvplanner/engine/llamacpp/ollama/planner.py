@@ -7,13 +7,14 @@ from typing import Final
 
 from kvplanner.engine.draft import DraftWish
 from kvplanner.engine.lever import Aim, Lever, Step
-from kvplanner.engine.llamacpp import figures
-from kvplanner.engine.llamacpp.architectures import as_gguf
+from kvplanner.engine.llamacpp import figures, limits
+from kvplanner.engine.llamacpp.architectures import as_gguf, renamed
 from kvplanner.engine.llamacpp.builds import NEWEST, build_of
 from kvplanner.engine.llamacpp.ollama import TITLE, rules
 from kvplanner.engine.llamacpp.ollama.options import IGNORED_FLAGS, declared
 from kvplanner.engine.llamacpp.planner import ENGINE as LLAMACPP
 from kvplanner.engine.llamacpp.planner import make_plan
+from kvplanner.engine.llamacpp.settle import settle
 from kvplanner.engine.option import FlagRule, Option, OptionValue, Resolved
 from kvplanner.engine.plan import Limits, Plan
 from kvplanner.engine.probe import Probe
@@ -91,6 +92,13 @@ class Ollama:
         cost = "keys and values in {value}: answers change a little"
         plain = str(request.options.get("kv_cache_type", "f16")) == "f16"
         return (*by_role(seen), *((Lever("kv_dtype", steps, cost, "quality", (aim,)),) if plain else ()))
+
+    def serves_at_most(self, request: PlanRequest) -> float | None:
+        """What its slots and its context give: llama-server is started with both."""
+        spec = renamed(request.model)
+        choice = _Choice(request, request.model._replace(spec=spec))
+        settled = settle(build_of(NEWEST), spec, choice.inner(), ())
+        return limits.at_most(settled.settings, spec, request.load)
 
     def makes_room(self, request: PlanRequest, running: int) -> bool:
         """As Scheduler.processPending of server/sched.go: at its most models, or by its rough estimate."""
