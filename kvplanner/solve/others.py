@@ -16,8 +16,9 @@ from kvplanner.gpu.names import short_name
 from kvplanner.gpu.spec import Machine
 from kvplanner.model.model import Model
 from kvplanner.model.quantisation import elsewhere
+from kvplanner.solve.candidate import Candidate
 from kvplanner.solve.change import GPUS, MODEL, WEIGHT_FORMAT, Change
-from kvplanner.solve.remedies import Candidate, More
+from kvplanner.solve.remedies import More
 from kvplanner.units import format_bytes
 
 # A sister stores the same weights: its elements differ by scales and the like at most.

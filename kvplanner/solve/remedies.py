@@ -19,6 +19,7 @@ from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.verdict import Shortfall
 from kvplanner.errors import PlannerError
 from kvplanner.record import NamedTuple
+from kvplanner.solve.candidate import Candidate, candidate_of
 from kvplanner.solve.change import Change, merged, stepped
 from kvplanner.solve.ranking import ranked, served
 
@@ -71,16 +72,6 @@ class Remedy(NamedTuple):
         """How much it costs, for the order."""
         made = _UNPUBLISHED if "weight_format" in self.names else 0
         return sum(WEIGHT[loss] for loss in self.losses) + len(self.losses) - 1 + made
-
-
-class Candidate(NamedTuple):
-    """A changed request that is worth a plan: of a lever's step, or of another model or machine."""
-
-    name: str
-    request: PlanRequest
-    changes: tuple[Change, ...]
-    cost: str
-    loss: Loss
 
 
 class _Begun(NamedTuple):
@@ -216,7 +207,7 @@ class _Search:
     def _try(self, lever: Lever, place: int, aim: Aim) -> tuple[Candidate, Plan] | None:
         request, changes = stepped(self.request, lever.steps[place])
         plan = self.planned(request) if changes and not (aim == "more" and self._hopeless(request)) else None
-        return None if plan is None else (_candidate(lever, request, changes), plan)
+        return None if plan is None else (candidate_of(lever, request, changes), plan)
 
     def _short(self, plan: Plan) -> bool:
         """Whether users of the load are left."""
@@ -296,7 +287,7 @@ class _Search:
             plan = self.planned(request) if changes else None
             does = plan is not None and plan.sure and self._does(plan, aim)
             if plan is not None and does:
-                remedy = self._remedy((first, _candidate(lever, request, changes)), plan, aim)
+                remedy = self._remedy((first, candidate_of(lever, request, changes)), plan, aim)
                 if place or not lever.monotone or len(steps) == 1:
                     return remedy
                 strongest = remedy
@@ -384,7 +375,7 @@ class _Search:
                 after = self.planned(request) if changes and self._left >= 0 else None
                 if after is None:
                     continue
-                more = (*parts, _candidate(lever, request, changes))
+                more = (*parts, candidate_of(lever, request, changes))
                 if after.sure and self._does(after, "fit"):
                     return self._mildest(parts, lever, self._remedy(more, after, "fit")), None
                 if after.fits and maybe is None and self._does(after, "fit"):
@@ -406,7 +397,7 @@ class _Search:
             request, changes = stepped(parts[-1].request, step)
             plan = self.planned(request) if changes else None
             if plan is not None and plan.sure and self._does(plan, "fit"):
-                return self._remedy((*parts, _candidate(lever, request, changes)), plan, "fit")
+                return self._remedy((*parts, candidate_of(lever, request, changes)), plan, "fit")
         return strongest
 
     def _gain(self, before: Plan, after: Plan) -> int:
@@ -450,10 +441,3 @@ class _Search:
         if single is None or single.plan.kv_cache is None or remedy.plan.kv_cache is None:
             return True
         return remedy.plan.kv_cache.context_length >= single.plan.kv_cache.context_length * _LONGER
-
-
-def _candidate(lever: Lever, request: PlanRequest, changes: tuple[Change, ...]) -> Candidate:
-    value = changes[0].value if changes else None
-    shown = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else f"{value:g}" if isinstance(
-        value, float) else str(value)  # fmt: skip
-    return Candidate(lever.name, request, changes, lever.cost.replace("{value}", shown), lever.loss)
