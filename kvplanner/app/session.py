@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
+from threading import Lock
 from typing import Any, Final
 
 from PySide6.QtCore import QObject, QTimer
@@ -113,6 +114,8 @@ class Session(QObject):
         self._timer.timeout.connect(self._write_soon)
         self.enabled = True
         self._found: tuple[OpenPlan, ...] = ()
+        self._writing = Lock()
+        self._begun = self._written = 0
 
     def restore(self) -> Restored:
         """What to open: the plans of crashed processes, else those of the last closed session."""
@@ -185,10 +188,21 @@ class Session(QObject):
         return json.dumps({"schema": SCHEMA, "windows": windows})
 
     def _write_soon(self) -> None:
-        text = self._text()
-        self._jobs.submit(
-            "Saving the session", lambda control: storage.write(self.own, text), _nothing, _nothing, key="session"
-        )
+        write = self._writer()
+        self._jobs.submit("Saving the session", lambda control: write(), _nothing, _nothing, key="session")
+
+    def _writer(self) -> Callable[[], None]:
+        """What writes the session as it is now, in any thread and at any time, unless a later one was written."""
+        self._begun += 1
+        number, text = self._begun, self._text()
+
+        def write() -> None:
+            with self._writing:
+                if number > self._written:
+                    storage.write(self.own, text)
+                    self._written = number
+
+        return write
 
     def write_now(self) -> bool:
         """Write at once: a crash is being reported. False where that is not possible."""
@@ -196,7 +210,7 @@ class Session(QObject):
             return False
         self._timer.stop()
         try:
-            storage.write(self.own, self._text())
+            self._writer()()
         except OSError:
             return False
         return True

@@ -6,8 +6,9 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 from pytestqt.qtbot import QtBot
@@ -167,3 +168,24 @@ def test_a_session_of_large_plans_opens_again(jobs: Jobs) -> None:
     session.close()
     assert session.last.stat().st_size > 16 << 20
     assert Session(lambda: (), jobs).restore().plans == (large,) * 20
+
+
+def test_an_older_state_never_overwrites_a_newer_one(qtbot: QtBot, tmp_path: Path) -> None:
+    """What a job still has to write may reach the disk after what a crash made write at once."""
+    late: list[Callable[[object], None]] = []
+
+    class Late:
+        def submit(self, title: str, work: Callable[[object], None], *rest: object, key: str) -> None:
+            late.append(work)
+
+    open_now = [PLAN._replace(modified=False)]
+    session = Session(lambda: tuple(open_now), cast("Jobs", Late()), tmp_path)
+    session._write_soon()
+    open_now[0] = PLAN
+    assert session.write_now()
+    late[0](None)
+    assert json.loads(session.own.read_text())["windows"][0]["modified"] is True
+    session._write_soon()
+    open_now[0] = PLAN._replace(path="later")
+    late[1](None)
+    assert json.loads(session.own.read_text())["windows"][0]["path"] == ""
