@@ -6,7 +6,6 @@ block at the end last; freed neighbours merge; the reserved size is the highest 
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from typing import Final
 
 _ENDLESS: Final = 1 << 62
@@ -45,22 +44,35 @@ class Pool:
         return offset
 
     def give(self, offset: int, size: int) -> None:
-        """Frees a tensor."""
+        """Frees a tensor. One without bytes leaves an empty block where no other ends or begins, as ggml's does.
+
+        An empty block keeps the blocks on both of its sides from being merged.
+        """
         size = -(-size // self.alignment) * self.alignment
-        if not size:
-            return
         offsets, sizes = self._offsets, self._sizes
-        after = bisect_left(offsets, offset)
-        touches = after < len(offsets) and offsets[after] == offset + size
-        if after and offsets[after - 1] + sizes[after - 1] == offset:
-            sizes[after - 1] += size
-            if touches:
-                sizes[after - 1] += sizes[after]
-                del offsets[after]
-                del sizes[after]
-        elif touches:
-            offsets[after] = offset
-            sizes[after] += size
-        else:
-            offsets.insert(after, offset)
-            sizes.insert(after, size)
+        end = offset + size
+        at = 0
+        for index, start in enumerate(offsets):
+            at = index
+            if start > end:
+                break
+            if start + sizes[index] == offset:
+                sizes[index] += size
+                after = index + 1
+                if after < len(offsets) and offsets[after] == end:
+                    sizes[index] += sizes[after]
+                    del offsets[after]
+                    del sizes[after]
+                return
+            if start == end:
+                offsets[index] = offset
+                sizes[index] += size
+                if index and offsets[index - 1] + sizes[index - 1] == offset:
+                    sizes[index - 1] += sizes[index]
+                    del offsets[index]
+                    del sizes[index]
+                return
+        while at and offsets[at - 1] >= offset:
+            at -= 1
+        offsets.insert(at, offset)
+        sizes.insert(at, size)

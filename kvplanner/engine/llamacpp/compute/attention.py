@@ -13,8 +13,6 @@ from kvplanner.model.spec import Attention, Indexer, Mla
 _NO_KERNEL: Final = frozenset({"iq4_nl"})
 # Architectures that heed positions in their windowed layers only.
 _WINDOWS_TURN: Final = frozenset({"cohere2", "exaone4", "exaone-moe"})
-# Those that leave positions out of latent attention.
-_UNTURNED: Final = frozenset({"kimi-linear"})
 # Those that norm heads after they are turned, and those that norm a projection as a whole.
 _NORMED_TURNED: Final = frozenset({"hunyuan-dense", "hunyuan-moe", "hunyuan-vl"})
 _NORMED_WHOLE: Final = frozenset({"olmo2"})
@@ -210,8 +208,8 @@ def has_full_heads(weights: Weights) -> bool:
 
 
 def _turned_part(layer: Layer, source: int, bytes_: int) -> int:
-    """The part of heads that positions turn; Kimi Linear leaves them out."""
-    if layer.shape.arch in _UNTURNED:
+    """The part of heads that positions turn, if they do."""
+    if not layer.turned:
         return layer.graph.view(source, layer.graph.sizes[source])
     return layer.op(bytes_, source, layer.inputs.positions)
 
@@ -277,7 +275,7 @@ def _mask(layer: Layer, mixer: Mla, selected: int | None) -> int:
     zeros = graph.leaf(graph.sizes[selected])
     opened = layer.op(graph.sizes[selected], zeros, inplace=True)
     closed = layer.op(size, held)
-    changed = layer.op(0, opened, selected, graph.view(closed, size))
+    changed = graph.op(0, opened, selected, graph.view(closed, size), on=layer._home, stored=True)  # a view of it
     return layer.op(size, changed, graph.view(closed, size), held)
 
 

@@ -180,6 +180,7 @@ def _inputs(graph: Graph, layers: Sequence[LayerSpec], shape: Shape, *, full_hea
     positions = graph.input(_INT * shape.tokens * (4 if shape.arch in _FOURFOLD else 1))
     values = max((m.kv_heads * m.head_size_v for m in mixers if isinstance(m, Attention)), default=1)
     values = values if shape.transposed else 1
+    states = graph.input(_INT * shape.slots if any(isinstance(m, State) for m in mixers) else 0)
     return Inputs(
         positions=positions,
         mask=graph.input(width * shape.tokens * shape.full) if full else None,
@@ -189,7 +190,8 @@ def _inputs(graph: Graph, layers: Sequence[LayerSpec], shape: Shape, *, full_hea
         window_key_rows=graph.input(_LONG * shape.tokens if windowed else 0),
         window_value_rows=graph.input(_LONG * shape.tokens * values if windowed else 0),
         output_rows=graph.input(_INT * shape.outputs),
-        states=graph.input(_INT * shape.slots if any(isinstance(m, State) for m in mixers) else 0),
+        states=graph.view(states, graph.sizes[states]),
+        other_states=graph.view(states, 0),
         rotations={windows: _rotations(graph, shape, mixers, windows) for windows in (False, True)},
         narrowed={},
         side=_index_inputs(graph, mixers, shape),
@@ -258,7 +260,8 @@ def _head(graph: Graph, shape: Shape, chain: Chain, hidden: int, rows: int | Non
         hidden = graph.op(_F32 * shape.outputs * shape.hidden, hidden, inputs.output_rows, on=on)
     normed = graph.op(graph.sizes[hidden], hidden, inplace=shape.arch not in PLAIN_NORM, on=on)
     big = shape.outputs >= 32
-    normed = graph.weighted(graph.sizes[normed], (0, chain.output_norm), normed, inplace=True, big=big or rows is None)
+    norm = (_F32 * shape.hidden, chain.output_norm)
+    normed = graph.weighted(graph.sizes[normed], norm, normed, inplace=True, big=big or rows is None)
     if rows is None and shape.arch not in _ROWS_BEFORE_NORM:
         if shape.late_rows:
             graph.output(normed)  # read by drafting layers

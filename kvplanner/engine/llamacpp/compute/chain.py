@@ -16,6 +16,11 @@ from kvplanner.record import NamedTuple
 _REPEATS: Final = 2
 # Architectures that leave positions out in every so many layers.
 _UNTURNED: Final = {"smollm3": 4, "llama4": 4}
+# Those that leave them out everywhere, or add them to the embedding.
+_PLACELESS: Final = frozenset(
+    {"jamba", "nemotron_h", "nemotron_h_moe", "kimi-linear", "bloom", "gpt2", "jais", "mpt", "refact",
+     "starcoder"}
+)  # fmt: skip
 # Layers on either side of a change of devices that are kept where work may move across it.
 _EDGE: Final = 4
 # Layers before a pattern begins, and the longest pattern, that are looked for.
@@ -107,6 +112,8 @@ def chain_of(spec: ModelSpec, tensors: Tensors, placed: Placed, how: How) -> Cha
     )
     step = _UNTURNED.get(spec.model_type)
     unturned = tuple(index % step == step - 1 for index in range(count)) if step else ()
+    if spec.model_type in _PLACELESS:
+        unturned = (True,) * count
     # Caches and inputs of other layers are copied for each layer that reads them: then every layer counts.
     keep: Sequence[int] = range(count)
     # So it does where each has a tensor from the start on, as with sparse attention.

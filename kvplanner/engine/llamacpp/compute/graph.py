@@ -241,6 +241,8 @@ class Graph:
     def _take_inputs(self, pools: Sequence[Pool], address: list[int], copies: Sequence[int]) -> None:
         """Inputs lie first; with a pipeline every copy of them does, and every copy of what splits take."""
         for tensor in self._inputs:
+            if not self.sizes[tensor]:  # a graph without it
+                continue
             pool = pools[self.host]
             address[tensor] = pool.take(self.sizes[tensor])
             for _ in range(self._copies - 1):

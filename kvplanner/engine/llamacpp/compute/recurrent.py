@@ -18,7 +18,7 @@ def _states(layer: Layer, elements: int) -> int:
     stored = graph.cache(F32 * elements * layer.shape.slots, layer.cache)
     graph.op(0, stored, on=layer.cache, stored=True)
     found = graph.expand(layer.op(F32 * elements * layer.shape.slots, stored, states))
-    others = layer.op(0, stored, states)
+    others = layer.op(0, stored, layer.inputs.other_states)
     graph.op(0, others, on=layer.cache, stored=True)
     return found
 
@@ -220,7 +220,7 @@ def _scan(layer: Layer, inner: int, aside: int, sources: tuple[int, ...]) -> int
         layer.row * inner + state, layer._weight("ssm_a"), stored, *sources, layer.inputs.states, big=False
     )
     graph.expand(scanned)
-    others = layer.op(0, aside, layer.inputs.states)
+    others = layer.op(0, aside, layer.inputs.other_states)
     graph.op(0, others, on=layer.cache, stored=True)
     graph.op(0, graph.view(scanned, state), on=layer.cache, stored=True)
     return scanned
