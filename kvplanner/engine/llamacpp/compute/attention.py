@@ -12,7 +12,7 @@ from kvplanner.model.spec import Attention, Indexer, Mla
 # Cache types for which the GPUs have no flash attention kernel: it then runs on the host, silently.
 _NO_KERNEL: Final = frozenset({"iq4_nl"})
 # Architectures that heed positions in their windowed layers only.
-_WINDOWS_TURN: Final = frozenset({"cohere2", "exaone4", "exaone-moe"})
+_WINDOWS_TURN: Final = frozenset({"cohere2", "cohere2moe", "exaone4", "exaone-moe", "smallthinker"})
 # Those that norm heads after they are turned, and those that norm a projection as a whole.
 _NORMED_TURNED: Final = frozenset({"hunyuan-dense", "hunyuan-moe", "hunyuan-vl"})
 _NORMED_WHOLE: Final = frozenset({"olmo2"})

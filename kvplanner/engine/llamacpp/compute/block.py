@@ -21,7 +21,7 @@ _ONTO_INPUT: Final = frozenset({"lfm2", "lfm2moe", "jamba", "openelm"})
 _ONTO_SUM: Final = frozenset({"lfm2", "lfm2moe", "jamba", "phi3"})
 # Those whose feed-forward block reads what attention reads, so that the two stand side by side; of these, those that
 # add attention before what came in.
-_PARALLEL: Final = frozenset({"command-r", "cohere2", "falcon", "phi2", "gptneox", "plamo"})
+_PARALLEL: Final = frozenset({"command-r", "cohere2", "cohere2moe", "falcon", "phi2", "gptneox", "plamo"})
 _ATTENTION_FIRST: Final = frozenset({"falcon", "phi2"})
 # Those that norm what a part gives, not what it reads.
 _NORMED_AFTER: Final = frozenset({"olmo2", "exaone4"})
@@ -189,10 +189,13 @@ def _parallel(layer: Layer, before: Rest, rows: int | None) -> Rest:
 
 
 def _close_parallel(layer: Layer, attended: Rest, source: int, hidden: int, rows: int | None) -> int:
-    mlp = next(mlp for mlp in layer.spec.mlps if isinstance(mlp, Mlp))
+    mlp = layer.spec.mlps[0]
     if rows is not None:
         source = _pick(layer, source, rows)
-    out = feedforward.dense(layer, mlp, source, rows)
+    if isinstance(mlp, Moe):
+        out = feedforward.experts(layer, mlp, source, rows)()
+    else:
+        out = feedforward.dense(layer, mlp, source, rows)
     others: list[Rest] = [attended, partial(same, hidden)]
     for rest in others if layer.shape.arch in _ATTENTION_FIRST else reversed(others):
         more = rest()

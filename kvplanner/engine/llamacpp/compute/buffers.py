@@ -33,7 +33,7 @@ _ROWS_BEFORE_NORM: Final = frozenset({"gpt-oss", "step35"})
 # Those whose operations are given in the order of their definition; the graph holds them back until they are needed.
 _DEFERRED: Final = frozenset(
     {"gemma3n", "deepseek32", "glm-dsa", "kimi-linear", "nemotron_h", "nemotron_h_moe", "mamba", "mamba2", "jamba",
-     "granitehybrid", "falcon-h1", "lfm2", "lfm2moe"}
+     "granitehybrid", "falcon-h1", "lfm2", "lfm2moe", "cohere2moe"}
 )  # fmt: skip
 # Architectures that scale the embedding before the first layer.
 _SCALED: Final = frozenset({"minicpm3", "gemma", "gemma2", "gemma3", "gemma3n", "gemma4"})

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kvplanner.engine.llamacpp.compute.buffers import DEEPENED, Chain, reserve
+from kvplanner.engine.llamacpp.compute.feedforward import HOST_DOWN
 from kvplanner.engine.llamacpp.compute.layers import Shape
 from kvplanner.engine.llamacpp.place import HOST, Placed
 from kvplanner.engine.llamacpp.tensors import Tensor, Tensors
@@ -118,7 +119,8 @@ def chain_of(spec: ModelSpec, tensors: Tensors, placed: Placed, how: How) -> Cha
     keep: Sequence[int] = range(count)
     # So it does where each has a tensor from the start on, as with sparse attention.
     # Beside look-ups that draw operations to and fro, no repetition is like the one before it either.
-    if all(reads is None for reads in shared) and not _selects(spec) and not early:
+    split = spec.model_type in HOST_DOWN
+    if all(reads is None for reads in shared) and not _selects(spec) and not early and not split:
         keep = _kept(weights, specs, at, caches, host, unturned, 1 if fixed else _REPEATS)
         if host in at:
             keep = [*keep, *_beside(at, host)]

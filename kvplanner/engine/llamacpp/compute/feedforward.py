@@ -11,6 +11,8 @@ from kvplanner.record import NamedTuple
 
 # Architectures that weigh what experts read rather than what they give.
 _WEIGHTED_FIRST: Final = frozenset({"llama4"})
+# Those that ask for 32-bit inputs of the experts' last product, which CUDA then refuses (supports_op of ggml-cuda.cu).
+HOST_DOWN: Final = frozenset({"mistral4"})
 
 
 def dense(layer: Layer, mlp: Mlp, source: int, rows: int | None, suffix: str = "", width: int | None = None) -> int:
@@ -108,6 +110,8 @@ def _with_shared(layer: Layer, moe: Moe, source: int, rows: int | None, routed: 
 
 def _routed(layer: Layer, name: str, bytes_: int, source: int, chosen: int, rows: int | None) -> int:
     big = layer.is_big(rows)
+    if layer.shape.arch in HOST_DOWN and name == "ffn_down_exps":
+        return layer.graph.displaced(bytes_, layer._weight(f"{name}.weight"), source, chosen)
     out = layer.graph.weighted(bytes_, layer._weight(f"{name}.weight"), source, chosen, big=big)
     if layer.weights.has(f"{name}.bias"):
         out = layer.graph.weighted(bytes_, layer._weight(f"{name}.bias"), out, chosen, inplace=True, big=big)

@@ -125,6 +125,12 @@ class Graph:
         """Puts a tensor into the graph with all that it needs; here everything already is."""
         return tensor
 
+    def displaced(self, bytes_: int, weight: tuple[int, int], *sources: int) -> int:
+        """An operation that no GPU can do: the host does it, with a copy of the weight."""
+        held = self._tensor(*weight)
+        self._weight.add(held)
+        return self.op(bytes_, held, *sources, on=self.host)
+
     def output(self, tensor: int) -> None:
         """Marks what is read after the batch: its memory is not used again."""
         self._output.add(tensor)
