@@ -23,7 +23,9 @@ class Build(NamedTuple):
     -sm tensor exist (the latter since pull request 19378, 9 April 2026).
     padding: cells are a multiple of it. windows: sliding-window layers keep a window only. flash_auto: flash attention
     is on where it can be. both_inputs: the graph takes embeddings as well as tokens. late_rows: the last layer of
-    architectures that draft computes every token. latent: latent attention keeps its latent vector; before, full heads.
+    architectures that draft computes every token.
+    xielu: GPUs have Apertus' activation; without it the host computes it, and each layer's is a split input (issue
+    16725 shows it of b6816). latent: latent attention keeps its latent vector; before, full heads.
     fit_projector, fit_draft: --fit keeps room for a projector (pull request 21489, 5 April 2026) and for what drafts
     (b9305: pull request 23485), the latter at the whole context that it was trained for where none is given.
     slots, unified, all_layers, fit, drafted (tokens at once): the server's defaults.
@@ -44,6 +46,7 @@ class Build(NamedTuple):
     both_inputs: bool = True
     late_rows: bool = True
     latent: bool = True
+    xielu: bool = True
     slots: int = 4
     unified: bool = True
     all_layers: bool = True
@@ -70,7 +73,7 @@ _2026_FEBRUARY: Final = _2026_APRIL._replace(
 )
 _2025_DECEMBER: Final = _2026_FEBRUARY._replace(name="2025-12", first=7400, output_first=False, both_inputs=False)
 _2025_SEPTEMBER: Final = _2025_DECEMBER._replace(
-    name="2025-09", first=6300, slots=1, unified=False, all_layers=False, fit=False
+    name="2025-09", first=6300, slots=1, unified=False, all_layers=False, fit=False, xielu=False
 )
 _2025_JUNE: Final = _2025_SEPTEMBER._replace(name="2025-06", first=5450, padding=32, flash_auto=False)
 _2024: Final = _2025_JUNE._replace(name="2024", first=0, windows=False, latent=False)

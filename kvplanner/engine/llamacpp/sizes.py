@@ -13,6 +13,7 @@ from kvplanner.engine.llamacpp import cache, place
 from kvplanner.engine.llamacpp.cache import CacheTypes, Cells
 from kvplanner.engine.llamacpp.compute.buffers import Chain
 from kvplanner.engine.llamacpp.compute.chain import How, Reserved, chain_of, reserved
+from kvplanner.engine.llamacpp.compute.feedforward import displaces
 from kvplanner.engine.llamacpp.compute.layers import Shape
 from kvplanner.engine.llamacpp.compute.recurrent import EARLY
 from kvplanner.engine.llamacpp.place import HOST, Placed, Spread
@@ -175,7 +176,7 @@ class Sizer:
         self.tensors = tensors
         self.cards = cards
         self.measured = measured
-        self._layouts: dict[tuple[PlaceSettings, bool], _Layout] = {}
+        self._layouts: dict[tuple[PlaceSettings, bool, bool], _Layout] = {}
         self._sizes: dict[tuple[Settings, bool], Sizes] = {}
 
     def sizes(self, settings: Settings, *, can_pipeline: bool = True) -> Sizes:
@@ -201,7 +202,7 @@ class Sizer:
             spec.model_type, spec.hidden_size, spec.vocab_size, tokens, asked.slots, outputs_of(settings, ubatch),
             cells.full, cells.window, cells.streams, asked.key_type, asked.value_type, flash, transposed,
             settings.build.wide_mask, settings.build.rotated, settings.build.copies_reserved,
-            settings.build.both_inputs, settings.build.late_rows,
+            settings.build.both_inputs, settings.build.late_rows, settings.build.xielu,
         )  # fmt: skip
         output = 4 * spec.vocab_size * asked.slots
         return Sizes(
@@ -211,7 +212,7 @@ class Sizer:
         )  # fmt: skip
 
     def _layout(self, settings: Settings) -> _Layout:
-        key = settings.place, settings.build.output_first
+        key = settings.place, settings.build.output_first, settings.build.xielu
         found = self._layouts.get(key)
         if found is None:
             if len(self._layouts) > _REMEMBERED:
@@ -252,6 +253,7 @@ class Sizer:
             at.split_mode == "layer",
             bool(overrides),
             measured=self.measured,
+            displaced=displaces(spec.model_type, xielu=settings.build.xielu),
         )
         return _Layout(placed, how, chain_of(spec, tensors, placed, how), within)
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kvplanner.engine.llamacpp.compute.buffers import DEEPENED, Chain, reserve
-from kvplanner.engine.llamacpp.compute.feedforward import HOST_DOWN
 from kvplanner.engine.llamacpp.compute.layers import Shape
 from kvplanner.engine.llamacpp.place import HOST, Placed
 from kvplanner.engine.llamacpp.tensors import Tensor, Tensors
@@ -44,7 +43,7 @@ class How(NamedTuple):
 
     can_pipeline False: the build or the backend never does, or a first try failed. overridden: tensor overrides are in
     force, with which nothing is pipelined. layer_split: -sm layer. measured: as llama.cpp measures without allocating,
-    which forgets which device a layer's norm is bound to.
+    which forgets which device a layer's norm is bound to. displaced: the host does some of every layer.
     """
 
     gpus: int
@@ -55,6 +54,7 @@ class How(NamedTuple):
     overridden: bool = False
     can_pipeline: bool = True
     measured: bool = False
+    displaced: bool = False
 
 
 def pipelined(how: How) -> bool:
@@ -119,8 +119,7 @@ def chain_of(spec: ModelSpec, tensors: Tensors, placed: Placed, how: How) -> Cha
     keep: Sequence[int] = range(count)
     # So it does where each has a tensor from the start on, as with sparse attention.
     # Beside look-ups that draw operations to and fro, no repetition is like the one before it either.
-    split = spec.model_type in HOST_DOWN
-    if all(reads is None for reads in shared) and not _selects(spec) and not early and not split:
+    if all(reads is None for reads in shared) and not _selects(spec) and not early and not how.displaced:
         keep = _kept(weights, specs, at, caches, host, unturned, 1 if fixed else _REPEATS)
         if host in at:
             keep = [*keep, *_beside(at, host)]

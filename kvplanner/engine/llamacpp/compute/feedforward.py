@@ -12,7 +12,12 @@ from kvplanner.record import NamedTuple
 # Architectures that weigh what experts read rather than what they give.
 _WEIGHTED_FIRST: Final = frozenset({"llama4"})
 # Those that ask for 32-bit inputs of the experts' last product, which CUDA then refuses (supports_op of ggml-cuda.cu).
-HOST_DOWN: Final = frozenset({"mistral4"})
+_HOST_DOWN: Final = frozenset({"mistral4"})
+
+
+def displaces(arch: str, *, xielu: bool) -> bool:
+    """Whether every layer has an operation that the host does even where all layers are on GPUs."""
+    return arch in _HOST_DOWN or (arch == "apertus" and not xielu)
 
 
 def dense(layer: Layer, mlp: Mlp, source: int, rows: int | None, suffix: str = "", width: int | None = None) -> int:
@@ -28,7 +33,8 @@ def dense(layer: Layer, mlp: Mlp, source: int, rows: int | None, suffix: str = "
         both = layer.op(size, joined)
     else:
         up = layer.matmul(f"ffn_up{suffix}.weight", inner, source, rows=rows)
-        both = layer.op(size, up, inplace=True)
+        away = not layer.shape.xielu and layer.shape.arch == "apertus"
+        both = layer.op(size, up, inplace=True, on=layer.graph.host if away else None)
     return layer.matmul(f"ffn_down{suffix}.weight", layer.shape.hidden, both, rows=rows)
 
 
@@ -110,7 +116,7 @@ def _with_shared(layer: Layer, moe: Moe, source: int, rows: int | None, routed: 
 
 def _routed(layer: Layer, name: str, bytes_: int, source: int, chosen: int, rows: int | None) -> int:
     big = layer.is_big(rows)
-    if layer.shape.arch in HOST_DOWN and name == "ffn_down_exps":
+    if layer.shape.arch in _HOST_DOWN and name == "ffn_down_exps":
         return layer.graph.displaced(bytes_, layer._weight(f"{name}.weight"), source, chosen)
     out = layer.graph.weighted(bytes_, layer._weight(f"{name}.weight"), source, chosen, big=big)
     if layer.weights.has(f"{name}.bias"):
