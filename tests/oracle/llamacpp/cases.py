@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import sys
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
@@ -18,13 +19,16 @@ from kvplanner.engine.llamacpp.builds import build_of
 from kvplanner.engine.llamacpp.settings import ContextSettings, PlaceSettings, Settings
 from kvplanner.engine.llamacpp.sizes import Sizes, size_up
 from kvplanner.engine.llamacpp.tensors import Tensors, tensors_of
+from kvplanner.model.ggml import BY_NAME
 from kvplanner.model.model import Model
-from kvplanner.source.gguf.header import read_header
+from kvplanner.source.gguf.header import GgufHeader, GgufTensor, read_header
 from kvplanner.source.gguf.model import from_headers
-from kvplanner.units import MIB
+from kvplanner.units import MIB, round_up
 
 _CASES: Final = Path(__file__).parent / "cases.json.gz"
 MORE: Final = Path(__file__).parent / "more.json.gz"
+WIDE: Final = Path(__file__).parent / "wide.json.gz"
+
 _HEADERS: Final = Path(__file__).parents[2] / "source" / "gguf_oracle"
 
 
@@ -80,13 +84,47 @@ def model_of(name: str, folder: Path = _HEADERS) -> tuple[Model, Tensors]:
     return model, tensors_of(model)
 
 
+@lru_cache(maxsize=1)
+def wide() -> dict[str, Any]:
+    """Cases of many architectures; their models' headers lie beside them."""
+    return load(WIDE)
+
+
+@lru_cache(maxsize=256)
+def wide_model(name: str) -> tuple[Model, Tensors]:
+    """A model of the wide cases."""
+    data = wide()["models"][name]
+    tensors: list[GgufTensor] = []
+    offset = 0
+    rows = list(data["outside"])
+    for number, block in enumerate(data["block_of"]):
+        rows += [[f"blk.{number}.{own}", type_, shape] for own, type_, shape in data["blocks"][block]]
+    for own, type_, shape in rows:
+        kind = BY_NAME[type_]
+        size = math.prod(shape) // kind.block * kind.bytes
+        tensors.append(GgufTensor(own, tuple(shape), kind, offset, size))
+        offset += round_up(size, 32)
+    metadata = {key: tuple(value) if isinstance(value, list) else value for key, value in data["metadata"].items()}
+    header = GgufHeader(3, "little", metadata, data["lengths"], tuple(tensors), 32, 0, offset)
+    model = from_headers([header], [f"{name}.gguf"], name, "gguf", name)
+    return model, tensors_of(model)
+
+
+def checked_wide() -> Iterator[Checked]:
+    """Every wide case with our answer."""
+    data = wide()
+    for case in data["cases"]:
+        flags = {**data["flag_defaults"], **case["flags"]}
+        yield _check(case, flags, data["gpu_sets"][case["gpus"]], wide_model(case["model"]))
+
+
 def checked(oracle: Mapping[str, Any], folder: Path = _HEADERS) -> Iterator[Checked]:
     """Every case that llama.cpp planned, with our answer."""
     for case in oracle["cases"]:
         flags = {**oracle["flag_defaults"], **case["flags"]}
         if not case["ok"]:
             continue
-        yield _check(case, flags, oracle["gpu_sets"][case["gpus"]], folder)
+        yield _check(case, flags, oracle["gpu_sets"][case["gpus"]], model_of(case["model"], folder))
 
 
 def settings_of(flags: Mapping[str, str], context: int) -> Settings:
@@ -119,8 +157,10 @@ def settings_of(flags: Mapping[str, str], context: int) -> Settings:
     return Settings(build_of(None), asked, place)
 
 
-def _check(case: Mapping[str, Any], flags: Mapping[str, str], gpus: str | None, folder: Path) -> Checked:
-    model, tensors = model_of(case["model"], folder)
+def _check(
+    case: Mapping[str, Any], flags: Mapping[str, str], gpus: str | None, sized: tuple[Model, Tensors]
+) -> Checked:  # fmt: skip
+    model, tensors = sized
     free = [int(gpu.split("|")[1]) * MIB for gpu in gpus.split(";")] if gpus else []
     names = [f"CUDA{index}" for index in range(len(free))]
     settings = settings_of(flags, model.spec.context_length or 0)

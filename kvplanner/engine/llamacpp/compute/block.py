@@ -23,6 +23,8 @@ _ONTO_SUM: Final = frozenset({"lfm2", "lfm2moe", "jamba", "phi3"})
 # add attention before what came in.
 _PARALLEL: Final = frozenset({"command-r", "cohere2", "cohere2moe", "falcon", "phi2", "gptneox", "plamo"})
 _ATTENTION_FIRST: Final = frozenset({"falcon", "phi2"})
+# What the feed-forward block gives is added to attention rather than the other way round.
+_ONTO_ATTENTION: Final = frozenset({"phi2"})
 # Those that norm what a part gives, not what it reads.
 _NORMED_AFTER: Final = frozenset({"olmo2", "exaone4"})
 
@@ -190,7 +192,10 @@ def _parallel(layer: Layer, before: Rest, rows: int | None) -> Rest:
 
 def _close_parallel(layer: Layer, attended: Rest, source: int, hidden: int, rows: int | None) -> int:
     mlp = layer.spec.mlps[0]
-    if rows is not None:
+    if layer.weights.has("ffn_norm.weight"):
+        hidden = hidden if rows is None else _pick(layer, hidden, rows)
+        source = layer.norm(hidden, "ffn_norm.weight", inplace=False, rows=rows)
+    elif rows is not None:
         source = _pick(layer, source, rows)
     if isinstance(mlp, Moe):
         out = feedforward.experts(layer, mlp, source, rows)()
@@ -199,7 +204,8 @@ def _close_parallel(layer: Layer, attended: Rest, source: int, hidden: int, rows
     others: list[Rest] = [attended, partial(same, hidden)]
     for rest in others if layer.shape.arch in _ATTENTION_FIRST else reversed(others):
         more = rest()
-        if rows is not None:
+        if rows is not None and layer.graph.sizes[more] != F32 * rows * layer.shape.hidden:
             more = _pick(layer, more, rows)
-        out = layer.op(layer.graph.sizes[out], out, more, inplace=True)
+        both = (more, out) if rest is attended and layer.shape.arch in _ONTO_ATTENTION else (out, more)
+        out = layer.op(layer.graph.sizes[out], *both, inplace=True)
     return out

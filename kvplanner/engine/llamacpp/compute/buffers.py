@@ -33,7 +33,8 @@ _ROWS_BEFORE_NORM: Final = frozenset({"gpt-oss", "step35"})
 # Those whose operations are given in the order of their definition; the graph holds them back until they are needed.
 _DEFERRED: Final = frozenset(
     {"gemma3n", "deepseek32", "glm-dsa", "kimi-linear", "nemotron_h", "nemotron_h_moe", "mamba", "mamba2", "jamba",
-     "granitehybrid", "falcon-h1", "lfm2", "lfm2moe", "cohere2moe"}
+     "granitehybrid", "falcon-h1", "lfm2", "lfm2moe", "cohere2moe", "phi2",
+     "gptneox"}
 )  # fmt: skip
 # Architectures that scale the embedding before the first layer.
 _SCALED: Final = frozenset({"minicpm3", "gemma", "gemma2", "gemma3", "gemma3n", "gemma4"})
@@ -52,6 +53,7 @@ class Chain(NamedTuple):
     shared: for a layer without its own cache, the backend of the one that it reads. output: bytes and backend.
 
     turns: bytes of the table of factors that positions turn heads by, 0 without one; it lies with its layers.
+    placed: a table of positions is added to the embedding.
     streams: of Gemma 3n, the matrices that make the other streams of the embedding and that take them back.
     unturned: layers that leave positions out; () where all heed them.
     per_layer: elements of Gemma's per-layer inputs, 0 without them. bound, fixed, cache_offload: as in
@@ -75,6 +77,7 @@ class Chain(NamedTuple):
     unturned: tuple[bool, ...] = ()
     streams: tuple[tuple[int, int], ...] = ()
     cache_offload: bool = True
+    placed: bool = False
 
 
 def reserve(
@@ -94,6 +97,9 @@ def reserve(
     looked_up = _look_up(graph, shape, chain, tokens, start) if chain.per_layer else None
     if shape.arch in _SCALED:
         hidden = graph.op(graph.sizes[hidden], hidden, inplace=True, on=start)
+    if chain.placed:
+        at = graph.op(graph.sizes[hidden], inputs.positions, on=graph.host)
+        hidden = graph.op(graph.sizes[hidden], hidden, at, inplace=True, on=start)
     built = _layers(graph, shape, inputs, chain)
     rows = shape.outputs if not (shape.late_rows and shape.arch in _LATE_ROWS) or chain.streams else None
     if chain.streams and looked_up is not None:

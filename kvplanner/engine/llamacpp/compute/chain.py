@@ -21,6 +21,8 @@ _PLACELESS: Final = frozenset(
     {"jamba", "nemotron_h", "nemotron_h_moe", "kimi-linear", "bloom", "gpt2", "jais", "mpt", "refact",
      "starcoder"}
 )  # fmt: skip
+# Those whose norms have no weights, so that nothing binds them to their layers' devices.
+_UNBOUND: Final = frozenset({"olmo"})
 # Layers on either side of a change of devices that are kept where work may move across it.
 _EDGE: Final = 4
 # Layers before a pattern begins, and the longest pattern, that are looked for.
@@ -109,7 +111,8 @@ def chain_of(spec: ModelSpec, tensors: Tensors, placed: Placed, how: How) -> Cha
     early = any(isinstance(m, State) and m.kind != "gated_delta" for layer in spec.layers for m in layer.mixers)
     from_host = any(host in (home for _, home in held.values()) for held in weights) if on_host else False
     fixed = (
-        how.all_offloaded and how.cache_offload and not early and not from_host and output_at != host and host not in at
+        how.all_offloaded and how.cache_offload and not early and not from_host and output_at != host
+        and host not in at and spec.model_type not in _UNBOUND
     )
     step = _UNTURNED.get(spec.model_type)
     unturned = tuple(index % step == step - 1 for index in range(count)) if step else ()
@@ -136,6 +139,7 @@ def chain_of(spec: ModelSpec, tensors: Tensors, placed: Placed, how: How) -> Cha
         bound=how.all_offloaded and not how.measured,
         fixed=fixed,
         cache_offload=how.cache_offload,
+        placed=any(t.name == "position_embd.weight" for t in tensors.inputs),
         per_layer=projection.rows // count if projection else 0,
         per_layer_layers=count,
         projection=(projection.device_bytes if projection else 0, first_at),

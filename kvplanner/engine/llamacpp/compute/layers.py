@@ -180,8 +180,9 @@ class Layer:
         graph = self.graph
         size = graph.sizes[source] if bytes_ is None else bytes_
         inplace = inplace and self.shape.arch not in PLAIN_NORM
-        out = self.op(size, source, inplace=inplace, on=self.device if self.bound else None)
-        if self.weights.has(name):
+        weighed = self.weights.has(name)  # one without a weight is bound to no layer
+        out = self.op(size, source, inplace=inplace, on=self.device if self.bound and weighed else None)
+        if weighed:
             out = graph.weighted(size, self._weight(name), out, inplace=True, big=self.is_big(rows))
         return out
 
