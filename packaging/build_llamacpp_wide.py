@@ -56,8 +56,8 @@ def _header(path: Path) -> dict[str, Any]:
     outside: list[Any] = []
     for tensor in header.tensors:
         if tensor.name.startswith("blk."):
-            number, _, name = tensor.name.removeprefix("blk.").partition(".")
-            layers.setdefault(int(number), []).append(_tensor(tensor, name))
+            layer, _, name = tensor.name.removeprefix("blk.").partition(".")
+            layers.setdefault(int(layer), []).append(_tensor(tensor, name))
         else:
             outside.append(_tensor(tensor, tensor.name))
     block_of: list[int] = []

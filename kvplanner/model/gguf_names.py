@@ -79,6 +79,14 @@ _HUB_NAMES: Final[tuple[_Rule, ...]] = (
     _Rule("exp_probs_b.bias", ("e_score_correction_bias", "expert_bias")),
     _Rule("ffn_up", ("gate_up_proj",)), _Rule("ffn_gate", ("gate_proj", "feed_forward.w1")),
     _Rule("ffn_up", ("up_proj", "feed_forward.w3")), _Rule("ffn_down", ("down_proj", "feed_forward.w2")),
+    # Gemma 3n's streams, and the narrower space of Nemotron's largest experts.
+    _Rule("altup_router_norm", whole=("altup.router_norm",)), _Rule("altup_router", whole=("altup.modality_router",)),
+    _Rule("altup_correct_scale", whole=("altup.correct_output_scale",)),
+    _Rule("altup_correct_coef", whole=("altup.correction_coefs",)),
+    _Rule("altup_predict_coef", whole=("altup.prediction_coefs",)),
+    _Rule("laurel_l", whole=("laurel.linear_left",)), _Rule("laurel_r", whole=("laurel.linear_right",)),
+    _Rule("laurel_post_norm", whole=("laurel.post_laurel_norm",)),
+    _Rule("ffn_latent_down", (".fc1_latent_proj",)), _Rule("ffn_latent_up", (".fc2_latent_proj",)),
     _Rule("ffn_gate_inp", ("mlp.gate", "router", "block_sparse_moe.gate", "mixer.gate", "feed_forward.gate"),
           anywhere=True),
     # Norms; what stands before the feed-forward block is Gemma's `ffn_norm`, and else the norm after attention.
@@ -98,6 +106,8 @@ _OUTSIDE_NAMES: Final[dict[str, str]] = {
     "embed_tokens_per_layer": "per_layer_token_embd",
     "per_layer_model_projection": "per_layer_model_proj",
     "per_layer_projection_norm": "per_layer_proj_norm",
+    "altup_projections": "altup_proj",
+    "altup_unembed_projections": "altup_unembd_proj",
 }
 
 

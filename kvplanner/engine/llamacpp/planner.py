@@ -253,7 +253,8 @@ def _size(request: PlanRequest, model: Model, settled: Settled, trial: Trial) ->
     gpus = _on_gpus(request, model, settled, sizes, drafted)
     retried = False
     failing = first_failing(gpus)
-    if failing is not None and failing.stage == "compute" and sizes.compute.pipelined:
+    retries = sizes.compute.pipelined and settled.settings.build.retries
+    if failing is not None and failing.stage == "compute" and retries:
         plain = trial.sizes(settled.settings, can_pipeline=False)
         again = _on_gpus(request, model, settled, plain, drafted)
         later = first_failing(again)

@@ -245,31 +245,36 @@ def test_a_plan_takes_little_time() -> None:
     assert min(times) < 0.013
 
 
-@pytest.mark.slow
 def test_compute_bands_hold_what_the_oracle_has() -> None:
     from kvplanner.engine.llamacpp import figures
-    from tests.oracle.llamacpp.cases import checked, load, settings_of
-
-    oracle = load()
-    inside = total = 0
-    by_case = {(c["model"], c["gpus"], str(c["flags"])): c for c in oracle["cases"]}
     from kvplanner.engine.llamacpp.sizes import size_up
+    from tests.oracle.llamacpp.cases import settings_of, wide, wide_model
 
-    for case in list(checked(oracle))[::11]:
-        raw = by_case[case.model, case.gpus, str(case.flags)]
-        flags = {**oracle["flag_defaults"], **raw["flags"]}
-        if flags["sm"] == "tensor" or case.gpus == "cpu-only":
+    oracle = wide()
+    inside = total = 0
+    for case in oracle["cases"][::4]:
+        model, tensors = wide_model(case["model"])
+        if model.spec.model_type not in figures.CHECKED:
             continue
-        model, tensors = model_of(case.model)
-        free = [int(gpu.split("|")[1]) * MIB for gpu in oracle["gpu_sets"][case.gpus].split(";")]
-        free = [free[int(flags["mg"])]] if flags["sm"] == "none" else free
+        flags = {**oracle["flag_defaults"], **case["flags"]}
+        free = [int(gpu.split("|")[1]) * MIB for gpu in oracle["gpu_sets"][case["gpus"]].split(";")]
         sizes = size_up(model, tensors, settings_of(flags, model.spec.context_length or 0), free)
-        for index, buffer in enumerate(case.buffers[:-1]):
+        for index in range(len(free)):
             band = figures.compute(model, sizes, index)
-            extra = buffer.got[2] - sizes.compute.gpus[index]
+            true = case["bytes"].get(f"CUDA{index}", (0, 0, 0))[2]
             total += 1
-            inside += band.low <= buffer.true[2] - extra <= band.high
-    assert inside >= 0.95 * total
+            inside += band.low <= true <= band.high
+            assert band.high - band.low <= 0.16 * band.value
+    assert inside >= 0.99 * total
+
+
+def test_apertus_hands_its_activation_to_the_host_where_gpus_lack_it() -> None:
+    """Issue 16725 of llama.cpp: b6816 on two 24 GB cards asks for 14,136 MiB; newer builds need a fortieth of it."""
+    model = models.load("swiss-ai/Apertus-70B-Instruct-2509")
+    asked: dict[str, Any] = {"ctx_size": 20480, "flash_attn": "on", "tensor_split": "1,1", "n_gpu_layers": "99"}
+    old, new = (plan(model, "2xRX 7900 XTX", version=version, **asked) for version in ("b6816", None))
+    assert round(size(old.devices[0], "compute") / MIB, 2) == 14136.04
+    assert size(new.devices[0], "compute") < 400 * MIB
 
 
 def test_a_control_vector_keeps_a_row_for_each_layer_but_the_first() -> None:

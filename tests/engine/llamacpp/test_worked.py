@@ -134,13 +134,14 @@ def test_a_16_and_a_24_gb_card_share_by_what_is_free() -> None:
 
 def test_experts_on_the_host_cost_a_gpu_gibibytes_from_32_tokens_of_a_micro_batch_on() -> None:
     """Issue 24175 of llama.cpp, Nemotron 3 Ultra on an RTX 5090, build 9525: 42 MiB of compute
-    buffer with 16 tokens, 7 to 7.5 GiB with 32 and more; 189.00 MiB of cells and 1,576.50 MiB of states."""
+    buffer with -b 16, 7 to 7.5 GiB with -b 1024, whose micro-batch stays at 512; 189.00 MiB of cells and 1,576.50
+    MiB of states."""
     model = models.load("nvidia/NVIDIA-Nemotron-3-Ultra-550B-A55B-BF16")
 
     def planned(tokens: int) -> DevicePlan:
         return plan(
             model, "RTX 5090", version="b9525", ctx_size=16128, parallel=4, kv_unified=True, cpu_moe=True, fit="off",
-            batch_size=tokens, ubatch_size=tokens,
+            batch_size=tokens,
         ).devices[0]  # fmt: skip
 
     few, many = planned(16), planned(1024)

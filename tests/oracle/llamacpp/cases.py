@@ -10,7 +10,7 @@ import gzip
 import json
 import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -110,10 +110,12 @@ def wide_model(name: str) -> tuple[Model, Tensors]:
     return model, tensors_of(model)
 
 
-def checked_wide() -> Iterator[Checked]:
-    """Every wide case with our answer."""
+def checked_wide(models: Collection[str]) -> Iterator[Checked]:
+    """Every wide case of some models, with our answer."""
     data = wide()
     for case in data["cases"]:
+        if case["model"] not in models:
+            continue
         flags = {**data["flag_defaults"], **case["flags"]}
         yield _check(case, flags, data["gpu_sets"][case["gpus"]], wide_model(case["model"]))
 

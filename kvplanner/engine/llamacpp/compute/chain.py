@@ -111,8 +111,13 @@ def chain_of(spec: ModelSpec, tensors: Tensors, placed: Placed, how: How) -> Cha
     early = any(isinstance(m, State) and m.kind != "gated_delta" for layer in spec.layers for m in layer.mixers)
     from_host = any(host in (home for _, home in held.values()) for held in weights) if on_host else False
     fixed = (
-        how.all_offloaded and how.cache_offload and not early and not from_host and output_at != host
-        and host not in at and spec.model_type not in _UNBOUND
+        how.all_offloaded
+        and how.cache_offload
+        and not early
+        and not from_host
+        and output_at != host
+        and host not in at
+        and spec.model_type not in _UNBOUND
     )
     step = _UNTURNED.get(spec.model_type)
     unturned = tuple(index % step == step - 1 for index in range(count)) if step else ()

@@ -40,7 +40,13 @@ def dense(layer: Layer, mlp: Mlp, source: int, rows: int | None, suffix: str = "
 
 def experts(layer: Layer, moe: Moe, source: int, rows: int | None) -> Rest:
     """Routed experts, which llama.cpp puts into the graph at once, and what is left to do: the shared ones."""
-    out = spread(layer, moe, source, route(layer, moe, source, rows), rows)
+    chosen = route(layer, moe, source, rows)
+    if not layer.weights.has("ffn_latent_down.weight"):
+        out = spread(layer, moe, source, chosen, rows)
+    else:  # the experts of the largest Nemotrons work in a narrower space
+        narrow = layer.matmul("ffn_latent_down.weight", moe.hidden or layer.shape.hidden, source, rows=rows)
+        narrowed = spread(layer, moe, narrow, chosen, rows)
+        out = layer.matmul("ffn_latent_up.weight", layer.shape.hidden, narrowed, rows=rows)
     return partial(_with_shared, layer, moe, source, rows, out)
 
 
