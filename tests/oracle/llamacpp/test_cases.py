@@ -52,7 +52,7 @@ def wide_errors(models: int) -> dict[str, list[float]]:
 def test_some_of_many_architectures_come_out_as_llama_cpp_reserves() -> None:
     known = [error for arch, errors in wide_errors(6).items() if arch not in OTHERS for error in errors]
     assert len(known) >= 60
-    assert sum(error <= 0.01 for error in known) >= 0.98 * len(known)
+    assert sum(error <= 0.01 for error in known) >= 0.95 * len(known)
 
 
 @pytest.mark.slow
