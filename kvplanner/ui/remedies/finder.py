@@ -69,9 +69,10 @@ class RemedyFinder(QObject):
             self.changed.emit()
 
     def _start(self) -> None:
+        self._document.flush()  # what was edited this very turn has a plan of its own, which begins anew
         plan, state = self.plan, self._document.state
         request = self._document.known_request()
-        if plan is None or request is None or plan.fits is None:
+        if plan is None or request is None or plan.fits is None or self._pause.isActive() or self._document.waiting:
             return
         self._state = state
 

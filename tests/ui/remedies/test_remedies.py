@@ -116,3 +116,14 @@ def test_a_refused_setting_takes_the_place_of_the_ways(failing: MainWindow, qtbo
     failing.document.flush()
     assert finder_of(failing).remedies is None
     assert any("eset" in button.text() for button in buttons(failing))
+
+
+def test_a_search_is_of_one_state_only(failing: MainWindow, qtbot: QtBot) -> None:
+    """A pause may end between an edit and its plan; the old plan with the new settings was searched, and raised."""
+    finder = searched(failing, qtbot)
+    failing.document.edit("Another release", ask=failing.document.state.ask._replace(version="nonsense"))
+    finder._start()
+    assert finder.plan is None
+    assert failing.document.error is not None
+    qtbot.waitUntil(lambda: not failing.services.jobs.active, timeout=8000)
+    assert finder.remedies is None
