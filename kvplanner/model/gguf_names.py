@@ -56,6 +56,9 @@ _HUB_NAMES: Final[tuple[_Rule, ...]] = (
     _Rule("attn_gate", ("linear_attn.in_proj_z",)),
     _Rule("ssm_in", _below(_MAMBA, "in_proj")), _Rule("shortconv.conv", whole=("conv.conv",)),
     _Rule("shortconv.in_proj", whole=("conv.in_proj",)), _Rule("shortconv.out_proj", whole=("conv.out_proj",)),
+    # The side cache of sparse attention.
+    _Rule("indexer.attn_q_b", ("indexer.wq_b",)), _Rule("indexer.attn_k", ("indexer.wk",)),
+    _Rule("indexer.k_norm", ("indexer.k_norm",)), _Rule("indexer.proj", ("indexer.weights_proj",)),
     # Attention.
     _Rule("attn_q", (".q_proj", ".wq", ".query")), _Rule("attn_k", (".k_proj", ".wk", ".key")),
     _Rule("attn_v", (".v_proj", ".wv", ".value")), _Rule("attn_output", (".o_proj", ".wo", ".out_proj", ".dense")),

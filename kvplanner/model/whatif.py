@@ -284,10 +284,16 @@ def _downs(block: tuple[TensorGroup, ...]) -> int:
     return sum("ffn_down" in gguf_name(group.path) and len(group.shape) == 2 for group in block)
 
 
+# Models whose files keep that projection whole (llama.cpp caches all of their heads).
+_WHOLE_LATENT: Final = frozenset({"minicpm3", "plm"})
+
+
 def _as_written(plain: Inventory, spec: ModelSpec) -> Inventory:
     """The tensors as GGUF files keep them: of latent attention's second projection the part for keys, by heads and
     transposed, and that for values."""
     mixer = next((m for layer in spec.layers for m in layer.mixers if isinstance(m, Mla)), None)
+    if spec.model_type in _WHOLE_LATENT:
+        mixer = None
 
     def split(group: TensorGroup) -> tuple[TensorGroup, ...]:
         if ".act_fn." in group.path:  # an activation's own numbers are written as metadata

@@ -27,7 +27,12 @@ _NAMES: Final[dict[str, str]] = {
     "nemotron_h": "nemotron_h", "olmo2": "olmo2", "olmoe": "olmoe", "exaone": "exaone", "exaone4": "exaone4",
     "lfm2": "lfm2", "lfm2_moe": "lfm2moe", "smollm3": "smollm3", "seed_oss": "seed_oss", "minimax_m2": "minimax-m2",
     "kimi_linear": "kimi-linear", "hunyuan_v1_dense": "hunyuan-dense", "hunyuan_v1_moe": "hunyuan-moe",
-    "ernie4_5": "ernie4_5", "ernie4_5_moe": "ernie4_5-moe", "bailing_moe": "bailingmoe",
+    "ernie4_5": "ernie4_5", "ernie4_5_moe": "ernie4_5-moe", "bailing_moe": "bailingmoe", "olmo3": "olmo2",
+    "qwen3_vl_moe_text": "qwen3vlmoe", "ministral3": "mistral3", "glm4v_text": "glm4", "glm4_moe_lite": "deepseek2",
+    "solar_open": "glm4moe", "falcon_mamba": "mamba", "internlm3": "llama", "mimo_v2_flash": "mimo2",
+    "nemotron-nas": "deci", "minimax_m1": "minimax-01", "minimax_m3": "minimax-m3", "minimax_m3_vl": "minimax-m3",
+    "deepseek_v4": "deepseek4", "muse_glimmer_text": "muse-glimmer", "step3p7": "step35", "phi3_v": "phi3",
+    "nomic_bert": "nomic-bert", "xlm-roberta": "bert",
 }  # fmt: skip
 # Without a file and without a wish: what most people load.
 DEFAULT_FORMAT: Final = "GGUF Q4_K_M"

@@ -24,6 +24,7 @@ class Build(NamedTuple):
     padding: cells are a multiple of it. windows: sliding-window layers keep a window only. flash_auto: flash attention
     is on where it can be. both_inputs: the graph takes embeddings as well as tokens. late_rows: the last layer of
     architectures that draft computes every token.
+    row_inputs: the graph reads where keys and values go as inputs (pull requests 14285 and 15505, August 2025).
     xielu: GPUs have Apertus' activation; without it the host computes it, and each layer's is a split input (issue
     16725 shows it of b6816). latent: latent attention keeps its latent vector; before, full heads.
     retries: a compute buffer that fails is tried again without a pipeline (pull request 16748 of 23 October 2025).
@@ -47,6 +48,7 @@ class Build(NamedTuple):
     both_inputs: bool = True
     late_rows: bool = True
     latent: bool = True
+    row_inputs: bool = True
     xielu: bool = True
     retries: bool = True
     slots: int = 4
@@ -78,7 +80,7 @@ _2025_NOVEMBER: Final = _2025_DECEMBER._replace(
     name="2025-11", first=6860, slots=1, unified=False, all_layers=False, fit=False
 )
 _2025_SEPTEMBER: Final = _2025_NOVEMBER._replace(name="2025-09", first=6300, xielu=False, retries=False)
-_2025_JUNE: Final = _2025_SEPTEMBER._replace(name="2025-06", first=5450, padding=32, flash_auto=False)
+_2025_JUNE: Final = _2025_SEPTEMBER._replace(name="2025-06", first=5450, padding=32, flash_auto=False, row_inputs=False)
 _2024: Final = _2025_JUNE._replace(name="2024", first=0, windows=False, latent=False)
 
 # Newest first.

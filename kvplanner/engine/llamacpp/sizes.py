@@ -202,7 +202,8 @@ class Sizer:
             spec.model_type, spec.hidden_size, spec.vocab_size, tokens, asked.slots, outputs_of(settings, ubatch),
             cells.full, cells.window, cells.streams, asked.key_type, asked.value_type, flash, transposed,
             settings.build.wide_mask, settings.build.rotated, settings.build.copies_reserved,
-            settings.build.both_inputs, settings.build.late_rows, settings.build.xielu,
+            settings.build.both_inputs, settings.build.late_rows, settings.build.xielu, settings.build.latent,
+            settings.build.row_inputs,
         )  # fmt: skip
         output = 4 * spec.vocab_size * asked.slots
         return Sizes(

@@ -186,7 +186,7 @@ def latent(layer: Layer, mixer: Mla, source: int) -> Rest:
         reduced = layer.norm(layer.matmul("attn_q_a.weight", mixer.q_lora_rank, source), "attn_q_a_norm.weight")
     selected = select(layer, mixer.indexer, source, reduced) if mixer.indexer else None
     query = layer.matmul("attn_q_b.weight" if mixer.q_lora_rank else "attn_q.weight", heads * per_head, reduced)
-    if has_full_heads(layer.weights):
+    if has_full_heads(layer.weights) or not layer.shape.latent:
         return _full_heads(layer, mixer, source, query)
     nope = layer.graph.view(query, layer.graph.sizes[query])
     absorbed = layer.matmul("attn_k_b.weight", heads * mixer.kv_lora_rank, nope)

@@ -90,7 +90,7 @@ def reserve(
     tokens = graph.input(_INT * shape.tokens)
     if shape.both_inputs:
         graph.input(_F32 * shape.tokens * shape.hidden * (1 + DEEPENED.get(shape.arch, 0)))
-    heads = any(has_full_heads(Weights(weights)) for weights in chain.weights)
+    heads = not shape.latent or any(has_full_heads(Weights(weights)) for weights in chain.weights)
     inputs = _inputs(graph, layers, shape, full_heads=heads)
     hidden = graph.expand(graph.op(_F32 * shape.tokens * shape.hidden, tokens, on=chain.embedding))
     start = chain.devices[0] if chain.fixed else None
@@ -183,6 +183,7 @@ def _inputs(graph: Graph, layers: Sequence[LayerSpec], shape: Shape, *, full_hea
     full = any(isinstance(m, Mla) or (isinstance(m, Attention) and not (m.window or m.chunk)) for m in mixers)
     windowed = any(isinstance(m, Attention) and (m.window or m.chunk) for m in mixers)
     width = _F16 if shape.flash and not shape.wide_mask else _F32
+    long = _LONG if shape.row_inputs else 0
     positions = graph.input(_INT * shape.tokens * (4 if shape.arch in _FOURFOLD else 1))
     values = max((m.kv_heads * m.head_size_v for m in mixers if isinstance(m, Attention)), default=1)
     values = values if shape.transposed else 1
@@ -191,10 +192,10 @@ def _inputs(graph: Graph, layers: Sequence[LayerSpec], shape: Shape, *, full_hea
         positions=positions,
         mask=graph.input(width * shape.tokens * shape.full) if full else None,
         window_mask=graph.input(width * shape.tokens * shape.window) if windowed else None,
-        key_rows=graph.input(_LONG * shape.tokens if full else 0),
-        value_rows=graph.input(_LONG * shape.tokens * values if full else 0),
-        window_key_rows=graph.input(_LONG * shape.tokens if windowed else 0),
-        window_value_rows=graph.input(_LONG * shape.tokens * values if windowed else 0),
+        key_rows=graph.input(long * shape.tokens if full else 0),
+        value_rows=graph.input(long * shape.tokens * values if full else 0),
+        window_key_rows=graph.input(long * shape.tokens if windowed else 0),
+        window_value_rows=graph.input(long * shape.tokens * values if windowed else 0),
         output_rows=graph.input(_INT * shape.outputs),
         states=graph.view(states, graph.sizes[states]),
         other_states=graph.view(states, 0),
