@@ -106,6 +106,8 @@ def layer_bytes(
             total += tensor_bytes(types.value, values, rows, on_gpu)
         if index:
             total += tensor_bytes(types.key, index, cells.streams * cells.full, on_gpu)
+        if index and isinstance(mixer, Attention):  # MiniMax-M3's index is a whole cache (llama-kv-cache-msa.cpp)
+            total += tensor_bytes(types.value, mixer.head_size_v, cells.streams * cells.full, on_gpu)
     return total
 
 
@@ -117,6 +119,8 @@ def cell_bytes(layer: LayerSpec, types: CacheTypes, *, widest_value: int = 0, ol
             keys, values, index = widths(mixer, old_mla)
             values = max(values, widest_value) if values and types.transposed else values
             total += row_bytes(types.key, keys) + row_bytes(types.value, values) + row_bytes(types.key, index)
+            if index and isinstance(mixer, Attention):
+                total += row_bytes(types.value, mixer.head_size_v)
     return total
 
 

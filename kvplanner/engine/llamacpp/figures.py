@@ -26,10 +26,10 @@ CHECKED: Final = frozenset(
      "glm-dsa", "glm4", "glm4moe", "gpt-oss", "gptneox", "granite", "granitehybrid", "granitemoe", "grovemoe",
      "hunyuan-dense", "hunyuan-moe", "hy_v3", "internlm2", "jais2", "jamba", "kimi-linear", "laguna", "lfm2",
      "lfm2moe", "llama", "llama4", "maincoder", "mamba", "mamba2", "mellum", "mimo2", "minicpm", "minicpm3",
-     "minimax-m2", "mistral3", "mistral4", "nemotron", "nemotron_h", "nemotron_h_moe", "olmo", "olmo2", "olmoe",
-     "openelm", "orion", "paddleocr", "pangu-embedded", "phi2", "plm", "phi3", "phimoe", "plamo3", "qwen", "qwen2",
-     "qwen2moe", "qwen2vl", "qwen3", "qwen35", "qwen35moe", "qwen3moe", "qwen3next", "qwen3vl", "qwen3vlmoe",
-     "refact", "seed_oss", "smallthinker", "smollm3", "stablelm", "starcoder2", "step35", "xverse"}
+     "minimax-m2", "minimax-m3", "mistral3", "mistral4", "nemotron", "nemotron_h", "nemotron_h_moe", "olmo", "olmo2",
+     "olmoe", "openelm", "orion", "paddleocr", "pangu-embedded", "phi2", "phi3", "phimoe", "plamo3", "plm", "qwen",
+     "qwen2", "qwen2moe", "qwen2vl", "qwen3", "qwen35", "qwen35moe", "qwen3moe", "qwen3next", "qwen3vl",
+     "qwen3vlmoe", "refact", "seed_oss", "smallthinker", "smollm3", "stablelm", "starcoder2", "step35", "xverse"}
 )  # fmt: skip
 _FLOOR: Final = 64 * MIB
 # Projectors take from 150 MiB (with flash attention) to 2.4 GiB at the largest image, by public reports.

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Final
 
 from kvplanner.engine.llamacpp.cache import is_windowed, row_bytes
+from kvplanner.engine.llamacpp.compute import sparse
 from kvplanner.engine.llamacpp.compute.layers import F16, Layer, Rest, Weights
 from kvplanner.model.spec import Attention, Indexer, Mla
 
@@ -21,6 +22,8 @@ _NORMED_WHOLE: Final = frozenset({"olmo2"})
 def attend(layer: Layer, mixer: Attention, source: int) -> Rest:
     """Softmax attention."""
     turn_keys, turn_values = layer.inputs.rotations[is_windowed(mixer)]
+    if mixer.indexer is not None and layer.inputs.blocks is not None:
+        sparse.keep(layer, mixer.indexer, source)
     queries, keys = mixer.heads * mixer.head_size, mixer.kv_heads * mixer.head_size
     full: int | None = None
     if layer.weights.has("attn_qkv.weight"):
@@ -40,6 +43,8 @@ def attend(layer: Layer, mixer: Attention, source: int) -> Rest:
     if not mixer.owns_cache and layer.reads is not None:
         return _finish(layer, mixer, query, full, layer.reads)
     gate = source if layer.weights.has("attn_gate.weight") else None
+    if mixer.indexer is not None and layer.inputs.blocks is not None:
+        return _in_blocks(layer, mixer, mixer.indexer, source, query)
     wide = mixer.kv_heads * mixer.head_size_v
     own_values = layer.weights.has("attn_v.weight") or not layer.weights.has("attn_k.weight")
     if own_values and layer.inputs.window_mask is None:
@@ -53,6 +58,22 @@ def attend(layer: Layer, mixer: Attention, source: int) -> Rest:
         value = _rotate(layer, _values(layer, value), turn_values)
     _store(layer, mixer, key, value)
     return _finish(layer, mixer, query, full, layer.cache, gate)
+
+
+def _in_blocks(layer: Layer, mixer: Attention, indexer: Indexer, source: int, query: int) -> Rest:
+    """MiniMax-M3's layers that see blocks only; their index comes first."""
+    graph, shape = layer.graph, layer.shape
+    turn_keys, turn_values = layer.inputs.rotations[False]
+    widths = mixer.kv_heads * mixer.head_size, mixer.kv_heads * mixer.head_size_v
+    product = layer.matmul("attn_k.weight", widths[0], source)
+    key = _rotate(layer, _heads(layer, mixer, product, "attn_k_norm.weight", layer.row * widths[0]), turn_keys)
+    value = _rotate(layer, layer.matmul("attn_v.weight", widths[1], source), turn_values)
+    _store(layer, mixer, key, value)
+    cells = shape.full * shape.streams
+    keys = graph.cache(cache_bytes(shape.key_type, widths[0], cells), layer.cache)
+    values = graph.cache(cache_bytes(shape.value_type, widths[1], cells), layer.cache)
+    found = sparse.attend(layer, mixer, query, keys, values, sparse.masks(layer, indexer, source))
+    return partial(sparse.close, layer, found, turn_values)
 
 
 def _values(layer: Layer, value: int) -> int:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final
 
 from kvplanner.engine.llamacpp.cache import is_windowed
-from kvplanner.engine.llamacpp.compute import block, gemma3n
+from kvplanner.engine.llamacpp.compute import block, gemma3n, sparse
 from kvplanner.engine.llamacpp.compute.attention import as_heads, has_full_heads
 from kvplanner.engine.llamacpp.compute.graph import Deferred, Graph
 from kvplanner.engine.llamacpp.compute.layers import PLAIN_NORM, IndexInputs, Inputs, Layer, Rest, Shape, Weights
@@ -34,7 +34,7 @@ _ROWS_BEFORE_NORM: Final = frozenset({"gpt-oss", "step35"})
 _DEFERRED: Final = frozenset(
     {"gemma3n", "deepseek32", "glm-dsa", "kimi-linear", "nemotron_h", "nemotron_h_moe", "mamba", "mamba2", "jamba",
      "granitehybrid", "falcon-h1", "lfm2", "lfm2moe", "cohere2moe", "phi2",
-     "gptneox"}
+     "gptneox", "minimax-m3"}
 )  # fmt: skip
 # Architectures that scale the embedding before the first layer.
 _SCALED: Final = frozenset({"minicpm3", "gemma", "gemma2", "gemma3", "gemma3n", "gemma4"})
@@ -183,6 +183,7 @@ def _inputs(graph: Graph, layers: Sequence[LayerSpec], shape: Shape, *, full_hea
     full = any(isinstance(m, Mla) or (isinstance(m, Attention) and not (m.window or m.chunk)) for m in mixers)
     windowed = any(isinstance(m, Attention) and (m.window or m.chunk) for m in mixers)
     width = _F16 if shape.flash and not shape.wide_mask else _F32
+    in_blocks = any(isinstance(m, Attention) and sparse.is_sparse(shape, m) for m in mixers)
     long = _LONG if shape.row_inputs else 0
     positions = graph.input(_INT * shape.tokens * (4 if shape.arch in _FOURFOLD else 1))
     values = max((m.kv_heads * m.head_size_v for m in mixers if isinstance(m, Attention)), default=1)
@@ -202,6 +203,7 @@ def _inputs(graph: Graph, layers: Sequence[LayerSpec], shape: Shape, *, full_hea
         rotations={windows: _rotations(graph, shape, mixers, windows) for windows in (False, True)},
         narrowed={},
         side=_index_inputs(graph, mixers, shape),
+        blocks=sparse.inputs_of(graph, shape) if in_blocks else None,
     )
 
 

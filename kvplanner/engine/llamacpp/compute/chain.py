@@ -161,7 +161,7 @@ def chain_of(spec: ModelSpec, tensors: Tensors, placed: Placed, how: How) -> Cha
 
 def _selects(spec: ModelSpec) -> bool:
     """Whether some attention looks at cells that a side cache selects."""
-    return any(isinstance(m, Mla) and m.indexer is not None for layer in spec.layers for m in layer.mixers)
+    return any(isinstance(m, Mla | Attention) and m.indexer is not None for layer in spec.layers for m in layer.mixers)
 
 
 def _beside(at: Sequence[int], only: int | None) -> list[int]:

@@ -35,8 +35,8 @@ class Shape(NamedTuple):
     hidden, vocabulary: widths. arch: the architecture's name in GGUF. transposed: values are kept so that no
     transposing is left to attention without flash attention. wide_mask: masks are 32-bit and narrowed on the device.
     rotated: heads are rotated before they are quantised. copies_reserved: the buffer holds flash attention's 16-bit
-    copies of a cache of another type (else the CUDA pool does). both_inputs, late_rows, xielu, latent, row_inputs: as of
-    Build.
+    copies of a cache of another type (else the CUDA pool does). both_inputs, late_rows, xielu, latent, row_inputs:
+    as of Build.
     """
 
     arch: str
@@ -70,6 +70,19 @@ class IndexInputs(NamedTuple):
     rotation: int
 
 
+class BlockInputs(NamedTuple):
+    """Of block-sparse attention: where its index's new keys go, biases of blocks, the mask by positions, and the cells
+    of positions and the blocks of cells. widened: the mask that the graph made 32-bit, once it has.
+    """
+
+    rows: int
+    bias: int
+    mask: int
+    places: int
+    cells: int
+    widened: dict[int, int]
+
+
 class Inputs(NamedTuple):
     """What every layer reads: positions, masks, and where new keys and values go.
 
@@ -77,7 +90,7 @@ class Inputs(NamedTuple):
 
     rotations: the matrices that keys and values are rotated by before they are quantised, by whether they are windows'.
     narrowed: masks that the graph made 16-bit, by whether they are the windows'.
-    side: of the side cache of sparse attention.
+    side: of the side cache of sparse attention; blocks: of attention that sees blocks.
     """
 
     positions: int
@@ -93,6 +106,7 @@ class Inputs(NamedTuple):
     rotations: Mapping[bool, tuple[int | None, int | None]]
     narrowed: dict[bool, int]
     side: IndexInputs | None = None
+    blocks: BlockInputs | None = None
 
 
 class Weights(NamedTuple):
