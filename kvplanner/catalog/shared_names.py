@@ -31,7 +31,10 @@ _LONGEST: Final = 300
 
 
 class Shared(NamedTuple):
-    """What such a name stands for: a model of the catalogue, and the mix of its file as a weight format."""
+    """What such a name stands for: a model of the catalogue, and the mix of its file as a weight format.
+
+    weight_format "": as it is published, whose files keep its own format.
+    """
 
     model: str
     weight_format: str
@@ -63,9 +66,9 @@ def _of_library(name: str) -> Shared | None:
         held = known.get(held, held)  # "latest" names a size
         if held and word != "mix":
             whole = _catalogued(f"{stem}-{size}") if word != size else ""
-            return _as(whole or held, mix)
+            return _as(whole or held, mix, own=True)
     found = _catalogued(f"{stem}-{size}" if size not in ("", _LATEST) else stem)
-    return _as(found, mix) if found else None
+    return _as(found, mix, own=True) if found else None
 
 
 def of_file(name: str) -> Shared | None:
@@ -104,12 +107,16 @@ def _catalogued(name: str) -> str:
         return ""
 
 
-def _as(model: str, mix: str) -> Shared | None:
-    """With a mix that can be planned: the usual one where none is named, which is MXFP4 for models published in it."""
+def _as(model: str, mix: str, *, own: bool = False) -> Shared | None:
+    """With a mix that can be planned: the usual one where none is named, which is MXFP4 for models published in it.
+
+    own: the store keeps such a model as it is published.
+    """
     from kvplanner.model.whatif import WHATIF_FORMATS
 
     found = _catalogued(model)
-    if found and not mix:
-        mix = "MXFP4" if models.find(found).quantization == "mxfp4" else str(_library()["mix"])
+    if found and mix in ("", "MXFP4") and models.find(found).quantization == "mxfp4":
+        return Shared(found, "" if own else "GGUF MXFP4")
+    mix = mix or str(_library()["mix"])
     name = f"GGUF {mix}"
     return Shared(found, name) if found and name in WHATIF_FORMATS else None

@@ -57,7 +57,8 @@ def of_store(name: str, store: str, opened: Callable[[str], Model]) -> Standing 
     if found is None:
         return None
     where = "is not in Ollama's store on this machine" if store else "is not fetched here"
-    said = f"{name} {where}: planned as {found.model} in {found.weight_format}, by its name"
+    mix = found.weight_format or "its own format"
+    said = f"{name} {where}: planned as {found.model} in {mix}, by its name"
     return Standing(found.model, (said,), found.weight_format)
 
 
@@ -79,7 +80,8 @@ def of_file(path: str) -> Standing | None:
     found = shared_names.of_file(path)
     if found is None:
         return None
-    said = f"{path} is not on this machine: planned as {found.model} in {found.weight_format} by its name"
+    mix = found.weight_format or "its own format"
+    said = f"{path} is not on this machine: planned as {found.model} in {mix}, by its name"
     return Standing(found.model, (said,), found.weight_format)
 
 

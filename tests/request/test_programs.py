@@ -40,7 +40,7 @@ OLLAMA = {
     "ollama run qwen3": ("Qwen/Qwen3-8B", "GGUF Q4_K_M"),
     "ollama run --verbose llama3.1:70b-instruct-q8_0 why is the sky blue": (
         "meta-llama/Llama-3.1-70B-Instruct", "GGUF Q8_0"),
-    "ollama run --keepalive 5m gpt-oss:20b": ("openai/gpt-oss-20b", "GGUF MXFP4"),
+    "ollama run --keepalive 5m gpt-oss:20b": ("openai/gpt-oss-20b", None),
     "ollama run gemma3:27b-it-qat": ("google/gemma-3-27b-it", "GGUF Q4_0"),
     "ollama run llama2:13b": ("meta-llama/Llama-2-13b-chat-hf", "GGUF Q4_0"),
     "ollama show qwen3:30b-a3b-instruct-2507-q4_K_M --modelfile": (

@@ -187,7 +187,7 @@ CASES: Final[tuple[Refused, ...]] = (
     _llamacpp({"parallel": 0}),
     _llamacpp({"override_tensor": "x"}),
     Refused("ollama", LLAMA, version="b1"),
-    Refused("ollama", LLAMA, version="0.20"),
+    Refused("ollama", LLAMA, version="0.4"),
 )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from kvplanner.engine.whatif import as_format
 from kvplanner.errors import NotModelled
-from kvplanner.model.formats import MXFP4, dense, ggml
+from kvplanner.model.formats import MXFP4, WeightFormat, dense, ggml
 from kvplanner.model.model import Model
 from kvplanner.model.spec import ModelSpec
 from kvplanner.model.tensors import Inventory, TensorGroup
@@ -37,6 +37,7 @@ _NAMES: Final[dict[str, str]] = {
 # Without a file and without a wish: what most people load.
 DEFAULT_FORMAT: Final = "GGUF Q4_K_M"
 ORIGINAL: Final = "GGUF MXFP4 (as published)"
+_EIGHT_BITS: Final = ggml("Q8_0")
 
 
 def gguf_architecture(model_type: str) -> str:
@@ -44,8 +45,10 @@ def gguf_architecture(model_type: str) -> str:
     return _NAMES.get(model_type, model_type)
 
 
-def as_gguf(model: Model) -> tuple[Model, str]:
+def as_gguf(model: Model, *, rest: WeightFormat = _EIGHT_BITS) -> tuple[Model, str]:
     """The model as llama.cpp would load it, and what was assumed for that, "" for a GGUF file or a chosen mix.
+
+    rest: what a model of experts in MXFP4 has beside them in the files that people load.
 
     Raises NotModelled where its tensors are not known, or where it is kept in a format that no GGUF file has.
     """
@@ -55,8 +58,12 @@ def as_gguf(model: Model) -> tuple[Model, str]:
         return model._replace(spec=renamed(model)), ""
     if model.spec.quantization == "mxfp4":
         spec = renamed(model)._replace(quantization="gguf")
-        changed = model._replace(spec=spec, inventory=_published(model.inventory), weight_format=ORIGINAL)
-        return changed, "No GGUF file is named: experts in MXFP4 and all else in Q8_0, as the published files have it"
+        changed = model._replace(spec=spec, inventory=_published(model.inventory, rest), weight_format=ORIGINAL)
+        said = rest.name if rest is _EIGHT_BITS else "16 bits"
+        return (
+            changed,
+            f"No GGUF file is named: experts in MXFP4 and all else in {said}, as the published files have it",
+        )
     found = as_format(model, DEFAULT_FORMAT)
     return found._replace(spec=renamed(found)), f"No GGUF file is named: planned as if in {DEFAULT_FORMAT[5:]}"
 
@@ -66,13 +73,13 @@ def renamed(model: Model) -> ModelSpec:
     return model.spec._replace(model_type=gguf_architecture(model.spec.model_type))
 
 
-def _published(inventory: Inventory) -> Inventory:
-    """gpt-oss as its GGUF files store it: MXFP4 experts, Q8_0 for other matrices, 32-bit vectors and routers."""
+def _published(inventory: Inventory, rest: WeightFormat) -> Inventory:
+    """gpt-oss as its GGUF files store it: MXFP4 experts, `rest` for other matrices, 32-bit vectors and routers."""
 
     def change(group: TensorGroup) -> TensorGroup:
         if len(group.shape) != 2 or group.kind in ("norm", "router") or group.path.endswith(".bias"):
             return group._replace(format=dense("float32"))
-        return group._replace(format=MXFP4 if group.kind == "experts" else ggml("Q8_0"))
+        return group._replace(format=MXFP4 if group.kind == "experts" else rest)
 
     blocks = tuple(tuple(change(group) for group in block) for block in inventory.blocks)
     return inventory._replace(blocks=blocks, outside=tuple(change(group) for group in inventory.outside))

@@ -32,6 +32,8 @@ CHECKED: Final = frozenset(
      "qwen3vlmoe", "refact", "seed_oss", "smallthinker", "smollm3", "stablelm", "starcoder2", "step35", "xverse"}
 )  # fmt: skip
 _FLOOR: Final = 64 * MIB
+# By how much the graph of Ollama's own engine may be smaller or larger than llama.cpp's of the same model.
+_OWN_GRAPH: Final = (0.4, 1.0)
 # Projectors take from 150 MiB (with flash attention) to 2.4 GiB at the largest image, by public reports.
 _PROJECTOR: Final = (500 * MIB, 150 * MIB, 2450 * MIB)
 
@@ -262,6 +264,8 @@ def _doubt(model: Model, sizes: Sizes) -> tuple[float, float, str]:
     keep some tensors longer, are not among them: they only add.
     """
     arch = model.spec.model_type
+    if sizes.how.own_graph:
+        return (*_OWN_GRAPH, "Ollama's own engine builds its graph itself, of which little is public")
     if arch not in CHECKED:
         return 0.25, 0.25, f"the graph of {arch!r} was not held against llama.cpp's own"
     if sizes.shape.wide_mask:

@@ -192,7 +192,8 @@ class Sizer:
     def _size(self, settings: Settings, *, can_pipeline: bool) -> Sizes:
         spec, asked = self.model.spec, settings.context
         layout = self._layout(settings)
-        how = layout.how if can_pipeline else layout.how._replace(can_pipeline=False)
+        how = layout.how._replace(own_graph=settings.build.own_graph)
+        how = how if can_pipeline else how._replace(can_pipeline=False)
         flash, transposed = resolve_flash(settings, spec, layout.placed, gpus=how.gpus)
         cells = cells_for(settings, spec, asked.tokens)
         caches = _caches(self.model, settings, layout, cells, len(self.cards.free), transposed=transposed)

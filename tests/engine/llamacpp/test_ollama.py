@@ -11,7 +11,6 @@ from kvplanner.engine.llamacpp.ollama import rules
 from kvplanner.engine.option import OptionValue
 from kvplanner.engine.registry import engine
 from kvplanner.engine.request import PlanRequest
-from kvplanner.errors import BadInput
 from kvplanner.units import GIB, format_bytes
 from tests.engine.llamacpp.kit import GEMMA, LLAMA, OSS, QWEN, plan, size
 from tests.oracle.llamacpp.cases import model_of
@@ -113,11 +112,6 @@ def test_variables_make_the_command() -> None:
     expected = "OLLAMA_CONTEXT_LENGTH=8192 OLLAMA_KV_CACHE_TYPE=q8_0 ollama serve"
     assert format_command(engine("ollama"), request) == expected
     assert engine("ollama").plan(request).options["num_gpu"].value == 20
-
-
-def test_older_releases_are_refused() -> None:
-    with pytest.raises(BadInput, match="an engine and an estimate of their own"):
-        plan(LLAMA, engine_name="ollama", version="0.12.3")
 
 
 def test_a_context_beyond_the_models_own_is_shortened() -> None:

@@ -46,6 +46,7 @@ class How(NamedTuple):
     can_pipeline False: the build or the backend never does, or a first try failed. overridden: tensor overrides are in
     force, with which nothing is pipelined. layer_split: -sm layer. measured: as llama.cpp measures without allocating,
     which forgets which device a layer's norm is bound to. displaced: the host does some of every layer.
+    own_graph: as of Build.
     """
 
     gpus: int
@@ -57,6 +58,7 @@ class How(NamedTuple):
     can_pipeline: bool = True
     measured: bool = False
     displaced: bool = False
+    own_graph: bool = False
 
 
 def pipelined(how: How) -> bool:

@@ -11,6 +11,8 @@ from kvplanner.engine.llamacpp import figures, limits
 from kvplanner.engine.llamacpp.architectures import as_gguf, renamed
 from kvplanner.engine.llamacpp.builds import NEWEST, build_of
 from kvplanner.engine.llamacpp.ollama import TITLE, rules
+from kvplanner.engine.llamacpp.ollama.eras import Era, era_of
+from kvplanner.engine.llamacpp.ollama.older import Older
 from kvplanner.engine.llamacpp.ollama.options import IGNORED_FLAGS, declared
 from kvplanner.engine.llamacpp.planner import ENGINE as LLAMACPP
 from kvplanner.engine.llamacpp.planner import make_plan
@@ -20,10 +22,11 @@ from kvplanner.engine.plan import Limits, Plan
 from kvplanner.engine.probe import Probe
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.segment import SegmentKind
+from kvplanner.engine.shared.identity import by_identity
 from kvplanner.engine.values import check_ranges
 from kvplanner.engine.whatif import with_format
-from kvplanner.errors import BadInput
 from kvplanner.gpu.spec import Machine
+from kvplanner.model.formats import dense
 from kvplanner.model.model import Model
 from kvplanner.record import later
 from kvplanner.sized_text import SizedText, size_mark
@@ -31,13 +34,15 @@ from kvplanner.units import format_count
 
 __all__ = ["ENGINE", "Ollama"]
 
-VERSIONS: Final = ("0.30",)
+VERSIONS: Final = ("0.30", "0.24", "0.17", "0.15", "0.13", "0.12", "0.11", "0.9", "0.6", "0.5")
+# Variables that llama-server reads, which older releases do not start.
+_OF_THE_SERVER: Final = frozenset({"fit", "fit_target"})
 _BESIDE: Final = 1024  # MiB beside a projector that fitting leaves free
 _BUFFERS: Final = frozenset({"weights", "kv_cache", "compute", "output"})
 
 
 class Ollama:
-    """Ollama since 0.30, which runs every GGUF model in a llama-server of its own."""
+    """Ollama: since 0.30 it runs every GGUF model in a llama-server, before in llama.cpp's code or an own engine."""
 
     name: Final = "ollama"
     title: Final = TITLE
@@ -51,8 +56,8 @@ class Ollama:
 
     def options(self, version: str | None = None) -> tuple[Option, ...]:
         """The options."""
-        _check(version)
-        return declared()
+        era = era_of(version)
+        return declared() if era is None else tuple(o for o in declared() if o.name not in _OF_THE_SERVER)
 
     def allowed(self, name: str, model: Model) -> tuple[int, ...]:
         """Nothing is ruled out."""
@@ -105,7 +110,12 @@ class Ollama:
         if not running:
             return False
         request = with_format(request)
-        choice = _Choice(request, as_gguf(request.model)[0])
+        era = era_of(request.version)
+        model = _loaded(request.model)[0]
+        if era is not None:  # it makes room until all fits: what is running must leave it some
+            older = Older(request, model, era, lambda _: 0)
+            return running >= older.most or older.layers < len(older.facts.layers) + 1
+        choice = _Choice(request, model)
         return running >= choice.most or choice.estimate > rules.room_for_another(choice.free)
 
     def probe(self) -> Probe | None:
@@ -121,32 +131,68 @@ class Ollama:
 ENGINE: Final = Ollama()
 
 
-def _check(version: str | None) -> None:
-    """Raises BadInput for a release without llama-server."""
-    if version is None:
-        return
-    parts = version.lstrip("v").split(".")
-    if len(parts) < 2 or not all(part.isdecimal() and len(part) <= 9 for part in parts[:2]):
-        raise BadInput(f"{version[:40]!r} is no release of Ollama", "--engine-version", "Write it as 0.30")
-    if (int(parts[0]), int(parts[1])) < (0, 30):
-        raise BadInput(
-            "releases before 0.30 have an engine and an estimate of their own, which are not modelled",
-            f"--engine-version {version[:40]}", "Plan for 0.30, or for llama.cpp with --engine llamacpp",
-        )  # fmt: skip
+@by_identity(8, lambda _: None)
+def _loaded(model: Model) -> tuple[Model, str]:
+    """The model as Ollama's library has it: gpt-oss's matrices beside its experts stay in 16 bits there.
+
+    (Public logs of 0.11 tell 10.7 GiB of layers and 1.1 GiB of output for the 20B one: ollama issue 11711.)
+    """
+    return as_gguf(model, rest=dense("bfloat16"))
 
 
 def _plan(request: PlanRequest) -> Plan:
     request = with_format(request)
-    model, _ = as_gguf(request.model)
+    model, assumed = _loaded(request.model)
+    extra = (assumed,) if assumed else ()
+    era = era_of(request.version)
+    if era is not None:
+        return _older_plan(request, model, era, extra)
     choice = _Choice(request, model)
-    inner = request._replace(options=choice.inner(), version=None)
-    plan = make_plan(inner, build_of(NEWEST), request.version or VERSIONS[0])
+    inner = request._replace(model=model, options=choice.inner(), version=None, weight_format=None)
+    plan = make_plan(inner, build_of(NEWEST), request.version or VERSIONS[0], extra)
     return plan._replace(
         limits=_of_a_slot(plan.limits, choice.slots),
         request=request,
         options=choice.resolved,
         warnings=later(lambda: (*plan.warnings, *choice.notes, *_shown(plan, choice))),
     )
+
+
+def _older_plan(request: PlanRequest, model: Model, era: Era, extra: tuple[str, ...]) -> Plan:
+    """The plan of a release before 0.30. extra: what else its reader should know."""
+
+    def made(choice: Older) -> Plan:
+        inner = request._replace(model=choice.model, options=choice.inner(), version=None, weight_format=None)
+        return make_plan(inner, choice.build(), request.version or "", extra)
+
+    def graph(choice: Older) -> int:
+        first = next((d for d in made(choice).devices if d.device.kind == "gpu"), None)
+        return sum(s.estimate.value for s in first.segments if s.kind == "compute") if first is not None else 0
+
+    choice = Older(request, model, era, graph)
+    plan = made(choice)
+    return plan._replace(
+        limits=_of_a_slot(plan.limits, choice.slots),
+        request=request,
+        options=choice.resolved,
+        warnings=later(lambda: (*plan.warnings, *choice.notes, *choice.told(), *_listed(plan, choice))),
+    )
+
+
+def _listed(plan: Plan, choice: Older) -> tuple[str, ...]:
+    """What `ollama ps` prints: the estimate where that places the layers, else the buffers."""
+    if plan.verdict.state == "does_not_fit":
+        return ()
+    on_gpus, on_host = (_buffers(plan, kind) for kind in ("gpu", "host"))
+    total = on_gpus if _all_on_gpus(plan) else on_gpus + on_host
+    if choice.found is not None:
+        total, on_gpus = choice.found.full, choice.found.required if choice.found.layers else 0
+    length = f", context {choice.context}" if choice.era.first >= _CONTEXT_LISTED else ""
+    return (f"ollama ps would show: {rules.human(total)}, {rules.processor(total, on_gpus)}{length}",)
+
+
+# The first release whose list of models tells the context.
+_CONTEXT_LISTED: Final = (0, 11, 0)
 
 
 def _of_a_slot(found: Limits, slots: int) -> Limits:
