@@ -39,7 +39,7 @@ class Reason(NamedTuple):
     figures: Figures = MappingProxyType({})
 
 
-@late("reason")
+@late("least_bytes", "most_bytes", "reason")
 class Shortfall(NamedTuple):
     """What a device lacks at a stage of start-up.
 

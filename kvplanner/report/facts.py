@@ -260,7 +260,9 @@ def option_facts(plan: Plan) -> Iterator[tuple[str, str]]:
     for name in dict.fromkeys((*set_by_user, *everyday)):
         if name in plan.options:
             works = f". {ranges[name]}" if name in ranges else ""
-            yield name, _option_text(plan.options[name], size=declared[name].type == "bytes") + works
+            known = declared.get(name)  # None: set, and of a later release
+            size = known is not None and known.type == "bytes"
+            yield name, _option_text(plan.options[name], size=size) + works
 
 
 def _option_text(resolved: Resolved, *, size: bool) -> str:

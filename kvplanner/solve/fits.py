@@ -82,14 +82,15 @@ def row(request: PlanRequest, words: str, plan: Plan | None, refused: str = "") 
     if plan is None:
         return found
     limits, load = plan.limits, request.load
-    left = [s.bytes for device in plan.devices if (s := device.segment("headroom")) is not None]
+    shown = plan.devices if plan.fits else ()
+    left = [s.bytes for device in shown if (s := device.segment("headroom")) is not None]
     return found._replace(
         max_context_length=limits.max_context_length,
         sure_max_context_length=limits.sure_max_context_length,
         serves_users=limits.serves_users if load else None,
         sure_serves_users=limits.sure_serves_users if load else None,
         max_concurrent_requests=limits.max_concurrent_requests,
-        headroom_bytes=min(left) if left and plan.fits else None,
+        headroom_bytes=min(left, default=None),
         fits=plan.fits,
         sure=plan.sure,
         certainty=plan.verdict.certainty,

@@ -317,3 +317,11 @@ def test_a_model_without_a_cache_states_its_step_everywhere() -> None:
         "max_tokens": 2048, "max_sequences": 256, "sequence_length": 512, "full_length_sequences": 4,
     }  # fmt: skip
     assert schema.to_json(plan("Qwen/Qwen3-0.6B", "L4"))["step"] is None
+
+
+def test_an_option_of_a_later_release_is_shown_as_it_was_set() -> None:
+    request = PlanRequest(
+        models.load("codellama/CodeLlama-13b-hf"), gpus.machine("2x24GB"), "vllm", "0.9.2",
+        {"kv_cache_memory_bytes": 1 << 30},
+    )  # fmt: skip
+    assert "1,073,741,824 (set)" in report.text(engine("vllm").plan(request))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from kvplanner.engine.request import Load, PlanRequest
 from kvplanner.engine.sglang.settle.check import check_model
 from kvplanner.engine.sglang.settle.settle import settle
 from kvplanner.engine.sglang.weights.check import check_tensors
+from kvplanner.engine.vllm.memory import activations, graphs, workspace
 from kvplanner.errors import BadInput
 from kvplanner.solve.others import others
 from kvplanner.solve.remedies import remedies
@@ -60,3 +62,27 @@ def test_the_derived_size_is_the_largest_that_is_not_refused(name: str, count: i
         return True
 
     assert engine("sglang").plan(request).options["tp_size"].value == max(n for n in range(1, count + 1) if taken(n))
+
+
+def test_a_plan_that_fails_with_its_weights_works_out_nothing_that_comes_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+    parts = ((workspace, "persistent"), (activations, "profiled"), (graphs, "actual"))
+    for module, name in parts:
+        monkeypatch.setattr(module, name, _counting(getattr(module, name), name, asked))
+    request = PlanRequest(models.load("meta-llama/Llama-3.1-70B-Instruct"), gpus.machine("RTX 4090"))
+    plan = engine("vllm").plan(request)
+    assert (plan.stage, plan.verdict.certainty, plan.limits.max_context_length) == ("weights", "certain", None)
+    assert not asked
+    kinds = {segment.kind for segment in plan.devices[0].segments}  # there for who reads it
+    assert {"workspace", "activations", "cuda_graphs"} <= kinds
+    assert {*asked} == {name for _, name in parts}
+
+
+def _counting(plain: Callable[..., object], name: str, asked: list[str]) -> Callable[..., object]:
+    def counted(*args: Any, **kwargs: Any) -> object:
+        asked.append(name)
+        return plain(*args, **kwargs)
+
+    return counted

@@ -7,6 +7,8 @@ from typing import Any
 
 from kvplanner.engine.option import OptionValue, Origin, Resolved
 
+_record = tuple.__new__
+
 
 class Book:
     """The user's options, and a record of each value as it is settled."""
@@ -22,7 +24,7 @@ class Book:
         if value is not None:
             self.resolved[name] = Resolved(value, "user", "set by the user")
             return value
-        self.resolved[name] = Resolved(default, origin, reason)
+        self.resolved[name] = _record(Resolved, (default, origin, reason))  # as Resolved(...) does, for dozens a plan
         return default
 
     def override(self, name: str, value: OptionValue | None, reason: str) -> None:

@@ -60,6 +60,8 @@ class Uneven(NamedTuple):
 def cut(group: TensorGroup, ranks: int) -> Local:
     """The part of a group that is no expert on one of `ranks` ranks (the fullest where they differ)."""
     rows, columns = flat(group.shape)
+    if ranks == 1 and group.shard not in ("kv", "vocab"):
+        return Local(rows, columns, group.count)
     if group.shard in ("column", "expert_column"):
         return Local(ceil_div(rows, ranks), columns, group.count)
     if group.shard in ("row", "expert_row"):

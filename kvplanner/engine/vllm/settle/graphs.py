@@ -5,6 +5,7 @@ Rules follow config/vllm.py and config/compilation.py of vLLM 0.33.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final, get_args
 
 from kvplanner.engine.option import OptionValue
@@ -46,13 +47,19 @@ def settle_graphs(
     book.settle(
         "max_cudagraph_capture_size", sizes[-1] if sizes else 0, "from sequences and tokens in a step", "derived"
     )
-    book.settle("cudagraph_capture_sizes", ", ".join(map(str, sizes)), f"{len(sizes)} sizes", "derived")
+    book.settle("cudagraph_capture_sizes", _listed(sizes), f"{len(sizes)} sizes", "derived")
     if not sizes and mode != "NONE":
         mode = "NONE"
         book.override("cudagraph_mode", mode, "no size is captured")
     cache = book.options.get("compile_cache")
     book.settle("compile_cache", "cold", "a first start; later ones find kernels compiled and have more KV cache")
     return Graphs(mode, sizes, compiled, None if cache is None else cache == "cold")
+
+
+@lru_cache(maxsize=64)
+def _listed(sizes: tuple[int, ...]) -> str:
+    """The sizes in words: dozens, and the same for most models."""
+    return ", ".join(map(str, sizes))
 
 
 def _level(book: Book) -> int:

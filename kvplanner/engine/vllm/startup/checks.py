@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import isqrt
+from operator import attrgetter
 
 from kvplanner.engine.shared.identity import by_identity
 from kvplanner.engine.vllm.kv.sizing import NO_AUTO_FIT, NO_BLOCKS, KvSizing
@@ -44,11 +45,18 @@ def before_cache(ranks: Sequence[Rank]) -> Failure | None:
     return None
 
 
-@by_identity(16, lambda _: ())
-def checks_before_cache(ranks: Sequence[Rank]) -> tuple[Check, ...]:
-    """What every rank lacks at the stages before the KV cache is sized, in the engine's order."""
-    checks = (_free_memory, _weights, _profile)
-    return tuple(found for check in checks for i, rank in _distinct(ranks) if (found := check(rank, i)) is not None)
+def checks_before_cache(ranks: Sequence[Rank]) -> Iterator[tuple[Check, ...]]:
+    """What every rank lacks at each stage before the KV cache is sized, in the engine's order.
+
+    A stage is looked at when it is asked for: whoever fails before it works out nothing of what it needs.
+    """
+    for stage in (_free_memory, _weights, _profile):
+        yield _at_stage(ranks, stage)
+
+
+@by_identity(16, lambda _, stage: stage)
+def _at_stage(ranks: Sequence[Rank], stage: Callable[[Rank, int], Check | None]) -> tuple[Check, ...]:
+    return tuple(found for i, rank in _distinct(ranks) if (found := stage(rank, i)) is not None)
 
 
 def _distinct(ranks: Sequence[Rank]) -> list[tuple[int, Rank]]:
@@ -59,19 +67,21 @@ def _distinct(ranks: Sequence[Rank]) -> list[tuple[int, Rank]]:
     return list(first.values())
 
 
-def doubt(checks: Iterable[Check]) -> Check | None:
+def doubt(stages: Iterable[Sequence[Check]]) -> Check | None:
     """The first stage that the ranges do not let every rank pass, None when they do."""
-    return next((worst for worst in _worst(checks, "most") if worst.most > 0), None)
+    return next((worst for worst in _worst(stages, "most") if worst.most > 0), None)
 
 
-def _worst(checks: Iterable[Check], end: str = "missing") -> list[Check]:
+def surely_lacks(stages: Iterable[Sequence[Check]]) -> bool:
+    """Whether some rank lacks memory even at the best ends of the ranges."""
+    return any(check.least > 0 for checks in stages for check in checks)
+
+
+def _worst(stages: Iterable[Sequence[Check]], end: str = "missing") -> Iterator[Check]:
     """The rank that lacks most at each stage, in the order of the stages; end: by which reading."""
-    stages: dict[str, Check] = {}
-    for check in checks:
-        known = stages.get(check.stage)
-        if known is None or getattr(check, end) > getattr(known, end):
-            stages[check.stage] = check
-    return list(stages.values())
+    for checks in stages:
+        if checks:
+            yield max(checks, key=attrgetter(end))
 
 
 def _check(
@@ -167,10 +177,10 @@ def after_sizing(ranks: Sequence[Rank], kv_bytes: tuple[int, ...], tensor_bytes:
 
 
 @by_identity(16, lambda _, kv_bytes: kv_bytes)
-def checks_after_sizing(ranks: Sequence[Rank], kv_bytes: tuple[int, ...]) -> tuple[Check, ...]:
-    """What every rank lacks once the KV cache is allocated, in the engine's order."""
+def checks_after_sizing(ranks: Sequence[Rank], kv_bytes: tuple[int, ...]) -> tuple[tuple[Check, ...], ...]:
+    """What every rank lacks at each stage once the KV cache is allocated, in the engine's order."""
     of_ranks = [_after(rank, index, kv_bytes[index]) for index, rank in _distinct(ranks)]
-    return tuple(check for of_stage in zip(*of_ranks, strict=True) for check in of_stage)
+    return tuple(zip(*of_ranks, strict=True))
 
 
 def _after(rank: Rank, index: int, kv: int) -> tuple[Check, Check, Check]:

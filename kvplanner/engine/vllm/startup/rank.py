@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import cast
 
 from kvplanner.engine.request import MeasuredKind, PlanRequest
@@ -22,12 +23,16 @@ from kvplanner.engine.vllm.settings import Settings, Speculative
 from kvplanner.engine.vllm.weights import rank as weights
 from kvplanner.estimate import Estimate, Input, band_of_sum, banded, exact, least_sure, measured
 from kvplanner.gpu.spec import Device
-from kvplanner.record import NamedTuple, later
+from kvplanner.record import Later, NamedTuple, late, later
 from kvplanner.sized_text import SizedText, size_mark
 
 _ZERO = exact(0, "0")
 
 
+@late(
+    "runtime", "workspace", "activations", "graphs_charged", "graphs", "after", "fragmentation", "serving", "available",
+    "cold_extra_bytes",
+)  # fmt: skip
 class Rank(NamedTuple):
     """What one tensor-parallel rank of a pipeline stage holds on one device; all sizes in bytes.
 
@@ -99,40 +104,41 @@ def plan_rank(request: PlanRequest, settings: Settings, stage: int, device: Devi
     assert total is not None  # refused before any rank is planned
     assert cuda_total is not None
 
-    here = Place(
-        request.engine,
-        settings.era.name,
-        gpu.name,
-        family_of(model.spec.model_type, settings.model.dtype),
-        ranks(settings.parallel.tp, settings.parallel.pp),
-        device.driver,
-        "0.{}.{}".format(*settings.version),
-    )
+    here = _place(request, settings, device) if request.calibration else None
 
     def term(kind: SegmentKind, estimated: Estimate, seen: MeasuredKind | None = None) -> Estimate:
         if kind in request.measured:
             return measured(request.measured[kind], "--measured")
-        return calibrate(estimated, seen or kind, request.calibration, here)
+        return estimated if here is None else calibrate(estimated, seen or kind, request.calibration, here)
 
-    charged_graphs = graphs.estimate(model, settings, gpu, stage)
-    estimated_graphs = term("cuda_graphs", charged_graphs, "cuda_graphs_estimated")
+    # What most candidates of a search fail before is worked out when it is read.
+    profiled = Later(partial(activations.profiled, model, settings, gpu, stage))
+    states = model.spec.has_states
+    inside = Later(lambda: term("runtime", runtime.inside(settings, gpu, stage, states=states)))
+    kept = Later(lambda: term("workspace", workspace.persistent(model, settings, gpu, stage)))
+    peak = Later(lambda: term("activations", profiled().peak))
+    captured = Later(lambda: term("cuda_graphs", graphs.estimate(model, settings, gpu, stage), "cuda_graphs_estimated"))
+
+    def serving() -> Estimate:
+        found: Estimate = profiled().serving
+        return _of_a_step(profiled(), peak()) if "activations" in request.measured else found
+
+    own = term("weights", _weights(request, settings, gpu, stage))
     budget = _budget(cuda_total, settings.cache.utilization)
-    runtime_inside = term("runtime", runtime.inside(settings, gpu, stage, states=model.spec.has_states))
-    rank_weights = term("weights", _weights(request, settings, gpu, stage))
-    kept = term("workspace", workspace.persistent(model, settings, gpu, stage))
-    profiled = activations.profiled(model, settings, gpu, stage)
-    peak = term("activations", profiled.peak)
-    serving = _of_a_step(profiled, peak) if "activations" in request.measured else profiled.serving
-    given = _measured_cache(request) or given_cache(settings, layout.bytes_per_block[stage])
-    charged = {"runtime": runtime_inside, "weights": rank_weights, "workspace": kept, "activations": peak}
-    if settings.era.graphs_in_budget:
-        charged["CUDA graphs"] = estimated_graphs
     other = term("other", _other(device))
-    if other.value and others_charged(settings):
-        charged["other programs"] = other
-    if settings.multimodal.ipc_bytes:
-        # Left free for the front end, which decodes media on this GPU (v1/worker/gpu_worker.py, 0.33).
-        charged["media decoding"] = exact(settings.multimodal.ipc_bytes)
+    given = _measured_cache(request) or given_cache(settings, layout.bytes_per_block[stage])
+
+    def rest() -> Estimate:
+        charged = {"runtime": inside(), "weights": own, "workspace": kept(), "activations": peak()}
+        if settings.era.graphs_in_budget:
+            charged["CUDA graphs"] = captured()
+        if other.value and others_charged(settings):
+            charged["other programs"] = other
+        if settings.multimodal.ipc_bytes:
+            # Left free for the front end, which decodes media on this GPU (v1/worker/gpu_worker.py, 0.33).
+            charged["media decoding"] = exact(settings.multimodal.ipc_bytes)
+        return _rest(budget, charged, settings.cache.utilization)
+
     return Rank(
         device=device,
         stage=stage,
@@ -143,19 +149,31 @@ def plan_rank(request: PlanRequest, settings: Settings, stage: int, device: Devi
         other=other,
         outside=term("runtime_outside", runtime.outside(settings, gpu)),
         budget=budget,
-        runtime=runtime_inside,
-        weights=rank_weights,
+        runtime=later(inside),
+        weights=own,
         staging=weights.loading_peak(model, settings, gpu, stage),
-        workspace=kept,
-        activations=peak,
-        graphs_charged=estimated_graphs if settings.era.graphs_in_budget else _ZERO,
-        graphs=term("cuda_graphs", graphs.actual(model, settings, gpu, stage)),
-        after=workspace.after_profile(model, settings, layout),
-        fragmentation=term("fragmentation", fragmentation.gaps(model, settings, gpu, stage, serving)),
-        serving=serving,
+        workspace=later(kept),
+        activations=later(peak),
+        graphs_charged=later(captured) if settings.era.graphs_in_budget else _ZERO,
+        graphs=later(lambda: term("cuda_graphs", graphs.actual(model, settings, gpu, stage))),
+        after=later(lambda: workspace.after_profile(model, settings, layout)),
+        fragmentation=later(lambda: term("fragmentation", fragmentation.gaps(model, settings, gpu, stage, serving()))),
+        serving=later(serving),
         given_kv=given,
-        available=given or _rest(budget, charged, settings.cache.utilization),
-        cold_extra_bytes=profiled.cold_extra_bytes,
+        available=given or later(rest),
+        cold_extra_bytes=later(lambda: int(profiled().cold_extra_bytes)),
+    )
+
+
+def _place(request: PlanRequest, settings: Settings, device: Device) -> Place:
+    return Place(
+        request.engine,
+        settings.era.name,
+        device.gpu.name,
+        family_of(request.model.spec.model_type, settings.model.dtype),
+        ranks(settings.parallel.tp, settings.parallel.pp),
+        device.driver,
+        "0.{}.{}".format(*settings.version),
     )
 
 

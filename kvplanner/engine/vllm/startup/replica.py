@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.vllm.gpu import Gpu, gpu_of
@@ -16,9 +17,10 @@ from kvplanner.engine.vllm.startup.checks import Check, Failure
 from kvplanner.engine.vllm.startup.rank import Rank, plan_rank, rank_key
 from kvplanner.engine.vllm.weights import rank as weights
 from kvplanner.gpu.spec import Device
-from kvplanner.record import NamedTuple
+from kvplanner.record import NamedTuple, late, later
 
 
+@late("sizing", "low", "high")
 class Replica(NamedTuple):
     """A replica of the model on its own devices.
 
@@ -84,9 +86,10 @@ class Replica(NamedTuple):
         """Whether a plan that fails would not at the best ends of its ranges."""
         if self.failure is None:
             return False
+        if verdict.surely_lacks(verdict.checks_before_cache(self.ranks)):
+            return False
         kv_bytes = tuple(_kv_bytes(rank, self.layout, self.sizing) for rank in self.ranks)
-        checks = (*verdict.checks_before_cache(self.ranks), *verdict.checks_after_sizing(self.ranks, kv_bytes))
-        if any(check.least > 0 for check in checks):
+        if verdict.surely_lacks(verdict.checks_after_sizing(self.ranks, kv_bytes)):
             return False
         if not self.layout.exact:
             return all(rank.available.high > 0 for rank in self.ranks)
@@ -111,17 +114,20 @@ def solve(request: PlanRequest, settings: Settings, devices: Sequence[Sequence[D
     gpu = gpu_of(request.machine.devices[0].gpu)  # the engine settles on the first
     layout = layout_of(request, settings, gpu)
     ranks = _ranks(request, settings, layout, devices)
-    sizing, low, high = (
-        kv_sizing.size(layout, _by_stage(ranks, settings.parallel.pp, b)) for b in ("value", "low", "high")
-    )
+    whole = tuple(device for row in devices for device in row)
+    failure = verdict.before_cache(ranks)
+    if failure is not None and not settings.model.auto_fit:
+        value, least, most = (later(partial(_sized, layout, ranks, end)) for end in ("value", "low", "high"))
+        return Replica(whole, ranks, layout, value, least, most, failure, (0,) * len(ranks))
+    sizing, low, high = (_sized(layout, ranks, end) for end in ("value", "low", "high"))
     if settings.model.auto_fit and sizing.max_model_len != settings.model.max_model_len:
         layout = layout_of(request, _at_length(settings, sizing.max_model_len), gpu)
     known = layout.exact
-    failure = verdict.before_cache(ranks) or verdict.at_sizing(ranks, sizing, known)
+    failure = failure or verdict.at_sizing(ranks, sizing, known)
     reached = failure is None or failure.stage in _SIZED
     kv_bytes = tuple(_kv_bytes(rank, layout, sizing) if reached else 0 for rank in ranks)
     failure = failure or verdict.after_sizing(ranks, kv_bytes, _tensor_bytes(layout, sizing))
-    return Replica(tuple(d for row in devices for d in row), ranks, layout, sizing, low, high, failure, kv_bytes)
+    return Replica(whole, ranks, layout, sizing, low, high, failure, kv_bytes)
 
 
 def _at_length(settings: Settings, length: int) -> Settings:
@@ -157,6 +163,10 @@ def _ranks(
     return tuple(planned[rank_key(stage, device)] for stage, row in enumerate(devices) for device in row)
 
 
-def _by_stage(ranks: Sequence[Rank], pp: int, bound: str) -> tuple[int, ...]:
-    """Available KV memory of each stage: the least of its ranks."""
-    return tuple(min(int(getattr(r.available, bound)) for r in ranks if r.stage == stage) for stage in range(pp))
+def _sized(layout: CacheLayout, ranks: Sequence[Rank], end: str) -> KvSizing:
+    """The cache at an end of the band, of the available memory of each stage: the least of its ranks."""
+    free: dict[int, int] = {}
+    for rank in ranks:
+        found = int(getattr(rank.available, end))
+        free[rank.stage] = min(free.get(rank.stage, found), found)
+    return kv_sizing.size(layout, tuple(free[stage] for stage in range(len(free))))

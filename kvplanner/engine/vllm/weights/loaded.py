@@ -7,6 +7,7 @@ sizes of the tensors that the engine makes, in its order: the embedding, each la
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Final
 
 from kvplanner.engine.shared.allocator import allocate_layers
@@ -62,11 +63,14 @@ def rounding(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Estimate
     bodies_ = tuple(sizes_of(model, settings, gpu, stage))
     own = allocate_layers(bodies_, limit).allocated - sum(times * sum(sizes) for sizes, times in bodies_)
     value = own + buffers
-    cut = "no piece is cut smaller" if limit else "what is left of a piece is kept up to 1 MiB"
-    note = SizedText(f"tensors of {size_mark(10 * MIB)} and more stand in whole {size_mark(2 * MIB)}; {cut}")
-    return banded(value, value // 4, 2 * value, "analytic", "{rounding}", Input("rounding", value, "B")).with_notes(
-        note
-    )
+    found = banded(value, value // 4, 2 * value, "analytic", "{rounding}", Input("rounding", value, "B"))
+    return found.with_notes(_how_cut(limited=bool(limit)))
+
+
+@cache
+def _how_cut(*, limited: bool) -> SizedText:
+    cut = "no piece is cut smaller" if limited else "what is left of a piece is kept up to 1 MiB"
+    return SizedText(f"tensors of {size_mark(10 * MIB)} and more stand in whole {size_mark(2 * MIB)}; {cut}")
 
 
 def sizes_of(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Iterator[tuple[tuple[int, ...], int]]:

@@ -7,6 +7,7 @@ from kvplanner.engine.vllm.kv import notes as kv_notes
 from kvplanner.engine.vllm.startup.rank import Rank
 from kvplanner.engine.vllm.startup.replica import Replica
 from kvplanner.estimate import Estimate, Input, band_of_sum, banded
+from kvplanner.record import later
 from kvplanner.sized_text import SizedText, size_mark
 from kvplanner.units import format_count
 
@@ -15,8 +16,9 @@ def kv_cache(replica: Replica) -> KvCache:
     """The KV cache of one replica; its band is that of the memory of the rank that decides on its blocks."""
     layout, sizing = replica.layout, replica.sizing
     tightest = replica.ranks[replica.deciding]
+    available = tightest.available
     return KvCache(
-        available=tightest.available.with_notes(*_notes(replica, tightest)),
+        available=available._replace(notes=later(lambda: (*available.notes, *_notes(replica, tightest)))),
         bytes_per_unit=sizing.bytes_per_block[tightest.stage],
         unit_tokens=layout.block_size,
         units=sizing.num_blocks,

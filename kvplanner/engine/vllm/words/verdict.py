@@ -39,14 +39,13 @@ def _certainty(replica: Replica, failing: Shortfall) -> Certainty:
 def _failing(replica: Replica, number: int, *, message: bool) -> Shortfall:
     found = replica.failure
     assert found is not None
-    available = replica.ranks[found.rank].available
-    below, above = available.high - available.value, available.value - available.low
+    rank = replica.ranks[found.rank]
     return Shortfall(
         stage=found.stage,
         device=number * len(replica.ranks) + found.rank,
         missing_bytes=found.missing_bytes,
-        least_bytes=found.missing_bytes - below,
-        most_bytes=found.missing_bytes + above,
+        least_bytes=later(lambda: found.missing_bytes - (rank.available.high - rank.available.value)),
+        most_bytes=later(lambda: found.missing_bytes + rank.available.value - rank.available.low),
         reason=later(lambda: reasons.failure(replica, found)),
         message=found.message if message else "",
     )
