@@ -7,7 +7,6 @@ from itertools import pairwise
 from typing import Final
 
 from kvplanner.engine.registry import engine
-from kvplanner.engine.registry import names as engine_names
 from kvplanner.engine.segment import SEGMENT_KINDS
 from kvplanner.estimate import Input, show_value
 from kvplanner.report.facts import machine_line
@@ -69,7 +68,7 @@ def lines(
         if not here:
             continue
         cells = [(title, *letters(sides))]
-        cells += [(name_of(row, sides), *texts(row, unit)) for row in here]
+        cells += [(name_of(row, sides), *texts(row, sides, unit)) for row in here]
         told += ["", *table(cells, "<" + ">" * len(sides))]
     for letter, after, found in rule_changes(sides):
         told += ["", f"Rules that changed between {letter} and {after}", *(f"  {text}" for text in found)]
@@ -126,11 +125,11 @@ def _option_name(key: str, sides: Sequence[Side]) -> str:
     return key
 
 
-def texts(row: Row, unit: ByteUnit) -> list[str]:
+def texts(row: Row, sides: Sequence[Side], unit: ByteUnit) -> list[str]:
     """Each plan's value; behind it what it has more or less than the first."""
     found = []
-    for cell, delta in zip(row.cells, row.deltas, strict=True):
-        text = _shown(row, cell, unit)
+    for cell, delta, side in zip(row.cells, row.deltas, sides, strict=True):
+        text = _shown(row, cell, side, unit)
         if cell.state in _ASIDE:
             found.append(f"{text} ({_ASIDE[cell.state]})")
             continue
@@ -146,19 +145,19 @@ def _near(cell: Cell) -> int:
     return value if cell.low is None or cell.high is None else round_band(value, cell.low, cell.high)[0]
 
 
-def _shown(row: Row, cell: Cell, unit: ByteUnit) -> str:
+def _shown(row: Row, cell: Cell, side: Side, unit: ByteUnit) -> str:
     value = cell.value
     if value is None:
         return _NONE
     if row.name == "tokens":
         return format_count(_near(cell))
-    text = _doing(str(value)) if row.name in _STAGES else _text(value, row.unit, unit)
+    text = _doing(str(value), side) if row.name in _STAGES else _text(value, row.unit, unit)
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
-def _doing(stage: str) -> str:
-    """A failing stage as what start-up does there; engines with a stage of one name do the same."""
-    rules = (rule for name in engine_names() for rule in engine(name).stages)
+def _doing(stage: str, side: Side) -> str:
+    """A failing stage as what start-up of the side's own engine does there."""
+    rules = engine(side.plan.request.engine).stages if side.plan is not None else ()
     return next((rule.doing for rule in rules if rule.stage == stage), stage)
 
 

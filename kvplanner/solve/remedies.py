@@ -19,7 +19,7 @@ from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.verdict import Shortfall
 from kvplanner.errors import PlannerError
 from kvplanner.record import NamedTuple
-from kvplanner.solve.candidate import Candidate, candidate_of
+from kvplanner.solve.candidate import Candidate, candidate_of, is_beyond
 from kvplanner.solve.change import Change, merged, stepped
 from kvplanner.solve.ranking import ranked, served
 
@@ -128,6 +128,9 @@ class _Search:
     def __init__(self, request: PlanRequest, plan: Plan, aim: Aim) -> None:
         self.request, self.plan, self.aim = request, plan, aim
         self.engine = engine(request.engine)
+        option = role_option(self.engine, request.version, "context")
+        self._context = option.name if option is not None else None
+        self._failing = self._short_of(plan) is not None
         self._partly: list[tuple[Candidate, Plan]] = []
         self._left = _PAIR_PLANS
         self._enough: dict[str, Remedy] = {}  # by lever: those that surely do alone
@@ -135,7 +138,9 @@ class _Search:
         self._doubtful: list[tuple[Candidate, Plan]] = []  # serve more, and may not start
 
     def planned(self, request: PlanRequest) -> Plan | None:
-        """The plan of a changed request, None where the engine refuses it or nothing can be told."""
+        """The plan of a changed request, None where the engine refuses it, nothing can be told or it serves nobody."""
+        if self.aim == "fit" and self._failing and is_beyond(request, self.request, self.plan, self._context):
+            return None
         try:
             return self.engine.plan(request)
         except PlannerError:

@@ -104,6 +104,19 @@ def test_a_plan_that_fails_is_told_with_its_stage() -> None:
     assert found["missing_bytes"].cells[1].value == sides[1].plan.missing_bytes  # type: ignore[union-attr]
 
 
+def test_a_failing_stage_is_told_in_the_words_of_its_own_engine() -> None:
+    """And of no other, which would have to be imported for that while the window waits."""
+    sides = [
+        Side(name, engine(name).plan(PlanRequest(models.load("Qwen/Qwen3-32B"), gpus.machine("2xL4"), name)))
+        for name in ("vllm", "sglang")
+    ]
+    stages = {side.plan.stage for side in sides if side.plan is not None}
+    assert stages == {"weights"}
+    rows = [row._replace(cells=tuple(cell._replace(value="kv_cache_sizing") for cell in row.cells))
+            for row in compare(sides) if row.name == "stage"]  # fmt: skip
+    assert told.texts(rows[0], sides, "GiB") == ["sizing the KV cache", "sizing the pools"]
+
+
 def test_failing_stages_are_told_as_people_say_them(terminal: Terminal) -> None:
     ran = terminal("compare", "Qwen2.5-72B-Instruct --gpu H100", "Qwen2.5-72B-Instruct --gpu 2xH100")
     assert re.search(r"fails at +loading the weights +sizing the KV cache", ran.out)

@@ -86,3 +86,26 @@ def _counting(plain: Callable[..., object], name: str, asked: list[str]) -> Call
         return plain(*args, **kwargs)
 
     return counted
+
+
+def test_nothing_is_planned_for_prompts_that_are_longer_than_any_context(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gemma 2 knows 8,192 tokens: neither other settings nor other weights or machines serve prompts of 16,000."""
+    chosen = engine("sglang")
+    asked: list[str] = []
+    request = PlanRequest(
+        models.load("google/gemma-2-27b-it"), gpus.machine("8xH100"), "sglang", None, {"mem_fraction_static": 0.95},
+        Load(8, 16_000, 1000),
+    )  # fmt: skip
+    plan = chosen.plan(request)
+    assert plan.verdict.doubt is not None
+    monkeypatch.setattr(type(chosen), "plan", _counting(type(chosen).plan, "plan", asked))
+    assert remedies(request, plan, others) == ()
+    assert not asked
+    shorter = request._replace(load=Load(8, 7000, 1000))
+    assert remedies(shorter, chosen.plan(shorter), others)
+    # The same of a context that was set: no lever sets a longer one.
+    narrow = request._replace(options={**request.options, "context_length": 4096}, load=Load(8, 5000, 100))
+    base = chosen.plan(narrow)
+    asked.clear()
+    remedies(narrow, base, others)
+    assert not asked

@@ -253,8 +253,8 @@ def _size(request: PlanRequest, model: Model, settled: Settled, trial: Trial) ->
     gpus = _on_gpus(request, model, settled, sizes, drafted)
     retried = False
     failing = first_failing(gpus)
-    retries = sizes.compute.pipelined and settled.settings.build.retries
-    if failing is not None and failing.stage == "compute" and retries:
+    lacks_compute = failing is not None and failing.stage == "compute"
+    if lacks_compute and settled.settings.build.retries and sizes.compute.pipelined:  # which is found when it is read
         plain = trial.sizes(settled.settings, can_pipeline=False)
         again = _on_gpus(request, model, settled, plain, drafted)
         later = first_failing(again)

@@ -81,7 +81,8 @@ class CompareModel(QAbstractTableModel):
                 if row.name == "rules":
                     why = "\n".join(text for *_, found in rule_changes(self.sides) for text in found)
                 name = name_of(row, self.sides)
-                lines.append(Line(f"{name[:1].upper()}{name[1:]}", _now_first(texts(row, self._unit)), row, why))
+                cells = _now_first(texts(row, self.sides, self._unit))
+                lines.append(Line(f"{name[:1].upper()}{name[1:]}", cells, row, why))
         heads = [(line.title, len(line.cells)) for line in lines]
         if heads == [(line.title, len(line.cells)) for line in self.lines]:
             self.lines = lines
