@@ -100,3 +100,11 @@ def test_a_plain_model_loads_no_other_family() -> None:
 
 def test_no_architecture_has_two_readers() -> None:
     assert len(architectures()) == len(set(architectures()))
+
+
+def test_no_model_is_read_inside_itself() -> None:
+    """A language model that names the whole's architecture would be read for ever."""
+    inside = {"architectures": ["LlavaForConditionalGeneration"], "model_type": "other", "hidden_size": 64}
+    config = {"architectures": ["LlavaForConditionalGeneration"], "text_config": inside, "vision_config": {}}
+    with pytest.raises(BadInput, match="which would hold itself"):
+        read_config(config, where="config.json")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Protocol
 
-from kvplanner.errors import NotModelled
+from kvplanner.errors import BadInput, NotModelled
 from kvplanner.model.config.fields import MAX_LAYERS, Fields, need_divides
 from kvplanner.model.config.parts import Parts
 from kvplanner.model.spec import LayerSpec, Mixer, Mlp, Moe, Task, Tower
@@ -76,10 +76,10 @@ class Draft(NamedTuple):
 class Reading:
     """A config being read. `text` holds the language model's fields: a nested dictionary or the top itself.
 
-    readers: of every architecture, for a model that has another one inside.
+    readers: of every architecture, for a model that has another one inside. within: the architectures around it.
     """
 
-    __slots__ = ("architecture", "dtype", "parts", "readers", "text", "top")
+    __slots__ = ("architecture", "dtype", "parts", "readers", "text", "top", "within")
 
     def __init__(
         self,
@@ -90,6 +90,7 @@ class Reading:
         parts: Parts,
         *,
         readers: Mapping[str, Reader] = MappingProxyType({}),
+        within: tuple[str, ...] = (),
     ) -> None:
         self.top = top
         self.text = text
@@ -97,12 +98,19 @@ class Reading:
         self.dtype = dtype
         self.parts = parts
         self.readers = readers
+        self.within = within
 
     def as_another(self, architecture: str, text: Fields | None = None) -> Draft:
-        """The draft that another architecture's reader makes of these fields, or of a dictionary among them."""
-        inner = Reading(
-            self.top, self.text if text is None else text, architecture, self.dtype, self.parts, readers=self.readers
-        )
+        """The draft that another architecture's reader makes of these fields, or of a dictionary among them.
+
+        Raises BadInput where a model would be inside itself.
+        """
+        fields = self.text if text is None else text
+        within = (*self.within, self.architecture)
+        if architecture in within:
+            raise BadInput(f"names {architecture}, which would hold itself", fields.named("architectures"),
+                           "Name the language model's own architecture or model_type")  # fmt: skip
+        inner = Reading(self.top, fields, architecture, self.dtype, self.parts, readers=self.readers, within=within)
         return self.readers[architecture](inner)
 
     def layer_count(self, *names: str, default: int | None = None) -> int:
