@@ -14,6 +14,7 @@ from PySide6.QtWidgets import (
     QHBoxLayout,
     QHeaderView,
     QLineEdit,
+    QStyleOptionViewItem,
     QTableView,
     QVBoxLayout,
     QWidget,
@@ -228,7 +229,14 @@ class FitsPage(QWidget):
         self._fit_names()
 
     def _fit_columns(self) -> None:
-        self.table.resizeColumnsToContents()
+        """As wide as their titles and longest texts: asking the table would measure every cell, which takes long."""
+        header, option = self.table.horizontalHeader(), QStyleOptionViewItem()
+        self.table.initViewItemOption(option)
+        for column in range(self.model.columnCount()):
+            cells = self.model.longest(column, everything=self.everything.isChecked())
+            needs = (self.table.itemDelegate().sizeHint(option, cell).width() for cell in cells)
+            if not self.table.isColumnHidden(column):
+                self.table.setColumnWidth(column, max(header.sectionSizeHint(column), *needs, 0))
         self._fit_names()
 
     def _fit_names(self) -> None:
