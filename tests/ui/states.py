@@ -121,9 +121,9 @@ def what_fits(window: MainWindow) -> None:
 def read(window: MainWindow, path: Path) -> LogView:
     page = window.centre.below.page("log")
     assert isinstance(page, LogView)
-    page.set_log(None)
+    before = page.found
     window.opening.open_path(path)
-    wait_for(lambda: page.name == path.name)
+    wait_for(lambda: page.name == path.name and page.found is not before)
     return page
 
 

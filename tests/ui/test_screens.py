@@ -42,32 +42,62 @@ def application_of(theme: str) -> Application:
     return Application(app, keep=False, theme=theme)
 
 
-@pytest.fixture(scope="module")
-def gallery(request: pytest.FixtureRequest, qapp: QApplication) -> Iterator[MainWindow]:
+class Galleries:
     """One window for all pictures of a theme: "light", "dark", "contrast", or "larger" for larger letters."""
-    font, larger = qapp.font(), qapp.font()
-    larger.setPointSizeF(font.pointSizeF() * 1.5)
+
+    def __init__(self, app: QApplication) -> None:
+        self._app, self._theme = app, ""
+        self._made: Application | None = None
+        self._font = app.font()
+
+    def window(self, theme: str) -> MainWindow:
+        """The window of a theme; that of another theme is closed."""
+        if self._theme != theme:
+            self.close()
+            if theme == "larger":
+                larger = self._app.font()
+                larger.setPointSizeF(self._font.pointSizeF() * 1.5)
+                self._app.setFont(larger)
+            self._made, self._theme = application_of("light" if theme == "larger" else theme), theme
+            window = self._made.new_window()
+            window.show()
+            window.fill()
+        assert self._made is not None
+        return self._made.windows[0]
+
+    def close(self) -> None:
+        """No window, and the look that other tests expect."""
+        if self._made is not None:
+            window = self._made.windows[0]
+            self._made.shut_down()
+            window.hide()
+            window.deleteLater()
+            self._made.deleteLater()
+            QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+            QApplication.processEvents()
+        self._made, self._theme = None, ""
+        self._app.setFont(self._font)
+        self._app.setStyleSheet("")
+        self._app.setStyle("Fusion")
+        self._app.setPalette(self._app.style().standardPalette())
+
+
+@pytest.fixture(scope="module")
+def galleries(qapp: QApplication) -> Iterator[Galleries]:
+    """Nothing is asked of this machine."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Library, "probe_gpus", lambda self: self._probed(None))
         patch.setattr(Library, "scan_models", lambda self, failed, folders=(): None)
         qapp.setQuitOnLastWindowClosed(False)
-        if request.param == "larger":
-            qapp.setFont(larger)
-        made = application_of("light" if request.param == "larger" else request.param)
-        window = made.new_window()
-        window.show()
-        window.fill()
-        yield window
-        made.shut_down()
-        window.hide()
-        window.deleteLater()
-        made.deleteLater()
-        QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
-        QApplication.processEvents()
-    qapp.setFont(font)
-    qapp.setStyleSheet("")
-    qapp.setStyle("Fusion")
-    qapp.setPalette(qapp.style().standardPalette())
+        made = Galleries(qapp)
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def gallery(galleries: Galleries, request: pytest.FixtureRequest) -> MainWindow:
+    """The window of a theme. Not of the module itself: pytest makes that anew for each pair of theme and name."""
+    return galleries.window(request.param)
 
 
 def cleared(window: MainWindow) -> None:
