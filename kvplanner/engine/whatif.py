@@ -42,7 +42,7 @@ def refused(model: Model, engine: Engine, version: str | None, machine: Machine 
 
     machine: that must run them, None for any. Nothing where that is no version of the engine's, which a plan says.
     """
-    from kvplanner.model import whatif
+    from kvplanner.model import dynamic, whatif
 
     try:
         engine.options(version)
@@ -52,7 +52,8 @@ def refused(model: Model, engine: Engine, version: str | None, machine: Machine 
     for name in why:
         method = whatif.respec(model.spec, name).quantization or ""
         unknown = "its tensors are not known" if model.inventory is None else ""
-        why[name] = unknown or engine.cannot_load(method, version, machine)
+        made = dynamic.cannot_make(name.removeprefix("GGUF "), model.spec.quantization)
+        why[name] = unknown or made or engine.cannot_load(method, version, machine)
     return {name: reason for name, reason in why.items() if reason}
 
 

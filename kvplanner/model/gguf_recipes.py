@@ -94,6 +94,7 @@ _JOINED: Final = {
 _OUTPUT_OF_EIGHT: Final = frozenset(
     {"Q2_K", "IQ3_XS", "IQ3_XXS", "Q3_K_S", "Q3_K_M", "IQ4_NL", "Q4_K_S", "Q4_K_M", "IQ3_S", "IQ3_M", "IQ4_XS"}
 ) | _SMALLEST  # fmt: skip
+_KEPT: Final = ("_norm.", "ffn_gate_inp", "conv1d", "shortconv.conv")
 # Kept in 16 bits by their names, and never quantised.
 _SIXTEEN: Final = ("laurel.linear", "altup_proj", "altup_unembed", "per_layer_model_proj")
 
@@ -134,7 +135,7 @@ def is_value(name: str) -> bool:
 
 
 def _is_kept(name: str) -> bool:
-    return not name.endswith(".weight") or any(part in name for part in ("_norm.", "ffn_gate_inp", "conv")) or (
+    return not name.endswith(".weight") or any(part in name for part in _KEPT) or (
         "altup" in name and not any(part in name for part in _SIXTEEN)
     )  # fmt: skip
 

@@ -3,7 +3,8 @@
 Engine formats follow the recipe that most repositories of the catalogue show for the architecture, or for models with
 the same traits; where none shows the format, the matrices of attention, state layers, feed-forward blocks and experts
 are quantised, and embeddings, head, norms, routers and towers left alone. GGUF recipes follow llama.cpp's own; rotary
-tables that some files carry (256 bytes in Llama 3.1's) are left out.
+tables that some files carry (256 bytes in Llama 3.1's) are left out. Dynamic mixes are as large as published ones are
+against the nearest recipe, with that recipe's tensors scaled.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from itertools import accumulate
 from types import MappingProxyType
 from typing import Final
 
-from kvplanner.errors import UnknownName
+from kvplanner.errors import NotModelled, UnknownName
 from kvplanner.estimate import Estimate, Input, banded, exact
-from kvplanner.model import formats
+from kvplanner.model import dynamic, formats
 from kvplanner.model.formats import WeightFormat
 from kvplanner.model.gguf_names import gguf_name, outside_name
 from kvplanner.model.gguf_recipes import RECIPES, Place, by_layer, is_value, recipe_format
@@ -31,6 +32,7 @@ _BAND: Final = 0.02
 _MADE: Final = (
     "A few matrices get another type with an importance matrix than without one, or from a llama.cpp before 2026"
 )
+_DYNAMIC: Final = "A dynamic mix is chosen model by model: open the file, or name its size, to be sure"
 _OWN_CONFIG: Final = "Publishers leave different parts in 16 bits: choose a repository by its own name to see it"
 # The part of recipes, by how many repositories show them, that a band leaves out at either end.
 _RARE: Final = 0.05
@@ -97,19 +99,45 @@ _GGUF_ABOUT: Final[dict[str, str]] = {
 WHATIF_FORMATS: Final[Mapping[str, str]] = MappingProxyType(
     {name: rule.about for name, rule in _ENGINE.items()}
     | {f"GGUF {name}": about for name, about in _GGUF_ABOUT.items()}
+    | {f"GGUF {mix}": f"a dynamic mix near {like}: sized by published files" for mix, like in dynamic.LIKE.items()}
 )
 
 
 def reformat(inventory: Inventory, spec: ModelSpec, format_name: str) -> Inventory:
     """The same tensors in another format; a model that is quantised already is taken from its logical shapes.
 
-    Raises UnknownName for a name that is not in WHATIF_FORMATS.
+    Raises UnknownName for a name that is not in WHATIF_FORMATS, and NotModelled where it has no known size.
     """
     _known(format_name)
-    plain = published.plain(inventory, spec)
+    plain, mix = published.plain(inventory, spec), format_name.removeprefix("GGUF ")
+    if dynamic.is_dynamic(format_name):
+        if why := dynamic.cannot_make(mix, spec.quantization):
+            raise NotModelled(why, format_name, "Name another weight format")
+        return _scaled(_as_gguf(plain, spec, dynamic.LIKE[mix]), dynamic.ratio(mix, plain.parameters()).usual)
     if format_name.startswith("GGUF "):
-        return _as_gguf(plain, spec, format_name.removeprefix("GGUF "))
+        return _as_gguf(plain, spec, mix)
     return published.quantised(plain, _parts(plain, spec, format_name))
+
+
+def text_bytes(inventory: Inventory, spec: ModelSpec, recipe: str) -> int:
+    """What a model file of one of llama.cpp's recipes takes: without towers, which have a file of their own."""
+    made = _as_gguf(published.plain(inventory, spec), spec, recipe)
+    return sum(group.stored_bytes * count for group, count in made.groups() if group.place not in ("mtp", "tower"))
+
+
+def _scaled(made: Inventory, factor: float) -> Inventory:
+    """The same tensors with the quantised ones' bits scaled, so that all together take `factor` as much."""
+    sizes = [(g, g.stored_bytes * n) for g, n in made.groups() if g.place not in ("mtp", "tower")]
+    total = sum(size for _, size in sizes)
+    packed = sum(size for group, size in sizes if published.is_packed(group.format))
+    bits = 1 + total * (factor - 1) / max(packed, 1)
+
+    def change(_: int, group: TensorGroup) -> TensorGroup:
+        if not published.is_packed(group.format):
+            return group
+        return group._replace(format=group.format._replace(bits=group.format.bits * bits))
+
+    return _merged(made, change)._replace(exact=False)
 
 
 def _parts(plain: Inventory, spec: ModelSpec, format_name: str) -> Mapping[str, WeightFormat | None]:
@@ -160,6 +188,8 @@ def stored(inventory: Inventory, spec: ModelSpec, format_name: str, made: Invent
         Input("kept", total - packed, "B", f"embeddings, norms, routers and the like in {spec.dtype}"),
     )
     formula = "{quantised} + {kept}"
+    if dynamic.is_dynamic(format_name):
+        return _as_seen(changed, total, format_name, formula, inputs)
     if format_name.startswith("GGUF ") and inventory.exact:
         others = _made_otherwise(inventory, spec, format_name.removeprefix("GGUF "))
         if all(other == total for other in others):
@@ -171,6 +201,17 @@ def stored(inventory: Inventory, spec: ModelSpec, format_name: str, made: Invent
         least, most = _range(inventory, spec, format_name, total)
     found = banded(total, least - least // 200, most + int(most * _BAND), "analytic", formula, *inputs)
     return found.with_notes(_OWN_CONFIG)
+
+
+def _as_seen(changed: Inventory, total: int, name: str, formula: str, inputs: tuple[Input, ...]) -> Estimate:
+    """The size of a dynamic mix, as wide as published files lie."""
+    mix = name.removeprefix("GGUF ")
+    seen = dynamic.ratio(mix, changed.parameters())
+    text = total - sum(group.stored_bytes * count for group, count in changed.groups() if group.place == "tower")
+    low, high = (total + round(text * (bound / seen.usual - 1)) for bound in (seen.low, seen.high))
+    of_files = Input("files", seen.files, "files", f"published with {mix}: {seen.low:g} to {seen.high:g} times "
+                     f"{dynamic.LIKE[mix]}, usually {seen.usual:g}")  # fmt: skip
+    return banded(total, low, high, "assumed", formula, *inputs, of_files).with_notes(_DYNAMIC)
 
 
 def _range(inventory: Inventory, spec: ModelSpec, format_name: str, total: int) -> tuple[int, int]:

@@ -41,6 +41,27 @@ def test_formats_that_a_release_cannot_load_are_told_with_the_reason() -> None:
     assert set(unknown.values()) == {"its tensors are not known"}
 
 
+def test_a_dynamic_mix_is_as_unsure_as_its_files_lie_apart() -> None:
+    model = models.load("Qwen/Qwen3-30B-A3B")
+    machine = gpus.machine("RTX 3090")
+    plans = {
+        name: engine("llamacpp").plan(
+            PlanRequest(model, machine, "llamacpp", None, {"ctx_size": 8192, "n_gpu_layers": 99}, weight_format=name)
+        )
+        for name in ("GGUF Q4_K_M", "GGUF UD-Q4_K_XL")
+    }
+    near, dynamic = (
+        next(s.estimate for s in plan.devices[0].segments if s.kind == "weights") for plan in plans.values()
+    )
+    assert near.high < 1.03 * near.value
+    assert dynamic.basis == "assumed"
+    assert dynamic.low < near.value < dynamic.high
+    assert dynamic.low < 0.95 * dynamic.value
+    assert dynamic.high > 1.05 * dynamic.value
+    refused_ = refused(models.load("openai/gpt-oss-20b"), engine("llamacpp"), None)
+    assert "published in MXFP4" in refused_["GGUF UD-Q4_K_XL"]
+
+
 def test_a_model_without_tensors_has_no_other_format() -> None:
     model = models.load("meta-llama/Llama-3.1-8B-Instruct")._replace(inventory=None)
     with pytest.raises(NotModelled, match="no other format"):

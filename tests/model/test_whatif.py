@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from kvplanner.catalog import models
-from kvplanner.errors import UnknownName
+from kvplanner.errors import NotModelled, UnknownName
+from kvplanner.model.dynamic import LIKE
 from kvplanner.model.gguf_recipes import more_bits
 from kvplanner.model.tensors import Inventory
 from kvplanner.model.whatif import WHATIF_FORMATS, reformat, respec, stored
+
+PUBLISHED = json.loads((Path(__file__).parents[2] / "packaging" / "dynamic_sizes.json").read_bytes())["models"]
 
 
 def inventory(model: str) -> Inventory:
@@ -69,6 +75,39 @@ def test_every_format_keeps_the_model(model: str, name: str) -> None:
     assert 0.097 < size.value / (2 * before.parameters()) < 1.01  # IQ1_S takes 50 bytes for 256 weights
     assert size.in_numbers()
     assert respec(spec, name).quantization
+
+
+@pytest.mark.parametrize(
+    ("model", "name", "published"),
+    [("LiquidAI/LFM2-8B-A1B", "GGUF Q4_K_M", 5_042_000_000), ("LiquidAI/LFM2-1.2B", "GGUF Q4_K_M", 731_000_000)],
+)
+def test_short_convolutions_are_quantised_but_for_their_kernel(model: str, name: str, published: int) -> None:
+    made = reformat(inventory(model), models.load(model).spec, name)
+    assert abs(made.stored_bytes(mtp=False) / published - 1) < 0.005
+
+
+@pytest.mark.parametrize("model", PUBLISHED)
+def test_published_dynamic_mixes_lie_in_their_band(model: str) -> None:
+    """Files leave out towers, and a few layers that predict further tokens, which their 16-bit file shows."""
+    spec, tensors = models.load(model.partition("#")[0]).spec, inventory(model.partition("#")[0])
+    towers = sum(group.stored_bytes * n for group, n in reformat(tensors, spec, "GGUF BF16").groups()
+                 if group.place == "tower")  # fmt: skip
+    sizes = PUBLISHED[model]
+    scale = sizes.get("BF16", 0) / (stored(tensors, spec, "GGUF BF16").value - towers) or 1
+    seen = [mix for mix in LIKE if mix.removeprefix("UD-") in sizes]
+    assert seen
+    for mix in seen:
+        band = stored(tensors, spec, f"GGUF {mix}")
+        assert band.basis == "assumed"
+        published = sizes[mix.removeprefix("UD-")] / scale + towers
+        assert band.low < published < band.high, mix
+        assert LIKE[mix] in band.in_numbers() + str(band.inputs)
+
+
+def test_a_dynamic_mix_of_what_is_published_in_four_bits_is_refused() -> None:
+    model = models.load("openai/gpt-oss-20b")
+    with pytest.raises(NotModelled, match="published in MXFP4"):
+        reformat(inventory(model.id), model.spec, "GGUF UD-Q4_K_XL")
 
 
 def test_gguf_mixes_are_ordered() -> None:

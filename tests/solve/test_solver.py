@@ -177,6 +177,22 @@ def test_the_best_split_carries_most() -> None:
         assert (other.limits.sure_serves_users or 0) <= best, sizes
 
 
+def test_the_best_mix_of_llama_cpp_is_a_gguf_one_and_a_dynamic_one_only_where_its_band_fits() -> None:
+    request = PlanRequest(models.load("Qwen/Qwen3-30B-A3B"), gpus.machine("RTX 4060 Ti 16GB"), "llamacpp", None,
+                          {"ctx_size": 8192, "n_gpu_layers": 99})  # fmt: skip
+    found = solve("format", request)
+    assert found.plan is not None
+    assert found.plan.sure
+    for value in (found.value, found.sure_value):
+        assert str(value).startswith("GGUF ")
+        tried = plan(request._replace(weight_format=str(value)))
+        assert tried is not None
+        assert tried.fits
+        assert tried.sure == (value == found.sure_value)
+    larger = solve("format", request._replace(machine=gpus.machine("H200")))
+    assert larger.value in ("GGUF BF16", "GGUF F16")
+
+
 def test_the_format_is_the_largest_that_works() -> None:
     request = asked("Qwen/Qwen3-32B", "RTX 5090", {"max_model_len": 4096}, Load(2, 1500, 500))
     found = solve("format", request)

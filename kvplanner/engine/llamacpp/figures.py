@@ -201,7 +201,16 @@ def weights(
     formula = " + ".join(f"{{{term.name}}}" for term in terms)
     if model.inventory is not None and model.inventory.exact:
         return exact(value, formula, *terms)
-    return banded(value, value - value // 200, value + value // 50, "analytic", formula, *terms)
+    return _as_stored(model, value, formula, terms)
+
+
+def _as_stored(model: Model, value: int, formula: str, terms: Sequence[Input]) -> Estimate:
+    """Tensors that are not known one by one: a little less or more, or as wide as the whole model's size."""
+    stored = model.stored
+    if stored is None or not stored.value or stored.basis != "assumed":
+        return banded(value, value - value // 200, value + value // 50, "analytic", formula, *terms)
+    low, high = (value * bound // stored.value for bound in (stored.low, stored.high))
+    return banded(value, low, high, stored.basis, formula, *terms).with_notes(*stored.notes)
 
 
 def context(model: Model, sizes: Sizes, index: int, drafted: Sizes | None = None) -> Estimate:
@@ -291,7 +300,7 @@ def on_host(model: Model, settled: Settled, sizes: Sizes, tensors: Tensors) -> O
     total = sum(int(term.value) for term in terms)
     kept = exact(total, formula, *terms)
     if model.inventory is not None and not model.inventory.exact:
-        kept = banded(total, total - total // 200, total + total // 50, "analytic", formula, *terms)
+        kept = _as_stored(model, total, formula, terms)
     rows = Input("slots", sizes.shape.slots, "", "")
     vocabulary = Input("vocabulary", model.spec.vocab_size, "", "4 bytes each")
     return OnHost(

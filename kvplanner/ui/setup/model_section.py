@@ -143,6 +143,7 @@ def would_store_text(model: Model, weight_format: str, unit: ByteUnit) -> str:
 
     def told(digits: int) -> str:
         now = f" · stored {format_bytes(model.stored.value, unit, digits)}" if model.stored else ""
-        return f"{format_bytes(stored.value, unit, digits)} as {weight_format}{now}"
+        named = weight_format.replace("GGUF UD-", "UD-")  # which only GGUF files have
+        return f"{format_bytes(stored.value, unit, digits)} as {named}{now}"
 
     return told(2) if len(told(2)) <= LONGEST_FACT else told(0)
