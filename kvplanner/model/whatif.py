@@ -132,12 +132,13 @@ def _scaled(made: Inventory, factor: float) -> Inventory:
     packed = sum(size for group, size in sizes if published.is_packed(group.format))
     bits = 1 + total * (factor - 1) / max(packed, 1)
 
-    def change(_: int, group: TensorGroup) -> TensorGroup:
+    def change(group: TensorGroup) -> TensorGroup:
         if not published.is_packed(group.format):
             return group
         return group._replace(format=group.format._replace(bits=group.format.bits * bits))
 
-    return _merged(made, change)._replace(exact=False)
+    blocks = tuple(tuple(change(group) for group in block) for block in made.blocks)
+    return made._replace(blocks=blocks, outside=tuple(change(group) for group in made.outside), exact=False)
 
 
 def _parts(plain: Inventory, spec: ModelSpec, format_name: str) -> Mapping[str, WeightFormat | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.truth import llamacpp, sglang
@@ -31,8 +32,8 @@ def sglang_lines(scores: list[sglang.Score]) -> list[str]:
     ]
 
 
-def llamacpp_lines(scores: list[llamacpp.Score]) -> list[str]:
-    """What its reports let compare, by build era."""
+def llamacpp_lines(scores: list[llamacpp.Score], later: Sequence[llamacpp.Score] = ()) -> list[str]:
+    """What its reports let compare, by build era. later: of reports that were found after the rules were written."""
     eras = sorted({score.build for score in scores if score.compared}, reverse=True)
     return [
         "### llama.cpp",
@@ -47,10 +48,11 @@ def llamacpp_lines(scores: list[llamacpp.Score]) -> list[str]:
         "|---|---|---|---|---|",
         _row("all", scores),
         *(_row(f"builds from {era}", [score for score in scores if score.build == era]) for era in eras),
+        *([_row("found after the rules were written", later)] if later else []),
     ]
 
 
-def _row(name: str, scores: list[llamacpp.Score]) -> str:
+def _row(name: str, scores: Sequence[llamacpp.Score]) -> str:
     data = llamacpp.summary(scores)
     weights, cells = data["model"], data["cache_and_output"]
     compute, failing = data["compute"], data["failing"]
@@ -76,7 +78,14 @@ def main() -> int:
         for name in ("llamacpp.jsonl", "llamacpp-uncited.jsonl")
         for row in llamacpp.read(HERE / name)
     ]
-    lines = [*sglang_lines(of_sglang), "", *llamacpp_lines(of_llamacpp), "", "Made by `python -m tests.truth.engines`."]
+    later = [llamacpp.score(row) for row in llamacpp.read(HERE / "llamacpp-found.jsonl")]
+    lines = [
+        *sglang_lines(of_sglang),
+        "",
+        *llamacpp_lines(of_llamacpp, later),
+        "",
+        "Made by `python -m tests.truth.engines`.",
+    ]
     sys.stdout.write("\n".join(lines))
     return 0
 

@@ -32,6 +32,14 @@ ROUNDING: Final = 0.0051  # of a figure with two decimals, in MiB
 NEAR: Final = 0.02
 # What reports call models, where it names one of the catalogue's: with its layers when they draft for themselves.
 READ_AS: Final = {
+    "Phi-3-mini-4k-instruct": "microsoft/Phi-3-mini-4k-instruct",
+    "qwen2.5:7b-instruct": "Qwen/Qwen2.5-7B-Instruct",
+    "llama3.2:3b": "meta-llama/Llama-3.2-3B-Instruct",
+    "Qwen3-14B": "Qwen/Qwen3-14B",
+    "Qwen3-32B": "Qwen/Qwen3-32B",
+    "Qwen2.5-7B": "Qwen/Qwen2.5-7B-Instruct",
+    "Qwen3.6-27B": "Qwen/Qwen3.6-27B",
+    "Qwen3.5-27B": "Qwen/Qwen3.5-27B",
     "Command-R 35B": "CohereLabs/c4ai-command-r-v01",
     "Qwen3 4B": "Qwen/Qwen3-4B",
     "DeepSeek-V2 class, 60 layers": "deepseek-ai/DeepSeek-V2-Chat",
@@ -90,6 +98,7 @@ _MIX: Final = re.compile(r"(I?Q\d_(?:K_[SML]|K|0|1|XXS|XS|NL|S|M)|F16|BF16)")
 _FLAGS: Final = {
     "n_ctx", "np", "kvu", "ubatch", "batch", "n_batch", "n_ubatch", "fa", "ctk", "ctv", "ngl", "offloaded", "ts", "sm",
     "ot", "ot_cpu_expert_layers", "n_cpu_moe", "cpu_moe", "mmap", "fit", "kv_offload", "fit_target_mib", "mmproj",
+    "all_outputs",
 }  # fmt: skip
 
 
@@ -200,7 +209,7 @@ def settings_of(row: Mapping[str, Any], model: Model) -> Settings:
         flash="on" if flash == "auto" and value not in ("f16", "bf16", "f32") else flash,
         draft_rows=int((re.search(r"\((\d+) draft rows", str(flags.get("spec", ""))) or [0, 0])[1]),
     )  # fmt: skip
-    if "fit-params" in str(row["engine_version"]):  # the tool reserves logits of every token
+    if "fit-params" in str(row["engine_version"]) or flags.get("all_outputs"):  # it reserves logits of every token
         context = context._replace(outputs=context.ubatch)
     if re.search("Vulkan|Metal|RADV", " ".join([str(row["engine_version"]), *map(str, row["gpu"])])):
         build = build._replace(copies_reserved=False)
