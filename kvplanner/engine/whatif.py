@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kvplanner.engine.request import PlanRequest
@@ -55,6 +56,13 @@ def refused(model: Model, engine: Engine, version: str | None, machine: Machine 
         made = dynamic.cannot_make(name.removeprefix("GGUF "), model.spec.quantization)
         why[name] = unknown or made or engine.cannot_load(method, version, machine)
     return {name: reason for name, reason in why.items() if reason}
+
+
+def is_converted(model: Model, why_not: Mapping[str, str]) -> bool:
+    """Whether an engine loads a format of its own alone (GGUF), and the model is in another; why_not: `refused`."""
+    others = ("FP8", "AWQ 4-bit", "GPTQ 4-bit", "bitsandbytes 4-bit")
+    only = "GGUF BF16" not in why_not and all(name in why_not for name in others)
+    return only and model.inventory is not None and model.spec.quantization not in ("gguf", "mxfp4")
 
 
 def with_format(request: PlanRequest) -> PlanRequest:

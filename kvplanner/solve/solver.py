@@ -7,7 +7,7 @@ so that a search by halves is checked against a scan of the whole range.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any, Final, Literal
 
@@ -18,7 +18,6 @@ from kvplanner.engine.plan import Plan
 from kvplanner.engine.registry import engine
 from kvplanner.engine.request import PlanRequest
 from kvplanner.errors import BadInput, PlannerError
-from kvplanner.model.model import Model
 from kvplanner.model.spec import Moe
 from kvplanner.record import NamedTuple
 from kvplanner.solve.change import GPUS, WEIGHT_FORMAT, Change
@@ -394,13 +393,13 @@ def _sizes(sizes: dict[str, OptionValue]) -> str:
 
 def _format(trials: _Trials) -> Solved:
     """The format that keeps most of the weights and still works: by what it stores, the largest first."""
-    from kvplanner.engine.whatif import as_format, refused
+    from kvplanner.engine.whatif import as_format, is_converted, refused
     from kvplanner.model.whatif import WHATIF_FORMATS
 
     model = trials.request.model
     why_not = refused(model, trials.engine, trials.request.version, trials.request.machine)
     own = model.stored.value if model.stored else 0
-    converted = _is_converted(model, why_not)
+    converted = is_converted(model, why_not)
     sized: list[tuple[int, str | None]] = [] if converted else [(own, None)]
     for name in WHATIF_FORMATS:
         if name not in why_not and name != model.weight_format and model.inventory is not None:
@@ -419,13 +418,6 @@ def _format(trials: _Trials) -> Solved:
         return next((i for i in range(len(names)) if trials.works(at, i, surely=surely)), None)
 
     return _finish(trials, "format", at, (answer(False), answer(True)), lambda n: n - 1 if n else None, "model")
-
-
-def _is_converted(model: Model, why_not: Mapping[str, str]) -> bool:
-    """Whether the engine loads a format of its own alone (GGUF), which the model is not stored in."""
-    others = ("FP8", "AWQ 4-bit", "GPTQ 4-bit", "bitsandbytes 4-bit")
-    only = "GGUF BF16" not in why_not and all(name in why_not for name in others)
-    return only and model.inventory is not None and model.spec.quantization not in ("gguf", "mxfp4")
 
 
 def _finish(
