@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -349,7 +349,7 @@ def _flat(reported: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     yield from joined.items()
 
 
-def summary(scores: list[Score]) -> dict[str, Any]:
+def summary(scores: Sequence[Score]) -> dict[str, Any]:
     """Counts of what was compared and what agrees."""
     figures = [figure for score in scores for figure in score.compared]
     cells = [figure for figure in figures if figure.kind in ("kv", "output")]
