@@ -10,15 +10,16 @@ import http.client
 import re
 import urllib.error
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
 from kvplanner import __version__
 from kvplanner.deadline import OutOfTime, in_time
 from kvplanner.engine import registry
-from kvplanner.engine.serving import MetricNames
+from kvplanner.engine.serving import Held, MetricNames
 from kvplanner.errors import BadInput, PlannerError
+from kvplanner.jsonfile import parse_value
 from kvplanner.printable import cut, printable
 from kvplanner.record import NamedTuple
 from kvplanner.units import counted
@@ -31,6 +32,7 @@ MAX_LINE: Final = 20_000
 MAX_LABELS: Final = 200
 _MOST_DIGITS: Final = 18
 _SHOWN: Final = 200
+_SAID: Final = 600
 _HISTOGRAM: Final = re.compile(r"\A[a-z0-9_:]+_bucket\{")
 _ADDRESS: Final = re.compile(r"(?:https?://)?(?:\[[0-9a-fA-F:]+\]|[^\s/@:\[\]]+)(?::\d{1,5})?(?:/[^\s]*)?")
 
@@ -42,6 +44,7 @@ class Fill(NamedTuple):
 
     share: 0 to 1, of the cache in use; tokens and used_tokens: capacity and what is in use, None when the server
     does not say. units, unit_tokens, budget_share, cache_dtype: as the server states them, None or "" when not.
+    said: what else it says.
     """
 
     engine: str
@@ -59,6 +62,7 @@ class Fill(NamedTuple):
     budget_share: float | None = None
     cache_dtype: str = ""
     engines: int = 1
+    said: str = ""
 
     def text(self) -> str:
         """One line for people."""
@@ -72,6 +76,8 @@ class Fill(NamedTuple):
             parts.append(f"{counted(self.running, 'request', 'requests')} running{waiting}")
         if self.preemptions:
             parts.append(f"{self.preemptions:,} preempted so far")
+        if self.said:
+            parts.append(self.said)
         return " · ".join(parts) or "the server states no KV cache figures"
 
 
@@ -91,9 +97,58 @@ def metrics_url(address: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc, path if path.endswith("/metrics") else path + "/metrics", "", ""))
 
 
-def read_fill(address: str, timeout_s: float = TIMEOUT_S) -> Fill:
-    """Reads the page and what it says. Raises PlannerError in words when that fails."""
-    return parse_fill(_fetch(metrics_url(address), timeout_s), address)
+def read_fill(address: str, timeout_s: float = TIMEOUT_S, command: Sequence[str] = ()) -> Fill:
+    """Reads the page and what it says; where that leaves the cache open, the engine's own page beside it.
+
+    command: the words that started the server, as far as they are known. Raises PlannerError in words when it fails.
+    """
+    url = metrics_url(address)
+    fill: Fill | None = None
+    try:
+        fill = parse_fill(_fetch(url, timeout_s), address)
+    except NoSuchPage as error:
+        refused: PlannerError = error
+    if fill is not None and fill.used_tokens is not None:
+        return fill
+    for names in registry.metrics():
+        if names.state is not None and (fill is None or fill.engine == names.engine):
+            held = _state(url.removesuffix("/metrics"), names.state, timeout_s, command)
+            if held is not None:
+                return _with_state(fill or _none(names, address), held)
+    if fill is None:
+        raise refused
+    return fill
+
+
+class NoSuchPage(PlannerError):
+    """A server answers, but not with a metrics page that is known."""
+
+
+def _state(
+    base: str, state: tuple[str, Callable[[object, Sequence[str]], Held | None]], timeout_s: float,
+    command: Sequence[str],
+) -> Held | None:  # fmt: skip
+    """What a server says on an engine's own page, None where it has no such page."""
+    path, read = state
+    try:
+        page = parse_value(_fetch(base + path, timeout_s).encode(), base + path)
+    except (NoSuchPage, BadInput):
+        return None
+    return read(page, command)
+
+
+def _none(names: MetricNames, address: str) -> Fill:
+    """An engine of which no metrics page was read."""
+    return Fill(names.engine, address, (), None, None, None, None, None)
+
+
+def _with_state(fill: Fill, held: Held) -> Fill:
+    share = held.used_tokens / held.tokens if held.tokens and held.used_tokens is not None else None
+    return fill._replace(
+        models=tuple(map(_plain, held.models)) or fill.models, share=share, tokens=held.tokens,
+        used_tokens=held.used_tokens, running=held.running if fill.running is None else fill.running,
+        said=cut(printable(held.said), _SAID),
+    )  # fmt: skip
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -122,7 +177,7 @@ def _fetch(url: str, timeout_s: float) -> str:
         raise PlannerError(f"no whole answer within {2 * timeout_s:g} s", url, "Is this its address?") from None
     except urllib.error.HTTPError as error:
         remedy = "Start llama-server with --metrics" if error.code in (404, 501) else "Check the address"
-        raise PlannerError(f"the server answers {error.code} {_plain(str(error.reason))}", url, remedy) from None
+        raise NoSuchPage(f"the server answers {error.code} {_plain(str(error.reason))}", url, remedy) from None
     except (OSError, http.client.HTTPException, ValueError) as error:
         reason = getattr(error, "reason", error)
         raise PlannerError(
@@ -141,7 +196,7 @@ def parse_fill(page: str, address: str = "") -> Fill:
         if any(name.startswith(names.prefix) for name in samples):
             return _fill(samples, names, address)
     titles = " or ".join(names.title for names in known)
-    raise PlannerError(f"the page is no metrics page of {titles}", address or "metrics")
+    raise NoSuchPage(f"the page is no metrics page of {titles}", address or "metrics")
 
 
 def _samples(page: str, prefixes: tuple[str, ...], address: str) -> Samples:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 from collections.abc import Iterator
@@ -40,6 +41,7 @@ class Page:
 
     def __init__(self) -> None:
         self.status, self.body = 200, b""
+        self.pages: dict[str, bytes] = {}
         self.location = ""
         self.paths: list[str] = []
         page = self
@@ -47,11 +49,11 @@ class Page:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 page.paths.append(self.path)
-                self.send_response(page.status)
+                self.send_response(200 if self.path in page.pages else page.status)
                 if page.location:
                     self.send_header("Location", page.location)
                 self.end_headers()
-                self.wfile.write(page.body)
+                self.wfile.write(page.pages.get(self.path, page.body))
 
             def log_message(self, format: str, *args: object) -> None:
                 pass
@@ -107,6 +109,71 @@ def test_what_a_server_names_and_counts_without_end_is_fit_to_be_shown() -> None
 def test_llama_server() -> None:
     fill = parse_fill(LLAMA)
     assert (fill.engine, fill.tokens, fill.used_tokens, fill.running, fill.waiting) == ("llamacpp", 8192, 1024, 1, 4)
+
+
+# What builds since June 2025 have of the page's figures, and their slots: a working one, one that keeps its last
+# prompt, one that was never used (server_slot::to_json of tools/server).
+LLAMA_NOW = b"# TYPE llamacpp:requests_processing gauge\nllamacpp:requests_processing 1\nllamacpp:n_tokens_max 980\n"
+SLOTS: list[dict[str, object]] = [
+    {"id": 0, "n_ctx": 8192, "speculative": False, "is_processing": True, "id_task": 3, "n_prompt_tokens": 3000,
+     "n_prompt_tokens_processed": 2000, "n_prompt_tokens_cache": 500, "next_token": [{"n_decoded": 20}]},
+    {"id": 1, "n_ctx": 8192, "is_processing": False, "n_prompt_tokens": 1000, "n_prompt_tokens_processed": 1000,
+     "n_prompt_tokens_cache": 0, "next_token": [{"n_decoded": 480}]},
+    {"id": 2, "n_ctx": 8192, "is_processing": False},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("command", "tokens", "said"),
+    [
+        (("llama-server", "-m", "a.gguf", "-np", "3"), 24576, "1 of 3 slots work"),
+        (("llama-server", "-m", "a.gguf"), 8192, "1 of 3 slots work"),
+        (("llama-server", "-np=3", "--kv-unified"), 8192, "1 of 3 slots work"),
+        ((), None, "1 of 3 slots work · ≈ 4,000 tokens held, 8,192 a slot at most"),
+    ],
+)
+def test_slots_say_how_full_llama_servers_cache_is(
+    page: Page, command: tuple[str, ...], tokens: int | None, said: str
+) -> None:
+    page.pages = {"/metrics": LLAMA_NOW, "/slots": json.dumps(SLOTS).encode()}
+    fill = read_fill(page.address, command=command)
+    assert (fill.engine, fill.tokens, fill.running, fill.said) == ("llamacpp", tokens, 1, said)
+    assert fill.used_tokens == (None if tokens is None else 4000)
+    assert fill.share == (None if tokens is None else 4000 / tokens)
+    # A server without --metrics tells its slots all the same.
+    page.pages.pop("/metrics")
+    page.status = 501
+    assert read_fill(page.address, command=command)[3:6] == fill[3:6]
+    assert page.paths == ["/metrics", "/slots", "/metrics", "/slots"]
+
+
+def test_older_slots_say_how_far_they_are(page: Page) -> None:
+    """Builds before June 2025: n_past, and next_token as an object."""
+    page.pages = {"/slots": b'[{"id": 0, "n_ctx": 4096, "n_past": 100, "next_token": {"n_decoded": 7}}]'}
+    page.status = 404
+    assert read_fill(page.address).used_tokens == 100
+
+
+def test_ollama_says_what_it_has_loaded(page: Page) -> None:
+    models = [{"name": "gemma3:27b", "size": 21_000_000_000, "size_vram": 21_000_000_000, "context_length": 32768},
+              {"name": "qwen3:8b\x1b[2J", "size": 6_000_000_000, "size_vram": 3_000_000_000}]  # fmt: skip
+    page.pages = {"/api/ps": json.dumps({"models": models}).encode()}
+    page.status = 404
+    fill = read_fill(page.address)
+    assert fill.engine == "ollama"
+    assert fill.text() == (
+        "gemma3:27b: 21 GB, 100% GPU, context 32768; " + printable("qwen3:8b\x1b[2J") + ": 6 GB, 50%/50% CPU/GPU"
+    )
+    page.pages = {"/api/ps": b'{"models": []}'}
+    assert read_fill(page.address).text() == "no model is loaded"
+
+
+@pytest.mark.parametrize("body", [b"", b"[]]", b"{}", b"[1]", b'{"models": 3}', b"[" * 100_000, b'[{"n_ctx": "x"}, 1]'])
+def test_other_pages_of_json_say_nothing(page: Page, body: bytes) -> None:
+    page.pages = {"/slots": body, "/api/ps": body}
+    page.status = 404
+    with pytest.raises(PlannerError, match="404"):
+        read_fill(page.address)
 
 
 def test_an_address_may_name_the_api(page: Page) -> None:

@@ -173,10 +173,14 @@ class EngineRow(QWidget):
         if not address:
             self._show("Give the server's address, for example http://127.0.0.1:8000")
             return
+        engine = self.engine()
+        # The slots of a server are read by how it was started, where the address is its own.
+        command = engine.command if engine is not None and address == address_of(engine) else ()
         self.read_button.setEnabled(False)
         self._show(f"asking {address} …")
         self._jobs.submit(
-            "Read a server's metrics", lambda control: read_fill(address), self._filled, self._not_filled, key="fill"
+            "Read a server's metrics", lambda control: read_fill(address, command=command), self._filled,
+            self._not_filled, key="fill",
         )  # fmt: skip
 
     def _filled(self, fill: Fill) -> None:
