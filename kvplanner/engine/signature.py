@@ -56,6 +56,8 @@ class Signature(NamedTuple):
     model files; repo_file_flags: a file of it; repo_env, repo_file_env: variables that do. presets: flags that stand
     for a model and its settings, with the words that they stand for. kin: a pattern for the engine's other programs,
     which load no model as a server does. env_prefixes: how the engine's variables begin.
+    child_options: options of the server that it starts for each model, with its own that came to them; child_share: of
+    these the one that the server's counts for all requests together, and the one that says how many.
     """
 
     engine: str
@@ -92,6 +94,8 @@ class Signature(NamedTuple):
     presets: tuple[tuple[str, tuple[str, ...]], ...] = ()
     kin: str = ""
     env_prefixes: tuple[str, ...] = ()
+    child_options: tuple[tuple[str, str], ...] = ()
+    child_share: tuple[str, str] = ("", "")
 
 
 @cache

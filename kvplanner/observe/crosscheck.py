@@ -32,9 +32,14 @@ _POLL: Final = 0.05
 
 def program_for(plan: Plan) -> str:
     """The path of the program that can answer on this machine, "" where there is none."""
+    return next(iter(_programs(plan)), "")
+
+
+def _programs(plan: Plan) -> list[str]:
+    """The paths of all programs that may answer here, the best first."""
     probe = engine(plan.request.engine).probe()
     found = (shutil.which(name) for name in probe.programs) if probe is not None else ()
-    return next((path for path in found if path), "")
+    return [path for path in found if path]
 
 
 def lacking(plan: Plan, path: str) -> str:
@@ -56,10 +61,18 @@ def cross_check(
     why = lacking(plan, path)
     if why:
         raise BadInput(why, "--cross-check", "Install it, or name its folder in PATH" if "PATH" in why else "")
-    probe, program = engine(plan.request.engine).probe(), program_for(plan)
+    probe, until = engine(plan.request.engine).probe(), monotonic() + seconds
     assert probe is not None
-    running = _Running(program, monotonic() + seconds, seconds, cancelled)
-    return probe.ask(Path(program).stem, running, plan, path)
+    refused: list[BadInput] = []
+    # Where the best one gives no answer (an older build, a broken one), the next is asked in the time that is left.
+    for program in _programs(plan):
+        try:
+            return probe.ask(Path(program).stem, _Running(program, until, seconds, cancelled), plan, path)
+        except BadInput as error:
+            refused.append(error)
+        if cancelled() or monotonic() >= until:
+            break
+    raise refused[0]
 
 
 class _Running:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlunsplit
 
-from kvplanner.engine.option import OptionValue
+from kvplanner.engine.option import Option, OptionValue
 from kvplanner.errors import BadInput, NotModelled
 from kvplanner.gpu.spec import Device, Machine
 from kvplanner.observe.machine import device_of, plannable, with_driver
 from kvplanner.observe.overlay import engine_bytes
 from kvplanner.observe.processes import installed_version
-from kvplanner.observe.signatures import Recognised, recognise, signature
+from kvplanner.observe.signatures import Recognised, Signature, recognise, signature
 from kvplanner.observe.snapshot import EngineSeen, GpuSample, Snapshot
 from kvplanner.observe.visible import visible
-from kvplanner.reading import is_there
+from kvplanner.reading import file_size, is_there
 from kvplanner.record import NamedTuple
 
+_MOST_WORDS = 2_000
+_DIGITS = 10
 _LOOPBACK = "127.0.0.1"
 _ANY = frozenset({"0.0.0.0", "::", "", "localhost", "[::]"})  # read from a flag, not bound
 
@@ -41,9 +44,10 @@ class EngineLaunch(NamedTuple):
 
 def launch_of(seen: EngineSeen, snapshot: Snapshot) -> EngineLaunch:
     """Reads a running engine's start. Raises NotModelled for engines that are not planned, BadInput for bad flags."""
-    from kvplanner.engine import registry
+    from kvplanner.engine import registry, repository
+    from kvplanner.engine.beside import files_beside
     from kvplanner.engine.command import parse_flags
-    from kvplanner.engine.values import parse_value
+    from kvplanner.engine.environment import values_of
 
     kind = signature(seen.engine)
     found = recognise(seen.command)
@@ -59,14 +63,24 @@ def launch_of(seen: EngineSeen, snapshot: Snapshot) -> EngineLaunch:
     environment, folder, programs = _surroundings(seen.pid)
     root = other_root(seen.pid)
     version = next((v for p in programs if (v := installed_version(_below(root, p), kind.packages))), "")
-    options = engine.options()
-    flags = parse_flags(options, found.rest, engine.ignored_flags())
-    by_env = {name: o for o in options for name in (o.env, o.env_also) if environment.get(name)}
-    from_environment = {o.name: parse_value(o, environment[name]) for name, o in by_env.items()}
-    values, positional = from_environment | flags.values, list(flags.positional)
+    options, rules = engine.options(), engine.ignored_flags()
+    words, of_hub = repository.of_hub(kind, tuple(repository.presets(kind, found.rest)), environment)
+    beside = files_beside(words, environment, rules, lambda path: file_size(Path(_absolute(path, folder, root))))
+    for flag, path in beside.missing.items():
+        raise BadInput(f"{flag} {path} cannot be seen from here", f"process {seen.pid}", rules[flag].remedy)
+    flags = parse_flags(options, beside.words, rules)
+    set_there = {name: value for name, value in environment.items() if value}
+    values, positional = values_of(options, set_there) | beside.sizes | flags.values, list(flags.positional)
     model = str(values.pop("model", "") or (positional.pop(0) if positional and kind.model_positional else ""))
-    model = model or model_word(found)
+    named_there = next((environment[name] for name in kind.model_env if environment.get(name)), "")
+    model = model or model_word(found) or named_there or of_hub
     warnings = list(flags.warnings)
+    if not model and not kind.names_model:
+        loaded = _loaded(seen.pid)
+        if loaded:
+            model, values = model_word(loaded[0]), {**values, **_of_child(kind, engine.options(), loaded[0])}
+        if len(loaded) > 1:
+            warnings.append(f"{len(loaded)} models are loaded: the first one is planned")
     machine, note = machine_of(seen, snapshot, environment)
     if note:
         warnings.append(note)
@@ -76,6 +90,49 @@ def launch_of(seen: EngineSeen, snapshot: Snapshot) -> EngineLaunch:
         seen, _absolute(model, folder, root), engine.as_started(values), machine,
         version, address_of(seen), tuple(warnings),
     )  # fmt: skip
+
+
+def _loaded(pid: int) -> list[Recognised]:
+    """The servers that an engine started for its models, the oldest first."""
+    import psutil
+
+    found: list[Recognised] = []
+    try:
+        children = sorted(psutil.Process(pid).children(recursive=True), key=lambda child: child.pid)
+    except psutil.Error:
+        return []
+    for child in children:
+        with suppress(psutil.Error, OSError):
+            command = recognise(child.cmdline()[:_MOST_WORDS])
+            if command is not None and command.server and model_word(command):
+                found.append(command)
+    return found
+
+
+def _of_child(kind: Signature, options: Sequence[Option], child: Recognised) -> dict[str, OptionValue]:
+    """What an engine gave the server of a model, as its own options."""
+    from kvplanner.engine import registry
+    from kvplanner.engine.command import parse_flags
+    from kvplanner.engine.values import check_value
+
+    server = registry.engine(child.signature.engine)
+    try:
+        given = parse_flags(server.options(), child.rest, server.ignored_flags()).values
+    except BadInput:
+        return {}
+    declared = {option.name: option for option in options}
+    found: dict[str, OptionValue] = {}
+    for theirs, own in kind.child_options:
+        value = given.get(theirs)
+        if isinstance(value, str) and declared[own].type != "choice":
+            value = int(value) if value.isdecimal() and len(value) < _DIGITS else None
+        with suppress(BadInput):
+            if value is not None:
+                found[own] = check_value(declared[own], value)
+    whole, count = (found.get(name) for name in kind.child_share)
+    if isinstance(whole, int) and isinstance(count, int) and count > 0:
+        found[kind.child_share[0]] = whole // count
+    return found
 
 
 def _planned_titles() -> str:
@@ -91,7 +148,7 @@ def model_word(found: Recognised) -> str:
     words = found.rest
     for i, word in enumerate(words):
         name, _, inline = word.partition("=")
-        if name in found.signature.model_flags:
+        if name in (*found.signature.model_flags, *found.signature.repo_flags):
             return inline or (words[i + 1] if i + 1 < len(words) else "")
     if found.signature.model_positional and words and not words[0].startswith("-"):
         return words[0]

@@ -8,12 +8,12 @@ from itertools import pairwise
 from pathlib import PurePath
 from typing import Final
 
+from kvplanner.engine import repository
 from kvplanner.engine.programs import as_server
 from kvplanner.engine.signature import Signature, base_name, command_end, signatures, start_of
 from kvplanner.errors import BadInput
 from kvplanner.gpu.spec import Device, Machine
 from kvplanner.record import NamedTuple
-from kvplanner.request import repository
 from kvplanner.request.pasted import read
 
 _WHERE: Final = "after --"

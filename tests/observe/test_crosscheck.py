@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import shlex
 import sys
 from pathlib import Path
 from time import monotonic
@@ -100,7 +101,7 @@ def test_what_differs_is_told(tmp_path: Path, model_file: Path, monkeypatch: pyt
     assert "-49.9 %" in text
     assert "agrees on 4 of 5 figures" in text
     assert "not planned" in text
-    assert "It sees 2 GPUs where 1 are planned" in text
+    assert "It sees 2 GPUs where 1 is planned" in text
     assert "It finds nothing that fits this machine" in text
 
 
@@ -131,13 +132,60 @@ def test_it_is_ended_when_its_time_is_over(tmp_path: Path, model_file: Path, mon
             os.kill(int(written.read_text()), 0)
 
 
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ("import sys\nprint('error: failed to load model', file=sys.stderr)\nsys.exit(1)",
+         r"llama-fit-params gives no sizes: error: failed to load model\. Run it by hand: llama-fit-params -m "),
+        ("import sys\nprint('error: invalid argument: --fit-print', file=sys.stderr)\nsys.exit(1)",
+         "gives no sizes: it is older than April 2026"),
+        ("import os\nos.kill(os.getpid(), 11)", "gives no sizes: nothing, and ends with status -11"),
+        ("import sys\nsys.stdout.buffer.write(bytes(range(256)) * 20_000)", "gives no sizes: "),
+        ("print('CUDA0 1 2\\nHost -1 x 3\\n' * 50_000)", "gives no sizes: Host -1 x 3"),
+    ],
+)  # fmt: skip
 def test_what_it_says_instead_of_sizes_is_handed_on(
+    program: str, said: str, tmp_path: Path, model_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed(tmp_path, "llama-fit-params", program, monkeypatch)
+    with pytest.raises(BadInput, match=said):
+        cross_check(planned(model_file, ctx_size=8192, n_gpu_layers="all"), str(model_file))
+
+
+def test_a_build_that_does_not_know_a_flag_is_asked_without_it(
     tmp_path: Path, model_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program = "import sys\nprint('error: invalid argument: --fit-print', file=sys.stderr)\nsys.exit(1)"
+    refuses = """
+import sys
+for flag in ("--ctx-checkpoints", "--no-op-offload"):
+    if flag in sys.argv:
+        print("error: invalid argument: " + flag, file=sys.stderr)
+        sys.exit(1)
+"""
+    program = refuses + FIT_PARAMS.format(sizes=SIZES, fits=True)
     installed(tmp_path, "llama-fit-params", program, monkeypatch)
-    with pytest.raises(BadInput, match="gives no sizes: error: invalid argument"):
-        cross_check(planned(model_file), str(model_file))
+    answer = cross_check(planned(model_file, ctx_checkpoints=3, op_offload=False), str(model_file))
+    assert len(answer.rows) == 6
+    assert "--ctx-checkpoints" not in answer.command
+    assert "It does not know --ctx-checkpoints, and is asked without" in answer.notes
+    assert "It does not know --no-op-offload, and is asked without" in answer.notes
+
+
+def test_where_the_first_program_fails_the_next_one_is_asked(
+    tmp_path: Path, model_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a folder with blanks, for a file with blanks."""
+    folder = tmp_path / "my tools (old)"
+    folder.mkdir()
+    file = folder / "a model's file.gguf"
+    file.symlink_to(model_file)
+    installed(folder, "llama-server", SERVER, monkeypatch)
+    installed(folder, "llama-fit-params", "import sys\nsys.exit(1)", monkeypatch)
+    plan = planned(file, ctx_size=8192)
+    answer = cross_check(plan, str(file))
+    assert answer.program == "llama-server"
+    assert shlex.split(answer.command)[2] == str(file)
+    assert all(row.agrees for row in rows(plan, answer))
 
 
 def test_nothing_runs_where_nothing_can_answer(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -71,6 +72,46 @@ def test_a_running_llama_server_becomes_a_plan() -> None:
     assert launch.model == "a.gguf"
     assert launch.options == {"n_gpu_layers": "99", "ctx_size": 8192, "kv_offload": False}
     assert launch.address == "http://127.0.0.1:81"
+
+
+def test_a_running_llama_server_with_files_of_a_repository_becomes_a_plan(tmp_path: Path) -> None:
+    projector = tmp_path / "mmproj.gguf"
+    projector.write_bytes(bytes(5000))
+    words = ("llama-server", "-hf", "org/M-GGUF:Q8_0", "--mmproj", str(projector), "-c", "4096")
+    launch = launch_of(seen(*words, engine="llamacpp"), shot(gpu(0)))
+    assert launch.model == "org/M-GGUF:Q8_0"
+    assert launch.options == {"ctx_size": 4096, "mmproj_size": 5000}
+    with pytest.raises(BadInput, match=r"--lora /gone\.gguf cannot be seen from here.*--lora-size"):
+        launch_of(seen("llama-server", "-m", "a.gguf", "--lora", "/gone.gguf", engine="llamacpp"), shot(gpu(0)))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the stand-ins are scripts")
+def test_a_running_ollama_becomes_a_plan_of_what_it_has_loaded(tmp_path: Path) -> None:
+    """Its llama-server child has the whole context of its slots, as llm/server.go starts it."""
+    kinds = ["--cache-type-k", "q8_0", "--cache-type-v", "q8_0"]
+    child = ["-m", "/blobs/sha256-ab", "-c", "16384", "-np", "2", "-b", "1024", *kinds]
+    server, python = tmp_path / "llama-server", (sys.executable, "-S", "-E")
+    starts = (
+        f"import subprocess\nsubprocess.Popen({[*python, str(server), *child]})\nprint('ready', flush=True)\ninput()"
+    )
+    (tmp_path / "ollama").write_text(starts)
+    server.write_text("import time\ntime.sleep(60)")
+    served = subprocess.Popen(
+        (*python, str(tmp_path / "ollama"), "serve"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        assert served.stdout is not None
+        assert served.stdout.readline() == "ready\n"
+        ours = EngineSeen(served.pid, 0.0, "ollama", "Ollama", ("ollama", "serve"))
+        deadline = time.monotonic() + 10
+        while not (launch := launch_of(ours, shot(gpu(0)))).model and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert launch.model == "/blobs/sha256-ab"
+        assert launch.options == {"num_ctx": 8192, "num_parallel": 2, "kv_cache_type": "q8_0", "num_batch": 1024}
+    finally:
+        os.killpg(served.pid, signal.SIGKILL)
+        served.wait()
 
 
 def test_inner_processes_alone_are_no_plan() -> None:

@@ -30,6 +30,9 @@ _KINDS: Final[tuple[SegmentKind, ...]] = ("weights", "kv_cache", "compute")
 _LINE: Final = re.compile(r"^(\w+(?:\(\))?) (\d+) (\d+) (\d+) *$", re.MULTILINE)
 _ROW: Final = re.compile(r"\|\s+- (\w+)\b[^|]*\|.*?(\d+) = +(\d+) \+ +(\d+) \+ +(\d+)\)?[ |+]")
 _MEASURED: Final = r"fitting params to free memory took|successfully fit params|failed to fit params|no changes needed"
+_PRINT: Final = "--fit-print"  # since pull request 22171, April 2026
+# common_params_parse of common/arg.cpp
+_UNKNOWN: Final = re.compile(r"error: (?:invalid|unknown) argument: (\S+)")
 _REARRANGED: Final = "Weights are left out: without a GPU most are rearranged, and not counted in its figure"
 Make = Callable[[PlanRequest, Build, str], Plan]
 _DEVICE: Final = re.compile(r"[A-Za-z]+(\d+)")
@@ -50,12 +53,25 @@ def _ask(make: Make, program: str, run: Run, plan: Plan, path: str) -> Answer:
     return _of_fit_params(make, run, plan, words, [])
 
 
+def _known(run: Run, words: list[str], notes: list[str]) -> Output:
+    """Runs it without the flags that this build of it does not know, and says which those are."""
+    while True:
+        output = run(words)
+        unknown = _UNKNOWN.search(output.err + output.out)
+        if unknown is None or unknown[1] not in words or unknown[1] == _PRINT:
+            return output
+        at = words.index(unknown[1])
+        last = at + 1 < len(words) and not words[at + 1].startswith("-")
+        del words[at : at + 1 + last]
+        notes.append(f"It does not know {unknown[1]}, and is asked without")
+
+
 def _of_fit_params(make: Make, run: Run, plan: Plan, words: list[str], notes: list[str]) -> Answer:
     notes += ["It reserves logits for every token of a micro-batch, and is compared with the plan of that"]
     words, as_it_counts, slots = _without_server(plan, words)
     notes += slots
     if str(plan.options["fit"].value) == "on" and _may_fit(plan):
-        fitted = run(words)
+        fitted = _known(run, words, notes)
         found = fitted.out.strip().splitlines()
         if fitted.status == 0 and found and found[-1].startswith("-c "):
             chosen = shlex.split(found[-1])
@@ -64,8 +80,8 @@ def _of_fit_params(make: Make, run: Run, plan: Plan, words: list[str], notes: li
             notes.append(f"It chooses {found[-1]} for what is free here")
         else:
             notes.append("It finds nothing that fits this machine, and is asked for these settings as they are")
-    asked = [*words, "--fit-print", "on"]
-    output = run(asked)
+    asked = [*words, _PRINT, "on"]
+    output = _known(run, asked, notes)
     build = build_of(plan.request.version)._replace(limited_outputs=False)
     counted = make(as_it_counts, build, plan.engine_version)
     rows = [row for line in _LINE.finditer(output.out) for row in _rows(counted, line[1], line.groups()[1:])]
@@ -87,7 +103,9 @@ def _answer(
 ) -> Answer:
     if not rows:
         said = [line.strip() for line in (output.err or output.out).splitlines() if line.strip()]
-        told = next((line for line in reversed(said) if "error" in line.lower()), said[-1] if said else "nothing")
+        ended = "nothing" if output.status in (0, None) else f"nothing, and ends with status {output.status}"
+        told = next((line for line in reversed(said) if "error" in line.lower()), said[-1] if said else ended)
+        told = "it is older than April 2026" if _PRINT in told else told
         raise BadInput(f"{program} gives no sizes: {told[:200]}", "", f"Run it by hand: {program} {shlex.join(words)}")
     planned = sum(device.device.kind == "gpu" for device in plan.devices)
     seen = len({row.device for row in rows if _DEVICE.fullmatch(row.device)})
@@ -95,7 +113,7 @@ def _answer(
         notes.append("It sees no GPU here, so that its answer is for the host alone")
     elif seen != planned:
         notes.append(f"It sees {seen} of the {planned} GPUs that are planned" if seen < planned else
-                     f"It sees {seen} GPUs where {planned} are planned")  # fmt: skip
+                     f"It sees {seen} GPUs where {planned} {'is' if planned == 1 else 'are'} planned")  # fmt: skip
     return Answer(program, shlex.join((program, *words)), tuple(rows), tuple(notes))
 
 
@@ -107,7 +125,7 @@ def _chosen(request: PlanRequest, words: Sequence[str]) -> PlanRequest:
 
 def _rows(plan: Plan, device: str, sizes: Sequence[str]) -> Iterator[Answered]:
     number = _DEVICE.fullmatch(device)
-    if device == "Host":
+    if device.lower() == "host":
         position = next((at for at, one in enumerate(plan.devices) if one.device.kind == "host"), None)
     else:
         found = [at for at, one in enumerate(plan.devices) if one.device.kind == "gpu"]

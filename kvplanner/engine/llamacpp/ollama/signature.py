@@ -24,6 +24,12 @@ SIGNATURE: Final[Mapping[str, object]] = {
     "modelfile": ("num_ctx", "num_gpu", "num_batch"),
     "planned": True,
     "store": "ollama:",
+    # llm/server.go of 0.30: the flags of the llama-server that each model runs in.
+    "child_options": (
+        ("ctx_size", "num_ctx"), ("parallel", "num_parallel"), ("cache_type_k", "kv_cache_type"),
+        ("batch_size", "num_batch"), ("n_gpu_layers", "num_gpu"),
+    ),
+    "child_share": ("num_ctx", "num_parallel"),
     "env_prefixes": ("OLLAMA_", "LLAMA_ARG_"),
     # cmd/cmd.go: what loads a model, or shows it; what stands behind its name is a prompt.
     "programs": (
