@@ -128,8 +128,12 @@ class Document(QObject):
             self._announce()
 
     def set_option(self, name: str, value: OptionValue | None, *, label: str = "", key: str = "") -> None:
-        """Set an engine option, or give it back to its default with None."""
-        options = {k: v for k, v in self.state.ask.options.items() if k != name}
+        """Set an engine option, or give it back to its default with None.
+
+        Those that would hide what is set go with it.
+        """
+        hiding = next((o.clears for o in self.options() if o.name == name), ()) if value is not None else ()
+        options = {k: v for k, v in self.state.ask.options.items() if k not in (name, *hiding)}
         if value is not None:
             options[name] = value
         verb = "Reset" if value is None else "Change"

@@ -58,6 +58,7 @@ def _add(found: Beside, flag: str, value: str, rule: FlagRule, size_of: Callable
 
 
 def encoder_bytes(model: Model) -> int:
-    """Bytes of a model's own encoders in 16 bits, as projector files mostly hold them; 0 without any."""
+    """Bytes of a model's own encoders: as its GGUF file has them, else in 16 bits, as projector files do; 0 without."""
     groups = model.inventory.outside if model.inventory is not None else ()
-    return sum(2 * group.elements for group in groups if group.place == "tower")
+    exact = model.inventory is not None and model.inventory.exact
+    return sum(g.stored_bytes if exact else 2 * g.elements for g in groups if g.place == "tower")

@@ -22,15 +22,16 @@ class Option(NamedTuple):
 
     name: the canonical long flag without dashes and with underscores. flags: every spelling, the canonical first.
     negation: the flag that turns a boolean off. env: an environment variable that sets it instead of a flag;
-    env_also: one that sets it where the flag does not. env_negation: one whose presence turns a boolean off.
+    env_also: one that sets it where the flag does not.
     json: "parent.key" where the value lives in a flag that takes JSON ("compilation_config.cudagraph_mode").
     json_also: further homes of that kind, read but never written. many: the flag takes one word or more, kept with
     commas. modelled False: understood, but nothing is planned by it. synonyms: (other spelling, choice) pairs.
     default: text of the default rule for people ("0.92", "from the GPU: 8192 or 2048").
     moves: the segment kinds (or "" for admission only) that it changes. everyday: shown without searching.
     low, high: the range that makes sense, None for open. above_low: the low end itself lies outside it.
-    negation_also: its other spellings. label: what a form calls it, "" for the words of its flag. role: what it means
-    in any engine. "caller": how the engine is called, which no command line says.
+    negation_also: its other spellings. env_negation: a variable whose presence turns a boolean off. clears: options
+    that hide this one, which a form gives back as it sets it. label: what a form calls it, "" for the words of its
+    flag. role: what it means in any engine. "caller": how the engine is called, which no command line says.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Option(NamedTuple):
     role: Role = ""
     negation_also: tuple[str, ...] = ()
     env_negation: str = ""
+    clears: tuple[str, ...] = ()
 
     @property
     def spelled(self) -> str:

@@ -40,6 +40,9 @@ _LONGEST_LINE: Final = 1 << 13
 _EXEC: Final = re.compile(r"^[ \t]*ExecStart[ \t]*=", re.MULTILINE)
 _FROM: Final = re.compile(r"^[ \t]*FROM[ \t]+(?!\S+[ \t]+import\b)\S", re.MULTILINE | re.IGNORECASE)
 _PARAMETER: Final = re.compile(r"^[ \t]*PARAMETER[ \t]+(\w+)[ \t]+(\S+)[ \t\r]*$", re.MULTILINE | re.IGNORECASE)
+_QUOTED_BLOCK: Final = re.compile(r'"""[^"]*(?:"{1,2}[^"]+)*(?:"""|\Z)')
+_FROM_LINE: Final = re.compile(r"^[ \t]*FROM[ \t]+(\S.*)$", re.MULTILINE | re.IGNORECASE)
+_ADAPTER_LINE: Final = re.compile(r"^[ \t]*ADAPTER[ \t]+(\S.*)$", re.MULTILINE | re.IGNORECASE)
 _DOCKERFILE: Final = re.compile(r"^[ \t]*(?:RUN|CMD|ENTRYPOINT|COPY|ENV|WORKDIR)\s", re.MULTILINE)
 _YAML: Final = re.compile(
     r"^[ \t]*(?:-[ \t]+)?(?:services|apiVersion|kind|containers|args|command|image|spec|template|environment)[ \t]*:"
@@ -204,9 +207,12 @@ def _unit_plain(word: str, *, variables: bool = True) -> str:
 def _model_file(text: str) -> Iterator[Words]:
     """FROM and PARAMETER of a model file; what belongs to the service stands in its comments."""
     found = next((s for s in signatures() if s.modelfile), None)
-    named = re.search(r"^[ \t]*FROM[ \t]+(\S.*)$", text, re.MULTILINE | re.IGNORECASE)
-    if found is None or named is None:
+    if found is None:
         return
+    text = _QUOTED_BLOCK.sub("", text)  # of a prompt or a template, any of whose lines may begin so
+    named = [name.strip().strip("\"'") for name in re.findall(_FROM_LINE, text)]
+    if not named:
+        raise BadInput("the model file names no model", WHERE, "Begin it with a line such as FROM qwen3:8b")
     from kvplanner.engine.registry import engine
 
     options = {option.name: option for option in engine(found.engine).options()}
@@ -220,7 +226,10 @@ def _model_file(text: str) -> Iterator[Words]:
             settings.append(f"{option.env}={value}")
         elif option is not None:
             flags += [option.flags[0], value]
-    yield (*settings, *found.launch, found.model_flags[0], named[1].strip().strip("\"'"), *flags)
+    # A second FROM names the projector's file.
+    beside = [word for name in named[1:2] for word in ("--projector", name)]
+    beside += [word for name in re.findall(_ADAPTER_LINE, text) for word in ("--adapter", name.strip().strip("\"'"))]
+    yield (*settings, *found.launch, found.model_flags[0], named[0], *flags, *beside)
 
 
 def _docker_file(text: str) -> Iterator[Words]:
@@ -312,7 +321,7 @@ def _yaml(text: str) -> Iterator[Words]:
 _FORMS: Final[tuple[tuple[str, Callable[[str], bool], Callable[[str], Iterator[Words]]], ...]] = (
     ("systemd unit", lambda text: bool(_EXEC.search(text)), _unit),
     ("Dockerfile", lambda text: bool(_FROM.search(text) and _DOCKERFILE.search(text)), _docker_file),
-    ("model file", lambda text: bool(_FROM.search(text)), _model_file),
+    ("model file", lambda text: bool(_FROM.search(text) or _PARAMETER.search(text)), _model_file),
     ("Python call", _looks_like_python, _python),
     ("environment", _is_environment, _environment),
     ("compose file or manifest", lambda text: bool(_YAML.search(text)), _yaml),

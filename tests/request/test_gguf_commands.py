@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kvplanner.engine.registry import engine
 from kvplanner.errors import BadInput, UnknownName
 from kvplanner.request.words import Built, PlanWords, Sources, build
 from kvplanner.source.resolve import open_model
@@ -143,3 +144,22 @@ def test_a_name_of_ollamas_library_is_planned_before_it_is_pulled(
     assert any("is not in Ollama's store on this machine" in warning for warning in found.warnings)
     with pytest.raises(UnknownName, match="nosuch:1b"):
         build(PlanWords(model="ollama:nosuch:1b", gpu="RTX 3090"), Sources(open_model, lambda: None))
+
+
+def test_a_model_file_with_an_adapter_a_projector_and_a_prompt(tmp_path: Path) -> None:
+    (tmp_path / "lora.gguf").write_bytes(bytes(4000))
+    (tmp_path / "mmproj.gguf").write_bytes(bytes(300))
+    text = (
+        "# mine\nfrom /models/qwen3-8b-q4_k_m.gguf\nPARAMETER num_ctx 8192\nPARAMETER stop x\n"
+        f'SYSTEM """You\nFROM here\n"""\nADAPTER {tmp_path}/lora.gguf\nFROM "{tmp_path}/mmproj.gguf"\n'
+    )
+    request = built(text).request
+    assert (request.model.id, request.weight_format, request.engine) == ("Qwen/Qwen3-8B", "GGUF Q4_K_M", "ollama")
+    assert request.options == {"num_ctx": 8192, "lora_size": 4000, "mmproj_size": 300}
+    plan = engine("ollama").plan(request)
+    terms = {one.name: one.value for s in plan.devices[0].segments if s.kind == "weights" for one in s.estimate.inputs}
+    assert (terms["adapters"], terms["projector"]) == (4000, 300)
+    with pytest.raises(BadInput, match=r"--adapter ./lora.gguf: the file is not on this machine.*--lora-size"):
+        built("FROM qwen3:8b\nADAPTER ./lora.gguf\n")
+    with pytest.raises(BadInput, match="the model file names no model"):
+        built('PARAMETER num_ctx 8192\nSYSTEM """\nFROM here\n"""\n')

@@ -145,7 +145,11 @@ def test_models_of_ollama(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     model = open_model("ollama:small:8b")
     assert (model.id, model.source_kind, model.source_detail) == ("small:8b", "ollama", "ollama:small:8b")
     assert [open_model(f.key).spec.num_layers for f in found] == [4, 2, 3]
-    assert any("projector of 8 bytes" in problem for problem in open_model("ollama:someone/other").problems)
+    other = open_model("ollama:someone/other")
+    assert any("projector of 8 bytes" in problem for problem in other.problems)
+    assert dict(other.asks) == {"mmproj_size": 8}
+    planned = engine("ollama").plan(PlanRequest(other, gpus.machine("RTX 4090"), "ollama"))
+    assert planned.options["mmproj_size"].value == 8
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,23 @@ def layer_range(most: int, spare_at: Callable[[int], tuple[int, int]]) -> Workin
     )  # fmt: skip
 
 
+def expert_range(layers: int, spare_at: Callable[[int], tuple[int, int]]) -> WorkingRange | None:
+    """The numbers of layers whose experts stay on the host that start, None where any number surely does.
+
+    spare_at: bytes to spare with so many of them on the host, and surely.
+    """
+    kept = _largest(layers, lambda count: spare_at(layers - count)[0])
+    sure = None if kept is None else _largest(kept, lambda count: spare_at(layers - count)[1])
+    if sure == layers:
+        return None
+    whole = float(layers)
+    return WorkingRange(
+        EXPERTS, None if kept is None else whole - kept, None if kept is None else whole,
+        None if sure is None else whole - sure, None if sure is None else whole, "a buffer that does not fit on a GPU",
+        "",
+    )  # fmt: skip
+
+
 def _largest(most: int, spare: Callable[[int], int]) -> int | None:
     """The largest number with nothing lacking, None where even none is too many."""
     high_room = spare(most)

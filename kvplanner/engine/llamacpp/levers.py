@@ -35,20 +35,51 @@ def _cache_types(seen: Seen) -> Iterator[Lever]:
 
 
 def _experts_on_host(seen: Seen) -> Iterator[Lever]:
+    """The experts of more layers, from about as many as what is missing takes."""
     spec = seen.request.model.spec
     experts = any(isinstance(mlp, Moe) for layer in spec.layers for mlp in layer.mlps)
     if not experts or seen.short is None or seen.request.options.get("cpu_moe"):
         return
-    layers = spec.num_layers
-    steps: tuple[Step, ...] = tuple({"n_cpu_moe": layers * part // 8} for part in (1, 2, 3, 4, 6, 8))
+    layers, now = spec.num_layers, _standing(seen, "n_cpu_moe")
+    counts = _near(now, layers, _lacking(seen), _held(seen, ("weights",)) // max(layers - now, 1))
     cost = "the experts of {value} layers run on the host: slower, and the host must hold them"
-    yield Lever("experts_on_host", steps, cost, "slow", monotone=True)
+    yield Lever("experts_on_host", tuple({"n_cpu_moe": n} for n in counts), cost, "slow")
 
 
 def _layers_on_host(seen: Seen) -> Iterator[Lever]:
-    """Fewer layers on the GPUs, where the user fixed how many."""
+    """Fewer layers on the GPUs, where the user fixed how many: from about as many as what is missing takes."""
     if seen.short is None or "n_gpu_layers" not in seen.request.options:
         return
-    layers = seen.request.model.spec.num_layers
-    steps: tuple[Step, ...] = tuple({"n_gpu_layers": str(layers * part // 8)} for part in (7, 6, 5, 4, 3, 2, 1))
-    yield Lever("layers_on_host", steps, "only {value} layers run on the GPUs: slower", "slow", monotone=True)
+    whole = seen.request.model.spec.num_layers + 1
+    there = _standing(seen, "n_gpu_layers")
+    away = _near(whole - there, whole - 1, _lacking(seen), _held(seen, ("weights", "kv_cache")) // max(there, 1))
+    steps: tuple[Step, ...] = tuple({"n_gpu_layers": str(whole - n)} for n in away)
+    yield Lever("layers_on_host", steps, "only {value} layers run on the GPUs: slower", "slow")
+
+
+# Layers differ and ranges are wide: so many more than the sizes say. Each one that nearly fits costs a graph to pack.
+_MORE: Final = (0, 2)
+
+
+def _near(now: int, most: int, missing: int, each: int) -> tuple[int, ...]:
+    """Numbers above the one at hand, the smallest first: about the one that frees what is missing, and all of them."""
+    wanted = now + -(-missing // max(each, 1))
+    found = {*(wanted + more for more in _MORE), (wanted + most) // 2, most}
+    return tuple(sorted(count for count in found if now < count <= most))
+
+
+def _standing(seen: Seen, name: str) -> int:
+    """Where the plan's own handle of an option stands, 0 without one."""
+    return next((handle.parts[0] for handle in seen.plan.handles if handle.option == name), 0)
+
+
+def _lacking(seen: Seen) -> int:
+    """Bytes that do not fit, over all GPUs and at the upper end of what is short."""
+    doubt = max(seen.short.most_bytes - seen.short.missing_bytes, 0) if seen.short is not None else 0
+    return sum(device.overflow_bytes for device in seen.plan.devices if device.device.kind == "gpu") + doubt
+
+
+def _held(seen: Seen, kinds: tuple[str, ...]) -> int:
+    """Bytes of these kinds on all GPUs."""
+    gpus = [device for device in seen.plan.devices if device.device.kind == "gpu"]
+    return sum(segment.bytes for device in gpus for segment in device.segments if segment.kind in kinds)

@@ -14,7 +14,7 @@ from kvplanner.engine.llamacpp.builds import NEWEST, VERSIONS, Build, build_of, 
 from kvplanner.engine.llamacpp.figures import OnGpu, OnHost
 from kvplanner.engine.llamacpp.fit import Fitted, fit
 from kvplanner.engine.llamacpp.report import device_plans, kv_cache, warnings
-from kvplanner.engine.llamacpp.settings import Settings
+from kvplanner.engine.llamacpp.settings import PlaceSettings, Settings
 from kvplanner.engine.llamacpp.settle import Settled, settle
 from kvplanner.engine.llamacpp.sizes import Sizer, Sizes
 from kvplanner.engine.llamacpp.tensors import Tensors
@@ -341,21 +341,37 @@ _RANGES: dict[tuple[object, ...], tuple[Sizer, Sizer | None, WorkingRange | None
 
 
 def _ranges(request: PlanRequest, model: Model, settled: Settled, sized: _Sized, trial: Trial) -> Ranges:
-    """How many layers fit, where their number is given. settled: before --fit shortened anything."""
-    settings = settled.settings
-    if not sized.gpus or settings.place.gpu_layers is None:
+    """How many layers fit, and how many may have their experts on a GPU, where either is set by hand.
+
+    settled: before --fit shortened anything.
+    """
+    place = settled.settings.place
+    if not sized.gpus:
         return ()
-    fixed = settings._replace(place=settings.place._replace(gpu_layers=0))
 
-    def spare_at(count: int) -> tuple[int, int]:
-        other = settings._replace(place=settings.place._replace(gpu_layers=count))
-        return spare(_size(request, model, settled._replace(settings=other), trial).gpus)
+    def placed(other: PlaceSettings) -> Settings:
+        return settled.settings._replace(place=other)
 
-    found = _kept(
-        _RANGES, _key(request, sized, trial, fixed), trial,
-        lambda: handles.layer_range(model.spec.num_layers + 1, spare_at),
-    )  # fmt: skip
-    return (found,) if found is not None else ()
+    def spare_with(other: PlaceSettings) -> tuple[int, int]:
+        return spare(_size(request, model, settled._replace(settings=placed(other)), trial).gpus)
+
+    found: list[WorkingRange | None] = []
+    if place.gpu_layers is not None:
+        found.append(_kept(
+            _RANGES, _key(request, sized, trial, placed(place._replace(gpu_layers=0, asked_layers=0))), trial,
+            lambda: handles.layer_range(
+                model.spec.num_layers + 1, lambda count: spare_with(place._replace(gpu_layers=count))
+            ),
+        ))  # fmt: skip
+    if place.cpu_experts is not None and any(isinstance(m, Moe) for layer in model.spec.layers for m in layer.mlps):
+        # Where none is asked for, --fit moves them itself: one is the least that is.
+        found.append(_kept(
+            _RANGES, (handles.EXPERTS, *_key(request, sized, trial, placed(place._replace(cpu_experts=0)))), trial,
+            lambda: handles.expert_range(
+                model.spec.num_layers, lambda count: spare_with(place._replace(cpu_experts=max(count, 1)))
+            ),
+        ))  # fmt: skip
+    return tuple(one for one in found if one is not None)
 
 
 def _key(request: PlanRequest, sized: _Sized, trial: Trial, fixed: Settings) -> tuple[object, ...]:

@@ -203,4 +203,8 @@ def _asks(manifest: Manifest) -> tuple[tuple[str, int], ...]:
             value = parameters.get(name)
             if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 31:
                 found[name] = value
+    for kind, option in (("projector", "mmproj_size"), ("adapter", "lora_size")):
+        size = sum(layer.bytes for layer in manifest.of_kind(kind))
+        if size:
+            found[option] = size
     return tuple(found.items())

@@ -235,6 +235,9 @@ def _fill(grid: _Grid, cells: tuple[Cell, ...]) -> Rect | None:
     return Rect(cache.x, cache.bottom - high, cache.w * min(max(grid.view.fill, 0.0), 1.0), high)
 
 
+_LEAST_WORDS: Final = 9  # letters that say something of a detail that is cut
+
+
 def fitted(text: str, width: float, measure: Measure, role: Role = "small") -> str:
     """The text, cut short with "…" where it is wider than `width`."""
     if measure(text, role) <= width:
@@ -255,7 +258,8 @@ def _labels(grid: _Grid, positions: tuple[int, ...], frame: Rect, toggle: bool) 
         )
     after = indent + grid.measure(title, "title") + 8
     room = grid.x0 - 8 - after
-    shown = detail if grid.measure(detail, "small") <= room else ""
+    shown = fitted(detail, room, grid.measure)
+    shown = shown if shown == detail or len(shown) > _LEAST_WORDS else ""
     line = Rect(indent, frame.y, grid.x0 - indent - 8, frame.h)
     return Text(line, fitted(title, line.w, grid.measure, "title"), "title"), Text(
         Rect(after, frame.y, max(room, 0), frame.h), shown, "small"

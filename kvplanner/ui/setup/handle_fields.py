@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from kvplanner.engine.plan import Handle
 
 
+_DIGITS = 10
+
+
 class LayersField(SliderField):
     """A number of layers: the slider ends where the model does."""
 
@@ -29,16 +32,23 @@ class LayersField(SliderField):
         self.slider.setEnabled(found is not None)
         if found is not None:
             self.slider.set_scale(Scale(0, found.whole))
-            self.slider.show_value(found.parts[0])
+            self.slider.show_value(self._count())
 
     def _show(self) -> None:
-        """What is set, or what the plan came to, which is where the slider stands."""
+        """The slider stands at what is set, the plan may come later; else at what the plan came to."""
         super()._show()
         if self.handle is not None:
-            self.slider.show_value(self.handle.parts[0])
+            self.slider.show_value(self._count())
+
+    def _count(self) -> int:
+        """Layers, as set or as planned."""
+        assert self.handle is not None
+        text = "" if self.value is None else str(self.value)
+        number = int(text) if text.isascii() and text.isdecimal() and len(text) < _DIGITS else None
+        return self.handle.parts[0] if number is None else min(number, self.handle.whole)
 
     def _emit(self, count: int, verb: str) -> None:
-        if self.handle is not None and count != self.handle.parts[0]:
+        if self.handle is not None and count != self._count():
             value = str(count) if self.option.type == "text" else count
             self.edited.emit(self.option.name, value, f"{verb} {self.option.name}")
 
@@ -48,7 +58,7 @@ class LayersField(SliderField):
 
     def _step(self, sign: int) -> None:
         if self.handle is not None:
-            self._emit(min(max(self.handle.parts[0] + sign, 0), self.handle.whole), "step")
+            self._emit(min(max(self._count() + sign, 0), self.handle.whole), "step")
 
 
 class SharesField(TextField):

@@ -6,7 +6,7 @@ from math import exp2, floor, log2
 from typing import Final
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QColor, QMouseEvent, QPainter, QPaintEvent, QPen, QWheelEvent
+from PySide6.QtGui import QColor, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen, QWheelEvent
 from PySide6.QtWidgets import QSizePolicy, QSlider, QWidget
 
 from kvplanner.record import NamedTuple
@@ -18,6 +18,13 @@ KNOB: Final = 6.5
 SNAP: Final = 6
 
 
+# Keys that move a slider, with the steps that they take: one, or a page.
+_STEPS: Final = {
+    Qt.Key.Key_Right: 1, Qt.Key.Key_Up: 1, Qt.Key.Key_Left: -1, Qt.Key.Key_Down: -1, Qt.Key.Key_PageUp: 2,
+    Qt.Key.Key_PageDown: -2,
+}  # fmt: skip
+
+
 class Scale(NamedTuple):
     """The range of a slider. step: the grid of a linear one; a logarithmic one has 32 values per doubling."""
 
@@ -25,6 +32,11 @@ class Scale(NamedTuple):
     high: float
     logarithmic: bool = False
     step: float = 1.0
+
+    @property
+    def values(self) -> int:
+        """How many steps there are from one end to the other."""
+        return STEPS if self.logarithmic else round((self.high - self.low) / self.step)
 
     def position(self, value: float) -> int:
         """Where a value lies, 0 to STEPS."""
@@ -132,6 +144,16 @@ class MarkedSlider(QSlider):
 
     def _position_at(self, x: float) -> int:
         return round(min(max((x - KNOB - 1) / max(1.0, self.width() - 2 * KNOB - 2), 0.0), 1.0) * STEPS)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """A key moves to the next value of a coarse scale, a page by a tenth; the plan need not have come yet."""
+        steps = _STEPS.get(Qt.Key(event.key()))
+        if steps is None or self.scale.values > STEPS // 4 or event.modifiers() & Qt.KeyboardModifier.ControlModifier:
+            super().keyPressEvent(event)
+            return
+        page = max(self.scale.values // 10, 1) if abs(steps) > 1 else 1
+        here = self.scale.value(self.value())
+        self.setValue(self.scale.position(here + (1 if steps > 0 else -1) * page * self.scale.step))
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         """The knob jumps under the mouse and follows it."""

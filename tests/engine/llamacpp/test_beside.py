@@ -10,9 +10,10 @@ from kvplanner.catalog import gpus
 from kvplanner.engine.plan import Plan
 from kvplanner.engine.registry import engine
 from kvplanner.engine.request import PlanRequest
+from kvplanner.solve.remedies import remedies
 from kvplanner.source.resolve import open_model
 from kvplanner.units import GIB, MIB
-from tests.engine.llamacpp.kit import GEMMA, LLAMA, QWEN, plan
+from tests.engine.llamacpp.kit import GEMMA, LLAMA, QWEN, plan, size
 from tests.oracle.llamacpp.cases import model_of
 
 PROJECTOR = 858 * MIB
@@ -106,3 +107,32 @@ def test_locked_weights_must_lie_in_ram_and_mapped_ones_need_not() -> None:
     assert any("ulimit -l" in str(note) for note in enough.warnings)
     weights = next(segment for segment in enough.devices[-1].segments if segment.kind == "weights")
     assert "locked in RAM" in str(weights.meaning)
+
+
+def test_ollama_loads_a_models_own_encoder_with_it() -> None:
+    """As published mmproj files of gemma-3-27b-it, 858 MB."""
+    found = plan(open_model("gemma-3-27b-it"), "RTX 3090", engine_name="ollama")
+    assert int(str(found.options["mmproj_size"].value)) == pytest.approx(858e6, rel=0.02)
+    assert size(found.devices[0], "workspace")
+    assert size(plan(open_model("Qwen3-8B"), "RTX 3090", engine_name="ollama").devices[0], "workspace") == 0
+    without = plan(open_model("gemma-3-27b-it"), "RTX 3090", engine_name="ollama", mmproj_size=0)
+    assert size(found.devices[0], "weights") - size(without.devices[0], "weights") == found.options["mmproj_size"].value
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "option"),
+    [
+        ("gpt-oss-120b", {"n_cpu_moe": 20, "ctx_size": 131072}, "n_cpu_moe"),
+        ("Llama-3.3-70B-Instruct-Q4_K_M", {"n_gpu_layers": "99", "ctx_size": 16384}, "n_gpu_layers"),
+    ],
+)
+def test_the_way_out_moves_hardly_more_to_the_host_than_must_be(
+    model: str, options: dict[str, Any], option: str
+) -> None:
+    found = plan(open_model(model), "RTX 3090", **options)
+    assert found.fits is False
+    works = next(one for one in found.ranges if one.option == option)
+    remedy = next(r for r in remedies(found.request, found) if option in r.request.options and len(r.names) == 1)
+    edge = works.sure_low if option == "n_cpu_moe" else works.sure_high
+    assert edge is not None
+    assert abs(int(str(remedy.request.options[option])) - edge) <= 2

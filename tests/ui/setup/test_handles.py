@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
@@ -95,6 +96,85 @@ def test_one_gpu_has_nothing_to_share_and_a_dense_model_no_experts(open_window: 
     assert isinstance(experts, LayersField)
     assert shares.bar.isHidden()
     assert not experts.slider.isEnabled()
+
+
+@pytest.mark.parametrize(("model", "layers"), [("Qwen3-0.6B", 29), (MODEL, 81)])
+def test_each_key_moves_one_layer_and_a_page_a_tenth(
+    open_window: Callable[..., MainWindow], qtbot: QtBot, model: str, layers: int
+) -> None:
+    """Also where keys come faster than plans."""
+    window = open_window(model=model, gpu=PAIR, engine="llamacpp")
+    window.document.set_option("ctx_size", 4096)
+    planned(window)
+    field = window.panel.fields["n_gpu_layers"]
+    assert isinstance(field, LayersField)
+    for _ in range(3):
+        qtbot.keyClick(field.slider, Qt.Key.Key_Left)
+    assert planned(window).request.options["n_gpu_layers"] == str(layers - 3)
+    qtbot.keyClick(field.slider, Qt.Key.Key_PageDown)
+    qtbot.keyClick(field.slider, Qt.Key.Key_Right)
+    assert planned(window).request.options["n_gpu_layers"] == str(layers - 3 - (layers - 1) // 10 + 1)
+    qtbot.keyClick(field.slider, Qt.Key.Key_Home)
+    assert planned(window).request.options["n_gpu_layers"] == "0"
+
+
+def test_the_slider_of_experts_stands_where_they_are_and_takes_the_place_of_all_on_the_host(
+    open_window: Callable[..., MainWindow], qtbot: QtBot
+) -> None:
+    window = open_window(model="gpt-oss-120b", gpu="RTX 3090", engine="llamacpp")
+    window.document.set_option("ctx_size", 32768)
+    field = window.panel.fields["n_cpu_moe"]
+    assert isinstance(field, LayersField)
+    # As --fit keeps them, then as all of them are told to stay.
+    fitted = next(handle.parts[0] for handle in planned(window).handles if handle.option == "n_cpu_moe")
+    assert 20 < fitted < 36
+    assert field.slider.value() == field.slider.scale.position(fitted)
+    window.document.set_option("cpu_moe", True)
+    planned(window)
+    assert field.slider.value() == field.slider.scale.position(36)
+    # How few are enough is drawn on the track; a key moves one layer's experts to the GPU.
+    assert field.slider.works is not None
+    least = int(field.slider.works.low)
+    qtbot.keyClick(field.slider, Qt.Key.Key_Left)
+    moved = planned(window)
+    assert moved.request.options == {"ctx_size": 32768, "n_cpu_moe": 35}
+    assert weights(moved)[0] > 2 << 30
+    window.document.set_option("n_cpu_moe", least)
+    assert planned(window).fits is True
+    window.document.set_option("n_cpu_moe", least - 1)
+    assert planned(window).fits is False
+
+
+def test_a_drag_is_one_step_of_undo_and_other_splits_have_their_own_handles(
+    open_window: Callable[..., MainWindow], qtbot: QtBot
+) -> None:
+    window = open_window(model=MODEL, gpu="4xRTX 3090", engine="llamacpp")
+    window.document.set_option("ctx_size", 32768)
+    window.document.set_option("n_gpu_layers", "50")
+    field = window.panel.fields["tensor_split"]
+    assert isinstance(field, SharesField)
+    before = planned(window)
+    steps = window.document.undo_count
+    grip = field.bar.grips[-1]
+    QTest.mousePress(grip, Qt.MouseButton.LeftButton, pos=QPoint(5, 10))
+    for distance in (-10, -20, -30):
+        QTest.mouseMove(grip, QPoint(5 + distance, 10))
+        assert weights(planned(window)) != weights(before)
+    QTest.mouseRelease(grip, Qt.MouseButton.LeftButton)
+    assert sum(field.bar.parts) == 50
+    assert window.document.undo_count == steps + 1
+    window.document.undo()
+    assert weights(planned(window)) == weights(before)
+    # One GPU alone has nothing to share; within layers, shares are hundredths; an older build's layers are its own.
+    window.document.set_option("split_mode", "none")
+    planned(window)
+    assert field.bar.isHidden()
+    window.document.set_option("split_mode", "tensor")
+    planned(window)
+    assert field.bar.parts == (25, 25, 25, 25)
+    window.document.set_option("split_mode", None)
+    window.document.edit("Change engine version", version="b7400")
+    assert sum(next(h.parts for h in planned(window).handles if h.option == "tensor_split")) == 50
 
 
 def test_a_grip_that_is_gone_moves_nothing(qtbot: QtBot) -> None:

@@ -78,6 +78,10 @@ def declared() -> tuple[Option, ...]:
             label="Projector size",
         ),
         _option(
+            "lora_size", "bytes", _MODEL, "Size of the adapter that is loaded with the model", "none",
+            moves=("weights",), role="caller", label="LoRA size",
+        ),
+        _option(
             "wddm", "bool", _HOST, "The GPUs run under Windows, which keeps a part of each and moves excess to RAM",
             "off: Linux", role="caller", label="Windows driver (WDDM)",
         ),
@@ -88,7 +92,13 @@ def declared() -> tuple[Option, ...]:
     )  # fmt: skip
 
 
+# As a model file's ADAPTER and its further FROM are read.
+_NOT_HERE: Final = "the file is not on this machine"
 IGNORED_FLAGS: Final[dict[str, FlagRule]] = {
+    "--adapter": FlagRule("1", _NOT_HERE, "Give its size in its place: --lora-size 200MiB", sizes="lora_size"),
+    "--projector": FlagRule(
+        "1", _NOT_HERE, "Give its size in its place: --mmproj-size 880MiB", sizes="mmproj_size", encoders=True
+    ),
     **dict.fromkeys(("--verbose", "--nowordwrap", "--hidethinking", "--insecure", "--experimental"), FlagRule("")),
     **dict.fromkeys(("--format", "--keepalive", "--think", "--port"), FlagRule("1")),
     **dict.fromkeys(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from kvplanner.engine.beside import encoder_bytes
 from kvplanner.engine.draft import DraftWish
 from kvplanner.engine.lever import Aim, Lever, Step
 from kvplanner.engine.llamacpp import figures, limits
@@ -221,7 +222,10 @@ class _Choice:
         free = tuple(figures.free_at_load(device) for device in devices)
         self.free = free
         self.most = rules.at_once(int(self._take("max_loaded_models", 0, "three for each GPU") or 0), len(devices))
-        self.projector = int(self._take("mmproj_size", None) or 0)
+        inside = encoder_bytes(request.model)
+        reason = "the model's own encoder, which Ollama loads with it" if inside else ""
+        self.projector = int(self._take("mmproj_size", inside or None, reason) or 0)
+        self.adapter = int(self._take("lora_size", None) or 0)
         self.context = self._context(totals, spec.context_length)
         asked = int(self._take("num_parallel", 1) or 1)
         self.slots = rules.slots(spec, asked)
@@ -291,6 +295,8 @@ class _Choice:
         out["fit"] = str(self._take("fit", "on"))
         if self.projector:
             out["mmproj_size"] = self.projector
+        if self.adapter:
+            out["lora_size"] = self.adapter
         host = self._take("host_memory", None, "not known: what stays on the host is not held against anything")
         if host is not None:
             out["host_memory"] = host

@@ -71,7 +71,7 @@ def _everyday() -> tuple[Option, ...]:
         option(
             "n_cpu_moe", "int", PLACE, "The experts of the first N layers stay on the host", "0",
             short=("-ncmoe",), env="LLAMA_ARG_N_CPU_MOE", moves=("weights", "compute"), everyday=True, low=0,
-            role="layer_count", label="Experts on host",
+            role="layer_count", label="Experts on host", clears=("cpu_moe",),
         ),
     )  # fmt: skip
 
