@@ -46,6 +46,7 @@ from kvplanner.units import GB, GIB
 
 # An overflowing bar may take this many capacities of the axis; a longer one is cut, and says so.
 LONGEST: Final = 1.8
+_LEAST_WORDS: Final = 9  # letters that say something of a detail that is cut
 
 
 class _Grid(NamedTuple):
@@ -233,9 +234,6 @@ def _fill(grid: _Grid, cells: tuple[Cell, ...]) -> Rect | None:
         return None
     high = max(4.0, cache.h / 6)
     return Rect(cache.x, cache.bottom - high, cache.w * min(max(grid.view.fill, 0.0), 1.0), high)
-
-
-_LEAST_WORDS: Final = 9  # letters that say something of a detail that is cut
 
 
 def fitted(text: str, width: float, measure: Measure, role: Role = "small") -> str:
