@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Literal
 
 from kvplanner import packfile
+from kvplanner.errors import PlannerError
 from kvplanner.reading import is_folder
 from kvplanner.record import NamedTuple
 
-What = Literal["plan", "model", "log", "command", "pack", "refused"]
+What = Literal["plan", "model", "projector", "adapter", "log", "command", "pack", "refused"]
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 _MOST_LISTED = 2000
 # A log, as rotation may have numbered and packed it: "server.log.1", "server.log.2.gz".
@@ -32,6 +33,8 @@ def classify(path: Path) -> Opening:
         return _folder(path)
     if name.lower().endswith(".kvplan.json"):
         return Opening("plan", f"Open the plan {name}")
+    if suffix == ".gguf" and (beside := _beside(path)) is not None:
+        return beside
     if suffix in (".gguf", ".safetensors") or (suffix == ".json" and not name.startswith(".")):
         kind = "config" if suffix == ".json" else "model file"
         return Opening("model", f"Read the {kind} {name} and plan that model on the GPUs chosen now")
@@ -45,6 +48,21 @@ def classify(path: Path) -> Opening:
     if suffix == packfile.SUFFIX:
         return Opening("pack", f"Check the data pack {name}, and add what it brings")
     return Opening("refused", f"{name} is no plan, config.json, safetensors or GGUF file")
+
+
+def _beside(path: Path) -> Opening | None:
+    """A GGUF file that is loaded beside a model, None for a model and for what cannot be read."""
+    from kvplanner.source.gguf import header, model
+
+    try:
+        kind = model.kind_of(header.read_metadata(path))
+    except PlannerError:
+        return None
+    if kind == "projector":
+        return Opening(kind, f"Load the projector {path.name} beside the model that is planned")
+    return (
+        Opening(kind, f"Load the adapter {path.name} beside the model that is planned") if kind == "adapter" else None
+    )
 
 
 def _folder(path: Path) -> Opening:

@@ -185,6 +185,11 @@ def read(path: Path, *, allow_network: bool = False) -> PlanState:
     return to_state(planfile.load(path), allow_network=allow_network)
 
 
+def notes(path: Path) -> tuple[str, ...]:
+    """What a plan file says that is not planned with. Raises PlannerError."""
+    return planfile.notes(planfile.load(path))
+
+
 def _sizes(given: Mapping[Any, object]) -> dict[int, int]:
     """Bytes by the number of a GPU, of what a file says; what is neither is left out."""
     return {int(k): v for k, v in given.items()

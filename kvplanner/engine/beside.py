@@ -57,6 +57,11 @@ def _add(found: Beside, flag: str, value: str, rule: FlagRule, size_of: Callable
             found.sizes[rule.sizes] = found.sizes.get(rule.sizes, 0) + size
 
 
+def option_of(rules: Mapping[str, FlagRule], *, encoders: bool) -> str:
+    """The option that takes the size of a projector, or of an adapter; "" where the engine loads no such file."""
+    return next((rule.sizes for rule in rules.values() if rule.sizes and rule.encoders == encoders), "")
+
+
 def encoder_bytes(model: Model) -> int:
     """Bytes of a model's own encoders: as its GGUF file has them, else in 16 bits, as projector files do; 0 without."""
     groups = model.inventory.outside if model.inventory is not None else ()

@@ -23,7 +23,7 @@ from kvplanner.errors import BadInput, NotModelled, UnknownName
 from kvplanner.files import write_whole
 from kvplanner.gpu.spec import Machine
 from kvplanner.model.model import Model
-from kvplanner.printable import cut
+from kvplanner.printable import cut, printable
 from kvplanner.reading import is_there, read_whole
 from kvplanner.record import NamedTuple
 from kvplanner.units import counted
@@ -55,6 +55,26 @@ class PlanFile(NamedTuple):
     unknown: Mapping[str, object] = _NOTHING
 
 
+_SHOWN: Final = 60
+# What a user may give instead of an estimate.
+_GIVEN: Final = tuple(kind for kind in SEGMENT_KINDS if kind not in ("driver_reserved", "headroom"))
+
+
+def _unknown_sizes(document: Mapping[str, object]) -> dict[str, object]:
+    """Given sizes of parts that no plan of this version has: perhaps a newer one's."""
+    given = document.get("measured_bytes")
+    return {kind: size for kind, size in given.items() if kind not in _GIVEN} if isinstance(given, dict) else {}
+
+
+def notes(plan: PlanFile) -> tuple[str, ...]:
+    """What a file says that is kept in it and not planned with, in a sentence each."""
+    return tuple(
+        f"measured_bytes.{cut(printable(kind), _SHOWN)} is no part that a size can be given for: kept, and not "
+        f"planned with; known are {', '.join(_GIVEN)}"
+        for kind in _unknown_sizes(plan.unknown)
+    )
+
+
 def from_request(request: PlanRequest, model: str, machine: str, kept: PlanFile | None = None) -> PlanFile:
     """What to store for a request; model and machine: the words that name them. kept: the file it came from."""
     free = {d.index: d.free_bytes for d in request.machine.devices if d.free_bytes is not None}
@@ -73,7 +93,7 @@ def to_json(plan: PlanFile) -> Json:
     _put(document, "options", dict(ask.options))
     _put(document, "load", load)
     _put(document, "weight_format", ask.weight_format)
-    _put(document, "measured_bytes", dict(ask.measured))
+    _put(document, "measured_bytes", {**_unknown_sizes(plan.unknown), **ask.measured})
     _put(document, "free_bytes", {str(index): size for index, size in plan.free.items()})
     return document
 
@@ -224,9 +244,8 @@ class _Fields:
 
     def measured(self, document: Json) -> dict[str, int]:
         given = self.object(document, "measured_bytes")
-        if unknown := [kind for kind in given if kind not in SEGMENT_KINDS]:
-            raise self.wrong("measured_bytes", unknown[0], f"one of {', '.join(SEGMENT_KINDS)}")
-        return {kind: self.integer(given, kind, "measured_bytes") for kind in given}
+        sizes = {kind: self.integer(given, kind, "measured_bytes") for kind in given}
+        return {kind: size for kind, size in sizes.items() if kind in _GIVEN}
 
     def free(self, document: Json) -> dict[int, int]:
         given = self.object(document, "free_bytes")

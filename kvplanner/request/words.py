@@ -158,7 +158,7 @@ def build(words: PlanWords, sources: Sources) -> Built:
     drafting = open_draft(draft, sources.open_model if typed else open_kept)
     request = request._replace(draft=drafting, calibration=sources.calibration)
     further = (f"{launch.servers} servers are started: the first one is planned",) if launch.servers > 1 else ()
-    warnings = (*said, *stood_in, *counted, *command.warnings, *further)
+    warnings = (*said, *(planfile.notes(kept) if kept else ()), *stood_in, *counted, *command.warnings, *further)
     return Built(request, model_text, machine_text, warnings, model, kept, nodes if nodes > 1 else 0)
 
 

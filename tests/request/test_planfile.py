@@ -35,7 +35,7 @@ PLANS = st.builds(
         ),
         load=st.none() | st.builds(Load, COUNT, COUNT, COUNT),
         weight_format=st.none() | st.just("fp8"),
-        measured=st.dictionaries(st.sampled_from(SEGMENT_KINDS), COUNT),
+        measured=st.dictionaries(st.sampled_from(sorted({*SEGMENT_KINDS} - {"driver_reserved", "headroom"})), COUNT),
     ),
     free=st.dictionaries(st.integers(0, 63), COUNT),
     unknown=st.just({}),
@@ -134,7 +134,7 @@ GOOD = {"schema": planfile.SCHEMA, "model": "m", "machine": "H100"}
         ({**GOOD, "load": {"users": True, "prompt_tokens": 1, "output_tokens": 1}}, "load.users"),
         ({**GOOD, "options": {"a": [1]}}, "field options.a"),
         ({**GOOD, "options": {"a": None}}, "field options.a"),
-        ({**GOOD, "measured_bytes": {"magic": 1}}, "magic"),
+        ({**GOOD, "measured_bytes": {"magic": "1"}}, "measured_bytes.magic"),
         ({**GOOD, "measured_bytes": {"weights": 1.5}}, "measured_bytes.weights"),
         ({**GOOD, "free_bytes": {"first": 1}}, "first"),
         ({**GOOD, "free_bytes": {"0": 10**30}}, "free_bytes.0"),
@@ -223,3 +223,19 @@ def test_an_ask_has_the_fields_and_defaults_of_a_request_and_makes_one() -> None
     request = asked.request(sample_plans.llama_8b(), gpus.machine("H100"))
     assert request.ask == asked
     assert request._asdict() | asked._asdict() == request._asdict()
+
+
+def test_sizes_of_unknown_parts_are_named_and_kept(tmp_path: Path) -> None:
+    """A newer version may have more parts; of the rest and of the driver's none can be given."""
+    given = {"activations": 5, "magic": 7, "headroom": 9}
+    path = tmp_path / "a.kvplan.json"
+    path.write_text(json.dumps({**GOOD, "measured_bytes": given}))
+    plan = planfile.load(path)
+    assert plan.ask.measured == {"activations": 5}
+    said = planfile.notes(plan)
+    assert [note.split(" ")[0] for note in said] == ["measured_bytes.magic", "measured_bytes.headroom"]
+    assert all("kept, and not planned with; known are other, runtime_outside," in note for note in said)
+    planfile.save(path, plan)
+    assert json.loads(path.read_text())["measured_bytes"] == given
+    assert planfile.notes(planfile.load(path)) == said
+    assert planfile.notes(PlanFile("m", "h100")) == ()

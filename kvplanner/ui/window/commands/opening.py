@@ -10,9 +10,10 @@ from PySide6 import QtCore, QtGui, QtWidgets
 from kvplanner.app import settings as s
 from kvplanner.deadline import OutOfTime, in_time
 from kvplanner.errors import BadInput
-from kvplanner.reading import is_there
+from kvplanner.reading import file_size, is_there
 from kvplanner.ui.window.commands.logs import Logs
 from kvplanner.ui.window.commands.remarks import Remarks
+from kvplanner.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -51,6 +52,9 @@ def usual_folder(document: Document, services: Services) -> str:
     if document.path is not None:
         return str(document.path.parent)
     return services.settings.get(s.EXPORT_FOLDER) or str(Path.home())
+
+
+_A: Final = {"projector": "a projector", "adapter": "an adapter"}
 
 
 class Opening:
@@ -101,6 +105,8 @@ class Opening:
             self.open_plan(path)
         elif opening.what == "model":
             self.load_model(str(path))
+        elif opening.what in ("projector", "adapter"):
+            self._load_beside(path, opening.what)
         elif opening.what == "log":
             self.logs.open_path(path)
         elif opening.what == "command":
@@ -110,6 +116,22 @@ class Opening:
         else:
             self._messages.error(BadInput(f"{opening.sentence}; {UNCHANGED}", "", OPENS), key="open")
 
+    def _load_beside(self, path: Path, what: str) -> None:
+        """A projector or an adapter counts with the model by its size, where the engine loads such files."""
+        from kvplanner.engine.beside import option_of
+        from kvplanner.engine.registry import engine
+
+        rules = engine(self._document.state.ask.engine).ignored_flags()
+        name, size = option_of(rules, encoders=what == "projector"), file_size(path)
+        if size is None or not name:
+            why = f"{path.name} is a file of {_A[what]}, and this engine loads none"
+            self._messages.error(
+                BadInput(f"{why}; {UNCHANGED}", "", "Choose an engine of GGUF files first"), key="open"
+            )
+            return
+        self._document.set_option(name, size, label=f"Load the {what} {path.name}")
+        self._messages.brief(f"{path.name} counts with the model: {format_bytes(size)}")
+
     def open_plan(self, path: Path, *, online: bool = False) -> None:
         """Read a plan file; a plan with edits that are in no file keeps its window.
 
@@ -117,7 +139,10 @@ class Opening:
         """
         from kvplanner.app import planstore
 
-        def done(state: PlanState) -> None:
+        def done(found: tuple[PlanState, tuple[str, ...]]) -> None:
+            state, notes = found
+            if notes:
+                self._messages.warning(notes[0], "\n".join(notes[1:]), key="open")
             if self._document.modified:
                 self._services.windows.open(state, path, self._host)
             else:
@@ -129,7 +154,11 @@ class Opening:
             self._messages.error(error, f"{path.name} was not opened; {UNCHANGED}", action=ask, key="open")
 
         self._services.jobs.submit(
-            f"Opening {path.name}", lambda c: planstore.read(path, allow_network=online), done, failed, key="open"
+            f"Opening {path.name}",
+            lambda c: (planstore.read(path, allow_network=online), planstore.notes(path)),
+            done,
+            failed,
+            key="open",
         )
 
     def fill_recent(self, menu: QtWidgets.QMenu) -> None:

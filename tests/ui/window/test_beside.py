@@ -1,0 +1,47 @@
+"""Files that are loaded beside a model, dropped on a window: a projector, an adapter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kvplanner.app.opening import classify
+from kvplanner.ui.window.window import MainWindow
+from tests.source import make_gguf
+
+
+@pytest.mark.parametrize(
+    ("pairs", "what", "option"),
+    [
+        ([("general.architecture", make_gguf.STRING, "clip")], "projector", "mmproj_size"),
+        ([("general.architecture", make_gguf.STRING, "llama"), ("general.type", make_gguf.STRING, "adapter")],
+         "adapter", "lora_size"),
+    ],
+)  # fmt: skip
+def test_a_dropped_projector_or_adapter_counts_with_the_model(
+    open_window: Callable[..., MainWindow], tmp_path: Path, pairs: list[make_gguf.Pair], what: str, option: str
+) -> None:
+    path = make_gguf.write(tmp_path / "beside.gguf", pairs, make_gguf.llama_tensors())
+    assert classify(path).what == what
+    assert f"Load the {what} beside.gguf beside the model" in classify(path).sentence
+    window = open_window(model="gemma-3-4b-it", gpu="RTX 3090", engine="llamacpp")
+    window.opening.open_path(path)
+    window.document.flush()
+    plan = window.document.plan
+    assert plan is not None
+    assert plan.request.options == {option: path.stat().st_size}
+    window.document.undo()
+    assert window.document.state.ask.options == {}
+    # An engine that loads no such file says so, and changes nothing.
+    window.document.edit("Change engine", engine="vllm", version=None)
+    window.opening.open_path(path)
+    assert window.document.state.ask.options == {}
+
+
+def test_a_broken_file_is_told_as_a_model_would_be(tmp_path: Path) -> None:
+    (tmp_path / "a.gguf").write_bytes(b"GGUF" + bytes(3))
+    assert classify(tmp_path / "a.gguf").what == "model"
+    path = make_gguf.write(tmp_path / "b.gguf", make_gguf.llama_pairs(), make_gguf.llama_tensors())
+    assert classify(path).what == "model"
