@@ -63,7 +63,12 @@ def parser() -> Parser:
         help="ask the Hub for models that a plan file names",
     )
     add("--solve", choices=ASKED, help="how far one setting goes: longest context, most users of the --load, ...")
-    add("--mix", default="", metavar="MIX", help="most users of several kinds of requests: 70%%:1500+500,30%%:8k+1k")
+    add(
+        "--mix",
+        default="",
+        metavar="MIX",
+        help="most users of several kinds of requests, or the kinds of those of the --load: 70%%:1500+500,30%%:8k+1k",
+    )
     add("--remedies", action="store_true", help="what to change to serve more, also for a plan that fits")
     add("--markdown", action="store_true", help="the report as Markdown")
     add("--cross-check", action="store_true", help="also ask the engine's own program on this machine (30 s at most)")
@@ -306,7 +311,7 @@ def run(argv: Sequence[str]) -> int:
         if _is_log(text):
             return _diagnosed(words, given, text)
         words = with_text(words, text)
-    built = build(words, sources(online=given.online))
+    built = _of_mix(build(words, sources(online=given.online)), given)
     if given.nodes != 1:
         from kvplanner.request.nodes import on_nodes
 
@@ -339,15 +344,29 @@ def _remedies(plan: Plan, built: Built) -> tuple[Remedy, ...]:
     return () if plan.fits is None else remedies(built.request, plan, others_with(on_this_machine))
 
 
+def _of_mix(built: Built, given: Namespace) -> Built:
+    """The request with the kinds of --mix in place of the --load's one; without a load, the most users are asked for.
+
+    Raises BadInput where their number is needed.
+    """
+    if not given.mix:
+        return built
+    from kvplanner.engine.request import mixed
+    from kvplanner.request.named import parse_mix
+
+    load = built.request.load
+    if load is None and given.solve not in (None, "users", "context"):
+        raise BadInput("how many users of the mix there are is needed", f"--solve {given.solve}",
+                       f"Say it with --load 32@{given.mix[:60]}")  # fmt: skip
+    if load is None and given.solve is None:
+        given.solve = "users"
+    mixed_ = mixed(load.users if load else 1, parse_mix(given.mix))
+    return built._replace(request=built.request._replace(load=mixed_))
+
+
 def solved(given: Namespace, built: Built) -> Solved | None:
     """How far a setting goes, None where nothing was asked. Raises BadInput."""
     asked: Asked | None = given.solve
-    if given.mix:
-        from kvplanner.solve.mix import parse_mix, users_of_mix
-
-        if asked not in (None, "users"):
-            raise BadInput(f"--solve {asked} takes no mix", "--mix", "A mix is asked for users: leave out --solve")
-        return users_of_mix(built.request, parse_mix(given.mix))
     if asked is None:
         return None
     from kvplanner.solve.solver import solve

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal
 
@@ -12,18 +12,48 @@ from kvplanner.gpu.spec import Machine
 from kvplanner.model.model import Model
 from kvplanner.record import NamedTuple
 
+MOST_KINDS = 16  # of requests in a mix
 
-class Load(NamedTuple):
-    """What the server should carry: users at once, each with a prompt and an answer, in tokens."""
 
-    users: int
+class Part(NamedTuple):
+    """Requests of one kind in a mix. share: of all users, the shares of a mix being 1 together."""
+
+    share: float
     prompt_tokens: int
     output_tokens: int
 
     @property
-    def tokens_per_user(self) -> int:
-        """Tokens that one user holds in the KV cache at the end of the answer."""
+    def tokens(self) -> int:
+        """What one of them holds in the end."""
         return self.prompt_tokens + self.output_tokens
+
+
+class Load(NamedTuple):
+    """What the server should carry: users at once, each with a prompt and an answer, in tokens.
+
+    mix: where users are of several kinds; then prompt and answer are those of the longest kind.
+    """
+
+    users: int
+    prompt_tokens: int
+    output_tokens: int
+    mix: tuple[Part, ...] = ()
+
+    @property
+    def tokens_per_user(self) -> int:
+        """Tokens that one user holds in the KV cache at the end of the answer; of a mix the longest kind's."""
+        return self.prompt_tokens + self.output_tokens
+
+    @property
+    def longest_prompt(self) -> int:
+        """Tokens of the longest prompt of any kind."""
+        return max((part.prompt_tokens for part in self.mix), default=self.prompt_tokens)
+
+
+def mixed(users: int, mix: Sequence[Part]) -> Load:
+    """The load of users of several kinds; of one kind a plain one."""
+    longest = max(mix, key=lambda part: part.tokens)
+    return Load(users, longest.prompt_tokens, longest.output_tokens, tuple(mix) if len(mix) > 1 else ())
 
 
 # A part of a device's memory as runs measure it: graphs also as the engine estimates them before it sizes its cache.

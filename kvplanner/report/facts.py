@@ -11,6 +11,7 @@ from kvplanner.engine.segment import SegmentKind
 from kvplanner.estimate import Estimate
 from kvplanner.record import NamedTuple
 from kvplanner.report.devices import Part, group_title, number, parts, percent, roles, short, span
+from kvplanner.report.loads import prompts, tokens_each
 from kvplanner.report.options import range_words
 from kvplanner.report.segments import name_of
 from kvplanner.report.sentences import of_replicas
@@ -207,17 +208,15 @@ def cache_facts(plan: Plan, unit: ByteUnit = "GiB") -> Iterator[tuple[str, str]]
     load, limits = plan.request.load, plan.limits
     if load is not None:
         blocks = (
-            f", {format_count(limits.units_per_user)} {_unit(cache, limits.units_per_user)} each"
+            f", {format_count(limits.units_per_user)} {_unit(cache, limits.units_per_user)} "
+            f"{'each' if not load.mix else 'each on average'}"
             if limits.units_per_user
             else ""
         )
         served = "not served" if limits.serves_users is None else f"serves {format_count(limits.serves_users)}"
         yield (
             "Load",
-            (
-                f"{served} of {counted(load.users, 'user', 'users')} at once, "
-                f"{format_count(load.prompt_tokens)} + {format_count(load.output_tokens)} tokens{blocks}"
-            ),
+            (f"{served} of {counted(load.users, 'user', 'users')} at once, {tokens_each(load)}{blocks}"),
         )
     if longest := longest_text(plan):
         yield "Longest", longest
@@ -234,7 +233,7 @@ def _step_facts(plan: Plan) -> Iterator[tuple[str, str]]:
     yield "Step", f"{format_count(step.tokens)} tokens: {full} of {format_count(step.length)}{most}"
     if load is not None:
         of = f"{format_count(plan.limits.serves_users or 0)} of {counted(load.users, 'sequence', 'sequences')}"
-        yield "Load", f"{of} of {format_count(load.prompt_tokens)} tokens in one step"
+        yield "Load", f"{of} of {prompts(load)} in one step"
 
 
 def longest_text(plan: Plan) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from kvplanner.engine.plan import DevicePlan, Plan
 from kvplanner.engine.registry import engine
+from kvplanner.report.loads import tokens_each
 from kvplanner.report.segments import name_of
 from kvplanner.report.table import table
 from kvplanner.sized_text import show_size
@@ -50,7 +51,7 @@ def lines(ways: Sequence[Way], request: PlanRequest, users: int, nodes: int | No
     """A heading, then a way a row, the best first. nodes: None where they were asked for."""
     load = request.load
     assert load is not None
-    tokens = f"{format_count(load.prompt_tokens)} + {format_count(load.output_tokens)} tokens"
+    tokens = tokens_each(load)
     asked = f"{format_count(users)} users of {tokens}" if nodes is None else f"users of {tokens} on {nodes} nodes"
     told = [f"{request.model.id} for {asked}, nodes of {request.machine.describe()}, {engine(request.engine).title}"]
     if not ways:

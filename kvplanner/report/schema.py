@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from kvplanner.engine.plan import DevicePlan, KvCache, Plan, StageMemory, Step
+from kvplanner.engine.request import Load
 from kvplanner.engine.segment import Segment
 from kvplanner.engine.verdict import Reason
 from kvplanner.estimate import Estimate
@@ -39,9 +40,7 @@ def to_json(plan: Plan, remedies: Sequence[Remedy] | None = None, solved: Solved
             name: {"value": resolved.value, "origin": resolved.origin, "reason": resolved.reason}
             for name, resolved in plan.options.items()
         },
-        "load": None
-        if load is None
-        else {"users": load.users, "prompt_tokens": load.prompt_tokens, "output_tokens": load.output_tokens},
+        "load": None if load is None else _load(load),
         "replicas": plan.replicas,
         "fits": plan.fits,
         "stage": plan.stage,
@@ -83,6 +82,12 @@ def to_json(plan: Plan, remedies: Sequence[Remedy] | None = None, solved: Solved
     }
 
 
+def _load(load: Load) -> Json:
+    """What the server should carry; the kinds of its users where there are several."""
+    found: Json = {"users": load.users, "prompt_tokens": load.prompt_tokens, "output_tokens": load.output_tokens}
+    return found | ({"mix": [part._asdict() for part in load.mix]} if load.mix else {})
+
+
 def solved_to_json(solved: Solved) -> Json:
     """How far a setting goes."""
     return {
@@ -92,7 +97,7 @@ def solved_to_json(solved: Solved) -> Json:
         "bound_by": solved.bound_by,
         "changes": [{"option": change.option, "value": change.value} for change in solved.changes],
         "flags": flags(solved.request, solved.changes) if solved.request else None,
-        "mix": [{"users": n, "prompt_tokens": p, "output_tokens": o} for n, p, o in solved.parts] or None,
+        "mix": [{"users": number, **part._asdict()} for number, part in solved.parts] or None,
     }
 
 

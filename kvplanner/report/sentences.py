@@ -88,9 +88,9 @@ def _stepwise(plan: Plan, step: Step) -> str:
         return _guarded(plan, f"{step_text(plan, step, step.length)}, without a KV cache")
     served, users = limits.serves_users, load.users
     of = f"{format_count(served)} of {counted(users, 'user', 'users')}"
-    why = step_text(plan, step, load.prompt_tokens)
+    why = step_text(plan, step, load.longest_prompt)
     if limits.limited_by == "context":
-        why = f"a sequence has {format_count(load.prompt_tokens)} tokens and the longest may have "
+        why = f"a sequence has {format_count(load.longest_prompt)} tokens and the longest may have "
         why += format_count(step.length)
     elif served < users:
         why += "; the others wait for the next"

@@ -7,6 +7,7 @@ from typing import Final
 from kvplanner.engine.option import OptionValue
 from kvplanner.engine.plan import Plan
 from kvplanner.engine.registry import engine
+from kvplanner.report.loads import tokens_of
 from kvplanner.report.remedies import flags
 from kvplanner.solve.solver import Asked, Solved
 from kvplanner.units import format_bytes, format_count
@@ -51,7 +52,7 @@ def solved_lines(plan: Plan, solved: Solved) -> list[str]:
         answer += f"; {format_bytes(solved.request.machine.total_bytes)} in all"
     lines = [f"{title}: {answer} ({_why(plan, solved)})"]
     if solved.parts:
-        kinds = (f"{format_count(n)} of {format_count(p)}+{format_count(o)} tokens" for n, p, o in solved.parts)
+        kinds = (f"{format_count(number)} of {tokens_of(part)} tokens" for number, part in solved.parts)
         lines.append(f"  {', '.join(kinds)}")
     words = flags(solved.request, solved.changes) if solved.request is not None else ""
     return [*lines, f"  {words.removeprefix('-- ')}"] if words else lines

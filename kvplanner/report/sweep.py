@@ -9,6 +9,7 @@ from kvplanner.engine.option import OptionValue
 from kvplanner.engine.registry import engine
 from kvplanner.engine.request import PlanRequest
 from kvplanner.printable import inert
+from kvplanner.report.loads import tokens_each
 from kvplanner.report.options import option_label
 from kvplanner.report.table import table
 from kvplanner.solve.axis import RELEASE, USERS, Axis
@@ -70,7 +71,7 @@ def heading(request: PlanRequest) -> str:
     chosen, load = engine(request.engine), request.load
     parts = [request.model.id, request.machine.describe(), f"{chosen.title} {request.version or chosen.versions[0]}"]
     if load is not None:
-        parts.append(f"{format_count(load.prompt_tokens)} + {format_count(load.output_tokens)} tokens for each user")
+        parts.append(f"{tokens_each(load)} for each user")
     return " · ".join(parts)
 
 

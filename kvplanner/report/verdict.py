@@ -13,6 +13,7 @@ from kvplanner.estimate import Estimate
 from kvplanner.record import NamedTuple
 from kvplanner.report import words
 from kvplanner.report.devices import shortages, where
+from kvplanner.report.loads import tokens_each
 from kvplanner.report.sentences import (
     engine_message,
     failing_rule,
@@ -104,7 +105,7 @@ def _fitting(plan: Plan, unit: Unit) -> tuple[str, ...]:
         need = plan.limits.bytes_per_user
         users = ceil_div(load.users, plan.replicas)
         said.append(
-            f"{counted(load.users, 'user', 'users')} of {load.prompt_tokens:,} + {load.output_tokens:,} tokens "
+            f"{counted(load.users, 'user', 'users')} of {tokens_each(load)} "
             f"{'takes' if load.users == 1 else 'take'} "
             f"{words.size(need * users, unit)}{' per GPU' if len(plan.devices) * plan.replicas > 1 else ''}"
         )

@@ -33,7 +33,11 @@ PLAN_FLAGS: Final = (
     Flag("--engine", "NAME", "the engine (vllm)"),
     Flag("--engine-version", "V", "its version, the newest known when left out"),
     Flag("--weight-format", "F", "as if stored in another format: fp8, int8, awq, gptq, nvfp4, mxfp4, q4_k_m ..."),
-    Flag("--load", "N@PROMPT+OUTPUT", "users at once and their tokens, for example 32@1500+500"),
+    Flag(
+        "--load",
+        "N@PROMPT+OUTPUT",
+        "users at once and their tokens: 32@1500+500, or 32@70%%:1500+500,30%%:8k+1k",
+    ),
     Flag("--free", "[GPU=]SIZE", "free memory before the engine starts: 70GiB, or 0=70GiB,1=60GiB", many=True),
     Flag(
         "--measured",

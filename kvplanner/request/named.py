@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from kvplanner.catalog import gpus
-from kvplanner.engine.request import Load
+from kvplanner.engine.request import MOST_KINDS, Load, Part, mixed
 from kvplanner.errors import BadInput, UnknownName
 from kvplanner.gpu.spec import Machine
 from kvplanner.request.start import START_GPU
@@ -15,6 +15,8 @@ from kvplanner.units import parse_count
 
 LOCAL: Final = "local"
 _LOAD: Final = r"([^@+]+)@([^@+]+)\+([^@+]+)"
+_PART: Final = re.compile(r"\s*(\d{1,4}(?:\.\d{1,6})?)\s*%?\s*:\s*([\w.]+)\s*\+\s*([\w.]+)\s*")
+_MIX_EXAMPLE: Final = "Write for example 32@70%:1500+500,30%:8k+1k"
 _LOAD_EXAMPLE: Final = "Write users@prompt+output in tokens, for example 32@1500+500"
 
 
@@ -36,15 +38,58 @@ def machine_of(text: str, local: Callable[[], Machine | None]) -> tuple[Machine,
 
 
 def parse_load(text: str) -> Load:
-    """Load from "32@1500+500". Raises BadInput."""
+    """Load from "32@1500+500", or of several kinds from "32@70%:1500+500,30%:8k+1k". Raises BadInput."""
+    users, _, kinds = text.strip().partition("@")
+    if ":" in kinds:
+        return mixed(_users(users, text), parse_mix(kinds, "--load"))
     match = re.fullmatch(_LOAD, text.strip())
     try:
-        users, prompt, output = (parse_count(part) for part in match.groups()) if match else (0, 0, 0)
+        count, prompt, output = (parse_count(part) for part in match.groups()) if match else (0, 0, 0)
     except ValueError as error:
         raise BadInput(str(error), "--load", _LOAD_EXAMPLE) from error
-    if users < 1 or prompt + output < 1:
+    if count < 1 or prompt + output < 1:
         raise BadInput(f"{text[:60]!r} is not a load", "--load", _LOAD_EXAMPLE)
-    return Load(users, prompt, output)
+    return Load(count, prompt, output)
+
+
+def _users(text: str, whole: str) -> int:
+    try:
+        users = parse_count(text)
+    except ValueError as error:
+        raise BadInput(str(error), "--load", _MIX_EXAMPLE) from error
+    if users < 1:
+        raise BadInput(f"{whole[:60]!r} is not a load", "--load", _MIX_EXAMPLE)
+    return users
+
+
+def parse_mix(text: str, where: str = "--mix") -> tuple[Part, ...]:
+    """Kinds of requests from "70%:1500+500,30%:8k+1k"; shares count against their sum. Raises BadInput."""
+    example = _MIX_EXAMPLE if where == "--load" else _MIX_EXAMPLE.replace("32@", "")
+    found: list[Part] = []
+    for word in text.split(","):
+        match = _PART.fullmatch(word)
+        try:
+            share = float(match[1]) if match else 0.0
+            prompt, output = (parse_count(match[2]), parse_count(match[3])) if match else (0, 0)
+        except ValueError as error:
+            raise BadInput(str(error), where, example) from error
+        if share <= 0 or prompt + output < 1:
+            raise BadInput(f"{word[:60]!r} is no part of a mix", where, example)
+        found.append(Part(share, prompt, output))
+    if len(found) > MOST_KINDS:
+        raise BadInput(f"{len(found)} kinds of requests are too many", where, f"Give {MOST_KINDS} at most")
+    whole = sum(part.share for part in found)
+    return tuple(part._replace(share=part.share / whole) for part in found)
+
+
+def mix_text(load: Load) -> str:
+    """What `parse_mix` reads as the kinds of a load: "70%:1500+500,30%:8000+1000"."""
+    return ",".join(f"{part.share * 100:.6g}%:{part.prompt_tokens}+{part.output_tokens}" for part in load.mix)
+
+
+def load_text(load: Load) -> str:
+    """What `parse_load` reads: "32@1500+500"."""
+    return f"{load.users}@{mix_text(load) or f'{load.prompt_tokens}+{load.output_tokens}'}"
 
 
 def format_name(text: str) -> str:

@@ -17,7 +17,7 @@ from typing import Final
 
 from kvplanner import jsonfile
 from kvplanner.engine.option import OptionValue
-from kvplanner.engine.request import Ask, Load, PlanRequest
+from kvplanner.engine.request import MOST_KINDS, Ask, Load, Part, PlanRequest, mixed
 from kvplanner.engine.segment import SEGMENT_KINDS
 from kvplanner.errors import BadInput, NotModelled, UnknownName
 from kvplanner.files import write_whole
@@ -33,6 +33,7 @@ SUFFIX: Final = ".kvplan.json"
 MAX_BYTES: Final = 1 << 20
 MAX_ENTRIES: Final = 1000
 _LARGEST: Final = 1 << 53
+_ROUNDED: Final = 1e-9  # what rounding leaves of a sum of shares
 _REMEDY: Final = "Save the plan again from kvplanner, or mend the file"
 _UNKNOWN_REMEDY: Final = "Take the fields that kvplanner does not know out of the file that it was opened from"
 _VERSION: Final = re.compile(r"kvplanner\.planfile/([0-9]{1,6})")
@@ -88,7 +89,7 @@ def to_json(plan: PlanFile) -> Json:
     ask = plan.ask
     engine["name"] = ask.engine
     _put(engine, "version", ask.version)
-    load = None if ask.load is None else _kept(document, "load") | ask.load._asdict()
+    load = None if ask.load is None else _load(_kept(document, "load"), ask.load)
     document |= {"schema": SCHEMA, "model": plan.model, "machine": plan.machine, "engine": engine}
     _put(document, "options", dict(ask.options))
     _put(document, "load", load)
@@ -96,6 +97,14 @@ def to_json(plan: PlanFile) -> Json:
     _put(document, "measured_bytes", {**_unknown_sizes(plan.unknown), **ask.measured})
     _put(document, "free_bytes", {str(index): size for index, size in plan.free.items()})
     return document
+
+
+def _load(kept: Json, load: Load) -> Json:
+    """A load's fields; the kinds of a mix as objects, where there are several."""
+    kept.pop("mix", None)
+    fields = load._asdict()
+    mix = fields.pop("mix")
+    return kept | fields | ({"mix": [part._asdict() for part in mix]} if mix else {})
 
 
 def _kept(document: Json, field: str) -> Json:
@@ -173,8 +182,7 @@ def from_json(document: Json, where: str) -> PlanFile:
     raw_load = fields.object(document, "load")
     wished: Load | None = None
     if raw_load:
-        counts = [fields.integer(raw_load, n, "load") for n in Load._fields]
-        wished = Load(*counts)
+        wished = fields.load(raw_load)
     return PlanFile(
         fields.text(document, "model"),
         fields.text(document, "machine"),
@@ -233,6 +241,30 @@ class _Fields:
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _LARGEST:
             raise self.wrong(f"{path}.{field}", value, "a whole number, not negative")
         return value
+
+    def load(self, given: Json) -> Load:
+        """A load; of several kinds, the longest is found anew."""
+        users = self.integer(given, "users", "load")
+        if given.get("mix") is None:
+            prompt, output = (self.integer(given, name, "load") for name in ("prompt_tokens", "output_tokens"))
+            return Load(users, prompt, output)
+        mix = given["mix"]
+        if not isinstance(mix, list) or not 0 < len(mix) <= MOST_KINDS or not all(isinstance(p, dict) for p in mix):
+            raise self.wrong("load.mix", mix, f"a list of 1 to {MOST_KINDS} objects")
+        parts = [self._part(part) for part in mix]
+        whole = sum(part.share for part in parts)
+        exact = abs(whole - 1) < _ROUNDED
+        return mixed(users, parts if exact else [part._replace(share=part.share / whole) for part in parts])
+
+    def _part(self, given: Json) -> Part:
+        share = given.get("share")
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
+            raise self.wrong("load.mix.share", share, "a number above 0, at most 1")
+        prompt, output = (self.integer(given, name, "load.mix") for name in ("prompt_tokens", "output_tokens"))
+        found = Part(share, prompt, output)
+        if not found.tokens:
+            raise self.wrong("load.mix.prompt_tokens", 0, "a token at least")
+        return found
 
     def options(self, document: Json) -> dict[str, OptionValue]:
         found: dict[str, OptionValue] = {}

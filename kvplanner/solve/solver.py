@@ -13,10 +13,11 @@ from typing import Any, Final, Literal
 
 from kvplanner.catalog import gpus
 from kvplanner.engine.command import role_option
+from kvplanner.engine.mix import counts
 from kvplanner.engine.option import Option, OptionValue, Role
 from kvplanner.engine.plan import Plan
 from kvplanner.engine.registry import engine
-from kvplanner.engine.request import PlanRequest
+from kvplanner.engine.request import Part, PlanRequest
 from kvplanner.errors import BadInput, PlannerError
 from kvplanner.model.spec import Moe
 from kvplanner.record import NamedTuple
@@ -44,8 +45,7 @@ class Solved(NamedTuple):
     """value: what works by the values; sure_value: what surely works; None where nothing does.
 
     bound_by: what is in the way of more: a stage of start-up, "kv_cache", "max_requests", "model", "machine" or "load".
-    changes, request, plan: of the sure answer, else of the other; plan None where there is none. parts: of a mix of
-    requests, how many users, and the tokens of a prompt and an answer, of each kind.
+    changes, request, plan: of the sure answer, else of the other; plan None where there is none.
     """
 
     asked: Asked
@@ -55,7 +55,12 @@ class Solved(NamedTuple):
     changes: tuple[Change, ...] = ()
     request: PlanRequest | None = None
     plan: Plan | None = None
-    parts: tuple[tuple[int, int, int], ...] = ()
+
+    @property
+    def parts(self) -> tuple[tuple[int, Part], ...]:
+        """How many users are of each kind, where the load has several."""
+        load = self.request.load if self.request is not None else None
+        return tuple(zip(counts(load.users, load.mix), load.mix, strict=True)) if load is not None else ()
 
 
 class Trial(NamedTuple):
@@ -146,6 +151,10 @@ def works(plan: Plan | None, *, surely: bool) -> bool:
     return load is None or (served or 0) >= load.users
 
 
+def _starts(plan: Plan | None, *, surely: bool) -> bool:
+    return plan is not None and bool(plan.sure if surely else plan.fits)
+
+
 def bound(plan: Plan | None, *, surely: bool) -> str:
     """What is in the way of a plan that does not work, "" where nothing is."""
     if plan is None:
@@ -188,7 +197,7 @@ def _context(trials: _Trials) -> Solved:
     load = request.load
 
     def at(length: int) -> Trial:
-        return trials.with_options(length, {option.name: length}, load=None)
+        return trials.with_options(length, {option.name: length})
 
     start = trials.plan(at, min(limit, 4096) or 4096)[1]
     if not limit:
@@ -198,7 +207,7 @@ def _context(trials: _Trials) -> Solved:
     def answer(surely: bool) -> int | None:
         found = start.limits if start else None
         hints = [h for h in (found.max_context_length, found.sure_max_context_length) if h] if found else []
-        return largest(low, limit, lambda n: trials.works(at, n, surely=surely), hints)
+        return largest(low, limit, lambda n: _starts(trials.plan(at, n)[1], surely=surely), hints)
 
     return _finish(
         trials, "context", at, (answer(False), answer(True)), lambda n: n + 1 if n < limit else None, "model"

@@ -13,11 +13,12 @@ from kvplanner.catalog import gpus, models
 from kvplanner.engine.command import format_command
 from kvplanner.engine.option import Option, OptionValue
 from kvplanner.engine.registry import engine, names
-from kvplanner.engine.request import Load, PlanRequest
+from kvplanner.engine.request import Load, PlanRequest, mixed
 from kvplanner.errors import PlannerError
 from kvplanner.report import schema
 from kvplanner.report import text as report
 from kvplanner.report.sentences import summary
+from kvplanner.request.named import parse_mix
 from kvplanner.units import GIB
 from tests.report.contract import check_plan
 
@@ -51,7 +52,9 @@ def requests(draw: st.DrawFn) -> PlanRequest:
     known = engine(name).options(version)
     chosen = draw(st.lists(st.sampled_from(known), max_size=4, unique_by=lambda o: o.name))
     options: Mapping[str, OptionValue] = {option.name: draw(values(option)) for option in chosen}
-    load = draw(st.none() | st.builds(Load, st.integers(1, 10**9), st.integers(1, 10**9), st.integers(0, 10**9)))
+    many = st.integers(1, 10**9)
+    plain = st.builds(Load, many, many, st.integers(0, 10**9), st.just(()))
+    load = draw(st.none() | plain | st.builds(mixed, many, st.just(parse_mix("9:1k+0,1:400k+9"))))
     measured = draw(st.dictionaries(st.sampled_from(MEASURABLE), st.integers(0, 10**13), max_size=2))
     model = models.load(FAMILIES[draw(st.sampled_from(sorted(FAMILIES)))])
     machine = gpus.machine(draw(st.sampled_from(MACHINES)))

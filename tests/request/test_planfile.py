@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from kvplanner import jsonfile
 from kvplanner.catalog import gpus
-from kvplanner.engine.request import Ask, Load, PlanRequest
+from kvplanner.engine.request import Ask, Load, PlanRequest, mixed
 from kvplanner.engine.segment import SEGMENT_KINDS
 from kvplanner.errors import BadInput, NotModelled, PlannerError
 from kvplanner.gpu.spec import Machine
 from kvplanner.request import planfile
+from kvplanner.request.named import parse_mix
 from kvplanner.request.planfile import PlanFile
 from tests import sample_plans
 
@@ -33,7 +34,11 @@ PLANS = st.builds(
             st.text(min_size=1),
             st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
         ),
-        load=st.none() | st.builds(Load, COUNT, COUNT, COUNT),
+        load=st.none()
+        | st.builds(Load, COUNT, COUNT, COUNT, st.just(()))
+        | st.builds(
+            mixed, COUNT, st.sampled_from([parse_mix("70%:1500+500,30%:8k+1k"), parse_mix("2:1+1,1:2+2,4:7+0")])
+        ),
         weight_format=st.none() | st.just("fp8"),
         measured=st.dictionaries(st.sampled_from(sorted({*SEGMENT_KINDS} - {"driver_reserved", "headroom"})), COUNT),
     ),
@@ -132,6 +137,9 @@ GOOD = {"schema": planfile.SCHEMA, "model": "m", "machine": "H100"}
         ({**GOOD, "load": {"users": 1}}, "field load.prompt_tokens"),
         ({**GOOD, "load": {"users": -1, "prompt_tokens": 1, "output_tokens": 1}}, "load.users"),
         ({**GOOD, "load": {"users": True, "prompt_tokens": 1, "output_tokens": 1}}, "load.users"),
+        ({**GOOD, "load": {"users": 1, "mix": [3]}}, "field load.mix is"),
+        ({**GOOD, "load": {"users": 1, "mix": [{"share": 2}]}}, "field load.mix.share"),
+        ({**GOOD, "load": {"users": 1, "mix": [{"share": 1, "prompt_tokens": "1"}]}}, "field load.mix.prompt_tokens"),
         ({**GOOD, "options": {"a": [1]}}, "field options.a"),
         ({**GOOD, "options": {"a": None}}, "field options.a"),
         ({**GOOD, "measured_bytes": {"magic": "1"}}, "measured_bytes.magic"),

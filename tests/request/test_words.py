@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from kvplanner.catalog import models
 from kvplanner.engine.registry import engine
-from kvplanner.engine.request import Ask, Load
+from kvplanner.engine.request import Ask, Load, Part
 from kvplanner.errors import BadInput, PlannerError, UnknownName
 from kvplanner.gpu.spec import Machine
 from kvplanner.model.model import Model
 from kvplanner.request import planfile
 from kvplanner.request.launch import take_apart, visible
-from kvplanner.request.named import format_name, machine_of, parse_load
+from kvplanner.request.named import format_name, load_text, machine_of, parse_load
 from kvplanner.request.planfile import PlanFile
 from kvplanner.request.start import START_GPU
 from kvplanner.request.words import (
@@ -305,6 +305,17 @@ def test_measured_takes_dashes_and_lists() -> None:
 
 def test_load_reads_counts() -> None:
     assert parse_load("32@1.5k+0") == Load(32, 1500, 0)
+
+
+def test_a_load_of_several_kinds_has_their_shares_and_the_tokens_of_the_longest() -> None:
+    load = parse_load("32@2:1500+500, 1 : 8k+1k")
+    assert load == Load(32, 8000, 1000, (Part(2 / 3, 1500, 500), Part(1 / 3, 8000, 1000)))
+    assert load_text(load) == "32@66.6667%:1500+500,33.3333%:8000+1000"
+    assert parse_load("32@100%:1500+500") == Load(32, 1500, 500)
+    for text in ("32@70%:1500", "0@1%:1+1,1%:2+2", "x@1%:1+1,1%:2+2", "32@0%:1+1", "32@1%:0+0,2%:1+1"):
+        with pytest.raises(BadInput) as caught:
+            parse_load(text)
+        assert (caught.value.where, "32@" in caught.value.remedy) == ("--load", True)
 
 
 def test_environment_of_the_engine_is_read_or_named() -> None:

@@ -7,12 +7,13 @@ import json
 import pytest
 
 from kvplanner.catalog import gpus, models
+from kvplanner.engine.mix import counts
 from kvplanner.engine.option import OptionValue
 from kvplanner.engine.registry import engine
-from kvplanner.engine.request import Load, PlanRequest
+from kvplanner.engine.request import Load, Part, PlanRequest, mixed
 from kvplanner.errors import BadInput
-from kvplanner.solve.mix import counts, parse_mix, users_of_mix
-from kvplanner.solve.solver import solve
+from kvplanner.request.named import parse_mix
+from kvplanner.solve.solver import Solved, solve
 from tests.cli.kit import Terminal
 
 MIX = parse_mix("70%:1500+500,30%:8k+1k")
@@ -21,6 +22,10 @@ LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
 
 def asked(model: str, gpu: str, options: dict[str, OptionValue] | None = None, name: str = "vllm") -> PlanRequest:
     return PlanRequest(models.load(model), gpus.machine(gpu), engine=name, options=options or {})
+
+
+def users_of_mix(request: PlanRequest, mix: tuple[Part, ...]) -> Solved:
+    return solve("users", request._replace(load=mixed(1, mix)))
 
 
 @pytest.mark.parametrize("users", [1, 2, 3, 10, 99])
@@ -47,7 +52,7 @@ def test_the_users_of_a_mix_hold_their_blocks_and_one_more_does_not() -> None:
     assert found.sure_value < found.value
     low = plan.kv_cache.units * plan.kv_cache.tokens_low // plan.kv_cache.tokens
     assert blocks(found.sure_value) <= low - 1 < blocks(found.sure_value + 1)
-    assert sum(n for n, _, _ in found.parts) == found.sure_value
+    assert sum(number for number, _ in found.parts) == found.sure_value
 
 
 @pytest.mark.parametrize("name", ["vllm", "sglang", "llamacpp", "ollama"])
@@ -89,7 +94,7 @@ def test_the_terminal_tells_a_mix(terminal: Terminal) -> None:
     words = ("plan", "Llama-3.1-8B-Instruct", "--gpu", "H100", "--mix", "70%:1500+500,30%:8k+1k")
     lines = terminal(*words).out.splitlines()
     assert lines[1].startswith("Most users at once")
-    assert "of 1,500+500 tokens" in lines[2]
+    assert "of 1,500 + 500 tokens" in lines[2]
     solved = json.loads(terminal(*words, "--json").out)["solved"]
     assert sum(part["users"] for part in solved["mix"]) == solved["sure_value"]
     assert terminal(*words, "--solve", "tp").status == 2

@@ -8,6 +8,7 @@ from typing import Final
 from kvplanner.engine.llamacpp.figures import OnGpu
 from kvplanner.engine.llamacpp.settings import Settings
 from kvplanner.engine.llamacpp.sizes import Sizes, cells_for
+from kvplanner.engine.mix import units_each, users_of
 from kvplanner.engine.plan import Limits
 from kvplanner.engine.request import Load
 from kvplanner.model.spec import ModelSpec
@@ -47,15 +48,16 @@ def limits(
     if tokens > per_slot or not fits:
         limited = "context" if tokens > per_slot else ""
         return found._replace(serves_users=0, sure_serves_users=0, limited_by=limited)
-    by_memory = sizes.cells.full // tokens if settings.context.unified else slots
+    by_memory = users_of(load, int, [sizes.cells.full], [sizes.cells.full]) if settings.context.unified else slots
     served = min(by_memory, slots, load.users)
+    each = units_each(load, int)
     limit = "max_requests" if slots <= by_memory else "kv_cache"
     return found._replace(
         serves_users=served,
-        units_per_user=tokens,
+        units_per_user=each,
         limited_by=limit if served < load.users else "",
         users_by_memory=by_memory,
-        bytes_per_user=tokens * max(sizes.per_cell[: len(gpus)], default=0),
+        bytes_per_user=each * max(sizes.per_cell[: len(gpus)], default=0),
         sure_serves_users=served if sure else 0,
     )
 
@@ -71,7 +73,7 @@ def at_most(settings: Settings, spec: ModelSpec, load: Load | None) -> float:
     if load is None:
         return float(min(cells.full * cells.streams, slots * cells.per_slot))
     if settings.context.unified and load.tokens_per_user <= cells.per_slot:
-        return max(min(cells.full // load.tokens_per_user, slots), 1)
+        return max(users_of(load, int, [cells.full], [slots]), 1)
     return slots
 
 

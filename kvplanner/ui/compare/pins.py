@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, Signal
 
 from kvplanner.record import NamedTuple
+from kvplanner.request.named import load_text
 from kvplanner.solve.compare import MOST, Side
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def _parts(plan: Plan) -> tuple[str, tuple[str, ...], str, str, str]:
         tuple(settings),
         _short(request.machine.describe()),
         f"{chosen.title} {plan.engine_version}",
-        f"{load.users}@{load.prompt_tokens}+{load.output_tokens}" if load else "",
+        load_text(load) if load else "",
     )
 
 

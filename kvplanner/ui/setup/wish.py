@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kvplanner.engine.request import Load
 from kvplanner.record import NamedTuple
+from kvplanner.report.loads import tokens_each
 from kvplanner.ui.setup.load_field import MOST_USERS, USUAL
 from kvplanner.units import counted, format_count, parse_count
 
@@ -48,8 +49,7 @@ def words_of(wish: Wish, load: Load | None) -> str:
     parts = [f"a context of {format_count(wish.context)}"] if wish.context is not None else []
     if wish.users is not None:
         asked = _load(wish.users, load)
-        each = f"{format_count(asked.prompt_tokens)} + {format_count(asked.output_tokens)} tokens"
-        parts.append(f"{counted(wish.users, 'user', 'users')} of {each}")
+        parts.append(f"{counted(wish.users, 'user', 'users')} of {tokens_each(asked)}")
     return f"With {' and '.join(parts)}"
 
 

@@ -8,8 +8,8 @@ import pytest
 from PySide6.QtWidgets import QPushButton
 from pytestqt.qtbot import QtBot
 
-from kvplanner.engine.request import Load
-from kvplanner.solve.mix import parse_mix, users_of_mix
+from kvplanner.engine.request import Load, mixed
+from kvplanner.request.named import parse_mix
 from kvplanner.solve.solver import Asked, solve
 from kvplanner.ui.setup.context_field import ContextField
 from kvplanner.ui.setup.load_field import MIX
@@ -59,19 +59,56 @@ def test_a_mix_in_place_of_the_users_is_answered(window: MainWindow, qtbot: QtBo
     assert load is not None
     request = document.request()
     assert request is not None
-    expected = users_of_mix(request, parse_mix(MIX))
+    expected = solve("users", request._replace(load=mixed(1, parse_mix(MIX))))
     load.users.setText(MIX)
     load.users.committed.emit(MIX)
     qtbot.waitUntil(lambda: bool(window.centre.messages.strips), timeout=8000)
     document.flush()
     said = window.centre.messages.strips[-1].message.text
     assert f"Most users at once: {expected.sure_value}" in said
-    assert all(f"{number:,} of {prompt:,}+{output:,} tokens" in said for number, prompt, output in expected.parts)
-    assert document.state.ask.load is None
-    assert document.state.ask.options == (expected.request.options if expected.request else {})
+    assert len(expected.parts) == 2
+    for number, part in expected.parts:
+        assert f"{number:,} of {part.prompt_tokens:,} + {part.output_tokens:,} tokens" in said
+    assert expected.request is not None
+    assert document.state.ask.load == expected.request.load
+    assert (load.users.text(), load.prompt.text()) == (str(expected.sure_value), "70%:1500+500,30%:8000+1000")
+    assert load.output.isHidden()
+    assert document.plan is not None
+    assert document.plan.limits.sure_serves_users == expected.sure_value
+    assert document.state.ask.options == expected.request.options
     load.users.setText("70%:")
     load.users.committed.emit("70%:")
     assert "is no part of a mix" in load.error.message
+
+
+def test_kinds_of_requests_stand_where_the_prompt_does(window: MainWindow) -> None:
+    """They are a load like any other: verdict, ways and every limit are of them."""
+    field, document = window.panel.load, window.document
+    assert field is not None
+
+    def typed(where: str, text: str) -> Load | None:
+        edit = getattr(field, where)
+        edit.setText(text)
+        edit.committed.emit(text)
+        document.flush()
+        return document.state.ask.load
+
+    narrow = field.prompt.width()
+    load = typed("prompt", MIX)
+    assert load == mixed(1, parse_mix(MIX))
+    assert field.output.isHidden()
+    assert field.prompt.width() > narrow
+    assert typed("users", "32") == mixed(32, parse_mix(MIX))
+    field.users.stepped.emit(-1)
+    assert document.state.ask.load == mixed(16, parse_mix(MIX))
+    field.prompt.stepped.emit(1)
+    assert document.state.ask.load == mixed(16, parse_mix(MIX))
+    assert typed("users", "8@2:1k+1,1:2k+1") == mixed(8, parse_mix("2:1k+1,1:2k+1"))
+    typed("prompt", "70%:")
+    assert "is no part of a mix" in field.error.message
+    assert typed("prompt", "3000") == Load(8, 3000, 1)
+    assert not field.output.isHidden()
+    assert field.prompt.width() == narrow
 
 
 def test_no_button_asks_what_has_no_answer(window: MainWindow) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from kvplanner.engine.mix import units_each, users_of
 from kvplanner.engine.plan import Limits
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.sglang.kv.pools import Layout, cap_applies
@@ -43,18 +44,22 @@ def limits(request: PlanRequest, settings: Settings, replicas: Sequence[Replica]
     tokens = load.tokens_per_user
     if tokens > min(min(made.first.tokens, settings.context_length) for made in replicas):
         return found._replace(serves_users=0, sure_serves_users=0, limited_by="context")
-    held = request_tokens(settings, tokens)
-    by_memory = sum(made.first.tokens // max(held, 1) for made in replicas) * groups
-    served = _served(replicas, held) * groups
+    whole_pages = partial(request_tokens, settings)
+    held = units_each(load, whole_pages)
+    slots = [made.first.requests for made in replicas] * groups
+    rooms = [made.first.tokens for made in replicas] * groups
+    served = users_of(load, whole_pages, rooms, slots)
+    by_memory = users_of(load, whole_pages, rooms, [sum(rooms)] * len(rooms))
     limit = "max_requests" if served < by_memory else "kv_cache"
     long_enough = sure and all(tokens <= made.tokens_low for made in replicas)
+    surely = users_of(load, whole_pages, [made.tokens_low for made in replicas] * groups, slots) if long_enough else 0
     return found._replace(
         serves_users=min(served, load.users),
-        units_per_user=held // settings.cache.page_size,
+        units_per_user=ceil_div(held, settings.cache.page_size),
         limited_by=limit if served < load.users else "",
         users_by_memory=by_memory,
         bytes_per_user=held * max(token_bytes(made) for made in replicas),
-        sure_serves_users=min(_surely_served(replicas, held) * groups, load.users) if long_enough else 0,
+        sure_serves_users=min(surely, load.users),
     )
 
 

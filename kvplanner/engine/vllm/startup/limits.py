@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Literal
+from typing import Final, Literal
 
+from kvplanner.engine.mix import units_each, users_of
 from kvplanner.engine.plan import Limits, Step
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.vllm.kv import sizing as kv_sizing
@@ -18,6 +19,8 @@ from kvplanner.engine.vllm.startup.replica import Replica
 from kvplanner.record import Later, later
 
 End = Literal["value", "low"]
+_ENDS: Final[tuple[End, End]] = ("value", "low")
+_ANY: Final = 1 << 40  # more requests than any cache holds
 # Whether the plan works at another context length; with True: surely, at the unfavourable end of its bands.
 WorksAt = Callable[[int, bool], bool]
 
@@ -39,23 +42,26 @@ def limits(request: PlanRequest, settings: Settings, replicas: Sequence[Replica]
         return _stepwise(request, settings, replicas, works_at, step)
     found = Limits(
         max_context_length=later(partial(_longest, settings, replicas, works_at)),
-        max_concurrent_requests=_at_once(replicas, settings, None, "value"),
+        max_concurrent_requests=_at_once(replicas, settings, "value"),
         max_requests=slots,
         sure_max_context_length=later(partial(_longest, settings, replicas, works_at, "low")),
-        sure_max_concurrent_requests=_at_once(replicas, settings, None, "low") if sure else 0,
+        sure_max_concurrent_requests=_at_once(replicas, settings, "low") if sure else 0,
     )
     if load is None:
         return found
     tokens = load.tokens_per_user
     if tokens > min(r.sizing.max_model_len for r in replicas):
         return found._replace(serves_users=0, sure_serves_users=0, limited_by="context")
-    blocks = replicas[0].layout.blocks_at(tokens)
-    served = _at_once(replicas, settings, blocks, "value")
-    by_memory = sum(_usable(r.sizing, settings) // max(blocks, 1) for r in replicas)
+    blocks_at = replicas[0].layout.blocks_at
+    blocks = units_each(load, blocks_at)
+    rooms, low_rooms = ([_usable(_sized(r, end), settings) for r in replicas] for end in _ENDS)
+    most = [settings.scheduler.max_num_seqs] * len(replicas)
+    served = users_of(load, blocks_at, rooms, most)
+    by_memory = users_of(load, lambda tokens: max(blocks_at(tokens), 1), rooms, [_ANY] * len(replicas))
     limit = "max_requests" if served < by_memory and served < load.users else "kv_cache"
     # After an automatic context length, the one at the low end may be shorter than a user's tokens.
     long_enough = all(tokens <= r.low.max_model_len for r in replicas)
-    surely = min(_at_once(replicas, settings, blocks, "low"), load.users) if sure and long_enough else 0
+    surely = min(users_of(load, blocks_at, low_rooms, most), load.users) if sure and long_enough else 0
     return found._replace(
         serves_users=min(served, load.users),
         units_per_user=blocks,
@@ -95,8 +101,17 @@ def _stepwise(
     if load is None:
         return found
     # An answer is a vector or a score: only the prompts are tokens.
-    served = min(step.holds(load.prompt_tokens) * engines, load.users)
-    short = "context" if load.prompt_tokens > step.length else "step" if served < load.users else ""
+    prompts = load._replace(
+        output_tokens=0,
+        prompt_tokens=load.longest_prompt,
+        mix=tuple(part._replace(output_tokens=0) for part in load.mix),
+    )
+    too_long = load.longest_prompt > step.length
+    held = (
+        0 if too_long else users_of(prompts, lambda n: max(n, 1), [step.tokens] * engines, [step.sequences] * engines)
+    )
+    served = min(held, load.users)
+    short = "context" if too_long else "step" if served < load.users else ""
     return found._replace(serves_users=served, sure_serves_users=served if sure else 0, limited_by=short)
 
 
@@ -109,12 +124,12 @@ def _usable(sizing: KvSizing, settings: Settings) -> int:
     return sizing.num_blocks - (settings.era.runner != "V0")
 
 
-def _at_once(replicas: Sequence[Replica], settings: Settings, blocks: int | None, end: End) -> int:
-    """Requests of `blocks` blocks each (None: of full length) that all replicas run at once."""
+def _at_once(replicas: Sequence[Replica], settings: Settings, end: End) -> int:
+    """Requests of full length that all replicas run at once."""
     most, held = settings.scheduler.max_num_seqs, 0
     for replica in replicas:
         sizing = _sized(replica, end)
-        each = sizing.blocks_per_request if blocks is None else blocks
+        each = sizing.blocks_per_request
         held += min(max(_usable(sizing, settings), 0) // each, most) if each else most
     return held
 

@@ -16,7 +16,7 @@ def warnings(request: PlanRequest, settings: Settings, replica: Replica, first: 
     out: list[str] = []
     load, length = request.load, replica.sizing.max_model_len
     caches = bool(replica.layout.tables)
-    tokens = 0 if load is None else load.tokens_per_user if caches else load.prompt_tokens
+    tokens = 0 if load is None else load.tokens_per_user if caches else load.longest_prompt
     if tokens > length:
         out.append(
             f"A request of {format_count(tokens)} tokens is longer than the context length "

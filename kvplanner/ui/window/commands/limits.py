@@ -92,7 +92,10 @@ class Limits(QObject):
 
     def ask_mix(self, text: str) -> None:
         """The same for the users of several kinds of requests."""
-        self._look("Find the most users of the mix that are surely served", lambda request, _: _of_mix(text, request))
+        self._look(
+            "Find the most users of the mix that are surely served",
+            lambda request, control: _of_mix(text, request, control),
+        )
 
     def _look(self, tip: str, work: Callable[[PlanRequest, JobControl], Solved]) -> None:
         document = self._window.document
@@ -161,7 +164,9 @@ def _solved(asked: Asked, request: PlanRequest, control: JobControl) -> Solved:
     return solve(asked, request, control.check)
 
 
-def _of_mix(text: str, request: PlanRequest) -> Solved:
-    from kvplanner.solve.mix import parse_mix, users_of_mix
+def _of_mix(text: str, request: PlanRequest, control: JobControl) -> Solved:
+    from kvplanner.engine.request import mixed
+    from kvplanner.request.named import parse_mix
+    from kvplanner.solve.solver import solve
 
-    return users_of_mix(request, parse_mix(text))
+    return solve("users", request._replace(load=mixed(1, parse_mix(text))), control.check)

@@ -15,12 +15,13 @@ from kvplanner.catalog import gpus, models
 from kvplanner.engine.option import OptionValue
 from kvplanner.engine.plan import DevicePlan, Plan
 from kvplanner.engine.registry import engine
-from kvplanner.engine.request import Load, PlanRequest
+from kvplanner.engine.request import Load, PlanRequest, mixed
 from kvplanner.engine.segment import SegmentKind
 from kvplanner.errors import PlannerError
 from kvplanner.estimate import Estimate
 from kvplanner.report import text as report
 from kvplanner.report.sentences import summary
+from kvplanner.request.named import parse_mix
 from kvplanner.units import GIB, round_to_band
 
 VLLM = engine("vllm")
@@ -66,7 +67,8 @@ def plans(draw: st.DrawFn) -> Plan:
     measured: dict[SegmentKind, int] = draw(
         st.just({}) | st.dictionaries(st.sampled_from(MEASURED), st.integers(0, 40 * GIB), max_size=1)
     )
-    load = draw(st.none() | st.builds(Load, st.integers(1, 500), st.integers(1, 5000), st.integers(0, 1000)))
+    plain = st.builds(Load, st.integers(1, 500), st.integers(1, 5000), st.integers(0, 1000), st.just(()))
+    load = draw(st.none() | plain | st.builds(mixed, st.integers(1, 500), st.just(parse_mix("9:1k+0,1:4k+9"))))
     request = PlanRequest(
         models.load(draw(st.sampled_from(MODELS))), machine, version=draw(st.sampled_from(VERSIONS)), options=options,
         load=load, measured={str(kind): size for kind, size in measured.items()},
