@@ -21,7 +21,7 @@ from kvplanner.model.spec import Moe
 from kvplanner.record import NamedTuple
 from kvplanner.solve.change import ENGINE, GPUS, MODEL, RELEASE, WEIGHT_FORMAT, Change, stepped
 from kvplanner.solve.others import more_gpus
-from kvplanner.solve.solver import splits
+from kvplanner.solve.splits import splits
 
 _PARALLEL: Final[tuple[Role, ...]] = ("tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel")
 _MOST_GPUS: Final = 16

@@ -23,22 +23,19 @@ from kvplanner.model.spec import Moe
 from kvplanner.record import NamedTuple
 from kvplanner.solve.change import GPUS, WEIGHT_FORMAT, Change
 from kvplanner.solve.others import more_gpus
+from kvplanner.solve.splits import GPU_COUNTS, preferred, sizes_text, splits
 
 Asked = Literal["context", "users", "utilisation", "gpus", "tp", "format"]
 ASKED: Final[tuple[Asked, ...]] = ("context", "users", "utilisation", "gpus", "tp", "format")
 
 # Points of the range that are looked at where a search by halves might be misled.
 _POINTS: Final = 48
-# As GPUs stand in machines: up to a node's in any number, more as whole nodes.
-_NODE: Final = 8
-GPU_COUNTS: Final = (*range(1, _NODE + 1), 2 * _NODE)
 _MOST_USERS: Final = 1 << 16
 _MOST_SLOTS: Final = 256
 # Where no length and no number of requests is at fault.
 _EARLY: Final = ("free_memory_check", "weights")
 _OF_THE_CACHE: Final[tuple[Asked, ...]] = ("context", "users", "utilisation")
 _SHARES: Final = range(5, 100)  # hundredths
-_SPLITS: Final = 3  # tensor, pipeline, data parallel: what is more spreads experts
 
 
 class Solved(NamedTuple):
@@ -271,31 +268,6 @@ def _utilisation(trials: _Trials) -> Solved:
 # GPUs, split, format -------------------------------------------------------------------------------------------------
 
 
-def splits(request: PlanRequest, count: int, *, whole: bool = False) -> Iterator[dict[str, OptionValue]]:
-    """Tensor, pipeline and data parallel sizes on up to `count` GPUs: large tensor sizes first, few stages first.
-
-    Tensors that span nodes come last. whole: no replicas, and exactly `count` GPUs.
-    """
-    chosen = engine(request.engine)
-    roles: tuple[Role, ...] = ("tensor_parallel", "pipeline_parallel", "data_parallel")
-    options = [role_option(chosen, request.version, role) for role in roles]
-    tensor, stages, replicas = options
-    if tensor is None:
-        yield {}
-        return
-    sizes = [size for size in chosen.allowed(tensor.name, request.model) if size <= count] or [1]
-    deep = chosen.allowed(stages.name, request.model) if stages is not None else (1,)
-    for tp in sorted(sizes, key=lambda size: (size > _NODE, -size)):
-        for pp in (p for p in deep if tp * p <= count):
-            copies = count // (tp * pp) if replicas is not None else 1
-            for dp in (1,) if whole else range(1, copies + 1):
-                if whole and tp * pp != count:
-                    continue
-                made: dict[str, OptionValue] = {tensor.name: tp}
-                made |= {stages.name: pp} if stages is not None else {}
-                yield made | ({replicas.name: dp} if replicas is not None else {})
-
-
 def _gpus(trials: _Trials) -> Solved:
     """The fewest GPUs of the machine's kind, as they stand in machines: a few in one, more as whole nodes."""
     devices = trials.request.machine.devices
@@ -360,7 +332,7 @@ def _split(trials: _Trials) -> Solved:
                  if tensor > 1 or experts.type == "bool"]  # fmt: skip
 
     def at(place: int) -> Trial:
-        return trials.with_options(_sizes(made[place]), made[place])
+        return trials.with_options(sizes_text(made[place]), made[place])
 
     def answer(surely: bool) -> int | None:
         best: tuple[tuple[int, ...], int] | None = None
@@ -370,7 +342,7 @@ def _split(trials: _Trials) -> Solved:
                 continue
             carried = _carried(plan, surely=surely)
             load = plan.request.load
-            key = carried if load is None else min(carried, load.users), *_preferred(made[place])
+            key = carried if load is None else min(carried, load.users), *preferred(made[place])
             if best is None or key > best[0]:
                 best = key, place
         return None if best is None else best[1]
@@ -382,22 +354,9 @@ def _split(trials: _Trials) -> Solved:
         return Solved("tp", None, None, bound(worst, surely=False))
     trial, plan = trials.plan(at, chosen)
     return Solved(
-        "tp", None if value is None else _sizes(made[value]), None if sure is None else _sizes(made[sure]),
+        "tp", None if value is None else sizes_text(made[value]), None if sure is None else sizes_text(made[sure]),
         bound(plan, surely=sure is not None) or "machine", trial.changes, trial.request, plan,
     )  # fmt: skip
-
-
-def _preferred(sizes: dict[str, OptionValue]) -> tuple[int, int, int, int]:
-    """More of it is preferred: few stages, few ranks of a tensor, experts where they are, many copies."""
-    tensor, stages, copies, *experts = (*map(int, sizes.values()), *(1,) * (_SPLITS - len(sizes)))
-    return -stages, -tensor, -len(experts), copies
-
-
-def _sizes(sizes: dict[str, OptionValue]) -> str:
-    """ "TP 4, PP 2, DP 1, EP": by the order of `splits`."""
-    names = ("TP", "PP", "DP", "EP")
-    shown = zip(names, sizes.values(), strict=False)
-    return ", ".join(name if name == names[_SPLITS] else f"{name} {size}" for name, size in shown)
 
 
 def _format(trials: _Trials) -> Solved:

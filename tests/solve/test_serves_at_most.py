@@ -11,6 +11,7 @@ from kvplanner.engine.llamacpp.compute import buffers, chain
 from kvplanner.engine.option import OptionValue
 from kvplanner.engine.registry import engine
 from kvplanner.engine.request import Load, PlanRequest
+from kvplanner.request.named import parse_load
 from kvplanner.solve.others import others
 from kvplanner.solve.ranking import served
 from kvplanner.solve.remedies import remedies
@@ -30,7 +31,7 @@ def test_no_plan_serves_more(name: str, model: str) -> None:
     chosen = engine(name)
     for gpu in ("T4", "2xRTX 4090"):
         for options in OPTIONS[name]:
-            for load in (None, Load(3, 1500, 500), Load(64, 7000, 1500)):
+            for load in (None, Load(3, 1500, 500), Load(64, 7000, 1500), parse_load("64@9:100+50,1:2k+500")):
                 request = PlanRequest(models.load(model), gpus.machine(gpu), name, None, options, load)
                 plan, most = chosen.plan(request), chosen.serves_at_most(request)
                 length = plan.kv_cache.context_length if load is None and plan.kv_cache is not None else 1
