@@ -11,7 +11,6 @@ from kvplanner.engine.segment import SegmentKind
 from kvplanner.estimate import Estimate
 from kvplanner.record import NamedTuple
 from kvplanner.report.devices import Part, group_title, number, parts, percent, roles, short, span
-from kvplanner.report.loads import prompts, tokens_each
 from kvplanner.report.options import range_words
 from kvplanner.report.segments import name_of
 from kvplanner.report.sentences import of_replicas
@@ -207,6 +206,8 @@ def cache_facts(plan: Plan, unit: ByteUnit = "GiB") -> Iterator[tuple[str, str]]
     )
     load, limits = plan.request.load, plan.limits
     if load is not None:
+        from kvplanner.report.loads import tokens_each
+
         blocks = (
             f", {format_count(limits.units_per_user)} {_unit(cache, limits.units_per_user)} "
             f"{'each' if not load.mix else 'each on average'}"
@@ -232,6 +233,8 @@ def _step_facts(plan: Plan) -> Iterator[tuple[str, str]]:
     most = f", {format_count(step.sequences)} at most" if step.sequences > step.holds(step.length) else ""
     yield "Step", f"{format_count(step.tokens)} tokens: {full} of {format_count(step.length)}{most}"
     if load is not None:
+        from kvplanner.report.loads import prompts
+
         of = f"{format_count(plan.limits.serves_users or 0)} of {counted(load.users, 'sequence', 'sequences')}"
         yield "Load", f"{of} of {prompts(load)} in one step"
 

@@ -13,7 +13,6 @@ from kvplanner.estimate import Estimate
 from kvplanner.record import NamedTuple
 from kvplanner.report import words
 from kvplanner.report.devices import shortages, where
-from kvplanner.report.loads import tokens_each
 from kvplanner.report.sentences import (
     engine_message,
     failing_rule,
@@ -102,6 +101,8 @@ def _fitting(plan: Plan, unit: Unit) -> tuple[str, ...]:
         said.append(f"{plan.replicas} replicas")
     load = plan.request.load
     if load and plan.limits.bytes_per_user:
+        from kvplanner.report.loads import tokens_each
+
         need = plan.limits.bytes_per_user
         users = ceil_div(load.users, plan.replicas)
         said.append(

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, Literal
 
-from kvplanner.engine.mix import units_each, users_of
 from kvplanner.engine.plan import Limits, Step
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.vllm.kv import sizing as kv_sizing
@@ -49,6 +48,8 @@ def limits(request: PlanRequest, settings: Settings, replicas: Sequence[Replica]
     )
     if load is None:
         return found
+    from kvplanner.engine.mix import units_each, users_of
+
     tokens = load.tokens_per_user
     if tokens > min(r.sizing.max_model_len for r in replicas):
         return found._replace(serves_users=0, sure_serves_users=0, limited_by="context")
@@ -100,6 +101,8 @@ def _stepwise(
     )
     if load is None:
         return found
+    from kvplanner.engine.mix import users_of
+
     # An answer is a vector or a score: only the prompts are tokens.
     prompts = load._replace(
         output_tokens=0,
