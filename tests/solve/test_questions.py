@@ -166,20 +166,27 @@ def test_weights_of_16_bits_on_16_gb_are_answered_by_smaller_ones() -> None:
 LATE: Final = ("graph_capture", "runtime")
 
 
-def test_a_fraction_that_leaves_no_room_to_capture_and_serve_is_lowered() -> None:
-    """The recipe's 0.94 on a 5090 dies late in a start; 0.80 without graphs of prefills starts:
-    https://github.com/sgl-project/sglang/issues/35777.
+@pytest.mark.parametrize("share", ["0.94", "0.90"])
+def test_a_fraction_that_leaves_no_room_to_capture_and_serve_is_lowered(share: str) -> None:
+    """The recipe's 0.90 to 0.94 on a 5090 die of about 5 GB that the capture of decoding takes; 0.80 without graphs of
+    prefills starts: https://github.com/sgl-project/sglang/issues/35777.
     """
     asked_ = (
         "nvidia/Qwen3.8-27B-NVFP4 --gpu 'RTX 5090' --engine sglang --engine-version 0.5.17 -- --mamba-ssm-dtype float32"
     )
-    plan, found = answered(f"{asked_} --mem-fraction-static 0.94")
-    assert plan.stage in LATE
+    plan, found = answered(f"{asked_} --mem-fraction-static {share}")
+    assert not plan.sure
+    short = plan.verdict.failing or plan.verdict.doubt
+    assert short is not None
+    assert short.stage in LATE
+    graphs = plan.devices[0].segment("cuda_graphs")
+    assert graphs is not None
+    assert graphs.estimate.high >= 5e9
     assert found[0].names == ("budget_share",)
     assert found[0].sure
-    assert float(str(found[0].request.options["mem_fraction_static"])) < 0.9
+    assert float(str(found[0].request.options["mem_fraction_static"])) <= 0.82
     started, _ = answered(f"{asked_} --mem-fraction-static 0.80 --cuda-graph-backend-prefill disabled")
-    assert started.sure
+    assert started.fits
 
 
 def test_graphs_of_256_requests_take_the_slack_of_13_gb() -> None:

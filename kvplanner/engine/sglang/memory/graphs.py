@@ -2,7 +2,8 @@
 
 Figures: "mem usage" of capture lines in public logs. Decode: 0.06 GiB for 3 sizes of a 0.5B to 8B model, 0.11 for 4,
 1.0 for 36; 0.45 for 2 sizes of a hybrid; 2.66 for 36 sizes of a 26B mixture; 1.66 for 8 sizes of sparse attention;
-6.19 for Llama-4-Maverick. Prefill: 1.29, 3.31 and 3.85 GiB for chunks of 8192.
+6.19 for Llama-4-Maverick; about 5 GB during the capture of a 27B hybrid in 4-bit floats on an RTX 5090, of which the
+start died (0.5.17: sgl-project/sglang issue 35777). Prefill: 1.29, 3.31 and 3.85 GiB for chunks of 8192.
 """
 
 from __future__ import annotations
@@ -16,20 +17,22 @@ from kvplanner.engine.sglang.settle.backends import is_sparse_latent
 from kvplanner.engine.shared.identity import by_identity
 from kvplanner.estimate import Estimate, Input, band_of_sum, banded, exact, least_sure
 from kvplanner.model.spec import Compressed, ModelSpec, Moe, State
-from kvplanner.units import GIB, MIB
+from kvplanner.units import GB, GIB, MIB
 
 _BASE: Final = 25 * MIB
 _EACH: Final = 26 * MIB
 _EACH_OF_EXPERTS: Final = 60 * MIB
 _EACH_SPARSE: Final = 200 * MIB
 _STATES: Final = 300 * MIB
+_CONSUMER_BLACKWELL: Final = (12, 0)
+_CAPTURE_OF_HYBRID: Final = 5 * GB
 _PREFILL_EACH: Final = 8 * MIB  # what the engine itself reserves for a size (memory_hook.py reserve_for_graph_mb)
 
 
 def _read(spec: ModelSpec, settings: Settings) -> Hashable:
     """All that the graphs of a model depend on."""
     del spec
-    return settings.graphs, settings.parallel, settings.speculation.algorithm
+    return settings.graphs, settings.parallel, settings.speculation.algorithm, settings.arch, settings.quantization
 
 
 @by_identity(64, _read)
@@ -58,6 +61,9 @@ def decode(spec: ModelSpec, settings: Settings) -> Estimate:
         Input("first", value - sizes * each, "B", "the first capture, states and drafts"),
     )
     low, high = round(value * spread[0]), round(value * spread[1])
+    method = settings.quantization or spec.quantization or ""
+    if kept and settings.arch == _CONSUMER_BLACKWELL and ("fp4" in method or method == "modelopt_mixed"):
+        high = max(high, _CAPTURE_OF_HYBRID)
     return banded(value, low, high, "calibrated", "{first} + {sizes} × {each}", *inputs)
 
 
