@@ -262,7 +262,11 @@ def _utilisation(trials: _Trials) -> Solved:
     def answer(surely: bool) -> int | None:
         return next((n for n in _SHARES if trials.works(at, n, surely=surely)), None)
 
-    return _finish(trials, "utilisation", at, (answer(False), answer(True)), lambda n: n - 1, "kv_cache")
+    found = answer(False), answer(True)
+    ends = (True, False) if found == (None, None) else ()
+    started = (n for end in ends for n in reversed(_SHARES) if _starts(trials.plan(at, n)[1], surely=end))
+    easiest = next(started, _SHARES[-1])
+    return _finish(trials, "utilisation", at, found, lambda n: n - 1, "kv_cache", easiest=easiest)
 
 
 # GPUs, split, format -------------------------------------------------------------------------------------------------
@@ -385,18 +389,22 @@ def _format(trials: _Trials) -> Solved:
     def answer(surely: bool) -> int | None:
         return next((i for i in range(len(names)) if trials.works(at, i, surely=surely)), None)
 
-    return _finish(trials, "format", at, (answer(False), answer(True)), lambda n: n - 1 if n else None, "model")
+    return _finish(trials, "format", at, (answer(False), answer(True)), lambda n: n - 1 if n else None, "model",
+                   easiest=len(names) - 1)  # fmt: skip
 
 
 def _finish(
     trials: _Trials, asked: Asked, at: Callable[[int], Trial], found: tuple[int | None, int | None],
-    beyond: Callable[[int], int | None], at_end: str,
+    beyond: Callable[[int], int | None], at_end: str, *, easiest: int = 1,
 ) -> Solved:  # fmt: skip
-    """beyond: the next value, which does not work any more, None where the range ends: then at_end binds."""
+    """beyond: the next value, which does not work any more, None where the range ends: then at_end binds.
+
+    easiest: the value that says what is in the way where none works.
+    """
     value, sure = found
     chosen = sure if sure is not None else value
     if chosen is None:
-        tried = next(iter(p for _, p in [trials.plan(at, 1)] if p is not None), None)
+        tried = next(iter(p for _, p in [trials.plan(at, easiest)] if p is not None), None)
         return Solved(asked, None, None, bound(tried, surely=True) or at_end)
     trial, plan = trials.plan(at, chosen)
     following = beyond(chosen)

@@ -320,10 +320,13 @@ def test_more_slots_are_users_of_ollama_and_fewer_sequences_of_a_hybrid() -> Non
         (LLAMA, "2xH100", "tp", "the whole load is carried"),
         (LLAMA, "H100", "format", "the weights as they are stored"),
         ("Qwen/Qwen3-32B", "RTX 4090", "context", "none works; start-up fails while loading the weights"),
+        (LLAMA, "RTX 4090", "utilisation", "none works; the KV cache holds too little"),
+        ("meta-llama/Llama-3.3-70B-Instruct", "RTX 4060 Ti 16GB", "format", "none works; start-up fails while loading"),
     ],
 )
 def test_what_binds_an_answer_is_said_of_it(model: str, gpu: str, what: Asked, said: str) -> None:
-    request = asked(model, gpu, {"max_model_len": 8192} if what == "utilisation" else {}, Load(8, 3000, 1000))
+    users = 64 if (gpu, what) == ("RTX 4090", "utilisation") else 8
+    request = asked(model, gpu, {"max_model_len": 8192} if what == "utilisation" else {}, Load(users, 3000, 1000))
     found = plan(request)
     assert found is not None
     assert said in solved_lines(found, solve(what, request))[0]
