@@ -100,6 +100,8 @@ def _heads(layer: Layer, mixer: Attention, product: int, norm: str, bytes_: int)
     if layer.weights.has(norm):
         product = layer.norm(product, norm, bytes_=bytes_, inplace=whole)
         return layer.turn(bytes_, product, inplace=not whole, table=table) if turned else product
+    if arch == "llama4" and not layer.turned and "_q_" in norm:
+        return layer.op(bytes_, product, layer.inputs.scales)  # by how far they stand
     product = layer.turn(bytes_, product, table=table) if turned else product
     # Phi-3 scales its queries here.
     return layer.op(bytes_, product, inplace=True) if arch == "phi3" and "_q_" in norm else product

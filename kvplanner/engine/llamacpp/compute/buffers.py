@@ -26,7 +26,7 @@ _TURNED: Final = 64  # heads are rotated where this divides them
 # (embeddings_nextn_masked of their graphs).
 _LATE_ROWS: Final = frozenset(
     {"gpt-oss", "qwen3next", "qwen35", "qwen35moe", "gemma4", "nemotron_h", "nemotron_h_moe", "step35", "cohere2moe",
-     "hy-v3", "bailingmoe3"}
+     "hy_v3", "bailingmoe3"}
 )  # fmt: skip
 # Those that pick the rows before the last norm rather than after it.
 _ROWS_BEFORE_NORM: Final = frozenset({"gpt-oss", "step35"})
@@ -200,6 +200,7 @@ def _inputs(graph: Graph, layers: Sequence[LayerSpec], shape: Shape, *, full_hea
         output_rows=graph.input(_INT * shape.outputs),
         states=graph.view(states, graph.sizes[states]),
         other_states=graph.view(states, 0),
+        scales=graph.input(_F32 * shape.tokens if shape.arch == "llama4" else 0),
         rotations={windows: _rotations(graph, shape, mixers, windows) for windows in (False, True)},
         narrowed={},
         side=_index_inputs(graph, mixers, shape),

@@ -65,7 +65,8 @@ def route(layer: Layer, moe: Moe, source: int, rows: int | None) -> Chosen:
     logits = layer.matmul("ffn_gate_inp.weight", moe.experts, source, rows=rows)
     late_softmax = shape.arch == "gpt-oss"
     scores = logits if late_softmax else layer.op(row * moe.experts, logits, inplace=True)
-    biased = scores
+    # Llama 4 chooses by what it has not yet squashed, which therefore stays.
+    biased = logits if shape.arch in _WEIGHTED_FIRST else scores
     if layer.weights.has("exp_probs_b.bias"):
         biased = graph.weighted(
             graph.sizes[scores], layer._weight("exp_probs_b.bias"), scores, inplace=True, big=layer.is_big(rows)

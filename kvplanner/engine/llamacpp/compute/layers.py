@@ -86,8 +86,8 @@ class BlockInputs(NamedTuple):
 class Inputs(NamedTuple):
     """What every layer reads: positions, masks, and where new keys and values go.
 
-    states, other_states: which sequences' states are looked up, and which (none) are left aside.
-
+    scales: of Llama 4's queries, by position. states, other_states: which sequences' states are looked up, and which
+    (none) are left aside.
     rotations: the matrices that keys and values are rotated by before they are quantised, by whether they are windows'.
     narrowed: masks that the graph made 16-bit, by whether they are the windows'.
     side: of the side cache of sparse attention; blocks: of attention that sees blocks.
@@ -103,6 +103,7 @@ class Inputs(NamedTuple):
     output_rows: int
     states: int
     other_states: int
+    scales: int
     rotations: Mapping[bool, tuple[int | None, int | None]]
     narrowed: dict[bool, int]
     side: IndexInputs | None = None
