@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kvplanner.engine.llamacpp.compute.allocator import Pool
-from kvplanner.engine.llamacpp.compute.graph import Graph
+from kvplanner.engine.llamacpp.compute.graph import Deferred, Graph
 
 
 def test_freed_neighbours_merge_and_the_smallest_hole_that_fits_is_taken() -> None:
@@ -50,3 +50,46 @@ def test_a_pipeline_keeps_four_copies_of_what_a_split_takes() -> None:
         sizes.append(graph.reserve())
     assert sizes[0][1] == 2 << 20
     assert sizes[1][1] == 5 << 20
+
+
+def test_an_empty_block_that_was_freed_leaves_holes_unused() -> None:
+    """ggml-alloc.c puts it behind the endless block that it lies in, which then is no longer the last to be tried."""
+    for empty, expected in ((True, 640), (False, 0)):
+        pool = Pool(128)
+        first, nothing = pool.take(256), pool.take(0)
+        pool.give(first, 256)
+        if empty:
+            pool.give(nothing, 0)
+        second, third = pool.take(256), pool.take(384)
+        assert (second, third) == (0, 256)
+        pool.give(second, 256)
+        assert pool.take(256) == expected
+
+
+def test_what_is_held_back_comes_when_something_needs_it_its_first_source_first() -> None:
+    graph = Deferred(1)
+    early, late = graph.op(128, on=0), graph.op(256, on=0)
+    unused = graph.op(512, on=0)
+    last = graph.op(1024, late, early, on=0)
+    graph.expand(last)
+    assert [node[0] for node in graph._nodes] == [late, early, last]
+    stored = graph.op(0, graph.view(unused, 64), on=0, stored=True)
+    assert [node[0] for node in graph._nodes[-2:]] == [unused, stored]
+
+
+def test_copies_beside_a_result_count_on_a_gpu_and_not_on_the_host() -> None:
+    sizes = []
+    for at in (0, 1):
+        graph = Graph(1)
+        graph.with_extra(graph.op(1024, on=at), 4096)
+        sizes.append(graph.reserve())
+    assert sizes == [(5120, 0), (0, 1024)]
+
+
+def test_a_tensor_that_nothing_gives_has_its_place_from_the_start() -> None:
+    graph = Graph(1)
+    leaf = graph.leaf(2048)
+    first = graph.op(1024, on=0)
+    graph.op(1024, first, on=0)
+    graph.op(2048, leaf, inplace=True, on=0)
+    assert graph.reserve() == (4096, 0)

@@ -25,12 +25,15 @@ class Pool:
         return -(-size // self.alignment) * self.alignment
 
     def take(self, size: int) -> int:
-        """The address of a new tensor of `size` bytes."""
+        """The address of a new tensor of `size` bytes: the smallest block that fits, of the last ones if several do.
+
+        The block at the end of the list is tried last; it is the endless one unless an empty one stands behind it.
+        """
         size = -(-size // self.alignment) * self.alignment
         sizes, offsets = self._sizes, self._offsets
-        at, best = -1, _ENDLESS
-        for index, free in enumerate(sizes):  # the last block is the largest
-            if size <= free <= best:
+        at, best, last = -1, _ENDLESS, len(sizes) - 1
+        for index, free in enumerate(sizes):
+            if size <= free <= best and (index < last or at < 0):
                 at, best = index, free
         offset = offsets[at]
         if best == size:
@@ -46,20 +49,17 @@ class Pool:
     def give(self, offset: int, size: int) -> None:
         """Frees a tensor. One without bytes leaves an empty block where no other ends or begins, as ggml's does.
 
-        An empty block keeps the blocks on both of its sides from being merged.
+        An empty block may lie within another, and keeps blocks on both of its sides from being merged; the list is in
+        order of addresses only as far as ggml keeps it so.
         """
         size = -(-size // self.alignment) * self.alignment
         offsets, sizes = self._offsets, self._sizes
         end = offset + size
-        at = 0
         for index, start in enumerate(offsets):
-            at = index
-            if start > end:
-                break
             if start + sizes[index] == offset:
                 sizes[index] += size
                 after = index + 1
-                if after < len(offsets) and offsets[after] == end:
+                if after < len(offsets) and offsets[after] == start + sizes[index]:
                     sizes[index] += sizes[after]
                     del offsets[after]
                     del sizes[after]
@@ -72,7 +72,6 @@ class Pool:
                     del offsets[index]
                     del sizes[index]
                 return
-        while at and offsets[at - 1] >= offset:
-            at -= 1
+        at = next((index for index, start in enumerate(offsets) if start >= offset), len(offsets))
         offsets.insert(at, offset)
         sizes.insert(at, size)
