@@ -29,7 +29,7 @@ CHECKED: Final = frozenset(
      "minimax-m2", "minimax-m3", "mistral3", "mistral4", "nemotron", "nemotron_h", "nemotron_h_moe", "olmo", "olmo2",
      "olmoe", "openelm", "orion", "paddleocr", "pangu-embedded", "phi2", "phi3", "phimoe", "plamo3", "plm", "qwen",
      "qwen2", "qwen2moe", "qwen2vl", "qwen3", "qwen35", "qwen35moe", "qwen3moe", "qwen3next", "qwen3vl",
-     "qwen3vlmoe", "refact", "seed_oss", "smallthinker", "smollm3", "stablelm", "starcoder2", "step35", "xverse"}
+     "qwen3vlmoe", "refact", "seed_oss", "smollm3", "stablelm", "starcoder2", "step35", "xverse"}
 )  # fmt: skip
 _FLOOR: Final = 64 * MIB
 # By how much the graph of Ollama's own engine may be smaller or larger than llama.cpp's of the same model.

@@ -15,7 +15,7 @@ from kvplanner.model.spec import Attention, Indexer, LayerSpec
 _LESS_CERTAIN = {
     "bailing_hybrid", "bert", "deci", "deepseek4", "deepseek_ref", "deepseek_vl_v2", "dots_ocr", "gpt2", "mimo",
     "minimax-01", "mllama_text_model", "muse-glimmer", "nomic-bert", "olmo_hybrid", "opt", "phi3small", "phi4mm",
-    "whisper",
+    "smallthinker", "whisper",
 }  # fmt: skip
 
 

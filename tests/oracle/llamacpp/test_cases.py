@@ -33,6 +33,7 @@ OTHERS = {
     "modern-bert",
     "mpt",
     "plamo2",
+    "smallthinker",
     "starcoder",
 }
 
