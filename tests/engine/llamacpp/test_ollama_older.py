@@ -193,3 +193,15 @@ def test_eras_stand_newest_first_and_releases_are_refused_where_nothing_is_known
         era_of("0.4.7")
     with pytest.raises(BadInput, match="no release of Ollama"):
         era_of("latest")
+
+
+@pytest.mark.parametrize("version", ["0.6.0", "0.9.6"])
+def test_a_request_has_num_ctx_also_where_slots_share_cells(version: str) -> None:
+    made = _plan("Qwen3-8B", "RTX 3090", version)
+    context, slots = (made.options[name].value for name in ("num_ctx", "num_parallel"))
+    assert isinstance(context, int)
+    assert isinstance(slots, int)
+    assert slots > 1
+    assert made.kv_cache is not None
+    assert (made.kv_cache.tokens, made.kv_cache.context_length) == (context * slots, context)
+    assert made.kv_cache.max_concurrency == made.limits.max_concurrent_requests == slots

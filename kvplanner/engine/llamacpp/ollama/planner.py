@@ -21,7 +21,7 @@ from kvplanner.engine.llamacpp.settle import settle
 from kvplanner.engine.option import FlagRule, Option, OptionValue, Resolved
 from kvplanner.engine.plan import Limits, Plan
 from kvplanner.engine.probe import Probe
-from kvplanner.engine.request import PlanRequest
+from kvplanner.engine.request import Load, PlanRequest
 from kvplanner.engine.segment import SegmentKind
 from kvplanner.engine.shared.identity import by_identity
 from kvplanner.engine.values import check_ranges
@@ -172,12 +172,27 @@ def _older_plan(request: PlanRequest, model: Model, era: Era, extra: tuple[str, 
 
     choice = Older(request, model, era, graph)
     plan = made(choice)
+    cache = plan.kv_cache
+    if cache is not None and cache.error is None:  # shared cells are no longer context: each request has num_ctx
+        cache = cache._replace(context_length=choice.context, max_concurrency=float(choice.slots))
     return plan._replace(
-        limits=_of_a_slot(plan.limits, choice.slots),
+        limits=_shared_out(_of_a_slot(plan.limits, choice.slots), choice, request.load),
+        kv_cache=cache,
         request=request,
         options=choice.resolved,
         warnings=later(lambda: (*plan.warnings, *choice.notes, *choice.told(), *_listed(plan, choice))),
     )
+
+
+def _shared_out(found: Limits, choice: Older, load: Load | None) -> Limits:
+    """The requests at once: as many as there are slots, each of num_ctx tokens, also where slots share cells."""
+    sure = found.sure_max_concurrent_requests
+    found = found._replace(
+        max_concurrent_requests=choice.slots, sure_max_concurrent_requests=choice.slots if sure else sure
+    )
+    if load is not None and load.tokens_per_user > choice.context:
+        return found._replace(serves_users=0, sure_serves_users=0, limited_by="context")
+    return found
 
 
 def _listed(plan: Plan, choice: Older) -> tuple[str, ...]:
