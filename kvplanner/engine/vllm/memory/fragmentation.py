@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from kvplanner.engine.shared.allocator import allocate_layers
 from kvplanner.engine.shared.identity import by_identity
 from kvplanner.engine.vllm import rules
 from kvplanner.engine.vllm.gpu import Gpu
@@ -56,10 +55,9 @@ def _between_weights(model: Model, settings: Settings, gpu: Gpu, stage: int) -> 
     """Bytes of the weights' segments that no tensor has, after loading and repacking."""
     if settings.model.cpu_offload_bytes:
         return 0
-    limit = rules.LOAD_SPLIT.at(settings.version)
-    found = allocate_layers(weights_loaded.sizes_of(model, settings, gpu, stage), limit)
+    found, _ = weights_loaded.allocation(model, settings, gpu, stage)
     left = found.reserved - found.allocated
-    repacked = limit is None and rules.REPACKING_GAPS.at(settings.version)
+    repacked = rules.LOAD_SPLIT.at(settings.version) is None and rules.REPACKING_GAPS.at(settings.version)
     return left + (_left_by_repacking(model, settings, gpu, stage) if repacked else 0)
 
 

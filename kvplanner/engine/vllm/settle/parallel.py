@@ -96,10 +96,15 @@ def largest_tensor_parallel(model: Model, gpus: int) -> int:
 def allowed(name: str, model: Model) -> tuple[int, ...]:
     """The sizes of a parallel option that a model allows, ascending; empty for other options."""
     if name == "tensor_parallel_size":
-        return tuple(size for size in range(1, _MOST + 1) if _divides(model, size))
+        return _tensor_sizes(model)
     if name == "pipeline_parallel_size":
         return tuple(range(1, min(max(model.spec.num_layers, 1), _MOST) + 1))
     return ()
+
+
+@by_identity(64, lambda _: None)
+def _tensor_sizes(model: Model) -> tuple[int, ...]:
+    return tuple(size for size in range(1, _MOST + 1) if _divides(model, size))
 
 
 @by_identity(256, lambda _, size: size)

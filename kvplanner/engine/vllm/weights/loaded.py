@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Final
 
-from kvplanner.engine.shared.allocator import allocate_layers
+from kvplanner.engine.shared.allocator import Allocation, allocate_layers
 from kvplanner.engine.shared.identity import by_identity
 from kvplanner.engine.vllm import rules
 from kvplanner.engine.vllm.gpu import Gpu
@@ -57,14 +57,20 @@ def rounding(model: Model, settings: Settings, gpu: Gpu, stage: int) -> Estimate
     """Bytes that PyTorch counts for the tensors of a rank beyond their own sizes."""
     layers = model.spec.num_layers // settings.parallel.pp
     buffers = layers * _BUFFERS_PER_LAYER
-    limit = rules.LOAD_SPLIT.at(settings.version)
     if settings.model.cpu_offload_bytes:
         return exact(buffers, "{buffers}", Input("buffers", buffers, "B")).with_notes("small tensors in 512 bytes")
-    bodies_ = tuple(sizes_of(model, settings, gpu, stage))
-    own = allocate_layers(bodies_, limit).allocated - sum(times * sum(sizes) for sizes, times in bodies_)
-    value = own + buffers
+    made, tensors = allocation(model, settings, gpu, stage)
+    value = made.allocated - tensors + buffers
     found = banded(value, value // 4, 2 * value, "analytic", "{rounding}", Input("rounding", value, "B"))
-    return found.with_notes(_how_cut(limited=bool(limit)))
+    return found.with_notes(_how_cut(limited=bool(rules.LOAD_SPLIT.at(settings.version))))
+
+
+@by_identity(64, moving)
+def allocation(model: Model, settings: Settings, gpu: Gpu, stage: int) -> tuple[Allocation, int]:
+    """What PyTorch's allocator makes of a rank's tensors in the engine's order, and the sum of their own sizes."""
+    found = tuple(sizes_of(model, settings, gpu, stage))
+    own = sum(times * sum(sizes) for sizes, times in found)
+    return allocate_layers(found, rules.LOAD_SPLIT.at(settings.version)), own
 
 
 @cache
