@@ -6,6 +6,8 @@ from typing import Final
 
 # The pictures that Unicode has of control characters; anything else without a shape of its own becomes a mark.
 _PICTURES: Final = 0x2400
+# Of what is said in one line of the window.
+LONGEST_LINE: Final = 600
 _DELETE: Final = 0x7F
 _MARK: Final = "�"
 # A cell that begins with one of these is a formula to a spreadsheet, which passes over blanks before it.
@@ -39,3 +41,10 @@ def inert(text: str) -> str:
 def cut(text: str, most: int) -> str:
     """The text on at most so many characters, with a mark of how many more there were."""
     return text if len(text) <= most else f"{text[: max(0, most - 12)]}… ({len(text):,})"
+
+
+def in_sight(text: str, most: int) -> str:
+    """Lines in plain characters, with the middle left out of what is longer: its end stays."""
+    half = most // 2
+    shown = text if len(text) <= most else f"{text[:half]} … {text[-half:]}"
+    return "\n".join(map(printable, shown.split("\n")))

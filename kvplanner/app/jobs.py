@@ -13,6 +13,7 @@ from PySide6 import QtCore
 from PySide6.QtCore import QObject, QRunnable, QThreadPool, Signal
 
 from kvplanner.errors import PlannerError
+from kvplanner.printable import LONGEST_LINE, in_sight
 
 STOP_TIMEOUT_MS: Final = 3000
 
@@ -203,4 +204,5 @@ class Jobs(QObject):
 
 def error_text(error: Exception) -> str:
     """One sentence for a job's error."""
-    return str(error) if isinstance(error, PlannerError) else f"{type(error).__name__}: {error}"
+    text = str(error) if isinstance(error, PlannerError) else f"{type(error).__name__}: {error}"
+    return in_sight(text, LONGEST_LINE)

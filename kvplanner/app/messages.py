@@ -8,6 +8,7 @@ from typing import Final, Literal
 from PySide6.QtCore import QObject, Signal
 
 from kvplanner.errors import PlannerError
+from kvplanner.printable import LONGEST_LINE, in_sight
 from kvplanner.record import NamedTuple
 
 Level = Literal["info", "success", "warning", "error"]
@@ -15,6 +16,7 @@ _COMMAND: Final = r"\bkvplanner (models|gpus)(?: QUERY)?\b"
 _PLAN: Final = r"Example: kvplanner plan [^\n]*|: kvplanner plan MODEL -- …"
 _FLAG: Final = r"(?<=example )--gpu (?=\w)|(?<=Example: )--gpu (?=\w)"
 _NAME_IT: Final = "Choose Model… (Ctrl+1), or name it in the command"
+_LONGEST_DETAILS: Final = 20_000
 _PLACES: Final = {"models": "Choose Model… (Ctrl+1)", "gpus": "Choose GPUs… (Ctrl+2)"}
 
 
@@ -49,8 +51,11 @@ class Messages(QObject):
     briefed = Signal(str)
 
     def post(self, message: Message) -> None:
-        """Show a message."""
-        self.posted.emit(message._replace(text=in_window(message.text), details=in_window(message.details)))
+        """Show a message: of names that are too long for a line so much that the rest stays in sight."""
+        text, details = in_window(message.text), in_window(message.details)
+        self.posted.emit(
+            message._replace(text=in_sight(text, LONGEST_LINE), details=in_sight(details, _LONGEST_DETAILS))
+        )
 
     def info(self, text: str, *, action: tuple[str, Callable[[], None]] | None = None, key: str = "") -> None:
         """Say something that needs no reaction."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from itertools import islice
 from typing import Final
 
@@ -83,6 +84,22 @@ def read(text: str) -> Pasted:
         raise BadInput(
             f"{len(text):,} characters are too many for a command", WHERE, "Paste only what starts the server"
         )
+    found = _read_once(text.rstrip())
+    if isinstance(found, BadInput):
+        raise BadInput(found.what, found.where, found.remedy)
+    return found
+
+
+@lru_cache(maxsize=2)
+def _read_once(text: str) -> Pasted | BadInput:
+    """Of a text that is dragged over a window, dropped there and planned, which takes half a second for a long one."""
+    try:
+        return _read(text)
+    except BadInput as error:
+        return error.with_traceback(None)
+
+
+def _read(text: str) -> Pasted:
     if is_log(text):
         raise BadInput("it is a start-up log", WHERE, "Read it with kvplanner diagnose LOG")
     wished, release = _WISHED.search(text), _RELEASE.search(text)
