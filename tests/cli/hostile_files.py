@@ -20,6 +20,10 @@ PLAN = {"schema": "kvplanner.planfile/1", "model": "Llama-3.1-8B-Instruct", "mac
 RUN = {"id": "0" * 8, "engine": "vllm", "measured": [{"kind": "weights", "bytes": 1}]}
 MARKS = "\x1b]0;x\x07\u202e"
 SEEDS = 20
+KINDS = ("m.gguf", "m.safetensors", "config.json", "p.kvplan.json", "model.safetensors.index.json", "x.bin", "x.txt",
+         "x.log", "x.yaml", "x.kvpack")  # fmt: skip
+ODD = ("", " ", "\0", "\x1b[31m\u202e", "9" * 400, "1e999", "nan", "-1", "0", "٣", "a" * 100_000, "../../x", "=", ",,,",
+       "9" * 5000, f"{'9' * 5000}=1GiB", "²")  # fmt: skip
 
 
 def contents() -> Iterator[tuple[str, bytes]]:

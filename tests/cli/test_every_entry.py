@@ -17,14 +17,12 @@ from typing import Final
 import pytest
 
 from kvplanner.cli.main import COMMANDS
-from tests.cli.hostile_files import contents, no_files
+from tests.cli.hostile_files import KINDS, ODD, contents, no_files
 from tests.cli.kit import OBEYED, Ran, Terminal
 
 pytestmark = pytest.mark.slow
 
 MIB = 1 << 20
-KINDS = ("m.gguf", "m.safetensors", "config.json", "p.kvplan.json", "model.safetensors.index.json", "x.bin", "x.txt",
-         "x.log", "x.yaml", "x.kvpack")  # fmt: skip
 GPU = "--gpu H100"
 # Each command with a file in each place that takes one ({}); none for those that read no file.
 READS: Final[dict[str, tuple[str, ...]]] = {
@@ -62,8 +60,6 @@ BASE: Final[dict[str, str]] = {
     "models": "models qwen",
     "gpus": "gpus h100",
 }
-ODD = ("", " ", "\0", "\x1b[31m\u202e", "9" * 400, "1e999", "nan", "-1", "0", "٣", "a" * 100_000, "../../x", "=", ",,,",
-       "9" * 5000, f"{'9' * 5000}=1GiB", "²")  # fmt: skip
 
 
 def arguments(command: str) -> list[argparse.Action]:

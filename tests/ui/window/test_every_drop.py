@@ -26,9 +26,8 @@ from kvplanner.ui.window.application import Application
 from kvplanner.ui.window.commands.opening import Opening
 from kvplanner.ui.window.tabs import TABS
 from kvplanner.ui.window.window import MainWindow
-from tests.cli.hostile_files import contents, no_files, texts
+from tests.cli.hostile_files import KINDS, ODD, contents, no_files, texts
 from tests.cli.kit import OBEYED
-from tests.cli.test_every_entry import KINDS, ODD
 from tests.ui.window.kit import opened_options
 
 pytestmark = pytest.mark.slow
