@@ -17,7 +17,7 @@ from threading import get_ident
 from typing import Final
 
 FOLDER_VARIABLE: Final = "KVPLANNER_DATA_DIR"
-_PART: Final = re.compile(r"\.kvplanner-[0-9]{1,10}-[0-9]{1,20}\.part")
+_PART: Final = re.compile(r"\.kvplanner-([0-9]{1,10})-[0-9]{1,20}\.part")
 _ABANDONED_S: Final = 600
 # Of a folder's entries: a plan may be saved among a hundred thousand downloads.
 _MOST_SWEPT: Final = 5000
@@ -110,11 +110,30 @@ def refuse_no_file(target: Path) -> None:
 
 
 def _sweep(folder: Path) -> None:
-    """Takes away what was left half written ten minutes ago or earlier: no writing takes that long."""
+    """Takes away what was left half written ten minutes ago or earlier: no writing takes that long.
+
+    Nothing of a process that lives, whatever the clock says: it may have been put on an hour.
+    """
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in islice(entries, _MOST_SWEPT):
-            if _PART.fullmatch(entry.name) and entry.stat(follow_symlinks=False).st_mtime < time.time() - _ABANDONED_S:
+            part = _PART.fullmatch(entry.name)
+            if part is None or entry.stat(follow_symlinks=False).st_mtime >= time.time() - _ABANDONED_S:
+                continue
+            if not is_alive(int(part[1])):
                 Path(entry.path).unlink(missing_ok=True)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process of this machine has that id."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    except OverflowError:  # no process id at all
+        return False
+    return True
 
 
 def _sync_folder(folder: Path) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -45,6 +47,22 @@ def garbage_is_collected() -> Iterator[None]:
     on = gc.isenabled()
     gc.enable()
     assert on, "this test left the garbage collection off"
+
+
+@pytest.fixture
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[], AbstractContextManager[None]]:
+    """A disk without room for as long as its context lasts: what was written cannot be kept."""
+
+    def no_room(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    @contextmanager
+    def full() -> Iterator[None]:
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fsync", no_room)
+            yield
+
+    return full
 
 
 # How many cases of each test are run, evenly chosen; all of them without it.

@@ -22,7 +22,7 @@ from PySide6.QtCore import QObject, QTimer
 from kvplanner.app import storage
 from kvplanner.app.jobs import Jobs
 from kvplanner.app.storage import read_object
-from kvplanner.files import data_folder
+from kvplanner.files import data_folder, is_alive
 from kvplanner.reading import is_there
 from kvplanner.record import NamedTuple
 
@@ -57,18 +57,6 @@ class Restored(NamedTuple):
     plans: tuple[OpenPlan, ...]
     crashed: bool
     aside: tuple[Path, ...] = ()
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    except OverflowError:  # no process id at all
-        return False
-    return True
 
 
 def _plans(document: Mapping[str, Any] | None) -> tuple[OpenPlan, ...] | None:
@@ -114,6 +102,7 @@ class Session(QObject):
         self._timer.timeout.connect(self._write_soon)
         self.enabled = True
         self._found: tuple[OpenPlan, ...] = ()
+        self._last_seen = self._mark_of_last()
         self._writing = Lock()
         self._begun = self._written = 0
 
@@ -137,6 +126,7 @@ class Session(QObject):
         for path in gone:
             _remove(path)
         self._found = self._read(self.last, aside) or ()
+        self._last_seen = self._mark_of_last()
         return Restored(self._found, crashed=False, aside=tuple(aside))
 
     def _left_behind(self) -> list[Path]:
@@ -148,7 +138,7 @@ class Session(QObject):
             return []
         for number, name in enumerate(found):
             match = _OWNED.fullmatch(name)
-            if match is None or (int(match[1]) != os.getpid() and _alive(int(match[1]))):
+            if match is None or (int(match[1]) != os.getpid() and is_alive(int(match[1]))):
                 continue
             if name == self.own.name and self._found:
                 continue  # ours by now; before, it is of a process that had our id
@@ -179,8 +169,23 @@ class Session(QObject):
         if self.enabled and not self._timer.isActive():
             self._timer.start()
 
-    def _text(self) -> str:
-        plans = self._collect() or self._found  # what has been found is open as soon as it is read
+    def _mark_of_last(self) -> tuple[int, int, int] | None:
+        """What tells one writing of the last session from another, whatever the clock does; None for none."""
+        try:
+            status = self.last.stat()
+        except OSError:
+            return None
+        return status.st_ino, status.st_size, status.st_mtime_ns
+
+    def _of_others(self) -> tuple[OpenPlan, ...]:
+        """Edits that are in no file, of a process that was closed while this one ran: they too come back."""
+        if self._mark_of_last() in (None, self._last_seen):
+            return ()
+        return tuple(plan for plan in _plans(read_object(self.last, MOST_BYTES)) or () if plan.modified)
+
+    def _text(self, others: tuple[OpenPlan, ...] = ()) -> str:
+        own = self._collect() or self._found  # what has been found is open as soon as it is read
+        plans = [*own, *(plan for plan in others if plan not in own)][: max(MOST_WINDOWS, len(own))]
         windows = [
             {"plan": dict(p.plan), "path": p.path, "modified": p.modified, "pinned": [dict(one) for one in p.pinned]}
             for p in plans
@@ -224,7 +229,7 @@ class Session(QObject):
         if not self.enabled or not (self._collect() or self._found):
             return
         try:
-            storage.write(self.last, self._text())
+            storage.write(self.last, self._text(self._of_others()))
         except OSError:
             return
         _remove(self.own)

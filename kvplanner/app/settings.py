@@ -77,6 +77,7 @@ class Settings(QObject):
         self.path = path or kept.settings_file()
         self._save = save
         self._values: dict[str, Any] = {}
+        self._unsaved: set[str] = set()
         self.broken: Path | None = None  # where a file that could not be read lies now
         if save:
             self._load()
@@ -111,33 +112,48 @@ class Settings(QObject):
         return self._save
 
     def set(self, setting: Setting[T], value: T) -> None:
-        """Change a value and save at once. A file that cannot be written leaves the value for this run only."""
+        """Change a value and save at once. A file that cannot be written leaves it to the next save."""
         if self.get(setting) == value:
             return
         self._values[setting.name] = value
+        self._unsaved.add(setting.name)
         self.save()
         self.changed.emit(setting.name)
 
     def remember(self, setting: Setting[list[str]], item: str) -> None:
         """Put an item at the head of a recent list."""
-        kept = [other for other in self.get(setting) if other != item]
+        kept = [other for other in self._listed(setting) if other != item]
         self.set(setting, [item, *kept][:RECENT_LIMIT])
 
     def star(self, setting: Setting[list[str]], item: str) -> None:
         """Put an item on a list of what the user starred, or take it off."""
-        kept = self.get(setting)
+        kept = self._listed(setting)
         self.set(setting, [other for other in kept if other != item] if item in kept else [*kept, item])
 
     def forget(self, setting: Setting[list[str]], item: str) -> None:
         """Take an item off a recent list."""
-        self.set(setting, [other for other in self.get(setting) if other != item])
+        self.set(setting, [other for other in self._listed(setting) if other != item])
+
+    def _listed(self, setting: Setting[list[str]]) -> list[str]:
+        """A list with what other processes put on it."""
+        on_disk = self._on_disk().get(setting.name) if self._save and setting.name not in self._unsaved else None
+        return on_disk if isinstance(on_disk, list) and setting.accepts(on_disk) else self.get(setting)
+
+    def _on_disk(self) -> dict[str, Any]:
+        """What the file holds by now: another process may have changed it; our own values where it cannot be read."""
+        values = read_object(self.path)
+        return values if values is not None else self._values
 
     def save(self) -> bool:
-        """Write the file; False when that is not possible (a full or read-only disk)."""
+        """Write what was changed here, beside what others changed; False for a full or read-only disk."""
         if not self._save:
             return False
+        if not self._unsaved:
+            return True
+        changed = {name: self._values[name] for name in self._unsaved}
         try:
-            storage.write(self.path, json.dumps(self._values, indent=1, sort_keys=True))
+            storage.write(self.path, json.dumps({**self._on_disk(), **changed}, indent=1, sort_keys=True))
         except OSError:
             return False
+        self._unsaved.clear()
         return True

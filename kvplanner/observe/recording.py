@@ -6,7 +6,9 @@ One line per device and per process of a snapshot. A missing figure is the empty
 from __future__ import annotations
 
 import csv
+import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, TextIO
 
@@ -50,20 +52,32 @@ class Recorder:
         self.snapshots = 0
         self._file: TextIO = path.open("w", encoding="utf-8", newline="")
         self._write = csv.writer(self._file)
-        self._write.writerow((f"# {FORMAT}",))
-        self._write.writerow(HEADER)
+        try:
+            self._write.writerow((f"# {FORMAT}",))
+            self._write.writerow(HEADER)
+            self._file.flush()
+        except OSError:
+            self.close()
+            raise
 
     def add(self, snapshot: Snapshot) -> None:
-        """One snapshot. Raises OSError when the disk is full."""
-        for gpu in snapshot.gpus:
-            self._write.writerow(_gpu_row(snapshot, gpu))
-            self._write.writerows(_process_row(snapshot, gpu, p) for p in gpu.processes or ())
+        """One snapshot. Raises OSError when the disk is full, with the snapshots before it whole in the file."""
+        whole = os.fstat(self._file.fileno()).st_size
+        try:
+            for gpu in snapshot.gpus:
+                self._write.writerow(_gpu_row(snapshot, gpu))
+                self._write.writerows(_process_row(snapshot, gpu, p) for p in gpu.processes or ())
+            self._file.flush()
+        except OSError:
+            self.close()
+            os.truncate(self.path, whole)
+            raise
         self.snapshots += 1
-        self._file.flush()
 
     def close(self) -> None:
-        """Ends the recording."""
-        self._file.close()
+        """Ends the recording, also where the disk has no room for what was to be written last."""
+        with suppress(OSError):
+            self._file.close()
 
 
 def _cell(reading: Reading) -> int | str:
@@ -138,6 +152,11 @@ class _Lines:
         """Bytes of the lines that were given so far."""
         return self.read - len(self._have) + self._at
 
+    @property
+    def cut_off(self) -> bool:
+        """Whether the line given last is the file's last and has no end."""
+        return self.taken == self._source.size and not self._have.endswith(b"\n")
+
     def __iter__(self) -> _Lines:
         return self
 
@@ -183,6 +202,8 @@ def _snapshots(path: Path, header: list[str], rows: Iterator[list[str]], lines: 
         if len(row) != len(header):
             if not row:
                 continue
+            if lines.cut_off:  # its program was killed, or its disk was full: what came last is not whole
+                return
             raise BadInput(f"{len(row)} cells where {len(header)} are expected", f"{path}, line {number}", _REMEDY)
         held += 1
         if len(gpus) > MAX_GPUS or held > MAX_ROWS:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import cast
 
@@ -189,3 +190,63 @@ def test_an_older_state_never_overwrites_a_newer_one(qtbot: QtBot, tmp_path: Pat
     open_now[0] = PLAN._replace(path="later")
     late[1](None)
     assert json.loads(session.own.read_text())["windows"][0]["path"] == ""
+
+
+def edited(name: str, *, modified: bool = True) -> OpenPlan:
+    return OpenPlan({"schema": "x", "model": name}, "", modified=modified)
+
+
+def test_of_two_processes_that_end_neither_loses_its_edits(jobs: Jobs) -> None:
+    """Each ends without asking, since the session keeps its edits; the later one must not write over them."""
+    first, second = Session(lambda: (edited("a"),), jobs), Session(lambda: (edited("b"),), jobs)
+    second.own = second.folder / "1-2.json"
+    first.close()
+    second.close()
+    assert Session(lambda: (), jobs).restore() == Restored((edited("b"), edited("a")), crashed=False)
+    third = Session(lambda: (edited("c"),), jobs)
+    third.restore()
+    third.close()
+    assert Session(lambda: (), jobs).restore().plans == (edited("c"),), "what it saw and closed does not come back"
+
+
+def test_what_others_left_without_edits_is_not_gathered(jobs: Jobs) -> None:
+    first, second = Session(lambda: (edited("a", modified=False),), jobs), Session(lambda: (edited("b"),), jobs)
+    first.close()
+    second.close()
+    assert Session(lambda: (), jobs).restore().plans == (edited("b"),)
+
+
+@pytest.mark.parametrize("year", [1980, 2090])
+def test_no_jump_of_the_clock_loses_a_session(jobs: Jobs, year: int) -> None:
+    """Neither the last one, nor one of a crash, nor what another process has edited meanwhile."""
+    then = float((year - 1970) * 365 * 86_400)
+    first = Session(lambda: (edited("a"),), jobs)
+    second = Session(lambda: (edited("b"),), jobs)
+    first.close()
+    os.utime(first.last, (then, then))
+    second.close()
+    assert Session(lambda: (), jobs).restore().plans == (edited("b"), edited("a"))
+    crashed = first.folder / f"{dead_pid()}.json"
+    first.own = crashed
+    assert first.write_now()
+    os.utime(crashed, (then, then))
+    assert Session(lambda: (), jobs).restore() == Restored((edited("a"),), crashed=True)
+
+
+def test_a_disk_that_was_full_takes_the_session_once_there_is_room(
+    jobs: Jobs, qtbot: QtBot, full_disk: Callable[[], AbstractContextManager[None]]
+) -> None:
+    plans = [edited("a")]
+    session = Session(lambda: tuple(plans), jobs)
+    assert session.write_now()
+    plans.append(edited("b"))
+    with full_disk():
+        assert not session.write_now()
+        session.touch()
+        session._timer.timeout.emit()
+        qtbot.waitUntil(lambda: not jobs.active)
+    assert json.loads(session.own.read_text())["windows"] == [{**edited("a")._asdict(), "pinned": []}], "as it was"
+    assert [path.name for path in session.folder.iterdir()] == [session.own.name]
+    session._timer.timeout.emit()
+    qtbot.waitUntil(lambda: not jobs.active)
+    assert len(json.loads(session.own.read_text())["windows"]) == 2

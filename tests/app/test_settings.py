@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -82,3 +84,39 @@ def test_atomic_write_leaves_no_litter(tmp_path: Path) -> None:
     storage.write(path, "2")
     assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
     assert path.read_text() == "2"
+
+
+def test_two_processes_keep_what_both_changed(qtbot: QtBot) -> None:
+    first, second = s.Settings(), s.Settings()
+    first.set(s.THEME, "dark")
+    first.remember(s.RECENT_FILES, "/a")
+    first.star(s.STARRED_MODELS, "x")
+    second.set(s.UNIT, "GB")
+    second.remember(s.RECENT_FILES, "/b")
+    second.star(s.STARRED_MODELS, "y")
+    first.forget(s.RECENT_FILES, "/a")
+    first.remember(s.RECENT_FILES, "/c")
+    second.save()
+    again = s.Settings()
+    assert (again.get(s.THEME), again.get(s.UNIT)) == ("dark", "GB")
+    assert again.get(s.RECENT_FILES) == ["/c", "/b"]
+    assert again.get(s.STARRED_MODELS) == ["x", "y"]
+    assert second.get(s.THEME) == "system", "a window does not change while it is looked at"
+
+
+def test_a_disk_that_was_full_takes_all_changes_once_there_is_room(
+    qtbot: QtBot, own_data_folder: Path, full_disk: Callable[[], AbstractContextManager[None]]
+) -> None:
+    settings = s.Settings()
+    settings.set(s.UNIT, "GB")
+    with full_disk():
+        settings.set(s.THEME, "dark")
+        settings.remember(s.RECENT_FILES, "/a")
+        settings.remember(s.RECENT_FILES, "/b")
+        assert not settings.save()
+        assert settings.get(s.RECENT_FILES) == ["/b", "/a"]
+    assert (s.Settings().get(s.UNIT), s.Settings().get(s.THEME)) == ("GB", "system"), "the file is as it was"
+    assert [path.name for path in own_data_folder.iterdir()] == ["settings.json"]
+    settings.set(s.CALM, True)
+    again = s.Settings()
+    assert (again.get(s.THEME), again.get(s.RECENT_FILES), again.get(s.CALM)) == ("dark", ["/b", "/a"], True)

@@ -10,6 +10,8 @@ import os
 import resource
 import socket
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from importlib import import_module
 from pathlib import Path
 from typing import Final
@@ -172,6 +174,56 @@ def test_what_cannot_be_written_is_told_in_one_line(
         assert "cannot be" in ran.err, (name, ran.err)
     assert (tmp_path / f"pipe{ending}").is_fifo()
     assert not list(tmp_path.glob(".kvplanner*"))
+
+
+@pytest.mark.parametrize("case", WRITES)
+def test_a_full_disk_is_told_in_one_line_and_takes_nothing(
+    terminal: Terminal,
+    tmp_path: Path,
+    no_network: list[object],
+    full_disk: Callable[[], AbstractContextManager[None]],
+    monkeypatch: pytest.MonkeyPatch,
+    case: str,
+) -> None:
+    """What was there stays as it was, and nothing half written beside it."""
+    monkeypatch.setenv("KVPLANNER_DATA_DIR", str(tmp_path / "data"))
+    if case == "calibrations export":
+        assert terminal("calibrations", "add", STARTED, "--model", "Qwen3-8B", "--gpu", "H100").status == 0
+    ending = WRITES[case].split("{}")[1]
+    path = tmp_path / f"kept{ending}"
+    words = [word.replace("{}" + ending, str(path)) for word in WRITES[case].split()]
+    assert terminal(*words).status in (0, 1)
+    before = path.read_bytes()
+    with full_disk():
+        ran = ended_well(terminal, words, case)
+    assert ran.status == 2
+    assert "cannot be" in ran.err, ran.err
+    assert "no space left on device" in ran.err.lower(), ran.err
+    assert path.read_bytes() == before
+    assert not list(tmp_path.rglob(".kvplanner*"))
+
+
+def test_a_full_disk_loses_no_calibration_and_no_pack(
+    terminal: Terminal,
+    tmp_path: Path,
+    no_network: list[object],
+    full_disk: Callable[[], AbstractContextManager[None]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("KVPLANNER_DATA_DIR", str(tmp_path / "data"))
+    add = ("calibrations", "add", STARTED, "--model", "Qwen3-8B", "--gpu", "H100")
+    with full_disk():
+        ran = ended_well(terminal, [*add], "add")
+        assert ran.status == 2
+        assert "no space left" in ran.err.lower(), ran.err
+    assert terminal(*add).status == 0
+    kept = {path: path.read_bytes() for path in (tmp_path / "data").rglob("*") if path.is_file()}
+    number = terminal("calibrations", "list").out.split()[0]
+    with full_disk():
+        for words in (["calibrations", "remove", number], [*add]):
+            ran = ended_well(terminal, words, words)
+            assert ran.status in (1, 2), ran
+    assert {path: path.read_bytes() for path in (tmp_path / "data").rglob("*") if path.is_file()} == kept
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import resource
 import time
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pytestqt.qtbot import QtBot
 
 from kvplanner.errors import BadInput
 from kvplanner.observe.player import AHEAD, Player
@@ -16,6 +19,7 @@ from kvplanner.observe.reader import GpuReader
 from kvplanner.observe.recording import FORMAT, HEADER, Recorder, replay
 from kvplanner.observe.snapshot import GpuSample, ProcessSample, Reading, Snapshot
 from kvplanner.printable import inert
+from kvplanner.ui.gpu_panel.feed import Feed
 from tests.nvml_stub.build import SCENARIOS
 from tests.observe.kit import Stub
 
@@ -206,3 +210,65 @@ def test_closing_leaves_no_reader(tmp_path: Path) -> None:
     player = Player(path)
     player.close()
     assert not player._thread.is_alive()
+
+
+def shots(count: int) -> list[Snapshot]:
+    """Snapshots of eight GPUs: some 1.5 kB each."""
+    gpus = tuple(
+        GpuSample(i, f"GPU-{i:036}", name="NVIDIA H100 80GB HBM3", total=Reading(80 << 30), free=Reading(9 << 30))
+        for i in range(8)
+    )
+    return [Snapshot(i, float(i), float(i), gpus, interval=1.0) for i in range(1, count + 1)]
+
+
+@pytest.mark.parametrize("room", [3000, 4001, 5003])
+def test_a_full_disk_ends_a_recording_after_its_last_whole_snapshot(tmp_path: Path, room: int) -> None:
+    """The system itself writes half a line; closing tries to write the rest once more."""
+    path = tmp_path / "run.csv"
+    recorder = Recorder(path)
+    most, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    written = 0
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, hard))
+        for shot in shots(20):
+            recorder.add(shot)
+            written += 1
+    except OSError as error:
+        assert error.errno == errno.EFBIG
+        recorder.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
+    assert 0 < written < 20
+    assert [shot.seq for shot in replay(path)] == list(range(1, written + 1))
+
+
+def test_of_a_recording_whose_program_was_killed_all_whole_snapshots_are_shown(tmp_path: Path) -> None:
+    path = tmp_path / "run.csv"
+    recorder = Recorder(path)
+    for shot in shots(3):
+        recorder.add(shot)
+    recorder.close()
+    data = path.read_bytes()
+    lines = data.splitlines(keepends=True)
+    for cut in range(len(data) - len(lines[-1]) + 1, len(data) - len(lines[-1]) + 80, 7):
+        path.write_bytes(data[:cut])
+        assert [shot.seq for shot in replay(path)] == [1, 2]
+    path.write_bytes(data[: len(data) - len(lines[-1]) - 90] + data[len(data) - len(lines[-1]) :])
+    with pytest.raises(BadInput, match="cells where"):
+        list(replay(path))
+
+
+def test_a_feed_whose_disk_is_full_says_so_and_goes_on(tmp_path: Path, qtbot: QtBot) -> None:
+    feed = Feed()
+    problems: list[str] = []
+    feed.problem.connect(problems.append)
+    feed.record(tmp_path / "run.csv")
+    most, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2000, hard))
+        feed._record(tuple(shots(3)))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
+        feed.detach()
+    assert feed.recorder is None
+    assert problems == [f"The recording {tmp_path / 'run.csv'} was ended: File too large."]

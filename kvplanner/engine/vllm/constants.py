@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final, cast
 
 from kvplanner.engine.shared.identity import forget, of_last
@@ -98,7 +98,7 @@ def replace_table(entries: Mapping[str, list[dict[str, Any]]]) -> None:
     forget()
 
 
-@cache
+@lru_cache(maxsize=4096)
 def _lookup(name: str, version: tuple[int, int], values: tuple[str, ...]) -> Constant:
     here = dict(zip(_CONDITIONS, values, strict=True))
     newest = min(version, _LATEST)  # a release to come has the newest of the shipped entries

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import importlib
 import os
+import pkgutil
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +22,7 @@ from PySide6.QtCore import QCoreApplication, QEvent
 from PySide6.QtWidgets import QApplication, QDialog
 from pytestqt.qtbot import QtBot
 
+import kvplanner
 from kvplanner.app.library import Library
 from kvplanner.catalog import models
 from kvplanner.engine.registry import names
@@ -35,7 +38,7 @@ from tests.ui.window.monkey import LEFT_OUT, Monkey, make_files
 
 pytestmark = pytest.mark.slow
 
-ACTIONS: Final = int(os.environ.get("KVPLANNER_MONKEY_ACTIONS", "450"))
+ACTIONS: Final = int(os.environ.get("KVPLANNER_MONKEY_ACTIONS", "300"))
 SEED: Final = int(os.environ.get("KVPLANNER_MONKEY_SEED", "20"))
 ROUND: Final = max(150, min(1000, ACTIONS // 10))
 REPORT: Final = os.environ.get("KVPLANNER_MONKEY_REPORT", "")
@@ -130,8 +133,13 @@ def test_a_monkey_finds_nothing(
 
 
 def warm_up(monkey: Monkey, qtbot: QtBot) -> None:
-    """Every tab, every engine with all its options, and every command once: what these read is no growth."""
+    """All code, every tab, every engine with all its options, and every command once: what these read is no growth."""
     application, window = monkey.application, monkey.window
+    for module in pkgutil.walk_packages(kvplanner.__path__, "kvplanner."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    for name in ("numpy", "pyqtgraph", "yaml"):
+        importlib.import_module(name)
     for entry in models.index():
         models.load(entry.id)
     for engine in names():
