@@ -7,6 +7,9 @@ import json
 from collections.abc import Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
+from typing import Any
+
+from system_libraries import SystemLibrary, system
 
 # Distributions whose modules are in the application; Python itself comes on top.
 _PARTS = (
@@ -37,9 +40,12 @@ def licence(part: metadata.Distribution) -> str:
     return stated.split("\n")[0]
 
 
-def sbom(version: str, python: str) -> str:
-    """A CycloneDX 1.6 document: every part with version and licence. The same parts give the same bytes."""
-    components = [
+def sbom(version: str, python: str, libraries: Iterable[SystemLibrary] = ()) -> str:
+    """A CycloneDX 1.6 document: every part with version and licence. The same parts give the same bytes.
+
+    libraries: of the building system, which lie in the application.
+    """
+    components: list[dict[str, Any]] = [
         {
             "type": "library", "name": part.metadata["Name"], "version": part.version,
             "purl": f"pkg:pypi/{part.metadata['Name'].lower().replace('_', '-')}@{part.version}",
@@ -49,6 +55,12 @@ def sbom(version: str, python: str) -> str:
     ]  # fmt: skip
     components.append({"type": "platform", "name": "CPython", "version": python,
                        "licenses": [{"license": {"id": "PSF-2.0"}}]})  # fmt: skip
+    qt = metadata.version("PySide6_Essentials")
+    components += [
+        {"type": "library", "name": "Qt", "version": qt, "licenses": [{"license": {"id": "LGPL-3.0-only"}}]},
+        {"type": "library", "name": "ICU", "version": "73", "licenses": [{"license": {"id": "Unicode-3.0"}}]},
+    ]
+    components += [_of_system(library, system()) for library in libraries]
     about = {
         "type": "application",
         "name": "kvplanner",
@@ -60,8 +72,21 @@ def sbom(version: str, python: str) -> str:
     return json.dumps(document, indent=1) + "\n"
 
 
-def licences(own: str) -> str:
-    """The licence of kvplanner, then every text that the parts bring along."""
+def _of_system(library: SystemLibrary, distribution: str) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "type": "library", "name": library.name, "hashes": [{"alg": "SHA-256", "content": library.sha256}],
+    }  # fmt: skip
+    if library.package:
+        found |= {
+            "version": library.version,
+            "purl": f"pkg:deb/{distribution}/{library.package}@{library.version}",
+            "licenses": [{"license": {"name": f"as stated in the copyright file of {library.package}"}}],
+        }
+    return found
+
+
+def licences(own: str, libraries: Iterable[SystemLibrary] = ()) -> str:
+    """The licence of kvplanner, then every text that the parts and the building system's libraries bring along."""
     rule = "\n\n" + "=" * 100 + "\n"
     texts = [own]
     for part in parts():
@@ -71,6 +96,10 @@ def licences(own: str) -> str:
         texts.append(head)
         files = [f for f in part.files or () if f.name.upper().startswith(_TEXTS) and ".dist-info" in str(f)]
         texts += [f"\n-- {file.name}\n\n{_text(Path(str(file.locate())))}" for file in sorted(files, key=str)]
+    alike: dict[str, list[str]] = {}
+    for library in libraries:
+        alike.setdefault(library.text, []).append(f"{library.name} of {library.package or 'the building system'}")
+    texts += [f"{rule}{', '.join(names)}\n\n{text}" for text, names in alike.items()]
     return "".join(texts)
 
 

@@ -13,7 +13,6 @@ from PySide6 import QtCore
 from PySide6.QtCore import QObject, QRunnable, QThreadPool, Signal
 
 from kvplanner.errors import PlannerError
-from kvplanner.printable import LONGEST_LINE, in_sight
 
 STOP_TIMEOUT_MS: Final = 3000
 
@@ -204,5 +203,7 @@ class Jobs(QObject):
 
 def error_text(error: Exception) -> str:
     """One sentence for a job's error."""
+    from kvplanner.printable import LONGEST_LINE, in_sight
+
     text = str(error) if isinstance(error, PlannerError) else f"{type(error).__name__}: {error}"
     return in_sight(text, LONGEST_LINE)

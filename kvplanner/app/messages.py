@@ -8,7 +8,6 @@ from typing import Final, Literal
 from PySide6.QtCore import QObject, Signal
 
 from kvplanner.errors import PlannerError
-from kvplanner.printable import LONGEST_LINE, in_sight
 from kvplanner.record import NamedTuple
 
 Level = Literal["info", "success", "warning", "error"]
@@ -52,6 +51,8 @@ class Messages(QObject):
 
     def post(self, message: Message) -> None:
         """Show a message: of names that are too long for a line so much that the rest stays in sight."""
+        from kvplanner.printable import LONGEST_LINE, in_sight
+
         text, details = in_window(message.text), in_window(message.details)
         self.posted.emit(
             message._replace(text=in_sight(text, LONGEST_LINE), details=in_sight(details, _LONGEST_DETAILS))

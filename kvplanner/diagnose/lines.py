@@ -23,6 +23,8 @@ _PART: Final = re.compile(rb"[0-9T:.+-]{19,40}Z? std(?:out|err) ([PF]) ")
 _DIGITS: Final = b"0123456789"
 # Lines that are remembered for holding nothing of interest; blocks that are searched without them where each is new.
 _MOST_SEEN: Final = 20_000
+# No start has as many ranks, so that further lines that are the one before once more say nothing new.
+_MOST_ALIKE: Final = 4096
 _IDLE_BLOCKS: Final = 15
 # Under which names collectors put a line, in lower case, and how deep inside other objects.
 _MESSAGES: Final = ("message", "msg", "log", "textpayload", "line", "body")
@@ -112,13 +114,15 @@ class Watch(NamedTuple):
 
     anchors(): what counts changes once a server runs. restarts: texts with which a server begins anew. over(): what
     was read so far ends with the next of them, so that of many starts in a row the last ones alone are looked at.
-    skipped(): takes how many of them were left out.
+    skipped(): takes how many of them were left out. repeated(): takes how many more lines are the one before again,
+    byte for byte, where so many were that they say nothing new.
     """
 
     anchors: Callable[[], Anchors]
     restarts: tuple[bytes, ...] = ()
     over: Callable[[], bool] = bool
     skipped: Callable[[int], object] = int
+    repeated: Callable[[int], object] = int
 
 
 def interesting(read: Callable[[int], bytes], watch: Watch, tags: re.Pattern[str], number: int = 1) -> Iterator[Line]:
@@ -126,7 +130,8 @@ def interesting(read: Callable[[int], bytes], watch: Watch, tags: re.Pattern[str
 
     Lines end at \\n or \\r; what a collector wrapped into JSON or cut into parts is put together again.
     """
-    carry = b""
+    carry = before = b""
+    alike = 0
     while True:
         block = read(BLOCK_BYTES)
         data = carry + block
@@ -149,12 +154,25 @@ def interesting(read: Callable[[int], bytes], watch: Watch, tags: re.Pattern[str
             whole, stop = _joined(data, start, stop, end)
             yield from _lines(whole, number, tags, cut=not block and stop == len(data))
             position = max(stop, at + 1)
+            alike = alike + 1 if whole == before else 0
+            before = whole
+            if alike >= _MOST_ALIKE:
+                position = _past_alike(data, start, stop, end, watch)
             if (now := watch.anchors()) is not anchors:  # a server began anew, or runs now
                 anchors, places = now, now.rest(data, position, end)
         number += data.count(b"\n", counted, end)
         carry = data[end:] if block else b""
         if not block:
             return
+
+
+def _past_alike(data: bytes, start: int, stop: int, end: int, watch: Watch) -> int:
+    """Behind the lines that are this one once more."""
+    line, position = data[start : stop + 1], stop + 1
+    while data.startswith(line, position, end) and line.endswith(b"\n"):
+        position += len(line)
+    watch.repeated((position - stop - 1) // max(1, len(line)))
+    return max(stop, position - 1)
 
 
 def _last_starts(data: bytes, start: int, stop: int, end: int, watch: Watch) -> tuple[int, int]:

@@ -8,10 +8,10 @@ from functools import cache
 from typing import Final
 
 from kvplanner.diagnose.arguments import LONGEST, pairs_of, parse_arguments
+from kvplanner.diagnose.compiled import Compiled, compiled_of
 from kvplanner.diagnose.lines import Anchors, Line, Watch, interesting
-from kvplanner.diagnose.patterns import alternatives, opening, words_of
 from kvplanner.diagnose.wrapped import Wrapped
-from kvplanner.engine.log import NO_STAGE, Across, Figure, LogFailure, LogGrammar, LogLine
+from kvplanner.engine.log import NO_STAGE, Across, Figure, LogFailure, LogGrammar
 from kvplanner.record import NamedTuple
 from kvplanner.units import GIB, MIB
 
@@ -93,46 +93,13 @@ def _across(grammar: LogGrammar) -> dict[str, Across]:
     return {figure.name: figure.across for figure in reversed(figures)}
 
 
-class _Compiled(NamedTuple):
-    anchors: Anchors
-    late_anchors: Anchors
-    tags: re.Pattern[str]
-    lines: tuple[tuple[str, re.Pattern[str], LogLine], ...]
-    failures: tuple[tuple[str, re.Pattern[str], LogFailure], ...]
-    arguments: re.Pattern[str] | None
-    command: re.Pattern[str] | None
-    config: re.Pattern[str] | None
-    order: dict[str, int]
-    frames: dict[str, str]
-    openings: tuple[str, ...]
-
-
-@cache
-def _compiled(grammar: LogGrammar) -> _Compiled:
-    return _Compiled(
-        anchors=Anchors(tuple(text.encode() for text in grammar.anchors)),
-        late_anchors=Anchors(tuple(text.encode() for text in grammar.late_anchors)),
-        tags=re.compile(grammar.tags or r"(?!)(?P<tag>)"),
-        lines=tuple((words_of(p), re.compile(p), line) for line in grammar.lines for p in alternatives(line.pattern)),
-        failures=tuple(
-            (words_of(p), re.compile(p), one) for one in grammar.failures for p in alternatives(one.pattern)
-        ),
-        arguments=re.compile(grammar.arguments) if grammar.arguments else None,
-        command=re.compile(grammar.command) if grammar.command else None,
-        config=re.compile(grammar.config) if grammar.config else None,
-        order={step: place for place, (step, _) in enumerate(grammar.steps)},
-        frames=dict(grammar.frames),
-        openings=tuple({text for one in grammar.failures for p in alternatives(one.pattern) if (text := opening(p))}),
-    )
-
-
 def read_log(read: Callable[[int], bytes], grammar: LogGrammar, number: int = 1) -> LogReading:
     """Reads a log to its end; memory stays bounded. read: gives up to so many bytes, b"" at the end. number: of its
     first line.
 
     Of several servers in one file (a compose file's, a namespace's) the first that failed counts, else the last.
     """
-    compiled = _compiled(grammar)
+    compiled = compiled_of(grammar)
     reader = _Reader(grammar, compiled)
     apart: dict[str, _Reader] = {}
 
@@ -145,11 +112,19 @@ def read_log(read: Callable[[int], bytes], grammar: LogGrammar, number: int = 1)
 
     # What is kept from start to start is told by lines that no start of a row may leave out.
     restarts = () if grammar.kept else tuple(text.encode() for text in grammar.restarts)
-    watch = Watch(anchors, restarts, over, reader.skip)
+
+    def repeated(more: int) -> None:
+        for one in took:
+            one.repeat(more)
+
+    watch = Watch(anchors, restarts, over, reader.skip, repeated)
+    took = [reader]
     for line in interesting(read, watch, compiled.tags, number):
-        reader.take(line)
+        took = [reader]
         if line.source and (line.source in apart or len(apart) < _MOST_SOURCES):
-            apart.setdefault(line.source, _Reader(grammar, compiled)).take(line)
+            took.append(apart.setdefault(line.source, _Reader(grammar, compiled)))
+        for one in took:
+            one.take(line)
     servers = {source: one for source, one in apart.items() if one.begun}
     if len(servers) < 2:
         return reader.result()
@@ -160,12 +135,13 @@ def read_log(read: Callable[[int], bytes], grammar: LogGrammar, number: int = 1)
 class _Reader:
     """Takes lines one at a time."""
 
-    def __init__(self, grammar: LogGrammar, compiled: _Compiled) -> None:
+    def __init__(self, grammar: LogGrammar, compiled: Compiled) -> None:
         self.grammar = grammar
         self.compiled = compiled
         self.starts = 0
         self.unread = 0
         self.begun = False  # whether lines of a server's start were among them
+        self.last_unread = False
         self.line = Line(0, "")
         self.again = False  # whether the line is the one before it once more
         self.stated: dict[tuple[str, str], Stated] = {}
@@ -184,6 +160,7 @@ class _Reader:
         self.command = ""
         self.commanded = False
         self.failed: set[str] = set()  # errors that were read: many print them over and over
+        self.spent: set[str] = set()  # those of them that are no line of another kind as well
         self.settled: set[str] = set()
         self.tags: set[str] = set()
         self.aside = ""
@@ -193,6 +170,15 @@ class _Reader:
         """So many starts were left out: each ended before the next one."""
         self.starts += starts
 
+    def repeat(self, more: int) -> None:
+        """So many more lines are the one that was taken last."""
+        self.unread += more * self.last_unread
+        number = self.line.number
+        self.line = self.line._replace(number=number + more)
+        for key, stated in self.stated.items():
+            if stated.line == number:
+                self.stated[key] = stated._replace(line=number + more)
+
     def take(self, line: Line) -> None:
         same_line, before = line.number == self.line.number, self.line
         # The first line of a log may be cut.
@@ -201,6 +187,10 @@ class _Reader:
         if line.origin and len(self.tags) < _MOST_PROCESSES:
             self.tags.add(line.origin)
         understood = self._failure(line) or self._arguments(line)
+        if line.text in self.spent:
+            self.last_unread = False
+            return
+        read = False
         for words, pattern, known in self.compiled.lines:
             if words not in line.text:
                 continue
@@ -209,7 +199,7 @@ class _Reader:
                 if known.restart and (self.started or self.ended is not None):
                     self._begin()
                     self.starts += 1
-                understood = True
+                understood = read = True
                 self.aside = known.aside or self.aside
                 if known.recovers:
                     self.ended = None
@@ -222,7 +212,11 @@ class _Reader:
                 self._keep(line, found, known.figures, device=self._number(known.numbered))
                 if known.reached:
                     self._step(line.origin, known.reached)
-        self.unread += not understood and not same_line
+        if not read and line.text in self.failed:
+            self.spent.add(line.text)
+        unread = not understood and not same_line
+        self.unread += unread
+        self.last_unread = unread or (same_line and self.last_unread)
 
     def _some_reached(self, step: str) -> bool:
         order = self.compiled.order

@@ -26,6 +26,7 @@ sys.path[:0] = [str(ROOT), str(HERE), str(HERE.parent)]
 
 import contents  # noqa: E402
 import pages  # noqa: E402
+from system_libraries import system_libraries  # noqa: E402
 
 APP_ID = "org.kvplanner.kvplanner"
 METAINFO = HERE / f"{APP_ID}.metainfo.xml"
@@ -90,7 +91,7 @@ def write(path: Path, data: bytes) -> None:
     path.write_bytes(data)
 
 
-def lay_out_share(share: Path, version: str) -> None:
+def lay_out_share(share: Path, app: Path, version: str) -> None:
     """What the desktop, the shells and `man` look for, below a `share` folder."""
     date, _ = release()
     write(share / "applications" / "kvplanner.desktop", (HERE / "kvplanner.desktop").read_bytes())
@@ -105,8 +106,10 @@ def lay_out_share(share: Path, version: str) -> None:
     write(share / "zsh" / "vendor-completions" / "_kvplanner", pages.zsh_completion().encode())
     write(share / "fish" / "vendor_completions.d" / "kvplanner.fish", pages.fish_completion().encode())
     papers = share / "doc" / "kvplanner"
-    write(papers / "copyright", contents.licences((ROOT / "LICENSE").read_text(encoding="utf-8")).encode())
-    write(papers / "sbom.cdx.json", contents.sbom(version, platform.python_version()).encode())
+    libraries = system_libraries(app)
+    own = (ROOT / "LICENSE").read_text(encoding="utf-8")
+    write(papers / "copyright", contents.licences(own, libraries).encode())
+    write(papers / "sbom.cdx.json", contents.sbom(version, platform.python_version(), libraries).encode())
     write(papers / "changelog.gz", gzip.compress((ROOT / "CHANGELOG.md").read_bytes(), mtime=0))
 
 
@@ -133,7 +136,7 @@ def debian_package(target: Path, app: Path, version: str) -> Path:
         commands.mkdir(parents=True)
         for name in ("kvplanner", "kvplanner-gui"):
             (commands / name).symlink_to(f"../../opt/kvplanner/{name}")
-        lay_out_share(tree / "usr" / "share", version)
+        lay_out_share(tree / "usr" / "share", app, version)
         size_kib = sum(f.lstat().st_size for f in tree.rglob("*")) // 1024
         control = CONTROL.format(
             version=version, architecture=architecture, size_kib=size_kib, libraries=", ".join(libraries())
@@ -163,7 +166,7 @@ def portable(target: Path, app: Path, version: str) -> Path:
     with tempfile.TemporaryDirectory() as scratch:
         tree = Path(scratch) / name
         shutil.copytree(app, tree / "app", symlinks=True)
-        lay_out_share(tree / "share", version)
+        lay_out_share(tree / "share", app, version)
         write(tree / "install.sh", INSTALL.encode())
         (tree / "install.sh").chmod(0o755)
         tidy(tree, when)

@@ -8,9 +8,11 @@ from io import BytesIO
 from pathlib import Path
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kvplanner.diagnose import lines
 from kvplanner.diagnose.diagnosis import diagnose, grammars
 from kvplanner.diagnose.lines import Anchors
 from kvplanner.diagnose.patterns import alternatives, words_of
@@ -85,3 +87,37 @@ def test_what_matches_a_pattern_holds_its_words(known: tuple[str, LogLine | LogF
     assert "|".join(every) == known[1].pattern
     for pattern in every:
         assert words_of(pattern) in data.draw(st.from_regex(pattern))
+
+
+OUT: bytes = (
+    b"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.11 GiB\n"
+)
+
+
+def test_an_error_printed_without_end_costs_little() -> None:
+    """A worker that fails in a loop: a million times the same line, of which a few thousand are looked at."""
+    whole = BytesIO(LOG.read_bytes() + OUT * (60_000_000 // len(OUT)))
+    began = time.process_time()
+    found = diagnose(whole.read)
+    assert time.process_time() - began < 1.5
+    assert found.reading == diagnose(BytesIO(LOG.read_bytes() + OUT).read).reading
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "llamacpp"])
+def test_lines_printed_over_and_over_read_as_when_each_is_looked_at(
+    engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grammar = next(g for g in grammars() if g.engine == engine)
+    random = Random(11)
+    logs = sorted((LOG.parents[1] / engine).glob("*.log"))
+    for log in random.sample(logs, min(4, len(logs))):
+        rows = log.read_bytes().splitlines(keepends=True)
+        for row in sorted({random.randrange(len(rows)) for _ in range(3)}, reverse=True):
+            rows[row] *= 200
+        rows.insert(random.randrange(len(rows)), OUT * 200)
+        data = b"".join(rows)
+        # As many as no start has ranks: here thirty, so that lines of devices that are told apart by their number stay.
+        monkeypatch.setattr(lines, "_MOST_ALIKE", 30)
+        short = read_log(BytesIO(data).read, grammar)
+        monkeypatch.setattr(lines, "_MOST_ALIKE", 1 << 40)
+        assert short == read_log(BytesIO(data).read, grammar), log.name

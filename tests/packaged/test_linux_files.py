@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shutil
@@ -20,7 +21,7 @@ LINUX = Path(__file__).parent.parent.parent / "packaging" / "linux"
 APP_ID = "org.kvplanner.kvplanner"
 MIME = "application/vnd.kvplanner.plan+json"
 GGUF = "application/x-gguf"
-sys.path.insert(0, str(LINUX))
+sys.path[:0] = [str(LINUX), str(LINUX.parent)]
 
 
 def test_desktop_entry() -> None:
@@ -121,6 +122,36 @@ def test_every_licence_comes_along() -> None:
     assert text.startswith("OWN LICENCE")
     for word in ("LGPL", "PySide6", "numpy", "Unicode-3.0"):
         assert word in text
+
+
+def test_the_systems_libraries_are_named_with_their_terms(tmp_path: Path) -> None:
+    """The one that this Python is linked to stands for those that an application brings along."""
+    import contents
+    import system_libraries
+
+    linked = subprocess.run(["ldd", sys.executable], capture_output=True, text=True, check=True).stdout
+    names = [n for n in re.findall(r"^\s*(lib[\w.+-]+\.so[.\d]*) => /", linked, re.MULTILINE) if "libpython" not in n]
+    inner = tmp_path / "app" / "_internal"
+    inner.mkdir(parents=True)
+    for name in names:
+        (inner / name).write_bytes(name.encode())
+    (inner / "libpython3.11.so.1.0").write_bytes(b"counts as Python's own")
+    (inner / "libQt6Core.so.6").symlink_to("PySide6/libQt6Core.so.6")
+    found = system_libraries.system_libraries(tmp_path / "app")
+    assert [one.name for one in found] == sorted(names)
+    document = json.loads(contents.sbom("1.2.3", "3.11.7", found))
+    parts = {part["name"]: part for part in document["components"]}
+    assert {"Qt", "ICU", "CPython"} <= set(parts)
+    for one in found:
+        assert parts[one.name]["hashes"] == [
+            {"alg": "SHA-256", "content": hashlib.sha256(one.name.encode()).hexdigest()}
+        ]
+        if shutil.which("dpkg"):
+            assert one.package, one.name
+            assert one.version, one.name
+            assert parts[one.name]["purl"].startswith("pkg:deb/")
+            assert one.text.strip()
+            assert one.text in contents.licences("OWN LICENCE", found)
 
 
 def test_checksums_are_what_sha256sum_reads(tmp_path: Path) -> None:

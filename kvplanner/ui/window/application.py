@@ -131,10 +131,18 @@ class Application(QObject):
             if self.settings.get(s.PLAN_TABS):
                 self.tabs.forget(window)
             self.session.touch()
+            window.destroyed.connect(self._give_back_soon)
             window.deleteLater()
         else:
             self.shut_down()
             self.app.quit()
+
+    def _give_back_soon(self) -> None:
+        """Once the parts of a closed window are gone as well."""
+        from kvplanner.app import memory
+
+        if not self._ended:
+            QTimer.singleShot(0, self, lambda: memory.give_back())
 
     def quit(self) -> None:
         """End with all windows in the session; a window whose file lacks edits asks first."""
