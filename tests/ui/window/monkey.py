@@ -178,6 +178,8 @@ class Monkey:
 
     def choose_row(self) -> str:
         pickers = self.window.pickers
+        self.window.activateWindow()  # a menu that was closed by its timer leaves none active for a moment
+        QCoreApplication.processEvents()
         if self.random.random() < 0.5:
             pickers.open_models(self.random.choice(("", "llama", "qwen3", "fp8", "vision", "moe")))
         else:
