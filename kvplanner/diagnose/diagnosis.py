@@ -14,7 +14,7 @@ from typing import Final
 from kvplanner.diagnose.decoding import as_text, as_utf8, spaced, spelled_out, unbroken, width_of
 from kvplanner.diagnose.reading import LogReading, Stated, read_log
 from kvplanner.engine import registry
-from kvplanner.engine.command import parse_flags, role_option
+from kvplanner.engine.command import flag_reader, role_option
 from kvplanner.engine.log import LogGrammar
 from kvplanner.engine.option import Option, OptionValue, Role
 from kvplanner.engine.protocol import Engine
@@ -222,11 +222,11 @@ def _options(reading: LogReading) -> tuple[dict[str, OptionValue], tuple[str, ..
     defaults = set(reading.grammar.argument_defaults) if reading.whole_arguments else set()
     values: dict[str, OptionValue] = {}
     problems: list[str] = []
-    ignored = engine.ignored_flags()
+    read = flag_reader(declared, engine.ignored_flags())
     if reading.command:
         for words in _flags(reading):
             try:
-                values |= parse_flags(declared, words, ignored).values
+                values |= read(words).values
             except PlannerError as error:
                 problems.append(f"{words[0]}: {error.what}")
         return values, tuple(problems)
@@ -245,7 +245,7 @@ def _options(reading: LogReading) -> tuple[dict[str, OptionValue], tuple[str, ..
             if variable is not None:  # set by the environment: no flag of the engine's
                 values[variable.name] = parse_value(variable, words[-1])
                 continue
-            values |= parse_flags(declared, words, ignored).values
+            values |= read(words).values
         except PlannerError as error:
             problems.append(f"{words[0]}: {error.what}")
     return values, tuple(problems)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -39,8 +39,9 @@ class ParsedFlags(NamedTuple):
 class _Flags:
     """Looks flags up by spelling, unique prefix, dotted or dashed form, as the engine's own parser does."""
 
-    def __init__(self, options: Sequence[Option], rules: Mapping[str, FlagRule]) -> None:
+    def __init__(self, options: Sequence[Option], rules: Mapping[str, FlagRule], *, hints: bool = True) -> None:
         self.rules = rules
+        self.hints = hints
         self.by_flag: dict[str, tuple[Option, bool]] = {}
         self.by_json: dict[str, dict[str, Option]] = {}
         for option in options:
@@ -75,7 +76,9 @@ class _Flags:
         return self.by_flag[flag][0].name + str(self.by_flag[flag][1]) if flag in self.by_flag else flag
 
     def near(self, flag: str) -> tuple[str, ...]:
-        """Flags spelled like an unknown one."""
+        """Flags spelled like an unknown one, where hints are wanted: each takes milliseconds."""
+        if not self.hints:
+            return ()
         from difflib import get_close_matches
 
         return tuple(get_close_matches(flag, [*self.by_flag, *self.by_json, *self.rules], n=3, cutoff=0.7))
@@ -170,6 +173,12 @@ def parse_flags(
     Raises BadInput for values and refused flags, and UnknownName for flags that are unknown and may matter to memory.
     """
     return _Reader(_Flags(options, ignored or {}), argv).read()
+
+
+def flag_reader(options: Sequence[Option], ignored: Mapping[str, FlagRule]) -> Callable[[Sequence[str]], ParsedFlags]:
+    """`parse_flags` of the same options many times over: errors name no flags that are spelled alike."""
+    flags = _Flags(options, ignored, hints=False)
+    return lambda argv: _Reader(flags, argv).read()
 
 
 def _next(words: list[str], flag: str) -> str:
