@@ -45,7 +45,7 @@ class WeightFormat(NamedTuple):
         elements = 1
         for size in shape:
             elements *= size
-        payload = ceil_div(int(elements * self.bits), 8)
+        payload = ceil_div(self._bits_of(elements), 8)
         if self.layout == "dense" or len(shape) < 2:
             return payload
         columns = shape[-1]
@@ -56,6 +56,13 @@ class WeightFormat(NamedTuple):
             + self._zeros(rows, columns)
             + (self.extra_bytes + self.index_bytes * columns)
         )
+
+    def _bits_of(self, elements: int) -> int:
+        """Whole bits, also of more elements than a float can count."""
+        if elements * self.bits < 1 << 52:
+            return int(elements * self.bits)
+        above, below = self.bits.as_integer_ratio()
+        return elements * above // below
 
     def scale_count(self, rows: int, columns: int) -> int:
         """Scales of a rows × columns matrix."""
