@@ -203,6 +203,13 @@ def test_a_catalogue_model_is_planned_through_a_mix_with_a_band() -> None:
     assert any("No GGUF file is named" in note for note in found.warnings)
 
 
+@pytest.mark.parametrize("weight_format", [None, "MXFP4", "GGUF Q4_K_M"])
+def test_sparse_attention_is_planned_in_any_mix(weight_format: str | None) -> None:
+    """Where some layers keep latent attention on full heads, the others' side cache was not laid out."""
+    request = PlanRequest(models.load("nvidia/GLM-5.2-NVFP4"), gpus.machine("2xRTX 4080"), "llamacpp")
+    assert engine("llamacpp").plan(request._replace(weight_format=weight_format)).devices
+
+
 def test_what_a_70b_needs_of_two_24_gb_cards() -> None:
     found = plan(open_model("meta-llama/Llama-3.3-70B-Instruct"), "2xRTX 4090")
     assert found.fits

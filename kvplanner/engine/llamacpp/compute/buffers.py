@@ -203,7 +203,7 @@ def _inputs(graph: Graph, layers: Sequence[LayerSpec], shape: Shape, *, full_hea
         scales=graph.input(_F32 * shape.tokens if shape.arch == "llama4" else 0),
         rotations={windows: _rotations(graph, shape, mixers, windows) for windows in (False, True)},
         narrowed={},
-        side=_index_inputs(graph, mixers, shape),
+        side=_index_inputs(graph, [m for layer in layers for m in layer.mixers], shape),
         blocks=sparse.inputs_of(graph, shape) if in_blocks else None,
     )
 
