@@ -69,7 +69,7 @@ def main() -> None:
     rest = sys.argv[2:]
     corpus = rest.pop(0) if rest and not rest[0].startswith("-") else tempfile.mkdtemp(prefix=f"fuzz-{name}-")
     Path(corpus).mkdir(exist_ok=True)
-    limits = ["-timeout=5", "-rss_limit_mb=1024", "-max_len=65536"]
+    limits = ["-timeout=30", "-rss_limit_mb=1024", "-max_len=65536"]
     arguments = [sys.argv[0], corpus, str(FOLDER / "seeds" / name), *limits, *rest]
     atheris.Setup(arguments, TARGETS[name], **_mutators(name))
     atheris.Fuzz()
