@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from textwrap import wrap
 from typing import Final
 
+from kvplanner.engine.lever import WEIGHT
 from kvplanner.engine.plan import Plan
 from kvplanner.engine.registry import engine
 from kvplanner.engine.request import PlanRequest
@@ -33,7 +34,9 @@ def button(remedy: Remedy, name: str) -> str:
     whole = _joined(words)
     if len(whole) <= _LONGEST or len(words) == 1:
         return whole
-    return f"{words[0]} + {len(words) - 1} more"
+    costs = [WEIGHT[loss] for loss in remedy.losses]
+    lead = costs.index(max(costs)) if len(costs) == len(words) else 0  # what users notice most
+    return f"{words[lead]} + {len(words) - 1} more"
 
 
 def _joined(words: Sequence[str]) -> str:

@@ -19,6 +19,7 @@ from kvplanner.engine.option import OptionValue, Role
 from kvplanner.engine.plan import Plan
 from kvplanner.engine.registry import engine
 from kvplanner.engine.request import PlanRequest
+from kvplanner.engine.whatif import is_converted, refused
 from kvplanner.errors import BadInput, PlannerError
 from kvplanner.model.whatif import WHATIF_FORMATS
 from kvplanner.request.named import parse_load
@@ -72,9 +73,11 @@ def by_gpus(request: PlanRequest) -> Tried:
 
 
 def by_format(request: PlanRequest) -> Tried:
-    """As stored, then what stores less, the largest first."""
+    """As stored, then what stores less, the largest first; an engine that converts a model has none as stored."""
     own = request.model.weight_format
-    names = (None, *(name for name in WHATIF_FORMATS if name != own))
+    why_not = refused(request.model, engine(request.engine), request.version, request.machine)
+    converted = is_converted(request.model, why_not)
+    names = (*(() if converted else (None,)), *(name for name in WHATIF_FORMATS if name != own))
     made = {name: plan(request._replace(weight_format=name)) for name in names}
     sizes = {
         name: found.request.model.stored.value
@@ -82,7 +85,7 @@ def by_format(request: PlanRequest) -> Tried:
     }  # fmt: skip
     whole = request.model.stored.value if request.model.stored is not None else 0
     for name in sorted(sizes, key=lambda name: -sizes[name]):
-        if name is None or sizes[name] < whole:
+        if name is None or converted or sizes[name] < whole:
             yield name or own, made[name]
 
 

@@ -75,7 +75,7 @@ def ways(name: str) -> tuple[Remedy, ...]:
      ("cpu_offload", "Weights on the host")],
 )  # fmt: skip
 def test_a_button_has_room_for_what_counts(name: str, first: str) -> None:
-    """Names without vendors and without what the model's own has; of several changes the first."""
+    """Names without vendors and without what the model's own has; of several changes the one that costs most."""
     way = next(way for way in ways(name) if way.names[0] == name)
     shown = button(way, OFFERED[name].model.id)
     assert shown.startswith(first), shown

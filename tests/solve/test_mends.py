@@ -61,7 +61,7 @@ REFUSALS: list[tuple[tuple[PlanRequest, PlannerError], list[str]]] = [
      ["Reset value cache type"]),
     (refused(LLAMA, "2xH100", {"split_mode": "row"}, engine_="llamacpp"), ["Reset split mode"]),
     (refused(LLAMA, "H100", version="zz", engine_="llamacpp"), ["Use the newest release"]),
-    (refused(LLAMA, "H100", version="0.20", engine_="ollama"), ["Use the newest release"]),
+    (refused(LLAMA, "H100", version="0.4", engine_="ollama"), ["Use the newest release"]),
 ]  # fmt: skip
 
 

@@ -200,8 +200,10 @@ def _with_parallel(request: PlanRequest) -> tuple[PlanRequest, Settled]:
     for size in range(count, 0, -1):
         if whole and size > 1 and uneven_heads(request.model.spec, size) is not None:
             continue  # is refused, as `check_model` says of settings that would first have to be settled
-        if known is not None and size > 1 and not splits(request.model, with_ranks(known, size)):
-            continue  # as above: of what the split depends on, only the size differs
+        if known is not None and size > 1:
+            other = with_ranks(known, size)
+            if other.parallel.attention_tp < 1 or not splits(request.model, other):
+                continue  # as above: of what the split depends on, only the size differs
         tried = request._replace(options={**request.options, parallel.SIZES[0]: size})
         try:
             settled = settle(tried)
