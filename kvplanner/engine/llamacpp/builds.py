@@ -21,8 +21,9 @@ class Build(NamedTuple):
     buffer holds flash attention's 16-bit copies. rotated: heads are rotated before they are quantised.
     output_first: the output layer counts first among -ngl layers. row_split, tensor_split: -sm row and
     -sm tensor exist (the latter since pull request 19378, 9 April 2026).
-    padding: cells are a multiple of it. windows: sliding-window layers keep a window only. flash_auto: flash attention
-    is on where it can be. both_inputs: the graph takes embeddings as well as tokens. late_rows: the last layer of
+    padding: cells are a multiple of it. pads_whole: a context is rounded up before slots divide it (pull request 17046,
+    November 2025). windows: sliding-window layers keep a window only. flash_auto: flash attention is on where it can
+    be. both_inputs: the graph takes embeddings as well as tokens. late_rows: the last layer of
     architectures that draft computes every token.
     row_inputs: the graph reads where keys and values go as inputs (pull requests 14285 and 15505, August 2025).
     xielu: GPUs have Apertus' activation; without it the host computes it, and each layer's is a split input (issue
@@ -44,6 +45,7 @@ class Build(NamedTuple):
     row_split: bool = False
     tensor_split: bool = True
     padding: int = 256
+    pads_whole: bool = True
     windows: bool = True
     flash_auto: bool = True
     both_inputs: bool = True
@@ -81,7 +83,9 @@ _2025_DECEMBER: Final = _2026_FEBRUARY._replace(name="2025-12", first=7400, outp
 _2025_NOVEMBER: Final = _2025_DECEMBER._replace(
     name="2025-11", first=6860, slots=1, unified=False, all_layers=False, fit=False
 )
-_2025_SEPTEMBER: Final = _2025_NOVEMBER._replace(name="2025-09", first=6300, xielu=False, retries=False)
+_2025_SEPTEMBER: Final = _2025_NOVEMBER._replace(
+    name="2025-09", first=6300, xielu=False, retries=False, pads_whole=False
+)
 _2025_JUNE: Final = _2025_SEPTEMBER._replace(name="2025-06", first=5450, padding=32, flash_auto=False, row_inputs=False)
 _2024: Final = _2025_JUNE._replace(name="2024", first=0, windows=False, latent=False)
 

@@ -75,7 +75,7 @@ def cells_of(
     if unified:
         per_slot = total = round_up(context, padding)
     else:
-        per_slot = round_up(context // slots, padding)
+        per_slot = round_up(max(context // slots, 1), padding)
         total = per_slot * slots
     short = per_slot
     if window and not full_window:

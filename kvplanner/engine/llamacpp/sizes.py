@@ -142,8 +142,9 @@ def cells_for(settings: Settings, spec: ModelSpec, context: int) -> Cells:
     asked = settings.context
     padded = round_up(context, settings.build.padding)
     rows = 1 + (asked.draft_rows if spec.model_type in cache.ROLLBACK else 0)
+    whole = padded if settings.build.pads_whole else context
     return cache.cells_of(
-        context, asked.slots, asked.unified, min(asked.ubatch, asked.batch, padded), window=cache.window_of(spec),
+        whole, asked.slots, asked.unified, min(asked.ubatch, asked.batch, padded), window=cache.window_of(spec),
         full_window=asked.full_window or not settings.build.windows, padding=settings.build.padding, state_rows=rows,
     )  # fmt: skip
 

@@ -117,6 +117,18 @@ def test_slots_that_were_given_divide_the_context() -> None:
     assert shared.kv_cache.unit == "cells"
 
 
+@pytest.mark.parametrize(
+    ("version", "context", "slots", "per_slot"),
+    [("b11400", 1025, 4, 512), ("b6300", 1025, 4, 256), ("b11400", 1, 4, 256), ("b6300", 1, 4, 256),
+     ("b11400", 10_000, 3, 3584)],
+)  # fmt: skip
+def test_a_context_is_padded_before_it_is_divided(version: str, context: int, slots: int, per_slot: int) -> None:
+    """llama-context.cpp since PR 17046: to 256 as a whole, then each slot's share of it; no slot is without cells."""
+    found = plan(LLAMA, version=version, ctx_size=context, parallel=slots, kv_unified=False)
+    assert found.kv_cache is not None
+    assert found.kv_cache.context_length == per_slot
+
+
 def test_how_many_users_the_slots_serve() -> None:
     load = Load(10, 3000, 1000)
     found = plan(LLAMA, ctx_size=24576, parallel=8, kv_unified=True, load=load)
