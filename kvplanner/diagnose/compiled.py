@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from kvplanner.diagnose.lines import Anchors
 from kvplanner.diagnose.patterns import alternatives, opening, words_of
 from kvplanner.engine.log import LogFailure, LogGrammar, LogLine
 from kvplanner.record import NamedTuple
 
 
 class Compiled(NamedTuple):
-    """Its patterns, each with words that a line holds where it matches."""
+    """Its patterns, each with words that a line holds where it matches. begins: those of lines that begin a start."""
 
-    anchors: Anchors
-    late_anchors: Anchors
+    anchors: tuple[bytes, ...]
+    late_anchors: tuple[bytes, ...]
+    begins: tuple[bytes, ...]
     tags: re.Pattern[str]
     lines: tuple[tuple[str, re.Pattern[str], LogLine], ...]
     failures: tuple[tuple[str, re.Pattern[str], LogFailure], ...]
@@ -31,8 +31,11 @@ class Compiled(NamedTuple):
 def compiled_of(grammar: LogGrammar) -> Compiled:
     """What its patterns are searched with, made once."""
     return Compiled(
-        anchors=Anchors(tuple(text.encode() for text in grammar.anchors)),
-        late_anchors=Anchors(tuple(text.encode() for text in grammar.late_anchors)),
+        anchors=tuple(text.encode() for text in grammar.anchors),
+        late_anchors=tuple(text.encode() for text in grammar.late_anchors),
+        begins=tuple(
+            words_of(p).encode() for line in grammar.lines if line.restart for p in alternatives(line.pattern)
+        ),
         tags=re.compile(grammar.tags or r"(?!)(?P<tag>)"),
         lines=tuple((words_of(p), re.compile(p), line) for line in grammar.lines for p in alternatives(line.pattern)),
         failures=tuple(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Final
 
+from kvplanner.diagnose.worn import Worn
 from kvplanner.record import NamedTuple
 
 BLOCK_BYTES: Final = 1 << 20
@@ -61,7 +62,7 @@ class Anchors:
     def __init__(self, texts: tuple[bytes, ...]) -> None:
         self.texts = texts
         self._plain = tuple((text, text.translate(None, _DIGITS)) for text in texts)
-        self._seen: set[bytes] = set()
+        self._seen: set[int] = set()  # by their hash: lines may be long
         self._idle = 0
 
     def places(self, data: bytes, end: int) -> Places:
@@ -80,13 +81,13 @@ class Anchors:
             self._idle -= 1
             return self.texts
         lines = set(data[:end].translate(None, _DIGITS).split(b"\n"))
-        new = lines - self._seen
+        new = [line for line in lines if hash(line) not in self._seen]
         text = b"\n".join(new)
         if len(text) > end // 2:  # each line is another: looking at all of it is as fast
             self._idle = _IDLE_BLOCKS
         found = tuple(whole for whole, plain in self._plain if plain in text)
         if not found and len(self._seen) + len(new) < _MOST_SEEN:
-            self._seen |= new
+            self._seen.update(map(hash, new))
         return found
 
 
@@ -115,14 +116,17 @@ class Watch(NamedTuple):
     anchors(): what counts changes once a server runs. restarts: texts with which a server begins anew. over(): what
     was read so far ends with the next of them, so that of many starts in a row the last ones alone are looked at.
     skipped(): takes how many of them were left out. repeated(): takes how many more lines are the one before again,
-    byte for byte, where so many were that they say nothing new.
+    where so many were that they say nothing new, and the number of the last of them. begins: texts of which every
+    line that begins a start holds one. starts(): how many there were.
     """
 
     anchors: Callable[[], Anchors]
     restarts: tuple[bytes, ...] = ()
     over: Callable[[], bool] = bool
     skipped: Callable[[int], object] = int
-    repeated: Callable[[int], object] = int
+    repeated: Callable[[int, int], object] = lambda more, number: None
+    begins: tuple[bytes, ...] = ()
+    starts: Callable[[], int] = int
 
 
 def interesting(read: Callable[[int], bytes], watch: Watch, tags: re.Pattern[str], number: int = 1) -> Iterator[Line]:
@@ -131,7 +135,7 @@ def interesting(read: Callable[[int], bytes], watch: Watch, tags: re.Pattern[str
     Lines end at \\n or \\r; what a collector wrapped into JSON or cut into parts is put together again.
     """
     carry = before = b""
-    alike = 0
+    alike, worn, starts = 0, Worn(), watch.starts()
     while True:
         block = read(BLOCK_BYTES)
         data = carry + block
@@ -143,6 +147,7 @@ def interesting(read: Callable[[int], bytes], watch: Watch, tags: re.Pattern[str
             continue
         end = end or len(data)
         position = counted = 0
+        data, end = worn.thinned(data, end, watch.begins)
         anchors = watch.anchors()
         places = anchors.places(data, end)
         while (at := places.after(position)) >= 0:
@@ -156,8 +161,13 @@ def interesting(read: Callable[[int], bytes], watch: Watch, tags: re.Pattern[str
             position = max(stop, at + 1)
             alike = alike + 1 if whole == before else 0
             before = whole
+            if not alike and (more := worn.count(data[start:stop])):
+                watch.repeated(more, number)
             if alike >= _MOST_ALIKE:
-                position = _past_alike(data, start, stop, end, watch)
+                position = _past_alike(data, start, stop, end, watch, number)
+            if watch.starts() != starts:
+                worn.clear()
+                starts = watch.starts()
             if (now := watch.anchors()) is not anchors:  # a server began anew, or runs now
                 anchors, places = now, now.rest(data, position, end)
         number += data.count(b"\n", counted, end)
@@ -166,12 +176,13 @@ def interesting(read: Callable[[int], bytes], watch: Watch, tags: re.Pattern[str
             return
 
 
-def _past_alike(data: bytes, start: int, stop: int, end: int, watch: Watch) -> int:
+def _past_alike(data: bytes, start: int, stop: int, end: int, watch: Watch, number: int) -> int:
     """Behind the lines that are this one once more."""
     line, position = data[start : stop + 1], stop + 1
     while data.startswith(line, position, end) and line.endswith(b"\n"):
         position += len(line)
-    watch.repeated((position - stop - 1) // max(1, len(line)))
+    more = (position - stop - 1) // max(1, len(line))
+    watch.repeated(more, number + more)
     return max(stop, position - 1)
 
 

@@ -102,10 +102,11 @@ def read_log(read: Callable[[int], bytes], grammar: LogGrammar, number: int = 1)
     compiled = compiled_of(grammar)
     reader = _Reader(grammar, compiled)
     apart: dict[str, _Reader] = {}
+    early, late = Anchors(compiled.anchors), Anchors(compiled.late_anchors)
 
     def anchors() -> Anchors:
         done = reader.started and all(one.started or not one.begun for one in apart.values())
-        return compiled.late_anchors if done else compiled.anchors
+        return late if done else early
 
     def over() -> bool:
         return (reader.started or reader.ended is not None) and len(apart) < 2
@@ -113,11 +114,11 @@ def read_log(read: Callable[[int], bytes], grammar: LogGrammar, number: int = 1)
     # What is kept from start to start is told by lines that no start of a row may leave out.
     restarts = () if grammar.kept else tuple(text.encode() for text in grammar.restarts)
 
-    def repeated(more: int) -> None:
+    def repeated(more: int, number: int) -> None:
         for one in took:
-            one.repeat(more)
+            one.repeat(more, number)
 
-    watch = Watch(anchors, restarts, over, reader.skip, repeated)
+    watch = Watch(anchors, restarts, over, reader.skip, repeated, compiled.begins, lambda: reader.starts)
     took = [reader]
     for line in interesting(read, watch, compiled.tags, number):
         took = [reader]
@@ -170,14 +171,14 @@ class _Reader:
         """So many starts were left out: each ended before the next one."""
         self.starts += starts
 
-    def repeat(self, more: int) -> None:
-        """So many more lines are the one that was taken last."""
+    def repeat(self, more: int, last: int) -> None:
+        """So many more lines are the one that was taken last. last: the number of the last of them."""
         self.unread += more * self.last_unread
         number = self.line.number
-        self.line = self.line._replace(number=number + more)
+        self.line = self.line._replace(number=last)
         for key, stated in self.stated.items():
             if stated.line == number:
-                self.stated[key] = stated._replace(line=number + more)
+                self.stated[key] = stated._replace(line=last)
 
     def take(self, line: Line) -> None:
         same_line, before = line.number == self.line.number, self.line

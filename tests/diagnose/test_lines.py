@@ -12,12 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvplanner.diagnose import lines
+from kvplanner.diagnose import lines, reading, worn
 from kvplanner.diagnose.diagnosis import diagnose, grammars
 from kvplanner.diagnose.lines import Anchors
 from kvplanner.diagnose.patterns import alternatives, words_of
 from kvplanner.diagnose.reading import read_log
 from kvplanner.engine.log import LogFailure, LogLine
+from kvplanner.units import GIB
 from tests.diagnose import writer
 from tests.diagnose.writer import Facts
 
@@ -121,3 +122,74 @@ def test_lines_printed_over_and_over_read_as_when_each_is_looked_at(
         short = read_log(BytesIO(data).read, grammar)
         monkeypatch.setattr(lines, "_MOST_ALIKE", 1 << 40)
         assert short == read_log(BytesIO(data).read, grammar), log.name
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "llamacpp"])
+def test_lines_printed_over_and_over_with_other_numbers_read_as_when_each_is_looked_at(
+    engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grammar = next(g for g in grammars() if g.engine == engine)
+    random = Random(5)
+    logs = sorted((LOG.parents[1] / engine).glob("*.log"))
+    monkeypatch.setattr(lines, "BLOCK_BYTES", 1 << 14)
+    for log in random.sample(logs, min(6, len(logs))):
+        rows = log.read_bytes().splitlines(keepends=True)
+        for row in sorted({random.randrange(len(rows)) for _ in range(3)}, reverse=True):
+            rows[row : row + 1] = [b"%d %d " % (i, random.randrange(10**9)) + rows[row] for i in range(300)]
+        data = b"".join(rows)
+        monkeypatch.setattr(worn, "_MOST_OF_A_KIND", 100)
+        short = read_log(BytesIO(data).read, grammar)
+        monkeypatch.setattr(worn, "_MOST_OF_A_KIND", 1 << 40)
+        # Which of them are unread depends on the lines around, of which there are fewer.
+        assert short == read_log(BytesIO(data).read, grammar)._replace(unread=short.unread), log.name
+
+
+FAILS: bytes = b"ERROR 01-14 08:%02d:%02d [core.py:%d] Request cmpl-%016x failed: " + OUT
+MANY: dict[str, tuple[bytes, ...]] = {
+    "one line": (FAILS,),
+    "a traceback": (
+        FAILS,
+        b"ERROR 01-14 08:%02d:%02d [core.py:%d] Request %x: RuntimeError: CUDA error: out of memory\r\n",
+        b"ERROR 01-14 08:%02d:%02d [core.py:%d] Request %x: Traceback (most recent call last):\r\n",
+    ),
+    "a figure": (b"INFO 01-14 08:%02d:%02d [model_runner.py:%d] Model loading took %d.5 GiB\n",),
+}
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_of_lines_that_differ_in_numbers_alone_few_are_looked_at(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that fails at every request, a time and an id in each line: the first few thousand, and the last."""
+    texts = MANY[name]
+    last = b"INFO 01-14 09:00:00 [model_runner.py:1] Model loading took 7.25 GiB\n"
+    numbered = [texts[i % len(texts)] % (i // 60 % 60, i % 60, i, i * 7919 % 90) for i in range(100_000)]
+    data = LOG.read_bytes() + b"".join(numbered) + last
+    taken: list[int] = []
+    monkeypatch.setattr(worn, "_MOST_OF_A_KIND", 1000)
+    take = reading._Reader.take
+
+    def counted(self: reading._Reader, line: lines.Line) -> None:
+        taken.append(line.number)
+        take(self, line)
+
+    monkeypatch.setattr(reading._Reader, "take", counted)
+    found = diagnose(BytesIO(data).read)
+    assert len(taken) < 20_000  # the rest of the block in which the thousandth stands is looked at, too
+    weights = found.reading.best("weights")
+    assert weights is not None
+    assert weights.value == 7.25 * GIB
+    assert weights.line == data.count(b"\n")
+
+
+def test_a_server_that_starts_anew_after_endless_errors_is_read_from_there_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its lines are those of the start before with other numbers, in a block of which the rest is thinned out."""
+    one = LOG.read_bytes()
+    again = re.sub(rb"(?m)^(?=[^\n])", b"7 ", one)
+    ranks = b"".join(
+        b"(Worker_TP%d pid=%d) INFO Model loading took %d.5 GiB\n" % (i % 4, i % 4, 3) for i in range(9000)
+    )
+    monkeypatch.setattr(worn, "_MOST_OF_A_KIND", 1000)
+    monkeypatch.setattr(lines, "BLOCK_BYTES", 1 << 18)
+    found = diagnose(BytesIO(one + ranks + again + ranks[: ranks.index(b"\n") * 8]).read)
+    alone = diagnose(BytesIO(one + ranks[: ranks.index(b"\n") * 8]).read)
+    assert found.reading.starts == 2
+    assert [s[:3] for s in found.reading.stated] == [s[:3] for s in alone.reading.stated]
