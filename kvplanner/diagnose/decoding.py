@@ -28,7 +28,8 @@ _PADDED: Final = (b" ", b"|", "│".encode(), "┃".encode(), "║".encode())
 # How a line begins that is not the rest of another: tags, levels, dates, what collectors write.
 _FRESH: Final = re.compile(
     rb"\s*(?:\x1b\[[\d;]*m|\[[\d;]+m)?(?:\([A-Za-z]\w*[ )]|\[?(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\b|"
-    rb"\[?\d{4}-\d\d-\d\d|[A-Z][a-z]{2} [ \d]\d \d\d:|\{\"|\[pod/|time=|\d+\.\d\d\.\d{3}\.\d{3} |[a-z_]{4,40}: )"
+    rb"\[?\d{4}-\d\d-\d\d|[A-Z][a-z]{2} [ \d]\d \d\d:|\{\"|\[pod/|time=|\d+\.\d\d\.\d{3}\.\d{3} |[a-z_]{4,40}: |"
+    rb"(?:\[[\w -]{1,40}\] )?\[\d{4,5}\] |[A-Za-z][\w.-]{0,80} +\| )"
 )
 
 

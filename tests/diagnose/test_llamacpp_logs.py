@@ -211,3 +211,12 @@ def test_a_number_at_the_very_end_of_a_cut_log_is_no_figure() -> None:
     whole = diagnose(BytesIO(f"{text}\n".encode()).read)
     assert whole.reading.ended is not None
     assert whole.reading.ended.figures["tried"] == 151_851_674_624
+
+
+@pytest.mark.parametrize("before", ["[34333] ", "llm-1  | "])
+def test_two_lines_of_one_length_are_no_lines_that_a_window_broke(before: str) -> None:
+    """Each line names its process: the second is printed twice, and what it says counts once."""
+    size = "llama_kv_cache:      CUDA0 KV buffer size =  8704.00 MiB"
+    rows = ("load_tensors: offloading 32 repeating layers to GPU.....", "load_tensors: offloaded 33/33 layers to GPU")
+    found = read("".join(f"{before}{row}\n" for row in (*rows, size, size)))
+    assert [s.value for s in found.reading.stated if s.name == "kv_cache"] == [8704 * MIB]
