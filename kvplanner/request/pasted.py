@@ -85,18 +85,22 @@ def read(text: str) -> Pasted:
             f"{len(text):,} characters are too many for a command", WHERE, "Paste only what starts the server"
         )
     found = _read_once(text.rstrip())
-    if isinstance(found, BadInput):
-        raise BadInput(found.what, found.where, found.remedy)
-    return found
+    if isinstance(found, Pasted):
+        return found
+    what, where, remedy = found
+    raise BadInput(what, where, remedy)
 
 
 @lru_cache(maxsize=2)
-def _read_once(text: str) -> Pasted | BadInput:
-    """Of a text that is dragged over a window, dropped there and planned, which takes half a second for a long one."""
+def _read_once(text: str) -> Pasted | tuple[str, str, str]:
+    """Of a text that is dragged over a window, dropped there and planned, which takes half a second for a long one.
+
+    What is wrong with it is kept in words: an exception keeps all frames of its traceback, and of its cause's.
+    """
     try:
         return _read(text)
     except BadInput as error:
-        return error.with_traceback(None)
+        return error.what, error.where, error.remedy
 
 
 def _read(text: str) -> Pasted:

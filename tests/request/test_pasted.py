@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import time
+import weakref
 from contextlib import suppress
 from pathlib import Path
 
@@ -300,3 +302,19 @@ SERVERS_LOGS = Path(__file__).parent.parent / "diagnose" / "logs"
 @pytest.mark.parametrize("log", sorted(SERVERS_LOGS.glob("*/*.log")), ids=lambda log: log.name)
 def test_every_kind_of_log_is_known_as_one(log: Path) -> None:
     assert is_log(log.read_text(encoding="utf-8", errors="replace"))
+
+
+def test_what_a_bad_text_was_read_for_is_not_kept() -> None:
+    class Caller:
+        """Stands for a window, whose method pastes."""
+
+        def paste(self) -> None:
+            with pytest.raises(BadInput, match="No closing quotation"):
+                read('vllm serve Qwen/Qwen3-8B --served-model-name "my')
+
+    caller = Caller()
+    left = weakref.ref(caller)
+    caller.paste()
+    del caller
+    gc.collect()
+    assert left() is None
