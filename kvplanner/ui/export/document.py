@@ -7,22 +7,15 @@ there.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from html import escape
+from itertools import zip_longest
 from typing import Final
 
 from PySide6.QtCore import QBuffer, QIODevice, QLineF, QMarginsF, QRectF, Qt
-from PySide6.QtGui import (
-    QAbstractTextDocumentLayout,
-    QFont,
-    QPagedPaintDevice,
-    QPageSize,
-    QPainter,
-    QPdfWriter,
-    QTextDocument,
-)
+from PySide6.QtGui import QFont, QPagedPaintDevice, QPageSize, QPainter, QPdfWriter
 
 from kvplanner import __version__
 from kvplanner.report.sheet import Group, Sheet
+from kvplanner.ui.export.lines import BREAK, Lines, Run
 from kvplanner.ui.export.pictures import DOTS_PER_INCH, base_font
 from kvplanner.ui.theme.ink import colour, fill_pattern, fill_segment, pen, sized
 from kvplanner.ui.theme.palette import LIGHT
@@ -39,7 +32,15 @@ _LEGEND_LINE: Final = 17.0
 _MEMORY: Final = (21, 9, 13, 8, 11, 38)
 _PAIR: Final = (27, 73)
 _INPUTS: Final = (30, 17, 15, 38)
-_PRE: Final = "font-family:'DejaVu Sans Mono','Consolas',monospace"
+_CELL_GAP: Final = 8.0
+
+
+def _muted(text: str) -> Run:
+    return Run(text, LIGHT.muted)
+
+
+def _bold(text: str) -> Run:
+    return Run(text, bold=True)
 
 
 def document(made: Sheet, *, when: str = "", font: QFont | None = None) -> bytes:
@@ -95,37 +96,37 @@ class _Paper:
         self._number()
         self.painter.end()
 
-    def block(self, html: str, *, indent: float = 0.0, gap: float = GAP, keep: float = 0.0) -> None:
+    def block(self, *runs: Run, indent: float = 0.0, gap: float = GAP, keep: float = 0.0) -> None:
         """A text. keep: what must still have room below it."""
-        made = QTextDocument()
-        made.setDocumentMargin(0)
-        made.setDefaultFont(self.font)
-        made.setHtml(f'<div style="color:{LIGHT.text}">{html}</div>')
-        made.setTextWidth(self.width - indent)
-        height = made.size().height()
-        self.room(height + keep)
-        self.painter.save()
-        self.painter.translate(MARGIN + indent, self.y)
-        made.documentLayout().draw(self.painter, QAbstractTextDocumentLayout.PaintContext())
-        self.painter.restore()
-        self.y += height + gap
+        self._flow([(MARGIN + indent, Lines(self.font, runs, self.width - indent))], keep)
+        self.y += gap
 
     def row(
         self, cells: Sequence[str], shares: Sequence[int], *, head: bool = False, numbers: Sequence[int] = ()
     ) -> None:
-        """A line of a table; numbers: the columns that stand to the right."""
-        weight = f"color:{LIGHT.muted}" if head else ""
-        sides = ["right" if at in numbers else "left" for at in range(len(cells))]
-        columns = "".join(
-            f'<td width="{share}%" align="{side}" style="padding-right:8px;{weight}">{escape(cell)}</td>'
-            for cell, share, side in zip(cells, shares, sides, strict=True)
-        )
-        self.block(f'<table width="100%" cellspacing="0" cellpadding="0"><tr>{columns}</tr></table>', gap=3)
+        """A line of a table; shares: of the width, in hundredths; numbers: the columns that stand to the right."""
+        beside, x = [], MARGIN
+        for at, (cell, share) in enumerate(zip(cells, shares, strict=True)):
+            wide, run = self.width * share / 100, _muted(cell) if head else Run(cell)
+            beside.append((x, Lines(self.font, (run,), wide - _CELL_GAP, right=at in numbers)))
+            x += wide
+        self._flow(beside)
+        self.y += 3
+
+    def _flow(self, beside: Sequence[tuple[float, Lines]], keep: float = 0.0) -> None:
+        """Texts side by side: on one page where they have room on one, else on as many as they need."""
+        if (height := max(text.height for _, text in beside) + keep) <= self.bottom - MARGIN:
+            self.room(height)
+        for at, heights in enumerate(zip_longest(*(text.heights for _, text in beside), fillvalue=0.0)):
+            self.room(max(heights))
+            for x, text in beside:
+                text.draw(self.painter, at, x, self.y)
+            self.y += max(heights)
 
     def heading(self, text: str) -> None:
         """A section begins."""
         self.y += 10
-        self.block(f'<span style="font-size:14px;font-weight:600">{escape(text)}</span>', keep=60, gap=2)
+        self.block(Run(text, size=14, bold=True), keep=60, gap=2)
         self.painter.setPen(pen(LIGHT.border))
         self.painter.drawLine(round(MARGIN), round(self.y), round(MARGIN + self.width), round(self.y))
         self.y += GAP
@@ -133,20 +134,19 @@ class _Paper:
     def code(self, text: str) -> None:
         """Lines as they are."""
         for line in text.split("\n"):
-            shown = escape(line).replace("  ", "&nbsp; ")
-            self.block(f'<span style="{_PRE};font-size:11px">{shown or "&nbsp;"}</span>', indent=8, gap=1)
+            self.block(Run(line, size=11, fixed=True), indent=8, gap=1)
         self.y += GAP
 
 
 def _write(paper: _Paper, made: Sheet) -> None:
     told = made.verdict
-    paper.block(f'<span style="color:{LIGHT.muted}">{escape(made.title)}</span>')
+    paper.block(_muted(made.title))
     paint_status(paper.painter, QRectF(MARGIN, paper.y, _ICON, _ICON), told.state, LIGHT)
     indent = _ICON + 12
-    paper.block(f'<span style="font-size:18px;font-weight:600">{escape(told.headline)}</span>', indent=indent)
+    paper.block(Run(told.headline, size=18, bold=True), indent=indent)
     for line in (*told.details, told.tightest_text):
         if line:
-            paper.block(f'<span style="color:{LIGHT.muted}">{escape(line)}</span>', indent=indent, gap=1)
+            paper.block(_muted(line), indent=indent, gap=1)
     if told.engine_message:
         paper.code(told.engine_message)
     paper.heading("Memory")
@@ -155,25 +155,32 @@ def _write(paper: _Paper, made: Sheet) -> None:
     _pairs(paper, "What it holds and serves", made.figures)
     paper.heading("What was planned")
     for line in made.about:
-        paper.block(escape(line), gap=2)
+        paper.block(Run(line), gap=2)
     _pairs(paper, "Set", made.options)
     _pairs(paper, "As the engine chooses", made.defaults)
     if made.assumed:
         paper.heading("What was assumed")
         for line in made.assumed:
-            paper.block(f"• {escape(line)}", gap=2)
+            paper.block(Run(f"• {line}"), gap=2)
     for form, command in made.commands:
         paper.heading(f"Command ({form})")
         paper.code(command)
+    _ways(paper, made)
+    _explained(paper, made)
+    paper.y += GAP
+    paper.block(_muted(made.foot))
+
+
+def _ways(paper: _Paper, made: Sheet) -> None:
     if made.ways:
         paper.heading(made.ways_title)
         for at, way in enumerate(made.ways, 1):
-            flags = f'<br><span style="{_PRE};font-size:11px">{escape(way.flags)}</span>' if way.flags else ""
-            costs = f'<br><span style="color:{LIGHT.muted}">{escape(way.costs)}</span>' if way.costs else ""
-            paper.block(f"{at}. <b>{escape(way.title)}</b>: {escape(way.outcome)}{costs}{flags}")
-    _explained(paper, made)
-    paper.y += GAP
-    paper.block(f'<span style="color:{LIGHT.muted}">{escape(made.foot)}</span>')
+            runs = [Run(f"{at}. "), _bold(way.title), Run(f": {way.outcome}")]
+            if way.costs:
+                runs.append(_muted(BREAK + way.costs))
+            if way.flags:
+                runs.append(Run(BREAK + way.flags, size=11, fixed=True))
+            paper.block(*runs)
 
 
 def _pairs(paper: _Paper, title: str, pairs: Iterable[tuple[str, str]]) -> None:
@@ -186,9 +193,9 @@ def _pairs(paper: _Paper, title: str, pairs: Iterable[tuple[str, str]]) -> None:
 
 def _group(paper: _Paper, group: Group, made: Sheet) -> None:
     roles = f" · {group.roles}" if group.roles else ""
-    paper.block(f"<b>{escape(group.title)}: {escape(group.gpu)}, {escape(group.size)}{escape(roles)}</b>", keep=150)
+    paper.block(_bold(f"{group.title}: {group.gpu}, {group.size}{roles}"), keep=150)
     if group.free:
-        paper.block(f'<span style="color:{LIGHT.muted}">{escape(group.free)}</span>')
+        paper.block(_muted(group.free))
     if group.bar:
         _bar(paper, group)
     paper.row(("part", made.unit, "range", "share", "basis", "how"), _MEMORY, head=True, numbers=(1, 2, 3))
@@ -251,14 +258,14 @@ def _explained(paper: _Paper, made: Sheet) -> None:
     paper.heading("How each number comes about")
     for group in made.groups:
         if len(made.groups) > 1:
-            paper.block(f"<b>{escape(group.title)}: {escape(group.gpu)}</b>", keep=60)
+            paper.block(_bold(f"{group.title}: {group.gpu}"), keep=60)
         for found in group.explained:
-            paper.block(f"<b>{escape(found.title)}</b>: {escape(found.value)}", keep=40, gap=1)
+            paper.block(_bold(found.title), Run(f": {found.value}"), keep=40, gap=1)
             if found.band:
-                paper.block(f'<span style="color:{LIGHT.muted}">{escape(found.band)}</span>', gap=1)
+                paper.block(_muted(found.band), gap=1)
             for formula in found.formulas:
                 for line in formula.lines():
-                    paper.block(f'<span style="{_PRE};font-size:10px">{escape(line)}</span>', indent=8, gap=1)
+                    paper.block(Run(line, size=10, fixed=True), indent=8, gap=1)
             for item in found.inputs:
                 paper.row((item.name, item.value, item.other, item.source), _INPUTS, numbers=(1, 2))
             paper.y += GAP
