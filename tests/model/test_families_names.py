@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from kvplanner.errors import BadInput, NotModelled, PlannerError
 from kvplanner.model.quantisation.names import covers, parse_name
+from tests.patience import processor_seconds
 
 
 def hit(name: str, path: str, layer: int | None = None) -> bool:
@@ -64,9 +65,5 @@ def test_names_that_are_none_are_bad_input(name: str) -> None:
 
 @given(st.text("re:.*+?()[]{}|\\^$ablayers0123456789", max_size=60))
 def test_any_name_is_read_or_refused_quickly(name: str) -> None:
-    start = time.process_time()
-    try:
+    with processor_seconds(1.0, name), suppress(PlannerError):
         covers(parse_name(name, "list"), "layers.12.", ("mlp.experts.0.gate_proj", "a" * 60))
-    except PlannerError:
-        return
-    assert time.process_time() - start < 1.0

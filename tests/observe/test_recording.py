@@ -194,7 +194,7 @@ def test_a_long_recording_is_read_ahead_and_no_further(tmp_path: Path) -> None:
     while not step.ended and time.monotonic() < deadline:
         started = time.perf_counter()
         step = player.take(1.0)
-        assert time.perf_counter() - started < 0.2
+        assert time.perf_counter() - started < 2.0, "it does not wait for the file's end"
         assert len(step.snapshots) <= AHEAD
         seen += step.snapshots
         if not step.snapshots:

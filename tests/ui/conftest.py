@@ -17,6 +17,7 @@ from kvplanner.app.start import start_state
 from kvplanner.files import FOLDER_VARIABLE
 from kvplanner.ui.window.application import Application
 from kvplanner.ui.window.window import MainWindow
+from tests.ui.kit import plain_look
 from tests.ui.window.kit import words
 
 
@@ -37,6 +38,7 @@ def application(qapp: QApplication, qtbot: QtBot, monkeypatch: pytest.MonkeyPatc
     QStandardPaths.setTestModeEnabled(True)
     QLocale.setDefault(QLocale(QLocale.Language.English, QLocale.Country.UnitedKingdom))
     monkeypatch.setattr(Library, "probe_gpus", lambda self: self._probed(None))
+    plain_look(qapp)
     qapp.setQuitOnLastWindowClosed(False)
     threads = {thread for thread in threading.enumerate() if not isinstance(thread, threading._DummyThread)}
     made = Application(qapp, theme="light")
@@ -56,10 +58,7 @@ def application(qapp: QApplication, qtbot: QtBot, monkeypatch: pytest.MonkeyPatc
     QApplication.processEvents()
     leftover = [w for w in QApplication.topLevelWidgets() if isinstance(w, MainWindow)]
     assert not leftover, "windows outlive the application"
-    # The theme dresses the whole QApplication, which the next test shares.
-    qapp.setStyleSheet("")
-    qapp.setStyle("Fusion")
-    qapp.setPalette(qapp.style().standardPalette())
+    plain_look(qapp)
 
 
 @pytest.fixture

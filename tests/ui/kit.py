@@ -20,6 +20,16 @@ def measure(text: str, role: str) -> float:
     return PER_LETTER[role] * len(text)
 
 
+def plain_look(app: QApplication) -> None:
+    """Takes off what a theme dressed it in: all tests share it, and a theme takes a dark ground for the system's wish.
+
+    Not the style's own palette, which is dark where the one before it was.
+    """
+    app.setStyleSheet("")
+    app.setStyle("Fusion")
+    paint_theme(app, "light")
+
+
 def paint_theme(app: QApplication, name: ThemeName) -> None:
     """Gives the application a theme's window, text and panel colours."""
     tokens = THEMES[name]

@@ -26,6 +26,7 @@ from kvplanner.ui.window.application import Application
 from kvplanner.ui.window.commands.greeting import Tour
 from kvplanner.ui.window.screenshot import picture, settle, write
 from kvplanner.ui.window.window import MainWindow
+from tests.ui.kit import plain_look
 from tests.ui.measure import faults
 from tests.ui.states import LARGER, SMALL, STATES, State, log_planned, wait_for
 from tests.ui.window.kit import words
@@ -77,9 +78,7 @@ class Galleries:
             QApplication.processEvents()
         self._made, self._theme = None, ""
         self._app.setFont(self._font)
-        self._app.setStyleSheet("")
-        self._app.setStyle("Fusion")
-        self._app.setPalette(self._app.style().standardPalette())
+        plain_look(self._app)
 
 
 @pytest.fixture(scope="module")

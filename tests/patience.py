@@ -1,0 +1,47 @@
+"""How long a test waits for what an input costs: long enough on a slow or a busy machine, and no longer.
+
+Figures of speed are the benchmark's. These bounds are for what runs away: what takes twice as long, or the square of
+the time, for twice the input.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+# Processor seconds of `_some_work` on the machine that the bounds were set on, at rest.
+_AT_REST_S: Final = 0.012
+
+
+@contextmanager
+def processor_seconds(most: float, what: object = "") -> Iterator[None]:
+    """What stands within takes no more of the processor than `most` seconds of a machine at rest.
+
+    What other tests left behind is not looked through for garbage meanwhile: that is not the input's cost.
+    """
+    collecting = gc.isenabled()
+    gc.disable()
+    started = time.process_time()
+    try:
+        yield
+        took = time.process_time() - started
+    finally:
+        if collecting:
+            gc.enable()
+    assert took < most or took < most * slowness(), (what, took, most)
+
+
+def slowness() -> float:
+    """How many times slower than at rest this machine works just now; at least 1."""
+    return max(1.0, *(_some_work() / _AT_REST_S for _ in range(5)))
+
+
+def _some_work() -> float:
+    started, found = time.thread_time(), {}
+    for i in range(100_000):
+        found[i & 1023] = str(i)
+        found.get(i ^ 7)
+    return time.thread_time() - started
