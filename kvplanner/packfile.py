@@ -2,15 +2,16 @@
 
 A pack (`NAME.kvpack`) is one line of JSON, which names the publisher's Ed25519 key and its signature, and then the
 signed bytes: a JSON object with name, made (a date), by, models, gpus and constants. What was added lies in the data
-folder's `packs`, each pack beside the rows that the index of models takes from it, made when it was added.
+folder's `packs`, each pack beside the rows that the index of models takes from it, made when it was added. The rows'
+file is named by the pack's signature: whichever pack is there, one that was replaced halfway included, has its own.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import date
 from functools import cache
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import Any, Final
 from kvplanner.errors import BadInput
 from kvplanner.files import has_packs, packs_folder
 from kvplanner.jsonfile import parse_object
-from kvplanner.reading import read_whole
+from kvplanner.reading import file_size, read_whole
 from kvplanner.record import NamedTuple
 
 SCHEMA: Final = "kvplanner.pack/1"
@@ -28,6 +29,7 @@ SUFFIX: Final = ".kvpack"
 MOST_BYTES: Final = 8_000_000
 MOST_PACKS: Final = 32
 NAME: Final = re.compile(r"[a-z0-9][a-z0-9.-]{0,59}")
+_ROWS_SUFFIX: Final = ".rows.json"
 _HEAD_BYTES: Final = 1000
 _REMEDY: Final = "Get the pack again from where it was published"
 
@@ -154,17 +156,49 @@ def installed() -> Installed:
 
 
 def _load(path: Path) -> Pack:
-    pack = read(split(read_whole(path, MOST_BYTES), str(path)), str(path))
-    beside = json.loads(read_whole(rows_path(path), MOST_BYTES)) if pack.models else {"schema": ROWS_SCHEMA, "rows": []}
-    rows = beside.get("rows") if isinstance(beside, dict) and beside.get("schema") == ROWS_SCHEMA else None
-    if not isinstance(rows, list) or {row[0] for row in rows if isinstance(row, list) and row} != pack.models.keys():
+    signed = split(read_whole(path, MOST_BYTES), str(path))
+    pack = read(signed, str(path))
+    if not pack.models:
+        return pack
+    kept = rows_path(path, signed)
+    kept = kept if file_size(kept) is not None else path.with_suffix(_ROWS_SUFFIX)  # of before the signature was in it
+    if file_size(kept) is None:
+        raise BadInput("its index is missing", str(path), "Add the pack again")
+    beside = parse_object(read_whole(kept, MOST_BYTES), str(kept))
+    rows = beside.get("rows") if beside.get("schema") == ROWS_SCHEMA else None
+    if not isinstance(rows, list) or not all(map(_is_row, rows)) or {row[0] for row in rows} != pack.models.keys():
         raise BadInput("its index is of another version", str(path), "Add the pack again")
     return pack._replace(rows=tuple(rows))
 
 
-def rows_path(path: Path) -> Path:
+# What a row holds, in its order: texts or nothing, and where numbers stand.
+_IN_ROW: Final = (str, str, str, int, int, str, int, str, str, int, str, int)
+_ALWAYS: Final = {0, 1, 2, 9, 10, 11}
+
+
+def _is_row(row: object) -> bool:
+    """Whether it is as the index of models has its rows."""
+    return (
+        isinstance(row, list)
+        and len(row) == len(_IN_ROW)
+        and all(
+            isinstance(value, kind) if value is not None else at not in _ALWAYS
+            for at, (value, kind) in enumerate(zip(row, _IN_ROW, strict=True))
+        )
+    )
+
+
+def rows_path(path: Path, signed: Signed) -> Path:
     """Where the index rows of an added pack lie."""
-    return path.with_suffix(".rows.json")
+    return path.with_name(f"{path.stem}.{signed.signature[:16]}{_ROWS_SUFFIX}")
+
+
+def forget_rows(path: Path, keep: Path | None = None) -> None:
+    """Take away the rows of packs that were at this path, but one's."""
+    named = re.compile(re.escape(path.stem) + r"(\.[0-9a-f]{16})?" + re.escape(_ROWS_SUFFIX))
+    with suppress(OSError):
+        for other in [other for other in path.parent.iterdir() if named.fullmatch(other.name) and other != keep]:
+            other.unlink(missing_ok=True)
 
 
 @cache

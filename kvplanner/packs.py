@@ -91,20 +91,34 @@ def add(path: Path, trust: str = "") -> Added:
                        "Remove that one first, if the older one is wanted")  # fmt: skip
     if before is None and len(packfile.installed().packs) >= packfile.MOST_PACKS:
         raise BadInput(f"{packfile.MOST_PACKS} packs are here", path.name, "Remove one first")
-    folder = packs_folder()
-    target = folder / f"{pack.name}{packfile.SUFFIX}"
-    text = json.dumps({"schema": packfile.ROWS_SCHEMA, "rows": rows}, ensure_ascii=False, separators=(",", ":"))
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if pack.key not in keys:
-            write_whole(folder / _KEYS, json.dumps({**keys, pack.key: pack.by}, ensure_ascii=False).encode())
-        write_whole(packfile.rows_path(target), text.encode())
-        write_whole(target, data)
-    except OSError as error:
-        raise BadInput(f"cannot be kept ({error.strerror or error})", str(folder), "Make room, or name another folder"
-                       " as KVPLANNER_DATA_DIR") from error  # fmt: skip
+    _keep(pack, data, rows, keys if pack.key in keys else {**keys, pack.key: pack.by}, new=before is None)
     packfile.forget()
     return Added(pack, before is not None)
+
+
+def _keep(pack: Pack, data: bytes, rows: list[list[Any]], keys: dict[str, str], *, new: bool) -> None:
+    """The pack with its rows, and then its key: of what cannot be kept whole nothing is, and what was there stays."""
+    folder = packs_folder()
+    target = folder / f"{pack.name}{packfile.SUFFIX}"
+    beside = packfile.rows_path(target, packfile.split(data, target.name))
+    text = json.dumps({"schema": packfile.ROWS_SCHEMA, "rows": rows}, ensure_ascii=False, separators=(",", ":"))
+    kept = False
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(beside, text.encode())
+        write_whole(target, data)
+        kept = True
+        if keys != trusted():
+            write_whole(folder / _KEYS, json.dumps(keys, ensure_ascii=False).encode())
+    except OSError as error:
+        with suppress(OSError):
+            if new:
+                target.unlink(missing_ok=True)
+            if new or not kept:
+                beside.unlink(missing_ok=True)
+        raise BadInput(f"cannot be kept ({error.strerror or error})", str(folder), "Make room, or name another folder"
+                       " as KVPLANNER_DATA_DIR") from error  # fmt: skip
+    packfile.forget_rows(target, keep=beside)
 
 
 def remove(name: str) -> None:
@@ -119,8 +133,7 @@ def remove(name: str) -> None:
         raise BadInput(
             f"cannot be removed ({error.strerror or error})", str(target), "Change its permissions"
         ) from error
-    with suppress(OSError):
-        packfile.rows_path(target).unlink(missing_ok=True)
+    packfile.forget_rows(target)
     packfile.forget()
 
 

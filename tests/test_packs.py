@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from nacl.signing import SigningKey
 
 from kvplanner import packfile, packs
 from kvplanner.errors import BadInput, PlannerError
-from kvplanner.files import FOLDER_VARIABLE
+from kvplanner.files import FOLDER_VARIABLE, write_whole
 from kvplanner.report.data import age
 from tests.cli.kit import Ran, process
 from tests.pack_kit import BODY, CONFIG, GPU, LATE, MARK, MODEL, build_pack, pack
@@ -83,9 +85,83 @@ def test_what_is_broken_in_the_folder_is_left_aside_and_named(run: Callable[...,
     assert "junk.kvpack is left aside" in listed.err
     assert "\x1b" not in listed.out + listed.err
     assert "CHANGED since it was signed" in listed.out
-    (folder / "spring.rows.json").write_text("[]")
-    assert "spring.kvpack is left aside" in run("data").err
-    assert run("plan", "Qwen3-8B", "--gpu", "H100").status == 0
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where packs are kept, in this process."""
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "own"))
+    packfile.forget()
+    yield tmp_path / "own" / "packs"
+    packfile.forget()
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        b"", b"[]", b"{", b"\xff", b"[" * 100_000, b'{"schema":"kvplanner.packrows/1"}',
+        *(f'{{"schema":"kvplanner.packrows/1","rows":{rows}}}'.encode()
+          for rows in ("7", "[7]", "[[]]", "[[[]]]", '[["acme/Tiny-1B"]]', f'[["acme/Tiny-1B"{",null" * 11}]]',
+                       f'[["acme/Tiny-1B",[]{",0" * 10}]]')),
+    ],
+)  # fmt: skip
+def test_an_index_that_is_broken_leaves_its_pack_aside(folder: Path, tmp_path: Path, rows: bytes) -> None:
+    packs.add(pack(tmp_path), MARK)
+    assert not packfile.installed().problems
+    (beside,) = folder.glob("*.rows.json")
+    beside.write_bytes(rows)
+    packfile.forget()
+    found = packfile.installed()
+    assert [name for name, _ in found.problems] == ["spring.kvpack"]
+    assert found.packs == ()
+
+
+def test_the_index_of_a_pack_that_an_older_version_added_is_read(folder: Path, tmp_path: Path) -> None:
+    packs.add(pack(tmp_path), MARK)
+    (beside,) = folder.glob("*.rows.json")
+    beside.rename(folder / "spring.rows.json")
+    packfile.forget()
+    assert list(packfile.models()) == ["acme/Tiny-1B"]
+    packs.add(pack(tmp_path, made="2027-01-02"))
+    assert len(list(folder.glob("*.rows.json"))) == 1
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_a_disk_that_fills_up_keeps_a_pack_whole_or_not_at_all(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    """Whichever of its files has no room: nothing of the new pack, nor trust in its key, and the old one as it was."""
+
+    def add(made: str, model: str, room: int) -> None:
+        left = [None] * room
+
+        def write(path: Path, data: bytes) -> None:
+            if not left:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            left.pop()
+            write_whole(path, data)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(packs, "write_whole", write)
+            packs.add(pack(tmp_path, made=made, models=[MODEL | {"id": model}]), MARK)
+
+    def kept() -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+    with pytest.raises(BadInput, match="No space left on device"):
+        add("2026-12-24", "acme/Tiny-1B", at)
+    assert kept() == {}
+    add("2026-12-24", "acme/Tiny-1B", 3)
+    before = kept()
+    if at < 2:  # its key is trusted: two files are written
+        with pytest.raises(BadInput, match="No space left on device"):
+            add("2027-01-02", "acme/Tiny-2B", at)
+        assert kept() == before
+        packfile.forget()
+        assert list(packfile.models()) == ["acme/Tiny-1B"]
+    add("2027-01-02", "acme/Tiny-2B", 2)
+    assert list(packfile.models()) == ["acme/Tiny-2B"]
+    assert len(kept()) == len(before) == 3
 
 
 @given(at=st.integers(0, 10**6), bit=st.integers(0, 7))
