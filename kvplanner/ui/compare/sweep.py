@@ -6,7 +6,7 @@ from functools import partial
 from time import sleep
 from typing import TYPE_CHECKING, Any, Final
 
-from PySide6.QtCore import QTimer, Signal
+from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QFocusEvent, QHideEvent, QShowEvent
 from PySide6.QtWidgets import (
     QComboBox,
@@ -281,6 +281,7 @@ class SweepPage(QWidget):
         dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
         dialog.setDefaultSuffix("csv")
         dialog.fileSelected.connect(self.write_to)
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.open()
 
     def write_to(self, name: str) -> None:

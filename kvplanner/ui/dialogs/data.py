@@ -147,6 +147,7 @@ class DataDialog(QDialog):
         dialog = QFileDialog(self, "Add a data pack", str(Path.home()), "Data pack (*.kvpack)")
         dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
         dialog.fileSelected.connect(lambda name: self.add(Path(name)))
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.open()
 
     def _chosen(self) -> str:

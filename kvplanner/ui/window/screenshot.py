@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from PySide6.QtCore import QEventLoop, QTimer
+from PySide6.QtCore import QBuffer, QEventLoop, QIODevice, QTimer
 from PySide6.QtGui import QPixmap
 from PySide6.QtWidgets import QApplication
 
 from kvplanner.app.start import start_state
 from kvplanner.errors import BadInput
+from kvplanner.files import write_whole
 from kvplanner.reading import is_folder
 from kvplanner.ui.window.application import Application
 from kvplanner.ui.window.arguments import WindowArguments
@@ -94,5 +95,11 @@ def check_place(path: Path) -> None:
 def write(image: QPixmap, path: Path) -> None:
     """Write a PNG. Raises BadInput where that is not possible."""
     check_place(path)
-    if not image.save(str(path), "PNG"):
-        raise BadInput("cannot be written", str(path), "Choose another place")
+    buffer = QBuffer()
+    buffer.open(QIODevice.OpenModeFlag.WriteOnly)
+    image.save(buffer, "PNG")
+    try:
+        write_whole(path, bytes(buffer.data().data()))
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise BadInput(f"cannot be written: {reason}", str(path), "Choose another place") from error

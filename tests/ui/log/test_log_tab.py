@@ -179,6 +179,7 @@ def test_a_contradicted_exact_figure_is_shown_and_a_report_has_both_numbers(
     assert "Finding:" in view.text.toPlainText()
     assert "156,880 tokens" in view.text.toPlainText()
     window.opening.logs.save_report(tmp_path / "report.md")
+    qtbot.waitUntil(lambda: not window.services.jobs.active)
     report = (tmp_path / "report.md").read_text("utf-8")
     assert "156,880" in report
     assert str(tmp_path) not in report
@@ -279,6 +280,7 @@ def test_a_folder_that_a_log_names_opens_here_and_stays_out_of_files(
     saved, report = tmp_path / "a.kvplan.json", tmp_path / "r.md"
     planstore.save(saved, state)
     window.opening.logs.save_report(report)
+    qtbot.waitUntil(lambda: not window.services.jobs.active)
     view.calibrate_button.click()
     qtbot.waitUntil(lambda: bool(window.services.runs.kept()), timeout=10_000)
     kept = json.dumps(to_json(window.services.runs.kept()))

@@ -342,12 +342,17 @@ class Logs(QtCore.QObject):
         view = self._view()
         if view is None or view.found is None:
             return
-        try:
-            write_whole(path, markdown(view.found, view.beside).encode())
-        except OSError as error:
+        found, beside = view.found, view.beside
+
+        def done(_: object) -> None:
+            self._messages.info(f"Saved {path.name}: it holds no path, host or key", key="log")
+
+        def failed(error: Exception) -> None:
             self._messages.error(error, "The report was not saved", key="log")
-            return
-        self._messages.info(f"Saved {path.name}: it holds no path, host or key", key="log")
+
+        self._services.jobs.submit(
+            f"Saving {path.name}", lambda control: write_whole(path, markdown(found, beside).encode()), done, failed
+        )
 
 
 def _public(text: str, model: Model) -> tuple[str, str]:
