@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final, Literal
 
 from kvplanner.engine.option import OptionValue
-from kvplanner.record import NamedTuple
+from kvplanner.record import NamedTuple, late
 
 # What a change costs, cheapest first; the last two cost more than any three others together. nothing: nobody notices.
 # speed: tokens come later. length: requests may be no longer. features: something is no longer offered. quality:
@@ -27,12 +27,14 @@ Aim = Literal["fit", "more", "less"]
 Step = Mapping[str, OptionValue | None]
 
 
+@late("steps")
 class Lever(NamedTuple):
     """One thing that may be changed.
 
     name: stable, for scripts. steps: what to set, mildest first (for `more`: best first). cost: in plain words, with
     {value} for the first value of the step. aims: what it is for. source: who says that it helps, and what it costs.
-    monotone: a step that does not do rules out all milder ones.
+    monotone: a step that does not do rules out all milder ones. ordered: each goes further one way, so that no step
+    does between two that fall short at the same stage.
     """
 
     name: str
@@ -42,3 +44,4 @@ class Lever(NamedTuple):
     aims: tuple[Aim, ...] = ("fit",)
     source: str = ""
     monotone: bool = False
+    ordered: bool = False

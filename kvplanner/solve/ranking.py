@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def served(plan: Plan) -> float:
     """What a plan serves, for comparing: users of its load that fit, else requests of the full length at once."""
     limits, cache = plan.limits, plan.kv_cache
-    if not plan.fits:
+    if not plan.fits or limits.limited_by == "context":
         return 0
     most = limits.max_requests
     held: float | None = limits.users_by_memory if plan.request.load else None
@@ -34,7 +34,9 @@ def ranked(remedies_: tuple[Remedy, ...]) -> tuple[Remedy, ...]:
             return not remedy.sure, short, remedy.weight, -served(remedy.plan)
         return not remedy.sure, remedy.aim == "less", short, remedy.weight, -served(remedy.plan)
 
-    return _distinct(sorted(remedies_, key=order))
+    sure = min((remedy.weight for remedy in remedies_ if remedy.sure and remedy.aim == "fit"), default=None)
+    worth = (r for r in remedies_ if r.sure or r.aim != "fit" or sure is None or r.weight <= sure)  # else in vain
+    return _distinct(sorted(worth, key=order))
 
 
 def _distinct(remedies_: Sequence[Remedy]) -> tuple[Remedy, ...]:

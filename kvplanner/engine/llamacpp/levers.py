@@ -1,4 +1,7 @@
-"""What may be changed about a plan of llama.cpp beside the roles of its options."""
+"""What may be changed about a plan of llama.cpp beside the roles of its options.
+
+What is missing counts the compute buffer, which takes long to find: the steps that rest on it are found when tried.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import Final
 from kvplanner.engine.lever import Aim, Lever, Step
 from kvplanner.engine.shared.levers import Seen, by_role
 from kvplanner.model.spec import Moe
+from kvplanner.record import later
 
 _PLAIN: Final = ("f16", "bf16", "f32")
 
@@ -41,9 +45,13 @@ def _experts_on_host(seen: Seen) -> Iterator[Lever]:
     if not experts or seen.short is None or seen.request.options.get("cpu_moe"):
         return
     layers, now = spec.num_layers, _standing(seen, "n_cpu_moe")
-    counts = _near(now, layers, _lacking(seen), _held(seen, ("weights",)) // max(layers - now, 1))
     cost = "the experts of {value} layers run on the host: slower, and the host must hold them"
-    yield Lever("experts_on_host", tuple({"n_cpu_moe": n} for n in counts), cost, "slow")
+
+    def steps() -> tuple[Step, ...]:
+        counts = _near(now, layers, _lacking(seen), _held(seen, ("weights",)) // max(layers - now, 1))
+        return tuple({"n_cpu_moe": n} for n in counts)
+
+    yield Lever("experts_on_host", later(steps), cost, "slow")
 
 
 def _layers_on_host(seen: Seen) -> Iterator[Lever]:
@@ -52,9 +60,12 @@ def _layers_on_host(seen: Seen) -> Iterator[Lever]:
         return
     whole = seen.request.model.spec.num_layers + 1
     there = _standing(seen, "n_gpu_layers")
-    away = _near(whole - there, whole - 1, _lacking(seen), _held(seen, ("weights", "kv_cache")) // max(there, 1))
-    steps: tuple[Step, ...] = tuple({"n_gpu_layers": str(whole - n)} for n in away)
-    yield Lever("layers_on_host", steps, "only {value} layers run on the GPUs: slower", "slow")
+
+    def steps() -> tuple[Step, ...]:
+        away = _near(whole - there, whole - 1, _lacking(seen), _held(seen, ("weights", "kv_cache")) // max(there, 1))
+        return tuple({"n_gpu_layers": str(whole - n)} for n in away)
+
+    yield Lever("layers_on_host", later(steps), "only {value} layers run on the GPUs: slower", "slow")
 
 
 # Layers differ and ranges are wide: so many more than the sizes say. Each one that nearly fits costs a graph to pack.

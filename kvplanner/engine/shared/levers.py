@@ -108,10 +108,12 @@ def _budget_share(seen: Seen) -> Iterator[Lever]:
         return
     elif rule.against in ("budget", "request"):
         up = _shares(seen, math.ceil((now + part) * 100) / 100, (0, 1, 2, 4))
-        yield Lever("budget_share", up, "nothing, as long as no other program needs that memory", "nothing")
+        yield Lever(
+            "budget_share", up, "nothing, as long as no other program needs that memory", "nothing", ordered=True
+        )
     elif rule.against == "free" or not rule.early:
         down = _shares(seen, math.floor((now - part) * 100) / 100, (0, -1, -2, -4))
-        yield Lever("budget_share", down, "the KV cache gets smaller", "nothing")
+        yield Lever("budget_share", down, "the KV cache gets smaller", "nothing", ordered=True)
 
 
 def _safe_shares(seen: Seen, now: float) -> Iterator[Lever]:
@@ -190,7 +192,6 @@ def _context(seen: Seen) -> Iterator[Lever]:
     if seen.rule.against == "request" and (sure := seen.plan.limits.sure_max_context_length):
         yield Lever("context", (seen.step("context", sure),) if floor <= sure < now else (), cost, "length")
         return
-    now = min(now, seen.plan.limits.max_context_length or now)  # it surely fits below that, if at all
     value = 1 << max(now - 1, 1).bit_length() - 1
     steps: list[Step] = []
     while value >= max(floor, _LEAST_CONTEXT):
