@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from tests.bench import Row, cpu_ms, process_cpu_ms, repeats
+from tests.bench.bench_window import child
 
 _RISE = """
 import sys
@@ -47,10 +48,12 @@ def _gguf(folder: Path) -> list[Row]:
     theirs = (time.process_time() - started) * 1e3
     ours = cpu_ms(lambda: read_header(path))
     bars = [float(_opened(path)) for _ in range(max(repeats(), 3))]
+    first = [child(f"FILE = {str(path)!r}\n{_FIRST}")[0] for _ in range(max(repeats(), 3))]
     done = subprocess.run([sys.executable, "-c", _RISE, str(path)], capture_output=True, text=True, check=True)
     return [
         Row(f"GGUF header, {len(tensors):,} tensors, 150,000 + 150,000 strings", ours, budget=100),
         Row("the same file opened and planned on two GPUs, ready to draw", min(bars), budget=60),
+        Row("the same, the first that a window opens, to the frame with its bars", min(first), budget=60),
         Row("the same, rise of memory at its peak", int(done.stdout) / 1024, budget=30, unit="MiB"),
         Row("the gguf package's reader as a multiple of ours", theirs / ours, unit="times", note="100 is asked for"),
         Row("the same strings, 99 tensors: what the strings cost", cpu_ms(lambda: read_header(small))),
@@ -69,6 +72,42 @@ chosen.plan(PlanRequest(open_model(sys.argv[1]), machine, "llamacpp"))
 start = time.process_time()
 chosen.plan(PlanRequest(open_model(sys.argv[2]), machine, "llamacpp"))
 print((time.process_time() - start) * 1e3)
+"""
+
+# A window that shows a plan and is at rest, and has read no GGUF file: to the end of the frame with its bars, the form
+# and the table among it.
+_FIRST = """
+import time
+from pathlib import Path
+from PySide6.QtCore import QEvent, QObject, QTimer
+from kvplanner import ui
+from kvplanner.ui.window import run
+
+open_first = run.open_first
+
+def opened(app, arguments):
+    application, window = open_first(app, arguments)
+    window.filled.connect(lambda: QTimer.singleShot(1000, lambda: drop(application, window)))
+    return application, window
+
+def drop(application, window):
+    def done():
+        print((time.process_time() - start) * 1000, flush=True)
+        application.end()
+    class Painted(QObject):
+        def eventFilter(self, watched, event):
+            plan = window.document.plan
+            if event.type() == QEvent.Type.Paint and plan and plan.request.model.source_detail == FILE:
+                watched.removeEventFilter(self)
+                QTimer.singleShot(0, done)
+            return False
+    window.painted = Painted()
+    window.centre.bars.canvas.installEventFilter(window.painted)
+    start = time.process_time()
+    window.opening.open_path(Path(FILE))
+
+run.open_first = opened
+ui.run(["Llama-3.3-70B-Instruct", "--gpu", "2xRTX 4090", "--engine", "llamacpp"])
 """
 
 

@@ -120,7 +120,7 @@ ui.run([])
 """
 
 
-def _child(script: str) -> list[float]:
+def child(script: str) -> list[float]:
     """What a child process prints: CPU milliseconds."""
     with tempfile.TemporaryDirectory() as folder:
         environment = {
@@ -137,13 +137,13 @@ def _child(script: str) -> list[float]:
 
 def _least(*scripts: str) -> list[float]:
     """The least of each script, run in turns: a machine that slows down slows them all."""
-    rounds = [[_child(script)[0] for script in scripts] for _ in range(repeats())]
+    rounds = [[child(script)[0] for script in scripts] for _ in range(repeats())]
     return [min(of_one) for of_one in zip(*rounds, strict=True)]
 
 
 def run() -> list[Row]:
     """CPU from process start to the event loop being idle after the first paint; and of one slider step."""
-    _child("SHELL = False\n" + _WINDOW)
+    child("SHELL = False\n" + _WINDOW)
     bare, shell, bars = _least(_BARE, "SHELL = True\n" + _WINDOW, "SHELL = False\n" + _WINDOW)
     return [
         Row("bare PySide6 window, first frame", bare),
@@ -156,7 +156,7 @@ def run() -> list[Row]:
 def _steps(engine: str, field: str) -> list[Row]:
     """A drag of 60 steps, table and explanation following; of a few drags the least of each figure."""
     script = f"MODEL, ENGINE, FIELD = 'Llama-3.3-70B-Instruct', {engine!r}, {field!r}\n{_SLIDER}"
-    first, median, late, worst = (min(of_one) for of_one in zip(*(_child(script) for _ in range(3)), strict=True))
+    first, median, late, worst = (min(of_one) for of_one in zip(*(child(script) for _ in range(3)), strict=True))
     name = f"{engine}: {field} to repaint, 8 GPUs"
     return [
         Row(f"{name}, first step", first, budget=_WORST),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Literal
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +15,7 @@ from kvplanner.errors import BadInput, NotModelled
 from kvplanner.model.ggml import REMOVED, TYPES
 from kvplanner.source.gguf.header import GgufHeader, parse_header, read_header, read_metadata, split_parts
 from kvplanner.source.gguf.model import kind_of, open_gguf
+from kvplanner.source.gguf.window import RUN, Window
 from tests.source.kit import Bytes
 from tests.source.make_gguf import (
     ARRAY,
@@ -323,3 +326,62 @@ def test_the_recipe_and_the_bytes(tmp_path: Path) -> None:
     assert model.inventory is not None
     assert model.stored.value == model.inventory.stored_bytes()
     assert model.parameters == model.inventory.parameters()
+
+
+# ---- strings that are stepped over ----
+
+
+@pytest.mark.parametrize("wide", [True, False])
+@pytest.mark.parametrize("order", ["little", "big"])
+def test_strings_of_any_length_are_stepped_over_to_the_byte(order: Literal["little", "big"], wide: bool) -> None:
+    """Runs of short ones at once, and what holds zeros, is long, or lies across the pieces that are read."""
+    lengths = [*range(60), *([7] * 200), 0, 0, 255, 256, 257, 70_000, *([5] * RUN), 40, 41, *([3] * (RUN - 1))] * 3
+    size, what = 8 if wide else 4, "an array"
+    strings = b"".join(
+        length.to_bytes(size, order) + bytes((number * 7 + place) % 3 for place in range(length))
+        for number, length in enumerate(lengths)
+    )
+    for count in (0, 1, RUN - 1, RUN, RUN + 1, 3 * RUN, len(lengths)):
+        expected = sum(size + length for length in lengths[:count])
+        for piece in (1 << 10, 64 << 10):
+            window = Window(Bytes(strings + b"rest of the file"), order)
+            window._next_read = window._largest_read = piece
+            window.skip_strings(count, size, what)
+            assert window.position == expected
+    with pytest.raises(BadInput, match="bytes earlier"):
+        Window(Bytes(strings[:-1]), order).skip_strings(len(lengths), size, what)
+
+
+def test_a_kind_is_found_without_reading_the_vocabulary(tmp_path: Path) -> None:
+    pairs = [pair for pair in llama_pairs(2, 5000) if pair[0] != "general.file_type"]
+    path = write(tmp_path / "a.gguf", [*pairs, ("general.file_type", U32, 7)], llama_tensors(2, 5000))
+    assert read_metadata(path).metadata["general.file_type"] == 7
+    assert "tokenizer.ggml.tokens" not in read_metadata(path, recipe=False).lengths
+
+
+_OPENED: Final = """
+import sys
+from pathlib import Path
+from kvplanner.app.opening import classify
+from kvplanner.catalog import gpus
+from kvplanner.deadline import in_time
+from kvplanner.engine.llamacpp.planner import ENGINE
+from kvplanner.engine.request import PlanRequest
+path = Path(sys.argv[1])
+assert classify(path).what == "model"
+from kvplanner.source.resolve import open_model
+model = in_time(lambda: open_model(str(path)), 60, lambda: None)
+assert ENGINE.plan(PlanRequest(model, gpus.machine("2xRTX 4090"), "llamacpp")).fits
+print(*sys.modules)
+"""
+
+
+def test_the_first_file_that_is_opened_loads_little(tmp_path: Path) -> None:
+    """Modules are a third of what opening it takes."""
+    path = write(tmp_path / "a.gguf", llama_pairs(), llama_tensors())
+    done = subprocess.run([sys.executable, "-c", _OPENED, str(path)], capture_output=True, text=True, check=True)
+    loaded = done.stdout.split()
+    heavy = {"numpy", "datetime", "logging", "concurrent.futures", "subprocess", "hashlib", "kvplanner.packfile"}
+    assert not heavy & set(loaded)
+    source = [name for name in loaded if name.startswith("kvplanner.source")]
+    assert len(source) <= 12, "what the first file does not need is loaded later"

@@ -86,17 +86,18 @@ def read_header(path: Path, *, allow_truncated: bool = False) -> GgufHeader:
         return parse_header(file, allow_truncated=allow_truncated)
 
 
-def read_metadata(path: Path) -> GgufHeader:
+def read_metadata(path: Path, *, recipe: bool = True) -> GgufHeader:
     """The metadata without the tensor table, as far as a list needs it: up to the recipe and the tokenizer's first key.
 
-    Quantising tools write the recipe last, after the tokenizer. Raises BadInput.
+    Quantising tools write the recipe last, after the tokenizer; who does not need it stops before. Raises BadInput.
     """
     with open_file(path) as file:
         version, order = _magic(file)
         parser = _Parser(Window(file, order), version)
         _, keys = parser.counts()
         for _ in range(keys):
-            if parser.key_value().startswith("tokenizer.") and "general.file_type" in parser.metadata:
+            known = not recipe or "general.file_type" in parser.metadata
+            if parser.key_value().startswith("tokenizer.") and known:
                 break
         return GgufHeader(version, order, parser.metadata, parser.lengths, (), 32, 0, 0)
 

@@ -42,17 +42,30 @@ def build(tensors: tuple[GgufTensor, ...], spec: ModelSpec) -> Inventory:
     """The inventory; formats are the files' own types, so its bytes are those of the tensors."""
     layers: defaultdict[int, list[TensorGroup]] = defaultdict(list)
     outside: list[TensorGroup] = []
+    # Layers are much alike: what a tensor counts as is found once for all of one name, shape and type.
+    known: dict[tuple[object, ...], list[TensorGroup]] = {}
     for tensor in tensors:
         match = _BLOCK.fullmatch(tensor.name)
         if match is None:
             outside.append(_outside(tensor, spec.tied_embeddings))
-        elif int(match[1]) >= spec.num_layers:
+        elif (layer := int(match[1])) >= spec.num_layers:
             outside.append(_group(tensor, match[2].removesuffix(".weight"), "mtp", "replicated", "", "mtp"))
         else:
-            layers[int(match[1])] += _in_layer(tensor, match[2], spec, int(match[1]))
+            key = match[2], tensor.shape, tensor.type, spec.layer_of[layer]
+            groups = known.get(key)
+            if groups is None:
+                groups = known[key] = _in_layer(tensor, match[2], spec, layer)
+            layers[layer] += groups
     blocks: dict[tuple[TensorGroup, ...], int] = {}
-    block_of = tuple(blocks.setdefault(tuple(layers.get(i, ())), len(blocks)) for i in range(spec.num_layers))
-    return Inventory(tuple(blocks), block_of, _counted(outside), exact=True)
+    alike: dict[tuple[int, ...], int] = {}  # by the groups themselves, before they are compared
+    block_of = []
+    for layer in range(spec.num_layers):
+        own = layers.get(layer, [])
+        same = tuple(map(id, own))
+        if same not in alike:
+            alike[same] = blocks.setdefault(tuple(own), len(blocks))
+        block_of.append(alike[same])
+    return Inventory(tuple(blocks), tuple(block_of), _counted(outside), exact=True)
 
 
 def format_of(type_: GgmlType) -> WeightFormat:

@@ -300,13 +300,13 @@ class Logs(QtCore.QObject):
 
     def _lay_over(self, plan: Plan | None) -> None:
         """The log's figures over the plan's bars and stages, while the plan is of its model and engine."""
+        if self._details is None or self._bars is None or (self._over is None and not self._laid):
+            return
         from kvplanner.diagnose.stages import over
         from kvplanner.ui.bars.logged import strips
         from kvplanner.ui.startup.view import StartupView
         from kvplanner.ui.window.tabs import STARTUP
 
-        if self._details is None or self._bars is None or (self._over is None and not self._laid):
-            return
         here = self._over if plan is not None and self._over is not None and (
             plan.request.engine, plan.request.model.id) == (self._over[0].engine, self._over[1]) else None  # fmt: skip
         logged = over(here[0], plan) if here is not None and plan is not None else ()
