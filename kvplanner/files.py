@@ -14,7 +14,7 @@ from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from threading import get_ident
-from typing import Final
+from typing import Any, Final
 
 FOLDER_VARIABLE: Final = "KVPLANNER_DATA_DIR"
 _PART: Final = re.compile(r"\.kvplanner-([0-9]{1,10})-[0-9]{1,20}\.part")
@@ -125,6 +125,8 @@ def _sweep(folder: Path) -> None:
 
 def is_alive(pid: int) -> bool:
     """Whether a process of this machine has that id."""
+    if sys.platform == "win32":
+        return _runs_in_windows(pid)
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -134,6 +136,38 @@ def is_alive(pid: int) -> bool:
     except OverflowError:  # no process id at all
         return False
     return True
+
+
+def _runs_in_windows(pid: int) -> bool:
+    """The same where os.kill ends a process whatever the signal (its documentation).
+
+    OpenProcess refuses an id that no process has as a wrong parameter; a process that has ended, while somebody holds
+    a handle of it, counts as signalled (WaitForSingleObject).
+    """
+    import ctypes
+    from ctypes import wintypes
+
+    system: Any = ctypes  # what follows exists in Windows alone
+    if not 0 < pid < 1 << 32:
+        return False
+    kernel = system.WinDLL("kernel32", use_last_error=True)
+    kernel.OpenProcess.argtypes = wintypes.DWORD, wintypes.BOOL, wintypes.DWORD
+    kernel.OpenProcess.restype = wintypes.HANDLE
+    kernel.WaitForSingleObject.argtypes = wintypes.HANDLE, wintypes.DWORD
+    kernel.CloseHandle.argtypes = (wintypes.HANDLE,)
+    handle = kernel.OpenProcess(_SYNCHRONIZE, False, pid)
+    if not handle:
+        return bool(system.get_last_error() != _NO_SUCH_PROCESS)
+    try:
+        return bool(kernel.WaitForSingleObject(handle, 0) != _SIGNALLED)
+    finally:
+        kernel.CloseHandle(handle)
+
+
+# winnt.h and winerror.h: the right to wait for a process; ERROR_INVALID_PARAMETER; WAIT_OBJECT_0.
+_SYNCHRONIZE: Final = 0x0010_0000
+_NO_SUCH_PROCESS: Final = 87
+_SIGNALLED: Final = 0
 
 
 def _sync_folder(folder: Path) -> None:

@@ -36,6 +36,7 @@ def own_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def application(qapp: QApplication, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch) -> Iterator[Application]:
     """An application whose end leaves no thread, no timer and no window."""
     QStandardPaths.setTestModeEnabled(True)
+    locale = QLocale()
     QLocale.setDefault(QLocale(QLocale.Language.English, QLocale.Country.UnitedKingdom))
     monkeypatch.setattr(Library, "probe_gpus", lambda self: self._probed(None))
     plain_look(qapp)
@@ -59,6 +60,9 @@ def application(qapp: QApplication, qtbot: QtBot, monkeypatch: pytest.MonkeyPatc
     leftover = [w for w in QApplication.topLevelWidgets() if isinstance(w, MainWindow)]
     assert not leftover, "windows outlive the application"
     plain_look(qapp)
+    # Other tests ask for the places of this machine, in its own language.
+    QLocale.setDefault(locale)
+    QStandardPaths.setTestModeEnabled(False)
 
 
 @pytest.fixture
