@@ -5,6 +5,7 @@ A job's function is plain Python: it gets a JobControl, returns a value or raise
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from threading import Event
 from typing import Any, Final
@@ -12,6 +13,7 @@ from typing import Any, Final
 from PySide6 import QtCore
 from PySide6.QtCore import QObject, QRunnable, QThreadPool, Signal
 
+from kvplanner.app.garbage import Garbage
 from kvplanner.errors import PlannerError
 
 STOP_TIMEOUT_MS: Final = 3000
@@ -134,7 +136,10 @@ class _Run(QRunnable):
 
 
 class Jobs(QObject):
-    """Starts jobs on a small pool and knows those that run. active_changed(): one started or ended."""
+    """Starts jobs on a small pool and knows those that run. active_changed(): one started or ended.
+
+    While it does, garbage is looked for on this thread; a caller that has put that off begins it (`garbage`) later.
+    """
 
     active_changed = Signal()
 
@@ -146,6 +151,7 @@ class Jobs(QObject):
         self._runs: dict[Job, _Run] = {}
         self._resting: list[_Run] = []
         self._stopped = False
+        self.garbage = Garbage(self)
 
     @property
     def active(self) -> tuple[Job, ...]:
@@ -167,6 +173,8 @@ class Jobs(QObject):
         """
         if self._stopped:
             return None
+        if gc.isenabled():
+            self.garbage.begin()
         if key:
             for job, other in self._active.items():
                 if other == key:
@@ -198,6 +206,7 @@ class Jobs(QObject):
         self._pool.clear()
         ended = self._pool.waitForDone(timeout_ms)
         self._active.clear()
+        self.garbage.end()
         return ended
 
 

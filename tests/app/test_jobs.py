@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import partial
 
 import pytest
-from PySide6.QtCore import QRunnable
+from PySide6.QtCore import QRunnable, Qt, QTimer
 from pytestqt.qtbot import QtBot
 
 from kvplanner.app.jobs import JobControl, Jobs
@@ -143,3 +143,37 @@ def test_many_jobs_leave_nothing_behind(qtbot: QtBot, jobs: Jobs) -> None:
         qtbot.waitUntil(lambda: not jobs.active, timeout=5000)
     assert ended == [7] * 100
     assert made() - before <= 3
+
+
+class _Orphan(QTimer):
+    """Like a widget of the application's own: derived from Qt's, and part of what refers to itself."""
+
+    def __init__(self, ended: list[str]) -> None:
+        super().__init__()
+        self.me = self
+        self.destroyed.connect(
+            lambda: ended.append(threading.current_thread().name), Qt.ConnectionType.DirectConnection
+        )
+
+
+def test_what_refers_to_itself_ends_on_the_main_thread_whatever_a_job_makes(qtbot: QtBot, jobs: Jobs) -> None:
+    ended: list[str] = []
+    done: list[object] = []
+
+    def work(control: JobControl) -> int:
+        made: list[object] = []
+        for _ in range(20_000):  # enough for Python to look for garbage again and again
+            one: list[object] = []
+            one.append(one)
+            made = [one, *made[:3]]
+        return len(made)
+
+    _Orphan(ended)
+    jobs.submit("t", work, done.append, fail)
+    qtbot.waitUntil(lambda: bool(done))
+    assert ended in ([], [threading.main_thread().name])
+    qtbot.waitUntil(lambda: bool(ended))
+    assert ended == [threading.main_thread().name]
+    assert jobs.garbage.active
+    jobs.stop()
+    assert gc.isenabled()

@@ -266,11 +266,13 @@ class Application(QObject):
 
 def _complete(window: MainWindow) -> None:
     """What no first sight needs: ways to change the plan, what else would run, plans that can be dragged, greetings."""
+    from kvplanner.app import memory
     from kvplanner.ui.window.commands.deciding import Deciding
     from kvplanner.ui.window.commands.greeting import Greeting
     from kvplanner.ui.window.commands.solving import Solving
     from kvplanner.ui.window.tabbed import DragHandle
 
+    memory.keep_small()
     Solving(window)
     Deciding(window)
     DragHandle(window, window.centre.verdict.icon)

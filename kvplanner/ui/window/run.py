@@ -63,15 +63,15 @@ def open_first(app: QApplication, arguments: WindowArguments) -> tuple[Applicati
     if arguments.tab:
         window.filled.connect(lambda: window.centre.show_tab(arguments.tab))
     window.filled.connect(application.after_first_frame)
-    window.filled.connect(_collect_again)
+    window.filled.connect(lambda: _collect_again(application))
     application.show(window)
     return application, window
 
 
-def _collect_again() -> None:
+def _collect_again(application: Application) -> None:
     """Look for garbage from now on, but not among what the start made: no edit waits while all that is gone through."""
     gc.freeze()
-    gc.enable()
+    application.jobs.garbage.begin()
 
 
 def stop_on_interrupt(app: QApplication, application: Application) -> None:

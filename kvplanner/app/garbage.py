@@ -1,0 +1,65 @@
+"""Garbage that refers to itself, looked for on the main thread alone.
+
+Python looks for it wherever something is made, on a pool's thread too, and takes apart there what it finds. A widget or
+a timer that was part of it would end on a thread that is not its own, which Qt does not allow: PySide hands its own
+classes over to the main thread, but none that derives from them, no QObject and no timer. So where threads work,
+Python's own search is off, and the main thread's event loop looks before it sleeps.
+"""
+
+from __future__ import annotations
+
+import gc
+from typing import Final
+
+from PySide6.QtCore import QAbstractEventDispatcher, QObject, QTimer
+
+# As Python has them: what was made since the last look, and how many looks at the young precede one at the older.
+_YOUNG: Final = 700
+_LOOKS: Final = 10
+# All of it is gone through in a pause: nobody is to wait for that.
+_PAUSE_MS: Final = 500
+
+
+class Garbage(QObject):
+    """Looks for garbage from `begin` to `end`, before the event loop of this thread sleeps."""
+
+    def __init__(self, parent: QObject) -> None:
+        super().__init__(parent)
+        self.active = False
+        self._looks = 0
+        self._pause = QTimer(self)
+        self._pause.setSingleShot(True)
+        self._pause.setInterval(_PAUSE_MS)
+        self._pause.timeout.connect(self._look_everywhere)
+
+    def begin(self) -> None:
+        """Here instead of wherever something is made."""
+        dispatcher = QAbstractEventDispatcher.instance()
+        if self.active or dispatcher is None:
+            return
+        self.active = True
+        gc.disable()
+        dispatcher.aboutToBlock.connect(self._look)
+
+    def end(self) -> None:
+        """Wherever something is made, as Python does it by itself."""
+        if not self.active:
+            return
+        self.active = False
+        self._pause.stop()
+        dispatcher = QAbstractEventDispatcher.instance()
+        if dispatcher is not None:
+            dispatcher.aboutToBlock.disconnect(self._look)
+        gc.enable()
+
+    def _look(self) -> None:
+        if gc.get_count()[0] <= _YOUNG:
+            return
+        self._looks += 1
+        gc.collect(0 if self._looks % _LOOKS else 1)
+        if self._looks >= _LOOKS * _LOOKS:
+            self._pause.start()
+
+    def _look_everywhere(self) -> None:
+        self._looks = 0
+        gc.collect()
