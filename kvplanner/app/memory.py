@@ -6,6 +6,8 @@ import gc
 from ctypes import CDLL
 from typing import Final
 
+from kvplanner.engine.shared.identity import forget
+
 # Of glibc's malloc.h; elsewhere there is no such function.
 _M_MMAP_THRESHOLD: Final = -3
 _M_ARENA_MAX: Final = -8
@@ -29,10 +31,12 @@ def keep_small() -> None:
 
 
 def give_back() -> None:
-    """Collect what refers to itself, and let glibc return the pages that are free: by itself it keeps most of them.
+    """Forget what was worked out for models that may be closed by now, collect what refers to itself, and let glibc
+    return the pages that are free: by itself it keeps most of them.
 
     20 to 40 MB after windows that were worked in; another C library gives its pages back by itself.
     """
+    forget()
     gc.collect()
     try:
         trim = CDLL(None).malloc_trim

@@ -27,6 +27,7 @@ from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.segment import SegmentKind
 from kvplanner.engine.shared.calibration import Place, calibrate, ranks, release_of
 from kvplanner.engine.shared.device import described
+from kvplanner.engine.shared.identity import remembered
 from kvplanner.engine.values import check_ranges
 from kvplanner.engine.whatif import with_format
 from kvplanner.errors import BadInput, NotModelled
@@ -315,7 +316,7 @@ _Found = TypeVar("_Found")
 Ranges = tuple[WorkingRange, ...]
 
 # The longest contexts that were found last: they depend on everything but the context at hand.
-_LONGEST: dict[tuple[object, ...], tuple[Sizer, Sizer | None, tuple[int | None, int | None]]] = {}
+_LONGEST: dict[tuple[object, ...], tuple[Sizer, Sizer | None, tuple[int | None, int | None]]] = remembered({})
 
 
 def _longest(request: PlanRequest, model: Model, sized: _Sized, trial: Trial) -> tuple[int | None, int | None]:
@@ -337,7 +338,7 @@ def _longest(request: PlanRequest, model: Model, sized: _Sized, trial: Trial) ->
 
 
 # How many layers fit, as they were found last: with everything but their number.
-_RANGES: dict[tuple[object, ...], tuple[Sizer, Sizer | None, WorkingRange | None]] = {}
+_RANGES: dict[tuple[object, ...], tuple[Sizer, Sizer | None, WorkingRange | None]] = remembered({})
 
 
 def _ranges(request: PlanRequest, model: Model, settled: Settled, sized: _Sized, trial: Trial) -> Ranges:

@@ -10,6 +10,7 @@ from kvplanner.engine.llamacpp.architectures import as_gguf
 from kvplanner.engine.llamacpp.settings import ContextSettings, Settings
 from kvplanner.engine.llamacpp.sizes import Cards, Sizer, Sizes
 from kvplanner.engine.llamacpp.tensors import tensors_of
+from kvplanner.engine.shared.identity import remembered
 from kvplanner.errors import BadInput
 from kvplanner.gpu.spec import Device
 from kvplanner.model.model import Model
@@ -78,9 +79,9 @@ def _drafting(context: ContextSettings) -> ContextSettings:
 
 
 # The last sizers, by the model's identity: a model is a large value, and the same object while its plan changes.
-_SIZERS: dict[tuple[int, Cards], Sizer] = {}
-_GGUFS: dict[int, tuple[Model, Model, str]] = {}
-_PREDICTORS: dict[int, tuple[Model, Model]] = {}
+_SIZERS: dict[tuple[int, Cards], Sizer] = remembered({})
+_GGUFS: dict[int, tuple[Model, Model, str]] = remembered({})
+_PREDICTORS: dict[int, tuple[Model, Model]] = remembered({})
 KEPT: Final = 8
 
 

@@ -12,7 +12,14 @@ from operator import is_
 from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
+D = TypeVar("D", bound=dict[Any, Any])
 _KEPT: list[dict[Any, Any]] = []
+
+
+def remembered(found: D) -> D:
+    """A mapping of results, which `forget` empties as well."""
+    _KEPT.append(found)
+    return found
 
 
 class Key:
@@ -36,19 +43,19 @@ def of_last(function: F) -> F:
 
     Only for values that are replaced rather than changed, and for results that rest on nothing else.
     """
-    last: tuple[tuple[object, ...], Any] = ((), None)
+    nothing: tuple[tuple[object, ...], Any] = ((), None)
+    last: dict[str, tuple[tuple[object, ...], Any]] = remembered({})
 
     @wraps(function)
-    def remembered(*args: Any) -> Any:
-        nonlocal last
-        known, result = last
+    def looked_up(*args: Any) -> Any:
+        known, result = last.get("last", nothing)
         if len(known) == len(args) and all(map(is_, known, args)):
             return result
         result = function(*args)
-        last = args, result
+        last["last"] = args, result
         return result
 
-    return remembered  # type: ignore[return-value]
+    return looked_up  # type: ignore[return-value]
 
 
 def by_identity(size: int, key: Callable[..., Hashable]) -> Callable[[F], F]:
@@ -58,11 +65,10 @@ def by_identity(size: int, key: Callable[..., Hashable]) -> Callable[[F], F]:
     """
 
     def decorate(function: F) -> F:
-        found: dict[tuple[int, Hashable], tuple[object, Any]] = {}
-        _KEPT.append(found)
+        found: dict[tuple[int, Hashable], tuple[object, Any]] = remembered({})
 
         @wraps(function)
-        def remembered(subject: object, *args: Any) -> Any:
+        def looked_up(subject: object, *args: Any) -> Any:
             at = (id(subject), key(subject, *args))
             known = found.get(at)
             if known is not None:
@@ -74,12 +80,14 @@ def by_identity(size: int, key: Callable[..., Hashable]) -> Callable[[F], F]:
             found[at] = subject, result
             return result
 
-        return remembered  # type: ignore[return-value]
+        return looked_up  # type: ignore[return-value]
 
     return decorate
 
 
 def forget() -> None:
-    """Forgets every result: for whoever replaces what they rest on, such as fitted constants."""
+    """Forgets every result: for whoever replaces what they rest on, such as fitted constants, or closes a window,
+    whose models are large. A thread that plans meanwhile finds them anew.
+    """
     for found in _KEPT:
         found.clear()

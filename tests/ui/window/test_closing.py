@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from kvplanner.app import memory
+from kvplanner.engine.shared import identity
 from kvplanner.ui.window.application import Application
 from kvplanner.ui.window.window import MainWindow
 
@@ -39,3 +40,26 @@ def test_a_closed_window_is_gone_and_its_memory_given_back(
     assert given == [True], "once, and after its parts"
     assert gone() is None
     assert application.windows == [second]
+
+
+def test_what_was_worked_out_for_closed_models_is_forgotten(
+    open_window: Callable[..., MainWindow], application: Application, qtbot: QtBot
+) -> None:
+    """The results that are remembered by what a model is keep the model: a large one would stay for good."""
+
+    def remembered() -> list[dict[object, object]]:
+        return [found for found in identity._KEPT if found]
+
+    stays, closes = open_window(), open_window()
+    for engine in ("llamacpp", "sglang", "vllm"):
+        closes.document.edit("Choose another engine", engine=engine, version=None, options={})
+        closes.document.flush()
+        assert closes.document.plan is not None
+    assert len(remembered()) > 20
+    qtbot.waitUntil(lambda: not application.jobs.active)
+    closes.saving.settled = True
+    closes.close()
+    qtbot.waitUntil(lambda: not remembered())
+    stays.document.set_option("max_model_len", 4096)
+    stays.document.flush()
+    assert stays.document.plan is not None

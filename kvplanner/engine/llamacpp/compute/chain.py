@@ -9,6 +9,7 @@ from kvplanner.engine.llamacpp.compute.buffers import DEEPENED, Chain, reserve
 from kvplanner.engine.llamacpp.compute.layers import Shape
 from kvplanner.engine.llamacpp.place import HOST, Placed
 from kvplanner.engine.llamacpp.tensors import Tensor, Tensors
+from kvplanner.engine.shared.identity import remembered
 from kvplanner.model.spec import Attention, LayerSpec, Mla, ModelSpec, State
 from kvplanner.record import NamedTuple
 
@@ -74,7 +75,7 @@ def pipelined(how: How) -> bool:
 
 
 # What was reserved last, with the chains whose parts the keys name by identity.
-_RESERVED: dict[tuple[object, ...], tuple[Chain, tuple[int, ...]]] = {}
+_RESERVED: dict[tuple[object, ...], tuple[Chain, tuple[int, ...]]] = remembered({})
 _REMEMBERED: Final = 512
 
 
@@ -193,7 +194,7 @@ def _shared(specs: Sequence[LayerSpec], caches: Sequence[int]) -> list[int | Non
 
 
 _EMPTY: Final[frozenset[str]] = frozenset()
-_shared_weights: dict[tuple[int, int, int, frozenset[str]], tuple[tuple[Tensor, ...], Weights]] = {}
+_shared_weights: dict[tuple[int, int, int, frozenset[str]], tuple[tuple[Tensor, ...], Weights]] = remembered({})
 
 
 def _weights(block: tuple[Tensor, ...], device: int, host: int, on_host: frozenset[str] | None) -> Weights:
