@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from functools import cached_property
 from threading import Event
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from PySide6 import QtCore
 from PySide6.QtCore import QObject, QRunnable, QThreadPool, Signal
 
-from kvplanner.app.garbage import Garbage
 from kvplanner.errors import PlannerError
+
+if TYPE_CHECKING:
+    from kvplanner.app.garbage import Garbage
 
 STOP_TIMEOUT_MS: Final = 3000
 
@@ -151,7 +154,13 @@ class Jobs(QObject):
         self._runs: dict[Job, _Run] = {}
         self._resting: list[_Run] = []
         self._stopped = False
-        self.garbage = Garbage(self)
+
+    @cached_property
+    def garbage(self) -> Garbage:
+        """Whoever looks for it; no start needs that."""
+        from kvplanner.app.garbage import Garbage
+
+        return Garbage(self)
 
     @property
     def active(self) -> tuple[Job, ...]:
@@ -206,7 +215,8 @@ class Jobs(QObject):
         self._pool.clear()
         ended = self._pool.waitForDone(timeout_ms)
         self._active.clear()
-        self.garbage.end()
+        if "garbage" in self.__dict__:
+            self.garbage.end()
         return ended
 
 
