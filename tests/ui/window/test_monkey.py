@@ -148,7 +148,7 @@ def warm_up(monkey: Monkey, qtbot: QtBot) -> None:
         for tab in TABS:
             window.centre.show_tab(tab.title)
             QApplication.processEvents()
-            qtbot.waitUntil(lambda: not application.jobs.active, timeout=30_000)
+            qtbot.waitUntil(lambda: not application.jobs.active, timeout=120_000)
     for name, action in window.actions_of_window.by_name.items():
         if name not in LEFT_OUT:
             action.trigger()
@@ -161,7 +161,7 @@ def closed(monkey: Monkey, open_window: Callable[..., MainWindow], qtbot: QtBot)
     application = monkey.application
 
     def calm() -> None:
-        qtbot.waitUntil(lambda: not application.jobs.active, timeout=30_000)
+        qtbot.waitUntil(lambda: not application.jobs.active, timeout=120_000)
 
     monkey.stop()
     calm()
