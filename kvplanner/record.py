@@ -147,7 +147,7 @@ def late(*names: str) -> Callable[[type[T]], type[T]]:
     """Lets fields of a named tuple be given by `later`."""
 
     def decorate(kind: type[T]) -> type[T]:
-        fields: tuple[str, ...] = getattr(kind, "_fields")  # noqa: B009
+        fields: tuple[str, ...] = getattr(kind, "_fields")  # noqa: B009 - not of its type
         for name in names:
             setattr(kind, name, _read(fields.index(name)))
         return kind

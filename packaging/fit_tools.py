@@ -13,16 +13,16 @@ from typing import Any, Final
 ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from kvplanner.engine.vllm.gpu import Gpu, gpu_of  # noqa: E402
-from kvplanner.engine.vllm.memory import activations, graphs, workspace  # noqa: E402
-from kvplanner.engine.vllm.settings import Parallel, Settings  # noqa: E402
-from kvplanner.engine.vllm.settle import settle as defaults  # noqa: E402
-from kvplanner.errors import PlannerError  # noqa: E402
-from kvplanner.model.formats import DTYPE_BYTES  # noqa: E402
-from kvplanner.model.model import Model  # noqa: E402
-from kvplanner.units import GIB  # noqa: E402
-from tests.truth.measure import architecture  # noqa: E402
-from tests.truth.rows import Row, Skip, read, request_of  # noqa: E402
+from kvplanner.engine.vllm.gpu import Gpu, gpu_of  # noqa: E402 - after the folders that it lies in
+from kvplanner.engine.vllm.memory import activations, graphs, workspace  # noqa: E402 - after the folders that it lies in
+from kvplanner.engine.vllm.settings import Parallel, Settings  # noqa: E402 - after the folders that it lies in
+from kvplanner.engine.vllm.settle import settle as defaults  # noqa: E402 - after the folders that it lies in
+from kvplanner.errors import PlannerError  # noqa: E402 - after the folders that it lies in
+from kvplanner.model.formats import DTYPE_BYTES  # noqa: E402 - after the folders that it lies in
+from kvplanner.model.model import Model  # noqa: E402 - after the folders that it lies in
+from kvplanner.units import GIB  # noqa: E402 - after the folders that it lies in
+from tests.truth.measure import architecture  # noqa: E402 - after the folders that it lies in
+from tests.truth.rows import Row, Skip, read, request_of  # noqa: E402 - after the folders that it lies in
 
 FILES: Final = ("vllm.jsonl", "vllm-uncited.jsonl")
 Entry = dict[str, Any]

@@ -57,7 +57,7 @@ def test_a_record_does_what_typing_s_does() -> None:
     with pytest.raises(ValueError, match="unexpected field names: \\['z'\\]"):
         point._replace(z=3)  # type: ignore[call-arg]  # what is refused
     with pytest.raises(AttributeError):
-        setattr(point, "x", 3)  # noqa: B010
+        setattr(point, "x", 3)  # noqa: B010 - what is refused
 
 
 def test_fields_are_held_to_their_rules() -> None:
@@ -170,4 +170,4 @@ def test_what_fails_fails_again() -> None:
     thing = Thing(later(find))
     for _ in range(2):
         with pytest.raises(ValueError, match="no"):
-            thing.size  # noqa: B018
+            thing.size  # noqa: B018 - what is refused

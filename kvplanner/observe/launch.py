@@ -73,5 +73,5 @@ def start_helper(settings: HelperSettings) -> tuple[BaseProcess, Connection]:
 
 def forget(helper: BaseProcess) -> None:
     """Gives up on a helper that a driver call keeps alive although it was killed: nothing waits for it at exit."""
-    children: set[BaseProcess] = process._children  # type: ignore[attr-defined]
+    children: set[BaseProcess] = process._children  # type: ignore[attr-defined]  # multiprocessing keeps it there
     children.discard(helper)

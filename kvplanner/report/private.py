@@ -61,4 +61,4 @@ def applied(hide: Callable[[str], str], value: T) -> T:
         found = type(found)._make(applied(hide, item) for item in found)
     elif isinstance(found, tuple):
         found = tuple(applied(hide, item) for item in found)
-    return found  # type: ignore[no-any-return]
+    return found  # type: ignore[no-any-return]  # of the kind that was given

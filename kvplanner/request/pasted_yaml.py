@@ -79,7 +79,7 @@ def _loaded(events: list[Any]) -> Iterator[Any]:
     from yaml.constructor import SafeConstructor
     from yaml.resolver import Resolver
 
-    class Loader(Composer, SafeConstructor, Resolver):  # type: ignore[misc]
+    class Loader(Composer, SafeConstructor, Resolver):  # type: ignore[misc]  # PyYAML's classes have no types
         def __init__(self) -> None:
             for part in (Composer, SafeConstructor, Resolver):
                 part.__init__(self)

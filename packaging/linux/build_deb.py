@@ -24,9 +24,9 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 sys.path[:0] = [str(ROOT), str(HERE), str(HERE.parent)]
 
-import contents  # noqa: E402
-import pages  # noqa: E402
-from system_libraries import system_libraries  # noqa: E402
+import contents  # noqa: E402 - after the folders that it lies in
+import pages  # noqa: E402 - after the folders that it lies in
+from system_libraries import system_libraries  # noqa: E402 - after the folders that it lies in
 
 APP_ID = "org.kvplanner.kvplanner"
 METAINFO = HERE / f"{APP_ID}.metainfo.xml"

@@ -11,8 +11,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from kvplanner import __version__  # noqa: E402
-from kvplanner.cli.main import COMMANDS  # noqa: E402
+from kvplanner import __version__  # noqa: E402 - after the folders that it lies in
+from kvplanner.cli.main import COMMANDS  # noqa: E402 - after the folders that it lies in
 
 PARSERS: dict[str, ArgumentParser] = {
     command: import_module(f"kvplanner.cli.{command}").parser() for command in COMMANDS if command != "gui"

@@ -20,7 +20,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(HERE.parent))
 
-import contents  # noqa: E402
+import contents  # noqa: E402 - after the folders that it lies in
 
 APP = ROOT / "dist" / "kvplanner"
 # Archives have no dates before 1980, and the same source gives the same bytes.

@@ -116,7 +116,7 @@ def _remedies() -> list[Row]:
     for name, gpu in CASES:
         request = PlanRequest(models.load(name), gpus.machine(gpu), load=Load(32, 1500, 500))
         plan = engine("vllm").plan(request)
-        used = cpu_ms(lambda request=request, plan=plan: remedies(request, plan, others), inner=3)  # type: ignore[misc]
+        used = cpu_ms(lambda request=request, plan=plan: remedies(request, plan, others), inner=3)  # type: ignore[misc]  # keeps its loop's value
         rows.append(Row(f"remedies, {name.rpartition('/')[2]} on {gpu}", used, None, REMEDIES_MS))
     return rows
 
@@ -144,7 +144,7 @@ def _worst() -> list[Row]:
             remedies(request, plan, others)
             label = f"{model.rpartition('/')[2]} on {gpu}"
             first.append(((process_time_ns() - start) / 1e6, label))
-            used = cpu_ms(lambda request=request, plan=plan: remedies(request, plan, others), repeat=3)  # type: ignore[misc]
+            used = cpu_ms(lambda request=request, plan=plan: remedies(request, plan, others), repeat=3)  # type: ignore[misc]  # keeps its loop's value
             again.append((used, label))
         for words, found in (("", again), (", for the first time", first)):
             over = sum(used > REMEDIES_MS for used, _ in found)
@@ -161,7 +161,7 @@ def _solvers() -> list[Row]:
 
     request = PlanRequest(models.load(CASES[0][0]), gpus.machine("2xRTX 4090"), load=Load(8, 1500, 500))
     return [
-        Row(f"solve {asked}", cpu_ms(lambda asked=asked: solve(asked, request), inner=1))  # type: ignore[misc]
+        Row(f"solve {asked}", cpu_ms(lambda asked=asked: solve(asked, request), inner=1))  # type: ignore[misc]  # keeps its loop's value
         for asked in ASKED
     ]
 
@@ -178,7 +178,7 @@ def _sweeps() -> list[Row]:
         request = PlanRequest(models.load(name), gpus.machine(gpu), engine, load=Load(32, 1500, 500))
         points, budget = (64, 60.0) if len(overs) == 1 else (32, 1000.0)
         axes = [axis(request, over, points) for over in overs]
-        used = cpu_ms(lambda request=request, axes=axes: list(sweep(request, axes)), inner=1)  # type: ignore[misc]
+        used = cpu_ms(lambda request=request, axes=axes: list(sweep(request, axes)), inner=1)  # type: ignore[misc]  # keeps its loop's value
         words = " × ".join(over.partition("=")[0] for over in overs)
         rows.append(Row(f"sweep {words}, {name.rpartition('/')[2]}, {engine} on {gpu}", used, None, budget))
     return rows

@@ -49,4 +49,4 @@ def test_a_file_of_other_fields_is_not_used(monkeypatch: pytest.MonkeyPatch) -> 
 def test_what_no_model_is_made_of_is_refused() -> None:
     model = models.load("openai/gpt-oss-20b")
     with pytest.raises(TypeError, match="part of"):
-        preread.encoded([model._replace(stored={})])  # type: ignore[arg-type]
+        preread.encoded([model._replace(stored={})])  # type: ignore[arg-type]  # what is refused

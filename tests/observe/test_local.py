@@ -59,4 +59,4 @@ def test_watching(stub: Stub) -> None:
     stub.use("desktop-4090")
     shots = watch(0.1)
     assert [next(shots).seq for _ in range(3)] == [1, 2, 3]
-    shots.close()  # type: ignore[attr-defined]
+    shots.close()  # type: ignore[attr-defined]  # a generator

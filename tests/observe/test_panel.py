@@ -102,7 +102,7 @@ def test_the_memory_bars_are_not_left_with_old_figures(stub: Stub, panel: GpuPan
     assert not told[-1]
     panel.show()
     until(qtbot, lambda: told[-1])
-    panel.model.snapshot = panel.model.snapshot._replace(monotonic=time.monotonic() - 60)  # type: ignore[union-attr]
+    panel.model.snapshot = panel.model.snapshot._replace(monotonic=time.monotonic() - 60)  # type: ignore[union-attr]  # there is one, else the test ends here
     panel.feed._timer.stop()
     panel._age()
     assert told[-1][0].stale is True

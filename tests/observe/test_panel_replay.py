@@ -24,7 +24,7 @@ def test_a_recording_can_be_played_again(stub: Stub, panel: GpuPanel, qtbot: QtB
     assert panel.toolbar.record_button.text() == "End re&cording"
     for used in (3206, 9206):
         stub.use(scenario_text("desktop-4090").replace("used_mib = 1206", f"used_mib = {used}"))
-        until(qtbot, lambda used=used: panel.bars.rows()[0].parts[1].bytes == used * MIB)  # type: ignore[misc]
+        until(qtbot, lambda used=used: panel.bars.rows()[0].parts[1].bytes == used * MIB)  # type: ignore[misc]  # keeps its loop's value
     panel.feed.end_recording()
     stub.use("desktop-4090")
     seen: list[int] = []
@@ -48,7 +48,7 @@ def test_a_replay_can_be_held_sped_up_and_sought(stub: Stub, panel: GpuPanel, qt
     panel.feed.record(tmp_path / "run.csv")
     for used in (3206, 5206, 7206, 9206):
         stub.use(scenario_text("desktop-4090").replace("used_mib = 1206", f"used_mib = {used}"))
-        until(qtbot, lambda used=used: panel.bars.rows()[0].parts[1].bytes == used * MIB)  # type: ignore[misc]
+        until(qtbot, lambda used=used: panel.bars.rows()[0].parts[1].bytes == used * MIB)  # type: ignore[misc]  # keeps its loop's value
     panel.feed.end_recording()
 
     def held() -> int:

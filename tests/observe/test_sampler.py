@@ -68,7 +68,7 @@ def test_memory_moved_in_the_scenario_is_seen(stub: Stub, sampler: Sampler) -> N
     wait(sampler, lambda seen: bool(seen))
     for used in (2206, 8206, 20206):
         stub.use(scenario_text("desktop-4090").replace("used_mib = 1206", f"used_mib = {used}"))
-        wait(sampler, lambda seen, used=used: bool(seen) and seen[-1].gpus[0].allocated.value == used * MIB)  # type: ignore[misc]
+        wait(sampler, lambda seen, used=used: bool(seen) and seen[-1].gpus[0].allocated.value == used * MIB)  # type: ignore[misc]  # keeps its loop's value
 
 
 def test_one_helper_and_nothing_else(stub: Stub, sampler: Sampler) -> None:

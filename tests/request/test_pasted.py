@@ -125,7 +125,7 @@ CMD ["--model", "{LLAMA}", "--max-model-len", "8192", "--gpu-memory-utilization"
 
 
 def built(text: str, *, model: str = "", gpu: str = "2xH100", **more: object) -> object:
-    return build(PlanWords(model=model, gpu=gpu, flags=(text,)), Sources(_open, lambda: None, **more))  # type: ignore[arg-type]
+    return build(PlanWords(model=model, gpu=gpu, flags=(text,)), Sources(_open, lambda: None, **more))  # type: ignore[arg-type]  # fields of sources, by name
 
 
 def _open(name: str) -> Model:

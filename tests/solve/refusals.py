@@ -62,15 +62,15 @@ def refused(case: Refused) -> tuple[PlanRequest, PlannerError]:
 
 
 def _vllm(options: dict[str, OptionValue], model: str = LLAMA, gpu: str = "H100", **more: str | bool) -> Refused:
-    return Refused("vllm", model, gpu, options, **more)  # type: ignore[arg-type]
+    return Refused("vllm", model, gpu, options, **more)  # type: ignore[arg-type]  # fields of the case, by name
 
 
 def _sglang(options: dict[str, OptionValue], model: str = LLAMA, gpu: str = "H100", **more: str | bool) -> Refused:
-    return Refused("sglang", model, gpu, options, **more)  # type: ignore[arg-type]
+    return Refused("sglang", model, gpu, options, **more)  # type: ignore[arg-type]  # fields of the case, by name
 
 
 def _llamacpp(options: dict[str, OptionValue], model: str = LLAMA, gpu: str = "H100", **more: str | bool) -> Refused:
-    return Refused("llamacpp", model, gpu, options, **more)  # type: ignore[arg-type]
+    return Refused("llamacpp", model, gpu, options, **more)  # type: ignore[arg-type]  # fields of the case, by name
 
 
 CASES: Final[tuple[Refused, ...]] = (

@@ -54,7 +54,7 @@ def test_one_flag_is_one_option_and_what_follows_from_it() -> None:
     assert plans[0] is not None
     assert plans[1] is not None
     assert [cell.value for cell in found["tokens"].cells] == [p.kv_cache.tokens for p in plans if p and p.kv_cache]
-    assert found["tokens"].deltas[1] == found["tokens"].cells[1].value - found["tokens"].cells[0].value  # type: ignore[operator]
+    assert found["tokens"].deltas[1] == found["tokens"].cells[1].value - found["tokens"].cells[0].value  # type: ignore[operator]  # both have one
     assert not found["weights"].differs
     assert not found["weights"].because
 
@@ -101,7 +101,7 @@ def test_a_plan_that_fails_is_told_with_its_stage() -> None:
     assert [cell.value for cell in found["stage"].cells] == [None, "weights"]
     assert [cell.state for cell in found["activations"].cells] == ["in_use", "not_reached"]
     assert "(not reached)" in "\n".join(told.lines(sides, compare(sides)))
-    assert found["missing_bytes"].cells[1].value == sides[1].plan.missing_bytes  # type: ignore[union-attr]
+    assert found["missing_bytes"].cells[1].value == sides[1].plan.missing_bytes  # type: ignore[union-attr]  # there is one, else the test ends here
 
 
 def test_a_failing_stage_is_told_in_the_words_of_its_own_engine() -> None:

@@ -47,7 +47,7 @@ class Hostile:
 
         self._server = ThreadingHTTPServer((host, 0), Handler)
         self._server.daemon_threads = True
-        self._server.hostile = self  # type: ignore[attr-defined]
+        self._server.hostile = self  # type: ignore[attr-defined]  # the test's own server
         self.url = f"http://{host}:{self._server.server_address[1]}"
         threading.Thread(target=lambda: self._server.serve_forever(0.02), daemon=True).start()
 
@@ -78,7 +78,7 @@ def drip(handler: BaseHTTPRequestHandler) -> None:
     handler.send_response(200)
     handler.end_headers()
     handler.close_connection = True
-    while not handler.server.hostile.stop.wait(0.1):  # type: ignore[attr-defined]
+    while not handler.server.hostile.stop.wait(0.1):  # type: ignore[attr-defined]  # the test's own server
         handler.wfile.write(b" ")
         handler.wfile.flush()
 
@@ -86,7 +86,7 @@ def drip(handler: BaseHTTPRequestHandler) -> None:
 def dripping_headers(handler: BaseHTTPRequestHandler) -> None:
     handler.close_connection = True
     handler.wfile.write(b"HTTP/1.1 200 OK\r\n")
-    while not handler.server.hostile.stop.wait(0.1):  # type: ignore[attr-defined]
+    while not handler.server.hostile.stop.wait(0.1):  # type: ignore[attr-defined]  # the test's own server
         handler.wfile.write(b"X: y\r\n")
         handler.wfile.flush()
 

@@ -93,11 +93,11 @@ def painted() -> Iterator[Painted]:
         made.note(self, args)
         return original(self, *args)
 
-    QPainter.drawText = draw  # type: ignore[method-assign, assignment]
+    QPainter.drawText = draw  # type: ignore[method-assign, assignment]  # counted for a while
     try:
         yield made
     finally:
-        QPainter.drawText = original  # type: ignore[method-assign]
+        QPainter.drawText = original  # type: ignore[method-assign]  # counted for a while
 
 
 def faults(window: QWidget) -> list[str]:

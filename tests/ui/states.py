@@ -109,13 +109,13 @@ def wait_for(done: Callable[[], object]) -> None:
 def ways(window: MainWindow) -> None:
     window.centre.show_tab("Ways")
     page = window.centre.below.page("ways")
-    wait_for(lambda: "Looking" not in page.text.toPlainText())  # type: ignore[attr-defined]
+    wait_for(lambda: "Looking" not in page.text.toPlainText())  # type: ignore[attr-defined]  # a page's own: the window gives widgets
 
 
 def what_fits(window: MainWindow) -> None:
     window.centre.show_tab("What fits")
     page = window.centre.below.page("fits")
-    wait_for(lambda: page.shown.rowCount() >= 40)  # type: ignore[attr-defined]
+    wait_for(lambda: page.shown.rowCount() >= 40)  # type: ignore[attr-defined]  # a page's own: the window gives widgets
 
 
 def read(window: MainWindow, path: Path) -> LogView:
@@ -233,22 +233,22 @@ def together(window: MainWindow) -> None:
     window.document.flush()
     compare(window)
     page = window.centre.below.page("compare")
-    page.show_together()  # type: ignore[attr-defined]
-    shared = page.together  # type: ignore[attr-defined]
+    page.show_together()  # type: ignore[attr-defined]  # a page's own: the window gives widgets
+    shared = page.together  # type: ignore[attr-defined]  # a page's own: the window gives widgets
     wait_for(lambda: len(shared.orders) == 6)
 
 
 def sweep(window: MainWindow) -> None:
     window.view.show_compare()
     page = window.centre.below.page("compare")
-    page.show_sweep()  # type: ignore[attr-defined]
-    swept = page.sweep  # type: ignore[attr-defined]
+    page.show_sweep()  # type: ignore[attr-defined]  # a page's own: the window gives widgets
+    swept = page.sweep  # type: ignore[attr-defined]  # a page's own: the window gives widgets
     wait_for(lambda: swept._job is None and swept.points and swept.plot.made)
 
 
 def heat(window: MainWindow) -> None:
     sweep(window)
-    swept = window.centre.below.page("compare").sweep  # type: ignore[attr-defined]
+    swept = window.centre.below.page("compare").sweep  # type: ignore[attr-defined]  # a page's own: the window gives widgets
     swept.second.setCurrentIndex(swept.second.findText("Users"))
     wait_for(lambda: swept._job is None and len(swept.points) > 64)
 
@@ -263,7 +263,7 @@ def launch_as(form: str) -> Callable[[MainWindow], None]:
     def show(window: MainWindow) -> None:
         window.view.show_launch()
         page = window.centre.below.page("launch")
-        page.form.setCurrentIndex(page.form.findData(form))  # type: ignore[attr-defined]
+        page.form.setCurrentIndex(page.form.findData(form))  # type: ignore[attr-defined]  # a page's own: the window gives widgets
 
     return show
 
@@ -272,8 +272,8 @@ def machines(window: MainWindow) -> None:
     """What fits, the other way: machines for the model."""
     what_fits(window)
     page = window.centre.below.page("fits")
-    page.way.setCurrentIndex(1)  # type: ignore[attr-defined]
-    wait_for(lambda: page.shown.rowCount() >= 8)  # type: ignore[attr-defined]
+    page.way.setCurrentIndex(1)  # type: ignore[attr-defined]  # a page's own: the window gives widgets
+    wait_for(lambda: page.shown.rowCount() >= 8)  # type: ignore[attr-defined]  # a page's own: the window gives widgets
 
 
 def no_log(window: MainWindow) -> None:

@@ -139,10 +139,10 @@ def test_the_whole_window_follows_at_once(open_window: Callable[..., MainWindow]
     assert english(window), "nothing to tell by"
     window.view.numbers_point_comma()
     assert not (left := english(window)), "\n\n".join(left)
-    assert window.panel.fields["max_model_len"].inputs[0].placeholderText() == "131.072"  # type: ignore[attr-defined]
-    assert window.panel.fields["gpu_memory_utilization"].inputs[0].text() == "0,85"  # type: ignore[attr-defined]
+    assert window.panel.fields["max_model_len"].inputs[0].placeholderText() == "131.072"  # type: ignore[attr-defined]  # a page's own: the window gives widgets
+    assert window.panel.fields["gpu_memory_utilization"].inputs[0].text() == "0,85"  # type: ignore[attr-defined]  # a page's own: the window gives widgets
     window.view.numbers_comma_point()
-    assert window.panel.fields["gpu_memory_utilization"].inputs[0].text() == "0.85"  # type: ignore[attr-defined]
+    assert window.panel.fields["gpu_memory_utilization"].inputs[0].text() == "0.85"  # type: ignore[attr-defined]  # a page's own: the window gives widgets
     assert english(window)
 
 

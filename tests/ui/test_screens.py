@@ -107,10 +107,10 @@ def cleared(window: MainWindow) -> None:
         shown.close()
     launching = window.centre.below._pages.get("launch")
     if launching is not None:
-        launching.form.setCurrentIndex(0)  # type: ignore[attr-defined]
+        launching.form.setCurrentIndex(0)  # type: ignore[attr-defined]  # a page's own: the window gives widgets
     fitting = window.centre.below._pages.get("fits")
     if fitting is not None:
-        fitting.way.setCurrentIndex(0)  # type: ignore[attr-defined]
+        fitting.way.setCurrentIndex(0)  # type: ignore[attr-defined]  # a page's own: the window gives widgets
     for strip in window.centre.messages.strips:
         strip.dismiss()
     dock = window.view.dock
@@ -119,9 +119,9 @@ def cleared(window: MainWindow) -> None:
         window.view.gpu_panel(False)
     page = window.centre.below._pages.get("compare")
     if page is not None:
-        for _ in page._pins.kept:  # type: ignore[attr-defined]
-            page._pins.remove(0)  # type: ignore[attr-defined]
-        page.show_sweep(on=False)  # type: ignore[attr-defined]
+        for _ in page._pins.kept:  # type: ignore[attr-defined]  # a page's own: the window gives widgets
+            page._pins.remove(0)  # type: ignore[attr-defined]  # a page's own: the window gives widgets
+        page.show_sweep(on=False)  # type: ignore[attr-defined]  # a page's own: the window gives widgets
     if window.panel.advanced is not None:
         window.panel.advanced.toggle.setChecked(False)
     window.panel.gpus.toggle.setChecked(False)
@@ -143,7 +143,7 @@ def shown(window: MainWindow, state: State) -> None:
     state.act(window)
     window.centre.show_details()
     explain = window.centre.below.page("explain")
-    wait_for(lambda: not explain._timer.isActive())  # type: ignore[attr-defined]
+    wait_for(lambda: not explain._timer.isActive())  # type: ignore[attr-defined]  # a page's own: the window gives widgets
     settle(25)
 
 
@@ -207,7 +207,7 @@ def calibrations(window: MainWindow) -> QDialog:
     """With a run of a log."""
     shown(window, State({"gpu": "RTX 4090"}, log_planned))
     page = window.centre.below.page("log")
-    page.calibrate_button.click()  # type: ignore[attr-defined]
+    page.calibrate_button.click()  # type: ignore[attr-defined]  # a page's own: the window gives widgets
     wait_for(window.services.runs.kept)
     return CalibrationsDialog(window.services.runs, lambda error, what: None, window)
 

@@ -55,7 +55,7 @@ def of_last(function: F) -> F:
         last["last"] = args, result
         return result
 
-    return looked_up  # type: ignore[return-value]
+    return looked_up  # type: ignore[return-value]  # wraps keeps what it takes and gives
 
 
 def by_identity(size: int, key: Callable[..., Hashable]) -> Callable[[F], F]:
@@ -80,7 +80,7 @@ def by_identity(size: int, key: Callable[..., Hashable]) -> Callable[[F], F]:
             found[at] = subject, result
             return result
 
-        return looked_up  # type: ignore[return-value]
+        return looked_up  # type: ignore[return-value]  # wraps keeps what it takes and gives
 
     return decorate
 

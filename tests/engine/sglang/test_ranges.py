@@ -19,7 +19,7 @@ CASES = [(LLAMA_8B, "RTX 4090"), (LLAMA_8B, "H100"), (QWEN_32B, "H100"), (GPT_OS
 
 
 def at(model: str, gpu: str, fraction: float, **more: object) -> Plan:
-    return plan(model, gpu, {"mem_fraction_static": round(fraction, 3), **more})  # type: ignore[dict-item]
+    return plan(model, gpu, {"mem_fraction_static": round(fraction, 3), **more})  # type: ignore[dict-item]  # as a flag's value comes
 
 
 @pytest.mark.parametrize(("model", "gpu"), CASES)

@@ -39,9 +39,9 @@ def _selected(bars: MemoryBars) -> list[object]:
 @pytest.mark.parametrize("theme", THEMES)
 @pytest.mark.parametrize("unit", ["GiB", "GB"])
 def test_every_plan_paints(bars: MemoryBars, qapp: object, name: str, theme: ThemeName, unit: str) -> None:
-    paint_theme(qapp, theme)  # type: ignore[arg-type]
+    paint_theme(qapp, theme)  # type: ignore[arg-type]  # one of the names that it takes
     QCoreApplication.processEvents()
-    bars.set_unit(unit)  # type: ignore[arg-type]
+    bars.set_unit(unit)  # type: ignore[arg-type]  # one of the names that it takes
     bars.set_plan(sample_plans.ALL[name]())
     bars.set_selected(0, "weights")
     image = bars.grab().toImage()

@@ -55,7 +55,7 @@ def test_every_order_is_told_and_the_chosen_one_shown(page: TogetherPage, window
     assert texts(page)[0] == "1. Now\nQwen3-Embedding-0.6B"
     edit(window, "Qwen3-Embedding-0.6B", 0.05)
     qtbot.waitUntil(lambda: page._job is None and "0.05" not in page.words.text() and page._of is not None
-                    and page._of[0][1][1].options["gpu_memory_utilization"] == 0.05, timeout=20_000)  # type: ignore[index]  # fmt: skip
+                    and page._of[0][1][1].options["gpu_memory_utilization"] == 0.05, timeout=20_000)  # type: ignore[index]  # asked for before  # fmt: skip
     assert len(page.orders) == 2
 
 

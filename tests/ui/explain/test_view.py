@@ -23,7 +23,7 @@ from tests import sample_plans
 
 
 def _questions(plan: Plan, kind: str | None, position: int = 0) -> dict[str, str]:
-    return {a.question: a.text for a in answers(plan, position, kind, "GiB")}  # type: ignore[arg-type]
+    return {a.question: a.text for a in answers(plan, position, kind, "GiB")}  # type: ignore[arg-type]  # a kind of the plan's
 
 
 def test_weights_show_both_units_and_where_they_come_from() -> None:
@@ -72,7 +72,7 @@ def test_a_cache_that_has_no_room_shows_the_sum_that_leaves_none() -> None:
 def test_everything_can_be_explained_and_copied(name: str, kind: str | None) -> None:
     plan = sample_plans.ALL[name]()
     for position in range(len(plan.devices)):
-        told = explanation(plan, position, kind, "GiB")  # type: ignore[arg-type]
+        told = explanation(plan, position, kind, "GiB")  # type: ignore[arg-type]  # a kind of the plan's
         if told is None:
             continue
         text = as_text(told)

@@ -24,8 +24,8 @@ SHARE: Final = Option("share_of_it_all", ("--share-of-it-all",), "float", "Memor
 class Unheard(Sglang):
     """SGLang's plans under another name, with an option of its own."""
 
-    name: Final = "unheard"  # type: ignore[misc]
-    title: Final = "Unheard-of"  # type: ignore[misc]
+    name: Final = "unheard"  # type: ignore[misc]  # a class's own, as the protocol's
+    title: Final = "Unheard-of"  # type: ignore[misc]  # a class's own, as the protocol's
 
     def options(self, version: str | None = None) -> tuple[Option, ...]:
         return (SHARE, *super().options(version))

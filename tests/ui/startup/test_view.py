@@ -35,7 +35,7 @@ def view(qtbot: QtBot) -> StartupView:
 @pytest.mark.parametrize("name", sample_plans.ALL)
 @pytest.mark.parametrize("theme", THEMES)
 def test_every_plan_paints(view: StartupView, qapp: object, name: str, theme: ThemeName) -> None:
-    paint_theme(qapp, theme)  # type: ignore[arg-type]
+    paint_theme(qapp, theme)  # type: ignore[arg-type]  # one of the names that it takes
     view.set_plan(sample_plans.ALL[name]())
     view.set_unit("GB")
     view.set_selected(0, "weights")
@@ -303,7 +303,7 @@ def test_other_devices_are_outlined() -> None:
     steps = arrange(plan, 0, 900, 240)
     assert steps is not None
     assert [name for name, _ in steps.others] == ["GPU 1"]
-    assert arrange(sample_plans.eight_gpus(), 0, 900, 240).others == ()  # type: ignore[union-attr]
+    assert arrange(sample_plans.eight_gpus(), 0, 900, 240).others == ()  # type: ignore[union-attr]  # there is one, else the test ends here
     assert arrange(sample_plans.cannot_tell(), 0, 900, 240) is None
 
 

@@ -85,7 +85,7 @@ def test_selected_rows_and_outlines(tokens: Tokens) -> None:
 @pytest.mark.parametrize("tokens", SHOWN.values(), ids=SHOWN)
 @pytest.mark.parametrize("kind", SEGMENT_KINDS)
 def test_text_on_a_segment_is_readable(tokens: Tokens, kind: str) -> None:
-    ink = tokens.segments[kind]  # type: ignore[index]
+    ink = tokens.segments[kind]  # type: ignore[index]  # asked for before
     assert contrast(ink.text, ink.fill) >= READABLE
 
 

@@ -265,7 +265,7 @@ def test_a_failure_tells_the_sentence_and_the_engines_words() -> None:
 @pytest.mark.parametrize("name", sample_plans.ALL)
 @pytest.mark.parametrize("theme", THEMES)
 def test_the_view_shows_every_plan(qtbot: QtBot, qapp: object, name: str, theme: ThemeName) -> None:
-    paint_theme(qapp, theme)  # type: ignore[arg-type]
+    paint_theme(qapp, theme)  # type: ignore[arg-type]  # one of the names that it takes
     view = VerdictView()
     qtbot.addWidget(view)
     plan = sample_plans.ALL[name]()

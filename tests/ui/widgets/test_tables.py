@@ -24,7 +24,7 @@ def test_the_arrow_clears_the_title(
     for column, title in enumerate(TITLES):
         model.setHorizontalHeaderItem(column, QStandardItem(title))
         model.setHeaderData(column, Qt.Orientation.Horizontal, side, Qt.ItemDataRole.TextAlignmentRole)
-    table = tables.made(None, "A table")  # type: ignore[arg-type]
+    table = tables.made(None, "A table")  # type: ignore[arg-type]  # no parent
     qtbot.addWidget(table)
     table.setModel(model)
     tables.sortable(table)

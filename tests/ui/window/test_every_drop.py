@@ -158,7 +158,7 @@ def test_what_is_no_file_is_dropped_and_ends_in_one_line(watched: Watched, tmp_p
         folder.mkdir()
         for name, path in no_files(folder, ending):
             if "\0" not in path:  # no system puts such a path on the mouse
-                watched.put((ending, name), lambda path=path: watched.drop(of_file(Path(path))))  # type: ignore[misc]
+                watched.put((ending, name), lambda path=path: watched.drop(of_file(Path(path))))  # type: ignore[misc]  # keeps its loop's value
     assert watched.window.services.settings.get(s.RECENT_FILES) == []
 
 
@@ -188,7 +188,7 @@ def test_every_wrong_text_ends_in_one_line(watched: Watched, way: str) -> None:
         puts: dict[str, Callable[[], object]] = {
             "paste a command": window.opening.paste_command,
             "paste a log": window.opening.logs.paste,
-            "drop": lambda text=text: watched.drop(of_text(text)),  # type: ignore[misc]
+            "drop": lambda text=text: watched.drop(of_text(text)),  # type: ignore[misc]  # keeps its loop's value
         }
         watched.put((way, name), puts[way])
     QGuiApplication.clipboard().clear()
@@ -214,12 +214,12 @@ def test_every_field_takes_any_paste(watched: Watched, monkeypatch: pytest.Monke
     for number in range(len(edits)):
         there = [edit for edit in window.findChildren(QLineEdit) if edit.isVisible() and edit.isEnabled()]
         edit, text = there[number % len(there)], wrong[number * 7 % len(wrong)]
-        watched.put((edit.accessibleName(), text[:40]), lambda edit=edit, text=text: into(edit, text))  # type: ignore[misc]
+        watched.put((edit.accessibleName(), text[:40]), lambda edit=edit, text=text: into(edit, text))  # type: ignore[misc]  # keeps its loop's value
     for opens in (window.pickers.open_models, window.pickers.open_gpus):
         for text in wrong[::8]:
             opens("")
             search = QApplication.focusWidget()
             assert isinstance(search, QLineEdit)
-            watched.put((opens.__name__, text[:40]), lambda search=search, text=text: into(search, text))  # type: ignore[misc]
+            watched.put((opens.__name__, text[:40]), lambda search=search, text=text: into(search, text))  # type: ignore[misc]  # keeps its loop's value
             window.pickers.close_choosers()
     QGuiApplication.clipboard().clear()

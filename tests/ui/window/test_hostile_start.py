@@ -91,7 +91,7 @@ def test_no_recent_file_stops_the_menu(
     window = started(application, qtbot, Restored((), crashed=False))
     for menu in window.menuBar().actions():
         if menu.menu() is not None:
-            menu.menu().aboutToShow.emit()  # type: ignore[attr-defined]
+            menu.menu().aboutToShow.emit()  # type: ignore[attr-defined]  # a menu's action
     assert window.document.plan is not None
 
 

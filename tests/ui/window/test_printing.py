@@ -23,7 +23,7 @@ def test_the_report_is_printed(
     def draw(printer: QPrinter, *rest: object) -> None:
         printer.setOutputFormat(QPrinter.OutputFormat.PdfFormat)
         printer.setOutputFileName(str(tmp_path / "printed.pdf"))
-        original(printer, *rest)  # type: ignore[arg-type]
+        original(printer, *rest)  # type: ignore[arg-type]  # what the real one takes
         drawn.append((printer.width(), printer.resolution()))
 
     monkeypatch.setattr(printing, "draw", draw)

@@ -125,7 +125,7 @@ def test_two_options_compared(person: Person) -> None:
     person.window.centre.show_details()
 
     def rows() -> dict[str, tuple[str, ...]]:
-        return {line.title: line.cells for line in page.model.lines if line.row is not None}  # type: ignore[attr-defined]
+        return {line.title: line.cells for line in page.model.lines if line.row is not None}  # type: ignore[attr-defined]  # a page's own: the window gives widgets
 
     person.qtbot.waitUntil(lambda: "(+" in rows().get("KV cache tokens", ("",))[0])
     person.took("6 two options compared")
@@ -243,7 +243,7 @@ def test_what_is_handed_on(person: Person, files: list[QFileDialog], tmp_path: P
     for keys, name, task in (("Ctrl+E", "plan.png", "9 a picture"), ("Ctrl+Shift+R", "plan.html", "9 a report")):
         person.keys(keys)
         chosen(person, files, tmp_path / name)
-        person.qtbot.waitUntil(lambda name=name: (tmp_path / name).is_file(), timeout=20_000)  # type: ignore[misc]
+        person.qtbot.waitUntil(lambda name=name: (tmp_path / name).is_file(), timeout=20_000)  # type: ignore[misc]  # keeps its loop's value
         person.took(task)
 
 

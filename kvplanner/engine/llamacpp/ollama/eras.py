@@ -69,7 +69,7 @@ def _eras() -> tuple[Era, ...]:
         last = found[-1]
         found.append(
             last._replace(first=first, own=(last.own | {*own.split()}) - {*without.split()},
-                          flash=last.flash | {*flash.split()}, **more)  # type: ignore[arg-type]
+                          flash=last.flash | {*flash.split()}, **more)  # type: ignore[arg-type]  # fields of an era, by name
         )  # fmt: skip
 
     add((0, 6, 0), "gemma3")

@@ -55,7 +55,7 @@ def test_a_quantised_checkpoint_takes_its_own_names_only() -> None:
 
 
 def _layers(model: Model, **changes: object) -> int:
-    here = settings(**changes)  # type: ignore[arg-type]
+    here = settings(**changes)  # type: ignore[arg-type]  # fields of settings, by name
     return sum(h.bytes for h in weights.rank_tensors(model, here, H100, 0) if h.group.kind in ("attention", "mlp"))
 
 
