@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import sys
 from ctypes import CDLL
+from functools import _lru_cache_wrapper
 from typing import Final
 
 from kvplanner.engine.shared.identity import forget
@@ -36,10 +38,21 @@ def give_back() -> None:
 
     20 to 40 MB after windows that were worked in; another C library gives its pages back by itself.
     """
-    forget()
+    _forget()
     gc.collect()
     try:
         trim = CDLL(None).malloc_trim
     except (AttributeError, OSError, TypeError):
         return
     trim(0)
+
+
+def _forget() -> None:
+    """Empty what remembers results. Those without a limit are tables of the program's own and stay."""
+    forget()
+    for name, module in [*sys.modules.items()]:
+        if not name.startswith("kvplanner."):
+            continue
+        for value in [*vars(module).values()]:
+            if isinstance(value, _lru_cache_wrapper) and value.cache_info().maxsize is not None:
+                value.cache_clear()

@@ -10,6 +10,7 @@ from pytestqt.qtbot import QtBot
 
 from kvplanner.app.document import Document
 from kvplanner.app.state import PlanState
+from kvplanner.engine import registry
 from kvplanner.engine.option import Option, OptionValue
 from kvplanner.engine.plan import Plan
 from kvplanner.engine.request import PlanRequest
@@ -40,7 +41,6 @@ class CountingEngine:
 
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> CountingEngine:
-    registry = pytest.importorskip("kvplanner.engine.registry")
     fake = CountingEngine()
     monkeypatch.setattr(registry, "engine", lambda name: fake)
     return fake

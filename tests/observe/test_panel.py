@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+import psutil  # noqa: TID253 - what is tested rests on it
 import pytest
 from PySide6.QtCore import Qt, QTimer
 from PySide6.QtGui import QPalette
@@ -20,8 +21,6 @@ from tests.observe.kit import Stub, scenario_text
 from tests.observe.panel_kit import plan_for, shown, until
 
 pytestmark = pytest.mark.slow
-
-psutil = pytest.importorskip("psutil")
 
 
 def test_nothing_runs_until_it_is_shown_and_nothing_is_left(stub: Stub, panel: GpuPanel, qtbot: QtBot) -> None:

@@ -10,19 +10,14 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import psutil  # noqa: TID253 - what is tested rests on it
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kvplanner.observe.processes import ProcessBook, installed_version
 from kvplanner.observe.signatures import recognise
-
-if TYPE_CHECKING:
-    import psutil
-else:
-    psutil = pytest.importorskip("psutil")
 
 VLLM = "/opt/venv/bin/vllm"
 

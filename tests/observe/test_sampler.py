@@ -8,8 +8,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
+import psutil  # noqa: TID253 - what is tested rests on it
 import pytest
 
 from kvplanner.observe.helper import HelperSettings
@@ -19,11 +19,6 @@ from kvplanner.units import MIB
 from tests.observe.kit import Stub, scenario_text
 
 pytestmark = pytest.mark.slow
-
-if TYPE_CHECKING:
-    import psutil
-else:
-    psutil = pytest.importorskip("psutil")
 
 
 @pytest.fixture

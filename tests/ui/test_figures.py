@@ -163,7 +163,8 @@ def test_every_tab_follows(open_window: Callable[..., MainWindow], qtbot: QtBot,
 
 
 def test_values_beside_a_plot_follow(qtbot: QtBot) -> None:
-    pyqtgraph = pytest.importorskip("pyqtgraph")
+    import pyqtgraph
+
     ground = QWidget()
     qtbot.addWidget(ground)
     column, place = QVBoxLayout(ground), PlotPlace(ground)

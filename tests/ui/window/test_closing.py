@@ -10,7 +10,9 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from kvplanner.app import memory
+from kvplanner.engine.llamacpp import tensors
 from kvplanner.engine.shared import identity
+from kvplanner.gpu.names import short_name
 from kvplanner.ui.window.application import Application
 from kvplanner.ui.window.window import MainWindow
 
@@ -57,8 +59,10 @@ def test_what_was_worked_out_for_closed_models_is_forgotten(
         assert window.document.plan is not None
     qtbot.waitUntil(lambda: not application.jobs.active)
     assert len(remembered()) > 20
+    assert tensors._block.cache_info().currsize > 0
     memory.give_back()  # as when a window is closed
     assert remembered() == []
+    assert tensors._block.cache_info().currsize == short_name.cache_info().currsize == 0
     window.document.set_option("max_model_len", 4096)
     window.document.flush()
     assert window.document.plan is not None

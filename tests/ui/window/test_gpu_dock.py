@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil  # noqa: TID253 - what is tested rests on it
 import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QTest
@@ -22,8 +23,6 @@ from tests.observe.kit import Stub, scenario_text
 from tests.observe.panel_kit import until
 
 pytestmark = pytest.mark.slow
-
-psutil = pytest.importorskip("psutil")
 
 
 def opened(window: MainWindow, qtbot: QtBot) -> GpuPanel:
