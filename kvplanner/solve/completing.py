@@ -19,6 +19,8 @@ _MORE_PLANS: Final = 12
 _MOST_COMPLETED: Final = 3
 _MOST_PARTS: Final = 3
 _MOST_PARTLY: Final = 2
+# What makes up for less than this part of what is missing helps nothing.
+_LITTLE: Final = 64
 # What no other change is set beside: it makes everything slow, or is another machine.
 NOT_BESIDE: Final[tuple[Loss, ...]] = ("slow", "hardware")
 # What a format costs beside its loss: somebody has to make such a repository first.
@@ -92,7 +94,9 @@ class Completing(Tries):
         if tried is None:
             return
         before, now = short_of(self.plan), short_of(tried.plan)
-        if before is not None and now is not None and (now.stage != before.stage or now.most_bytes < before.most_bytes):
+        if before is None or now is None:
+            return
+        if now.stage != before.stage or now.most_bytes < before.most_bytes - before.most_bytes // _LITTLE:
             self.partly.append(tried)
 
     def completed(self, *, machines: bool) -> Iterator[Remedy]:
@@ -162,7 +166,7 @@ class Completing(Tries):
             if lever.loss in NOT_BESIDE or lever.name in names:
                 continue
             seen: list[Tried] = []
-            found = self.mildest(parts[-1].request, lever, self.surely, seen)
+            found = self.mildest(parts[-1].request, plan, lever, self.surely, seen)
             if found is not None:
                 return self.remedy((*parts, found.candidate), found.plan, "fit"), None
             gained = 0

@@ -82,14 +82,15 @@ def _found(request: PlanRequest, plan: Plan, more: More | None) -> Iterator[Reme
     """Remedies with the context as it is."""
     aim = aim_of(plan)
     search = _Search(request, plan, aim)
-    sure = 0
+    sure, free = 0, False  # free: one that costs nothing serves the whole load
     losses: set[Loss] = set()  # of those that surely do
     for remedy in chain(search.singles(), search.others(more) if more else ()):
         sure += remedy.sure and remedy.weight <= WEIGHT["features"] and remedy.aim == aim
         losses |= {*remedy.losses} if remedy.sure else set()
+        free |= remedy.sure and remedy.weight == 0 and not search.is_short(remedy.plan)
         yield remedy
     yield from search.settled()
-    if aim != "fit" or sure >= _ENOUGH:
+    if aim != "fit" or sure >= _ENOUGH or free:
         return
     for remedy in search.pairs():
         sure += remedy.sure and not {*remedy.losses} & {*NOT_BESIDE}
@@ -163,9 +164,11 @@ class _Search(Completing):
         """The mildest step that surely does, else one that may; what helps without doing is kept for pairs."""
         seen: list[Tried] = []
         worth = aim == "more"
-        found = self.mildest(self.request, lever, lambda plan: plan.sure and self.does(plan, aim), seen, worth=worth)
-        if found is None and any(self.does(tried.plan, aim) for tried in seen):
-            found = self.mildest(self.request, lever, lambda plan: self.does(plan, aim), worth=worth)
+        here = self.request, self.plan, lever
+        found = self.mildest(*here, lambda plan: plan.sure and self.does(plan, aim), seen, worth=worth)
+        cheaper = any(other.weight <= WEIGHT[lever.loss] for other in self._enough.values())
+        if found is None and not cheaper and any(self.does(tried.plan, aim) for tried in seen):
+            found = self.mildest(*here, lambda plan: self.does(plan, aim), worth=worth)
         for tried in seen:
             self._doubt(tried)
         if found is not None and found.plan.sure:
@@ -189,14 +192,16 @@ class _Search(Completing):
                 if len(names) < 2 or names in seen or "fit" not in lever.aims or not self._worth(first, lever):
                     continue
                 seen.add(names)
-                remedy = self._beside(first, lever)
+                remedy = self._beside(first, plan, lever)
                 if remedy is not None and self._keeps_more(remedy, lever):
                     yield self.lengthened(remedy)
                     pairs += 1
+                    if first.loss == "slow":
+                        break  # what else stands beside it makes nothing faster
 
-    def _beside(self, first: Candidate, lever: Lever, aim: Aim = "fit") -> Remedy | None:
-        """A lever at its mildest step that surely does beside a first change."""
-        found = self.mildest(first.request, lever, lambda plan: plan.sure and self.does(plan, aim))
+    def _beside(self, first: Candidate, before: Plan, lever: Lever, aim: Aim = "fit") -> Remedy | None:
+        """A lever at its mildest step that surely does beside a first change, whose plan is before."""
+        found = self.mildest(first.request, before, lever, lambda plan: plan.sure and self.does(plan, aim))
         return None if found is None else self.remedy((first, found.candidate), found.plan, aim)
 
     # in doubt alone --------------------------------------------------------------------------------------------
@@ -216,7 +221,7 @@ class _Search(Completing):
             levers = [lever for lever in self.engine.levers(first.request, plan) if "fit" in lever.aims]
             cheap = [lever for lever in levers if WEIGHT[lever.loss] <= WEIGHT["speed"] and lever.name != first.name]
             for lever in sorted(cheap, key=lambda lever: WEIGHT[lever.loss])[:_MOST_BESIDE]:
-                remedy = self._beside(first, lever, "more")
+                remedy = self._beside(first, plan, lever, "more")
                 if remedy is not None:
                     yield remedy
                     enough |= set() if self.is_short(remedy.plan) else {first.name}  # no larger machine is needed

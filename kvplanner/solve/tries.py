@@ -86,20 +86,20 @@ class Tries:
         return most is not None and most <= served(self.plan) * _length(self.plan) * _GAIN
 
     def mildest(
-        self, base: PlanRequest, lever: Lever, does: Callable[[Plan], bool], seen: list[Tried] | None = None,
-        *, worth: bool = False,
+        self, request: PlanRequest, before: Plan, lever: Lever, does: Callable[[Plan], bool],
+        seen: list[Tried] | None = None, *, worth: bool = False,
     ) -> Tried | None:  # fmt: skip
-        """The mildest step of a lever that does, None for none. base: what it is pulled of; seen: gets all it planned.
+        """The mildest step of a lever that does, None for none. request, before: what it is pulled of, with its plan.
 
-        worth: steps that cannot serve more are not planned.
+        seen: gets all that it planned. worth: steps that cannot serve more are not planned.
         """
         tried: dict[int, Tried | None] = {}
 
         def at(place: int) -> Tried | None:
             if place not in tried:
-                request, changes = stepped(base, lever.steps[place])
-                plan = self.planned(request) if changes and not (worth and self._hopeless(request)) else None
-                found = None if plan is None else Tried(candidate_of(lever, request, changes), plan)
+                changed, changes = stepped(request, lever.steps[place])
+                plan = self.planned(changed) if changes and not (worth and self._hopeless(changed)) else None
+                found = None if plan is None else Tried(candidate_of(lever, changed, changes), plan)
                 tried[place] = found
                 if found is not None and seen is not None:
                     seen.append(found)
@@ -111,12 +111,19 @@ class Tries:
             return None
         if lever.monotone and last:
             return _by_halves(at, last)
-        found = at(0)
-        if found is None and lever.ordered and last > 1:
+        if lever.ordered and last > 1 and at(0) is None:
             at(last)
             if _alike(tried[0], tried[last]):
                 return None
-        return found or next(filter(None, map(at, range(1, last + 1))), None)
+        for place in range(last + 1):
+            found, held = at(place), tried[place]
+            if found is not None:
+                return found
+            # One that makes up for nothing is followed by none that does.
+            if not lever.ordered and held is not None and short_of(before) and self.gain(before, held.plan) <= 0:
+                return None
+            before = before if held is None else held.plan
+        return None
 
     def does(self, plan: Plan, aim: Aim) -> bool:
         """Whether a plan is what was looked for."""

@@ -230,18 +230,22 @@ class Graph:
         for _, sources, _, _ in order:
             for source in sources:
                 children[source] += 1
+        takes, gives = [pool.take for pool in pools], [pool.give for pool in pools]
         for tensor, sources, own, stored in order:
             if (
-                not stored and address[tensor] == _UNKNOWN
+                not stored and address[tensor] < 0
                 and not (own and self._reuse(tensor, own, address, place, children, pools))
             ):  # fmt: skip
-                address[tensor] = pools[place[tensor]].take(sizes[tensor])
+                address[tensor] = takes[place[tensor]](sizes[tensor])
             for source in sources:
-                left = children[source] = children[source] - 1
-                # Weights and caches have no address here.
-                if not left and address[source] != _UNKNOWN and source not in output:
-                    pools[place[source]].give(address[source], sizes[source])
-                    address[source] = _UNKNOWN
+                left = children[source] - 1
+                children[source] = left
+                if not left:
+                    at = address[source]
+                    # Weights and caches have no address here.
+                    if at >= 0 and source not in output:
+                        gives[place[source]](at, sizes[source])
+                        address[source] = _UNKNOWN
         return tuple(pool.high for pool in pools)
 
     def _take_inputs(self, pools: Sequence[Pool], address: list[int], copies: Sequence[int]) -> None:
@@ -273,7 +277,7 @@ class Graph:
         sizes = self.sizes
         for source in own:
             if (
-                children[source] == 1 and address[source] != _UNKNOWN and sizes[source] >= sizes[tensor]
+                children[source] == 1 and address[source] >= 0 and sizes[source] >= sizes[tensor]
                 and source not in self._output
             ):  # fmt: skip
                 address[tensor], place[tensor] = address[source], place[source]
@@ -300,7 +304,11 @@ class Deferred(Graph):
 
     def op(self, bytes_: int, *sources: int, inplace: bool = False, on: int | None = None, stored: bool = False) -> int:
         """As of Graph; what is stored in a cache is put into the graph at once."""
-        tensor = self._hold(super().op(bytes_, *sources, inplace=inplace, on=on, stored=stored))
+        if on is None:
+            self._unassigned = True
+            on = _UNKNOWN
+        tensor = self._tensor(bytes_, on)
+        self._waiting[tensor] = tensor, sources, inplace, stored
         return self.expand(tensor) if stored else tensor
 
     def weighted(
@@ -308,21 +316,21 @@ class Deferred(Graph):
         shared: str = "",
     ) -> int:  # fmt: skip
         """As of Graph."""
-        return self._hold(super().weighted(bytes_, weight, *sources, inplace=inplace, big=big, shared=shared))
-
-    def _hold(self, tensor: int) -> int:
+        tensor = super().weighted(bytes_, weight, *sources, inplace=inplace, big=big, shared=shared)
         self._waiting[tensor] = self._nodes.pop()
         return tensor
 
     def expand(self, tensor: int) -> int:
         """Puts a tensor into the graph with all that it needs."""
-        node = self._waiting.pop(tensor, None)
-        if node is None:
-            viewed = self._views.get(tensor)
+        waiting, views = self._waiting, self._views
+        if tensor not in waiting:
+            viewed = views.get(tensor)
             if viewed is not None:
                 self.expand(viewed)
             return tensor
+        node = waiting.pop(tensor)
         for source in node[1]:
-            self.expand(source)
+            if source in waiting or source in views:
+                self.expand(source)
         self._nodes.append(node)
         return tensor
