@@ -17,7 +17,7 @@ from kvplanner.app.start import start_state
 from kvplanner.files import FOLDER_VARIABLE
 from kvplanner.ui.window.application import Application
 from kvplanner.ui.window.window import MainWindow
-from tests.ui.kit import plain_look
+from tests.ui.kit import paint_theme, plain_look
 from tests.ui.window.kit import words
 
 
@@ -39,7 +39,7 @@ def application(qapp: QApplication, qtbot: QtBot, monkeypatch: pytest.MonkeyPatc
     locale = QLocale()
     QLocale.setDefault(QLocale(QLocale.Language.English, QLocale.Country.UnitedKingdom))
     monkeypatch.setattr(Library, "probe_gpus", lambda self: self._probed(None))
-    plain_look(qapp)
+    paint_theme(qapp, "light")  # a theme takes a dark ground for the system's wish, and another test may leave one
     qapp.setQuitOnLastWindowClosed(False)
     threads = {thread for thread in threading.enumerate() if not isinstance(thread, threading._DummyThread)}
     made = Application(qapp, theme="light")

@@ -21,10 +21,7 @@ def measure(text: str, role: str) -> float:
 
 
 def plain_look(app: QApplication) -> None:
-    """Takes off what a theme dressed it in: all tests share it, and a theme takes a dark ground for the system's wish.
-
-    Not the style's own palette, which is dark where the one before it was.
-    """
+    """Takes off what a theme dressed it in. Not to the style's own palette, which is dark where the one before was."""
     app.setStyleSheet("")
     app.setStyle("Fusion")
     paint_theme(app, "light")
