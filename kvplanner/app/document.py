@@ -6,7 +6,7 @@ queues work. A plan that fails leaves the last good one in place and carries the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -127,15 +127,18 @@ class Document(QObject):
             self._history.amend(state)
             self._announce()
 
-    def set_option(self, name: str, value: OptionValue | None, *, label: str = "", key: str = "") -> None:
+    def set_option(
+        self, name: str, value: OptionValue | None, *, label: str = "", key: str = "",
+        beside: Iterable[tuple[str, OptionValue]] = (),
+    ) -> None:  # fmt: skip
         """Set an engine option, or give it back to its default with None.
 
-        Those that would hide what is set go with it.
+        Those that would hide what is set go with it. beside: further ones, of which those that are not set are set.
         """
         hiding = next((o.clears for o in self.options() if o.name == name), ()) if value is not None else ()
         options = {k: v for k, v in self.state.ask.options.items() if k not in (name, *hiding)}
         if value is not None:
-            options[name] = value
+            options = {**dict(beside), **options, name: value}
         verb = "Reset" if value is None else "Change"
         self.edit(label or f"{verb} {self._called(name)}", key=key, options=options)
 

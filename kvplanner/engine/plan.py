@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from kvplanner.engine.option import Resolved
+from kvplanner.engine.option import OptionValue, Resolved
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.segment import BEFORE_BUDGET, Segment, SegmentKind
 from kvplanner.engine.verdict import Verdict
@@ -216,12 +216,14 @@ class Handle(NamedTuple):
     """What an option comes to in numbers that a form can move by hand.
 
     parts: of a count one, of shares one for each GPU that is used, in order. whole: the most that a count can be, or
-    what the shares make together. An option that is kept as text takes them with commas between them.
+    what the shares make together. An option that is kept as text takes them with commas between them. beside: options
+    that write out what the engine places by itself around it, to be set with the first move, which would drop it.
     """
 
     option: str
     parts: tuple[int, ...]
     whole: int
+    beside: tuple[tuple[str, OptionValue], ...] = ()
 
 
 @late("devices", "warnings", "ranges", "handles")

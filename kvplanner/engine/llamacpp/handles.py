@@ -5,42 +5,117 @@ Beside them, how many layers fit where their number was given: no number above i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping
+from itertools import accumulate, pairwise
 from typing import Final
 
 from kvplanner.engine.llamacpp import figures
+from kvplanner.engine.llamacpp.fit import Fitted
 from kvplanner.engine.llamacpp.place import HOST
 from kvplanner.engine.llamacpp.settings import Settings
 from kvplanner.engine.llamacpp.sizes import Sizes
 from kvplanner.engine.llamacpp.tensors import Tensors
+from kvplanner.engine.option import OptionValue
 from kvplanner.engine.plan import Handle, WorkingRange
 from kvplanner.model.spec import ModelSpec, Moe
 
 LAYERS: Final = "n_gpu_layers"
 EXPERTS: Final = "n_cpu_moe"
 SHARES: Final = "tensor_split"
+OVERRIDES: Final = "override_tensor"
+CONTEXT: Final = "ctx_size"
+_OF_LAYER: Final = re.compile(r"blk\\\.(\d+)\\\.(.+)")
 _HUNDRED: Final = 100
 
 
-def handles(spec: ModelSpec, settings: Settings, tensors: Tensors, sizes: Sizes) -> Iterator[Handle]:
-    """The handles of a plan on GPUs. sizes: as placed."""
+def handles(
+    spec: ModelSpec, settings: Settings, tensors: Tensors, sizes: Sizes, fitted: Fitted | None
+) -> Iterator[Handle]:
+    """The handles of a plan on GPUs. settings, sizes: as placed; fitted: what --fit made of them, None without it."""
     layers = spec.num_layers
     if not sizes.placed.device_bytes:
         return
-    yield Handle(LAYERS, (offloaded(sizes),), layers + 1)
+    stands = _stands(settings) if fitted is not None and fitted.layers else {}
+    yield Handle(LAYERS, (offloaded(sizes),), layers + 1, _but(stands, LAYERS))
     if any(isinstance(mlp, Moe) for layer in spec.layers for mlp in layer.mlps):
-        yield Handle(EXPERTS, (experts_away(settings, tensors, sizes, layers),), layers)
+        away = experts_away(settings, tensors, sizes, layers)
+        if SHARES in stands:
+            stands_with = {**stands, SHARES: _shares_with(tensors, sizes, away)}
+        else:
+            stands_with = stands
+        yield Handle(EXPERTS, (away,), layers, _but(stands_with, EXPERTS, OVERRIDES))
     if len(sizes.placed.device_bytes) > 1:
         parts = _percent(settings, sizes) if sizes.shared else _by_gpu(sizes)
-        yield Handle(SHARES, parts, sum(parts))
+        yield Handle(SHARES, parts, sum(parts), _but(stands, SHARES))
+
+
+def _stands(settings: Settings) -> dict[str, OptionValue]:
+    """The placement that --fit chose, and the context that it came with, as the options of a server that is told it.
+
+    A placement of which anything is given, --fit leaves alone (common_params_fit_impl of llama.cpp's common/fit.cpp).
+    """
+    place = settings.place
+    found: dict[str, OptionValue] = {LAYERS: str(place.gpu_layers), CONTEXT: settings.context.tokens}
+    if len(place.shares) > 1:
+        found[SHARES] = ",".join(f"{share:g}" for share in place.shares)
+    if place.overrides:
+        found[OVERRIDES] = joined(place.overrides)
+    return found
+
+
+def _but(stands: Mapping[str, OptionValue], *names: str) -> tuple[tuple[str, OptionValue], ...]:
+    return tuple((name, value) for name, value in stands.items() if name not in names)
+
+
+def joined(overrides: str) -> str:
+    """Overrides of layers one by one, with those of one kind and buffer in one pattern for all their layers."""
+    layers: dict[str, list[str]] = {}
+    for rule in overrides.split(","):
+        found = _OF_LAYER.fullmatch(rule)
+        layers.setdefault(rule if found is None else found[2], []).extend(() if found is None else (found[1],))
+    return ",".join(
+        rule if not numbers else
+        f"blk\\.{numbers[0] if len(numbers) == 1 else '(' + '|'.join(numbers) + ')'}\\.{rule}"
+        for rule, numbers in layers.items()
+    )  # fmt: skip
+
+
+def _shares_with(tensors: Tensors, sizes: Sizes, away: int) -> str:
+    """Layers for each GPU where the first ones' experts are away, as --n-cpu-moe counts: each GPU as full as it is.
+
+    --fit keeps those of the last ones away.
+    """
+    placement = sizes.placed.placement
+    order = [layer for layer, at in enumerate(placement.layers) if at != HOST]
+    weights = [sum(t.device_bytes for t in tensors.layers[layer] if layer >= away or not t.expert) for layer in order]
+    if placement.output != HOST:
+        weights.append(sum(t.device_bytes for t in tensors.outputs))
+    held, whole = list(accumulate(sizes.placed.device_bytes)), sum(sizes.placed.device_bytes)
+    ends, sums = [0], list(accumulate(weights, initial=0))  # sums[n]: of the first n of them
+    for share in held[:-1]:
+        wanted = share * sums[-1] / max(whole, 1)
+        ends.append(min(range(ends[-1], len(sums)), key=lambda end: abs(sums[end] - wanted)))
+    ends.append(len(weights))
+    return ",".join(str(high - low) for low, high in pairwise(ends))
 
 
 def experts_away(settings: Settings, tensors: Tensors, sizes: Sizes, layers: int) -> int:
-    """Layers whose experts were told to stay away; where nobody said, those that --fit or an override keeps there."""
+    """Layers whose experts were told to stay away, the first so many; where nobody said, as many as have them there.
+
+    --fit and overrides keep experts of other layers on the host: so many first layers have as many of them. A model
+    that is partly on the host has its first layers there.
+    """
     asked = settings.place.cpu_experts
-    if asked is None:
-        return figures.experts_away(tensors, sizes)
-    return layers if asked == 0 else min(asked, layers)
+    if asked is not None:
+        return layers if asked == 0 else min(asked, layers)
+    away = figures.experts_away(tensors, sizes)
+    if not away:
+        return 0
+    at = sizes.placed.placement.layers
+    with_experts = [layer for layer, block in enumerate(tensors.layers) if any(tensor.expert for tensor in block)]
+    away += sum(at[layer] == HOST for layer in with_experts)
+    return with_experts[min(away, len(with_experts)) - 1] + 1
 
 
 def offloaded(sizes: Sizes) -> int:

@@ -230,7 +230,9 @@ def make_plan(request: PlanRequest, build: Build, version: str, extra: tuple[str
         tightest=tightest,
         cache_given=False,
         ranges=later(partial(_ranges, request, model, settled, sized, trial)),
-        handles=later(lambda: tuple(handles.handles(model.spec, sized.settled.settings, trial.tensors, sized.sizes))),
+        handles=later(lambda: tuple(
+            handles.handles(model.spec, sized.settled.settings, trial.tensors, sized.sizes, sized.fitted)
+        )),
     )  # fmt: skip
 
 

@@ -25,11 +25,21 @@ class Edits:
         self.typed_models: set[str] = set()
 
     def set_option(self, name: str, value: OptionValue | None, key: str) -> None:
-        """An option, or with None its default."""
+        """An option, or with None its default.
+
+        With the first move of a handle (a drag or a step, which has a key) stays what the engine had placed around it.
+        """
         verb = "Change" if value is not None else "Reset"
         if isinstance(value, str):
             self.typed_models.add(value)
-        self._document.set_option(name, value, label=f"{verb} {in_sentence(self._label(name))}", key=key)
+        beside = self._beside(name) if key else ()
+        label = f"{verb} {in_sentence(self._label(name))}"
+        self._document.set_option(name, value, label=label, key=key, beside=beside)
+
+    def _beside(self, name: str) -> tuple[tuple[str, OptionValue], ...]:
+        """What is to be set with a handle."""
+        plan = self._document.plan
+        return next((found.beside for found in plan.handles if found.option == name), ()) if plan is not None else ()
 
     def _label(self, name: str) -> str:
         option = next((o for o in self._document.options() if o.name == name), None)

@@ -76,15 +76,24 @@ class SharesField(TextField):
         """What each GPU has; without several of them there is nothing to share."""
         super().set_handle(found)
         self._show()
-        several = found is not None and len(found.parts) > 1
-        self.bar.setVisible(several)
-        if found is not None and several and not self.bar.dragged:
-            self.bar.set_parts(found.parts)
 
     def _show(self) -> None:
-        """Where nothing is set, what the plan came to."""
-        hint = ",".join(map(str, self.handle.parts)) if self.handle is not None else ""
+        """Where nothing is set, what the plan came to; the bar stands at what is set, the plan may come later."""
+        handle = self.handle
+        hint = ",".join(map(str, handle.parts)) if handle is not None else ""
         self.edit.show_value(numbers.show(self.option, self.value), hint)
+        several = handle is not None and len(handle.parts) > 1
+        self.bar.setVisible(several)
+        if handle is not None and several and not self.bar.dragged:
+            self.bar.set_parts(self._moved_to(handle) or handle.parts)
+
+    def _moved_to(self, handle: Handle) -> tuple[int, ...]:
+        """The parts that a grip was moved to; () for shares that were written in other numbers."""
+        texts = str(self.value).split(",") if self.value is not None else []
+        if not all(text.isascii() and text.isdecimal() and len(text) < _DIGITS for text in texts):
+            return ()
+        parts = tuple(map(int, texts))
+        return parts if (len(parts), sum(parts)) == (len(handle.parts), handle.whole) else ()
 
     def _dragged(self, parts: object) -> None:
         self.set_error("")

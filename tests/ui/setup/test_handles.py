@@ -177,6 +177,85 @@ def test_a_drag_is_one_step_of_undo_and_other_splits_have_their_own_handles(
     assert sum(next(h.parts for h in planned(window).handles if h.option == "tensor_split")) == 50
 
 
+@pytest.mark.parametrize("by", ["key", "mouse"])
+def test_the_first_move_keeps_what_fit_placed_and_is_one_step_back(
+    open_window: Callable[..., MainWindow], qtbot: QtBot, by: str
+) -> None:
+    """Layers and experts on the host that --fit mixed: what is not moved is written out, in the form and the command."""
+    window = open_window(model="gpt-oss-120b", gpu=PAIR, engine="llamacpp")
+    layers, shares = window.panel.fields["n_gpu_layers"], window.panel.fields["tensor_split"]
+    assert isinstance(layers, LayersField)
+    assert isinstance(shares, SharesField)
+    before = planned(window)
+    assert before.request.options == {}
+    assert "by --fit" in before.options["tensor_split"].reason
+    steps, parts = window.document.undo_count, shares.bar.parts
+    if by == "key":
+        qtbot.keyClick(layers.slider, Qt.Key.Key_Left)
+    else:
+        x, y = round(layers.slider.x_of(37)), layers.slider.height() // 2
+        QTest.mousePress(layers.slider, Qt.MouseButton.LeftButton, pos=QPoint(x, y))
+        for distance in (2, 4, 6):  # a layer is some three pixels
+            QTest.mouseMove(layers.slider, QPoint(x - distance, y))
+            planned(window)
+        QTest.mouseRelease(layers.slider, Qt.MouseButton.LeftButton, pos=QPoint(x - 6, y))
+    after = planned(window)
+    left = int(str(after.request.options["n_gpu_layers"]))
+    assert 33 <= left < 37
+    assert after.request.options["ctx_size"] == before.options["ctx_size"].value
+    assert after.request.options["tensor_split"] == ",".join(map(str, parts))
+    assert "exps=CPU" in str(after.request.options["override_tensor"])
+    assert "--override-tensor" in command(after)
+    # The layers that were moved are on the host, and nothing else is.
+    moved = 37 - left
+    assert weights(after)[-1] - weights(before)[-1] == pytest.approx(moved * 1.73e9, rel=0.02)
+    assert window.document.undo_count == steps + 1
+    window.document.undo()
+    assert planned(window).request.options == {}
+    # A grip between the GPUs does the same.
+    (grip,) = shares.bar.grips
+    if by == "key":
+        qtbot.keyClick(grip, Qt.Key.Key_Left)
+    else:
+        QTest.mousePress(grip, Qt.MouseButton.LeftButton, pos=QPoint(5, 10))
+        QTest.mouseMove(grip, QPoint(5 - shares.bar.width() // 37 - 1, 10))
+        QTest.mouseRelease(grip, Qt.MouseButton.LeftButton)
+    other = planned(window)
+    assert other.request.options["tensor_split"] == f"{parts[0] - 1},{parts[1] + 1}"
+    assert other.request.options["n_gpu_layers"] == "37"
+    assert weights(other)[-1] == weights(before)[-1]
+    # What is typed is the option alone, as it would be in a command.
+    window.document.undo()
+    layers.edit.committed.emit("30")
+    assert planned(window).request.options == {"n_gpu_layers": "30"}
+
+
+def test_row_split_has_its_handle_in_the_builds_that_have_it(
+    open_window: Callable[..., MainWindow], qtbot: QtBot
+) -> None:
+    window = open_window(model=MODEL, gpu=PAIR, engine="llamacpp")
+    window.document.edit("Change engine version", version="b7400")
+    window.document.set_options({"split_mode": "row", "ctx_size": 4096, "n_gpu_layers": "60"}, "By rows")
+    field = window.panel.fields["tensor_split"]
+    assert isinstance(field, SharesField)
+    before = planned(window)
+    parts = field.bar.parts
+    assert sum(parts) == 60
+    (grip,) = field.bar.grips
+    for _ in range(6):
+        qtbot.keyClick(grip, Qt.Key.Key_Right)
+    moved = planned(window)
+    assert moved.request.options["tensor_split"] == f"{parts[0] + 6},{parts[1] - 6}"
+    assert weights(moved)[0] > weights(before)[0]
+    assert weights(moved)[1] < weights(before)[1]
+    assert weights(moved)[2] == weights(before)[2]
+    QTest.mousePress(grip, Qt.MouseButton.LeftButton, pos=QPoint(5, 10))
+    QTest.mouseMove(grip, QPoint(5 - field.bar.width() // 3, 10))
+    QTest.mouseRelease(grip, Qt.MouseButton.LeftButton)
+    assert weights(planned(window))[0] < weights(before)[0]
+    assert "--split-mode row" in command(planned(window))
+
+
 def test_a_grip_that_is_gone_moves_nothing(qtbot: QtBot) -> None:
     """Until Qt deletes it, a key may still reach it."""
     bar = SplitBar()
