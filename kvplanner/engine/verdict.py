@@ -68,7 +68,8 @@ class Verdict(NamedTuple):
 
     failing: where start-up fails, None where it does not. doubt: a stage that the bands do not let every device pass:
     before the failing one where there is one. blocked: why nothing can be told, weightiest first; of `NO_KERNELS`, why
-    the engine as it is released does not run, beside what a build of one's own would do.
+    the engine as it is released does not run, beside what a build of one's own would do. spilled: what lies outside
+    the devices that it should be on, so that the engine runs where it should fail, and slowly; `doubt` says where.
     """
 
     state: State
@@ -76,6 +77,7 @@ class Verdict(NamedTuple):
     failing: Shortfall | None = None
     doubt: Shortfall | None = None
     blocked: tuple[Reason, ...] = ()
+    spilled: Reason | None = None
 
 
 def certainty_of(least: int, missing: int, most: int) -> Certainty:

@@ -297,7 +297,9 @@ def _cache_notes(plan: Plan, device: DevicePlan, kind: SegmentKind | None, unit:
     segment = device.segment("kv_cache")
     if segment and device.bytes_per_unit:
         apart = any(group.kind == "state" and not group.units_per_request for group in cache.groups)
-        hold = f"{words.size(segment.bytes, unit)} hold {'recurrent states and ' if apart else ''}"
+        # Of what a driver keeps elsewhere, the cells are those of both places.
+        held = cache.units * device.bytes_per_unit if plan.verdict.spilled is not None else segment.bytes
+        hold = f"{words.size(held, unit)} hold {'recurrent states and ' if apart else ''}"
         said.append(
             f"{hold}{cache.units:,} {cache.unit} of {device.bytes_per_unit:,} bytes: "
             f"{words.tokens(cache.tokens, cache.tokens_low, cache.tokens_high)}, "

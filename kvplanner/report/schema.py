@@ -152,6 +152,7 @@ def _verdict(plan: Plan) -> Json:
             "most_missing_bytes": doubt.most_bytes,
             "certainty": doubt.certainty,
         },
+        "spilled": _reason(verdict.spilled),
     }  # fmt: skip
 
 

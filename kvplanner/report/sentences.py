@@ -57,6 +57,11 @@ def engine_message(plan: Plan) -> str:
 
 def _found(plan: Plan) -> str:
     """What was found by the values and their bands, whatever keeps the engine from running."""
+    found, spilled = _decided(plan), plan.verdict.spilled
+    return found if spilled is None else found.replace("Fits", f"Runs slowly, {clause(spilled)}", 1)
+
+
+def _decided(plan: Plan) -> str:
     verdict = plan.verdict
     if verdict.failing is not None:
         why = clause(verdict.failing.reason)
@@ -222,8 +227,8 @@ def doubt_note(plan: Plan) -> str:
     verdict = plan.verdict
     doubt = verdict.doubt
     rule = _rule(plan, doubt) if doubt else None
-    if doubt is None or rule is None:
-        return ""
+    if doubt is None or rule is None or verdict.spilled is not None:
+        return ""  # what is spilled, the summary says
     gpu = f"{'Host' if plan.devices[doubt.device].device.kind == 'host' else 'GPU'} {_index(plan, doubt.device)}"
     most = size_mark(doubt.most_bytes)
     if verdict.failing is not None:

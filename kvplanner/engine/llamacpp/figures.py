@@ -284,6 +284,15 @@ def _doubt(model: Model, sizes: Sizes) -> tuple[float, float, str]:
     return 0.01, 0.03, ""
 
 
+def tightest(gpus: Sequence[OnGpu]) -> int:
+    """The GPU with the least to spare."""
+
+    def spare(gpu: OnGpu) -> int:
+        return gpu.total - gpu.base - gpu.weights.value - gpu.kv.value - gpu.compute.value
+
+    return min(range(len(gpus)), key=lambda index: spare(gpus[index]), default=0)
+
+
 def on_host(model: Model, settled: Settled, sizes: Sizes, tensors: Tensors) -> OnHost:
     """What the host holds."""
     held, count = sizes.placed.host_bytes, sizes.placed.placement.layers.count(HOST)

@@ -40,10 +40,7 @@ def handles(
     yield Handle(LAYERS, (offloaded(sizes),), layers + 1, _but(stands, LAYERS))
     if any(isinstance(mlp, Moe) for layer in spec.layers for mlp in layer.mlps):
         away = experts_away(settings, tensors, sizes, layers)
-        if SHARES in stands:
-            stands_with = {**stands, SHARES: _shares_with(tensors, sizes, away)}
-        else:
-            stands_with = stands
+        stands_with = {**stands, SHARES: _shares_with(tensors, sizes, away)} if SHARES in stands else stands
         yield Handle(EXPERTS, (away,), layers, _but(stands_with, EXPERTS, OVERRIDES))
     if len(sizes.placed.device_bytes) > 1:
         parts = _percent(settings, sizes) if sizes.shared else _by_gpu(sizes)
@@ -139,10 +136,10 @@ def _percent(settings: Settings, sizes: Sizes) -> tuple[int, ...]:
     return tuple(high - low for low, high in zip((0, *cuts), cuts, strict=False))
 
 
-def layer_range(most: int, spare_at: Callable[[int], tuple[int, int]]) -> WorkingRange | None:
+def layer_range(most: int, spare_at: Callable[[int], tuple[int, int]], beyond: str) -> WorkingRange | None:
     """The numbers of layers that start, None where all surely do.
 
-    most: all of them; spare_at: bytes to spare with so many, and surely.
+    most: all of them; spare_at: bytes to spare with so many, and surely; beyond: what more of them meet.
     """
     value = _largest(most, lambda count: spare_at(count)[0])
     sure = None if value is None else _largest(value, lambda count: spare_at(count)[1])
@@ -151,14 +148,14 @@ def layer_range(most: int, spare_at: Callable[[int], tuple[int, int]]) -> Workin
     low = None if value is None else 0.0
     return WorkingRange(
         LAYERS, low, None if value is None else float(value), None if sure is None else 0.0,
-        None if sure is None else float(sure), "", "a buffer that does not fit on a GPU",
+        None if sure is None else float(sure), "", beyond,
     )  # fmt: skip
 
 
-def expert_range(layers: int, spare_at: Callable[[int], tuple[int, int]]) -> WorkingRange | None:
+def expert_range(layers: int, spare_at: Callable[[int], tuple[int, int]], beyond: str) -> WorkingRange | None:
     """The numbers of layers whose experts stay on the host that start, None where any number surely does.
 
-    spare_at: bytes to spare with so many of them on the host, and surely.
+    spare_at: bytes to spare with so many of them on the host, and surely; beyond: what fewer of them meet.
     """
     kept = _largest(layers, lambda count: spare_at(layers - count)[0])
     sure = None if kept is None else _largest(kept, lambda count: spare_at(layers - count)[1])
@@ -167,8 +164,7 @@ def expert_range(layers: int, spare_at: Callable[[int], tuple[int, int]]) -> Wor
     whole = float(layers)
     return WorkingRange(
         EXPERTS, None if kept is None else whole - kept, None if kept is None else whole,
-        None if sure is None else whole - sure, None if sure is None else whole, "a buffer that does not fit on a GPU",
-        "",
+        None if sure is None else whole - sure, None if sure is None else whole, beyond, "",
     )  # fmt: skip
 
 

@@ -87,6 +87,9 @@ def _standing(seen: Seen, name: str) -> int:
 def _lacking(seen: Seen) -> int:
     """Bytes that do not fit, over all GPUs and at the upper end of what is short."""
     doubt = max(seen.short.most_bytes - seen.short.missing_bytes, 0) if seen.short is not None else 0
+    spilled = seen.plan.verdict.spilled
+    if spilled is not None:
+        return int(spilled.figures["moved"]) + doubt
     return sum(device.overflow_bytes for device in seen.plan.devices if device.device.kind == "gpu") + doubt
 
 

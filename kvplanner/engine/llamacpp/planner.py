@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 from kvplanner.engine.draft import DraftWish
 from kvplanner.engine.lever import Lever
-from kvplanner.engine.llamacpp import TITLE, cache, drafting, figures, handles, limits, stages
+from kvplanner.engine.llamacpp import TITLE, cache, drafting, figures, handles, limits, spill, stages
 from kvplanner.engine.llamacpp.architectures import renamed
 from kvplanner.engine.llamacpp.builds import NEWEST, VERSIONS, Build, build_of, spelled
 from kvplanner.engine.llamacpp.figures import OnGpu, OnHost
@@ -196,26 +196,32 @@ def make_plan(request: PlanRequest, build: Build, version: str, extra: tuple[str
     trial = Trial(model, draft, settled.gpus, predicts=predicts)
     sized = _size(request, model, settled, trial)
     host_total = _host_total(request.machine, settled)
-    answer = verdict(sized.gpus, sized.host, host_total)
+    answer = verdict(sized.gpus, sized.host, host_total, spills=settled.spills)
     rule = stages.rule_of(answer.failing.stage) if answer.failing else None
     longest = Later(partial(_longest, request, model, sized, trial))
+    if answer.spilled is not None:  # the one at hand may work, those that the GPUs hold surely do
+        longest = Later(partial(spill.longest, longest, sized.sizes.cells.per_slot))
     found = limits.limits(
         sized.settled.settings, sized.sizes, sized.gpus, request.load, longest,
         fits=answer.failing is None, sure=answer.state == "fits" and answer.doubt is None,
     )  # fmt: skip
     cells = kv_cache(model, sized.settled.settings, sized.sizes, sized.gpus)
-    tightest = answer.failing.device if answer.failing else _tightest(sized.gpus)
+    tightest = answer.failing.device if answer.failing else figures.tightest(sized.gpus)
 
     def devices_() -> tuple[DevicePlan, ...]:
-        made = device_plans(model, sized.settled, sized.sizes, sized.gpus, sized.host, host_total, rule)
+        made = device_plans(
+            model, sized.settled, sized.sizes, sized.gpus, sized.host, host_total, rule,
+            spilled=answer.spilled is not None,
+        )  # fmt: skip
         return described(made, verdict=answer, rule=rule, tightest=tightest, cache=cells, cache_given=False)
 
     def notes() -> tuple[str, ...]:
         found = warnings(
             request, model, trial.tensors, sized.settled, sized.sizes, sized.host, sized.fitted, host_total
         )
+        spilled = spill.notes(sized.gpus, answer, host_total) if settled.spills else ()
         retried = (_RETRIED,) if sized.retried else ()
-        return tuple(filter(None, (assumed, *extra, *retried, *found)))
+        return tuple(filter(None, (*spilled, assumed, *extra, *retried, *found)))
 
     return Plan(
         request=request,
@@ -358,12 +364,13 @@ def _ranges(request: PlanRequest, model: Model, settled: Settled, sized: _Sized,
     def spare_with(other: PlaceSettings) -> tuple[int, int]:
         return spare(_size(request, model, settled._replace(settings=placed(other)), trial).gpus)
 
+    beyond = spill.BEYOND if settled.spills else "a buffer that does not fit on a GPU"
     found: list[WorkingRange | None] = []
     if place.gpu_layers is not None:
         found.append(_kept(
             _RANGES, _key(request, sized, trial, placed(place._replace(gpu_layers=0, asked_layers=0))), trial,
             lambda: handles.layer_range(
-                model.spec.num_layers + 1, lambda count: spare_with(place._replace(gpu_layers=count))
+                model.spec.num_layers + 1, lambda count: spare_with(place._replace(gpu_layers=count)), beyond
             ),
         ))  # fmt: skip
     if place.cpu_experts is not None and any(isinstance(m, Moe) for layer in model.spec.layers for m in layer.mlps):
@@ -371,7 +378,7 @@ def _ranges(request: PlanRequest, model: Model, settled: Settled, sized: _Sized,
         found.append(_kept(
             _RANGES, (handles.EXPERTS, *_key(request, sized, trial, placed(place._replace(cpu_experts=0)))), trial,
             lambda: handles.expert_range(
-                model.spec.num_layers, lambda count: spare_with(place._replace(cpu_experts=max(count, 1)))
+                model.spec.num_layers, lambda count: spare_with(place._replace(cpu_experts=max(count, 1))), beyond
             ),
         ))  # fmt: skip
     return tuple(one for one in found if one is not None)
@@ -380,7 +387,7 @@ def _ranges(request: PlanRequest, model: Model, settled: Settled, sized: _Sized,
 def _key(request: PlanRequest, sized: _Sized, trial: Trial, fixed: Settings) -> tuple[object, ...]:
     """What an answer depends on that was found with other settings than those at hand."""
     settled = sized.settled
-    beside = (settled.projector_bytes, settled.projector_on_gpu, settled.adapter_bytes)
+    beside = (settled.projector_bytes, settled.projector_on_gpu, settled.adapter_bytes, settled.wddm, settled.spills)
     return (
         id(trial.own), id(trial.draft), fixed, beside, trial.free, sized.retried, *sorted(request.measured.items())
     )  # fmt: skip
@@ -407,15 +414,6 @@ def _host_total(machine: Machine, settled: Settled) -> int | None:
         return settled.host_bytes
     host = next((device for device in machine.devices if device.kind == "host"), None)
     return host.gpu.total.value if host is not None and host.gpu.total is not None else None
-
-
-def _tightest(gpus: Sequence[OnGpu]) -> int:
-    """The GPU with the least to spare."""
-
-    def spare(gpu: OnGpu) -> int:
-        return gpu.total - gpu.base - gpu.weights.value - gpu.kv.value - gpu.compute.value
-
-    return min(range(len(gpus)), key=lambda index: spare(gpus[index]), default=0)
 
 
 def _resolved(sized: _Sized, tensors: Tensors) -> dict[str, Resolved]:

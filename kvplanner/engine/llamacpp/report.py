@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from kvplanner.engine.llamacpp import figures, stages
+from kvplanner.engine.llamacpp import figures, spill, stages
 from kvplanner.engine.llamacpp.figures import OnGpu, OnHost
 from kvplanner.engine.llamacpp.fit import Fitted
 from kvplanner.engine.llamacpp.place import HOST
@@ -15,7 +15,7 @@ from kvplanner.engine.llamacpp.sizes import Sizes
 from kvplanner.engine.llamacpp.tensors import Tensors
 from kvplanner.engine.plan import CacheGroup, DevicePlan, KvCache
 from kvplanner.engine.request import PlanRequest
-from kvplanner.engine.segment import Segment
+from kvplanner.engine.segment import Segment, SegmentKind
 from kvplanner.engine.shared.device import at_stage
 from kvplanner.engine.stage import StageRule
 from kvplanner.estimate import Estimate, Input, exact
@@ -34,16 +34,29 @@ _RAM_PER_SECOND: Final = 60 * GIB
 
 def device_plans(
     model: Model, settled: Settled, sizes: Sizes, gpus: Sequence[OnGpu], host: OnHost, host_total: int | None,
-    rule: StageRule | None,
+    rule: StageRule | None, *, spilled: bool = False,
 ) -> list[DevicePlan]:  # fmt: skip
-    """Each GPU, then the host."""
+    """Each GPU, then the host. spilled: what a GPU has no room for lies on the host."""
     failing_on_host = rule is not None and rule.stage == "weights" and host_total is not None and host.kept > host_total
-    plans = [_gpu_plan(model, sizes, gpu, index, rule) for index, gpu in enumerate(gpus)]
+    moved: dict[SegmentKind, int] = {}
+    plans = [_gpu_plan(sizes, gpu, index, rule, moved if spilled else None) for index, gpu in enumerate(gpus)]
     host_rule = rule if failing_on_host else None
+    if moved:
+        host = _lending(host, moved)
     return [*plans, _host_plan(model, sizes, host, host_total, host_rule, fails=rule is not None)]
 
 
-def _gpu_plan(model: Model, sizes: Sizes, gpu: OnGpu, index: int, rule: StageRule | None) -> DevicePlan:
+def _lending(host: OnHost, moved: Mapping[SegmentKind, int]) -> OnHost:
+    return host._replace(
+        weights=spill.with_lent("weights", host.weights, moved), kv=spill.with_lent("kv_cache", host.kv, moved),
+        compute=spill.with_lent("compute", host.compute, moved),
+    )  # fmt: skip
+
+
+def _gpu_plan(
+    sizes: Sizes, gpu: OnGpu, index: int, rule: StageRule | None, moved: dict[SegmentKind, int] | None
+) -> DevicePlan:
+    """moved: where what it has no room for goes, by kind; None where nothing may."""
     reserved = gpu.total - gpu.cuda_total
     segments = [
         Segment("driver_reserved", _reserved(gpu, reserved)),
@@ -57,9 +70,15 @@ def _gpu_plan(model: Model, sizes: Sizes, gpu: OnGpu, index: int, rule: StageRul
         segments.append(Segment("workspace", gpu.workspace))
     segments.append(Segment("runtime", gpu.late))
     left = gpu.total - sum(segment.bytes for segment in segments)
+    if moved is not None and left < 0:
+        segments, away = spill.within(segments, -left)
+        for kind, size in away.items():
+            moved[kind] = moved.get(kind, 0) + size
+        left = 0
     if rule is None:
         segments.append(Segment("headroom", _rest(gpu.total, left, [s.estimate for s in segments])))
-    extra = gpu.workspace.value if gpu.workspace else 0
+    held = {segment.kind: segment.bytes for segment in segments}
+    compute = held["compute"] + held.get("workspace", 0)
     return DevicePlan(
         device=gpu.device,
         role=gpu.role,
@@ -69,9 +88,7 @@ def _gpu_plan(model: Model, sizes: Sizes, gpu: OnGpu, index: int, rule: StageRul
         segments=at_stage(segments, rule),
         bytes_per_unit=sizes.per_cell[index],
         overflow_bytes=max(-left, 0),
-        stages=stages.timeline(
-            gpu.base, (gpu.weights.value, gpu.kv.value, gpu.compute.value + extra, gpu.late.value), rule
-        ),
+        stages=stages.timeline(gpu.base, (held["weights"], held["kv_cache"], compute, held["runtime"]), rule),
     )
 
 
@@ -260,10 +277,11 @@ def _place_notes(settled: Settled, sizes: Sizes, model: Model) -> Iterator[str]:
     if "iq4_nl" in (sizes.shape.key_type, sizes.shape.value_type) and settled.gpus:
         yield "The GPUs have no flash attention for iq4_nl caches: attention runs on the host"
     if settled.wddm:
-        yield (
-            "Windows lets a process have 81 to 97 % of a card and does not fail beyond that: it moves buffers to RAM, "
-            "where work is about 8 times slower; --fit counts that part as free"
-        )
+        beyond = (
+            "does not fail beyond that: it moves buffers to RAM, where work is about 8 times slower" if settled.spills
+            else "fails beyond that"
+        )  # fmt: skip
+        yield f"Windows lets a process have 81 to 97 % of a card and {beyond}; --fit counts that part as free"
     if any(spec.vendor not in ("nvidia", "custom") for spec in (device.gpu for device in settled.gpus)):
         yield "Vulkan and ROCm buffers are sized as CUDA's, and what the driver takes is assumed"
     del model

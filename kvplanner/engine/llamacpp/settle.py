@@ -22,7 +22,7 @@ _AUTO_SLOTS: Final = -1
 class Settled(NamedTuple):
     """Settings, the options as resolved, and the GPUs that are used. projector, adapters: bytes beside the model.
 
-    wddm: Windows drives the GPUs. steered: a control vector is loaded.
+    wddm: Windows drives the GPUs; spills: and moves to RAM what they cannot hold. steered: a control vector is loaded.
     """
 
     settings: Settings
@@ -34,6 +34,7 @@ class Settled(NamedTuple):
     adapter_bytes: int = 0
     host_bytes: int | None = None
     wddm: bool = False
+    spills: bool = False
     steered: bool = False
 
 
@@ -70,11 +71,12 @@ def settle(build: Build, spec: ModelSpec, options: Mapping[str, OptionValue], gp
     target = _target(values.word("fit_target", "1024"), len(used))
     fit = FitSettings(values.word("fit", "on" if build.fit else "off") == "on", target, values.whole("fit_ctx", 4096))
     _refuse(build, context, place, spec, len(used))
+    wddm = values.yes("wddm", False)
     return Settled(
         Settings(build, context, place, fit), values.resolved, used, tuple(warnings),
         projector_bytes=values.whole("mmproj_size", 0), projector_on_gpu=values.yes("mmproj_offload", True),
         adapter_bytes=values.whole("lora_size", 0), host_bytes=_host_bytes(values),
-        wddm=values.yes("wddm", False), steered=bool(values.word("control_vector", "")),
+        wddm=wddm, spills=values.yes("sysmem_fallback", True) and wddm, steered=bool(values.word("control_vector", "")),
     )  # fmt: skip
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kvplanner.engine.llamacpp import words
+from kvplanner.engine.llamacpp import spill, words
 from kvplanner.engine.llamacpp.figures import OnGpu, OnHost
-from kvplanner.engine.verdict import Shortfall, Verdict
+from kvplanner.engine.verdict import Certainty, Shortfall, Verdict
 from kvplanner.estimate import Estimate, band_of_sum
 from kvplanner.record import NamedTuple
 
@@ -72,9 +72,12 @@ def spare(gpus: Sequence[OnGpu]) -> tuple[int, int]:
     return min((-check.missing for check in asked), default=0), min((-check.most for check in asked), default=0)
 
 
-def verdict(gpus: Sequence[OnGpu], host: OnHost, host_total: int | None) -> Verdict:
-    """The answer. host_total: bytes of RAM, None where nothing is known of it."""
+def verdict(gpus: Sequence[OnGpu], host: OnHost, host_total: int | None, *, spills: bool = False) -> Verdict:
+    """The answer. host_total: bytes of RAM, None where nothing is known of it; spills: as in `Settled`."""
     failing = first_failing(gpus)
+    if failing is not None and spills and spill.lent(gpus, host, host_total):
+        certainty: Certainty = "certain" if host_total is not None else "probable"
+        return Verdict("fits", certainty, doubt=_shortfall(gpus, failing), spilled=spill.reason(gpus))
     if failing is not None:
         return Verdict(
             "does_not_fit", _shortfall(gpus, failing).certainty, _shortfall(gpus, failing), _earlier(gpus, failing)

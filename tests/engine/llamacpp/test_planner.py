@@ -9,10 +9,12 @@ import pytest
 
 from kvplanner.catalog import gpus, models
 from kvplanner.cli.inspect import open_model
+from kvplanner.engine.option import OptionValue
 from kvplanner.engine.registry import engine
 from kvplanner.engine.request import Load, PlanRequest
 from kvplanner.errors import BadInput
 from kvplanner.gpu.spec import Machine
+from kvplanner.report.sentences import summary
 from kvplanner.units import GIB, MIB
 from tests.engine.llamacpp.kit import GEMMA, LLAMA, OSS, QWEN, plan, size
 from tests.oracle.llamacpp.cases import model_of
@@ -322,6 +324,51 @@ def test_a_server_without_a_gpu_copies_what_it_repacks(model: str, mib: float) -
 
     assert host() - host(repack=False) == mib * MIB
     assert host(mmap=False) == host(repack=False)
+
+
+def test_windows_spills_to_ram_runs_slowly_and_fails_where_that_is_turned_off() -> None:
+    """The excess is the host's, the GPU is full; RAM lends at most half of itself."""
+    asked: dict[str, OptionValue] = {"n_gpu_layers": "33", "ctx_size": 131072, "parallel": 1}
+    linux = plan(LLAMA, "RTX 4060 Ti 16GB", **asked)
+    short = linux.devices[0]
+    assert linux.fits is False
+    spilling = plan(LLAMA, "RTX 4060 Ti 16GB", wddm=True, **asked)
+    gpu, host = spilling.devices
+    assert spilling.fits is True
+    assert not spilling.sure
+    moved = spilling.verdict.spilled
+    assert moved is not None
+    assert moved.code == "spills_to_ram"
+    assert summary(spilling).startswith("Runs slowly, with ")
+    assert gpu.overflow_bytes == 0
+    assert sum(segment.bytes for segment in gpu.segments) == gpu.total_bytes
+    own = sum(segment.bytes for segment in linux.devices[-1].segments)
+    assert sum(segment.bytes for segment in host.segments) - own == moved.figures["moved"]
+    # As much more than without Windows as its driver keeps of the card.
+    kept = gpu.segment("other")
+    assert kept is not None
+    late = sum(segment.bytes for segment in short.segments) - short.total_bytes
+    assert int(moved.figures["moved"]) - kept.bytes == pytest.approx(late, abs=4)
+    assert any("25 GiB/s" in note for note in spilling.warnings)
+    sure = spilling.limits.sure_max_context_length
+    assert sure is not None
+    assert sure < 131072 == spilling.limits.max_context_length
+    # As the driver's own setting has it, or where the RAM is not there.
+    for more in ({"sysmem_fallback": False}, {"host_memory": 8 << 30}):
+        failing = plan(LLAMA, "RTX 4060 Ti 16GB", wddm=True, **asked, **more)
+        assert failing.fits is False
+        assert failing.verdict.spilled is None
+        assert failing.stage == "kv_cache_allocation"
+    assert any("lends at most 4.00 GiB" in note for note in failing.warnings)
+    # What fits needs no RAM, and Linux has none to lend.
+    assert plan(LLAMA, "RTX 4060 Ti 16GB", wddm=True, n_gpu_layers="33", ctx_size=4096).verdict.spilled is None
+    assert plan(LLAMA, "RTX 4060 Ti 16GB", sysmem_fallback=True, **asked).fits is False
+
+
+def test_ollama_counts_what_spills_as_on_the_gpu() -> None:
+    found = plan(LLAMA, "8GB", wddm=True, engine_name="ollama", num_gpu=33, num_ctx=32768)
+    assert found.verdict.spilled is not None
+    assert any("100% GPU" in note for note in found.warnings)
 
 
 def test_oss_keeps_windows_of_its_own() -> None:

@@ -181,7 +181,7 @@ def test_a_drag_is_one_step_of_undo_and_other_splits_have_their_own_handles(
 def test_the_first_move_keeps_what_fit_placed_and_is_one_step_back(
     open_window: Callable[..., MainWindow], qtbot: QtBot, by: str
 ) -> None:
-    """Layers and experts on the host that --fit mixed: what is not moved is written out, in the form and the command."""
+    """Layers and experts on the host that --fit mixed: what is not moved is written out, also in the command."""
     window = open_window(model="gpt-oss-120b", gpu=PAIR, engine="llamacpp")
     layers, shares = window.panel.fields["n_gpu_layers"], window.panel.fields["tensor_split"]
     assert isinstance(layers, LayersField)

@@ -86,6 +86,11 @@ def declared() -> tuple[Option, ...]:
             "off: Linux", role="caller", label="Windows driver (WDDM)",
         ),
         _option(
+            "sysmem_fallback", "bool", _HOST,
+            "Under Windows: what a GPU cannot hold goes to RAM, slowly; off: it fails (CUDA - Sysmem Fallback Policy)",
+            "on, as the driver's", negation="--no-sysmem-fallback", role="caller", label="Spill to RAM (WDDM)",
+        ),
+        _option(
             "host_memory", "bytes", _HOST, "RAM of the machine: what stays on the host is held against it",
             "this machine's, where it is planned for", moves=("weights",), role="caller", label="Host memory",
         ),

@@ -8,7 +8,7 @@ from typing import Final
 from kvplanner.engine.beside import encoder_bytes
 from kvplanner.engine.draft import DraftWish
 from kvplanner.engine.lever import Aim, Lever, Step
-from kvplanner.engine.llamacpp import figures, limits
+from kvplanner.engine.llamacpp import figures, limits, spill
 from kvplanner.engine.llamacpp.architectures import as_gguf, renamed
 from kvplanner.engine.llamacpp.builds import NEWEST, build_of
 from kvplanner.engine.llamacpp.ollama import TITLE, rules
@@ -317,6 +317,8 @@ class _Choice:
             out["host_memory"] = host
         if self._take("wddm", False):
             out["wddm"] = True
+        if not self._take("sysmem_fallback", True):
+            out["sysmem_fallback"] = False
         return out
 
 
@@ -363,10 +365,10 @@ def _beside(plan: Plan, choice: _Choice) -> tuple[str, ...]:
 def _buffers(plan: Plan, kind: str) -> int:
     """Bytes of the buffers that llama-server prints, on the GPUs or on the host."""
     devices = [device for device in plan.devices if device.device.kind == kind]
-    return sum(s.estimate.value for device in devices for s in device.segments if s.kind in _BUFFERS)
+    return sum(spill.own_bytes(s) for device in devices for s in device.segments if s.kind in _BUFFERS)
 
 
 def _all_on_gpus(plan: Plan) -> bool:
     """Whether every layer is on a GPU: Ollama then counts the GPUs' buffers only."""
     host = next((device for device in plan.devices if device.device.kind == "host"), None)
-    return host is None or not any(segment.kind == "kv_cache" and segment.estimate.value for segment in host.segments)
+    return host is None or not any(segment.kind == "kv_cache" and spill.own_bytes(segment) for segment in host.segments)

@@ -182,6 +182,11 @@ def _host() -> tuple[Option, ...]:
             "off: Linux", role="caller", label="Windows driver (WDDM)",
         ),
         option(
+            "sysmem_fallback", "bool", HOST,
+            "Under Windows: what a GPU cannot hold goes to RAM, slowly; off: it fails (CUDA - Sysmem Fallback Policy)",
+            "on, as the driver's", negation="--no-sysmem-fallback", role="caller", label="Spill to RAM (WDDM)",
+        ),
+        option(
             "host_memory", "bytes", HOST, "RAM of the machine: what stays on the host is held against it",
             "this machine's, where it is planned for", moves=("weights",), role="caller", label="Host memory",
         ),
