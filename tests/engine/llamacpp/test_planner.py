@@ -9,7 +9,6 @@ import pytest
 
 from kvplanner.catalog import gpus, models
 from kvplanner.cli.inspect import open_model
-from kvplanner.engine.option import OptionValue
 from kvplanner.engine.registry import engine
 from kvplanner.engine.request import Load, PlanRequest
 from kvplanner.errors import BadInput
@@ -328,7 +327,7 @@ def test_a_server_without_a_gpu_copies_what_it_repacks(model: str, mib: float) -
 
 def test_windows_spills_to_ram_runs_slowly_and_fails_where_that_is_turned_off() -> None:
     """The excess is the host's, the GPU is full; RAM lends at most half of itself."""
-    asked: dict[str, OptionValue] = {"n_gpu_layers": "33", "ctx_size": 131072, "parallel": 1}
+    asked: dict[str, Any] = {"n_gpu_layers": "33", "ctx_size": 131072, "parallel": 1}
     linux = plan(LLAMA, "RTX 4060 Ti 16GB", **asked)
     short = linux.devices[0]
     assert linux.fits is False
