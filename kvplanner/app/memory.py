@@ -8,6 +8,8 @@ from ctypes import CDLL
 from functools import _lru_cache_wrapper
 from typing import Final
 
+from PySide6.QtGui import QPixmapCache
+
 from kvplanner.engine.shared.identity import forget
 
 # Of glibc's malloc.h; elsewhere there is no such function.
@@ -15,6 +17,8 @@ _M_MMAP_THRESHOLD: Final = -3
 _M_ARENA_MAX: Final = -8
 _LARGE: Final = 64 << 10
 _ARENAS: Final = 2
+# Icons that Qt scaled: a window at twice the usual resolution shows 100 KB of them.
+_PIXMAPS_KIB: Final = 4096
 
 
 def keep_small() -> None:
@@ -22,8 +26,10 @@ def keep_small() -> None:
 
     Otherwise the first one that is freed, a picture's or a long text's, teaches it to keep such blocks, up to 32 MB
     each, in its heaps, where the small ones that came to lie between them hold the pages: 15 MB and more after an
-    hour's work. Python's threads work one at a time and need no heap each.
+    hour's work. Python's threads work one at a time and need no heap each. Of the icons that Qt scaled it keeps few:
+    none is found again once its window is closed.
     """
+    QPixmapCache.setCacheLimit(_PIXMAPS_KIB)
     try:
         set_up = CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):
@@ -39,6 +45,7 @@ def give_back() -> None:
     20 to 40 MB after windows that were worked in; another C library gives its pages back by itself.
     """
     _forget()
+    QPixmapCache.clear()
     gc.collect()
     try:
         trim = CDLL(None).malloc_trim
