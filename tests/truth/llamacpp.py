@@ -32,6 +32,13 @@ ROUNDING: Final = 0.0051  # of a figure with two decimals, in MiB
 NEAR: Final = 0.02
 # What reports call models, where it names one of the catalogue's: with its layers when they draft for themselves.
 READ_AS: Final = {
+    "Qwen3-0.6B": "Qwen/Qwen3-0.6B",
+    "Llama-3.1-8B": "meta-llama/Llama-3.1-8B-Instruct",
+    "llama3.2:1b": "meta-llama/Llama-3.2-1B-Instruct",
+    "Llama-3.2-3B": "meta-llama/Llama-3.2-3B-Instruct",
+    "Qwen2.5-3B": "Qwen/Qwen2.5-3B-Instruct",
+    "Qwen2.5-0.5B": "Qwen/Qwen2.5-0.5B-Instruct",
+    "DeepSeek-Coder-V2-Lite": "deepseek-ai/DeepSeek-Coder-V2-Lite-Instruct",
     "Phi-3-mini-4k-instruct": "microsoft/Phi-3-mini-4k-instruct",
     "qwen2.5:7b-instruct": "Qwen/Qwen2.5-7B-Instruct",
     "llama3.2:3b": "meta-llama/Llama-3.2-3B-Instruct",
@@ -91,14 +98,14 @@ _FORKS: Final = ("ik_llama.cpp", "NPU", "RPC", "runner era", "new engine", "LM S
 # Build numbers of dates, near enough for the eras of the rules.
 _MONTHS: Final = (
     ("2026-06", 9500), ("2026-04", 8829), ("2026-02", 8200), ("2025-12", 7400), ("2025-11", 6860), ("2025-09", 6300),
-    ("2025-06", 5450), ("2024", 3000),
+    ("2025-08", 6100), ("2025-07", 5900), ("2025-06", 5450), ("2025-05", 5300), ("2024", 3000),
 )  # fmt: skip
 _FIGURE: Final = re.compile(r"(cuda|vulkan|rocm|metal)(\d)?_(kv|rs|context|compute|model)_mib")
 _MIX: Final = re.compile(r"(I?Q\d_(?:K_[SML]|K|0|1|XXS|XS|NL|S|M)|F16|BF16)")
 _FLAGS: Final = {
     "n_ctx", "np", "kvu", "ubatch", "batch", "n_batch", "n_ubatch", "fa", "ctk", "ctv", "ngl", "offloaded", "ts", "sm",
     "ot", "ot_cpu_expert_layers", "n_cpu_moe", "cpu_moe", "mmap", "fit", "kv_offload", "fit_target_mib", "mmproj",
-    "all_outputs",
+    "all_outputs", "full_heads",
 }  # fmt: skip
 
 
@@ -213,6 +220,8 @@ def settings_of(row: Mapping[str, Any], model: Model) -> Settings:
         context = context._replace(outputs=context.ubatch)
     if re.search("Vulkan|Metal|RADV", " ".join([str(row["engine_version"]), *map(str, row["gpu"])])):
         build = build._replace(copies_reserved=False)
+    if flags.get("full_heads"):  # a file of before llama.cpp split the key-value matrix
+        build = build._replace(latent=False)
     return Settings(build, context, _place(flags, model))
 
 

@@ -21,13 +21,19 @@ class Build(NamedTuple):
     buffer holds flash attention's 16-bit copies. rotated: heads are rotated before they are quantised.
     output_first: the output layer counts first among -ngl layers. row_split, tensor_split: -sm row and
     -sm tensor exist (the latter since pull request 19378, 9 April 2026).
-    padding: cells are a multiple of it. pads_whole: a context is rounded up before slots divide it (pull request 17046,
+    padding, plain_padding: cells are a multiple of it with and without flash attention (pull requests 7257 and, which
+    ended it, 16812 of October 2025). pads_whole: a context is rounded up before slots divide it (pull request 17046,
     November 2025). windows: sliding-window layers keep a window only. flash_auto: flash attention is on where it can
     be. both_inputs: the graph takes embeddings as well as tokens. late_rows: the last layer of
     architectures that draft computes every token.
-    row_inputs: the graph reads where keys and values go as inputs (pull requests 14285 and 15505, August 2025).
+    row_inputs: the graph reads where keys and values go as inputs (pull request 14959 of 2 August 2025).
+    fused_gates: gate, activation and product of a feed-forward block are one operation (pull request 14158 of 30 June
+    2025); before, the activation and the product take the place of what they read.
+    copied_heads, copied_values: queries and keys, and values, are copied out of one joined product (pull requests 14568
+    of 8 July and 15662 of 8 September 2025 ended it).
     xielu: GPUs have Apertus' activation; without it the host computes it, and each layer's is a split input (issue
-    16725 shows it of b6816). latent: latent attention keeps its latent vector; before, full heads.
+    16725 shows it of b6816). latent: latent attention keeps its latent vector; before, full heads (pull request 12801
+    of April 2025).
     retries: a compute buffer that fails is tried again without a pipeline (pull request 16748 of 23 October 2025).
     fit_projector, fit_draft: --fit keeps room for a projector (pull request 21489, 5 April 2026) and for what drafts
     (b9305: pull request 23485), the latter at the whole context that it was trained for where none is given.
@@ -45,6 +51,7 @@ class Build(NamedTuple):
     row_split: bool = False
     tensor_split: bool = True
     padding: int = 256
+    plain_padding: int = 256
     pads_whole: bool = True
     windows: bool = True
     flash_auto: bool = True
@@ -52,6 +59,9 @@ class Build(NamedTuple):
     late_rows: bool = True
     latent: bool = True
     row_inputs: bool = True
+    fused_gates: bool = True
+    copied_heads: bool = False
+    copied_values: bool = False
     xielu: bool = True
     retries: bool = True
     own_graph: bool = False
@@ -84,17 +94,25 @@ _2025_NOVEMBER: Final = _2025_DECEMBER._replace(
     name="2025-11", first=6860, slots=1, unified=False, all_layers=False, fit=False
 )
 _2025_SEPTEMBER: Final = _2025_NOVEMBER._replace(
-    name="2025-09", first=6300, xielu=False, retries=False, pads_whole=False
+    name="2025-09", first=6300, xielu=False, retries=False, pads_whole=False, plain_padding=32, copied_values=True
 )
-_2025_JUNE: Final = _2025_SEPTEMBER._replace(name="2025-06", first=5450, padding=32, flash_auto=False, row_inputs=False)
-_2024: Final = _2025_JUNE._replace(name="2024", first=0, windows=False, latent=False)
+_2025_AUGUST: Final = _2025_SEPTEMBER._replace(name="2025-08", first=6075, flash_auto=False)
+_2025_MID_JULY: Final = _2025_AUGUST._replace(name="2025-07-08", first=5850, row_inputs=False)
+_2025_JULY: Final = _2025_MID_JULY._replace(name="2025-07", first=5790, copied_heads=True)
+_2025_JUNE: Final = _2025_JULY._replace(name="2025-06", first=5430, fused_gates=False)
+_2025_MAY: Final = _2025_JUNE._replace(name="2025-05", first=5135, windows=False)
+_2024: Final = _2025_MAY._replace(name="2024", first=0, latent=False)
 
 # Newest first.
 BUILDS: Final[tuple[Build, ...]] = (
-    _2026_JUNE, _2026_APRIL, _2026_FEBRUARY, _2025_DECEMBER, _2025_NOVEMBER, _2025_SEPTEMBER, _2025_JUNE, _2024,
+    _2026_JUNE, _2026_APRIL, _2026_FEBRUARY, _2025_DECEMBER, _2025_NOVEMBER, _2025_SEPTEMBER, _2025_AUGUST,
+    _2025_MID_JULY, _2025_JULY, _2025_JUNE, _2025_MAY, _2024,
 )  # fmt: skip
 NEWEST: Final = "b11400"
-VERSIONS: Final[tuple[str, ...]] = (NEWEST, "b9500", "b8829", "b8200", "b7400", "b6860", "b6300", "b5450", "b3000")
+VERSIONS: Final[tuple[str, ...]] = (
+    NEWEST, "b9500", "b8829", "b8200", "b7400", "b6860", "b6300", "b6100", "b5900", "b5800",
+    "b5450", "b5200", "b3000",
+)  # fmt: skip
 _BUILD: Final = re.compile(r"b?(\d{1,6})(?:\b.*)?")
 
 

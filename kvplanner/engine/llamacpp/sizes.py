@@ -140,12 +140,14 @@ def outputs_of(settings: Settings, ubatch: int) -> int:
 def cells_for(settings: Settings, spec: ModelSpec, context: int) -> Cells:
     """The cells of a context of `context` tokens."""
     asked = settings.context
-    padded = round_up(context, settings.build.padding)
+    plain = asked.flash == "off" or (asked.flash == "auto" and not settings.build.flash_auto)
+    padding = settings.build.plain_padding if plain else settings.build.padding
+    padded = round_up(context, padding)
     rows = 1 + (asked.draft_rows if spec.model_type in cache.ROLLBACK else 0)
     whole = padded if settings.build.pads_whole else context
     return cache.cells_of(
         whole, asked.slots, asked.unified, min(asked.ubatch, asked.batch, padded), window=cache.window_of(spec),
-        full_window=asked.full_window or not settings.build.windows, padding=settings.build.padding, state_rows=rows,
+        full_window=asked.full_window or not settings.build.windows, padding=padding, state_rows=rows,
     )  # fmt: skip
 
 
@@ -205,7 +207,8 @@ class Sizer:
             cells.full, cells.window, cells.streams, asked.key_type, asked.value_type, flash, transposed,
             settings.build.wide_mask, settings.build.rotated, settings.build.copies_reserved,
             settings.build.both_inputs, settings.build.late_rows, settings.build.xielu, settings.build.latent,
-            settings.build.row_inputs,
+            settings.build.row_inputs, settings.build.fused_gates, settings.build.copied_heads,
+            settings.build.copied_values,
         )  # fmt: skip
         output = 4 * spec.vocab_size * asked.slots
         return Sizes(

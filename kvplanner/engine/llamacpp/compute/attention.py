@@ -27,13 +27,7 @@ def attend(layer: Layer, mixer: Attention, source: int) -> Rest:
     queries, keys = mixer.heads * mixer.head_size, mixer.kv_heads * mixer.head_size
     full: int | None = None
     if layer.weights.has("attn_qkv.weight"):
-        joined = layer.matmul("attn_qkv.weight", queries + keys + mixer.kv_heads * mixer.head_size_v, source)
-        query = _heads(layer, mixer, joined, "attn_q_norm.weight", layer.row * queries)
-        query = _rotate(layer, query, turn_keys)
-        # Values and keys are views of the product; only a rotated copy of them is smaller.
-        value = _rotate(layer, joined, turn_values, layer.row * mixer.kv_heads * mixer.head_size_v)
-        key = _heads(layer, mixer, joined, "attn_k_norm.weight", layer.row * keys)
-        _store(layer, mixer, _rotate(layer, key, turn_keys), value)
+        query = _joined(layer, mixer, source)
         return _finish(layer, mixer, query, None, layer.cache)
     if _is_gated(layer, queries):
         full = layer.matmul("attn_q.weight", 2 * queries, source)
@@ -58,6 +52,26 @@ def attend(layer: Layer, mixer: Attention, source: int) -> Rest:
         value = _rotate(layer, _values(layer, value), turn_values)
     _store(layer, mixer, key, value)
     return _finish(layer, mixer, query, full, layer.cache, gate)
+
+
+def _joined(layer: Layer, mixer: Attention, source: int) -> int:
+    """Queries, keys and values of one product; the queries are left. Older builds copy the three out of it."""
+    shape, turns = layer.shape, layer.inputs.rotations[is_windowed(mixer)]
+    queries, keys = layer.row * mixer.heads * mixer.head_size, layer.row * mixer.kv_heads * mixer.head_size
+    values = layer.row * mixer.kv_heads * mixer.head_size_v
+    joined = layer.matmul("attn_qkv.weight", (queries + keys + values) // layer.row, source)
+    copied = shape.copied_heads
+    query = _heads(layer, mixer, layer.op(queries, joined) if copied else joined, "attn_q_norm.weight", queries)
+    query = _rotate(layer, query, turns[0])
+    # Values and keys are views of the product; only a copy or a rotated copy of them is smaller.
+    if not copied:
+        value = _rotate(layer, layer.op(values, joined) if shape.copied_values else joined, turns[1], values)
+    key = _heads(layer, mixer, layer.op(keys, joined) if copied else joined, "attn_k_norm.weight", keys)
+    key = _rotate(layer, key, turns[0])
+    if copied:
+        value = _rotate(layer, layer.op(values, joined), turns[1], values)
+    _store(layer, mixer, key, value)
+    return query
 
 
 def _in_blocks(layer: Layer, mixer: Attention, indexer: Indexer, source: int, query: int) -> Rest:
@@ -118,9 +132,10 @@ def _rotate(layer: Layer, source: int, rotation: int | None, bytes_: int | None 
 def _store(layer: Layer, mixer: Attention, key: int, value: int) -> None:
     windowed = is_windowed(mixer)
     inputs = layer.inputs
-    at = layer.cache
-    layer.graph.op(0, key, inputs.window_key_rows if windowed else inputs.key_rows, on=at, stored=True)
-    layer.graph.op(0, value, inputs.window_value_rows if windowed else inputs.value_rows, on=at, stored=True)
+    rows = (inputs.window_key_rows, inputs.window_value_rows) if windowed else (inputs.key_rows, inputs.value_rows)
+    for kept, places in zip((key, value), rows, strict=True):
+        sources = (kept, places) if layer.shape.row_inputs else (kept,)
+        layer.graph.op(0, *sources, on=layer.cache, stored=True)
 
 
 def _finish(layer: Layer, mixer: Attention, query: int, gate: int | None, cache: int, gated_by: int | None = None

@@ -25,17 +25,28 @@ def dense(layer: Layer, mlp: Mlp, source: int, rows: int | None, suffix: str = "
     inner = width or mlp.width
     size = (layer.row if rows is None else F32 * rows) * inner
     if mlp.matrices == 3 and layer.weights.has(f"ffn_gate{suffix}.weight"):
-        gate = layer.matmul(f"ffn_gate{suffix}.weight", inner, source, rows=rows)
+        gate = _opened(layer, layer.matmul(f"ffn_gate{suffix}.weight", inner, source, rows=rows))
         up = layer.matmul(f"ffn_up{suffix}.weight", inner, source, rows=rows)
-        both = layer.op(size, gate, up)
+        both = layer.op(size, gate, up, inplace=not layer.shape.fused_gates)
     elif mlp.matrices == 3:
         joined = layer.matmul(f"ffn_up{suffix}.weight", 2 * inner, source, rows=rows)
-        both = layer.op(size, joined)
+        both = layer.op(size, joined) if layer.shape.fused_gates else _halves(layer, joined, size)
     else:
         up = layer.matmul(f"ffn_up{suffix}.weight", inner, source, rows=rows)
         away = not layer.shape.xielu and layer.shape.arch == "apertus"
         both = layer.op(size, up, inplace=True, on=layer.graph.host if away else None)
     return layer.matmul(f"ffn_down{suffix}.weight", layer.shape.hidden, both, rows=rows)
+
+
+def _opened(layer: Layer, gate: int) -> int:
+    """A gate ready for its product: older builds apply its activation first, in place."""
+    return gate if layer.shape.fused_gates else layer.op(layer.graph.sizes[gate], gate, inplace=True)
+
+
+def _halves(layer: Layer, joined: int, size: int) -> int:
+    """Gate and up of one matrix in older builds: both halves are copied out."""
+    gate = layer.op(size, layer.op(size, joined), inplace=True)
+    return layer.op(size, gate, layer.op(size, joined), inplace=True)
 
 
 def experts(layer: Layer, moe: Moe, source: int, rows: int | None) -> Rest:
@@ -94,9 +105,9 @@ def spread(layer: Layer, moe: Moe, source: int, chosen: Chosen, rows: int | None
         joined = _routed(layer, "ffn_gate_up_exps", 2 * width, source, chosen.experts, rows)
         both = layer.op(width, joined)
     elif moe.matrices == 3:
-        gate = _routed(layer, "ffn_gate_exps", width, source, chosen.experts, rows)
+        gate = _opened(layer, _routed(layer, "ffn_gate_exps", width, source, chosen.experts, rows))
         up = _routed(layer, "ffn_up_exps", width, source, chosen.experts, rows)
-        both = layer.op(width, gate, up)
+        both = layer.op(width, gate, up, inplace=not layer.shape.fused_gates)
     else:
         up = _routed(layer, "ffn_up_exps", width, source, chosen.experts, rows)
         both = layer.op(width, up, inplace=True)

@@ -35,8 +35,8 @@ class Shape(NamedTuple):
     hidden, vocabulary: widths. arch: the architecture's name in GGUF. transposed: values are kept so that no
     transposing is left to attention without flash attention. wide_mask: masks are 32-bit and narrowed on the device.
     rotated: heads are rotated before they are quantised. copies_reserved: the buffer holds flash attention's 16-bit
-    copies of a cache of another type (else the CUDA pool does). both_inputs, late_rows, xielu, latent, row_inputs:
-    as of Build.
+    copies of a cache of another type (else the CUDA pool does). both_inputs, late_rows, xielu, latent, row_inputs,
+    fused_gates, copied_heads, copied_values: as of Build.
     """
 
     arch: str
@@ -60,6 +60,9 @@ class Shape(NamedTuple):
     xielu: bool = True
     latent: bool = True
     row_inputs: bool = True
+    fused_gates: bool = True
+    copied_heads: bool = False
+    copied_values: bool = False
 
 
 class IndexInputs(NamedTuple):
