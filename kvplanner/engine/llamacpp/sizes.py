@@ -11,6 +11,7 @@ from typing import Final
 
 from kvplanner.engine.llamacpp import cache, place
 from kvplanner.engine.llamacpp.cache import CacheTypes, Cells
+from kvplanner.engine.llamacpp.compute.attention import as_heads, as_latent
 from kvplanner.engine.llamacpp.compute.buffers import Chain
 from kvplanner.engine.llamacpp.compute.chain import How, Reserved, chain_of, reserved
 from kvplanner.engine.llamacpp.compute.feedforward import displaces
@@ -26,6 +27,10 @@ from kvplanner.record import NamedTuple, late, later
 from kvplanner.units import round_up
 
 _REMEMBERED: Final = 64
+# Sizes of heads for which CUDA has flash attention whatever they share, with values of the same size; and others, with
+# the values that go with them and how many queries must share a key, in multiples.
+_HEADS: Final = frozenset({40, 64, 72, 80, 96, 112, 128, 256})
+_PAIRED_HEADS: Final = {192: (128, 8), 320: (256, 32), 512: (512, 2), 576: (512, 2)}
 _PLAIN_TYPES: Final = frozenset({"f16", "bf16", "f32"})
 
 
@@ -69,23 +74,43 @@ def layers_of(spec: ModelSpec) -> int:
     return spec.num_layers
 
 
-def resolve_flash(settings: Settings, spec: ModelSpec, placed: Placed, *, gpus: int) -> tuple[bool, bool]:
+def resolve_flash(
+    settings: Settings, spec: ModelSpec, placed: Placed, *, gpus: int, full_heads: bool = False
+) -> tuple[bool, bool]:  # fmt: skip
     """Whether flash attention is on, and whether values are kept transposed.
 
     auto: on where values are quantised, for nothing else reads those (llama_init_from_model); else on, unless it would
     run on another device than its layer's (resolve_fused_ops of llama-context.cpp): where a layer on the host has no
-    cache of its own that binds it, and in hybrids whose caches all lie on the host.
+    cache of its own that binds it, in hybrids whose caches all lie on the host, and where GPUs have no kernel for the
+    heads. full_heads: latent attention keeps every head.
     """
     asked = settings.context.flash
     if asked == "off" or (asked == "auto" and not settings.build.flash_auto):
         return False, True
     if asked == "auto" and settings.context.value_type not in _PLAIN_TYPES:
         return True, False
+    if asked == "auto" and gpus and not _have_kernels(spec, full_heads=full_heads):
+        return False, False
     if asked == "auto" and gpus and settings.place.op_offload and _strays(spec, placed):
         return False, False
     if asked == "auto" and gpus and not settings.place.kv_offload and _is_stranded(spec, placed):
         return False, False
     return True, False
+
+
+def _have_kernels(spec: ModelSpec, *, full_heads: bool) -> bool:
+    """Whether CUDA has flash attention for every head size (ggml_cuda_get_best_fattn_kernel of fattn.cu)."""
+    for mixer in {mixer for layer in spec.layers for mixer in layer.mixers}:
+        if isinstance(mixer, Mla):
+            mixer = as_heads(mixer) if full_heads else as_latent(mixer)
+        if not isinstance(mixer, Attention):
+            continue
+        shared = mixer.heads // max(mixer.kv_heads, 1)  # queries to a key
+        values, together = _PAIRED_HEADS.get(mixer.head_size, (mixer.head_size, 1))
+        known = mixer.head_size in _HEADS or mixer.head_size in _PAIRED_HEADS
+        if not known or mixer.head_size_v != values or shared % together:
+            return False
+    return True
 
 
 def _strays(spec: ModelSpec, placed: Placed) -> bool:
@@ -197,7 +222,8 @@ class Sizer:
         layout = self._layout(settings)
         how = layout.how._replace(own_graph=settings.build.own_graph)
         how = how if can_pipeline else how._replace(can_pipeline=False)
-        flash, transposed = resolve_flash(settings, spec, layout.placed, gpus=how.gpus)
+        heads = not settings.build.latent or old_latent(self.model)
+        flash, transposed = resolve_flash(settings, spec, layout.placed, gpus=how.gpus, full_heads=heads)
         cells = cells_for(settings, spec, asked.tokens)
         caches = _caches(self.model, settings, layout, cells, len(self.cards.free), transposed=transposed)
         ubatch = ubatch_of(settings, cells.context)

@@ -257,6 +257,11 @@ def as_heads(mixer: Mla) -> Attention:
     return Attention(mixer.heads, mixer.heads, mixer.qk_nope + mixer.qk_rope, mixer.head_size_v)
 
 
+def as_latent(mixer: Mla) -> Attention:
+    """Latent attention as its absorbed cache sees it: one key of all heads, whose first part is the value."""
+    return Attention(mixer.heads, 1, mixer.kv_lora_rank + mixer.qk_rope, mixer.kv_lora_rank)
+
+
 def _full_heads(layer: Layer, mixer: Mla, source: int, query: int) -> Rest:
     """Keys and values of every head (minicpm3, and deepseek2 files of before the split)."""
     graph, row, heads = layer.graph, layer.row, mixer.heads

@@ -13,6 +13,7 @@ from kvplanner.engine.llamacpp import figures
 from kvplanner.engine.llamacpp.builds import Build
 from kvplanner.engine.llamacpp.ollama import estimate as estimates
 from kvplanner.engine.llamacpp.ollama import rules
+from kvplanner.engine.llamacpp.ollama.asked import Asked
 from kvplanner.engine.llamacpp.ollama.eras import Era
 from kvplanner.engine.llamacpp.ollama.estimate import Estimate, Graph, as_logged
 from kvplanner.engine.llamacpp.ollama.layout import lay_out
@@ -35,19 +36,18 @@ _OSS_FLASH: Final = (0, 11, 8)
 _PACKS: Final = (0, 11, 11)
 
 
-class Older:
+class Older(Asked):
     """What a release before 0.30 settles. measure: a graph's bytes on the first GPU, for its own engine's layout."""
 
     def __init__(
         self, request: PlanRequest, model: Model, era: Era, measure: Callable[[Older], int] | None = None
     ) -> None:
+        super().__init__(request)
         self.request, self.era = request, era
-        self.resolved: dict[str, Resolved] = {}
         self.notes: list[str] = []
-        self.options, self.asks = request.options, dict(request.model.asks)
         spec = model.spec
         self.devices = tuple(device for device in request.machine.devices if device.kind == "gpu")
-        self.projector = int(self._take("mmproj_size", None) or 0)
+        self.projector = int(self.take("mmproj_size", None) or 0)
         self.own = spec.model_type in era.own and not self.projector
         self.model = _as_kept(model) if self.own else model
         self.vision = bool(self.projector) or (self.own and spec.multimodal)
@@ -55,11 +55,11 @@ class Older:
         self.cache_type = self._cache_type()
         self.facts = estimates.facts_of(model, era, own=self.own)
         self.context = self._context(spec.context_length)
-        self.batch = min(int(self._take("num_batch", _BATCH) or _BATCH), self.context)
-        self.wanted = -1 if (asked := self._take("num_gpu", None, "as many as fit")) is None else int(asked)
-        self.overhead = int(self._take("gpu_overhead", 0) or 0)
-        self.spread = bool(self._take("sched_spread", False))
-        self.most = rules.at_once(int(self._take("max_loaded_models", 0, "three for each GPU") or 0), len(self.devices))
+        self.batch = min(int(self.take("num_batch", _BATCH) or _BATCH), self.context)
+        self.wanted = -1 if (asked := self.take("num_gpu", None, "as many as fit")) is None else int(asked)
+        self.overhead = int(self.take("gpu_overhead", 0) or 0)
+        self.spread = bool(self.take("sched_spread", False))
+        self.most = rules.at_once(int(self.take("max_loaded_models", 0, "three for each GPU") or 0), len(self.devices))
         self.free = tuple(_free(device) for device in self.devices)
         self.order = tuple(range(len(self.devices)))
         self.found: Estimate | None = None
@@ -76,21 +76,13 @@ class Older:
             reason = f"auto: {era.slots[0]} where they fit" if len(era.slots) > 1 else ""
             self.resolved["num_parallel"] = Resolved(self.slots, "default", reason)
         else:
-            self._take("num_parallel", self.slots)
-
-    def _take(self, name: str, default: OptionValue | None, reason: str = "") -> OptionValue | None:
-        given = self.options.get(name)
-        if given is None and name in self.asks:
-            self.resolved[name] = Resolved(self.asks[name], "default", "a parameter of the model itself")
-            return self.asks[name]
-        self.resolved[name] = Resolved(given, "user") if given is not None else Resolved(default, "default", reason)
-        return default if given is None else given
+            self.take("num_parallel", self.slots)
 
     def _context(self, trained: int | None) -> int:
         totals = [figures.totals(device)[0] for device in self.devices]
         overhead = int(self.options.get("gpu_overhead") or 0)
         usual = self.era.context or rules.default_context(totals, overhead)
-        asked = int(self._take("num_ctx", usual, "" if self.era.context else "by the memory of all GPUs") or usual)
+        asked = int(self.take("num_ctx", usual, "" if self.era.context else "by the memory of all GPUs") or usual)
         asked = max(asked, _SHORTEST_VISION) if self.vision else asked
         if trained and asked > trained:
             self.notes.append(f"Ollama shortens the context to the model's own {format_count(trained)} tokens")
@@ -127,7 +119,7 @@ class Older:
         return bool(mixers) and alike and self._architecture not in ("gemma2", "grok")
 
     def _cache_type(self) -> str:
-        asked = str(self._take("kv_cache_type", "f16"))
+        asked = str(self.take("kv_cache_type", "f16"))
         if asked != "f16" and self.flash != "on":
             self.notes.append(f"Without flash attention, Ollama keeps the cache in f16 and not in {asked}")
             return "f16"
@@ -217,7 +209,7 @@ class Older:
         for name, default, reason in (
             ("host_memory", None, "not known: what stays on the host is not held against anything"), ("wddm", None, ""),
         ):  # fmt: skip
-            if (given := self._take(name, default, reason)) is not None:
+            if (given := self.take(name, default, reason)) is not None:
                 out[name] = given
         return out
 
@@ -227,7 +219,13 @@ class Older:
             return self.era.build
         padding = 256 if self.flash == "on" else 32
         return self.era.build._replace(
-            limited_outputs=True, padding=padding, windows=True, latent=True, own_graph=True, both_inputs=False
+            limited_outputs=True,
+            padding=padding,
+            plain_padding=padding,
+            windows=True,
+            latent=True,
+            own_graph=True,
+            both_inputs=False,
         )
 
     def told(self) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from kvplanner.engine.llamacpp import figures, limits, spill
 from kvplanner.engine.llamacpp.architectures import as_gguf, renamed
 from kvplanner.engine.llamacpp.builds import NEWEST, build_of
 from kvplanner.engine.llamacpp.ollama import TITLE, rules
+from kvplanner.engine.llamacpp.ollama.asked import Asked
 from kvplanner.engine.llamacpp.ollama.eras import Era, era_of
 from kvplanner.engine.llamacpp.ollama.older import Older
 from kvplanner.engine.llamacpp.ollama.options import IGNORED_FLAGS, declared
@@ -223,40 +224,38 @@ def _of_a_slot(found: Limits, slots: int) -> Limits:
     )
 
 
-class _Choice:
+class _Choice(Asked):
     """What Ollama settles before llama-server starts."""
 
     def __init__(self, request: PlanRequest, model: Model) -> None:
-        self.resolved: dict[str, Resolved] = {}
+        super().__init__(request)
         self.notes: list[str] = []
-        self.options = request.options
-        self.asks = dict(request.model.asks)
         spec = model.spec
         devices = tuple(device for device in request.machine.devices if device.kind == "gpu")
         totals = tuple(figures.totals(device)[0] for device in devices)
         free = tuple(figures.free_at_load(device) for device in devices)
         self.free = free
-        self.most = rules.at_once(int(self._take("max_loaded_models", 0, "three for each GPU") or 0), len(devices))
+        self.most = rules.at_once(int(self.take("max_loaded_models", 0, "three for each GPU") or 0), len(devices))
         inside = encoder_bytes(request.model)
         reason = "the model's own encoder, which Ollama loads with it" if inside else ""
-        self.projector = int(self._take("mmproj_size", inside or None, reason) or 0)
-        self.adapter = int(self._take("lora_size", None) or 0)
+        self.projector = int(self.take("mmproj_size", inside or None, reason) or 0)
+        self.adapter = int(self.take("lora_size", None) or 0)
         self.context = self._context(totals, spec.context_length)
-        asked = int(self._take("num_parallel", 1) or 1)
+        asked = int(self.take("num_parallel", 1) or 1)
         self.slots = rules.slots(spec, asked)
         if self.slots != asked:
             self.notes.append(f"Ollama answers one request at a time with {spec.architecture}, whatever is asked")
         self.file_bytes = model.stored.value if model.stored is not None else 0
         self.estimate = self.file_bytes + rules.rough_cache(spec, self.context * self.slots)
-        spread = bool(self._take("sched_spread", False))
+        spread = bool(self.take("sched_spread", False))
         self.gpus = rules.choose(self.estimate, free, spread=spread)
         used = range(len(devices)) if self.gpus.one is None else (self.gpus.one,)
         self.flash = self._flash(tuple(devices[index].gpu.compute_capability for index in used))
         found = rules.batch(
             self.context, self.estimate, self.gpus, flash=self.flash, smallest=min((totals[i] for i in used), default=0)
         )
-        self.batch = int(self._take("num_batch", found, "by context and free memory") or found)
-        self.cache_type = str(self._take("kv_cache_type", "f16"))
+        self.batch = int(self.take("num_batch", found, "by context and free memory") or found)
+        self.cache_type = str(self.take("kv_cache_type", "f16"))
         if self.cache_type != "f16" and not self.flash:
             self.notes.append(f"Without flash attention, Ollama keeps the cache in f16 and not in {self.cache_type}")
             self.cache_type = "f16"
@@ -268,18 +267,10 @@ class _Choice:
                 )
             )
 
-    def _take(self, name: str, default: OptionValue | None, reason: str = "") -> OptionValue | None:
-        given = self.options.get(name)
-        if given is None and name in self.asks:
-            self.resolved[name] = Resolved(self.asks[name], "default", "a parameter of the model itself")
-            return self.asks[name]
-        self.resolved[name] = Resolved(given, "user") if given is not None else Resolved(default, "default", reason)
-        return default if given is None else given
-
     def _context(self, totals: tuple[int, ...], trained: int | None) -> int:
-        overhead = int(self._take("gpu_overhead", 0) or 0)
+        overhead = int(self.take("gpu_overhead", 0) or 0)
         chosen = rules.default_context(totals, overhead)
-        asked = int(self._take("num_ctx", chosen, "by the memory of all GPUs") or chosen)
+        asked = int(self.take("num_ctx", chosen, "by the memory of all GPUs") or chosen)
         asked = max(asked, rules.SHORTEST_VISION) if self.projector else asked
         if trained and asked > trained:
             if "num_ctx" in self.options or "num_ctx" in self.asks:
@@ -290,7 +281,7 @@ class _Choice:
 
     def _flash(self, capabilities: tuple[tuple[int, int] | None, ...]) -> bool:
         able = rules.has_flash(capabilities)
-        return bool(self._take("flash_attention", able, "" if able else "a GPU here has none"))
+        return bool(self.take("flash_attention", able, "" if able else "a GPU here has none"))
 
     def inner(self) -> dict[str, OptionValue]:
         """llama-server's options, as Ollama starts it."""
@@ -300,22 +291,22 @@ class _Choice:
             "batch_size": self.batch, "ubatch_size": self.batch, "flash_attn": flash,
             "cache_type_k": self.cache_type, "cache_type_v": self.cache_type,
         }  # fmt: skip
-        layers = self._take("num_gpu", None, "as many as fit")
+        layers = self.take("num_gpu", None, "as many as fit")
         if layers is not None:
             out["n_gpu_layers"] = str(int(layers))
         if self.gpus.one is not None:
             out.update(split_mode="none", main_gpu=self.gpus.one)
         beside = str(self.projector // (1 << 20) + _BESIDE) if self.projector else "1024"
-        out["fit_target"] = str(self._take("fit_target", beside, "the projector and 1 GiB" if self.projector else ""))
-        out["fit"] = str(self._take("fit", "on"))
+        out["fit_target"] = str(self.take("fit_target", beside, "the projector and 1 GiB" if self.projector else ""))
+        out["fit"] = str(self.take("fit", "on"))
         if self.projector:
             out["mmproj_size"] = self.projector
         if self.adapter:
             out["lora_size"] = self.adapter
-        host = self._take("host_memory", None, "not known: what stays on the host is not held against anything")
+        host = self.take("host_memory", None, "not known: what stays on the host is not held against anything")
         if host is not None:
             out["host_memory"] = host
-        if self._take("wddm", False):
+        if self.take("wddm", False):
             out["wddm"] = True
         if not self._take("sysmem_fallback", True):
             out["sysmem_fallback"] = False
