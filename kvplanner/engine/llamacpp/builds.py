@@ -37,8 +37,9 @@ class Build(NamedTuple):
     retries: a compute buffer that fails is tried again without a pipeline (pull request 16748 of 23 October 2025).
     fit_projector, fit_draft: --fit keeps room for a projector (pull request 21489, 5 April 2026) and for what drafts
     (b9305: pull request 23485), the latter at the whole context that it was trained for where none is given.
-    own_graph: another program than llama.cpp builds the graph. slots, unified, all_layers, fit, drafted (tokens at
-    once): the server's defaults.
+    own_graph: another program than llama.cpp builds the graph. real_kernels: GPUs have flash attention for the heads
+    that CUDA has it for; imitated ones have it for all.
+    slots, unified, all_layers, fit, drafted (tokens at once): the server's defaults.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Build(NamedTuple):
     xielu: bool = True
     retries: bool = True
     own_graph: bool = False
+    real_kernels: bool = True
     slots: int = 4
     unified: bool = True
     all_layers: bool = True

@@ -89,7 +89,7 @@ def resolve_flash(
         return False, True
     if asked == "auto" and settings.context.value_type not in _PLAIN_TYPES:
         return True, False
-    if asked == "auto" and gpus and not _have_kernels(spec, full_heads=full_heads):
+    if asked == "auto" and gpus and settings.build.real_kernels and not _have_kernels(spec, full_heads=full_heads):
         return False, False
     if asked == "auto" and gpus and settings.place.op_offload and _strays(spec, placed):
         return False, False
