@@ -308,7 +308,7 @@ class _Choice(Asked):
             out["host_memory"] = host
         if self.take("wddm", False):
             out["wddm"] = True
-        if not self._take("sysmem_fallback", True):
+        if not self.take("sysmem_fallback", True):
             out["sysmem_fallback"] = False
         return out
 
