@@ -57,6 +57,24 @@ def _nothing(_: Any) -> None:
     """What an ended job has left to do."""
 
 
+def _tell(callback: Callable[[Any], None], value: object) -> None:
+    """Call it, unless the dialog or the window that it would show the value in was closed meanwhile."""
+    try:
+        callback(value)
+    except RuntimeError:
+        if not _rests_on_gone(callback):
+            raise
+
+
+def _rests_on_gone(callback: Callable[..., Any]) -> bool:
+    """Whether a function's own object, or one that it was made with, is a part of Qt's that is deleted."""
+    from shiboken6 import isValid
+
+    cells = getattr(callback, "__closure__", None) or ()
+    known = [getattr(callback, "__self__", None), *(cell.cell_contents for cell in cells)]
+    return any(isinstance(one, QObject) and not isValid(one) for one in known)
+
+
 class Job(QObject):
     """A running piece of work; lives on the main thread.
 
@@ -110,9 +128,9 @@ class Job(QObject):
         try:
             if not self.control.cancelled:
                 if error is not None:
-                    self._failed(error)
+                    _tell(self._failed, error)
                 else:
-                    self._done(result)
+                    _tell(self._done, result)
         finally:
             self.finished.emit()
             # Whoever still knows the job is not to keep alive what it was for: windows, models, plans.
@@ -122,6 +140,20 @@ class Job(QObject):
     def cancel(self) -> None:
         """Drop the job: its result will not be delivered."""
         self.control.cancel()
+
+
+class Batches(QObject):
+    """What a job hands over while it runs. found(token, batch): in its thread; connect it queued.
+
+    It has no parent and the job's work keeps it: a page that is closed meanwhile takes no signal away from under the
+    thread that emits it.
+    """
+
+    found = Signal(object, object)
+
+    def __init__(self, take: Callable[[object, Any], None]) -> None:
+        super().__init__()
+        self.found.connect(take, QtCore.Qt.ConnectionType.QueuedConnection)
 
 
 class _Run(QRunnable):

@@ -180,3 +180,13 @@ def test_what_refers_to_itself_ends_on_the_main_thread_whatever_a_job_makes(qtbo
     assert jobs.garbage.active
     jobs.stop()
     assert gc.isenabled()
+
+
+def test_an_error_of_a_callback_is_not_lost_where_nothing_was_closed(qtbot: QtBot, jobs: Jobs) -> None:
+    def done(result: object) -> None:
+        raise RuntimeError("a fault of the program's")
+
+    with qtbot.captureExceptions() as caught:
+        jobs.submit("t", lambda control: 7, done, fail)
+        qtbot.waitUntil(lambda: bool(caught))
+    assert "a fault of the program's" in str(caught[0][1])

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from time import sleep
 from typing import TYPE_CHECKING, Any, Final
 
-from PySide6.QtCore import QModelIndex, QObject, QPoint, Qt, Signal
+from PySide6.QtCore import QModelIndex, QPoint, Qt, Signal
 from PySide6.QtGui import QFocusEvent, QHideEvent, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import (
     QCheckBox,
@@ -21,6 +21,7 @@ from PySide6.QtWidgets import (
 )
 
 from kvplanner.app import settings as s
+from kvplanner.app.jobs import Batches
 from kvplanner.gpu.names import short_name
 from kvplanner.ui.fits.model import FitsFilter, FitsModel
 from kvplanner.ui.theme.figures import shown
@@ -52,12 +53,6 @@ _FILLING = 60  # rows: with more, what is in sight has been seen
 _REST: Final = 0.001  # after each row, so that the window's own thread comes first
 _FORMATS: Final = (None, "FP8", "AWQ 4-bit")
 _WAYS: Final = ("Models on this machine", "Machines for this model")
-
-
-class _Batches(QObject):
-    """Carries rows from the worker's thread to the window's."""
-
-    found = Signal(object, object)
 
 
 class FitsPage(QWidget):
@@ -102,8 +97,7 @@ class FitsPage(QWidget):
             column.addLayout(line)
         column.addWidget(self.table, 1)
         column.addWidget(self.status)
-        self._batches = _Batches(self)
-        self._batches.found.connect(self._arrived, Qt.ConnectionType.QueuedConnection)
+        self._batches = Batches(self._arrived)
         self.way.currentIndexChanged.connect(self._begin)
         self.formats.toggled.connect(self._begin)
         self.search.textChanged.connect(self._filter)
@@ -203,11 +197,11 @@ class FitsPage(QWidget):
         local = _opened(self._texts(), self._local)
         rows = _rows(state, local, to_machines=self.way.currentIndex() == 1, formats=self.formats.isChecked())
         self._filter()
-        token = object()
+        token, batches = object(), self._batches
         self._token = token
 
         def work(control: JobControl) -> int:
-            return _fill(rows, control, lambda batch: self._batches.found.emit(token, batch))
+            return _fill(rows, control, lambda batch: batches.found.emit(token, batch))
 
         self.table.setColumnHidden(_MODEL, self.way.currentIndex() == 1)
         self.table.setColumnHidden(_GPUS, self.way.currentIndex() == 0)

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator
 from time import sleep
 from typing import TYPE_CHECKING, Final
 
-from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtCore import QObject, Signal
+
+from kvplanner.app.jobs import Batches
 
 if TYPE_CHECKING:
     from kvplanner.app.jobs import Job, JobControl, Jobs
@@ -28,7 +30,6 @@ class Marks(QObject):
     """Marks by the data of rows: words of report.fits.VERDICTS. changed(): there are more of them."""
 
     changed = Signal()
-    _found = Signal(object, object)
 
     def __init__(self, jobs: Jobs, key: str, parent: QObject) -> None:
         super().__init__(parent)
@@ -39,7 +40,7 @@ class Marks(QObject):
         self._asked: frozenset[str] = frozenset()
         self._job: Job | None = None
         self.found: dict[object, str] = {}
-        self._found.connect(self._arrived, Qt.ConnectionType.QueuedConnection)
+        self._batches = Batches(self._arrived)
 
     def begin(self, subject: object, rows: Rows, texts: tuple[str, ...] = ()) -> None:
         """Mark rows; nothing where those of this subject are known, or on the way. texts: only rows of these data."""
@@ -50,10 +51,10 @@ class Marks(QObject):
             return
         missing = tuple(text for text in texts if text not in self.found)
         self._subject, self._token, self._asked = subject, object(), frozenset(missing)
-        token = self._token
+        token, batches = self._token, self._batches
 
         def work(control: JobControl) -> None:
-            _fill(rows(missing), control, lambda batch: self._found.emit(token, batch))
+            _fill(rows(missing), control, lambda batch: batches.found.emit(token, batch))
 
         self._job = self._jobs.submit("Which of them fit", work, self._done, self._failed, key=self._key)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from PySide6.QtCore import QCoreApplication, QEvent
 from PySide6.QtWidgets import QMessageBox
 from pytestqt.qtbot import QtBot
 
@@ -81,3 +82,21 @@ def test_a_pack_that_is_dropped_is_asked_about(
     assert isinstance(window.help.dialog, DataDialog)
     qtbot.waitUntil(lambda: bool(window.help.dialog and window.help.dialog.findChildren(QMessageBox)))
     window.help.dialog.reject()
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_it_may_be_closed_while_a_pack_is_checked(
+    open_window: Callable[..., MainWindow], qtbot: QtBot, tmp_path: Path, broken: bool
+) -> None:
+    """Nobody is told, and nothing fails: pytest-qt sees what a slot raises."""
+    window = open_window()
+    jobs = window.services.jobs
+    dialog = DataDialog(jobs, window)
+    path = pack(tmp_path)
+    if broken:
+        path.write_text("junk")
+    dialog.add(path, MARK)
+    dialog.deleteLater()
+    QCoreApplication.sendPostedEvents(dialog, QEvent.Type.DeferredDelete)
+    qtbot.waitUntil(lambda: not jobs.active)
+    packfile.forget()
