@@ -80,7 +80,8 @@ class FlagRule(NamedTuple):
     remedy: what to do then; harmless: values that it may have all the same. same_as: the JSON flag that it stands for.
     modelled False: it may change memory, and a plan that leaves it out says so. sizes: the option that is given the
     size of the file that it names; the reason holds where that is not at hand. encoders: the file holds the model's
-    own encoders; unless: flags without which it is loaded with a repository's model unasked.
+    own encoders; unless: flags without which it is loaded with a repository's model unasked; seeing: architectures
+    whose repositories often have one.
     """
 
     words: Literal["", "1", "+"] = ""
@@ -92,6 +93,7 @@ class FlagRule(NamedTuple):
     sizes: str = ""
     encoders: bool = False
     unless: tuple[str, ...] = ()
+    seeing: tuple[str, ...] = ()
 
 
 class Resolved(NamedTuple):

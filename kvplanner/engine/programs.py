@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from kvplanner.engine.signature import Program
@@ -16,9 +16,56 @@ def as_server(program: Program, words: Sequence[str]) -> tuple[str, tuple[str, .
 
     words: behind the command's own. Of a range or list of values the largest counts: memory is what is asked about.
     """
+    if program.renamed:
+        return "", (*program.words, *_translated(program, words))
     if program.talks:
         return next(_plain(program, words), ""), (*program.words, *_flags(program, words))
     return "", (*program.words, *_context(program, words), *_kept(program, words))
+
+
+_YES: Final = frozenset({"1", "on", "t", "true", "y", "yes"})
+
+
+def variables_of(program: Program, environment: Mapping[str, str]) -> Iterator[str]:
+    """The program's own flags that variables stand for."""
+    flags = {
+        flag.lstrip("-").upper(): flag
+        for flag in (*(flag for flag, _ in program.renamed), *(flag for flag, _, _ in program.toggles))
+    }
+    for name, value in environment.items() if program.variables else ():
+        if value and name.upper() in flags:
+            yield f"{flags[name.upper()]}={value}"
+
+
+def _translated(program: Program, words: Sequence[str]) -> Iterator[str]:
+    """A server's words for those of a program that spells every flag its own way."""
+    renamed, toggles = dict(program.renamed), {flag: (on, off) for flag, on, off in program.toggles}
+    rest = list(words)
+    repository, pattern, file = program.of_repository
+    if repository and any(word.partition("=")[0] == repository for word in words):
+        renamed[pattern] = file
+    while rest:
+        word = rest.pop(0)
+        spelled, equals, inline = word.partition("=")
+        flag = f"--{spelled[2:].replace('-', '_')}" if spelled.startswith("--") else spelled
+        if flag not in renamed and flag not in toggles and flag not in program.dropped:
+            yield word
+            continue
+        values = [inline] if equals else []
+        while rest and not equals and (not values or flag in program.joined) and not _is_flag(rest[0]):
+            values.append(rest.pop(0))
+        value = ",".join(part.strip("[]() ") for part in values)
+        if flag in toggles:
+            on, off = toggles[flag]
+            yield from on if value.lower() in _YES else off
+        elif flag in renamed:
+            value = value.replace("*", "-") if renamed[flag] == file else value
+            yield from _worded(program, flag, value, renamed[flag])
+
+
+def _is_flag(word: str) -> bool:
+    """Whether a word is a flag, and no negative number."""
+    return word.startswith("-") and not re.fullmatch(r"-\d+(?:\.\d+)?", word)
 
 
 def _plain(program: Program, words: Sequence[str]) -> Iterator[str]:
@@ -59,12 +106,12 @@ def _kept(program: Program, words: Sequence[str]) -> Iterator[str]:
             yield word
 
 
-def _worded(program: Program, flag: str, value: str) -> tuple[str, ...]:
-    """A server's words for a flag with a value; the flag itself where its values are alike."""
+def _worded(program: Program, flag: str, value: str, called: str = "") -> tuple[str, ...]:
+    """A server's words for a flag with a value; the flag itself, or as it is called there, where values are alike."""
     for flags, given, words in program.as_words:
         if flag in flags and value == given:
             return words
-    return flag, value
+    return called or flag, value
 
 
 def _context(program: Program, words: Sequence[str]) -> tuple[str, ...]:

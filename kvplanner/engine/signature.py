@@ -21,7 +21,10 @@ class Program(NamedTuple):
     dropped, switches: flags that size nothing, with and without a value. listed: flags may list several values, of
     which the largest counts. as_words: spellings of a flag, a value, and the words of a server for it. tests: flags
     with their usual values, of which the largest is the context; pairs: flags whose two values count together;
-    depth: flags that add to it.
+    depth: flags that add to it. serves: it is a server of its own kind, at this port. renamed: its flags, with the
+    server's for each; joined: those of which several words follow; toggles: those with yes or no, and the server's
+    words for either. variables: a variable called as a flag, in capitals, stands for it. of_repository: the flag that
+    names a repository, the one that then names a file of it by a pattern, and the server's for that.
     """
 
     command: tuple[str, ...]
@@ -34,6 +37,13 @@ class Program(NamedTuple):
     tests: tuple[tuple[tuple[str, ...], int], ...] = ()
     pairs: tuple[str, ...] = ()
     depth: tuple[str, ...] = ()
+    serves: bool = False
+    port: int = 0
+    renamed: tuple[tuple[str, str], ...] = ()
+    joined: tuple[str, ...] = ()
+    toggles: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = ()
+    variables: bool = False
+    of_repository: tuple[str, str, str] = ("", "", "")
 
 
 class Signature(NamedTuple):

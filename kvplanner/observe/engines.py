@@ -30,7 +30,8 @@ class EngineLaunch(NamedTuple):
 
     model: as the engine got it, made absolute where it is an existing folder or file. machine: its GPUs with what
     was free before it started; None when it uses none that can be planned for. version: of the installed package,
-    "" when it cannot be told. address: where its metrics may be read, "" when unknown.
+    "" when it cannot be told. address: where its metrics may be read, "" when unknown. unasked: the flags and variables
+    of one whose model is a repository's, which may be loaded with more than they name; None for any other.
     """
 
     seen: EngineSeen
@@ -40,6 +41,7 @@ class EngineLaunch(NamedTuple):
     version: str = ""
     address: str = ""
     warnings: tuple[str, ...] = ()
+    unasked: frozenset[str] | None = None
 
 
 def launch_of(seen: EngineSeen, snapshot: Snapshot) -> EngineLaunch:
@@ -64,6 +66,7 @@ def launch_of(seen: EngineSeen, snapshot: Snapshot) -> EngineLaunch:
     root = other_root(seen.pid)
     version = next((v for p in programs if (v := installed_version(_below(root, p), kind.packages))), "")
     options, rules = engine.options(), engine.ignored_flags()
+    found = found._replace(rest=found.with_variables(environment))
     words, of_hub = repository.of_hub(kind, tuple(repository.presets(kind, found.rest)), environment)
     beside = files_beside(words, environment, rules, lambda path: file_size(Path(_absolute(path, folder, root))))
     for flag, path in beside.missing.items():
@@ -89,6 +92,7 @@ def launch_of(seen: EngineSeen, snapshot: Snapshot) -> EngineLaunch:
     return EngineLaunch(
         seen, _absolute(model, folder, root), engine.as_started(values), machine,
         version, address_of(seen), tuple(warnings),
+        unasked=frozenset((*words, *set_there)) if model and model == of_hub else None,
     )  # fmt: skip
 
 
@@ -160,7 +164,8 @@ def address_of(seen: EngineSeen) -> str:
     kind, found = signature(seen.engine), recognise(seen.command)
     if kind is None or found is None or not found.server or not kind.default_port:
         return ""
-    host, port = _flag(found, "--host") or _LOOPBACK, _flag(found, "--port") or str(kind.default_port)
+    host, port = _flag(found, "--host") or _LOOPBACK, _flag(found, "--port")
+    port = port or str(found.program.port if found.program is not None else kind.default_port)
     if not port.isdecimal():
         return ""
     host = _LOOPBACK if host in _ANY else host
@@ -168,12 +173,12 @@ def address_of(seen: EngineSeen) -> str:
 
 
 def _flag(found: Recognised, flag: str) -> str:
-    words = found.rest
+    words, value = found.rest, ""
     for i, word in enumerate(words):
         name, _, inline = word.partition("=")
-        if name == flag:
-            return inline or (words[i + 1] if i + 1 < len(words) else "")
-    return ""
+        if name == flag:  # the last one counts
+            value = inline or (words[i + 1] if i + 1 < len(words) else "")
+    return value
 
 
 def machine_of(seen: EngineSeen, snapshot: Snapshot, environment: dict[str, str]) -> tuple[Machine | None, str]:

@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from kvplanner.engine.signature import Signature, base_name, command_end, signature, signatures
+from kvplanner.engine.programs import as_server, variables_of
+from kvplanner.engine.signature import Program, Signature, base_name, command_end, signature, signatures
 from kvplanner.record import NamedTuple
 
 __all__ = ["Recognised", "Signature", "recognise", "signature", "signatures"]
 
 
 class Recognised(NamedTuple):
-    """A process that belongs to an engine. server: started with a command line; rest: the words after it."""
+    """A process that belongs to an engine. server: started with a command line; rest: the words after it.
+
+    program: another server of the engine's, whose words `own` were translated into `rest`.
+    """
 
     signature: Signature
     server: bool
     rest: tuple[str, ...] = ()
+    program: Program | None = None
+    own: tuple[str, ...] = ()
+
+    def with_variables(self, environment: Mapping[str, str]) -> tuple[str, ...]:
+        """The words, with those that its environment stands for where it reads any."""
+        if self.program is None:
+            return self.rest
+        return as_server(self.program, (*variables_of(self.program, environment), *self.own))[1]
 
 
 def recognise(command: Sequence[str], name: str = "") -> Recognised | None:
@@ -26,6 +38,11 @@ def recognise(command: Sequence[str], name: str = "") -> Recognised | None:
             at = _position(command, pattern)
             if at is not None:
                 return Recognised(found, True, tuple(command[at:]))
+        for program in found.programs:
+            at = _position(command, program.command) if program.serves else None
+            if at is not None:
+                own = tuple(command[at:])
+                return Recognised(found, True, as_server(program, own)[1], program, own)
     title = command[0] if len(command) == 1 else name
     for found in signatures():
         if any(re.fullmatch(pattern, text) for pattern in found.titles for text in (title, name) if text):

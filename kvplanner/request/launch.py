@@ -9,7 +9,7 @@ from pathlib import PurePath
 from typing import Final
 
 from kvplanner.engine import repository
-from kvplanner.engine.programs import as_server
+from kvplanner.engine.programs import as_server, variables_of
 from kvplanner.engine.signature import Signature, base_name, command_end, signatures, start_of
 from kvplanner.errors import BadInput
 from kvplanner.gpu.spec import Device, Machine
@@ -82,7 +82,7 @@ def take_apart(words: Sequence[str]) -> Launch:
     rest = tuple(repository.presets(found.signature, tuple(_without_shell(words[at:]))))
     named = ""
     if found.program is not None:
-        named, rest = as_server(found.program, rest)
+        named, rest = as_server(found.program, (*variables_of(found.program, environment), *rest))
     flags, model = _without_model(rest, found.signature.model_flags)
     model = model or next((environment[name] for name in found.signature.model_env if environment.get(name)), "")
     flags, of_hub = repository.of_hub(found.signature, flags, environment)

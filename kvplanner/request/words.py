@@ -302,13 +302,12 @@ def _with_encoders(command: _Command, engine: Engine, model: Model) -> tuple[dic
             options[rule.sizes] = size
             said.append(f"{cut(path, _SHOWN)} is not on this machine: counted as the model's own encoder in 16 bits, "
                         f"{format_bytes(size)}")  # fmt: skip
-    # What a repository is loaded with unasked.
-    for rule in {rule for rule in rules.values() if rule.encoders and command.launch.repository and size}:
-        if rule.sizes not in options and not any(flag in command.launch.flags for flag in rule.unless):
-            options[rule.sizes] = size
-            said.append(f"The repository's projector is loaded with its model: counted as the model's own encoder in "
-                        f"16 bits, {format_bytes(size)}; {rule.unless[0]} leaves it out")  # fmt: skip
-    return options, tuple(said)
+    if not command.launch.repository:
+        return options, tuple(said)
+    from kvplanner.request.unasked import with_projector
+
+    options, more = with_projector(rules, {*command.launch.flags, *command.launch.environment}, options, model)
+    return options, (*said, *more)
 
 
 def kind_of(text: str) -> SegmentKind | None:

@@ -14,6 +14,7 @@ import pytest
 
 from kvplanner.errors import BadInput, NotModelled, PlannerError
 from kvplanner.observe.engines import address_of, launch_of, other_root
+from kvplanner.observe.signatures import recognise
 from kvplanner.observe.snapshot import EngineSeen, GpuSample, ProcessSample, Reading, Snapshot
 from kvplanner.units import GIB
 
@@ -83,6 +84,29 @@ def test_a_running_llama_server_with_files_of_a_repository_becomes_a_plan(tmp_pa
     assert launch.options == {"ctx_size": 4096, "mmproj_size": 5000}
     with pytest.raises(BadInput, match=r"--lora /gone\.gguf cannot be seen from here.*--lora-size"):
         launch_of(seen("llama-server", "-m", "a.gguf", "--lora", "/gone.gguf", engine="llamacpp"), shot(gpu(0)))
+
+
+def test_of_a_running_repositorys_model_is_known_what_may_come_with_it() -> None:
+    launch = launch_of(seen("llama-server", "-hf", "org/M-GGUF", "--no-mmproj", engine="llamacpp"), shot(gpu(0)))
+    assert launch.unasked is not None
+    assert "--no-mmproj" in launch.unasked
+    assert launch_of(seen("llama-server", "-m", "a.gguf", engine="llamacpp"), shot(gpu(0))).unasked is None
+
+
+def test_a_running_server_of_llama_cpp_python_becomes_a_plan() -> None:
+    """Its own flags, defaults and port."""
+    words = ("/v/bin/python3", "-m", "llama_cpp.server", "--model", "a.gguf", "--n_gpu_layers", "-1", "--n_ctx", "8192")
+    launch = launch_of(seen(*words, "--tensor_split", "0.5", "0.5", engine="llamacpp"), shot(gpu(0)))
+    assert launch.model == "a.gguf"
+    assert launch.address == "http://127.0.0.1:8000"
+    wanted = {"n_gpu_layers": "-1", "ctx_size": 8192, "tensor_split": "0.5,0.5", "batch_size": 512, "fit": "off"}
+    assert wanted.items() <= launch.options.items()
+    assert launch_of(seen(*words, "--port", "9000", engine="llamacpp"), shot(gpu(0))).address.endswith(":9000")
+    found = recognise(words)
+    assert found is not None
+    with_variables = found.with_variables({"N_BATCH": "256", "N_CTX": "1", "PATH": "/bin"})
+    assert with_variables.index("256") < with_variables.index("8192")
+    assert "/bin" not in with_variables
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the stand-ins are scripts")

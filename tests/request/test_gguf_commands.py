@@ -59,6 +59,39 @@ def test_a_repositorys_projector_is_loaded_unasked() -> None:
     assert "mmproj_size" not in built("llama-server -hf unsloth/Qwen3-8B-GGUF:Q8_0").request.options
 
 
+def test_a_fetched_repositorys_projector_counts_by_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the Hub's cache and in llama.cpp's own, where files of all repositories lie together."""
+    hub, own = tmp_path / "hub", tmp_path / "own"
+    monkeypatch.setenv("HF_HUB_CACHE", str(hub))
+    monkeypatch.setenv("LLAMA_CACHE", str(own))
+    snapshot = hub / "models--org--Seeing-GGUF" / "snapshots" / "abc"
+    snapshot.mkdir(parents=True)
+    own.mkdir()
+    pairs = make_gguf.llama_pairs(arch="gemma3")
+    make_gguf.write(snapshot / "Seeing-Q8_0.gguf", pairs, make_gguf.llama_tensors())
+    make_gguf.write(own / "org_Other-GGUF_other-Q8_0.gguf", pairs, make_gguf.llama_tensors())
+    (own / "else_Third-GGUF_mmproj-f16.gguf").write_bytes(bytes(77))
+    seeing, other = "llama-server -hf org/Seeing-GGUF:Q8_0 -c 4096", "llama-server -hf org/Other-GGUF:Q8_0 -c 4096"
+    for text in (seeing, other):
+        alone = built(text)
+        assert "mmproj_size" not in alone.request.options
+        assert any("is not counted here: give its size as --mmproj-size" in warning for warning in alone.warnings)
+        for more in ("--no-mmproj", "--mmproj-size 5MB"):
+            assert not any("projector" in warning for warning in built(f"{text} {more}").warnings)
+        assert not any("projector" in warning for warning in built(f"LLAMA_ARG_NO_MMPROJ=1 {text}").warnings)
+    (snapshot / "mmproj-f32.gguf").write_bytes(bytes(9000))
+    (snapshot / "mmproj-f16.gguf").write_bytes(bytes(5000))
+    (own / "org_Other-GGUF_mmproj-f16.gguf").write_bytes(bytes(6000))
+    for text, size in ((seeing, 5000), (other, 6000)):
+        found = built(text)
+        assert found.request.options["mmproj_size"] == size
+        assert any(
+            "is loaded with its model: " in warning and "mmproj-f16.gguf" in warning for warning in found.warnings
+        )
+    # A model that was named by its own file has none but what is named.
+    assert "mmproj_size" not in built(f"llama-server -m {snapshot}/Seeing-Q8_0.gguf").request.options
+
+
 def test_files_beside_the_model_count_by_their_size(tmp_path: Path) -> None:
     for name, size in (("mmproj.gguf", 7_000_000), ("one.gguf", 3_000), ("two.gguf", 500)):
         (tmp_path / name).write_bytes(bytes(size))

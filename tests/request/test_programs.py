@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from kvplanner.catalog import models, shared_names
-from kvplanner.errors import BadInput, UnknownName
+from kvplanner.errors import BadInput, PlannerError, UnknownName
 from kvplanner.files import shipped
 from kvplanner.model.model import Model
 from kvplanner.model.whatif import WHATIF_FORMATS
@@ -132,6 +133,62 @@ def test_llama_bench_is_planned_for_its_largest_test(flags: str, context: int, m
     assert options.pop("ctx_size") == context
     base = {"parallel": 1, "n_gpu_layers": "all", "fit": "off", "all_outputs": True}
     assert {name: value for name, value in options.items() if value != "layer"} == {**base, **more}
+
+
+PYTHON = "python3 -m llama_cpp.server --model /models/Qwen3-8B-Q4_K_M.gguf"
+# llama_cpp/server/settings.py and llama_cpp/llama.py of llama-cpp-python 0.3.36.
+PYTHONS: Final = {
+    "n_gpu_layers": "0", "ctx_size": 2048, "batch_size": 512, "ubatch_size": 512, "parallel": 1, "fit": "off",
+    "flash_attn": "off", "load_mode": "mlock", "swa_full": True, "all_outputs": True,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("flags", "more"),
+    [
+        ("", {}),
+        ("--n_gpu_layers -1 --n_ctx 8192 --n_batch 1024 --n_ubatch 256 --flash_attn true",
+         {"n_gpu_layers": "-1", "ctx_size": 8192, "batch_size": 1024, "ubatch_size": 256, "flash_attn": "on"}),
+        ("--tensor_split 0.6 0.4 --main_gpu 1 --split_mode 0",
+         {"tensor_split": "0.6,0.4", "main_gpu": 1, "split_mode": "none"}),
+        ("--type_k 8 --type_v=2 --flash_attn 1", {"cache_type_k": "q8_0", "cache_type_v": "q4_0", "flash_attn": "on"}),
+        ("--offload_kqv false --use_mmap no --use_mlock 0", {"kv_offload": False, "mmap": False, "load_mode": "mmap"}),
+        ("--offload_kqv true --use_mmap=True --use_mlock True --flash_attn False", {}),
+        ("--embedding true", {"embeddings": True, "parallel": 256, "kv_unified": True}),
+        ("--n-ctx 0 --logits_all false --chat_format chatml --cache true --verbose False --rope_freq_base 0",
+         {"ctx_size": 0}),
+        ("--host 0.0.0.0 --port 9000 --api_key abc --n_threads 8", {}),
+    ],
+)  # fmt: skip
+def test_llama_cpp_pythons_server_has_flags_and_defaults_of_its_own(flags: str, more: dict[str, object]) -> None:
+    assert starts_server(f"{PYTHON} {flags}")
+    built = _built(f"{PYTHON} {flags}")
+    assert (built.request.model.id, built.request.weight_format) == ("Qwen/Qwen3-8B", "GGUF Q4_K_M")
+    assert built.request.engine == "llamacpp"
+    assert dict(built.request.options) == {**PYTHONS, **more}
+
+
+def test_llama_cpp_pythons_server_takes_variables_and_repositories() -> None:
+    given = "MODEL=/models/Qwen3-8B-Q8_0.gguf N_CTX=16384 N_GPU_LAYERS=20 FLASH_ATTN=1"
+    built = _built(f"{given} python -m llama_cpp.server --n_gpu_layers 99")
+    assert built.request.weight_format == "GGUF Q8_0"
+    assert built.request.options == {**PYTHONS, "ctx_size": 16384, "n_gpu_layers": "99", "flash_attn": "on"}
+    fetched = _built("python -m llama_cpp.server --hf_model_repo_id Qwen/Qwen3-8B-GGUF --model '*Q5_K_M.gguf'")
+    assert (fetched.request.model.id, fetched.request.weight_format) == ("Qwen/Qwen3-8B", "GGUF Q5_K_M")
+
+
+@pytest.mark.parametrize(
+    ("flags", "error"),
+    [
+        ("--config_file models.json", "what it sets is not read from here.*Write the settings"),
+        ("--n_gpu_layerz 3", "n-gpu-layerz: is no known flag"),
+        ("--rpc_servers a:1", "devices of other machines"),
+        ("--clip_model_path /m/x.gguf", "the file is not on this machine.*--mmproj-size"),
+    ],
+)
+def test_llama_cpp_pythons_server_refuses_what_cannot_be_planned(flags: str, error: str) -> None:
+    with pytest.raises(PlannerError, match=error):
+        _built(f"{PYTHON} {flags}")
 
 
 def test_every_name_of_the_library_s_list_is_in_the_catalogue_or_is_said_to_be_missing() -> None:

@@ -24,11 +24,61 @@ _PRESETS: Final = (
     ("--vision-gemma-12b-default", ("-hf", "ggml-org/gemma-3-12b-it-qat-GGUF", "--ctx-size", "0")),
 )  # fmt: skip
 
+# llama-cpp-python's server: llama_cpp/server/settings.py and llama_cpp/llama.py of 0.3.36. It sets neither
+# n_outputs_max nor swa_full: libllama's own defaults are a row for every token of a batch, and windows at full length.
+_TYPES: Final = {
+    0: "f32", 1: "f16", 2: "q4_0", 3: "q4_1", 6: "q5_0", 7: "q5_1", 8: "q8_0", 20: "iq4_nl", 30: "bf16",
+}  # fmt: skip
+_PYTHON: Final[Mapping[str, object]] = {
+    "command": (r"-m", r"llama_cpp\.server"),
+    "serves": True,
+    "variables": True,
+    "words": (
+        "--parallel", "1", "--fit", "off", "--n-gpu-layers", "0", "--ctx-size", "2048", "--batch-size", "512",
+        "--ubatch-size", "512", "--flash-attn", "off", "--load-mode", "mlock", "--swa-full", "--all-outputs",
+    ),
+    "port": 8000,
+    "renamed": (
+        ("--model", "--model"), ("--model_alias", "--alias"), ("--n_gpu_layers", "--n-gpu-layers"),
+        ("--split_mode", "--split-mode"), ("--main_gpu", "--main-gpu"), ("--tensor_split", "--tensor-split"),
+        ("--kv_overrides", "--override-kv"), ("--rpc_servers", "--rpc"), ("--n_ctx", "--ctx-size"),
+        ("--n_batch", "--batch-size"), ("--n_ubatch", "--ubatch-size"), ("--rope_freq_base", "--rope-freq-base"),
+        ("--rope_freq_scale", "--rope-freq-scale"), ("--yarn_orig_ctx", "--yarn-orig-ctx"), ("--lora_path", "--lora"),
+        ("--clip_model_path", "--mmproj"), ("--type_k", "--cache-type-k"), ("--type_v", "--cache-type-v"),
+        ("--hf_model_repo_id", "--hf-repo"), ("--host", "--host"), ("--port", "--port"),
+        ("--config_file", "--config-file"),
+    ),
+    "of_repository": ("--hf_model_repo_id", "--model", "--hf-file"),
+    "joined": ("--tensor_split", "--kv_overrides"),
+    "as_words": (
+        *((("--split_mode",), str(n), ("--split-mode", name)) for n, name in enumerate(("none", "layer", "row"))),
+        *(((f"--type_{of}",), str(n), (f"--cache-type-{of}", name)) for of in "kv" for n, name in _TYPES.items()),
+        *(((flag,), value, ()) for flag in ("--rope_freq_base", "--rope_freq_scale", "--yarn_orig_ctx")
+          for value in ("0", "0.0")),
+    ),
+    "toggles": (
+        ("--use_mmap", (), ("--no-mmap",)),
+        ("--use_mlock", (), ("--load-mode", "mmap")),
+        ("--offload_kqv", (), ("--no-kv-offload",)),
+        ("--flash_attn", ("--flash-attn", "on"), ("--flash-attn", "off")),
+        # One sequence for each text of a batch, in shared cells.
+        ("--embedding", ("--embeddings", "--parallel", "256", "--kv-unified"), ()),
+    ),
+    "dropped": (
+        "--vocab_only", "--seed", "--n_threads", "--n_threads_batch", "--rope_scaling_type", "--yarn_ext_factor",
+        "--yarn_attn_factor", "--yarn_beta_fast", "--yarn_beta_slow", "--mul_mat_q", "--logits_all",
+        "--last_n_tokens_size", "--lora_base", "--numa", "--chat_format", "--chat_template_kwargs", "--cache",
+        "--cache_type", "--cache_size", "--hf_tokenizer_config_path", "--hf_pretrained_model_name_or_path",
+        "--draft_model", "--draft_model_num_pred_tokens", "--verbose", "--ssl_keyfile", "--ssl_certfile", "--api_key",
+        "--interrupt_requests", "--disable_ping_events", "--root_path",
+    ),
+}  # fmt: skip
+
 # Fields as in kvplanner.engine.signature.
 SIGNATURE: Final[Mapping[str, object]] = {
     "engine": "llamacpp",
     "title": "llama-server",
-    "commands": ((r"llama-server",), (r"llama", "serve"), (r"-m", r"llama_cpp\.server")),
+    "commands": ((r"llama-server",), (r"llama", "serve")),
     "titles": (),
     "model_flags": ("-m", "--model"),
     "repo_flags": ("-hf", "-hfr", "--hf-repo"),
@@ -90,5 +140,6 @@ SIGNATURE: Final[Mapping[str, object]] = {
             "pairs": ("-pg",),
             "depth": ("-d", "--n-depth"),
         },
+        _PYTHON,
     ),
 }  # fmt: skip

@@ -6,8 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pytestqt.qtbot import QtBot
 
 from kvplanner.app.opening import classify
+from kvplanner.observe.engines import EngineLaunch
+from kvplanner.observe.snapshot import EngineSeen
 from kvplanner.ui.window.window import MainWindow
 from tests.source import make_gguf
 
@@ -45,3 +48,23 @@ def test_a_broken_file_is_told_as_a_model_would_be(tmp_path: Path) -> None:
     assert classify(tmp_path / "a.gguf").what == "model"
     path = make_gguf.write(tmp_path / "b.gguf", make_gguf.llama_pairs(), make_gguf.llama_tensors())
     assert classify(path).what == "model"
+
+
+def test_a_running_servers_projector_counts_where_its_model_is_a_repositorys(
+    open_window: Callable[..., MainWindow], qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """llama-server -hf fetches it without being asked."""
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    snapshot = tmp_path / "models--org--Seeing-GGUF" / "snapshots" / "abc"
+    snapshot.mkdir(parents=True)
+    make_gguf.write(snapshot / "Seeing-Q8_0.gguf", make_gguf.llama_pairs(arch="gemma3"), make_gguf.llama_tensors())
+    (snapshot / "mmproj-f16.gguf").write_bytes(bytes(5000))
+    window = open_window(model="gemma-3-4b-it", gpu="RTX 3090", engine="llamacpp")
+    model = "org/Seeing-GGUF:Q8_0"
+    seen = EngineSeen(4711, 0.0, "llamacpp", "llama-server", ("llama-server", "-hf", model))
+    for unasked, options in ((frozenset[str](), {"ctx_size": 4096, "mmproj_size": 5000}),
+                             (frozenset({"--no-mmproj"}), {"ctx_size": 4096})):  # fmt: skip
+        launch = EngineLaunch(seen, model, {"ctx_size": 4096}, window.document.state.machine, unasked=unasked)
+        window.opening.plan_launch(launch)
+        qtbot.waitUntil(lambda wanted=options: window.document.state.ask.options == wanted, timeout=10_000)
+    assert window.document.state.model_text == model

@@ -82,12 +82,16 @@ GRP_ATTN_N GRP_ATTN_W MMPROJ_AUTO NO_MMPROJ NO_MMPROJ_AUTO FIT_PRINT
 """
 _PROJECTOR: Final = FlagRule(
     "1", "the file is not on this machine", "Give its size in its place: --mmproj-size 880MiB",
-    sizes="mmproj_size", encoders=True, unless=("--no-mmproj", "--no-mmproj-auto"),
+    sizes="mmproj_size", encoders=True,
+    unless=("--no-mmproj", "--no-mmproj-auto", "LLAMA_ARG_NO_MMPROJ", "LLAMA_ARG_NO_MMPROJ_AUTO"),
+    # docs/multimodal.md of llama.cpp, by what GGUF files call them.
+    seeing=("gemma3", "gemma3n", "gemma4", "qwen2vl", "qwen3vl", "qwen3vlmoe", "llama4", "mistral3", "pixtral"),
 )  # fmt: skip
 _ADAPTER: Final = FlagRule(
     "1", "the file is not on this machine", "Give its size in its place: --lora-size 200MiB", sizes="lora_size"
 )
 _REFUSED: Final[dict[str, FlagRule]] = {
+    "--config-file": FlagRule("1", "what it sets is not read from here", "Write the settings of one model as flags"),
     "--rpc": FlagRule("1", "devices of other machines are not planned", "Leave it out, and name all GPUs with --gpu"),
     "--rope-scaling": FlagRule("1", _ROPE, "Set --ctx-size as well", ("none",)),
     "--override-kv": FlagRule("1", "it changes the model's own facts", "Leave it out"),

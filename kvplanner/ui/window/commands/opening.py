@@ -285,6 +285,13 @@ class Opening:
         def done(model: Model) -> None:
             state = self._document.state
             machine = launch.machine
+            options, said = dict(launch.options), tuple[str, ...]()
+            if launch.unasked is not None:
+                from kvplanner.engine.registry import engine
+                from kvplanner.request.unasked import with_projector
+
+                rules = engine(launch.seen.engine).ignored_flags()
+                options, said = with_projector(rules, launch.unasked, options, model)
             fields: dict[str, Any] = {}
             if machine is not None:
                 fields = {
@@ -297,11 +304,11 @@ class Opening:
                 model=model,
                 engine=launch.seen.engine,
                 version=launch.version or state.ask.version,
-                options=dict(launch.options),
+                options=options,
                 weight_format=None,
                 **fields,
             )
-            self._remarks.say(launch.warnings, state)
+            self._remarks.say((*launch.warnings, *said), state)
 
         def failed(error: Exception) -> None:
             self._messages.error(error, f"The running {launch.seen.title} could not be planned", key="launch")

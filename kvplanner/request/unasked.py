@@ -1,0 +1,40 @@
+"""What a server loads with a repository's model unasked: its projector, as the size that a plan counts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from kvplanner.engine.beside import encoder_bytes
+from kvplanner.engine.option import FlagRule, OptionValue
+from kvplanner.model.model import Model
+from kvplanner.source.stores.llamacpp import projector_near
+from kvplanner.units import format_bytes
+
+
+def with_projector(
+    rules: Mapping[str, FlagRule], given: Collection[str], options: Mapping[str, OptionValue], model: Model
+) -> tuple[dict[str, OptionValue], tuple[str, ...]]:
+    """The options with the size of the projector that comes with a repository's model, and what to say of it.
+
+    rules: the engine's; given: flags and variables, one of which may leave it out. Its size is that of the file beside
+    the model's, else that of the model's own encoder; where neither is at hand, the plan says that it counts none.
+    """
+    found, said = dict(options), []
+    for rule in {rule for rule in rules.values() if rule.encoders and rule.unless}:
+        if rule.sizes in found or any(flag in given for flag in rule.unless):
+            continue
+        leaves = f"{rule.unless[0]} leaves it out"
+        file = projector_near(Path(model.source_detail)) if model.source_kind == "gguf" else None
+        if file is not None:
+            found[rule.sizes] = file[1]
+            said.append(f"The repository's projector is loaded with its model: {file[0]}, {format_bytes(file[1])}; "
+                        f"{leaves}")  # fmt: skip
+        elif size := encoder_bytes(model):
+            found[rule.sizes] = size
+            said.append(f"The repository's projector is loaded with its model: counted as the model's own encoder in "
+                        f"16 bits, {format_bytes(size)}; {leaves}")  # fmt: skip
+        elif model.spec.model_type in rule.seeing:
+            said.append(f"Where the repository has a projector, it is loaded with its model, and is not counted here: "
+                        f"give its size as --{rule.sizes.replace('_', '-')}; {leaves}")  # fmt: skip
+    return found, tuple(said)
