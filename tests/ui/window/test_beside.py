@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -66,5 +67,9 @@ def test_a_running_servers_projector_counts_where_its_model_is_a_repositorys(
                              (frozenset({"--no-mmproj"}), {"ctx_size": 4096})):  # fmt: skip
         launch = EngineLaunch(seen, model, {"ctx_size": 4096}, window.document.state.machine, unasked=unasked)
         window.opening.plan_launch(launch)
-        qtbot.waitUntil(lambda wanted=options: window.document.state.ask.options == wanted, timeout=10_000)
+        qtbot.waitUntil(partial(planned_with, window, options), timeout=10_000)
     assert window.document.state.model_text == model
+
+
+def planned_with(window: MainWindow, options: dict[str, int]) -> bool:
+    return dict(window.document.state.ask.options) == options
