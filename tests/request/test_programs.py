@@ -195,6 +195,9 @@ def test_every_name_of_the_library_s_list_is_in_the_catalogue_or_is_said_to_be_m
     """Names whose model the catalogue lacks are found later by nobody: each is listed here until it comes."""
     data = json.loads(shipped("models", "ollama_library.json").read_bytes())
     assert "ollama.com/library" in data["source"]
+    assert data["pages"] == {name: f"https://ollama.com/library/{name}" for name in data["names"]}, (
+        "each has its source"
+    )
     missing = set()
     for name, sizes in data["names"].items():
         for size, model in sizes.items():
