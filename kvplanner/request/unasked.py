@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from kvplanner.engine.beside import encoder_bytes
 from kvplanner.engine.option import FlagRule, OptionValue
 from kvplanner.model.model import Model
-from kvplanner.source.stores.llamacpp import projector_near
+from kvplanner.reading import file_size
 from kvplanner.units import format_bytes
 
 
@@ -38,3 +40,23 @@ def with_projector(
             said.append(f"Where the repository has a projector, it is loaded with its model, and is not counted here: "
                         f"give its size as --{rule.sizes.replace('_', '-')}; {leaves}")  # fmt: skip
     return found, tuple(said)
+
+
+def projector_near(model: Path) -> tuple[str, int] | None:
+    """Name and bytes of the projector that lies in a cache beside a repository's model file, None where none does.
+
+    Of several the smallest: common/download.cpp takes the one whose bits are nearest to the model's. In llama.cpp's own
+    cache files of all repositories lie together, and each begins with its own.
+    """
+    owned = re.match(r"[^_]+_.+?-GGUF_", model.name, re.IGNORECASE)
+    begin = owned[0].lower() if owned is not None else ""
+    try:
+        names = sorted(entry.name for entry in os.scandir(model.parent))
+    except OSError:
+        return None
+    found = (
+        (name, size) for name in names
+        if "mmproj" in name.lower() and name.lower().endswith(".gguf") and name.lower().startswith(begin)
+        and (size := file_size(model.with_name(name)))
+    )  # fmt: skip
+    return min(found, key=lambda one: one[1], default=None)

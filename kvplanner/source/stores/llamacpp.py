@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from kvplanner.reading import expanded, file_size
+from kvplanner.reading import expanded
 from kvplanner.source.stores.found import Candidate, Control
 from kvplanner.source.stores.walk import has_tag, in_folder
 
@@ -23,26 +22,6 @@ def root(environment: Mapping[str, str] | None = None) -> Path:
     if sys.platform == "win32" and env.get("LOCALAPPDATA"):
         return Path(env["LOCALAPPDATA"]) / "llama.cpp"
     return Path(env.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "llama.cpp"
-
-
-def projector_near(model: Path) -> tuple[str, int] | None:
-    """Name and bytes of the projector that lies in a cache beside a repository's model file, None where none does.
-
-    Of several the smallest: common/download.cpp takes the one whose bits are nearest to the model's. In llama.cpp's own
-    cache files of all repositories lie together, and each begins with its own.
-    """
-    owned = re.match(r"[^_]+_.+?-GGUF_", model.name, re.IGNORECASE)
-    begin = owned[0].lower() if owned is not None else ""
-    try:
-        names = sorted(entry.name for entry in os.scandir(model.parent))
-    except OSError:
-        return None
-    found = (
-        (name, size) for name in names
-        if "mmproj" in name.lower() and name.lower().endswith(".gguf") and name.lower().startswith(begin)
-        and (size := file_size(model.with_name(name)))
-    )  # fmt: skip
-    return min(found, key=lambda one: one[1], default=None)
 
 
 def candidates(cache: Path, control: Control) -> Iterator[Candidate]:
