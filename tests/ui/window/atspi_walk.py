@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import gi  # type: ignore[import-not-found, import-untyped, unused-ignore]
+import gi  # type: ignore[import-not-found, import-untyped, unused-ignore]  # the system's own, where it is
 
 gi.require_version("Atspi", "2.0")
 from gi.repository import Atspi  # type: ignore[import-not-found, import-untyped, unused-ignore]  # noqa: E402 - after the folders that it lies in
