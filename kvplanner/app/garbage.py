@@ -9,6 +9,7 @@ Python's own search is off, and the main thread's event loop looks before it sle
 from __future__ import annotations
 
 import gc
+import time
 from typing import Final
 
 from PySide6.QtCore import QAbstractEventDispatcher, QObject, QTimer
@@ -16,8 +17,11 @@ from PySide6.QtCore import QAbstractEventDispatcher, QObject, QTimer
 # As Python has them: what was made since the last look, and how many looks at the young precede one at the older.
 _YOUNG: Final = 700
 _LOOKS: Final = 10
-# All of it is gone through in a pause: nobody is to wait for that.
+# All of it is gone through in a pause, for nobody is to wait for that, or after so many looks without one; and so long
+# after the last time that it takes a fiftieth of the processor at most, however much there is.
 _PAUSE_MS: Final = 500
+_MOST_LOOKS: Final = 2000
+_SHARE: Final = 50
 
 
 class Garbage(QObject):
@@ -27,6 +31,7 @@ class Garbage(QObject):
         super().__init__(parent)
         self.active = False
         self._looks = 0
+        self._not_before_s = 0.0
         self._pause = QTimer(self)
         self._pause.setSingleShot(True)
         self._pause.setInterval(_PAUSE_MS)
@@ -57,9 +62,15 @@ class Garbage(QObject):
             return
         self._looks += 1
         gc.collect(0 if self._looks % _LOOKS else 1)
-        if self._looks >= _LOOKS * _LOOKS:
+        if self._looks >= _MOST_LOOKS:
+            self._look_everywhere()
+        elif self._looks >= _LOOKS * _LOOKS:
             self._pause.start()
 
     def _look_everywhere(self) -> None:
-        self._looks = 0
+        started = time.monotonic()
+        if started < self._not_before_s:
+            return
         gc.collect()
+        ended = time.monotonic()
+        self._looks, self._not_before_s = 0, ended + _SHARE * (ended - started)

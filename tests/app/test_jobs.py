@@ -182,6 +182,37 @@ def test_what_refers_to_itself_ends_on_the_main_thread_whatever_a_job_makes(qtbo
     assert gc.isenabled()
 
 
+def test_all_garbage_is_gone_through_in_a_pause_else_after_many_looks_and_seldom(
+    jobs: Jobs, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However often the event loop sleeps: a panel that draws ten times a second leaves no pause."""
+    looked: list[int] = []
+    clock = [100.0]
+
+    def collect(generation: int = 2) -> int:
+        looked.append(generation)
+        clock[0] += 0.1 if generation == 2 else 0.0
+        return 0
+
+    monkeypatch.setattr("kvplanner.app.garbage.gc.collect", collect)
+    monkeypatch.setattr("kvplanner.app.garbage.gc.get_count", lambda: (701, 0, 0))
+    monkeypatch.setattr("kvplanner.app.garbage.time.monotonic", lambda: clock[0])
+    for _ in range(99):
+        jobs.garbage._look()
+    assert not jobs.garbage._pause.isActive()
+    assert looked.count(1) == 9
+    jobs.garbage._look()
+    assert jobs.garbage._pause.isActive()
+    qtbot.waitUntil(lambda: 2 in looked)
+    for _ in range(4000):
+        jobs.garbage._look()
+    assert looked.count(2) == 1  # it took a tenth of a second: not again within five
+    clock[0] += 5.1
+    jobs.garbage._look()
+    assert looked.count(2) == 2
+    jobs.garbage._pause.stop()
+
+
 def test_an_error_of_a_callback_is_not_lost_where_nothing_was_closed(qtbot: QtBot, jobs: Jobs) -> None:
     def done(result: object) -> None:
         raise RuntimeError("a fault of the program's")

@@ -94,9 +94,11 @@ def galleries(qapp: QApplication) -> Iterator[Galleries]:
 
 
 @pytest.fixture
-def gallery(galleries: Galleries, request: pytest.FixtureRequest) -> MainWindow:
+def gallery(galleries: Galleries, request: pytest.FixtureRequest) -> Iterator[MainWindow]:
     """The window of a theme. Not of the module itself: pytest makes that anew for each pair of theme and name."""
-    return galleries.window(request.param)
+    window = galleries.window(request.param)
+    yield window
+    window.services.jobs.garbage.end()  # it looks again from its next job on
 
 
 def cleared(window: MainWindow) -> None:
