@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
 
 from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.shared.identity import by_identity
-from kvplanner.errors import NotModelled, PlannerError
+from kvplanner.errors import BadInput, NotModelled, PlannerError
 from kvplanner.gpu.spec import Machine
 from kvplanner.model.model import Model
 
 if TYPE_CHECKING:
     from kvplanner.engine.protocol import Engine
+
+# Those that people choose most of the formats that engines of GGUF files have.
+_USUAL: Final = ("GGUF Q8_0", "GGUF Q6_K", "GGUF Q5_K_M", "GGUF Q4_K_M", "GGUF Q3_K_M")
 
 
 @by_identity(8, lambda _, name: name)
@@ -65,8 +68,21 @@ def is_converted(model: Model, why_not: Mapping[str, str]) -> bool:
     return only and model.inventory is not None and model.spec.quantization not in ("gguf", "mxfp4")
 
 
-def with_format(request: PlanRequest) -> PlanRequest:
-    """The request with its model in the weight format that it asks for."""
-    if request.weight_format is None:
+def with_format(request: PlanRequest, cannot_load: Callable[[str], str] | None = None) -> PlanRequest:
+    """The request with its model in the weight format that it asks for.
+
+    cannot_load: the engine's, of an engine of GGUF files that does not refuse others later. Raises BadInput where it
+    says why.
+    """
+    wished = request.weight_format
+    if wished is None:
         return request
-    return request._replace(model=as_format(request.model, request.weight_format))
+    if cannot_load is not None and request.model.weight_format != wished:
+        from kvplanner.model import whatif
+
+        why = cannot_load(whatif.respec(request.model.spec, wished).quantization or "")
+        if why:
+            has = [name for name in _USUAL if name != request.model.weight_format]
+            raise BadInput(f"there are no weights in {wished}: {why}", "--weight-format",
+                           f"Name one that it has: {', '.join(has)}, or leave it out")  # fmt: skip
+    return request._replace(model=as_format(request.model, wished))

@@ -98,6 +98,8 @@ def solved_to_json(solved: Solved) -> Json:
         "changes": [{"option": change.option, "value": change.value} for change in solved.changes],
         "flags": flags(solved.request, solved.changes) if solved.request else None,
         "mix": [{"users": number, **part._asdict()} for number, part in solved.parts] or None,
+        "context_length": solved.plan.kv_cache.context_length if solved.plan and solved.plan.kv_cache else None,
+        "shorter": solved.shorter._asdict() if solved.shorter is not None else None,
     }
 
 

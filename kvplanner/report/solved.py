@@ -10,7 +10,7 @@ from kvplanner.engine.registry import engine
 from kvplanner.report.loads import tokens_of
 from kvplanner.report.remedies import flags
 from kvplanner.solve.solver import Asked, Solved
-from kvplanner.units import format_bytes, format_count
+from kvplanner.units import counted, format_bytes, format_count
 
 _WHAT: Final[dict[Asked, tuple[str, str]]] = {
     "context": ("Longest context", "tokens"), "users": ("Most users at once", ""),
@@ -51,11 +51,24 @@ def solved_lines(plan: Plan, solved: Solved) -> list[str]:
     if solved.asked == "gpus" and solved.request is not None:
         answer += f"; {format_bytes(solved.request.machine.total_bytes)} in all"
     lines = [f"{title}: {answer} ({_why(plan, solved)})"]
+    if aside := _at_length(solved):
+        lines.append(f"  {aside}")
     if solved.parts:
         kinds = (f"{format_count(number)} of {tokens_of(part)} tokens" for number, part in solved.parts)
         lines.append(f"  {', '.join(kinds)}")
     words = flags(solved.request, solved.changes) if solved.request is not None else ""
     return [*lines, f"  {words.removeprefix('-- ')}"] if words else lines
+
+
+def _at_length(solved: Solved) -> str:
+    """What context the answer is for where nobody set one, and the longest with which fewer GPUs do."""
+    cache = solved.plan.kv_cache if solved.plan is not None else None
+    if solved.shorter is None or solved.plan is None or cache is None:
+        return ""
+    own = solved.plan.request.model.spec.context_length == cache.context_length
+    whose = "the model's own context" if own else "a context"
+    shorter = f"with {format_count(solved.shorter.context_length)}: {counted(solved.shorter.value, 'GPU', 'GPUs')}"
+    return f"at {whose} of {format_count(cache.context_length)}; {shorter}"
 
 
 def _shown(value: OptionValue | None, unit: str) -> str:

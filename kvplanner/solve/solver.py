@@ -28,21 +28,30 @@ from kvplanner.solve.splits import GPU_COUNTS, preferred, sizes_text, splits
 Asked = Literal["context", "users", "utilisation", "gpus", "tp", "format"]
 ASKED: Final[tuple[Asked, ...]] = ("context", "users", "utilisation", "gpus", "tp", "format")
 
-# Points of the range that are looked at where a search by halves might be misled.
-_POINTS: Final = 48
+_POINTS: Final = 48  # of a range, that are looked at where a search by halves might be misled
 _MOST_USERS: Final = 1 << 16
 _MOST_SLOTS: Final = 256
 # Where no length and no number of requests is at fault.
 _EARLY: Final = ("free_memory_check", "weights")
 _OF_THE_CACHE: Final[tuple[Asked, ...]] = ("context", "users", "utilisation")
 _SHARES: Final = range(5, 100)  # hundredths
+_USUAL_CONTEXT: Final = 8192  # that most conversations stay within
+_WHOLE: Final = 1024
+
+
+class AtLength(NamedTuple):
+    """What an answer is for where no context length is set: a length, and the value that is surely enough there."""
+
+    context_length: int
+    value: int
 
 
 class Solved(NamedTuple):
     """value: what works by the values; sure_value: what surely works; None where nothing does.
 
     bound_by: what is in the way of more: a stage of start-up, "kv_cache", "max_requests", "model", "machine" or "load".
-    changes, request, plan: of the sure answer, else of the other; plan None where there is none.
+    changes, request, plan: of the sure answer, else of the other; plan None where there is none. shorter: of the fewest
+    GPUs, where the context is the engine's choice: the longest context with which fewer do, None where none does.
     """
 
     asked: Asked
@@ -52,6 +61,7 @@ class Solved(NamedTuple):
     changes: tuple[Change, ...] = ()
     request: PlanRequest | None = None
     plan: Plan | None = None
+    shorter: AtLength | None = None
 
     @property
     def parts(self) -> tuple[tuple[int, Part], ...]:
@@ -282,28 +292,48 @@ def _gpus(trials: _Trials) -> Solved:
     def splits_at(count: int) -> tuple[dict[str, OptionValue], ...]:
         return tuple(splits(trials.request, count, whole=True))
 
-    def at(count: int, place: int) -> Trial:
+    def at(count: int, place: int, more: tuple[tuple[str, OptionValue], ...] = ()) -> Trial:
         machine = more_gpus(trials.request.machine, count)
-        trial = trials.with_options(count, splits_at(count)[place], machine=machine)
+        trial = trials.with_options(count, {**splits_at(count)[place], **dict(more)}, machine=machine)
         return trial._replace(changes=(Change(GPUS, gpus.machine_words(machine)), *trial.changes))
 
-    def answer(surely: bool) -> tuple[int, int] | None:
+    def answer(surely: bool, *more: tuple[str, OptionValue]) -> tuple[int, int] | None:
         every = ((count, place) for count in GPU_COUNTS for place in range(len(splits_at(count))))
-        return next((one for one in every if trials.works(at, *one, surely=surely)), None)
+        return next((one for one in every if trials.works(at, *one, more, surely=surely)), None)
 
     value, sure = answer(False), answer(True)
     chosen = sure or value
     if chosen is None:
         return Solved("gpus", None, None, "gpus")
-    trial, plan = trials.plan(at, *chosen)
+    trial, plan = trials.plan(at, *chosen, ())
     before = max((count for count in GPU_COUNTS if count < chosen[0]), default=0)
     fewer = next(
-        (p for i in range(len(splits_at(before)) if before else 0) if (p := trials.plan(at, before, i)[1])), None
+        (p for i in range(len(splits_at(before)) if before else 0) if (p := trials.plan(at, before, i, ())[1])), None
     )
     why = bound(fewer, surely=sure is not None) if fewer is not None else "machine"
     return Solved(
-        "gpus", value[0] if value else None, sure[0] if sure else None, why, trial.changes, trial.request, plan
-    )
+        "gpus", value[0] if value else None, sure[0] if sure else None, why, trial.changes, trial.request, plan,
+        None if plan is None or sure is None else _with_less(trials, plan, sure[0], at, answer),
+    )  # fmt: skip
+
+
+def _with_less(
+    trials: _Trials, plan: Plan, count: int, at: Callable[..., Trial], answer: Callable[..., tuple[int, int] | None]
+) -> AtLength | None:
+    """Fewer GPUs with a usual context in place of one that nobody set, and the longest that they surely have."""
+    option, load = role_option(trials.engine, trials.request.version, "context"), trials.request.load
+    now = plan.kv_cache.context_length if plan.kv_cache is not None else 0
+    usual = max(_USUAL_CONTEXT, load.tokens_per_user if load else 0)
+    if option is None or option.name in trials.request.options or usual >= now:
+        return None
+    found = answer(True, (option.name, usual))
+    if found is None or found[0] >= count:
+        return None
+    held = trials.plan(at, *found, ((option.name, usual),))[1]
+    most = (held.limits.sure_max_context_length if held is not None else None) or usual
+    longest = max(min(most, now) // _WHOLE * _WHOLE, usual)
+    do = trials.works(at, *found, ((option.name, longest),), surely=True)
+    return AtLength(longest if do else usual, found[0])
 
 
 def _carried(plan: Plan, *, surely: bool) -> int:

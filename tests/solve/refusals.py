@@ -77,6 +77,7 @@ CASES: Final[tuple[Refused, ...]] = (
     # What no engine plans -----------------------------------------------------------------------------------------
     _vllm({}, weight_format="FP8", bare=True),
     _vllm({}, weight_format="FP3"),
+    _llamacpp({}, weight_format="INT8"),
     _vllm({"max_cudagraph_capture_size": 10**9}),
     # vLLM ---------------------------------------------------------------------------------------------------------
     _vllm({}, gpu=""),

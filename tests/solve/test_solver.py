@@ -15,6 +15,7 @@ from kvplanner.engine.plan import Plan
 from kvplanner.engine.registry import engine
 from kvplanner.engine.request import Load, PlanRequest
 from kvplanner.errors import BadInput, PlannerError
+from kvplanner.report.schema import solved_to_json
 from kvplanner.report.solved import solved_lines
 from kvplanner.solve.solver import ASKED, Asked, largest, solve, works
 from tests.cli.kit import Terminal
@@ -330,3 +331,28 @@ def test_what_binds_an_answer_is_said_of_it(model: str, gpu: str, what: Asked, s
     found = plan(request)
     assert found is not None
     assert said in solved_lines(found, solve(what, request))[0]
+
+
+def test_fewest_gpus_of_the_models_own_context_come_with_a_shorter_one_that_needs_fewer() -> None:
+    """A 70B's 131,072 tokens take sixteen cards of 24 GB, which nobody asked for: half of them hold 36,864."""
+    request = asked("meta-llama/Llama-3.3-70B-Instruct", "RTX 4090")
+    found = solve("gpus", request)
+    assert found.sure_value == 16
+    assert found.plan is not None
+    assert found.plan.kv_cache is not None
+    assert found.plan.kv_cache.context_length == 131_072
+    assert found.shorter is not None
+    length, count = found.shorter
+    assert (length >= 8192, count) == (True, 8)
+    at_length = solve("gpus", request._replace(options={"max_model_len": length}))
+    assert (at_length.sure_value, at_length.shorter) == (count, None)
+    told = solved_lines(found.plan, found)
+    assert told[1].strip() == f"at the model's own context of 131,072; with {length:,}: 8 GPUs"
+    made = solved_to_json(found)
+    assert (made["context_length"], made["shorter"]) == (131_072, {"context_length": length, "value": count})
+
+
+def test_where_a_shorter_context_needs_as_many_gpus_nothing_is_said_of_it() -> None:
+    found = solve("gpus", asked("meta-llama/Llama-3.3-70B-Instruct", "H200"))
+    assert found.sure_value is not None
+    assert found.shorter is None

@@ -122,7 +122,7 @@ class LlamaCpp:
     def plan(self, request: PlanRequest) -> Plan:
         """The plan. Raises BadInput for values that llama.cpp refuses, NotModelled for what is not known."""
         check_ranges(self.options(request.version), request.options)
-        return make_plan(request, build_of(request.version), spelled(request.version))
+        return make_plan(with_format(request, self.cannot_load), build_of(request.version), spelled(request.version))
 
 
 ENGINE: Final = LlamaCpp()

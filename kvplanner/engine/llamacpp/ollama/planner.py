@@ -69,7 +69,7 @@ class Ollama:
     def cannot_load(self, method: str, version: str | None = None, machine: Machine | None = None) -> str:
         """Why no weights of a quantisation method are loaded, "" when they are."""
         del version
-        return LLAMACPP.cannot_load(method, None, machine)
+        return LLAMACPP.cannot_load(method, None, machine).replace(LLAMACPP.title, self.title)
 
     def segment_words(self) -> Mapping[SegmentKind, Mapping[str, str]]:
         """llama.cpp's."""
@@ -127,7 +127,7 @@ class Ollama:
     def plan(self, request: PlanRequest) -> Plan:
         """The plan. Raises BadInput for values that are refused, NotModelled for what is not known."""
         check_ranges(self.options(request.version), request.options)
-        return _plan(request)
+        return _plan(with_format(request, self.cannot_load))
 
 
 ENGINE: Final = Ollama()
@@ -143,7 +143,7 @@ def _loaded(model: Model) -> tuple[Model, str]:
 
 
 def _plan(request: PlanRequest) -> Plan:
-    request = with_format(request)
+    """request: with its model in the format that it asks for."""
     model, assumed = _loaded(request.model)
     extra = (assumed,) if assumed else ()
     era = era_of(request.version)

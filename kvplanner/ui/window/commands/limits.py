@@ -121,7 +121,8 @@ class Limits(QObject):
         if plan is None:
             return
         told, *more = solved_lines(plan, solved)
-        self._window.messages.info(f"{told}: {more[0].strip()}" if solved.parts else told, key=KEY)
+        beside = solved.parts or solved.shorter is not None
+        self._window.messages.info(f"{told}: {more[0].strip()}" if beside else told, key=KEY)
         if solved.request is not None and solved.sure_value is not None:
             document.seal()
             document.edit(told.partition(" (")[0], **fields_of(document.state, solved))
