@@ -38,11 +38,16 @@ def test_compute_buffers_are_near_what_it_prints(scores: list[Score]) -> None:
 
 
 def test_reports_that_were_found_later_agree_as_well() -> None:
-    """Builds from 2025-02 on; what differs is of Vulkan, of a graph of four slots and of ROCm's."""
+    """Builds from 2025-02 on; what differs is of Vulkan and Metal, which reorder a graph, and of three odd logs.
+
+    Of the first 15 reports 18 of 27 compute figures were near before anything was mended for them, of the other 14 26
+    of 35.
+    """
     found = summary([score(row) for row in read(HERE / "llamacpp-found.jsonl")])
-    assert found["cache_and_output"]["equal"] == found["cache_and_output"]["figures"] >= 20
-    assert found["model"]["equal"] == found["model"]["figures"] >= 3
-    assert found["compute"]["within_2_percent"] >= 0.6 * found["compute"]["figures"]
+    assert found["cache_and_output"]["equal"] == found["cache_and_output"]["figures"] >= 40
+    assert found["model"]["equal"] == found["model"]["figures"] >= 6
+    assert found["compute"]["figures"] >= 60
+    assert found["compute"]["within_2_percent"] >= 0.8 * found["compute"]["figures"]
 
 
 def test_every_report_that_is_left_out_says_why(scores: list[Score]) -> None:
@@ -53,6 +58,7 @@ def test_every_report_that_is_left_out_says_why(scores: list[Score]) -> None:
 @pytest.mark.parametrize(
     ("text", "name"),
     [("b8829-6990e2f1f (2026-04)", "2026-04"), ("2026-05 build", "2026-04"), ("2025-12/2026-01", "2025-12"),
+     ("2025-07-01", "2025-07-08"),
      ("b10437 llama-fit-params", "2026-06"), ("2024 llama.cpp core", "2024"), ("11924d4c1", "2026-06")],
 )  # fmt: skip
 def test_builds_are_read_from_numbers_and_dates(text: str, name: str) -> None:

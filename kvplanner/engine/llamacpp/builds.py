@@ -34,12 +34,17 @@ class Build(NamedTuple):
     xielu: GPUs have Apertus' activation; without it the host computes it, and each layer's is a split input (issue
     16725 shows it of b6816). latent: latent attention keeps its latent vector; before, full heads (pull request 12801
     of April 2025).
+    latent_values: beside it, its values are kept once more (until pull request 19067 of 25 January 2026).
     retries: a compute buffer that fails is tried again without a pipeline (pull request 16748 of 23 October 2025).
     fit_projector, fit_draft: --fit keeps room for a projector (pull request 21489, 5 April 2026) and for what drafts
     (b9305: pull request 23485), the latter at the whole context that it was trained for where none is given.
     own_graph: another program than llama.cpp builds the graph. real_kernels: GPUs have flash attention for the heads
     that CUDA has it for; imitated ones have it for all.
-    slots, unified, all_layers, fit, drafted (tokens at once): the server's defaults.
+    slots, unified, all_layers, fit, drafted (tokens at once), context (None: the model's own): the server's defaults.
+    All layers came with flash attention's auto (pull request 15434 of 30 August 2025); the context was 4,096 tokens
+    from pull request 10136 of November 2024 to 16653 of December 2025, which brought --fit.
+    one_is_all: one slot, the default then, stands for four that share the cache (pull request 16736 of November 2025;
+    17997 of 15 December told the two apart).
     """
 
     name: str
@@ -63,6 +68,7 @@ class Build(NamedTuple):
     fused_gates: bool = True
     copied_heads: bool = False
     copied_values: bool = False
+    latent_values: bool = False
     xielu: bool = True
     retries: bool = True
     own_graph: bool = False
@@ -74,6 +80,8 @@ class Build(NamedTuple):
     fit_projector: bool = True
     fit_draft: bool = True
     drafted: int = 3
+    context: int | None = None
+    one_is_all: bool = False
 
 
 _2026_JUNE: Final = Build("2026-06", 9500)
@@ -91,29 +99,30 @@ _2026_APRIL: Final = _2026_JUNE._replace(
 _2026_FEBRUARY: Final = _2026_APRIL._replace(
     name="2026-02", first=8200, rotated=False, tensor_split=False, fit_projector=False
 )
-_2025_DECEMBER: Final = _2026_FEBRUARY._replace(name="2025-12", first=7400, output_first=False, both_inputs=False)
-_2025_NOVEMBER: Final = _2025_DECEMBER._replace(
-    name="2025-11", first=6860, slots=1, unified=False, all_layers=False, fit=False
+_2026_JANUARY: Final = _2026_FEBRUARY._replace(name="2026-01", first=7830, output_first=False, both_inputs=False)
+_2025_DECEMBER: Final = _2026_JANUARY._replace(name="2025-12", first=7400, latent_values=True)
+_2025_NOVEMBER: Final = _2025_DECEMBER._replace(name="2025-11", first=6935, context=4096, fit=False, one_is_all=True)
+_2025_OCTOBER: Final = _2025_NOVEMBER._replace(name="2025-10", first=6860, slots=1, unified=False, one_is_all=False)
+_2025_SEPTEMBER: Final = _2025_OCTOBER._replace(
+    name="2025-09", first=6325, xielu=False, retries=False, pads_whole=False, plain_padding=32, copied_values=True
 )
-_2025_SEPTEMBER: Final = _2025_NOVEMBER._replace(
-    name="2025-09", first=6300, xielu=False, retries=False, pads_whole=False, plain_padding=32, copied_values=True
-)
-_2025_AUGUST: Final = _2025_SEPTEMBER._replace(name="2025-08", first=6075, flash_auto=False)
+_2025_AUGUST: Final = _2025_SEPTEMBER._replace(name="2025-08", first=6075, flash_auto=False, all_layers=False)
 _2025_MID_JULY: Final = _2025_AUGUST._replace(name="2025-07-08", first=5850, row_inputs=False)
 _2025_JULY: Final = _2025_MID_JULY._replace(name="2025-07", first=5790, copied_heads=True)
 _2025_JUNE: Final = _2025_JULY._replace(name="2025-06", first=5430, fused_gates=False)
 _2025_MAY: Final = _2025_JUNE._replace(name="2025-05", first=5135, windows=False)
-_2024: Final = _2025_MAY._replace(name="2024", first=0, latent=False)
+_2025: Final = _2025_MAY._replace(name="2025-01", first=4010, latent=False)
+_2024: Final = _2025._replace(name="2024", first=0, context=None)
 
 # Newest first.
 BUILDS: Final[tuple[Build, ...]] = (
-    _2026_JUNE, _2026_APRIL, _2026_FEBRUARY, _2025_DECEMBER, _2025_NOVEMBER, _2025_SEPTEMBER, _2025_AUGUST,
-    _2025_MID_JULY, _2025_JULY, _2025_JUNE, _2025_MAY, _2024,
+    _2026_JUNE, _2026_APRIL, _2026_FEBRUARY, _2026_JANUARY, _2025_DECEMBER, _2025_NOVEMBER, _2025_OCTOBER,
+    _2025_SEPTEMBER, _2025_AUGUST, _2025_MID_JULY, _2025_JULY, _2025_JUNE, _2025_MAY, _2025, _2024,
 )  # fmt: skip
 NEWEST: Final = "b11400"
 VERSIONS: Final[tuple[str, ...]] = (
-    NEWEST, "b9500", "b8829", "b8200", "b7400", "b6860", "b6300", "b6100", "b5900", "b5800",
-    "b5450", "b5200", "b3000",
+    NEWEST, "b9500", "b8829", "b8200", "b7900", "b7400", "b7000", "b6900", "b6400", "b6100", "b5900", "b5800",
+    "b5450", "b5200", "b4500", "b3000",
 )  # fmt: skip
 _BUILD: Final = re.compile(r"b?(\d{1,6})(?:\b.*)?")
 

@@ -36,11 +36,15 @@ class Cells(NamedTuple):
 
 
 class CacheTypes(NamedTuple):
-    """Types of keys and values, and whether values are kept transposed (without flash attention)."""
+    """Types of keys and values, and whether values are kept transposed (without flash attention).
+
+    latent_values: as of Build.
+    """
 
     key: str = "f16"
     value: str = "f16"
     transposed: bool = False
+    latent_values: bool = False
 
 
 # CUDA kernels read quantised rows in steps of 512 elements; buffers start tensors at multiples of 128 bytes.
@@ -97,7 +101,7 @@ def layer_bytes(
             total += state_row_bytes(mixer) * cells.rows
             continue
         rows = cells.streams * (cells.window if is_windowed(mixer) else cells.full)
-        keys, values, index = widths(mixer, old_mla)
+        keys, values, index = _kept(mixer, types, old_mla)
         if types.transposed and values:
             values = max(values, widest_value)
         if keys:
@@ -116,7 +120,7 @@ def cell_bytes(layer: LayerSpec, types: CacheTypes, *, widest_value: int = 0, ol
     total = 0
     for mixer in layer.mixers:
         if not is_windowed(mixer):
-            keys, values, index = widths(mixer, old_mla)
+            keys, values, index = _kept(mixer, types, old_mla)
             values = max(values, widest_value) if values and types.transposed else values
             total += row_bytes(types.key, keys) + row_bytes(types.value, values) + row_bytes(types.key, index)
             if index and isinstance(mixer, Attention):
@@ -142,6 +146,14 @@ def widths(mixer: Mixer, old_mla: bool = False) -> tuple[int, int, int]:
             return mixer.heads * (mixer.qk_nope + mixer.qk_rope), mixer.heads * mixer.head_size_v, index
         return mixer.kv_lora_rank + mixer.qk_rope, 0, index
     return 0, 0, 0
+
+
+def _kept(mixer: Mixer, types: CacheTypes, old_mla: bool) -> tuple[int, int, int]:
+    """As `widths`, with the values that older builds keep of latent attention too."""
+    keys, values, index = widths(mixer, old_mla)
+    if isinstance(mixer, Mla) and types.latent_values and not old_mla:
+        values = mixer.kv_lora_rank
+    return keys, values, index
 
 
 def state_row_bytes(mixer: State) -> int:

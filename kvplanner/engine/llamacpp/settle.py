@@ -89,14 +89,17 @@ def _context(build: Build, spec: ModelSpec, values: _Values) -> ContextSettings:
     trained = spec.context_length or 4096
     asked = values.options.get("ctx_size")
     slots = values.whole("parallel", build.slots, f"slots of build {build.name}")
-    automatic = slots == _AUTO_SLOTS or "parallel" not in values.options
-    slots = build.slots if slots == _AUTO_SLOTS else slots
+    automatic = slots == _AUTO_SLOTS or "parallel" not in values.options or (slots == 1 and build.one_is_all)
+    slots = build.slots if automatic else slots
     if slots < 1:
         raise BadInput("0 slots answer nothing", "--parallel", "Give 1 to 256, or leave it out")
     shared = build.unified and automatic
     unified = values.yes("kv_unified", shared, "slots that were not given share one cache" if shared else "")
-    tokens = int(asked) if asked else trained
-    reason = "the model's own" if spec.context_length else "the model states none"
+    tokens, reason = trained, "the model's own" if spec.context_length else "the model states none"
+    if asked:
+        tokens = int(asked)
+    elif asked is None and build.context is not None:
+        tokens, reason = build.context, f"what builds of {build.name} take"
     values.resolved["ctx_size"] = (
         Resolved(tokens, "user") if asked else Resolved(tokens, "default" if asked is None else "user", reason)
     )

@@ -120,7 +120,7 @@ def test_slots_that_were_given_divide_the_context() -> None:
 
 @pytest.mark.parametrize(
     ("version", "context", "slots", "per_slot"),
-    [("b11400", 1025, 4, 512), ("b6300", 1025, 4, 256), ("b11400", 1, 4, 256), ("b6300", 1, 4, 256),
+    [("b11400", 1025, 4, 512), ("b6400", 1025, 4, 256), ("b11400", 1, 4, 256), ("b6400", 1, 4, 256),
      ("b11400", 10_000, 3, 3584)],
 )  # fmt: skip
 def test_a_context_is_padded_before_it_is_divided(version: str, context: int, slots: int, per_slot: int) -> None:

@@ -236,7 +236,10 @@ def latent(layer: Layer, mixer: Mla, source: int) -> Rest:
     layer.graph.expand(value)
     key = layer.op(row * width, value, _turned_part(layer, joined, row * mixer.qk_rope))
     layer.graph.expand(key)
-    layer.graph.op(0, key, layer.inputs.key_rows, on=layer.cache, stored=True)
+    if layer.shape.latent_values:
+        _store(layer, as_latent(mixer), key, value)
+    else:
+        layer.graph.op(0, key, layer.inputs.key_rows, on=layer.cache, stored=True)
     return _close_latent(layer, mixer, query, _mask(layer, mixer, selected))
 
 
@@ -335,7 +338,11 @@ def _close_latent(layer: Layer, mixer: Mla, query: int, mask: int) -> Rest:
     else:
         scores = layer.op(row * heads * shape.full, keys, query)
         scores = layer.op(graph.sizes[scores], scores, mask, inplace=True)
-        values = layer.op(cache_bytes("f16", mixer.kv_lora_rank, cells), keys)
+        kept = cache_bytes(shape.value_type, mixer.kv_lora_rank, cells)
+        if shape.latent_values:
+            values = graph.cache(kept, layer.cache)
+        else:
+            values = layer.op(cache_bytes("f16", mixer.kv_lora_rank, cells), keys)
         found = layer.op(mixed, values, scores)
     found = layer.matmul("attn_v_b.weight", heads * mixer.head_size_v, found)
     found = graph.expand(layer.op(out, found))

@@ -187,6 +187,8 @@ def _inputs(graph: Graph, layers: Sequence[LayerSpec], shape: Shape, *, full_hea
     long = _LONG if shape.row_inputs else 0
     positions = graph.input(_INT * shape.tokens * (4 if shape.arch in _FOURFOLD else 1))
     values = max((m.kv_heads * m.head_size_v for m in mixers if isinstance(m, Attention)), default=1)
+    if shape.latent_values:
+        values = max([values, *(m.kv_lora_rank for m in mixers if isinstance(m, Mla))])
     values = values if shape.transposed else 1
     states = graph.input(_INT * shape.slots if any(isinstance(m, State) for m in mixers) else 0)
     return Inputs(

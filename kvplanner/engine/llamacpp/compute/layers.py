@@ -36,7 +36,7 @@ class Shape(NamedTuple):
     transposing is left to attention without flash attention. wide_mask: masks are 32-bit and narrowed on the device.
     rotated: heads are rotated before they are quantised. copies_reserved: the buffer holds flash attention's 16-bit
     copies of a cache of another type (else the CUDA pool does). both_inputs, late_rows, xielu, latent, row_inputs,
-    fused_gates, copied_heads, copied_values: as of Build.
+    fused_gates, copied_heads, copied_values, latent_values: as of Build.
     """
 
     arch: str
@@ -63,6 +63,7 @@ class Shape(NamedTuple):
     fused_gates: bool = True
     copied_heads: bool = False
     copied_values: bool = False
+    latent_values: bool = False
 
 
 class IndexInputs(NamedTuple):

@@ -46,7 +46,7 @@ class Era(NamedTuple):
     beside: bool = True
     per_layer: bool = True
     vision: bool = True
-    build: Build = build_of("b6300")
+    build: Build = build_of("b6400")
     unified: bool = False
     batched: bool = False
     gpt_oss: Literal["twice", "same", "none"] = "none"
@@ -57,7 +57,7 @@ OLDEST: Final[Release] = (0, 5, 0)
 # The first release whose GGUF models run in llama-server.
 SERVER: Final[Release] = (0, 30, 0)
 _OLD: Final = build_of("b3000")
-_2025_JUNE: Final = build_of("b5450")
+_2025_AUGUST: Final = build_of("b6200")
 
 
 def _eras() -> tuple[Era, ...]:
@@ -82,12 +82,12 @@ def _eras() -> tuple[Era, ...]:
     add((0, 10, 0), slots=(1,))
     add((0, 11, 0), "gpt-oss", gpt_oss="twice")
     add((0, 11, 3), gpt_oss="same")
-    add((0, 11, 5), build=_2025_JUNE, unified=False, gpt_oss="none")
+    add((0, 11, 5), build=_2025_AUGUST, unified=False, gpt_oss="none")
     add((0, 11, 8), flash="gpt-oss")
     add((0, 11, 11), own_places="layout")
     add((0, 12, 0), "qwen3")
     add((0, 12, 2), "qwen3moe")
-    add((0, 12, 4), flash="qwen3 qwen3moe", build=build_of("b6300"))
+    add((0, 12, 4), flash="qwen3 qwen3moe", build=build_of("b6400"))
     add((0, 12, 5), without="qwen3")
     add((0, 12, 6), "qwen3", flash="gemma3")
     add((0, 12, 7), "qwen3vl qwen3vlmoe", one_slot=("mllama", "qwen3vl"))

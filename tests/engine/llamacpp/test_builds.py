@@ -1,0 +1,74 @@
+"""What llama-server takes where nothing is given, by build."""
+
+from __future__ import annotations
+
+import pytest
+
+from kvplanner.catalog import gpus
+from kvplanner.engine.llamacpp.builds import build_of
+from kvplanner.engine.llamacpp.settings import Settings
+from kvplanner.engine.llamacpp.settle import settle
+from kvplanner.engine.option import OptionValue
+from kvplanner.units import MIB
+from tests.engine.llamacpp.kit import LLAMA, plan, size
+from tests.oracle.llamacpp.cases import model_of, wide_model
+
+CARD = tuple(gpus.machine("RTX 4090").devices[:1])
+
+
+def settled(version: str | None, **options: OptionValue) -> Settings:
+    return settle(build_of(version), model_of(LLAMA)[0].spec, options, CARD).settings
+
+
+@pytest.mark.parametrize(
+    ("version", "context", "slots", "unified", "layers", "flash"),
+    [
+        ("b3000", 131072, 1, False, 0, "off"),
+        ("b4500", 4096, 1, False, 0, "off"),
+        ("b6200", 4096, 1, False, 0, "off"),
+        ("b6400", 4096, 1, False, None, "auto"),
+        ("b7000", 4096, 4, True, None, "auto"),
+        ("b7400", 131072, 4, True, None, "auto"),
+        (None, 131072, 4, True, None, "auto"),
+    ],
+)
+def test_defaults_are_those_of_the_build(
+    version: str | None, context: int, slots: int, unified: bool, layers: int | None, flash: str
+) -> None:
+    """Pull requests 10136, 15434, 16736 and 16653, and common.h of builds between them."""
+    found = settled(version)
+    asked = found.context
+    assert (asked.tokens, asked.slots, asked.unified, asked.flash) == (context, slots, unified, flash)
+    assert found.place.gpu_layers == layers
+    assert found.fit.on == (version in ("b7400", None))
+
+
+def test_a_context_of_zero_is_the_models_own_in_every_build() -> None:
+    assert settled("b6400", ctx_size=0).context.tokens == settled(None, ctx_size=0).context.tokens == 131072
+
+
+def test_one_slot_stood_for_four_in_november_2025() -> None:
+    for version, slots in (("b7000", 4), ("b7400", 1)):
+        found = settled(version, parallel=1).context
+        assert (found.slots, found.unified) == (slots, slots == 4)
+
+
+def test_a_server_of_autumn_2025_keeps_4096_tokens() -> None:
+    """512 MiB of an 8B's cells; a year later the whole 131,072."""
+    assert size(plan(LLAMA, version="b6400").devices[0], "kv_cache") == 512 * MIB
+
+
+def test_latent_attention_kept_its_values_once_more_until_january_2026() -> None:
+    """60 layers of 576 and 512 elements (DeepSeek-V2), then of 576 alone: pull request 19067."""
+    model = wide_model("deepseek-v2")[0]
+    layers = model.spec.num_layers
+    for version, width in (("b7400", 576 + 512), (None, 576)):
+        found = plan(model, "8xH100", version=version, ctx_size=8192, parallel=1)
+        assert sum(size(one, "kv_cache") for one in found.devices) == 8192 * layers * width * 2
+
+
+def test_cells_are_padded_to_32_without_flash_attention_before_october_2025() -> None:
+    """A log of July 2025 has 70016 cells for 70000 tokens; with flash attention they were 256's multiples."""
+    for version, flash, cells in (("b6000", "off", 70016), ("b6000", "on", 70144), (None, "off", 70144)):
+        found = plan(LLAMA, "H100", version=version, ctx_size=70000, parallel=1, flash_attn=flash, n_gpu_layers="99")
+        assert size(found.devices[0], "kv_cache") == cells * 131072
