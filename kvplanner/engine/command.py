@@ -43,6 +43,7 @@ class _Flags:
         self.rules = rules
         self.hints = hints
         self.by_flag: dict[str, tuple[Option, bool]] = {}
+        self.by_variable = {flag: option.env for option in options if option.env for flag in option.flags}
         self.by_json: dict[str, dict[str, Option]] = {}
         for option in options:
             for flag in () if option.env else option.flags:
@@ -116,6 +117,13 @@ class _Reader:
         if spelled.startswith("-O") and spelled[2:].isdigit():
             spelled, inline = "-O", spelled[2:]
         flag = self.flags.find(spelled)
+        if not flag and (variable := self.flags.by_variable.get(spelled)):
+            raise UnknownName(
+                "is set by a variable, not by a flag",
+                spelled,
+                (),
+                f"Write {variable}={inline or self._peek() or 'VALUE'}",
+            )
         if not flag:
             raise UnknownName(
                 "is no known flag, and it may matter to memory", spelled, self.flags.near(spelled),

@@ -41,7 +41,7 @@ def rows(plan: Plan, answer: Answer) -> Iterator[Row]:
 def lines(plan: Plan, answer: Answer, unit: Unit) -> list[str]:
     """The comparison as text."""
     found = list(rows(plan, answer))
-    table = [("", "", "planned", answer.program, "")]
+    table = [("", "", "planned", "engine", "")]  # whose program it is, the sentence below says
     for row in found:
         mine = size(row.planned, unit) if row.planned is not None else "not planned"
         table.append((row.device, row.name, mine, size(row.engine, unit), _difference(row)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final, Literal
 
@@ -249,29 +250,41 @@ def _natural(value: int | float, *, decimal: bool) -> str:
 
 
 def _scale(estimate: Estimate, unit: Unit) -> Scale:
-    return scale_of([i.value for i in estimate.inputs if i.unit == "B" and not isinstance(i.value, str)], unit)
+    """Of the sizes that are added up; small ones that are multiplied stand in bytes."""
+    each = _each(estimate)
+    sizes = [i.value for i in estimate.inputs if i.unit == "B" and not isinstance(i.value, str) and i.name not in each]
+    return scale_of(sizes, unit)
 
 
-def show_input(item: Input, scale: Scale) -> str:
-    """An input's value, a size in the formula's unit."""
+def _each(estimate: Estimate) -> frozenset[str]:
+    """The inputs that are bytes of one of something: less than a megabyte, times a number."""
+    small = {i.name for i in estimate.inputs if i.unit == "B" and not isinstance(i.value, str) and abs(i.value) < MB}
+    return frozenset(small.intersection(_FACTOR.findall(estimate.formula)))
+
+
+_FACTOR: Final = re.compile(r"× \{([^{}]+)\}")
+
+
+def show_input(item: Input, scale: Scale, each: frozenset[str] = frozenset()) -> str:
+    """An input's value, a size in the formula's unit. each: names of those that stand in bytes."""
     if item.unit != "B" or isinstance(item.value, str):
         return show_value(item)
-    return scale.text(item.value)
+    return (Scale("B", 0) if item.name in each else scale).text(item.value)
 
 
 def in_numbers(estimate: Estimate, unit: Unit) -> str:
     """The formula with this plan's numbers, its sizes in one unit."""
-    scale = _scale(estimate, unit)
-    return estimate.formula.format_map({i.name: show_input(i, scale) for i in estimate.inputs})
+    scale, each = _scale(estimate, unit), _each(estimate)
+    return estimate.formula.format_map({i.name: show_input(i, scale, each) for i in estimate.inputs})
 
 
 def _inputs(estimates: tuple[Estimate, ...], unit: Unit) -> tuple[InputRow, ...]:
     other: Unit = "GB" if unit == "GiB" else "GiB"
     items: dict[Input, tuple[Scale, Scale]] = {}
     for estimate in estimates:
-        scales = _scale(estimate, unit), _scale(estimate, other)
+        scales, each = (_scale(estimate, unit), _scale(estimate, other)), _each(estimate)
         for item in estimate.inputs:
-            items.setdefault(item, scales)
+            items.setdefault(item, (Scale("B", 0),) * 2 if item.name in each else scales)
     return tuple(_input_row(item._replace(source=sizes_in(item.source, unit)), *s) for item, s in items.items())
 
 

@@ -74,8 +74,10 @@ def take_apart(words: Sequence[str]) -> Launch:
     found = start_of(words)
     if found is None:
         refuse_other_command(words, _WHERE)
+        set_first = next((at for at, word in enumerate(words) if not re.fullmatch(_ASSIGNMENT, word)), len(words))
         return Launch(
-            {}, "", tuple(_without_shell(words)), version=release, kind=kind, weight_format=weight_format
+            dict(_environment(words[:set_first])), "", tuple(_without_shell(words[set_first:])), version=release,
+            kind=kind, weight_format=weight_format,
         )  # fmt: skip
     at = _after_image(found.signature, words, found.at) if found.image else found.at
     environment = dict(_environment(words[: found.at]))

@@ -73,6 +73,15 @@ def test_variables_before_the_command_are_read() -> None:
     assert starts_server(exported)
 
 
+def test_variables_stand_before_flags_without_a_command_too() -> None:
+    words = ("OLLAMA_CONTEXT_LENGTH=16384", "OLLAMA_KV_CACHE_TYPE=q8_0", "--num-gpu", "30")
+    asked = PlanWords(model="Qwen3-8B", gpu=GPU, engine="ollama", flags=words)
+    options = build(asked, Sources(_open, lambda: None)).request.options
+    assert options == {"num_ctx": 16384, "kv_cache_type": "q8_0", "num_gpu": 30}
+    with pytest.raises(UnknownName, match=r"--num-ctx: is set by a variable.*Write OLLAMA_CONTEXT_LENGTH=4096"):
+        build(asked._replace(flags=("--num-ctx", "4096")), Sources(_open, lambda: None))
+
+
 def test_the_store_s_own_file_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     add_to_ollama(tmp_path, "tiny:1b", {"model": llama_file()})
     monkeypatch.setenv("OLLAMA_MODELS", str(tmp_path))

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+
+from kvplanner.catalog import models as models_of
+from kvplanner.engine.probe import Answer, Answered
 from kvplanner.observe.recording import Recorder
 from kvplanner.observe.snapshot import GpuSample, ProcessSample, Reading, Snapshot
+from kvplanner.report.crosscheck import lines
 from kvplanner.ui.log.view import LogView
+from kvplanner.ui.setup.slider import MarkedSlider
 from kvplanner.ui.window.commands.greeting import Tour
 from kvplanner.ui.window.screenshot import settle
 from kvplanner.ui.window.window import MainWindow
@@ -28,7 +35,7 @@ def nothing(window: MainWindow) -> None:
 class State(NamedTuple):
     """What to show: plan arguments, what to do then, size, pixels for each of the window's."""
 
-    arguments: dict[str, object]
+    arguments: Mapping[str, object]
     act: Callable[[MainWindow], None] = nothing
     size: tuple[int, int] = USUAL
     scale: float = 1.0
@@ -305,8 +312,71 @@ def gigabytes(window: MainWindow) -> None:
     window.view.unit_gb()
 
 
+def layers_moved(window: MainWindow) -> None:
+    """One layer moved by hand: what --fit had placed around it is written out, among the further options too."""
+    slider = window.panel.fields["n_gpu_layers"].findChildren(MarkedSlider)[0]
+    QTest.keyClick(slider, Qt.Key.Key_Left)
+    window.document.flush()
+    window.panel.show_search()
+    section = window.panel.advanced
+    assert section is not None
+    settled(section)
+    settle(5)
+    window.panel.ensureWidgetVisible(section.entries["override_tensor"], 0, 400)
+
+
+def engine_answered(window: MainWindow) -> None:
+    """What the engine's own program said of the plan: figures that agree, and one that does not."""
+    window.view.show_launch()
+    page = window.centre.below.page("launch")
+    plan = window.document.plan
+    assert plan is not None
+    found = []
+    for at, device in enumerate(plan.devices):
+        for segment in device.segments:
+            if segment.kind in ("weights", "kv_cache", "compute"):
+                more = 90_000_000 if segment.kind == "compute" and not at else 0
+                name = "Host" if device.device.kind == "host" else f"CUDA{at}"
+                found.append(Answered(name, at, segment.kind, segment.bytes + more, 1 << 20, segment.estimate))
+    answer = Answer("llama-fit-params", "llama-fit-params -m Qwen3-32B-Q4_K_M.gguf -c 16384", tuple(found))
+    page.show_answer("\n".join(lines(plan, answer, window.services.unit())))  # type: ignore[attr-defined]  # a page's own: the window gives widgets
+
+
+def models_together(window: MainWindow) -> None:
+    """Several models of one Ollama: which are loaded beside each other."""
+    window.view.pin_plan()
+    window.document.edit("Another model", model_text="Qwen3-8B", model=models_of.load("Qwen/Qwen3-8B"))
+    window.document.flush()
+    window.view.pin_plan()
+    window.document.edit("A third one", model_text="gemma-3-27b-it", model=models_of.load("google/gemma-3-27b-it"))
+    window.document.flush()
+    window.view.show_compare()
+    page = window.centre.below.page("compare")
+    page.show_together()  # type: ignore[attr-defined]  # a page's own: the window gives widgets
+    shared = page.together  # type: ignore[attr-defined]  # a page's own: the window gives widgets
+    wait_for(lambda: shared.orders)
+
+
+def host_selected(window: MainWindow) -> None:
+    """RAM as a device: its weights explained."""
+    window.centre.show_tab("Explain")
+    plan = window.document.plan
+    assert plan is not None
+    window.centre.select(len(plan.devices) - 1, "weights")
+
+
 TP8 = ("--tensor-parallel-size=8",)
 WHOLE_PROMPTS = ("--no-enable-chunked-prefill",)
+EXPERTS: Final = {
+    "model": "gpt-oss-120b", "gpu": "RTX 3090", "engine": "llamacpp", "flags": ("--host-memory", "64GiB"),
+}  # fmt: skip
+UNEQUAL: Final = {
+    "model": "Llama-3.3-70B-Instruct", "gpu": "RTX 4060 Ti 16GB,RTX 3090", "engine": "llamacpp",
+    "weight_format": "q4_k_m",
+}  # fmt: skip
+SPILLS: Final = {**UNEQUAL, "gpu": "RTX 4090", "flags": ("-ngl", "40", "-c", "16384", "--wddm")}
+ASKED: Final = {**UNEQUAL, "model": "Qwen3-32B", "gpu": "2xRTX 3090", "flags": ("-c", "16384")}
+OLLAMA: Final = {"model": "Qwen3-32B", "gpu": "RTX 4090", "engine": "ollama", "flags": ("OLLAMA_CONTEXT_LENGTH=16384",)}
 STATES: dict[str, State] = {
     "fits": State({"gpu": "2xRTX 4090", "load": "32@1500+500"}),
     "start": State({}),
@@ -380,9 +450,25 @@ STATES: dict[str, State] = {
     "wide": State({"model": "Llama-3.3-70B-Instruct", "gpu": "4xH100"}, size=(2560, 1440)),
     "llamacpp": State({"gpu": "RTX 4090", "engine": "llamacpp"}),
     "llamacpp-shares": State({"model": "Llama-3.3-70B-Instruct", "gpu": "3xRTX 3090", "engine": "llamacpp"}),
+    "llamacpp-experts": State(EXPERTS),
+    "llamacpp-experts-small": State(EXPERTS, host_selected, size=SMALL),
+    "llamacpp-moved": State({"model": "gpt-oss-120b", "gpu": "2xRTX 3090", "engine": "llamacpp"}, layers_moved),
+    "llamacpp-moved-small": State(UNEQUAL, layers_moved, size=SMALL),
+    "llamacpp-fails-small": State({**UNEQUAL, "flags": ("-ngl", "81", "-c", "8192")}, size=SMALL),
+    "llamacpp-spills": State(SPILLS),
+    "llamacpp-spills-small": State(SPILLS, host_selected, size=SMALL),
+    "llamacpp-answered": State(ASKED, engine_answered),
+    "llamacpp-answered-small": State(ASKED, engine_answered, size=SMALL),
+    "ollama": State(OLLAMA),
+    "ollama-small": State(OLLAMA, size=SMALL),
+    "ollama-together": State({"model": "Qwen3-32B", "gpu": "2xRTX 4090", "engine": "ollama"}, models_together),
+    "ollama-together-small": State(
+        {"model": "Qwen3-32B", "gpu": "2xRTX 4090", "engine": "ollama"}, models_together, size=SMALL
+    ),
     "sglang": State({"gpu": "2xRTX 4090", "engine": "sglang"}, size=HD),
 }
 # With half as large letters again: what shall be looked at, by its name above.
 LARGER = ("fits", "small-window", "does-not-fit-small", "does-not-fit-hd", "refused-value", "advanced", "replay",
           "messages", "gpu-picker", "what-fits", "ways-small", "sixteen", "compare", "sweep",
-          "launch-small", "log-asked", "over-time", "processes")  # fmt: skip
+          "launch-small", "log-asked", "over-time", "processes", "llamacpp-experts-small", "llamacpp-answered-small",
+          "ollama-small")  # fmt: skip

@@ -173,7 +173,8 @@ def gap_below(window: MainWindow) -> int:
 # Where things stand is the same in every theme: those that have colours of their own.
 COLOURED = ("fits", "does-not-fit", "weights-too-large", "cannot-tell", "start-up-small", "explain-weights", "ways",
             "what-fits", "log-planned", "model-picker", "advanced", "compare", "together", "sweep", "map", "launch",
-            "refused-value", "messages", "no-driver", "replay", "sglang")  # fmt: skip
+            "refused-value", "messages", "no-driver", "replay", "sglang", "llamacpp-moved",
+            "llamacpp-answered", "ollama-together")  # fmt: skip
 PAIRS = [("light", name) for name in STATES]
 PAIRS += [(theme, name) for theme in ("dark", "contrast") for name in COLOURED]
 PAIRS += [("larger", name) for name in LARGER]

@@ -221,7 +221,7 @@ def make_plan(request: PlanRequest, build: Build, version: str, extra: tuple[str
         )
         spilled = spill.notes(sized.gpus, answer, host_total) if settled.spills else ()
         retried = (_RETRIED,) if sized.retried else ()
-        return tuple(filter(None, (*spilled, assumed, *extra, *retried, *found)))
+        return tuple(filter(None, (*spilled, *retried, *found, *extra, assumed)))
 
     return Plan(
         request=request,

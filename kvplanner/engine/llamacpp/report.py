@@ -219,7 +219,14 @@ def warnings(
     fitted: Fitted | None, host_total: int | None,
 ) -> Iterator[str]:  # fmt: skip
     """What a reader should know beside the numbers, weightiest first."""
-    yield from _fitting(fitted)
+    yield from _fitting(fitted, len(sizes.placed.placement.layers) + 1)
+    read = figures.read_per_token(model, tensors, sizes)
+    if read:
+        milliseconds = 1000 * read / _RAM_PER_SECOND
+        yield SizedText(
+            f"About {size_mark(read)} of weights are read from RAM for each token: at 60 GiB/s that alone takes "
+            f"{milliseconds:,.0f} ms"
+        )
     drafts = request.draft.spec.context_length if request.draft is not None else None
     moved = fitted is not None and (fitted.context is not None or bool(fitted.layers))
     if moved and drafts and settled.settings.build.fit_draft and "ctx_size" not in request.options:
@@ -234,13 +241,6 @@ def warnings(
             f"The machine has {size_mark(host_total)} of RAM and {size_mark(host.bytes)} are wanted there: weights "
             "are read again from the disk for every token"
         )
-    read = figures.read_per_token(model, tensors, sizes)
-    if read:
-        milliseconds = 1000 * read / _RAM_PER_SECOND
-        yield SizedText(
-            f"About {size_mark(read)} of weights are read from RAM for each token: at 60 GiB/s that alone takes "
-            f"{milliseconds:,.0f} ms"
-        )
     load, length = request.load, sizes.cells.per_slot
     if load is not None and load.tokens_per_user > length:
         yield (
@@ -254,17 +254,17 @@ def warnings(
     yield from (f"{kind} is given, not estimated" for kind in sorted(request.measured))
 
 
-def _fitting(fitted: Fitted | None) -> Iterator[str]:
+def _fitting(fitted: Fitted | None, layers: int) -> Iterator[str]:
     if fitted is None:
         return
     if fitted.refused:
         yield f"--fit gives up: {fitted.refused}"
-    if fitted.context is not None:
-        yield (f"--fit shortens the context to {format_count(fitted.context)} tokens; set --ctx-size to keep another")
     if fitted.layers:
         partial = sum(part for _, part in fitted.layers)
         moved = f", of {partial} the experts stay on the host or on another GPU" if partial else ""
-        yield f"--fit leaves {sum(count for count, _ in fitted.layers)} layers on the GPUs{moved}"
+        yield f"--fit leaves {sum(count for count, _ in fitted.layers)} of {layers} layers on the GPUs{moved}"
+    if fitted.context is not None:
+        yield (f"--fit shortens the context to {format_count(fitted.context)} tokens; set --ctx-size to keep another")
 
 
 def _place_notes(settled: Settled, sizes: Sizes, model: Model) -> Iterator[str]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kvplanner.report.words import Unit
 
 EMPTY: Final = "Choose a model and GPUs"
+_LEAST_LETTERS: Final = 12
 _LEAST_LINES: Final = 7
 
 
@@ -49,6 +50,7 @@ class LaunchView(QWidget):
         for form in FORMS:
             self.form.addItem(TITLES[form], form)
         spoken(self.form, "Form of the command")
+        self.form.setMinimumWidth(self.fontMetrics().averageCharWidth() * _LEAST_LETTERS)  # before a button is cut
         self.copy_button = QPushButton("Copy", self)
         self.copy_button.setToolTip("Copy all of it")
         self.paste_button = QPushButton("Paste a command", self)

@@ -58,6 +58,19 @@ def test_the_budget_is_explained_without_a_kind() -> None:
     assert explanation(sample_plans.cannot_tell(), 0, None, "GiB") is None
 
 
+def test_bytes_of_one_of_something_stand_in_bytes_beside_large_sizes() -> None:
+    each = Input("bytes per cell", 81_920, "B", "")
+    terms = (Input("cells", 16_384, "cells", ""), each, Input("windows", 5_133_828_096, "B", ""))
+    size = exact(6_476_005_376, "{cells} × {bytes per cell} + {windows}", *terms)
+    assert in_numbers(size, "GiB") == "16,384 × 81,920 B + 4.78 GiB"
+    # A share of something large stays in the formula's unit, and so does what is added.
+    assert in_numbers(exact(0, "{share} × {total}", Input("share", 0.5, ""), Input("total", 80 << 30, "B")), "GiB") == (
+        "0.5 × 80.00 GiB"
+    )
+    added = exact(0, "{large} + {small}", Input("large", 4 << 30, "B"), Input("small", 900_000, "B"))
+    assert in_numbers(added, "GiB") == "4.0000 GiB + 0.0008 GiB"
+
+
 def test_a_cache_that_has_no_room_shows_the_sum_that_leaves_none() -> None:
     plan = sample_plans.too_big()
     told = explanation(plan, 0, "kv_cache", "GiB")
