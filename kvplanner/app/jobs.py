@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cached_property
 from threading import Event
 from typing import TYPE_CHECKING, Any, Final
@@ -70,8 +71,10 @@ def _rests_on_gone(callback: Callable[..., Any]) -> bool:
     """Whether a function's own object, or one that it was made with, is a part of Qt's that is deleted."""
     from shiboken6 import isValid
 
-    cells = getattr(callback, "__closure__", None) or ()
-    known = [getattr(callback, "__self__", None), *(cell.cell_contents for cell in cells)]
+    known = [getattr(callback, "__self__", None)]
+    for cell in getattr(callback, "__closure__", None) or ():
+        with suppress(ValueError):  # nothing is in it yet
+            known.append(cell.cell_contents)
     return any(isinstance(one, QObject) and not isValid(one) for one in known)
 
 
