@@ -34,7 +34,7 @@ from kvplanner.ui.window.tabs import TABS
 from kvplanner.ui.window.window import MainWindow
 from tests.observe.kit import Stub
 from tests.ui.window.kit import opened_options
-from tests.ui.window.monkey import LEFT_OUT, Monkey, make_files
+from tests.ui.window.monkey import LEFT_OUT, MOST_WINDOWS, Monkey, make_files
 
 pytestmark = pytest.mark.slow
 
@@ -113,6 +113,7 @@ def test_a_monkey_finds_nothing(
     memory: list[int] = []
     try:
         warm_up(monkey, qtbot)
+        as_many_as_there_may_be(monkey, open_window, qtbot)
         for number in range(ACTIONS):
             try:
                 monkey.act()
@@ -158,6 +159,19 @@ def warm_up(monkey: Monkey, qtbot: QtBot) -> None:
             action.trigger()
             QApplication.processEvents()
             monkey.close_dialogs()
+
+
+def as_many_as_there_may_be(monkey: Monkey, open_window: Callable[..., MainWindow], qtbot: QtBot) -> None:
+    """So many windows at once, with all their tabs: how far the heap reaches with them is no growth."""
+    application = monkey.application
+    while len(application.windows) <= MOST_WINDOWS:
+        monkey.window = open_window()
+        monkey.window.view.gpu_panel(True)
+        for tab in TABS:
+            monkey.window.centre.show_tab(tab.title)
+            QApplication.processEvents()
+            qtbot.waitUntil(lambda: not application.jobs.active, timeout=120_000)
+    closed(monkey, open_window, qtbot)
 
 
 def closed(monkey: Monkey, open_window: Callable[..., MainWindow], qtbot: QtBot) -> None:
