@@ -18,7 +18,6 @@ from kvplanner.solve.remedies import Remedy, aim_of
 from kvplanner.units import ByteUnit, counted, format_bytes, format_count, round_to_band
 
 _INDENT: Final = "     "
-_LONGEST: Final = 32  # letters of a button's text that tells all changes
 _IN_GIB: Final = " (GiB)"
 
 
@@ -27,16 +26,31 @@ def title(remedy: Remedy) -> str:
     return _joined(_parts(remedy))
 
 
-def button(remedy: Remedy, name: str) -> str:
-    """What changes as a button has room for it: "8 × RTX 3090 + 2 more"; name: of the model that is planned."""
-    stem = name.rpartition("/")[2]
-    words = [f"…{word.removeprefix(stem)}" if stem and word.startswith(f"{stem}-") else word for word in _parts(remedy)]
-    whole = _joined(words)
-    if len(whole) <= _LONGEST or len(words) == 1:
-        return whole
+def whole_button(remedy: Remedy, name: str) -> str:
+    """What changes as a wide button has room for it, all of it; name: of the model that is planned."""
+    return _joined(_short_words(remedy, name))
+
+
+def button(remedy: Remedy, name: str, beside: Sequence[Remedy] = ()) -> str:
+    """What changes as a narrow button has room for it: "8 × RTX 3090 + 2 more"; name: of the model that is planned.
+
+    beside: others that have a button there: what none of them changes so is what is named.
+    """
+    words = _short_words(remedy, name)
+    if len(words) == 1:
+        return words[0]
+    elsewhere = {word for other in beside if other is not remedy for word in _short_words(other, name)}
+    own = [place for place, word in enumerate(words) if word not in elsewhere] or [*range(len(words))]
     costs = [WEIGHT[loss] for loss in remedy.losses]
-    lead = costs.index(max(costs)) if len(costs) == len(words) else 0  # what users notice most
+    # What users notice most; what another change leaves of its own is no answer to which of the ways it is.
+    lead = max(own, key=lambda place: costs[place]) if len(costs) == len(words) else own[0]
     return f"{words[lead]} + {len(words) - 1} more"
+
+
+def _short_words(remedy: Remedy, name: str) -> list[str]:
+    """Its parts, without what the model's own name has."""
+    stem = name.rpartition("/")[2]
+    return [f"…{word.removeprefix(stem)}" if stem and word.startswith(f"{stem}-") else word for word in _parts(remedy)]
 
 
 def _joined(words: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ from kvplanner.catalog import gpus, models
 from kvplanner.engine.option import OptionValue
 from kvplanner.engine.registry import engine
 from kvplanner.engine.request import Load, PlanRequest
-from kvplanner.report.remedies import button
+from kvplanner.report.remedies import button, whole_button
 from kvplanner.solve.others import others
 from kvplanner.solve.remedies import Remedy, remedies
 
@@ -79,7 +79,18 @@ def test_a_button_has_room_for_what_counts(name: str, first: str) -> None:
     way = next(way for way in ways(name) if way.names[0] == name)
     shown = button(way, OFFERED[name].model.id)
     assert shown.startswith(first), shown
-    assert len(way.changes) == 1 or " + " in shown or ", " in shown
+    assert len(way.changes) == 1 or " + " in shown
+
+
+def test_buttons_side_by_side_name_what_differs_between_them() -> None:
+    """A context of nearly the same length in all three says nothing of which is which; a wide button tells all."""
+    request = asked("Qwen/Qwen3-VL-8B-Thinking-FP8", "RTX 4090", {"gpu_memory_utilization": 0.97}, Load(128, 500, 500))
+    found = [way for way in remedies(request, engine("vllm").plan(request), others) if way.sure]
+    same = [way._replace(changes=(found[1].changes[0], way.changes[-1])) for way in found if len(way.changes) == 2]
+    shown = [button(way, request.model.id, same) for way in same]
+    assert len(set(shown)) == len(same) > 1, shown
+    assert not any(text.startswith("Context length") for text in shown)
+    assert whole_button(same[0], request.model.id).startswith("Context length 59,840, ")
 
 
 @pytest.mark.parametrize("name", OFFERED)

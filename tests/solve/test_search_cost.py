@@ -9,6 +9,7 @@ import pytest
 
 from kvplanner.catalog import gpus, models
 from kvplanner.engine.llamacpp.compute import buffers, chain
+from kvplanner.engine.plan import Plan
 from kvplanner.engine.registry import engine
 from kvplanner.engine.request import Load, PlanRequest
 from kvplanner.engine.sglang.settle.check import check_model
@@ -18,6 +19,7 @@ from kvplanner.engine.vllm.memory import activations, graphs, workspace
 from kvplanner.errors import BadInput
 from kvplanner.solve.others import others
 from kvplanner.solve.remedies import remedies
+from tests.bench.bench_solve import SPREAD
 
 
 def test_a_search_over_a_large_mixture_packs_few_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,3 +105,23 @@ def test_nothing_is_planned_for_prompts_that_are_longer_than_any_context(monkeyp
     assert not asked
     shorter = request._replace(load=Load(8, 7000, 1000))
     assert remedies(shorter, chosen.plan(shorter), others)
+
+
+@pytest.mark.parametrize(("name", "place"), [(name, place) for name, of in SPREAD.items() for place in range(len(of))])
+def test_a_full_set_of_remedies_takes_few_plans(name: str, place: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plans that fail at each stage, work, or barely do: none is planned twice, and bounds come before plans."""
+    chosen, (model, gpu, options, release, load) = engine(name), SPREAD[name][place]
+    request = PlanRequest(models.load(model), gpus.machine(gpu), name, release, options, load)
+    plan = chosen.plan(request)
+    asked: list[PlanRequest] = []
+    plain = type(chosen).plan
+
+    def counted(self: object, request: PlanRequest) -> Plan:
+        asked.append(request)
+        return plain(self, request)  # type: ignore[arg-type]  # whichever engine it is
+
+    monkeypatch.setattr(type(chosen), "plan", counted)
+    remedies(request, plan, others)
+    assert len(asked) <= 48
+    seen = [(id(r.model), r.weight_format, id(r.machine), *sorted(r.options.items())) for r in asked]
+    assert len(set(seen)) == len(seen)

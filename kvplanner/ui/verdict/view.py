@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from PySide6.QtWidgets import QPushButton
 
     from kvplanner.ui.verdict.message import EngineMessage
+    from kvplanner.ui.verdict.offer import Offer
 
 NOTES_SHOWN: Final = 2
 LEAST_DETAILS: Final = 0.55  # of the width: with less beside them, the buttons stand below the details
@@ -335,8 +336,8 @@ class VerdictView(QWidget):
             self._stale = stale
             self._show()
 
-    def set_actions(self, actions: Sequence[tuple[str, str, Callable[[], object]]], *, looking: bool = False) -> None:
-        """Buttons under what is said: text, what it is for, and what it does; looking: they are still looked for."""
+    def set_actions(self, actions: Sequence[Offer], *, looking: bool = False) -> None:
+        """Buttons under what is said; looking: they are still looked for."""
         if not actions and not self._offered and looking == self._looking:
             return
         self._looking = looking
@@ -346,10 +347,10 @@ class VerdictView(QWidget):
             self._buttons.removeWidget(old)
             old.hide()
             old.deleteLater()
-        self._offered = [ShortButton(text, self) for text, _, _ in actions]
-        for at, (button, (_, tip, run)) in enumerate(zip(self._offered, actions, strict=True)):
-            button.setToolTip(shown(tip))
-            button.clicked.connect(partial(_call, run))
+        self._offered = [ShortButton(offer.text, self, short=offer.short) for offer in actions]
+        for at, (button, offer) in enumerate(zip(self._offered, actions, strict=True)):
+            button.setToolTip(shown(offer.tip))
+            button.clicked.connect(partial(_call, offer.run))
             self._buttons.insertWidget(at, button)
             button.show()
         self._keep_room(self._seeks(self.shown().state))

@@ -15,12 +15,15 @@ _LEAST: Final = 90
 
 
 class ShortButton(QPushButton):
-    """A button whose text ends in an ellipsis where it has no room; a screen reader hears the whole of it."""
+    """A button whose text gives way to a shorter one, then ends in an ellipsis, where it has no room.
 
-    def __init__(self, text: str, parent: QWidget | None = None) -> None:
+    A screen reader hears the whole of it.
+    """
+
+    def __init__(self, text: str, parent: QWidget | None = None, *, short: str = "") -> None:
         text = shown(text)
         super().__init__(text, parent)
-        self.full = text
+        self.full, self.short = text, shown(short) or text
         self._hint = super().sizeHint()
         self.setAccessibleName(text)
 
@@ -35,7 +38,8 @@ class ShortButton(QPushButton):
     def resizeEvent(self, event: QResizeEvent) -> None:
         """More or less of it."""
         super().resizeEvent(event)
-        room = self.width() - _MARGINS if self.width() < self._hint.width() else 1 << 20
-        text = self.fontMetrics().elidedText(self.full, Qt.TextElideMode.ElideRight, room)
+        whole = self.width() >= self._hint.width()
+        room = 1 << 20 if whole else self.width() - _MARGINS
+        text = self.fontMetrics().elidedText(self.full if whole else self.short, Qt.TextElideMode.ElideRight, room)
         if text != self.text():
             self.setText(text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kvplanner.engine.plan import Plan
     from kvplanner.engine.segment import SegmentKind
     from kvplanner.report.words import Unit
+    from kvplanner.ui.verdict.offer import Offer
     from kvplanner.ui.window.details import Details
     from kvplanner.ui.window.tabs import View
 
@@ -269,7 +270,7 @@ class Centre(QWidget):
             self.verdict.set_stale(reason, remedy, of)
             self._dim()
 
-    def set_actions(self, actions: Sequence[tuple[str, str, Callable[[], object]]], *, looking: bool = False) -> None:
+    def set_actions(self, actions: Sequence[Offer], *, looking: bool = False) -> None:
         """Buttons of the verdict: text, what it is for, what it does; looking: others are looked for."""
         if self._views:
             self.verdict.set_actions(actions, looking=looking)

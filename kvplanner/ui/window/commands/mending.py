@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from kvplanner.errors import NotModelled, PlannerError, UnknownName
 from kvplanner.record import NamedTuple
 from kvplanner.report.options import in_sentence
+from kvplanner.ui.verdict.offer import Offer
 
 if TYPE_CHECKING:
     from kvplanner.app.document import Document
@@ -85,7 +86,7 @@ class Mending:
             centre.set_stale(error.brief, in_window(error.remedy), self._another())
         else:
             centre.set_stale(f"{in_sentence(field)} is refused" if field else None, said)
-        centre.set_actions([(fix.text, fix.tip, fix.run) for fix in self._fixes(field)])
+        centre.set_actions([Offer(fix.text, fix.tip, fix.run) for fix in self._fixes(field)])
 
     def _fix(self, mend: Mend) -> Fix:
         from kvplanner.report.mends import button, sentence

@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Final
 
 from PySide6.QtCore import QObject
 
-from kvplanner.report.remedies import button, outcome, title
+from kvplanner.report.remedies import button, outcome, title, whole_button
 from kvplanner.ui.remedies.finder import RemedyFinder
+from kvplanner.ui.verdict.offer import Offer
 from kvplanner.ui.window.centre import LOW
 from kvplanner.ui.window.commands.limits import Limits
 from kvplanner.ui.window.tabs import Page, Tab
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from PySide6.QtWidgets import QWidget
 
     from kvplanner.engine.plan import Plan
@@ -69,18 +72,18 @@ class Solving(QObject):
         # In a low window a verdict that is not of a failure leaves its room to the bars; the tab has all ways.
         wanted = _needs(finder.plan) and (finder.plan.fits is False or self._window.centre.height() >= LOW)
         chosen = [r for r in finder.remedies if r.sure and r.aim != "less"][:MOST] if wanted else []
-        self._window.centre.set_actions([self._action(remedy) for remedy in chosen])
+        self._window.centre.set_actions([self._action(remedy, chosen) for remedy in chosen])
         self._offered = bool(chosen)
 
-    def _action(self, remedy: Remedy) -> tuple[str, str, partial[None]]:
-        name = title(remedy)
+    def _action(self, remedy: Remedy, beside: Sequence[Remedy]) -> Offer:
         facts = ", ".join(outcome(remedy, self._window.services.unit()))
         plan = self.finder.plan
         of = plan.request.model.id if plan is not None else ""
-        return (
-            button(remedy, of),
-            f"Apply: {name}: {facts}. {'; '.join(remedy.costs)}",
+        return Offer(
+            whole_button(remedy, of),
+            f"Apply: {title(remedy)}: {facts}. {'; '.join(remedy.costs)}",
             partial(self.finder.apply, remedy),
+            button(remedy, of, beside),
         )
 
 
