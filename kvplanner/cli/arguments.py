@@ -5,11 +5,18 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, NoReturn
 
-from kvplanner.cli.output import flush, say
+from kvplanner.cli.output import flush, say, terminal_columns
 from kvplanner.errors import BadInput, UnknownName
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """Help for the terminal's width. One is made for each argument that is declared, also where none is shown."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=terminal_columns() - 2)
 
 
 class Parser(argparse.ArgumentParser):
@@ -23,7 +30,7 @@ class Parser(argparse.ArgumentParser):
             description=description,
             epilog=epilog,
             allow_abbrev=False,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=_Formatter,
         )
 
     def error(self, message: str) -> NoReturn:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from kvplanner.errors import BadInput, PlannerError
@@ -16,6 +16,7 @@ DOES_NOT_FIT: Final = 1
 BAD_INPUT: Final = 2
 
 _NARROW, _WIDE = 48, 120
+_TERMINAL: Final = 80
 _MOST: Final = 1500
 # What stands for a character in an encoding that lacks it, so that "430,000–458,000" stays a range.
 _STAND_INS: Final = str.maketrans({
@@ -129,11 +130,17 @@ def width() -> int:
 
 def columns() -> int | None:
     """The terminal's columns, None into files and pipes."""
-    if not sys.stdout.isatty():
-        return None
-    import shutil
+    return terminal_columns() if sys.stdout.isatty() else None
 
-    return shutil.get_terminal_size().columns
+
+def terminal_columns() -> int:
+    """COLUMNS, else the terminal's, else 80: as shutil has it, which takes long to load for what else it does."""
+    with suppress(KeyError, ValueError):
+        if (asked := int(os.environ["COLUMNS"])) > 0:
+            return asked
+    with suppress(AttributeError, ValueError, OSError):
+        return os.get_terminal_size(sys.__stdout__.fileno()).columns or _TERMINAL  # type: ignore[union-attr]
+    return _TERMINAL
 
 
 def make_printable() -> None:
