@@ -153,9 +153,14 @@ class Document(QObject):
         """Replace all options that the user set."""
         self.edit(label, options=dict(options))
 
-    def set_model(self, text: str, model: Model) -> None:
-        """Choose a model. A what-if weight format belongs to the model before it and goes."""
-        self.edit(f"Choose {model.id.rsplit('/', 1)[-1]}", model_text=text, model=model, weight_format=None)
+    def set_model(self, text: str, model: Model, *, engine: str = "") -> None:
+        """Choose a model. A what-if weight format belongs to the model before it and goes.
+
+        engine: to plan it with, where the one at hand does not load it.
+        """
+        other = engine and engine != self.state.ask.engine
+        fields: dict[str, Any] = {"engine": engine, "version": None} if other else {}
+        self.edit(f"Choose {model.id.rsplit('/', 1)[-1]}", model_text=text, model=model, weight_format=None, **fields)
 
     def seal(self) -> None:
         """End a run of merged edits (the slider was let go)."""

@@ -67,7 +67,8 @@ class Signature(NamedTuple):
     for a model and its settings, with the words that they stand for. kin: a pattern for the engine's other programs,
     which load no model as a server does. env_prefixes: how the engine's variables begin.
     child_options: options of the server that it starts for each model, with its own that came to them; child_share: of
-    these the one that the server's counts for all requests together, and the one that says how many.
+    these the one that the server's counts for all requests together, and the one that says how many. usual: methods of
+    quantisation that it is the usual engine of; files: how the names of such files end.
     """
 
     engine: str
@@ -106,6 +107,8 @@ class Signature(NamedTuple):
     env_prefixes: tuple[str, ...] = ()
     child_options: tuple[tuple[str, str], ...] = ()
     child_share: tuple[str, str] = ("", "")
+    usual: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
 
 
 @cache

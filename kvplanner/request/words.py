@@ -101,10 +101,14 @@ def build(words: PlanWords, sources: Sources) -> Built:
     Raises BadInput, UnknownName and NotModelled, each naming the flag or the file.
     """
     from kvplanner.engine.registry import engine, names
+    from kvplanner.engine.suited import suited, suited_name
 
     kept = planfile.load(words.model) if words.model.endswith(planfile.SUFFIX) else None
     launch = take_apart(words.flags)
-    chosen = engine(_engine_of(words, launch) or (kept.ask.engine if kept else names()[0]))
+    said_engine = _engine_of(words, launch) or (kept.ask.engine if kept else "")
+    # A version is of the usual engine where none is named.
+    by_name = "" if said_engine or words.version else suited_name(words.model)
+    chosen = engine(said_engine or by_name or names()[0])
     version = words.version or launch.version or (kept.ask.version if kept else None) or None
     command = _command(chosen, version, launch)
     named = kept.model if kept else words.model
@@ -133,6 +137,11 @@ def build(words: PlanWords, sources: Sources) -> Built:
     machine, machine_text, said = machine_of(words.gpu or (kept.machine if kept else ""), sources.local)
     open_kept = sources.open_kept or sources.open_model
     model = (open_kept if kept else sources.open_model)(model_text)
+    if not (said_engine or words.version or words.flags) and (other := suited(model, chosen.name)) != chosen.name:
+        chosen, by_name = engine(other), other
+        command = _command(chosen, version, launch)
+    if by_name and chosen.name != names()[0]:
+        said = (*said, f"Planned for {chosen.title}, which such files are for; --engine names another")
     given, counted = _with_encoders(command, chosen, model)
     if kept:
         request = planfile.to_request(kept, model, machine)

@@ -59,6 +59,28 @@ def test_a_repositorys_projector_is_loaded_unasked() -> None:
     assert "mmproj_size" not in built("llama-server -hf unsloth/Qwen3-8B-GGUF:Q8_0").request.options
 
 
+def test_files_of_one_engine_are_planned_for_it_where_none_is_named(tmp_path: Path) -> None:
+    path = make_gguf.write(tmp_path / "a.gguf", make_gguf.llama_pairs(), make_gguf.llama_tensors())
+    (tmp_path / "folder").mkdir()
+    make_gguf.write(tmp_path / "folder" / "b.gguf", make_gguf.llama_pairs(), make_gguf.llama_tensors())
+
+    def asked(model: str, *flags: str, named: str = "", version: str = "") -> Built:
+        words = PlanWords(model=model, gpu="RTX 3090", flags=flags, engine=named, version=version)
+        return build(words, Sources(open_model, lambda: None))
+
+    for found in (asked(str(path)), asked(str(path), "-ngl", "1"), asked(str(tmp_path / "folder" / "b.gguf"))):
+        assert found.request.engine == "llamacpp"
+        assert any("Planned for llama.cpp" in warning for warning in found.warnings)
+    assert asked(str(path), "-ngl", "1").request.options == {"n_gpu_layers": "1"}
+    for found in (asked(str(path), named="vllm"), asked(str(path), version="0.16"), asked("Qwen/Qwen3-8B")):
+        assert found.request.engine == "vllm"
+        assert not any("Planned for" in warning for warning in found.warnings)
+    # What lies in no file of that name, its content tells.
+    path.rename(tmp_path / "blob")
+    assert asked(str(tmp_path / "blob")).request.engine == "llamacpp"
+    assert asked("ollama:qwen3:8b").request.engine == "ollama"
+
+
 def test_a_fetched_repositorys_projector_counts_by_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the Hub's cache and in llama.cpp's own, where files of all repositories lie together."""
     hub, own = tmp_path / "hub", tmp_path / "own"

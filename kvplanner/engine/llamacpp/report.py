@@ -259,10 +259,10 @@ def _fitting(fitted: Fitted | None, layers: int) -> Iterator[str]:
         return
     if fitted.refused:
         yield f"--fit gives up: {fitted.refused}"
-    if fitted.layers:
-        partial = sum(part for _, part in fitted.layers)
+    kept, partial = (sum(counts) for counts in zip(*fitted.layers, strict=True)) if fitted.layers else (layers, 0)
+    if kept < layers or partial:
         moved = f", of {partial} the experts stay on the host or on another GPU" if partial else ""
-        yield f"--fit leaves {sum(count for count, _ in fitted.layers)} of {layers} layers on the GPUs{moved}"
+        yield f"--fit leaves {kept} of {layers} layers on the GPUs{moved}"
     if fitted.context is not None:
         yield (f"--fit shortens the context to {format_count(fitted.context)} tokens; set --ctx-size to keep another")
 

@@ -81,6 +81,8 @@ SIGNATURE: Final[Mapping[str, object]] = {
     "commands": ((r"llama-server",), (r"llama", "serve")),
     "titles": (),
     "model_flags": ("-m", "--model"),
+    "usual": ("gguf",),
+    "files": (".gguf",),
     "repo_flags": ("-hf", "-hfr", "--hf-repo"),
     "repo_file_flags": ("-hff", "--hf-file"),
     "repo_env": ("LLAMA_ARG_HF_REPO",),

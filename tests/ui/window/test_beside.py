@@ -71,5 +71,27 @@ def test_a_running_servers_projector_counts_where_its_model_is_a_repositorys(
     assert window.document.state.model_text == model
 
 
+def test_a_gguf_file_is_planned_for_the_engine_that_loads_it(
+    open_window: Callable[..., MainWindow], qtbot: QtBot, tmp_path: Path
+) -> None:
+    """In one step that undo takes back; an engine that loads it stays."""
+    path = make_gguf.write(tmp_path / "a.gguf", make_gguf.llama_pairs(), make_gguf.llama_tensors())
+    window = open_window(gpu="RTX 3090")
+    with qtbot.waitSignal(window.messages.posted, timeout=10_000) as posted:
+        window.opening.open_path(path)
+    assert posted.args is not None
+    assert posted.args[0].text == "vLLM does not load a.gguf: planned for llama.cpp"
+    window.document.flush()
+    assert window.document.plan is not None
+    assert window.document.plan.request.engine == "llamacpp"
+    assert window.document.plan.fits
+    window.document.undo()
+    assert window.document.state.ask.engine == "vllm"
+    window.document.edit("Ollama", engine="ollama", version=None)
+    window.opening.open_path(path)
+    qtbot.waitUntil(lambda: window.document.state.model_text == str(path), timeout=10_000)
+    assert window.document.state.ask.engine == "ollama"
+
+
 def planned_with(window: MainWindow, options: dict[str, int]) -> bool:
     return dict(window.document.state.ask.options) == options

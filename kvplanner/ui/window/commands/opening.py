@@ -187,7 +187,15 @@ class Opening:
         self._form.show_loading(name)
 
         def done(model: Model) -> None:
-            self._document.set_model(text, model)
+            from kvplanner.engine.registry import engine
+            from kvplanner.engine.suited import suited
+
+            state = self._document.state
+            other = suited(model, state.ask.engine, state.ask.version, state.machine)
+            self._document.set_model(text, model, engine=other)
+            if other != state.ask.engine:
+                said = f"{engine(state.ask.engine).title} does not load {name}: planned for {engine(other).title}"
+                self._messages.info(said, key="open")
             self._services.settings.remember(s.RECENT_MODELS, text)
 
         def failed(error: Exception) -> None:
