@@ -17,6 +17,7 @@ from hypothesis import settings
 
 from kvplanner.catalog import preread
 from kvplanner.files import FOLDER_VARIABLE, shipped
+from tests.patience import wait_long
 
 settings.register_profile("kvplanner", deadline=None)
 settings.load_profile("kvplanner")
@@ -26,6 +27,7 @@ def pytest_configure() -> None:
     """No test sees what its user keeps; and whoever works on a reader of configs sees what it reads: models that
     were kept before that are read anew.
     """
+    wait_long()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what it puts in the background
         signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ[FOLDER_VARIABLE] = str(Path(tempfile.gettempdir(), "kvplanner-tests-keep-nothing"))

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
+
+from pytestqt.qtbot import QtBot
+from pytestqt.wait_signal import SignalBlocker
 
 # Processor seconds of `_some_work` on the machine that the bounds were set on, at rest.
 _AT_REST_S: Final = 0.012
@@ -45,3 +48,24 @@ def _some_work() -> float:
         found[i & 1023] = str(i)
         found.get(i ^ 7)
     return time.thread_time() - started
+
+
+# A wait ends as soon as what it waits for is there: how long it may take is for what never comes.
+_WAIT_MS: Final = 120_000
+
+
+def wait_long() -> None:
+    """Let every wait of pytest-qt take as long as a slow and busy machine needs, whatever its test says.
+
+    At a load of 15 on two cores, what takes half a second takes 20.
+    """
+    until, signal = QtBot.waitUntil, QtBot.waitSignal
+
+    def wait_until(self: QtBot, callback: Callable[[], bool | None], *, timeout: int = 0) -> None:
+        until(self, callback, timeout=max(timeout, _WAIT_MS))
+
+    def wait_signal(self: QtBot, awaited: Any, *, timeout: int = 0, **more: Any) -> SignalBlocker:
+        return signal(self, awaited, timeout=max(timeout, _WAIT_MS), **more)
+
+    QtBot.waitUntil = wait_until  # type: ignore[method-assign]  # each of its users
+    QtBot.waitSignal = wait_signal  # type: ignore[method-assign, assignment]  # each of its users
