@@ -139,7 +139,7 @@ def terminal_columns() -> int:
         if (asked := int(os.environ["COLUMNS"])) > 0:
             return asked
     with suppress(AttributeError, ValueError, OSError):
-        return os.get_terminal_size(sys.__stdout__.fileno()).columns or _TERMINAL  # type: ignore[union-attr]
+        return os.get_terminal_size(sys.__stdout__.fileno()).columns or _TERMINAL  # type: ignore[union-attr]  # what is none is caught
     return _TERMINAL
 
 
