@@ -62,20 +62,22 @@ def _tell(callback: Callable[[Any], None], value: object) -> None:
     """Call it, unless the dialog or the window that it would show the value in was closed meanwhile."""
     try:
         callback(value)
-    except RuntimeError:
-        if not _rests_on_gone(callback):
+    except RuntimeError as error:
+        if "already deleted" not in str(error) or not _rests_on_gone(callback):
             raise
 
 
-def _rests_on_gone(callback: Callable[..., Any]) -> bool:
-    """Whether a function's own object, or one that it was made with, is a part of Qt's that is deleted."""
+def _rests_on_gone(thing: object, deep: int = 3) -> bool:
+    """Whether a part of Qt's that is deleted is what a function was made with, or is in a field of an object."""
     from shiboken6 import isValid
 
-    known = [getattr(callback, "__self__", None)]
-    for cell in getattr(callback, "__closure__", None) or ():
+    if isinstance(thing, QObject):
+        return not isValid(thing)
+    rests = [getattr(thing, "__self__", None), getattr(thing, "func", None), *getattr(thing, "__dict__", {}).values()]
+    for cell in getattr(thing, "__closure__", None) or ():
         with suppress(ValueError):  # nothing is in it yet
-            known.append(cell.cell_contents)
-    return any(isinstance(one, QObject) and not isValid(one) for one in known)
+            rests.append(cell.cell_contents)
+    return deep > 0 and any(_rests_on_gone(one, deep - 1) for one in rests if one is not None)
 
 
 class Job(QObject):

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from functools import partial
 
 import pytest
-from PySide6.QtCore import QRunnable, Qt, QTimer
+from PySide6.QtCore import QCoreApplication, QEvent, QRunnable, Qt, QTimer
+from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
 from kvplanner.app.jobs import JobControl, Jobs
@@ -221,3 +222,21 @@ def test_an_error_of_a_callback_is_not_lost_where_nothing_was_closed(qtbot: QtBo
         jobs.submit("t", lambda control: 7, done, fail)
         qtbot.waitUntil(lambda: bool(caught))
     assert "a fault of the program's" in str(caught[0][1])
+
+
+def test_what_a_window_kept_for_it_is_not_told_once_it_is_closed(qtbot: QtBot, jobs: Jobs) -> None:
+    class Keeper:
+        """No part of Qt's, as many that a window is made of."""
+
+        def __init__(self) -> None:
+            self.label = QLabel()
+
+        def show(self, result: object) -> None:
+            self.label.setText(str(result))
+
+    keeper = Keeper()
+    job = jobs.submit("t", lambda control: 7, lambda found: keeper.show(found), fail)
+    assert job is not None
+    keeper.label.deleteLater()
+    QCoreApplication.sendPostedEvents(keeper.label, QEvent.Type.DeferredDelete)
+    qtbot.waitUntil(lambda: not jobs.active)  # pytest-qt sees what a slot raises
