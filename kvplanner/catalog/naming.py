@@ -217,8 +217,12 @@ def as_recipe(model: Model, recipe: Recipe, known: Sequence[Recipe] | None = Non
         outside = tuple(group for group in inventory.outside if group.place != "mtp")
         spec, inventory = spec._replace(mtp_layers=0), inventory._replace(outside=outside)
     copies = spec.tied_embeddings and published.stored_twice(recipe, known)
-    width = DTYPE_BYTES.get(spec.dtype, 2)
-    return spec, inventory, width * spec.vocab_size * spec.hidden_size if copies else 0
+    return spec, inventory, copy_bytes(spec) if copies else 0
+
+
+def copy_bytes(spec: ModelSpec) -> int:
+    """Bytes of a second copy of a tied head, 0 where the head is the model's own."""
+    return DTYPE_BYTES.get(spec.dtype, 2) * spec.vocab_size * spec.hidden_size if spec.tied_embeddings else 0
 
 
 def size_of(named_as: Named, known: Sequence[Recipe]) -> int | None:
@@ -297,7 +301,9 @@ def _quantised(named: Model, named_as: Named, base: Model) -> Model:
                           f"Plan {base.id}, or its own config.json")  # fmt: skip
     spec, inventory, copies = as_recipe(base, recipe)
     size = inventory.stored_bytes() + copies
-    low, high = published.spread(named_as.key, published.is_near(recipe, base.spec, named_as.publisher))
+    near = published.is_near(recipe, base.spec, named_as.publisher)
+    low, high = published.spread(named_as.key, near)
+    unsure = 0 if near else copy_bytes(spec)  # whether a tied head is stored twice differs from model to model
     shown = f", as in {recipe.ids[0]}" if recipe.ids else ""
     own = recipe.publisher.lower() == named_as.publisher.lower() and bool(recipe.ids)
     whose = f"{recipe.publisher}'s recipe{shown}" if own else f"the usual recipe{shown}"
@@ -306,7 +312,10 @@ def _quantised(named: Model, named_as: Named, base: Model) -> Model:
     return named._replace(
         spec=spec._replace(assumed_fields=(*spec.assumed_fields, "quantization_config")), inventory=inventory,
         weight_format=recipe.method, source_detail=f"by its name: {base.id} in {named_as.key} by {whose}",
-        stored=banded(size, int(size * min(low, 1)), int(size * max(high, 1)), "assumed", "{counted}", counted),
+        stored=banded(
+            size, int(size * min(low, 1)) - (unsure if copies else 0),
+            int(size * max(high, 1)) + (0 if copies else unsure), "assumed", "{counted}", counted,
+        ),
         problems=(told, *base.problems),
     )  # fmt: skip
 

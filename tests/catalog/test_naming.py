@@ -153,14 +153,29 @@ def test_published_sizes_lie_near_what_their_names_say() -> None:
         if size is None or recipe is None:
             continue
         checked += 1
-        low, high = published.spread(said.key, published.is_near(recipe, spec, said.publisher))
+        near_by = published.is_near(recipe, spec, said.publisher)
+        low, high = published.spread(said.key, near_by)
         ratios.append(int(row["bytes"]) / size)
+        if not near_by:  # whether a tied head is stored twice is no matter of the recipe, and each plan allows for it
+            copies = naming.as_recipe(models.load(said.base.id), recipe, known)[2]
+            other = size - copies if copies else size + naming.copy_bytes(spec)
+            ratios[-1] = min(ratios[-1], int(row["bytes"]) / other, key=lambda ratio: abs(ratio - 1))
         if not low - 0.01 <= ratios[-1] <= high + 0.01:
             outside[row["id"]] = round(ratios[-1], 3)
     assert checked >= 120
     assert len(outside) <= 0.1 * checked, outside
     near = [ratio for ratio in ratios if abs(ratio - 1) <= 0.02]
     assert len(near) >= 0.75 * checked
+
+
+def test_a_tied_head_may_be_stored_twice_where_the_recipe_is_anothers() -> None:
+    """RedHatAI's gemma-4-12B-it-FP8-Dynamic is 15.04 to 15.1 GB: 2.01 more than its 31B's recipe gives."""
+    spec = models.load("google/gemma-4-12B-it").spec
+    assert naming.copy_bytes(spec) == 2 * 262144 * 3840
+    shown = naming.derive("RedHatAI/gemma-4-12B-it-FP8-Dynamic")
+    assert shown is not None
+    assert shown.stored is not None
+    assert shown.stored.low <= 15_043_478_260 <= shown.stored.high
 
 
 @pytest.mark.slow

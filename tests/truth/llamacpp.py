@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 from kvplanner.catalog import models
 from kvplanner.engine.llamacpp.architectures import as_gguf
 from kvplanner.engine.llamacpp.builds import Build, build_of
+from kvplanner.engine.llamacpp.place import HOST
 from kvplanner.engine.llamacpp.settings import ContextSettings, PlaceSettings, Settings
 from kvplanner.engine.llamacpp.sizes import Sizes, size_up
 from kvplanner.engine.llamacpp.tensors import tensors_of
@@ -313,6 +314,8 @@ def _compare(row: Mapping[str, Any], sizes: Sizes, gpus: int) -> Iterator[Compar
     unplaced, reported = _unplaced(row), row["reported"]
     own_mix = _MIX.fullmatch(str(row.get("quant") or "")) is not None and "ot" not in row["flags"]
     unknown = unplaced or ("ot" in row["flags"] and not _overrides(row["flags"]))  # of experts, which compute needs
+    # Layers on the host are staged on a GPU, in a size that only the file's types tell.
+    unknown = unknown or (not row.get("quant") and HOST in sizes.placed.placement.layers and gpus > 0)
     device = reported.get("failed_device")
     if device is not None and device < gpus and "failed_alloc_mib" in reported and not unknown:
         # The report does not say of what: of the device's buffers, the one that is nearest.
