@@ -204,6 +204,25 @@ def test_graphs_of_256_requests_take_the_slack_of_13_gb() -> None:
     assert float(str(found[0].request.options["mem_fraction_static"])) == pytest.approx(0.87, abs=0.02)
 
 
+def test_prompts_that_are_not_cut_overfill_the_slack_of_a_24_gb_card() -> None:
+    """Twenty requests of 1,000 tokens each in one step of up to 16,384: fewer tokens of prompts in a step (4,096)
+    worked for who asked, as does reading them in pieces: https://github.com/sgl-project/sglang/issues/1030 (of release
+    0.2; planned by the oldest release that is known, on a card that the thread does not name).
+    """
+    plan, found = answered(
+        "NousResearch/Meta-Llama-3-8B-Instruct --gpu A10 --engine sglang --engine-version 0.4 --load 20@1000+1024 -- "
+        "--context-length 4096 --mem-fraction-static 0.88 --chunked-prefill-size -1 --max-prefill-tokens 16384"
+    )
+    short = plan.verdict.failing or plan.verdict.doubt
+    assert short is not None
+    assert short.stage in LATE
+    assert found[0].sure
+    assert found[0].names == ("chunked_prefill",)
+    fewer = [way for way in found if any(change.option == "max_prefill_tokens" for change in way.changes)]
+    assert fewer
+    assert all(int(str(way.request.options["max_prefill_tokens"])) <= 8192 for way in fewer)
+
+
 def test_weights_that_do_not_fit_are_answered() -> None:
     request = PlanRequest(models.load("meta-llama/Llama-3.3-70B-Instruct"), gpus.machine("H100"))
     plan = engine("vllm").plan(request)

@@ -10,11 +10,12 @@ from kvplanner.engine.shared.levers import Seen, by_role
 from kvplanner.model.spec import State
 
 _LATE: Final = ("graph_capture", "runtime")
+_PIECES: Final = (8192, 4096, 2048, 1024, 512)
 
 
 def levers(seen: Seen) -> tuple[Lever, ...]:
     """All levers of a plan: those of the roles, then SGLang's own."""
-    return (*by_role(seen), *_cache_type(seen), *_graphs(seen), *_states(seen))
+    return (*by_role(seen), *_cache_type(seen), *_graphs(seen), *_states(seen), *_whole_prompts(seen))
 
 
 def _aim(seen: Seen) -> Aim:
@@ -45,3 +46,22 @@ def _states(seen: Seen) -> Iterator[Lever]:
     if states and not seen.request.options.get("disable_radix_cache") and not early:
         cost = "prompts that begin alike are read anew each time"
         yield Lever("no_prefix_caching", ({"disable_radix_cache": True},), cost, "speed", (_aim(seen),))
+
+
+def _whole_prompts(seen: Seen) -> Iterator[Lever]:
+    """Where prompts are not cut, the largest step is that of --max-prefill-tokens: fewer tokens of it, or pieces."""
+    chunk, most = (seen.plan.options.get(name) for name in ("chunked_prefill_size", "max_prefill_tokens"))
+    if seen.short is None or seen.short.stage not in _LATE or chunk is None or most is None:
+        return
+    if not isinstance(chunk.value, int) or chunk.value > 0 or not isinstance(most.value, int):
+        return
+    source = "https://github.com/sgl-project/sglang/issues/1030"
+    pieces: tuple[Step, ...] = tuple({"chunked_prefill_size": size} for size in _PIECES)
+    yield Lever("chunked_prefill", pieces, "long prompts are read in pieces of {value} tokens", "nothing", ("fit",),
+                source, monotone=True)  # fmt: skip
+    floor = seen.request.load.longest_prompt if seen.request.load else 0
+    fewer: tuple[Step, ...] = tuple(
+        {"max_prefill_tokens": size} for size in _PIECES if max(floor, 1) <= size < most.value
+    )
+    cost = "no more than {value} tokens of waiting prompts are read in a step: first tokens come later"
+    yield Lever("step_tokens", fewer, cost, "speed", ("fit",), source, monotone=True)
