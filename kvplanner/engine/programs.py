@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -40,12 +41,12 @@ def variables_of(program: Program, environment: Mapping[str, str]) -> Iterator[s
 def _translated(program: Program, words: Sequence[str]) -> Iterator[str]:
     """A server's words for those of a program that spells every flag its own way."""
     renamed, toggles = dict(program.renamed), {flag: (on, off) for flag, on, off in program.toggles}
-    rest = list(words)
+    rest = deque(words)
     repository, pattern, file = program.of_repository
     if repository and any(word.partition("=")[0] == repository for word in words):
         renamed[pattern] = file
     while rest:
-        word = rest.pop(0)
+        word = rest.popleft()
         spelled, equals, inline = word.partition("=")
         flag = f"--{spelled[2:].replace('-', '_')}" if spelled.startswith("--") else spelled
         if flag not in renamed and flag not in toggles and flag not in program.dropped:
@@ -53,7 +54,7 @@ def _translated(program: Program, words: Sequence[str]) -> Iterator[str]:
             continue
         values = [inline] if equals else []
         while rest and not equals and (not values or flag in program.joined) and not _is_flag(rest[0]):
-            values.append(rest.pop(0))
+            values.append(rest.popleft())
         value = ",".join(part.strip("[]() ") for part in values)
         if flag in toggles:
             on, off = toggles[flag]
