@@ -187,6 +187,21 @@ def test_llama_cpp_pythons_server_takes_variables_and_repositories() -> None:
 
 
 @pytest.mark.parametrize(
+    ("start", "loads"),
+    [
+        ("llama-cli -hf {repo}:Q4_K_M", True), ("llama-completion -hf {repo}:Q4_K_M", False),
+        ("llama-bench -hf {repo}:Q4_K_M", False),
+        ("python -m llama_cpp.server --hf_model_repo_id {repo} --model '*Q4_K_M.gguf'", False),
+    ],
+)  # fmt: skip
+def test_only_programs_that_load_a_repositorys_projector_unasked_count_it(start: str, loads: bool) -> None:
+    """mmproj_examples of llama.cpp's common/arg.cpp; llama_cpp/server/model.py of llama-cpp-python 0.3.36."""
+    built = _built(start.format(repo="ggml-org/gemma-3-27b-it-GGUF"))
+    assert ("mmproj_size" in built.request.options) is loads
+    assert any("projector" in warning for warning in built.warnings) is loads
+
+
+@pytest.mark.parametrize(
     ("flags", "error"),
     [
         ("--config_file models.json", "what it sets is not read from here.*Write the settings"),

@@ -24,8 +24,24 @@ _PRESETS: Final = (
     ("--vision-gemma-12b-default", ("-hf", "ggml-org/gemma-3-12b-it-qat-GGUF", "--ctx-size", "0")),
 )  # fmt: skip
 
+# What the programs take that answer one prompt, and a server does not.
+_CHAT: Final[Mapping[str, object]] = {
+    "dropped": (
+        "-p", "--prompt", "-f", "--file", "-bf", "--binary-file", "-sys", "--system-prompt", "-sysf",
+        "--system-prompt-file", "-r", "--reverse-prompt", "--prompt-cache", "--in-prefix", "--in-suffix",
+        "--image", "--audio", "--video",
+    ),
+    "switches": (
+        "-cnv", "--conversation", "-no-cnv", "--no-conversation", "-i", "--interactive", "-if",
+        "--interactive-first", "-st", "--single-turn", "-mli", "--multiline-input", "-co", "--color",
+        "-sp", "--special", "--no-display-prompt", "--display-prompt", "--prompt-cache-all",
+        "--prompt-cache-ro", "--show-timings", "--no-show-timings",
+    ),
+}  # fmt: skip
+
 # llama-cpp-python's server: llama_cpp/server/settings.py and llama_cpp/llama.py of 0.3.36. It sets neither
 # n_outputs_max nor swa_full: libllama's own defaults are a row for every token of a batch, and windows at full length.
+# A projector is loaded where --clip_model_path names it, and never unasked (llama_cpp/server/model.py).
 _TYPES: Final = {
     0: "f32", 1: "f16", 2: "q4_0", 3: "q4_1", 6: "q5_0", 7: "q5_1", 8: "q8_0", 20: "iq4_nl", 30: "bf16",
 }  # fmt: skip
@@ -36,6 +52,7 @@ _PYTHON: Final[Mapping[str, object]] = {
     "words": (
         "--parallel", "1", "--fit", "off", "--n-gpu-layers", "0", "--ctx-size", "2048", "--batch-size", "512",
         "--ubatch-size", "512", "--flash-attn", "off", "--load-mode", "mlock", "--swa-full", "--all-outputs",
+        "--no-mmproj",
     ),
     "port": 8000,
     "renamed": (
@@ -103,24 +120,16 @@ SIGNATURE: Final[Mapping[str, object]] = {
     "planned": True,
     # tools/cli, tools/completion and tools/llama-bench of llama.cpp 0.5.0-dev (October 2026)
     "programs": (
+        {"command": (r"llama-(?:cli|mtmd-cli)",), "words": ("--parallel", "1"), **_CHAT},
+        # No projector is theirs: mmproj_examples of common/arg.cpp.
         {
-            "command": (r"llama-(?:cli|completion|main|simple-chat|mtmd-cli|run)",),
-            "words": ("--parallel", "1"),
-            "dropped": (
-                "-p", "--prompt", "-f", "--file", "-bf", "--binary-file", "-sys", "--system-prompt", "-sysf",
-                "--system-prompt-file", "-r", "--reverse-prompt", "--prompt-cache", "--in-prefix", "--in-suffix",
-                "--image", "--audio", "--video",
-            ),
-            "switches": (
-                "-cnv", "--conversation", "-no-cnv", "--no-conversation", "-i", "--interactive", "-if",
-                "--interactive-first", "-st", "--single-turn", "-mli", "--multiline-input", "-co", "--color",
-                "-sp", "--special", "--no-display-prompt", "--display-prompt", "--prompt-cache-all",
-                "--prompt-cache-ro", "--show-timings", "--no-show-timings",
-            ),
+            "command": (r"llama-(?:completion|main|simple-chat|run)",),
+            "words": ("--parallel", "1", "--no-mmproj"),
+            **_CHAT,
         },
         {
             "command": (r"llama-bench",),
-            "words": ("--parallel", "1", "--n-gpu-layers", "all", "--fit", "off", "--all-outputs"),
+            "words": ("--parallel", "1", "--n-gpu-layers", "all", "--fit", "off", "--all-outputs", "--no-mmproj"),
             "listed": True,
             "dropped": (
                 "-t", "--threads", "-C", "--cpu-mask", "--cpu-strict", "--poll", "-r", "--repetitions", "--prio",
