@@ -274,7 +274,7 @@ def _place_notes(settled: Settled, sizes: Sizes, model: Model) -> Iterator[str]:
         yield "The first builds with --split-mode tensor, of April 2026, refuse a quantised cache"
     if not sizes.flash and settled.settings.context.flash == "auto" and settled.settings.build.flash_auto:
         yield "Flash attention stays off: layers on a GPU read caches that lie on the host"
-    if "iq4_nl" in (sizes.shape.key_type, sizes.shape.value_type) and settled.gpus:
+    if sizes.shape.flash and "iq4_nl" in (sizes.shape.key_type, sizes.shape.value_type) and settled.gpus:
         yield "The GPUs have no flash attention for iq4_nl caches: attention runs on the host"
     if settled.wddm:
         beyond = (

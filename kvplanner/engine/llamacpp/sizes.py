@@ -11,7 +11,7 @@ from typing import Final
 
 from kvplanner.engine.llamacpp import cache, place
 from kvplanner.engine.llamacpp.cache import CacheTypes, Cells
-from kvplanner.engine.llamacpp.compute.attention import as_heads, as_latent
+from kvplanner.engine.llamacpp.compute.attention import NO_KERNEL, as_heads, as_latent
 from kvplanner.engine.llamacpp.compute.buffers import Chain
 from kvplanner.engine.llamacpp.compute.chain import How, Reserved, chain_of, reserved
 from kvplanner.engine.llamacpp.compute.feedforward import displaces
@@ -81,15 +81,16 @@ def resolve_flash(
 
     auto: on where values are quantised, for nothing else reads those (llama_init_from_model); else on, unless it would
     run on another device than its layer's (resolve_fused_ops of llama-context.cpp): where a layer on the host has no
-    cache of its own that binds it, in hybrids whose caches all lie on the host, and where GPUs have no kernel for the
-    heads. full_heads: latent attention keeps every head.
+    cache of its own that binds it, in hybrids whose caches all lie on the host, and where a GPU has no kernel for the
+    keys or the heads of a layer. full_heads: latent attention keeps every head.
     """
     asked = settings.context.flash
     if asked == "off" or (asked == "auto" and not settings.build.flash_auto):
         return False, True
     if asked == "auto" and settings.context.value_type not in _PLAIN_TYPES:
         return True, False
-    if asked == "auto" and gpus and settings.build.real_kernels and not _have_kernels(spec, full_heads=full_heads):
+    keys = settings.context.key_type
+    if asked == "auto" and gpus and settings.build.real_kernels and not _have_kernels(spec, placed, keys, full_heads):
         return False, False
     if asked == "auto" and gpus and settings.place.op_offload and _strays(spec, placed):
         return False, False
@@ -98,9 +99,15 @@ def resolve_flash(
     return True, False
 
 
-def _have_kernels(spec: ModelSpec, *, full_heads: bool) -> bool:
-    """Whether CUDA has flash attention for every head size (ggml_cuda_get_best_fattn_kernel of fattn.cu)."""
-    for mixer in {mixer for layer in spec.layers for mixer in layer.mixers}:
+def _have_kernels(spec: ModelSpec, placed: Placed, key_type: str, full_heads: bool) -> bool:
+    """Whether CUDA has flash attention for the keys and heads of every layer on a GPU.
+
+    By ggml_cuda_get_best_fattn_kernel of fattn.cu.
+    """
+    on_gpu = {
+        index for device, index in zip(placed.placement.layers, spec.layer_of, strict=True) if device != HOST
+    }  # fmt: skip
+    for mixer in {mixer for index in on_gpu for mixer in spec.layers[index].mixers}:
         if isinstance(mixer, Mla):
             mixer = as_heads(mixer) if full_heads else as_latent(mixer)
         if not isinstance(mixer, Attention):
@@ -108,7 +115,7 @@ def _have_kernels(spec: ModelSpec, *, full_heads: bool) -> bool:
         shared = mixer.heads // max(mixer.kv_heads, 1)  # queries to a key
         values, together = _PAIRED_HEADS.get(mixer.head_size, (mixer.head_size, 1))
         known = mixer.head_size in _HEADS or mixer.head_size in _PAIRED_HEADS
-        if not known or mixer.head_size_v != values or shared % together:
+        if key_type in NO_KERNEL or not known or mixer.head_size_v != values or shared % together:
             return False
     return True
 

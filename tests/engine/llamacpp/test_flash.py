@@ -1,0 +1,69 @@
+"""Where `--flash-attn auto` turns flash attention off: a layer on a GPU whose keys or heads CUDA has no kernel for.
+
+ggml_cuda_get_best_fattn_kernel of llama.cpp's fattn.cu, and resolve_fused_ops of llama-context.cpp, which compares the
+device of each layer with that of its attention (October 2026).
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from kvplanner.catalog import gpus
+from kvplanner.engine.llamacpp.builds import build_of
+from kvplanner.engine.llamacpp.settle import settle
+from kvplanner.engine.llamacpp.trial import Trial
+from kvplanner.engine.option import OptionValue
+from kvplanner.model.model import Model
+from kvplanner.model.spec import Attention, LayerSpec
+from tests.engine.llamacpp.kit import LLAMA, plan
+from tests.oracle.llamacpp.cases import model_of
+
+
+def model(keys: int, values: int, kv_heads: int) -> Model:
+    """32 query heads of a size in every layer."""
+
+    def changed(layer: LayerSpec) -> LayerSpec:
+        return layer._replace(
+            mixers=tuple(
+                mixer._replace(head_size=keys, head_size_v=values, kv_heads=kv_heads)
+                for mixer in layer.mixers if isinstance(mixer, Attention)
+            )
+        )  # fmt: skip
+
+    found = model_of(LLAMA)[0]
+    return found._replace(spec=found.spec._replace(layers=tuple(map(changed, found.spec.layers))))
+
+
+def is_on(model: Model, **options: OptionValue) -> bool:
+    settled = settle(build_of(None), model.spec, {"fit": "off", **options}, gpus.machine("RTX 4090").devices)
+    return Trial(model, None, settled.gpus).sizes(settled.settings).shape.flash
+
+
+@pytest.mark.parametrize(
+    ("keys", "values", "kv_heads", "on"),
+    [
+        (128, 128, 8, True), (80, 80, 32, True), (48, 48, 8, False), (160, 160, 8, False), (192, 192, 8, False),
+        (128, 64, 8, False), (192, 128, 4, True), (192, 128, 8, False), (192, 128, 32, False), (512, 512, 4, True),
+        (512, 512, 32, False), (320, 256, 1, True), (320, 256, 2, False), (576, 512, 1, True),
+    ],
+)  # fmt: skip
+def test_heads_without_a_kernel_turn_it_off(keys: int, values: int, kv_heads: int, on: bool) -> None:
+    assert is_on(model(keys, values, kv_heads)) is on
+    assert is_on(model(keys, values, kv_heads), flash_attn="on")
+
+
+def test_layers_on_the_host_need_no_kernel_of_a_gpu() -> None:
+    odd = model(48, 48, 8)
+    assert is_on(odd, n_gpu_layers="0")
+    assert not is_on(odd, n_gpu_layers="2")
+
+
+def test_keys_without_a_kernel_turn_it_off() -> None:
+    """Of values in that type nothing but flash attention makes sense: it stays on, and runs on the host."""
+    usual = model(128, 128, 8)
+    assert is_on(usual, cache_type_k="q4_0")
+    assert not is_on(usual, cache_type_k="iq4_nl")
+    assert is_on(usual, cache_type_k="iq4_nl", cache_type_v="iq4_nl")
+    on_host = "attention runs on the host"
+    assert not any(on_host in note for note in plan(LLAMA, cache_type_k="iq4_nl").warnings)
+    assert any(on_host in note for note in plan(LLAMA, cache_type_k="iq4_nl", flash_attn="on").warnings)
