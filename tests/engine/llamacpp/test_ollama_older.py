@@ -166,6 +166,12 @@ def test_asked_layers_are_placed_as_asked() -> None:
     assert [device.device.kind for device in host.devices] == ["host"]
 
 
+def test_what_windows_may_not_move_to_ram_fails() -> None:
+    asked: dict[str, Any] = {"mix": "GGUF Q8_0", "num_gpu": 99, "wddm": True}
+    assert _plan("Qwen3-14B", "RTX 4060 Ti 16GB", "0.12.0", **asked).verdict.spilled is not None
+    assert _plan("Qwen3-14B", "RTX 4060 Ti 16GB", "0.12.0", sysmem_fallback=False, **asked).fits is False
+
+
 @pytest.mark.parametrize(
     ("layers", "room", "wanted", "expected"),
     [([10] * 4 + [5], [100], -1, (5,)), ([10] * 4 + [5], [32], -1, (3,)), ([10] * 4 + [5], [24, 24], -1, (2, 2)),

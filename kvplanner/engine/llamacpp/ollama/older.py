@@ -208,6 +208,7 @@ class Older(Asked):
             out["mmproj_size"] = beside
         for name, default, reason in (
             ("host_memory", None, "not known: what stays on the host is not held against anything"), ("wddm", None, ""),
+            ("sysmem_fallback", None, ""),
         ):  # fmt: skip
             if (given := self.take(name, default, reason)) is not None:
                 out[name] = given
