@@ -102,7 +102,7 @@ def _keep(pack: Pack, data: bytes, rows: list[list[Any]], keys: dict[str, str], 
     target = folder / f"{pack.name}{packfile.SUFFIX}"
     beside = packfile.rows_path(target, packfile.split(data, target.name))
     text = json.dumps({"schema": packfile.ROWS_SCHEMA, "rows": rows}, ensure_ascii=False, separators=(",", ":"))
-    kept = False
+    kept, indexed = False, file_size(beside) is not None  # the very pack that is here, once more
     try:
         folder.mkdir(parents=True, exist_ok=True)
         write_whole(beside, text.encode())
@@ -114,7 +114,7 @@ def _keep(pack: Pack, data: bytes, rows: list[list[Any]], keys: dict[str, str], 
         with suppress(OSError):
             if new:
                 target.unlink(missing_ok=True)
-            if new or not kept:
+            if new or not (kept or indexed):
                 beside.unlink(missing_ok=True)
         raise BadInput(f"cannot be kept ({error.strerror or error})", str(folder), "Make room, or name another folder"
                        " as KVPLANNER_DATA_DIR") from error  # fmt: skip

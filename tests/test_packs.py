@@ -155,6 +155,9 @@ def test_a_disk_that_fills_up_keeps_a_pack_whole_or_not_at_all(
     before = kept()
     if at < 2:  # its key is trusted: two files are written
         with pytest.raises(BadInput, match="No space left on device"):
+            add("2026-12-24", "acme/Tiny-1B", at)
+        assert kept() == before, "the very same pack once more"
+        with pytest.raises(BadInput, match="No space left on device"):
             add("2027-01-02", "acme/Tiny-2B", at)
         assert kept() == before
         packfile.forget()
