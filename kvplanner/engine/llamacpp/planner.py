@@ -27,7 +27,7 @@ from kvplanner.engine.request import PlanRequest
 from kvplanner.engine.segment import SegmentKind
 from kvplanner.engine.shared.calibration import Place, calibrate, ranks, release_of
 from kvplanner.engine.shared.device import described
-from kvplanner.engine.shared.identity import remembered
+from kvplanner.engine.shared.identity import make_room, remembered
 from kvplanner.engine.values import check_ranges
 from kvplanner.engine.whatif import with_format
 from kvplanner.errors import BadInput, NotModelled
@@ -402,8 +402,7 @@ def _kept(
     if held is not None and held[0] is trial.own and held[1] is trial.draft:
         return held[2]
     found = find()
-    while len(kept) >= KEPT:
-        kept.pop(next(iter(kept)), None)
+    make_room(kept, KEPT)
     kept[key] = trial.own, trial.draft, found
     return found
 

@@ -10,7 +10,7 @@ from kvplanner.engine.llamacpp.architectures import as_gguf
 from kvplanner.engine.llamacpp.settings import ContextSettings, Settings
 from kvplanner.engine.llamacpp.sizes import Cards, Sizer, Sizes
 from kvplanner.engine.llamacpp.tensors import tensors_of
-from kvplanner.engine.shared.identity import remembered
+from kvplanner.engine.shared.identity import make_room, remembered
 from kvplanner.errors import BadInput
 from kvplanner.gpu.spec import Device
 from kvplanner.model.model import Model
@@ -93,8 +93,7 @@ def _tile(device: Device) -> int:
 def _sizer(model: Model, cards: Cards) -> Sizer:
     found = _SIZERS.get((id(model), cards))
     if found is None or found.model is not model:
-        while len(_SIZERS) >= KEPT:
-            _SIZERS.pop(next(iter(_SIZERS)), None)
+        make_room(_SIZERS, KEPT)
         found = _SIZERS[id(model), cards] = Sizer(model, tensors_of(model), cards)
     return found
 
@@ -103,8 +102,7 @@ def predictor(model: Model) -> Model:
     """The model of the prediction layers, once for each model."""
     held = _PREDICTORS.get(id(model))
     if held is None or held[0] is not model:
-        while len(_PREDICTORS) >= KEPT:
-            _PREDICTORS.pop(next(iter(_PREDICTORS)), None)
+        make_room(_PREDICTORS, KEPT)
         held = _PREDICTORS[id(model)] = (model, drafting.prediction_layers(model))
     return held[1]
 
@@ -113,7 +111,6 @@ def as_loaded(model: Model) -> tuple[Model, str]:
     """as_gguf, once for each model."""
     held = _GGUFS.get(id(model))
     if held is None or held[0] is not model:
-        while len(_GGUFS) >= KEPT:
-            _GGUFS.pop(next(iter(_GGUFS)), None)
+        make_room(_GGUFS, KEPT)
         held = _GGUFS[id(model)] = (model, *as_gguf(model))
     return held[1], held[2]

@@ -22,6 +22,13 @@ def remembered(found: D) -> D:
     return found
 
 
+def make_room(found: dict[Any, Any], most: int) -> None:
+    """Drops the oldest results where there are as many as may be kept, for one more; safe while others use them."""
+    if len(found) >= most:  # several at once: to find the first of a dict takes long
+        for old in [*found][: 1 + most // 8]:
+            found.pop(old, None)  # another thread may have taken it
+
+
 class Key:
     """Values to look results up by, hashed once: nested settings take longer to hash than many a result to find."""
 
@@ -74,9 +81,7 @@ def by_identity(size: int, key: Callable[..., Hashable]) -> Callable[[F], F]:
             if known is not None:
                 return known[1]
             result = function(subject, *args)
-            if len(found) >= size:  # several of the oldest at once: to find the first of a dict takes long
-                for old in [*found][: 1 + size // 8]:
-                    found.pop(old, None)  # another thread may have taken it
+            make_room(found, size)
             found[at] = subject, result
             return result
 
