@@ -61,7 +61,10 @@ def freed(request: PlanRequest, plan: Plan) -> Tried | None:
     for lever in chosen.levers(request, doubtful):
         for step in lever.steps if lever.name == _SHARE else ():
             changed, changes = stepped(request, step)
-            made = chosen.plan(changed)
+            try:
+                made = chosen.plan(changed)
+            except PlannerError:
+                continue
             if made.verdict.doubt is None or made.verdict.doubt.stage != doubt.stage:
                 return Tried(candidate_of(lever, changed, changes), made)
     return None

@@ -172,6 +172,7 @@ def test_what_refers_to_itself_ends_on_the_main_thread_whatever_a_job_makes(qtbo
             made = [one, *made[:3]]
         return len(made)
 
+    gc.collect()  # none comes by itself until the job is there
     _Orphan(ended)
     jobs.submit("t", work, done.append, fail)
     qtbot.waitUntil(lambda: bool(done))

@@ -97,7 +97,8 @@ def write(image: QPixmap, path: Path) -> None:
     check_place(path)
     buffer = QBuffer()
     buffer.open(QIODevice.OpenModeFlag.WriteOnly)
-    image.save(buffer, "PNG")
+    if not image.save(buffer, "PNG"):
+        raise BadInput("is no picture: the window could not be drawn", str(path), "Try once more")
     try:
         write_whole(path, bytes(buffer.data().data()))
     except OSError as error:

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
+from PySide6.QtGui import QPixmap
 from pytestqt.qtbot import QtBot
 
 from kvplanner.app import settings as s
@@ -156,6 +157,9 @@ def test_a_screenshot_says_so_and_leaves_what_was_there(window: MainWindow, tmp_
     path.write_text("before")
     with full_disk(), pytest.raises(BadInput, match="no space left on device"):
         screenshot.write(window.grab(), path)
+    assert path.read_text() == "before"
+    with pytest.raises(BadInput, match="could not be drawn"):
+        screenshot.write(QPixmap(), path)
     assert path.read_text() == "before"
     screenshot.write(window.grab(), path)
     assert path.read_bytes().startswith(b"\x89PNG")
