@@ -17,7 +17,7 @@ from typing import Any
 import gi  # type: ignore[import-not-found, import-untyped, unused-ignore]  # the system's own, where it is
 
 gi.require_version("Atspi", "2.0")
-from gi.repository import Atspi  # type: ignore[import-not-found, import-untyped, unused-ignore]  # noqa: E402 - after the folders that it lies in
+from gi.repository import Atspi  # type: ignore[import-not-found, import-untyped, unused-ignore]  # noqa: E402 - after its version is chosen
 
 DEADLINE_S = 40.0
 
