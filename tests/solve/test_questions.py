@@ -94,9 +94,9 @@ def test_weights_stay_on_the_gpu_where_milder_changes_do() -> None:
         ('Qwen3.5-27B --weight-format "GGUF Q4_K_M" --gpu 16GiB --free 15020MiB --engine llamacpp'
          " -- -c 32768 -ngl 100", "weights", None, {"layers_on_host"},
          "https://github.com/lemonade-sdk/llamacpp-rocm/issues/79"),
-        # The trained length without a compressed cache: 204,800 MiB on the first of four cards.
+        # The trained length (-c 0: the default was 4,096) without a compressed cache: 204,800 MiB on the first of four.
         ('DeepSeek-V3 --weight-format "GGUF Q2_K" --gpu 4xA100-SXM4-80GB --engine llamacpp --engine-version b4700'
-         " -- -ngl 99", "kv_cache_allocation", 204_800, {"context"},
+         " -- -c 0 -ngl 99", "kv_cache_allocation", 204_800, {"context"},
          "https://github.com/abetlen/llama-cpp-python/issues/1944"),
         # 32,000 tokens on two cards of 24 GB; the reporter's server starts with a shorter context.
         ('Qwen2-72B-Instruct --weight-format "GGUF Q4_K_M" --gpu 2x24GiB --engine llamacpp --engine-version b3488'
