@@ -20,6 +20,7 @@ _LOOKS: Final = 10
 # All of it is gone through in a pause, for nobody is to wait for that, or after so many looks without one; and so long
 # after the last time that it takes a fiftieth of the processor at most, however much there is.
 _PAUSE_MS: Final = 500
+_WAKE_MS: Final = 1000
 _MOST_LOOKS: Final = 2000
 _SHARE: Final = 50
 
@@ -36,6 +37,16 @@ class Garbage(QObject):
         self._pause.setSingleShot(True)
         self._pause.setInterval(_PAUSE_MS)
         self._pause.timeout.connect(self._look_everywhere)
+        self._while_jobs = QTimer(self)
+        self._while_jobs.setInterval(_WAKE_MS)
+        self._while_jobs.timeout.connect(self._look)
+
+    def jobs_run(self, run: bool) -> None:
+        """Whether jobs run: what they make may be garbage while this thread sleeps, so it wakes for that."""
+        if run and not self._while_jobs.isActive():
+            self._while_jobs.start()
+        elif not run:
+            self._while_jobs.stop()
 
     def begin(self) -> None:
         """Here instead of wherever something is made."""
@@ -52,6 +63,7 @@ class Garbage(QObject):
             return
         self.active = False
         self._pause.stop()
+        self._while_jobs.stop()
         dispatcher = QAbstractEventDispatcher.instance()
         if dispatcher is not None:
             dispatcher.aboutToBlock.disconnect(self._look)

@@ -231,6 +231,7 @@ class Jobs(QObject):
         run = self._runs[job] = self._resting.pop() if self._resting else _Run()
         run.job = job
         self._pool.start(run)
+        self._tell_garbage()
         self.active_changed.emit()
         return job
 
@@ -242,7 +243,12 @@ class Jobs(QObject):
             if run is not None:
                 run.job = None
                 self._resting.append(run)
+            self._tell_garbage()
             self.active_changed.emit()
+
+    def _tell_garbage(self) -> None:
+        if "garbage" in self.__dict__:
+            self.garbage.jobs_run(bool(self._active))
 
     def stop(self, timeout_ms: int = STOP_TIMEOUT_MS) -> bool:
         """Cancel everything and wait for the threads; False when one did not end in time."""

@@ -184,6 +184,14 @@ def test_what_refers_to_itself_ends_on_the_main_thread_whatever_a_job_makes(qtbo
     assert gc.isenabled()
 
 
+def test_the_thread_wakes_for_garbage_while_jobs_run_and_only_then(qtbot: QtBot, jobs: Jobs) -> None:
+    go, done = threading.Event(), list[object]()
+    jobs.submit("t", lambda control: go.wait(30), done.append, fail)
+    assert jobs.garbage._while_jobs.isActive()
+    go.set()
+    qtbot.waitUntil(lambda: bool(done) and not jobs.garbage._while_jobs.isActive())
+
+
 def test_all_garbage_is_gone_through_in_a_pause_else_after_many_looks_and_seldom(
     jobs: Jobs, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
 ) -> None:

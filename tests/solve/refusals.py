@@ -180,6 +180,7 @@ CASES: Final[tuple[Refused, ...]] = (
     _llamacpp({"tensor_split": "-1,2"}, gpu="2xH100"),
     _llamacpp({"fit_target": "much"}),
     _llamacpp({"cache_type_v": "q8_0", "flash_attn": "off"}),
+    _llamacpp({"cache_type_v": "q8_0"}, version="b9500"),
     _llamacpp({"split_mode": "row"}, gpu="2xH100"),
     _llamacpp({"split_mode": "tensor"}, gpu="2xH100", version="b6300"),
     _llamacpp({"split_mode": "tensor"}, "allenai/OLMo-2-0325-32B", "2xH100"),

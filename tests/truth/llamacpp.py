@@ -98,9 +98,9 @@ _TYPES: Final = {"Qwen3.5-122B-A10B": {"experts.down_proj": "Q5_K"}}
 _FORKS: Final = ("ik_llama.cpp", "NPU", "RPC", "runner era", "new engine", "LM Studio", "llama-cpp-python")
 # Build numbers of dates, near enough for the eras of the rules.
 _MONTHS: Final = (
-    ("2026-06", 9500), ("2026-04", 8829), ("2026-02", 8200), ("2025-12", 7400), ("2025-11", 7000), ("2025-10", 6900),
-    ("2025-09", 6400), ("2025-08", 6100), ("2025-07", 5900), ("2025-06", 5450), ("2025-05", 5300), ("2025-01", 4500),
-    ("2024", 3000),
+    ("2026-09-16", 11000), ("2026-06", 9500), ("2026-04", 8829), ("2026-02", 8200), ("2025-12", 7400),
+    ("2025-11", 7000), ("2025-10", 6900), ("2025-09", 6400), ("2025-08", 6100), ("2025-07", 5900), ("2025-06", 5450),
+    ("2025-05", 5300), ("2025-01", 4500), ("2024", 3000),
 )  # fmt: skip
 _FIGURE: Final = re.compile(r"(cuda|vulkan|rocm|metal)(\d)?_(kv|rs|context|compute|model)_mib")
 _MIX: Final = re.compile(r"(I?Q\d_(?:K_[SML]|K|0|1|XXS|XS|NL|S|M)|F16|BF16)")

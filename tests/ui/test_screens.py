@@ -94,11 +94,9 @@ def galleries(qapp: QApplication) -> Iterator[Galleries]:
 
 
 @pytest.fixture
-def gallery(galleries: Galleries, request: pytest.FixtureRequest) -> Iterator[MainWindow]:
+def gallery(galleries: Galleries, request: pytest.FixtureRequest) -> MainWindow:
     """The window of a theme. Not of the module itself: pytest makes that anew for each pair of theme and name."""
-    window = galleries.window(request.param)
-    yield window
-    window.services.jobs.garbage.end()  # it looks again from its next job on
+    return galleries.window(request.param)
 
 
 def cleared(window: MainWindow) -> None:

@@ -38,6 +38,9 @@ class Build(NamedTuple):
     retries: a compute buffer that fails is tried again without a pipeline (pull request 16748 of 23 October 2025).
     fit_projector, fit_draft: --fit keeps room for a projector (pull request 21489, 5 April 2026) and for what drafts
     (b9305: pull request 23485), the latter at the whole context that it was trained for where none is given.
+    mixed_types: CUDA has flash attention for keys and values of any two types but iq4_nl. Builds from September 2025
+    (pull request 15454) to September 2026 (28079) have it for two of one type out of `SAME_TYPES` only, unless built
+    with GGML_CUDA_FA_ALL_QUANTS; issue 28455 shows it of b10819.
     own_graph: another program than llama.cpp builds the graph. real_kernels: GPUs have flash attention for the heads
     that CUDA has it for; imitated ones have it for all.
     slots, unified, all_layers, fit, drafted (tokens at once), context (None: the model's own): the server's defaults.
@@ -71,6 +74,7 @@ class Build(NamedTuple):
     latent_values: bool = False
     xielu: bool = True
     retries: bool = True
+    mixed_types: bool = True
     own_graph: bool = False
     real_kernels: bool = True
     slots: int = 4
@@ -84,7 +88,8 @@ class Build(NamedTuple):
     one_is_all: bool = False
 
 
-_2026_JUNE: Final = Build("2026-06", 9500)
+_2026_SEPTEMBER: Final = Build("2026-09", 11000)
+_2026_JUNE: Final = _2026_SEPTEMBER._replace(name="2026-06", first=9500, mixed_types=False)
 _2026_APRIL: Final = _2026_JUNE._replace(
     name="2026-04",
     first=8800,
@@ -106,7 +111,9 @@ _2025_OCTOBER: Final = _2025_NOVEMBER._replace(name="2025-10", first=6860, slots
 _2025_SEPTEMBER: Final = _2025_OCTOBER._replace(
     name="2025-09", first=6325, xielu=False, retries=False, pads_whole=False, plain_padding=32, copied_values=True
 )
-_2025_AUGUST: Final = _2025_SEPTEMBER._replace(name="2025-08", first=6075, flash_auto=False, all_layers=False)
+_2025_AUGUST: Final = _2025_SEPTEMBER._replace(
+    name="2025-08", first=6075, flash_auto=False, all_layers=False, mixed_types=True
+)
 _2025_MID_JULY: Final = _2025_AUGUST._replace(name="2025-07-08", first=5850, row_inputs=False)
 _2025_JULY: Final = _2025_MID_JULY._replace(name="2025-07", first=5790, copied_heads=True)
 _2025_JUNE: Final = _2025_JULY._replace(name="2025-06", first=5430, fused_gates=False)
@@ -116,8 +123,8 @@ _2024: Final = _2025._replace(name="2024", first=0, context=None)
 
 # Newest first.
 BUILDS: Final[tuple[Build, ...]] = (
-    _2026_JUNE, _2026_APRIL, _2026_FEBRUARY, _2026_JANUARY, _2025_DECEMBER, _2025_NOVEMBER, _2025_OCTOBER,
-    _2025_SEPTEMBER, _2025_AUGUST, _2025_MID_JULY, _2025_JULY, _2025_JUNE, _2025_MAY, _2025, _2024,
+    _2026_SEPTEMBER, _2026_JUNE, _2026_APRIL, _2026_FEBRUARY, _2026_JANUARY, _2025_DECEMBER, _2025_NOVEMBER,
+    _2025_OCTOBER, _2025_SEPTEMBER, _2025_AUGUST, _2025_MID_JULY, _2025_JULY, _2025_JUNE, _2025_MAY, _2025, _2024,
 )  # fmt: skip
 NEWEST: Final = "b11400"
 VERSIONS: Final[tuple[str, ...]] = (
@@ -125,6 +132,19 @@ VERSIONS: Final[tuple[str, ...]] = (
     "b5450", "b5200", "b4500", "b3000",
 )  # fmt: skip
 _BUILD: Final = re.compile(r"b?(\d{1,6})(?:\b.*)?")
+
+
+# Of the cache: those that are no quantisation, and those that builds without mixed types have kernels for.
+PLAIN_TYPES: Final = frozenset({"f16", "bf16", "f32"})
+SAME_TYPES: Final = PLAIN_TYPES | {"q4_0", "q8_0"}
+_NO_KERNEL: Final = "iq4_nl"
+
+
+def has_kernel(build: Build, keys: str, values: str) -> bool:
+    """Whether CUDA has flash attention for these types of keys and values (ggml_cuda_get_best_fattn_kernel)."""
+    if build.mixed_types or not build.real_kernels:
+        return _NO_KERNEL not in (keys, values)
+    return keys == values and keys in SAME_TYPES
 
 
 def build_of(version: str | None) -> Build:

@@ -9,11 +9,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from kvplanner.engine.lever import Aim, Lever, Step
+from kvplanner.engine.llamacpp.builds import PLAIN_TYPES
 from kvplanner.engine.shared.levers import Seen, by_role
 from kvplanner.model.spec import Moe
 from kvplanner.record import later
-
-_PLAIN: Final = ("f16", "bf16", "f32")
 
 
 def levers(seen: Seen) -> tuple[Lever, ...]:
@@ -32,7 +31,7 @@ def _flash_attention(seen: Seen) -> Iterator[Lever]:
 
 def _cache_types(seen: Seen) -> Iterator[Lever]:
     """Keys and values alike: a quantised cache of values needs flash attention, which the engine turns on itself."""
-    if str(seen.now("kv_dtype") or "f16") in _PLAIN and seen.plan.kv_cache is not None:
+    if str(seen.now("kv_dtype") or "f16") in PLAIN_TYPES and seen.plan.kv_cache is not None:
         steps: tuple[Step, ...] = tuple({"cache_type_k": kind, "cache_type_v": kind} for kind in ("q8_0", "q4_0"))
         aim: Aim = "fit" if seen.short else "more"
         yield Lever("kv_dtype", steps, "keys and values in {value}: answers change a little", "quality", (aim,))

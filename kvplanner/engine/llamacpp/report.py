@@ -267,15 +267,26 @@ def _fitting(fitted: Fitted | None, layers: int) -> Iterator[str]:
         yield (f"--fit shortens the context to {format_count(fitted.context)} tokens; set --ctx-size to keep another")
 
 
+def _why_off(settled: Settled, sizes: Sizes) -> str:
+    """What keeps a layer's attention from its own device."""
+    if sizes.shape.no_kernel:
+        types = f"keys of {sizes.shape.key_type} with values of {sizes.shape.value_type}"
+        return f"CUDA has none for {types} in builds of {settled.settings.build.name}"
+    if not settled.settings.place.kv_offload:
+        return "layers on a GPU read caches that lie on the host"
+    return "a GPU has none for the heads of a layer, or a layer on the host has no cache of its own"
+
+
 def _place_notes(settled: Settled, sizes: Sizes, model: Model) -> Iterator[str]:
     place = settled.settings.place
     quantised = {sizes.shape.key_type, sizes.shape.value_type} - {"f16", "bf16", "f32"}
     if place.split_mode == "tensor" and settled.settings.build.row_split and quantised:
         yield "The first builds with --split-mode tensor, of April 2026, refuse a quantised cache"
     if not sizes.flash and settled.settings.context.flash == "auto" and settled.settings.build.flash_auto:
-        yield "Flash attention stays off: layers on a GPU read caches that lie on the host"
-    if sizes.shape.flash and "iq4_nl" in (sizes.shape.key_type, sizes.shape.value_type) and settled.gpus:
-        yield "The GPUs have no flash attention for iq4_nl caches: attention runs on the host"
+        yield f"Flash attention stays off: {_why_off(settled, sizes)}"
+    if sizes.shape.flash and sizes.shape.no_kernel and settled.gpus:
+        types = " and ".join(dict.fromkeys((sizes.shape.key_type, sizes.shape.value_type)))
+        yield f"The GPUs have no flash attention for {types} caches: attention runs on the host"
     if settled.wddm:
         beyond = (
             "does not fail beyond that: it moves buffers to RAM, where work is about 8 times slower" if settled.spills

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kvplanner.engine.llamacpp import split
-from kvplanner.engine.llamacpp.builds import Build
+from kvplanner.engine.llamacpp.builds import PLAIN_TYPES, Build, has_kernel
 from kvplanner.engine.llamacpp.drafting import MTP
 from kvplanner.engine.llamacpp.settings import ContextSettings, FitSettings, PlaceSettings, Settings
 from kvplanner.engine.option import OptionValue, Resolved
@@ -71,6 +71,8 @@ def settle(build: Build, spec: ModelSpec, options: Mapping[str, OptionValue], gp
     target = _target(values.word("fit_target", "1024"), len(used))
     fit = FitSettings(values.word("fit", "on" if build.fit else "off") == "on", target, values.whole("fit_ctx", 4096))
     _refuse(build, context, place, spec, len(used))
+    if used and place.gpu_layers != 0:
+        _refuse_types(build, context, values.options.get("flash_attn") or "auto")
     wddm = values.yes("wddm", False)
     return Settled(
         Settings(build, context, place, fit), values.resolved, used, tuple(warnings),
@@ -128,7 +130,7 @@ def _context(build: Build, spec: ModelSpec, values: _Values) -> ContextSettings:
 def _flash(build: Build, values: _Values) -> str:
     """Flash attention as asked; a quantised value cache turns "auto" into on."""
     asked = values.word("flash_attn", "auto" if build.flash_auto else "off")
-    quantised = values.options.get("cache_type_v", "f16") not in ("f16", "f32", "bf16")
+    quantised = values.options.get("cache_type_v", "f16") not in PLAIN_TYPES
     return "on" if quantised and asked == "auto" else asked
 
 
@@ -221,7 +223,7 @@ def _target(text: str, gpus: int) -> tuple[int, ...]:
 
 def _refuse(build: Build, context: ContextSettings, place: PlaceSettings, spec: ModelSpec, gpus: int) -> None:
     """Raises BadInput, in the engine's words, for what it refuses whatever memory there is."""
-    if context.flash == "off" and context.value_type not in ("f16", "f32", "bf16"):
+    if context.flash == "off" and context.value_type not in PLAIN_TYPES:
         raise BadInput(
             "quantized V cache requires flash_attn to be enabled", "--cache-type-v", "Leave --flash-attn at auto"
         )
@@ -231,6 +233,21 @@ def _refuse(build: Build, context: ContextSettings, place: PlaceSettings, spec: 
         )
     if place.split_mode == "tensor":
         _refuse_within(build, context, spec, gpus)
+
+
+def _refuse_types(build: Build, context: ContextSettings, asked: object) -> None:
+    """Raises BadInput where "auto" finds no flash attention on a GPU for quantised values, which need it.
+
+    By issue 28455 and llama-context.cpp of b9200; where it is asked for with "on", attention runs on the host instead.
+    """
+    keys, values = context.key_type, context.value_type
+    if asked != "auto" or not build.flash_auto or values in PLAIN_TYPES or has_kernel(build, keys, values):
+        return
+    if not build.mixed_types:
+        raise BadInput(
+            "quantized V cache was requested, but this requires Flash Attention", "--cache-type-v",
+            f"Give keys and values one type, q8_0 or q4_0: CUDA has it for no others in builds of {build.name}",
+        )  # fmt: skip
 
 
 def _refuse_within(build: Build, context: ContextSettings, spec: ModelSpec, gpus: int) -> None:

@@ -10,8 +10,9 @@ from functools import partial
 from typing import Final
 
 from kvplanner.engine.llamacpp import cache, place
+from kvplanner.engine.llamacpp.builds import PLAIN_TYPES, has_kernel
 from kvplanner.engine.llamacpp.cache import CacheTypes, Cells
-from kvplanner.engine.llamacpp.compute.attention import NO_KERNEL, as_heads, as_latent
+from kvplanner.engine.llamacpp.compute.attention import as_heads, as_latent
 from kvplanner.engine.llamacpp.compute.buffers import Chain
 from kvplanner.engine.llamacpp.compute.chain import How, Reserved, chain_of, reserved
 from kvplanner.engine.llamacpp.compute.feedforward import displaces
@@ -31,7 +32,6 @@ _REMEMBERED: Final = 64
 # the values that go with them and how many queries must share a key, in multiples.
 _HEADS: Final = frozenset({40, 64, 72, 80, 96, 112, 128, 256})
 _PAIRED_HEADS: Final = {192: (128, 8), 320: (256, 32), 512: (512, 2), 576: (512, 2)}
-_PLAIN_TYPES: Final = frozenset({"f16", "bf16", "f32"})
 
 
 @late("compute")
@@ -87,10 +87,9 @@ def resolve_flash(
     asked = settings.context.flash
     if asked == "off" or (asked == "auto" and not settings.build.flash_auto):
         return False, True
-    if asked == "auto" and settings.context.value_type not in _PLAIN_TYPES:
+    if asked == "auto" and settings.context.value_type not in PLAIN_TYPES:
         return True, False
-    keys = settings.context.key_type
-    if asked == "auto" and gpus and settings.build.real_kernels and not _have_kernels(spec, placed, keys, full_heads):
+    if asked == "auto" and gpus and not _have_kernels(settings, spec, placed, full_heads):
         return False, False
     if asked == "auto" and gpus and settings.place.op_offload and _strays(spec, placed):
         return False, False
@@ -99,14 +98,17 @@ def resolve_flash(
     return True, False
 
 
-def _have_kernels(spec: ModelSpec, placed: Placed, key_type: str, full_heads: bool) -> bool:
-    """Whether CUDA has flash attention for the keys and heads of every layer on a GPU.
+def _have_kernels(settings: Settings, spec: ModelSpec, placed: Placed, full_heads: bool) -> bool:
+    """Whether CUDA has flash attention for the cache and the heads of every layer on a GPU.
 
     By ggml_cuda_get_best_fattn_kernel of fattn.cu.
     """
+    if not settings.build.real_kernels:
+        return True
     on_gpu = {
         index for device, index in zip(placed.placement.layers, spec.layer_of, strict=True) if device != HOST
     }  # fmt: skip
+    typed = has_kernel(settings.build, settings.context.key_type, settings.context.value_type)
     for mixer in {mixer for index in on_gpu for mixer in spec.layers[index].mixers}:
         if isinstance(mixer, Mla):
             mixer = as_heads(mixer) if full_heads else as_latent(mixer)
@@ -115,7 +117,7 @@ def _have_kernels(spec: ModelSpec, placed: Placed, key_type: str, full_heads: bo
         shared = mixer.heads // max(mixer.kv_heads, 1)  # queries to a key
         values, together = _PAIRED_HEADS.get(mixer.head_size, (mixer.head_size, 1))
         known = mixer.head_size in _HEADS or mixer.head_size in _PAIRED_HEADS
-        if key_type in NO_KERNEL or not known or mixer.head_size_v != values or shared % together:
+        if not typed or not known or mixer.head_size_v != values or shared % together:
             return False
     return True
 
@@ -242,6 +244,7 @@ class Sizer:
             settings.build.both_inputs, settings.build.late_rows, settings.build.xielu, settings.build.latent,
             settings.build.row_inputs, settings.build.fused_gates, settings.build.copied_heads,
             settings.build.copied_values, settings.build.latent_values,
+            no_kernel=not has_kernel(settings.build, asked.key_type, asked.value_type),
         )  # fmt: skip
         output = 4 * spec.vocab_size * asked.slots
         return Sizes(

@@ -13,6 +13,7 @@ from kvplanner.engine.llamacpp.builds import build_of
 from kvplanner.engine.llamacpp.settle import settle
 from kvplanner.engine.llamacpp.trial import Trial
 from kvplanner.engine.option import OptionValue
+from kvplanner.errors import BadInput
 from kvplanner.model.model import Model
 from kvplanner.model.spec import Attention, LayerSpec
 from tests.engine.llamacpp.kit import LLAMA, plan
@@ -56,6 +57,32 @@ def test_layers_on_the_host_need_no_kernel_of_a_gpu() -> None:
     odd = model(48, 48, 8)
     assert is_on(odd, n_gpu_layers="0")
     assert not is_on(odd, n_gpu_layers="2")
+
+
+@pytest.mark.parametrize(
+    ("keys", "values", "on"),
+    [("q8_0", "f16", False), ("q8_0", "q8_0", True), ("q4_0", "q4_0", True), ("bf16", "bf16", True),
+     ("q5_1", "f16", False)],
+)  # fmt: skip
+def test_builds_before_september_2026_have_kernels_for_one_type_of_keys_and_values(
+    keys: str, values: str, on: bool
+) -> None:
+    """Issues 27109 and 28455 show it of b10791 and b10819; fattn.cu of the builds vendored from b7700 to b9200."""
+    found = plan(LLAMA, version="b9500", cache_type_k=keys, cache_type_v=values)
+    notes = [note for note in found.warnings if "Flash attention stays off" in note]
+    assert bool(notes) is not on
+    assert all(f"keys of {keys} with values of {values}" in note for note in notes)
+    assert not any("stays off" in note for note in plan(LLAMA, cache_type_k=keys, cache_type_v=values).warnings)
+    asked = plan(LLAMA, version="b9500", cache_type_k=keys, cache_type_v=values, flash_attn="on")
+    assert any("attention runs on the host" in note for note in asked.warnings) is not on
+
+
+@pytest.mark.parametrize(("keys", "values"), [("q8_0", "q4_0"), ("f16", "q8_0"), ("q5_1", "q5_1")])
+def test_quantised_values_without_a_kernel_are_refused_by_auto(keys: str, values: str) -> None:
+    with pytest.raises(BadInput, match="this requires Flash Attention"):
+        plan(LLAMA, version="b9500", cache_type_k=keys, cache_type_v=values)
+    plan(LLAMA, version="b9500", cache_type_k=keys, cache_type_v=values, n_gpu_layers="0")
+    plan(LLAMA, cache_type_k=keys, cache_type_v=values)
 
 
 def test_keys_without_a_kernel_turn_it_off() -> None:

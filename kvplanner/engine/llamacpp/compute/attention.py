@@ -10,8 +10,6 @@ from kvplanner.engine.llamacpp.compute import sparse
 from kvplanner.engine.llamacpp.compute.layers import F16, Layer, Rest, Weights
 from kvplanner.model.spec import Attention, Indexer, Mla
 
-# Cache types for which the GPUs have no flash attention kernel: it then runs on the host, silently.
-NO_KERNEL: Final = frozenset({"iq4_nl"})
 # Architectures that heed positions in their windowed layers only.
 _WINDOWS_TURN: Final = frozenset({"cohere2", "cohere2moe", "exaone4", "exaone-moe", "smallthinker"})
 # Those that norm heads after they are turned, and those that norm a projection as a whole.
@@ -197,7 +195,7 @@ def _flash(layer: Layer, query: int, keys: int, values: int | None, mask: int, o
     graph, shape = layer.graph, layer.shape
     extra = 0
     sources = [query]
-    if NO_KERNEL.intersection((shape.key_type, shape.value_type)):
+    if shape.no_kernel:  # it then runs on the host, silently
         held = [cached for cached in (keys, values) if cached is not None]
         return layer.op(out, query, *held, mask, on=graph.host)
     for cached, type_, elements in (
