@@ -59,6 +59,7 @@ class Sampler:
         self._quiet = 0.0
         self._paused = False
         self._retry_at: float | None = None
+        self._gone: float | None = None  # when the pipe was found closed
         self._failures = 0
         self._skip: dict[str, float] = {}
         self._status = SamplerStatus("off")
@@ -144,10 +145,10 @@ class Sampler:
         helper = self.helper
         if helper is None:  # it hung and was ended
             return tuple(found)
-        if not alive or not helper.is_alive():
-            self._died()
-        else:
+        if alive and helper.is_alive():
             self._check_time(now)
+        elif not helper.is_alive() or self._has_ended_for(now, _END_LIMIT_S):
+            self._died()
         return tuple(found)
 
     # -- inside ---------------------------------------------------------------------------------------------------
@@ -160,6 +161,7 @@ class Sampler:
         settings = self._settings._replace(skip=frozenset(self._skip), first_seq=seq)
         self._helper, self._link = start_helper(settings)
         self._started = self._heard = now
+        self._gone = None
         self._quiet = _START_LIMIT_S
         self._status = SamplerStatus("starting")
 
@@ -216,9 +218,15 @@ class Sampler:
             self._end(politely=True)
             self._launch()
 
+    def _has_ended_for(self, now: float, seconds: float) -> bool:
+        """Whether so long ago it closed its end: a process that the system still writes to disk has no exit status."""
+        if self._gone is None:
+            self._gone = now
+        return now - self._gone >= seconds
+
     def _died(self) -> None:
         code = self._helper.exitcode if self._helper is not None else None
-        how = f"exit status {code}"
+        how = f"exit status {code}" if code is not None else "it closed its end of the pipe"
         why = "a defect of kvplanner"
         if code is not None and code < 0:
             how, why = f"signal {-code}", "the NVIDIA driver may have crashed it"

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from multiprocessing import Pipe
 
 import psutil  # noqa: TID253 - what is tested rests on it
 import pytest
@@ -120,6 +121,50 @@ def test_a_killed_helper_is_explained_and_replaced(stub: Stub, monkeypatch: pyte
         assert sampler.status.message == ""
     finally:
         sampler.stop()
+
+
+class _Leaving:
+    """A helper that has closed its pipe and is still written to disk by the system: it has no exit status yet."""
+
+    def __init__(self) -> None:
+        self.exitcode: int | None = None
+        self.pid = 0
+
+    def is_alive(self) -> bool:
+        return self.exitcode is None
+
+    def kill(self) -> None:
+        self.exitcode = -signal.SIGKILL
+
+    def join(self, seconds: float) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("code", "words"), [(-signal.SIGSEGV, "SIGSEGV"), (None, "closed its end of the pipe")])
+def test_how_a_helper_ended_is_waited_for(monkeypatch: pytest.MonkeyPatch, code: int | None, words: str) -> None:
+    helper, now = _Leaving(), [100.0]
+
+    def started(settings: HelperSettings) -> tuple[object, object]:
+        ours, theirs = Pipe()
+        theirs.close()
+        return helper, ours
+
+    monkeypatch.setattr("kvplanner.observe.sampler.start_helper", started)
+    sampler = Sampler(HelperSettings(interval=0.1), clock=lambda: now[0])
+    sampler.start()
+    assert sampler.poll() == ()
+    leaving = sampler.status
+    assert leaving.state == "starting"
+    helper.exitcode = code
+    now[0] += 2.0
+    sampler.poll()
+    gone = sampler.status
+    assert gone.state == "waiting"
+    assert words in gone.message
+    sampler.stop()
 
 
 def test_deaths_in_a_row_are_answered_more_and_more_slowly(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
