@@ -45,8 +45,8 @@ def with_projector(
 def projector_near(model: Path) -> tuple[str, int] | None:
     """Name and bytes of the projector that lies in a cache beside a repository's model file, None where none does.
 
-    Of several the smallest: common/download.cpp takes the one whose bits are nearest to the model's. In llama.cpp's own
-    cache files of all repositories lie together, and each begins with its own.
+    Of several the first whose name's bits are nearest to the model's (find_best_sibling of common/download.cpp). In
+    llama.cpp's own cache files of all repositories lie together, and each begins with its own.
     """
     owned = re.match(r"[^_]+_.+?-GGUF_", model.name, re.IGNORECASE)
     begin = owned[0].lower() if owned is not None else ""
@@ -59,4 +59,13 @@ def projector_near(model: Path) -> tuple[str, int] | None:
         if "mmproj" in name.lower() and name.lower().endswith(".gguf") and name.lower().startswith(begin)
         and (size := file_size(model.with_name(name)))
     )  # fmt: skip
-    return min(found, key=lambda one: one[1], default=None)
+    bits = _bits(model.name)
+    return min(found, key=lambda one: abs(_bits(one[0]) - bits), default=None)
+
+
+def _bits(name: str) -> int:
+    """4 of "…-Q4_K_M.gguf", 16 of "…-F16-00001-of-00002.gguf", 0 of a name without a type (extract_quant_bits)."""
+    whole = re.sub(r"-\d{5}-of-\d{5}$", "", name[: -len(".gguf")])
+    type_ = re.search(r"[-.]([A-Za-z0-9_]+)$", whole)
+    found = re.search(r"\d+", type_[1]) if type_ is not None else None
+    return int(found[0]) if found is not None else 0

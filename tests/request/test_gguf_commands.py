@@ -8,6 +8,7 @@ import pytest
 
 from kvplanner.engine.registry import engine
 from kvplanner.errors import BadInput, UnknownName
+from kvplanner.request.unasked import projector_near
 from kvplanner.request.words import Built, PlanWords, Sources, build
 from kvplanner.source.resolve import open_model
 from tests.source import make_gguf
@@ -79,6 +80,21 @@ def test_files_of_one_engine_are_planned_for_it_where_none_is_named(tmp_path: Pa
     path.rename(tmp_path / "blob")
     assert asked(str(tmp_path / "blob")).request.engine == "llamacpp"
     assert asked("ollama:qwen3:8b").request.engine == "ollama"
+
+
+@pytest.mark.parametrize(
+    ("model", "chosen"),
+    [("x-F16.gguf", "mmproj-F16.gguf"), ("x-Q8_0.gguf", "mmproj-Q8_0.gguf"), ("x-Q4_K_M.gguf", "mmproj-Q8_0.gguf"),
+     ("x-BF16-00001-of-00002.gguf", "mmproj-BF16.gguf"), ("x.gguf", "mmproj-Q8_0.gguf")],
+)  # fmt: skip
+def test_of_several_projectors_that_of_the_nearest_bits_is_loaded(tmp_path: Path, model: str, chosen: str) -> None:
+    """find_best_sibling of llama.cpp's common/download.cpp; of two alike the first by name."""
+    for size, name in enumerate(("mmproj-Q8_0.gguf", "mmproj-F16.gguf", "mmproj-F32.gguf", "mmproj-BF16.gguf"), 1):
+        if name != "mmproj-BF16.gguf" or "BF16" in model:
+            (tmp_path / name).write_bytes(bytes(size))
+    found = projector_near(tmp_path / model)
+    assert found is not None
+    assert found[0] == chosen
 
 
 def test_a_fetched_repositorys_projector_counts_by_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

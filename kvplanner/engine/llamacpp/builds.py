@@ -41,6 +41,8 @@ class Build(NamedTuple):
     mixed_types: CUDA has flash attention for keys and values of any two types but iq4_nl. Builds from September 2025
     (pull request 15454) to September 2026 (28079) have it for two of one type out of `SAME_TYPES` only, unless built
     with GGML_CUDA_FA_ALL_QUANTS; issue 28455 shows it of b10819.
+    fused_sums: CUDA weighs and adds the experts' results in one kernel (pull requests 27301 and 25952 of August and
+    September 2026). reordered: Vulkan puts a graph in an order of its own (17475 of November 2025).
     own_graph: another program than llama.cpp builds the graph. real_kernels: GPUs have flash attention for the heads
     that CUDA has it for; imitated ones have it for all.
     slots, unified, all_layers, fit, drafted (tokens at once), context (None: the model's own): the server's defaults.
@@ -75,6 +77,8 @@ class Build(NamedTuple):
     xielu: bool = True
     retries: bool = True
     mixed_types: bool = True
+    fused_sums: bool = True
+    reordered: bool = True
     own_graph: bool = False
     real_kernels: bool = True
     slots: int = 4
@@ -89,7 +93,7 @@ class Build(NamedTuple):
 
 
 _2026_SEPTEMBER: Final = Build("2026-09", 11000)
-_2026_JUNE: Final = _2026_SEPTEMBER._replace(name="2026-06", first=9500, mixed_types=False)
+_2026_JUNE: Final = _2026_SEPTEMBER._replace(name="2026-06", first=9500, mixed_types=False, fused_sums=False)
 _2026_APRIL: Final = _2026_JUNE._replace(
     name="2026-04",
     first=8800,
@@ -106,7 +110,9 @@ _2026_FEBRUARY: Final = _2026_APRIL._replace(
 )
 _2026_JANUARY: Final = _2026_FEBRUARY._replace(name="2026-01", first=7830, output_first=False, both_inputs=False)
 _2025_DECEMBER: Final = _2026_JANUARY._replace(name="2025-12", first=7400, latent_values=True)
-_2025_NOVEMBER: Final = _2025_DECEMBER._replace(name="2025-11", first=6935, context=4096, fit=False, one_is_all=True)
+_2025_NOVEMBER: Final = _2025_DECEMBER._replace(
+    name="2025-11", first=6935, context=4096, fit=False, one_is_all=True, reordered=False
+)
 _2025_OCTOBER: Final = _2025_NOVEMBER._replace(name="2025-10", first=6860, slots=1, unified=False, one_is_all=False)
 _2025_SEPTEMBER: Final = _2025_OCTOBER._replace(
     name="2025-09", first=6325, xielu=False, retries=False, pads_whole=False, plain_padding=32, copied_values=True

@@ -283,10 +283,9 @@ def compute(
 def _fused_experts(model: Model, sizes: Sizes) -> int:
     """What CUDA keeps where it weighs and adds the experts' results in one kernel: those results as they were.
 
-    Pull requests 27301 and 25952 of August and September 2026; for 2 to 15 experts of a token. Part of it may lie where
-    memory is free at that moment anyway.
+    For 2 to 15 experts of a token. Part of it may lie where memory is free at that moment anyway.
     """
-    if sizes.shape.wide_mask or sizes.how.own_graph:
+    if not sizes.how.fused_sums or sizes.how.own_graph:
         return 0
     used = [mlp.top_k * (mlp.hidden or model.spec.hidden_size) for layer in model.spec.layers for mlp in layer.mlps
             if isinstance(mlp, Moe) and 2 <= mlp.top_k <= _FUSED_EXPERTS]  # fmt: skip
@@ -294,8 +293,8 @@ def _fused_experts(model: Model, sizes: Sizes) -> int:
 
 
 def _is_reordered(sizes: Sizes, vendor: str) -> bool:
-    """Whether the backend reorders a graph: Vulkan since pull request 17475 of November 2025, and Metal."""
-    return vendor not in ("nvidia", "custom") and not sizes.shape.copied_values
+    """Whether the backend reorders a graph: Vulkan and Metal do."""
+    return vendor not in ("nvidia", "custom") and sizes.how.reordered
 
 
 def _doubt(model: Model, sizes: Sizes) -> tuple[float, float, str]:

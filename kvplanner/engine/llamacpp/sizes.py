@@ -229,7 +229,8 @@ class Sizer:
     def _size(self, settings: Settings, *, can_pipeline: bool) -> Sizes:
         spec, asked = self.model.spec, settings.context
         layout = self._layout(settings)
-        how = layout.how._replace(own_graph=settings.build.own_graph)
+        build = settings.build
+        how = layout.how._replace(own_graph=build.own_graph, fused_sums=build.fused_sums, reordered=build.reordered)
         how = how if can_pipeline else how._replace(can_pipeline=False)
         heads = not settings.build.latent or old_latent(self.model)
         flash, transposed = resolve_flash(settings, spec, layout.placed, gpus=how.gpus, full_heads=heads)

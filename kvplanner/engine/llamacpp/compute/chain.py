@@ -47,7 +47,7 @@ class How(NamedTuple):
     can_pipeline False: the build or the backend never does, or a first try failed. overridden: tensor overrides are in
     force, with which nothing is pipelined. layer_split: -sm layer. measured: as llama.cpp measures without allocating,
     which forgets which device a layer's norm is bound to. displaced: the host does some of every layer.
-    own_graph: as of Build.
+    own_graph, fused_sums, reordered: as of Build.
     """
 
     gpus: int
@@ -60,6 +60,8 @@ class How(NamedTuple):
     measured: bool = False
     displaced: bool = False
     own_graph: bool = False
+    fused_sums: bool = True
+    reordered: bool = True
 
 
 def pipelined(how: How) -> bool:
