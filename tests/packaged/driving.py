@@ -34,8 +34,20 @@ class Window(NamedTuple):
     display: str
 
     def press(self, *keys: str) -> None:
-        """Gives the window the focus and presses keys such as "ctrl+q"."""
-        xdotool(self.display, "windowfocus", "--sync", self.id, "key", *keys)
+        """Gives the window the focus and presses keys such as "ctrl+q".
+
+        A window that is not in sight at that moment takes no focus, which the X server answers with an error.
+        """
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                xdotool(self.display, "windowfocus", "--sync", self.id)
+                break
+            except subprocess.CalledProcessError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
+        xdotool(self.display, "key", *keys)
 
     def ends_cleanly(self) -> None:
         """Asserts that it ends with 0 and without a traceback once it was asked to."""

@@ -66,8 +66,8 @@ def test_two_builds_are_the_same_and_a_wheel_runs(tmp_path: Path) -> None:
         packed.extractall(tmp_path / "installed")
     for package in project["tool"]["setuptools"]["packages"]:
         assert any(name.startswith(package.replace(".", "/") + "/") for name in names), package
-    shipped = {f"kvplanner/{path.relative_to(ROOT)}" for path in (ROOT / "resources").rglob("*") if path.is_file()}
-    assert shipped - names == set()
+    listed = subprocess.check_output(["git", "ls-files", "-z", "resources"], cwd=ROOT, text=True)
+    assert {f"kvplanner/{name}" for name in listed.split("\0") if name} - names == set()
     env = {**os.environ, "PYTHONPATH": str(tmp_path / "installed")}
     command = [sys.executable, "-P", "-m", "kvplanner", "plan", "Qwen3-0.6B", "--gpu", "H100"]
     ran = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, check=False)
