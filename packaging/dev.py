@@ -261,12 +261,12 @@ def build(python: Path) -> None:
 
 
 def packaged(python: Path) -> None:
-    """Tests of the built application, offscreen and on an X server; they wait more than they work."""
+    """Tests of the built application, offscreen and on an X server."""
     if not PACKAGED.exists():
         build(python)
     with virtual_display() as env:
         display = {"KVPLANNER_PACKAGED": str(PACKAGED), "DISPLAY": env["DISPLAY"], "QT_QPA_PLATFORM": ""}
-        pytest(python, ["tests/packaged", "-n", "3", "--dist", "loadgroup", "-m", "packaged", "-rP"], display)
+        pytest(python, ["tests/packaged", "-m", "packaged", "-rP"], display)
 
 
 def pytest(python: Path, arguments: Sequence[str], env: dict[str, str]) -> None:

@@ -36,17 +36,18 @@ class Window(NamedTuple):
     def press(self, *keys: str) -> None:
         """Gives the window the focus and presses keys such as "ctrl+q".
 
-        A window that is not in sight at that moment takes no focus, which the X server answers with an error.
+        A window that is not in sight at that moment takes no focus, and one may stand in for that which was found.
         """
-        deadline = time.monotonic() + PATIENCE_S
+        deadline, id_ = time.monotonic() + PATIENCE_S, self.id
         while True:
+            assert self.process.poll() is None, "it ended before it was given keys"
             try:
-                xdotool(self.display, "windowfocus", "--sync", self.id)
+                xdotool(self.display, "windowfocus", "--sync", id_)
                 break
             except subprocess.CalledProcessError:
-                if time.monotonic() > deadline:
-                    raise
+                assert time.monotonic() < deadline, f"window {id_} takes no focus"
                 time.sleep(0.2)
+                id_ = main_window(self.process, self.display)
         xdotool(self.display, "key", *keys)
 
     def ends_cleanly(self) -> None:
@@ -75,6 +76,12 @@ def xdotool(display: str, *words: str) -> str:
     return done.stdout
 
 
+def main_window(process: subprocess.Popen[str], display: str) -> str:
+    """The id of a process' window on the X server, once it is in sight."""
+    words = ("search", "--sync", "--onlyvisible", "--pid", str(process.pid), "--name", "kvplanner")
+    return xdotool(display, *words).split()[0]
+
+
 def come_to_rest(pid: int) -> None:
     """Waits until a process takes no more CPU time: keys that come before a window has its menus are lost."""
     stat, deadline, before, still = Path(f"/proc/{pid}/stat"), time.monotonic() + PATIENCE_S, -1, 0
@@ -98,9 +105,9 @@ def window(command: Sequence[str], home: Path, **more: str) -> Iterator[Window]:
     env = {**clean, "DISPLAY": display, "HOME": str(home), **more}
     process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
-        found = xdotool(display, "search", "--sync", "--onlyvisible", "--pid", str(process.pid), "--name", "kvplanner")
+        found = main_window(process, display)
         come_to_rest(process.pid)
-        yield Window(process, found.split()[0], display)
+        yield Window(process, found, display)
     finally:
         process.kill()
         process.wait()

@@ -124,7 +124,6 @@ def test_first_frame_and_one_plan_offscreen(app: Path, tmp_path: Path, theme: st
     assert png_size(out) == (1280, 800)
 
 
-@pytest.mark.xdist_group("display")
 def test_a_window_opens_on_x11_and_ends_cleanly(app: Path, tmp_path: Path) -> None:
     started = time.monotonic()
     with window([str(app / "kvplanner-gui")], tmp_path) as shown:
@@ -132,7 +131,6 @@ def test_a_window_opens_on_x11_and_ends_cleanly(app: Path, tmp_path: Path) -> No
         shown.interrupt()
 
 
-@pytest.mark.xdist_group("display")
 def test_the_gpu_panel_plots_what_the_helper_sees(app: Path, tmp_path: Path) -> None:
     stub = {"LD_LIBRARY_PATH": str(library_folder()), "NVML_STUB_SCENARIO": str(SCENARIOS / "desktop-4090.ini")}
     settings = tmp_path / ".config" / "kvplanner" / "settings.json"
