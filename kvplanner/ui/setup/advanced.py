@@ -117,7 +117,7 @@ class AdvancedSection(QWidget):
         arrow = "▾" if self.toggle.isChecked() else "▸"
         self.toggle.setText(f"{len(self._options)} options, {len(changed)} changed {arrow}")
         self._reset.setEnabled(bool(changed))
-        for name, entry in self.entries.items():
+        for name, entry in [*self.entries.items()]:  # a value may change the heights, and so bring another row in sight
             entry.show_value(values.get(name), resolved.get(name))
         moved = changed ^ self._changed
         here = self._editing or self._late

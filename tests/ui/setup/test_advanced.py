@@ -74,6 +74,23 @@ def test_what_a_search_found_can_be_seen(advanced: AdvancedSection, text: str) -
     assert not any("<b>" in entry.about.text() for entry in advanced.entries.values())
 
 
+def test_a_row_that_comes_into_sight_while_values_are_shown(
+    advanced: AdvancedSection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A value may change a row's height, and the room that this leaves is another row's."""
+    last, row = advanced.entries.popitem()
+    shown: list[str] = []
+
+    def brings(value: object, resolved: object) -> None:
+        shown.append(last)
+        advanced.entries[last] = row
+
+    monkeypatch.setattr(next(iter(advanced.entries.values())), "show_value", brings)
+    advanced.show_values({}, advanced._resolved)
+    assert shown == [last]
+    assert last in advanced.entries
+
+
 def test_marked_text_is_escaped() -> None:
     assert marked("a<b & KV\nc", ["kv", "b"]) == "a&lt;<b>b</b> &amp; <b>KV</b><br>c"
 
