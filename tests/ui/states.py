@@ -71,16 +71,21 @@ def gpus(window: MainWindow) -> None:
     window.pickers.open_gpus("2")
 
 
-def advanced(window: MainWindow) -> None:
-    window.document.set_option("max_num_seqs", 64)
-    window.document.set_option("block_size", 32)
-    window.document.flush()
+def in_sight(window: MainWindow, name: str) -> None:
+    """The row of a further option, the section being opened for it."""
     window.panel.show_search()
     section = window.panel.advanced
     assert section is not None
     settled(section)
     settle(5)
-    window.panel.ensureWidgetVisible(section.entries["block_size"], 0, 400)
+    window.panel.ensureWidgetVisible(section.entries[name], 0, 400)
+
+
+def advanced(window: MainWindow) -> None:
+    window.document.set_option("max_num_seqs", 64)
+    window.document.set_option("block_size", 32)
+    window.document.flush()
+    in_sight(window, "block_size")
 
 
 def refused(window: MainWindow) -> None:
@@ -317,12 +322,7 @@ def layers_moved(window: MainWindow) -> None:
     slider = window.panel.fields["n_gpu_layers"].findChildren(MarkedSlider)[0]
     QTest.keyClick(slider, Qt.Key.Key_Left)
     window.document.flush()
-    window.panel.show_search()
-    section = window.panel.advanced
-    assert section is not None
-    settled(section)
-    settle(5)
-    window.panel.ensureWidgetVisible(section.entries["override_tensor"], 0, 400)
+    in_sight(window, "override_tensor")
 
 
 def engine_answered(window: MainWindow) -> None:
