@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
+from kvplanner.observe.player import Player, Step
 from kvplanner.ui.gpu_panel.panel import GpuPanel
 from kvplanner.units import MIB
 from tests.observe.kit import Stub, scenario_text
@@ -74,6 +75,32 @@ def test_a_replay_can_be_held_sped_up_and_sought(stub: Stub, panel: GpuPanel, qt
     strip.pause.click()
     until(qtbot, lambda: not strip.isVisible(), 10_000)
     assert panel.toolbar.record_button.isEnabled()
+
+
+def test_a_replay_that_is_held_at_once_shows_where_it_stands(
+    stub: Stub, panel: GpuPanel, qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stub.use("desktop-4090")
+    panel.show()
+    shown(panel, qtbot)
+    panel.feed.record(tmp_path / "run.csv")
+    seen: list[object] = []
+    panel.feed.snapshots.connect(seen.append)
+    until(qtbot, lambda: seen)
+    panel.feed.end_recording()
+    take, asked = Player.take, list[float]()
+
+    def late(player: Player, seconds: float) -> Step:
+        asked.append(seconds)
+        return take(player, seconds) if len(asked) > 5 else Step((), 0.0, False, 0.0)  # its worker has read nothing yet
+
+    monkeypatch.setattr(Player, "take", late)
+    panel.feed.play(tmp_path / "run.csv")
+    panel.replay.pause.click()
+    until(qtbot, lambda: panel.bars.rows())
+    assert len(asked) == 6
+    qtbot.wait(600)
+    assert len(asked) == 6, "and goes no further"
 
 
 def test_a_broken_recording_is_refused_in_words(stub: Stub, panel: GpuPanel, qtbot: QtBot, tmp_path: Path) -> None:

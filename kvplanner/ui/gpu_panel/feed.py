@@ -42,6 +42,7 @@ class Feed(QObject):
         self._recorder: Recorder | None = None
         self._replay: Player | None = None
         self._wanted = self._visible = self._paused = False
+        self._unseen = False  # nothing was shown yet of where the replay stands: that is shown even while it is held
         self._speed = 1.0
         self._path: Path | None = None
         self._timer = QTimer(self)
@@ -49,7 +50,7 @@ class Feed(QObject):
         self._timer.timeout.connect(self._tick)
         self._player = QTimer(self)
         self._player.setSingleShot(True)
-        self._player.timeout.connect(lambda: self._play())
+        self._player.timeout.connect(self._play)
 
     @property
     def wanted(self) -> bool:
@@ -169,6 +170,7 @@ class Feed(QObject):
         self._timer.stop()
         self._sampler.pause()
         self._replay, self._path, self._paused, self._speed = Player(path), path, False, 1.0
+        self._unseen = True
         self.replaying.emit(path)
         self._play()
 
@@ -178,8 +180,8 @@ class Feed(QObject):
             return
         self._replay.close()
         self._player.stop()
-        self._replay = Player(self._path, min(max(share, 0.0), 1.0))
-        self._play(even_paused=True)
+        self._replay, self._unseen = Player(self._path, min(max(share, 0.0), 1.0)), True
+        self._play()
 
     def set_paused(self, on: bool) -> None:
         """Hold the recording, or let it go on."""
@@ -201,9 +203,9 @@ class Feed(QObject):
         self.replaying.emit(None)
         self._apply()
 
-    def _play(self, *, even_paused: bool = False) -> None:
+    def _play(self) -> None:
         """Shows what the recording holds for the next quarter of a second."""
-        if self._replay is None or (self._paused and not even_paused):
+        if self._replay is None or (self._paused and not self._unseen):
             return
         try:
             step = self._replay.take(POLL_MS / 1000 * self._speed)
@@ -214,9 +216,7 @@ class Feed(QObject):
         if step.snapshots:
             self.snapshots.emit(step.snapshots)
             self.played.emit(step.share)
-        elif even_paused and not step.ended:
-            QTimer.singleShot(AHEAD_MS, self, lambda: self._play(even_paused=True))
-            return
+            self._unseen = False
         if step.ended:
             self.end_replay()
             return
