@@ -43,6 +43,8 @@ class Build(NamedTuple):
     with GGML_CUDA_FA_ALL_QUANTS; issue 28455 shows it of b10819.
     fused_sums: CUDA weighs and adds the experts' results in one kernel (pull requests 27301 and 25952 of August and
     September 2026). reordered: Vulkan puts a graph in an order of its own (17475 of November 2025).
+    blocks: of MiniMax-M3's block-sparse attention, what its blocks are of: "positions" (since pull request 26338, from
+    about 8 August 2026), before it "cells" of the cache (26297, from about 2 August), and those chosen on the "host".
     own_graph: another program than llama.cpp builds the graph. real_kernels: GPUs have flash attention for the heads
     that CUDA has it for; imitated ones have it for all.
     slots, unified, all_layers, fit, drafted (tokens at once), context (None: the model's own): the server's defaults.
@@ -79,6 +81,7 @@ class Build(NamedTuple):
     mixed_types: bool = True
     fused_sums: bool = True
     reordered: bool = True
+    blocks: str = "positions"
     own_graph: bool = False
     real_kernels: bool = True
     slots: int = 4
@@ -93,7 +96,9 @@ class Build(NamedTuple):
 
 
 _2026_SEPTEMBER: Final = Build("2026-09", 11000)
-_2026_JUNE: Final = _2026_SEPTEMBER._replace(name="2026-06", first=9500, mixed_types=False, fused_sums=False)
+_2026_AUGUST: Final = _2026_SEPTEMBER._replace(name="2026-08", first=10300, mixed_types=False, fused_sums=False)
+_2026_EARLY_AUGUST: Final = _2026_AUGUST._replace(name="2026-08-02", first=10210, blocks="cells")
+_2026_JUNE: Final = _2026_EARLY_AUGUST._replace(name="2026-06", first=9500, blocks="host")
 _2026_APRIL: Final = _2026_JUNE._replace(
     name="2026-04",
     first=8800,
@@ -129,8 +134,9 @@ _2024: Final = _2025._replace(name="2024", first=0, context=None)
 
 # Newest first.
 BUILDS: Final[tuple[Build, ...]] = (
-    _2026_SEPTEMBER, _2026_JUNE, _2026_APRIL, _2026_FEBRUARY, _2026_JANUARY, _2025_DECEMBER, _2025_NOVEMBER,
-    _2025_OCTOBER, _2025_SEPTEMBER, _2025_AUGUST, _2025_MID_JULY, _2025_JULY, _2025_JUNE, _2025_MAY, _2025, _2024,
+    _2026_SEPTEMBER, _2026_AUGUST, _2026_EARLY_AUGUST, _2026_JUNE, _2026_APRIL, _2026_FEBRUARY, _2026_JANUARY,
+    _2025_DECEMBER, _2025_NOVEMBER, _2025_OCTOBER, _2025_SEPTEMBER, _2025_AUGUST, _2025_MID_JULY, _2025_JULY,
+    _2025_JUNE, _2025_MAY, _2025, _2024,
 )  # fmt: skip
 NEWEST: Final = "b11400"
 VERSIONS: Final[tuple[str, ...]] = (

@@ -38,13 +38,15 @@ class Cells(NamedTuple):
 class CacheTypes(NamedTuple):
     """Types of keys and values, and whether values are kept transposed (without flash attention).
 
-    latent_values: as of Build.
+    latent_values: as of Build. whole_index: MiniMax-M3's index is a cache of its own, of these types and with values
+    that nothing reads (llama-kv-cache-msa.cpp); else it is keys alone, in f32.
     """
 
     key: str = "f16"
     value: str = "f16"
     transposed: bool = False
     latent_values: bool = False
+    whole_index: bool = True
 
 
 # CUDA kernels read quantised rows in steps of 512 elements; buffers start tensors at multiples of 128 bytes.
@@ -109,8 +111,9 @@ def layer_bytes(
         if values:
             total += tensor_bytes(types.value, values, rows, on_gpu)
         if index:
-            total += tensor_bytes(types.key, index, cells.streams * cells.full, on_gpu)
-        if index and isinstance(mixer, Attention):  # MiniMax-M3's index is a whole cache (llama-kv-cache-msa.cpp)
+            own = isinstance(mixer, Attention) and not types.whole_index
+            total += tensor_bytes("f32" if own else types.key, index, cells.streams * cells.full, on_gpu)
+        if index and isinstance(mixer, Attention) and types.whole_index:
             total += tensor_bytes(types.value, mixer.head_size_v, cells.streams * cells.full, on_gpu)
     return total
 
@@ -122,8 +125,10 @@ def cell_bytes(layer: LayerSpec, types: CacheTypes, *, widest_value: int = 0, ol
         if not is_windowed(mixer):
             keys, values, index = _kept(mixer, types, old_mla)
             values = max(values, widest_value) if values and types.transposed else values
-            total += row_bytes(types.key, keys) + row_bytes(types.value, values) + row_bytes(types.key, index)
-            if index and isinstance(mixer, Attention):
+            own = isinstance(mixer, Attention) and not types.whole_index
+            total += row_bytes(types.key, keys) + row_bytes(types.value, values)
+            total += row_bytes("f32" if own else types.key, index)
+            if index and isinstance(mixer, Attention) and not own:
                 total += row_bytes(types.value, mixer.head_size_v)
     return total
 

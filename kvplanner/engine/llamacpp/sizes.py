@@ -244,7 +244,7 @@ class Sizer:
             settings.build.wide_mask, settings.build.rotated, settings.build.copies_reserved,
             settings.build.both_inputs, settings.build.late_rows, settings.build.xielu, settings.build.latent,
             settings.build.row_inputs, settings.build.fused_gates, settings.build.copied_heads,
-            settings.build.copied_values, settings.build.latent_values,
+            settings.build.copied_values, settings.build.latent_values, settings.build.blocks,
             no_kernel=not has_kernel(settings.build, asked.key_type, asked.value_type),
         )  # fmt: skip
         output = 4 * spec.vocab_size * asked.slots
@@ -324,7 +324,8 @@ def _caches(
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     """Cells, states, and what one more cell costs, by GPU, the host's last."""
     spec, asked = model.spec, settings.context
-    types = CacheTypes(asked.key_type, asked.value_type, transposed, settings.build.latent_values)
+    build = settings.build
+    types = CacheTypes(asked.key_type, asked.value_type, transposed, build.latent_values, build.blocks == "positions")
     widest = cache.widest_value(spec) if transposed else 0
     old = not settings.build.latent or old_latent(model)
     kv, state, each = [0] * (gpus + 1), [0] * (gpus + 1), [0] * (gpus + 1)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from kvplanner.catalog import gpus
+from kvplanner.catalog import gpus, models
+from kvplanner.engine.llamacpp.architectures import as_gguf
 from kvplanner.engine.llamacpp.builds import build_of
-from kvplanner.engine.llamacpp.settings import Settings
+from kvplanner.engine.llamacpp.settings import ContextSettings, PlaceSettings, Settings
 from kvplanner.engine.llamacpp.settle import settle
+from kvplanner.engine.llamacpp.sizes import Sizes, size_up
+from kvplanner.engine.llamacpp.tensors import tensors_of
 from kvplanner.engine.option import OptionValue
 from kvplanner.engine.plan import DevicePlan
+from kvplanner.engine.whatif import as_format
 from kvplanner.estimate import Estimate
-from kvplanner.units import MIB
+from kvplanner.units import GIB, MIB
 from tests.engine.llamacpp.kit import LLAMA, plan, size
 from tests.oracle.llamacpp.cases import model_of, wide_model
 
@@ -67,6 +71,26 @@ def test_latent_attention_kept_its_values_once_more_until_january_2026() -> None
     for version, width in (("b7400", 576 + 512), (None, 576)):
         found = plan(model, "8xH100", version=version, ctx_size=8192, parallel=1)
         assert sum(size(one, "kv_cache") for one in found.devices) == 8192 * layers * width * 2
+
+
+def m3(build: str, tokens: int, types: str, shares: tuple[float, ...], gpus: int, *, pipeline: bool) -> Sizes:
+    model = as_gguf(as_format(models.load("MiniMaxAI/MiniMax-M3"), "GGUF IQ4_XS"))[0]
+    context = ContextSettings(tokens=tokens, slots=1, unified=False, ubatch=2048, key_type=types, value_type=types)
+    settings = Settings(build_of(build), context, PlaceSettings(shares=shares))
+    return size_up(model, tensors_of(model), settings, (96 * GIB,) * gpus, can_pipeline=pipeline)
+
+
+def test_blocks_of_cells_were_chosen_on_the_host_and_then_on_the_gpu() -> None:
+    """MiniMax-M3, in public logs of pull request 26297: of 1 August 2026 with its change, and of b10188 without it.
+
+    The first failed to reserve 54,262,464,512 bytes on the second of three GPUs.
+    """
+    failed = m3("b10210", 50000, "q8_0", (11, 11, 10), 3, pipeline=True)
+    assert failed.compute.gpus[1] == 54_262_464_512
+    earlier = m3("b10188", 96000, "f16", (), 5, pipeline=False)
+    assert earlier.compute.gpus[0] // MIB == 4349
+    # The report has 15 layers there, 12 are here: keys and values in 16 bits, keys of the index in 32 and no values.
+    assert earlier.kv[2] * 15 // 12 // MIB == 3515
 
 
 def test_cells_are_padded_to_32_without_flash_attention_before_october_2025() -> None:

@@ -36,8 +36,8 @@ class Shape(NamedTuple):
     transposing is left to attention without flash attention. wide_mask: masks are 32-bit and narrowed on the device.
     rotated: heads are rotated before they are quantised. copies_reserved: the buffer holds flash attention's 16-bit
     copies of a cache of another type (else the CUDA pool does). both_inputs, late_rows, xielu, latent, row_inputs,
-    fused_gates, copied_heads, copied_values, latent_values: as of Build. no_kernel: the GPUs have no flash attention
-    for the cache's types.
+    fused_gates, copied_heads, copied_values, latent_values, blocks: as of Build. no_kernel: the GPUs have no flash
+    attention for the cache's types.
     """
 
     arch: str
@@ -65,6 +65,7 @@ class Shape(NamedTuple):
     copied_heads: bool = False
     copied_values: bool = False
     latent_values: bool = False
+    blocks: str = "positions"
     no_kernel: bool = False
 
 

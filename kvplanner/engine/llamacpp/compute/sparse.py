@@ -1,7 +1,7 @@
 """MiniMax-M3's block-sparse attention: each token sees the blocks of cells that an index of keys ranks highest.
 
-Source: models/minimax-m3.cpp of llama.cpp 0.5.0-dev (October 2026). It needs flash attention and cells that no two
-sequences share; else the model attends to everything.
+Source: models/minimax-m3.cpp of llama.cpp 0.5.0-dev (October 2026), and of pull requests 24908 and 26297 before it. It
+needs flash attention and cells that no two sequences share; else the model attends to everything.
 """
 
 from __future__ import annotations
@@ -24,16 +24,24 @@ def is_sparse(shape: Shape, mixer: Attention) -> bool:
 
 
 def inputs_of(graph: Graph, shape: Shape) -> BlockInputs:
-    """What the graph reads for it: biases of blocks, a mask by position, and maps between positions and cells."""
-    blocks = _POSITIONS // _BLOCK
+    """What the graph reads for it: biases of blocks, a mask by position, and maps between positions and cells.
+
+    Where blocks are of cells it reads the biases alone.
+    """
+    mapped = shape.blocks == "positions"
     return BlockInputs(
-        rows=graph.input(8 * shape.tokens),
-        bias=graph.input(F32 * blocks * shape.tokens),
-        mask=graph.input(F32 * _POSITIONS * shape.tokens),
-        places=graph.input(_INT * _POSITIONS * shape.streams),
-        cells=graph.input(_INT * shape.full * shape.streams),
+        rows=graph.input(8 * shape.tokens if mapped else 0),
+        bias=graph.input(F32 * _ranked(shape) // _BLOCK * shape.tokens),
+        mask=graph.input(F32 * _POSITIONS * shape.tokens if mapped else 0),
+        places=graph.input(_INT * _POSITIONS * shape.streams if mapped else 0),
+        cells=graph.input(_INT * shape.full * shape.streams if mapped else 0),
         widened={},
     )
+
+
+def _ranked(shape: Shape) -> int:
+    """How many cells or positions the blocks cover that are ranked."""
+    return _POSITIONS if shape.blocks == "positions" else shape.full
 
 
 def keep(layer: Layer, indexer: Indexer, source: int) -> None:
@@ -44,7 +52,8 @@ def keep(layer: Layer, indexer: Indexer, source: int) -> None:
     key = layer.matmul("indexer.k_proj.weight", indexer.head_size, source)
     key = layer.norm(key, "indexer.k_norm.weight", bytes_=size, inplace=False)
     key = layer.op(size, key, inputs.positions, inplace=True)
-    graph.op(0, key, inputs.blocks.rows, on=layer.cache, stored=True)
+    rows = inputs.blocks.rows if layer.shape.blocks == "positions" else inputs.key_rows
+    graph.op(0, key, rows, on=layer.cache, stored=True)
 
 
 def masks(layer: Layer, indexer: Indexer, source: int) -> list[int]:
@@ -61,28 +70,46 @@ def masks(layer: Layer, indexer: Indexer, source: int) -> list[int]:
 
 def _mask(layer: Layer, indexer: Indexer, query: int, graph: Graph, shape: Shape, blocks: BlockInputs) -> int:
     tokens, heads = shape.tokens // shape.streams, indexer.heads
-    count = _POSITIONS // _BLOCK
-    stored = graph.cache(F16 * indexer.head_size * shape.full, layer.cache)
-    keys = layer.op(F32 * indexer.head_size * _POSITIONS, stored, graph.view(blocks.places, _INT * _POSITIONS))
+    mapped = shape.blocks == "positions"
+    ranked = _ranked(shape)
+    count = ranked // _BLOCK
+    keys = graph.cache((F16 if mapped else F32) * indexer.head_size * shape.full, layer.cache)
+    if mapped:
+        keys = layer.op(F32 * indexer.head_size * ranked, keys, graph.view(blocks.places, _INT * ranked))
     viewed = graph.view(query, graph.sizes[query] // shape.streams)
-    scores = layer.op(F32 * _POSITIONS * heads * tokens, keys, viewed)
+    scores = layer.op(F32 * ranked * heads * tokens, keys, viewed)
+    hidden = graph.view(blocks.mask, F32 * ranked * tokens) if mapped else _wide_mask(layer, blocks)
     # What is added in place is a view of the scores.
-    added = _onto(layer, scores, graph.view(blocks.mask, F32 * _POSITIONS * tokens))
-    pooled = layer.op(F32 * count * heads * tokens, added)
-    pooled = layer.op(graph.sizes[pooled], pooled, graph.view(blocks.bias, F32 * count * tokens), inplace=True)
+    pooled = layer.op(F32 * count * heads * tokens, _onto(layer, scores, hidden))
+    bias = graph.view(blocks.bias, F32 * count * tokens)
+    if shape.blocks == "host":
+        turned = layer.op(F16 * count * heads * tokens, pooled, bias, on=graph.host)
+    else:
+        turned = _chosen(layer, pooled, bias, count, heads, tokens)
+    if not mapped:
+        spread = layer.op(F16 * tokens * heads * shape.full, graph.view(turned, graph.sizes[turned]))
+        mask = layer.inputs.mask
+        assert mask is not None
+        return _onto(layer, spread, graph.view(mask, F16 * tokens * shape.full))
+    turned = layer.op(graph.sizes[turned], turned)
+    spread = layer.op(F32 * tokens * heads * shape.full, turned, graph.view(blocks.cells, _INT * shape.full))
+    spread = layer.op(graph.sizes[spread], spread)
+    joined = _onto(layer, spread, _wide_mask(layer, blocks))
+    return layer.op(F16 * tokens * heads * shape.full, joined)
+
+
+def _chosen(layer: Layer, pooled: int, bias: int, count: int, heads: int, tokens: int) -> int:
+    """The blocks that each token sees, of those that are ranked."""
+    graph = layer.graph
+    pooled = layer.op(graph.sizes[pooled], pooled, bias, inplace=True)
     chosen = layer.op(_INT * min(_CHOSEN, count) * heads * tokens, pooled)
     zeros = layer.op(graph.sizes[chosen], chosen)
     zeros = layer.op(graph.sizes[zeros], zeros, inplace=True)
-    closed = layer.op(F32 * count * tokens, graph.view(blocks.bias, F32 * count * tokens))
+    closed = layer.op(F32 * count * tokens, bias)
     closed = layer.op(F16 * count * tokens, closed)
     closed = layer.op(F16 * count * heads * tokens, closed)
     opened = graph.view(layer.op(0, zeros, chosen, graph.view(closed, graph.sizes[closed])), 0)
-    turned = layer.op(graph.sizes[closed], graph.view(closed, graph.sizes[closed]), opened)
-    turned = layer.op(graph.sizes[closed], turned)
-    spread = layer.op(F32 * tokens * heads * shape.full, turned, graph.view(blocks.cells, _INT * shape.full))
-    spread = layer.op(graph.sizes[spread], spread)
-    joined = _onto(layer, spread, _wide_mask(layer, blocks, F32 * tokens * shape.full))
-    return layer.op(F16 * tokens * heads * shape.full, joined)
+    return layer.op(graph.sizes[closed], graph.view(closed, graph.sizes[closed]), opened)
 
 
 def _onto(layer: Layer, target: int, more: int) -> int:
@@ -90,14 +117,14 @@ def _onto(layer: Layer, target: int, more: int) -> int:
     return layer.op(layer.graph.sizes[target], target, more, inplace=True)
 
 
-def _wide_mask(layer: Layer, blocks: BlockInputs, bytes_: int) -> int:
-    """A view of the mask in 32 bits, which the first layer that needs it makes for all."""
+def _wide_mask(layer: Layer, blocks: BlockInputs) -> int:
+    """A view of one stream's mask in 32 bits, which the first layer that needs it makes for all."""
     graph, shape = layer.graph, layer.shape
     mask = layer.inputs.mask
     assert mask is not None
     if not blocks.widened:
         blocks.widened[0] = layer.op(F32 * shape.tokens * shape.full, mask)
-    return graph.view(blocks.widened[0], bytes_)
+    return graph.view(blocks.widened[0], F32 * shape.tokens // shape.streams * shape.full)
 
 
 def attend(layer: Layer, mixer: Attention, query: int, keys: int, values: int, opened: list[int]) -> int:
