@@ -33,7 +33,10 @@ def search(request: PlanRequest, plan: Plan, control: JobControl) -> tuple[Remed
 
 
 class RemedyFinder(QObject):
-    """changed(): `remedies` are others; they are those of `plan`, None while they are not known."""
+    """changed(): `remedies` are others; they are those of `plan`, None while they are not known.
+
+    refused: what is set has no plan.
+    """
 
     changed = Signal()
 
@@ -44,6 +47,7 @@ class RemedyFinder(QObject):
         self._state: PlanState | None = None
         self.plan: Plan | None = None
         self.remedies: tuple[Remedy, ...] | None = None
+        self.refused = document.error is not None
         self._pause = QTimer(self)
         self._pause.setSingleShot(True)
         self._pause.setInterval(PAUSE_MS)
@@ -55,17 +59,18 @@ class RemedyFinder(QObject):
 
     def _planned(self, plan: Plan) -> None:
         self.plan = plan
-        self._forget()
+        self._forget(refused=False)
         self._pause.start()
 
     def _gone(self, _error: object) -> None:
         self.plan = None
         self._pause.stop()
-        self._forget()
+        self._forget(refused=True)
 
-    def _forget(self) -> None:
-        if self.remedies is not None:
-            self.remedies = None
+    def _forget(self, *, refused: bool) -> None:
+        known = self.remedies is not None or refused != self.refused
+        self.remedies, self.refused = None, refused
+        if known:
             self.changed.emit()
 
     def _start(self) -> None:

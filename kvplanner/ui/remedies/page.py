@@ -1,4 +1,7 @@
-"""The page of ways: every change that makes the plan fit, or serve more, with what it costs and a way to apply it."""
+"""The page of ways: every change that makes the plan fit, or serve more, with what it costs and a way to apply it.
+
+Of settings that have no plan it lists the ways back to one.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,19 @@ from kvplanner.ui.theme.ink import set_pale, tokens_of
 from kvplanner.ui.widgets.page_text import PageText
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kvplanner.engine.plan import Plan
     from kvplanner.engine.segment import SegmentKind
     from kvplanner.report.words import Unit
     from kvplanner.solve.remedies import Remedy
+    from kvplanner.ui.remedies.back import Back
     from kvplanner.ui.remedies.finder import RemedyFinder
 
 EMPTY: Final = "Choose a model and GPUs"
 SEARCHING: Final = "Looking for ways…"
+BACK: Final = "Ways back to a plan"
+UNKNOWN: Final = "Ways are looked for once it can be told whether the plan fits"
 _LEAST: Final = 220
 
 
@@ -39,6 +47,8 @@ class RemedyPage(QWidget):
         self._unit: Unit = "GiB"
         self._empty = EMPTY
         self._plan: Plan | None = None
+        self._said = ""
+        self._ways: Sequence[Back] = ()
         self.text = PageText("Ways to change the plan", self)
         self.text.anchorClicked.connect(self._clicked)
         self.text.document().documentLayout().documentSizeChanged.connect(self.height_changed)
@@ -78,27 +88,48 @@ class RemedyPage(QWidget):
         self._empty = text or EMPTY
         self._show()
 
+    def show_back(self, said: str, ways: Sequence[Back]) -> None:
+        """Why what is set has no plan, and the ways back to one: shown until it has."""
+        self._said, self._ways = said, ways
+        self._show()
+
     def _show(self) -> None:
         tokens = tokens_of(self)
         remedies, plan = self._finder.remedies, self._finder.plan
+        if self._finder.refused and self._said:
+            rows = "".join(self._row_back(number, way) for number, way in enumerate(self._ways))
+            said = f'<p style="margin:0 0 8px 0;color:{tokens.muted}">{words.rich(self._said)}</p>'
+            self._set(f'<p style="margin:0 0 2px 0"><b>{BACK}</b></p>{said}{rows}')
+            return
         if self._plan is None:
             told = words.rich(self._empty)
+        elif plan is not None and plan.fits is None:
+            told = UNKNOWN
         elif remedies is None or plan is None:
             told = SEARCHING
         elif not remedies:
             told = words.rich(sizes_in(without(plan), self._unit))
         else:
             rows = "".join(self._row(number, remedy) for number, remedy in enumerate(remedies))
-            told = f'<p style="margin:0 0 8px 0"><b>{heading(plan)}</b></p>{rows}'
-            self.text.setHtml(f'<div style="color:{tokens.text}">{shown_html(told)}</div>')
+            self._set(f'<p style="margin:0 0 8px 0"><b>{heading(plan)}</b></p>{rows}')
             return
         self.text.setHtml(f'<p style="color:{tokens.muted}">{shown_html(told)}</p>')
+
+    def _set(self, html: str) -> None:
+        self.text.setHtml(f'<div style="color:{tokens_of(self).text}">{shown_html(html)}</div>')
+
+    def _link(self, number: int, text: str) -> str:
+        return f'<a href="#{number}" style="color:{tokens_of(self).accent};text-decoration:none">{text}</a>'
+
+    def _row_back(self, number: int, way: Back) -> str:
+        tip = f'<span style="color:{tokens_of(self).muted}">{words.rich(way.tip)}</span>'
+        return f'<p style="margin:0 0 8px 0">{self._link(number, words.rich(way.text))}<br>{tip}</p>'
 
     def _row(self, number: int, remedy: Remedy) -> str:
         tokens = tokens_of(self)
         facts = words.rich(" · ".join(outcome(remedy, self._unit)))
         costs = words.rich("; ".join(remedy.costs))
-        link = f'<a href="#{number}" style="color:{tokens.accent};text-decoration:none">Apply</a>'
+        link = self._link(number, "Apply")
         return (
             f'<p style="margin:0 0 8px 0"><b>{words.rich(title(remedy))}</b>&nbsp;&nbsp;{link}<br>'
             f'{facts}<br><span style="color:{tokens.muted}">{costs}</span></p>'
@@ -106,6 +137,10 @@ class RemedyPage(QWidget):
 
     def _clicked(self, url: QUrl) -> None:
         number = int(url.fragment() or -1)
+        if self._finder.refused:
+            if 0 <= number < len(self._ways):
+                self._ways[number].run()
+            return
         remedies = self._finder.remedies or ()
         if 0 <= number < len(remedies):
             self._finder.apply(remedies[number])

@@ -140,7 +140,7 @@ class MainWindow(QtWidgets.QMainWindow):
         """Only what is refused needs it."""
         from kvplanner.ui.window.commands.mending import Mending
 
-        return Mending(self.document, self.centre, self.services)
+        return Mending(self.document, self.centre, self.services, self)
 
     @cached_property
     def saving(self) -> Saving:

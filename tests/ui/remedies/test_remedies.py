@@ -11,7 +11,7 @@ from pytestqt.qtbot import QtBot
 
 from kvplanner.report.remedies import button, title, whole_button
 from kvplanner.ui.remedies.finder import RemedyFinder
-from kvplanner.ui.remedies.page import RemedyPage
+from kvplanner.ui.remedies.page import UNKNOWN, RemedyPage
 from kvplanner.ui.window.commands.solving import Solving
 from kvplanner.ui.window.window import MainWindow
 
@@ -129,3 +129,33 @@ def test_a_search_is_of_one_state_only(failing: MainWindow, qtbot: QtBot) -> Non
     assert failing.document.error is not None
     qtbot.waitUntil(lambda: not failing.services.jobs.active, timeout=8000)
     assert finder.remedies is None
+
+
+def test_the_page_lists_the_ways_back_from_a_refusal(failing: MainWindow, qtbot: QtBot) -> None:
+    """It said that ways were looked for, and nothing looked for them."""
+    failing.centre.show_tab("Ways")
+    page = failing.centre.below.page("ways")
+    assert isinstance(page, RemedyPage)
+    searched(failing, qtbot)
+    failing.document.set_option("max_model_len", 10**9)
+    failing.document.flush()
+    qtbot.waitUntil(lambda: not failing.services.jobs.active)
+    told = page.text.toPlainText()
+    assert "Looking" not in told
+    assert "No plan: " in told
+    for offered in buttons(failing):
+        assert offered.text() in told
+    page._clicked(QUrl("#0"))
+    failing.document.flush()
+    assert failing.document.error is None
+    assert "No plan" not in page.text.toPlainText()
+
+
+def test_the_page_says_that_no_ways_are_sought_where_nothing_can_be_told(
+    open_window: Callable[..., MainWindow], qtbot: QtBot
+) -> None:
+    window = open_window(gpu="MI300X")
+    window.centre.show_tab("Ways")
+    page = window.centre.below.page("ways")
+    assert isinstance(page, RemedyPage)
+    assert page.text.toPlainText() == UNKNOWN

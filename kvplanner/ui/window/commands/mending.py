@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from PySide6.QtCore import QObject, Signal
+
 from kvplanner.errors import NotModelled, PlannerError, UnknownName
-from kvplanner.record import NamedTuple
 from kvplanner.report.options import in_sentence
+from kvplanner.ui.remedies.back import Back
 from kvplanner.ui.verdict.offer import Offer
 
 if TYPE_CHECKING:
@@ -26,22 +27,19 @@ KEY: Final = "ways back"
 _NEAR: Final = 2
 
 
-class Fix(NamedTuple):
-    """A button: its text, what it does, and what it is for in a sentence."""
-
-    text: str
-    run: Callable[[], object]
-    tip: str
-
-
-class Mending:
+class Mending(QObject):
     """Keeps the last good plan in sight, pale, with the reason why there is no other and what can be done.
 
     What can be done at a glance is there at once; changes that give a plan are looked for on a thread, and take their
-    place as they are found. panel, pickers: None until the form is made.
+    place as they are found. panel, pickers: None until the form is made. changed(): `said` and `ways` are others.
     """
 
-    def __init__(self, document: Document, centre: Centre, services: Services) -> None:
+    changed = Signal()
+
+    def __init__(self, document: Document, centre: Centre, services: Services, parent: QObject) -> None:
+        super().__init__(parent)
+        self.said = ""  # why there is no plan, and what to do
+        self.ways: tuple[Back, ...] = ()
         self._document = document
         self._centre = centre
         self._services = services
@@ -79,6 +77,7 @@ class Mending:
     def show(self) -> None:
         """Say whether the plan in sight is of what the form shows."""
         from kvplanner.app.messages import in_window
+        from kvplanner.report.verdict import no_plan
 
         error, centre = self._document.error, self._centre
         field, said = self.panel.refused if self.panel is not None else ("", "")
@@ -86,12 +85,17 @@ class Mending:
             centre.set_stale(error.brief, in_window(error.remedy), self._another())
         else:
             centre.set_stale(f"{in_sentence(field)} is refused" if field else None, said)
-        centre.set_actions([Offer(fix.text, fix.tip, fix.run) for fix in self._fixes(field)])
+        self.ways = self._fixes(field)
+        centre.set_actions([Offer(way.text, way.tip, way.run) for way in self.ways])
+        self.said = (
+            ". ".join(filter(None, (no_plan(error.brief), in_window(error.remedy)))) if error is not None else ""
+        )
+        self.changed.emit()
 
-    def _fix(self, mend: Mend) -> Fix:
+    def _fix(self, mend: Mend) -> Back:
         from kvplanner.report.mends import button, sentence
 
-        return Fix(button(mend), partial(self._apply, mend), sentence(mend, self._services.unit()))
+        return Back(button(mend), partial(self._apply, mend), sentence(mend, self._services.unit()))
 
     def _apply(self, mend: Mend) -> None:
         """Make it the plan, in one step that undo takes back."""
@@ -108,7 +112,7 @@ class Mending:
             return ""
         return plan.request.model.id.rsplit("/", 1)[-1]
 
-    def _fixes(self, refused: str) -> tuple[Fix, ...]:
+    def _fixes(self, refused: str) -> tuple[Back, ...]:
         if self.panel is None or self.pickers is None:
             return ()
         error = self._document.error
@@ -116,15 +120,15 @@ class Mending:
             mends = self._mends[1] if self._mends is not None and self._mends[0] is error else ()
             made = tuple(self._fix(mend) for mend in mends)
             return fixes(error, self._document, self.panel, self.pickers, made)
-        return (Fix("Show the field", self.panel.go_to_refused, "Go to what is refused"),) if refused else ()
+        return (Back("Show the field", self.panel.go_to_refused, "Go to what is refused"),) if refused else ()
 
 
 def fixes(
-    error: PlannerError, document: Document, panel: SetupPanel, pickers: Pickers, mends: tuple[Fix, ...] = ()
-) -> tuple[Fix, ...]:
+    error: PlannerError, document: Document, panel: SetupPanel, pickers: Pickers, mends: tuple[Back, ...] = ()
+) -> tuple[Back, ...]:
     """The nearest ways back to a plan, the best one first, a few at most. mends: changes that are known to give one."""
     found = [*mends] if mends else [*_values(error, document, panel), *_places(error, document, panel, pickers)]
-    undo = Fix(f"Undo {in_sentence(document.undo_label)}", document.undo, "Take the last change back")
+    undo = Back(f"Undo {in_sentence(document.undo_label)}", document.undo, "Take the last change back")
     undos = [undo] if document.undo_label else []
     if mends:
         return (*found[: MOST - len(undos)], *undos)
@@ -148,7 +152,7 @@ def _failed(error: Exception) -> None:
     raise error
 
 
-def _values(error: PlannerError, document: Document, panel: SetupPanel) -> list[Fix]:
+def _values(error: PlannerError, document: Document, panel: SetupPanel) -> list[Back]:
     """Another value of the option at fault, or its default."""
     option = panel.option_at(error.where)
     if option is None or option.name not in document.state.ask.options:
@@ -158,31 +162,33 @@ def _values(error: PlannerError, document: Document, panel: SetupPanel) -> list[
     offered = [value for value in near if not option.choices or value in option.choices]
     return [
         *(
-            Fix(f"Use {value}", partial(document.set_option, name, value), f"{label}: {value}")
+            Back(f"Use {value}", partial(document.set_option, name, value), f"{label}: {value}")
             for value in offered[:_NEAR]
         ),
-        Fix(f"Reset {in_sentence(label)}", lambda: document.set_option(name, None), f"{label}: back to its default"),
+        Back(f"Reset {in_sentence(label)}", lambda: document.set_option(name, None), f"{label}: back to its default"),
     ]
 
 
-def _places(error: PlannerError, document: Document, panel: SetupPanel, pickers: Pickers) -> list[Fix]:
+def _places(error: PlannerError, document: Document, panel: SetupPanel, pickers: Pickers) -> list[Back]:
     """What else of the plan can be given back or chosen anew."""
     ask = document.state.ask
-    found: list[Fix] = []
+    found: list[Back] = []
     if error.where == "--engine-version" and ask.version is not None:
         found.append(
-            Fix("Use the newest release", lambda: document.edit("Change engine version", version=None), "Of the engine")
+            Back(
+                "Use the newest release", lambda: document.edit("Change engine version", version=None), "Of the engine"
+            )
         )
     if ask.weight_format is not None and (error.where == "--weight-format" or isinstance(error, NotModelled)):
-        stored = Fix(
+        stored = Back(
             "Weights as stored", lambda: document.edit("Weights as stored", weight_format=None), "Without the what-if"
         )
         found.append(stored)
     place = panel.place_of(error.where)
     if place is panel.gpus:
-        found.append(Fix("Choose GPUs…", pickers.open_gpus, "Open the chooser of GPUs"))
+        found.append(Back("Choose GPUs…", pickers.open_gpus, "Open the chooser of GPUs"))
     elif place is panel.model or isinstance(error, NotModelled):
-        found.append(Fix("Choose another model…", pickers.open_models, "Open the chooser of models"))
+        found.append(Back("Choose another model…", pickers.open_models, "Open the chooser of models"))
     elif place is not None:
-        found.append(Fix("Show the field", lambda: panel.go_to(error.where), "Go to what is refused"))
+        found.append(Back("Show the field", lambda: panel.go_to(error.where), "Go to what is refused"))
     return found
