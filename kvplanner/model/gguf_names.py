@@ -59,6 +59,11 @@ _HUB_NAMES: Final[tuple[_Rule, ...]] = (
     # The side cache of sparse attention.
     _Rule("indexer.attn_q_b", ("indexer.wq_b",)), _Rule("indexer.attn_k", ("indexer.wk",)),
     _Rule("indexer.k_norm", ("indexer.k_norm",)), _Rule("indexer.proj", ("indexer.weights_proj",)),
+    # BERT and its kin, whose norms stand after attention and after the feed-forward block.
+    _Rule("attn_output_norm", ("attention.output.LayerNorm",), whole=("norm1",)),
+    _Rule("layer_output_norm", whole=("output.LayerNorm", "norm2")), _Rule("attn_qkv", whole=("attn.Wqkv",)),
+    _Rule("ffn_up", whole=("intermediate.dense", "mlp.fc11")), _Rule("ffn_gate", whole=("mlp.fc12",)),
+    _Rule("ffn_down", whole=("output.dense", "mlp.fc2")),
     # Attention.
     _Rule("attn_q", (".q_proj", ".wq", ".query")), _Rule("attn_k", (".k_proj", ".wk", ".key")),
     _Rule("attn_v", (".v_proj", ".wv", ".value")), _Rule("attn_output", (".o_proj", ".wo", ".out_proj", ".dense")),
@@ -103,10 +108,13 @@ _HUB_NAMES: Final[tuple[_Rule, ...]] = (
     _Rule("inp_gate", whole=("per_layer_input_gate",)), _Rule("proj", whole=("per_layer_projection",)),
     _Rule("post_norm", whole=("post_per_layer_input_norm",)), _Rule("layer_output_scale", whole=("layer_scalar",)),
 )  # fmt: skip
-# The same outside the layers, by the last part of the path.
+# The same outside the layers, by the last part of the path but ".bias".
 _OUTSIDE_NAMES: Final[dict[str, str]] = {
     **dict.fromkeys(("norm", "final_layernorm", "ln_f", "norm_f", "embedding_norm"), "output_norm"),
     "embed_tokens_per_layer": "per_layer_token_embd",
+    "position_embeddings": "position_embd",
+    "token_type_embeddings": "token_types",
+    "LayerNorm": "token_embd_norm",
     "per_layer_model_projection": "per_layer_model_proj",
     "per_layer_projection_norm": "per_layer_proj_norm",
     "altup_projections": "altup_proj",
@@ -136,9 +144,9 @@ def outside_name(group: TensorGroup) -> str:
     """The name in a GGUF file of a tensor outside the layers."""
     if group.kind == "head":
         return "output.bias" if group.path.endswith(".bias") else "output.weight"
-    name = _OUTSIDE_NAMES.get(group.path.rpartition(".")[2])
+    name = _OUTSIDE_NAMES.get(group.path.removesuffix(".bias").rpartition(".")[2])
     if name is not None:
-        return f"{name}.weight"
+        return f"{name}.bias" if group.path.endswith(".bias") else f"{name}.weight"
     if group.kind == "embedding" and not group.path.startswith(("per_layer", "altup", "token", "position")):
         return "token_embd.weight"
     return group.path if group.path.endswith(".bias") else f"{group.path}.weight"

@@ -304,7 +304,7 @@ class _Kinds(NamedTuple):
 
     def changed(self, group: TensorGroup, name: str, here: Place) -> TensorGroup:
         """A group in the type that the mix has for its GGUF name at a place."""
-        fixed = group.kind in ("norm", "router") or "norm" in group.path
+        fixed = group.kind in ("norm", "router") or "norm" in group.path or group.path.endswith(_BERTS_TABLES)
         return group._replace(
             format=recipe_format(self.mix, name, (1,) if fixed else group.shape, here, matrix=self.matrix)
         )
@@ -326,6 +326,8 @@ def _downs(block: tuple[TensorGroup, ...]) -> int:
     return sum("ffn_down" in gguf_name(group.path) and len(group.shape) == 2 for group in block)
 
 
+# What GGUF files keep in 32 bits whatever the mix (convert_hf_to_gguf.py).
+_BERTS_TABLES: Final = ("position_embeddings", "token_type_embeddings")
 # Models whose files keep that projection whole (llama.cpp caches all of their heads).
 _WHOLE_LATENT: Final = frozenset({"minicpm3", "plm"})
 
@@ -338,7 +340,8 @@ def _as_written(plain: Inventory, spec: ModelSpec) -> Inventory:
         mixer = None
 
     def split(group: TensorGroup) -> tuple[TensorGroup, ...]:
-        if ".act_fn." in group.path:  # an activation's own numbers are written as metadata
+        # An activation's own numbers are written as metadata, and BERT's pooler is left out.
+        if ".act_fn." in group.path or group.path.startswith("pooler."):
             return ()
         if mixer is None or gguf_name(group.path) != "attn_kv_b.weight" or len(group.shape) != 2:
             return (group,)

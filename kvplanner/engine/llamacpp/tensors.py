@@ -90,6 +90,8 @@ class Tensors(NamedTuple):
 
 # Architectures whose files call the norm after the last layer one of the embedding.
 _NORM_OF_TABLE: Final = frozenset({"lfm2", "lfm2moe"})
+# BERT and its kin: no logits and so no second use of the embedding, whose norm lies with the first layer.
+BERTS: Final = frozenset({"bert", "nomic-bert", "nomic-bert-moe", "jina-bert-v2", "jina-bert-v3"})
 # Where llama.cpp keeps what lies outside the layers (LLM_TENSOR_INFOS).
 _INPUT: Final = re.compile(r"(token_embd|token_types|position_embd|per_layer_\w+)(_norm)?(\.\w+)?")
 
@@ -99,7 +101,7 @@ def tensors_of(model: Model) -> Tensors:
     inventory = model.inventory
     assert inventory is not None
     blocks = tuple(_block(block) for block in inventory.blocks)
-    tied = _is_tied(inventory)
+    tied = _is_tied(inventory) and model.spec.model_type not in BERTS
     found: dict[Role, list[Tensor]] = {"input": [], "output": [], "table": [], "first": [], "skipped": []}
     embedding: Tensor | None = None
     for group in inventory.outside:
@@ -128,6 +130,8 @@ def _role(group: TensorGroup, architecture: str) -> Role:
         return "output"
     if group.place in ("mtp", "tower"):
         return "skipped"
+    if architecture in BERTS and outside_name(group).startswith("token_embd_norm"):
+        return "first"
     if group.path.startswith("rope_"):
         return "table"
     if outside_name(group).startswith("altup_"):

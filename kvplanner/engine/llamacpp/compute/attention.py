@@ -6,7 +6,7 @@ from functools import partial
 from typing import Final
 
 from kvplanner.engine.llamacpp.cache import is_windowed, row_bytes
-from kvplanner.engine.llamacpp.compute import sparse
+from kvplanner.engine.llamacpp.compute import encoder, sparse
 from kvplanner.engine.llamacpp.compute.layers import F16, Layer, Rest, Weights
 from kvplanner.model.spec import Attention, Indexer, Mla
 
@@ -48,6 +48,8 @@ def attend(layer: Layer, mixer: Attention, source: int) -> Rest:
         key = _rotate(layer, _heads(layer, mixer, product, "attn_k_norm.weight", layer.row * keys), turn_keys)
         value = layer.matmul("attn_v.weight", wide, source) if own_values else product
         value = _rotate(layer, _values(layer, value), turn_values)
+    if not mixer.causal:
+        return encoder.attend(layer, mixer, query, key, value)
     _store(layer, mixer, key, value)
     return _finish(layer, mixer, query, full, layer.cache, gate)
 

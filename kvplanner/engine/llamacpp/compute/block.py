@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from kvplanner.engine.llamacpp.compute import attention, feedforward, recurrent
+from kvplanner.engine.llamacpp.compute import attention, encoder, feedforward, recurrent
 from kvplanner.engine.llamacpp.compute.layers import F32, Layer, Rest
+from kvplanner.engine.llamacpp.tensors import BERTS
 from kvplanner.model.spec import Attention, Mla, Mlp, Moe, State
 
 # Architectures that add to what came in rather than the other way round, which decides whose memory is taken over: what
@@ -43,6 +44,8 @@ def build(layer: Layer, before: Rest, rows: int | None) -> Rest:
     """
     if layer.shape.arch in _PARALLEL:
         return _parallel(layer, before, rows)
+    if layer.shape.arch in BERTS:
+        return encoder.build(layer, before, rows)
     close = _mix(layer, before)
     # Experts go into the graph at once, everything else only when the next layer asks for it.
     if any(isinstance(mlp, Moe) for mlp in layer.spec.mlps):

@@ -10,10 +10,11 @@ from functools import partial
 from typing import Final
 
 from kvplanner.engine.llamacpp.cache import is_windowed
-from kvplanner.engine.llamacpp.compute import block, gemma3n, sparse
+from kvplanner.engine.llamacpp.compute import block, encoder, gemma3n, sparse
 from kvplanner.engine.llamacpp.compute.attention import as_heads, has_full_heads
 from kvplanner.engine.llamacpp.compute.graph import Deferred, Graph
 from kvplanner.engine.llamacpp.compute.layers import PLAIN_NORM, IndexInputs, Inputs, Layer, Rest, Shape, Weights
+from kvplanner.engine.llamacpp.tensors import BERTS
 from kvplanner.model.spec import Attention, LayerSpec, Mixer, Mla, State
 from kvplanner.record import NamedTuple
 
@@ -97,7 +98,9 @@ def reserve(
     looked_up = _look_up(graph, shape, chain, tokens, start) if chain.per_layer else None
     if shape.arch in _SCALED:
         hidden = graph.op(graph.sizes[hidden], hidden, inplace=True, on=start)
-    if chain.placed:
+    if shape.arch in BERTS:
+        hidden = encoder.look_up(graph, shape, hidden, inputs, placed=chain.placed, first=chain.devices[0])
+    elif chain.placed:
         at = graph.op(graph.sizes[hidden], inputs.positions, on=graph.host)
         hidden = graph.op(graph.sizes[hidden], hidden, at, inplace=True, on=start)
     built = _layers(graph, shape, inputs, chain)
@@ -108,8 +111,21 @@ def reserve(
         hidden = _with_inputs(built, chain, hidden, looked_up, rows)
     else:
         hidden = _in_turn(built, shape, hidden, rows)
-    _head(graph, shape, chain, hidden, rows, inputs)
+    if encoder.encodes(layers):
+        _embed(graph, shape, chain, hidden)
+    else:
+        _head(graph, shape, chain, hidden, rows, inputs)
     return graph.reserve()
+
+
+def _embed(graph: Graph, shape: Shape, chain: Chain, hidden: int) -> None:
+    """An encoder's end: a last norm where its layers begin with one, and no logits."""
+    on = chain.output[1] if chain.fixed else None
+    if shape.arch not in BERTS:
+        hidden = graph.op(graph.sizes[hidden], hidden, inplace=True, on=on)
+        norm = (_F32 * shape.hidden, chain.output_norm)
+        hidden = graph.weighted(graph.sizes[hidden], norm, hidden, inplace=True)
+    encoder.pool(graph, shape, hidden, on)
 
 
 def _layers(graph: Graph, shape: Shape, inputs: Inputs, chain: Chain) -> list[Layer]:
@@ -184,7 +200,9 @@ def _inputs(graph: Graph, layers: Sequence[LayerSpec], shape: Shape, *, full_hea
     windowed = any(isinstance(m, Attention) and (m.window or m.chunk) for m in mixers)
     width = _F16 if shape.flash and not shape.wide_mask else _F32
     in_blocks = any(isinstance(m, Attention) and sparse.is_sparse(shape, m) for m in mixers)
-    long = _LONG if shape.row_inputs else 0
+    encodes = encoder.encodes(layers)
+    full, seen = full or encodes, (shape.tokens, shape.tokens) if encodes else (shape.full, shape.window)
+    long = _LONG if shape.row_inputs and not encodes else 0
     positions = graph.input(_INT * shape.tokens * (4 if shape.arch in _FOURFOLD else 1))
     values = max((m.kv_heads * m.head_size_v for m in mixers if isinstance(m, Attention)), default=1)
     if shape.latent_values:
@@ -193,8 +211,8 @@ def _inputs(graph: Graph, layers: Sequence[LayerSpec], shape: Shape, *, full_hea
     states = graph.input(_INT * shape.slots if any(isinstance(m, State) for m in mixers) else 0)
     return Inputs(
         positions=positions,
-        mask=graph.input(width * shape.tokens * shape.full) if full else None,
-        window_mask=graph.input(width * shape.tokens * shape.window) if windowed else None,
+        mask=graph.input(width * shape.tokens * seen[0]) if full else None,
+        window_mask=graph.input(width * shape.tokens * seen[1]) if windowed else None,
         key_rows=graph.input(long * shape.tokens if full else 0),
         value_rows=graph.input(long * shape.tokens * values if full else 0),
         window_key_rows=graph.input(long * shape.tokens if windowed else 0),

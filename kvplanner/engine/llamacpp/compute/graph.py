@@ -97,12 +97,12 @@ class Graph:
 
     def weighted(
         self, bytes_: int, weight: tuple[int, int], *sources: int, inplace: bool = False, big: bool = True,
-        shared: str = "",
+        shared: str = "", last: bool = False,
     ) -> int:  # fmt: skip
         """An operation with a weight of (bytes, backend): it runs where the weight is.
 
         big: it works on at least 32 rows, so that a GPU takes it over from the host. shared: the name of a weight that
-        several operations read: it is copied once.
+        several operations read: it is copied once. last: the operation reads its weight after its other sources.
         """
         size, home = weight
         backend = home
@@ -113,7 +113,7 @@ class Graph:
             self._weight.add(held)
             if shared:
                 self._shared[shared] = held
-            sources = (held, *sources)
+            sources = (*sources, held) if last else (held, *sources)
         sizes = self.sizes
         tensor = len(sizes)
         sizes.append(bytes_)
@@ -313,10 +313,10 @@ class Deferred(Graph):
 
     def weighted(
         self, bytes_: int, weight: tuple[int, int], *sources: int, inplace: bool = False, big: bool = True,
-        shared: str = "",
+        shared: str = "", last: bool = False,
     ) -> int:  # fmt: skip
         """As of Graph."""
-        tensor = super().weighted(bytes_, weight, *sources, inplace=inplace, big=big, shared=shared)
+        tensor = super().weighted(bytes_, weight, *sources, inplace=inplace, big=big, shared=shared, last=last)
         self._waiting[tensor] = self._nodes.pop()
         return tensor
 
