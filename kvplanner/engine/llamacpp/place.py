@@ -114,8 +114,8 @@ class Placed(NamedTuple):
     """Bytes and tensors by device.
 
     device_bytes[d]: of the model buffer of GPU d; host_bytes: of what stays on the host. host_names: by layer
-    (-1 outside the layers), the names of the tensors on the host. embedding: where it is looked up; output: where the
-    matrix of the logits is.
+    (-1 outside the layers), the names of the tensors on the host; strays: of those that an override put on another GPU
+    than their layer, and on which. embedding: where it is looked up; output: where the matrix of the logits is.
     """
 
     device_bytes: tuple[int, ...]
@@ -124,6 +124,7 @@ class Placed(NamedTuple):
     placement: Placement
     embedding: int
     output: int
+    strays: Mapping[int, Mapping[str, int]] = {}
 
 
 class Spread(Protocol):
@@ -188,8 +189,8 @@ def _has_choice(pattern: str) -> bool:
     return False
 
 
-# What a layer puts where: bytes by GPU, bytes on the host, and the names of what is there.
-_Resident = tuple[Mapping[int, int], int, frozenset[str]]
+# What a layer puts where: bytes by GPU, bytes on the host, the names of what is there, and of what is on another GPU.
+_Resident = tuple[Mapping[int, int], int, frozenset[str], Mapping[str, int]]
 
 
 class _Loading:
@@ -201,6 +202,7 @@ class _Loading:
         self._parts: dict[tuple[int, Hashable], tuple[int, ...]] = {}
         self.host_bytes = 0
         self.host_names: dict[int, frozenset[str]] = {}
+        self.strays: dict[int, dict[str, int]] = {}
         self._rules = [_ready(rule) for rule in overrides]
         self._by_layer: dict[int, list[_Rule]] = {}
         for rule in self._rules:
@@ -231,6 +233,8 @@ class _Loading:
             self.host_names[layer] = self.host_names.get(layer, frozenset()) | {tensor.name}
         elif self.spread is None:
             self.sums[at] += tensor.device_bytes
+            if at != default:
+                self.strays.setdefault(layer, {})[tensor.name] = at
         else:
             self.add(self.spread.bytes(tensor, layer, at))
         return at
@@ -261,10 +265,13 @@ class _Loading:
             self.host_bytes += found[1]
             if found[2]:
                 self.host_names[layer] = found[2]
+            if found[3]:
+                self.strays[layer] = dict(found[3])
 
     def _resident(self, block: Sequence[Tensor], layer: int, home: int, rules: Sequence[_Rule]) -> _Resident:
         on_gpus: dict[int, int] = {}
         on_host, names = 0, []
+        strays: dict[str, int] = {}
         for tensor in block:
             at = self.device(tensor, layer, home, rules) if rules else home
             if at == HOST:
@@ -272,7 +279,9 @@ class _Loading:
                 names.append(tensor.name)
             else:
                 on_gpus[at] = on_gpus.get(at, 0) + tensor.device_bytes
-        return on_gpus, on_host, frozenset(names)
+                if at != home:
+                    strays[tensor.name] = at
+        return on_gpus, on_host, frozenset(names), strays
 
     def _divided(self, block: tuple[Tensor, ...], layer: int, home: int, spread: Spread) -> tuple[int, ...]:
         """A layer's bytes on each GPU, once for layers that are divided alike."""
@@ -312,4 +321,5 @@ def load(
         for tensor in tensors.tables:
             loading.put(tensor, -1, device)
     loading.layers(tensors, placement)
-    return Placed(tuple(loading.sums), loading.host_bytes, loading.host_names, placement, embedding, output)
+    held = tuple(loading.sums)
+    return Placed(held, loading.host_bytes, loading.host_names, placement, embedding, output, loading.strays)

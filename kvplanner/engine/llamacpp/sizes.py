@@ -81,8 +81,9 @@ def resolve_flash(
 
     auto: on where values are quantised, for nothing else reads those (llama_init_from_model); else on, unless it would
     run on another device than its layer's (resolve_fused_ops of llama-context.cpp): where a layer on the host has no
-    cache of its own that binds it, in hybrids whose caches all lie on the host, and where a GPU has no kernel for the
-    keys or the heads of a layer. full_heads: latent attention keeps every head.
+    cache of its own that binds it, where overrides draw it away, in hybrids whose caches all lie on the
+    host, and where a GPU has no kernel for the keys or the heads of a layer. full_heads: latent attention keeps
+    every head.
     """
     asked = settings.context.flash
     if asked == "off" or (asked == "auto" and not settings.build.flash_auto):
@@ -94,6 +95,8 @@ def resolve_flash(
     if asked == "auto" and gpus and settings.place.op_offload and _strays(spec, placed):
         return False, False
     if asked == "auto" and gpus and not settings.place.kv_offload and _is_stranded(spec, placed):
+        return False, False
+    if asked == "auto" and _is_drawn_away(spec, placed):
         return False, False
     return True, False
 
@@ -129,6 +132,20 @@ def _strays(spec: ModelSpec, placed: Placed) -> bool:
         for device, index in zip(placed.placement.layers, spec.layer_of, strict=True)
         if device == HOST
         for mixer in spec.layers[index].mixers
+    )
+
+
+def _is_drawn_away(spec: ModelSpec, placed: Placed) -> bool:
+    """Whether overrides draw attention off its layer's GPU: its sinks are on another, or all of its matrices are on the
+    host and it has no cache of its own that binds it."""
+    if any("attn_sinks.weight" in away for away in placed.strays.values()):
+        return True
+    return any(
+        "attn_q.weight" in names and not mixer.owns_cache
+        for layer, names in placed.host_names.items()
+        if layer >= 0 and placed.placement.layers[layer] != HOST
+        for mixer in spec.layers[spec.layer_of[layer]].mixers
+        if isinstance(mixer, Attention)
     )
 
 
@@ -171,14 +188,19 @@ def outputs_of(settings: Settings, ubatch: int) -> int:
     return ubatch
 
 
+def _state_rows(settings: Settings, spec: ModelSpec) -> int:
+    """Rows of recurrent state of a slot: more than one where drafted tokens can be taken back."""
+    return 1 + (settings.context.draft_rows if spec.model_type in cache.ROLLBACK else 0)
+
+
 def cells_for(settings: Settings, spec: ModelSpec, context: int) -> Cells:
     """The cells of a context of `context` tokens."""
     asked = settings.context
     plain = asked.flash == "off" or (asked.flash == "auto" and not settings.build.flash_auto)
     padding = settings.build.plain_padding if plain else settings.build.padding
     padded = round_up(context, padding)
-    rows = 1 + (asked.draft_rows if spec.model_type in cache.ROLLBACK else 0)
     whole = padded if settings.build.pads_whole else context
+    rows = _state_rows(settings, spec)
     return cache.cells_of(
         whole, asked.slots, asked.unified, min(asked.ubatch, asked.batch, padded), window=cache.window_of(spec),
         full_window=asked.full_window or not settings.build.windows, padding=padding, state_rows=rows,
@@ -246,6 +268,7 @@ class Sizer:
             settings.build.row_inputs, settings.build.fused_gates, settings.build.copied_heads,
             settings.build.copied_values, settings.build.latent_values, settings.build.blocks,
             no_kernel=not has_kernel(settings.build, asked.key_type, asked.value_type),
+            snapshots=_state_rows(settings, spec),
         )  # fmt: skip
         output = 4 * spec.vocab_size * asked.slots
         return Sizes(

@@ -159,13 +159,21 @@ def _finish(layer: Layer, mixer: Attention, query: int, gate: int | None, cache:
         if not shape.transposed:
             values = layer.op(graph.sizes[values], values)
         scores = layer.op(layer.row * mixer.heads * per_stream, keys, query)
-        scores = layer.op(graph.sizes[scores], scores, mask, inplace=True)
+        scores = _softmax(layer, scores, mask)
         mixed = layer.op(out, values, scores)
         found = layer.op(out, mixed, on=host)
     graph.expand(found)
     if gated_by is not None:
         return partial(_close_gated, layer, mixer, found, gated_by)
     return partial(_close, layer, found, gate, out, layer.inputs.rotations[windowed][1])
+
+
+def _softmax(layer: Layer, scores: int, mask: int) -> int:
+    """Scores under the mask; a layer's own sinks bind it to their device as any weight does."""
+    size = layer.graph.sizes[scores]
+    if layer.weights.has("attn_sinks.weight"):
+        return layer.graph.weighted(size, layer._weight("attn_sinks.weight"), scores, mask, inplace=True)
+    return layer.op(size, scores, mask, inplace=True)
 
 
 def _close_gated(layer: Layer, mixer: Attention, found: int, source: int) -> int:
@@ -212,6 +220,8 @@ def _flash(layer: Layer, query: int, keys: int, values: int | None, mask: int, o
         if type_ != "f16" and shape.copies_reserved:
             extra += F16 * elements
         sources.append(cached)
+    if layer.weights.has("attn_sinks.weight"):
+        return graph.with_extra(graph.weighted(out, layer._weight("attn_sinks.weight"), *sources, mask), extra)
     return graph.with_extra(layer.op(out, *sources, mask), extra)
 
 
@@ -336,16 +346,18 @@ def _close_latent(layer: Layer, mixer: Mla, query: int, mask: int) -> Rest:
         values = graph.cache(graph.sizes[keys], layer.cache)  # a view of the keys, but copied on its own
         found = _flash(layer, query, keys, values, mask, mixed, key_elements=cells * width, value_elements=0)
     else:
-        scores = layer.op(row * heads * shape.full, keys, query)
-        scores = layer.op(graph.sizes[scores], scores, mask, inplace=True)
         kept = cache_bytes(shape.value_type, mixer.kv_lora_rank, cells)
         if shape.latent_values:
             values = graph.cache(kept, layer.cache)
         else:
             values = layer.op(cache_bytes("f16", mixer.kv_lora_rank, cells), keys)
+        scores = layer.op(row * heads * shape.full, keys, query)
+        scores = layer.op(graph.sizes[scores], scores, mask, inplace=True)
         found = layer.op(mixed, values, scores)
     found = layer.matmul("attn_v_b.weight", heads * mixer.head_size_v, found)
-    found = graph.expand(layer.op(out, found))
+    # Without flash attention what reads a cache on the host ends there (build_attn_mha).
+    host = graph.host if not shape.flash and not layer.cache_offload else None
+    found = graph.expand(layer.op(out, found, on=host))
     return partial(layer.matmul, "attn_output.weight", shape.hidden, found)
 
 

@@ -57,8 +57,8 @@ class Chain(NamedTuple):
     placed: a table of positions is added to the embedding.
     streams: of Gemma 3n, the matrices that make the other streams of the embedding and that take them back.
     unturned: layers that leave positions out; () where all heed them.
-    per_layer: elements of Gemma's per-layer inputs, 0 without them. bound, fixed, cache_offload: as in
-    Layer.
+    per_layer: elements of Gemma's per-layer inputs, 0 without them; looked_up: the backend of their table.
+    bound, fixed, cache_offload: as in Layer.
     """
 
     specs: tuple[LayerSpec, ...]
@@ -74,6 +74,7 @@ class Chain(NamedTuple):
     per_layer: int = 0
     per_layer_layers: int = 0
     projection: tuple[int, int] = (0, 0)
+    looked_up: int = 0
     turns: int = 0
     unturned: tuple[bool, ...] = ()
     streams: tuple[tuple[int, int], ...] = ()
@@ -156,8 +157,8 @@ def _in_turn(layers: Sequence[Layer], shape: Shape, hidden: int, rows: int | Non
 
 
 def _look_up(graph: Graph, shape: Shape, chain: Chain, tokens: int, start: int | None) -> int:
-    """Gemma's inputs of all layers, looked up on the host."""
-    found = graph.op(_F32 * shape.tokens * chain.per_layer * chain.per_layer_layers, tokens, on=graph.host)
+    """Gemma's inputs of all layers, looked up where their table is: on the host, unless an override moved it."""
+    found = graph.op(_F32 * shape.tokens * chain.per_layer * chain.per_layer_layers, tokens, on=chain.looked_up)
     viewed = graph.view(found, graph.sizes[found])
     return graph.expand(graph.op(graph.sizes[found], viewed, inplace=True, on=start))
 

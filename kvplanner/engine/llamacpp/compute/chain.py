@@ -102,9 +102,9 @@ def chain_of(spec: ModelSpec, tensors: Tensors, placed: Placed, how: How) -> Cha
     host = how.gpus
     at = tuple(host if device == HOST else device for device in placed.placement.layers)
     caches = at if how.cache_offload else (host,) * len(at)
-    on_host = placed.host_names
+    on_host, strays = placed.host_names, placed.strays
     count = len(at)
-    weights = [_weights(block, at[i], host, on_host.get(i)) for i, block in enumerate(tensors.layers)]
+    weights = [_weights(block, at[i], host, on_host.get(i), strays.get(i)) for i, block in enumerate(tensors.layers)]
     specs = [spec.layers[index] for index in spec.layer_of]
     shared = _shared(specs, caches)
     output = next((t for t in tensors.outputs if t.name == "output.weight"), tensors.tied)
@@ -120,6 +120,7 @@ def chain_of(spec: ModelSpec, tensors: Tensors, placed: Placed, how: How) -> Cha
         and how.cache_offload
         and not early
         and not from_host
+        and not any(strays)
         and output_at != host
         and host not in at
         and spec.model_type not in _UNBOUND
@@ -153,6 +154,7 @@ def chain_of(spec: ModelSpec, tensors: Tensors, placed: Placed, how: How) -> Cha
         per_layer=projection.rows // count if projection else 0,
         per_layer_layers=count,
         projection=(projection.device_bytes if projection else 0, first_at),
+        looked_up=strays.get(-1, {}).get("per_layer_token_embd.weight", host),
         unturned=tuple(unturned[i] for i in keep) if unturned else (),
         streams=tuple(
             (t.device_bytes, host if t.name in outside else output_at)
@@ -196,19 +198,25 @@ def _shared(specs: Sequence[LayerSpec], caches: Sequence[int]) -> list[int | Non
 
 
 _EMPTY: Final[frozenset[str]] = frozenset()
-_shared_weights: dict[tuple[int, int, int, frozenset[str]], tuple[tuple[Tensor, ...], Weights]] = remembered({})
+_shared_weights: dict[tuple[object, ...], tuple[tuple[Tensor, ...], Weights]] = remembered({})
 
 
-def _weights(block: tuple[Tensor, ...], device: int, host: int, on_host: frozenset[str] | None) -> Weights:
+def _weights(
+    block: tuple[Tensor, ...], device: int, host: int, on_host: frozenset[str] | None, strays: Mapping[str, int] | None
+) -> Weights:
     """Name → (bytes, backend); one mapping for all layers of one kind and place, so that they compare by identity."""
-    key = (id(block), device, host, on_host or _EMPTY)
+    key = (id(block), device, host, on_host or _EMPTY, tuple(strays.items()) if strays else ())
     known = _shared_weights.get(key)
     if known is not None and known[0] is block:
         return known[1]
     if len(_shared_weights) > 4096:
         _shared_weights.clear()
     names = on_host or _EMPTY
-    made: Weights = {tensor.name: (tensor.device_bytes, host if tensor.name in names else device) for tensor in block}
+    away = strays or {}
+    made: Weights = {
+        tensor.name: (tensor.device_bytes, host if tensor.name in names else away.get(tensor.name, device))
+        for tensor in block
+    }
     _shared_weights[key] = (block, made)
     return made
 

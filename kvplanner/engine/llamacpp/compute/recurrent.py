@@ -51,7 +51,8 @@ def delta_net(layer: Layer, mixer: State, source: int) -> Rest:
         decay = _decay(layer, layer.matmul("ssm_alpha.weight", mixer.heads, source))
         beta_source = layer.matmul("ssm_beta.weight", mixer.heads, source)
     beta = layer.op(row * mixer.heads, beta_source)
-    result = layer.op(row * wide + graph.sizes[state], *parts, convolved, decay, beta, state)
+    size = row * wide + shape.snapshots * graph.sizes[state]
+    result = layer.op(size, *parts, convolved, decay, beta, state)
     graph.op(0, graph.view(result, graph.sizes[state]), on=layer.cache, stored=True)
     return partial(_close_delta, layer, wide, result, source)
 
@@ -216,9 +217,8 @@ def _scan(layer: Layer, inner: int, aside: int, sources: tuple[int, ...]) -> int
     graph = layer.graph
     state = graph.sizes[aside]
     stored = graph.cache(state, layer.cache)
-    scanned = graph.weighted(
-        layer.row * inner + state, layer._weight("ssm_a"), stored, *sources, layer.inputs.states, big=False
-    )
+    size = layer.row * inner + layer.shape.snapshots * state
+    scanned = graph.weighted(size, layer._weight("ssm_a"), stored, *sources, layer.inputs.states, big=False)
     graph.expand(scanned)
     others = layer.op(0, aside, layer.inputs.other_states)
     graph.op(0, others, on=layer.cache, stored=True)
