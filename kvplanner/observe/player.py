@@ -19,7 +19,7 @@ SLOWEST_S: Final = 2.0
 
 
 class Step(NamedTuple):
-    """What to show next. wait_s: the recorded time of it; ended: nothing follows; share: of the file, 0 to 1."""
+    """What to show next. wait_s: the recorded time of it; ended: nothing follows; share: of the file up to it, 0 to 1."""
 
     snapshots: tuple[Snapshot, ...]
     wait_s: float
@@ -33,9 +33,9 @@ class Player:
     def __init__(self, path: Path, begin: float = 0.0) -> None:
         self._path = path
         self._begin = begin
-        self._queue: Queue[Snapshot | PlannerError | None] = Queue(AHEAD)
+        self._queue: Queue[tuple[Snapshot | PlannerError | None, float]] = Queue(AHEAD)
         self._closed = Event()
-        self._share = 0.0
+        self._read_share = self._shown_share = 0.0
         self._last: Snapshot | None = None
         self._thread = Thread(target=self._read, name="recording", daemon=True)
         self._thread.start()
@@ -49,7 +49,7 @@ class Player:
         wait = 0.0
         while wait < seconds and len(batch) < AHEAD:
             try:
-                item = self._queue.get_nowait()
+                item, share = self._queue.get_nowait()
             except Empty:
                 break
             if item is None:
@@ -58,9 +58,9 @@ class Player:
                 raise item
             if self._last is not None:
                 wait += min(max(item.monotonic - self._last.monotonic, 0.0), SLOWEST_S)
-            self._last = item
+            self._last, self._shown_share = item, share
             batch.append(item)
-        return Step(tuple(batch), wait, False, self._share)
+        return Step(tuple(batch), wait, False, self._shown_share)
 
     def close(self) -> None:
         """Ends the reading."""
@@ -70,7 +70,7 @@ class Player:
     def _read(self) -> None:
         try:
             for snapshot in replay(self._path, self._progress):
-                if self._closed.is_set() or (self._share >= self._begin and not self._put(snapshot)):
+                if self._closed.is_set() or (self._read_share >= self._begin and not self._put(snapshot)):
                     return
         except PlannerError as error:
             self._put(error)
@@ -81,11 +81,11 @@ class Player:
         """Waits for room; False once nobody wants it any more."""
         while not self._closed.is_set():
             try:
-                self._queue.put(item, timeout=0.1)
+                self._queue.put((item, self._read_share), timeout=0.1)
             except Full:
                 continue
             return True
         return False
 
     def _progress(self, share: float) -> None:
-        self._share = share
+        self._read_share = share
