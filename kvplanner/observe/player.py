@@ -19,7 +19,7 @@ SLOWEST_S: Final = 2.0
 
 
 class Step(NamedTuple):
-    """What to show next. wait_s: the recorded time of it; ended: nothing follows; share: of the file up to it, 0 to 1."""
+    """What to show next. wait_s: the recorded time of it; ended: nothing follows; share: of the file so far."""
 
     snapshots: tuple[Snapshot, ...]
     wait_s: float

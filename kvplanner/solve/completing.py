@@ -9,10 +9,12 @@ from kvplanner.engine.command import role_option
 from kvplanner.engine.lever import WEIGHT, Aim, Loss
 from kvplanner.engine.plan import Plan
 from kvplanner.engine.request import PlanRequest
+from kvplanner.engine.segment import SegmentKind
 from kvplanner.record import NamedTuple
 from kvplanner.solve.candidate import Candidate
 from kvplanner.solve.change import Change, merged, stepped
 from kvplanner.solve.tries import Tried, Tries, short_of
+from kvplanner.units import format_bytes
 
 # Plans for each other model or machine with one or two changes beside it.
 _MORE_PLANS: Final = 12
@@ -23,6 +25,8 @@ _MOST_PARTLY: Final = 2
 _LITTLE: Final = 64
 # What no other change is set beside: it makes everything slow, or is another machine.
 NOT_BESIDE: Final[tuple[Loss, ...]] = ("slow", "hardware")
+# So much more of the weights on the host is no longer what another format of the embedding makes of it.
+_MOVED: Final = 1 / 16
 # What a format costs beside its loss: somebody has to make such a repository first.
 _UNPUBLISHED: Final = 4
 
@@ -55,6 +59,19 @@ class Remedy(NamedTuple):
         return sum(WEIGHT[loss] for loss in self.losses) + len(self.losses) - 1 + made
 
 
+def _on_host(plan: Plan, *kinds: SegmentKind) -> int:
+    """Bytes of these kinds on the host."""
+    hosts = (device for device in plan.devices if device.device.kind == "host")
+    return sum(s.bytes for d in hosts for kind in kinds if (s := d.segment(kind)) is not None)
+
+
+def _moved(before: Plan, plan: Plan) -> bool:
+    """Whether more of the weights lies on the host than before: of their bytes, and of their share."""
+    there, was = _on_host(plan, "weights"), _on_host(before, "weights")
+    whole, wholly = (max(sum(s.bytes for d in p.devices if (s := d.segment("weights"))), 1) for p in (plan, before))
+    return there - was > whole * _MOVED and there / whole - was / wholly > _MOVED
+
+
 class Begun(NamedTuple):
     """Changes that do not do, with their plan; useless: levers that gained nothing beside those before the last."""
 
@@ -77,7 +94,17 @@ class Completing(Tries):
         self.tried: list[list[Begun]] = []  # other models and machines that do not do alone
 
     def remedy(self, parts: tuple[Candidate, ...], plan: Plan, aim: Aim) -> Remedy:
-        """What candidates, each tried on top of the one before, come to."""
+        """What candidates, each tried on top of the one before, come to.
+
+        Where the engine makes room by moving weights to the host, that is a cost of the last of them.
+        """
+        last = parts[-1]
+        if not any(part.loss == "slow" for part in parts) and _moved(self.plan, plan):
+            size = format_bytes(_on_host(plan, "weights", "kv_cache"), "GiB")
+            cost = f"{last.cost}; " if last.loss != "nothing" else ""
+            cost += f"weights move to the host: many times slower, and it must hold {size} of weights and cache"
+            loss: Loss = "hardware" if last.loss == "hardware" else "slow"
+            parts = (*parts[:-1], last._replace(cost=cost, loss=loss))
         return Remedy(
             names=tuple(part.name for part in parts),
             changes=merged([change for part in parts for change in part.changes]),

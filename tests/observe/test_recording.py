@@ -206,13 +206,13 @@ def test_a_long_recording_is_read_ahead_and_no_further(tmp_path: Path) -> None:
 
 def test_the_place_is_of_what_is_shown_and_not_of_what_is_read_ahead(tmp_path: Path) -> None:
     path = tmp_path / "short.csv"
-    path.write_text(HEAD + "\n".join(ROW.replace("gpu,1,1.0", f"gpu,{i},{i}.0") for i in range(1, 21)) + "\n")
+    path.write_text(HEAD + "\n".join(ROW.replace("gpu,1,1.0,1.0", f"gpu,{i},{i}.0,{i}.0") for i in range(1, 21)) + "\n")
     player = Player(path)
     player._thread.join(60)  # all of it is read ahead by now
     shares = [player.take(0.1).share for _ in range(9)]
     player.close()
     assert shares == sorted(shares)
-    assert shares[0] < 0.3
+    assert shares[0] < 0.5
     assert shares[-1] < 1
 
 

@@ -8,17 +8,60 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from kvplanner.engine.lever import Aim, Lever, Step
+from kvplanner.engine.lever import Aim, Lever, Loss, Step
 from kvplanner.engine.llamacpp.builds import PLAIN_TYPES
+from kvplanner.engine.plan import KvCache
 from kvplanner.engine.shared.levers import Seen, by_role
 from kvplanner.model.spec import Moe
 from kvplanner.record import later
+from kvplanner.units import round_up
+
+_CELLS: Final = 256  # contexts are rounded up to so many cells
+_SLOTS_LIMIT: Final = ("max_requests", "kv_cache")
+_ROOM: Final = "the GPUs' free memory is taken"
+_SHORTER: Final = "requests may hardly be longer than those of the load"
 
 
 def levers(seen: Seen) -> tuple[Lever, ...]:
     """All levers of a plan: those of the roles, then llama.cpp's own."""
     found = (_flash_attention(seen), _cache_types(seen), _experts_on_host(seen), _layers_on_host(seen))
-    return (*by_role(seen), *(lever for levers in found for lever in levers))
+    return (*by_role(seen), *(lever for levers in (*found, slots(seen, each_own=False)) for lever in levers))
+
+
+def slots(seen: Seen, *, each_own: bool) -> Iterator[Lever]:
+    """As many slots as the GPUs surely have room for, where they serve more users of the load than are served now.
+
+    each_own: a context that is set is of each slot, not of all together. Slots that keep the context they have first,
+    then those of just the load's longest request.
+    """
+    limits, load, cache = seen.plan.limits, seen.request.load, seen.plan.kv_cache
+    if seen.short is not None or load is None or cache is None or limits.limited_by not in _SLOTS_LIMIT:
+        return
+    served, context = limits.sure_serves_users or 0, seen.by_role["context"].name
+    request = round_up(load.tokens_per_user, _CELLS)
+    room = _cells_with_room(seen, cache)
+    whole = cache.context_length if each_own else 0
+    kinds: tuple[tuple[int, str, Loss], ...] = ((whole, _ROOM, "nothing"), (request, _SHORTER, "length"))
+    for length, cost, loss in kinds:
+        most = min(room // length, seen.users) if length else 0
+        steps = []
+        for count in sorted({most, most - 1, most * 7 // 8}, reverse=True):
+            tokens = length if each_own else length * count
+            sized = context in seen.request.options if not each_own else length < whole
+            step = {**seen.step("max_requests", count), **({context: tokens} if sized else {})}
+            steps += [step] if count > served else []
+        yield Lever("slots", tuple(steps), cost, loss, ("more",))
+
+
+def _cells_with_room(seen: Seen, cache: KvCache) -> int:
+    """Cells of the cache if it took all that surely is left on each GPU that has a part of it."""
+    shares = [
+        (kept.bytes + max(int(left.estimate.low), 0)) / kept.bytes
+        for device in seen.plan.devices
+        if device.device.kind == "gpu" and (kept := device.segment("kv_cache")) is not None and kept.bytes
+        and (left := device.segment("headroom")) is not None
+    ]  # fmt: skip
+    return int(cache.tokens * min(shares, default=0))
 
 
 def _flash_attention(seen: Seen) -> Iterator[Lever]:

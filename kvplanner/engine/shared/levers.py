@@ -108,9 +108,7 @@ def _budget_share(seen: Seen) -> Iterator[Lever]:
         return
     elif rule.against in ("budget", "request"):
         up = _shares(seen, math.ceil((now + part) * 100) / 100, (0, 1, 2, 4))
-        yield Lever(
-            "budget_share", up, "nothing, as long as no other program needs that memory", "nothing", ordered=True
-        )
+        yield Lever("budget_share", up, "no other program may need that memory", "nothing", ordered=True)
     elif rule.against == "free" or not rule.early:
         down = _shares(seen, math.floor((now - part) * 100) / 100, (0, -1, -2, -4))
         yield Lever("budget_share", down, "the KV cache gets smaller", "nothing", ordered=True)
@@ -124,7 +122,7 @@ def _safe_shares(seen: Seen, now: float) -> Iterator[Lever]:
     room = min((s.estimate.low / total for s, total in spare if s is not None and total), default=0.0)
     most = math.floor((now + room) * 100) / 100
     up = tuple(s for s in _shares(seen, most, (0, -1, -2, -3)) if any(float(v or 0) > now for v in s.values()))
-    yield Lever("budget_share", up, "nothing, as long as no other program needs that memory", "nothing", ("more",))
+    yield Lever("budget_share", up, "no other program may need that memory", "nothing", ("more",))
     cache, limits = seen.plan.kv_cache, seen.plan.limits
     if cache is None or not cache.units or not seen.users or not limits.bytes_per_user:
         return
@@ -142,9 +140,7 @@ def _requests(seen: Seen) -> Iterator[Lever]:
         return
     if seen.short is None:
         if seen.plan.limits.limited_by == "max_requests":
-            yield Lever(
-                "max_requests", (seen.step("max_requests", floor),), "a little more memory", "nothing", ("more",)
-            )
+            yield Lever("max_requests", (seen.step("max_requests", floor),), "more memory", "nothing", ("more",))
         return
     if seen.rule is None or seen.rule.against == "free" or seen.short.stage == "weights":
         return

@@ -236,10 +236,11 @@ class FitsPage(QWidget):
     def _fit_names(self) -> None:
         """Names as long as the answers leave them room, within reason."""
         letter = self.fontMetrics().averageCharWidth()
-        seen = (column for column in _IN_SIGHT[1:] if not self.table.isColumnHidden(column))
+        names = _GPUS if self.table.isColumnHidden(_MODEL) else _MODEL
+        seen = (c for c in _IN_SIGHT if c != names and not self.table.isColumnHidden(c))
         room = self.table.viewport().width() - sum(self.table.columnWidth(column) for column in seen)
         wide = min(max(room, letter * _LEAST_NAME), letter * _MOST_NAME)
-        self.table.setColumnWidth(_GPUS if self.table.isColumnHidden(_MODEL) else _MODEL, wide)
+        self.table.setColumnWidth(names, wide)
 
     def _done(self, count: int) -> None:
         self._job = None

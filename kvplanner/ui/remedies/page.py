@@ -47,7 +47,7 @@ class RemedyPage(QWidget):
         self._unit: Unit = "GiB"
         self._empty = EMPTY
         self._plan: Plan | None = None
-        self._said = ""
+        self._dimmed, self._said = False, ""
         self._ways: Sequence[Back] = ()
         self.text = PageText("Ways to change the plan", self)
         self.text.anchorClicked.connect(self._clicked)
@@ -80,8 +80,9 @@ class RemedyPage(QWidget):
         """Ways are of the whole plan."""
 
     def set_dimmed(self, dimmed: bool) -> None:
-        """Pale while the plan is not of what is set."""
-        set_pale(self, dimmed)
+        """Pale while the plan is not of what is set; the ways back to one are of it."""
+        self._dimmed = dimmed
+        set_pale(self, dimmed and not self._backing)
 
     def set_empty(self, text: str) -> None:
         """What stands here while there is no plan."""
@@ -93,10 +94,16 @@ class RemedyPage(QWidget):
         self._said, self._ways = said, ways
         self._show()
 
+    @property
+    def _backing(self) -> bool:
+        """Whether ways back to a plan are what shows."""
+        return self._finder.refused and bool(self._said)
+
     def _show(self) -> None:
+        self.set_dimmed(self._dimmed)
         tokens = tokens_of(self)
         remedies, plan = self._finder.remedies, self._finder.plan
-        if self._finder.refused and self._said:
+        if self._backing:
             rows = "".join(self._row_back(number, way) for number, way in enumerate(self._ways))
             said = f'<p style="margin:0 0 8px 0;color:{tokens.muted}">{words.rich(self._said)}</p>'
             self._set(f'<p style="margin:0 0 2px 0"><b>{BACK}</b></p>{said}{rows}')

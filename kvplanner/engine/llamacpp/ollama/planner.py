@@ -91,6 +91,7 @@ class Ollama:
 
     def levers(self, request: PlanRequest, plan: Plan) -> tuple[Lever, ...]:
         """What may be changed, by role, and the cache's type."""
+        from kvplanner.engine.llamacpp.levers import slots
         from kvplanner.engine.shared.levers import by_role, see
 
         seen = see(request, plan, options=declared(), stages=self.stages, allowed=self.allowed)
@@ -98,7 +99,8 @@ class Ollama:
         steps: tuple[Step, ...] = tuple({"kv_cache_type": kind} for kind in ("q8_0", "q4_0"))
         cost = "keys and values in {value}: answers change a little"
         plain = str(request.options.get("kv_cache_type", "f16")) == "f16"
-        return (*by_role(seen), *((Lever("kv_dtype", steps, cost, "quality", (aim,)),) if plain else ()))
+        cache = (Lever("kv_dtype", steps, cost, "quality", (aim,)),) if plain else ()
+        return (*by_role(seen), *cache, *slots(seen, each_own=True))
 
     def serves_at_most(self, request: PlanRequest) -> float | None:
         """What its slots and its context give: llama-server is started with both."""
