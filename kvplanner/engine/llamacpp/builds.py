@@ -41,6 +41,9 @@ class Build(NamedTuple):
     mixed_types: CUDA has flash attention for keys and values of any two types but iq4_nl. Builds from September 2025
     (pull request 15454) to September 2026 (28079) have it for two of one type out of `SAME_TYPES` only, unless built
     with GGML_CUDA_FA_ALL_QUANTS; issue 28455 shows it of b10819.
+    forces_flash: quantised values turn flash attention on where it was left at auto, so that without a kernel it runs
+    on the host; and latent attention refuses keys and values of two types (pull request 25871 of 18 July 2026: issue
+    26382 shows it of b10216, b9200 still lacks it).
     fused_sums: CUDA weighs and adds the experts' results in one kernel (pull requests 27301 and 25952 of August and
     September 2026). reordered: Vulkan puts a graph in an order of its own (17475 of November 2025).
     blocks: of MiniMax-M3's block-sparse attention, what its blocks are of: "positions" (since pull request 26338, from
@@ -79,6 +82,7 @@ class Build(NamedTuple):
     xielu: bool = True
     retries: bool = True
     mixed_types: bool = True
+    forces_flash: bool = True
     fused_sums: bool = True
     reordered: bool = True
     blocks: str = "positions"
@@ -98,7 +102,8 @@ class Build(NamedTuple):
 _2026_SEPTEMBER: Final = Build("2026-09", 11000)
 _2026_AUGUST: Final = _2026_SEPTEMBER._replace(name="2026-08", first=10300, mixed_types=False, fused_sums=False)
 _2026_EARLY_AUGUST: Final = _2026_AUGUST._replace(name="2026-08-02", first=10210, blocks="cells")
-_2026_JUNE: Final = _2026_EARLY_AUGUST._replace(name="2026-06", first=9500, blocks="host")
+_2026_JULY: Final = _2026_EARLY_AUGUST._replace(name="2026-07", first=10060, blocks="host")
+_2026_JUNE: Final = _2026_JULY._replace(name="2026-06", first=9500, forces_flash=False)
 _2026_APRIL: Final = _2026_JUNE._replace(
     name="2026-04",
     first=8800,
@@ -134,9 +139,9 @@ _2024: Final = _2025._replace(name="2024", first=0, context=None)
 
 # Newest first.
 BUILDS: Final[tuple[Build, ...]] = (
-    _2026_SEPTEMBER, _2026_AUGUST, _2026_EARLY_AUGUST, _2026_JUNE, _2026_APRIL, _2026_FEBRUARY, _2026_JANUARY,
-    _2025_DECEMBER, _2025_NOVEMBER, _2025_OCTOBER, _2025_SEPTEMBER, _2025_AUGUST, _2025_MID_JULY, _2025_JULY,
-    _2025_JUNE, _2025_MAY, _2025, _2024,
+    _2026_SEPTEMBER, _2026_AUGUST, _2026_EARLY_AUGUST, _2026_JULY, _2026_JUNE, _2026_APRIL, _2026_FEBRUARY,
+    _2026_JANUARY, _2025_DECEMBER, _2025_NOVEMBER, _2025_OCTOBER, _2025_SEPTEMBER, _2025_AUGUST, _2025_MID_JULY,
+    _2025_JULY, _2025_JUNE, _2025_MAY, _2025, _2024,
 )  # fmt: skip
 NEWEST: Final = "b11400"
 VERSIONS: Final[tuple[str, ...]] = (

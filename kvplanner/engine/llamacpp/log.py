@@ -99,7 +99,7 @@ FAILURES: Final = (
     LogFailure(r"(?:CUDA|ROCm) error: out of memory|ErrorOutOfDeviceMemory|(?:cuda|hip)Malloc failed: out of memory",
                "out_of_memory", ""),
     LogFailure(r"(?P<why>quantized V cache requires flash_attn to be enabled|"
-               r"model does not support different K and V cache types|"
+               r"model does not support different K (?:\(\w+\) )?and V (?:\(\w+\) )?cache types|"
                r"device \w+ does not support split buffers)", "refused", NO_STAGE, (Figure("why", "text"),)),
 )  # fmt: skip
 
@@ -113,7 +113,7 @@ GRAMMAR: Final = LogGrammar(
         "MiB", " total,", "Device ",
         "offloaded ", "constructing llama_context", "n_ctx ", "n_seq_max", "n_ubatch", "n_batch", "retrying without",
         "context size reduced", "draft", "listening on", "model loaded", "out of memory", "OutOfDeviceMemory",
-        "failed to allocate", "failed.", "unable to allocate", "flash_attn to be", "different K and V", "split buffers",
+        "failed to allocate", "failed.", "unable to allocate", "flash_attn to be", "different K ", "split buffers",
         "llama-server", " + (",
     ),
     late_anchors=("build", "llama_server: init", "out of memory", "OutOfDeviceMemory", " + (", "llama-server"),

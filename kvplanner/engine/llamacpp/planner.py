@@ -15,8 +15,8 @@ from kvplanner.engine.llamacpp.figures import OnGpu, OnHost
 from kvplanner.engine.llamacpp.fit import Fitted, fit
 from kvplanner.engine.llamacpp.report import device_plans, kv_cache, warnings
 from kvplanner.engine.llamacpp.settings import PlaceSettings, Settings
-from kvplanner.engine.llamacpp.settle import Settled, settle
-from kvplanner.engine.llamacpp.sizes import Sizer, Sizes
+from kvplanner.engine.llamacpp.settle import Settled, refuse_heads, settle
+from kvplanner.engine.llamacpp.sizes import Sizer, Sizes, is_latent
 from kvplanner.engine.llamacpp.tensors import Tensors
 from kvplanner.engine.llamacpp.trial import KEPT, Trial, as_loaded, predictor
 from kvplanner.engine.llamacpp.verdict import first_failing, spare, verdict
@@ -193,6 +193,7 @@ def make_plan(request: PlanRequest, build: Build, version: str, extra: tuple[str
     devices = tuple(device for device in request.machine.devices if device.kind == "gpu")
     _check_known(devices)
     settled = settle(build, model.spec, request.options, devices)
+    refuse_heads(build, settled.settings.context, model.spec, latent=is_latent(model))
     trial = Trial(model, draft, settled.gpus, predicts=predicts)
     sized = _size(request, model, settled, trial)
     host_total = _host_total(request.machine, settled)

@@ -7,12 +7,13 @@ from typing import Final
 
 from kvplanner.engine.llamacpp import split
 from kvplanner.engine.llamacpp.builds import PLAIN_TYPES, Build, has_kernel
+from kvplanner.engine.llamacpp.cache import CACHE_TYPES
 from kvplanner.engine.llamacpp.drafting import MTP
 from kvplanner.engine.llamacpp.settings import ContextSettings, FitSettings, PlaceSettings, Settings
 from kvplanner.engine.option import OptionValue, Resolved
 from kvplanner.errors import BadInput
 from kvplanner.gpu.spec import Device
-from kvplanner.model.spec import ModelSpec
+from kvplanner.model.spec import Attention, ModelSpec
 from kvplanner.record import NamedTuple
 from kvplanner.units import MIB
 
@@ -238,16 +239,43 @@ def _refuse(build: Build, context: ContextSettings, place: PlaceSettings, spec: 
 def _refuse_types(build: Build, context: ContextSettings, asked: object) -> None:
     """Raises BadInput where "auto" finds no flash attention on a GPU for quantised values, which need it.
 
-    By issue 28455 and llama-context.cpp of b9200; where it is asked for with "on", attention runs on the host instead.
+    By llama-context.cpp of b9200; where it is on, by "on" or by the build, attention runs on the host instead.
     """
     keys, values = context.key_type, context.value_type
     if asked != "auto" or not build.flash_auto or values in PLAIN_TYPES or has_kernel(build, keys, values):
         return
-    if not build.mixed_types:
+    if not build.mixed_types and not build.forces_flash:
         raise BadInput(
             "quantized V cache was requested, but this requires Flash Attention", "--cache-type-v",
             f"Give keys and values one type, q8_0 or q4_0: CUDA has it for no others in builds of {build.name}",
         )  # fmt: skip
+
+
+def refuse_heads(build: Build, context: ContextSettings, spec: ModelSpec, *, latent: bool) -> None:
+    """Raises BadInput for cache types that a model's heads do not go with (llama_init_from_model).
+
+    latent: attention keeps a latent vector, which is key and value in one.
+    """
+    keys, values = context.key_type, context.value_type
+    if latent and build.forces_flash and keys != values:
+        raise BadInput(
+            f"model does not support different K ({keys}) and V ({values}) cache types", "--cache-type-v",
+            f"Give keys and values one type: --cache-type-v {keys}",
+        )  # fmt: skip
+    if not build.flash_auto or context.flash == "off":
+        return
+    found = {mixer for layer in spec.layers for mixer in layer.mixers if isinstance(mixer, Attention)}
+    for letter, type_, sizes in (
+        ("K", keys, [mixer.head_size for mixer in found]), ("V", values, [mixer.head_size_v for mixer in found]),
+    ):  # fmt: skip
+        block = CACHE_TYPES[type_][0]
+        odd = next((size for size in sizes if size % block), None)
+        if odd is not None:
+            raise BadInput(
+                f"{letter} cache type {type_} with block size {block} does not divide "
+                f"n_embd_head_{letter.lower()}={odd}",
+                f"--cache-type-{letter.lower()}", "Use f16 or bf16",
+            )  # fmt: skip
 
 
 def _refuse_within(build: Build, context: ContextSettings, spec: ModelSpec, gpus: int) -> None:

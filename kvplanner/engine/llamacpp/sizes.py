@@ -374,6 +374,11 @@ def _caches(
     return tuple(kv), tuple(state), tuple(each)
 
 
+def is_latent(model: Model) -> bool:
+    """Whether attention works on a latent vector and keeps it (hparams.is_mla of llama.cpp)."""
+    return not old_latent(model) and any(isinstance(m, Mla) for layer in model.spec.layers for m in layer.mixers)
+
+
 def old_latent(model: Model) -> bool:
     """Whether latent attention is kept by full heads: an old conversion without the split key-value matrix."""
     if not any(isinstance(m, Mla) for layer in model.spec.layers for m in layer.mixers) or model.inventory is None:

@@ -17,7 +17,7 @@ from kvplanner.errors import BadInput
 from kvplanner.model.model import Model
 from kvplanner.model.spec import Attention, LayerSpec
 from tests.engine.llamacpp.kit import LLAMA, plan
-from tests.oracle.llamacpp.cases import model_of
+from tests.oracle.llamacpp.cases import model_of, wide_model
 
 
 def model(keys: int, values: int, kv_heads: int) -> Model:
@@ -83,6 +83,33 @@ def test_quantised_values_without_a_kernel_are_refused_by_auto(keys: str, values
         plan(LLAMA, version="b9500", cache_type_k=keys, cache_type_v=values)
     plan(LLAMA, version="b9500", cache_type_k=keys, cache_type_v=values, n_gpu_layers="0")
     plan(LLAMA, cache_type_k=keys, cache_type_v=values)
+
+
+def test_builds_since_july_2026_turn_it_on_for_quantised_values() -> None:
+    """Pull request 25871: without a kernel it runs on the host then, as issue 28455 shows of b10819."""
+    found = plan(LLAMA, version="b10437", cache_type_k="q8_0", cache_type_v="q4_0")
+    assert any("attention runs on the host" in note for note in found.warnings)
+
+
+@pytest.mark.parametrize(("keys", "values"), [("q8_0", "f16"), ("f16", "q8_0"), ("q8_0", "q4_0")])
+def test_latent_attention_has_one_type_since_july_2026(keys: str, values: str) -> None:
+    """Issue 26382 shows it of b10216; the cases of llama.cpp's own sizes show it of October 2026."""
+    latent = model_of("deepseek-v3-q4km")[0]
+    with pytest.raises(BadInput, match=rf"different K \({keys}\) and V \({values}\) cache types"):
+        plan(latent, "8xH200", cache_type_k=keys, cache_type_v=values)
+    plan(latent, "8xH200", cache_type_k="q8_0", cache_type_v="q8_0")
+    plan(latent, "8xH200", version="b9200", cache_type_k=keys, cache_type_v=values, flash_attn="on")
+    plan(wide_model("minicpm3-4b")[0], cache_type_k="f16", cache_type_v="f32")  # keeps every head
+
+
+def test_types_whose_blocks_do_not_divide_a_head_are_refused() -> None:
+    """80 elements are no multiple of 32 (llama_init_from_model)."""
+    odd = model(80, 80, 8)
+    with pytest.raises(BadInput, match="K cache type q8_0 with block size 32 does not divide n_embd_head_k=80"):
+        plan(odd, cache_type_k="q8_0")
+    with pytest.raises(BadInput, match="V cache type q4_0 with block size 32 does not divide n_embd_head_v=80"):
+        plan(odd, cache_type_v="q4_0")
+    plan(odd, cache_type_k="q8_0", flash_attn="off")
 
 
 def test_keys_without_a_kernel_turn_it_off() -> None:

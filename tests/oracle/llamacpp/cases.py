@@ -191,7 +191,8 @@ def _buffers(
             # Without allocation llama.cpp itself counts four copies of the residual stream too many.
             compute += 16 * sizes.shape.tokens * sizes.shape.hidden
         state = sizes.state[index]
-        if flags["sm"] == "tensor" and flags["real"] != "1" and gpus:
+        mirrored = sizes.shape.arch in ("lfm2", "lfm2moe")  # whole on every device
+        if flags["sm"] == "tensor" and flags["real"] != "1" and gpus and not mirrored:
             state = round(state / len(gpus.split(";")))  # printed as one device's share
         got = (sizes.placed.device_bytes[index], sizes.kv[index] + state, compute)
         if sizes.shared and flags["real"] == "1":
