@@ -23,7 +23,7 @@ from kvplanner.engine.llamacpp.settings import PlaceSettings, Settings
 from kvplanner.engine.llamacpp.split import ByRows, Within
 from kvplanner.engine.llamacpp.tensors import Tensors
 from kvplanner.model.model import Model
-from kvplanner.model.spec import Attention, Mixer, Mla, ModelSpec, Moe, State
+from kvplanner.model.spec import Attention, LayerSpec, Mixer, Mla, ModelSpec, Moe, State
 from kvplanner.record import NamedTuple, late, later
 from kvplanner.units import round_up
 
@@ -81,9 +81,9 @@ def resolve_flash(
 
     auto: on where values are quantised, for nothing else reads those (llama_init_from_model); else on, unless it would
     run on another device than its layer's (resolve_fused_ops of llama-context.cpp): where a layer on the host has no
-    cache of its own that binds it, where overrides draw it away, in hybrids whose caches all lie on the
-    host, and where a GPU has no kernel for the keys or the heads of a layer. full_heads: latent attention keeps
-    every head.
+    cache of its own that binds it, where overrides draw it away, in hybrids whose caches all lie on the host or whose
+    next look-up is on a GPU, and where a GPU has no kernel for the keys or the heads of a layer. full_heads: latent
+    attention keeps every head.
     """
     asked = settings.context.flash
     if asked == "off" or (asked == "auto" and not settings.build.flash_auto):
@@ -94,7 +94,7 @@ def resolve_flash(
         return False, False
     if asked == "auto" and gpus and settings.place.op_offload and _strays(spec, placed):
         return False, False
-    if asked == "auto" and gpus and not settings.place.kv_offload and _is_stranded(spec, placed):
+    if asked == "auto" and gpus and _is_stranded(spec, placed, kv_offload=settings.place.kv_offload):
         return False, False
     if asked == "auto" and _is_drawn_away(spec, placed):
         return False, False
@@ -149,25 +149,34 @@ def _is_drawn_away(spec: ModelSpec, placed: Placed) -> bool:
     )
 
 
-def _is_stranded(spec: ModelSpec, placed: Placed) -> bool:
-    """Whether some attention on a GPU stands between operations on the host once all caches lie there.
+def _is_stranded(spec: ModelSpec, placed: Placed, *, kv_offload: bool) -> bool:
+    """Whether some attention stands between a cache and a later look-up that draw it off its layer's device.
 
-    What follows it in its layer is put off, so that a recurrent layer's look-up comes next.
+    What follows it in its layer is put off, so that a recurrent layer's look-up comes next. GPUs draw before the host.
     """
-    layers = [spec.layers[index] for index in spec.layer_of]
+    layers, homes = [spec.layers[index] for index in spec.layer_of], placed.placement.layers
     for index, layer in enumerate(layers):
-        if placed.placement.layers[index] == HOST or not any(isinstance(m, Attention) for m in layer.mixers):
+        after = _next_early(layers, index) if any(isinstance(m, Attention) for m in layer.mixers) else None
+        if after is None:
             continue
-        if any(_is_early(m) for m in layer.mixers):
+        cache, look_up = (homes[index], homes[after]) if kv_offload else (HOST, HOST)
+        if (look_up if cache == HOST else cache) != homes[index]:
             return True
-        if any(isinstance(mlp, Moe) for mlp in layer.mlps):
-            continue
-        for after in layers[index + 1 :]:
-            if any(_is_early(m) for m in after.mixers):
-                return True
-            if after.mixers or any(isinstance(mlp, Moe) for mlp in after.mlps):
-                break
     return False
+
+
+def _next_early(layers: Sequence[LayerSpec], index: int) -> int | None:
+    """The layer whose states are looked up right after a layer's attention, None where something stands between."""
+    if any(_is_early(m) for m in layers[index].mixers):
+        return index
+    if any(isinstance(mlp, Moe) for mlp in layers[index].mlps):
+        return None
+    for number, after in enumerate(layers[index + 1 :], index + 1):
+        if any(_is_early(m) for m in after.mixers):
+            return number
+        if after.mixers or any(isinstance(mlp, Moe) for mlp in after.mlps):
+            return None
+    return None
 
 
 def _is_early(mixer: Mixer) -> bool:
