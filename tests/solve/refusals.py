@@ -181,6 +181,8 @@ CASES: Final[tuple[Refused, ...]] = (
     _llamacpp({"fit_target": "much"}),
     _llamacpp({"cache_type_v": "q8_0", "flash_attn": "off"}),
     _llamacpp({"cache_type_v": "q8_0"}, version="b9500"),
+    _llamacpp({"cache_type_k": "q8_0"}, "deepseek-ai/DeepSeek-V2-Lite"),
+    _llamacpp({"cache_type_k": "q8_0"}, "stabilityai/stablelm-3b-4e1t"),
     _llamacpp({"split_mode": "row"}, gpu="2xH100"),
     _llamacpp({"split_mode": "tensor"}, gpu="2xH100", version="b6300"),
     _llamacpp({"split_mode": "tensor"}, "allenai/OLMo-2-0325-32B", "2xH100"),

@@ -53,8 +53,8 @@ class Build(NamedTuple):
     slots, unified, all_layers, fit, drafted (tokens at once), context (None: the model's own): the server's defaults.
     All layers came with flash attention's auto (pull request 15434 of 30 August 2025); the context was 4,096 tokens
     from pull request 10136 of November 2024 to 16653 of December 2025, which brought --fit.
-    one_is_all: one slot, the default then, stands for four that share the cache (pull request 16736 of November 2025;
-    17997 of 15 December told the two apart).
+    one_is_all: one slot, the default then, stands for four that share the cache, unless -kvu is given or a draft model
+    (pull request 16736 of November 2025; 17997 of 15 December told the two apart).
     """
 
     name: str
@@ -121,11 +121,14 @@ _2026_FEBRUARY: Final = _2026_APRIL._replace(
 _2026_JANUARY: Final = _2026_FEBRUARY._replace(name="2026-01", first=7830, output_first=False, both_inputs=False)
 _2025_DECEMBER: Final = _2026_JANUARY._replace(name="2025-12", first=7400, latent_values=True)
 _2025_NOVEMBER: Final = _2025_DECEMBER._replace(
-    name="2025-11", first=6935, context=4096, fit=False, one_is_all=True, reordered=False
+    name="2025-11", first=6980, context=4096, fit=False, one_is_all=True, reordered=False
 )
-_2025_OCTOBER: Final = _2025_NOVEMBER._replace(name="2025-10", first=6860, slots=1, unified=False, one_is_all=False)
+_2025_EARLY_NOVEMBER: Final = _2025_NOVEMBER._replace(name="2025-11-02", first=6935, pads_whole=False)
+_2025_OCTOBER: Final = _2025_EARLY_NOVEMBER._replace(
+    name="2025-10", first=6860, slots=1, unified=False, one_is_all=False
+)
 _2025_SEPTEMBER: Final = _2025_OCTOBER._replace(
-    name="2025-09", first=6325, xielu=False, retries=False, pads_whole=False, plain_padding=32, copied_values=True
+    name="2025-09", first=6325, xielu=False, retries=False, plain_padding=32, copied_values=True
 )
 _2025_AUGUST: Final = _2025_SEPTEMBER._replace(
     name="2025-08", first=6075, flash_auto=False, all_layers=False, mixed_types=True
@@ -140,8 +143,8 @@ _2024: Final = _2025._replace(name="2024", first=0, context=None)
 # Newest first.
 BUILDS: Final[tuple[Build, ...]] = (
     _2026_SEPTEMBER, _2026_AUGUST, _2026_EARLY_AUGUST, _2026_JULY, _2026_JUNE, _2026_APRIL, _2026_FEBRUARY,
-    _2026_JANUARY, _2025_DECEMBER, _2025_NOVEMBER, _2025_OCTOBER, _2025_SEPTEMBER, _2025_AUGUST, _2025_MID_JULY,
-    _2025_JULY, _2025_JUNE, _2025_MAY, _2025, _2024,
+    _2026_JANUARY, _2025_DECEMBER, _2025_NOVEMBER, _2025_EARLY_NOVEMBER, _2025_OCTOBER, _2025_SEPTEMBER, _2025_AUGUST,
+    _2025_MID_JULY, _2025_JULY, _2025_JUNE, _2025_MAY, _2025, _2024,
 )  # fmt: skip
 NEWEST: Final = "b11400"
 VERSIONS: Final[tuple[str, ...]] = (

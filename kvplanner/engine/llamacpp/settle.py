@@ -92,7 +92,10 @@ def _context(build: Build, spec: ModelSpec, values: _Values) -> ContextSettings:
     trained = spec.context_length or 4096
     asked = values.options.get("ctx_size")
     slots = values.whole("parallel", build.slots, f"slots of build {build.name}")
+    drafts = values.options.get("spec_draft_model") or values.word("spec_type", "none") == MTP
     automatic = slots == _AUTO_SLOTS or "parallel" not in values.options or (slots == 1 and build.one_is_all)
+    if automatic and build.one_is_all and (drafts or values.options.get("kv_unified")):
+        automatic, slots = False, 1  # then the one slot of the default stands for itself
     slots = build.slots if automatic else slots
     if slots < 1:
         raise BadInput("0 slots answer nothing", "--parallel", "Give 1 to 256, or leave it out")
@@ -108,7 +111,6 @@ def _context(build: Build, spec: ModelSpec, values: _Values) -> ContextSettings:
     )
     every_row = values.yes("embeddings", False) or bool(values.options.get("all_outputs"))
     batch = values.whole("batch_size", 2048)
-    drafts = values.options.get("spec_draft_model") or values.word("spec_type", "none") == MTP
     draft = values.whole("spec_draft_n_max", build.drafted) if drafts else 0
     return ContextSettings(
         tokens=tokens,

@@ -29,10 +29,13 @@ _MORE: Final = "{own} + {lent}"
 
 
 def excess(gpu: OnGpu) -> int:
-    """Bytes beyond a GPU's memory with everything allocated, 0 where it holds all."""
+    """Bytes beyond a GPU's memory with everything allocated, 0 where it holds all.
+
+    No more than is asked for: what other programs hold beyond it is theirs to move.
+    """
     asked = gpu.weights.value + gpu.kv.value + gpu.compute.value + gpu.late.value
     asked += gpu.workspace.value if gpu.workspace is not None else 0
-    return max(gpu.base + asked - gpu.total, 0)
+    return min(max(gpu.base + asked - gpu.total, 0), asked)
 
 
 def lent(gpus: Sequence[OnGpu], host: OnHost, host_total: int | None) -> bool:

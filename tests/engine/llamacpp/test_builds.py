@@ -59,6 +59,22 @@ def test_one_slot_stood_for_four_in_november_2025() -> None:
         assert (found.slots, found.unified) == (slots, slots == 4)
 
 
+@pytest.mark.parametrize("given", [{"kv_unified": True}, {"spec_type": "draft-mtp"}, {"spec_draft_model": "a.gguf"}])
+def test_one_slot_stood_for_itself_with_one_cache_or_a_draft(given: dict[str, OptionValue]) -> None:
+    """server.cpp of pull request 16736: four slots only where the cache is not shared and nothing drafts."""
+    for options in (given, {**given, "parallel": 1}):
+        found = settled("b7000", **options).context
+        assert (found.slots, found.unified) == (1, "kv_unified" in given)
+    assert settled("b7000", **{**given, "parallel": 3}).context.slots == 3
+
+
+def test_a_context_was_not_rounded_up_before_slots_divided_it_until_november_2025() -> None:
+    """Pull request 17046 of 7 November: 8,193 tokens in two slots were 4,096 each, then half of 8,448, rounded up."""
+    for version, cells in (("b6900", 2 * 4096), ("b6950", 2 * 4096), ("b7000", 2 * 4352)):
+        found = plan(LLAMA, "H100", version=version, ctx_size=8193, parallel=2, kv_unified=False)
+        assert size(found.devices[0], "kv_cache") == cells * 131072
+
+
 def test_a_server_of_autumn_2025_keeps_4096_tokens() -> None:
     """512 MiB of an 8B's cells; a year later the whole 131,072."""
     assert size(plan(LLAMA, version="b6400").devices[0], "kv_cache") == 512 * MIB

@@ -9,6 +9,7 @@ import pytest
 
 from kvplanner.catalog import gpus, models
 from kvplanner.cli.inspect import open_model
+from kvplanner.engine.option import OptionValue
 from kvplanner.engine.registry import engine
 from kvplanner.engine.request import Load, PlanRequest
 from kvplanner.errors import BadInput
@@ -362,6 +363,24 @@ def test_windows_spills_to_ram_runs_slowly_and_fails_where_that_is_turned_off() 
     # What fits needs no RAM, and Linux has none to lend.
     assert plan(LLAMA, "RTX 4060 Ti 16GB", wddm=True, n_gpu_layers="33", ctx_size=4096).verdict.spilled is None
     assert plan(LLAMA, "RTX 4060 Ti 16GB", sysmem_fallback=True, **asked).fits is False
+
+
+def test_no_more_spills_than_is_asked_for() -> None:
+    """Other programs hold the whole card: what the driver has for this one beside them is not this one's to move."""
+    (card,) = gpus.machine("8GB").devices
+    full = Machine((card._replace(free_bytes=0),), "8GB")
+    options: dict[str, OptionValue] = {"n_gpu_layers": "33", "ctx_size": 8192}
+    linux, windows = (
+        engine("llamacpp").plan(PlanRequest(model_of(LLAMA)[0], full, "llamacpp", None, {**options, "wddm": wddm}))
+        for wddm in (False, True)
+    )
+    moved = windows.verdict.spilled
+    assert moved is not None
+    asked = [size(linux.devices[0], kind) for kind in ("weights", "kv_cache", "compute", "workspace", "runtime")]
+    assert moved.figures["moved"] == sum(asked)
+    assert (
+        sum(size(windows.devices[0], kind) for kind in ("weights", "kv_cache", "compute", "workspace", "runtime")) == 0
+    )
 
 
 def test_ollama_counts_what_spills_as_on_the_gpu() -> None:
