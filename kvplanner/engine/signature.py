@@ -24,7 +24,8 @@ class Program(NamedTuple):
     depth: flags that add to it. serves: it is a server of its own kind, at this port. renamed: its flags, with the
     server's for each; joined: those of which several words follow; toggles: those with yes or no, and the server's
     words for either. variables: a variable called as a flag, in capitals, stands for it. of_repository: the flag that
-    names a repository, the one that then names a file of it by a pattern, and the server's for that.
+    names a repository, the one that then names a file of it by a pattern, and the server's for that. beside: a pattern
+    that one of the words behind a command must match whose name alone says little, "" for none.
     """
 
     command: tuple[str, ...]
@@ -44,6 +45,7 @@ class Program(NamedTuple):
     toggles: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = ()
     variables: bool = False
     of_repository: tuple[str, str, str] = ("", "", "")
+    beside: str = ""
 
 
 class Signature(NamedTuple):
@@ -167,17 +169,30 @@ _IMAGE: Final = r"(?:[^/\s][^\s]*/)?{}(?::([\w.-]+))?(?:@\S+)?"
 
 
 def launchers(found: Signature) -> tuple[tuple[str, ...], ...]:
-    """The patterns of all commands of an engine's that load a model: its servers', then its other programs'."""
-    return (*found.commands, *(program.command for program in found.programs))
+    """The patterns of all commands of an engine's that load a model: its servers', then its other programs'.
+
+    Not of those whose name alone says little.
+    """
+    return (*found.commands, *(program.command for program in found.programs if not program.beside))
 
 
 @cache
 def _beginnings() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
     """What the first word of any launcher looks like by its program's name, as a whole, and as a container's image."""
     first = [pattern[0] for found in signatures() for pattern in launchers(found)]
+    first += [program.command[0] for found in signatures() for program in found.programs if program.beside]
     names = [word for word in first if word != _INTERPRETER]
     images = [_IMAGE.format(image) for found in signatures() for image in found.images]
     return re.compile("|".join(f"(?:{n})" for n in names)), re.compile(_INTERPRETER), re.compile("|".join(images))
+
+
+_NEAR: Final = 64  # words behind a command's name among which those that tell what it is are looked for
+
+
+def _is_there(program: Program, words: Sequence[str], end: int) -> bool:
+    """Whether what stands behind a program's name is what it alone has."""
+    near = words[end : end + _NEAR]
+    return not program.beside or any(re.fullmatch(program.beside, word) for word in near)
 
 
 def start_of(words: Sequence[str]) -> Start | None:
@@ -191,7 +206,7 @@ def start_of(words: Sequence[str]) -> Start | None:
                 if (end := command_end(words, pattern, index)) is not None:
                     return Start(found, end)
             for program in found.programs:
-                if (end := command_end(words, program.command, index)) is not None:
+                if (end := command_end(words, program.command, index)) is not None and _is_there(program, words, end):
                     return Start(found, end, program=program)
             for image in () if word.startswith("-") else found.images:
                 named = re.fullmatch(_IMAGE.format(image), word)

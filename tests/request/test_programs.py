@@ -107,6 +107,8 @@ def test_an_unknown_name_says_what_may_be_done() -> None:
 
 FILES = {
     "llama-cli -m /x/Qwen3-8B-Q4_K_M.gguf -ngl 20 -p 'hello there' -cnv -n 64": ("Qwen/Qwen3-8B", "GGUF Q4_K_M"),
+    "./main -m /x/Qwen3-8B-Q4_K_M.gguf -ngl 20 -p 'hello there' -n 64": ("Qwen/Qwen3-8B", "GGUF Q4_K_M"),
+    "build/bin/server.exe --model=Qwen3-8B-Q4_K_M.gguf -ngl 99": ("Qwen/Qwen3-8B", "GGUF Q4_K_M"),
     "llama-server -m gpt-oss-120b-mxfp4-00001-of-00003.gguf": ("openai/gpt-oss-120b", "GGUF MXFP4"),
     "llama-server -m /m/google_gemma-3-12b-it-Q4_K_M.gguf -c 8192": ("google/gemma-3-12b-it", "GGUF Q4_K_M"),
     "llama-server -hf ggml-org/gpt-oss-20b-GGUF -c 0 --jinja": ("openai/gpt-oss-20b", "GGUF MXFP4"),

@@ -25,6 +25,7 @@ _PRESETS: Final = (
 )  # fmt: skip
 
 # What the programs take that answer one prompt, and a server does not.
+_FILE: Final = r"(?i)(?:.*=)?[^=]*\.gguf"
 _CHAT: Final[Mapping[str, object]] = {
     "dropped": (
         "-p", "--prompt", "-f", "--file", "-bf", "--binary-file", "-sys", "--system-prompt", "-sysf",
@@ -127,6 +128,9 @@ SIGNATURE: Final[Mapping[str, object]] = {
             "words": ("--parallel", "1", "--no-mmproj"),
             **_CHAT,
         },
+        # Their names until b3153 (pull request 7809 of June 2024), which people still paste.
+        {"command": (r"main",), "words": ("--parallel", "1", "--no-mmproj"), "beside": _FILE, **_CHAT},
+        {"command": (r"server",), "beside": _FILE},
         {
             "command": (r"llama-bench",),
             "words": ("--parallel", "1", "--n-gpu-layers", "all", "--fit", "off", "--all-outputs", "--no-mmproj"),
