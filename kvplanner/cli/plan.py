@@ -83,6 +83,12 @@ def words_from(argv: Sequence[str]) -> tuple[Namespace, PlanWords]:
 
     ours, flags = split_flags(argv)
     given, extra = parser().parse_known_args(ours)
+    given.beside = ""
+    if len(extra) == 1 and given.model and not flags:  # "plan qwen3:8b compose.yaml", in either order
+        texts = [word for word in (extra[0], given.model) if word.lower().endswith(_TEXTS)]
+        if len(texts) == 1:
+            given.model, given.beside = sorted((given.model, *extra), key=texts.count, reverse=True)
+            extra = []
     if extra and extra[0].startswith("-"):
         parser().refuse(extra[0], f"The engine's go after --: kvplanner plan MODEL -- {' '.join(extra)[:60]}")
     if extra:
@@ -310,7 +316,7 @@ def run(argv: Sequence[str]) -> int:
     if text is not None:
         if _is_log(text):
             return _diagnosed(words, given, text)
-        words = with_text(words, text)
+        words = with_text(words, text)._replace(model=given.beside)
     built = _of_mix(build(words, sources(online=given.online)), given)
     if given.nodes != 1:
         from kvplanner.request.nodes import on_nodes

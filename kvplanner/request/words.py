@@ -133,7 +133,8 @@ def build(words: PlanWords, sources: Sources) -> Built:
         model_text, stood_in, found = held or Standing(named)
         wished = wished or found
     if not model_text:
-        raise BadInput("no model is named", "MODEL", "Example: kvplanner plan Llama-3.1-8B-Instruct --gpu H100")
+        example = "ollama:qwen3:8b compose.yaml" if launch.launched else "Llama-3.1-8B-Instruct --gpu H100"
+        raise BadInput("no model is named", "MODEL", f"Example: kvplanner plan {example}")
     machine, machine_text, said = machine_of(words.gpu or (kept.machine if kept else ""), sources.local)
     open_kept = sources.open_kept or sources.open_model
     model = (open_kept if kept else sources.open_model)(model_text)

@@ -385,3 +385,20 @@ def test_a_log_in_the_models_place_is_read_as_one(
     refused = terminal("plan", str(tmp_path / "server.log"), "--solve", "context")
     assert refused.status == 2
     assert "--solve" in refused.err
+
+
+def test_a_model_is_named_beside_a_text_that_names_none(terminal: Terminal, tmp_path: Path) -> None:
+    """A compose file of Ollama's sets everything but the model."""
+    compose = tmp_path / "compose.yaml"
+    compose.write_text(
+        "services:\n  ollama:\n    image: ollama/ollama:0.11.4\n    environment:\n"
+        "      - OLLAMA_CONTEXT_LENGTH=32768\n      - OLLAMA_NUM_PARALLEL=2\n"
+    )
+    alone = terminal("plan", str(compose), "--gpu", "RTX 3090")
+    assert alone.status == 2
+    assert "kvplanner plan ollama:qwen3:8b compose.yaml" in alone.err
+    for words in (("ollama:qwen3:8b", str(compose)), (str(compose), "ollama:qwen3:8b")):
+        document = json.loads(terminal("plan", *words, "--gpu", "RTX 3090", "--json").out)
+        assert document["engine"]["name"] == "ollama"
+        assert document["options"]["num_parallel"]["value"] == 2
+        assert document["kv_cache"]["context_length"] == 32_768
