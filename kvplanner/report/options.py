@@ -43,8 +43,10 @@ def option_label(option: Option) -> str:
 
 
 def in_sentence(label: str) -> str:
-    """A label as it stands within a sentence: abbreviations keep their capitals."""
-    return label if label[1:2].isupper() else label[:1].lower() + label[1:]
+    """A label as it stands within a sentence: abbreviations and names (KV, Llama-3.1-8B) keep their capitals."""
+    first = label.partition(" ")[0]
+    own = any(letter.isupper() or letter.isdigit() for letter in first[1:])
+    return label if own else label[:1].lower() + label[1:]
 
 
 def label_in_sentence(plan: Plan, role: Role) -> str:

@@ -9,6 +9,7 @@ from kvplanner.engine.plan import Plan
 from kvplanner.engine.registry import engine
 from kvplanner.report.loads import tokens_of
 from kvplanner.report.remedies import flags
+from kvplanner.solve.host import moved_to_host
 from kvplanner.solve.solver import Asked, Solved
 from kvplanner.units import counted, format_bytes, format_count
 
@@ -50,14 +51,16 @@ def solved_lines(plan: Plan, solved: Solved) -> list[str]:
         answer += f"; {may} may work"
     if solved.asked == "gpus" and solved.request is not None:
         answer += f"; {format_bytes(solved.request.machine.total_bytes)} in all"
-    lines = [f"{title}: {answer} ({_why(plan, solved)})"]
-    if aside := _at_length(solved):
-        lines.append(f"  {aside}")
-    if solved.parts:
-        kinds = (f"{format_count(number)} of {tokens_of(part)} tokens" for number, part in solved.parts)
-        lines.append(f"  {', '.join(kinds)}")
     words = flags(solved.request, solved.changes) if solved.request is not None else ""
+    lines = [f"{title}: {answer} ({_why(plan, solved)})", *(f"  {text}" for text in asides(plan, solved))]
     return [*lines, f"  {words.removeprefix('-- ')}"] if words else lines
+
+
+def asides(plan: Plan, solved: Solved) -> list[str]:
+    """What belongs to an answer: the context it is for, what it takes of the host, how many users are of each kind."""
+    kinds = (f"{format_count(number)} of {tokens_of(part)} tokens" for number, part in solved.parts)
+    moved = moved_to_host(plan, solved.plan) if solved.plan is not None else ""
+    return [text for text in (_at_length(solved), moved, ", ".join(kinds)) if text]
 
 
 def _at_length(solved: Solved) -> str:

@@ -9,12 +9,11 @@ from kvplanner.engine.command import role_option
 from kvplanner.engine.lever import WEIGHT, Aim, Loss
 from kvplanner.engine.plan import Plan
 from kvplanner.engine.request import PlanRequest
-from kvplanner.engine.segment import SegmentKind
 from kvplanner.record import NamedTuple
 from kvplanner.solve.candidate import Candidate
 from kvplanner.solve.change import Change, merged, stepped
+from kvplanner.solve.host import moved_to_host
 from kvplanner.solve.tries import Tried, Tries, short_of
-from kvplanner.units import format_bytes
 
 # Plans for each other model or machine with one or two changes beside it.
 _MORE_PLANS: Final = 12
@@ -25,8 +24,6 @@ _MOST_PARTLY: Final = 2
 _LITTLE: Final = 64
 # What no other change is set beside: it makes everything slow, or is another machine.
 NOT_BESIDE: Final[tuple[Loss, ...]] = ("slow", "hardware")
-# So much more of the weights on the host is no longer what another format of the embedding makes of it.
-_MOVED: Final = 1 / 16
 # What a format costs beside its loss: somebody has to make such a repository first.
 _UNPUBLISHED: Final = 4
 
@@ -59,19 +56,6 @@ class Remedy(NamedTuple):
         return sum(WEIGHT[loss] for loss in self.losses) + len(self.losses) - 1 + made
 
 
-def _on_host(plan: Plan, *kinds: SegmentKind) -> int:
-    """Bytes of these kinds on the host."""
-    hosts = (device for device in plan.devices if device.device.kind == "host")
-    return sum(s.bytes for d in hosts for kind in kinds if (s := d.segment(kind)) is not None)
-
-
-def _moved(before: Plan, plan: Plan) -> bool:
-    """Whether more of the weights lies on the host than before: of their bytes, and of their share."""
-    there, was = _on_host(plan, "weights"), _on_host(before, "weights")
-    whole, wholly = (max(sum(s.bytes for d in p.devices if (s := d.segment("weights"))), 1) for p in (plan, before))
-    return there - was > whole * _MOVED and there / whole - was / wholly > _MOVED
-
-
 class Begun(NamedTuple):
     """Changes that do not do, with their plan; useless: levers that gained nothing beside those before the last."""
 
@@ -99,10 +83,9 @@ class Completing(Tries):
         Where the engine makes room by moving weights to the host, that is a cost of the last of them.
         """
         last = parts[-1]
-        if not any(part.loss == "slow" for part in parts) and _moved(self.plan, plan):
-            size = format_bytes(_on_host(plan, "weights", "kv_cache"), "GiB")
-            cost = f"{last.cost}; " if last.loss != "nothing" else ""
-            cost += f"weights move to the host: many times slower, and it must hold {size} of weights and cache"
+        moved = "" if any(part.loss == "slow" for part in parts) else moved_to_host(self.plan, plan)
+        if moved:
+            cost = f"{last.cost}; {moved}" if last.loss != "nothing" else moved
             loss: Loss = "hardware" if last.loss == "hardware" else "slow"
             parts = (*parts[:-1], last._replace(cost=cost, loss=loss))
         return Remedy(

@@ -49,15 +49,20 @@ def longer(request: PlanRequest, plan: Plan) -> Tried | None:
     return None
 
 
-def freed(request: PlanRequest, plan: Plan) -> Tried | None:
-    """The request with a budget that is surely free, where a plan may fail for that first, whatever it lacks later."""
+def freed(request: PlanRequest, plan: Plan, *, fails: bool = False) -> Tried | None:
+    """The request with a budget that is surely free, where a plan may fail for that first, whatever it lacks later.
+
+    fails: where it does fail for that, and a smaller budget alone is not enough.
+    """
     chosen, verdict = engine(request.engine), plan.verdict
     failing, doubt = verdict.failing, verdict.doubt
-    if doubt is None or (failing is not None and failing.stage == doubt.stage):
+    if fails:
+        doubt = failing
+    elif failing is not None and doubt is not None and failing.stage == doubt.stage:
         return None
-    if not any(rule.against == "free" and rule.stage == doubt.stage for rule in chosen.stages):
+    if doubt is None or not any(rule.against == "free" and rule.stage == doubt.stage for rule in chosen.stages):
         return None
-    doubtful = plan._replace(verdict=verdict._replace(failing=None))
+    doubtful = plan if fails else plan._replace(verdict=verdict._replace(failing=None))
     for lever in chosen.levers(request, doubtful):
         for step in lever.steps if lever.name == _SHARE else ():
             changed, changes = stepped(request, step)
@@ -65,6 +70,7 @@ def freed(request: PlanRequest, plan: Plan) -> Tried | None:
                 made = chosen.plan(changed)
             except PlannerError:
                 continue
-            if made.verdict.doubt is None or made.verdict.doubt.stage != doubt.stage:
+            short = made.verdict.failing, made.verdict.doubt
+            if all(one is None or one.stage != doubt.stage for one in short):
                 return Tried(candidate_of(lever, changed, changes), made)
     return None

@@ -63,8 +63,14 @@ def found(request: PlanRequest, plan: Plan, more: More | None = None) -> Iterato
         yield Completing(request, plan, aim).remedy(parts, now.plan, aim)
         if request.load is None or (now.plan.limits.sure_serves_users or 0) >= request.load.users:
             return
+    some = False
     for remedy in _found(now.candidate.request, now.plan, more):
+        some |= remedy.sure and not {*remedy.losses} & {*NOT_BESIDE}
         yield _with_parts(remedy, parts, aim, plan.stage) if parts else remedy
+    held = None if some or aim != "fit" else freed(now.candidate.request, now.plan, fails=True)
+    if held is not None:
+        for remedy in _found(held.candidate.request, held.plan, more):
+            yield _with_parts(remedy, (*parts, held.candidate), aim, plan.stage)
 
 
 def _with_parts(remedy: Remedy, parts: Sequence[Candidate], aim: Aim, stage: str | None) -> Remedy:

@@ -1,4 +1,4 @@
-"""A load whose requests are longer than the context that was set: each way gives it one that holds them."""
+"""What changes before anything else helps: a context that holds no request of the load, a budget that is not free."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from kvplanner.engine.registry import engine
 from kvplanner.engine.request import Load, PlanRequest
 from kvplanner.solve.others import others
 from kvplanner.solve.remedies import remedies
+from kvplanner.units import GIB
 
 LLAMA: Final = "meta-llama/Llama-3.1-8B-Instruct"
 _LONG: Final = Load(8, 16_000, 1000)
@@ -77,3 +78,20 @@ def test_a_context_that_holds_the_load_and_does_not_fit_is_completed() -> None:
     assert all(way.names[0] == "longer_context" and len(way.names) > 1 for way in found)
     assert all(way.changes[0] == ("max_model_len", 30_000) for way in found)
     assert all(way.sure and way.plan.limits.sure_serves_users == 1 for way in found[:1])
+
+
+@pytest.mark.parametrize(("free", "first"), [(10, "sister"), (14, "online_quantization")])
+def test_a_budget_that_is_not_free_is_made_smaller_before_what_else_has_to_change(free: int, first: str) -> None:
+    """Nothing was offered where other programs take so much that the weights do not fit beside them either."""
+    machine = gpus.machine("RTX 4090")
+    device = machine.devices[0]._replace(free_bytes=free * GIB)
+    request = PlanRequest(models.load(LLAMA), machine._replace(devices=(device,)), "vllm", None, {}, None)
+    plan = engine("vllm").plan(request)
+    assert plan.stage == "free_memory_check"
+    found = remedies(request, plan, others)
+    assert found[0].names == ("budget_share", first, "context")
+    for way in found:
+        assert "budget_share" in way.names
+        assert way.sure
+        assert engine("vllm").plan(way.request) == way.plan
+        assert way.stage_before == "free_memory_check"

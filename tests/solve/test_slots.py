@@ -10,7 +10,9 @@ from kvplanner.catalog import gpus, models
 from kvplanner.engine.option import OptionValue
 from kvplanner.engine.registry import engine
 from kvplanner.engine.request import Load, PlanRequest
+from kvplanner.report.solved import asides
 from kvplanner.solve.remedies import Remedy, remedies
+from kvplanner.solve.solver import Solved
 
 _LOAD: Final = Load(64, 8000, 1000)
 
@@ -55,3 +57,13 @@ def test_slots_of_ollama_stay_on_the_gpu_or_say_what_they_take_of_the_host() -> 
     weights = ram.segment("weights")
     assert weights is not None
     assert weights.bytes < 2**29, "the embedding alone"
+
+
+def test_the_most_users_say_what_they_take_of_the_host() -> None:
+    request = PlanRequest(models.load("Qwen/Qwen3-14B"), gpus.machine("RTX 5090"), "ollama", None, {}, _LOAD)
+    plan = engine("ollama").plan(request)
+    changed = request._replace(options={"num_parallel": 64})
+    there = engine("ollama").plan(changed)
+    (told,) = asides(plan, Solved("users", 64, 64, "load", (), changed, there))
+    assert told.startswith("weights move to the host")
+    assert asides(there, Solved("users", 64, 64, "load", (), changed, there)) == []

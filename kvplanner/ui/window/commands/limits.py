@@ -114,15 +114,15 @@ class Limits(QObject):
 
     def _answer(self, solved: Solved) -> None:
         """Say it with what binds it; it is the plan in one step that undo takes back."""
-        from kvplanner.report.solved import solved_lines
+        from kvplanner.report.solved import asides, solved_lines
         from kvplanner.ui.remedies.applying import fields_of
 
         document, plan = self._window.document, self._window.document.plan
         if plan is None:
             return
-        told, *more = solved_lines(plan, solved)
-        beside = solved.parts or solved.shorter is not None
-        self._window.messages.info(f"{told}: {more[0].strip()}" if beside else told, key=KEY)
+        told = solved_lines(plan, solved)[0]
+        beside = "; ".join(asides(plan, solved))
+        self._window.messages.info(f"{told}: {beside}" if beside else told, key=KEY)
         if solved.request is not None and solved.sure_value is not None:
             document.seal()
             document.edit(told.partition(" (")[0], **fields_of(document.state, solved))
