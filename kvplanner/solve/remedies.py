@@ -26,6 +26,8 @@ __all__ = ["More", "Remedy", "aim_of", "found", "remedies"]
 _ENOUGH: Final = 3
 _MOST_PAIRS: Final = 4
 _MOST_BESIDE: Final = 2
+# Whoever has to change more plans anew.
+_MOST_CHANGES: Final = 4
 # A second change beside a shorter context has to keep so much more of it.
 _LONGER: Final = 1.25
 # Plans that a search for pairs may make: those of one change that helps a little, each with the changes beside it.
@@ -70,7 +72,9 @@ def found(request: PlanRequest, plan: Plan, more: More | None = None) -> Iterato
     held = None if some or aim != "fit" else freed(now.candidate.request, now.plan, fails=True)
     if held is not None:
         for remedy in _found(held.candidate.request, held.plan, more):
-            yield _with_parts(remedy, (*parts, held.candidate), aim, plan.stage)
+            whole = _with_parts(remedy, (*parts, held.candidate), aim, plan.stage)
+            if len(whole.names) <= _MOST_CHANGES:
+                yield whole
 
 
 def _with_parts(remedy: Remedy, parts: Sequence[Candidate], aim: Aim, stage: str | None) -> Remedy:
