@@ -15,6 +15,20 @@ from typing import Any, Final
 from pytestqt.qtbot import QtBot
 from pytestqt.wait_signal import SignalBlocker
 
+# Seconds that a process, a thread or a file may take that is there in the end: at a load of 15 on two cores, what takes
+# half a second takes 20. A wait ends as soon as what it waits for is there: this is for what never comes.
+LONG_S: Final = 240.0
+
+
+def wait_for(check: Callable[[], Any], what: object = "it never came") -> Any:
+    """Ask until something is so, and hand back what it is; for threads and processes where no event loop runs."""
+    deadline = time.monotonic() + LONG_S
+    while not (found := check()):
+        assert time.monotonic() < deadline, what
+        time.sleep(0.01)
+    return found
+
+
 # Processor seconds of `_some_work` on the machine that the bounds were set on, at rest.
 _AT_REST_S: Final = 0.012
 
@@ -50,22 +64,15 @@ def _some_work() -> float:
     return time.thread_time() - started
 
 
-# A wait ends as soon as what it waits for is there: how long it may take is for what never comes.
-_WAIT_MS: Final = 120_000
-
-
 def wait_long() -> None:
-    """Let every wait of pytest-qt take as long as a slow and busy machine needs, whatever its test says.
-
-    At a load of 15 on two cores, what takes half a second takes 20.
-    """
-    until, signal = QtBot.waitUntil, QtBot.waitSignal
+    """Let every wait of pytest-qt take as long as a slow and busy machine needs, whatever its test says."""
+    until, signal, most = QtBot.waitUntil, QtBot.waitSignal, round(LONG_S * 1000)
 
     def wait_until(self: QtBot, callback: Callable[[], bool | None], *, timeout: int = 0) -> None:
-        until(self, callback, timeout=max(timeout, _WAIT_MS))
+        until(self, callback, timeout=max(timeout, most))
 
     def wait_signal(self: QtBot, awaited: Any, *, timeout: int = 0, **more: Any) -> SignalBlocker:
-        return signal(self, awaited, timeout=max(timeout, _WAIT_MS), **more)
+        return signal(self, awaited, timeout=max(timeout, most), **more)
 
     QtBot.waitUntil = wait_until  # type: ignore[method-assign]  # each of its users
     QtBot.waitSignal = wait_signal  # type: ignore[method-assign, assignment]  # each of its users

@@ -12,6 +12,7 @@ from typing import Final
 
 import pytest
 
+from tests.patience import LONG_S
 from tests.sources import PACKAGE, modules, name_of, source, used
 
 pytestmark = pytest.mark.xdist_group("sources")
@@ -169,7 +170,7 @@ from kvplanner.engine.registry import engine
 request = PlanRequest(models.load("meta-llama/Llama-3.1-8B-Instruct"), gpus.machine("H100"))
 print(engine("vllm").plan(request).fits)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=LONG_S, check=False)
     assert (done.returncode, done.stdout.strip()) == (0, "True"), done.stderr
 
 

@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.patience import LONG_S
+
 # What a terminal obeys, or what turns the text after it.
 OBEYED = [chr(c) for c in (*range(0x20), *range(0x7F, 0xA0)) if c != 0x0A] + list(
     "\u202a\u202b\u202d\u202e\u2066\u2069"
@@ -52,6 +54,6 @@ def process(words: Sequence[str], *, env: dict[str, str] | None = None, code: st
     command = [sys.executable, "-c", code, *words] if code else [sys.executable, "-m", "kvplanner", *words]
     without = {k: v for k, v in os.environ.items() if k not in ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM")}
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=60, env={**without, **(env or {})}, check=False
+        command, capture_output=True, text=True, timeout=LONG_S, env={**without, **(env or {})}, check=False
     )
     return Ran(done.returncode, done.stdout, done.stderr)

@@ -14,6 +14,7 @@ import pytest
 
 from tests.cli.kit import process
 from tests.nvml_stub.build import SCENARIOS, library_folder
+from tests.patience import LONG_S
 
 pytestmark = pytest.mark.slow
 
@@ -81,7 +82,7 @@ def test_a_closed_pipe_is_no_error() -> None:
 
 def _shell(command: str) -> subprocess.CompletedProcess[str]:
     line = command.replace("KV", f"{sys.executable} -m kvplanner")
-    return subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False, timeout=LONG_S)
 
 
 @pytest.mark.parametrize("more", ["", "--json", "--explain", "--markdown"])

@@ -11,6 +11,8 @@ from tempfile import mkdtemp
 
 import pytest
 
+from tests.patience import LONG_S
+
 HERE = Path(__file__).resolve().parent
 SCENARIOS = HERE / "scenarios"
 # Scenarios that stand for a driver without some functions need a library without those symbols.
@@ -34,7 +36,7 @@ def library_folder(*variant: str) -> Path:
     if reason:
         pytest.skip(reason)
     folder = Path(mkdtemp(prefix="nvml-stub-"))
-    subprocess.run(["make", "-s", "-C", str(HERE), f"OUT={folder}", *variant], check=True, timeout=120)
+    subprocess.run(["make", "-s", "-C", str(HERE), f"OUT={folder}", *variant], check=True, timeout=LONG_S)
     return folder
 
 

@@ -23,13 +23,13 @@ def plan_for(gpu: str, max_model_len: int = 8192, tensor_parallel_size: int = 1)
     return registry.engine("vllm").plan(PlanRequest(model, gpus.machine(gpu), options=options))
 
 
-def until(qtbot: QtBot, check: Callable[[], object], limit_ms: int = 15_000) -> None:
+def until(qtbot: QtBot, check: Callable[[], object]) -> None:
     """Waits until something holds."""
 
     def holds() -> None:
         assert check()
 
-    qtbot.waitUntil(holds, timeout=limit_ms)
+    qtbot.waitUntil(holds)
 
 
 def shown(panel: GpuPanel, qtbot: QtBot, gpus_seen: int = 1) -> None:

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from kvplanner.observe.engines import address_of, launch_of, other_root
 from kvplanner.observe.signatures import recognise
 from kvplanner.observe.snapshot import EngineSeen, GpuSample, ProcessSample, Reading, Snapshot
 from kvplanner.units import GIB
+from tests.patience import LONG_S, wait_for
 
 
 def gpu(number: int, *processes: ProcessSample) -> GpuSample:
@@ -119,7 +119,7 @@ def test_a_running_ollama_becomes_a_plan_of_what_it_has_loaded(tmp_path: Path) -
         f"import subprocess\nsubprocess.Popen({[*python, str(server), *child]})\nprint('ready', flush=True)\ninput()"
     )
     (tmp_path / "ollama").write_text(starts)
-    server.write_text("import time\ntime.sleep(60)")
+    server.write_text("import time\ntime.sleep(600)")
     served = subprocess.Popen(
         (*python, str(tmp_path / "ollama"), "serve"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         start_new_session=True,
@@ -128,9 +128,8 @@ def test_a_running_ollama_becomes_a_plan_of_what_it_has_loaded(tmp_path: Path) -
         assert served.stdout is not None
         assert served.stdout.readline() == "ready\n"
         ours = EngineSeen(served.pid, 0.0, "ollama", "Ollama", ("ollama", "serve"))
-        deadline = time.monotonic() + 10
-        while not (launch := launch_of(ours, shot(gpu(0)))).model and time.monotonic() < deadline:
-            time.sleep(0.02)
+        wait_for(lambda: launch_of(ours, shot(gpu(0))).model)
+        launch = launch_of(ours, shot(gpu(0)))
         assert launch.model == "/blobs/sha256-ab"
         assert launch.options == {"num_ctx": 8192, "num_parallel": 2, "kv_cache_type": "q8_0", "num_batch": 1024}
     finally:
@@ -162,7 +161,7 @@ def server(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """A process that looks like vLLM, started in a folder that holds a model, with some GPUs hidden."""
     script = tmp_path / "bin" / "vllm"
     script.parent.mkdir()
-    script.write_text("import time\nprint('up', flush=True)\ntime.sleep(60)\n")
+    script.write_text("import time\nprint('up', flush=True)\ntime.sleep(600)\n")
     (tmp_path / "lib" / "python3.12" / "site-packages" / "vllm-0.19.1.dist-info").mkdir(parents=True)
     (tmp_path / "models" / "m").mkdir(parents=True)
     env = os.environ | {"CUDA_VISIBLE_DEVICES": "1"}
@@ -172,7 +171,7 @@ def server(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     process.stdout.readline()
     yield process
     process.kill()
-    process.wait(10)
+    process.wait(LONG_S)
     process.stdout.close()
 
 
@@ -191,10 +190,8 @@ def test_a_process_with_this_file_system_is_looked_at_from_here(server: subproce
 
 
 def test_a_process_in_another_container_is_looked_at_through_its_root() -> None:
-    with subprocess.Popen(["unshare", "--mount", "sleep", "60"], stderr=subprocess.PIPE) as other:
-        deadline = time.monotonic() + 5
-        while other_root(other.pid) is None and other.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.05)
+    with subprocess.Popen(["unshare", "--mount", "sleep", "600"], stderr=subprocess.PIPE) as other:
+        wait_for(lambda: other_root(other.pid) is not None or other.poll() is not None)
         if other.poll() is not None:
             pytest.skip("this user may not make a mount namespace")
         try:

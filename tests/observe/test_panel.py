@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import time
+from itertools import pairwise
 
 import psutil  # noqa: TID253 - what is tested rests on it
 import pytest
@@ -19,6 +21,7 @@ from kvplanner.units import GIB, MIB
 from tests.nvml_stub.build import SCENARIOS, library_folder, scenario_variant
 from tests.observe.kit import Stub, scenario_text
 from tests.observe.panel_kit import plan_for, shown, until
+from tests.patience import slowness
 
 pytestmark = pytest.mark.slow
 
@@ -32,12 +35,12 @@ def test_nothing_runs_until_it_is_shown_and_nothing_is_left(stub: Stub, panel: G
     helper = panel.feed.helper_pid
     assert helper is not None
     panel.hide()
-    qtbot.wait(500)
-    stub.forget_calls()
-    qtbot.wait(800)
-    assert stub.calls() == []
+    before = stub.calls().count("nvmlDeviceGetMemoryInfo_v2")
+    qtbot.wait(1000)  # five samples of one that is shown
+    after = stub.calls().count("nvmlDeviceGetMemoryInfo_v2")
+    assert after - before <= 1, "one may have been under way"
     panel.stop()
-    assert not psutil.pid_exists(helper)
+    until(qtbot, lambda: not psutil.pid_exists(helper))
 
 
 def test_a_desktop_card(stub: Stub, panel: GpuPanel, qtbot: QtBot) -> None:
@@ -65,9 +68,12 @@ def test_memory_that_moves_is_drawn(stub: Stub, panel: GpuPanel, qtbot: QtBot) -
     until(qtbot, lambda: panel.bars.rows()[0].parts[1].bytes == 21206 * MIB)
     until(qtbot, lambda: panel.plot.made)
     (curve,) = panel.plot._curves.values()
-    values = curve.getData()[1]
-    assert values.min() == pytest.approx((1206 + 454) / 1024, abs=0.01)
-    assert values.max() == pytest.approx((21206 + 454) / 1024, abs=0.01)
+
+    def drawn() -> tuple[float, float]:
+        values = curve.getData()[1]
+        return values.min(), values.max()
+
+    until(qtbot, lambda: drawn() == pytest.approx(((1206 + 454) / 1024, (21206 + 454) / 1024), abs=0.01))
 
 
 def test_beside_a_plan(stub: Stub, panel: GpuPanel, qtbot: QtBot) -> None:
@@ -81,7 +87,8 @@ def test_beside_a_plan(stub: Stub, panel: GpuPanel, qtbot: QtBot) -> None:
     (row,) = panel.bars.rows()
     assert sum(p.bytes for p in row.planned) == plan_for("RTX 4090").devices[0].total_bytes
     assert row.budget is not None
-    assert {line.text for line in panel.plot._references} >= {"capacity", "budget ends", "weights loaded"}
+    wanted = {"capacity", "budget ends", "weights loaded"}
+    until(qtbot, lambda: {line.text for line in panel.plot._references} >= wanted)
     with qtbot.waitSignal(panel.free_measured, timeout=5000) as sent:
         panel.free.use.click()
     assert sent.args == [{0: 22904 * MIB}]
@@ -222,28 +229,26 @@ def test_strange_machines_in_words(stub: Stub, panel: GpuPanel, qtbot: QtBot) ->
 
 
 def test_the_window_goes_on_while_a_driver_call_hangs(stub: Stub, panel: GpuPanel, qtbot: QtBot) -> None:
+    """It neither waits for the call, which takes a minute, nor works so long at a time that a frame is lost."""
     stub.use("desktop-4090")
     panel.show()
     shown(panel, qtbot)
-    stub.use(scenario_text("desktop-4090") + "latency.nvmlDeviceGetMemoryInfo_v2 = 10000\n")
-    turns: list[float] = []
-    last = [time.thread_time()]
-
-    def turn() -> None:
-        now = time.thread_time()
-        turns.append(now - last[0])
-        last[0] = now
-
+    stub.use(scenario_text("desktop-4090") + "latency.nvmlDeviceGetMemoryInfo_v2 = 60000\n")
+    turns: list[tuple[float, float]] = []
     timer = QTimer()
-    timer.timeout.connect(turn)
-    timer.start(8)
-    until(qtbot, lambda: "has not answered" in panel.notice.notice().text)
-    qtbot.wait(1500)
-    timer.stop()
-    turns.sort()
-    # CPU time of this thread between two turns of the event loop: waiting for anything would be a bug by itself.
-    assert len(turns) > 200
-    assert turns[int(len(turns) * 0.99)] < 0.016
+    timer.timeout.connect(lambda: turns.append((time.thread_time(), time.monotonic())))
+    gc.disable()  # what other tests left behind is not the panel's cost
+    try:
+        timer.start(8)
+        until(qtbot, lambda: "has not answered" in panel.notice.notice().text)
+        told = len(turns)
+        until(qtbot, lambda: len(turns) > told + 100)
+        timer.stop()
+    finally:
+        gc.enable()
+    costs = sorted(after[0] - before[0] for before, after in pairwise(turns))
+    assert costs[int(len(costs) * 0.99)] < 0.016 * slowness()
+    assert max(after[1] - before[1] for before, after in pairwise(turns)) < 15
 
 
 def test_the_helper_may_die(stub: Stub, panel: GpuPanel, qtbot: QtBot) -> None:
@@ -281,9 +286,11 @@ def test_ten_samples_a_second(stub: Stub, panel: GpuPanel, qtbot: QtBot) -> None
     assert panel.feed.fast
     batches: list[int] = []
     panel.feed.snapshots.connect(lambda batch: batches.append(len(batch)))
-    qtbot.wait(2200)
-    assert sum(batches) >= 14
-    assert len(batches) <= 10
+    started = time.monotonic()
+    until(qtbot, lambda: sum(batches) >= 14)
+    assert panel.model.snapshot is not None
+    assert panel.model.snapshot.interval == pytest.approx(0.1)
+    assert len(batches) <= (time.monotonic() - started) / 0.2 + 2, "drawn four times a second all the same"
 
 
 def test_everything_has_a_name_and_can_be_reached(stub: Stub, panel: GpuPanel, qtbot: QtBot) -> None:
@@ -311,10 +318,9 @@ def test_another_theme_recolours_the_plot(stub: Stub, panel: GpuPanel, qtbot: Qt
     shown(panel, qtbot)
     until(qtbot, lambda: panel.plot.made)
     panel.setPalette(palette_of(DARK))
-    qtbot.wait(50)
-    ground = panel.plot._plot.backgroundBrush().color()
-    assert ground == panel.palette().color(QPalette.ColorRole.Window)
-    assert ground.lightness() < 60
+    wanted = panel.palette().color(QPalette.ColorRole.Window)
+    until(qtbot, lambda: panel.plot._plot.backgroundBrush().color() == wanted)
+    assert wanted.lightness() < 60
 
 
 def test_narrow_panels_stack(stub: Stub, panel: GpuPanel, qtbot: QtBot) -> None:
@@ -349,7 +355,7 @@ def test_processes_sort_filter_and_keep_their_selection(stub: Stub, panel: GpuPa
     selected = table.selected()
     assert selected is not None
     stub.use(scenario_text("desktop-4090").replace("2101:412 2390:9 5120:236", "2101:412 5120:236 99:1"))
-    until(qtbot, lambda: "99" in column(1), 20_000)
+    until(qtbot, lambda: "99" in column(1))
     again = table.selected()
     assert again is not None
     assert again.key == selected.key

@@ -22,6 +22,7 @@ from kvplanner.ui.gpu_panel.panel import GpuPanel
 from kvplanner.units import GIB, MIB
 from tests.observe.kit import VLLM_NEW, Stub
 from tests.observe.panel_kit import plan_for, until
+from tests.patience import LONG_S
 
 pytestmark = pytest.mark.slow
 
@@ -44,14 +45,14 @@ def server(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """A process that looks like `vllm serve`."""
     script = tmp_path / "bin" / "vllm"
     script.parent.mkdir()
-    script.write_text("import time\nprint('up', flush=True)\ntime.sleep(120)\n")
+    script.write_text("import time\nprint('up', flush=True)\ntime.sleep(600)\n")
     command = [sys.executable, str(script), "serve", "meta-llama/Llama-3.1-8B-Instruct", "--max-model-len", "8192"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ.copy())
     assert process.stdout is not None
     process.stdout.readline()
     yield process
     process.kill()
-    process.wait(10)
+    process.wait(LONG_S)
     process.stdout.close()
 
 
@@ -103,7 +104,7 @@ def test_a_chosen_process_chooses_its_engine(
 ) -> None:
     assert isinstance(server.args, list)
     script = Path(str(server.args[1])).with_name("sglang")
-    script.write_text("import time\ntime.sleep(120)\n")
+    script.write_text("import time\ntime.sleep(600)\n")
     with subprocess.Popen([sys.executable, str(script), "serve", "--model-path", "x/y"]) as second:
         text = card(server, 8000, 9000).replace(
             f"compute = {server.pid}:8000", f"compute = {server.pid}:800 {second.pid}:9"
@@ -135,7 +136,7 @@ def test_start_up_stages_are_marked_as_memory_grows(
     stub.use(card(server, ends["allocate the KV cache"] - 454, ends["allocate the KV cache"] - 454 + 50))
     until(qtbot, lambda: any(m.text == "allocate the KV cache" for m in panel.model.history.marks))
     server.kill()
-    server.wait(10)
+    server.wait(LONG_S)
     stub.use(card(server, 0, 100).replace(f"compute = {server.pid}:0", "compute ="))
     until(qtbot, lambda: any(m.text == "engine ended" for m in panel.model.history.marks))
 

@@ -73,7 +73,7 @@ def test_a_replay_can_be_held_sped_up_and_sought(stub: Stub, panel: GpuPanel, qt
     strip.times.setCurrentIndex(3)
     assert panel.feed._speed == 16
     strip.pause.click()
-    until(qtbot, lambda: not strip.isVisible(), 10_000)
+    until(qtbot, lambda: not strip.isVisible())
     assert panel.toolbar.record_button.isEnabled()
 
 

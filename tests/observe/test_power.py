@@ -15,6 +15,7 @@ from kvplanner.observe.helper import Command, Helper, HelperSettings
 from kvplanner.observe.power import PowerWatch, power_states
 from kvplanner.observe.snapshot import Snapshot
 from tests.observe.kit import Stub, scenario_text
+from tests.patience import LONG_S
 
 pytestmark = pytest.mark.slow
 
@@ -67,12 +68,12 @@ class Running:
         self.thread.start()
 
     def next(self) -> Snapshot:
-        assert self.link.poll(10)
+        assert self.link.poll(LONG_S)
         found: Snapshot = self.link.recv()
         return found
 
     def until(self, state: str) -> Snapshot:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + LONG_S
         while time.monotonic() < deadline:
             if (found := self.next()).state == state:
                 return found
@@ -80,7 +81,7 @@ class Running:
 
     def stop(self) -> None:
         self.link.send(Command("stop"))
-        self.thread.join(10)
+        self.thread.join()
         self.helper.close()
 
 
@@ -108,17 +109,23 @@ def test_a_sleeping_gpu_is_not_asked(stub: Stub, tmp_path: Path, running: list[R
     assert awake.gpus[0].name == "NVIDIA GeForce RTX 4060 Laptop GPU"
 
 
-def test_an_idle_laptop_gpu_is_let_go(stub: Stub, tmp_path: Path, running: list[Running]) -> None:
+def test_an_idle_laptop_gpu_is_let_go(
+    stub: Stub, tmp_path: Path, running: list[Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
     sysfs = tmp_path / "sys"
     device(sysfs, PCI, "active")
     stub.use("[gpu 0]\npci = 00000000:01:00.0\ntotal_mib = 8188\nused_mib = 3\nutil_gpu = 0\n")
     one = Running(sysfs)
     running.append(one)
+    monkeypatch.setattr(helper_module, "REST_S", LONG_S)  # it sleeps before it is looked at again
     assert one.until("asleep").gpus[0].total.value is not None
     assert stub.calls()[-1] == "nvmlShutdown"
     device(sysfs, PCI, "suspended")
+    while not one.next().gpus[0].message.startswith("Asleep"):
+        pass
     stub.forget_calls()
-    time.sleep(1.0)
+    monkeypatch.setattr(helper_module, "REST_S", 0.0)
+    one.next()
     assert stub.calls() == []
 
 

@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +17,7 @@ from hypothesis import strategies as st
 
 from kvplanner.observe.processes import ProcessBook, installed_version
 from kvplanner.observe.signatures import recognise
+from tests.patience import LONG_S, wait_for
 
 VLLM = "/opt/venv/bin/vllm"
 
@@ -75,10 +75,10 @@ def test_the_words_after_the_start_are_the_flags() -> None:
 
 SERVER = """
 import os, subprocess, sys, time
-inner = "(exec -a VLLM::Worker_TP0 sleep 60) & exec -a VLLM::EngineCore sleep 60"
+inner = "(exec -a VLLM::Worker_TP0 sleep 600) & exec -a VLLM::EngineCore sleep 600"
 child = subprocess.Popen(["bash", "-c", inner])
 print(child.pid, flush=True)
-time.sleep(60)
+time.sleep(600)
 """
 
 
@@ -96,18 +96,18 @@ def vllm_like(tmp_path: Path) -> Iterator[psutil.Process]:
     assert server.stdout is not None
     server.stdout.readline()
     parent = psutil.Process(server.pid)
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
+
+    def named() -> bool:
         titles = {tuple(c.cmdline()[:1]) for c in parent.children(recursive=True)}
-        if titles == {("VLLM::EngineCore",), ("VLLM::Worker_TP0",)}:
-            break
-        time.sleep(0.02)
+        return titles == {("VLLM::EngineCore",), ("VLLM::Worker_TP0",)}
+
+    wait_for(named)
     family = parent.children(recursive=True)
     yield parent
     for process in [*family, parent]:
         with suppress(psutil.NoSuchProcess):
             process.kill()
-    server.wait(10)
+    server.wait(LONG_S)
     server.stdout.close()
 
 
@@ -127,14 +127,12 @@ def test_a_llama_server_of_ollama_is_ollamas(tmp_path: Path) -> None:
     bash = shutil.which("bash")
     if bash is None:
         pytest.skip("needs bash to give a process another title")
-    (tmp_path / "serve").write_text("(exec -a /usr/lib/ollama/llama-server sleep 60) & echo $!; wait\n")
+    (tmp_path / "serve").write_text("(exec -a /usr/lib/ollama/llama-server sleep 600) & echo $!; wait\n")
     command = ["/usr/local/bin/ollama", "serve"]
     with subprocess.Popen(command, executable=bash, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as serve:
         assert serve.stdout is not None
         runner = psutil.Process(int(serve.stdout.readline()))
-        deadline = time.monotonic() + 10
-        while "llama-server" not in "".join(runner.cmdline()[:1]) and time.monotonic() < deadline:
-            time.sleep(0.02)
+        wait_for(lambda: "llama-server" in "".join(runner.cmdline()[:1]))
         row = ProcessBook(foreign=False).describe(runner.pid, "", 5)
         serve.kill()
         runner.kill()
@@ -147,13 +145,14 @@ def test_engines_are_found_without_the_drivers_help_and_forgotten_when_gone(vllm
     assert vllm_like.pid in {e.pid for e in book.engines(())}
     for process in [*vllm_like.children(recursive=True), vllm_like]:
         process.kill()
-    deadline = time.monotonic() + 10
-    while any(e.pid == vllm_like.pid for e in book.engines(())) and time.monotonic() < deadline:
+
+    def forgotten() -> bool:
         with suppress(ChildProcessError):
             os.waitpid(vllm_like.pid, os.WNOHANG)
         book.forget_old()
-        time.sleep(0.05)
-    assert vllm_like.pid not in {e.pid for e in book.engines(())}
+        return all(e.pid != vllm_like.pid for e in book.engines(()))
+
+    wait_for(forgotten)
 
 
 def test_a_pid_of_the_host_is_not_looked_up_in_a_container() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import resource
-import time
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from pytestqt.qtbot import QtBot
 
 from kvplanner.errors import BadInput
-from kvplanner.observe.player import AHEAD, Player
+from kvplanner.observe.player import AHEAD, Player, Step
 from kvplanner.observe.reader import GpuReader
 from kvplanner.observe.recording import FORMAT, HEADER, Recorder, replay
 from kvplanner.observe.snapshot import GpuSample, ProcessSample, Reading, Snapshot
@@ -22,6 +23,7 @@ from kvplanner.printable import inert
 from kvplanner.ui.gpu_panel.feed import Feed
 from tests.nvml_stub.build import SCENARIOS
 from tests.observe.kit import Stub
+from tests.patience import LONG_S, wait_for
 
 
 @pytest.mark.parametrize("name", ["desktop-4090", "a100-mig", "wsl2", "no-permission", "gb10-unified"])
@@ -189,17 +191,14 @@ def test_a_long_recording_is_read_ahead_and_no_further(tmp_path: Path) -> None:
     path.write_text(HEAD + "\n".join(rows) + "\n")
     player = Player(path)
     seen: list[Snapshot] = []
-    deadline = time.monotonic() + 20
-    step = player.take(1.0)
-    while not step.ended and time.monotonic() < deadline:
-        started = time.perf_counter()
-        step = player.take(1.0)
-        assert time.perf_counter() - started < 2.0, "it does not wait for the file's end"
+
+    def ended() -> bool:
+        step = player.take(9.0)
         assert len(step.snapshots) <= AHEAD
-        seen += step.snapshots
-        if not step.snapshots:
-            time.sleep(0.002)
-    assert step.ended
+        seen.extend(step.snapshots)
+        return step.ended
+
+    wait_for(ended)
     assert seen[-1].seq == 4999
     player.close()
 
@@ -208,7 +207,7 @@ def test_the_place_is_of_what_is_shown_and_not_of_what_is_read_ahead(tmp_path: P
     path = tmp_path / "short.csv"
     path.write_text(HEAD + "\n".join(ROW.replace("gpu,1,1.0,1.0", f"gpu,{i},{i}.0,{i}.0") for i in range(1, 21)) + "\n")
     player = Player(path)
-    player._thread.join(60)  # all of it is read ahead by now
+    player._thread.join(LONG_S)  # all of it is read ahead by now
     shares = [player.take(0.1).share for _ in range(9)]
     player.close()
     assert shares == sorted(shares)
@@ -216,11 +215,27 @@ def test_the_place_is_of_what_is_shown_and_not_of_what_is_read_ahead(tmp_path: P
     assert shares[-1] < 1
 
 
+def test_what_is_not_read_yet_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    go = threading.Event()
+
+    def slow(path: Path, progress: Callable[[float], None]) -> Iterator[Snapshot]:
+        go.wait(LONG_S)
+        yield from shots(1)
+
+    monkeypatch.setattr("kvplanner.observe.player.replay", slow)
+    player = Player(tmp_path / "slow.csv")
+    assert player.take(1.0) == Step((), 0.0, False, 0.0)
+    go.set()
+    wait_for(lambda: player.take(1.0).snapshots)
+    player.close()
+
+
 def test_closing_leaves_no_reader(tmp_path: Path) -> None:
     path = tmp_path / "long.csv"
     path.write_text(HEAD + "\n".join(ROW.replace("gpu,1,", f"gpu,{i},") for i in range(1, 5000)) + "\n")
     player = Player(path)
     player.close()
+    player._thread.join(LONG_S)
     assert not player._thread.is_alive()
 
 

@@ -18,8 +18,10 @@ from kvplanner.observe.sampler import Sampler
 from kvplanner.observe.snapshot import Snapshot
 from kvplanner.units import MIB
 from tests.observe.kit import Stub, scenario_text
+from tests.patience import LONG_S, processor_seconds, wait_for
 
 pytestmark = pytest.mark.slow
+HANGS_S = 60  # far longer than whatever does not wait for it takes on a slow machine
 
 
 @pytest.fixture
@@ -29,16 +31,18 @@ def sampler() -> Iterator[Sampler]:
     made.stop()
 
 
-def wait(sampler: Sampler, until: Callable[[list[Snapshot]], bool], limit_s: float = 15.0) -> list[Snapshot]:
-    """Polls as a window would; every poll must be quick."""
+def wait(
+    sampler: Sampler, until: Callable[[list[Snapshot]], bool], between: Callable[[float], None] = time.sleep
+) -> list[Snapshot]:
+    """Polls as a window would."""
     found: list[Snapshot] = []
-    deadline = time.monotonic() + limit_s
+    deadline = time.monotonic() + LONG_S
     while time.monotonic() < deadline:
         found += sampler.poll()
         if until(found):
             return found
-        time.sleep(0.02)
-    pytest.fail(f"not seen in {limit_s} s: {[(s.state, s.message) for s in found][-3:]}, {sampler.status}")
+        between(0.02)
+    pytest.fail(f"not seen: {[(s.state, s.message) for s in found][-3:]}, {sampler.status}")
 
 
 def children() -> list[psutil.Process]:
@@ -79,23 +83,24 @@ def test_one_helper_and_nothing_else(stub: Stub, sampler: Sampler) -> None:
     assert sampler.status.state == "off"
 
 
+def rounds(stub: Stub) -> list[str]:
+    """One call for each time that the only card's memory was asked for."""
+    return [call for call in stub.calls() if "MemoryInfo" in call]
+
+
 def test_hidden_means_no_calls_and_later_no_driver(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
     stub.use("desktop-4090")
-    sampler = Sampler(HelperSettings(interval=0.1, close_after=2.0))
+    sampler = Sampler(HelperSettings(interval=0.1, close_after=1.0))
     sampler.start()
     try:
         wait(sampler, lambda seen: len(seen) >= 2)
         sampler.pause()
-        time.sleep(0.4)
-        list(sampler.poll())
-        stub.forget_calls()
-        time.sleep(0.8)
-        assert set(stub.calls()) <= {"nvmlShutdown"}  # which a loaded machine may see already
+        before = len(rounds(stub))
+        wait_for(lambda: "nvmlShutdown" in stub.calls())
+        assert len(rounds(stub)) - before <= 1, "one may be under way; what it obeys comes before the next"
+        assert stub.calls()[-1] == "nvmlShutdown"
+        sampler.poll()
         assert sampler.poll() == ()
-        deadline = time.monotonic() + 15
-        while not stub.calls() and time.monotonic() < deadline:
-            time.sleep(0.02)
-        assert stub.calls() == ["nvmlShutdown"]
         sampler.start()
         assert wait(sampler, lambda seen: bool(seen))[-1].state == "ok"
     finally:
@@ -104,6 +109,7 @@ def test_hidden_means_no_calls_and_later_no_driver(stub: Stub, monkeypatch: pyte
 
 def test_a_killed_helper_is_explained_and_replaced(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kvplanner.observe.sampler.RETRY_S", (0.3, 0.6, 1.0))
+    monkeypatch.setattr("kvplanner.observe.sampler._END_LIMIT_S", LONG_S)  # the system may write it to disk
     stub.use("desktop-4090")
     sampler = Sampler(HelperSettings(interval=0.1))
     sampler.start()
@@ -170,14 +176,20 @@ def test_how_a_helper_ended_is_waited_for(monkeypatch: pytest.MonkeyPatch, code:
 def test_deaths_in_a_row_are_answered_more_and_more_slowly(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kvplanner.observe.sampler.RETRY_S", (0.1, 0.2, 0.4))
     stub.use("desktop-4090")
-    sampler = Sampler(HelperSettings(interval=0.1))
+    now = [100.0]  # which stands still between two polls
+    sampler = Sampler(HelperSettings(interval=0.1), clock=lambda: now[0])
     sampler.start()
     delays = []
+
+    def later(seconds: float) -> None:
+        time.sleep(seconds)
+        now[0] += seconds
+
     try:
         for _ in range(4):
-            wait(sampler, lambda found: bool(found))
+            wait(sampler, lambda found: bool(found), later)
             os.kill(sampler.helper_pid or 0, signal.SIGKILL)
-            wait(sampler, lambda _: sampler.status.state == "waiting")
+            wait(sampler, lambda _: sampler.status.state == "waiting", later)
             delays.append(round(sampler.status.retry_in, 1))
     finally:
         sampler.stop()
@@ -207,7 +219,7 @@ def test_a_call_that_hangs_is_named_ended_and_that_gpu_left_alone(stub: Stub, im
     found = wait(sampler, lambda seen: bool(seen))
     assert [g.status for g in found[-1].gpus] == ["ok", "stalled"]
     assert sampler.helper_pid != hung
-    assert not psutil.pid_exists(hung or 0)
+    wait_for(lambda: not psutil.pid_exists(hung or 0))
 
 
 def test_a_gpu_that_was_left_alone_is_tried_again(
@@ -227,24 +239,24 @@ def test_a_gpu_that_was_left_alone_is_tried_again(
     assert len(found[-1].gpus) == 2
 
 
-def test_polls_are_quick_while_a_call_hangs_for_ten_seconds(stub: Stub) -> None:
-    stub.use(scenario_text("desktop-4090") + "latency.nvmlDeviceGetMemoryInfo_v2 = 10000\n")
+def test_nothing_waits_for_a_call_that_hangs(stub: Stub) -> None:
+    stub.use(scenario_text("desktop-4090") + f"latency.nvmlDeviceGetMemoryInfo_v2 = {HANGS_S * 1000}\n")
     sampler = Sampler(HelperSettings(interval=0.1, stall_after=0.5))
     sampler.start()
-    worst, polls, deadline = 0.0, 0, time.monotonic() + 15
+    longest: list[float] = []
     try:
-        while polls < 60 or (sampler.status.state != "stalled" and time.monotonic() < deadline):
-            started = time.thread_time()
-            sampler.poll()
-            worst = max(worst, time.thread_time() - started)
-            polls += 1
+        while len(longest) < 60 or sampler.status.state != "stalled":
+            assert len(longest) < LONG_S / 0.02, "the call that hangs is never told"
+            started = time.monotonic()
+            with processor_seconds(0.016):
+                sampler.poll()
+            longest.append(time.monotonic() - started)
             time.sleep(0.02)
-        assert sampler.status.state == "stalled"
         started = time.monotonic()
     finally:
         sampler.stop()
-    assert time.monotonic() - started < 4.0
-    assert worst < 0.016
+    assert max(longest) < HANGS_S / 4
+    assert time.monotonic() - started < HANGS_S / 2
 
 
 def test_refusals_are_repeated_slowly(stub: Stub, sampler: Sampler) -> None:
@@ -252,10 +264,10 @@ def test_refusals_are_repeated_slowly(stub: Stub, sampler: Sampler) -> None:
     sampler.start()
     (first,) = wait(sampler, lambda seen: bool(seen))
     assert first.state == "version_mismatch"
-    assert first.interval == pytest.approx(5.0, abs=0.5)
+    assert 0 < first.interval <= 5.0  # what is left of them
     time.sleep(1.0)
-    assert sampler.poll() == ()
-    assert stub.calls().count("nvmlInitWithFlags") == 1
+    tried = stub.calls().count("nvmlInitWithFlags")
+    assert (tried - 1) * 5.0 <= time.monotonic() - first.monotonic, "it tries again in five seconds"
     stub.use("desktop-4090")
     sampler.reconnect()
     assert wait(sampler, lambda seen: bool(seen))[-1].state == "ok"
@@ -309,9 +321,9 @@ def test_the_helper_ends_with_its_owner_even_when_that_is_killed(stub: Stub, han
     helper = psutil.Process(int(owner.stdout.readline()))
     if hang:
         stub.use(scenario_text("desktop-4090") + "latency.nvmlDeviceGetMemoryInfo_v2 = 60000\n")
-        time.sleep(0.6)
+        time.sleep(0.6)  # within it by then
     owner.kill()
-    owner.wait(10)
+    owner.wait(LONG_S)
     owner.stdout.close()
-    _, alive = psutil.wait_procs([helper], timeout=5)
+    _, alive = psutil.wait_procs([helper], timeout=LONG_S / 8)
     assert not alive

@@ -12,6 +12,7 @@ import pytest
 
 from kvplanner.units import MIB
 from tests.nvml_stub.build import SCENARIOS, environment, scenario_variant
+from tests.patience import LONG_S
 
 pytestmark = pytest.mark.slow
 
@@ -40,7 +41,7 @@ json.dump(rounds, sys.stdout)
 def ask(name: str, rounds: int = 1) -> list[dict[str, Any]]:
     env = os.environ | environment(SCENARIOS / f"{name}.ini", *scenario_variant(name))
     done = subprocess.run(
-        [sys.executable, "-c", ASK, str(rounds)], env=env, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", ASK, str(rounds)], env=env, capture_output=True, text=True, timeout=LONG_S, check=False
     )
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kvplanner.files import FOLDER_VARIABLE
+from tests.patience import LONG_S
 
 SCREEN_VARIABLES = ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM")
 SOURCE_VARIABLES = ("PYTHONPATH", "VIRTUAL_ENV")
-PATIENCE_S = 60.0
+PATIENCE_S = LONG_S
 # Qt itself takes the picture: it is there wherever the window is, unlike any picture program.
 GRAB = """
 import sys

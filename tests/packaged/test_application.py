@@ -15,6 +15,7 @@ import pytest
 from kvplanner.files import FOLDER_VARIABLE
 from tests.nvml_stub.build import SCENARIOS, environment, library_folder, scenario_variant
 from tests.packaged.driving import SCREEN_VARIABLES, SOURCE_VARIABLES, picture, png_size, window, without
+from tests.patience import LONG_S
 from tests.report.contract import check_plan
 from tests.source.hub_server import Repository, running
 
@@ -177,7 +178,7 @@ def test_every_driver_is_watched_with_the_panel_open(app: Path, tmp_path: Path, 
         assert len(helpers) == 1
         asked = time.monotonic()
         shown.send_signal(signal.SIGINT)
-        _, errors = shown.communicate(timeout=60)
+        _, errors = shown.communicate(timeout=LONG_S)
         assert time.monotonic() - asked < 5
     assert "Traceback" not in errors
     assert shown.returncode == 0

@@ -22,6 +22,7 @@ from kvplanner.report.private import hider
 from kvplanner.report.sheet import sheet
 from kvplanner.solve.others import others
 from kvplanner.solve.remedies import remedies
+from tests.patience import LONG_S
 
 _VOID = {"meta", "br"}
 # What must stand directly within what (the HTML standard's content models, as far as the page uses them).
@@ -66,7 +67,7 @@ def complaints(page: str) -> list[str]:
     if tidy is None:
         pytest.skip("tidy is not installed: packaging/dev.py installs it")
     ran = subprocess.run(
-        [tidy, "-quiet", "-errors"], input=page, capture_output=True, text=True, timeout=30, check=False
+        [tidy, "-quiet", "-errors"], input=page, capture_output=True, text=True, timeout=LONG_S, check=False
     )
     return [line for line in ran.stderr.splitlines() if "trimming empty" not in line]
 

@@ -19,6 +19,7 @@ from kvplanner.errors import BadInput, PlannerError
 from kvplanner.source.checkpoint import safetensors
 from kvplanner.source.resolve import open_model
 from kvplanner.source.stores import local
+from tests.patience import LONG_S
 from tests.source import kit, wrong_gguf, wrong_json, wrong_safetensors
 from tests.source.checkpoints_dense import llama
 from tests.source.kit import CONFIG
@@ -114,7 +115,7 @@ def _read_all(paths: list[Path]) -> list[dict[str, Any]]:
     """What opening each path in one process of its own came to."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.source.read_all"], input="".join(f"{path}\n" for path in paths), text=True,
-        timeout=240, capture_output=True, check=False, cwd=Path(__file__).parents[2],
+        timeout=LONG_S, capture_output=True, check=False, cwd=Path(__file__).parents[2],
     )  # fmt: skip
     told = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(told) == len(paths), done.stderr[-2000:]
@@ -246,5 +247,5 @@ def test_the_hubs_library_is_not_imported_for_local_models(tmp_path: Path) -> No
         f"open_model({str(tmp_path / 'm')!r}); local.scan(local.places()); "
         "print([m for m in ('huggingface_hub', 'httpx2', 'numpy', 'ssl', 'PySide6') if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=LONG_S, check=True)
     assert done.stdout.strip() == "[]"

@@ -19,6 +19,7 @@ from kvplanner.model.model import Model
 from kvplanner.source.hub import client as hub_client
 from kvplanner.source.hub import open as hub
 from kvplanner.source.hub.errors import HubError
+from tests.patience import LONG_S
 from tests.source import make_gguf
 from tests.source.checkpoints import sub_model
 from tests.source.checkpoints_dense import llama
@@ -363,6 +364,6 @@ def test_a_proxy_is_respected(server: HubServer, tmp_path: Path) -> None:
         "HF_ENDPOINT": "http://hub.invalid", "HTTP_PROXY": server.url, "http_proxy": server.url,
         "HF_HOME": str(tmp_path),
     }  # fmt: skip
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=LONG_S)
     assert done.stdout.strip() == "org/small", done.stderr
     assert all(path for path, _ in server.requests)

@@ -21,6 +21,7 @@ from kvplanner.source.stores import llamacpp as llamacpp_cache
 from kvplanner.source.stores import lmstudio, local, memory, ollama
 from kvplanner.source.stores.describe import describe
 from kvplanner.source.stores.found import Candidate, Found, Unwatched
+from tests.patience import LONG_S
 from tests.source.checkpoints import sub_model
 from tests.source.checkpoints_dense import llama
 from tests.source.kit import CONFIG, Cancelled, Cancelling, add_to_hub_cache, add_to_ollama, safetensors_files
@@ -62,7 +63,9 @@ def test_the_hub_cache_place_is_the_librarys(environment: dict[str, str]) -> Non
     names = ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME")
     env = {**{name: value for name, value in os.environ.items() if name not in names}, **environment}
     code = "from huggingface_hub import constants; print(constants.HF_HUB_CACHE)"
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True, timeout=LONG_S
+    )
     assert str(hub_cache.root(env)) == done.stdout.strip()
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import LONG_S
+
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -19,7 +21,12 @@ ROOT = Path(__file__).resolve().parents[2]
 def fitted() -> dict[str, list[dict[str, object]]]:
     script = "import json, fit_constants; print(json.dumps(fit_constants.fit()))"
     done = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT / "packaging", capture_output=True, text=True, check=True, timeout=120
+        [sys.executable, "-c", script],
+        cwd=ROOT / "packaging",
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=LONG_S,
     )
     found: dict[str, list[dict[str, object]]] = json.loads(done.stdout)
     return found

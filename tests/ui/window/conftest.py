@@ -13,6 +13,7 @@ import pytest
 
 from tests.nvml_stub.build import environment
 from tests.observe.kit import Stub
+from tests.patience import LONG_S
 
 NEEDED = ("Xvfb", "xdotool")
 
@@ -34,7 +35,7 @@ def display() -> Iterator[str]:
             yield f":{answer.readline().strip()}"
     finally:
         server.terminate()
-        server.wait(10)
+        server.wait(LONG_S)
 
 
 @pytest.fixture
@@ -53,7 +54,7 @@ def server(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """A process that looks like `vllm serve`."""
     script = tmp_path / "bin" / "vllm"
     script.parent.mkdir()
-    script.write_text("import time\nprint('up', flush=True)\ntime.sleep(120)\n")
+    script.write_text("import time\nprint('up', flush=True)\ntime.sleep(600)\n")
     flags = ["--max-model-len", "4096", "--gpu-memory-utilization", "0.85"]
     command = [sys.executable, str(script), "serve", "meta-llama/Llama-3.1-8B-Instruct", *flags]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ.copy())
@@ -61,5 +62,5 @@ def server(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     process.stdout.readline()
     yield process
     process.kill()
-    process.wait(10)
+    process.wait(LONG_S)
     process.stdout.close()

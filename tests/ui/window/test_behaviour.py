@@ -29,6 +29,7 @@ from kvplanner.ui.widgets.message_strip import SHOWN_MS
 from kvplanner.ui.window.actions import shortcut_table
 from kvplanner.ui.window.application import Application
 from kvplanner.ui.window.window import MainWindow
+from tests.patience import LONG_S
 from tests.ui.window.kit import Keyboard, text_field
 
 
@@ -376,7 +377,7 @@ print("ended")
 
 @pytest.mark.slow
 def test_start_loads_nothing_heavy_and_ends_cleanly() -> None:
-    done = subprocess.run([sys.executable, "-c", START], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", START], capture_output=True, text=True, timeout=LONG_S, check=False)
     assert done.stdout.splitlines() == ["[]", "ended"], done.stdout + done.stderr
     assert done.returncode == 0
     assert done.stderr.strip() in ("", "This plugin does not support propagateSizeHints()")

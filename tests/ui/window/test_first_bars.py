@@ -11,6 +11,8 @@ from typing import Final
 
 import pytest
 
+from tests.patience import LONG_S
+
 _SCRIPT: Final = """
 import builtins, sys, typing
 plain = builtins.__import__
@@ -71,7 +73,7 @@ def loaded() -> dict[str, bool]:
     done = subprocess.run(
         [sys.executable, "-c", _SCRIPT],
         env={**os.environ, "QT_QPA_PLATFORM": "offscreen", "HOME": folder},
-        capture_output=True, text=True, timeout=60, check=True,
+        capture_output=True, text=True, timeout=LONG_S, check=True,
     )  # fmt: skip
     return {name: made == "True" for name, made in (line.split() for line in done.stdout.splitlines())}
 

@@ -119,7 +119,7 @@ def test_watching_never_destroys_the_plan(
     assert window.document.plan is made
     assert panel.bars.rows()[0].faded
     card.use(running(20000))
-    until(qtbot, lambda: not window.status.lost.full, 70_000)
+    until(qtbot, lambda: not window.status.lost.full)
     assert "answer" not in window.centre.verdict.notes.text()
     assert window.document.plan is made
     window.view.stop_gpu_panel()

@@ -15,6 +15,8 @@ from typing import Any, Final
 
 import pytest
 
+from tests.patience import LONG_S
+
 pytestmark = pytest.mark.slow
 
 _SCRIPT: Final = """
@@ -70,7 +72,7 @@ def opened(folder: Path, *arguments: str, **environment: str) -> list[dict[str, 
     (folder / "settings.json").write_text('{"toured": true}')
     done = subprocess.run(
         [sys.executable, "-c", _SCRIPT, *arguments], env={**os.environ, **environment},
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=LONG_S, check=False,
     )  # fmt: skip
     lines = [line for line in done.stdout.splitlines() if line.startswith("[{")]
     assert done.returncode == 0, done.stderr[-2000:]
@@ -101,7 +103,7 @@ def compositor(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[
         yield {"XDG_RUNTIME_DIR": str(runtime), "WAYLAND_DISPLAY": "kvplanner", "QT_QPA_PLATFORM": "wayland"}
     finally:
         server.send_signal(signal.SIGTERM)
-        server.wait(10)
+        server.wait(LONG_S)
 
 
 @pytest.mark.parametrize("compositor", [2], indirect=True)

@@ -11,6 +11,8 @@ from typing import Final
 
 import pytest
 
+from tests.patience import LONG_S
+
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not Path("/proc/self/status").is_file(), reason="counts a process' wakes where Linux does"),
@@ -59,7 +61,7 @@ def resting(tmp_path_factory: pytest.TempPathFactory) -> dict[str, float]:
     environment = {**os.environ, "QT_QPA_PLATFORM": "offscreen", "KVPLANNER_DATA_DIR": folder, "HOME": folder}
     done = subprocess.run(
         [sys.executable, "-c", _SCRIPT, str(_WATCHED_S)],
-        env=environment, capture_output=True, text=True, timeout=60, check=True,
+        env=environment, capture_output=True, text=True, timeout=LONG_S, check=True,
     )  # fmt: skip
     found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return found

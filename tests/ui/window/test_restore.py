@@ -31,6 +31,7 @@ from kvplanner.ui.window.arguments import parse
 from kvplanner.ui.window.run import begin
 from kvplanner.ui.window.window import MainWindow
 from kvplanner.units import MIB
+from tests.patience import LONG_S
 
 pytestmark = pytest.mark.slow
 
@@ -235,7 +236,7 @@ def test_the_end_with_several_edited_windows_asks_nothing(own_data_folder: Path,
         if how != "quit":
             time.sleep(0.3)  # asleep by then
             process.send_signal(signal.Signals[how])
-        _, errors = process.communicate(timeout=20)
+        _, errors = process.communicate(timeout=LONG_S)
     assert (process.returncode, errors) == (0, "")
     last = json.loads((own_data_folder / "sessions" / "last.json").read_text())
     assert [w["plan"]["options"]["max_num_seqs"] for w in last["windows"]] == [5, 6, 7]

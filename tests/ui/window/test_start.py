@@ -30,6 +30,7 @@ from kvplanner.ui.window.screenshot import prepared_window, settle
 from kvplanner.ui.window.window import MainWindow
 from kvplanner.units import GIB
 from tests.packaged.driving import come_to_rest
+from tests.patience import LONG_S
 
 pytestmark = pytest.mark.slow
 
@@ -153,7 +154,7 @@ def xdotool(display: str, *words: str) -> str:
         env={**os.environ, "DISPLAY": display},
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=LONG_S,
         check=False,
     )
     return done.stdout.strip()
@@ -182,11 +183,11 @@ def test_a_real_window_answers_to_real_keys(display: str, own_data_folder: Path)
             xdotool(display, *words)
             come_to_rest(process.pid)
         xdotool(display, "key", "ctrl+q")
-        assert process.wait(20) == 0
+        assert process.wait(LONG_S) == 0
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGKILL)
-            process.wait(10)
+            process.wait(LONG_S)
     plan = json.loads((own_data_folder / "sessions" / "last.json").read_text())["windows"][0]["plan"]
     assert plan["model"] == "Qwen/Qwen3-30B-A3B"
     assert plan["machine"] == "2xrtx-4090"
