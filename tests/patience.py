@@ -7,6 +7,8 @@ the time, for twice the input.
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -31,6 +33,8 @@ def wait_for(check: Callable[[], Any], what: object = "it never came") -> Any:
 
 # Processor seconds of `_some_work` on the machine that the bounds were set on, at rest.
 _AT_REST_S: Final = 0.012
+# Seconds of `_a_process` there.
+_PROCESS_AT_REST_S: Final = 0.015
 
 
 @contextmanager
@@ -54,6 +58,17 @@ def processor_seconds(most: float, what: object = "") -> Iterator[None]:
 def slowness() -> float:
     """How many times slower than at rest this machine works just now; at least 1."""
     return max(1.0, *(_some_work() / _AT_REST_S for _ in range(5)))
+
+
+def process_slowness() -> float:
+    """How many times longer than at rest a process takes to start and to end just now; at least 1."""
+    return max(1.0, *(_a_process() / _PROCESS_AT_REST_S for _ in range(3)))
+
+
+def _a_process() -> float:
+    started = time.monotonic()
+    subprocess.run([sys.executable, "-S", "-E", "-c", "pass"], check=True)
+    return time.monotonic() - started
 
 
 def _some_work() -> float:

@@ -28,6 +28,7 @@ from kvplanner.reading import is_file
 SECONDS: Final = 30.0
 _MOST_BYTES: Final = 1 << 20  # of what a program writes
 _POLL: Final = 0.05
+_READ_OUT_S: Final = 5.0
 
 
 def program_for(plan: Plan) -> str:
@@ -104,8 +105,8 @@ class _Running:
             status = self._wait(process, seen)
         finally:
             _end(process)
-            for reader in readers:
-                reader.join(1.0)
+            for reader in readers:  # its end is near: nobody of its group writes any more
+                reader.join(_READ_OUT_S)
             process.stdout.close()
             process.stderr.close()
         return Output(readers[0].text, readers[1].text, status)

@@ -8,16 +8,17 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
-from importlib import import_module
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 
 from tests.cli.kit import OBEYED, Terminal, process
 from tests.nvml_stub.build import library_folder
-from tests.patience import LONG_S, processor_seconds
+from tests.patience import LONG_S, process_slowness, processor_seconds
 
 pytestmark = pytest.mark.slow
 
@@ -65,49 +66,46 @@ def plan_file(folder: Path, model: str, **options: str) -> Path:
 
 
 @pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[socket.socket]:
-    """Where the Hub would be asked; nobody answers."""
-    import_module("huggingface_hub")  # its import takes longer than the deadline on a busy machine
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        server.settimeout(0.2)
-        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.getsockname()[1]}")
+def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[str]]:
+    """Where the Hub would be asked: the first line of each request to it, which gets no answer."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.requestline)
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
         monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
         monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
-        monkeypatch.setattr("kvplanner.source.hub.client.LISTING_DEADLINE_S", 1.0)
-        yield server
-
-
-def was_asked(server: socket.socket) -> bool:
-    try:
-        server.accept()[0].close()
-    except TimeoutError:
-        return False
-    return True
+        yield asked
+        server.shutdown()
+        thread.join()
 
 
 @pytest.mark.parametrize("options", [{}, {"speculative_model": "hub:c/d", "speculative_method": "draft_model"}])
-def test_a_plan_file_asks_nobody(
-    terminal: Terminal, hub: socket.socket, tmp_path: Path, options: dict[str, str]
-) -> None:
+def test_a_plan_file_asks_nobody(terminal: Terminal, hub: list[str], tmp_path: Path, options: dict[str, str]) -> None:
     path = plan_file(tmp_path, "Llama-3.1-8B-Instruct" if options else "hub:a/b", **options)
     ran = terminal("plan", str(path))
     assert ran.status == 2
     assert "--online" in ran.err
-    assert not was_asked(hub)
+    assert not hub
 
 
-def test_a_plan_file_asks_when_it_may(terminal: Terminal, hub: socket.socket, tmp_path: Path) -> None:
+def test_a_plan_file_asks_when_it_may(terminal: Terminal, hub: list[str], tmp_path: Path) -> None:
     path = plan_file(tmp_path, "hub:a/b")
     ran = terminal("plan", str(path), "--online")
     assert ran.status == 2
-    assert was_asked(hub)
+    assert hub
 
 
 @pytest.mark.parametrize("model", ["hub:a/b", "a/b@main", "https://huggingface.co/a/b"])
-def test_only_a_typed_hub_name_goes_online(terminal: Terminal, hub: socket.socket, model: str) -> None:
+def test_only_a_typed_hub_name_goes_online(terminal: Terminal, hub: list[str], model: str) -> None:
     assert terminal("plan", model, "--gpu", "H100").status == 2
-    assert was_asked(hub) == model.startswith("hub:")
+    assert bool(hub) == model.startswith("hub:")
 
 
 def test_a_read_that_fails_is_no_output_that_fails(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,7 +184,8 @@ def test_an_interrupt_ends_a_hanging_request_within_two_seconds(tmp_path: Path) 
                 started = time.monotonic()
                 asking.send_signal(signal.SIGINT)
                 _, errors = asking.communicate(timeout=LONG_S)
-                assert time.monotonic() - started < 2
+                took = time.monotonic() - started
+                assert took < 2 or took < 2 * process_slowness()
                 assert asking.returncode == 130
                 assert "Traceback" not in errors
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from kvplanner.model.formats import WeightFormat
 from kvplanner.model.tensors import Inventory
 from tests.model.kit import LLAMA
 from tests.model.schemes import E4M3, FP4, INT4, NV4, ROUND4, grouped, quark, torchao
+from tests.patience import processor_seconds
 
 pytestmark = pytest.mark.slow
 
@@ -112,12 +112,11 @@ def test_gptq_overrides_single_modules() -> None:
 @pytest.mark.parametrize("name", ["re:.*expert{}.*", "*.block{}*", "model.layers.0.name{}"])
 def test_a_hostile_list_is_refused_or_read_soon(name: str) -> None:
     names = [name.format(i) for i in range(20_000)]
-    start = time.process_time()
-    try:
-        read(LLAMA, {"quant_method": "fp8", "modules_to_not_convert": names})
-    except BadInput as error:
-        assert "patterns" in str(error)
-    assert time.process_time() - start < 20
+    with processor_seconds(20):
+        try:
+            read(LLAMA, {"quant_method": "fp8", "modules_to_not_convert": names})
+        except BadInput as error:
+            assert "patterns" in str(error)
 
 
 def test_auto_round_leaves_named_modules_in_sixteen_bits() -> None:

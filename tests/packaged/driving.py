@@ -84,12 +84,16 @@ def main_window(process: subprocess.Popen[str], display: str) -> str:
 
 
 def come_to_rest(pid: int) -> None:
-    """Waits until a process takes no more CPU time: keys that come before a window has its menus are lost."""
+    """Waits until a process sleeps and takes no more CPU time: keys that come before a window has its menus are lost.
+
+    One that another keeps from the processor takes none either, but does not sleep.
+    """
     stat, deadline, before, still = Path(f"/proc/{pid}/stat"), time.monotonic() + PATIENCE_S, -1, 0
     while still < 3 and time.monotonic() < deadline:
         time.sleep(0.2)
-        ticks = sum(map(int, stat.read_text().rpartition(")")[2].split()[11:13]))
-        still = still + 1 if ticks - before <= 2 else 0
+        fields = stat.read_text().rpartition(")")[2].split()
+        ticks = sum(map(int, fields[11:13]))
+        still = still + 1 if ticks - before <= 2 and fields[0] == "S" else 0
         before = ticks
 
 

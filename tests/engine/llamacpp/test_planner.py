@@ -18,6 +18,7 @@ from kvplanner.report.sentences import summary
 from kvplanner.units import GIB, MIB
 from tests.engine.llamacpp.kit import GEMMA, LLAMA, OSS, QWEN, plan, size
 from tests.oracle.llamacpp.cases import model_of
+from tests.patience import slowness
 
 
 def test_buffers_are_those_that_llama_cpp_prints() -> None:
@@ -260,10 +261,10 @@ def test_a_plan_takes_little_time() -> None:
     times: list[float] = []
     for context in range(8192, 16384, 512):
         request = PlanRequest(model, machine, "llamacpp", None, {"ctx_size": context})
-        start = time.perf_counter()
+        start = time.thread_time()
         engine("llamacpp").plan(request)
-        times.append(time.perf_counter() - start)
-    assert min(times) < 0.013
+        times.append(time.thread_time() - start)
+    assert min(times) < 0.013 * slowness()
 
 
 def test_compute_bands_hold_what_the_oracle_has() -> None:

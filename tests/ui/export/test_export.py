@@ -222,7 +222,7 @@ def test_pictures_drawn_on_another_thread_are_the_same(scale: float) -> None:
 
     thread = threading.Thread(target=work)
     thread.start()
-    thread.join(20)
+    thread.join()
     assert made["svg"] == export.svg(plan, font=font)
     assert len(made["pdf"]) == pytest.approx(len(export.pdf(plan, font=font)), abs=200)  # it tells the time
     one, other = QImage.fromData(made["png"]), QImage.fromData(export.png(plan, scale=scale, font=font))

@@ -24,6 +24,7 @@ from kvplanner.report.words import Unit
 from kvplanner.ui.window.commands import export as main_export
 from kvplanner.ui.window.window import MainWindow
 from tests import sample_plans
+from tests.patience import LONG_S
 
 pytestmark = pytest.mark.slow
 
@@ -122,7 +123,7 @@ def test_a_window_that_closes_meanwhile_is_not_told(
     assert plan is not None
 
     def slow(kind: str, plan: Plan, unit: Unit) -> Callable[[], bytes]:
-        return lambda: b"x" if go.wait(10) else b""
+        return lambda: b"x" if go.wait(LONG_S) else b""
 
     monkeypatch.setattr(main_export, "renderer", slow)
     path = tmp_path / "plan.png"

@@ -17,6 +17,7 @@ from kvplanner.errors import BadInput
 from kvplanner.ui.setup import gpu_rows, model_rows, numbers
 from kvplanner.ui.setup.option_field import SliderField, field_for, stepped
 from kvplanner.ui.setup.slider import STEPS, Scale
+from tests.patience import slowness
 
 TOKENS = Option("max_model_len", ("--max-model-len",), "tokens", "", "", low=-1)
 SHARE = Option(
@@ -130,11 +131,11 @@ def test_typing_stays_below_a_frame() -> None:
     for end in range(len(text) + 1):
         best = float("inf")
         for _ in range(5):
-            start = time.process_time()
+            start = time.thread_time()
             model_rows.search(text[:end], shelf, models.search(text[:end]))
-            best = min(best, time.process_time() - start)
+            best = min(best, time.thread_time() - start)
         slowest = max(slowest, best)
-    assert slowest < 0.016
+    assert slowest < 0.016 * slowness()
 
 
 @pytest.mark.parametrize(

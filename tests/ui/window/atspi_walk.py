@@ -19,7 +19,9 @@ import gi  # type: ignore[import-not-found, import-untyped, unused-ignore]  # th
 gi.require_version("Atspi", "2.0")
 from gi.repository import Atspi  # type: ignore[import-not-found, import-untyped, unused-ignore]  # noqa: E402 - after its version is chosen
 
-DEADLINE_S = 40.0
+DEADLINE_S = 240.0
+# After so long the key has led nowhere.
+STAYS_S = 20.0
 
 
 def applications() -> list[Any]:
@@ -72,6 +74,18 @@ def focused(application: Any) -> list[object] | None:
     return last
 
 
+def moved(application: Any, before: list[object] | None) -> list[object] | None:
+    """What has the keyboard once that is another, and is the same at a second look."""
+    end, last = time.monotonic() + STAYS_S, before
+    while time.monotonic() < end:
+        time.sleep(0.03)
+        now = focused(application)
+        if now == last and now != before:
+            return now
+        last = now
+    return last
+
+
 def main() -> None:
     title, tabs, command = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
     process = subprocess.Popen(command)
@@ -88,11 +102,11 @@ def main() -> None:
             ["xdotool", "search", "--onlyvisible", "--name", title], capture_output=True, text=True, check=False
         ).stdout.split()[-1]
         subprocess.run(["xdotool", "windowfocus", "--sync", window], check=False)
-        steps = []
+        steps: list[list[object] | None] = []
         for _ in range(tabs):
+            before_key = focused(application)
             subprocess.run(["xdotool", "key", "Tab"], check=True)
-            time.sleep(0.03)
-            steps.append(focused(application))
+            steps.append(moved(application, before_key))
         sys.stdout.write(json.dumps({"rows": rows(application), "steps": steps}) + "\n")
     finally:
         process.kill()

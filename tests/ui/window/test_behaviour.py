@@ -245,7 +245,6 @@ def test_quitting_keeps_every_window_in_the_session(window: MainWindow, applicat
     assert application.windows[-1].centre.built
     application.windows[-1].document.set_option("max_num_seqs", 5)
     application.windows[-1].document.flush()
-    qtbot.wait(900)
     application.app.blockSignals(True)
     window.services.windows.quit()
     application.app.blockSignals(False)
@@ -265,7 +264,6 @@ def test_quitting_asks_once_for_each_file_that_lacks_edits(
     qtbot.waitUntil(lambda: other.document.path == path)
     other.document.set_option("max_num_seqs", 5)
     other.document.flush()
-    qtbot.wait(900)
     window.services.windows.quit()
     asked = other.findChildren(QMessageBox)
     assert len(asked) == 1

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil  # noqa: TID253 - what is tested rests on it
 import pytest
-from PySide6.QtCore import QPoint, Qt
+from PySide6.QtCore import QDeadlineTimer, QPoint, Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
@@ -21,6 +21,7 @@ from kvplanner.ui.window.window import MainWindow
 from kvplanner.units import MIB
 from tests.observe.kit import Stub, scenario_text
 from tests.observe.panel_kit import until
+from tests.patience import LONG_S
 
 pytestmark = pytest.mark.slow
 
@@ -45,10 +46,11 @@ def test_measured_use_reaches_the_bars_and_the_plan(
     panel.free.use.click()
     until(qtbot, lambda: window.document.state.given_free == {0: 22904 * MIB})
     helper = panel.feed.helper_pid
+    assert helper is not None
     window.view.gpu_panel(False)
     assert window.centre.bars.canvas.view().measured == ()
     window.view.stop_gpu_panel()
-    assert not psutil.pid_exists(helper)
+    until(qtbot, lambda: not psutil.pid_exists(helper))
 
 
 def test_a_running_server_becomes_the_plan(
@@ -131,7 +133,9 @@ def drag(window: MainWindow, dock: GpuDock, height: int) -> None:
     end = line - QPoint(0, height - dock.height())
     QTest.mousePress(window, Qt.MouseButton.LeftButton, pos=line)
     QTest.mouseMove(window, end)
-    QTest.qWait(60)  # the window moves the line a moment later
+    before, deadline = dock.height(), QDeadlineTimer(round(LONG_S * 1000))
+    while dock.height() == before and not deadline.hasExpired():  # the window moves the line a moment later
+        QTest.qWait(10)
     QTest.mouseRelease(window, Qt.MouseButton.LeftButton, pos=end)
 
 
@@ -167,8 +171,7 @@ def test_a_dragged_dock_keeps_its_height(card: Stub, open_window: Callable[..., 
     opened(other, qtbot)
     kept = other.findChild(GpuDock)
     assert kept is not None
-    qtbot.wait(60)
-    assert abs(kept.height() - height) <= 2
+    until(qtbot, lambda: abs(kept.height() - height) <= 2)
     other.view.reset_layout()
     other.keep_layout()
     assert other.services.settings.get(s.DOCKS) == ""

@@ -39,7 +39,7 @@ def look():
     if move:
         other = next(screen for screen in app.screens() if screen is not window.screen())
         window.move(other.geometry().topLeft())
-        QTimer.singleShot(400, last)
+        moved(other)
     else:
         end()
 
@@ -49,6 +49,12 @@ def tell():
         "size": window.size().toTuple(), "exposed": window.windowHandle().isExposed(), "faults": faults(window),
         "pixels": window.grab().size().toTuple(),
     })
+
+def moved(other):
+    if window.screen() is other:
+        QTimer.singleShot(400, last)
+    else:
+        QTimer.singleShot(50, lambda: moved(other))
 
 def last():
     tell()
@@ -61,7 +67,7 @@ def end():
 timer = QTimer()
 timer.timeout.connect(look)
 timer.start(150)
-QTimer.singleShot(40_000, application.end)
+QTimer.singleShot(200_000, application.end)
 sys.exit(app.exec())
 """
 
@@ -95,7 +101,7 @@ def compositor(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[
         env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:
-        deadline = time.monotonic() + 15
+        deadline = time.monotonic() + LONG_S
         while not (runtime / "kvplanner").exists() and time.monotonic() < deadline and server.poll() is None:
             time.sleep(0.05)
         if not (runtime / "kvplanner").exists():

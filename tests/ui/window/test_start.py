@@ -166,7 +166,7 @@ def test_a_real_window_answers_to_real_keys(display: str, own_data_folder: Path)
     command = [sys.executable, "-c", "import sys; from kvplanner.ui import run; sys.exit(run([]))"]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + LONG_S
         found: list[str] = []
         while not found and time.monotonic() < deadline and process.poll() is None:
             found = xdotool(display, "search", "--onlyvisible", "--name", "Llama").split()[-1:]
