@@ -20,11 +20,12 @@ from kvplanner.ui.window.commands.greeting import Tour
 from kvplanner.ui.window.screenshot import settle
 from kvplanner.ui.window.window import MainWindow
 from kvplanner.units import GIB
+from tests.patience import LONG_S
 from tests.ui.window.kit import settled
 
 LOGS = Path(__file__).parents[1] / "diagnose" / "logs"
 LOG = LOGS / "vllm" / "0110-kv-too-small.log"
-WAIT_MS: Final = 20_000
+WAIT_MS: Final = round(LONG_S * 1000)
 SMALL, USUAL, HD, UHD = (1024, 640), (1280, 800), (1920, 1080), (3840, 2160)
 
 

@@ -38,11 +38,11 @@ class Marks(QWidget):
     def place(self, *marks: tuple[QToolButton, float]) -> None:
         """Show these buttons, from the left, at their values; the buttons are this widget's children."""
         self._placed = marks
-        for button in self.findChildren(QToolButton):
+        buttons = self.findChildren(QToolButton)
+        for button in buttons:
             button.setVisible(any(button is shown for shown, _ in marks))
         self.setVisible(bool(marks))
-        if marks:
-            self.setFixedHeight(max(button.sizeHint().height() for button, _ in marks))
+        self.setFixedHeight(max(button.sizeHint().height() for button in buttons))
         self._arrange()
 
     def _arrange(self) -> None:
@@ -99,8 +99,8 @@ class ContextField(SliderField):
         super().__init__(option, Scale(SHORTEST, LONGEST_UNKNOWN, logarithmic=True), parent)
         self.label.setText("Context")
         self._marks = Marks(self.slider, self)
-        self.largest_button = quiet_button("", "Use the largest context length that fits", self._marks)
-        self.trained_button = quiet_button("", "Use the trained context length", self._marks)
+        self.largest_button = quiet_button("largest", "Use the largest context length that fits", self._marks)
+        self.trained_button = quiet_button("trained", "Use the trained context length", self._marks)
         self.outer.insertWidget(1, self._marks)
         self.trained_button.clicked.connect(self._use_trained)
         self.largest_button.clicked.connect(self._use_largest)

@@ -242,6 +242,8 @@ class Centre(QWidget):
                 self._fit_bars()
         if waited:
             self.show_details()
+            if plan is not None and self.details is not None:  # read later than the details were made
+                self.settle()
         elif not self._later.isActive():
             recent = monotonic() - self._detailed_at < 2 * DRAG_DETAILS_MS / 1000
             self._later.start(DRAG_DETAILS_MS if recent and dragged else DETAILS_AFTER_MS)

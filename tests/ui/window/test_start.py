@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -241,14 +242,20 @@ class Frames(QObject):
                     self.seen[name].append(place)
 
 
+@pytest.mark.parametrize("late", [False, True], ids=["", "read-last"])
 @pytest.mark.parametrize("argv", [[], ["--gpu", "RTX 4090"], ["--gpu", "2xRTX 4090"]])
-def test_nothing_moves_once_it_shows(application: Application, qtbot: QtBot, argv: list[str]) -> None:
-    window = application.first_window()
+def test_nothing_moves_once_it_shows(
+    application: Application, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch, argv: list[str], late: bool
+) -> None:
+    """Nor where the model is read when all else stands already, as from a slow disk."""
+    window, go = application.first_window(), threading.Event()
+    monkeypatch.setattr("kvplanner.app.start.start_state", lambda *of: go.wait(LONG_S) and start_state(*of))
+    (window.filled if late else window.ready).connect(go.set)
     window.resize(1280, 800)
     window.ready.connect(lambda: begin(application, window, parse(argv)))
     frames = Frames(window)
     window.show()
-    qtbot.waitUntil(lambda: window.centre.built if window.assembled else False)
+    qtbot.waitUntil(lambda: window.assembled and window.centre.built and window.centre.plan is not None)
     application.library.probe_gpus()
     for _ in range(4):
         settle()
