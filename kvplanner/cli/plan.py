@@ -381,9 +381,10 @@ def solved(given: Namespace, built: Built) -> Solved | None:
 
 
 def _wants_remedies(plan: Plan, given: Namespace) -> bool:
-    """Whether a plan's text has them: where it may not fit, does not serve its load, or they are asked for."""
+    """Whether a plan's text has them: where it may not fit, runs slowly or does not serve its load, or asked for."""
     load, served = plan.request.load, plan.limits.sure_serves_users
-    return given.remedies or not plan.sure or (load is not None and served is not None and served < load.users)
+    asked = given.remedies or not plan.sure or bool(plan.moved_bytes)
+    return asked or (load is not None and served is not None and served < load.users)
 
 
 def _asked_engine(plan: Plan, given: Namespace, built: Built) -> Answer | None:

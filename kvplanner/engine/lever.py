@@ -20,8 +20,8 @@ WEIGHT: Final[Mapping[Loss, int]] = {
 }  # fmt: skip
 
 # What a lever is for. fit: a plan that fails or may fail. more: a plan that works, to serve more. less: a plan that
-# works, to leave more memory to others.
-Aim = Literal["fit", "more", "less"]
+# works, to leave more memory to others. faster: a plan that works with weights in RAM, to have them on the GPUs.
+Aim = Literal["fit", "more", "less", "faster"]
 
 # Options by name; None gives one back to its default.
 Step = Mapping[str, OptionValue | None]

@@ -235,7 +235,8 @@ class Plan(NamedTuple):
     cache_given: the cache's size is given, so that no budget decides it. step: of a model that keeps no cache, so that
     only a step's size limits it. ranges:
     of options whose values work only between two failures, as far as the engine knows them. handles: of options that a
-    form may move by hand. Devices, warnings, ranges and handles are put together when they are first read.
+    form may move by hand. moved_bytes: of weights that the engine of its own keeps in RAM, because the GPUs have no
+    room for them. Devices, warnings, ranges and handles are put together when they are first read.
     """
 
     request: PlanRequest
@@ -253,6 +254,7 @@ class Plan(NamedTuple):
     step: Step | None = None
     ranges: tuple[WorkingRange, ...] = ()
     handles: tuple[Handle, ...] = ()
+    moved_bytes: int = 0
 
     @property
     def fits(self) -> bool | None:

@@ -90,6 +90,8 @@ def outcome(remedy: Remedy, unit: ByteUnit = "GiB") -> tuple[str, ...]:
     """What the plan then is, in short facts: how sure, tokens, users, what is left."""
     plan, cache, limits = remedy.plan, remedy.plan.kv_cache, remedy.plan.limits
     facts = ["fits" if remedy.sure else "may fit"]
+    if remedy.aim == "faster":
+        facts.append("all weights on the GPUs")
     if cache is not None and cache.tokens:
         facts.append(f"{_about(cache.tokens, cache.tokens_low, cache.tokens_high)} tokens")
     load = remedy.request.load
@@ -135,6 +137,8 @@ def flags(request: PlanRequest, changes: Sequence[Change]) -> str:
 
 def heading(plan: Plan) -> str:
     """What the list is called."""
+    if plan.moved_bytes and aim_of(plan) != "fit":
+        return "To run faster, serve more, or with less"
     return "Ways to make it fit" if aim_of(plan) == "fit" else "To serve more, or with less"
 
 

@@ -65,6 +65,7 @@ def to_json(plan: Plan, remedies: Sequence[Remedy] | None = None, solved: Solved
             "max_requests": plan.limits.max_requests,
             "limited_by": plan.limits.limited_by or None,
         },
+        "moved_bytes": plan.moved_bytes,
         "working_ranges": [
             {
                 "option": r.option,

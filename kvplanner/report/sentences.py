@@ -58,6 +58,8 @@ def engine_message(plan: Plan) -> str:
 def _found(plan: Plan) -> str:
     """What was found by the values and their bands, whatever keeps the engine from running."""
     found, spilled = _decided(plan), plan.verdict.spilled
+    if spilled is None and plan.moved_bytes:
+        return found.replace("Fits", f"Fits with {size_mark(plan.moved_bytes)} of the weights in RAM", 1)
     return found if spilled is None else found.replace("Fits", f"Runs slowly, {clause(spilled)}", 1)
 
 

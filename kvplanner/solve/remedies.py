@@ -121,7 +121,7 @@ class _Search(Completing):
         """One lever at a time, each at its mildest step that does."""
         for lever in self.engine.levers(self.request, self.plan):
             for aim in lever.aims:
-                if aim == self.aim or aim == "less":
+                if aim == self.aim or aim in ("less", "faster"):
                     remedy = self._pull(lever, aim)
                     if remedy is not None:
                         yield self.lengthened(remedy)

@@ -138,7 +138,14 @@ class Tries:
         if aim == "less":
             before, now = (one.limits.sure_serves_users or 0 for one in (self.plan, plan))
             return now >= before and (load is None or now > 0)
+        if aim == "faster":
+            return self._is_faster(plan)
         return self.serves_more(plan)
+
+    def _is_faster(self, plan: Plan) -> bool:
+        """Whether no weights are left in RAM, and who was served still is."""
+        before, now = (one.limits.sure_serves_users or 0 for one in (self.plan, plan))
+        return not plan.moved_bytes and now >= before
 
     def surely(self, plan: Plan) -> bool:
         """Whether a plan surely fits and serves somebody."""

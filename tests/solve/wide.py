@@ -112,6 +112,8 @@ def _wrong(request: PlanRequest, plan: Plan, remedy: Remedy) -> Iterator[str]:
         yield "serves no more"
     if remedy.aim == "less" and (again.limits.sure_serves_users or 0) < (plan.limits.sure_serves_users or 0):
         yield "serves less"
+    if remedy.aim == "faster" and again.moved_bytes:
+        yield "leaves weights in RAM"
     yield from (f"changes {name} unsaid" for name in _unsaid(request, remedy))
     if remedy.sure:
         yield from _unsure(again, remedy)

@@ -5,7 +5,7 @@ What is missing counts the compute buffer, which takes long to find: the steps t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from kvplanner.engine.lever import Aim, Lever, Loss, Step
@@ -17,6 +17,9 @@ from kvplanner.record import later
 from kvplanner.units import round_up
 
 _CELLS: Final = 256  # contexts are rounded up to so many cells
+_STEP_CELLS: Final = 1024
+_QUANTISED: Final = (8.5 / 16, 4.5 / 16)  # what q8_0 and q4_0 take of a 16-bit cache
+_LEAST_CONTEXT: Final = 2048
 _SLOTS_LIMIT: Final = ("max_requests", "kv_cache")
 _ROOM: Final = "the GPUs' free memory is taken"
 _SHORTER: Final = "requests may hardly be longer than those of the load"
@@ -24,7 +27,8 @@ _SHORTER: Final = "requests may hardly be longer than those of the load"
 
 def levers(seen: Seen) -> tuple[Lever, ...]:
     """All levers of a plan: those of the roles, then llama.cpp's own."""
-    found = (_flash_attention(seen), _cache_types(seen), _experts_on_host(seen), _layers_on_host(seen))
+    found = (_flash_attention(seen), _cache_types(seen), _experts_on_host(seen), _layers_on_host(seen),
+             whole_on_gpus(seen, _quantised(seen)))  # fmt: skip
     return (*by_role(seen), *(lever for levers in (*found, slots(seen, each_own=False)) for lever in levers))
 
 
@@ -64,6 +68,27 @@ def _cells_with_room(seen: Seen, cache: KvCache) -> int:
     return int(cache.tokens * min(shares, default=0))
 
 
+def whole_on_gpus(seen: Seen, cache_types: Sequence[Step]) -> Iterator[Lever]:
+    """Where weights are in RAM for want of room: a shorter context, and a quantised cache, that make room for them.
+
+    The cache may take what the GPUs hold of it and of headroom now, less the weights that come to them.
+    """
+    cache, moved = seen.plan.kv_cache, seen.plan.moved_bytes
+    if not moved or seen.short is not None or cache is None or not cache.tokens:
+        return
+    segments = [segment for device in seen.plan.devices for segment in device.segments]
+    held = sum(segment.bytes for segment in segments if segment.kind == "kv_cache")
+    room = _held(seen, ("kv_cache",)) + _held(seen, ("headroom",)) - moved
+    tokens = int(cache.context_length * min(max(room, 0) / max(held, 1), 1))
+    found = (tokens * part // 16 // _STEP_CELLS * _STEP_CELLS for part in range(16, 0, -1))
+    steps = tuple(seen.step("context", n) for n in dict.fromkeys(found) if _LEAST_CONTEXT <= n < cache.context_length)
+    cost = "requests may be no longer than {value} tokens"
+    yield Lever("whole_on_gpus", steps, cost, "length", ("faster",), monotone=True)
+    cost = "keys and values in {value}: answers change a little"
+    small = tuple(step for step, part in zip(cache_types, _QUANTISED, strict=False) if held * part <= room)
+    yield Lever("kv_dtype_on_gpus", small, cost, "quality", ("faster",))
+
+
 def _flash_attention(seen: Seen) -> Iterator[Lever]:
     """Without it the compute buffer holds a score for each token of a step, each of the context and each head."""
     if seen.request.options.get("flash_attn") == "off":
@@ -74,10 +99,16 @@ def _flash_attention(seen: Seen) -> Iterator[Lever]:
 
 def _cache_types(seen: Seen) -> Iterator[Lever]:
     """Keys and values alike: a quantised cache of values needs flash attention, which the engine turns on itself."""
-    if str(seen.now("kv_dtype") or "f16") in PLAIN_TYPES and seen.plan.kv_cache is not None:
-        steps: tuple[Step, ...] = tuple({"cache_type_k": kind, "cache_type_v": kind} for kind in ("q8_0", "q4_0"))
+    steps = _quantised(seen)
+    if steps:
         aim: Aim = "fit" if seen.short else "more"
         yield Lever("kv_dtype", steps, "keys and values in {value}: answers change a little", "quality", (aim,))
+
+
+def _quantised(seen: Seen) -> tuple[Step, ...]:
+    if str(seen.now("kv_dtype") or "f16") not in PLAIN_TYPES or seen.plan.kv_cache is None:
+        return ()
+    return tuple({"cache_type_k": kind, "cache_type_v": kind} for kind in ("q8_0", "q4_0"))
 
 
 def _experts_on_host(seen: Seen) -> Iterator[Lever]:

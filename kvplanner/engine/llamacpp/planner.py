@@ -179,8 +179,10 @@ def _check_known(devices: Sequence[Device]) -> None:
             )  # fmt: skip
 
 
-def make_plan(request: PlanRequest, build: Build, version: str, extra: tuple[str, ...] = ()) -> Plan:
-    """The plan by a build's rules. extra: what else its reader should know."""
+def make_plan(
+    request: PlanRequest, build: Build, version: str, extra: tuple[str, ...] = (), *, placed: bool = False
+) -> Plan:  # fmt: skip
+    """The plan by a build's rules. extra: what else to know; placed: another program chose the layers on GPUs."""
     request = with_format(request)
     model, assumed = as_loaded(request.model)
     unknown = cache.not_modelled(model.spec)
@@ -240,6 +242,7 @@ def make_plan(request: PlanRequest, build: Build, version: str, extra: tuple[str
         handles=later(lambda: tuple(
             handles.handles(model.spec, sized.settled.settings, trial.tensors, sized.sizes, sized.fitted)
         )),
+        moved_bytes=sized.sizes.moved(trial.tensors) if placed or (sized.fitted and sized.fitted.layers) else 0,
     )  # fmt: skip
 
 

@@ -56,6 +56,10 @@ class Sizes(NamedTuple):
     how: How
     shared: bool = False
 
+    def moved(self, tensors: Tensors) -> int:
+        """Bytes of weights that lie on the host, but for what always does."""
+        return self.placed.host_bytes - sum(tensor.host_bytes for tensor in tensors.inputs)
+
     def context(self, device: int) -> int:
         """The context buffer of a GPU (HOST: of the host)."""
         return self.kv[device] + self.state[device]

@@ -91,7 +91,7 @@ class Ollama:
 
     def levers(self, request: PlanRequest, plan: Plan) -> tuple[Lever, ...]:
         """What may be changed, by role, and the cache's type."""
-        from kvplanner.engine.llamacpp.levers import slots
+        from kvplanner.engine.llamacpp.levers import slots, whole_on_gpus
         from kvplanner.engine.shared.levers import by_role, see
 
         seen = see(request, plan, options=declared(), stages=self.stages, allowed=self.allowed)
@@ -100,7 +100,8 @@ class Ollama:
         cost = "keys and values in {value}: answers change a little"
         plain = str(request.options.get("kv_cache_type", "f16")) == "f16"
         cache = (Lever("kv_dtype", steps, cost, "quality", (aim,)),) if plain else ()
-        return (*by_role(seen), *cache, *slots(seen, each_own=True))
+        whole = whole_on_gpus(seen, steps if plain else ())
+        return (*by_role(seen), *cache, *slots(seen, each_own=True), *whole)
 
     def serves_at_most(self, request: PlanRequest) -> float | None:
         """What its slots and its context give: llama-server is started with both."""
@@ -167,7 +168,7 @@ def _older_plan(request: PlanRequest, model: Model, era: Era, extra: tuple[str, 
 
     def made(choice: Older) -> Plan:
         inner = request._replace(model=choice.model, options=choice.inner(), version=None, weight_format=None)
-        return make_plan(inner, choice.build(), request.version or "", extra)
+        return make_plan(inner, choice.build(), request.version or "", extra, placed=choice.wanted < 0)
 
     def graph(choice: Older) -> int:
         first = next((d for d in made(choice).devices if d.device.kind == "gpu"), None)
