@@ -78,7 +78,15 @@ def in_use() -> str:
     libc.malloc_trim(0)
     widgets = len(QApplication.allWidgets())
     used = (found.uordblks + found.hblkhd) / MIB
-    return f"{widgets} widgets, {used:.1f} MiB allocated by malloc, {memory_bytes() / MIB:.1f} MiB without free pages"
+    kinds = {
+        line.split(":")[0]: int(line.split()[1]) / 1024
+        for line in Path("/proc/self/status").read_text("utf-8").splitlines()
+        if line.startswith("Rss")
+    }
+    return (
+        f"{widgets} widgets, {used:.1f} MiB allocated by malloc; without free pages {kinds['RssAnon']:.1f} MiB"
+        f" of its own, {kinds['RssFile']:.1f} MiB of files, {kinds['RssShmem']:.1f} MiB shared"
+    )
 
 
 def say(text: str) -> None:
