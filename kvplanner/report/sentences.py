@@ -55,15 +55,16 @@ def engine_message(plan: Plan) -> str:
     return failing.message if failing else ""
 
 
+def _fits(plan: Plan) -> str:
+    """The first words of a plan that works: with what lies in RAM, where the engine or its driver put it there."""
+    spilled = plan.verdict.spilled
+    if spilled is not None:
+        return f"Runs slowly, {clause(spilled)}"
+    return f"Fits with {size_mark(plan.moved_bytes)} of the weights in RAM" if plan.moved_bytes else "Fits"
+
+
 def _found(plan: Plan) -> str:
     """What was found by the values and their bands, whatever keeps the engine from running."""
-    found, spilled = _decided(plan), plan.verdict.spilled
-    if spilled is None and plan.moved_bytes:
-        return found.replace("Fits", f"Fits with {size_mark(plan.moved_bytes)} of the weights in RAM", 1)
-    return found if spilled is None else found.replace("Fits", f"Runs slowly, {clause(spilled)}", 1)
-
-
-def _decided(plan: Plan) -> str:
     verdict = plan.verdict
     if verdict.failing is not None:
         why = clause(verdict.failing.reason)
@@ -85,7 +86,7 @@ def _decided(plan: Plan) -> str:
     why = room if served >= users else _why(plan, room)
     if unsure or early_doubt(plan):
         return f"{_may_not(plan) or 'May not fit'}; if it starts, it serves {of}: {why}"
-    return f"Fits, {_serves(served, users, of)}: {why}"
+    return f"{_fits(plan)}, {_serves(served, users, of)}: {why}"
 
 
 def _stepwise(plan: Plan, step: Step) -> str:
@@ -103,7 +104,7 @@ def _stepwise(plan: Plan, step: Step) -> str:
         why += "; the others wait for the next"
     if early_doubt(plan):
         return f"{_may_not(plan)}; if it starts, a step serves {of}: {why}"
-    return f"Fits, {_serves(served, users, of)}{' in one step' if served < users else ''}: {why}"
+    return f"{_fits(plan)}, {_serves(served, users, of)}{' in one step' if served < users else ''}: {why}"
 
 
 def step_text(plan: Plan, step: Step, length: int) -> str:
@@ -115,7 +116,7 @@ def step_text(plan: Plan, step: Step, length: int) -> str:
 
 def _guarded(plan: Plan, room: str) -> str:
     """What a plan has room for, after the check that it may fail at."""
-    return f"{_may_not(plan)}; if it starts, {room}" if early_doubt(plan) else f"Fits: {room}"
+    return f"{_may_not(plan)}; if it starts, {room}" if early_doubt(plan) else f"{_fits(plan)}: {room}"
 
 
 def _may_not(plan: Plan) -> str:
