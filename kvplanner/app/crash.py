@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import threading
 import time
@@ -25,6 +26,8 @@ ENVIRONMENT: Final = (
     "QT_QPA_PLATFORM", "QT_QPA_PLATFORMTHEME", "QT_STYLE_OVERRIDE", "QT_SCALE_FACTOR", "XDG_SESSION_TYPE",
     "XDG_CURRENT_DESKTOP", "LANG", "CUDA_VISIBLE_DEVICES",
 )  # fmt: skip
+# A line of a trace that names a source file, of Python's own or of faulthandler's.
+_SOURCE: Final = re.compile(r'(\s*)File "([^"]+)"(.*)$')
 SMALLEST_NATIVE = 40
 LARGEST_NATIVE: Final = 4_000_000
 
@@ -45,21 +48,50 @@ def versions() -> tuple[tuple[str, str], ...]:
     )
 
 
-def without_home(text: str) -> str:
-    """The text with the home folder's path (which names the user) shortened."""
-    home = str(Path.home())
-    return text.replace(home, "~") if len(home) > 1 else text
+def without_places(trace: str) -> str:
+    """A trace that names source files by their packages (kvplanner/app/jobs.py), and nothing else of a machine.
+
+    Lines of code are as they are; messages lose paths, hosts, addresses, keys and identities of GPUs.
+    """
+    from kvplanner.diagnose.privacy import scrubbed
+    from kvplanner.report.private import hider
+
+    lines: list[str] = []
+    code, hide = False, hider()
+    for line in trace.splitlines():
+        place = _SOURCE.match(line)
+        if place:
+            lines.append(f'{place[1]}File "{_within_package(place[2])}"{place[3]}')
+        else:
+            lines.append(line if code and line.startswith("    ") else scrubbed(hide(line)))
+        code = place is not None or (code and line.startswith("    "))
+    return "\n".join(lines)
+
+
+def _within_package(path: str) -> str:
+    """The part of a path that begins with its package."""
+    parts = re.split(r"[\\/]+", path)
+    for root in ("site-packages", "dist-packages"):
+        if root in parts:
+            return "/".join(parts[parts.index(root) + 1 :])
+    if "kvplanner" in parts:
+        last = len(parts) - 1 - parts[::-1].index("kvplanner")
+        return "/".join(parts[last:])
+    return "/".join(parts[-2:]) if len(parts) > 2 else path
 
 
 def report_text(trace: str, context: str = "") -> str:
-    """A crash report: versions, a short list of harmless environment variables, the plan as text, the trace."""
+    """A crash report: versions, a short list of harmless environment variables, the plan as text, the trace.
+
+    context: without what is private already.
+    """
     lines = [f"{name}: {value}" for name, value in versions()]
     lines += [f"{name}={os.environ[name]}" for name in ENVIRONMENT if name in os.environ]
     parts = ["kvplanner crash report", "\n".join(lines)]
     if context:
         parts.append(context)
-    parts.append(trace.rstrip())
-    return without_home("\n\n".join(parts)) + "\n"
+    parts.append(without_places(trace.rstrip()))
+    return "\n\n".join(parts) + "\n"
 
 
 class ExceptionCatcher(QObject):

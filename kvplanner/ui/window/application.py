@@ -216,13 +216,19 @@ class Application(QObject):
         return tuple(plans)
 
     def _context(self) -> str:
-        from kvplanner.app.planstore import to_planfile
+        from kvplanner.diagnose.privacy import public_options
+        from kvplanner.report.private import public_name
 
         window = self.windows[-1] if self.windows else None
-        if window is None or not window.assembled or window.document.state.model is None:
+        state = window.document.state if window is not None and window.assembled else None
+        if state is None or state.model is None:
             return ""
-        file = to_planfile(window.document.state)
-        return f"model: {file.model}\nmachine: {file.machine}\noptions: {dict(file.ask.options)}\nload: {file.ask.load}"
+        machine = state.machine.describe() if state.machine is not None else "none"
+        ask = state.ask
+        return (
+            f"engine: {ask.engine} {ask.version or ''}\nmodel: {public_name(state.model)}\nmachine: {machine}\n"
+            f"options: {public_options(ask.options)}\nload: {ask.load}"
+        )
 
     # start and end ---------------------------------------------------------------------------------------------
 

@@ -331,11 +331,9 @@ class Opening:
 
 def distinct_names(paths: Sequence[str]) -> list[str]:
     """The files' names; of those that are called alike the folder too."""
-    from kvplanner.app.crash import without_home
-
     names = [Path(path).name for path in paths]
     return [
-        f"{name} — {without_home(str(Path(path).parent))}" if names.count(name) > 1 else name
+        f"{name} — {_from_home(Path(path).parent)}" if names.count(name) > 1 else name
         for path, name in zip(paths, names, strict=True)
     ]
 
@@ -355,3 +353,9 @@ def _missing(names: Sequence[str]) -> list[str]:
         return in_time(lambda: [name for name in names if not is_there(Path(name))], MOUNT_S, lambda: None)
     except OutOfTime:
         return []
+
+
+def _from_home(folder: Path) -> str:
+    """A folder as it is said, the home folder as ~."""
+    home = Path.home()
+    return str(Path("~", *folder.parts[len(home.parts) :])) if folder.is_relative_to(home) else str(folder)
