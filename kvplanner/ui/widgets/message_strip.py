@@ -6,17 +6,22 @@ from typing import Final
 
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QWidget
+from PySide6.QtWidgets import QApplication, QFrame, QHBoxLayout, QLabel, QPushButton, QWidget
 
 from kvplanner.app.messages import Message
 from kvplanner.ui.widgets.labels import WrappedLabel, quiet_button
 
 LEVEL_WORDS: Final = {"info": "Note", "success": "Done", "warning": "Warning", "error": "Error"}
 SHOWN_MS: Final = 8000
+AGAIN_MS: Final = 1000
 
 
 class MessageStrip(QFrame):
-    """One message with its buttons. dismissed(strip)."""
+    """One message with its buttons. dismissed(strip).
+
+    Confirmations and notes go by themselves, but not a note that offers something, and none while the pointer or the
+    focus is on the messages: what is about to be clicked stays where it is.
+    """
 
     dismissed = Signal(object)
 
@@ -45,12 +50,19 @@ class MessageStrip(QFrame):
         close = quiet_button("✕", "Dismiss this message", self)
         close.clicked.connect(self.dismiss)
         line.addWidget(close)
-        if message.level in ("info", "success"):
-            timer = QTimer(self)
-            timer.setSingleShot(True)
-            timer.setInterval(SHOWN_MS)
-            timer.timeout.connect(self.dismiss)
-            timer.start()
+        self.timer = QTimer(self)
+        self.timer.setSingleShot(True)
+        self.timer.timeout.connect(self._time_is_up)
+        if message.level == "success" or (message.level == "info" and message.action is None):
+            self.timer.start(SHOWN_MS)
+
+    def _time_is_up(self) -> None:
+        """Goes, unless the pointer or the focus is on this message or one beside it."""
+        messages, focus = self.parentWidget(), QApplication.focusWidget()
+        if messages.underMouse() or (focus is not None and messages.isAncestorOf(focus)):
+            self.timer.start(AGAIN_MS)
+        else:
+            self.dismiss()
 
     def dismiss(self) -> None:
         """Take the message away."""

@@ -210,7 +210,8 @@ class _Restoring:
             self._application.show(window, self._top)
             self._top = window
         self._left -= 1
-        if not self._left and self._restored.crashed and self._top in self._application.windows:
+        told = any(window.help.crash_offered for window in self._application.windows)
+        if not self._left and self._restored.crashed and self._top in self._application.windows and not told:
             plans = (
                 "your plan was" if len(self._restored.plans) == 1 else f"your {len(self._restored.plans)} plans were"
             )

@@ -125,6 +125,33 @@ def test_no_word_of_settings_that_are_whole(application: Application) -> None:
     assert not window.centre.messages.strips
 
 
+def test_a_crash_is_offered_until_it_is_answered(application: Application) -> None:
+    """It went after eight seconds, while the pointer was on its way, and never came back."""
+    window = application.new_window()
+    window.messages.info("kvplanner was not closed properly last time: your plan was restored", key="crashed")
+    window.help.offer_crash_report("Fatal Python error")
+    (strip,) = window.centre.messages.strips
+    assert strip.message.action is not None
+    assert not strip.timer.isActive()
+
+
+def test_messages_stay_while_one_of_them_is_about_to_be_clicked(
+    window: MainWindow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    window.messages.info("a note")
+    window.messages.success("Exported", action=("Open", lambda: None))
+    strips = window.centre.messages.strips
+    assert all(strip.timer.isActive() for strip in strips)
+    monkeypatch.setattr(window.centre.messages, "underMouse", lambda: True)
+    for strip in strips:
+        strip.timer.timeout.emit()
+    assert window.centre.messages.strips == strips
+    monkeypatch.setattr(window.centre.messages, "underMouse", lambda: False)
+    for strip in strips:
+        strip.timer.timeout.emit()
+    assert not window.centre.messages.strips
+
+
 def test_recent_files_can_be_told_apart(window: MainWindow, tmp_path: Path) -> None:
     paths = [tmp_path / "a" / "p & q.kvplan.json", tmp_path / "b" / "p & q.kvplan.json", tmp_path / "c.kvplan.json"]
     for path in paths:

@@ -78,7 +78,7 @@ class Calibrating:
                 self._messages.error(error, "The calibration was not kept", key=KEY)
                 return
             told = f"Calibrated, for plans of the {rule(run)}: {', '.join(measured(run))}"
-            self._messages.info(told, action=("Calibrations…", self.show_runs), key=KEY)
+            self._messages.success(told, action=("Calibrations…", self.show_runs), key=KEY)
 
         def failed(error: Exception) -> None:
             self._messages.error(error, f"{what} calibrates nothing", key=KEY)

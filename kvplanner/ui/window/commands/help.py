@@ -27,6 +27,7 @@ class Help:
         self._messages = messages
         self.viewer: HelpViewer | None = None
         self.dialog: QtWidgets.QDialog | None = None
+        self.crash_offered = False
 
     def open_data_folder(self) -> None:
         """Show where settings and crash reports lie."""
@@ -117,5 +118,7 @@ class Help:
 
     def offer_crash_report(self, text: str) -> None:
         """The run before ended inside a driver or Qt: say so without standing in the way."""
-        self._messages.info("kvplanner ended unexpectedly last time; the report stays on this computer",
+        self._messages.clear("crashed")  # which says less
+        self.crash_offered = True
+        self._messages.info("kvplanner ended unexpectedly last time; its report stays on this computer",
                            action=("Show report", lambda: self.show_crash_report(text)), key="crash")  # fmt: skip

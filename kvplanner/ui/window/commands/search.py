@@ -34,7 +34,7 @@ class Search:
         """Look for models in a folder too, now and at every later search."""
         self._services.settings.remember(s.MODEL_FOLDERS, folder)
         self.again()
-        self._messages.info(
+        self._messages.success(
             f"{folder} is searched for models", action=("Leave it out", lambda: self.leave(folder)), key="scan"
         )
 
